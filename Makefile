@@ -1,0 +1,49 @@
+# The commands of this project. "make help" lists them.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help build test lint bench fuzz generate ci clean
+
+# Pure packages and tests about text: there is nothing in them to race, and the
+# random tests of the rules get further without the race detector's cost.
+PURE     := ./table/... ./internal/...
+FUZZTIME ?= 5s
+BENCH    ?= .
+TOOL     := go tool -modfile=tools/go.mod
+
+help: ## list these targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+build: ## build the command: bin/lk
+	go build -trimpath -o bin/lk ./cmd/lk
+
+# Tests keep to temporary folders and loopback addresses: nothing is installed,
+# and no file outside the Go caches is left behind.
+test: ## run all tests, with the race detector where goroutines meet
+	go test -timeout 9m $(PURE)
+	go test -timeout 9m -race $$(go list ./... | grep -vE "^$$(go list -m)/(table|internal)(/|$$)")
+
+lint: ## gofmt, go vet, staticcheck (chosen in staticcheck.conf), go.mod
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted"; exit 1; fi
+	go vet ./...
+	$(TOOL) staticcheck ./...
+	go mod tidy -diff
+
+bench: ## run the benchmarks; BENCH=Name picks some
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+fuzz: ## fuzz every target for FUZZTIME (5s) each
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
+	while IFS=: read -r file func; do \
+		echo "== $${file%/*} $${func#func }"; \
+		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "$${file%/*}"; \
+	done
+
+generate: ## write the generated parts of README.md
+	go test ./internal/readme -count=1 -run TestMatrix -write
+
+ci: lint build test ## all that .ci/run checks
+
+clean: ## remove what "make build" made
+	rm -rf bin

@@ -1,0 +1,221 @@
+package lockkeeper
+
+import (
+	"context"
+	"time"
+)
+
+// newClaim makes a claim in the making.
+func (c *Client) newClaim(op string) *claim {
+	cl := &claim{client: c, op: op}
+	cl.root = cl
+	cl.first.claim = cl
+	return cl
+}
+
+// acquire makes cl a hold, or fails; the claim leaves nothing behind then.
+func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold, error) {
+	cl.add(more)
+	if err := c.prepare(ctx, cl); err != nil {
+		return nil, err
+	}
+	if cl.root != cl {
+		if h, err := c.reenter(ctx, cl); h != nil || err != nil {
+			return h, err
+		}
+	}
+	cl.bound(ctx)
+	if err := c.start(ctx, cl); err != nil {
+		return nil, err
+	}
+	return c.await(ctx, cl, true)
+}
+
+// prepare completes cl from its requests and checks it.
+func (c *Client) prepare(ctx context.Context, cl *claim) error {
+	cl.id = c.ids.Add(1)
+	cl.want.ID = cl.id
+	if !cl.waits {
+		cl.want.Wait = Forever
+	}
+	c.inherit(ctx, cl)
+	cl.fillLabel(c.session.Label)
+	if len(cl.want.Targets) > 0 {
+		cl.path = cl.want.Targets[0].Path
+	}
+	err := c.wrong
+	if err == nil {
+		err = cl.check()
+	}
+	if err == nil {
+		err = c.guarantees.Refuse(&cl.want)
+	}
+	if err != nil {
+		return wrap(cl.op, cl.path, err)
+	}
+	if ctx.Err() != nil {
+		return cl.givenUp(ctx)
+	}
+	return nil
+}
+
+// start sends cl for the first time, and returns when it is answered.
+func (c *Client) start(ctx context.Context, cl *claim) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return wrap(cl.op, cl.path, errClosed)
+	}
+	c.claims[cl.id] = cl
+	cl.flying++
+	c.mu.Unlock()
+	patience := c.patience()
+	if cl.waits {
+		patience = min(patience, max(cl.want.Wait, c.closeBound()))
+	}
+	err := c.send(ctx, cl, cl.want, patience)
+	if err == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if cl.phase == over {
+		return cl.ending() // ended meanwhile, by Close for instance
+	}
+	c.drop(cl, wrap(cl.op, cl.path, err), cl.sent && !cl.answered)
+	return cl.ending()
+}
+
+// send sends what cl wants until it is answered, and learns from the answer. The
+// caller has counted it in cl.flying.
+func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.Duration) error {
+	var status Status
+	tries, sent := 0, byHint
+	stamped := c.session.TTL > 0 || want.MaxHold > 0 || want.Revision > 0
+	err := c.call(ctx, patience, func(ctx context.Context, k Key) (err error) {
+		tries++
+		if stamped {
+			sent = c.clock() // before it is sent: what the answer promises counts from here (R12)
+		}
+		status, err = c.engine.Claim(ctx, k, want)
+		return err
+	})
+	c.mu.Lock()
+	defer c.unlock()
+	cl.flying--
+	cl.sent = cl.sent || tries > 0
+	switch {
+	case err == nil:
+		cl.answered = true
+		if c.ttl > 0 {
+			c.settle(c.clock())
+		}
+		c.learn(cl, &status, sent)
+	case tries == 1 && isRefusal(err) && !cl.answered:
+		cl.sent = false // refused at the door: the engine has nothing of it
+	}
+	if cl.flying == 0 {
+		if cl.phase == over {
+			cl.wake() // a release may wait for this
+		}
+		if len(c.todo) > 0 && c.todo[cl.id] != nil {
+			c.kick()
+		}
+	}
+	return err
+}
+
+// await waits until cl is granted and hands it out, or says why it never will
+// be. With final the claim is given up when ctx ends.
+func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error) {
+	var late <-chan time.Time
+	for {
+		c.mu.Lock()
+		c.check(cl)
+		ended := ctx.Err() != nil
+		switch {
+		case cl.phase == over:
+			c.unlock()
+			return nil, cl.ending()
+		case ended && final:
+			return nil, c.giveUp(cl, cl.givenUp(ctx))
+		case cl.phase == granted && !cl.confirm:
+			cl.taken = true
+			if cl.first.base == nil {
+				cl.first.base = ctx
+				cl.first.exclusive = cl.needsExclusive()
+			}
+			c.unlock()
+			return &cl.first, nil
+		case ended:
+			err := cl.givenUp(ctx)
+			c.unlock()
+			return nil, err
+		case cl.phase == granted:
+			if err := c.ask(ctx, cl, final); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		changed := cl.watch()
+		c.unlock()
+		if late == nil && final && cl.waits && c.session.TTL > 0 && cl.want.Wait < MaxDuration {
+			// Behind the engine's own bound, for the case that its news is lost.
+			timer := time.NewTimer(cl.want.Wait + margin(cl.want.Wait))
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-late:
+			c.mu.Lock()
+			if cl.phase == inLine {
+				return nil, c.giveUp(cl, cl.refused(TimedOut, nil))
+			}
+			c.unlock()
+		}
+	}
+}
+
+// ask asks what became of cl, whose grant was learned by a hint, so that its
+// longest hold can be counted. It is called with c.mu held, returns without it.
+func (c *Client) ask(ctx context.Context, cl *claim, final bool) error {
+	cl.flying++
+	want := cl.want
+	c.unlock()
+	err := c.send(ctx, cl, want, c.patience())
+	if err == nil {
+		return nil
+	}
+	c.mu.Lock()
+	if cl.phase != over && final {
+		return c.giveUp(cl, wrap(cl.op, cl.path, err))
+	}
+	defer c.unlock()
+	if cl.phase == over {
+		return cl.ending()
+	}
+	return wrap(cl.op, cl.path, err)
+}
+
+// giveUp ends cl, whether or not it was granted in this very moment, so that it
+// is never granted later. It is called with c.mu held and returns without it.
+func (c *Client) giveUp(cl *claim, why *Error) error {
+	now := c.near && cl.answered && cl.flying == 0 && !cl.resend
+	c.drop(cl, why, !now)
+	c.unlock()
+	if now {
+		c.finish(c.life, cl, 0)
+	}
+	return why
+}
+
+// givenUp is the error of a claim whose context has ended.
+func (cl *claim) givenUp(ctx context.Context) *Error {
+	why := Cancelled
+	if ctx.Err() == context.DeadlineExceeded {
+		why = TimedOut
+	}
+	return cl.refused(why, whyEnded(ctx))
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package main
+
+import "syscall"
+
+// dieWithParent does nothing: this kernel can't tie a child's life to lk's.
+func dieWithParent(*syscall.SysProcAttr) {}

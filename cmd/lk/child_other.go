@@ -1,0 +1,29 @@
+//go:build !unix
+
+package main
+
+import (
+	"errors"
+	"os"
+)
+
+// errNoGroups: the safety of lk run rests on process groups and their signals.
+var errNoGroups = &exit{exitNotExecutable, errors.New("lk run needs the process groups of a Unix; the other verbs work here")}
+
+type child struct {
+	exited  chan int
+	stopped chan struct{}
+}
+
+func notifySignals(chan<- os.Signal) {}
+func notifyStop(chan<- os.Signal)    {}
+func signalNumber(os.Signal) int     { return 2 }
+
+func startChild([]string, []string) (*child, error) { return nil, errNoGroups }
+func replaceByCommand([]string, []string) error     { return errNoGroups }
+
+func (c *child) forward(os.Signal)      {}
+func (c *child) terminate()             {}
+func (c *child) kill()                  {}
+func (c *child) groupAlive() bool       { return false }
+func (c *child) stopWithIt(func() bool) {}

@@ -1,0 +1,221 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// forwarded are the signals that the child gets when lk gets them.
+var forwarded = []os.Signal{
+	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+}
+
+// notifySignals delivers the signals that lk passes on. One that whoever started
+// lk had ignored, as nohup does, stays ignored, for the child too.
+func notifySignals(to chan<- os.Signal) {
+	for _, s := range forwarded {
+		if !signal.Ignored(s) {
+			signal.Notify(to, s)
+		}
+	}
+}
+
+// notifyStop delivers the terminal's stop (Ctrl-Z), which lk passes on to a child
+// that is not the terminal's foreground: lk itself stops only after its child.
+func notifyStop(to chan<- os.Signal) { signal.Notify(to, unix.SIGTSTP) }
+
+func signalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
+
+// child is a running command in a process group of its own.
+type child struct {
+	group   int           // its process group, and its own process id
+	tty     int           // the standard file that is a terminal; -1 if none is
+	alone   bool          // it may have the terminal for itself
+	exited  chan int      // its exit code, once
+	stopped chan struct{} // it was stopped, as by Ctrl-Z
+}
+
+// startChild starts the command with lk's own standard files. It must be called
+// by the main goroutine (see init).
+func startChild(command, env []string) (*child, error) {
+	c := &child{
+		tty:     terminal(),
+		alone:   !isPipe(os.Stdout), // others in a pipeline, such as a pager, need the terminal as much
+		exited:  make(chan int, 1),
+		stopped: make(chan struct{}, 1),
+	}
+	attr := &syscall.SysProcAttr{Setpgid: true, Foreground: c.mayLead(), Ctty: max(c.tty, 0)}
+	dieWithParent(attr)
+	cmd := newCommand(command, env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		return nil, startFailure(command[0], err)
+	}
+	c.group = cmd.Process.Pid
+	cmd.Process.Release() // it is waited for here, where stops are seen too
+	go c.wait()
+	return c, nil
+}
+
+// replaceByCommand makes this process the command; it returns only if it can't.
+func replaceByCommand(command, env []string) error {
+	cmd := newCommand(command, env)
+	err := cmd.Err
+	if err == nil {
+		err = syscall.Exec(cmd.Path, cmd.Args, cmd.Env)
+	}
+	return startFailure(command[0], err)
+}
+
+// newCommand prepares the command; of names that are set twice in env the last wins.
+func newCommand(command, env []string) *exec.Cmd {
+	cmd := exec.Command(command[0], command[1:]...)
+	if errors.Is(cmd.Err, exec.ErrDot) {
+		cmd.Err = nil // who has "." in PATH wants it, as in a shell
+	}
+	cmd.Env = env
+	cmd.Env = cmd.Environ()
+	return cmd
+}
+
+// startFailure tells what can't be executed from what is not there, by the
+// exit codes of a shell.
+func startFailure(name string, err error) error {
+	code := exitNotExecutable
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		code = exitNotFound
+		if file := unexecutable(name); file != "" {
+			return &exit{exitNotExecutable, fmt.Errorf("%s can't be executed: it is no executable file", file)}
+		}
+	}
+	return &exit{code, fmt.Errorf("can't run the command: %w", err)}
+}
+
+// unexecutable is the first file of that name in PATH, which a shell would find
+// and refuse to execute.
+func unexecutable(name string) string {
+	if filepath.Base(name) != name {
+		return ""
+	}
+	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
+		file := filepath.Join(folder, name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return file
+		}
+	}
+	return ""
+}
+
+// wait reports every stop of the child, and its end.
+func (c *child) wait() {
+	for {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(c.group, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			c.exited <- exitFailure // can't be: nobody else waits for it
+			return
+		case status.Stopped():
+			c.stopped <- struct{}{}
+		case status.Signaled():
+			c.takeBack()
+			c.exited <- exitSignal + int(status.Signal())
+			return
+		case status.Exited():
+			c.takeBack()
+			c.exited <- status.ExitStatus()
+			return
+		}
+	}
+}
+
+// forward sends a signal that lk got to the child's whole group.
+func (c *child) forward(s os.Signal) { c.send(s.(syscall.Signal)) }
+
+// terminate asks the whole group to stop; one that is stopped is woken to hear it.
+func (c *child) terminate() {
+	c.send(unix.SIGTERM)
+	c.send(unix.SIGCONT)
+}
+
+// kill ends the whole group.
+func (c *child) kill() { c.send(unix.SIGKILL) }
+
+func (c *child) send(s syscall.Signal) { unix.Kill(-c.group, s) }
+
+// groupAlive reports whether any process of the group is left.
+func (c *child) groupAlive() bool { return unix.Kill(-c.group, 0) == nil }
+
+// stopWithIt lets lk stop when its child was stopped, so that the shell that
+// started lk gets its prompt back. Both go on together, but only if mayGoOn says
+// that the lock is still held: while lk stands still nothing renews it.
+func (c *child) stopWithIt(mayGoOn func() bool) {
+	if c.tty < 0 {
+		return // nobody does job control: go on renewing for whoever stopped it
+	}
+	c.takeBack()
+	signal.Reset(unix.SIGTSTP)
+	unix.Kill(os.Getpid(), unix.SIGTSTP) // the next statement runs when lk is continued
+	if !mayGoOn() {
+		c.kill()
+		return
+	}
+	if c.mayLead() {
+		setForeground(c.tty, c.group)
+	}
+	c.send(unix.SIGCONT)
+}
+
+// mayLead reports whether the child's group should be the terminal's foreground:
+// lk's own group is, and has nobody else in it that needs the terminal.
+func (c *child) mayLead() bool { return c.tty >= 0 && c.alone && foreground(c.tty) == unix.Getpgrp() }
+
+// takeBack makes lk's own group the terminal's foreground again, if the child's is.
+func (c *child) takeBack() {
+	if c.tty >= 0 && foreground(c.tty) == c.group {
+		setForeground(c.tty, unix.Getpgrp())
+	}
+}
+
+// terminal is the first standard file that is a terminal; -1 if none is.
+func terminal() int {
+	for fd := range 3 {
+		if term.IsTerminal(fd) {
+			return fd
+		}
+	}
+	return -1
+}
+
+// foreground is the process group that is the terminal's foreground; 0 if there is none.
+func foreground(tty int) int {
+	group, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+func setForeground(tty, group int) {
+	signal.Ignore(unix.SIGTTOU) // else a background group that does this is stopped
+	unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group)
+	signal.Reset(unix.SIGTTOU)
+}
+
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&fs.ModeNamedPipe != 0
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// The exit codes of lk, apart from a child's own. From 69 on they are those of
+// sysexits.h and of the shell.
+const (
+	exitFailure       = 1   // none of the others
+	exitUsage         = 2   // bad usage or input
+	exitUnavailable   = 69  // the engine can't be reached
+	exitNotAcquired   = 75  // taken; -E names another code
+	exitLost          = 76  // held, and lost before the child ended
+	exitDenied        = 77  // not allowed
+	exitNotExecutable = 126 // the command was found but can't be executed
+	exitNotFound      = 127 // the command was not found
+	exitSignal        = 128 // plus the number of the signal that ended it
+)
+
+const exitHelp = `Exit codes: the command's own, exactly, or
+  2    bad usage
+  69   the engine can't be reached
+  75   not acquired: it is taken (-E names another code)
+  76   the lock was lost, and the command was stopped before that
+  77   denied
+  126  the command can't be executed
+  127  the command was not found
+  128+n  signal n ended the command, or the wait for the lock`
+
+// exit is an error that knows its exit code.
+type exit struct {
+	code int
+	say  error // what to tell the user; nil: nothing
+}
+
+func (e *exit) Error() string {
+	if e.say == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.say.Error()
+}
+
+func (e *exit) Unwrap() error { return e.say }
+
+// exitCode tells the user of err and returns the code for it.
+func (a *app) exitCode(err error) int {
+	var e *exit
+	if !errors.As(err, &e) {
+		e = &exit{codeOf(err), err}
+	}
+	if e.say != nil {
+		fmt.Fprintf(a.stderr, "lk: %s\n", e.say)
+	}
+	return e.code
+}
+
+// exitUsage tells all that is wrong with the arguments, a line for each.
+func (a *app) exitUsage(cmd *cobra.Command, err error) int {
+	list := []string{err.Error()}
+	var p *problems
+	if errors.As(err, &p) {
+		list = p.list
+	}
+	for _, text := range list {
+		fmt.Fprintf(a.stderr, "%s: %s\n", program(cmd), text)
+	}
+	return exitUsage
+}
+
+// codeOf is the exit code of an error of the package lockkeeper: that of its own
+// sentinel, whatever its cause was.
+func codeOf(err error) int {
+	var e *lockkeeper.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	for _, known := range [...]struct {
+		err  error
+		code int
+	}{
+		{lockkeeper.ErrInvalid, exitUsage},
+		{lockkeeper.ErrUnsupported, exitUsage},
+		{lockkeeper.ErrUnavailable, exitUnavailable},
+		{lockkeeper.ErrNotAcquired, exitNotAcquired},
+		{lockkeeper.ErrDeadlock, exitNotAcquired},
+		{lockkeeper.ErrLost, exitLost},
+		{lockkeeper.ErrNotHeld, exitLost},
+		{lockkeeper.ErrSession, exitLost},
+		{lockkeeper.ErrDenied, exitDenied},
+	} {
+		if errors.Is(err, known.err) {
+			return known.code
+		}
+	}
+	return exitFailure
+}

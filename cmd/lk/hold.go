@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// run is lk run: take the locks, run the command, release.
+func (a *app) run(ctx context.Context, o *runOptions) error {
+	signals := make(chan os.Signal, 16)
+	notifySignals(signals)
+	defer signal.Stop(signals)
+
+	client, chosen, err := a.connect(ctx, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	a.noteReach(chosen, o)
+
+	requests := o.requests()
+	if parent, ok := parentClaim(ctx, client, chosen.url); ok {
+		if covers(parent, o.targets) {
+			client.Close()
+			return o.become(signals)
+		}
+		requests = append(requests, lockkeeper.WithOwner(parent.Owner))
+	}
+	hold, err := a.acquire(ctx, client, o, requests, signals)
+	if err != nil {
+		return err
+	}
+	return a.runHolding(hold, o, chosen.url, signals)
+}
+
+// acquire takes the locks, and tells on stderr whom it waits for. A signal ends
+// the wait.
+func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request, signals <-chan os.Signal) (*lockkeeper.Hold, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case s := <-signals:
+			cancel(&exit{code: exitSignal + signalNumber(s)})
+		case <-ctx.Done():
+		}
+	}()
+	hold, err := a.waitFor(ctx, client, o, requests)
+	cancel(nil)
+	<-watched
+	var interrupted *exit
+	if errors.As(context.Cause(ctx), &interrupted) {
+		if hold != nil {
+			hold.Close()
+		}
+		return nil, interrupted
+	}
+	if err != nil && codeOf(err) == exitNotAcquired {
+		refused := &exit{o.conflictCode, err}
+		if o.quiet {
+			refused.say = nil
+		}
+		return nil, refused
+	}
+	return hold, err
+}
+
+func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request) (*lockkeeper.Hold, error) {
+	if o.wait == 0 || o.quiet {
+		return client.Acquire(ctx, requests...)
+	}
+	pending, err := client.Enqueue(ctx, requests...)
+	if err != nil {
+		return nil, err
+	}
+	telling, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		a.tellWait(telling, client, pending.Ref(), o)
+	}()
+	hold, err := pending.Wait(ctx)
+	stop()
+	<-told
+	return hold, err
+}
+
+// tellWait writes a line whenever the place in line changes, or who is in the
+// way, until the claim waits no longer or ctx ends. It only informs: where the
+// engine can't tell, it says nothing.
+func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
+	said := ""
+	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
+		if err != nil || status.State != lockkeeper.Waiting {
+			return
+		}
+		if key := waitKey(status); key != said {
+			fmt.Fprintf(a.stderr, "lk: waiting for %s: %s\n", o.what(), waitLine(status))
+			said = key
+		}
+	}
+}
+
+// noteReach says, where CI would expect more, that the default engine excludes
+// only this user on this machine.
+func (a *app) noteReach(chosen chosenEngine, o *runOptions) {
+	if ci := os.Getenv("CI"); chosen.named || o.quiet || ci == "" || ci == "false" {
+		return
+	}
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine: see --engine and %s\n", engineVariable)
+}
+
+// label fills in what others will read of this hold where the user said nothing.
+func (o *runOptions) label() {
+	if o.as == "" {
+		o.as = userAtHost()
+	}
+	if o.note == "" && len(o.command) > 0 {
+		o.note = printable(filepath.Base(o.command[0]), lockkeeper.MaxNoteBytes) // not the arguments: they may hold secrets
+	}
+}
+
+func userAtHost() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return printable(name, lockkeeper.MaxAsBytes)
+	}
+	return printable(name+"@"+host, lockkeeper.MaxAsBytes)
+}
+
+// environment is what the child sees of its lock, beside lk's own environment.
+func environment(hold *lockkeeper.Hold, o *runOptions, url string) []string {
+	slot := ""
+	if n := hold.Slot(); n > 0 {
+		slot = strconv.Itoa(n)
+	}
+	return append(os.Environ(),
+		"LK_PATH="+o.paths(),
+		"LK_FENCE="+strconv.FormatUint(hold.Fence(), 10),
+		"LK_CLAIM="+hold.Ref().String(),
+		"LK_SLOT="+slot,
+		engineVariable+"="+url,
+	)
+}
+
+// paths are the paths as LK_PATH has them: one a line, since a path may contain
+// anything else.
+func (o *runOptions) paths() string {
+	paths := make([]string, len(o.targets))
+	for i, t := range o.targets {
+		paths[i] = string(t.Path)
+	}
+	return strings.Join(paths, "\n")
+}
+
+// runHolding runs the command under the hold and releases it.
+func (a *app) runHolding(hold *lockkeeper.Hold, o *runOptions, url string, signals chan os.Signal) error {
+	if err := hold.Err(); err != nil {
+		return err // lost already: lk stood still since the grant
+	}
+	child, err := startChild(o.command, environment(hold, o, url))
+	if err != nil {
+		hold.Close()
+		return err
+	}
+	s := supervisor{child: child, lease: hold, grace: o.grace(), what: o.what(), note: a.noteUnless(o.quiet)}
+	code, err := s.supervise(signals)
+	released := hold.Close()
+	switch {
+	case err != nil:
+		return &exit{exitLost, err}
+	case released != nil && !errors.Is(released, lockkeeper.ErrLost):
+		s.note(fmt.Sprintf("%s is not released yet, and is free after at most %s: %s", o.what(), human(o.ttl), released))
+	}
+	if code == 0 {
+		return nil
+	}
+	return &exit{code: code}
+}
+
+// noteUnless returns a function that writes lines of lk's own to stderr.
+func (a *app) noteUnless(quiet bool) func(string) {
+	return func(text string) {
+		if !quiet {
+			fmt.Fprintf(a.stderr, "lk: %s\n", text)
+		}
+	}
+}

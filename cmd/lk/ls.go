@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+func (a *app) newLs() *cobra.Command {
+	var path lockkeeper.Path
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [PATH]",
+		Short: "List who holds and who waits",
+		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
+at it, above it or below it. Holders come first, then the line in its order.`,
+		Example: "  lk ls\n  lk ls --json mydatabase",
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			if len(args) > 1 {
+				a.bad.addf("%d paths: name one, or none to see everything", len(args))
+			} else if len(args) == 1 {
+				path = a.path(args[0])
+			}
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			client, _, err := a.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return a.list(cmd, client, path, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in nanoseconds")
+	return cmd
+}
+
+func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeeper.Path, asJSON bool) error {
+	rows, empty := newTable(a.stdout), true
+	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: path}) {
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if err := writeJSON(a.stdout, status); err != nil {
+				return err
+			}
+			continue
+		}
+		if empty {
+			rows.header()
+			empty = false
+		}
+		rows.rows(status)
+	}
+	if empty && !asJSON {
+		fmt.Fprintln(a.stderr, "lk: nothing is held, and nobody waits")
+	}
+	return rows.flush()
+}
+
+// path reads a path among the arguments and notes what is wrong with it.
+func (a *app) path(text string) lockkeeper.Path {
+	path, err := lockkeeper.ParsePath(text)
+	a.bad.add(err)
+	return path
+}

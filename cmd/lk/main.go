@@ -1,0 +1,46 @@
+// Command lk runs a command while it holds locks, and tells who holds what.
+//
+//	lk run mydatabase/mytest -- go test ./...
+//
+// Each verb has a file of its own. What all verbs share has one place each: the
+// choice of the engine (engine.go), exit codes (exit.go), bad usage (usage.go),
+// and the words for claims (print.go).
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine"
+)
+
+// The main goroutine keeps the main thread: a child is told of lk's death by
+// the death of the thread that started it (child_linux.go), and lk stops itself
+// by a signal that must arrive before the next statement runs (child_unix.go).
+func init() { runtime.LockOSThread() }
+
+func main() { os.Exit(mainCode()) }
+
+// mainCode is main, but for leaving the process; tests run it as the program lk.
+func mainCode() int {
+	a := &app{
+		args:   os.Args[1:],
+		stdout: os.Stdout,
+		stderr: os.Stderr,
+		open:   engine.Open,
+	}
+	return a.execute(context.Background())
+}
+
+// app is one run of lk: its arguments, its way out, and what verbs share.
+type app struct {
+	args           []string
+	stdout, stderr io.Writer
+	open           func(ctx context.Context, url string, options ...lockkeeper.ClientOption) (*lockkeeper.Client, error)
+
+	engineFlag string   // of --engine
+	bad        problems // all that is wrong with the arguments
+}

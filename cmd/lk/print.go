@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// who names a claim for people: who made it, else its reference.
+func who(label lockkeeper.Label, ref lockkeeper.Ref) string {
+	if label.As != "" {
+		return label.As
+	}
+	if ref == (lockkeeper.Ref{}) {
+		return "an operator"
+	}
+	return ref.String()
+}
+
+// about is what a claim is for, in brackets with a space before; empty if nobody said.
+func about(label lockkeeper.Label) string {
+	switch {
+	case label.Note != "" && label.Link != "":
+		return " (" + label.Note + ", " + label.Link + ")"
+	case label.Note+label.Link != "":
+		return " (" + label.Note + label.Link + ")"
+	}
+	return ""
+}
+
+// blockerText says who stands in the way and how: "held by ci-17 for 2m (nightly)".
+func blockerText(b lockkeeper.Blocker) string {
+	text := fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), human(b.Age), about(b.Label))
+	if b.Why == lockkeeper.Frozen {
+		text = fmt.Sprintf("frozen by %s%s", who(b.Label, b.Ref), about(b.Label))
+	}
+	if b.Left > 0 && b.Left != lockkeeper.Forever {
+		text += ", for at most " + human(b.Left) + " more"
+	}
+	return text
+}
+
+// waitLine says in one line why a claim waits, and where it stands:
+// "held by ci-17 for 2m (nightly load test), 2nd in line".
+func waitLine(status lockkeeper.Status) string {
+	var parts []string
+	if len(status.Blockers) > 0 {
+		text := blockerText(status.Blockers[0])
+		if more := len(status.Blockers) - 1; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, text)
+	} else if len(status.Waits) > 0 {
+		parts = append(parts, status.Waits[0].String())
+	}
+	if status.Place > 0 {
+		parts = append(parts, ordinal(status.Place)+" in line")
+	}
+	if status.ETA > 0 {
+		parts = append(parts, "about "+human(status.ETA)+" to go")
+	}
+	if len(parts) == 0 {
+		return "it is taken"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// waitKey is equal for statuses of which waitLine tells nothing new.
+func waitKey(status lockkeeper.Status) string {
+	key := fmt.Sprint(status.Place)
+	if len(status.Blockers) > 0 {
+		key += fmt.Sprint(status.Blockers[0].Ref, status.Blockers[0].Why)
+	}
+	return key
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if tens := n / 10 % 10; tens != 1 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// modeText says how a target is held or wanted: "1 of 3" for permits.
+func modeText(t lockkeeper.Target) string {
+	if t.Mode == lockkeeper.ModePermits {
+		return fmt.Sprintf("%d of %d", t.Units, t.Limit)
+	}
+	return t.Mode.String()
+}
+
+// table writes claims for people, a row for each of their targets.
+type table struct{ out *tabwriter.Writer }
+
+func newTable(to io.Writer) table {
+	return table{tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)}
+}
+
+func (t table) header() {
+	fmt.Fprintln(t.out, "PATH\tMODE\tSTATE\tWHO\tSINCE\tFENCE\tNOTE")
+}
+
+func (t table) rows(status lockkeeper.Status) {
+	state, fence := status.State.String(), "-"
+	switch {
+	case status.State == lockkeeper.Waiting:
+		state = ordinal(status.Place) + " in line"
+	case status.Converting:
+		state += ", upgrading"
+	case status.Asked != nil:
+		state += ", asked to yield"
+	case status.State == lockkeeper.Freezing && status.Left > 0 && status.Left != lockkeeper.Forever:
+		state += ", " + human(status.Left) + " left"
+	}
+	if status.State == lockkeeper.Held {
+		fence = fmt.Sprint(status.Fence)
+	}
+	note := strings.TrimSpace(status.Note + " " + status.Link)
+	for _, g := range status.Grants {
+		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Path, modeText(g.Target), state,
+			who(status.Label, status.Ref), human(status.Age), fence, note)
+	}
+}
+
+func (t table) flush() error { return t.out.Flush() }
+
+// writeJSON writes a claim as one line of JSON. Durations are in nanoseconds.
+func writeJSON(to io.Writer, status lockkeeper.Status) error {
+	return json.NewEncoder(to).Encode(status)
+}
+
+// printable makes text fit for a label: valid UTF-8 without control characters,
+// of at most so many bytes.
+func printable(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	for len(text) > most {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// execute runs the verb that the arguments name, and returns lk's exit code.
+func (a *app) execute(ctx context.Context) int {
+	root := a.newRoot()
+	root.SetArgs(a.args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	var ran *verbError
+	if errors.As(err, &ran) {
+		return a.exitCode(ran.err)
+	}
+	return a.exitUsage(cmd, err)
+}
+
+func (a *app) newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lk",
+		Short: "Run commands under locks, and see who holds what",
+		Long: `lk keeps locks for the commands that you run.
+
+A lock is named by a path, such as mydatabase/mytest, and covers all that is
+below it: whoever wants mydatabase waits for everybody inside it, in fair order.
+No server is needed: without --engine the locks are in a file of yours, and
+exclude what you run on this machine.`,
+		Example:       "  lk run mydatabase/mytest -- go test ./...\n  lk why mydatabase",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "URL of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
+	root.SetFlagErrorFunc(a.flagError)
+	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newVersion())
+	return root
+}
+
+// verbError is an error of a verb that ran; all others are bad usage.
+type verbError struct{ err error }
+
+func (e *verbError) Error() string { return e.err.Error() }
+
+// verb makes a verb's work a cobra RunE.
+func verb(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := work(cmd, args); err != nil {
+			return &verbError{err}
+		}
+		return nil
+	}
+}
+
+// checked makes a verb's check of its arguments a cobra Args: it comes after
+// the flags are parsed, and everything that was wrong until then is told at once.
+func (a *app) checked(check func(cmd *cobra.Command, args []string)) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		check(cmd, args)
+		return a.bad.err()
+	}
+}
+
+// takes is the check of verbs that take from least to most arguments.
+func (a *app) takes(least, most int) cobra.PositionalArgs {
+	return a.checked(func(cmd *cobra.Command, args []string) {
+		if len(args) < least || len(args) > most {
+			a.bad.addf("%d arguments: it is used as %q", len(args), cmd.UseLine())
+		}
+	})
+}
+
+// program is how messages about bad usage begin: "lk run" for the verb run.
+func program(cmd *cobra.Command) string {
+	if cmd == nil {
+		return "lk"
+	}
+	return strings.TrimSpace(cmd.CommandPath())
+}

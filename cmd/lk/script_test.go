@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The test binary is also the programs that the sessions in testdata call.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"lk":    func() { os.Exit(mainCode()) },
+		"until": func() { os.Exit(until(os.Args[1:])) },
+	})
+}
+
+// Each file in testdata is a session at a terminal, with the real program.
+func TestSessions(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_STATE_HOME", "")
+			env.Setenv("USER", "tester")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"code": exitsWith,
+			"until": func(ts *testscript.TestScript, neg bool, args []string) {
+				args[0] = ts.MkAbs(args[0])
+				if code := until(args); neg || code != 0 {
+					ts.Fatalf("until %s: code %d", args, code)
+				}
+			},
+		},
+	})
+}
+
+// patience bounds every wait of a session, so that a broken one ends.
+const patience = 20 * time.Second
+
+// until waits until the file args[0] exists and, if args[1] is given, has a
+// match of that expression.
+func until(args []string) int {
+	pattern := regexp.MustCompile(strings.Join(args[1:], " "))
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for {
+		text, err := os.ReadFile(args[0])
+		if err == nil && pattern.Match(text) {
+			return 0
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			fmt.Fprintf(os.Stderr, "until: %s %s: not within %s; it has %q\n", filepath.Base(args[0]), pattern, patience, text)
+			return 1
+		}
+	}
+}
+
+// exitsWith is "code N PROGRAM ARG...": the program must exit with exactly that code.
+func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N program [args...]")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if want := args[0]; strconv.Itoa(got) != want {
+		ts.Fatalf("exit code %d, want %s", got, want)
+	}
+}

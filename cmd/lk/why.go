@@ -1,0 +1,212 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+func (a *app) newWhy() *cobra.Command {
+	var path lockkeeper.Path
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "why PATH",
+		Short: "Say why a path is not free",
+		Long: `Say for everyone who waits for PATH, or for something above or below it, why
+they wait: who is in the way, who is in the way of that one, and so on to the
+claim at the root. If nobody waits, say who holds it.`,
+		Example: "  lk why mydatabase/mytest",
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			if len(args) != 1 {
+				a.bad.addf("%d paths: name one, as in: lk why mydatabase/mytest", len(args))
+			} else {
+				path = a.path(args[0])
+			}
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			client, _, err := a.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			all, err := everything(cmd, client)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeWhyJSON(a.stdout, path, all)
+			}
+			return writeWhy(a.stdout, path, all)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the claims concerned, one JSON object a line; durations are in nanoseconds")
+	return cmd
+}
+
+// everything lists all claims at once, so that the chain from a waiter to the
+// root is of one moment.
+func everything(cmd *cobra.Command, client *lockkeeper.Client) ([]lockkeeper.Status, error) {
+	var all []lockkeeper.Status
+	for status, err := range client.List(cmd.Context(), lockkeeper.Query{}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, status)
+	}
+	return all, nil
+}
+
+// writeWhy explains why path is not free.
+func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
+	concerned := meeting(path, all)
+	waiters := slices.DeleteFunc(slices.Clone(concerned), func(s lockkeeper.Status) bool { return !waits(s) })
+	e := explainer{to: to, all: all}
+	switch {
+	case len(concerned) == 0:
+		e.linef(0, "%s is free", path)
+	case len(waiters) == 0:
+		for _, s := range concerned {
+			e.linef(0, "%s", holdText(s))
+		}
+	default:
+		for _, s := range waiters {
+			e.linef(0, "%s", waitText(s))
+			e.blockers(1, s, []lockkeeper.Ref{s.Ref})
+		}
+	}
+	return e.err
+}
+
+// explainer writes chains of claims, each a level deeper than the one that it blocks.
+type explainer struct {
+	to  io.Writer
+	all []lockkeeper.Status
+	err error
+}
+
+func (e *explainer) linef(depth int, format string, args ...any) {
+	if e.err == nil {
+		_, e.err = fmt.Fprintf(e.to, strings.Repeat("  ", depth)+format+"\n", args...)
+	}
+}
+
+// blockers writes who is in the way of s, and of those who wait themselves, who
+// is in theirs. seen are the claims above in the chain.
+func (e *explainer) blockers(depth int, s lockkeeper.Status, seen []lockkeeper.Ref) {
+	if len(s.Blockers) == 0 && len(s.Waits) > 0 {
+		e.linef(depth, "%s", reasonsText(s.Waits))
+	}
+	for _, b := range s.Blockers {
+		e.linef(depth, "%s", onPath(b))
+		for _, next := range e.waitsOf(b) {
+			if slices.Contains(seen, next.Ref) {
+				continue
+			}
+			if next.Ref != b.Ref {
+				e.linef(depth+1, "who %s", strings.TrimPrefix(waitText(next), who(next.Label, next.Ref)+" "))
+				e.blockers(depth+2, next, append(slices.Clone(seen), next.Ref))
+			} else {
+				e.blockers(depth+1, next, append(slices.Clone(seen), next.Ref))
+			}
+		}
+	}
+}
+
+// waitsOf are the waiting claims that keep a blocker from going on: itself, and
+// for one that is held, those of the same line of work.
+func (e *explainer) waitsOf(b lockkeeper.Blocker) []lockkeeper.Status {
+	i := slices.IndexFunc(e.all, func(s lockkeeper.Status) bool { return s.Ref == b.Ref })
+	if i < 0 || b.Ref == (lockkeeper.Ref{}) {
+		return nil
+	}
+	var next []lockkeeper.Status
+	for _, s := range e.all {
+		if waits(s) && (s.Ref == b.Ref || e.all[i].State == lockkeeper.Held && s.Owner == e.all[i].Owner) {
+			next = append(next, s)
+		}
+	}
+	return next
+}
+
+// writeWhyJSON writes the claims that writeWhy would speak of: those that meet
+// path, and those that they wait for, directly or not.
+func writeWhyJSON(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
+	byRef := make(map[lockkeeper.Ref]lockkeeper.Status, len(all))
+	for _, s := range all {
+		byRef[s.Ref] = s
+	}
+	queue, written := meeting(path, all), map[lockkeeper.Ref]bool{}
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		if s.Ref != (lockkeeper.Ref{}) && written[s.Ref] {
+			continue
+		}
+		written[s.Ref] = true
+		if err := writeJSON(to, s); err != nil {
+			return err
+		}
+		for _, b := range s.Blockers {
+			if next, ok := byRef[b.Ref]; ok && !written[b.Ref] {
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
+}
+
+// meeting are the claims and freezes with a target at path, above it or below it.
+func meeting(path lockkeeper.Path, all []lockkeeper.Status) []lockkeeper.Status {
+	var some []lockkeeper.Status
+	for _, s := range all {
+		if slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool {
+			return g.Path.Covers(path) || path.Covers(g.Path)
+		}) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+func waits(s lockkeeper.Status) bool { return s.State == lockkeeper.Waiting || s.Converting }
+
+// waitText: "ci-18 waits for exclusive db for 12s, 2nd in line (deploy)".
+func waitText(s lockkeeper.Status) string {
+	place := ""
+	if s.Place > 0 {
+		place = ", " + ordinal(s.Place) + " in line"
+	}
+	return fmt.Sprintf("%s waits for %s for %s%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
+}
+
+// holdText: "ci-17 holds exclusive db/a for 2m, fence 41 (nightly)".
+func holdText(s lockkeeper.Status) string {
+	if s.State == lockkeeper.Freezing {
+		return fmt.Sprintf("%s froze %s for %s more%s", who(s.Label, s.Ref), s.Grants[0].Path, human(s.Left), about(s.Label))
+	}
+	return fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), s.Fence, about(s.Label))
+}
+
+func targetsText(s lockkeeper.Status) string {
+	texts := make([]string, len(s.Grants))
+	for i, g := range s.Grants {
+		texts[i] = g.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// onPath is blockerText with the path at which they meet.
+func onPath(b lockkeeper.Blocker) string { return fmt.Sprintf("%s: %s", b.Path, blockerText(b)) }
+
+func reasonsText(waits []lockkeeper.WaitReason) string {
+	texts := make([]string, len(waits))
+	for i, w := range waits {
+		texts[i] = w.String()
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,101 @@
+package lockkeeper
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The errors to act on; look for them with errors.Is. What the client returns
+// is an [*Error] that carries the evidence beside one of these.
+var (
+	// ErrInvalid: the request can't be right; the message says what, where and
+	// what would be right. Nothing was changed. Repeating it won't help.
+	ErrInvalid = errors.New("invalid request")
+	// ErrUnsupported: this engine does not claim to do that, see [Guarantees].
+	ErrUnsupported = errors.New("not supported by this engine")
+	// ErrDenied: whoever asks may not do that.
+	ErrDenied = errors.New("denied")
+	// ErrNotAcquired: it is taken, and the time to wait for it is over.
+	ErrNotAcquired = errors.New("not acquired")
+	// ErrDeadlock: waiting could never have ended; the message spells out the
+	// knot. It is also an [ErrNotAcquired].
+	ErrDeadlock = errors.New("deadlock")
+	// ErrLost: what was held is held no longer; a [Reason] says why.
+	ErrLost = errors.New("lock lost")
+	// ErrNotHeld: a release by one who holds nothing, or holds it no longer.
+	ErrNotHeld = errors.New("not held")
+	// ErrSession: the engine does not know the session under this epoch. Attach
+	// again, naming the claims that are still wanted.
+	ErrSession = errors.New("session is not attached")
+	// ErrUnavailable: the engine could not be reached or could not answer. What
+	// was asked may have happened; repeating it with the same ids is safe (R16).
+	ErrUnavailable = errors.New("engine unavailable")
+)
+
+// Error is the one error type of this package: what was tried, the sentinel to
+// act on, and the evidence.
+type Error struct {
+	Op      string        // what was being done, such as "lock" or "renew"
+	Path    Path          // the first path concerned, if any
+	Err     error         // one of the sentinel errors above
+	Reason  Reason        // why it ended, if something ended
+	Detail  string        // what is wrong and what would be right, for people
+	Blocked []Blocker     // who stands in the way, if somebody does
+	Place   int           // position in line when it gave up, counted from 1; 0 if none
+	ETA     time.Duration // estimated wait that was left; 0 if unknown
+	Cause   error         // the error beneath, if there is one
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Op != "" {
+		b.WriteString(e.Op)
+		if e.Path != "" {
+			fmt.Fprintf(&b, " %s", e.Path)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Err.Error())
+	if e.Reason != NoReason && e.Reason.String() != e.Err.Error() {
+		fmt.Fprintf(&b, " (%s)", e.Reason)
+	}
+	if e.Detail != "" {
+		fmt.Fprintf(&b, ": %s", e.Detail)
+	}
+	for i, by := range e.Blocked {
+		if i == 3 {
+			fmt.Fprintf(&b, " and %d more", len(e.Blocked)-i)
+			break
+		}
+		fmt.Fprintf(&b, "; %s", by)
+	}
+	if e.Cause != nil {
+		fmt.Fprintf(&b, ": %s", e.Cause)
+	}
+	return b.String()
+}
+
+// Unwrap lets errors.Is find the sentinel, the reason and the cause.
+func (e *Error) Unwrap() []error {
+	all := []error{e.Err}
+	if e.Err == ErrDeadlock {
+		all = append(all, ErrNotAcquired)
+	}
+	if e.Reason != NoReason {
+		all = append(all, e.Reason)
+	}
+	if e.Cause != nil {
+		all = append(all, e.Cause)
+	}
+	return all
+}
+
+// Invalid builds the error of a request that is refused at the door. The
+// message says what is wrong, where, and what would be right.
+func Invalid(format string, args ...any) error { return invalidf(format, args...) }
+
+func invalidf(format string, args ...any) error {
+	return &Error{Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,83 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// judgeOrder: a claim that was known to wait before another one was asked for,
+// that has no lower priority, and that is in the other's way, goes first.
+func judgeOrder(lives []*life, rules Rules) (wrong []string) {
+	if !rules.FIFO && !rules.Priority {
+		return nil
+	}
+	byWait := slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return l.waits == never || l.ask.Soft })
+	slices.SortFunc(byWait, func(a, b *life) int { return cmp.Compare(a.waits, b.waits) })
+	byAsk := slices.SortedFunc(slices.Values(lives), func(a, b *life) int { return cmp.Compare(a.ask.At, b.ask.At) })
+	var line []*life
+	next := 0
+	for _, late := range byAsk {
+		for next < len(byWait) && byWait[next].waits < late.ask.At {
+			line = append(line, byWait[next])
+			next++
+		}
+		line = slices.DeleteFunc(line, func(l *life) bool {
+			return len(l.answers) > 0 && l.answers[0].At < late.ask.At || l.ended < late.ask.At
+		})
+		for _, early := range line {
+			if early.goesBefore(late, rules) && early.wasOvertaken(late) {
+				wrong = append(wrong, fmt.Sprintf("order: %s (priority %d, waits since %s, granted at %s with fence %d, given up at %s) was overtaken by %s (priority %d, asked for at %s)",
+					early.ask.Claim, early.ask.Priority, early.waits, at(early.grantedAt()), early.fence(), at(early.cancel),
+					late.spans[0], late.ask.Priority, late.ask.At))
+			}
+		}
+	}
+	return wrong
+}
+
+// goesBefore reports whether the rules put the waiting l before the later other.
+func (l *life) goesBefore(other *life, rules Rules) bool {
+	switch {
+	case l.ask.Priority > other.ask.Priority && !rules.Priority:
+		return false
+	case l.ask.Priority == other.ask.Priority && !rules.FIFO:
+		return false
+	case l.ask.Priority < other.ask.Priority:
+		return false
+	}
+	if _, bad := clash(l.ask.Targets, other.ask.Targets); bad {
+		return true
+	}
+	if len(l.ask.Targets) != 1 {
+		return false // it may wait for something else, and leave room where they meet
+	}
+	// Permits of one path: with no larger limit, other can't fit where l did not.
+	mine := l.ask.Targets[0]
+	return mine.Mode == lockkeeper.ModePermits && slices.ContainsFunc(other.ask.Targets, func(t lockkeeper.Target) bool {
+		return t.Path == mine.Path && t.Mode == lockkeeper.ModePermits && t.Limit <= mine.Limit
+	})
+}
+
+// wasOvertaken reports whether other was certainly granted while l waited.
+func (l *life) wasOvertaken(other *life) bool {
+	if other.grant == nil || len(other.spans) == 0 {
+		return false
+	}
+	if l.grant != nil {
+		return other.grant.Fence < l.grant.Fence
+	}
+	if l.cancel == never {
+		return false // the engine ended its wait, nobody knows when
+	}
+	return other.grant.At < l.cancel && other.grant.At < l.ended
+}
+
+func (l *life) fence() uint64 {
+	if l.grant == nil {
+		return 0
+	}
+	return l.grant.Fence
+}

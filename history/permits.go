@@ -1,0 +1,88 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// judgePermits: the units of a path that are held for certain are never above
+// the largest limit of those who hold them; what was in use all the while that
+// a grant was asked for and answered fits below the grant's own limit, and is
+// in the count that the grant tells; no slot is held twice.
+func judgePermits(spans []*span) (wrong []string) {
+	live := make(map[lockkeeper.Path][]*span)
+	for _, s := range spans {
+		for i, t := range s.targets {
+			if t.Mode != lockkeeper.ModePermits {
+				continue
+			}
+			here := slices.DeleteFunc(live[t.Path], func(old *span) bool { return old.to <= s.from })
+			wrong = append(wrong, s.judgeUnits(t, here)...)
+			if i < len(s.grants) {
+				wrong = append(wrong, s.judgeGrant(s.grants[i], here)...)
+			}
+			live[t.Path] = append(here, s)
+		}
+	}
+	return wrong
+}
+
+// judgeUnits looks at the moment when s became certain beside others.
+func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) {
+	sum, largest, throughout := t.Units, t.Limit, t.Units
+	for _, old := range others {
+		their := old.target(t.Path)
+		sum += their.Units
+		largest = max(largest, their.Limit)
+		if old.from < s.call && !s.unconfirmed {
+			throughout += their.Units // held before s was asked for, until after it was answered
+		}
+	}
+	if s.unconfirmed {
+		return nil
+	}
+	switch {
+	case throughout > t.Limit:
+		wrong = append(wrong, fmt.Sprintf("permits: %d units of %s in use with the grant of %s, beside %v", throughout, t.Path, s, others))
+	case sum > largest:
+		wrong = append(wrong, fmt.Sprintf("permits: %d units of %s held, the largest limit is %d: %s beside %v", sum, t.Path, largest, s, others))
+	}
+	return wrong
+}
+
+// judgeGrant looks at the numbers that the grant tells.
+func (s *span) judgeGrant(g lockkeeper.Grant, others []*span) (wrong []string) {
+	throughout := g.Units
+	for _, old := range others {
+		if old.from < s.call {
+			throughout += old.target(g.Path).Units
+		}
+		for _, o := range old.grants {
+			if o.Path == g.Path && g.Slot != 0 && o.Slot == g.Slot && !s.unconfirmed {
+				wrong = append(wrong, fmt.Sprintf("permits: slot %d of %s is held twice: %s and %s", g.Slot, g.Path, old, s))
+			}
+		}
+	}
+	switch {
+	case g.Mode != lockkeeper.ModePermits:
+	case g.InUse < throughout && !s.unconfirmed:
+		wrong = append(wrong, fmt.Sprintf("permits: %s tells %d units in use, but %d were: %v", s, g.InUse, throughout, others))
+	case g.InUse > g.Limit:
+		wrong = append(wrong, fmt.Sprintf("permits: %s tells %d units in use, above its own limit", s, g.InUse))
+	}
+	if g.Units == 1 && (g.Slot < 1 || g.Slot > g.Limit) {
+		wrong = append(wrong, fmt.Sprintf("permits: %s has slot %d, which is none of 1 to %d", s, g.Slot, g.Limit))
+	}
+	return wrong
+}
+
+// target is what s has of the path.
+func (s *span) target(p lockkeeper.Path) lockkeeper.Target {
+	i := slices.IndexFunc(s.targets, func(t lockkeeper.Target) bool { return t.Path == p })
+	if i < 0 {
+		return lockkeeper.Target{}
+	}
+	return s.targets[i]
+}

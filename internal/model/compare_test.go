@@ -1,0 +1,220 @@
+package model_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/model"
+	"github.com/lockkeeper/lockkeeper/internal/story"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+var (
+	seed      = flag.Uint64("seed", 1, "the first sequence of the random comparison")
+	sequences = flag.Int("sequences", 20_000, "how many sequences the random comparison plays")
+)
+
+const commands = 60 // in one sequence
+
+// TestCompare plays random sequences on the table and on the model, which must
+// agree after each command.
+func TestCompare(t *testing.T) {
+	eachSequence(t, *sequences, "TestCompare", difference)
+}
+
+// eachSequence looks for a sequence in which differs finds something, shrinks it
+// to a short story and prints it with the command that replays it.
+func eachSequence(t *testing.T, n int, test string, differs func([]table.Command) string) {
+	t.Helper()
+	if testing.Short() {
+		n = min(n, 500)
+	}
+	var next atomic.Uint64
+	var found atomic.Bool
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for !found.Load() {
+				i := next.Add(1) - 1
+				if i >= uint64(n) {
+					return
+				}
+				all := model.Generate(*seed+i, commands)
+				if differs(all) == "" || found.Swap(true) {
+					continue
+				}
+				all = shrink(all, func(c []table.Command) bool { return differs(c) != "" })
+				t.Errorf("replay: go test ./internal/model -run '^%s$' -seed %d -sequences 1\n\n%s\n%s",
+					test, *seed+i, differs(all), tell(all))
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// tell writes a sequence as a story, and how the model sees it.
+func tell(all []table.Command) string {
+	m := model.New()
+	r := story.New(m, m.List)
+	var b strings.Builder
+	for _, c := range all {
+		fmt.Fprintln(&b, story.Format(c))
+	}
+	b.WriteString("\nAs the model has it:\n")
+	for _, c := range all {
+		fmt.Fprintf(&b, "%s\n%s", story.Format(c), r.Play(c))
+	}
+	return b.String()
+}
+
+// difference plays a sequence on both and says how they first differ.
+func difference(all []table.Command) (diff string) {
+	t, m := table.New(), model.New()
+	epochs := make(map[string]uint64)
+	for i, c := range all {
+		if c.Key.Epoch == 0 {
+			c.Key.Epoch = epochs[c.Key.Session]
+		}
+		got, gotErr, diff := safely(t, c)
+		want, wantErr := m.Step(&c)
+		for _, d := range []string{
+			diff,
+			differ("error", sentinel(gotErr), sentinel(wantErr)),
+			differEvents(t.Events(), m.Events()),
+			differ("list", list(slices.Collect(t.List(lockkeeper.Query{}))), list(m.List())),
+			differReply(c, got, want, m.List()),
+		} {
+			if d != "" {
+				return fmt.Sprintf("Command %d, %s:\n%s", i+1, story.Format(c), d)
+			}
+		}
+		if c.Op == table.Attach && wantErr == nil {
+			epochs[c.Session.ID] = want.Lease.Key.Epoch
+		}
+	}
+	return ""
+}
+
+// safely steps the table; a panic and a broken invariant are differences too.
+func safely(t *table.Table, c table.Command) (reply table.Reply, err error, diff string) {
+	defer func() {
+		if p := recover(); p != nil {
+			stack := make([]byte, 4096)
+			diff = fmt.Sprintf("the table panics: %v\n%s", p, stack[:runtime.Stack(stack, false)])
+		}
+	}()
+	reply, err = t.Step(&c)
+	if broken := t.Check(); broken != nil {
+		diff = "Check: " + broken.Error()
+	}
+	return reply, err, diff
+}
+
+func differ(what, got, want string) string {
+	if got == want {
+		return ""
+	}
+	return fmt.Sprintf("%s of the table:\n%s\n%s of the model:\n%s\n", what, got, what, want)
+}
+
+func sentinel(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.(*lockkeeper.Error).Err.Error()
+}
+
+// differEvents compares events whatever their order, Queued apart. The table may
+// say more often that an ask changed than the model, which only looks at what the
+// holder is told.
+func differEvents(got, want []table.Event) string {
+	asked, all := events(got, table.AskChanged), events(want, table.AskChanged)
+	if i := slices.IndexFunc(all, func(e string) bool { return !slices.Contains(asked, e) }); i >= 0 {
+		return "the table lacks the event" + all[i]
+	}
+	others := []table.EventKind{table.Granted, table.Downgraded, table.Undone, table.Ended, table.Froze, table.Thawed}
+	return differ("events", strings.Join(events(got, others...), ""), strings.Join(events(want, others...), ""))
+}
+
+// events are those of some kinds, in an order of their own.
+func events(all []table.Event, kinds ...table.EventKind) []string {
+	var lines []string
+	for _, e := range all {
+		if slices.Contains(kinds, e.Kind) {
+			lines = append(lines, story.PrintEvents([]table.Event{e}))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func list(all []lockkeeper.Status) string {
+	var b strings.Builder
+	for _, s := range all {
+		b.WriteString(status(s))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// status is all of s that the rules fix. What has ended has no age and no place.
+func status(s lockkeeper.Status) string {
+	grants := slices.Clone(s.Grants)
+	slices.SortFunc(grants, func(a, b lockkeeper.Grant) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	text := fmt.Sprintf("%s of %s rev %d, %s, %s, priority %d, label %q, fence %d",
+		s.Ref, s.Owner, s.Revision, s.State, s.Reason, s.Priority, s.Label, s.Fence)
+	if s.State == lockkeeper.Ended {
+		return text
+	}
+	asked := "nothing"
+	if a := s.Asked; a != nil {
+		asked = fmt.Sprintf("by %s %q %s in %s", a.By, a.Label, a.Reason, a.Left)
+	}
+	return fmt.Sprintf("%s, unconfirmed %t, %v, converting %t, asked %s, age %s, left %s, ticket %d, place %d, waits %v",
+		text, s.Unconfirmed, grants, s.Converting, asked, s.Age, s.Left, s.Ticket, s.Place, s.Waits)
+}
+
+// differReply compares answers. A lease may tell of more claims than it must.
+func differReply(c table.Command, got, want table.Reply, live []lockkeeper.Status) string {
+	if d := differ("answer", status(brief(got.Status)), status(brief(want.Status))); d != "" && c.Op == table.Claim {
+		return d
+	}
+	if got.Lease.Key != want.Lease.Key || got.Lease.TTL != want.Lease.TTL {
+		return fmt.Sprintf("lease of the table: %v, of the model: %v", got.Lease, want.Lease)
+	}
+	told := statusLines(got.Lease.Claims)
+	must := statusLines(want.Lease.Claims)
+	may := append(statusLines(live), must...)
+	for _, s := range must {
+		if !slices.Contains(told, s) {
+			return fmt.Sprintf("the lease should tell\n%s\nand tells\n%s", s, strings.Join(told, "\n"))
+		}
+	}
+	for _, s := range told {
+		if !slices.Contains(may, s) && !strings.Contains(s, "ended, ") {
+			return fmt.Sprintf("the lease tells\n%s\nof\n%s", s, strings.Join(may, "\n"))
+		}
+	}
+	return ""
+}
+
+func statusLines(all []lockkeeper.Status) []string {
+	var lines []string
+	for _, s := range all {
+		lines = append(lines, status(brief(s)))
+	}
+	return lines
+}
+
+// brief is s without what only a list tells.
+func brief(s lockkeeper.Status) lockkeeper.Status {
+	s.Place, s.Waits = 0, nil
+	return s
+}

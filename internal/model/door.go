@@ -1,0 +1,318 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// do does one command at its instant. A refused command changes nothing, but
+// what fell due at the instant has happened.
+func (m *Model) do(c *table.Command) (table.Reply, error) {
+	m.instant()
+	switch c.Op {
+	case table.Pass:
+		return table.Reply{}, nil
+	case table.Attach:
+		return m.attach(c.Session)
+	case table.Renew:
+		return m.renew(c.Key)
+	case table.Claim:
+		return m.claimOrFreeze(c.Key, c.Want)
+	case table.End:
+		return table.Reply{}, m.endWhat(c.Key, c.Ending)
+	case table.Gone:
+		return table.Reply{}, m.gone(c.Key)
+	case table.Restart:
+		m.restart()
+		return table.Reply{}, nil
+	}
+	return table.Reply{}, lockkeeper.Invalid("op %d", c.Op)
+}
+
+// keyed finds the session that k is the key of.
+func (m *Model) keyed(k lockkeeper.Key) (*session, error) {
+	s := m.session(k.Session)
+	if s == nil || s.epoch != k.Epoch || s.resuming {
+		return nil, &lockkeeper.Error{Err: lockkeeper.ErrSession}
+	}
+	return s, nil
+}
+
+// attach opens a session, or takes it over and ends what it does not name (R19).
+func (m *Model) attach(want lockkeeper.Session) (table.Reply, error) {
+	if err := want.Check(true); err != nil {
+		return table.Reply{}, err
+	}
+	s := m.session(want.ID)
+	if s == nil {
+		s = &session{id: want.ID}
+		m.sessions = append(m.sessions, s)
+	}
+	m.epoch++
+	s.epoch, s.ttl, s.resuming = m.epoch, want.TTL, false
+	unnamed := func(c *claim) bool { return c.ref.Session == s.id && !slices.Contains(want.Named, c.ref.ID) }
+	for _, c := range slices.Clone(m.claims) {
+		if unnamed(c) {
+			m.end(c, lockkeeper.Superseded)
+		}
+	}
+	m.layGhosts(func(g *ghost) bool { return unnamed(g.claim) })
+	return m.lease(s), nil
+}
+
+func (m *Model) renew(k lockkeeper.Key) (table.Reply, error) {
+	s, err := m.keyed(k)
+	if err != nil {
+		return table.Reply{}, err
+	}
+	return m.lease(s), nil
+}
+
+// lease gives s its whole TTL, and promises it (R11, R12). It tells of every
+// claim that has an end or an ask, and of every remembered one.
+func (m *Model) lease(s *session) table.Reply {
+	m.extend(s)
+	s.promise = s.end
+	m.settle()
+	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, TTL: s.ttl}
+	for _, c := range m.claims {
+		if c.ref.Session == s.id {
+			m.tell(c)
+			if c.told != forever || c.asked.reason != lockkeeper.NoReason {
+				lease.Claims = append(lease.Claims, m.status(c))
+			}
+		}
+	}
+	for _, c := range m.ended {
+		if c.ref.Session == s.id {
+			lease.Claims = append(lease.Claims, m.status(c))
+		}
+	}
+	return table.Reply{Lease: lease}
+}
+
+func (m *Model) extend(s *session) {
+	s.end = forever
+	if s.ttl != 0 {
+		s.end = m.now + s.ttl
+	}
+}
+
+// tell notes the end that an answer about c states (R12).
+func (m *Model) tell(c *claim) {
+	c.told = forever
+	if c.holds() {
+		c.told = m.enforcedEnd(c)
+	}
+}
+
+// claimOrFreeze makes a claim or a freeze, answers again, or amends (R16).
+func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply, error) {
+	s, err := m.keyed(k)
+	if err != nil {
+		return table.Reply{}, err
+	}
+	if err := w.Check(); err != nil {
+		return table.Reply{}, err
+	}
+	w.Targets = slices.Clone(w.Targets)
+	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
+	if status, err, known := m.known(ref, &w); known {
+		return table.Reply{Status: status}, err
+	}
+	if w.Freeze > 0 {
+		return table.Reply{Status: m.freeze(ref, w)}, nil
+	}
+	return table.Reply{Status: m.arrive(ref, w)}, nil
+}
+
+// arrive puts a new claim in line and settles.
+func (m *Model) arrive(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status {
+	c := &claim{ref: ref, owner: w.Owner, want: w, wish: w.Targets, arrived: m.now, bound: after(m.now, w.Wait), told: forever}
+	if c.owner == (lockkeeper.Ref{}) {
+		c.owner = ref
+	}
+	m.draw(c)
+	m.claims = append(m.claims, c)
+	m.settle()
+	return m.answer(c)
+}
+
+func (m *Model) draw(c *claim) {
+	m.ticket++
+	c.ticket = m.ticket
+}
+
+// answer is the status of c, which is told its end by it.
+func (m *Model) answer(c *claim) lockkeeper.Status {
+	m.tell(c)
+	return m.status(c)
+}
+
+// known answers for an id that is known already, and amends its claim.
+func (m *Model) known(ref lockkeeper.Ref, w *lockkeeper.Want) (lockkeeper.Status, error, bool) {
+	for _, c := range m.ended {
+		if c.ref == ref {
+			return m.status(c), nil, true
+		}
+	}
+	if c := m.claim(ref); c != nil {
+		switch {
+		case w.Revision > c.want.Revision:
+			if err := m.amend(c, w); err != nil {
+				return lockkeeper.Status{}, err, true
+			}
+			m.settle()
+		case w.Revision == c.want.Revision && !w.SameRequest(&c.want):
+			return lockkeeper.Status{}, lockkeeper.Invalid("claim %s is another request", ref), true
+		}
+		return m.answer(c), nil, true
+	}
+	for _, f := range slices.Concat(m.freezes, m.thawed) {
+		if f.ref == ref {
+			return m.freezeStatus(f), nil, true
+		}
+	}
+	return lockkeeper.Status{}, nil, false
+}
+
+// freeze begins the freezes that w is, one for each path (R18).
+func (m *Model) freeze(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status {
+	var first *freeze
+	for _, t := range w.Targets {
+		for _, f := range slices.Clone(m.freezes) {
+			if f.path == t.Path {
+				m.endFreeze(f, lockkeeper.Superseded)
+			}
+		}
+		f := &freeze{ref: ref, want: w, path: t.Path, since: m.now, end: m.now + w.Freeze}
+		m.freezes = append(m.freezes, f)
+		m.event(table.Event{Kind: table.Froze, Ref: ref, Path: t.Path})
+		if first == nil {
+			first = f
+		}
+	}
+	m.settle()
+	return m.freezeStatus(first)
+}
+
+// endWhat ends what an Ending names (R11, R18).
+func (m *Model) endWhat(k lockkeeper.Key, e lockkeeper.Ending) error {
+	s, err := m.keyed(k)
+	if err != nil {
+		return err
+	}
+	switch e.Kind {
+	case lockkeeper.Release:
+		err = m.release(lockkeeper.Ref{Session: s.id, ID: e.ID})
+	case lockkeeper.Leave:
+		m.leave(s)
+	case lockkeeper.Revoke:
+		err = m.revoke(e)
+	case lockkeeper.Thaw:
+		err = m.thaw(e.Path)
+	default:
+		err = lockkeeper.Invalid("ending %d", e.Kind)
+	}
+	m.settle()
+	return err
+}
+
+func (m *Model) release(ref lockkeeper.Ref) error {
+	c := m.claim(ref)
+	if c == nil {
+		if m.layGhosts(func(g *ghost) bool { return g.ref == ref }) {
+			return nil
+		}
+		return m.endedAlready(ref)
+	}
+	m.end(c, releaseReason(c))
+	return nil
+}
+
+func releaseReason(c *claim) lockkeeper.Reason {
+	switch {
+	case !c.holds():
+		return lockkeeper.Cancelled
+	case c.asked.reason != lockkeeper.NoReason:
+		return lockkeeper.Yielded
+	}
+	return lockkeeper.Released
+}
+
+// endedAlready is how an end of what is not there is answered (R16).
+func (m *Model) endedAlready(ref lockkeeper.Ref) error {
+	for _, c := range m.ended {
+		if c.ref == ref {
+			return nil
+		}
+	}
+	for _, f := range m.thawed {
+		if f.ref == ref {
+			return nil
+		}
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld}
+}
+
+// leave ends a session by its own will.
+func (m *Model) leave(s *session) {
+	for _, c := range slices.Clone(m.claims) {
+		if c.ref.Session == s.id {
+			m.end(c, releaseReason(c))
+		}
+	}
+	m.layGhosts(func(g *ghost) bool { return g.ref.Session == s.id })
+	m.close(s)
+}
+
+// revoke is an operator's end of a claim (R18).
+func (m *Model) revoke(e lockkeeper.Ending) error {
+	c := m.claim(e.Ref)
+	if c == nil {
+		return m.endedAlready(e.Ref)
+	}
+	if e.Force || !c.holds() {
+		m.end(c, lockkeeper.Revoked)
+		return nil
+	}
+	ttl := m.session(c.ref.Session).ttl
+	if ttl == 0 {
+		ttl = lockkeeper.DefaultTTL
+	}
+	if m.now+ttl < c.operatorEnd() {
+		c.operator = &operatorAsk{end: m.now + ttl, by: e.Label}
+	}
+	return nil
+}
+
+func (m *Model) thaw(path lockkeeper.Path) error {
+	for _, f := range m.freezes {
+		if f.path == path {
+			m.endFreeze(f, lockkeeper.Released)
+			return nil
+		}
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld}
+}
+
+// gone ends a session of which the kernel says that nobody is left (R11).
+func (m *Model) gone(k lockkeeper.Key) error {
+	if s := m.session(k.Session); s != nil && s.epoch == k.Epoch {
+		m.endSession(s)
+		m.layGhosts(func(g *ghost) bool { return g.ref.Session == s.id })
+		m.settle()
+	}
+	return nil
+}
+
+// restart makes every session resume, with its whole TTL ahead (R19).
+func (m *Model) restart() {
+	for _, s := range m.sessions {
+		m.extend(s)
+		s.resuming = true
+	}
+	m.settle()
+}

@@ -1,0 +1,289 @@
+package model
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// Generate is n random commands; the same seed gives the same ones. They use
+// few sessions, few paths, small numbers and whole seconds, so that they meet.
+//
+// A key without an epoch means the latest one of its session: whoever plays the
+// commands fills it in (story.Runner does).
+func Generate(seed uint64, n int) []table.Command {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want)}
+	g.taste = tastes[g.IntN(len(tastes))]
+	all := make([]table.Command, 0, n)
+	for len(all) < n {
+		c := g.command(all)
+		c.At = g.time()
+		all = append(all, c)
+	}
+	return all
+}
+
+// taste is what one sequence has more of than others.
+type taste struct {
+	shared, permits int // of 100 targets
+	steal, soft     int // of 100 claims
+	owners, freezes int
+	bounded         int
+}
+
+var tastes = []taste{
+	{shared: 30, permits: 30, steal: 25, soft: 10, owners: 30, freezes: 4, bounded: 30},
+	{shared: 60, permits: 5, steal: 10, soft: 20, owners: 60, freezes: 3, bounded: 20},
+	{shared: 10, permits: 80, steal: 40, owners: 20, freezes: 2, bounded: 20},
+	{shared: 10, permits: 80, steal: 5, owners: 50, freezes: 5, bounded: 10},
+	{shared: 30, permits: 10, steal: 5, soft: 5, owners: 80, freezes: 8, bounded: 5},
+	{shared: 20, permits: 20, steal: 60, soft: 10, owners: 10, freezes: 4, bounded: 60},
+}
+
+var (
+	sessions = []string{"a", "b", "c", "d"}
+	paths    = []lockkeeper.Path{"t", "t/u", "t/u/v", "w", "w/x"}
+)
+
+type generator struct {
+	*rand.Rand
+	taste taste
+	now   time.Duration
+	sent  map[lockkeeper.Ref]lockkeeper.Want // the latest want of each claim
+	refs  []lockkeeper.Ref                   // of the same, in order
+	last  [len("abcd")]uint64                // the latest id of each session
+}
+
+// percent is true in p of 100 cases.
+func (g *generator) percent(p int) bool { return g.IntN(100) < p }
+
+func (g *generator) pick(all ...time.Duration) time.Duration { return all[g.IntN(len(all))] }
+
+// time mostly stands still; it goes by whole seconds, now and then by half ones.
+func (g *generator) time() time.Duration {
+	switch {
+	case g.percent(60):
+	case g.percent(3):
+		return max(0, g.now-time.Second) // a command that comes late
+	case g.percent(8):
+		g.now += time.Second / 2
+	case g.percent(5):
+		g.now += 10 * time.Second
+	default:
+		g.now += time.Duration(1+g.IntN(3)) * time.Second
+	}
+	return g.now
+}
+
+func (g *generator) command(before []table.Command) table.Command {
+	i := g.IntN(len(sessions))
+	key := lockkeeper.Key{Session: sessions[i]}
+	if g.percent(2) {
+		key.Epoch = uint64(1 + g.IntN(5))
+	}
+	switch p := g.IntN(100); {
+	case len(before) < len(sessions):
+		return g.attach(sessions[len(before)])
+	case p < 5:
+		return g.attach(sessions[i])
+	case p < 14:
+		return table.Command{Op: table.Renew, Key: key}
+	case p < 16:
+		return table.Command{Op: table.Pass}
+	case p < 17:
+		return table.Command{Op: table.Gone, Key: key}
+	case p < 18:
+		return table.Command{Op: table.Restart}
+	case p < 24:
+		return before[g.IntN(len(before))] // it came twice
+	case p < 48:
+		return table.Command{Op: table.End, Key: key, Ending: g.ending(sessions[i])}
+	case p < 62 && len(g.refs) > 0:
+		return g.amendment()
+	}
+	g.last[i]++
+	w := g.want(g.last[i])
+	g.note(lockkeeper.Ref{Session: sessions[i], ID: w.ID}, w)
+	return table.Command{Op: table.Claim, Key: key, Want: w}
+}
+
+func (g *generator) note(ref lockkeeper.Ref, w lockkeeper.Want) {
+	if _, ok := g.sent[ref]; !ok {
+		g.refs = append(g.refs, ref)
+	}
+	g.sent[ref] = w
+}
+
+func (g *generator) attach(id string) table.Command {
+	s := lockkeeper.Session{ID: id, TTL: g.pick(10, 10, 20, 5, 0) * time.Second}
+	if g.percent(1) {
+		s.TTL = time.Millisecond
+	}
+	for _, ref := range g.refs {
+		if ref.Session == id && g.percent(75) {
+			s.Named = append(s.Named, ref.ID)
+		}
+	}
+	return table.Command{Op: table.Attach, Session: s}
+}
+
+func (g *generator) ref() lockkeeper.Ref {
+	if len(g.refs) == 0 || g.percent(3) {
+		return lockkeeper.Ref{Session: sessions[g.IntN(len(sessions))], ID: 99}
+	}
+	return g.refs[max(g.IntN(len(g.refs)), g.IntN(len(g.refs)))] // rather a late one
+}
+
+func (g *generator) ending(session string) lockkeeper.Ending {
+	switch p := g.IntN(100); {
+	case p < 4:
+		return lockkeeper.Ending{Kind: lockkeeper.Leave}
+	case p < 12:
+		e := lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: g.ref(), Force: g.percent(40)}
+		e.As = session
+		return e
+	case p < 12+g.taste.freezes*2:
+		return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: paths[g.IntN(len(paths))]}
+	}
+	id := g.ref().ID
+	for try := 0; try < 5; try++ {
+		if ref := g.ref(); ref.Session == session {
+			id = ref.ID
+		}
+	}
+	return lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}
+}
+
+// want is a new claim or freeze.
+func (g *generator) want(id uint64) lockkeeper.Want {
+	if g.percent(g.taste.freezes) {
+		return lockkeeper.Want{ID: id, Freeze: g.pick(1, 3, 5, 20) * time.Second, Label: lockkeeper.Label{As: "op"},
+			Targets: []lockkeeper.Target{{Path: paths[g.IntN(len(paths))], Mode: lockkeeper.ModeExclusive}}}
+	}
+	w := lockkeeper.Want{ID: id, Targets: g.targets(), Priority: g.IntN(4) - 1, Wait: lockkeeper.Forever}
+	if g.percent(60) {
+		w.Priority = 0
+	}
+	if g.percent(g.taste.bounded) {
+		w.Wait = g.pick(0, 1, 2, 3, 5) * time.Second
+	}
+	if g.percent(g.taste.soft) {
+		g.soften(&w)
+	}
+	if g.percent(g.taste.steal) && w.Manners == lockkeeper.Hard {
+		w.Steal = lockkeeper.Ask
+		if g.percent(60) {
+			w.Steal, w.After = lockkeeper.Take, g.pick(0, 1, 2, 5, 30)*time.Second
+		}
+		w.Priority = max(w.Priority, g.IntN(3))
+	}
+	if g.percent(15) {
+		w.MaxHold, w.Grace = g.pick(1, 3, 6)*time.Second, g.pick(0, 1, 2)*time.Second
+	}
+	if g.percent(15) {
+		w.Lasts = g.pick(1, 2, 4, 10) * time.Second
+	}
+	if g.percent(g.taste.owners) {
+		w.Owner = lockkeeper.Ref{Session: sessions[g.IntN(len(sessions))], ID: uint64(1 + g.IntN(2))}
+	}
+	if g.percent(1) {
+		w.Targets[0].Units++ // invalid, or more than before
+	}
+	return w
+}
+
+func (g *generator) soften(w *lockkeeper.Want) {
+	w.Manners = lockkeeper.Soft
+	for i := range w.Targets {
+		w.Targets[i] = lockkeeper.Target{Path: w.Targets[i].Path, Mode: lockkeeper.ModeExclusive}
+	}
+	if g.percent(60) {
+		w.Quiet = g.pick(1, 2, 4) * time.Second
+	}
+}
+
+func (g *generator) targets() []lockkeeper.Target {
+	n := 1
+	for n < 3 && g.percent(25) {
+		n++
+	}
+	var all []lockkeeper.Target
+	for _, i := range g.Perm(len(paths))[:n] {
+		all = append(all, g.target(paths[i]))
+	}
+	if g.percent(20) { // all of one mode, so that it can be converted
+		for i := range all {
+			all[i] = lockkeeper.Target{Path: all[i].Path, Mode: lockkeeper.ModeShared}
+		}
+	}
+	return all
+}
+
+func (g *generator) target(path lockkeeper.Path) lockkeeper.Target {
+	t := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
+	switch p := g.IntN(100); {
+	case p < g.taste.shared:
+		t.Mode = lockkeeper.ModeShared
+	case p < g.taste.shared+g.taste.permits:
+		t.Mode = lockkeeper.ModePermits
+		t.Limit = 1 + g.IntN(5)
+		t.Units = 1 + g.IntN(min(3, t.Limit))
+	}
+	return t
+}
+
+// amendment changes an earlier want, mostly in a way that may be accepted.
+func (g *generator) amendment() table.Command {
+	ref := g.ref()
+	w, ok := g.sent[ref]
+	if !ok || w.Freeze != 0 {
+		return table.Command{Op: table.Pass}
+	}
+	w.Targets = slices.Clone(w.Targets)
+	w.Revision++
+	switch p := g.IntN(100); {
+	case p < 20:
+		w.Priority++
+	case p < 40:
+		for i := range w.Targets {
+			if t := &w.Targets[i]; t.Mode == lockkeeper.ModePermits {
+				t.Limit = max(t.Units, t.Limit+g.IntN(4)-1)
+			}
+		}
+	case p < 85:
+		g.flip(&w)
+	case p < 90:
+		g.flip(&w)
+		w.Priority++
+	case p < 92:
+		w.Priority--
+	case p < 94:
+		w.Wait = g.pick(0, 2*time.Second, lockkeeper.Forever)
+	case p < 96:
+		w.Revision -= uint64(g.IntN(int(w.Revision) + 1))
+		w.Lasts++
+	}
+	if !g.percent(10) { // else the amendment is lost, and the next one is of the same revision
+		g.sent[ref] = w
+	}
+	return table.Command{Op: table.Claim, Key: lockkeeper.Key{Session: ref.Session}, Want: w}
+}
+
+// flip asks for the conversion that fits, with a wait of its own.
+func (g *generator) flip(w *lockkeeper.Want) {
+	to := lockkeeper.ModeExclusive
+	if w.Targets[0].Mode == to {
+		to = lockkeeper.ModeShared
+	}
+	for i := range w.Targets {
+		if w.Targets[i].Mode != lockkeeper.ModePermits {
+			w.Targets[i].Mode = to
+		}
+	}
+	if g.percent(50) {
+		w.Wait = g.pick(0, 1, 3, 5) * time.Second
+	}
+}

@@ -1,0 +1,220 @@
+// Package model is the rules of Lockkeeper once more, written to be read beside
+// the documentation of package table: plain slices, everything worked out anew
+// after each step, one function for one rule. It is slow. The random tests hold
+// the real table against it, command by command.
+//
+// It was written from the rules alone, without a look at the table.
+package model
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// Forever is an instant that never comes.
+const forever = lockkeeper.Forever
+
+// Model is a table as the rules describe it. It is not safe for concurrent use.
+type Model struct {
+	now      time.Duration
+	sessions []*session // open ones
+	claims   []*claim   // live ones: waiting, held, or both (a conversion)
+	ended    []*claim   // ended ones that still answer their end (R16)
+	ghosts   []*ghost   // ended holds whose holder may not know yet (R12)
+	freezes  []*freeze  // one for each frozen path
+	thawed   []*freeze  // ended ones that still answer their end
+	asks     []ask      // live ones (R10)
+	past     []pastHold // every hold that ended (R9)
+	events   []table.Event
+
+	epoch, ticket, fence uint64 // the last that was drawn
+}
+
+type session struct {
+	id       string
+	epoch    uint64
+	ttl      time.Duration
+	end      time.Duration // of its TTL (R11)
+	promise  time.Duration // what its last answer promised (R12)
+	resuming bool          // since a restart (R19)
+}
+
+type claim struct {
+	ref    lockkeeper.Ref
+	owner  lockkeeper.Ref
+	want   lockkeeper.Want // the latest that was accepted
+	ticket uint64
+
+	wish    []lockkeeper.Target // what it waits for; nil: it doesn't wait
+	arrived time.Duration       // when it began to wait, conversions apart
+	bound   time.Duration       // when it gives up waiting (R8)
+
+	held        []lockkeeper.Target // what it holds; nil: it was never granted
+	grants      []lockkeeper.Grant  // the same, as it was granted
+	granted     time.Duration       // first grant
+	fence       uint64
+	unconfirmed bool              // R12
+	undone      lockkeeper.Reason // why the latest conversion came to nothing
+	operator    *operatorAsk      // R18
+	told        time.Duration     // the end that its last answer stated (R12)
+	asked       asked             // what it was asked after the last step
+
+	reason lockkeeper.Reason // why it ended
+	forget time.Duration     // when its end is forgotten (R16)
+}
+
+// operatorAsk is a revocation that is under way (R18).
+type operatorAsk struct {
+	end time.Duration
+	by  lockkeeper.Label
+}
+
+type ghost struct {
+	*claim
+	until time.Duration
+}
+
+type freeze struct {
+	ref    lockkeeper.Ref
+	want   lockkeeper.Want
+	path   lockkeeper.Path
+	since  time.Duration
+	end    time.Duration
+	reason lockkeeper.Reason // why it ended
+	forget time.Duration     // when its end is forgotten
+}
+
+type pastHold struct {
+	held []lockkeeper.Target
+	end  time.Duration
+}
+
+// New is a table without sessions at time 0.
+func New() *Model { return &Model{} }
+
+// Events are those of the last Step, in order.
+func (m *Model) Events() []table.Event { return m.events }
+
+// Now is the engine's time.
+func (m *Model) Now() time.Duration { return m.now }
+
+// Step lets time pass until the command and then does it (R20).
+func (m *Model) Step(c *table.Command) (table.Reply, error) {
+	m.events = nil
+	at := max(c.At, m.now)
+	for {
+		due := m.nextDue()
+		if due > at {
+			break
+		}
+		m.now = due
+		m.instant()
+	}
+	m.now = at
+	m.forgetEnded()
+	return m.do(c)
+}
+
+// nextDue is the earliest instant after now at which the rules name an event.
+func (m *Model) nextDue() time.Duration {
+	next := forever
+	consider := func(t time.Duration) {
+		if t > m.now {
+			next = min(next, t)
+		}
+	}
+	for _, s := range m.sessions {
+		consider(s.end)
+	}
+	for _, f := range m.freezes {
+		consider(f.end)
+	}
+	for _, a := range m.asks {
+		consider(a.end)
+	}
+	for _, c := range m.claims {
+		if c.waits() {
+			consider(c.bound)
+			consider(m.quietUntil(c))
+		}
+		if c.holds() {
+			consider(c.overdueAsk())
+			consider(c.overdueEnd())
+			consider(c.operatorEnd())
+		}
+	}
+	return next
+}
+
+// instant does what falls due now, in the order of R20.
+func (m *Model) instant() {
+	m.forgetEnded()
+	for _, s := range slices.Clone(m.sessions) {
+		if s.end <= m.now {
+			m.endSession(s)
+		}
+	}
+	for _, c := range m.line() {
+		if c.bound <= m.now {
+			m.giveUp(c, lockkeeper.TimedOut)
+		}
+	}
+	for _, c := range m.holders() {
+		switch {
+		case c.operatorEnd() <= m.now:
+			m.end(c, lockkeeper.Revoked)
+		case c.overdueEnd() <= m.now:
+			m.end(c, lockkeeper.Overdue)
+		}
+	}
+	for _, f := range slices.Clone(m.freezes) {
+		if f.end <= m.now {
+			m.endFreeze(f, lockkeeper.Expired)
+		}
+	}
+	m.settle()
+}
+
+func (m *Model) forgetEnded() {
+	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.forget <= m.now })
+	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.forget <= m.now })
+	m.ghosts = slices.DeleteFunc(m.ghosts, func(g *ghost) bool { return g.until <= m.now })
+}
+
+func (m *Model) event(e table.Event) {
+	e.At = m.now
+	m.events = append(m.events, e)
+}
+
+func (m *Model) session(id string) *session {
+	for _, s := range m.sessions {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+func (m *Model) claim(ref lockkeeper.Ref) *claim {
+	for _, c := range m.claims {
+		if c.ref == ref {
+			return c
+		}
+	}
+	return nil
+}
+
+func (c *claim) waits() bool      { return c.wish != nil }
+func (c *claim) holds() bool      { return c.held != nil }
+func (c *claim) converting() bool { return c.waits() && c.holds() }
+
+// after is t plus d, or never if d is never.
+func after(t, d time.Duration) time.Duration {
+	if d == forever || t == forever {
+		return forever
+	}
+	return t + d
+}

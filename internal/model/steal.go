@@ -1,0 +1,230 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// ask is one holder asked to yield by one waiting claim (R10).
+type ask struct {
+	thief, holder *claim
+	end           time.Duration // forever for a request only
+}
+
+// asked is what a holder is told of all its asks: the one that ends first.
+type asked struct {
+	by     lockkeeper.Ref
+	label  lockkeeper.Label
+	reason lockkeeper.Reason // NoReason: nobody asks
+	end    time.Duration
+}
+
+// askSet is the holders that t asks to yield (R10).
+func (m *Model) askSet(t *claim) []*claim {
+	if t.want.Steal == lockkeeper.NoSteal || m.frozen(t) || m.resuming(t) {
+		return nil
+	}
+	for _, w := range m.waitingAhead(t) {
+		if incompatible(w.wish, t.wish) {
+			return nil
+		}
+	}
+	var set []*claim
+	for _, h := range m.holders() {
+		if h != t && incompatible(h.held, t.wish) {
+			if !robbable(h, t) {
+				return nil
+			}
+			set = append(set, h)
+		}
+	}
+	for _, p := range permitsOf(t.wish) {
+		more, ok := m.askForUnits(t, p, set)
+		if !ok {
+			return nil
+		}
+		set = append(set, more...)
+	}
+	return set
+}
+
+// robbable: nobody robs an equal, or its own owner.
+func robbable(h, thief *claim) bool {
+	return h.want.Priority < thief.want.Priority && h.owner != thief.owner
+}
+
+// askForUnits is whom t asks besides set so that enough units of its target p
+// would be free. It is false if that can't be.
+func (m *Model) askForUnits(t *claim, p lockkeeper.Target, set []*claim) ([]*claim, bool) {
+	held := 0
+	var candidates []*claim
+	for _, h := range m.holders() {
+		units := unitsOf(h.held, p.Path)
+		if h == t || units == 0 || slices.Contains(set, h) {
+			continue
+		}
+		held += units
+		if robbable(h, t) {
+			candidates = append(candidates, h)
+		}
+	}
+	ahead := m.aheadUnits(p, t)
+	missing := held + ahead + p.Units - p.Limit
+	if missing <= 0 {
+		return nil, true
+	}
+	if ahead > 0 {
+		return nil, false
+	}
+	slices.SortFunc(candidates, func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.want.Priority, b.want.Priority), cmp.Compare(b.fence, a.fence))
+	})
+	return fewestUnits(candidates, p.Path, missing)
+}
+
+// fewestUnits is the set of candidates with the smallest sum of units that is
+// at least missing, and of such sets the first: each candidate is taken in turn
+// if a smallest set can still be completed with it.
+func fewestUnits(candidates []*claim, path lockkeeper.Path, missing int) ([]*claim, bool) {
+	least, ok := leastSum(candidates, path, missing)
+	if !ok {
+		return nil, false
+	}
+	var set []*claim
+	taken := 0
+	for i, c := range candidates {
+		if taken >= missing {
+			break
+		}
+		with := taken + unitsOf(c.held, path)
+		rest, ok := leastSum(candidates[i+1:], path, missing-with)
+		if ok && with+rest == least {
+			set = append(set, c)
+			taken = with
+		}
+	}
+	return set, true
+}
+
+// leastSum is the smallest sum of units of a set of candidates that is at least
+// missing, by trying every set. It is false if all together have too few.
+func leastSum(candidates []*claim, path lockkeeper.Path, missing int) (int, bool) {
+	if missing <= 0 {
+		return 0, true
+	}
+	if len(candidates) == 0 {
+		return 0, false
+	}
+	units := unitsOf(candidates[0].held, path)
+	with, okWith := leastSum(candidates[1:], path, missing-units)
+	without, okWithout := leastSum(candidates[1:], path, missing)
+	with += units
+	switch {
+	case okWith && okWithout:
+		return min(with, without), true
+	case okWith:
+		return with, true
+	}
+	return without, okWithout
+}
+
+// askAnew determines all asks: new ones begin, those that still stand keep their
+// end, the others are withdrawn.
+func (m *Model) askAnew() {
+	var asks []ask
+	for _, t := range m.line() {
+		for _, h := range m.askSet(t) {
+			asks = append(asks, m.askOf(t, h))
+		}
+	}
+	m.asks = asks
+}
+
+func (m *Model) askOf(t, h *claim) ask {
+	if a, ok := m.standing(t, h); ok {
+		return a
+	}
+	a := ask{thief: t, holder: h, end: forever}
+	if t.want.Steal == lockkeeper.Take {
+		a.end = m.now + t.want.After
+		if ttl := m.session(h.ref.Session).ttl; ttl != 0 {
+			a.end = min(a.end, m.now+ttl)
+		}
+	}
+	return a
+}
+
+func (m *Model) standing(t, h *claim) (ask, bool) {
+	for _, a := range m.asks {
+		if a.thief == t && a.holder == h {
+			return a, true
+		}
+	}
+	return ask{}, false
+}
+
+// takes says whether the time has come for t to take all that it asked for.
+func (m *Model) takes(t *claim) bool {
+	set := m.askSet(t)
+	for _, h := range set {
+		a, ok := m.standing(t, h)
+		if !ok || a.end > m.now {
+			return false
+		}
+	}
+	return len(set) > 0
+}
+
+// take ends the victims and grants the thief, in one step.
+func (m *Model) take(t *claim) {
+	for _, h := range m.askSet(t) {
+		m.end(h, lockkeeper.Stolen)
+	}
+	m.grant(t)
+}
+
+// toldAsk is what the held claim c is asked: of everything the one with the
+// earliest end, an operator's before an overdue one before those of the line.
+func (m *Model) toldAsk(c *claim) asked {
+	var all []asked
+	if c.operator != nil {
+		all = append(all, asked{label: c.operator.by, reason: lockkeeper.Revoked, end: c.operator.end})
+	}
+	if c.overdueAsk() <= m.now {
+		all = append(all, asked{reason: lockkeeper.Overdue, end: c.overdueEnd()})
+	}
+	for _, t := range m.line() {
+		if a, ok := m.standing(t, c); ok {
+			all = append(all, asked{by: t.ref, label: t.want.Label, reason: lockkeeper.Stolen, end: a.end})
+		}
+	}
+	if len(all) == 0 {
+		return asked{}
+	}
+	return slices.MinFunc(all, func(a, b asked) int { return cmp.Compare(a.end, b.end) })
+}
+
+// tellAsks notes for every holder what it is asked now, and that it changed.
+func (m *Model) tellAsks() {
+	for _, c := range m.holders() {
+		if now := m.toldAsk(c); now != c.asked {
+			c.asked = now
+			m.event(table.Event{Kind: table.AskChanged, Ref: c.ref})
+		}
+	}
+}
+
+// enforcedEnd is when c ends at the latest for what it was asked, or will be.
+func (m *Model) enforcedEnd(c *claim) time.Duration {
+	end := min(c.overdueEnd(), c.operatorEnd())
+	for _, a := range m.asks {
+		if a.holder == c {
+			end = min(end, a.end)
+		}
+	}
+	return end
+}

@@ -1,0 +1,107 @@
+// Package story writes the commands of package table as text that people read,
+// reads them back, and plays them. A story has one command a line:
+//
+//	attach alice ttl=30s named=1,2
+//	renew alice
+//	claim alice 1 exclusive db/a wait=try priority=5
+//	claim bob 7 permits router/snmp 2/3, shared site wait=10s steal-after=5s max-hold=1m grace=5s lasts=2h owner=alice.1 rev=1 as=bob note="the nightly run"
+//	freeze ops 1 db for=1h note="disk swap"
+//	release alice 1
+//	leave alice
+//	gone alice
+//	revoke ops alice.1 force note="stuck"
+//	thaw ops db
+//	restart
+//	pass 10s
+//
+// Words are parted by spaces. What has spaces, commas, equal signs or quotes is
+// quoted as in Go. A claim waits for ever unless it says wait=10s or wait=try;
+// soft, quiet=, steal (a request only) and steal-after= are its manners. Durations
+// are written as in Go, with d and w for days and weeks, or forever.
+//
+// A line may begin with "at 12s", the engine's time; otherwise it happens at
+// the time of the line before. "pass 10s" lets 10 s go by. The key of a command has
+// the latest epoch of its session, unless the line says epoch=3.
+package story
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// Stepper is what a story is played on: a table, or the model of one.
+type Stepper interface {
+	Step(*table.Command) (table.Reply, error)
+	Events() []table.Event
+}
+
+// Runner plays a story, line by line. It is not safe for concurrent use.
+type Runner struct {
+	stepper Stepper
+	list    func() []lockkeeper.Status
+	now     time.Duration
+	epochs  map[string]uint64
+}
+
+// New is a Runner that plays on s. Whatever list returns is printed after each
+// command, as Print does.
+func New(s Stepper, list func() []lockkeeper.Status) *Runner {
+	return &Runner{stepper: s, list: list, epochs: make(map[string]uint64)}
+}
+
+// Do plays one line and tells what came of it: the time and the answer, the
+// events, the table. A line that can't be read says why; nothing happens then.
+// An empty line and a comment, which begins with #, do nothing.
+func (r *Runner) Do(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" || strings.HasPrefix(text, "#") {
+		return ""
+	}
+	l, err := parseLine(text)
+	if err != nil {
+		return fmt.Sprintf("can't read this line: %v\n", err)
+	}
+	return r.step(r.command(l))
+}
+
+// Play does a command that is not text, as Do does a line. Its key is completed
+// and its time taken as it is.
+func (r *Runner) Play(c table.Command) string {
+	return r.step(r.Complete(c))
+}
+
+// Complete fills in the latest epoch of the session where the key has none.
+func (r *Runner) Complete(c table.Command) table.Command {
+	if c.Key.Epoch == 0 {
+		c.Key.Epoch = r.epochs[c.Key.Session]
+	}
+	return c
+}
+
+// command is the line at its time.
+func (r *Runner) command(l line) table.Command {
+	if !l.timed {
+		l.command.At = r.now
+	}
+	if l.passed > 0 {
+		l.command.At += l.passed
+	}
+	return r.Complete(l.command)
+}
+
+func (r *Runner) step(c table.Command) string {
+	r.now = max(r.now, c.At)
+	reply, err := r.stepper.Step(&c)
+	if c.Op == table.Attach && err == nil {
+		r.epochs[c.Session.ID] = reply.Lease.Key.Epoch
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "at %s: %s\n", Duration(r.now), answer(c, reply, err))
+	b.WriteString(PrintEvents(r.stepper.Events()))
+	b.WriteString(Print(r.list()))
+	return b.String()
+}

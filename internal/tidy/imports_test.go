@@ -1,0 +1,112 @@
+package tidy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// house is the direction of imports: a package may import those packages of this
+// module that its line names, and of others' modules those that it names. Every
+// package needs a line. Tests may import more, since nobody imports them.
+//
+// Engines never import each other. Only engine, the map from URL schemes, and
+// the command know them all.
+var house = []room{
+	// package            of this module                      of others
+	{".", "", "golang.org/x/sys"},
+	{"table", ".", ""},
+	{"keeper", ". table", "golang.org/x/sys"},
+	{"history", ".", "github.com/anishathalye/porcupine"},
+	{"enginetest", ". history", "pgregory.net/rapid"},
+	{"fence", ".", ""},
+
+	{"engine/memlock", ". table keeper", "golang.org/x/sys"},
+	{"engine/disklock", ". table keeper", "golang.org/x/sys"},
+	{"engine/quorumlock", ". table keeper", "go.etcd.io/raft/v3 golang.org/x/sys"},
+	{"engine/sqllock", ". table", "modernc.org/sqlite github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
+	{"engine/redlock", ".", "github.com/redis/go-redis/v9"},
+	{"engine/bakery", ".", "github.com/fsnotify/fsnotify"},
+	{"engine/etcdlock", ". table", "go.etcd.io/etcd/client/v3 go.etcd.io/etcd/api/v3"},
+	{"engine/remote", ". wire", ""},
+	{"engine", ". engine/memlock engine/disklock engine/quorumlock engine/sqllock engine/redlock engine/bakery engine/etcdlock engine/remote", ""},
+
+	{"wire", ".", ""},
+	{"server", ". wire dashboard", "github.com/prometheus/client_golang"},
+	{"dashboard", "", ""},
+	{"canal", ".", "golang.org/x/sys"},
+	{"sim", ". table keeper history engine/quorumlock", ""},
+
+	{"cmd/lk", ". engine server", "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
+
+	{"internal/model", ". table", ""}, // the rules a second time, slow and obvious
+	{"internal/story", ". table", ""}, // commands and tables as text
+	{"internal/tidy", "", ""},
+	{"internal/readme", ". engine", ""},
+}
+
+type room struct{ pkg, ours, others string }
+
+func TestImportDirection(t *testing.T) {
+	tree := loadTree(t)
+	for pkg, files := range tree.packages() {
+		i := slices.IndexFunc(house, func(r room) bool { return r.pkg == pkg })
+		if i < 0 {
+			t.Errorf("package %s is in no line of the import table: add it to house in internal/tidy/imports_test.go, with what it may import, and to ARCHITECTURE.md", pkg)
+			continue
+		}
+		for _, f := range files {
+			for _, spec := range f.syntax.Imports {
+				name, _ := strconv.Unquote(spec.Path.Value)
+				if !f.test && !house[i].allows(name) {
+					t.Errorf("%s: package %s may not import %s: move the code to where that is allowed, or, if the direction is right, allow it in house in internal/tidy/imports_test.go",
+						tree.at(spec.Pos()), pkg, name)
+				}
+			}
+		}
+	}
+}
+
+func (r room) allows(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	if !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	if name == module || strings.HasPrefix(name, module+"/") {
+		ours := strings.TrimPrefix(strings.TrimPrefix(name, module), "/")
+		if ours == "" {
+			ours = "."
+		}
+		return slices.Contains(strings.Fields(r.ours), ours)
+	}
+	return slices.ContainsFunc(strings.Fields(r.others), func(prefix string) bool {
+		return name == prefix || strings.HasPrefix(name, prefix+"/")
+	})
+}
+
+// The table itself must have the direction that it is there to hold.
+func TestImportTable(t *testing.T) {
+	line := map[string]room{}
+	for _, r := range house {
+		if _, twice := line[r.pkg]; twice {
+			t.Errorf("%s has two lines in the import table: keep one", r.pkg)
+		}
+		line[r.pkg] = r
+	}
+	for _, r := range house {
+		for _, other := range strings.Fields(r.ours) {
+			if _, known := line[other]; !known {
+				t.Errorf("%s may import %s, which has no line of its own: add one", r.pkg, other)
+			}
+			if strings.HasPrefix(r.pkg, "engine/") && strings.HasPrefix(other, "engine") {
+				t.Errorf("%s may import %s: engines never import each other; put what they share into keeper or table", r.pkg, other)
+			}
+		}
+	}
+	for _, pkg := range []string{".", "table", "keeper", "engine/memlock", "canal"} {
+		if others := line[pkg].others; others != "" && others != "golang.org/x/sys" {
+			t.Errorf("%s may import %s: it keeps to the standard library and golang.org/x/sys", pkg, others)
+		}
+	}
+}

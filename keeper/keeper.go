@@ -1,0 +1,207 @@
+// Package keeper runs a table: it gives it the time, serialises commands, lets
+// time pass when something falls due, and tells sessions and followers what
+// became of their claims.
+//
+// A Keeper is a lockkeeper.Engine. It has no goroutine of its own: callers apply
+// their commands under one mutex, a single timer lets time pass, and whoever
+// made something happen delivers the news after it has let go of the mutex.
+package keeper
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A Keeper keeps one table in this process. It is safe for concurrent use.
+type Keeper struct {
+	guarantees lockkeeper.Guarantees
+	clock      func() time.Duration // the engine's time; never goes back
+
+	mu        sync.Mutex // guards all below; never held while a notify runs
+	table     *table.Table
+	command   table.Command // the one at hand: its room is used again
+	notify    map[string]func([]lockkeeper.Status)
+	followers map[*follower]struct{}
+	timer     *time.Timer
+	alarm     time.Duration // when timer fires; lockkeeper.Forever if it doesn't
+	closed    bool
+}
+
+// New returns a Keeper of an empty table. clock is the engine's time: it must be
+// monotonic, safe for concurrent use, and 0 or more.
+func New(g lockkeeper.Guarantees, clock func() time.Duration) *Keeper {
+	k := &Keeper{
+		guarantees: g, clock: clock, table: table.New(), alarm: lockkeeper.Forever,
+		notify: make(map[string]func([]lockkeeper.Status)), followers: make(map[*follower]struct{}),
+	}
+	return k
+}
+
+// Guarantees implements lockkeeper.Engine.
+func (k *Keeper) Guarantees() lockkeeper.Guarantees { return k.guarantees }
+
+// Attach implements lockkeeper.Engine.
+func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	if err := s.Check(k.guarantees.NoExpiry); err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	reply, err := k.step(ctx, table.Command{Op: table.Attach, Session: s}, s.ID, func() {
+		k.notify[s.ID] = notify
+	})
+	return reply.Lease, err
+}
+
+// Renew implements lockkeeper.Engine.
+func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
+	reply, err := k.step(ctx, table.Command{Op: table.Renew, Key: key}, "", nil)
+	return reply.Lease, err
+}
+
+// Claim implements lockkeeper.Engine.
+func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	if err := k.guarantees.Refuse(&w); err != nil {
+		return lockkeeper.Status{}, err
+	}
+	reply, err := k.step(ctx, table.Command{Op: table.Claim, Key: key, Want: w}, "", nil)
+	return reply.Status, err
+}
+
+// End implements lockkeeper.Engine.
+func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
+	var left string
+	var forget func()
+	if e.Kind == lockkeeper.Leave {
+		left, forget = key.Session, func() { delete(k.notify, key.Session) }
+	}
+	_, err := k.step(ctx, table.Command{Op: table.End, Key: key, Ending: e}, left, forget)
+	return err
+}
+
+// Close implements lockkeeper.Engine: the table and all in it is gone.
+func (k *Keeper) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	for f := range k.followers {
+		f.ring()
+	}
+	clear(k.notify)
+	return nil
+}
+
+var errClosed = errors.New("the engine is closed")
+
+func unavailable(cause error) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+}
+
+// step applies c at the engine's time, and tells everybody concerned. The caller
+// knows from the reply what became of its own claim, and of all of its session
+// if it is named as own. done runs under the mutex if c was not refused.
+func (k *Keeper) step(ctx context.Context, c table.Command, own string, done func()) (table.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return table.Reply{}, unavailable(err)
+	}
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return table.Reply{}, unavailable(errClosed)
+	}
+	k.command = c
+	k.command.At = k.clock()
+	reply, err := k.table.Step(&k.command)
+	k.command = table.Command{}
+	if err == nil && done != nil {
+		done()
+	}
+	news := k.collect(&c, own)
+	k.arm()
+	k.mu.Unlock()
+	news.deliver()
+	return reply, err
+}
+
+// pass lets time pass because something fell due.
+func (k *Keeper) pass() {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return
+	}
+	k.alarm = lockkeeper.Forever
+	k.command = table.Command{Op: table.Pass, At: k.clock()}
+	// A Pass is never refused.
+	_, _ = k.table.Step(&k.command)
+	news := k.collect(&k.command, "")
+	k.arm()
+	k.mu.Unlock()
+	news.deliver()
+}
+
+// arm sets the timer to the next moment at which something falls due. A timer
+// that would fire too early is left alone: it then finds nothing and is set anew.
+func (k *Keeper) arm() {
+	at, any := k.table.Next()
+	if !any || at >= k.alarm {
+		return
+	}
+	k.alarm = at
+	wait := max(at-k.clock(), 0)
+	if k.timer == nil {
+		k.timer = time.AfterFunc(wait, k.pass)
+	} else {
+		k.timer.Reset(wait)
+	}
+}
+
+// List implements lockkeeper.Engine.
+func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return func(yield func(lockkeeper.Status, error) bool) {
+		f, now, err := k.look(ctx, q)
+		if err != nil {
+			yield(lockkeeper.Status{}, err)
+			return
+		}
+		for _, st := range now {
+			if !yield(st, nil) {
+				k.unfollow(f)
+				return
+			}
+		}
+		if f != nil {
+			k.follow(ctx, f, yield)
+		}
+	}
+}
+
+// look lists what q selects, and begins to follow it if q says so, in one step:
+// nothing falls between the list and what follows.
+func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*follower, []lockkeeper.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, unavailable(err)
+	}
+	if _, err := k.step(ctx, table.Command{Op: table.Pass}, "", nil); err != nil {
+		return nil, nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var now []lockkeeper.Status
+	for st := range k.table.List(q) {
+		now = append(now, st)
+	}
+	if !q.Follow {
+		return nil, now, nil
+	}
+	f := &follower{query: q, bell: make(chan struct{}, 1), latest: make(map[subject]lockkeeper.Status)}
+	k.followers[f] = struct{}{}
+	return f, now, nil
+}

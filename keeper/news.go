@@ -1,0 +1,88 @@
+package keeper
+
+import (
+	"sync"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// news is what one step has to tell, by session.
+type news struct {
+	items []item
+}
+
+type item struct {
+	notify   func([]lockkeeper.Status)
+	session  string
+	statuses []lockkeeper.Status
+}
+
+// newsRoom keeps the room of delivered news for the next.
+var newsRoom = sync.Pool{New: func() any { return new(news) }}
+
+// collect gathers what the step of c must tell: the claims that changed, but
+// not the one that c is about, nor any of the session own. The mutex is held.
+func (k *Keeper) collect(c *table.Command, own string) *news {
+	events := k.table.Events()
+	if len(events) == 0 || len(events) == 1 && len(k.followers) == 0 && about(c, events[0].Ref) {
+		return nil
+	}
+	n := newsRoom.Get().(*news)
+	for i := range events {
+		ev := &events[i]
+		if len(k.followers) > 0 {
+			k.tellFollowers(ev)
+		}
+		if ev.Path != "" || ev.Ref.Session == own || about(c, ev.Ref) {
+			continue
+		}
+		if notify := k.notify[ev.Ref.Session]; notify != nil {
+			if st, ok := k.table.Status(ev.Ref); ok {
+				n.add(ev.Ref.Session, notify, st)
+			}
+		}
+	}
+	return n
+}
+
+// about reports whether c is a command of ref's own session about ref, whose
+// reply tells all.
+func about(c *table.Command, ref lockkeeper.Ref) bool {
+	if c.Key.Session != ref.Session {
+		return false
+	}
+	return c.Op == table.Claim && c.Want.ID == ref.ID || c.Op == table.End && c.Ending.Kind == lockkeeper.Release && c.Ending.ID == ref.ID
+}
+
+func (n *news) add(session string, notify func([]lockkeeper.Status), st lockkeeper.Status) {
+	for i := range n.items {
+		if n.items[i].session == session {
+			n.items[i].statuses = append(n.items[i].statuses, st)
+			return
+		}
+	}
+	if len(n.items) < cap(n.items) {
+		n.items = n.items[:len(n.items)+1]
+	} else {
+		n.items = append(n.items, item{})
+	}
+	it := &n.items[len(n.items)-1]
+	it.session, it.notify = session, notify
+	it.statuses = append(it.statuses[:0], st)
+}
+
+// deliver calls the notifies; the mutex must not be held. It takes n's room back.
+func (n *news) deliver() {
+	if n == nil {
+		return
+	}
+	for i := range n.items {
+		it := &n.items[i]
+		it.notify(it.statuses)
+		clear(it.statuses)
+		it.notify = nil
+	}
+	n.items = n.items[:0]
+	newsRoom.Put(n)
+}

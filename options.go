@@ -1,0 +1,61 @@
+package lockkeeper
+
+import (
+	"crypto/rand"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"strings"
+	"time"
+)
+
+// A ClientOption changes how [New] makes a client. A value that is out of range
+// is refused by every call of the client, with the range.
+type ClientOption func(*Client)
+
+// SessionTTL sets for how long the client's session outlives its last renewal
+// at the engine: [MinTTL] to [MaxTTL], or 0, for as long as the program runs,
+// where the engine claims [Guarantees].NoExpiry. Without it the TTL is 0 where
+// that is allowed, else [DefaultTTL].
+func SessionTTL(d time.Duration) ClientOption {
+	return func(c *Client) { c.session.TTL = d }
+}
+
+// SessionID sets the id of the client's session, instead of a random one. The
+// session is taken over if it is open: claims that another client has under it
+// end as [Superseded]. Whoever knows the id can do the same.
+func SessionID(id string) ClientOption {
+	return func(c *Client) {
+		c.session.ID = id
+		// An earlier client of this session may have used the low numbers, and
+		// a claim's id is never used twice (R16). JSON keeps 53 bits.
+		c.ids.Store(mathrand.Uint64() >> (64 - 52))
+	}
+}
+
+// SessionLabel tells people who the client is. Claims that say nothing else
+// about themselves carry it too.
+func SessionLabel(l Label) ClientOption {
+	return func(c *Client) { c.session.Label = l }
+}
+
+// BootClock replaces the clock by which deadlines are counted: it must never go
+// back, and must go on while the computer sleeps. The default is CLOCK_BOOTTIME
+// on Linux and Go's monotonic clock elsewhere.
+func BootClock(now func() time.Duration) ClientOption {
+	return func(c *Client) { c.clock = now }
+}
+
+// Logger says where the client tells of losses and of what it repeats in the
+// background. Without it, nowhere: every loss is told to its holder anyway.
+func Logger(l *slog.Logger) ClientOption {
+	return func(c *Client) { c.logger = l }
+}
+
+// randomSessionID has 60 random bits, enough never to meet another one.
+func randomSessionID() string { return strings.ToLower(rand.Text()[:12]) }
+
+// monotonicClock counts from now on the clock of Go's own timers.
+func monotonicClock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}

@@ -1,0 +1,143 @@
+package lockkeeper
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of a [Path] (R1).
+const (
+	MaxPathSegments = 16
+	MaxPathBytes    = 512
+)
+
+// A Path names something to lock: segments joined by single slashes, such as
+// "mydatabase/mytest". Its first segment names the tree that it is in. Paths
+// are compared byte by byte. The only valid paths are those that [ParsePath]
+// and [PathOf] return.
+type Path string
+
+// ParsePath reads a path as a person types it (R1). Extra, leading and trailing
+// slashes collapse, so "a//b/" is "a/b" and a whole URI is a fine name. It
+// refuses with [ErrInvalid] a path without segments, the segments "." and "..",
+// text that is not UTF-8, control characters, and what exceeds
+// [MaxPathSegments] or [MaxPathBytes].
+func ParsePath(s string) (Path, error) {
+	if Path(s).check() == nil {
+		return Path(s), nil
+	}
+	segments := strings.FieldsFunc(s, func(r rune) bool { return r == '/' })
+	p := Path(strings.Join(segments, "/"))
+	if err := p.check(); err != nil {
+		return "", err
+	}
+	return p, nil
+}
+
+// PathOf joins segments that may contain anything, slashes included: what a
+// segment can't contain is escaped as in a URL ("%2F"), and so is "%" itself,
+// so that different segments never make the same path. It refuses with
+// [ErrInvalid] no segments, an empty segment and what exceeds the limits of a path.
+func PathOf(segments ...string) (Path, error) {
+	escaped := make([]string, len(segments))
+	for i, s := range segments {
+		if s == "" {
+			return "", invalidf("path: segment %d of %d is empty: name it", i+1, len(segments))
+		}
+		escaped[i] = escapeSegment(s)
+	}
+	p := Path(strings.Join(escaped, "/"))
+	if err := p.check(); err != nil {
+		return "", err
+	}
+	return p, nil
+}
+
+func escapeSegment(s string) string {
+	if s == "." || s == ".." {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == '/' || r == '%' || unicode.IsControl(r) || (r == utf8.RuneError && size == 1) {
+			for _, c := range []byte(s[i : i+size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// Valid reports whether p is a path as [ParsePath] returns it.
+func (p Path) Valid() bool { return p.check() == nil }
+
+// check finds what is wrong with p, for which ParsePath would not return it.
+func (p Path) check() error {
+	if p == "" || p == "/" {
+		return invalidf("path %q names nothing: write a name such as \"mydatabase/mytest\"", string(p))
+	}
+	if len(p) > MaxPathBytes {
+		return invalidf("path %q… has %d bytes: at most %d are allowed", string(p[:40]), len(p), MaxPathBytes)
+	}
+	segments, start := 1, 0
+	for i := 0; i <= len(p); i++ {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		switch p[start:i] {
+		case "":
+			return invalidf("path %q has an empty segment", string(p))
+		case ".", "..":
+			return invalidf("path %q: the segment %q is not allowed: write the path in full", string(p), string(p[start:i]))
+		}
+		if i < len(p) {
+			segments++
+		}
+		start = i + 1
+	}
+	if segments > MaxPathSegments {
+		return invalidf("path %q has %d segments: at most %d are allowed", string(p), segments, MaxPathSegments)
+	}
+	for i, r := range string(p) {
+		if r == utf8.RuneError && !strings.HasPrefix(string(p[i:]), string(utf8.RuneError)) {
+			return invalidf("path %q is not UTF-8 at byte %d: PathOf escapes such segments", string(p), i)
+		}
+		if unicode.IsControl(r) {
+			return invalidf("path %q has the control character %U at byte %d: PathOf escapes such segments", string(p), r, i)
+		}
+	}
+	return nil
+}
+
+// Tree is the first segment, which names the tree that p is in.
+func (p Path) Tree() Path {
+	if i := strings.IndexByte(string(p), '/'); i >= 0 {
+		return p[:i]
+	}
+	return p
+}
+
+// Ancestors yields the paths above p, the tree's root first; not p itself.
+func (p Path) Ancestors() iter.Seq[Path] {
+	return func(yield func(Path) bool) {
+		for i := range len(p) {
+			if p[i] == '/' && !yield(p[:i]) {
+				return
+			}
+		}
+	}
+}
+
+// Covers reports whether q is p or below it.
+func (p Path) Covers(q Path) bool {
+	return len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
+}
+
+func (p Path) String() string { return string(p) }

@@ -1,0 +1,107 @@
+package lockkeeper
+
+import "context"
+
+// Pending is a claim in line whose owner does something else meanwhile. It keeps
+// its place as long as the client lives. It must be waited for or cancelled: once
+// granted it holds, whether or not anybody has asked. It is safe for concurrent use.
+type Pending struct {
+	claim *claim
+	again *Hold // of a claim that a hold of the same line of work covers
+}
+
+// Enqueue asks for everything that is named, and returns with the place in line.
+// The context bounds the asking only. A claim with [WithWait] fails when that is
+// over; one that would fail at once does so here.
+func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, error) {
+	cl := c.newClaim("enqueue")
+	cl.add(requests)
+	if err := c.prepare(ctx, cl); err != nil {
+		return nil, err
+	}
+	if cl.root != cl {
+		if h, err := c.reenter(ctx, cl); err != nil {
+			return nil, err
+		} else if h != nil {
+			return &Pending{claim: h.claim, again: h}, nil
+		}
+	}
+	cl.first.base, cl.first.exclusive = ctx, cl.needsExclusive()
+	if err := c.start(ctx, cl); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if cl.phase == over {
+		return nil, cl.ending()
+	}
+	return &Pending{claim: cl}, nil
+}
+
+// Ref names the claim.
+func (p *Pending) Ref() Ref { return p.claim.ref() }
+
+// Wait waits until the claim is granted. The context bounds this call only: when
+// it ends first the error matches ErrNotAcquired and the context's, and the claim
+// keeps its place, so that Wait can be called again. Every call gives the same hold.
+func (p *Pending) Wait(ctx context.Context) (*Hold, error) {
+	if p.again != nil {
+		return p.again, nil
+	}
+	return p.claim.client.await(ctx, p.claim, false)
+}
+
+// Status asks the engine where the claim stands: its place, who blocks it, and
+// about how long it will take.
+func (p *Pending) Status(ctx context.Context) (Status, error) {
+	c := p.claim.client
+	if err := c.usable("status", p.claim.path); err != nil {
+		return Status{}, err
+	}
+	for s, err := range c.engine.List(ctx, Query{Ref: p.Ref()}) {
+		if err != nil {
+			return Status{}, wrap("status", p.claim.path, err)
+		}
+		return s, nil
+	}
+	return Status{}, wrap("status", p.claim.path, ErrNotHeld)
+}
+
+// Amend changes a claim that waits: its priority, never to lower, and limits of
+// its permits, named by the same path. It keeps its ticket.
+func (p *Pending) Amend(ctx context.Context, requests ...Request) error {
+	_, err := p.claim.client.amend(ctx, p.claim, "amend", func(d *demand) { d.add(requests) })
+	return err
+}
+
+// Cancel ends the claim; it is never granted after that, and if it was granted
+// already it is given back. It waits for the engine's word for at most 5 s, or
+// the TTL if that is shorter; without it the answer is ErrUnavailable, and the
+// cancellation is repeated in the background. A hold that Wait has given out is
+// not touched: Cancel answers ErrInvalid then. Cancelling what has ended is nil.
+func (p *Pending) Cancel() error {
+	if p.again != nil {
+		return p.again.Close()
+	}
+	cl := p.claim
+	c := cl.client
+	c.mu.Lock()
+	c.check(cl)
+	switch {
+	case cl.phase == over:
+		c.unlock()
+		return nil
+	case cl.taken:
+		c.unlock()
+		return wrap("cancel", cl.path, Invalid("it is granted and given out: release the hold"))
+	}
+	cl.result = cl.refused(Cancelled, nil)
+	c.retire(cl)
+	cl.first.finish(handleLost)
+	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
+	defer cancel()
+	if err := c.release(ctx, cl); err != nil {
+		return wrap("cancel", cl.path, err)
+	}
+	return nil
+}

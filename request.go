@@ -1,0 +1,170 @@
+package lockkeeper
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// A Request is a part of what is asked for: a target, such as [Shared] of a
+// path, or a condition, such as [WithWait]. Of two conditions of one kind the
+// later counts. What can't be right is refused with [ErrInvalid] by the call
+// that gets it, before the engine is asked.
+type Request func(*demand)
+
+// demand is a Want in the making.
+type demand struct {
+	want       Want
+	inline     [1]Target // room for the usual single target, so that it costs no allocation
+	waits      bool      // WithWait was given
+	prioritise bool      // WithPriority was given
+	amends     bool      // it changes a claim: targets replace those of the same path
+	byContext  bool      // the wait is bounded by the context's deadline
+	wrong      checker
+}
+
+// Exclusive asks for the path and all below it, alone.
+func Exclusive(path string) Request {
+	return func(d *demand) { d.target(path, Target{Mode: ModeExclusive}) }
+}
+
+// Shared asks for the path and all below it, together with others that share it.
+func Shared(path string) Request {
+	return func(d *demand) { d.target(path, Target{Mode: ModeShared}) }
+}
+
+// Permits asks for so many units of the path, of which at most limit may be in
+// use at once as this caller sees it. Others may see another limit (R7).
+func Permits(path string, units, limit int) Request {
+	return func(d *demand) { d.target(path, Target{Mode: ModePermits, Units: units, Limit: limit}) }
+}
+
+// WithWait bounds the wait: 0 tries and never waits, [Forever] is the default.
+// It never bounds the hold. A wait that is certain to be outlasted fails at once.
+func WithWait(d time.Duration) Request {
+	return func(r *demand) { r.want.Wait, r.waits = d, true }
+}
+
+// WithPriority puts the claim ahead of all of lower priority in line:
+// -[MaxPriority] to [MaxPriority], 0 is the default.
+func WithPriority(p int) Request {
+	return func(d *demand) { d.want.Priority, d.prioritise = p, true }
+}
+
+// WithSoft makes a waiting exclusive claim stand back: it holds back nobody, and
+// is granted only after nothing in its way was held for the quiet period (R9).
+func WithSoft(quiet time.Duration) Request {
+	return func(d *demand) { d.want.Manners, d.want.Quiet = Soft, quiet }
+}
+
+// WithSteal asks holders of lower priority to yield, and waits until they do (R10).
+func WithSteal() Request {
+	return func(d *demand) { d.want.Steal, d.want.After = Ask, 0 }
+}
+
+// WithStealAfter asks holders of lower priority to yield, and takes the hold from
+// those that have not done so after d (R10).
+func WithStealAfter(after time.Duration) Request {
+	return func(d *demand) { d.want.Steal, d.want.After = Take, after }
+}
+
+// WithMaxHold bounds the hold: after d its holder is asked to yield, and after
+// the grace it ends as [Overdue].
+func WithMaxHold(d, grace time.Duration) Request {
+	return func(r *demand) { r.want.MaxHold, r.want.Grace = d, grace }
+}
+
+// WithLasts announces that it will be held for d, so that waits that would be
+// outlasted need not begin. It does not end the hold.
+func WithLasts(d time.Duration) Request {
+	return func(r *demand) { r.want.Lasts = d }
+}
+
+// WithAs says who asks: at most [MaxAsBytes].
+func WithAs(s string) Request {
+	return func(d *demand) { d.want.As = s }
+}
+
+// WithNote says what it is for: at most [MaxNoteBytes].
+func WithNote(s string) Request {
+	return func(d *demand) { d.want.Note = s }
+}
+
+// WithLink says where to look, such as the URL of a CI run: at most [MaxNoteBytes].
+func WithLink(s string) Request {
+	return func(d *demand) { d.want.Link = s }
+}
+
+// WithOwner makes the claim part of the line of work that began with the claim
+// ref, as a claim made inside [Hold.Context] is without it. A program that was
+// started under a lock of its parent names the parent's claim, so that waiting
+// for its own parent is found to be a deadlock (R15).
+func WithOwner(ref Ref) Request {
+	return func(d *demand) { d.want.Owner = ref }
+}
+
+// target adds t at the path, or for an amendment replaces the one that is there.
+func (d *demand) target(path string, t Target) {
+	p, err := ParsePath(path)
+	if err != nil {
+		d.wrong.addf("%s", err.(*Error).Detail)
+		return
+	}
+	t.Path = p
+	if !d.amends {
+		if d.want.Targets == nil {
+			d.want.Targets = d.inline[:0]
+		}
+		d.want.Targets = append(d.want.Targets, t)
+		return
+	}
+	i := slices.IndexFunc(d.want.Targets, func(old Target) bool { return old.Path == p })
+	if i < 0 {
+		d.wrong.addf("%s is none of the claim's paths: an amendment can't add one", p)
+		return
+	}
+	d.want.Targets[i] = t
+}
+
+// add applies the requests.
+func (d *demand) add(requests []Request) {
+	for _, r := range requests {
+		if r != nil {
+			r(d)
+		}
+	}
+}
+
+// bound shortens the wait to what is left of ctx, so that the engine can refuse
+// at once a wait that is certain to be outlasted (R8).
+func (d *demand) bound(ctx context.Context) {
+	deadline, ok := ctx.Deadline()
+	if !ok || d.want.Wait == 0 {
+		return
+	}
+	if left := time.Until(deadline); left < d.want.Wait && left <= MaxDuration {
+		d.want.Wait, d.byContext = max(left, time.Nanosecond), true
+	}
+}
+
+// check finds all that is wrong with d by itself.
+func (d *demand) check() error {
+	if err := d.wrong.err(); err != nil {
+		return err // the targets are not complete, so the rest can't be judged
+	}
+	return d.want.Check()
+}
+
+// fillLabel says of the claim what the session says of itself, where the claim
+// says nothing.
+func (d *demand) fillLabel(l Label) {
+	if d.want.As == "" {
+		d.want.As = l.As
+	}
+	if d.want.Note == "" {
+		d.want.Note = l.Note
+	}
+	if d.want.Link == "" {
+		d.want.Link = l.Link
+	}
+}

@@ -1,0 +1,346 @@
+package lockkeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Bounds of what is repeated.
+const (
+	firstBackoff   = 50 * time.Millisecond
+	lastBackoff    = 2 * time.Second
+	slowestCall    = 10 * time.Second // an engine that has not answered by then is taken for unreachable
+	sessionRetries = 8                // after so many refusals in a row somebody else has taken the session
+)
+
+// call does one exchange with the engine under the session's key until it is
+// answered. It attaches the session when that is needed, and repeats what failed
+// on the way, which R16 makes safe, until ctx ends or the patience is over,
+// counted from the first failure. Then the answer is ErrUnavailable.
+func (c *Client) call(ctx context.Context, patience time.Duration, do func(context.Context, Key) error) error {
+	var since time.Duration
+	for try := 0; ; try++ {
+		err := c.exchange(ctx, do)
+		if err == nil || isRefusal(err) {
+			return err
+		}
+		if try == 0 {
+			since = c.clock()
+		}
+		again := c.clock()-since < patience && ctx.Err() == nil
+		if errors.Is(err, ErrSession) {
+			again = ctx.Err() == nil && (try == 0 || again && try < sessionRetries)
+		}
+		if !again {
+			return unavailable(err, ctx)
+		}
+		if try == 0 && errors.Is(err, ErrSession) {
+			continue // the usual way of a resume: no reason to wait
+		}
+		if !c.pause(ctx, backoff(try)) {
+			return unavailable(err, ctx)
+		}
+	}
+}
+
+// exchange does one try of call.
+func (c *Client) exchange(ctx context.Context, do func(context.Context, Key) error) error {
+	k, err := c.attached(ctx)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := c.bounded(ctx)
+	defer cancel()
+	err = do(bounded, k)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return unavailable(ctx.Err(), ctx) // no answer, whatever the cause looks like
+	case errors.Is(err, ErrSession):
+		c.detach(k)
+	}
+	return err
+}
+
+// bounded gives one round trip its own deadline, so that a connection that is
+// dead without saying so is noticed. An engine in this process needs none.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.near {
+		return ctx, func() {}
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.roundTrip())
+	stop := context.AfterFunc(c.life, cancel) // Close waits for no call
+	return bounded, func() { stop(); cancel() }
+}
+
+func (c *Client) roundTrip() time.Duration {
+	if c.session.TTL == 0 {
+		return slowestCall
+	}
+	return min(slowestCall, c.session.TTL/3)
+}
+
+// unavailable is the error of what was not answered: never "taken".
+func unavailable(err error, ctx context.Context) *Error {
+	e := &Error{Err: ErrUnavailable, Cause: err}
+	if told, ok := err.(*Error); ok && told.Err == ErrUnavailable {
+		named := *told
+		e = &named
+	}
+	switch ended := whyEnded(ctx); {
+	case ended == nil:
+	case e.Cause == nil || e.Cause == ctx.Err():
+		e.Cause = ended
+	default:
+		e.Cause = fmt.Errorf("%w; %w", e.Cause, ended)
+	}
+	return e
+}
+
+// whyEnded is the error of ctx, with its cause if that says more.
+func whyEnded(ctx context.Context) error {
+	ended := ctx.Err()
+	if cause := context.Cause(ctx); cause != ended {
+		return fmt.Errorf("%w: %w", ended, cause)
+	}
+	return ended
+}
+
+// backoff is how long to wait before the next try.
+func backoff(try int) time.Duration {
+	d := min(firstBackoff<<min(try, 10), lastBackoff)
+	return d/2 + rand.N(d/2)
+}
+
+// pause waits for d and reports whether neither ctx nor the client has ended.
+func (c *Client) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-c.life.Done():
+	}
+	return false
+}
+
+// attached returns the key of the session, which it attaches first if need be.
+// Only one attaches; the others wait for it.
+func (c *Client) attached(ctx context.Context) (Key, error) {
+	for {
+		if k := c.key.Load(); k != nil {
+			return *k, nil
+		}
+		c.mu.Lock()
+		if c.closed {
+			c.mu.Unlock()
+			return Key{}, errClosed
+		}
+		if c.key.Load() != nil {
+			c.mu.Unlock()
+			continue
+		}
+		other := c.attaching
+		if other == nil {
+			mine := make(chan struct{})
+			c.attaching = mine
+			return c.attach(ctx, mine)
+		}
+		c.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return Key{}, ctx.Err()
+		}
+	}
+}
+
+// attach attaches the session, naming all claims that are still wanted, those
+// in flight included. It is called with c.mu held and returns without it; mine
+// is closed when it is done.
+func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
+	s := c.session
+	for id := range c.claims {
+		s.Named = append(s.Named, id)
+	}
+	slices.Sort(s.Named)
+	dropped := make([]uint64, 0, len(c.todo))
+	for id, cl := range c.todo {
+		if cl.phase == over {
+			dropped = append(dropped, id)
+		}
+	}
+	again := c.resumes
+	c.mu.Unlock()
+
+	sent := c.clock()
+	bounded, cancel := c.bounded(ctx)
+	lease, err := c.engine.Attach(bounded, s, c.notify)
+	if err == nil && again {
+		lease.Claims, err = c.audit(bounded, s.Named, lease.Claims)
+	}
+	cancel()
+
+	c.mu.Lock()
+	if err == nil && c.closed {
+		c.mu.Unlock()
+		c.leave(lease.Key) // Close waits for this
+		c.mu.Lock()
+		err = errClosed
+	}
+	c.attaching = nil
+	close(mine)
+	if err != nil {
+		c.failures++
+		c.unlock()
+		return Key{}, err
+	}
+	c.settle(c.clock()) // what was lost meanwhile stays lost
+	c.resumes = true
+	c.key.Store(&lease.Key)
+	for _, id := range dropped {
+		delete(c.todo, id) // not named, so ended by the engine, and all later news of it is refused
+	}
+	c.renewed(lease, sent)
+	c.unlock()
+	return lease.Key, nil
+}
+
+// audit finds out what became of named claims of which the answer to Attach says
+// nothing: an engine that lost its memory knows none of them. It adds what the
+// engine lists of them to what the lease says.
+func (c *Client) audit(ctx context.Context, named []uint64, said []Status) ([]Status, error) {
+	told := make(map[uint64]bool, len(said))
+	for i := range said {
+		told[said[i].Ref.ID] = true
+	}
+	if !slices.ContainsFunc(named, func(id uint64) bool { return !told[id] }) {
+		return said, nil
+	}
+	var found []Status
+	for s, err := range c.engine.List(ctx, Query{Session: c.session.ID}) {
+		if errors.Is(err, ErrUnsupported) {
+			break // then what the lease does not vouch for is taken for gone
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s.Ref.Session == c.session.ID && !told[s.Ref.ID] {
+			told[s.Ref.ID] = true
+			found = append(found, s)
+		}
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	for _, id := range named {
+		if cl := c.claims[id]; cl != nil && !told[id] {
+			switch cl.phase {
+			case granted:
+				c.drop(cl, lost(cl, EngineRestarted, ""), false)
+			case inLine:
+				cl.resend = true // the engine forgot it, so it is asked anew
+				c.todo[id] = cl
+				c.kick()
+			}
+		}
+	}
+	for i := range found {
+		if cl := c.claims[found[i].Ref.ID]; cl != nil {
+			c.learn(cl, &found[i], byHint)
+		}
+	}
+	return said, nil
+}
+
+// renewed takes in a lease that was asked for at that time.
+func (c *Client) renewed(lease Lease, sent time.Duration) {
+	c.alive, c.failures, c.retries = true, 0, 0
+	c.ttl = lease.TTL
+	c.good = max(c.good, sent)
+	if c.ttl > 0 {
+		third := c.ttl / 3
+		c.renewAt = sent + third - rand.N(third/10) // never later than a third
+		c.kick()
+	}
+	for i := range lease.Claims {
+		s := &lease.Claims[i]
+		if cl := c.find(s.Ref); cl != nil {
+			c.learn(cl, s, sent)
+		}
+	}
+	if len(c.claims) > 0 {
+		c.guard()
+	}
+}
+
+// find is the claim that ref names, if this client still has to do with it.
+func (c *Client) find(ref Ref) *claim {
+	if ref.Session != c.session.ID {
+		return nil
+	}
+	if cl := c.claims[ref.ID]; cl != nil {
+		return cl
+	}
+	return c.todo[ref.ID]
+}
+
+// notify takes in hints of the engine.
+func (c *Client) notify(statuses []Status) {
+	c.mu.Lock()
+	for i := range statuses {
+		s := &statuses[i]
+		if cl := c.find(s.Ref); cl != nil {
+			c.learn(cl, s, byHint)
+		}
+	}
+	c.unlock()
+}
+
+// detach notes that the engine refused the key k. Holds live on until their
+// deadline; the next call attaches again.
+func (c *Client) detach(k Key) {
+	c.mu.Lock()
+	if now := c.key.Load(); now != nil && *now == k {
+		c.key.Store(nil)
+		c.kick()
+	}
+	c.unlock()
+}
+
+// leave ends the session k at the engine, within a bound.
+func (c *Client) leave(k Key) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
+	defer cancel()
+	for try := 0; ; try++ {
+		err := c.engine.End(ctx, k, Ending{Kind: Leave})
+		if err == nil || errors.Is(err, ErrSession) {
+			return nil
+		}
+		if isRefusal(err) {
+			return err
+		}
+		timer := time.NewTimer(backoff(try))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return unavailable(err, ctx)
+		}
+	}
+}
+
+// unlock unlocks c.mu, and then ends the contexts of the holds that have ended:
+// that may run code of the program, which must not find c.mu locked.
+func (c *Client) unlock() {
+	ended := c.ended
+	c.ended = nil
+	c.mu.Unlock()
+	for _, cancel := range ended {
+		cancel()
+	}
+}

@@ -1,0 +1,133 @@
+package lockkeeper
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// State is where a claim stands.
+type State uint8
+
+const (
+	// Waiting in line.
+	Waiting State = iota + 1
+	// Held: granted and not ended.
+	Held
+	// Ended for good; Status.Reason says why.
+	Ended
+	// Freezing: not a claim but an operator's freeze of a subtree (R18).
+	Freezing
+)
+
+var stateNames = [...]string{Waiting: "waiting", Held: "held", Ended: "ended", Freezing: "frozen"}
+
+func (s State) String() string {
+	if s < Waiting || s > Freezing {
+		return fmt.Sprintf("State(%d)", uint8(s))
+	}
+	return stateNames[s]
+}
+
+// MarshalText writes the state's name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a state's name and refuses any other text with [ErrInvalid].
+func (s *State) UnmarshalText(text []byte) error {
+	for i := Waiting; i <= Freezing; i++ {
+		if stateNames[i] == string(text) {
+			*s = i
+			return nil
+		}
+	}
+	return invalidf("state %q is unknown", text)
+}
+
+// Grant is a target as it was granted.
+type Grant struct {
+	Target
+	InUse int `json:"in_use,omitempty"` // of Permits: units in use at the grant, the claim's own included (R7)
+	Slot  int `json:"slot,omitempty"`   // of Permits with one unit: the lowest number from 1 to the limit that was free
+}
+
+// Status is a claim as its engine sees it at one moment. All times are
+// durations counted from when the answer was asked for, never stamps.
+type Status struct {
+	Ref      Ref    `json:"claim"`
+	Owner    Ref    `json:"owner"`    // whose line of work it belongs to; its own Ref if it is the first of it
+	Change   uint64 `json:"change"`   // rises with every change of this claim; of two statuses the one with the higher Change is true
+	Revision uint64 `json:"revision"` // the latest that was accepted
+	State    State  `json:"state"`
+	Reason   Reason `json:"reason,omitempty"` // of Ended: why. Else why the latest conversion was undone, if it was
+	Text     string `json:"text,omitempty"`   // words to the reason: an operator's, or the knot of a deadlock
+
+	Grants   []Grant `json:"targets"` // read only
+	Priority int     `json:"priority,omitempty"`
+	Label
+
+	Fence       uint64 `json:"fence,omitempty"`       // of Held and Ended: rises with every grant of the engine (R13); 0 if never granted
+	Unconfirmed bool   `json:"unconfirmed,omitempty"` // granted before the former holder could be sure to know of its loss (R12)
+	Converting  bool   `json:"converting,omitempty"`  // held shared, waiting to be exclusive (R14)
+	Asked       *Asked `json:"asked,omitempty"`       // of Held: asked to yield
+
+	Age  time.Duration `json:"age"`  // since it was granted, or since it began to wait
+	Left time.Duration `json:"left"` // Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if there is none; its session's TTL is not counted
+
+	Ticket   uint64        `json:"ticket,omitempty"`   // place in line among equals: lower goes first (R4)
+	Place    int           `json:"place,omitempty"`    // of Waiting in an answer of List: 1 and those in line ahead that it waits for
+	ETA      time.Duration `json:"eta,omitempty"`      // of Waiting: estimated wait; 0 if unknown
+	Waits    []WaitReason  `json:"waits,omitempty"`    // of Waiting: every reason why
+	Blockers []Blocker     `json:"blockers,omitempty"` // of Waiting, or refused: who stands in the way, at most MaxBlockers
+}
+
+// MaxBlockers bounds the evidence of one answer.
+const MaxBlockers = 8
+
+// Asked tells a holder that it should release, why, and until when (R10, R11, R18).
+type Asked struct {
+	By     Ref           `json:"by,omitzero"` // the claim that wants it; zero for an operator and for an overdue hold
+	Label                // of whoever asks
+	Reason Reason        `json:"reason"` // what the end will be if it does not release: Stolen, Overdue, Revoked
+	Left   time.Duration `json:"left"`   // until then; Forever if it is a request only
+}
+
+func (a *Asked) String() string {
+	who := a.As
+	if who == "" {
+		who = a.By.String()
+	}
+	switch {
+	case a.Reason == Overdue:
+		return "asked to yield: held for too long"
+	case a.Reason == Revoked:
+		return strings.TrimSuffix("asked to yield by an operator "+who+": "+a.Note, ": ")
+	}
+	return "asked to yield to " + who
+}
+
+// Blocker is one claim or freeze that another one waits for.
+type Blocker struct {
+	Ref   Ref           `json:"claim,omitzero"`
+	Why   WaitReason    `json:"why"`
+	Path  Path          `json:"path"` // where they meet: the blocker's target
+	Mode  Mode          `json:"mode"`
+	Units int           `json:"units,omitempty"`
+	Age   time.Duration `json:"age"`
+	Left  time.Duration `json:"left,omitempty"` // until its announced end, if it has one
+	Label
+}
+
+func (b Blocker) String() string {
+	who := b.As
+	if who == "" {
+		who = b.Ref.String()
+	}
+	s := fmt.Sprintf("%s %s on %s for %s", b.Why, who, b.Path, b.Age.Round(time.Millisecond))
+	if b.Note != "" {
+		s += fmt.Sprintf(" (%s)", b.Note)
+	}
+	if b.Link != "" {
+		s += " " + b.Link
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// amend brings c up to w, which has its id (R16): nothing for what c already
+// knows, and for a higher revision a higher priority, other limits, another mode.
+func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
+	if w.Revision < c.want.Revision {
+		return nil // late, or doubled
+	}
+	if w.Revision == c.want.Revision {
+		if !w.SameRequest(&c.want) {
+			return lockkeeper.Invalid("claim %s was made for another request: use a new id, or a higher revision to amend it", c.ref)
+		}
+		return nil
+	}
+	converts, err := c.mayBecome(w)
+	if err != nil {
+		return err
+	}
+	switch {
+	case converts && c.converting():
+		t.giveUp(c, lockkeeper.Cancelled, "")
+		t.adopt(c, w)
+		t.settle()
+	case converts && w.Targets[0].Mode == lockkeeper.ModeExclusive:
+		t.upgrade(c, w)
+	case converts:
+		t.downgrade(c, w)
+	default:
+		t.raise(c, w)
+	}
+	return nil
+}
+
+// mayBecome checks that w differs from c's want only in what may be amended,
+// and reports whether it converts.
+func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
+	rest := *w
+	rest.Targets, rest.Priority = c.want.Targets, c.want.Priority
+	modes := c.modes()
+	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool { return target.Mode == m })
+	if converts || c.undone != lockkeeper.NoReason {
+		rest.Wait = c.want.Wait // of the conversion, this one or the one undone
+	}
+	switch {
+	case !rest.SameRequest(&c.want) || !c.sameTargets(w):
+		return false, lockkeeper.Invalid("claim %s: only priority, limits and modes can be amended; make a new claim for the rest", c.ref)
+	case w.Priority < c.want.Priority:
+		return false, lockkeeper.Invalid("claim %s: its priority %d is never lowered (to %d)", c.ref, c.want.Priority, w.Priority)
+	case converts && c.waiting():
+		return false, lockkeeper.Invalid("claim %s still waits: only a held claim can be converted; cancel it and make another", c.ref)
+	case converts && (!uniform(modes) || w.Targets[0].Mode == lockkeeper.ModePermits ||
+		slices.ContainsFunc(w.Targets, func(target lockkeeper.Target) bool { return target.Mode != w.Targets[0].Mode })):
+		return false, lockkeeper.Invalid("claim %s: only a whole claim converts, from all shared to all exclusive or back", c.ref)
+	case !c.waiting() && !slices.EqualFunc(w.Targets, c.want.Targets, func(a, b lockkeeper.Target) bool { return a.Limit == b.Limit }):
+		return false, lockkeeper.Invalid("claim %s is held: its limit no longer matters and can't be changed", c.ref)
+	}
+	return converts, nil
+}
+
+// sameTargets reports whether w names the targets of c in the same order, with the same units.
+func (c *claim) sameTargets(w *lockkeeper.Want) bool {
+	return slices.EqualFunc(w.Targets, c.want.Targets, func(a, b lockkeeper.Target) bool {
+		return a.Path == b.Path && a.Units == b.Units
+	})
+}
+
+// modes are those of c's targets: as it waits for them, or else as it holds them.
+func (c *claim) modes() []lockkeeper.Mode {
+	modes := make([]lockkeeper.Mode, len(c.grants))
+	for i, g := range c.grants {
+		if modes[i] = g.Mode; c.converting() {
+			modes[i] = c.want.Targets[i].Mode
+		}
+	}
+	return modes
+}
+
+// uniform reports whether all modes are one that can be converted.
+func uniform(modes []lockkeeper.Mode) bool {
+	return !slices.ContainsFunc(modes, func(m lockkeeper.Mode) bool { return m != modes[0] || m == lockkeeper.ModePermits })
+}
+
+// adopt makes w what c is known to want.
+func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
+	c.want = *w
+	t.mark(c)
+}
+
+// upgrade has c, held shared, wait to be exclusive (R14).
+func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
+	t.adopt(c, w)
+	t.tickets++
+	c.ticket = t.tickets
+	c.wanted = t.places(c, nil)
+	t.joint++
+	c.undone, c.text = lockkeeper.NoReason, ""
+	t.begin(c)
+}
+
+// downgrade makes c, held exclusive, shared at once; it keeps its fence (R14).
+func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
+	t.adopt(c, w)
+	old := c.held
+	c.held = t.places(c, nil)
+	t.grantModes(c)
+	for i := range old {
+		old[i].node.drop(&old[i])
+		t.touch(old[i].node, old[i].kind.set())
+	}
+	for i := range c.held {
+		c.held[i].node.hold(&c.held[i])
+	}
+	for i := range old {
+		t.unref(old[i].node)
+	}
+	c.undone, c.text = lockkeeper.NoReason, ""
+	t.unsettle = true
+	t.note(c, Downgraded, lockkeeper.NoReason)
+	t.settle()
+}
+
+// raise gives c a higher priority, or other limits, or only the new revision.
+func (t *Table) raise(c *claim, w *lockkeeper.Want) {
+	waits := len(c.wanted) > 0
+	if waits {
+		t.leaveLine(c, true)
+	}
+	t.adopt(c, w)
+	if waits {
+		t.grantModes(c)
+		for i := range c.wanted {
+			if p := &c.wanted[i]; p.kind == kindP {
+				p.limit = c.limitOf(p.node.path)
+			}
+		}
+		t.enterLine(c)
+		t.doubtful = append(t.doubtful, c)
+		t.note(c, Queued, lockkeeper.NoReason)
+	} else {
+		t.doubtAround(c)
+		t.note(c, AskChanged, lockkeeper.NoReason)
+	}
+	t.unsettle = true
+	t.suspect = true
+	t.settle()
+}
+
+// grantModes brings what statuses show of c's targets up to what it wants.
+func (t *Table) grantModes(c *claim) {
+	c.grants = slices.Clone(c.grants) // statuses that were given out share the old ones
+	for i, target := range c.want.Targets {
+		c.grants[i].Target = target
+	}
+}
+
+func (c *claim) limitOf(path lockkeeper.Path) int {
+	for _, target := range c.want.Targets {
+		if target.Path == path {
+			return target.Limit
+		}
+	}
+	return 0
+}

@@ -1,0 +1,298 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// Check walks every invariant of the table and returns the first that does not
+// hold. It costs far more than a step; tests call it after each one.
+func (t *Table) Check() error {
+	for _, check := range [...]func() error{
+		t.checkClaims, t.checkNodes, t.checkExclusion, t.checkFences, t.checkOwners,
+		t.checkLists, t.checkAsks, t.checkSchedule, t.checkSettled,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// everyClaim lists all live claims by session and id.
+func (t *Table) everyClaim() []*claim {
+	var all []*claim
+	for _, s := range t.sessionsByID() {
+		all = append(all, s.byID()...)
+	}
+	return all
+}
+
+// checkClaims: each claim waits, or is held, or both as a conversion, and its places are what its want says.
+func (t *Table) checkClaims() error {
+	for _, c := range t.everyClaim() {
+		switch {
+		case c.ended:
+			return fmt.Errorf("claim %s has ended but its session still has it", c.ref)
+		case len(c.held) == 0 && len(c.wanted) == 0:
+			return fmt.Errorf("claim %s neither waits nor is held", c.ref)
+		case (len(c.wanted) > 0) != (c.inLine || c.frozen) || c.inLine && c.frozen:
+			return fmt.Errorf("claim %s: wants %d places, in line %t, frozen %t", c.ref, len(c.wanted), c.inLine, c.frozen)
+		case c.frozen != (len(c.wanted) > 0 && t.forbidden(c) != nil):
+			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref, c.frozen)
+		case (len(c.held) > 0) != (c.fence > 0):
+			return fmt.Errorf("claim %s: fence %d but %d places held", c.ref, c.fence, len(c.held))
+		case len(c.wanted) == 0 && c.bound != forever:
+			return fmt.Errorf("claim %s waits for nothing until %s", c.ref, c.bound)
+		}
+		if err := c.want.Check(); err != nil {
+			return fmt.Errorf("claim %s: %w", c.ref, err)
+		}
+	}
+	return nil
+}
+
+// checkNodes: nodes exist exactly for places, and their lists hold exactly those, in order.
+func (t *Table) checkNodes() error {
+	refs, listed := make(map[*node]int), make(map[*place]bool)
+	for _, c := range t.everyClaim() {
+		for _, places := range [][]place{c.held, c.wanted} {
+			for i := range places {
+				refs[places[i].node]++
+			}
+		}
+	}
+	if len(refs) != len(t.nodes) {
+		return fmt.Errorf("%d nodes for %d that are used", len(t.nodes), len(refs))
+	}
+	for path, n := range t.nodes { // order does not matter: any failure is one
+		if n.path != path || n.refs != refs[n] || n.touched != 0 {
+			return fmt.Errorf("node %s: path %s, %d references for %d places, touched %b", path, n.path, n.refs, refs[n], n.touched)
+		}
+		units := 0
+		for k := range kinds {
+			for p := n.held[k]; p != nil; p = p.next {
+				if p.node != n || p.kind != k || !p.in(p.claim.held) {
+					return fmt.Errorf("node %s: a place of claim %s is listed as held %s", path, p.claim.ref, k)
+				}
+				listed[p] = true
+				units += p.units
+			}
+		}
+		if units != n.units {
+			return fmt.Errorf("node %s: %d units counted, %d held", path, n.units, units)
+		}
+		if err := n.checkLine(listed); err != nil {
+			return err
+		}
+	}
+	for _, c := range t.everyClaim() {
+		for i := range c.held {
+			if !listed[&c.held[i]] {
+				return fmt.Errorf("claim %s holds %s unlisted", c.ref, c.held[i].node.path)
+			}
+		}
+		for i := range c.wanted {
+			if c.inLine != listed[&c.wanted[i]] {
+				return fmt.Errorf("claim %s: in line %t, but listed at %s %t", c.ref, c.inLine, c.wanted[i].node.path, !c.inLine)
+			}
+		}
+	}
+	return nil
+}
+
+// in reports whether p is one of ps.
+func (p *place) in(ps []place) bool {
+	for i := range ps {
+		if &ps[i] == p {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *node) checkLine(listed map[*place]bool) error {
+	var err error
+	n.line.all(func(p *place) bool {
+		listed[p] = true
+		switch {
+		case p.node != n || !p.in(p.claim.wanted):
+			err = fmt.Errorf("node %s: a place of claim %s is in line that is not wanted here", n.path, p.claim.ref)
+		case p.next != nil && p.next.claim != p.claim && !p.claim.before(p.next.claim):
+			err = fmt.Errorf("node %s: claim %s stands in line before %s", n.path, p.claim.ref, p.next.claim.ref)
+		case p.next != nil && p.next.prev != p:
+			err = fmt.Errorf("node %s: the line is broken behind claim %s", n.path, p.claim.ref)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// checkExclusion: no two incompatible claims are held (P2 of the safety page),
+// and no slot is held twice. Fewer than all of the limits bound the units: each holder was granted under its own.
+func (t *Table) checkExclusion() error {
+	for path, n := range t.nodes { // order does not matter: any failure is one
+		highest, slotted := 0, make(map[int]lockkeeper.Ref)
+		for k := range kinds {
+			for p := n.held[k]; p != nil; p = p.next {
+				if n.heldAgainst(conflicts[k], p.claim) {
+					return fmt.Errorf("%s: claim %s holds %s against an incompatible hold", path, p.claim.ref, k)
+				}
+				highest = max(highest, p.limit)
+			}
+		}
+		if n.units > highest {
+			return fmt.Errorf("%s: %d units are held, more than the highest limit, %d", path, n.units, highest)
+		}
+		for p := n.held[kindP]; p != nil; p = p.next {
+			for _, g := range p.claim.grants {
+				if g.Path != path {
+					continue
+				}
+				if g.InUse > g.Limit || g.InUse < g.Units || (g.Slot > 0) != (g.Units == 1) || g.Slot > g.Limit {
+					return fmt.Errorf("%s: claim %s was granted %+v", path, p.claim.ref, g)
+				}
+				if other, twice := slotted[g.Slot]; twice && g.Slot > 0 {
+					return fmt.Errorf("%s: slot %d is held by %s and %s", path, g.Slot, other, p.claim.ref)
+				}
+				slotted[g.Slot] = p.claim.ref
+			}
+		}
+	}
+	return nil
+}
+
+// checkFences: no number was given twice, none is above the counter.
+func (t *Table) checkFences() error {
+	fences, tickets := make(map[uint64]bool), make(map[uint64]bool)
+	for _, c := range t.everyClaim() {
+		if fences[c.fence] && c.fence > 0 || c.fence > t.fences {
+			return fmt.Errorf("claim %s: fence %d was given twice or is above %d", c.ref, c.fence, t.fences)
+		}
+		if tickets[c.ticket] || c.ticket > t.tickets || c.change > t.changes {
+			return fmt.Errorf("claim %s: ticket %d was drawn twice, or a counter went back", c.ref, c.ticket)
+		}
+		fences[c.fence], tickets[c.ticket] = true, true
+	}
+	for id, s := range t.sessions { // order does not matter: any failure is one
+		if s.id != id || s.epoch > t.epochs || s.epoch == 0 {
+			return fmt.Errorf("session %s: epoch %d of %d", id, s.epoch, t.epochs)
+		}
+	}
+	return nil
+}
+
+// checkOwners: lines of work know exactly their claims.
+func (t *Table) checkOwners() error {
+	joint := 0
+	for _, c := range t.everyClaim() {
+		if c.converting() {
+			joint++
+		}
+		o := t.owners[c.line()]
+		if c.owner != o || (o != nil && !slices.Contains(o.claims, c)) {
+			return fmt.Errorf("claim %s is not with its line of work %s", c.ref, c.line())
+		}
+	}
+	for ref, o := range t.owners { // order does not matter: any failure is one
+		if len(o.claims) == 0 || o.ref != ref {
+			return fmt.Errorf("line of work %s is kept for nothing", ref)
+		}
+		if len(o.claims) > 1 {
+			joint++
+		}
+		for _, c := range o.claims {
+			if c.ended {
+				return fmt.Errorf("line of work %s has the ended claim %s", ref, c.ref)
+			}
+		}
+	}
+	if joint != t.joint {
+		return fmt.Errorf("joint is %d, counted %d", t.joint, joint)
+	}
+	return nil
+}
+
+// checkLists: thieves, frozen and lasting are exact, and nothing of a step is left over.
+func (t *Table) checkLists() error {
+	lasting := 0
+	for _, c := range t.everyClaim() {
+		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief || thief != slices.Contains(t.thieves, c) {
+			return fmt.Errorf("claim %s: thief is %t", c.ref, c.isThief)
+		}
+		if c.frozen != slices.Contains(t.frozen, c) {
+			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref, c.frozen)
+		}
+		if len(c.held) > 0 && c.want.Lasts > 0 {
+			lasting++
+		}
+	}
+	if lasting != t.lasting || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.doubtful) > 0 {
+		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.lasting, lasting)
+	}
+	for i, f := range t.freezes {
+		if i > 0 && t.freezes[i-1].path >= f.path {
+			return fmt.Errorf("freezes are not in order at %s", f.path)
+		}
+	}
+	return nil
+}
+
+// checkAsks: everybody asks exactly whom R10 says, and both sides know it.
+func (t *Table) checkAsks() error {
+	for _, c := range t.everyClaim() {
+		var set []*claim
+		if c.isThief {
+			set = t.askSet(c)
+		}
+		if len(set) != len(c.asking) {
+			return fmt.Errorf("claim %s asks %d holders, R10 says %d", c.ref, len(c.asking), len(set))
+		}
+		for _, v := range set {
+			if !slices.Contains(c.asking, v) || !slices.ContainsFunc(v.asks, func(a ask) bool { return a.by == c }) {
+				return fmt.Errorf("claim %s does not ask %s", c.ref, v.ref)
+			}
+		}
+		for i, a := range c.asks {
+			if !slices.Contains(a.by.asking, c) || i > 0 && !c.asks[i-1].by.before(a.by) {
+				return fmt.Errorf("claim %s is asked by %s, which does not know, or out of order", c.ref, a.by.ref)
+			}
+		}
+	}
+	return nil
+}
+
+// checkSchedule: nothing is overdue, and every timer knows its place.
+func (t *Table) checkSchedule() error {
+	for i, tm := range t.schedule {
+		if tm.index != i+1 || tm.at <= t.now || tm.at < t.schedule[max(0, (i-1)/2)].at {
+			return fmt.Errorf("timer %d at %s has index %d, now is %s", i, tm.at, tm.index, t.now)
+		}
+	}
+	for _, s := range t.sessionsByID() {
+		if s.due.at != s.deadline || (s.deadline == forever) != (s.ttl == 0) {
+			return fmt.Errorf("session %s ends at %s but is due at %s", s.id, s.deadline, s.due.at)
+		}
+	}
+	return nil
+}
+
+// checkSettled: nothing that could be granted waits, no wait is outlasted, nothing is stuck.
+func (t *Table) checkSettled() error {
+	for _, c := range t.everyClaim() {
+		if t.grantable(c) {
+			return fmt.Errorf("claim %s waits though R5 allows it", c.ref)
+		}
+		if t.outlasted(c) {
+			return fmt.Errorf("claim %s waits though it is certain to be outlasted", c.ref)
+		}
+	}
+	if t.joint > 0 {
+		if knot := t.imagine().knot(); len(knot) > 0 {
+			return fmt.Errorf("deadlock: %s", spell(knot))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package table
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+const forever = lockkeeper.Forever
+
+// A claim is one request, waiting or held.
+//
+// Invariants: held is empty exactly while it waits for its first grant; wanted is empty exactly
+// while it waits for nothing; both are there while it converts.
+type claim struct {
+	ref     lockkeeper.Ref
+	session *session
+	owner   *owner          // nil: a line of work of its own
+	want    lockkeeper.Want // as last accepted
+	held    []place         // what it holds, counted in the nodes
+	wanted  []place         // what it waits for, in the lines of the nodes unless frozen
+	grants  []lockkeeper.Grant
+
+	ticket      uint64 // place in line (R4), also the age of a wait (R15)
+	fence       uint64 // 0 until granted
+	change      uint64 // of the table, when it last changed
+	changed     time.Duration
+	arrived     time.Duration
+	granted     time.Duration // for the first time
+	bound       time.Duration // when its wait ends; forever if never
+	quiet       time.Duration // when a conflicting hold last ended, or it arrived (R9)
+	told        time.Duration // the end that its session was told last (R12)
+	unconfirmed bool
+	inLine      bool              // its wanted places are in the lines of their nodes
+	frozen      bool              // a freeze forbids what it wants, so it stands in no line; it is in Table.frozen
+	ended       bool              //
+	undone      lockkeeper.Reason // why the latest conversion was given up
+	reason      lockkeeper.Reason // why it ended
+	text        string            // words to either
+
+	asking   []*claim     // holders that it asks to yield; each has it in asks
+	asks     []ask        // who asks it to yield, in line order
+	overdue  bool         // its longest hold has passed
+	operator *operatorAsk // nil unless revoked and not yet at its end
+
+	tomb    *tombstone // set when it ended
+	due     timer      // the next moment at which something becomes of it
+	pass    uint64     // of settle, in which it was a candidate
+	isThief bool       // it is in Table.thieves
+
+	few [3]place // room for the places of most claims
+}
+
+// An ask is one live request to yield (R10).
+type ask struct {
+	by  *claim
+	end time.Duration // when by may take; forever if it only asks
+}
+
+// An operatorAsk is a revocation that waits for its end (R18).
+type operatorAsk struct {
+	lockkeeper.Label
+	end time.Duration
+}
+
+func (c *claim) waiting() bool    { return len(c.held) == 0 && !c.ended }
+func (c *claim) converting() bool { return len(c.held) > 0 && len(c.wanted) > 0 }
+func (c *claim) soft() bool       { return c.want.Manners == lockkeeper.Soft }
+func (c *claim) steals() bool     { return c.want.Steal != lockkeeper.NoSteal }
+
+// class is the first part of R4's order.
+func (c *claim) class() int {
+	switch {
+	case len(c.held) > 0:
+		return 0 // a conversion
+	case c.soft():
+		return 2
+	}
+	return 1
+}
+
+// compare is R4, the order of the line.
+func (c *claim) compare(d *claim) int {
+	if c == d {
+		return 0
+	}
+	if o := cmp.Compare(c.class(), d.class()); o != 0 {
+		return o
+	}
+	if o := cmp.Compare(d.want.Priority, c.want.Priority); o != 0 {
+		return o
+	}
+	if o := cmp.Compare(c.ticket, d.ticket); o != 0 {
+		return o
+	}
+	return compareRefs(c.ref, d.ref)
+}
+
+func (c *claim) before(d *claim) bool { return c.compare(d) < 0 }
+
+func compareRefs(a, b lockkeeper.Ref) int {
+	if o := strings.Compare(a.Session, b.Session); o != 0 {
+		return o
+	}
+	return cmp.Compare(a.ID, b.ID)
+}
+
+// line is whose line of work c belongs to.
+func (c *claim) line() lockkeeper.Ref {
+	if c.want.Owner != (lockkeeper.Ref{}) {
+		return c.want.Owner
+	}
+	return c.ref
+}
+
+// sameOwner reports whether c and d belong to one line of work.
+func (c *claim) sameOwner(d *claim) bool { return c == d || (c.owner != nil && c.owner == d.owner) }
+
+// enforcedEnd is when c's hold surely ends, whatever its holder does: forever if it need not.
+// Takes are not counted, they depend on the thief.
+func (c *claim) enforcedEnd() time.Duration {
+	end := forever
+	if c.want.MaxHold > 0 && len(c.held) > 0 {
+		end = c.granted + c.want.MaxHold + c.want.Grace
+	}
+	if c.operator != nil {
+		end = min(end, c.operator.end)
+	}
+	return end
+}
+
+// statedEnd is the end that c's holder is told, takes included (R12).
+func (c *claim) statedEnd() time.Duration {
+	end := c.enforcedEnd()
+	for _, a := range c.asks {
+		end = min(end, a.end)
+	}
+	return end
+}
+
+// announcedEnd is until when c's hold is sure to last; 0 if it is not (R8).
+func (c *claim) announcedEnd() time.Duration {
+	if c.want.Lasts == 0 || len(c.held) == 0 {
+		return 0
+	}
+	return min(c.granted+c.want.Lasts, c.enforcedEnd())
+}
+
+// A session is the unit of liveness (R11).
+type session struct {
+	id       string
+	label    lockkeeper.Label
+	ttl      time.Duration
+	epoch    uint64
+	deadline time.Duration // forever for TTL 0
+	promise  time.Duration // until when its last answer said that it lives (R12)
+	resumed  bool          // it was attached since the last restart (R19)
+	claims   map[uint64]*claim
+	ended    map[uint64]*tombstone
+	endings  []*tombstone // those of ended, oldest first
+	due      timer
+}
+
+// A tombstone remembers an ended claim, so that a late repetition is answered
+// and never granted again (R16).
+type tombstone struct {
+	ref      lockkeeper.Ref
+	owner    lockkeeper.Ref
+	at       time.Duration
+	revision uint64
+	change   uint64
+	fence    uint64
+	reason   lockkeeper.Reason
+	text     string
+	grants   []lockkeeper.Grant
+	label    lockkeeper.Label
+	priority int
+	kept     bool                 // beyond the step in which it came
+	ghost    time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
+	blockers []lockkeeper.Blocker // of a refused claim: who stood in the way
+}
+
+// An owner is one line of work with more claims than one, or with one that was
+// made for another's (R15).
+type owner struct {
+	ref    lockkeeper.Ref
+	claims []*claim
+}

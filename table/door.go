@@ -1,0 +1,276 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// Limits of one table. What would exceed them is refused.
+const (
+	MaxSessions = 1 << 20
+	MaxClaims   = 1 << 24 // of one session
+	MaxFreezes  = 1 << 10
+)
+
+// attach opens a session, or takes it over (R19).
+func (t *Table) attach(want *lockkeeper.Session) (Reply, error) {
+	if err := want.Check(true); err != nil {
+		return Reply{}, err
+	}
+	s := t.sessions[want.ID]
+	if s == nil {
+		if len(t.sessions) >= MaxSessions {
+			return Reply{}, quota("sessions", MaxSessions)
+		}
+		s = &session{id: want.ID, claims: make(map[uint64]*claim)}
+		s.due.session = s
+		t.sessions[want.ID] = s
+	}
+	named := func(id uint64) bool { return slices.Contains(want.Named, id) }
+	for _, c := range s.byID() {
+		if !named(c.ref.ID) {
+			t.endClaim(c, lockkeeper.Superseded, "")
+		}
+	}
+	t.layGhosts(s.id, func(id uint64) bool { return !named(id) })
+	t.epochs++
+	s.ttl, s.label, s.epoch, s.resumed = want.TTL, want.Label, t.epochs, true
+	t.extend(s)
+	t.forget(s)
+	t.resume(s)
+	t.settle()
+	return Reply{Lease: t.lease(s, true)}, nil
+}
+
+func quota(what string, most int) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d %s are the most that are allowed", most, what)}
+}
+
+// extend gives s its whole TTL again.
+func (t *Table) extend(s *session) {
+	s.deadline = forever
+	if s.ttl > 0 {
+		s.deadline = t.now + s.ttl
+	}
+	t.schedule.set(&s.due, s.deadline)
+	t.markSession(s)
+}
+
+// resume has the waits of s looked at again that had to wait for it.
+func (t *Table) resume(s *session) {
+	for _, c := range s.byID() {
+		if len(c.wanted) > 0 {
+			t.arrivals = append(t.arrivals, c)
+			t.unsettle = true
+		}
+	}
+}
+
+// renew gives s its whole TTL again, and tells it the ends of its claims (R12).
+func (t *Table) renew(s *session) Reply {
+	t.extend(s)
+	return Reply{Lease: t.lease(s, false)}
+}
+
+// restart makes every session resume (R19).
+func (t *Table) restart() {
+	for _, s := range t.sessionsByID() {
+		s.resumed = false
+		t.extend(s)
+	}
+	t.unsettle = true
+	t.settle()
+}
+
+// claim makes, amends or answers the claim that w names (R16).
+func (t *Table) claim(s *session, w *lockkeeper.Want) (Reply, error) {
+	if err := w.Check(); err != nil {
+		return Reply{}, err
+	}
+	if c := s.claims[w.ID]; c != nil {
+		if err := t.amend(c, w); err != nil {
+			return Reply{}, err
+		}
+		return t.answer(c), nil
+	}
+	if tomb := s.ended[w.ID]; tomb != nil {
+		return Reply{Status: t.tombStatus(tomb)}, nil
+	}
+	if w.Freeze > 0 {
+		return t.claimFreeze(s, w)
+	}
+	if len(s.claims) >= MaxClaims {
+		return Reply{}, quota("claims of one session", MaxClaims)
+	}
+	return t.arrive(s, w), nil
+}
+
+// arrive makes a new claim: it is granted, or waits, or is refused.
+func (t *Table) arrive(s *session, w *lockkeeper.Want) Reply {
+	t.tickets++
+	c := t.newClaim()
+	c.ref, c.session, c.want, c.ticket = lockkeeper.Ref{Session: s.id, ID: w.ID}, s, *w, t.tickets
+	c.arrived, c.quiet, c.bound, c.told = t.now, t.now, forever, forever
+	c.due.claim, c.due.at = c, forever
+	c.grants = make([]lockkeeper.Grant, len(w.Targets))
+	for i, target := range c.want.Targets {
+		c.grants[i].Target = target
+	}
+	s.claims[w.ID] = c
+	t.join(c)
+	c.wanted = t.places(c, c.few[:0])
+	t.begin(c)
+	return t.answer(c)
+}
+
+// begin starts c's wait for what it wants by now, which may be over at once.
+func (t *Table) begin(c *claim) {
+	switch {
+	case t.forbidden(c) == nil && t.grantable(c):
+		t.grant(c)
+	case c.want.Wait == 0:
+		t.giveUp(c, lockkeeper.TimedOut, "")
+	default:
+		if c.want.Wait != forever {
+			c.bound = t.now + c.want.Wait
+		}
+		t.note(c, Queued, lockkeeper.NoReason)
+		t.enterLine(c)
+		t.doubtful = append(t.doubtful, c)
+		t.reschedule(c)
+	}
+	t.settle()
+}
+
+// places makes the places that c's want has at the nodes: its targets and an
+// intent on every ancestor, each kind once per node (R3). They must not move any
+// more once they are linked into the lists of the nodes.
+func (t *Table) places(c *claim, room []place) []place {
+	for _, target := range c.want.Targets {
+		k, intent := kindOf(target.Mode)
+		for path := range target.Path.Ancestors() {
+			room = t.addPlace(room, place{claim: c, kind: intent}, path)
+		}
+		room = t.addPlace(room, place{claim: c, kind: k, units: target.Units, limit: target.Limit}, target.Path)
+	}
+	return room
+}
+
+func (t *Table) addPlace(places []place, p place, path lockkeeper.Path) []place {
+	for i := range places {
+		if places[i].kind == p.kind && places[i].node.path == path {
+			return places
+		}
+	}
+	p.node = t.node(path)
+	return append(places, p)
+}
+
+// answer is what a claim command is told: the evidence too, if it must wait or
+// was refused.
+func (t *Table) answer(c *claim) Reply {
+	c.told = c.statedEnd()
+	t.mark(c)
+	if c.ended {
+		return Reply{Status: t.tombStatus(c.tomb)}
+	}
+	return Reply{Status: t.status(c)}
+}
+
+// claimFreeze makes a freeze of each target of w (R18). Freezes outlive their
+// session; repeating the command changes nothing.
+func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) (Reply, error) {
+	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
+	for _, f := range t.freezes {
+		if f.by == ref {
+			return Reply{Status: t.freezeStatus(f)}, nil
+		}
+	}
+	if len(t.freezes)+len(w.Targets) > MaxFreezes {
+		return Reply{}, quota("freezes", MaxFreezes)
+	}
+	for _, target := range w.Targets {
+		t.beginFreeze(&freeze{path: target.Path, by: ref, Label: w.Label, since: t.now, until: t.now + w.Freeze})
+	}
+	t.settle()
+	for _, f := range t.freezes {
+		if f.by == ref {
+			return Reply{Status: t.freezeStatus(f)}, nil
+		}
+	}
+	return Reply{}, nil
+}
+
+// end does what e says for session s.
+func (t *Table) end(s *session, e *lockkeeper.Ending) error {
+	switch e.Kind {
+	case lockkeeper.Release:
+		return t.release(s, e.ID)
+	case lockkeeper.Leave:
+		t.endSession(s, lockkeeper.Released, lockkeeper.Cancelled)
+		t.settle()
+		return nil
+	case lockkeeper.Revoke:
+		return t.revoke(e)
+	case lockkeeper.Thaw:
+		for _, f := range t.freezes {
+			if f.path == e.Path {
+				t.thaw(f, lockkeeper.Released)
+				t.settle()
+				return nil
+			}
+		}
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Path: e.Path, Detail: "it is not frozen; name a path as the list of freezes has it"}
+	}
+	return lockkeeper.Invalid("ending %d is none of release, leave, revoke, thaw", e.Kind)
+}
+
+// release ends a claim of s: a hold is released, a waiting one cancelled.
+func (t *Table) release(s *session, id uint64) error {
+	c := s.claims[id]
+	if c == nil {
+		laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
+		if laid || s.ended[id] != nil {
+			return nil
+		}
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "session " + s.id + " has no such claim; nothing was changed"}
+	}
+	if c.waiting() {
+		t.endClaim(c, lockkeeper.Cancelled, "")
+	} else {
+		t.endClaim(c, t.releaseReason(c), "")
+	}
+	t.settle()
+	return nil
+}
+
+// revoke ends another session's claim for an operator (R18).
+func (t *Table) revoke(e *lockkeeper.Ending) error {
+	s := t.sessions[e.Ref.Session]
+	if s == nil || s.claims[e.Ref.ID] == nil {
+		if s != nil && s.ended[e.Ref.ID] != nil {
+			return nil
+		}
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + e.Ref.String()}
+	}
+	c := s.claims[e.Ref.ID]
+	ttl := s.ttl
+	if ttl == 0 {
+		ttl = lockkeeper.DefaultTTL
+	}
+	switch {
+	case c.waiting():
+		t.endClaim(c, lockkeeper.Revoked, e.Note)
+	case e.Force:
+		c.operator = &operatorAsk{Label: e.Label, end: t.now}
+		t.endForced(c, lockkeeper.Revoked)
+	case c.operator == nil:
+		c.operator = &operatorAsk{Label: e.Label, end: t.now + ttl}
+		t.note(c, AskChanged, lockkeeper.NoReason)
+		t.reschedule(c)
+	}
+	t.settle()
+	return nil
+}

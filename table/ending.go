@@ -1,0 +1,302 @@
+package table
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// endClaim ends c for good.
+func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombstone {
+	t.stopStealing(c)
+	for len(c.asks) > 0 {
+		t.withdraw(c.asks[0].by, c)
+	}
+	t.unlink(c, true)
+	c.ended, c.reason, c.text = true, reason, text
+	t.unsettle = true
+	t.note(c, Ended, reason)
+	return t.bury(c)
+}
+
+// unlink takes c out of everything that knows it but its asks. If it ends, those
+// whom it stood in the way of may go.
+func (t *Table) unlink(c *claim, ends bool) {
+	if c.want.Lasts > 0 && len(c.held) > 0 {
+		t.lasting--
+	}
+	if c.converting() {
+		t.joint--
+	}
+	if c.isThief {
+		c.isThief = false
+		t.thieves = remove(t.thieves, c)
+	}
+	if len(c.wanted) > 0 {
+		t.leaveLine(c, ends)
+		t.unwant(c)
+	}
+	if len(c.held) > 0 {
+		t.dropHeld(c, ends)
+	}
+	t.leaveOwner(c)
+	t.schedule.set(&c.due, forever)
+	delete(c.session.claims, c.ref.ID)
+}
+
+// giveUp ends c's wait: a waiting claim ends, a conversion is undone (R14).
+func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
+	if c.waiting() {
+		blockers := t.blockers(c)
+		t.endClaim(c, reason, text).blockers = blockers
+		return
+	}
+	t.stopStealing(c)
+	t.leaveLine(c, true)
+	t.unwant(c)
+	t.joint--
+	c.bound, c.undone, c.text = forever, reason, text
+	t.note(c, Undone, reason)
+	t.reschedule(c)
+}
+
+// endForced ends a hold that its holder did not give back: it leaves a ghost if
+// the holder may not know yet (R12).
+func (t *Table) endForced(c *claim, reason lockkeeper.Reason) {
+	ghost := min(c.session.promise, c.told)
+	held := len(c.held) > 0
+	text := c.text
+	if c.operator != nil {
+		text = c.operator.Note
+	}
+	tomb := t.endClaim(c, reason, text)
+	if held && ghost > t.now {
+		tomb.ghost, tomb.kept = ghost, true
+		t.ghosts = append(t.ghosts, tomb)
+	}
+}
+
+// bury remembers c, which ended, for one TTL of its session (R16).
+func (t *Table) bury(c *claim) *tombstone {
+	tomb := t.newTombstone()
+	*tomb = tombstone{
+		ref: c.ref, owner: c.line(), at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
+		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
+	}
+	c.tomb = tomb
+	t.spent = append(t.spent, c)
+	t.buried = append(t.buried, tomb)
+	t.retain(c.session, tomb)
+	t.markEnded(tomb)
+	return tomb
+}
+
+// retain keeps a tombstone for a TTL; a session without TTL has no lost answers.
+func (t *Table) retain(s *session, tomb *tombstone) {
+	if s.ttl == 0 {
+		return
+	}
+	tomb.kept = true
+	if s.ended == nil {
+		s.ended = make(map[uint64]*tombstone)
+	}
+	s.ended[tomb.ref.ID] = tomb
+	s.endings = append(s.endings, tomb)
+}
+
+// forget drops the tombstones of s that are older than its TTL.
+func (t *Table) forget(s *session) {
+	n := 0
+	for n < len(s.endings) && s.endings[n].at+s.ttl <= t.now {
+		if s.ended[s.endings[n].ref.ID] == s.endings[n] {
+			delete(s.ended, s.endings[n].ref.ID)
+		}
+		n++
+	}
+	if n > 0 {
+		s.endings = slices.Delete(s.endings, 0, n)
+	}
+	if len(t.ghosts) > 0 {
+		t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool { return g.ghost <= t.now })
+	}
+}
+
+// layGhosts ends the doubt about ghosts of s that pick selects: their holder knows.
+func (t *Table) layGhosts(session string, pick func(id uint64) bool) bool {
+	before := len(t.ghosts)
+	t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool {
+		if g.ref.Session != session || !pick(g.ref.ID) {
+			return false
+		}
+		g.ghost = 0
+		t.markEnded(g)
+		return true
+	})
+	return len(t.ghosts) != before
+}
+
+// meetsGhost reports whether what c holds is incompatible with a hold that was
+// forced to end and whose holder may not know it yet (R12).
+func (t *Table) meetsGhost(c *claim) bool {
+	for _, g := range t.ghosts {
+		if g.ghost > t.now && t.haunts(g, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// haunts reports whether c could not be held beside g, were g still held.
+func (t *Table) haunts(g *tombstone, c *claim) bool {
+	for _, target := range g.grants {
+		for _, want := range c.grants {
+			k, intent := kindOf(target.Mode)
+			l, other := kindOf(want.Mode)
+			switch {
+			case target.Path == want.Path && k == kindP && l == kindP:
+				if t.nodes[want.Path].units+target.Units > want.Limit {
+					return true
+				}
+			case target.Path == want.Path && conflicts[k].has(l),
+				target.Path != want.Path && target.Path.Covers(want.Path) && conflicts[k].has(other),
+				target.Path != want.Path && want.Path.Covers(target.Path) && conflicts[l].has(intent):
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endSession ends s and all its claims.
+func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
+	t.layGhosts(s.id, func(uint64) bool { return true })
+	for _, c := range s.byID() {
+		switch {
+		case c.waiting():
+			t.endClaim(c, waiting, "")
+		case held == lockkeeper.Released:
+			t.endClaim(c, t.releaseReason(c), "")
+		default:
+			t.endClaim(c, held, "")
+		}
+	}
+	t.schedule.set(&s.due, forever)
+	delete(t.sessions, s.id)
+	t.markSession(s)
+}
+
+// releaseReason is released, or yielded if c was asked to.
+func (t *Table) releaseReason(c *claim) lockkeeper.Reason {
+	if len(c.asks) > 0 || c.operator != nil || c.overdue {
+		return lockkeeper.Yielded
+	}
+	return lockkeeper.Released
+}
+
+// A freeze forbids new grants in a subtree until it ends (R18).
+type freeze struct {
+	path lockkeeper.Path
+	by   lockkeeper.Ref
+	lockkeeper.Label
+	since time.Duration
+	until time.Duration
+	due   timer
+}
+
+// forbids reports whether an exclusive hold of f's path would be in c's way.
+func (f *freeze) forbids(targets []lockkeeper.Target) bool {
+	for _, target := range targets {
+		if f.path.Covers(target.Path) || (target.Path.Covers(f.path) && target.Mode != lockkeeper.ModePermits) {
+			return true
+		}
+	}
+	return false
+}
+
+// forbidden is the freeze that forbids what c wants for the longest; nil if none does.
+func (t *Table) forbidden(c *claim) *freeze {
+	var longest *freeze
+	for _, f := range t.freezes {
+		if f.forbids(c.want.Targets) && (longest == nil || f.until > longest.until) {
+			longest = f
+		}
+	}
+	return longest
+}
+
+// beginFreeze begins or replaces a freeze.
+func (t *Table) beginFreeze(f *freeze) {
+	i, found := slices.BinarySearchFunc(t.freezes, f.path, func(f *freeze, p lockkeeper.Path) int {
+		return strings.Compare(string(f.path), string(p))
+	})
+	if found {
+		t.thaw(t.freezes[i], lockkeeper.Superseded)
+	}
+	t.freezes = slices.Insert(t.freezes, i, f)
+	f.due.freeze = f
+	t.schedule.set(&f.due, f.until)
+	t.markFreeze(f)
+	t.events = append(t.events, Event{At: t.now, Kind: Froze, Ref: f.by, Path: f.path})
+	t.refreeze()
+}
+
+// thaw ends a freeze, and remembers its id for its session.
+func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
+	t.freezes = slices.DeleteFunc(t.freezes, func(g *freeze) bool { return g == f })
+	t.schedule.set(&f.due, forever)
+	t.markFreeze(f)
+	if s := t.sessions[f.by.Session]; s != nil && !slices.ContainsFunc(t.freezes, func(g *freeze) bool { return g.by == f.by }) {
+		t.changes++
+		tomb := &tombstone{ref: f.by, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
+		t.retain(s, tomb)
+		t.markEnded(tomb)
+	}
+	t.events = append(t.events, Event{At: t.now, Kind: Thawed, Ref: f.by, Reason: reason, Path: f.path})
+	t.refreeze()
+}
+
+func freezeGrants(f *freeze) []lockkeeper.Grant {
+	return []lockkeeper.Grant{{Target: lockkeeper.Target{Path: f.path, Mode: lockkeeper.ModeExclusive}}}
+}
+
+// refreeze brings who stands in line up to date after a change of the freezes.
+func (t *Table) refreeze() {
+	frozen := slices.Clone(t.frozen)
+	sortClaims(frozen)
+	for _, c := range frozen {
+		if t.forbidden(c) == nil {
+			t.frozen = remove(t.frozen, c)
+			c.frozen = false
+			t.line(c)
+			t.mark(c)
+		} else {
+			t.doubtful = append(t.doubtful, c)
+		}
+	}
+	if len(t.freezes) > 0 {
+		t.freezeLine()
+	}
+	t.unsettle = true
+}
+
+// freezeLine takes claims out of the lines that a freeze forbids by now.
+func (t *Table) freezeLine() {
+	var caught []*claim
+	for _, n := range t.lines() {
+		n.line.all(func(p *place) bool {
+			if p == &p.claim.wanted[0] && t.forbidden(p.claim) != nil {
+				caught = append(caught, p.claim)
+			}
+			return true
+		})
+	}
+	for _, c := range caught {
+		t.leaveLine(c, true)
+		c.frozen = true
+		t.frozen = append(t.frozen, c)
+		t.doubtful = append(t.doubtful, c)
+		t.mark(c)
+	}
+}

@@ -1,0 +1,143 @@
+package table
+
+import "github.com/lockkeeper/lockkeeper"
+
+// obstacles calls f with the places of other claims that c waits for, until f
+// returns false: those held first, then those ahead in line.
+func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		for against := conflicts[p.kind]; against != 0; {
+			for h := p.node.held[against.next()]; h != nil; h = h.next {
+				if h.claim != c && !f(h, lockkeeper.HeldBy) {
+					return
+				}
+			}
+		}
+		crowded := p.kind == kindP && !p.fits()
+		for h := p.node.held[kindP]; h != nil && crowded; h = h.next {
+			if !f(h, lockkeeper.HeldBy) {
+				return
+			}
+		}
+	}
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		crowded := p.kind == kindP && !p.fits()
+		if !p.node.line.before(c, func(q *place) bool {
+			against := conflicts[p.kind].has(q.kind) || crowded && q.kind == kindP && q.limit >= p.limit
+			return !against || f(q, lockkeeper.Behind)
+		}) {
+			return
+		}
+	}
+}
+
+// blockers names those who stand in c's way, at most MaxBlockers.
+func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
+	var all []lockkeeper.Blocker
+	if c.frozen {
+		for _, f := range t.freezes {
+			if f.forbids(c.want.Targets) && len(all) < lockkeeper.MaxBlockers {
+				all = append(all, lockkeeper.Blocker{
+					Ref: f.by, Why: lockkeeper.Frozen, Path: f.path, Mode: lockkeeper.ModeExclusive,
+					Age: t.now - f.since, Left: left(f.until, t.now), Label: f.Label,
+				})
+			}
+		}
+	}
+	seen := make(map[*claim]bool)
+	c.obstacles(func(p *place, why lockkeeper.WaitReason) bool {
+		if d := p.claim; !seen[d] && len(all) < lockkeeper.MaxBlockers {
+			seen[d] = true
+			all = append(all, t.blocker(c, d, p, why))
+		}
+		return len(all) < lockkeeper.MaxBlockers
+	})
+	return all
+}
+
+func (t *Table) blocker(c, d *claim, p *place, why lockkeeper.WaitReason) lockkeeper.Blocker {
+	target := d.targetAt(p.node.path)
+	b := lockkeeper.Blocker{
+		Ref: d.ref, Why: why, Path: target.Path, Mode: target.Mode, Units: target.Units,
+		Age: t.now - d.arrived, Label: d.want.Label,
+	}
+	if why == lockkeeper.HeldBy {
+		b.Age = t.now - d.granted
+		for _, a := range d.asks {
+			if a.by == c {
+				b.Why = lockkeeper.AskedToYield
+			}
+		}
+		end := d.statedEnd()
+		if d.want.Lasts > 0 {
+			end = min(end, d.granted+d.want.Lasts)
+		}
+		if end != forever {
+			b.Left = left(end, t.now)
+		}
+	}
+	return b
+}
+
+// targetAt is the target of c for which it has a place at path.
+func (c *claim) targetAt(path lockkeeper.Path) lockkeeper.Target {
+	for _, g := range c.grants {
+		if path.Covers(g.Path) {
+			return g.Target
+		}
+	}
+	return lockkeeper.Target{Path: path}
+}
+
+// waits are the reasons why c waits (R17).
+func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
+	var held, behind, limit bool
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		against := conflicts[p.kind]
+		held = held || p.node.heldAgainst(against, c)
+		behind = behind || p.node.line != nil && p.node.line.waitsFor(against, c)
+		if p.kind == kindP && p.node.units+p.units > p.limit {
+			limit = true
+		} else if p.kind == kindP && !p.fits() {
+			behind = true
+		}
+	}
+	quiet := !held && !behind && !limit && !c.frozen && c.session.resumed &&
+		c.soft() && c.want.Quiet > 0 && c.quiet+c.want.Quiet > t.now
+	var all []lockkeeper.WaitReason
+	for _, why := range [...]struct {
+		holds  bool
+		reason lockkeeper.WaitReason
+	}{
+		{held, lockkeeper.HeldBy},
+		{behind, lockkeeper.Behind},
+		{limit, lockkeeper.OwnLimit},
+		{quiet, lockkeeper.QuietPeriod},
+		{len(c.asking) > 0, lockkeeper.AskedToYield},
+		{c.frozen, lockkeeper.Frozen},
+		{!c.session.resumed, lockkeeper.Resuming},
+	} {
+		if why.holds {
+			all = append(all, why.reason)
+		}
+	}
+	return all
+}
+
+// placeOf is c's place in line: 1 and those ahead in line that it meets (R17).
+func (t *Table) placeOf(c *claim) int {
+	seen := make(map[*claim]bool)
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		p.node.line.before(c, func(q *place) bool {
+			if conflicts[p.kind].has(q.kind) || p.kind == kindP && q.kind == kindP && q.limit >= p.limit {
+				seen[q.claim] = true
+			}
+			return true
+		})
+	}
+	return 1 + len(seen)
+}

@@ -1,0 +1,277 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// compatible is the heart of R5: whether c is compatible with every claim ahead
+// of it, all held ones but itself and all waiting ones before it in line.
+//
+// Three scenarios show why this is fair. (1) A reader that comes while a writer
+// waits finds the writer ahead and waits behind it, so readers can't starve a
+// writer. (2) Readers that come one after the other behind that writer are compatible with
+// each other, so they all go when it leaves. (3) A claim on another path meets
+// neither, and goes at once, however long the line is.
+func (t *Table) compatible(c *claim) bool {
+	for i := range c.wanted {
+		if !c.wanted[i].open() {
+			return false
+		}
+	}
+	return true
+}
+
+// open reports whether nothing ahead at p's node stands in p's way.
+func (p *place) open() bool {
+	against := conflicts[p.kind]
+	if p.node.heldAgainst(against, p.claim) {
+		return false
+	}
+	if p.node.line != nil && p.node.line.waitsFor(against, p.claim) {
+		return false
+	}
+	return p.kind != kindP || p.fits()
+}
+
+// grantable is R5 with all that else may keep a claim waiting: freezes (R18),
+// resuming sessions (R19), quiet periods (R9).
+func (t *Table) grantable(c *claim) bool {
+	if len(c.wanted) == 0 || c.frozen || !c.session.resumed || !t.compatible(c) {
+		return false
+	}
+	return c.quiet+c.want.Quiet <= t.now
+}
+
+// disturb starts the quiet periods anew of those in line for whom the end of p,
+// which was held, is the end of a conflicting hold (R9).
+func (t *Table) disturb(p *place) {
+	again := func(q *place) bool {
+		if q.node == p.node && conflicts[q.kind].has(p.kind) && q.claim.want.Quiet > 0 {
+			q.claim.quiet = t.now
+			t.reschedule(q.claim)
+			t.mark(q.claim)
+		}
+		return true
+	}
+	if p.node.line != nil {
+		p.node.line.soft.each(again)
+	}
+	for _, c := range t.frozen {
+		for i := range c.wanted {
+			again(&c.wanted[i])
+		}
+	}
+}
+
+// settle grants what R5 allows, ends waits that are outlasted (R8), breaks knots
+// (R15), and lets thieves ask and take (R10), again and again until nothing changes.
+func (t *Table) settle() {
+	for {
+		t.grantReady()
+		if t.refuseOutlasted() || t.refuseKnot() {
+			continue
+		}
+		if t.unsettle {
+			t.unsettle = false
+			t.askAnew()
+		}
+		if !t.take() {
+			return
+		}
+	}
+}
+
+// grantReady settles, in the order of the line, the claims that arrived and
+// those in whose way something stood that was taken away. Grants only add to
+// what is held, so one pass finds all.
+func (t *Table) grantReady() {
+	for len(t.touched) > 0 || len(t.arrivals) > 0 {
+		t.passes++
+		ready := t.ready[:0]
+		add := func(c *claim) {
+			if c.pass != t.passes {
+				c.pass = t.passes
+				ready = append(ready, c)
+			}
+		}
+		for _, c := range t.arrivals {
+			if !c.ended {
+				add(c)
+			}
+		}
+		t.arrivals = t.arrivals[:0]
+		for _, n := range t.touched {
+			n.candidates(n.touched, add)
+			n.touched = 0
+		}
+		t.touched = t.touched[:0]
+		if len(ready) > 1 {
+			sortClaims(ready)
+		}
+		for i, c := range ready {
+			if t.grantable(c) {
+				t.grant(c)
+			}
+			ready[i] = nil
+		}
+		t.ready = ready[:0]
+	}
+}
+
+// candidates calls f with those in line at n that may go now that kinds were
+// taken away here. It looks only at the fronts of the queues that those kinds
+// stood in the way of, so its cost does not grow with the length of the line.
+func (n *node) candidates(taken kindSet, f func(*claim)) {
+	for k := range kindP {
+		if conflicts[k]&taken == 0 {
+			continue
+		}
+		blocked := n.heldAgainst(conflicts[k], nil)
+		for p := n.line.queues[k].head; p != nil; p = p.next {
+			if n.line.waitsFor(conflicts[k], p.claim) {
+				break
+			}
+			if p.claim.converting() { // its own hold may be all that is in the way
+				f(p.claim)
+			} else if blocked {
+				break
+			} else {
+				f(p.claim)
+			}
+		}
+	}
+	if (conflicts[kindP]|kindP.set())&taken != 0 && !n.heldAgainst(conflicts[kindP], nil) {
+		n.openPermits(f)
+	}
+	for p := n.line.soft.head; p != nil; p = p.next {
+		f(p.claim)
+	}
+}
+
+// grant makes c held.
+func (t *Table) grant(c *claim) {
+	t.leaveLine(c, false)
+	first := len(c.held) == 0
+	if !first {
+		t.dropHeld(c, false)
+	}
+	c.held, c.wanted = c.wanted, nil
+	if !first || slices.ContainsFunc(c.grants, func(g lockkeeper.Grant) bool { return g.Mode == lockkeeper.ModePermits }) {
+		t.grantModes(c)
+	}
+	for i := range c.held {
+		c.held[i].node.hold(&c.held[i])
+	}
+	for i := range c.grants {
+		g := &c.grants[i]
+		if g.Mode != lockkeeper.ModePermits {
+			continue
+		}
+		n := t.nodes[g.Path]
+		if g.InUse = n.units; g.Units == 1 {
+			g.Slot = n.slots.take()
+		}
+	}
+	t.fences++
+	c.fence = t.fences
+	if first {
+		c.granted = t.now
+	}
+	c.unconfirmed = t.meetsGhost(c)
+	c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""
+	t.stopStealing(c)
+	if !first {
+		t.joint--
+	} else if c.want.Lasts > 0 {
+		t.lasting++
+	}
+	t.doubtAround(c)
+	t.unsettle = true
+	if c.owner != nil {
+		t.suspect = true
+	}
+	t.note(c, Granted, lockkeeper.NoReason)
+	t.reschedule(c)
+}
+
+// enterLine makes c stand in line for what it wants.
+func (t *Table) enterLine(c *claim) {
+	if c.frozen = t.forbidden(c) != nil; c.frozen {
+		t.frozen = append(t.frozen, c)
+	} else {
+		t.line(c)
+	}
+	if c.steals() && !c.isThief {
+		c.isThief = true
+		t.thieves = append(t.thieves, c)
+	}
+	t.unsettle = true
+}
+
+// line puts c's places into the queues of their nodes.
+func (t *Table) line(c *claim) {
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		if p.node.line == nil {
+			p.node.line = new(line)
+		}
+		p.node.line.queueOf(p).insert(p)
+	}
+	c.inLine = true
+	t.arrivals = append(t.arrivals, c)
+	t.suspect = t.suspect || t.mayKnot(c)
+}
+
+// leaveLine takes c out of the lines. If it gives its place up, those that it
+// was ahead of may go.
+func (t *Table) leaveLine(c *claim, givesUp bool) {
+	if c.frozen {
+		c.frozen = false
+		t.frozen = remove(t.frozen, c)
+		return
+	}
+	if !c.inLine {
+		return // it is being granted on arrival
+	}
+	c.inLine = false
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		p.node.line.queueOf(p).remove(p)
+		if p.kind == kindP {
+			p.node.line.trim()
+		}
+		if givesUp {
+			t.touch(p.node, p.kind.set())
+		}
+	}
+	t.unsettle = true
+}
+
+// dropHeld takes c's hold out of the nodes. If it ends, those who wait for it may go.
+func (t *Table) dropHeld(c *claim, ends bool) {
+	for _, g := range c.grants {
+		if g.Slot > 0 {
+			t.nodes[g.Path].slots.free(g.Slot)
+		}
+	}
+	for i := range c.held {
+		p := &c.held[i]
+		p.node.drop(p)
+		if ends {
+			t.touch(p.node, p.kind.set())
+			t.disturb(p)
+		}
+		t.unref(p.node)
+	}
+	c.held = nil
+}
+
+// unwant forgets what c waits for; it must have left the line.
+func (t *Table) unwant(c *claim) {
+	for i := range c.wanted {
+		t.unref(c.wanted[i].node)
+	}
+	c.wanted = nil
+}

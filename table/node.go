@@ -1,0 +1,264 @@
+package table
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A place is what one claim does to one node: it is counted there while the
+// claim is held, and stands in line there while the claim waits. A converting
+// claim has both.
+type place struct {
+	claim *claim
+	node  *node
+	kind  kind
+	units int // of permits
+	limit int // of permits: the claim's own view
+
+	prev, next *place // neighbours in the one list that it is in, if any
+}
+
+// A node is one path that somebody holds, or waits for, or has an intent on.
+// It exists only as long as there is a place at it.
+type node struct {
+	path    lockkeeper.Path
+	refs    int           // places at it, those of frozen claims included
+	held    [kinds]*place // what is held here, newest first
+	units   int           // sum of held permits
+	slots   slots         // of held permits of one unit
+	line    *line         // who waits here; nil until somebody did
+	touched kindSet       // what was taken away since the line was last settled
+}
+
+// A line is who waits at one node. Soft claims stand in soft: ahead of nobody.
+// Claims that a freeze forbids stand in no line.
+type line struct {
+	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
+	permits []permitQueue // hard claims for permits, by limit, highest first
+	soft    queue
+}
+
+// A queue is a list of places in the order of R4.
+type queue struct{ head, tail *place }
+
+// insert puts p where R4 has it. New claims come last among equals, so the walk
+// from the tail is short.
+func (q *queue) insert(p *place) {
+	after := q.tail
+	for after != nil && p.claim.before(after.claim) {
+		after = after.prev
+	}
+	p.prev = after
+	if after == nil {
+		p.next, q.head = q.head, p
+	} else {
+		p.next, after.next = after.next, p
+	}
+	if p.next == nil {
+		q.tail = p
+	} else {
+		p.next.prev = p
+	}
+}
+
+func (q *queue) remove(p *place) {
+	if p.prev == nil {
+		q.head = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next == nil {
+		q.tail = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	p.prev, p.next = nil, nil
+}
+
+// queueOf is the queue in which p stands, made if need be.
+func (l *line) queueOf(p *place) *queue {
+	switch {
+	case p.claim.soft():
+		return &l.soft
+	case p.kind == kindP:
+		return l.permitQueue(p.limit)
+	}
+	return &l.queues[p.kind]
+}
+
+// first is the claim that is first in line among those of one kind; nil if none waits.
+func (l *line) first(k kind) *claim {
+	if k != kindP {
+		if head := l.queues[k].head; head != nil {
+			return head.claim
+		}
+		return nil
+	}
+	var first *claim
+	for i := range l.permits {
+		if head := l.permits[i].head; head != nil && (first == nil || head.claim.before(first)) {
+			first = head.claim
+		}
+	}
+	return first
+}
+
+// waitsFor reports whether a claim of one of the kinds ks stands in line before c.
+func (l *line) waitsFor(ks kindSet, c *claim) bool {
+	for ks != 0 {
+		if first := l.first(ks.next()); first != nil && first.before(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// all calls f with every place in line here, until f returns false.
+func (l *line) all(f func(*place) bool) {
+	if l == nil {
+		return
+	}
+	for k := range l.queues {
+		if !l.queues[k].each(f) {
+			return
+		}
+	}
+	for i := range l.permits {
+		if !l.permits[i].each(f) {
+			return
+		}
+	}
+	l.soft.each(f)
+}
+
+// before calls f with every place here that stands in line before c and is
+// ahead of it (R5), until f returns false, and reports whether it never did.
+func (l *line) before(c *claim, f func(*place) bool) bool {
+	if l == nil {
+		return true
+	}
+	for k := range l.queues {
+		if !l.queues[k].eachBefore(c, f) {
+			return false
+		}
+	}
+	for i := range l.permits {
+		if !l.permits[i].eachBefore(c, f) {
+			return false
+		}
+	}
+	return true
+}
+
+// behind reports whether anybody stands in line here after c.
+func (l *line) behind(c *claim) bool {
+	after := func(q *queue) bool { return q.tail != nil && c.before(q.tail.claim) }
+	for k := range l.queues {
+		if after(&l.queues[k]) {
+			return true
+		}
+	}
+	for i := range l.permits {
+		if after(&l.permits[i].queue) {
+			return true
+		}
+	}
+	return after(&l.soft)
+}
+
+func (q *queue) eachBefore(c *claim, f func(*place) bool) bool {
+	for p := q.head; p != nil && p.claim.before(c); p = p.next {
+		if !f(p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (q *queue) each(f func(*place) bool) bool {
+	for p := q.head; p != nil; p = p.next {
+		if !f(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// hold counts p among what is held at its node.
+func (n *node) hold(p *place) {
+	p.prev, p.next = nil, n.held[p.kind]
+	if p.next != nil {
+		p.next.prev = p
+	}
+	n.held[p.kind] = p
+	n.units += p.units
+}
+
+// drop is the reverse of hold.
+func (n *node) drop(p *place) {
+	if p.prev == nil {
+		n.held[p.kind] = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	}
+	p.prev, p.next = nil, nil
+	n.units -= p.units
+}
+
+// heldAgainst reports whether somebody but c holds one of the kinds ks here.
+func (n *node) heldAgainst(ks kindSet, c *claim) bool {
+	for ks != 0 {
+		if head := n.held[ks.next()]; head != nil && (head.claim != c || head.next != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// node finds the node of a path, or makes it. Each place at it holds a reference.
+func (t *Table) node(path lockkeeper.Path) *node {
+	n := t.nodes[path]
+	if n == nil {
+		n = t.newNode()
+		n.path = path
+		t.nodes[path] = n
+	}
+	n.refs++
+	return n
+}
+
+func (t *Table) unref(n *node) {
+	if n.refs--; n.refs == 0 {
+		delete(t.nodes, n.path)
+		t.spareNode(n)
+	}
+}
+
+// touch notes that kinds were taken away at n, so that those whom they stood in
+// the way of may go.
+func (t *Table) touch(n *node, ks kindSet) {
+	if n.line == nil {
+		return // nobody waits here
+	}
+	if n.touched == 0 {
+		t.touched = append(t.touched, n)
+	}
+	n.touched |= ks
+}
+
+// lines lists the nodes at which somebody waits or did, by path.
+func (t *Table) lines() []*node {
+	var ns []*node
+	for _, n := range t.nodes { // order does not matter: sorted below
+		if n.line != nil {
+			ns = append(ns, n)
+		}
+	}
+	slices.SortFunc(ns, func(a, b *node) int { return strings.Compare(string(a.path), string(b.path)) })
+	return ns
+}

@@ -1,0 +1,120 @@
+package table
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// A permitQueue is who waits for permits of one path under one limit.
+type permitQueue struct {
+	limit int
+	queue
+}
+
+// permitQueue finds the queue of a limit, or makes it in its place.
+func (l *line) permitQueue(limit int) *queue {
+	i, found := slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
+	if !found {
+		l.permits = slices.Insert(l.permits, i, permitQueue{limit: limit})
+	}
+	return &l.permits[i].queue
+}
+
+// trim forgets empty queues, so that limits that nobody wants any more cost nothing.
+func (l *line) trim() {
+	l.permits = slices.DeleteFunc(l.permits, func(q permitQueue) bool { return q.head == nil })
+}
+
+// unitsAhead is the sum of the units that count against permits of p (R7) because
+// they wait ahead of it, or something above bound as soon as it is above bound.
+func (l *line) unitsAhead(p *place, bound int) int {
+	sum := 0
+	for i := range l.permits {
+		if l.permits[i].limit < p.limit {
+			break // smaller views hold back nobody with a larger one
+		}
+		for q := l.permits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
+			if sum += q.units; sum > bound {
+				return sum
+			}
+		}
+	}
+	return sum
+}
+
+// fits is R7 for permits that wait: whether the units held, those that wait
+// ahead under a limit of at least p's, and p's own are at most p's limit.
+func (p *place) fits() bool {
+	free := p.limit - p.node.units - p.units
+	return free >= 0 && (p.node.line == nil || p.node.line.unitsAhead(p, free) <= free)
+}
+
+// openPermits calls f with permits in line at n that R7 may allow: for each
+// limit those at the front that fit. It looks at no more claims than there are
+// free units, times the number of limits.
+func (n *node) openPermits(f func(*claim)) {
+	for i := range n.line.permits {
+		limit := n.line.permits[i].limit
+		cursors := make([]*place, i+1)
+		for j := range cursors {
+			cursors[j] = n.line.permits[j].head
+		}
+		for sum := n.units; sum < limit; {
+			next := -1
+			for j, p := range cursors {
+				if p != nil && (next < 0 || p.claim.before(cursors[next].claim)) {
+					next = j
+				}
+			}
+			if next < 0 {
+				break
+			}
+			p := cursors[next]
+			if sum += p.units; next == i {
+				if sum > limit {
+					break
+				}
+				f(p.claim)
+			}
+			cursors[next] = p.next
+		}
+	}
+}
+
+// slots are the numbers that held permits of one unit have at a node, from 1.
+type slots struct {
+	taken []uint64 // bit i of word w: slot 64*w+i+1
+	low   int      // no word before this has a free slot
+}
+
+// take gives out the lowest free slot.
+func (s *slots) take() int {
+	for s.low < len(s.taken) && s.taken[s.low] == ^uint64(0) {
+		s.low++
+	}
+	if s.low == len(s.taken) {
+		s.taken = append(s.taken, 0)
+	}
+	bit := bits.TrailingZeros64(^s.taken[s.low])
+	s.taken[s.low] |= 1 << bit
+	return 64*s.low + bit + 1
+}
+
+// occupy takes one slot by its number; it reports false if that is taken.
+func (s *slots) occupy(slot int) bool {
+	word, bit := (slot-1)/64, (slot-1)%64
+	for len(s.taken) <= word {
+		s.taken = append(s.taken, 0)
+	}
+	if s.taken[word]&(1<<bit) != 0 {
+		return false
+	}
+	s.taken[word] |= 1 << bit
+	return true
+}
+
+func (s *slots) free(slot int) {
+	word := (slot - 1) / 64
+	s.taken[word] &^= 1 << ((slot - 1) % 64)
+	s.low = min(s.low, word)
+}

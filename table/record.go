@@ -1,0 +1,237 @@
+package table
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A Snapshot is a table, or the part of it that changed, as plain records in a
+// fixed order: sessions by id, claims by ref, freezes by path.
+type Snapshot struct {
+	Counters Counters
+	Sessions []SessionRecord
+	Claims   []ClaimRecord
+	Freezes  []FreezeRecord
+}
+
+// Counters are what never goes back.
+type Counters struct {
+	Now     time.Duration // R20
+	Fences  uint64        // the last given (R13)
+	Tickets uint64        // the last drawn (R4)
+	Epochs  uint64        // the last given (R19)
+	Changes uint64        // the last Status.Change given
+}
+
+// SessionRecord is one session. Times are instants of the table.
+type SessionRecord struct {
+	ID       string
+	Label    lockkeeper.Label
+	TTL      time.Duration
+	Epoch    uint64
+	Deadline time.Duration // lockkeeper.Forever for TTL 0
+	Promise  time.Duration
+	Resumed  bool
+	Closed   bool // of changes: it has ended
+}
+
+// ClaimRecord is one claim, ended ones included as long as they are remembered.
+type ClaimRecord struct {
+	Ref         lockkeeper.Ref
+	Want        lockkeeper.Want // as last accepted
+	State       lockkeeper.State
+	Converting  bool // held shared, waits to be what Want says
+	Grants      []lockkeeper.Grant
+	Ticket      uint64
+	Fence       uint64
+	Change      uint64
+	Changed     time.Duration
+	Arrived     time.Duration
+	Granted     time.Duration
+	Bound       time.Duration // of the wait; lockkeeper.Forever if it has none
+	Quiet       time.Duration // begin of the quiet period
+	Told        time.Duration // end that its session was told; lockkeeper.Forever if none
+	Unconfirmed bool
+	Overdue     bool
+	Asks        []AskRecord
+	Operator    *OperatorRecord
+	Reason      lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
+	Text        string
+	Ended       time.Duration // of an ended claim
+	Ghost       time.Duration // of an ended claim: until when its holder may not know; 0: it knows
+}
+
+// AskRecord is one live request to yield; By is the claim that asks.
+type AskRecord struct {
+	By  lockkeeper.Ref
+	End time.Duration // lockkeeper.Forever if it only asks
+}
+
+// OperatorRecord is a revocation that waits for its end.
+type OperatorRecord struct {
+	lockkeeper.Label
+	End time.Duration
+}
+
+// FreezeRecord is one freeze.
+type FreezeRecord struct {
+	Path  lockkeeper.Path
+	By    lockkeeper.Ref
+	Label lockkeeper.Label
+	Since time.Duration
+	Until time.Duration
+	Ended bool // of changes: it has ended
+}
+
+// dirt is what changed since the last call of Changes.
+type dirt struct {
+	claims   map[lockkeeper.Ref]bool
+	ended    []*tombstone
+	sessions map[string]bool
+	freezes  map[lockkeeper.Path]bool
+}
+
+// Track makes the table remember what changes, for [Table.Changes].
+func (t *Table) Track() {
+	t.tracking = true
+	t.dirty = dirt{claims: map[lockkeeper.Ref]bool{}, sessions: map[string]bool{}, freezes: map[lockkeeper.Path]bool{}}
+}
+
+func (t *Table) mark(c *claim) {
+	if t.tracking {
+		t.dirty.claims[c.ref] = true
+	}
+}
+
+func (t *Table) markEnded(tomb *tombstone) {
+	if t.tracking {
+		tomb.kept = true
+		t.dirty.ended = append(t.dirty.ended, tomb)
+	}
+}
+
+func (t *Table) markSession(s *session) {
+	if t.tracking {
+		t.dirty.sessions[s.id] = true
+	}
+}
+
+func (t *Table) markFreeze(f *freeze) {
+	if t.tracking {
+		t.dirty.freezes[f.path] = true
+	}
+}
+
+// Changes is what changed since Track, or since the last call: records with
+// their new contents. Loading them into a copy of the table as it was makes it equal.
+func (t *Table) Changes() Snapshot {
+	d := t.dirty
+	t.Track()
+	snap := Snapshot{Counters: t.counters()}
+	for id := range d.sessions { // order does not matter: sorted below
+		if s := t.sessions[id]; s != nil {
+			snap.Sessions = append(snap.Sessions, s.record())
+		} else {
+			snap.Sessions = append(snap.Sessions, SessionRecord{ID: id, Closed: true})
+		}
+	}
+	for ref := range d.claims { // order does not matter: sorted below
+		if s := t.sessions[ref.Session]; s != nil && s.claims[ref.ID] != nil {
+			snap.Claims = append(snap.Claims, s.claims[ref.ID].record())
+		}
+	}
+	slices.SortStableFunc(d.ended, func(a, b *tombstone) int { return compareRefs(a.ref, b.ref) })
+	for _, tomb := range slices.Compact(d.ended) {
+		snap.Claims = append(snap.Claims, tomb.record())
+	}
+	for path := range d.freezes { // order does not matter: sorted below
+		record := FreezeRecord{Path: path, Ended: true}
+		for _, f := range t.freezes {
+			if f.path == path {
+				record = f.record()
+			}
+		}
+		snap.Freezes = append(snap.Freezes, record)
+	}
+	snap.sort()
+	return snap
+}
+
+// Snapshot is the whole table. [Restore] makes an equal table of it.
+func (t *Table) Snapshot() Snapshot {
+	snap := Snapshot{Counters: t.counters()}
+	for _, s := range t.sessionsByID() {
+		snap.Sessions = append(snap.Sessions, s.record())
+		for _, c := range s.byID() {
+			snap.Claims = append(snap.Claims, c.record())
+		}
+		for _, tomb := range s.endings {
+			snap.Claims = append(snap.Claims, tomb.record())
+		}
+	}
+	for _, g := range t.ghosts {
+		if s := t.sessions[g.ref.Session]; s == nil || s.ended[g.ref.ID] != g {
+			snap.Claims = append(snap.Claims, g.record())
+		}
+	}
+	for _, f := range t.freezes {
+		snap.Freezes = append(snap.Freezes, f.record())
+	}
+	snap.sort()
+	return snap
+}
+
+func (snap *Snapshot) sort() {
+	slices.SortFunc(snap.Sessions, func(a, b SessionRecord) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(snap.Claims, func(a, b ClaimRecord) int {
+		return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Change, b.Change))
+	})
+	slices.SortFunc(snap.Freezes, func(a, b FreezeRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
+}
+
+func (t *Table) counters() Counters {
+	return Counters{Now: t.now, Fences: t.fences, Tickets: t.tickets, Epochs: t.epochs, Changes: t.changes}
+}
+
+func (s *session) record() SessionRecord {
+	return SessionRecord{
+		ID: s.id, Label: s.label, TTL: s.ttl, Epoch: s.epoch, Deadline: s.deadline, Promise: s.promise, Resumed: s.resumed,
+	}
+}
+
+func (c *claim) record() ClaimRecord {
+	r := ClaimRecord{
+		Ref: c.ref, Want: c.want, State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants,
+		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
+		Bound: c.bound, Quiet: c.quiet, Told: c.told, Unconfirmed: c.unconfirmed, Overdue: c.overdue, Reason: c.undone, Text: c.text,
+	}
+	r.Want.Targets = slices.Clone(c.want.Targets)
+	if len(c.held) > 0 {
+		r.State = lockkeeper.Held
+	}
+	for _, a := range c.asks {
+		r.Asks = append(r.Asks, AskRecord{By: a.by.ref, End: a.end})
+	}
+	if c.operator != nil {
+		r.Operator = &OperatorRecord{Label: c.operator.Label, End: c.operator.end}
+	}
+	return r
+}
+
+func (tomb *tombstone) record() ClaimRecord {
+	return ClaimRecord{
+		Ref: tomb.ref, State: lockkeeper.Ended, Grants: tomb.grants, Fence: tomb.fence, Change: tomb.change,
+		Want: lockkeeper.Want{
+			ID: tomb.ref.ID, Revision: tomb.revision, Owner: tomb.owner, Priority: tomb.priority, Label: tomb.label,
+		},
+		Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Ghost: tomb.ghost,
+	}
+}
+
+func (f *freeze) record() FreezeRecord {
+	return FreezeRecord{Path: f.path, By: f.by, Label: f.Label, Since: f.since, Until: f.until}
+}

@@ -1,0 +1,199 @@
+package table
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// Status tells how a claim stands, without the evidence of why it waits. It
+// also knows claims that ended in the last step, or less than a TTL ago. False
+// if the claim is unknown.
+func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
+	s := t.sessions[ref.Session]
+	if s != nil {
+		if c := s.claims[ref.ID]; c != nil {
+			return t.status(c), true
+		}
+	}
+	for _, tomb := range t.buried {
+		if tomb.ref == ref {
+			return t.tombStatus(tomb), true
+		}
+	}
+	if s != nil && s.ended[ref.ID] != nil {
+		return t.tombStatus(s.ended[ref.ID]), true
+	}
+	return lockkeeper.Status{}, false
+}
+
+// Explain is Status with the evidence: place, reasons of the wait, and who stands in the way.
+func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
+	if s := t.sessions[ref.Session]; s != nil && s.claims[ref.ID] != nil {
+		return t.explain(s.claims[ref.ID]), true
+	}
+	return t.Status(ref)
+}
+
+func (t *Table) explain(c *claim) lockkeeper.Status {
+	st := t.status(c)
+	if len(c.wanted) > 0 {
+		st.Place, st.Waits, st.Blockers = t.placeOf(c), t.waits(c), t.blockers(c)
+	}
+	return st
+}
+
+// List yields what q selects, with evidence: holds by fence, the line in the
+// order of R4, freezes by path. The table must not be stepped meanwhile.
+func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
+	return func(yield func(lockkeeper.Status) bool) {
+		if q.Ref != (lockkeeper.Ref{}) {
+			if st, ok := t.Explain(q.Ref); ok {
+				yield(st)
+			}
+			return
+		}
+		for _, c := range t.inOrder(q) {
+			if !yield(t.explain(c)) {
+				return
+			}
+		}
+		for _, f := range t.freezes {
+			if (q.Session == "" || q.Session == f.by.Session) && meets(q.Meets, f.path) && !yield(t.freezeStatus(f)) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Table) inOrder(q lockkeeper.Query) []*claim {
+	var cs []*claim
+	for _, s := range t.sessionsByID() {
+		if q.Session != "" && q.Session != s.id {
+			continue
+		}
+		for _, c := range s.claims { // order does not matter: sorted below
+			if slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool { return meets(q.Meets, target.Path) }) {
+				cs = append(cs, c)
+			}
+		}
+	}
+	slices.SortFunc(cs, func(a, b *claim) int {
+		switch {
+		case a.waiting() && b.waiting():
+			return a.compare(b)
+		case a.waiting() != b.waiting():
+			return cmp.Compare(len(b.held), len(a.held))
+		}
+		return cmp.Compare(a.fence, b.fence)
+	})
+	return cs
+}
+
+func meets(q, p lockkeeper.Path) bool { return q == "" || q.Covers(p) || p.Covers(q) }
+
+func (t *Table) sessionsByID() []*session {
+	all := make([]*session, 0, len(t.sessions))
+	for _, s := range t.sessions { // order does not matter: sorted below
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *session) int { return strings.Compare(a.id, b.id) })
+	return all
+}
+
+func (t *Table) status(c *claim) lockkeeper.Status {
+	st := lockkeeper.Status{
+		Ref: c.ref, Owner: c.line(), Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
+		Reason: c.undone, Text: c.text, Grants: c.grants, Priority: c.want.Priority, Label: c.want.Label,
+		Fence: c.fence, Unconfirmed: c.unconfirmed, Converting: c.converting(), Ticket: c.ticket,
+		Age: t.now - c.arrived, Left: left(c.bound, t.now),
+	}
+	if len(c.held) > 0 {
+		st.State, st.Age, st.Asked = lockkeeper.Held, t.now-c.granted, t.asked(c)
+		end := c.statedEnd()
+		if c.want.Lasts > 0 {
+			end = min(end, c.granted+c.want.Lasts)
+		}
+		st.Left = left(end, t.now)
+	}
+	return st
+}
+
+// left is the time from now until at; 0 if that has passed.
+func left(at, now time.Duration) time.Duration {
+	if at == forever {
+		return forever
+	}
+	return max(0, at-now)
+}
+
+// asked is the most pressing of what c is asked; nil if nothing.
+func (t *Table) asked(c *claim) *lockkeeper.Asked {
+	var most *lockkeeper.Asked
+	press := func(a lockkeeper.Asked, end time.Duration) {
+		if a.Left = left(end, t.now); most == nil || a.Left < most.Left {
+			most = &a
+		}
+	}
+	if c.operator != nil {
+		press(lockkeeper.Asked{Label: c.operator.Label, Reason: lockkeeper.Revoked}, c.operator.end)
+	}
+	if c.overdue {
+		press(lockkeeper.Asked{Reason: lockkeeper.Overdue}, c.granted+c.want.MaxHold+c.want.Grace)
+	}
+	for _, a := range c.asks {
+		press(lockkeeper.Asked{By: a.by.ref, Label: a.by.want.Label, Reason: lockkeeper.Stolen}, a.end)
+	}
+	return most
+}
+
+func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
+	return lockkeeper.Status{
+		Ref: tomb.ref, Owner: tomb.owner, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
+		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants, Priority: tomb.priority, Label: tomb.label,
+		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers,
+	}
+}
+
+func (t *Table) freezeStatus(f *freeze) lockkeeper.Status {
+	return lockkeeper.Status{
+		Ref: f.by, Owner: f.by, State: lockkeeper.Freezing, Label: f.Label, Grants: freezeGrants(f),
+		Age: t.now - f.since, Left: left(f.until, t.now),
+	}
+}
+
+// lease is what s is told of itself (R12): every claim that has an end or is
+// asked to yield, and every one that changed within the last TTL; all of them
+// when it attaches. What it is told, it knows from then on.
+func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
+	l := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, TTL: s.ttl}
+	s.promise = s.deadline
+	for _, c := range s.byID() {
+		end := c.statedEnd()
+		if end != c.told {
+			c.told = end
+			t.mark(c)
+		}
+		if all || end != forever || len(c.asks) > 0 || c.overdue || t.now-c.changed <= s.ttl {
+			l.Claims = append(l.Claims, t.status(c))
+		}
+	}
+	for _, tomb := range s.endings {
+		l.Claims = append(l.Claims, t.tombStatus(tomb))
+	}
+	return l
+}
+
+// Freeze tells of the freeze of exactly this path; false if there is none.
+func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
+	for _, f := range t.freezes {
+		if f.path == path {
+			return t.freezeStatus(f), true
+		}
+	}
+	return lockkeeper.Status{}, false
+}

@@ -1,0 +1,229 @@
+package table
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A Table is the state of one engine: sessions, claims, freezes, and the time.
+// The zero Table is not ready for use; see [New].
+type Table struct {
+	now      time.Duration
+	fences   uint64 // the last one given (R13)
+	tickets  uint64 // the last one drawn (R4)
+	epochs   uint64 // the last one given (R19)
+	changes  uint64 // the last Status.Change given
+	nodes    map[lockkeeper.Path]*node
+	sessions map[string]*session
+	owners   map[lockkeeper.Ref]*owner // lines of work that have more claims than their first (R15)
+	freezes  []*freeze                 // by path
+	frozen   []*claim                  // waiting or converting claims that a freeze forbids
+	thieves  []*claim                  // waiting or converting claims that steal
+	ghosts   []*tombstone              // forced out, and perhaps not aware of it (R12)
+	schedule schedule
+	joint    int // claims that wait though their line of work holds or wants more: only they can knot (R15)
+	lasting  int // holds with an announced end (R8)
+
+	// Of the step at hand.
+	events   []Event
+	touched  []*node      // nodes at which something was taken away
+	arrivals []*claim     // claims to be looked at whatever happened around them
+	doubtful []*claim     // waits that may have become outlasted (R8)
+	buried   []*tombstone // claims that ended
+	suspect  bool         // a knot may have come about (R15)
+	unsettle bool         // something changed that asks may depend on
+	passes   uint64
+	spent    []*claim // claims that ended
+	due      []*timer // room for those of one instant
+	ready    []*claim // room for candidates
+
+	spare    spare
+	tracking bool
+	dirty    dirt
+}
+
+// New returns an empty table at time 0.
+func New() *Table {
+	return &Table{
+		nodes:    make(map[lockkeeper.Path]*node),
+		sessions: make(map[string]*session),
+		owners:   make(map[lockkeeper.Ref]*owner),
+	}
+}
+
+// Now is the engine's time: that of the latest command (R20).
+func (t *Table) Now() time.Duration { return t.now }
+
+// Next is the instant at which something falls due; false if nothing will.
+func (t *Table) Next() (time.Duration, bool) {
+	at := t.schedule.next()
+	return at, at != forever
+}
+
+// Events are what the last Step did, in order. They are valid until the next.
+func (t *Table) Events() []Event { return t.events }
+
+// Step applies c: first all that falls due until c.At, then c itself. An error
+// means that c was refused and changed nothing; what fell due has happened
+// nevertheless.
+func (t *Table) Step(c *Command) (Reply, error) {
+	t.events = t.events[:0]
+	t.recycle()
+	t.advance(max(c.At, t.now))
+	reply, err := t.apply(c)
+	return reply, err
+}
+
+func (t *Table) apply(c *Command) (Reply, error) {
+	switch c.Op {
+	case Pass:
+		return Reply{}, nil
+	case Attach:
+		return t.attach(&c.Session)
+	case Restart:
+		t.restart()
+		return Reply{}, nil
+	case Gone:
+		if s := t.sessions[c.Key.Session]; s != nil && s.epoch == c.Key.Epoch {
+			t.endSession(s, lockkeeper.Expired, lockkeeper.Expired)
+			t.settle()
+		}
+		return Reply{}, nil
+	}
+	s := t.sessions[c.Key.Session]
+	if s == nil || s.epoch != c.Key.Epoch || !s.resumed {
+		return Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(s, c.Key)}
+	}
+	t.forget(s)
+	switch c.Op {
+	case Renew:
+		return t.renew(s), nil
+	case Claim:
+		return t.claim(s, &c.Want)
+	case End:
+		return Reply{}, t.end(s, &c.Ending)
+	}
+	return Reply{}, lockkeeper.Invalid("command %s is unknown", c.Op)
+}
+
+// whyNot says why a key is of no use.
+func (t *Table) whyNot(s *session, k lockkeeper.Key) string {
+	switch {
+	case s == nil:
+		return "session " + k.Session + " has ended or was never attached"
+	case s.epoch != k.Epoch:
+		return "session " + k.Session + " was taken over by a later attach"
+	}
+	return "session " + k.Session + " must resume: the engine was restarted"
+}
+
+// advance lets time pass until at (R20).
+func (t *Table) advance(at time.Duration) {
+	for t.schedule.next() <= at {
+		t.now = max(t.now, t.schedule.next())
+		t.instant()
+	}
+	t.now = at
+}
+
+// instant does all that falls due now: ends first, then asks for overdue holds,
+// then the line is settled.
+func (t *Table) instant() {
+	t.due = t.due[:0]
+	for t.schedule.next() <= t.now {
+		t.due = append(t.due, t.schedule[0])
+		t.schedule.set(t.schedule[0], forever)
+	}
+	slices.SortFunc(t.due, func(a, b *timer) int { return a.compare(b) })
+	for _, tm := range t.due {
+		switch {
+		case tm.session != nil:
+			t.endSession(tm.session, lockkeeper.Expired, lockkeeper.Expired)
+		case tm.claim != nil && !tm.claim.ended:
+			t.fallDue(tm.claim)
+		case tm.freeze != nil:
+			t.thaw(tm.freeze, lockkeeper.Expired)
+		}
+	}
+	t.settle()
+}
+
+// fallDue does what c's time has come for.
+func (t *Table) fallDue(c *claim) {
+	switch {
+	case c.operator != nil && c.operator.end <= t.now:
+		t.endForced(c, lockkeeper.Revoked)
+		return
+	case c.enforcedEnd() <= t.now:
+		t.endForced(c, lockkeeper.Overdue)
+		return
+	case len(c.wanted) > 0 && c.bound <= t.now:
+		t.giveUp(c, lockkeeper.TimedOut, "")
+		if c.ended {
+			return
+		}
+	}
+	if len(c.held) > 0 && c.want.MaxHold > 0 && !c.overdue && c.granted+c.want.MaxHold <= t.now {
+		c.overdue = true
+		t.note(c, AskChanged, lockkeeper.NoReason)
+	}
+	t.arrivals = append(t.arrivals, c)
+	t.reschedule(c)
+}
+
+// reschedule sets c's timer to the next moment at which something becomes of it.
+// The ends of its asks are moments of the thief.
+func (t *Table) reschedule(c *claim) {
+	at := forever
+	if !c.ended {
+		at = c.enforcedEnd()
+		if len(c.wanted) > 0 {
+			at = min(at, c.bound, t.takeAt(c))
+			if ready := c.quiet + c.want.Quiet; c.soft() && ready > t.now {
+				at = min(at, ready)
+			}
+		}
+		if len(c.held) > 0 && c.want.MaxHold > 0 && !c.overdue {
+			at = min(at, c.granted+c.want.MaxHold)
+		}
+	}
+	t.schedule.set(&c.due, at)
+}
+
+// note gives c a new change number and tells of it.
+func (t *Table) note(c *claim, kind EventKind, reason lockkeeper.Reason) {
+	t.changes++
+	c.change, c.changed = t.changes, t.now
+	t.mark(c)
+	fence := uint64(0)
+	if kind == Granted {
+		fence = c.fence
+	}
+	t.events = append(t.events, Event{At: t.now, Kind: kind, Ref: c.ref, Reason: reason, Fence: fence})
+}
+
+// sortClaims puts claims in the order of R4.
+func sortClaims(cs []*claim) { slices.SortFunc(cs, (*claim).compare) }
+
+// remove takes c out of a list in which order does not matter.
+func remove(cs []*claim, c *claim) []*claim {
+	if i := slices.Index(cs, c); i >= 0 {
+		last := len(cs) - 1
+		cs[i], cs[last] = cs[last], nil
+		return cs[:last]
+	}
+	return cs
+}
+
+// byID lists the claims of a session by their ids.
+func (s *session) byID() []*claim {
+	cs := make([]*claim, 0, len(s.claims))
+	for _, c := range s.claims { // order does not matter: sorted below
+		cs = append(cs, c)
+	}
+	slices.SortFunc(cs, func(a, b *claim) int { return cmp.Compare(a.ref.ID, b.ref.ID) })
+	return cs
+}

@@ -1,0 +1,278 @@
+package lockkeeper
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Forever is a wait without a bound, and the time left of what has no end.
+const Forever time.Duration = math.MaxInt64
+
+// Limits of a [Want]. What exceeds them is refused, never cut.
+const (
+	MaxTargets   = 64
+	MaxPermits   = 1 << 30                   // the largest limit, and so the most units
+	MaxPriority  = 1_000_000                 // priorities run from -MaxPriority to MaxPriority
+	MaxAsBytes   = 128                       // of Label.As
+	MaxNoteBytes = 512                       // of Label.Note and Label.Link
+	MaxSessionID = 128                       // bytes of a session's id
+	MaxDuration  = 10 * 365 * 24 * time.Hour // of any bound but Forever
+)
+
+// Bounds and defaults of a session's TTL (R11).
+const (
+	MinTTL     = time.Second
+	MaxTTL     = MaxDuration
+	DefaultTTL = 30 * time.Second
+)
+
+// A Ref names one claim of one engine: the session that made it, and the id
+// that the session chose for it. It prints as "session.7".
+type Ref struct {
+	Session string
+	ID      uint64
+}
+
+func (r Ref) String() string {
+	if r == (Ref{}) {
+		return ""
+	}
+	return r.Session + "." + strconv.FormatUint(r.ID, 10)
+}
+
+// MarshalText writes the ref as String does.
+func (r Ref) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what ParseRef reads; empty text is the zero Ref.
+func (r *Ref) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*r = Ref{}
+		return nil
+	}
+	ref, err := ParseRef(string(text))
+	*r = ref
+	return err
+}
+
+// ParseRef reads "session.7". It refuses anything else with [ErrInvalid].
+func ParseRef(s string) (Ref, error) {
+	i := strings.LastIndexByte(s, '.')
+	if i <= 0 {
+		return Ref{}, invalidf("claim %q: a claim is written as its session, a dot and its number, such as \"k3v9.1\"", s)
+	}
+	id, err := strconv.ParseUint(s[i+1:], 10, 64)
+	if err != nil {
+		return Ref{}, invalidf("claim %q: %q is not a number: a claim is written as its session, a dot and its number, such as \"k3v9.1\"", s, s[i+1:])
+	}
+	return Ref{Session: s[:i], ID: id}, nil
+}
+
+// Target is one path that a claim wants, and how.
+type Target struct {
+	Path  Path `json:"path"`
+	Mode  Mode `json:"mode"`
+	Units int  `json:"units,omitempty"` // of Permits: how many, at least 1; else 0
+	Limit int  `json:"limit,omitempty"` // of Permits: at most so many in use at once, as this caller sees it (R7); else 0
+}
+
+func (t Target) String() string {
+	if t.Mode == ModePermits {
+		return fmt.Sprintf("%d of %d permits of %s", t.Units, t.Limit, t.Path)
+	}
+	return t.Mode.String() + " " + string(t.Path)
+}
+
+// Label is what people want to know of a claim. The engine only carries it.
+type Label struct {
+	As   string `json:"as,omitempty"`   // who: a person, a job
+	Note string `json:"note,omitempty"` // what for
+	Link string `json:"link,omitempty"` // where to look, such as the URL of a CI run
+}
+
+// Want is one claim as its session asks for it. The same id with the same Want
+// is the same claim, however often it is sent; with a higher Revision it amends
+// the claim (R16): the priority of any (never lowered), the limits of a waiting
+// one, the modes of a held one (R14).
+type Want struct {
+	ID       uint64        `json:"id"`                 // chosen by the session, never used again by it; not 0
+	Revision uint64        `json:"revision,omitempty"` // 0 for the first
+	Owner    Ref           `json:"owner,omitzero"`     // the first claim of the line of work that this one belongs to; zero: a line of its own
+	Targets  []Target      `json:"targets"`            // 1 to MaxTargets, no path twice
+	Priority int           `json:"priority,omitempty"`
+	Wait     time.Duration `json:"wait,omitempty"`     // 0 tries, Forever waits without bound; the bound covers the wait only (R8)
+	Manners  Manners       `json:"manners,omitempty"`  // Soft: exclusive targets only, and never with Steal
+	Quiet    time.Duration `json:"quiet,omitempty"`    // quiet period of Soft (R9)
+	Steal    Steal         `json:"steal,omitempty"`    // R10
+	After    time.Duration `json:"after,omitempty"`    // of Take: how long after the ask the hold is taken
+	MaxHold  time.Duration `json:"max_hold,omitempty"` // longest hold; 0: none (R11)
+	Grace    time.Duration `json:"grace,omitempty"`    // after MaxHold, until the hold ends
+	Lasts    time.Duration `json:"lasts,omitempty"`    // announced: it will be held for so long, shorter waits need not begin (R8); 0: not announced
+	Freeze   time.Duration `json:"freeze,omitempty"`   // not a claim: an operator forbids new grants on the targets for so long (R18)
+	Label
+}
+
+// Check finds everything that is wrong with w by itself, in one error that is
+// an [ErrInvalid]; nil if there is nothing.
+func (w *Want) Check() error {
+	var c checker
+	if w.ID == 0 {
+		c.addf("id 0 is not allowed: ids begin with 1")
+	}
+	w.checkTargets(&c)
+	if w.Priority < -MaxPriority || w.Priority > MaxPriority {
+		c.addf("priority %d is out of range: %d to %d", w.Priority, -MaxPriority, MaxPriority)
+	}
+	c.bound("wait", w.Wait, true)
+	c.bound("quiet period", w.Quiet, false)
+	c.bound("steal after", w.After, false)
+	c.bound("longest hold", w.MaxHold, false)
+	c.bound("grace", w.Grace, false)
+	c.bound("announced hold", w.Lasts, false)
+	c.bound("freeze", w.Freeze, false)
+	w.checkCombinations(&c)
+	c.label(w.Label)
+	return c.err()
+}
+
+func (w *Want) checkTargets(c *checker) {
+	if len(w.Targets) == 0 || len(w.Targets) > MaxTargets {
+		c.addf("%d targets: 1 to %d are allowed", len(w.Targets), MaxTargets)
+		return
+	}
+	for i, t := range w.Targets {
+		if err := t.Path.check(); err != nil {
+			c.addf("%s", err.(*Error).Detail)
+		}
+		switch {
+		case t.Mode < ModeExclusive || t.Mode > ModePermits:
+			c.addf("%s: mode %d is none of exclusive, shared, permits", t.Path, t.Mode)
+		case t.Mode != ModePermits && (t.Units != 0 || t.Limit != 0):
+			c.addf("%s: units and limit go with permits only, not with %s", t.Path, t.Mode)
+		case t.Mode == ModePermits && (t.Limit < 1 || t.Limit > MaxPermits):
+			c.addf("%s: limit %d is out of range: 1 to %d", t.Path, t.Limit, MaxPermits)
+		case t.Mode == ModePermits && (t.Units < 1 || t.Units > t.Limit):
+			c.addf("%s: %d units are out of range: 1 to the limit, %d", t.Path, t.Units, t.Limit)
+		}
+		for _, other := range w.Targets[:i] {
+			if other.Path == t.Path {
+				c.addf("%s is named twice: name each path once", t.Path)
+			}
+		}
+	}
+}
+
+func (w *Want) checkCombinations(c *checker) {
+	switch {
+	case w.Manners > Soft:
+		c.addf("manners %d are none of hard, soft", w.Manners)
+	case w.Manners == Soft && slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
+		c.addf("soft manners are for exclusive targets only")
+	case w.Manners == Soft && w.Steal != NoSteal:
+		c.addf("soft manners and stealing exclude each other: a soft claim lets others pass")
+	case w.Manners != Soft && w.Quiet != 0:
+		c.addf("a quiet period goes with soft manners only")
+	}
+	switch {
+	case w.Steal > Take:
+		c.addf("steal %d is none of none, ask, take", w.Steal)
+	case w.Steal != Take && w.After != 0:
+		c.addf("a bound after which to steal goes with take only")
+	}
+	if w.MaxHold == 0 && w.Grace != 0 {
+		c.addf("a grace goes with a longest hold only")
+	}
+	if w.Freeze != 0 && (w.Manners != Hard || w.Steal != NoSteal || w.MaxHold != 0 || w.Lasts != 0 ||
+		slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive })) {
+		c.addf("a freeze has exclusive targets, a duration and a label, nothing else")
+	}
+}
+
+// Features are what an engine must claim to keep w.
+func (w *Want) Features() Features {
+	var f Features
+	for _, t := range w.Targets {
+		switch t.Mode {
+		case ModeShared:
+			f |= FeatureShared
+		case ModePermits:
+			f |= FeaturePermits
+		}
+		if t.Path != t.Path.Tree() {
+			f |= FeatureHierarchy
+		}
+	}
+	for _, need := range [...]struct {
+		needed  bool
+		feature Features
+	}{
+		{len(w.Targets) > 1, FeatureManyTargets},
+		{w.Priority != 0, FeaturePriority},
+		{w.Steal != NoSteal, FeatureSteal},
+		{w.Manners == Soft, FeatureManners},
+		{w.MaxHold != 0, FeatureLongestHold},
+		{w.Revision != 0, FeatureAmend},
+		{w.Freeze != 0, FeatureOperator},
+	} {
+		if need.needed {
+			f |= need.feature
+		}
+	}
+	return f
+}
+
+// SameRequest reports whether a and b ask for the same, apart from the revision.
+func (w *Want) SameRequest(b *Want) bool {
+	x, y := *w, *b
+	x.Targets, y.Targets, x.Revision, y.Revision = nil, nil, 0, 0
+	return slices.Equal(w.Targets, b.Targets) && x.equalScalars(&y)
+}
+
+func (w *Want) equalScalars(b *Want) bool {
+	return w.ID == b.ID && w.Owner == b.Owner && w.Priority == b.Priority && w.Wait == b.Wait &&
+		w.Manners == b.Manners && w.Quiet == b.Quiet && w.Steal == b.Steal && w.After == b.After &&
+		w.MaxHold == b.MaxHold && w.Grace == b.Grace && w.Lasts == b.Lasts && w.Freeze == b.Freeze && w.Label == b.Label
+}
+
+// checker collects all that is wrong with one input.
+type checker struct{ wrong []string }
+
+func (c *checker) addf(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) bound(name string, d time.Duration, forever bool) {
+	if forever && d == Forever {
+		return
+	}
+	if d < 0 || d > MaxDuration {
+		c.addf("%s %s is out of range: 0 to %s", name, d, MaxDuration)
+	}
+}
+
+func (c *checker) label(l Label) {
+	c.text("name", l.As, MaxAsBytes)
+	c.text("note", l.Note, MaxNoteBytes)
+	c.text("link", l.Link, MaxNoteBytes)
+}
+
+func (c *checker) text(name, s string, most int) {
+	if len(s) > most {
+		c.addf("%s has %d bytes: at most %d are allowed", name, len(s), most)
+	}
+	if !utf8.ValidString(s) || strings.IndexFunc(s, unicode.IsControl) >= 0 {
+		c.addf("%s %q has control characters or is not UTF-8", name, s)
+	}
+}
+
+func (c *checker) err() error {
+	if len(c.wrong) == 0 {
+		return nil
+	}
+	return invalidf("%s", strings.Join(c.wrong, "; "))
+}
