@@ -182,9 +182,11 @@ func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 
 // renew renews the session, or attaches it again where it is not attached.
 func (c *Client) renew() {
+	ctx, cancel := c.bounded(c.life, 0)
+	defer cancel()
 	k := c.key.Load()
 	if k == nil {
-		if _, err := c.attached(c.life); err != nil {
+		if _, err := c.attached(ctx); err != nil {
 			c.failed("attach", err)
 		}
 		return
@@ -193,9 +195,7 @@ func (c *Client) renew() {
 	c.renewing, c.renewSoon = true, false
 	c.mu.Unlock()
 	sent := c.clock()
-	ctx, cancel := c.bounded(c.life)
 	lease, err := c.engine.Renew(ctx, *k)
-	cancel()
 
 	c.mu.Lock()
 	c.renewing = false

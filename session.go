@@ -19,43 +19,45 @@ const (
 
 // call does one exchange with the engine under the session's key until it is
 // answered. It attaches the session when that is needed, and repeats what failed
-// on the way, which R16 makes safe, until ctx ends or the patience is over,
-// counted from the first failure. Then the answer is ErrUnavailable.
+// on the way, which R16 makes safe, until ctx ends or the patience is over; with
+// no patience it tries once. Then the answer is ErrUnavailable.
 func (c *Client) call(ctx context.Context, patience time.Duration, do func(context.Context, Key) error) error {
 	var since time.Duration
+	if !c.near {
+		since = c.clock()
+	}
+	left := patience
 	for try := 0; ; try++ {
-		err := c.exchange(ctx, do)
+		err := c.exchange(ctx, left, do)
 		if err == nil || isRefusal(err) {
 			return err
 		}
-		if try == 0 {
+		unknown := errors.Is(err, ErrSession)
+		if c.near && try == 0 {
 			since = c.clock()
 		}
-		again := c.clock()-since < patience && ctx.Err() == nil
-		if errors.Is(err, ErrSession) {
-			again = ctx.Err() == nil && (try == 0 || again && try < sessionRetries)
-		}
-		if !again {
+		left = patience - (c.clock() - since)
+		again := left > 0 || unknown && try == 0
+		if !again || ctx.Err() != nil || unknown && try >= sessionRetries {
 			return unavailable(err, ctx)
 		}
-		if try == 0 && errors.Is(err, ErrSession) {
+		if unknown && try == 0 {
 			continue // the usual way of a resume: no reason to wait
 		}
-		if !c.pause(ctx, backoff(try)) {
+		if !c.pause(ctx, min(backoff(try), left)) {
 			return unavailable(err, ctx)
 		}
 	}
 }
 
 // exchange does one try of call.
-func (c *Client) exchange(ctx context.Context, do func(context.Context, Key) error) error {
-	k, err := c.attached(ctx)
-	if err != nil {
-		return err
-	}
-	bounded, cancel := c.bounded(ctx)
+func (c *Client) exchange(ctx context.Context, left time.Duration, do func(context.Context, Key) error) error {
+	bounded, cancel := c.bounded(ctx, left)
 	defer cancel()
-	err = do(bounded, k)
+	k, err := c.attached(bounded)
+	if err == nil {
+		err = do(bounded, k)
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
@@ -68,11 +70,15 @@ func (c *Client) exchange(ctx context.Context, do func(context.Context, Key) err
 
 // bounded gives one round trip its own deadline, so that a connection that is
 // dead without saying so is noticed. An engine in this process needs none.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	if c.near {
 		return ctx, func() {}
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.roundTrip())
+	d := c.roundTrip()
+	if left > 0 {
+		d = min(d, left)
+	}
+	bounded, cancel := context.WithTimeout(ctx, d)
 	stop := context.AfterFunc(c.life, cancel) // Close waits for no call
 	return bounded, func() { stop(); cancel() }
 }
@@ -179,12 +185,10 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.mu.Unlock()
 
 	sent := c.clock()
-	bounded, cancel := c.bounded(ctx)
-	lease, err := c.engine.Attach(bounded, s, c.notify)
+	lease, err := c.engine.Attach(ctx, s, c.notify)
 	if err == nil && again {
-		lease.Claims, err = c.audit(bounded, s.Named, lease.Claims)
+		err = c.audit(ctx, s.Named, lease.Claims)
 	}
-	cancel()
 
 	c.mu.Lock()
 	if err == nil && c.closed {
@@ -212,15 +216,15 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 }
 
 // audit finds out what became of named claims of which the answer to Attach says
-// nothing: an engine that lost its memory knows none of them. It adds what the
-// engine lists of them to what the lease says.
-func (c *Client) audit(ctx context.Context, named []uint64, said []Status) ([]Status, error) {
+// nothing: an engine that lost its memory knows none of them. A hold that is gone
+// is lost before the new lease counts for it; a waiting claim is asked for anew.
+func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error {
 	told := make(map[uint64]bool, len(said))
 	for i := range said {
 		told[said[i].Ref.ID] = true
 	}
 	if !slices.ContainsFunc(named, func(id uint64) bool { return !told[id] }) {
-		return said, nil
+		return nil
 	}
 	var found []Status
 	for s, err := range c.engine.List(ctx, Query{Session: c.session.ID}) {
@@ -228,7 +232,7 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) ([]St
 			break // then what the lease does not vouch for is taken for gone
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if s.Ref.Session == c.session.ID && !told[s.Ref.ID] {
 			told[s.Ref.ID] = true
@@ -238,15 +242,17 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) ([]St
 	c.mu.Lock()
 	defer c.unlock()
 	for _, id := range named {
-		if cl := c.claims[id]; cl != nil && !told[id] {
-			switch cl.phase {
-			case granted:
-				c.drop(cl, lost(cl, EngineRestarted, ""), false)
-			case inLine:
-				cl.resend = true // the engine forgot it, so it is asked anew
-				c.todo[id] = cl
-				c.kick()
-			}
+		cl := c.claims[id]
+		if cl == nil || told[id] {
+			continue
+		}
+		switch cl.phase {
+		case granted:
+			c.drop(cl, lost(cl, EngineRestarted, ""), false)
+		case inLine:
+			cl.resend = true
+			c.todo[id] = cl
+			c.kick()
 		}
 	}
 	for i := range found {
@@ -254,7 +260,7 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) ([]St
 			c.learn(cl, &found[i], byHint)
 		}
 	}
-	return said, nil
+	return nil
 }
 
 // renewed takes in a lease that was asked for at that time.

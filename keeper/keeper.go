@@ -25,7 +25,7 @@ type Keeper struct {
 
 	mu        sync.Mutex // guards all below; never held while a notify runs
 	table     *table.Table
-	command   table.Command // the one at hand: its room is used again
+	command   table.Command // the one at hand; fields that its Op does not look at are left over
 	notify    map[string]func([]lockkeeper.Status)
 	followers map[*follower]struct{}
 	timer     *time.Timer
@@ -51,15 +51,26 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := s.Check(k.guarantees.NoExpiry); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	reply, err := k.step(ctx, table.Command{Op: table.Attach, Session: s}, s.ID, func() {
+	if err := k.lock(ctx); err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	k.command.Op, k.command.Session = table.Attach, s
+	reply, err := k.table.Step(&k.command)
+	if err == nil {
 		k.notify[s.ID] = notify
-	})
+	}
+	k.unlock(s.ID)
 	return reply.Lease, err
 }
 
 // Renew implements lockkeeper.Engine.
 func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
-	reply, err := k.step(ctx, table.Command{Op: table.Renew, Key: key}, "", nil)
+	if err := k.lock(ctx); err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	k.command.Op, k.command.Key = table.Renew, key
+	reply, err := k.table.Step(&k.command)
+	k.unlock("")
 	return reply.Lease, err
 }
 
@@ -68,18 +79,28 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 	if err := k.guarantees.Refuse(&w); err != nil {
 		return lockkeeper.Status{}, err
 	}
-	reply, err := k.step(ctx, table.Command{Op: table.Claim, Key: key, Want: w}, "", nil)
+	if err := k.lock(ctx); err != nil {
+		return lockkeeper.Status{}, err
+	}
+	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
+	reply, err := k.table.Step(&k.command)
+	k.unlock("")
 	return reply.Status, err
 }
 
 // End implements lockkeeper.Engine.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
-	var left string
-	var forget func()
-	if e.Kind == lockkeeper.Leave {
-		left, forget = key.Session, func() { delete(k.notify, key.Session) }
+	if err := k.lock(ctx); err != nil {
+		return err
 	}
-	_, err := k.step(ctx, table.Command{Op: table.End, Key: key, Ending: e}, left, forget)
+	k.command.Op, k.command.Key, k.command.Ending = table.End, key, e
+	_, err := k.table.Step(&k.command)
+	left := ""
+	if e.Kind == lockkeeper.Leave && err == nil {
+		left = key.Session
+		delete(k.notify, left)
+	}
+	k.unlock(left)
 	return err
 }
 
@@ -104,47 +125,41 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-// step applies c at the engine's time, and tells everybody concerned. The caller
-// knows from the reply what became of its own claim, and of all of its session
-// if it is named as own. done runs under the mutex if c was not refused.
-func (k *Keeper) step(ctx context.Context, c table.Command, own string, done func()) (table.Reply, error) {
+// lock takes the mutex for one command, and gives it the time. After an error
+// the mutex is not held.
+func (k *Keeper) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return table.Reply{}, unavailable(err)
+		return unavailable(err)
 	}
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
-		return table.Reply{}, unavailable(errClosed)
+		return unavailable(errClosed)
 	}
-	k.command = c
 	k.command.At = k.clock()
-	reply, err := k.table.Step(&k.command)
-	k.command = table.Command{}
-	if err == nil && done != nil {
-		done()
-	}
-	news := k.collect(&c, own)
+	return nil
+}
+
+// unlock ends what lock began, and tells everybody concerned what the command
+// did. Its caller knows from the reply what became of its own claim, and of all
+// of its session if that is named as own.
+func (k *Keeper) unlock(own string) {
+	news := k.collect(own)
 	k.arm()
 	k.mu.Unlock()
 	news.deliver()
-	return reply, err
 }
 
 // pass lets time pass because something fell due.
 func (k *Keeper) pass() {
-	k.mu.Lock()
-	if k.closed {
-		k.mu.Unlock()
-		return
+	if k.lock(context.Background()) != nil {
+		return // closed meanwhile
 	}
 	k.alarm = lockkeeper.Forever
-	k.command = table.Command{Op: table.Pass, At: k.clock()}
+	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
 	// A Pass is never refused.
 	_, _ = k.table.Step(&k.command)
-	news := k.collect(&k.command, "")
-	k.arm()
-	k.mu.Unlock()
-	news.deliver()
+	k.unlock("")
 }
 
 // arm sets the timer to the next moment at which something falls due. A timer
@@ -186,14 +201,13 @@ func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 // look lists what q selects, and begins to follow it if q says so, in one step:
 // nothing falls between the list and what follows.
 func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*follower, []lockkeeper.Status, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, unavailable(err)
-	}
-	if _, err := k.step(ctx, table.Command{Op: table.Pass}, "", nil); err != nil {
+	if err := k.lock(ctx); err != nil {
 		return nil, nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock("")
+	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
+	// A Pass is never refused.
+	_, _ = k.table.Step(&k.command)
 	var now []lockkeeper.Status
 	for st := range k.table.List(q) {
 		now = append(now, st)

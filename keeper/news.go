@@ -21,10 +21,10 @@ type item struct {
 // newsRoom keeps the room of delivered news for the next.
 var newsRoom = sync.Pool{New: func() any { return new(news) }}
 
-// collect gathers what the step of c must tell: the claims that changed, but
-// not the one that c is about, nor any of the session own. The mutex is held.
-func (k *Keeper) collect(c *table.Command, own string) *news {
-	events := k.table.Events()
+// collect gathers what the step must tell: the claims that changed, but not the
+// one that the command is about, nor any of the session own. The mutex is held.
+func (k *Keeper) collect(own string) *news {
+	c, events := &k.command, k.table.Events()
 	if len(events) == 0 || len(events) == 1 && len(k.followers) == 0 && about(c, events[0].Ref) {
 		return nil
 	}

@@ -133,7 +133,9 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 	}
 	t.adopt(c, w)
 	if waits {
-		t.grantModes(c)
+		if c.waiting() {
+			t.grantModes(c)
+		}
 		for i := range c.wanted {
 			if p := &c.wanted[i]; p.kind == kindP {
 				p.limit = c.limitOf(p.node.path)

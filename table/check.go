@@ -217,8 +217,16 @@ func (t *Table) checkOwners() error {
 
 // checkLists: thieves, frozen and lasting are exact, and nothing of a step is left over.
 func (t *Table) checkLists() error {
-	lasting := 0
+	lasting, softs, mixed := 0, 0, 0
+	for _, n := range t.lines() {
+		if len(n.line.permits) > 1 {
+			mixed++
+		}
+	}
 	for _, c := range t.everyClaim() {
+		if c.inLine && c.soft() {
+			softs++
+		}
 		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief || thief != slices.Contains(t.thieves, c) {
 			return fmt.Errorf("claim %s: thief is %t", c.ref, c.isThief)
 		}
@@ -228,6 +236,9 @@ func (t *Table) checkLists() error {
 		if len(c.held) > 0 && c.want.Lasts > 0 {
 			lasting++
 		}
+	}
+	if softs != t.softs || mixed != t.mixed {
+		return fmt.Errorf("soft claims and mixed lines are %d and %d, counted %d and %d", t.softs, t.mixed, softs, mixed)
 	}
 	if lasting != t.lasting || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.doubtful) > 0 {
 		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.lasting, lasting)

@@ -159,7 +159,7 @@ type session struct {
 	resumed  bool          // it was attached since the last restart (R19)
 	claims   map[uint64]*claim
 	ended    map[uint64]*tombstone
-	endings  []*tombstone // those of ended, oldest first
+	endings  []*tombstone // those of ended, in the order in which they ended
 	due      timer
 }
 
@@ -169,6 +169,7 @@ type tombstone struct {
 	ref      lockkeeper.Ref
 	owner    lockkeeper.Ref
 	at       time.Duration
+	forget   time.Duration // when it is remembered no longer
 	revision uint64
 	change   uint64
 	fence    uint64

@@ -117,7 +117,7 @@
 // Higher revision: an amendment. It may raise the priority of a waiting or held
 // claim, change limits of a waiting one (not below its units), and convert a
 // held one, with a wait of its own; anything else is refused as invalid. An
-// ended claim answers its end for one TTL after it; with TTL 0 it is forgotten at once.
+// ended claim answers its end for one TTL after it, as long as its session is open; with TTL 0 it is forgotten at once.
 //
 // R17 reasons. See [lockkeeper.Reason] and [lockkeeper.WaitReason]. A waiting
 // claim, and a conversion, states all that apply, in the order of their definition: held by, if a holder is
@@ -143,6 +143,7 @@
 // R20 time. [Command].At is the engine's time, from 0. A command that is earlier
 // than the table's time happens at the table's time. Before a command, all that falls
 // due until then happens at its own instant, in order of time, as if a command had come
-// exactly then. At one instant ends come first, of sessions, waits, holds and freezes, then asks for overdue
-// holds, then the line is settled, then the command.
+// exactly then. At one instant ends come first, of sessions, holds, waits and freezes, then asks for overdue
+// holds, then the line is settled, then the command. To settle is: all grants, then outlasted waits and knots, then asks anew,
+// then the first thief in line that may take; and again from the start until nothing changes.
 package table

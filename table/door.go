@@ -15,19 +15,20 @@ const (
 )
 
 // attach opens a session, or takes it over (R19).
-func (t *Table) attach(want *lockkeeper.Session) (Reply, error) {
+func (t *Table) attach(want *lockkeeper.Session) error {
 	if err := want.Check(true); err != nil {
-		return Reply{}, err
+		return err
 	}
 	s := t.sessions[want.ID]
 	if s == nil {
 		if len(t.sessions) >= MaxSessions {
-			return Reply{}, quota("sessions", MaxSessions)
+			return quota("sessions", MaxSessions)
 		}
 		s = &session{id: want.ID, claims: make(map[uint64]*claim)}
 		s.due.session = s
 		t.sessions[want.ID] = s
 	}
+	s.ttl = want.TTL
 	named := func(id uint64) bool { return slices.Contains(want.Named, id) }
 	for _, c := range s.byID() {
 		if !named(c.ref.ID) {
@@ -36,12 +37,13 @@ func (t *Table) attach(want *lockkeeper.Session) (Reply, error) {
 	}
 	t.layGhosts(s.id, func(id uint64) bool { return !named(id) })
 	t.epochs++
-	s.ttl, s.label, s.epoch, s.resumed = want.TTL, want.Label, t.epochs, true
+	s.label, s.epoch, s.resumed = want.Label, t.epochs, true
 	t.extend(s)
 	t.forget(s)
 	t.resume(s)
 	t.settle()
-	return Reply{Lease: t.lease(s, true)}, nil
+	t.reply.Lease = t.lease(s, true)
+	return nil
 }
 
 func quota(what string, most int) error {
@@ -69,9 +71,9 @@ func (t *Table) resume(s *session) {
 }
 
 // renew gives s its whole TTL again, and tells it the ends of its claims (R12).
-func (t *Table) renew(s *session) Reply {
+func (t *Table) renew(s *session) {
 	t.extend(s)
-	return Reply{Lease: t.lease(s, false)}
+	t.reply.Lease = t.lease(s, false)
 }
 
 // restart makes every session resume (R19).
@@ -85,30 +87,33 @@ func (t *Table) restart() {
 }
 
 // claim makes, amends or answers the claim that w names (R16).
-func (t *Table) claim(s *session, w *lockkeeper.Want) (Reply, error) {
+func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 	if err := w.Check(); err != nil {
-		return Reply{}, err
+		return err
 	}
 	if c := s.claims[w.ID]; c != nil {
 		if err := t.amend(c, w); err != nil {
-			return Reply{}, err
+			return err
 		}
-		return t.answer(c), nil
+		t.answer(c)
+		return nil
 	}
-	if tomb := s.ended[w.ID]; tomb != nil {
-		return Reply{Status: t.tombStatus(tomb)}, nil
+	if tomb := t.remembered(s, w.ID); tomb != nil {
+		t.reply.Status = t.tombStatus(tomb)
+		return nil
 	}
 	if w.Freeze > 0 {
 		return t.claimFreeze(s, w)
 	}
 	if len(s.claims) >= MaxClaims {
-		return Reply{}, quota("claims of one session", MaxClaims)
+		return quota("claims of one session", MaxClaims)
 	}
-	return t.arrive(s, w), nil
+	t.arrive(s, w)
+	return nil
 }
 
 // arrive makes a new claim: it is granted, or waits, or is refused.
-func (t *Table) arrive(s *session, w *lockkeeper.Want) Reply {
+func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.tickets++
 	c := t.newClaim()
 	c.ref, c.session, c.want, c.ticket = lockkeeper.Ref{Session: s.id, ID: w.ID}, s, *w, t.tickets
@@ -122,7 +127,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) Reply {
 	t.join(c)
 	c.wanted = t.places(c, c.few[:0])
 	t.begin(c)
-	return t.answer(c)
+	t.answer(c)
 }
 
 // begin starts c's wait for what it wants by now, which may be over at once.
@@ -170,26 +175,28 @@ func (t *Table) addPlace(places []place, p place, path lockkeeper.Path) []place 
 
 // answer is what a claim command is told: the evidence too, if it must wait or
 // was refused.
-func (t *Table) answer(c *claim) Reply {
+func (t *Table) answer(c *claim) {
 	c.told = c.statedEnd()
 	t.mark(c)
 	if c.ended {
-		return Reply{Status: t.tombStatus(c.tomb)}
+		t.reply.Status = t.tombStatus(c.tomb)
+	} else {
+		t.reply.Status = t.status(c)
 	}
-	return Reply{Status: t.status(c)}
 }
 
 // claimFreeze makes a freeze of each target of w (R18). Freezes outlive their
 // session; repeating the command changes nothing.
-func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) (Reply, error) {
+func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
 	for _, f := range t.freezes {
 		if f.by == ref {
-			return Reply{Status: t.freezeStatus(f)}, nil
+			t.reply.Status = t.freezeStatus(f)
+			return nil
 		}
 	}
 	if len(t.freezes)+len(w.Targets) > MaxFreezes {
-		return Reply{}, quota("freezes", MaxFreezes)
+		return quota("freezes", MaxFreezes)
 	}
 	for _, target := range w.Targets {
 		t.beginFreeze(&freeze{path: target.Path, by: ref, Label: w.Label, since: t.now, until: t.now + w.Freeze})
@@ -197,10 +204,11 @@ func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) (Reply, error) {
 	t.settle()
 	for _, f := range t.freezes {
 		if f.by == ref {
-			return Reply{Status: t.freezeStatus(f)}, nil
+			t.reply.Status = t.freezeStatus(f)
+			break
 		}
 	}
-	return Reply{}, nil
+	return nil
 }
 
 // end does what e says for session s.
@@ -232,7 +240,7 @@ func (t *Table) release(s *session, id uint64) error {
 	c := s.claims[id]
 	if c == nil {
 		laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
-		if laid || s.ended[id] != nil {
+		if laid || t.remembered(s, id) != nil {
 			return nil
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "session " + s.id + " has no such claim; nothing was changed"}
@@ -250,7 +258,7 @@ func (t *Table) release(s *session, id uint64) error {
 func (t *Table) revoke(e *lockkeeper.Ending) error {
 	s := t.sessions[e.Ref.Session]
 	if s == nil || s.claims[e.Ref.ID] == nil {
-		if s != nil && s.ended[e.Ref.ID] != nil {
+		if s != nil && t.remembered(s, e.Ref.ID) != nil {
 			return nil
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + e.Ref.String()}
@@ -266,7 +274,7 @@ func (t *Table) revoke(e *lockkeeper.Ending) error {
 	case e.Force:
 		c.operator = &operatorAsk{Label: e.Label, end: t.now}
 		t.endForced(c, lockkeeper.Revoked)
-	case c.operator == nil:
+	case c.operator == nil || t.now+ttl < c.operator.end:
 		c.operator = &operatorAsk{Label: e.Label, end: t.now + ttl}
 		t.note(c, AskChanged, lockkeeper.NoReason)
 		t.reschedule(c)

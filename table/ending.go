@@ -15,6 +15,7 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 		t.withdraw(c.asks[0].by, c)
 	}
 	t.unlink(c, true)
+	t.suspect = t.suspect || t.erratic()
 	c.ended, c.reason, c.text = true, reason, text
 	t.unsettle = true
 	t.note(c, Ended, reason)
@@ -57,6 +58,7 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	t.leaveLine(c, true)
 	t.unwant(c)
 	t.joint--
+	t.suspect = t.suspect || t.erratic()
 	c.bound, c.undone, c.text = forever, reason, text
 	t.note(c, Undone, reason)
 	t.reschedule(c)
@@ -98,7 +100,7 @@ func (t *Table) retain(s *session, tomb *tombstone) {
 	if s.ttl == 0 {
 		return
 	}
-	tomb.kept = true
+	tomb.kept, tomb.forget = true, tomb.at+s.ttl
 	if s.ended == nil {
 		s.ended = make(map[uint64]*tombstone)
 	}
@@ -106,10 +108,18 @@ func (t *Table) retain(s *session, tomb *tombstone) {
 	s.endings = append(s.endings, tomb)
 }
 
-// forget drops the tombstones of s that are older than its TTL.
+// remembered is what s remembers of a claim that ended; nil if nothing.
+func (t *Table) remembered(s *session, id uint64) *tombstone {
+	if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {
+		return tomb
+	}
+	return nil
+}
+
+// forget drops the tombstones of s whose time has passed.
 func (t *Table) forget(s *session) {
 	n := 0
-	for n < len(s.endings) && s.endings[n].at+s.ttl <= t.now {
+	for n < len(s.endings) && s.endings[n].forget <= t.now {
 		if s.ended[s.endings[n].ref.ID] == s.endings[n] {
 			delete(s.ended, s.endings[n].ref.ID)
 		}
@@ -249,7 +259,7 @@ func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
 	t.markFreeze(f)
 	if s := t.sessions[f.by.Session]; s != nil && !slices.ContainsFunc(t.freezes, func(g *freeze) bool { return g.by == f.by }) {
 		t.changes++
-		tomb := &tombstone{ref: f.by, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
+		tomb := &tombstone{ref: f.by, owner: f.by, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
 		t.retain(s, tomb)
 		t.markEnded(tomb)
 	}
@@ -292,6 +302,7 @@ func (t *Table) freezeLine() {
 			return true
 		})
 	}
+	t.suspect = t.suspect || t.erratic()
 	for _, c := range caught {
 		t.leaveLine(c, true)
 		c.frozen = true

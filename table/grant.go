@@ -218,8 +218,13 @@ func (t *Table) line(c *claim) {
 			p.node.line = new(line)
 		}
 		p.node.line.queueOf(p).insert(p)
+		if p.kind == kindP && len(p.node.line.permits) == 2 && p.prev == nil && p.next == nil {
+			t.mixed++
+		}
 	}
-	c.inLine = true
+	if c.inLine = true; c.soft() {
+		t.softs++
+	}
 	t.arrivals = append(t.arrivals, c)
 	t.suspect = t.suspect || t.mayKnot(c)
 }
@@ -235,12 +240,14 @@ func (t *Table) leaveLine(c *claim, givesUp bool) {
 	if !c.inLine {
 		return // it is being granted on arrival
 	}
-	c.inLine = false
+	if c.inLine = false; c.soft() {
+		t.softs--
+	}
 	for i := range c.wanted {
 		p := &c.wanted[i]
 		p.node.line.queueOf(p).remove(p)
-		if p.kind == kindP {
-			p.node.line.trim()
+		if p.kind == kindP && p.node.line.trim() && len(p.node.line.permits) == 1 {
+			t.mixed--
 		}
 		if givesUp {
 			t.touch(p.node, p.kind.set())

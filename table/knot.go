@@ -63,6 +63,11 @@ func (t *Table) mayKnot(c *claim) bool {
 	return slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
 }
 
+// erratic reports whether an end can make a knot. Else it only ever helps those
+// who wait; but those whom soft claims let pass, and those with a larger limit, may then go before
+// others that were ahead of them.
+func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
+
 // refuseKnot refuses the youngest claim of a knot, if there is one (R15).
 func (t *Table) refuseKnot() bool {
 	if !t.suspect {
@@ -104,6 +109,7 @@ func (t *Table) imagine() *Table {
 	for _, c := range all {
 		im.copyOf(c)
 	}
+	im.grantReady()
 	for im.releaseIdle() {
 		im.grantReady()
 	}
@@ -153,7 +159,8 @@ func (im *Table) releaseIdle() bool {
 		}
 	}
 	for _, c := range idle {
-		im.endClaim(c, lockkeeper.Released, "")
+		im.unlink(c, true)
+		c.ended = true
 	}
 	return len(idle) > 0
 }

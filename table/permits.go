@@ -20,9 +20,12 @@ func (l *line) permitQueue(limit int) *queue {
 	return &l.permits[i].queue
 }
 
-// trim forgets empty queues, so that limits that nobody wants any more cost nothing.
-func (l *line) trim() {
+// trim forgets empty queues, so that limits that nobody wants any more cost
+// nothing; it reports whether there was one.
+func (l *line) trim() bool {
+	before := len(l.permits)
 	l.permits = slices.DeleteFunc(l.permits, func(q permitQueue) bool { return q.head == nil })
+	return len(l.permits) < before
 }
 
 // unitsAhead is the sum of the units that count against permits of p (R7) because

@@ -62,6 +62,7 @@ type ClaimRecord struct {
 	Reason      lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
 	Text        string
 	Ended       time.Duration // of an ended claim
+	Forget      time.Duration // of an ended claim: when it is remembered no longer
 	Ghost       time.Duration // of an ended claim: until when its holder may not know; 0: it knows
 }
 
@@ -228,7 +229,7 @@ func (tomb *tombstone) record() ClaimRecord {
 		Want: lockkeeper.Want{
 			ID: tomb.ref.ID, Revision: tomb.revision, Owner: tomb.owner, Priority: tomb.priority, Label: tomb.label,
 		},
-		Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Ghost: tomb.ghost,
+		Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
 	}
 }
 

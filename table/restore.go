@@ -145,6 +145,9 @@ func (t *Table) loadEnded(r *ClaimRecord) {
 	}
 	if s := t.sessions[r.Ref.Session]; s != nil {
 		t.retain(s, tomb)
+		if r.Forget > 0 {
+			tomb.forget = r.Forget
+		}
 		slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return int(a.at - b.at) })
 	}
 	if tomb.ghost > t.now {

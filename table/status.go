@@ -25,8 +25,10 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 			return t.tombStatus(tomb), true
 		}
 	}
-	if s != nil && s.ended[ref.ID] != nil {
-		return t.tombStatus(s.ended[ref.ID]), true
+	if s != nil {
+		if tomb := t.remembered(s, ref.ID); tomb != nil {
+			return t.tombStatus(tomb), true
+		}
 	}
 	return lockkeeper.Status{}, false
 }
@@ -183,7 +185,9 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 		}
 	}
 	for _, tomb := range s.endings {
-		l.Claims = append(l.Claims, t.tombStatus(tomb))
+		if tomb.forget > t.now {
+			l.Claims = append(l.Claims, t.tombStatus(tomb))
+		}
 	}
 	return l
 }

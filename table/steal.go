@@ -219,7 +219,7 @@ func (t *Table) take() bool {
 	for _, v := range victims {
 		t.endForced(v, lockkeeper.Stolen)
 	}
-	t.arrivals = append(t.arrivals, taker)
+	t.grant(taker) // in the same step, so that nobody else can go before it
 	return true
 }
 

@@ -26,8 +26,11 @@ type Table struct {
 	schedule schedule
 	joint    int // claims that wait though their line of work holds or wants more: only they can knot (R15)
 	lasting  int // holds with an announced end (R8)
+	softs    int // soft claims in line (R9)
+	mixed    int // lines in which permits wait under different limits (R7)
 
 	// Of the step at hand.
+	reply    Reply
 	events   []Event
 	touched  []*node      // nodes at which something was taken away
 	arrivals []*claim     // claims to be looked at whatever happened around them
@@ -71,42 +74,45 @@ func (t *Table) Events() []Event { return t.events }
 // nevertheless.
 func (t *Table) Step(c *Command) (Reply, error) {
 	t.events = t.events[:0]
+	t.reply = Reply{}
 	t.recycle()
 	t.advance(max(c.At, t.now))
-	reply, err := t.apply(c)
-	return reply, err
+	err := t.apply(c)
+	return t.reply, err
 }
 
-func (t *Table) apply(c *Command) (Reply, error) {
+// apply does c, and leaves the answer in t.reply.
+func (t *Table) apply(c *Command) error {
 	switch c.Op {
 	case Pass:
-		return Reply{}, nil
+		return nil
 	case Attach:
 		return t.attach(&c.Session)
 	case Restart:
 		t.restart()
-		return Reply{}, nil
+		return nil
 	case Gone:
 		if s := t.sessions[c.Key.Session]; s != nil && s.epoch == c.Key.Epoch {
 			t.endSession(s, lockkeeper.Expired, lockkeeper.Expired)
 			t.settle()
 		}
-		return Reply{}, nil
+		return nil
 	}
 	s := t.sessions[c.Key.Session]
 	if s == nil || s.epoch != c.Key.Epoch || !s.resumed {
-		return Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(s, c.Key)}
+		return &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(s, c.Key)}
 	}
 	t.forget(s)
 	switch c.Op {
 	case Renew:
-		return t.renew(s), nil
+		t.renew(s)
+		return nil
 	case Claim:
 		return t.claim(s, &c.Want)
 	case End:
-		return Reply{}, t.end(s, &c.Ending)
+		return t.end(s, &c.Ending)
 	}
-	return Reply{}, lockkeeper.Invalid("command %s is unknown", c.Op)
+	return lockkeeper.Invalid("command %s is unknown", c.Op)
 }
 
 // whyNot says why a key is of no use.

@@ -12,18 +12,20 @@ var errNoGroups = &exit{exitNotExecutable, errors.New("lk run needs the process 
 
 type child struct {
 	exited  chan int
-	stopped chan struct{}
+	stopped chan os.Signal
 }
 
 func notifySignals(chan<- os.Signal) {}
-func notifyStop(chan<- os.Signal)    {}
+func notifyStops(chan<- os.Signal)   {}
+func continues(os.Signal) bool       { return false }
 func signalNumber(os.Signal) int     { return 2 }
 
 func startChild([]string, []string) (*child, error) { return nil, errNoGroups }
 func replaceByCommand([]string, []string) error     { return errNoGroups }
 
-func (c *child) forward(os.Signal)      {}
-func (c *child) terminate()             {}
-func (c *child) kill()                  {}
-func (c *child) groupAlive() bool       { return false }
-func (c *child) stopWithIt(func() bool) {}
+func (c *child) forward(os.Signal)         {}
+func (c *child) terminate()                {}
+func (c *child) kill()                     {}
+func (c *child) groupAlive() bool          { return false }
+func (c *child) stopWithIt(os.Signal) bool { return false }
+func (c *child) goOn()                     {}

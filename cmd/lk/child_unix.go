@@ -31,19 +31,22 @@ func notifySignals(to chan<- os.Signal) {
 	}
 }
 
-// notifyStop delivers the terminal's stop (Ctrl-Z), which lk passes on to a child
-// that is not the terminal's foreground: lk itself stops only after its child.
-func notifyStop(to chan<- os.Signal) { signal.Notify(to, unix.SIGTSTP) }
+// notifyStops delivers the terminal's stop (Ctrl-Z), which lk passes on to a
+// child that is not the terminal's foreground, since lk itself stops only after
+// its child; and what continues lk.
+func notifyStops(to chan<- os.Signal) { signal.Notify(to, unix.SIGTSTP, unix.SIGCONT) }
+
+func continues(s os.Signal) bool { return s == unix.SIGCONT }
 
 func signalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
 
 // child is a running command in a process group of its own.
 type child struct {
-	group   int           // its process group, and its own process id
-	tty     int           // the standard file that is a terminal; -1 if none is
-	alone   bool          // it may have the terminal for itself
-	exited  chan int      // its exit code, once
-	stopped chan struct{} // it was stopped, as by Ctrl-Z
+	group   int                 // its process group, and its own process id
+	tty     int                 // the standard file that is a terminal; -1 if none is
+	leads   bool                // it was given the terminal: while lk's group is its foreground, the child's is instead
+	exited  chan int            // its exit code, once
+	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
 }
 
 // startChild starts the command with lk's own standard files. It must be called
@@ -51,11 +54,11 @@ type child struct {
 func startChild(command, env []string) (*child, error) {
 	c := &child{
 		tty:     terminal(),
-		alone:   !isPipe(os.Stdout), // others in a pipeline, such as a pager, need the terminal as much
 		exited:  make(chan int, 1),
-		stopped: make(chan struct{}, 1),
+		stopped: make(chan syscall.Signal, 1),
 	}
-	attr := &syscall.SysProcAttr{Setpgid: true, Foreground: c.mayLead(), Ctty: max(c.tty, 0)}
+	c.leads = c.lkLeads() && !isPipe(os.Stdout) // others in a pipeline, such as a pager, may need the terminal more
+	attr := &syscall.SysProcAttr{Setpgid: true, Foreground: c.leads, Ctty: max(c.tty, 0)}
 	dieWithParent(attr)
 	cmd := newCommand(command, env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -129,7 +132,7 @@ func (c *child) wait() {
 			c.exited <- exitFailure // can't be: nobody else waits for it
 			return
 		case status.Stopped():
-			c.stopped <- struct{}{}
+			c.stopped <- status.StopSignal()
 		case status.Signaled():
 			c.takeBack()
 			c.exited <- exitSignal + int(status.Signal())
@@ -160,28 +163,33 @@ func (c *child) send(s syscall.Signal) { unix.Kill(-c.group, s) }
 func (c *child) groupAlive() bool { return unix.Kill(-c.group, 0) == nil }
 
 // stopWithIt lets lk stop when its child was stopped, so that the shell that
-// started lk gets its prompt back. Both go on together, but only if mayGoOn says
-// that the lock is still held: while lk stands still nothing renews it.
-func (c *child) stopWithIt(mayGoOn func() bool) {
-	if c.tty < 0 {
-		return // nobody does job control: go on renewing for whoever stopped it
+// started lk gets its prompt back. It reports whether the child should go on at
+// once; else the signal that continues lk says so. A child that only lacks the
+// terminal gets it, if lk has it.
+func (c *child) stopWithIt(by syscall.Signal) (goOn bool) {
+	switch {
+	case c.tty < 0:
+		return false // nobody does job control: go on renewing for whoever stopped it
+	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && c.lkLeads():
+		c.leads = true
+		return true
 	}
 	c.takeBack()
 	signal.Reset(unix.SIGTSTP)
-	unix.Kill(os.Getpid(), unix.SIGTSTP) // the next statement runs when lk is continued
-	if !mayGoOn() {
-		c.kill()
-		return
-	}
-	if c.mayLead() {
+	unix.Kill(os.Getpid(), unix.SIGTSTP) // the next statement runs when lk is continued, or is not stopped for want of a shell
+	return by == unix.SIGTSTP
+}
+
+// goOn continues a stopped child.
+func (c *child) goOn() {
+	if c.leads && c.lkLeads() {
 		setForeground(c.tty, c.group)
 	}
 	c.send(unix.SIGCONT)
 }
 
-// mayLead reports whether the child's group should be the terminal's foreground:
-// lk's own group is, and has nobody else in it that needs the terminal.
-func (c *child) mayLead() bool { return c.tty >= 0 && c.alone && foreground(c.tty) == unix.Getpgrp() }
+// lkLeads reports whether lk's own group is the terminal's foreground.
+func (c *child) lkLeads() bool { return c.tty >= 0 && foreground(c.tty) == unix.Getpgrp() }
 
 // takeBack makes lk's own group the terminal's foreground again, if the child's is.
 func (c *child) takeBack() {

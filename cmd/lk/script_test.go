@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,13 +14,17 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 // The test binary is also the programs that the sessions in testdata call.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"lk":    func() { os.Exit(mainCode()) },
-		"until": func() { os.Exit(until(os.Args[1:])) },
+		"lk":     func() { os.Exit(mainCode()) },
+		"await":  func() { os.Exit(await(os.Args[1:])) },
+		"revoke": func() { os.Exit(revoke(os.Args[1])) },
 	})
 }
 
@@ -31,17 +36,11 @@ func TestSessions(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_STATE_HOME", "")
-			env.Setenv("USER", "tester")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every lk takes a second longer under the race detector
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code": exitsWith,
-			"until": func(ts *testscript.TestScript, neg bool, args []string) {
-				args[0] = ts.MkAbs(args[0])
-				if code := until(args); neg || code != 0 {
-					ts.Fatalf("until %s: code %d", args, code)
-				}
-			},
 		},
 	})
 }
@@ -49,9 +48,9 @@ func TestSessions(t *testing.T) {
 // patience bounds every wait of a session, so that a broken one ends.
 const patience = 20 * time.Second
 
-// until waits until the file args[0] exists and, if args[1] is given, has a
+// await waits until the file args[0] exists and, if args[1] is given, has a
 // match of that expression.
-func until(args []string) int {
+func await(args []string) int {
 	pattern := regexp.MustCompile(strings.Join(args[1:], " "))
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -64,10 +63,30 @@ func until(args []string) int {
 		select {
 		case <-tick.C:
 		case <-late:
-			fmt.Fprintf(os.Stderr, "until: %s %s: not within %s; it has %q\n", filepath.Base(args[0]), pattern, patience, text)
+			fmt.Fprintf(os.Stderr, "await: %s %s: not within %s; it has %q\n", filepath.Base(args[0]), pattern, patience, text)
 			return 1
 		}
 	}
+}
+
+// revoke takes away, by force, what is held at a path.
+func revoke(path string) int {
+	a := &app{stderr: os.Stderr, open: engine.Open}
+	ctx := context.Background()
+	client, _, err := a.connect(ctx)
+	if err != nil {
+		return a.exitCode(err)
+	}
+	defer client.Close()
+	for status, err := range client.List(ctx, lockkeeper.Query{Meets: lockkeeper.Path(path)}) {
+		if err == nil {
+			err = client.Revoke(ctx, status.Ref, true, lockkeeper.Label{As: "ops", Note: "stuck"})
+		}
+		if err != nil {
+			return a.exitCode(err)
+		}
+	}
+	return 0
 }
 
 // exitsWith is "code N PROGRAM ARG...": the program must exit with exactly that code.

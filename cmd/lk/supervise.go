@@ -42,16 +42,18 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 		alarm = time.NewTimer(s.untilGrace())
 	)
 	defer alarm.Stop()
-	notifyStop(signals)
+	notifyStops(signals)
 	for {
 		select {
 		case code := <-s.child.exited:
 			return code, s.finish(lost)
 		case sig := <-signals:
-			s.child.forward(sig)
-		case <-s.child.stopped:
-			s.child.stopWithIt(func() bool { return s.lease.Err() == nil })
-			notifyStop(signals)
+			s.pass(sig)
+		case by := <-s.child.stopped:
+			if s.child.stopWithIt(by) {
+				s.goOn()
+			}
+			notifyStops(signals)
 		case <-asked:
 			asked = nil
 			s.note(fmt.Sprintf("%s: %s", s.what, askedText(s.lease.Asked())))
@@ -66,6 +68,23 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 			lost = s.loss()
 			s.child.kill()
 		}
+	}
+}
+
+// pass gives the child a signal that lk got.
+func (s *supervisor) pass(sig os.Signal) {
+	if continues(sig) {
+		s.goOn()
+	} else {
+		s.child.forward(sig)
+	}
+}
+
+// goOn continues a stopped child, if the lease has outlived the time in which lk
+// stood still with it. Else Done ends the child.
+func (s *supervisor) goOn() {
+	if s.lease.Err() == nil {
+		s.child.goOn()
 	}
 }
 

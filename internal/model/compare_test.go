@@ -77,11 +77,9 @@ func tell(all []table.Command) string {
 // difference plays a sequence on both and says how they first differ.
 func difference(all []table.Command) (diff string) {
 	t, m := table.New(), model.New()
-	epochs := make(map[string]uint64)
+	r := story.New(m, nil)
 	for i, c := range all {
-		if c.Key.Epoch == 0 {
-			c.Key.Epoch = epochs[c.Key.Session]
-		}
+		c = r.Complete(c)
 		got, gotErr, diff := safely(t, c)
 		want, wantErr := m.Step(&c)
 		for _, d := range []string{
@@ -95,9 +93,7 @@ func difference(all []table.Command) (diff string) {
 				return fmt.Sprintf("Command %d, %s:\n%s", i+1, story.Format(c), d)
 			}
 		}
-		if c.Op == table.Attach && wantErr == nil {
-			epochs[c.Session.ID] = want.Lease.Key.Epoch
-		}
+		r.Learn(c, want, wantErr)
 	}
 	return ""
 }

@@ -264,7 +264,6 @@ func (m *Model) leave(s *session) {
 			m.end(c, releaseReason(c))
 		}
 	}
-	m.layGhosts(func(g *ghost) bool { return g.ref.Session == s.id })
 	m.close(s)
 }
 
@@ -302,7 +301,6 @@ func (m *Model) thaw(path lockkeeper.Path) error {
 func (m *Model) gone(k lockkeeper.Key) error {
 	if s := m.session(k.Session); s != nil && s.epoch == k.Epoch {
 		m.endSession(s)
-		m.layGhosts(func(g *ghost) bool { return g.ref.Session == s.id })
 		m.settle()
 	}
 	return nil

@@ -55,7 +55,8 @@ func (m *Model) layGhosts(knows func(*ghost) bool) bool {
 	return len(m.ghosts) < before
 }
 
-// endSession ends s and all its claims, waiting ones too (R11). Freezes stay (R18).
+// endSession ends s and all its claims, waiting ones too (R11). Freezes stay
+// (R18), ghosts go: by now the promise has passed, or nobody is there (R12).
 func (m *Model) endSession(s *session) {
 	for _, c := range slices.Clone(m.claims) {
 		if c.ref.Session == s.id {
@@ -65,8 +66,10 @@ func (m *Model) endSession(s *session) {
 	m.close(s)
 }
 
-// close forgets s, and with it what its ended claims would answer (R16).
+// close forgets s, and with it its ghosts and what its ended claims would answer
+// (R12, R16).
 func (m *Model) close(s *session) {
+	m.layGhosts(func(g *ghost) bool { return g.ref.Session == s.id })
 	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.ref.Session == s.id })
 	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.ref.Session == s.id })
 	m.sessions = slices.DeleteFunc(m.sessions, func(x *session) bool { return x == s })

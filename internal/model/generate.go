@@ -15,12 +15,15 @@ import (
 // A key without an epoch means the latest one of its session: whoever plays the
 // commands fills it in (story.Runner does).
 func Generate(seed uint64, n int) []table.Command {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want)}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want),
+		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration)}
 	g.taste = tastes[g.IntN(len(tastes))]
 	all := make([]table.Command, 0, n)
 	for len(all) < n {
+		at := g.time()
 		c := g.command(all)
-		c.At = g.time()
+		c.At = at
+		g.follow(c)
 		all = append(all, c)
 	}
 	return all
@@ -54,7 +57,9 @@ type generator struct {
 	now   time.Duration
 	sent  map[lockkeeper.Ref]lockkeeper.Want // the latest want of each claim
 	refs  []lockkeeper.Ref                   // of the same, in order
-	last  [len("abcd")]uint64                // the latest id of each session
+	last  map[string]uint64                  // the latest id of each session
+	ends  map[string]time.Duration           // until when each session lives, so far as is known here
+	ttls  map[string]time.Duration
 }
 
 // percent is true in p of 100 cases.
@@ -65,12 +70,12 @@ func (g *generator) pick(all ...time.Duration) time.Duration { return all[g.IntN
 // time mostly stands still; it goes by whole seconds, now and then by half ones.
 func (g *generator) time() time.Duration {
 	switch {
-	case g.percent(60):
+	case g.percent(65):
 	case g.percent(3):
 		return max(0, g.now-time.Second) // a command that comes late
 	case g.percent(8):
 		g.now += time.Second / 2
-	case g.percent(5):
+	case g.percent(4):
 		g.now += 10 * time.Second
 	default:
 		g.now += time.Duration(1+g.IntN(3)) * time.Second
@@ -78,35 +83,60 @@ func (g *generator) time() time.Duration {
 	return g.now
 }
 
+// follow keeps roughly in mind which sessions are open.
+func (g *generator) follow(c table.Command) {
+	id := c.Key.Session
+	switch {
+	case c.Op == table.Attach:
+		id = c.Session.ID
+		g.ttls[id] = c.Session.TTL
+		g.extend(id)
+	case c.Op == table.Restart:
+		g.ends = make(map[string]time.Duration)
+	case c.Op == table.Renew && g.ends[id] > g.now:
+		g.extend(id)
+	case c.Op == table.Gone, c.Op == table.End && c.Ending.Kind == lockkeeper.Leave:
+		g.ends[id] = 0
+	}
+}
+
+func (g *generator) extend(id string) {
+	g.ends[id] = forever
+	if ttl := g.ttls[id]; ttl > 0 {
+		g.ends[id] = g.now + ttl
+	}
+}
+
 func (g *generator) command(before []table.Command) table.Command {
-	i := g.IntN(len(sessions))
-	key := lockkeeper.Key{Session: sessions[i]}
-	if g.percent(2) {
+	session := sessions[g.IntN(len(sessions))]
+	key := lockkeeper.Key{Session: session}
+	if g.ends[session] <= g.now && g.percent(90) {
+		return g.attach(session)
+	}
+	if g.percent(1) {
 		key.Epoch = uint64(1 + g.IntN(5))
 	}
-	switch p := g.IntN(100); {
-	case len(before) < len(sessions):
-		return g.attach(sessions[len(before)])
-	case p < 5:
-		return g.attach(sessions[i])
-	case p < 14:
+	switch p := g.IntN(200); {
+	case p < 6:
+		return g.attach(session)
+	case p < 26:
 		return table.Command{Op: table.Renew, Key: key}
-	case p < 16:
+	case p < 30:
 		return table.Command{Op: table.Pass}
-	case p < 17:
+	case p < 31:
 		return table.Command{Op: table.Gone, Key: key}
-	case p < 18:
+	case p < 32:
 		return table.Command{Op: table.Restart}
-	case p < 24:
+	case p < 40 && len(before) > 0:
 		return before[g.IntN(len(before))] // it came twice
-	case p < 48:
-		return table.Command{Op: table.End, Key: key, Ending: g.ending(sessions[i])}
-	case p < 62 && len(g.refs) > 0:
+	case p < 80:
+		return table.Command{Op: table.End, Key: key, Ending: g.ending(session)}
+	case p < 115 && len(g.refs) > 0:
 		return g.amendment()
 	}
-	g.last[i]++
-	w := g.want(g.last[i])
-	g.note(lockkeeper.Ref{Session: sessions[i], ID: w.ID}, w)
+	g.last[session]++
+	w := g.want(g.last[session])
+	g.note(lockkeeper.Ref{Session: session, ID: w.ID}, w)
 	return table.Command{Op: table.Claim, Key: key, Want: w}
 }
 
@@ -118,12 +148,12 @@ func (g *generator) note(ref lockkeeper.Ref, w lockkeeper.Want) {
 }
 
 func (g *generator) attach(id string) table.Command {
-	s := lockkeeper.Session{ID: id, TTL: g.pick(10, 10, 20, 5, 0) * time.Second}
-	if g.percent(1) {
-		s.TTL = time.Millisecond
+	s := lockkeeper.Session{ID: id, TTL: g.pick(60, 30, 10, 5, 0, 0) * time.Second}
+	if g.IntN(200) == 0 {
+		s.TTL = time.Millisecond // too short
 	}
 	for _, ref := range g.refs {
-		if ref.Session == id && g.percent(75) {
+		if ref.Session == id && g.percent(90) {
 			s.Named = append(s.Named, ref.ID)
 		}
 	}
@@ -134,12 +164,21 @@ func (g *generator) ref() lockkeeper.Ref {
 	if len(g.refs) == 0 || g.percent(3) {
 		return lockkeeper.Ref{Session: sessions[g.IntN(len(sessions))], ID: 99}
 	}
-	return g.refs[max(g.IntN(len(g.refs)), g.IntN(len(g.refs)))] // rather a late one
+	return g.refs[max(g.IntN(len(g.refs)), g.IntN(len(g.refs)), g.IntN(len(g.refs)))] // rather a late one
+}
+
+// own is the id of a claim that session has, mostly.
+func (g *generator) own(session string) uint64 {
+	ref := g.ref()
+	for try := 0; try < 20 && ref.Session != session; try++ {
+		ref = g.ref()
+	}
+	return ref.ID
 }
 
 func (g *generator) ending(session string) lockkeeper.Ending {
 	switch p := g.IntN(100); {
-	case p < 4:
+	case p < 2:
 		return lockkeeper.Ending{Kind: lockkeeper.Leave}
 	case p < 12:
 		e := lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: g.ref(), Force: g.percent(40)}
@@ -148,13 +187,7 @@ func (g *generator) ending(session string) lockkeeper.Ending {
 	case p < 12+g.taste.freezes*2:
 		return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: paths[g.IntN(len(paths))]}
 	}
-	id := g.ref().ID
-	for try := 0; try < 5; try++ {
-		if ref := g.ref(); ref.Session == session {
-			id = ref.ID
-		}
-	}
-	return lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}
+	return lockkeeper.Ending{Kind: lockkeeper.Release, ID: g.own(session)}
 }
 
 // want is a new claim or freeze.
@@ -238,6 +271,9 @@ func (g *generator) target(path lockkeeper.Path) lockkeeper.Target {
 // amendment changes an earlier want, mostly in a way that may be accepted.
 func (g *generator) amendment() table.Command {
 	ref := g.ref()
+	for try := 0; try < 5 && g.percent(60) && !convertible(g.sent[ref]); try++ {
+		ref = g.ref()
+	}
 	w, ok := g.sent[ref]
 	if !ok || w.Freeze != 0 {
 		return table.Command{Op: table.Pass}
@@ -270,6 +306,12 @@ func (g *generator) amendment() table.Command {
 		g.sent[ref] = w
 	}
 	return table.Command{Op: table.Claim, Key: lockkeeper.Key{Session: ref.Session}, Want: w}
+}
+
+// convertible: all shared, or all exclusive.
+func convertible(w lockkeeper.Want) bool {
+	return len(w.Targets) > 0 && w.Manners == lockkeeper.Hard &&
+		(all(w.Targets, lockkeeper.ModeShared) || all(w.Targets, lockkeeper.ModeExclusive))
 }
 
 // flip asks for the conversion that fits, with a wait of its own.

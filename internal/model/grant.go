@@ -245,13 +245,14 @@ func (m *Model) grantable(c *claim) bool {
 	return !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && m.quietUntil(c) <= m.now
 }
 
-// settle grants, gives up, refuses and asks until nothing changes any more.
+// settle grants, gives up and refuses until nothing changes any more; then asks
+// are determined anew, and the first thief whose time has come takes.
 func (m *Model) settle() {
 	for {
 		for m.settleOne() || m.endTries() || m.refuseKnot() {
 		}
 		m.askAnew()
-		if !m.settleOne() {
+		if !m.takeOne() {
 			break
 		}
 	}
@@ -264,9 +265,6 @@ func (m *Model) settleOne() bool {
 		switch {
 		case m.grantable(c):
 			m.grant(c)
-			return true
-		case m.takes(c):
-			m.take(c)
 			return true
 		case m.outlasted(c):
 			m.giveUp(c, lockkeeper.TimedOut)

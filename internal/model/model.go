@@ -149,17 +149,13 @@ func (m *Model) nextDue() time.Duration {
 	return next
 }
 
-// instant does what falls due now, in the order of R20.
+// instant does what falls due now, in the order of R20, but that holds end before
+// waits: a conversion whose hold ends has nothing left to be undone.
 func (m *Model) instant() {
 	m.forgetEnded()
 	for _, s := range slices.Clone(m.sessions) {
 		if s.end <= m.now {
 			m.endSession(s)
-		}
-	}
-	for _, c := range m.line() {
-		if c.bound <= m.now {
-			m.giveUp(c, lockkeeper.TimedOut)
 		}
 	}
 	for _, c := range m.holders() {
@@ -168,6 +164,11 @@ func (m *Model) instant() {
 			m.end(c, lockkeeper.Revoked)
 		case c.overdueEnd() <= m.now:
 			m.end(c, lockkeeper.Overdue)
+		}
+	}
+	for _, c := range m.line() {
+		if c.bound <= m.now {
+			m.giveUp(c, lockkeeper.TimedOut)
 		}
 	}
 	for _, f := range slices.Clone(m.freezes) {

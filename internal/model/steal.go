@@ -167,24 +167,29 @@ func (m *Model) standing(t, h *claim) (ask, bool) {
 	return ask{}, false
 }
 
-// takes says whether the time has come for t to take all that it asked for.
-func (m *Model) takes(t *claim) bool {
-	set := m.askSet(t)
-	for _, h := range set {
-		a, ok := m.standing(t, h)
-		if !ok || a.end > m.now {
-			return false
+// takeOne lets the first thief in line take for whom all that it asked for is due:
+// the victims end and the thief is granted, in one step. A thief that asks nobody
+// takes nothing.
+func (m *Model) takeOne() bool {
+	for _, t := range m.line() {
+		var victims []*claim
+		due := true
+		for _, a := range m.asks {
+			if a.thief == t {
+				victims = append(victims, a.holder)
+				due = due && a.end <= m.now
+			}
 		}
+		if len(victims) == 0 || !due {
+			continue
+		}
+		for _, h := range victims {
+			m.end(h, lockkeeper.Stolen)
+		}
+		m.grant(t)
+		return true
 	}
-	return len(set) > 0
-}
-
-// take ends the victims and grants the thief, in one step.
-func (m *Model) take(t *claim) {
-	for _, h := range m.askSet(t) {
-		m.end(h, lockkeeper.Stolen)
-	}
-	m.grant(t)
+	return false
 }
 
 // toldAsk is what the held claim c is asked: of everything the one with the

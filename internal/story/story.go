@@ -93,12 +93,18 @@ func (r *Runner) command(l line) table.Command {
 	return r.Complete(l.command)
 }
 
-func (r *Runner) step(c table.Command) string {
-	r.now = max(r.now, c.At)
-	reply, err := r.stepper.Step(&c)
+// Learn notes the answer to a command that was played elsewhere, so that Complete
+// knows the epochs.
+func (r *Runner) Learn(c table.Command, reply table.Reply, err error) {
 	if c.Op == table.Attach && err == nil {
 		r.epochs[c.Session.ID] = reply.Lease.Key.Epoch
 	}
+}
+
+func (r *Runner) step(c table.Command) string {
+	r.now = max(r.now, c.At)
+	reply, err := r.stepper.Step(&c)
+	r.Learn(c, reply, err)
 	var b strings.Builder
 	fmt.Fprintf(&b, "at %s: %s\n", Duration(r.now), answer(c, reply, err))
 	b.WriteString(PrintEvents(r.stepper.Events()))

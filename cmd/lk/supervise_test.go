@@ -1,0 +1,252 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// fakeLease is a lease whose end the test decides.
+type fakeLease struct {
+	done      chan struct{}
+	lost      atomic.Bool
+	remaining atomic.Int64
+	looked    atomic.Int64 // how often the supervisor looked at what remains
+	asked     chan struct{}
+	ask       *lockkeeper.Asked
+}
+
+func newFakeLease(remaining time.Duration) *fakeLease {
+	l := &fakeLease{done: make(chan struct{}), asked: make(chan struct{})}
+	l.remaining.Store(int64(remaining))
+	return l
+}
+
+func (l *fakeLease) lose() {
+	l.lost.Store(true)
+	l.remaining.Store(0)
+	close(l.done)
+}
+
+func (l *fakeLease) Done() <-chan struct{}       { return l.done }
+func (l *fakeLease) YieldAsked() <-chan struct{} { return l.asked }
+func (l *fakeLease) Asked() *lockkeeper.Asked    { return l.ask }
+
+func (l *fakeLease) Remaining() time.Duration {
+	l.looked.Add(1)
+	return time.Duration(l.remaining.Load())
+}
+
+func (l *fakeLease) Err() error {
+	if l.lost.Load() {
+		return &lockkeeper.Error{Err: lockkeeper.ErrLost, Reason: lockkeeper.Revoked}
+	}
+	return nil
+}
+
+// supervised is a shell script under a supervisor.
+type supervised struct {
+	stdin  *os.File
+	stdout *bufio.Scanner
+	result chan error
+	code   int
+	notes  []string
+}
+
+func superviseScript(t *testing.T, l lease, grace time.Duration, script string) *supervised {
+	t.Helper()
+	out, stdout := pipe(t)
+	stdin, in := pipe(t)
+	child := startWith(t, stdin, stdout, script)
+	stdin.Close()
+	stdout.Close()
+	t.Cleanup(child.kill)
+	run := &supervised{stdin: in, stdout: bufio.NewScanner(out), result: make(chan error, 1)}
+	s := supervisor{child: child, lease: l, grace: grace, what: "db", note: func(text string) { run.notes = append(run.notes, text) }}
+	go func() {
+		code, lost := s.supervise(make(chan os.Signal, 1))
+		run.code = code
+		run.result <- lost
+	}()
+	return run
+}
+
+// startWith starts a script that has these files as lk's own.
+func startWith(t *testing.T, stdin, stdout *os.File, script string) *child {
+	t.Helper()
+	defer func(in, out *os.File) { os.Stdin, os.Stdout = in, out }(os.Stdin, os.Stdout)
+	os.Stdin, os.Stdout = stdin, stdout
+	child, err := startChild([]string{"sh", "-c", script}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return child
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+func (s *supervised) line(t *testing.T) string {
+	t.Helper()
+	if !s.stdout.Scan() {
+		t.Fatal("the script closed its output")
+	}
+	return s.stdout.Text()
+}
+
+func (s *supervised) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-s.result:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the supervisor does not end")
+		return nil
+	}
+}
+
+// eventually waits until ok, for what there is no event to wait for.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// ended reports whether the process has ended, waited for or not.
+func ended(t *testing.T, pid string) func() bool {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() bool {
+		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil {
+			return strings.Contains(string(stat), ") Z ")
+		}
+		return unix.Kill(n, 0) != nil
+	}
+}
+
+// H8: the command and all that it started are dead when the lock is lost,
+// whatever they do against it.
+func TestLossEndsTheWholeGroup(t *testing.T) {
+	l := newFakeLease(time.Hour)
+	s := superviseScript(t, l, time.Second, `trap "" TERM; sh -c 'echo $$; exec sleep 600' & wait`)
+	pid := s.line(t)
+	l.lose()
+	err := s.end(t)
+	if !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Revoked) {
+		t.Errorf("error %v, want the loss with its reason", err)
+	}
+	if s.code != exitSignal+int(unix.SIGKILL) {
+		t.Errorf("the command ended with %d, want it killed", s.code)
+	}
+	eventually(t, "what the command started is dead", ended(t, pid))
+}
+
+// While renewals fail the command is asked to stop when what remains falls to
+// the grace; it has time to clean up, and so has what it started.
+func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
+	const grace = 10 * time.Second
+	l := newFakeLease(grace + 5*time.Millisecond)
+	s := superviseScript(t, l, grace, `trap 'exit 3' TERM; sh -c 'trap "echo cleaned up; exit" TERM; echo ready; sleep 600 & wait' & wait`)
+	s.line(t)
+	l.remaining.Store(int64(grace / 2))
+	if err := s.end(t); err == nil || !strings.Contains(err.Error(), "could not be renewed") {
+		t.Errorf("error %v, want that it could not be renewed", err)
+	}
+	if s.code != 3 {
+		t.Errorf("the command ended with %d, want its own 3", s.code)
+	}
+	if got := s.line(t); got != "cleaned up" {
+		t.Errorf("what the command started says %q", got)
+	}
+}
+
+// A command that does not heed TERM is killed with the lease.
+func TestStubbornCommandIsKilledAtTheEnd(t *testing.T) {
+	l := newFakeLease(1) // less than the grace from the start
+	s := superviseScript(t, l, 10*time.Millisecond, `trap 'echo no' TERM; echo ready; while :; do sleep 600 & wait; done`)
+	for s.line(t) != "no" { // a TERM before the trap ends it early, which is as good
+		continue
+	}
+	l.lose()
+	if err := s.end(t); err == nil || s.code != exitSignal+int(unix.SIGKILL) {
+		t.Errorf("code %d, error %v; want it killed, and a loss", s.code, err)
+	}
+}
+
+// A lease that is renewed again and again stops nobody.
+func TestRenewedLeaseStopsNobody(t *testing.T) {
+	const grace = 5 * time.Millisecond
+	l := newFakeLease(grace + time.Millisecond)
+	s := superviseScript(t, l, grace, `read x; exit 4`)
+	eventually(t, "the supervisor looks at the lease", func() bool { return l.looked.Load() > 20 })
+	s.stdin.Close()
+	if err := s.end(t); err != nil || s.code != 4 {
+		t.Errorf("code %d, error %v; want 4 and none", s.code, err)
+	}
+}
+
+// A loss that is seen only when the command has ended is still a loss.
+func TestEndAfterLossIsALoss(t *testing.T) {
+	l := newFakeLease(time.Hour)
+	l.lost.Store(true) // the deadline has passed, and no timer has fired yet
+	s := superviseScript(t, l, time.Second, `exit 0`)
+	if err := s.end(t); !errors.Is(err, lockkeeper.ErrLost) {
+		t.Errorf("error %v, want ErrLost", err)
+	}
+}
+
+// Without a loss, what the command leaves behind lives on, as under any shell.
+func TestBackgroundProcessesAreLeftAlone(t *testing.T) {
+	s := superviseScript(t, newFakeLease(lockkeeper.Forever), time.Second, `sh -c 'echo $$; exec sleep 600' & read x; exit 6`)
+	pid := s.line(t)
+	s.stdin.Close()
+	if err := s.end(t); err != nil || s.code != 6 {
+		t.Errorf("code %d, error %v; want 6 and none", s.code, err)
+	}
+	if ended(t, pid)() {
+		t.Error("what the command left behind was ended")
+	}
+}
+
+// The user is told who asks for the lock.
+func TestAskIsTold(t *testing.T) {
+	l := newFakeLease(lockkeeper.Forever)
+	l.ask = &lockkeeper.Asked{Reason: lockkeeper.Stolen, Label: lockkeeper.Label{As: "urgent-7"}, Left: lockkeeper.Forever}
+	s := superviseScript(t, l, time.Second, `read x; exit 0`)
+	l.asked <- struct{}{} // taken when the supervisor has seen it
+	s.stdin.Close()
+	if err := s.end(t); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.notes) != 1 || s.notes[0] != "db: asked to yield to urgent-7" {
+		t.Errorf("told %q", s.notes)
+	}
+}

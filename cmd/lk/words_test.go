@@ -1,0 +1,137 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+func TestParseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "2w3d": 17 * day, "1d12h": 36 * time.Hour,
+		"1.5d": 36 * time.Hour, "250ms": 250 * time.Millisecond, "1w1ns": week + 1,
+	} {
+		if got, err := parseDuration(text); err != nil || got != want {
+			t.Errorf("%q is %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "3", "-3s", "+3s", "s", "d", "1x", "1.2.3d", "3d4", "99999999w", "15250w15250w", "300000h2500000h", "ten"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("%q is %s, want it refused", text, got)
+		}
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		want string
+	}{
+		{-time.Second, "0s"}, {0, "0ms"}, {850 * time.Millisecond, "850ms"}, {45*time.Second + 999, "45s"},
+		{2 * time.Minute, "2m"}, {2*time.Minute + 5*time.Second, "2m05s"}, {12*time.Minute + 5*time.Second, "12m"},
+		{3*time.Hour + 5*time.Minute, "3h05m"}, {49 * time.Hour, "2d01h"},
+	} {
+		if got := human(c.d); got != c.want {
+			t.Errorf("%d is %q, want %q", c.d, got, c.want)
+		}
+	}
+}
+
+func TestOrdinal(t *testing.T) {
+	var got []string
+	for _, n := range []int{1, 2, 3, 4, 11, 12, 13, 21, 102, 111} {
+		got = append(got, ordinal(n))
+	}
+	if s := strings.Join(got, " "); s != "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 111th" {
+		t.Error(s)
+	}
+}
+
+func TestWaitLine(t *testing.T) {
+	ci := lockkeeper.Blocker{
+		Ref: lockkeeper.Ref{Session: "s", ID: 1}, Why: lockkeeper.HeldBy, Path: "db/a", Age: 2 * time.Minute,
+		Label: lockkeeper.Label{As: "ci-17", Note: "nightly load test", Link: "http://ci/17"},
+	}
+	for _, c := range []struct {
+		status lockkeeper.Status
+		want   string
+	}{
+		{lockkeeper.Status{Place: 2, Blockers: []lockkeeper.Blocker{ci}}, "held by ci-17 for 2m (nightly load test, http://ci/17), 2nd in line"},
+		{lockkeeper.Status{Place: 1, ETA: time.Minute, Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci}},
+			"behind s.1 for 0ms and 1 more, 1st in line, about 1m to go"},
+		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit}}, "own limit, 1st in line"},
+		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Why: lockkeeper.Frozen, Left: time.Hour, Label: lockkeeper.Label{Note: "disk swap"}}}},
+			"frozen by an operator (disk swap), for at most 1h00m more"},
+		{lockkeeper.Status{}, "it is taken"},
+	} {
+		if got := waitLine(c.status); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+}
+
+// The chain goes from the waiter to the claim at the root, also through a holder
+// that waits for something else itself.
+func TestWhyFollowsTheChain(t *testing.T) {
+	ref := func(session string) lockkeeper.Ref { return lockkeeper.Ref{Session: session, ID: 1} }
+	claim := func(as string, state lockkeeper.State, path lockkeeper.Path, blockers ...lockkeeper.Blocker) lockkeeper.Status {
+		return lockkeeper.Status{
+			Ref: ref(as), Owner: ref(as), State: state, Age: time.Minute, Fence: 7, Label: lockkeeper.Label{As: as},
+			Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}}}, Blockers: blockers,
+		}
+	}
+	by := func(as string, why lockkeeper.WaitReason, path lockkeeper.Path) lockkeeper.Blocker {
+		return lockkeeper.Blocker{Ref: ref(as), Why: why, Path: path, Mode: lockkeeper.ModeExclusive, Age: time.Minute, Label: lockkeeper.Label{As: as}}
+	}
+	nested := claim("nested", lockkeeper.Waiting, "files", by("root", lockkeeper.HeldBy, "files"))
+	nested.Owner = ref("outer")
+	all := []lockkeeper.Status{
+		claim("outer", lockkeeper.Held, "db/a"),
+		claim("root", lockkeeper.Held, "files"),
+		claim("cleaner", lockkeeper.Waiting, "db", by("outer", lockkeeper.HeldBy, "db/a")),
+		claim("late", lockkeeper.Waiting, "db/b", by("cleaner", lockkeeper.Behind, "db")),
+		nested,
+	}
+	for path, want := range map[lockkeeper.Path]string{
+		"db/b": `cleaner waits for exclusive db for 1m
+  db/a: held by outer for 1m
+    who waits for exclusive files for 1m
+      files: held by root for 1m
+late waits for exclusive db/b for 1m
+  db: behind cleaner for 1m
+    db/a: held by outer for 1m
+      who waits for exclusive files for 1m
+        files: held by root for 1m
+`,
+		"other": "other is free\n",
+	} {
+		var got strings.Builder
+		if err := writeWhy(&got, path, all); err != nil || got.String() != want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", path, err, got.String(), want)
+		}
+	}
+	var got strings.Builder
+	if writeWhy(&got, "db", all[:1]); got.String() != "outer holds exclusive db/a for 1m, fence 7\n" {
+		t.Errorf("held only: %s", got.String())
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	if got := printable("a\tb\xffcé", 5); got != "a b?c" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAbsoluteURL(t *testing.T) {
+	here, err := absoluteURL("sqlite:locks.db")
+	if err != nil || here == "sqlite:locks.db" || !strings.HasSuffix(here, "/cmd/lk/locks.db") {
+		t.Errorf("sqlite:locks.db is %q, %v", here, err)
+	}
+	for _, same := range []string{"mem:", "sqlite:/a/b", "lk://a,b", "postgres://x/y", "sqlite::memory:"} {
+		if got, err := absoluteURL(same); err != nil || got != same {
+			t.Errorf("%s is %q, %v", same, got, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package sqllock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// cache is this process's copy of the rows. It is used only inside a
+// transaction that has brought it up to date.
+type cache struct {
+	table    *table.Table
+	version  int64              // of the rows
+	sessions map[string]session // those that are open
+	filed    int                // how many of them have a file
+}
+
+// session is what this engine knows of an open session beside the table.
+type session struct {
+	epoch  uint64
+	ttl    time.Duration
+	opened int64  // the version in which it began
+	file   string // in the folder of session files; "" if it lives by its TTL alone
+}
+
+// loaded is what a cache learned from rows that other processes wrote.
+type loaded struct {
+	sessions []sessionRow
+	live     []lockkeeper.Ref    // claims that changed and have not ended
+	ended    []lockkeeper.Status // claims and freezes that ended
+}
+
+// loadAll makes a cache of all rows.
+func loadAll(db *database, m meta) (*cache, loaded, error) {
+	all, err := db.changedSince(0)
+	if err != nil {
+		return nil, loaded{}, err
+	}
+	c := &cache{version: m.version, sessions: make(map[string]session)}
+	for i := range all.sessions {
+		c.setSession(&all.sessions[i])
+	}
+	snap, news := c.snapshot(m, all)
+	t, err := table.Restore(snap)
+	if err != nil {
+		return nil, loaded{}, fmt.Errorf("the rows contradict each other: %w", err)
+	}
+	c.table = t
+	t.Track()
+	return c, news, nil
+}
+
+// loadNew brings c up to the rows that changed since its version.
+func (c *cache) loadNew(db *database, m meta) (loaded, error) {
+	fresh, err := db.changedSince(c.version)
+	if err != nil {
+		return loaded{}, err
+	}
+	// A session that ended and began again since then must be forgotten first:
+	// its row shows only the new one.
+	again := table.Snapshot{Counters: m.counters}
+	for i := range fresh.sessions {
+		row := &fresh.sessions[i]
+		if old, known := c.sessions[row.ID]; known && !row.Closed && row.opened != old.opened {
+			again.Sessions = append(again.Sessions, table.SessionRecord{ID: row.ID, Closed: true})
+		}
+	}
+	if len(again.Sessions) > 0 {
+		if err := c.table.Load(again); err != nil {
+			return loaded{}, err
+		}
+	}
+	for i := range fresh.sessions {
+		c.setSession(&fresh.sessions[i])
+	}
+	snap, news := c.snapshot(m, fresh)
+	news.sessions = fresh.sessions
+	if err := c.table.Load(snap); err != nil {
+		return loaded{}, err
+	}
+	c.version = m.version
+	return news, nil
+}
+
+// setSession notes what the table does not know of a session.
+func (c *cache) setSession(row *sessionRow) {
+	if old, known := c.sessions[row.ID]; known && old.file != "" {
+		c.filed--
+	}
+	if row.Closed {
+		delete(c.sessions, row.ID)
+		return
+	}
+	c.sessions[row.ID] = session{epoch: row.Epoch, ttl: row.TTL, opened: row.opened, file: row.file}
+	if row.file != "" {
+		c.filed++
+	}
+}
+
+// snapshot makes of rows what the table has to load. Rows of ended claims
+// outlast their session, for people and for followers; the table must not take
+// those for claims of a session that has the same id since (R16).
+func (c *cache) snapshot(m meta, all rows) (table.Snapshot, loaded) {
+	var news loaded
+	snap := table.Snapshot{Counters: m.counters, Freezes: all.freezes}
+	for _, row := range all.sessions {
+		snap.Sessions = append(snap.Sessions, row.SessionRecord)
+	}
+	for i := range all.claims {
+		row := &all.claims[i]
+		if row.State != lockkeeper.Ended {
+			news.live = append(news.live, row.Ref)
+			snap.Claims = append(snap.Claims, row.ClaimRecord)
+			continue
+		}
+		news.ended = append(news.ended, endedStatus(&row.ClaimRecord, m.counters.Now))
+		if s, open := c.sessions[row.Ref.Session]; open && row.version > s.opened {
+			snap.Claims = append(snap.Claims, row.ClaimRecord)
+		}
+	}
+	for _, f := range all.freezes {
+		if f.Ended {
+			news.ended = append(news.ended, thawedStatus(f.By, f.Path, lockkeeper.Released))
+		}
+	}
+	return snap, news
+}
+
+// endedStatus tells of a claim that ended, as its row has it.
+func endedStatus(r *table.ClaimRecord, now time.Duration) lockkeeper.Status {
+	return lockkeeper.Status{
+		Ref: r.Ref, Owner: r.Want.Owner, Change: r.Change, Revision: r.Want.Revision, State: lockkeeper.Ended, Reason: r.Reason,
+		Text: r.Text, Grants: r.Grants, Priority: r.Want.Priority, Label: r.Want.Label, Fence: r.Fence, Age: max(0, now-r.Ended),
+	}
+}
+
+// thawedStatus tells of a freeze that ended.
+func thawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Reason) lockkeeper.Status {
+	target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
+	return lockkeeper.Status{Ref: by, Owner: by, State: lockkeeper.Ended, Reason: reason, Grants: []lockkeeper.Grant{{Target: target}}}
+}

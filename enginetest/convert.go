@@ -1,0 +1,234 @@
+package enginetest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+const converts = amends | shares
+
+// R14: a hold changes its mode.
+var convertChecks = []check{
+	{"R14/an upgrade goes ahead of everybody who waits", converts | fifo, func(w *world) {
+		one, two, writer := w.peer("one"), w.peer("two"), w.peer("writer")
+		id := one.hold(shared("db")).Ref.ID
+		two.hold(shared("db"))
+		writer.queue(exclusive("db"))
+		s := one.convert(id, exclusive("db"))
+		if s.State != lockkeeper.Held || !s.Converting || s.Grants[0].Mode != lockkeeper.ModeShared {
+			w.Fatalf("upgrading: %+v, want it held shared and converting", s)
+		}
+		two.release(two.last)
+		one.await(id, "exclusive", func(s lockkeeper.Status) bool {
+			return s.State == lockkeeper.Held && !s.Converting && s.Grants[0].Mode == lockkeeper.ModeExclusive
+		})
+		writer.still(writer.last, lockkeeper.Waiting)
+		one.release(id)
+		writer.granted(writer.last)
+	}},
+	{"R14/an upgrade that is taken back leaves it shared", converts | fifo, func(w *world) {
+		one, two, writer := w.peer("one"), w.peer("two"), w.peer("writer")
+		id := one.hold(shared("db")).Ref.ID
+		two.hold(shared("db"))
+		one.convert(id, exclusive("db"))
+		writer.queue(exclusive("db"))
+		if s := one.convert(id, shared("db")); s.State != lockkeeper.Held || s.Converting {
+			w.Fatalf("taken back: %+v, want it held shared", s)
+		}
+		two.release(two.last)
+		s := one.still(id, lockkeeper.Held)
+		if s.Grants[0].Mode != lockkeeper.ModeShared {
+			w.Errorf("taken back, and yet granted later: %+v", s)
+		}
+		one.release(id)
+		writer.granted(writer.last)
+	}},
+	{"R14/an upgrade waits as long as it wants", converts, func(w *world) {
+		one, two := w.peer("one"), w.peer("two")
+		id := one.hold(shared("db")).Ref.ID
+		two.hold(shared("db"))
+		want := one.wants[id]
+		want.Targets, want.Revision, want.Wait = []lockkeeper.Target{exclusive("db")}, 1, 200*time.Millisecond
+		one.ask(want)
+		s := one.await(id, "no longer converting", func(s lockkeeper.Status) bool { return !s.Converting })
+		if s.State != lockkeeper.Held || s.Grants[0].Mode != lockkeeper.ModeShared || s.Reason != lockkeeper.TimedOut {
+			w.Errorf("the upgrade that timed out: %+v, want it held shared, timed out", s)
+		}
+	}},
+	{"R14/a downgrade is at once and lets readers in", converts | fifo, func(w *world) {
+		one, reader, writer := w.peer("one"), w.peer("reader"), w.peer("writer")
+		id := one.hold(exclusive("db")).Ref.ID
+		reader.queue(shared("db"))
+		writer.queue(exclusive("db"))
+		if s := one.convert(id, shared("db")); s.State != lockkeeper.Held || s.Grants[0].Mode != lockkeeper.ModeShared {
+			w.Fatalf("downgraded: %+v", s)
+		}
+		reader.granted(reader.last)
+		writer.still(writer.last, lockkeeper.Waiting)
+		one.release(id)
+		reader.release(reader.last)
+		writer.granted(writer.last)
+	}},
+	{"R14/only as a whole", converts | many, func(w *world) {
+		p := w.peer("one")
+		id := p.hold(shared("a"), shared("b")).Ref.ID
+		for _, targets := range [][]lockkeeper.Target{
+			{exclusive("a"), shared("b")}, {exclusive("a")}, {exclusive("a"), exclusive("c")}, {exclusive("a"), exclusive("b"), exclusive("c")},
+		} {
+			_, err := p.tryConvert(id, targets...)
+			w.is(err, lockkeeper.ErrInvalid)
+		}
+		if s := p.convert(id, exclusive("a"), exclusive("b")); s.State != lockkeeper.Held || s.Converting {
+			w.Errorf("upgraded as a whole: %+v", s)
+		}
+	}},
+}
+
+// R15: waits that could never end are refused.
+var deadlockChecks = []check{
+	{"R15/two who hold what the other wants", deadlocks, func(w *world) {
+		one, two := w.peer("one"), w.peer("two")
+		a, b := one.hold(exclusive("a")).Ref, two.hold(exclusive("b")).Ref
+		first := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("b")}, Wait: forever, Owner: a})
+		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Owner: b})
+		second := two.last
+		if s.State == lockkeeper.Waiting {
+			s = two.ended(second, lockkeeper.Deadlock)
+		}
+		if s.Reason != lockkeeper.Deadlock {
+			w.Fatalf("the younger one: %s (%s), want it refused as a deadlock", s.State, s.Reason)
+		}
+		if !strings.Contains(s.Text, one.session.ID) || !strings.Contains(s.Text, two.session.ID) {
+			w.Errorf("the knot is told as %q, want both named", s.Text)
+		}
+		one.still(first, lockkeeper.Waiting)
+		two.release(b.ID)
+		one.granted(first)
+	}},
+	{"R15/three in a ring", deadlocks, func(w *world) {
+		paths := []string{"a", "b", "c"}
+		var ring []*peer
+		var owners []lockkeeper.Ref
+		for _, path := range paths {
+			p := w.peer("ring")
+			owners = append(owners, p.hold(exclusive(path)).Ref)
+			ring = append(ring, p)
+		}
+		for i, p := range ring {
+			s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(paths[(i+1)%3])}, Wait: forever, Owner: owners[i]})
+			if i < 2 && s.State != lockkeeper.Waiting {
+				w.Fatalf("%d: %s (%s), nothing is knotted yet", i, s.State, s.Reason)
+			}
+		}
+		ring[2].ended(ring[2].last, lockkeeper.Deadlock)
+		ring[2].release(owners[2].ID)
+		ring[1].granted(ring[1].last)
+	}},
+	{"R15/two upgrades of one lock", deadlocks | converts, func(w *world) {
+		one, two := w.peer("one"), w.peer("two")
+		a, b := one.hold(shared("db")).Ref.ID, two.hold(shared("db")).Ref.ID
+		one.convert(a, exclusive("db"))
+		s := two.convert(b, exclusive("db"))
+		if s.Converting {
+			s = two.await(b, "no longer converting", func(s lockkeeper.Status) bool { return !s.Converting })
+		}
+		if s.State != lockkeeper.Held || s.Reason != lockkeeper.Deadlock || s.Grants[0].Mode != lockkeeper.ModeShared {
+			w.Fatalf("the younger upgrade: %+v, want it held shared, refused as a deadlock", s)
+		}
+		two.release(b)
+		one.await(a, "exclusive", func(s lockkeeper.Status) bool { return s.Grants[0].Mode == lockkeeper.ModeExclusive })
+	}},
+	{"R15/no false alarm", deadlocks | shares, func(w *world) {
+		// The holder of b waits for a, whose holder waits for nothing.
+		one, two, three := w.peer("one"), w.peer("two"), w.peer("three")
+		a := one.hold(exclusive("a")).Ref
+		b := two.hold(exclusive("b")).Ref
+		waits := two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Owner: b})
+		three.queue(exclusive("b"))
+		// Another line of work of the first session waits for b: it holds nothing.
+		other := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{shared("b")}, Wait: forever})
+		one.still(other, lockkeeper.Waiting)
+		two.still(waits, lockkeeper.Waiting)
+		one.release(a.ID)
+		two.granted(waits)
+	}},
+	{"R15/permits that nobody can free", deadlocks | counts, func(w *world) {
+		one, two := w.peer("one"), w.peer("two")
+		a, b := one.hold(permits("k", 1, 2)).Ref, two.hold(permits("k", 1, 2)).Ref
+		one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Owner: a})
+		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Owner: b})
+		if s.State == lockkeeper.Waiting {
+			s = two.ended(two.last, lockkeeper.Deadlock)
+		}
+		if s.Reason != lockkeeper.Deadlock {
+			w.Errorf("both hold a unit and want another: %s (%s), want a deadlock", s.State, s.Reason)
+		}
+	}},
+	{"R15/a bounded wait is refused too, not left to time out", deadlocks, func(w *world) {
+		p := w.peer("one")
+		a := p.hold(exclusive("a")).Ref
+		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: time.Hour, Owner: a})
+		if s.State == lockkeeper.Waiting {
+			s = p.ended(p.last, lockkeeper.Deadlock)
+		}
+		if s.Reason != lockkeeper.Deadlock {
+			w.Errorf("waiting for oneself: %s (%s), want a deadlock", s.State, s.Reason)
+		}
+	}},
+	{"R15/case T3.6j a line of work that waits for itself", deadlocks | trees, func(w *world) {
+		p := w.peer("me")
+		lunch := p.hold(exclusive("lunch")).Ref
+		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("lunch/1")}, Wait: forever, Owner: lunch})
+		if s.State == lockkeeper.Waiting {
+			s = p.ended(p.last, lockkeeper.Deadlock)
+		}
+		if s.State != lockkeeper.Ended || s.Reason != lockkeeper.Deadlock {
+			w.Errorf("%s (%s), want it refused as a deadlock", s.State, s.Reason)
+		}
+		other := w.peer("someone else")
+		other.queue(exclusive("lunch/1")) // two sessions only wait for each other
+		p.release(lunch.ID)
+		other.granted(other.last)
+	}},
+}
+
+// R17: every wait has reasons.
+var reasonChecks = []check{
+	{"R17/held by, and behind", fifo, func(w *world) {
+		holder, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
+		want := lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}}
+		want.As, want.Note, want.Link = "ana", "migration", "https://ci/7"
+		holder.holdAs(want)
+		s := first.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
+		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy}) || len(s.Blockers) == 0 {
+			w.Fatalf("the first waits for %v, %v", s.Waits, s.Blockers)
+		}
+		if b := s.Blockers[0]; b.Ref != holder.ref(holder.last) || b.Why != lockkeeper.HeldBy || b.As != "ana" || b.Note != "migration" || b.Link != "https://ci/7" || b.Path != "db" {
+			w.Errorf("the blocker is told as %+v", b)
+		}
+		s = second.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
+		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy, lockkeeper.Behind}) {
+			w.Errorf("the second waits for %v, want held by and behind", s.Waits)
+		}
+	}},
+	{"R17/ends by their own hand", 0, func(w *world) {
+		p, other := w.peer("one"), w.peer("other")
+		held := p.hold(exclusive("db")).Ref.ID
+		waiting := other.queue(exclusive("db"))
+		other.release(waiting)
+		other.ended(waiting, lockkeeper.Cancelled)
+		p.release(held)
+		p.ended(held, lockkeeper.Released)
+	}},
+	{"R17/an empty engine lists nothing", operators, func(w *world) {
+		p := w.peer("one")
+		p.hold(exclusive("db"))
+		p.release(p.last)
+		if all := p.list(lockkeeper.Query{}); len(all) != 0 {
+			w.Errorf("nothing is held, and yet listed: %+v", all)
+		}
+	}},
+}

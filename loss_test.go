@@ -1,0 +1,338 @@
+package lockkeeper_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A holder counts itself as lost before the engine may grant anybody else,
+// whether the network resets connections or swallows packets (H1, R12).
+func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
+	for _, fault := range []func(context.Context, string, int) error{cut, swallow} {
+		bubble(t, func(t *tester, f *fake, c *client) {
+			h := must(t)(c.Lock(background, "a"))
+			time.Sleep(25 * time.Second) // two renewals and a bit
+			f.with(func() { f.lose = fault })
+			<-h.Done()
+			var left time.Duration
+			f.with(func() { left = ttl - time.Since(f.renewed) })
+			if margin := ttl/100 + 10*time.Millisecond; left <= 0 || left > margin+time.Second {
+				t.Errorf("told %s before the engine's end, want a margin of about %s", left, margin)
+			}
+			wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Unreachable)
+			wantErr(t, context.Cause(h.Context()), lockkeeper.ErrLost, lockkeeper.Unreachable)
+			if h.Remaining() != 0 {
+				t.Errorf("%s remain of a lost hold", h.Remaining())
+			}
+			f.with(func() { f.lose = nil })
+			time.Sleep(ttl / 2) // a swallowed renewal may still be out for a third
+			wantErr(t, h.Release(background), lockkeeper.ErrLost, lockkeeper.Unreachable)
+			if f.state(1) == lockkeeper.Held {
+				t.Errorf("what was lost is still held at the engine: %s", f.log())
+			}
+			must(t)(c.Lock(background, "a"))
+		})
+	}
+}
+
+// The deadline counts from when a renewal was sent, not from its answer.
+func TestDeadlineCountsFromSending(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		f.deafen = func(_ context.Context, call string, _ int) error {
+			if call == "attach" {
+				time.Sleep(7 * time.Second)
+			}
+			return nil
+		}
+		start := time.Now()
+		h := must(t)(c.Lock(background, "a"))
+		if most := ttl - time.Since(start) - ttl/100; h.Remaining() > most {
+			t.Errorf("%s remain, want less than %s", h.Remaining(), most)
+		}
+	})
+}
+
+func TestAWaitEndsWithItsSession(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		f.wait = true
+		done := began(func() (*lockkeeper.Hold, error) { return c.Lock(background, "a") })
+		synctest.Wait()
+		f.with(func() { f.lose = cut })
+		wantErr(t, (<-done).err, lockkeeper.ErrUnavailable, lockkeeper.Unreachable)
+	})
+}
+
+func TestRenewsEveryThirdEarlierOnly(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		must(t)(c.Lock(background, "a"))
+		time.Sleep(10 * ttl)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		var last time.Time
+		different := map[time.Duration]bool{}
+		for i, call := range f.calls {
+			if call != "renew" && call != "attach" {
+				continue
+			}
+			if gap := f.times[i].Sub(last); !last.IsZero() {
+				different[gap] = true
+				if gap > ttl/3 || gap < ttl/4 {
+					t.Errorf("renewed after %s", gap)
+				}
+			}
+			last = f.times[i]
+		}
+		if len(different) < 10 {
+			t.Errorf("%d different pauses: no jitter", len(different))
+		}
+	})
+}
+
+func TestAskedWithEnd(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		yield := h.YieldAsked()
+		f.ask(1, 5*time.Second, false)
+		synctest.Wait()
+		if f.count("renew") != 1 {
+			t.Errorf("the engine does not know that the holder was told: %s", f.log())
+		}
+		select {
+		case <-yield:
+		default:
+			t.Error("the holder was not told")
+		}
+		if a := h.Asked(); a == nil || a.As != "thief" || a.Left > 5*time.Second {
+			t.Errorf("asked: %v", a)
+		}
+		if left := h.Remaining(); left > 5*time.Second-margin(5*time.Second) {
+			t.Errorf("%s remain", left)
+		}
+		start := time.Now()
+		<-h.Done()
+		if took := time.Since(start); took > 5*time.Second-margin(5*time.Second) || took < 4900*time.Millisecond {
+			t.Errorf("lost after %s", took)
+		}
+		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Stolen)
+		synctest.Wait()
+		if f.state(1) != lockkeeper.Ended {
+			t.Error("it was not released at the engine")
+		}
+	})
+}
+
+func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
+
+// Without a TTL nothing is renewed, but an ask with an end still is answered.
+func TestAskedWithEndWithoutTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.g.NoExpiry = true
+		start := time.Now()
+		c := lockkeeper.New(f, lockkeeper.BootClock(func() time.Duration { return time.Since(start) }))
+		defer c.Close()
+		h := must(t)(c.Lock(background, "a"))
+		time.Sleep(time.Hour)
+		if f.count("renew") != 0 || h.Remaining() != lockkeeper.Forever {
+			t.Errorf("a session without TTL was renewed: %s", f.log())
+		}
+		f.ask(1, 5*time.Second, false)
+		synctest.Wait()
+		if f.count("renew") != 1 {
+			t.Errorf("not renewed after the ask: %s", f.log())
+		}
+		<-h.Done()
+		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Stolen)
+	})
+}
+
+// A hint is late for as long as it likes: it may shorten a hold, never lengthen
+// what an answer has promised to the engine.
+func TestHintsNeverLengthenAHold(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		f.ask(1, 5*time.Second, false)
+		synctest.Wait() // the renewal has told the engine that the holder knows
+		f.with(func() { f.lose = cut })
+		f.news(1, false, func(st *lockkeeper.Status) { st.Asked = nil }) // withdrawn, as a hint has it
+		if left := h.Remaining(); left > 5*time.Second {
+			t.Errorf("%s remain, because of a hint", left)
+		}
+		<-h.Done()
+		wantErr(t, h.Err(), lockkeeper.Stolen)
+	})
+}
+
+func TestWithdrawnAskLetsTheHolderGoOn(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		late := f.ask(1, 5*time.Second, false)
+		synctest.Wait()
+		first := h.YieldAsked()
+		f.news(1, false, func(st *lockkeeper.Status) { st.Asked = nil })
+		synctest.Wait()
+		f.with(func() { f.lose = cut })
+		f.told([]lockkeeper.Status{late}) // the older news comes last
+		if h.Asked() != nil || h.Remaining() < 5*time.Second {
+			t.Errorf("old news counts: asked %v, %s remain", h.Asked(), h.Remaining())
+		}
+		f.with(func() { f.lose = nil })
+		time.Sleep(time.Minute)
+		if h.Err() != nil || h.Asked() != nil {
+			t.Errorf("err %v, asked %v", h.Err(), h.Asked())
+		}
+		second := h.YieldAsked()
+		if second == first {
+			t.Error("the next ask would not be seen")
+		}
+		f.ask(1, lockkeeper.Forever, false)
+		<-second
+	})
+}
+
+func TestLongestHoldIsCountedLocally(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		f.wait = true
+		done := began(func() (*lockkeeper.Hold, error) {
+			return c.Lock(background, "a", lockkeeper.WithMaxHold(20*time.Second, 5*time.Second))
+		})
+		time.Sleep(time.Minute) // longer than it may be held
+		f.with(func() {
+			f.lose = func(_ context.Context, call string, _ int) error {
+				if call == "renew" {
+					return errCut
+				}
+				return nil
+			}
+		})
+		start := time.Now()
+		granted := f.news(1, true, func(*lockkeeper.Status) { f.grantLocked(1) })
+		time.Sleep(5 * time.Second)
+		f.told([]lockkeeper.Status{granted}) // late news says "just now"
+		out := <-done
+		h := must(t)(out.hold, out.err)
+		f.with(func() { f.lose = nil })
+		<-h.Done()
+		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Overdue)
+		if took := time.Since(start); took > 25*time.Second-margin(25*time.Second) || took < 24*time.Second {
+			t.Errorf("lost after %s", took)
+		}
+	})
+}
+
+// suspended is a boot clock that can be set forward, as a sleeping computer does.
+func suspended() (lockkeeper.ClientOption, func(time.Duration)) {
+	var asleep atomic.Int64
+	start := time.Now()
+	clock := func() time.Duration { return time.Since(start) + time.Duration(asleep.Load()) }
+	return lockkeeper.BootClock(clock), func(d time.Duration) { asleep.Add(int64(d)) }
+}
+
+func TestSuspend(t *testing.T) {
+	for _, look := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			clock, sleep := suspended()
+			f := newFake()
+			c := lockkeeper.New(f, clock)
+			defer c.Close()
+			h := must(t)(c.Lock(background, "a"))
+			ctx := h.Context()
+			time.Sleep(5 * time.Second)
+			sleep(time.Hour)
+			woken := time.Now()
+			if look {
+				wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Suspended) // at the very first look
+			}
+			<-ctx.Done()
+			if late := time.Since(woken); late > time.Second {
+				t.Errorf("told %s after waking", late)
+			}
+			wantErr(t, context.Cause(ctx), lockkeeper.ErrLost, lockkeeper.Suspended)
+			h = must(t)(c.Lock(background, "a"))
+			if h.Ref().ID != 2 {
+				t.Errorf("got %s, want a new claim", h.Ref())
+			}
+		})
+	}
+}
+
+func TestReattachNamesWhatIsWanted(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		held := must(t)(c.Lock(background, "a"))
+		given := must(t)(c.Lock(background, "b"))
+		f.with(func() { f.wait = true })
+		waiting := began(func() (*lockkeeper.Hold, error) { return c.Lock(background, "c") })
+		synctest.Wait()
+		gate := make(chan struct{})
+		f.with(func() {
+			f.lose = func(_ context.Context, call string, n int) error {
+				if call == "claim 4" && n == 1 {
+					<-gate
+				}
+				return nil
+			}
+		})
+		flying := began(func() (*lockkeeper.Hold, error) { return c.Lock(background, "d") })
+		synctest.Wait()
+		if err := given.Release(background); err != nil {
+			t.Fatal(err)
+		}
+		f.with(func() { f.key.Epoch += 10 }) // the engine failed over: all must resume
+		time.Sleep(ttl / 3)
+		synctest.Wait()
+		var named []uint64
+		f.with(func() { named = f.named })
+		if !slices.Equal(named, []uint64{1, 3, 4}) {
+			t.Errorf("named %v, want what is held, waits and is in flight", named)
+		}
+		close(gate)
+		synctest.Wait()
+		f.grant(3, false)
+		f.grant(4, false)
+		for _, done := range []<-chan outcome{waiting, flying} {
+			out := <-done
+			must(t)(out.hold, out.err)
+		}
+		if held.Err() != nil {
+			t.Errorf("the hold was lost: %v", held.Err())
+		}
+	})
+}
+
+// An engine that lost its memory grants to others: its holds are lost at once,
+// not only at their deadlines, and who waited asks anew.
+func TestReattachToAnEngineThatForgot(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		f.with(func() { f.wait = true })
+		waiting := began(func() (*lockkeeper.Hold, error) { return c.Lock(background, "b") })
+		synctest.Wait()
+		f.with(func() { clear(f.claims); f.key.Epoch += 10; f.wait = false })
+		<-h.Done()
+		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.EngineRestarted)
+		out := <-waiting
+		must(t)(out.hold, out.err)
+	})
+}
+
+func TestStolenSessionIsNotFoughtOverForEver(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		f.deafen = func(_ context.Context, call string, _ int) error {
+			if call == "attach" {
+				f.with(func() { f.key.Epoch++ }) // somebody else attaches at once
+			}
+			return nil
+		}
+		_, err := c.Lock(background, "a")
+		wantErr(t, err, lockkeeper.ErrUnavailable, lockkeeper.ErrSession)
+		if n := f.count("attach"); n > 10 {
+			t.Errorf("attached %d times", n)
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package lockkeeper_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// F2.4: the lock is free after the last release, not after the first.
+func TestReentranceIsCounted(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		outer := must(t)(c.Lock(background, "a"))
+		inner := must(t)(c.Lock(outer.Context(), "a/b"))
+		ctx := inner.Context()
+		if inner.Ref() != outer.Ref() || inner.Owner() != outer.Ref() || inner.Fence() != outer.Fence() {
+			t.Errorf("another claim: %s and %s", inner.Ref(), outer.Ref())
+		}
+		outer.Release(background)
+		wantErr(t, outer.Err(), lockkeeper.ErrNotHeld)
+		if inner.Err() != nil || ctx.Err() != nil || f.state(1) != lockkeeper.Held {
+			t.Error("the first release freed the lock for both")
+		}
+		third := must(t)(c.Lock(ctx, "a")) // the line of work goes on after its first handle
+		inner.Release(background)
+		if err := third.Release(background); err != nil {
+			t.Error(err)
+		}
+		if got := f.log(); got != "attach, claim 1, release 1" {
+			t.Errorf("calls: %s", got)
+		}
+	})
+}
+
+// T2.22: both handles are told.
+func TestReentrantHandlesAreAllToldOfALoss(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		outer := must(t)(c.Lock(background, "a"))
+		inner := must(t)(c.Lock(outer.Context(), "a"))
+		a, b := outer.Context(), inner.Context()
+		f.news(1, false, func(*lockkeeper.Status) { f.endLocked(1, lockkeeper.Stolen) })
+		for _, ctx := range []context.Context{a, b} {
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), lockkeeper.ErrLost, lockkeeper.Stolen)
+		}
+		for _, h := range []*lockkeeper.Hold{outer, inner} {
+			wantErr(t, h.Release(background), lockkeeper.ErrLost, lockkeeper.Stolen)
+		}
+	})
+}
+
+// T2.4: the lock is at the highest priority that was asked for.
+func TestReentrancePriority(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		outer := must(t)(c.Lock(background, "l", lockkeeper.WithPriority(1)))
+		must(t)(c.Lock(outer.Context(), "l", lockkeeper.WithPriority(5)))
+		must(t)(c.Lock(outer.Context(), "l", lockkeeper.WithPriority(3)))
+		must(t)(c.Lock(outer.Context(), "l"))
+		if got := f.log(); got != "attach, claim 1, amend 1 exclusive p5" {
+			t.Errorf("calls: %s", got)
+		}
+	})
+}
+
+func TestWhatReentranceCovers(t *testing.T) {
+	type req = lockkeeper.Request
+	one := func(r req) []req { return []req{r} }
+	for _, tc := range []struct {
+		name        string
+		held, asked []req
+		covered     bool
+	}{
+		{"exclusive covers shared below", one(lockkeeper.Exclusive("a")), one(lockkeeper.Shared("a/b")), true},
+		{"exclusive covers permits below", one(lockkeeper.Exclusive("a")), one(lockkeeper.Permits("a/b", 1, 3)), true},
+		{"not above", one(lockkeeper.Exclusive("a/b")), one(lockkeeper.Exclusive("a")), false},
+		{"not a name that begins alike", one(lockkeeper.Exclusive("a")), one(lockkeeper.Exclusive("ab")), false},
+		{"shared covers shared", one(lockkeeper.Shared("a")), one(lockkeeper.Shared("a/b")), true},
+		{"shared doesn't cover exclusive", one(lockkeeper.Shared("a")), one(lockkeeper.Exclusive("a")), false},
+		{"permits are never counted", one(lockkeeper.Permits("a", 1, 3)), one(lockkeeper.Permits("a", 1, 3)), false},
+		{"all or nothing", one(lockkeeper.Exclusive("a")), []req{lockkeeper.Exclusive("a/b"), lockkeeper.Exclusive("c")}, false},
+		{"two targets of one hold", []req{lockkeeper.Exclusive("a"), lockkeeper.Shared("c")}, []req{lockkeeper.Exclusive("a/b"), lockkeeper.Shared("c/d")}, true},
+	} {
+		bubble(t, func(t *tester, f *fake, c *client) {
+			outer := must(t)(c.Acquire(background, tc.held...))
+			inner := must(t)(c.Acquire(outer.Context(), tc.asked...))
+			if covered := inner.Ref() == outer.Ref(); covered != tc.covered {
+				t.Errorf("%s: covered %v", tc.name, covered)
+			}
+			if inner.Owner() != outer.Ref() {
+				t.Errorf("%s: owner %s, want %s", tc.name, inner.Owner(), outer.Ref())
+			}
+			if !tc.covered {
+				if owner := f.wants[inner.Ref().ID][0].Owner; owner != outer.Ref() {
+					t.Errorf("%s: the engine was told the owner %s", tc.name, owner)
+				}
+				// A further claim of the line is found too.
+				again := must(t)(c.Acquire(inner.Context(), tc.held...))
+				if permits := tc.name == "permits are never counted"; (again.Ref() == outer.Ref()) == permits {
+					t.Errorf("%s: back in the outer hold: %s", tc.name, again.Ref())
+				}
+			}
+		})
+	}
+}
+
+func TestOwnerByHand(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		parent := lockkeeper.Ref{Session: "parent", ID: 7}
+		h := must(t)(c.Lock(background, "a", lockkeeper.WithOwner(parent)))
+		inner := must(t)(c.Lock(h.Context(), "b"))
+		if h.Owner() != parent || inner.Owner() != parent || f.wants[2][0].Owner != parent {
+			t.Errorf("owners %s and %s", h.Owner(), inner.Owner())
+		}
+		mine := must(t)(c.Lock(background, "a", lockkeeper.WithOwner(inner.Ref())))
+		if mine.Ref() != h.Ref() {
+			t.Errorf("got %s, want another handle of %s", mine.Ref(), h.Ref())
+		}
+	})
+}
+
+func TestUpgrade(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Acquire(background, lockkeeper.Shared("a")))
+		fence := h.Fence()
+		f.with(func() { f.wait = true })
+		done := make(chan error)
+		go func() { done <- h.Upgrade(background) }()
+		synctest.Wait()
+		if h.Err() != nil {
+			t.Error("the hold is gone while it waits to be exclusive")
+		}
+		f.news(1, false, func(st *lockkeeper.Status) {
+			st.Converting = false
+			f.setTargets(f.wants[1][1])
+			f.grantLocked(1)
+		})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if h.Fence() <= fence {
+			t.Errorf("fence %d after %d", h.Fence(), fence)
+		}
+		if err := h.Downgrade(background); err != nil {
+			t.Fatal(err)
+		}
+		if g := h.Grants(); g[0].Mode != lockkeeper.ModeShared {
+			t.Errorf("%v after the downgrade", g)
+		}
+	})
+}
+
+// An upgrade whose context ends is taken back, also if it was granted in that
+// very moment, and although answers get lost.
+func TestUpgradeIsUndone(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		bubble(t, func(t *tester, f *fake, c *client) {
+			h := must(t)(c.Acquire(background, lockkeeper.Shared("a")))
+			f.with(func() { f.wait = true })
+			ctx, cancel := context.WithCancel(background)
+			done := make(chan error)
+			go func() { done <- h.Upgrade(ctx) }()
+			synctest.Wait()
+			if granted {
+				f.news(1, true, func(st *lockkeeper.Status) {
+					st.Converting = false
+					f.setTargets(f.wants[1][1])
+				})
+			}
+			f.with(func() { f.lose = first("amend 1 shared p0") })
+			cancel()
+			wantErr(t, <-done, lockkeeper.ErrNotAcquired, context.Canceled)
+			time.Sleep(5 * time.Second)
+			if st := f.news(1, true, func(*lockkeeper.Status) {}); st.Converting || st.Grants[0].Mode != lockkeeper.ModeShared || st.State != lockkeeper.Held {
+				t.Errorf("the engine has it as %v, converting %v", st.Grants, st.Converting)
+			}
+			if h.Err() != nil {
+				t.Error("the shared hold is gone")
+			}
+		})
+	}
+}
+
+func TestUpgradeRefused(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Acquire(background, lockkeeper.Shared("a")))
+		f.with(func() { f.wait = true })
+		done := make(chan error)
+		go func() { done <- h.Upgrade(background) }()
+		synctest.Wait()
+		f.news(1, false, func(st *lockkeeper.Status) { st.Converting, st.Reason = false, lockkeeper.Deadlock })
+		wantErr(t, <-done, lockkeeper.ErrDeadlock)
+		if err := h.Amend(background, lockkeeper.WithPriority(3)); err != nil {
+			t.Fatal(err)
+		}
+		if w := f.wants[1]; w[len(w)-1].Targets[0].Mode != lockkeeper.ModeShared {
+			t.Error("amending the priority asked for the upgrade again")
+		}
+	})
+}
+
+func TestDowngradeIsRefusedWhileAnotherHandleNeedsIt(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		other := must(t)(c.Lock(h.Context(), "a/b"))
+		reader := must(t)(c.Acquire(h.Context(), lockkeeper.Shared("a/c")))
+		wantErr(t, h.Downgrade(background), lockkeeper.ErrInvalid)
+		other.Release(background)
+		if err := h.Downgrade(background); err != nil {
+			t.Error(err)
+		}
+		if reader.Err() != nil {
+			t.Error("the reader lost its handle")
+		}
+	})
+}
+
+// An amendment that arrived after the end would be a new claim.
+func TestReleaseWaitsForAnAmendmentThatIsOut(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		gate := make(chan struct{})
+		f.with(func() {
+			f.lose = func(_ context.Context, call string, _ int) error {
+				if call == "amend 1 exclusive p2" {
+					<-gate
+				}
+				return nil
+			}
+		})
+		amended, released := make(chan error), make(chan error)
+		go func() { amended <- h.Amend(background, lockkeeper.WithPriority(2)) }()
+		synctest.Wait()
+		go func() { released <- h.Release(background) }()
+		synctest.Wait()
+		if f.count("release 1") != 0 {
+			t.Error("released while the amendment was out")
+		}
+		close(gate)
+		<-amended
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if f.state(1) != lockkeeper.Ended {
+			t.Errorf("still there: %s", f.log())
+		}
+	})
+}

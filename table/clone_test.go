@@ -1,0 +1,119 @@
+package table
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// clone copies a table between steps. Tests that look at very many states use
+// it; what is kept or sent goes through Snapshot.
+func (t *Table) clone() *Table {
+	u := &Table{
+		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, softs: t.softs, mixed: t.mixed, passes: t.passes,
+		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
+		owners: make(map[lockkeeper.Ref]*owner, len(t.owners)), freezes: slices.Clone(t.freezes),
+	}
+	twins := make(map[*claim]*claim, 8)
+	var twin func(c *claim) *claim
+	twin = func(c *claim) *claim {
+		if d := twins[c]; d != nil {
+			return d
+		}
+		d := new(claim)
+		*d = *c
+		twins[c] = d
+		d.session, d.owner = u.sessions[c.session.id], nil
+		d.due = timer{at: forever, claim: d}
+		d.held, d.wanted = u.clonePlaces(d, c.held), u.clonePlaces(d, c.wanted)
+		d.asking, d.asks = nil, slices.Clone(c.asks)
+		for _, v := range c.asking {
+			d.asking = append(d.asking, twin(v))
+		}
+		for i, a := range d.asks {
+			d.asks[i].by = twin(a.by)
+		}
+		u.schedule.set(&d.due, c.due.at)
+		return d
+	}
+	for id, s := range t.sessions { // order does not matter: a copy
+		r := new(session)
+		*r = *s
+		r.claims, r.ended, r.endings = make(map[uint64]*claim, len(s.claims)), maps.Clone(s.ended), slices.Clone(s.endings)
+		r.due = timer{at: forever, session: r}
+		u.schedule.set(&r.due, s.due.at)
+		u.sessions[id] = r
+	}
+	for id, s := range t.sessions { // order does not matter: a copy
+		for n, c := range s.claims { // order does not matter: a copy
+			u.sessions[id].claims[n] = twin(c)
+		}
+	}
+	for path, n := range t.nodes { // order does not matter: a copy
+		u.cloneLists(u.nodes[path], n, twins)
+	}
+	for ref, o := range t.owners { // order does not matter: a copy
+		p := &owner{ref: ref}
+		for _, c := range o.claims {
+			p.claims = append(p.claims, twins[c])
+			twins[c].owner = p
+		}
+		u.owners[ref] = p
+	}
+	for _, c := range t.thieves {
+		u.thieves = append(u.thieves, twins[c])
+	}
+	for _, c := range t.frozen {
+		u.frozen = append(u.frozen, twins[c])
+	}
+	return u
+}
+
+func (t *Table) clonePlaces(c *claim, places []place) []place {
+	if len(places) == 0 {
+		return nil
+	}
+	twins := make([]place, len(places))
+	for i, p := range places {
+		n := t.nodes[p.node.path]
+		if n == nil {
+			n = &node{path: p.node.path}
+			t.nodes[p.node.path] = n
+		}
+		n.refs++
+		twins[i] = place{claim: c, node: n, kind: p.kind, units: p.units, limit: p.limit}
+	}
+	return twins
+}
+
+// cloneLists gives n's twin the lists that n has.
+func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
+	find := func(places []place, p *place) *place {
+		for i := range places {
+			if places[i].kind == p.kind && places[i].node == twin {
+				return &places[i]
+			}
+		}
+		panic("a place has no twin")
+	}
+	for k := range n.held {
+		var last *place
+		for p := n.held[k]; p != nil; p = p.next {
+			last = p
+		}
+		for p := last; p != nil; p = p.prev { // the newest comes first
+			twin.hold(find(twins[p.claim].held, p))
+		}
+	}
+	twin.slots = slots{taken: slices.Clone(n.slots.taken), low: n.slots.low}
+	if n.line == nil {
+		return
+	}
+	twin.line = new(line)
+	n.line.all(func(p *place) bool {
+		q := find(twins[p.claim].wanted, p)
+		twin.line.queueOf(q).insert(q)
+		return true
+	})
+}
