@@ -94,6 +94,9 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 	stamped := c.session.TTL > 0 || want.MaxHold > 0 || want.Revision > 0
 	err := c.call(ctx, patience, func(ctx context.Context, k Key) (err error) {
 		tries++
+		if (c.session.TTL > 0 || tries > 1) && !c.maySend(cl, k) {
+			return errPast
+		}
 		if stamped {
 			sent = c.clock() // before it is sent: what the answer promises counts from here (R12)
 		}
@@ -123,6 +126,22 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 		}
 	}
 	return err
+}
+
+// errPast refuses to send what nobody wants any more and no session has.
+var errPast error = &Error{Err: ErrNotHeld, Detail: "the session was attached anew without it"}
+
+// maySend reports whether cl may be sent under the key k. What is over is sent
+// only to be ended after its answer; under a key that it has not been sent or
+// named with before, it would be made anew, and nobody would know of it.
+func (c *Client) maySend(cl *claim, k Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cl.phase == over && cl.epoch != k.Epoch {
+		return false
+	}
+	cl.epoch = k.Epoch
+	return true
 }
 
 // await waits until cl is granted and hands it out, or says why it never will

@@ -52,14 +52,15 @@ type claim struct {
 	first  Hold   // the handle of whoever asked; further ones are in more
 
 	phase    phase
-	sent     bool // the engine may know it
-	answered bool // the engine has answered it, so that ending it is final
-	resend   bool // the want must be sent again in the background
-	confirm  bool // granted by a hint, but its longest hold must be counted from an answer
-	taken    bool // handed to whoever asked
-	flying   int  // calls of Engine.Claim that are out: it is ended only when there are none
-	live     int  // handles that are not released
-	known    bool // status is set
+	sent     bool   // the engine may know it
+	answered bool   // the engine has answered it, so that ending it is final
+	epoch    uint64 // of the key with which it was last sent or named
+	resend   bool   // the want must be sent again in the background
+	confirm  bool   // granted by a hint, but its longest hold must be counted from an answer
+	taken    bool   // handed to whoever asked
+	flying   int    // calls of Engine.Claim that are out: it is ended only when there are none
+	live     int    // handles that are not released
+	known    bool   // status is set
 	status   Status
 	told     ending   // as the last answer stated it: what the engine relies on (R12)
 	toldBy   uint64   // Status.Change of that answer

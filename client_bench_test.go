@@ -3,6 +3,7 @@ package lockkeeper_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -17,28 +18,22 @@ func BenchmarkLock(b *testing.B) {
 			defer client.Close()
 			ctx := context.Background()
 			b.ReportAllocs()
-			next := make(chan int, goroutines)
-			for i := range goroutines {
-				go func() {
-					n := 0
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
 					for range b.N/goroutines + 1 {
 						hold, err := client.Lock(ctx, "mydatabase/mytest")
+						if err == nil {
+							err = hold.Release(ctx)
+						}
 						if err != nil {
 							b.Error(err)
-							break
+							return
 						}
-						if err := hold.Release(ctx); err != nil {
-							b.Error(err)
-							break
-						}
-						n++
 					}
-					next <- n + 0*i
-				}()
+				})
 			}
-			for range goroutines {
-				<-next
-			}
+			all.Wait()
 		})
 	}
 }

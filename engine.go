@@ -39,9 +39,9 @@ type Engine interface {
 	Renew(ctx context.Context, k Key) (Lease, error)
 
 	// Claim makes the claim that w describes, or amends it, or answers again
-	// what became of it (R16). Taken is no error: the status is Waiting, or
-	// Ended with the reason, and has the evidence. w.Targets belongs to the
-	// engine from then on and must not be changed.
+	// what became of it (R16). Taken is no error: the status is Ended, with the
+	// reason and who stood in the way, or Waiting; List tells why it waits.
+	// w.Targets belongs to the engine from then on and must not be changed.
 	Claim(ctx context.Context, k Key, w Want) (Status, error)
 
 	// End ends what e names. Ending what has ended already is not an error;

@@ -203,6 +203,9 @@ func (h *Hold) Release(ctx context.Context) error {
 		return wrapAs("release", err)
 	}
 	h.finish(handleReleased)
+	if len(cl.more) > 0 {
+		cl.more = slices.DeleteFunc(cl.more, func(other *Hold) bool { return other == h })
+	}
 	if cl.live--; cl.live > 0 {
 		h.done()
 		return nil
@@ -250,7 +253,11 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx) // nothing to wait for within the process
 	}
-	return c.finish(ctx, cl, c.patience())
+	err := c.finish(ctx, cl, c.patience())
+	if e, ok := err.(*Error); ok && e.Err == ErrNotHeld {
+		return nil // it was held when this began; its session has ended meanwhile, and it with it
+	}
+	return err
 }
 
 // Close is Release with a bound of its own, 5 s or the TTL if that is shorter,

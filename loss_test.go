@@ -336,3 +336,57 @@ func TestStolenSessionIsNotFoughtOverForEver(t *testing.T) {
 		}
 	})
 }
+
+// A computer that wakes after its deadline and attaches before any timer has
+// fired must not take its old holds for living ones.
+func TestAttachRevivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock, sleep := suspended()
+		f := newFake()
+		c := lockkeeper.New(f, clock)
+		defer c.Close()
+		h := must(t)(c.Lock(background, "a"))
+		f.with(func() {
+			f.key.Epoch++ // the next renewal is refused, and attaching fails
+			f.lose = func(_ context.Context, call string, _ int) error {
+				if call == "attach" {
+					return errCut
+				}
+				return nil
+			}
+		})
+		time.Sleep(ttl / 2)
+		f.with(func() { f.lose = nil })
+		sleep(time.Hour)
+		must(t)(c.Lock(background, "b")) // the engine was kind, and kept the session
+		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Suspended)
+	})
+}
+
+// An answer that was overtaken by a newer one takes nothing back.
+func TestOvertakenAnswer(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		gate := make(chan struct{})
+		f.with(func() {
+			f.deafen = func(_ context.Context, call string, _ int) error {
+				if call == "amend 1 exclusive p2" {
+					<-gate
+				}
+				return nil
+			}
+		})
+		amended := make(chan error)
+		go func() { amended <- h.Amend(background, lockkeeper.WithPriority(2)) }()
+		synctest.Wait()
+		f.ask(1, 5*time.Second, false)
+		synctest.Wait()
+		close(gate)
+		if err := <-amended; err != nil {
+			t.Fatal(err)
+		}
+		if h.Remaining() > 5*time.Second || h.Asked() == nil {
+			t.Errorf("%s remain, asked %v", h.Remaining(), h.Asked())
+		}
+	})
+}

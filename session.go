@@ -69,10 +69,11 @@ func (c *Client) exchange(ctx context.Context, left time.Duration, do func(conte
 }
 
 // bounded gives one round trip its own deadline, so that a connection that is
-// dead without saying so is noticed. An engine in this process needs none.
+// dead without saying so is noticed. An engine in this process answers at once:
+// there ctx bounds the wait only, so that no outcome is unknown.
 func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	if c.near {
-		return ctx, func() {}
+		return c.life, func() {}
 	}
 	d := c.roundTrip()
 	if left > 0 {
@@ -171,8 +172,10 @@ func (c *Client) attached(ctx context.Context) (Key, error) {
 // is closed when it is done.
 func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	s := c.session
-	for id := range c.claims {
+	named := make([]*claim, 0, len(c.claims))
+	for id, cl := range c.claims {
 		s.Named = append(s.Named, id)
+		named = append(named, cl)
 	}
 	slices.Sort(s.Named)
 	dropped := make([]uint64, 0, len(c.todo))
@@ -206,6 +209,9 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	}
 	c.settle(c.clock()) // what was lost meanwhile stays lost
 	c.resumes = true
+	for _, cl := range named {
+		cl.epoch = lease.Key.Epoch
+	}
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
 		delete(c.todo, id) // not named, so ended by the engine, and all later news of it is refused

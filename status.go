@@ -76,8 +76,8 @@ type Status struct {
 	Ticket   uint64        `json:"ticket,omitempty"`   // place in line among equals: lower goes first (R4)
 	Place    int           `json:"place,omitempty"`    // of Waiting in an answer of List: 1 and those in line ahead that it waits for
 	ETA      time.Duration `json:"eta,omitempty"`      // of Waiting: estimated wait; 0 if unknown
-	Waits    []WaitReason  `json:"waits,omitempty"`    // of Waiting: every reason why
-	Blockers []Blocker     `json:"blockers,omitempty"` // of Waiting, or refused: who stands in the way, at most MaxBlockers
+	Waits    []WaitReason  `json:"waits,omitempty"`    // of Waiting in an answer of List: every reason why
+	Blockers []Blocker     `json:"blockers,omitempty"` // of Waiting in an answer of List, or refused: who stands in the way, at most MaxBlockers
 }
 
 // MaxBlockers bounds the evidence of one answer.

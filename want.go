@@ -171,7 +171,7 @@ func (w *Want) checkCombinations(c *checker) {
 	switch {
 	case w.Manners > Soft:
 		c.addf("manners %d are none of hard, soft", w.Manners)
-	case w.Manners == Soft && slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
+	case w.Manners == Soft && w.Revision == 0 && slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
 		c.addf("soft manners are for exclusive targets only")
 	case w.Manners == Soft && w.Steal != NoSteal:
 		c.addf("soft manners and stealing exclude each other: a soft claim lets others pass")

@@ -72,6 +72,14 @@ var convertChecks = []check{
 		reader.release(reader.last)
 		writer.granted(writer.last)
 	}},
+	{"R14/a soft writer's hold is downgraded like any other", converts | manners, func(w *world) {
+		h, err := w.client("writer").Lock(w.ctx(), "db", lockkeeper.WithSoft(0))
+		w.ok(err)
+		w.ok(h.Downgrade(w.ctx()))
+		w.peer("reader").hold(shared("db"))
+		w.is(h.Upgrade(w.ctx(), lockkeeper.WithWait(0)), lockkeeper.ErrNotAcquired)
+		w.ok(h.Err())
+	}},
 	{"R14/only as a whole", converts | many, func(w *world) {
 		p := w.peer("one")
 		id := p.hold(shared("a"), shared("b")).Ref.ID
@@ -197,21 +205,29 @@ var deadlockChecks = []check{
 
 // R17: every wait has reasons.
 var reasonChecks = []check{
-	{"R17/held by, and behind", fifo, func(w *world) {
+	{"R17/held by, and behind", fifo | operators, func(w *world) {
 		holder, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
 		want := lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}}
 		want.As, want.Note, want.Link = "ana", "migration", "https://ci/7"
 		holder.holdAs(want)
-		s := first.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
+		s := first.explain(first.queue(exclusive("db")))
 		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy}) || len(s.Blockers) == 0 {
 			w.Fatalf("the first waits for %v, %v", s.Waits, s.Blockers)
 		}
 		if b := s.Blockers[0]; b.Ref != holder.ref(holder.last) || b.Why != lockkeeper.HeldBy || b.As != "ana" || b.Note != "migration" || b.Link != "https://ci/7" || b.Path != "db" {
 			w.Errorf("the blocker is told as %+v", b)
 		}
-		s = second.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
+		s = second.explain(second.queue(exclusive("db")))
 		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy, lockkeeper.Behind}) {
 			w.Errorf("the second waits for %v, want held by and behind", s.Waits)
+		}
+	}},
+	{"R17/the answer to who must wait has the evidence", 0, func(w *world) {
+		holder, p := w.peer("holder"), w.peer("waiter")
+		holder.hold(exclusive("db"))
+		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
+		if !slices.Contains(s.Waits, lockkeeper.HeldBy) || len(s.Blockers) == 0 || s.Blockers[0].Ref != holder.ref(holder.last) {
+			w.Errorf("it waits for %v, %+v, want who holds it", s.Waits, s.Blockers)
 		}
 	}},
 	{"R17/ends by their own hand", 0, func(w *world) {

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -221,7 +222,7 @@ var manyChecks = []check{
 		one, two := w.peer("one"), w.peer("two")
 		var targets []lockkeeper.Target
 		for i := range lockkeeper.MaxTargets {
-			targets = append(targets, exclusive("t"+string(rune('A'+i))))
+			targets = append(targets, exclusive(fmt.Sprint("t", i)))
 		}
 		one.hold(targets...)
 		for _, t := range targets {

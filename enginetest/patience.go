@@ -67,7 +67,7 @@ var patienceChecks = []check{
 			w.Fatalf("a wait of a minute under a freeze of an hour: %s (%s), want it to fail at once", s.State, s.Reason)
 		}
 		id := p.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: 2 * time.Hour})
-		if s := p.status(id); !slices.Contains(s.Waits, lockkeeper.Frozen) {
+		if s := p.explain(id); !slices.Contains(s.Waits, lockkeeper.Frozen) {
 			w.Errorf("it waits for %v, want frozen among it", s.Waits)
 		}
 	}},
@@ -111,7 +111,7 @@ var mannersChecks = []check{
 		reader.hold(shared("db")) // interrupts it
 		ended := w.now()
 		reader.release(reader.last)
-		if s := writer.status(id); s.State == lockkeeper.Waiting && !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}) {
+		if s := writer.explain(id); w.claims(operators) && s.State == lockkeeper.Waiting && !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}) {
 			w.Errorf("it waits for %v, want the quiet period", s.Waits)
 		}
 		writer.granted(id)

@@ -184,7 +184,8 @@ func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) 
 		case <-p.bell:
 		case <-time.After(20 * time.Millisecond):
 		case <-end:
-			p.Fatalf("%s's claim %d (%v): %s (%s; waits: %v), want %s", p.session.As, id, p.wants[id].Targets, s.State, s.Reason, s.Waits, what)
+			why := p.explain(id)
+			p.Fatalf("%s's claim %d (%v) is %s (%s), want %s; it waits for %v: %v", p.session.As, id, p.wants[id].Targets, s.State, s.Reason, what, why.Waits, why.Blockers)
 		}
 	}
 }
@@ -265,6 +266,20 @@ func (p *peer) list(q lockkeeper.Query) []lockkeeper.Status {
 		all = append(all, s)
 	}
 	return all
+}
+
+// explain asks where the claim stands, with place and evidence, by the way of
+// an operator where there is one.
+func (p *peer) explain(id uint64) lockkeeper.Status {
+	p.Helper()
+	if !p.claims(operators) {
+		return p.status(id)
+	}
+	all := p.list(lockkeeper.Query{Ref: p.ref(id)})
+	if len(all) != 1 {
+		p.Fatalf("%s's claim %d is listed as %+v", p.session.As, id, all)
+	}
+	return all[0]
 }
 
 // free fails the test unless all targets can be had, each alone and at once,

@@ -127,7 +127,7 @@ func (h Harness) run(t *testing.T, body func(*world)) {
 	} else {
 		inside(t)
 	}
-	for i, wrong := range history.Judge(w.recorder.Events(), history.RulesOf(w.guarantees)) {
+	for i, wrong := range history.Judge(w.recorder.Events(), w.rules) {
 		if i == 20 {
 			t.Errorf("history: and more")
 			break

@@ -33,6 +33,7 @@ type world struct {
 	harness    Harness
 	guarantees lockkeeper.Guarantees
 	recorder   *history.Recorder
+	rules      history.Rules
 	start      time.Time
 	open       Open
 
@@ -53,6 +54,7 @@ func newWorld(t *testing.T, h Harness) *world {
 		w.handles = append(w.handles, w.open())
 	}
 	w.guarantees = w.handles[0].Guarantees()
+	w.rules = history.RulesOf(w.guarantees)
 	t.Cleanup(func() {
 		for _, e := range w.handles {
 			if err := e.Close(); err != nil {
@@ -72,6 +74,13 @@ func (w *world) now() time.Duration { return time.Since(w.start) }
 // ctx bounds one round trip.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.Cleanup(cancel)
+	return ctx
+}
+
+// within bounds what is done inside a hold: its own context has no deadline.
+func (w *world) within(h *lockkeeper.Hold) context.Context {
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	w.Cleanup(cancel)
 	return ctx
 }

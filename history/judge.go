@@ -13,6 +13,7 @@ import (
 type Rules struct {
 	FIFO     bool // among equals, who began to wait first goes first
 	Priority bool // higher priority goes first
+	Forced   bool // holds may have been taken or revoked by force: who was forced out is not counted, so counts and slots are not judged
 	Running  bool // the history was cut off while it ran: requests without an answer are no fault
 }
 
@@ -38,10 +39,10 @@ func Judge(events []Event, rules Rules) []string {
 	}
 	spans := spansOf(lives)
 	wrong = append(wrong, judgeExclusion(spans)...)
-	wrong = append(wrong, judgePermits(spans)...)
+	wrong = append(wrong, judgePermits(spans, rules)...)
 	wrong = append(wrong, judgeFences(spans)...)
 	wrong = append(wrong, judgeOrder(lives, rules)...)
-	wrong = append(wrong, judgeLinear(lives)...)
+	wrong = append(wrong, judgeLinear(lives, rules)...)
 	return wrong
 }
 

@@ -11,7 +11,7 @@ import (
 // the largest limit of those who hold them; what was in use all the while that
 // a grant was asked for and answered fits below the grant's own limit, and is
 // in the count that the grant tells; no slot is held twice.
-func judgePermits(spans []*span) (wrong []string) {
+func judgePermits(spans []*span, rules Rules) (wrong []string) {
 	live := make(map[lockkeeper.Path][]*span)
 	for _, s := range spans {
 		for i, t := range s.targets {
@@ -20,7 +20,7 @@ func judgePermits(spans []*span) (wrong []string) {
 			}
 			here := slices.DeleteFunc(live[t.Path], func(old *span) bool { return old.to <= s.from })
 			wrong = append(wrong, s.judgeUnits(t, here)...)
-			if i < len(s.grants) {
+			if i < len(s.grants) && !rules.Forced {
 				wrong = append(wrong, s.judgeGrant(s.grants[i], here)...)
 			}
 			live[t.Path] = append(here, s)

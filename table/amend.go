@@ -88,8 +88,13 @@ func uniform(modes []lockkeeper.Mode) bool {
 
 // adopt makes w what c is known to want.
 func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
+	raised := w.Priority > c.want.Priority
 	c.want = *w
 	t.mark(c)
+	if raised {
+		t.unsettle = true
+		t.doubtAround(c)
+	}
 }
 
 // upgrade has c, held shared, wait to be exclusive (R14).
@@ -132,6 +137,10 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 		t.leaveLine(c, true)
 	}
 	t.adopt(c, w)
+	for _, v := range c.asking {
+		v.sortAsks()
+		t.note(v, AskChanged, lockkeeper.NoReason)
+	}
 	if waits {
 		if c.waiting() {
 			t.grantModes(c)

@@ -67,8 +67,11 @@ type operatorAsk struct {
 
 func (c *claim) waiting() bool    { return len(c.held) == 0 && !c.ended }
 func (c *claim) converting() bool { return len(c.held) > 0 && len(c.wanted) > 0 }
-func (c *claim) soft() bool       { return c.want.Manners == lockkeeper.Soft }
-func (c *claim) steals() bool     { return c.want.Steal != lockkeeper.NoSteal }
+
+// soft reports whether c waits with soft manners; a conversion never does.
+func (c *claim) soft() bool { return c.want.Manners == lockkeeper.Soft && len(c.held) == 0 }
+
+func (c *claim) steals() bool { return c.want.Steal != lockkeeper.NoSteal }
 
 // class is the first part of R4's order.
 func (c *claim) class() int {

@@ -15,6 +15,7 @@ func (t *Table) clone() *Table {
 		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
 		owners: make(map[lockkeeper.Ref]*owner, len(t.owners)), freezes: slices.Clone(t.freezes),
 	}
+	u.dream = t.dream // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)
 	var twin func(c *claim) *claim
 	twin = func(c *claim) *claim {

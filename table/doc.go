@@ -41,7 +41,7 @@
 // with the other permits ahead when the units held there, plus the units of
 // those waiting ahead with a limit of at least L, plus n, are at most L. The
 // grant tells the units then in use, its own included, and a target of one unit
-// gets the lowest slot from 1 that no held target has.
+// gets the lowest slot from 1 that no held target has, nor a ghost (R12) if that leaves one up to its limit.
 //
 // R8 patience. A claim with wait 0 that is not granted in its own step ends as
 // timed out in that step, having asked nobody. A bound ends the wait at arrival
@@ -54,7 +54,7 @@
 // outlasted wait ends as timed out at once, whenever it becomes so.
 //
 // R9 manners, for exclusive targets only. A soft claim is ahead of nobody while
-// it waits. A quiet period must also have run since the later of its arrival
+// it waits; a conversion is never soft. A quiet period must also have run since the later of its arrival
 // and the last end of a hold that was incompatible with it (R5, pairwise; a
 // refused or cancelled claim was no hold, a downgrade is no end).
 //

@@ -173,8 +173,8 @@ func (t *Table) addPlace(places []place, p place, path lockkeeper.Path) []place 
 	return append(places, p)
 }
 
-// answer is what a claim command is told: the evidence too, if it must wait or
-// was refused.
+// answer is what a claim command is told: if it was refused, who stood in its
+// way; if it must wait, Explain and List tell that, whenever somebody asks.
 func (t *Table) answer(c *claim) {
 	c.told = c.statedEnd()
 	t.mark(c)

@@ -150,31 +150,40 @@ func (t *Table) layGhosts(session string, pick func(id uint64) bool) bool {
 // meetsGhost reports whether what c holds is incompatible with a hold that was
 // forced to end and whose holder may not know it yet (R12).
 func (t *Table) meetsGhost(c *claim) bool {
-	for _, g := range t.ghosts {
-		if g.ghost > t.now && t.haunts(g, c) {
+	if len(t.ghosts) == 0 {
+		return false
+	}
+	for _, want := range c.grants {
+		units := 0 // permits of the path that ghosts may still use
+		for _, g := range t.ghosts {
+			for _, target := range g.grants {
+				switch {
+				case g.ghost <= t.now:
+				case incompatible(target.Target, want.Target):
+					return true
+				case target.Path == want.Path:
+					units += target.Units
+				}
+			}
+		}
+		if units > 0 && t.nodes[want.Path].units+units > want.Limit {
 			return true
 		}
 	}
 	return false
 }
 
-// haunts reports whether c could not be held beside g, were g still held.
-func (t *Table) haunts(g *tombstone, c *claim) bool {
-	for _, target := range g.grants {
-		for _, want := range c.grants {
-			k, intent := kindOf(target.Mode)
-			l, other := kindOf(want.Mode)
-			switch {
-			case target.Path == want.Path && k == kindP && l == kindP:
-				if t.nodes[want.Path].units+target.Units > want.Limit {
-					return true
-				}
-			case target.Path == want.Path && conflicts[k].has(l),
-				target.Path != want.Path && target.Path.Covers(want.Path) && conflicts[k].has(other),
-				target.Path != want.Path && want.Path.Covers(target.Path) && conflicts[l].has(intent):
-				return true
-			}
-		}
+// incompatible reports whether two targets can't be held at once, their units aside (R3).
+func incompatible(a, b lockkeeper.Target) bool {
+	k, intentA := kindOf(a.Mode)
+	l, intentB := kindOf(b.Mode)
+	switch {
+	case a.Path == b.Path:
+		return conflicts[k].has(l)
+	case a.Path.Covers(b.Path):
+		return conflicts[k].has(intentB)
+	case b.Path.Covers(a.Path):
+		return conflicts[l].has(intentA)
 	}
 	return false
 }
@@ -182,15 +191,18 @@ func (t *Table) haunts(g *tombstone, c *claim) bool {
 // endSession ends s and all its claims.
 func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 	t.layGhosts(s.id, func(uint64) bool { return true })
-	for _, c := range s.byID() {
-		switch {
+	claims := s.byID()
+	reasons := make([]lockkeeper.Reason, len(claims)) // by what stands before any of them ends
+	for i, c := range claims {
+		switch reasons[i] = held; {
 		case c.waiting():
-			t.endClaim(c, waiting, "")
+			reasons[i] = waiting
 		case held == lockkeeper.Released:
-			t.endClaim(c, t.releaseReason(c), "")
-		default:
-			t.endClaim(c, held, "")
+			reasons[i] = t.releaseReason(c)
 		}
+	}
+	for i, c := range claims {
+		t.endClaim(c, reasons[i], "")
 	}
 	t.schedule.set(&s.due, forever)
 	delete(t.sessions, s.id)

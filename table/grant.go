@@ -41,7 +41,7 @@ func (t *Table) grantable(c *claim) bool {
 	if len(c.wanted) == 0 || c.frozen || !c.session.resumed || !t.compatible(c) {
 		return false
 	}
-	return c.quiet+c.want.Quiet <= t.now
+	return !c.soft() || c.quiet+c.want.Quiet <= t.now
 }
 
 // disturb starts the quiet periods anew of those in line for whom the end of p,
@@ -171,7 +171,7 @@ func (t *Table) grant(c *claim) {
 		}
 		n := t.nodes[g.Path]
 		if g.InUse = n.units; g.Units == 1 {
-			g.Slot = n.slots.take()
+			g.Slot = t.slot(n, g.Limit)
 		}
 	}
 	t.fences++

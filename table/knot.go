@@ -96,11 +96,20 @@ func (t *Table) refuseKnot() bool {
 // imagine is the table as it would be if every line of work that does not wait
 // released all it holds, again and again: only what is stuck is left waiting.
 func (t *Table) imagine() *Table {
-	im := New()
-	im.now, im.joint = t.now, 0
-	var all []*claim
+	if t.dream == nil {
+		t.dream = New()
+	}
+	im := t.dream
+	im.forgetDream()
+	im.now = t.now
+	all := im.ready[:0]
 	for _, s := range t.sessions { // order does not matter: sorted below
-		im.sessions[s.id] = &session{id: s.id, resumed: true, claims: make(map[uint64]*claim, len(s.claims))}
+		if len(s.claims) == 0 {
+			continue
+		}
+		if im.sessions[s.id] == nil {
+			im.sessions[s.id] = &session{id: s.id, resumed: true, claims: make(map[uint64]*claim)}
+		}
 		for _, c := range s.claims { // order does not matter: sorted below
 			all = append(all, c)
 		}
@@ -109,27 +118,43 @@ func (t *Table) imagine() *Table {
 	for _, c := range all {
 		im.copyOf(c)
 	}
-	im.grantReady()
-	for im.releaseIdle() {
+	clear(all)
+	for again := true; again; {
+		fences := im.fences
+		again = im.releaseIdle()
 		im.grantReady()
+		again = again || im.fences != fences
 	}
 	return im
+}
+
+// forgetDream makes what an imagined table was left with room for the next.
+func (im *Table) forgetDream() {
+	im.recycle()
+	for _, s := range im.sessions { // order does not matter: all of them go
+		for _, c := range s.claims { // order does not matter: all of them go
+			im.unlink(c, false)
+			im.spent = append(im.spent, c)
+		}
+	}
+	im.recycle()
+	im.arrivals, im.touched = im.arrivals[:0], im.touched[:0]
+	im.events = im.events[:0]
 }
 
 // copyOf adds c as it stands to an imagined table; what a freeze forbids is not there.
 func (im *Table) copyOf(c *claim) {
 	s := im.sessions[c.ref.Session]
-	d := &claim{ref: c.ref, session: s, want: c.want, ticket: c.ticket, fence: c.fence, grants: slices.Clone(c.grants), bound: forever}
-	d.want.Quiet, d.want.Steal, d.want.Lasts, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
-	d.due.claim = d
 	if c.frozen && c.waiting() {
 		return
 	}
+	d := im.newClaim()
+	d.ref, d.session, d.want, d.ticket, d.fence, d.grants, d.bound = c.ref, s, c.want, c.ticket, c.fence, c.grants, forever
+	d.want.Quiet, d.want.Steal, d.want.Lasts, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
+	d.due.claim, d.due.at = d, forever
 	s.claims[d.ref.ID] = d
 	im.join(d)
-	for _, p := range c.held {
-		d.held = append(d.held, place{claim: d, node: im.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
-	}
+	d.held = im.copyPlaces(d, c.held, d.few[:0])
 	for i := range d.held {
 		d.held[i].node.hold(&d.held[i])
 	}
@@ -141,10 +166,21 @@ func (im *Table) copyOf(c *claim) {
 		}
 		return
 	}
-	for _, p := range c.wanted {
-		d.wanted = append(d.wanted, place{claim: d, node: im.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
+	room := d.few[:0]
+	if len(d.held) > 0 {
+		room = nil
+		im.joint++
 	}
+	d.wanted = im.copyPlaces(d, c.wanted, room)
 	im.line(d)
+}
+
+// copyPlaces makes places of d like those of another claim.
+func (im *Table) copyPlaces(d *claim, places, room []place) []place {
+	for _, p := range places {
+		room = append(room, place{claim: d, node: im.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
+	}
+	return room
 }
 
 // releaseIdle ends the holds of every line of work that does not wait; it
@@ -161,6 +197,7 @@ func (im *Table) releaseIdle() bool {
 	for _, c := range idle {
 		im.unlink(c, true)
 		c.ended = true
+		im.spent = append(im.spent, c)
 	}
 	return len(idle) > 0
 }

@@ -103,6 +103,31 @@ func (s *slots) take() int {
 	return 64*s.low + bit + 1
 }
 
+// slot gives out a slot at n: the lowest that is free, but not one that a ghost
+// may still use, if there is another up to the limit (R12).
+func (t *Table) slot(n *node, limit int) int {
+	if len(t.ghosts) == 0 {
+		return n.slots.take()
+	}
+	var haunted []int
+	for _, g := range t.ghosts {
+		for _, target := range g.grants {
+			if g.ghost > t.now && target.Path == n.path && target.Slot > 0 && n.slots.occupy(target.Slot) {
+				haunted = append(haunted, target.Slot)
+			}
+		}
+	}
+	slot := n.slots.take()
+	for _, s := range haunted {
+		n.slots.free(s)
+	}
+	if slot > limit {
+		n.slots.free(slot)
+		return n.slots.take()
+	}
+	return slot
+}
+
 // occupy takes one slot by its number; it reports false if that is taken.
 func (s *slots) occupy(slot int) bool {
 	word, bit := (slot-1)/64, (slot-1)%64

@@ -84,7 +84,7 @@ func (t *Table) linkAsks(asks map[lockkeeper.Ref][]AskRecord) {
 			}
 		}
 		if v != nil {
-			slices.SortFunc(v.asks, func(a, b ask) int { return a.by.compare(b.by) })
+			v.sortAsks()
 		}
 	}
 	for _, c := range t.thieves {

@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -62,15 +63,26 @@ func (t *Table) askSet(c *claim) []*claim {
 			}
 		}
 	}
-	for i := range c.wanted {
-		if p := &c.wanted[i]; p.kind == kindP {
-			var enough bool
-			if set, enough = c.askPermits(p, set); !enough {
-				return nil
-			}
+	for _, p := range c.permitsByPath() {
+		var enough bool
+		if set, enough = c.askPermits(p, set); !enough {
+			return nil
 		}
 	}
 	return set
+}
+
+// permitsByPath are the places where c wants permits, in the order of their
+// paths, so that it does not matter in which order they were named.
+func (c *claim) permitsByPath() []*place {
+	var permits []*place
+	for i := range c.wanted {
+		if c.wanted[i].kind == kindP {
+			permits = append(permits, &c.wanted[i])
+		}
+	}
+	slices.SortFunc(permits, func(a, b *place) int { return strings.Compare(string(a.node.path), string(b.node.path)) })
+	return permits
 }
 
 func (c *claim) mayRob(h *claim) bool {
@@ -157,8 +169,12 @@ func (t *Table) ask(c, v *claim) {
 	}
 	c.asking = append(c.asking, v)
 	v.asks = append(v.asks, ask{by: c, end: end})
-	slices.SortFunc(v.asks, func(a, b ask) int { return a.by.compare(b.by) })
+	v.sortAsks()
 	t.mark(c)
+}
+
+func (c *claim) sortAsks() {
+	slices.SortFunc(c.asks, func(a, b ask) int { return a.by.compare(b.by) })
 }
 
 // withdraw ends c's ask of v, if there is one.

@@ -44,6 +44,7 @@ type Table struct {
 	ready    []*claim // room for candidates
 
 	spare    spare
+	dream    *Table // room for imagine
 	tracking bool
 	dirty    dirt
 }

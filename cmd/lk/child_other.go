@@ -20,8 +20,8 @@ func notifyStops(chan<- os.Signal)   {}
 func continues(os.Signal) bool       { return false }
 func signalNumber(os.Signal) int     { return 2 }
 
-func startChild([]string, []string) (*child, error) { return nil, errNoGroups }
-func replaceByCommand([]string, []string) error     { return errNoGroups }
+func startChild([]string, []string, *os.File) (*child, error) { return nil, errNoGroups }
+func replaceByCommand([]string, []string) error               { return errNoGroups }
 
 func (c *child) forward(os.Signal)         {}
 func (c *child) terminate()                {}

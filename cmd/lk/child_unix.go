@@ -45,13 +45,22 @@ type child struct {
 	group   int                 // its process group, and its own process id
 	tty     int                 // the standard file that is a terminal; -1 if none is
 	leads   bool                // it was given the terminal: while lk's group is its foreground, the child's is instead
+	halted  bool                // it was stopped, and has not been continued since
 	exited  chan int            // its exit code, once
 	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
 }
 
-// startChild starts the command with lk's own standard files. It must be called
-// by the main goroutine (see init).
-func startChild(command, env []string) (*child, error) {
+// startChild starts the command with lk's own standard files, and lets it
+// inherit one more, if there is one. It must be called by the main goroutine
+// (see init).
+func startChild(command, env []string, inherit *os.File) (*child, error) {
+	if inherit != nil {
+		// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be
+		// that of a file which lk itself inherited for the same purpose.
+		if _, err := unix.FcntlInt(inherit.Fd(), unix.F_SETFD, 0); err != nil {
+			return nil, startFailure(command[0], err)
+		}
+	}
 	c := &child{
 		tty:     terminal(),
 		exited:  make(chan int, 1),
@@ -145,8 +154,14 @@ func (c *child) wait() {
 	}
 }
 
-// forward sends a signal that lk got to the child's whole group.
-func (c *child) forward(s os.Signal) { c.send(s.(syscall.Signal)) }
+// forward sends a signal that lk got to the child's whole group. A stopped one is
+// woken to hear that it should end, as a shell's kill does.
+func (c *child) forward(s os.Signal) {
+	c.send(s.(syscall.Signal))
+	if c.halted && (s == unix.SIGTERM || s == unix.SIGHUP) {
+		c.send(unix.SIGCONT)
+	}
+}
 
 // terminate asks the whole group to stop; one that is stopped is woken to hear it.
 func (c *child) terminate() {
@@ -162,22 +177,33 @@ func (c *child) send(s syscall.Signal) { unix.Kill(-c.group, s) }
 // groupAlive reports whether any process of the group is left.
 func (c *child) groupAlive() bool { return unix.Kill(-c.group, 0) == nil }
 
-// stopWithIt lets lk stop when its child was stopped, so that the shell that
-// started lk gets its prompt back. It reports whether the child should go on at
-// once; else the signal that continues lk says so. A child that only lacks the
-// terminal gets it, if lk has it.
+// stopWithIt stops lk and its whole job when its child was stopped, so that the
+// shell that started the job gets its prompt back. It reports whether the child
+// should go on at once; else the signal that continues lk says so. A child that
+// only lacks the terminal gets it, if lk has it.
 func (c *child) stopWithIt(by syscall.Signal) (goOn bool) {
+	c.halted = true
 	switch {
 	case c.tty < 0:
 		return false // nobody does job control: go on renewing for whoever stopped it
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && c.lkLeads():
 		c.leads = true
 		return true
+	case !startedByShell():
+		return by == unix.SIGTSTP // nobody could continue lk, so that Ctrl-Z means nothing, as to any program there
 	}
 	c.takeBack()
-	signal.Reset(unix.SIGTSTP)
-	unix.Kill(os.Getpid(), unix.SIGTSTP) // the next statement runs when lk is continued, or is not stopped for want of a shell
-	return by == unix.SIGTSTP
+	signal.Ignore(unix.SIGTSTP)          // as for lk itself: it has to stop here and now
+	unix.Kill(0, unix.SIGTSTP)           // the rest of the job, as Ctrl-Z would have stopped it
+	unix.Kill(os.Getpid(), unix.SIGSTOP) // the next statement runs when lk is continued
+	return false
+}
+
+// startedByShell reports whether lk's job is one of a shell with job control: the
+// group of the session's leader is nobody's job.
+func startedByShell() bool {
+	session, err := unix.Getsid(0)
+	return err == nil && session != unix.Getpgrp()
 }
 
 // goOn continues a stopped child.
@@ -185,6 +211,7 @@ func (c *child) goOn() {
 	if c.leads && c.lkLeads() {
 		setForeground(c.tty, c.group)
 	}
+	c.halted = false
 	c.send(unix.SIGCONT)
 }
 

@@ -14,31 +14,49 @@ import (
 // finds the URL of its engine in it.
 const engineVariable = "LOCKKEEPER_URL"
 
-// chosenEngine is the engine of this run of lk.
-type chosenEngine struct {
-	url   string
-	named bool // by --engine or by the environment; else it is the user's own file
+// connection is a client with what lk knows of its engine.
+type connection struct {
+	*lockkeeper.Client
+	engine lockkeeper.Engine
+	url    string
+	named  bool // by --engine or by the environment; else it is the user's own file
 }
 
-// chooseEngine picks the engine: --engine, else LOCKKEEPER_URL, else a file in
-// the user's state directory, whose folder it makes.
-func (a *app) chooseEngine() (chosenEngine, error) {
-	url := a.engineFlag
-	if url == "" {
+// connect opens the engine of this run: that of --engine, else of LOCKKEEPER_URL,
+// else a file in the user's state directory.
+func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (*connection, error) {
+	url, named, err := a.chooseURL()
+	if err != nil {
+		return nil, err
+	}
+	e, err := a.open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{lockkeeper.New(e, options...), e, url, named}, nil
+}
+
+func (a *app) chooseURL() (url string, named bool, err error) {
+	if url = a.engineFlag; url == "" {
 		url = os.Getenv(engineVariable)
 	}
 	if url != "" {
-		url, err := absoluteURL(url)
-		return chosenEngine{url, true}, err
+		url, err = absoluteURL(url)
+		return url, true, err
 	}
 	folder, err := stateFolder()
-	if err != nil {
-		return chosenEngine{}, err
+	return "sqlite:" + filepath.Join(folder, "locks.db"), false, err
+}
+
+// sessionFile is the file by which the kernel tells that the processes of a
+// session live, where the engine has one. A child that inherits it keeps the
+// lock, for at most the TTL, from going to anyone else while it outlives a
+// killed lk.
+func (c *connection) sessionFile(session string) *os.File {
+	if has, ok := c.engine.(interface{ SessionFile(string) *os.File }); ok {
+		return has.SessionFile(session)
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return chosenEngine{}, &exit{exitUnavailable, fmt.Errorf("no place for the locks: %w", err)}
-	}
-	return chosenEngine{"sqlite:" + filepath.Join(folder, "locks.db"), false}, nil
+	return nil
 }
 
 // stateFolder is lockkeeper's folder in the user's state directory, as the XDG
@@ -63,14 +81,4 @@ func absoluteURL(url string) (string, error) {
 	}
 	absolute, err := filepath.Abs(file)
 	return scheme + ":" + absolute, err
-}
-
-// connect opens the engine of this run.
-func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (*lockkeeper.Client, chosenEngine, error) {
-	chosen, err := a.chooseEngine()
-	if err != nil {
-		return nil, chosen, err
-	}
-	client, err := a.open(ctx, chosen.url, options...)
-	return client, chosen, err
 }

@@ -20,26 +20,26 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	notifySignals(signals)
 	defer signal.Stop(signals)
 
-	client, chosen, err := a.connect(ctx, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
+	client, err := a.connect(ctx, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	a.noteReach(chosen, o)
+	a.noteReach(client.named, o)
 
 	requests := o.requests()
-	if parent, ok := parentClaim(ctx, client, chosen.url); ok {
+	if parent, ok := parentClaim(ctx, client); ok {
 		if covers(parent, o.targets) {
 			client.Close()
 			return o.become(signals)
 		}
 		requests = append(requests, lockkeeper.WithOwner(parent.Owner))
 	}
-	hold, err := a.acquire(ctx, client, o, requests, signals)
+	hold, err := a.acquire(ctx, client.Client, o, requests, signals)
 	if err != nil {
 		return err
 	}
-	return a.runHolding(hold, o, chosen.url, signals)
+	return a.runHolding(client, hold, o, signals)
 }
 
 // acquire takes the locks, and tells on stderr whom it waits for. A signal ends
@@ -113,8 +113,8 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 
 // noteReach says, where CI would expect more, that the default engine excludes
 // only this user on this machine.
-func (a *app) noteReach(chosen chosenEngine, o *runOptions) {
-	if ci := os.Getenv("CI"); chosen.named || o.quiet || ci == "" || ci == "false" {
+func (a *app) noteReach(named bool, o *runOptions) {
+	if ci := os.Getenv("CI"); named || o.quiet || ci == "" || ci == "false" {
 		return
 	}
 	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine: see --engine and %s\n", engineVariable)
@@ -168,11 +168,11 @@ func (o *runOptions) paths() string {
 }
 
 // runHolding runs the command under the hold and releases it.
-func (a *app) runHolding(hold *lockkeeper.Hold, o *runOptions, url string, signals chan os.Signal) error {
+func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOptions, signals chan os.Signal) error {
 	if err := hold.Err(); err != nil {
 		return err // lost already: lk stood still since the grant
 	}
-	child, err := startChild(o.command, environment(hold, o, url))
+	child, err := startChild(o.command, environment(hold, o, client.url), client.sessionFile(hold.Ref().Session))
 	if err != nil {
 		hold.Close()
 		return err

@@ -25,12 +25,12 @@ at it, above it or below it. Holders come first, then the line in its order.`,
 			}
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			client, _, err := a.connect(cmd.Context())
+			client, err := a.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			return a.list(cmd, client, path, asJSON)
+			return a.list(cmd, client.Client, path, asJSON)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in nanoseconds")

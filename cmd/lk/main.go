@@ -30,7 +30,7 @@ func mainCode() int {
 		args:   os.Args[1:],
 		stdout: os.Stdout,
 		stderr: os.Stderr,
-		open:   engine.Open,
+		open:   engine.New,
 	}
 	return a.execute(context.Background())
 }
@@ -39,7 +39,7 @@ func mainCode() int {
 type app struct {
 	args           []string
 	stdout, stderr io.Writer
-	open           func(ctx context.Context, url string, options ...lockkeeper.ClientOption) (*lockkeeper.Client, error)
+	open           func(ctx context.Context, url string) (lockkeeper.Engine, error)
 
 	engineFlag string   // of --engine
 	bad        problems // all that is wrong with the arguments

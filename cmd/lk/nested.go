@@ -10,9 +10,9 @@ import (
 
 // parentClaim is the hold that this lk run is nested in: the one that LK_CLAIM
 // names, if it is of the same engine and still held.
-func parentClaim(ctx context.Context, client *lockkeeper.Client, url string) (lockkeeper.Status, bool) {
+func parentClaim(ctx context.Context, client *connection) (lockkeeper.Status, bool) {
 	ref, err := lockkeeper.ParseRef(os.Getenv("LK_CLAIM"))
-	if err != nil || os.Getenv(engineVariable) != url {
+	if err != nil || os.Getenv(engineVariable) != client.url {
 		return lockkeeper.Status{}, false
 	}
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {

@@ -69,11 +69,25 @@ func await(args []string) int {
 	}
 }
 
+// eventually waits until ok, for what there is no event to wait for.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
 // revoke takes away, by force, what is held at a path.
 func revoke(path string) int {
-	a := &app{stderr: os.Stderr, open: engine.Open}
+	a := &app{stderr: os.Stderr, open: engine.New}
 	ctx := context.Background()
-	client, _, err := a.connect(ctx)
+	client, err := a.connect(ctx)
 	if err != nil {
 		return a.exitCode(err)
 	}

@@ -65,7 +65,7 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 			alarm.Reset(s.untilGrace())
 		case <-done:
 			done = nil
-			lost = s.loss()
+			lost = s.loss("its command was stopped")
 			s.child.kill()
 		}
 	}
@@ -105,7 +105,7 @@ func (s *supervisor) finish(lost error) error {
 		if s.lease.Err() == nil {
 			return nil
 		}
-		lost = s.loss()
+		lost = s.loss("its command had not ended by then")
 	}
 	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.grace)
 	defer tick.Stop()
@@ -123,13 +123,13 @@ func (s *supervisor) finish(lost error) error {
 	return lost
 }
 
-// loss says why the lease is lost.
-func (s *supervisor) loss() error {
+// loss says why the lease is lost, and what that meant for the command.
+func (s *supervisor) loss(command string) error {
 	err := s.lease.Err()
 	if err == nil {
 		err = lockkeeper.ErrLost
 	}
-	return fmt.Errorf("%s is lost, and its command was stopped: %w", s.what, err)
+	return fmt.Errorf("%w; %s", err, command)
 }
 
 // lossAhead says why the lease is about to be lost.

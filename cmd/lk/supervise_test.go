@@ -87,7 +87,7 @@ func startWith(t *testing.T, stdin, stdout *os.File, script string) *child {
 	t.Helper()
 	defer func(in, out *os.File) { os.Stdin, os.Stdout = in, out }(os.Stdin, os.Stdout)
 	os.Stdin, os.Stdout = stdin, stdout
-	child, err := startChild([]string{"sh", "-c", script}, os.Environ())
+	child, err := startChild([]string{"sh", "-c", script}, os.Environ(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,20 +120,6 @@ func (s *supervised) end(t *testing.T) error {
 	case <-time.After(patience):
 		t.Fatal("the supervisor does not end")
 		return nil
-	}
-}
-
-// eventually waits until ok, for what there is no event to wait for.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("not within %s: %s", patience, what)
-		}
 	}
 }
 
@@ -172,7 +158,7 @@ func TestLossEndsTheWholeGroup(t *testing.T) {
 // While renewals fail the command is asked to stop when what remains falls to
 // the grace; it has time to clean up, and so has what it started.
 func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
-	const grace = 10 * time.Second
+	const grace = 2 * time.Second
 	l := newFakeLease(grace + 5*time.Millisecond)
 	s := superviseScript(t, l, grace, `trap 'exit 3' TERM; sh -c 'trap "echo cleaned up; exit" TERM; echo ready; sleep 600 & wait' & wait`)
 	s.line(t)
@@ -190,10 +176,14 @@ func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 
 // A command that does not heed TERM is killed with the lease.
 func TestStubbornCommandIsKilledAtTheEnd(t *testing.T) {
-	l := newFakeLease(1) // less than the grace from the start
-	s := superviseScript(t, l, 10*time.Millisecond, `trap 'echo no' TERM; echo ready; while :; do sleep 600 & wait; done`)
-	for s.line(t) != "no" { // a TERM before the trap ends it early, which is as good
-		continue
+	const grace = time.Millisecond
+	l := newFakeLease(grace + time.Millisecond)
+	s := superviseScript(t, l, grace, `trap 'echo no' TERM; echo ready; while :; do sleep 600 & wait; done`)
+	for _, want := range []string{"ready", "no"} {
+		if got := s.line(t); got != want {
+			t.Fatalf("the script says %q, want %q", got, want)
+		}
+		l.remaining.Store(int64(grace / 2))
 	}
 	l.lose()
 	if err := s.end(t); err == nil || s.code != exitSignal+int(unix.SIGKILL) {

@@ -29,12 +29,12 @@ claim at the root. If nobody waits, say who holds it.`,
 			}
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			client, _, err := a.connect(cmd.Context())
+			client, err := a.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			all, err := everything(cmd, client)
+			all, err := everything(cmd, client.Client)
 			if err != nil {
 				return err
 			}

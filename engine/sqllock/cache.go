@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,7 +21,6 @@ type cache struct {
 // session is what this engine knows of an open session beside the table.
 type session struct {
 	epoch  uint64
-	ttl    time.Duration
 	opened int64  // the version in which it began
 	file   string // in the folder of session files; "" if it lives by its TTL alone
 }
@@ -32,9 +32,15 @@ type loaded struct {
 	ended    []lockkeeper.Status // claims and freezes that ended
 }
 
+// errRows: the rows are not what any lockkeeper can have written.
+var errRows = errors.New("its rows contradict each other")
+
 // loadAll makes a cache of all rows.
 func loadAll(db *database, m meta) (*cache, loaded, error) {
 	all, err := db.changedSince(0)
+	if err != nil && resultCode(err) == 0 {
+		err = fmt.Errorf("%w: %w", errRows, err)
+	}
 	if err != nil {
 		return nil, loaded{}, err
 	}
@@ -42,10 +48,10 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 	for i := range all.sessions {
 		c.setSession(&all.sessions[i])
 	}
-	snap, news := c.snapshot(m, all)
-	t, err := table.Restore(snap)
+	_, present, news := c.sort(m, &all)
+	t, err := table.Restore(present)
 	if err != nil {
-		return nil, loaded{}, fmt.Errorf("the rows contradict each other: %w", err)
+		return nil, loaded{}, fmt.Errorf("%w: %w", errRows, err)
 	}
 	c.table = t
 	t.Track()
@@ -60,24 +66,22 @@ func (c *cache) loadNew(db *database, m meta) (loaded, error) {
 	}
 	// A session that ended and began again since then must be forgotten first:
 	// its row shows only the new one.
-	again := table.Snapshot{Counters: m.counters}
+	var again []table.SessionRecord
 	for i := range fresh.sessions {
 		row := &fresh.sessions[i]
 		if old, known := c.sessions[row.ID]; known && !row.Closed && row.opened != old.opened {
-			again.Sessions = append(again.Sessions, table.SessionRecord{ID: row.ID, Closed: true})
+			again = append(again, table.SessionRecord{ID: row.ID, Closed: true})
 		}
+		c.setSession(row)
 	}
-	if len(again.Sessions) > 0 {
-		if err := c.table.Load(again); err != nil {
+	past, present, news := c.sort(m, &fresh)
+	past.Sessions = append(past.Sessions, again...)
+	if len(past.Sessions)+len(past.Claims) > 0 {
+		if err := c.table.Load(past); err != nil {
 			return loaded{}, err
 		}
 	}
-	for i := range fresh.sessions {
-		c.setSession(&fresh.sessions[i])
-	}
-	snap, news := c.snapshot(m, fresh)
-	news.sessions = fresh.sessions
-	if err := c.table.Load(snap); err != nil {
+	if err := c.table.Load(present); err != nil {
 		return loaded{}, err
 	}
 	c.version = m.version
@@ -93,31 +97,41 @@ func (c *cache) setSession(row *sessionRow) {
 		delete(c.sessions, row.ID)
 		return
 	}
-	c.sessions[row.ID] = session{epoch: row.Epoch, ttl: row.TTL, opened: row.opened, file: row.file}
+	c.sessions[row.ID] = session{epoch: row.Epoch, opened: row.opened, file: row.file}
 	if row.file != "" {
 		c.filed++
 	}
 }
 
-// snapshot makes of rows what the table has to load. Rows of ended claims
-// outlast their session, for people and for followers; the table must not take
-// those for claims of a session that has the same id since (R16).
-func (c *cache) snapshot(m meta, all rows) (table.Snapshot, loaded) {
-	var news loaded
-	snap := table.Snapshot{Counters: m.counters, Freezes: all.freezes}
-	for _, row := range all.sessions {
-		snap.Sessions = append(snap.Sessions, row.SessionRecord)
+// sort makes of rows what the table has to load: first the past, sessions that
+// are over and what ended with them, then the present. Rows of ended claims
+// outlast their session, for people and for followers; loaded with the present
+// they would be taken for claims of a session that has the same id since (R16).
+func (c *cache) sort(m meta, all *rows) (past, present table.Snapshot, news loaded) {
+	past.Counters, present.Counters = m.counters, m.counters
+	present.Freezes = all.freezes
+	news.sessions = all.sessions
+	for i := range all.sessions {
+		if record := all.sessions[i].SessionRecord; record.Closed {
+			past.Sessions = append(past.Sessions, record)
+		} else {
+			present.Sessions = append(present.Sessions, record)
+		}
 	}
 	for i := range all.claims {
 		row := &all.claims[i]
 		if row.State != lockkeeper.Ended {
 			news.live = append(news.live, row.Ref)
-			snap.Claims = append(snap.Claims, row.ClaimRecord)
+			present.Claims = append(present.Claims, row.ClaimRecord)
 			continue
 		}
-		news.ended = append(news.ended, endedStatus(&row.ClaimRecord, m.counters.Now))
+		if row.Want.Owner != (lockkeeper.Ref{}) { // else it was a freeze, whose own row tells of it
+			news.ended = append(news.ended, endedStatus(&row.ClaimRecord, m.counters.Now))
+		}
 		if s, open := c.sessions[row.Ref.Session]; open && row.version > s.opened {
-			snap.Claims = append(snap.Claims, row.ClaimRecord)
+			present.Claims = append(present.Claims, row.ClaimRecord)
+		} else {
+			past.Claims = append(past.Claims, row.ClaimRecord)
 		}
 	}
 	for _, f := range all.freezes {
@@ -125,7 +139,7 @@ func (c *cache) snapshot(m meta, all rows) (table.Snapshot, loaded) {
 			news.ended = append(news.ended, thawedStatus(f.By, f.Path, lockkeeper.Released))
 		}
 	}
-	return snap, news
+	return past, present, news
 }
 
 // endedStatus tells of a claim that ended, as its row has it.

@@ -21,7 +21,6 @@ const (
 
 var (
 	errClosed   = errors.New("the engine is closed")
-	errNobody   = errors.New("nobody waits for it any more")
 	errNoAnswer = errors.New("it had begun when the context ended: whether it happened is not known")
 )
 

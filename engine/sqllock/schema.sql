@@ -63,7 +63,7 @@ CREATE TABLE claims (
     bound_ns   INTEGER,          -- when it gives up
     told_ns    INTEGER,          -- the end of the hold that the holder was told
     ended_ns   INTEGER NOT NULL,
-    forget_ns  INTEGER NOT NULL, -- an ended one is removed some time after
+    forget_ns  INTEGER NOT NULL, -- an ended one is removed some time after this, and after ghost_ns
     ghost_ns   INTEGER NOT NULL, -- until when the holder may not know of its end
     change     INTEGER NOT NULL,
     changed_ns INTEGER NOT NULL,

@@ -293,10 +293,10 @@ func (db *database) refusal(err error) error {
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err,
 			Detail: fmt.Sprintf("%s can't be opened for writing: its directory must exist, and both must be writable", db.path)}
 	}
-	switch code {
-	case sqlite3.SQLITE_NOTADB:
+	switch {
+	case code == sqlite3.SQLITE_NOTADB:
 		return lockkeeper.Invalid("%s is no SQLite database: name a file that is new, or one of lockkeeper's", db.path)
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH:
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_MISMATCH, errors.Is(err, errRows):
 		return lockkeeper.Invalid("%s is damaged (%v): once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path, err)
 	}
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "opening " + db.path, Cause: err}

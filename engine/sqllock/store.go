@@ -58,9 +58,9 @@ var statementTexts = [statements]string{
 	closeSession: `UPDATE sessions SET state = 'closed', file = '', closed_ns = ?, version = ? WHERE id = ?`,
 
 	readClaims: `SELECT session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, granted_ns,
-		wait_ns, bound_ns, told_ns, ended_ns, ghost_ns, change, changed_ns, more, version FROM claims WHERE version > ?`,
+		wait_ns, bound_ns, told_ns, ended_ns, forget_ns, ghost_ns, change, changed_ns, more, version FROM claims WHERE version > ?`,
 	writeClaim: `INSERT OR REPLACE INTO claims (session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, granted_ns,
-		wait_ns, bound_ns, told_ns, ended_ns, ghost_ns, change, changed_ns, more, version, forget_ns)
+		wait_ns, bound_ns, told_ns, ended_ns, forget_ns, ghost_ns, change, changed_ns, more, version)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 
 	readFreezes: `SELECT path, state, session, claim, who, note, link, since_ns, until_ns, ended_ns FROM freezes WHERE version > ?`,
@@ -69,10 +69,10 @@ var statementTexts = [statements]string{
 	thawFreeze: `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
 
 	oldestKnown: `SELECT max(
-		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND forget_ns <= ?1),
+		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND forget_ns <= ?1 AND ghost_ns <= ?1),
 		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?2),
 		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?2))`,
-	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND forget_ns <= ?`,
+	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND forget_ns <= ?1 AND ghost_ns <= ?1`,
 	purgeSessions: `DELETE FROM sessions WHERE state = 'closed' AND closed_ns <= ?`,
 	purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
 }
@@ -209,16 +209,16 @@ type details struct {
 	Asks        []table.AskRecord     `json:"asks,omitempty"`
 	Operator    *table.OperatorRecord `json:"operator,omitempty"`
 	Text        string                `json:"text,omitempty"`
+	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
 }
 
 func (d *details) isZero() bool {
 	return d.Revision == 0 && d.Owner == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
 		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && !d.Unconfirmed && !d.Overdue &&
-		len(d.Asks) == 0 && d.Operator == nil && d.Text == ""
+		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed
 }
 
-// putClaim writes a claim. An ended one may be removed from the instant forget on.
-func (db *database) putClaim(row claimRow, forget time.Duration) error {
+func (db *database) putClaim(row claimRow) error {
 	c := &row.ClaimRecord
 	targets, err := json.Marshal(c.Grants)
 	if err != nil {
@@ -236,8 +236,11 @@ func (db *database) putClaim(row claimRow, forget time.Duration) error {
 	if c.State != lockkeeper.Ended && c.Quiet != c.Arrived {
 		d.QuietSince = c.Quiet
 	}
-	if d.Owner == c.Ref {
-		d.Owner = lockkeeper.Ref{} // the usual case of an ended one
+	if c.State == lockkeeper.Ended {
+		d.Thawed = d.Owner == (lockkeeper.Ref{})
+		if d.Owner == c.Ref {
+			d.Owner = lockkeeper.Ref{} // the usual case
+		}
 	}
 	var more []byte
 	if !d.isZero() {
@@ -251,8 +254,7 @@ func (db *database) putClaim(row claimRow, forget time.Duration) error {
 	}
 	return db.run(writeClaim, c.Ref.Session, int64(c.Ref.ID), state, string(targets), c.Want.As, c.Want.Note, c.Want.Link,
 		c.Want.Priority, int64(c.Ticket), int64(c.Fence), reason, int64(c.Arrived), int64(c.Granted), end(c.Want.Wait),
-		end(c.Bound), end(c.Told), int64(c.Ended), int64(c.Ghost), int64(c.Change), int64(c.Changed), string(more),
-		row.version, int64(forget))
+		end(c.Bound), end(c.Told), int64(c.Ended), int64(c.Forget), int64(c.Ghost), int64(c.Change), int64(c.Changed), string(more), row.version)
 }
 
 func scanClaim(r *sql.Rows) (claimRow, error) {
@@ -262,7 +264,7 @@ func scanClaim(r *sql.Rows) (claimRow, error) {
 	var targets, more []byte
 	err := r.Scan(&c.Ref.Session, signed{&c.Ref.ID}, &state, &targets, &c.Want.As, &c.Want.Note, &c.Want.Link,
 		&c.Want.Priority, signed{&c.Ticket}, signed{&c.Fence}, &reason, &c.Arrived, &c.Granted, endless{&c.Want.Wait},
-		endless{&c.Bound}, endless{&c.Told}, &c.Ended, &c.Ghost, signed{&c.Change}, &c.Changed, &more, &row.version)
+		endless{&c.Bound}, endless{&c.Told}, &c.Ended, &c.Forget, &c.Ghost, signed{&c.Change}, &c.Changed, &more, &row.version)
 	if err != nil {
 		return row, err
 	}
@@ -302,7 +304,7 @@ func fill(c *table.ClaimRecord, d *details) {
 	w.After, w.MaxHold, w.Grace, w.Lasts = d.After, d.MaxHold, d.Grace, d.Lasts
 	c.Unconfirmed, c.Overdue, c.Asks, c.Operator, c.Text = d.Unconfirmed, d.Overdue, d.Asks, d.Operator, d.Text
 	if c.State == lockkeeper.Ended {
-		if w.Owner == (lockkeeper.Ref{}) {
+		if w.Owner == (lockkeeper.Ref{}) && !d.Thawed {
 			w.Owner = c.Ref
 		}
 		return

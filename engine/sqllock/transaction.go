@@ -23,8 +23,10 @@ const (
 type transaction struct {
 	e       *Engine
 	meta    meta
+	found   bool          // the meta row is there
 	now     time.Duration // the engine's time, read inside
 	writes  bool          // it may change rows
+	wanted  func() error  // see Engine.wanted
 	changed bool          // it has
 	broken  error         // what went wrong with a write; then it must not commit
 
@@ -37,16 +39,12 @@ type transaction struct {
 
 // refresh brings the cache up to the rows, and reads the time.
 func (tx *transaction) refresh() error {
-	e := tx.e
-	m, found, err := e.db.meta()
-	if err != nil {
-		return err
-	}
+	e, m := tx.e, tx.meta
 	reading, err := e.clock()
 	if err != nil {
 		return err
 	}
-	if !found { // the file was just made
+	if !tx.found { // the file was just made
 		m.boot, m.base = e.boot, reading
 		if tx.writes {
 			if err := e.db.run(insertMeta, m.boot, int64(m.base)); err != nil {
@@ -63,6 +61,7 @@ func (tx *transaction) refresh() error {
 	// sandbox that shows another one, the engine's time stands still until it
 	// has caught up: the table never lets time go back (R20).
 	tx.now = max(reading-m.base, m.counters.Now)
+	e.base = m.base
 	return nil
 }
 
@@ -228,7 +227,6 @@ func (tx *transaction) write(changes table.Snapshot, new attached) {
 
 func (tx *transaction) put(changes table.Snapshot, new attached) error {
 	c, db, version := tx.e.cache, tx.e.db, tx.meta.version
-	ttls := make(map[string]time.Duration) // of sessions that close
 	for _, record := range changes.Sessions {
 		row := sessionRow{SessionRecord: record, version: version, opened: version}
 		old, known := c.sessions[record.ID]
@@ -236,7 +234,6 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 			row.opened, row.file = old.opened, old.file
 		}
 		if record.Closed {
-			ttls[record.ID] = old.ttl
 			tx.close(record.ID, old)
 		} else if record.ID == new.id {
 			row.file = new.file
@@ -247,12 +244,7 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 		c.setSession(&row)
 	}
 	for i := range changes.Claims {
-		record := &changes.Claims[i]
-		ttl, closed := ttls[record.Ref.Session]
-		if !closed {
-			ttl = c.sessions[record.Ref.Session].ttl
-		}
-		if err := db.putClaim(claimRow{ClaimRecord: *record, version: version}, max(record.Ended+ttl, record.Ghost)); err != nil {
+		if err := db.putClaim(claimRow{ClaimRecord: changes.Claims[i], version: version}); err != nil {
 			return err
 		}
 	}
@@ -318,6 +310,7 @@ func (tx *transaction) restart() error {
 		ended = append(ended, lockkeeper.Key{Session: id, Epoch: s.epoch})
 	}
 	tx.meta.boot, tx.meta.base = e.boot, reading-tx.meta.counters.Now
+	e.base = tx.meta.base
 	tx.now = tx.meta.counters.Now
 	tx.changed = true
 	for _, k := range ended {
@@ -335,6 +328,38 @@ func (tx *transaction) sweep(ids map[string]bool) {
 			_, _ = tx.step(table.Command{Op: table.Gone, Key: lockkeeper.Key{Session: id, Epoch: s.epoch}}) // never refused
 		}
 	}
+}
+
+// sweepHolders ends the sessions in the way of w whose processes are all gone,
+// so that a try is not refused because of the dead. Waiting claims hear of them
+// by the kernel.
+func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
+	c := tx.e.cache
+	for tx.broken == nil && tx.e.othersFiled() {
+		holders := make(map[string]bool)
+		for _, target := range w.Targets {
+			for st := range c.table.List(lockkeeper.Query{Meets: target.Path}) {
+				if st.State != lockkeeper.Held {
+					break // holds come first
+				}
+				holders[st.Ref.Session] = true
+			}
+		}
+		open := len(c.sessions)
+		if tx.sweep(holders); len(c.sessions) == open {
+			return
+		}
+		// Who was next in line may be dead as well.
+	}
+}
+
+// othersFiled reports whether sessions of other processes have files.
+func (e *Engine) othersFiled() bool {
+	own := len(e.local)
+	if e.options.Outlive {
+		own = 0
+	}
+	return e.cache.filed > own
 }
 
 // finish writes what belongs to all changes, and commits.

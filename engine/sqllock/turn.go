@@ -1,10 +1,9 @@
 package sqllock
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"time"
-
-	"github.com/lockkeeper/lockkeeper"
 )
 
 // How often rows are looked at while something waits: behind a bell that may be
@@ -45,27 +44,49 @@ func (e *Engine) turn(look bool) {
 		if !any && !look && len(e.dead) == 0 {
 			break
 		}
-		if e.transact(writes || len(e.dead) > 0) != nil && !any {
+		if e.transact(writes || len(e.dead) > 0, look) != nil && !any {
 			break // nobody waits for it: the next turn tries again
 		}
 		look = false
 	}
+	e.watchLog()
 	e.watchDeaths()
 }
 
-// transact does one transaction, with the jobs that wait for it.
-func (e *Engine) transact(writes bool) error {
-	tx := &transaction{e: e, writes: writes}
-	jobs, err := tx.whole()
-	if err == errMustWrite {
-		return e.transact(true)
+// wanted returns a function that says why a transaction that can't begin yet is
+// not wanted any more; nil as long as it is. Callers may leave meanwhile.
+func (e *Engine) wanted(look bool) func() error {
+	return func() error {
+		select {
+		case <-e.closing:
+			return errClosed
+		default:
+		}
+		if any, _ := e.queue.waiting(); any || look || len(e.dead) > 0 {
+			return nil
+		}
+		return errNobody
 	}
-	if err != nil {
+}
+
+// transact does one transaction, with the jobs that wait for it. It is done
+// without any if it is to look at the rows.
+func (e *Engine) transact(writes, look bool) error {
+	tx := &transaction{e: e, writes: writes, wanted: e.wanted(look)}
+	jobs, err := tx.whole()
+	switch {
+	case err == errMustWrite:
+		e.deliver(&tx.heard)
+		return e.transact(true, look)
+	case errors.Is(err, errNobody):
+		return err // and nothing was done
+	case err != nil:
 		// Whatever was done or not, the rows know it.
 		e.cache = nil
 		e.db.disconnect()
+		e.logWatched = false // it may have been removed with the last connection
 		err = unavailable(err)
-	} else {
+	default:
 		for _, do := range tx.after {
 			do()
 		}
@@ -86,18 +107,139 @@ func (e *Engine) transact(writes bool) error {
 	return err
 }
 
-// errMustWrite is the end of a reading transaction that found something to write.
-var errMustWrite = fmt.Errorf("a writing transaction is needed")
+var (
+	errMustWrite = errors.New("it has to be a writing transaction")
+	errNobody    = errors.New("nobody waits for it any more")
+)
 
 // whole does a transaction from begin to commit, and returns the jobs that it
-// has begun.
+// has taken out of the queue. Jobs that can't begin are taken too: they fail.
 func (tx *transaction) whole() (jobs []*job, err error) {
 	e := tx.e
-	if err := e.begin(tx.writes); err != nil {
-		if _, busy := err.(busyError); !busy || err.(busyError).nobody {
+	if err := tx.begin(); err != nil {
+		if !errors.Is(err, errNobody) {
 			jobs = e.queue.take(true)
 		}
 		return jobs, err
 	}
+	defer func() {
+		if err != nil || !tx.changed {
+			// If it fails there is nothing to roll back any more.
+			_ = e.db.rollback()
+		}
+	}()
+	if err := tx.prepare(); err != nil {
+		if err != errMustWrite {
+			jobs = e.queue.take(true)
+		}
+		return jobs, err
+	}
+	jobs = e.queue.take(tx.writes)
+	for _, j := range jobs {
+		j.do(tx)
+	}
+	if tx.changed || tx.broken != nil {
+		err = tx.finish()
+	}
 	return jobs, err
+}
+
+// begin begins the transaction once no other process has SQLite's lock. While it
+// waits for that, callers may leave; when the last has, it need not be had.
+func (tx *transaction) begin() error {
+	e := tx.e
+	if err := e.db.ready(context.Background()); err != nil {
+		return err
+	}
+	return e.db.patiently(tx.wanted, func() error {
+		if err := e.db.begin(tx.writes); err != nil {
+			return err
+		}
+		// A reading one begins in truth with the first row that it reads.
+		m, found, err := e.db.meta()
+		if err != nil {
+			_ = e.db.rollback()
+		}
+		tx.meta, tx.found = m, found
+		return err
+	})
+}
+
+// prepare brings everything up to this moment, before the first job.
+func (tx *transaction) prepare() error {
+	if err := tx.refresh(); err != nil {
+		return err
+	}
+	rebooted, err := tx.rebooted()
+	if err != nil {
+		return err
+	}
+	if !tx.writes {
+		if rebooted || tx.due() {
+			return errMustWrite
+		}
+		tx.passTime() // for the ages in what is listed
+		return tx.broken
+	}
+	if rebooted {
+		if err := tx.restart(); err != nil {
+			return err
+		}
+	}
+	if tx.due() {
+		tx.passTime()
+	}
+	tx.sweep(tx.e.dead)
+	if tx.broken == nil {
+		tx.after = append(tx.after, func() { clear(tx.e.dead) })
+	}
+	return tx.broken
+}
+
+// watchLog has the engine woken by every commit while somebody follows.
+func (e *Engine) watchLog() {
+	follows := e.followed() > 0
+	switch log := e.db.path + "-wal"; {
+	case follows && !e.logWatched:
+		e.bell.watch(log)
+	case !follows && e.logWatched:
+		e.bell.unwatch(log)
+	}
+	e.logWatched = follows
+}
+
+// pause is how long nothing needs to be looked at.
+func (e *Engine) pause() time.Duration {
+	if len(e.waits) == 0 && e.followed() == 0 {
+		return time.Hour
+	}
+	poll := pollBehindBell
+	if !e.bell.works() || e.options.Outlive && len(e.waits) > 0 {
+		poll = pollWithoutBell
+	}
+	if e.cache == nil {
+		return min(poll, pollWithoutBell) // it failed: try again soon
+	}
+	at, any := e.cache.table.Next()
+	reading, err := e.clock()
+	if !any || err != nil {
+		return poll
+	}
+	return min(poll, max(at-(reading-e.base), time.Millisecond))
+}
+
+// shut ends what is left when the engine is closed.
+func (e *Engine) shut() {
+	e.queue.close()
+	for _, j := range e.queue.take(true) {
+		j.done <- unavailable(errClosed)
+	}
+	e.mu.Lock()
+	for f := range e.followers {
+		f.ring()
+	}
+	e.mu.Unlock()
+	e.bell.close()
+	e.db.disconnect()
+	e.keepFiles()
 }

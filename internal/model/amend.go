@@ -35,7 +35,7 @@ func (m *Model) amend(c *claim, w *lockkeeper.Want) error {
 		switch {
 		case c.converting():
 			change = func() { m.giveUp(c, lockkeeper.Cancelled) }
-		case all(c.want.Targets, lockkeeper.ModeShared) && !sameWait:
+		case c.undone == lockkeeper.NoReason && !sameWait: // else the wait was that of a conversion
 			return refuseAmendment(c)
 		}
 	case all(c.held, lockkeeper.ModeExclusive) && all(w.Targets, lockkeeper.ModeShared):

@@ -3,6 +3,7 @@ package model_test
 import (
 	"flag"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -86,8 +87,8 @@ func difference(all []table.Command) (diff string) {
 			diff,
 			differ("error", sentinel(gotErr), sentinel(wantErr)),
 			differEvents(t.Events(), m.Events()),
-			differ("list", list(slices.Collect(t.List(lockkeeper.Query{}))), list(m.List())),
-			differReply(c, got, want, m.List()),
+			differLists("list", slices.Collect(t.List(lockkeeper.Query{})), m.List()),
+			differReply(c, got, want, m),
 		} {
 			if d != "" {
 				return fmt.Sprintf("Command %d, %s:\n%s", i+1, story.Format(c), d)
@@ -131,6 +132,9 @@ func sentinel(err error) string {
 // say more often that an ask changed than the model, which only looks at what the
 // holder is told.
 func differEvents(got, want []table.Event) string {
+	if len(got) == 0 && len(want) == 0 {
+		return ""
+	}
 	asked, all := events(got, table.AskChanged), events(want, table.AskChanged)
 	if i := slices.IndexFunc(all, func(e string) bool { return !slices.Contains(asked, e) }); i >= 0 {
 		return "the table lacks the event" + all[i]
@@ -151,66 +155,84 @@ func events(all []table.Event, kinds ...table.EventKind) []string {
 	return lines
 }
 
-func list(all []lockkeeper.Status) string {
+func differLists(what string, got, want []lockkeeper.Status) string {
+	got, want = plain(got), plain(want)
+	if len(got) == 0 && len(want) == 0 || reflect.DeepEqual(got, want) {
+		return ""
+	}
+	return differ(what, text(got), text(want))
+}
+
+// plain leaves of each status what the rules fix. What has ended has only an end.
+func plain(all []lockkeeper.Status) []lockkeeper.Status {
+	all = slices.Clone(all)
+	for i := range all {
+		s := &all[i]
+		s.Change, s.Text, s.Blockers, s.ETA = 0, "", nil, 0
+		if s.State == lockkeeper.Ended {
+			*s = lockkeeper.Status{
+				Ref: s.Ref, Owner: s.Owner, Revision: s.Revision, State: s.State, Reason: s.Reason,
+				Priority: s.Priority, Label: s.Label, Fence: s.Fence,
+			}
+		}
+		if len(s.Waits) == 0 {
+			s.Waits = nil
+		}
+	}
+	return all
+}
+
+func text(all []lockkeeper.Status) string {
 	var b strings.Builder
 	for _, s := range all {
-		b.WriteString(status(s))
-		b.WriteByte('\n')
+		asked := "nothing"
+		if a := s.Asked; a != nil {
+			asked = fmt.Sprintf("by %s %q %s in %s", a.By, a.Label, a.Reason, story.Duration(a.Left))
+		}
+		fmt.Fprintf(&b, "%s of %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, asked %s, age %s, left %s, ticket %d, place %d, waits %v\n",
+			s.Ref, s.Owner, s.Revision, s.State, s.Reason, s.Grants, s.Priority, s.Label, s.Fence, s.Unconfirmed,
+			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, s.Waits)
 	}
 	return b.String()
 }
 
-// status is all of s that the rules fix. What has ended has no age and no place.
-func status(s lockkeeper.Status) string {
-	grants := slices.Clone(s.Grants)
-	slices.SortFunc(grants, func(a, b lockkeeper.Grant) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	text := fmt.Sprintf("%s of %s rev %d, %s, %s, priority %d, label %q, fence %d",
-		s.Ref, s.Owner, s.Revision, s.State, s.Reason, s.Priority, s.Label, s.Fence)
-	if s.State == lockkeeper.Ended {
-		return text
-	}
-	asked := "nothing"
-	if a := s.Asked; a != nil {
-		asked = fmt.Sprintf("by %s %q %s in %s", a.By, a.Label, a.Reason, a.Left)
-	}
-	return fmt.Sprintf("%s, unconfirmed %t, %v, converting %t, asked %s, age %s, left %s, ticket %d, place %d, waits %v",
-		text, s.Unconfirmed, grants, s.Converting, asked, s.Age, s.Left, s.Ticket, s.Place, s.Waits)
-}
-
 // differReply compares answers. A lease may tell of more claims than it must.
-func differReply(c table.Command, got, want table.Reply, live []lockkeeper.Status) string {
-	if d := differ("answer", status(brief(got.Status)), status(brief(want.Status))); d != "" && c.Op == table.Claim {
-		return d
+func differReply(c table.Command, got, want table.Reply, m *model.Model) string {
+	if c.Op == table.Claim {
+		if d := differLists("answer", brief(got.Status), brief(want.Status)); d != "" {
+			return d
+		}
 	}
 	if got.Lease.Key != want.Lease.Key || got.Lease.TTL != want.Lease.TTL {
 		return fmt.Sprintf("lease of the table: %v, of the model: %v", got.Lease, want.Lease)
 	}
-	told := statusLines(got.Lease.Claims)
-	must := statusLines(want.Lease.Claims)
-	may := append(statusLines(live), must...)
+	told, must := brief(got.Lease.Claims...), brief(want.Lease.Claims...)
 	for _, s := range must {
-		if !slices.Contains(told, s) {
-			return fmt.Sprintf("the lease should tell\n%s\nand tells\n%s", s, strings.Join(told, "\n"))
+		if !has(told, s) {
+			return fmt.Sprintf("the lease should tell\n%sand tells\n%s", text([]lockkeeper.Status{s}), text(told))
 		}
 	}
+	if len(told) == len(must) {
+		return ""
+	}
+	live := brief(m.List()...)
 	for _, s := range told {
-		if !slices.Contains(may, s) && !strings.Contains(s, "ended, ") {
-			return fmt.Sprintf("the lease tells\n%s\nof\n%s", s, strings.Join(may, "\n"))
+		if !has(must, s) && !has(live, s) {
+			return fmt.Sprintf("the lease tells\n%sof\n%s", text([]lockkeeper.Status{s}), text(live))
 		}
 	}
 	return ""
 }
 
-func statusLines(all []lockkeeper.Status) []string {
-	var lines []string
-	for _, s := range all {
-		lines = append(lines, status(brief(s)))
-	}
-	return lines
+func has(all []lockkeeper.Status, s lockkeeper.Status) bool {
+	return slices.ContainsFunc(all, func(x lockkeeper.Status) bool { return x.Ref == s.Ref && reflect.DeepEqual(x, s) })
 }
 
-// brief is s without what only a list tells.
-func brief(s lockkeeper.Status) lockkeeper.Status {
-	s.Place, s.Waits = 0, nil
-	return s
+// brief is plain without what only a list tells.
+func brief(all ...lockkeeper.Status) []lockkeeper.Status {
+	all = plain(all)
+	for i := range all {
+		all[i].Place, all[i].Waits = 0, nil
+	}
+	return all
 }

@@ -24,7 +24,7 @@ func TestSplitTime(t *testing.T) {
 	eachSequence(t, *sequences/10, t.Name(), func(all []table.Command) string {
 		now := time.Duration(0)
 		stops := make([][]time.Duration, len(all))
-		random := rand.New(rand.NewPCG(uint64(len(all)), 1))
+		random := rand.New(rand.NewPCG(uint64(len(all)), uint64(all[len(all)-1].At)))
 		for i, c := range all {
 			for range random.IntN(3) {
 				stops[i] = append(stops[i], now+time.Duration(random.Int64N(int64(max(1, c.At-now)))).Round(time.Second/4))

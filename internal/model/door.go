@@ -7,10 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// do does one command at its instant. A refused command changes nothing, but
-// what fell due at the instant has happened.
+// do does one command at its instant. A refused command changes nothing.
 func (m *Model) do(c *table.Command) (table.Reply, error) {
-	m.instant()
 	switch c.Op {
 	case table.Pass:
 		return table.Reply{}, nil
@@ -88,6 +86,11 @@ func (m *Model) lease(s *session) table.Reply {
 	for _, c := range m.ended {
 		if c.ref.Session == s.id {
 			lease.Claims = append(lease.Claims, m.status(c))
+		}
+	}
+	for _, f := range m.thawed {
+		if f.ref.Session == s.id {
+			lease.Claims = append(lease.Claims, m.freezeStatus(f))
 		}
 	}
 	return table.Reply{Lease: lease}
@@ -170,17 +173,24 @@ func (m *Model) known(ref lockkeeper.Ref, w *lockkeeper.Want) (lockkeeper.Status
 		}
 		return m.answer(c), nil, true
 	}
-	for _, f := range slices.Concat(m.freezes, m.thawed) {
-		if f.ref == ref {
-			return m.freezeStatus(f), nil, true
-		}
+	if f := m.firstFreeze(ref); f != nil {
+		return m.freezeStatus(f), nil, true
 	}
 	return lockkeeper.Status{}, nil, false
 }
 
+// firstFreeze is the freeze of ref, live or remembered; of several the first by path.
+func (m *Model) firstFreeze(ref lockkeeper.Ref) *freeze {
+	for _, f := range slices.Concat(m.frozenPaths(), m.thawed) {
+		if f.ref == ref {
+			return f
+		}
+	}
+	return nil
+}
+
 // freeze begins the freezes that w is, one for each path (R18).
 func (m *Model) freeze(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status {
-	var first *freeze
 	for _, t := range w.Targets {
 		for _, f := range slices.Clone(m.freezes) {
 			if f.path == t.Path {
@@ -190,12 +200,9 @@ func (m *Model) freeze(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status 
 		f := &freeze{ref: ref, want: w, path: t.Path, since: m.now, end: m.now + w.Freeze}
 		m.freezes = append(m.freezes, f)
 		m.event(table.Event{Kind: table.Froze, Ref: ref, Path: t.Path})
-		if first == nil {
-			first = f
-		}
 	}
 	m.settle()
-	return m.freezeStatus(first)
+	return m.freezeStatus(m.firstFreeze(ref))
 }
 
 // endWhat ends what an Ending names (R11, R18).

@@ -75,10 +75,13 @@ func (m *Model) close(s *session) {
 	m.sessions = slices.DeleteFunc(m.sessions, func(x *session) bool { return x == s })
 }
 
+// endFreeze ends the freeze of one path; its ref is remembered with the last of
+// its paths.
 func (m *Model) endFreeze(f *freeze, reason lockkeeper.Reason) {
 	f.reason = reason
 	m.freezes = slices.DeleteFunc(m.freezes, func(x *freeze) bool { return x == f })
-	if s := m.session(f.ref.Session); s != nil && s.ttl > 0 {
+	more := slices.ContainsFunc(m.freezes, func(x *freeze) bool { return x.ref == f.ref })
+	if s := m.session(f.ref.Session); !more && s != nil && s.ttl > 0 {
 		f.forget = m.now + s.ttl
 		m.thawed = append(m.thawed, f)
 	}
@@ -110,6 +113,18 @@ func (c *claim) announcedEnd() time.Duration {
 		return forever
 	}
 	return c.granted + c.want.Lasts
+}
+
+// endOutlasted ends the waits that can't end well.
+func (m *Model) endOutlasted() bool {
+	changed := false
+	for _, c := range m.line() {
+		if m.outlasted(c) {
+			m.giveUp(c, lockkeeper.TimedOut)
+			changed = true
+		}
+	}
+	return changed
 }
 
 // outlasted says whether the bounded wait of c can't end well (R8).

@@ -40,7 +40,7 @@ type taste struct {
 var tastes = []taste{
 	{shared: 30, permits: 30, steal: 25, soft: 10, owners: 30, freezes: 4, bounded: 30},
 	{shared: 60, permits: 5, steal: 10, soft: 20, owners: 60, freezes: 3, bounded: 20},
-	{shared: 10, permits: 80, steal: 40, owners: 20, freezes: 2, bounded: 20},
+	{shared: 10, permits: 80, steal: 40, owners: 40, freezes: 2, bounded: 20},
 	{shared: 10, permits: 80, steal: 5, owners: 50, freezes: 5, bounded: 10},
 	{shared: 30, permits: 10, steal: 5, soft: 5, owners: 80, freezes: 8, bounded: 5},
 	{shared: 20, permits: 20, steal: 60, soft: 10, owners: 10, freezes: 4, bounded: 60},
@@ -193,15 +193,18 @@ func (g *generator) ending(session string) lockkeeper.Ending {
 // want is a new claim or freeze.
 func (g *generator) want(id uint64) lockkeeper.Want {
 	if g.percent(g.taste.freezes) {
-		return lockkeeper.Want{ID: id, Freeze: g.pick(1, 3, 5, 20) * time.Second, Label: lockkeeper.Label{As: "op"},
-			Targets: []lockkeeper.Target{{Path: paths[g.IntN(len(paths))], Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{ID: id, Freeze: g.pick(1, 3, 5, 20) * time.Second, Label: lockkeeper.Label{As: "op"}}
+		for _, i := range g.Perm(len(paths))[:1+g.IntN(6)/5] {
+			w.Targets = append(w.Targets, lockkeeper.Target{Path: paths[i], Mode: lockkeeper.ModeExclusive})
+		}
+		return w
 	}
 	w := lockkeeper.Want{ID: id, Targets: g.targets(), Priority: g.IntN(4) - 1, Wait: lockkeeper.Forever}
 	if g.percent(60) {
 		w.Priority = 0
 	}
 	if g.percent(g.taste.bounded) {
-		w.Wait = g.pick(0, 1, 2, 3, 5) * time.Second
+		w.Wait = g.pick(0, 1, 2, 3, 5, 9) * time.Second
 	}
 	if g.percent(g.taste.soft) {
 		g.soften(&w)

@@ -245,11 +245,11 @@ func (m *Model) grantable(c *claim) bool {
 	return !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && m.quietUntil(c) <= m.now
 }
 
-// settle grants, gives up and refuses until nothing changes any more; then asks
-// are determined anew, and the first thief whose time has come takes.
+// settle is, again and again until nothing changes: all grants, then the waits that
+// are over, then knots, then asks anew, then the first thief that may take (R20).
 func (m *Model) settle() {
 	for {
-		for m.settleOne() || m.endTries() || m.refuseKnot() {
+		for m.grantOne() || m.endTries() || m.endOutlasted() || m.refuseKnot() {
 		}
 		m.askAnew()
 		if !m.takeOne() {
@@ -259,15 +259,11 @@ func (m *Model) settle() {
 	m.tellAsks()
 }
 
-// settleOne changes the first claim in line that can be changed.
-func (m *Model) settleOne() bool {
+// grantOne grants the first claim in line that can be granted.
+func (m *Model) grantOne() bool {
 	for _, c := range m.line() {
-		switch {
-		case m.grantable(c):
+		if m.grantable(c) {
 			m.grant(c)
-			return true
-		case m.outlasted(c):
-			m.giveUp(c, lockkeeper.TimedOut)
 			return true
 		}
 	}

@@ -9,8 +9,10 @@ import (
 
 // refuseKnot refuses the youngest claim of a knot, if there is one (R15).
 func (m *Model) refuseKnot() bool {
-	imagined := m.imagine()
-	knot := imagined.knot()
+	if len(m.line()) == 0 {
+		return false
+	}
+	knot := m.imagine().knot()
 	if len(knot) == 0 {
 		return false
 	}

@@ -21,12 +21,17 @@ func (m *Model) List() []lockkeeper.Status {
 			list = append(list, m.status(c))
 		}
 	}
-	freezes := slices.Clone(m.freezes)
-	slices.SortFunc(freezes, func(a, b *freeze) int { return cmp.Compare(a.path, b.path) })
-	for _, f := range freezes {
+	for _, f := range m.frozenPaths() {
 		list = append(list, m.freezeStatus(f))
 	}
 	return list
+}
+
+// frozenPaths is the freezes by path.
+func (m *Model) frozenPaths() []*freeze {
+	freezes := slices.Clone(m.freezes)
+	slices.SortFunc(freezes, func(a, b *freeze) int { return cmp.Compare(a.path, b.path) })
+	return freezes
 }
 
 func (m *Model) status(c *claim) lockkeeper.Status {

@@ -42,6 +42,7 @@ var house = []room{
 
 	{"internal/model", ". table", ""}, // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""}, // commands and tables as text
+	{"internal/mutants", "", ""},      // plants bugs and sees that tests find them
 	{"internal/tidy", "", ""},
 	{"internal/readme", ". engine", ""},
 }

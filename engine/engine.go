@@ -1,0 +1,84 @@
+// Package engine opens an engine by its URL: it is the one map from URL schemes
+// to engines.
+package engine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/sqllock"
+)
+
+// scheme is one kind of engine.
+type scheme struct {
+	name string
+	form string // of its URLs, for people
+	open func(ctx context.Context, rest string) (lockkeeper.Engine, error)
+}
+
+var schemes = []scheme{
+	{"mem", "mem: (this process alone)", openMem},
+	{"sqlite", "sqlite:FILE (this computer)", openSQLite},
+}
+
+// Open connects a client to the engine that the URL names:
+//
+//	mem:          locks within this process; each call makes a new engine
+//	sqlite:FILE   locks of this computer, in a file that any number of processes
+//	              share; it is made if it is not there, with its directory
+//
+// FILE is taken as it is written, relative to the working directory unless it is
+// absolute. An unknown scheme, or what its engine refuses, is an ErrInvalid that
+// says what would be right. ctx bounds the opening alone. Closing the client
+// closes the engine.
+func Open(ctx context.Context, url string, options ...lockkeeper.ClientOption) (*lockkeeper.Client, error) {
+	e, err := New(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return lockkeeper.New(e, options...), nil
+}
+
+// New opens the engine alone, for those who need more of it than a client shows.
+func New(ctx context.Context, url string) (lockkeeper.Engine, error) {
+	name, rest, found := strings.Cut(url, ":")
+	for _, s := range schemes {
+		if found && name == s.name {
+			return s.open(ctx, rest)
+		}
+	}
+	forms := make([]string, len(schemes))
+	for i, s := range schemes {
+		forms[i] = s.form
+	}
+	return nil, lockkeeper.Invalid("engine %q: a URL is one of %s", url, strings.Join(forms, ", "))
+}
+
+func openMem(_ context.Context, rest string) (lockkeeper.Engine, error) {
+	if rest != "" {
+		return nil, lockkeeper.Invalid("engine \"mem:%s\": nothing follows mem: since its locks have no place but this process", rest)
+	}
+	return memlock.New(), nil
+}
+
+func openSQLite(ctx context.Context, file string) (lockkeeper.Engine, error) {
+	if file == "" {
+		return nil, lockkeeper.Invalid("engine \"sqlite:\" names no file: write sqlite:FILE, such as sqlite:/var/lib/lockkeeper/locks.db")
+	}
+	if strings.HasPrefix(file, "//") && !strings.HasPrefix(file, "///") {
+		return nil, lockkeeper.Invalid("engine \"sqlite:%s\" names a host: write sqlite:FILE, such as sqlite:%s; a file has no host", file, file[1:])
+	}
+	file = filepath.Clean(file)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no directory for " + file, Cause: err}
+	}
+	e, err := sqllock.Open(ctx, file, sqllock.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}

@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine"
+)
+
+func TestOpen(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	for url, file := range map[string]string{
+		"mem:":                             "",
+		"sqlite:locks.db":                  "locks.db",
+		"sqlite:new/deep/x.db":             "new/deep/x.db",
+		"sqlite:" + folder + "/a":          "a",
+		"sqlite://" + folder + "/b:c?d.db": "b:c?d.db",
+	} {
+		c, err := engine.Open(context.Background(), url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if err := c.Do(context.Background(), "db", func(context.Context) error { return nil }); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if info, err := os.Stat("new"); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory that was made: %v (%v), want it private", info.Mode(), err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for url, word := range map[string]string{
+		"":                       "sqlite:FILE",
+		"locks.db":               "sqlite:FILE",
+		"redis://localhost":      "sqlite:FILE",
+		"mem:x":                  "nothing follows",
+		"sqlite:":                "names no file",
+		"sqlite://host/db":       "host",
+		"sqlite:" + os.TempDir(): "directory",
+	} {
+		_, err := engine.Open(context.Background(), url)
+		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%q: got %v, want ErrInvalid and %q", url, err, word)
+		}
+	}
+}

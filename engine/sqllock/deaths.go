@@ -1,0 +1,77 @@
+package sqllock
+
+import (
+	"cmp"
+	"os"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+const (
+	// mostWatchers bounds the threads that wait in the kernel, one each.
+	mostWatchers = 64
+	// mostWatching bounds the waiting claims whose blockers are watched: those
+	// first in line. Those behind wait for the same holders, or for them.
+	mostWatching = 32
+)
+
+// watchDeaths sees to it that the death of a process in whose session's way
+// claims of this process wait is noticed at once. The kernel tells it by
+// letting go of the lock on the session's file.
+func (e *Engine) watchDeaths() {
+	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || !e.othersFiled() {
+		return
+	}
+	for _, ref := range e.firstWaits() {
+		st, _ := e.cache.table.Explain(ref)
+		for _, by := range st.Blockers {
+			id := by.Ref.Session
+			if s, open := e.cache.sessions[id]; open && s.file != "" && e.local[id] == nil {
+				e.watchDeath(id, s.file)
+			}
+		}
+	}
+}
+
+// firstWaits are the waiting claims with the lowest tickets.
+func (e *Engine) firstWaits() []lockkeeper.Ref {
+	refs := make([]lockkeeper.Ref, 0, len(e.waits))
+	for ref := range e.waits {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, func(a, b lockkeeper.Ref) int { return cmp.Compare(e.waits[a], e.waits[b]) })
+	return refs[:min(len(refs), mostWatching)]
+}
+
+// watchDeath waits, beside all else, until nobody has the session's file locked.
+// That the waiting has become needless is no reason to end it: nothing can end
+// it but the kernel. There is one such wait for each file.
+func (e *Engine) watchDeath(id, file string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	path := e.folder.file(file)
+	if e.watched[file] || len(e.watched) >= mostWatchers || path == "" {
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return // removed: that proves nothing, and the TTL stands behind
+	}
+	e.watched[file] = true
+	go func() {
+		err := awaitFree(f)
+		f.Close()
+		e.mu.Lock()
+		delete(e.watched, file)
+		e.mu.Unlock()
+		if err != nil {
+			return
+		}
+		// The rows say whether that file is still the session's.
+		select {
+		case e.deaths <- id:
+		case <-e.closing:
+		}
+	}()
+}

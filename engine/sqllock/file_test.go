@@ -1,0 +1,228 @@
+package sqllock
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// refused opens a file that must be refused, and left as it is.
+func refused(t *testing.T, path string, sentinel error, words ...string) {
+	t.Helper()
+	before, _ := os.ReadFile(path)
+	e, err := Open(bounded(t), path, Options{})
+	if err == nil {
+		e.Close()
+		t.Fatalf("%s was opened", path)
+	}
+	var told *lockkeeper.Error
+	if !errors.Is(err, sentinel) || !errors.As(err, &told) {
+		t.Errorf("got %v, want %v in an Error", err, sentinel)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q does not say %q", err, word)
+		}
+	}
+	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+		t.Error("the file was changed")
+	}
+}
+
+// sqlFile makes a SQLite database by statements.
+func sqlFile(t *testing.T, statements ...string) string {
+	t.Helper()
+	path := file(t)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func TestWrongFiles(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Run("text", func(t *testing.T) {
+		refused(t, write("notes.txt", strings.Repeat("not a database at all\n", 100)), lockkeeper.ErrInvalid, "notes.txt", "no SQLite database")
+	})
+	t.Run("foreign", func(t *testing.T) {
+		refused(t, sqlFile(t, "CREATE TABLE songs (title TEXT)"), lockkeeper.ErrInvalid, "another program", "locks.db")
+	})
+	t.Run("foreign without tables", func(t *testing.T) {
+		refused(t, sqlFile(t, "PRAGMA application_id = 77"), lockkeeper.ErrInvalid, "another program")
+	})
+	t.Run("newer", func(t *testing.T) {
+		refused(t, sqlFile(t, schema, "PRAGMA user_version = 2"), lockkeeper.ErrInvalid, "version 2", "version 1")
+	})
+	t.Run("directory", func(t *testing.T) { refused(t, folder, lockkeeper.ErrInvalid, "directory") })
+	t.Run("no name", func(t *testing.T) { refused(t, "", lockkeeper.ErrInvalid) })
+	t.Run("no directory", func(t *testing.T) {
+		refused(t, filepath.Join(folder, "missing", "locks.db"), lockkeeper.ErrUnavailable, "missing", "directory")
+	})
+	t.Run("file as directory", func(t *testing.T) {
+		refused(t, filepath.Join(write("plain", "x"), "locks.db"), lockkeeper.ErrUnavailable, "directory")
+	})
+	t.Run("empty", func(t *testing.T) { openReal(t, write("empty.db", "")) })
+}
+
+func TestStrangeNames(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"a b.db", "what?.db", "100%.db", "%2F.db", "a#b.db", "é.db", "q=1&mode=ro.db"} {
+		path := filepath.Join(folder, name)
+		openReal(t, path).Close()
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A damaged file is refused, wherever the damage is, and never makes up locks.
+func TestDamagedFile(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	k := attach(t, e, "a", time.Minute, nil)
+	for i, path := range []lockkeeper.Path{"db/a", "db/b", "c"} {
+		claim(t, e, k, exclusive(uint64(i+1), path))
+	}
+	if err := e.Close(); err != nil { // without leaving: the rows stay
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(whole)%4096 != 0 || len(whole) < 8*4096 {
+		t.Fatalf("the file has %d bytes: this test looks in the wrong place", len(whole))
+	}
+	detected := 0
+	for page := range len(whole) / 4096 {
+		damaged := bytes.Clone(whole)
+		for i := range 512 {
+			damaged[page*4096+i*8] ^= 0x5a
+		}
+		copied := file(t)
+		if err := os.WriteFile(copied, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e, err := Open(bounded(t), copied, Options{})
+		if err != nil {
+			detected++
+			if !errors.Is(err, lockkeeper.ErrInvalid) {
+				t.Errorf("page %d: got %v, want ErrInvalid", page, err)
+			}
+			continue
+		}
+		// Damage where nothing is stored, or in an index that is not read yet, may go unnoticed, but no lock.
+		if held := snapshot(t, e).Claims; len(held) != 3 {
+			t.Errorf("page %d: opened with %d claims, want 3", page, len(held))
+		}
+		e.Close()
+	}
+	if detected < 3 {
+		t.Errorf("damage was found in %d pages only", detected)
+	}
+	t.Run("rows that contradict each other", func(t *testing.T) {
+		copied := file(t)
+		if err := os.WriteFile(copied, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := sql.Open("sqlite", copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(`UPDATE claims SET targets = '[{"path":"db","mode":"exclusive"}]'`); err != nil {
+			t.Fatal(err)
+		}
+		db.Close()
+		refused(t, copied, lockkeeper.ErrInvalid, "damaged")
+	})
+}
+
+// Who opens the path anew must see the locks of those who have it open, so a file
+// that was replaced under them is not used any more.
+func TestReplacedFile(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	k := attach(t, e, "a", time.Minute, nil)
+	claim(t, e, k, exclusive(1, "db"))
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(words string) {
+		t.Helper()
+		_, err := e.Claim(bounded(t), k, exclusive(2, "other"))
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) || !strings.Contains(err.Error(), words) {
+			t.Errorf("got %v, want ErrUnavailable and %q", err, words)
+		}
+	}
+	check("gone")
+	openReal(t, path)
+	check("another file")
+	if err := os.Rename(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	if st := claim(t, e, k, exclusive(2, "other")); st.State != lockkeeper.Held {
+		t.Errorf("after the file is back: %s", st.State)
+	}
+}
+
+// People read the locks with the sqlite3 tool.
+func TestViews(t *testing.T) {
+	path := file(t)
+	a, _ := testClient(t, path)
+	b, _ := testClient(t, path)
+	if _, err := a.Acquire(bounded(t), lockkeeper.Exclusive("db/x"), lockkeeper.Permits("net", 2, 5), lockkeeper.WithAs("anna"), lockkeeper.WithNote("tests")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Enqueue(bounded(t), lockkeeper.Shared("db"), lockkeeper.WithAs("ben")); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var held, waiting string
+	const columns = "group_concat(path || ' ' || mode || ' ' || coalesce(units, '-') || ' ' || who, ', ')"
+	if err := db.QueryRow("SELECT " + columns + " FROM held").Scan(&held); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.QueryRow("SELECT " + columns + " FROM waiting").Scan(&waiting); err != nil {
+		t.Fatal(err)
+	}
+	if want := "db/x exclusive - anna, net permits 2 anna"; held != want {
+		t.Errorf("held: %s, want %s", held, want)
+	}
+	if want := "db shared - ben"; waiting != want {
+		t.Errorf("waiting: %s, want %s", waiting, want)
+	}
+	tool, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skip("the sqlite3 tool is not installed")
+	}
+	out, err := exec.Command(tool, path, "SELECT path, who, seconds < 60 FROM held").CombinedOutput()
+	if err != nil || string(out) != "db/x|anna|1\nnet|anna|1\n" {
+		t.Errorf("sqlite3: %s (%v)", out, err)
+	}
+}

@@ -1,0 +1,229 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// told collects what a session is notified of.
+func told() (notify func([]lockkeeper.Status), all <-chan lockkeeper.Status) {
+	c := make(chan lockkeeper.Status, 100)
+	return func(sts []lockkeeper.Status) {
+		for _, st := range sts {
+			c <- st
+		}
+	}, c
+}
+
+// next waits for a status that is as it should be.
+func next(t *testing.T, all <-chan lockkeeper.Status, what string, is func(lockkeeper.Status) bool) lockkeeper.Status {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case st := <-all:
+			if is(st) {
+				return st
+			}
+		case <-late:
+			t.Fatalf("never told: %s", what)
+		}
+	}
+}
+
+// A session of another process is told of grants, of being asked to yield, and of ends.
+func TestBell(t *testing.T) {
+	path := file(t)
+	a, b := openReal(t, path), openReal(t, path)
+	notifyA, toldA := told()
+	notifyB, toldB := told()
+	ka, kb := attach(t, a, "a", time.Minute, notifyA), attach(t, b, "b", time.Minute, notifyB)
+	claim(t, a, ka, exclusive(1, "db"))
+	thief := exclusive(1, "db")
+	thief.Priority, thief.Steal = 1, lockkeeper.Ask
+	if st := claim(t, b, kb, thief); st.State != lockkeeper.Waiting || len(st.Blockers) != 1 || st.Blockers[0].Ref.Session != "a" {
+		t.Errorf("got %+v, want waiting for a", st)
+	}
+	st := next(t, toldA, "asked to yield", func(st lockkeeper.Status) bool { return st.Asked != nil })
+	if st.Asked.By.Session != "b" {
+		t.Errorf("asked by %s, want b", st.Asked.By)
+	}
+	if err := a.End(bounded(t), ka, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, toldB, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
+	if err := a.End(bounded(t), ka, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "b", ID: 1}, Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, toldB, "revoked", func(st lockkeeper.Status) bool {
+		return st.State == lockkeeper.Ended && st.Reason == lockkeeper.Revoked
+	})
+}
+
+// Nobody rings, as when a process is killed between its commit and the bell: the
+// waiting one finds out by itself.
+func TestLostBell(t *testing.T) {
+	path := file(t)
+	a, b := openReal(t, path), openReal(t, path)
+	notify, all := told()
+	ka, kb := attach(t, a, "a", time.Minute, nil), attach(t, b, "b", time.Minute, notify)
+	claim(t, a, ka, exclusive(1, "db"))
+	claim(t, b, kb, exclusive(1, "db"))
+	a.folder.path = t.TempDir() // there it rings in vain
+	if err := a.End(bounded(t), ka, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, all, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
+}
+
+// A wait that is over is noticed by time alone.
+func TestWaitEnds(t *testing.T) {
+	path := file(t)
+	a, b := openReal(t, path), openReal(t, path)
+	notify, all := told()
+	ka, kb := attach(t, a, "a", time.Minute, nil), attach(t, b, "b", time.Minute, notify)
+	claim(t, a, ka, exclusive(1, "db"))
+	w := exclusive(1, "db")
+	w.Wait = 50 * time.Millisecond
+	claim(t, b, kb, w)
+	next(t, all, "timed out", func(st lockkeeper.Status) bool { return st.Reason == lockkeeper.TimedOut })
+}
+
+// A process whose session another one takes over hears no more of it, and its
+// end proves nothing about the session.
+func TestTakenOver(t *testing.T) {
+	path := file(t)
+	a, b := openReal(t, path), openReal(t, path)
+	ka := attach(t, a, "s", time.Minute, nil)
+	claim(t, a, ka, exclusive(1, "db"))
+	lease, err := b.Attach(bounded(t), lockkeeper.Session{ID: "s", TTL: time.Minute, Named: []uint64{1}}, nil)
+	if err != nil || len(lease.Claims) != 1 {
+		t.Fatalf("taken over with %+v (%v)", lease, err)
+	}
+	if _, err := a.Renew(bounded(t), ka); !errors.Is(err, lockkeeper.ErrSession) {
+		t.Errorf("got %v, want ErrSession", err)
+	}
+	if a.SessionFile("s") != nil {
+		t.Error("the first process still has a file for it")
+	}
+	a.Close()
+	openReal(t, path) // would end the session if it were dead
+	if _, err := b.Renew(bounded(t), lease.Key); err != nil {
+		t.Errorf("after the end of the first process: %v", err)
+	}
+}
+
+// A session that is left takes its file with it; one that is not lives on.
+func TestSessionFiles(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	files := func() int {
+		entries, err := os.ReadDir(path + "-sessions")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	k := attach(t, e, "a", time.Minute, nil)
+	first := e.SessionFile("a")
+	attach(t, e, "b", time.Minute, nil)
+	if n := files(); n != 2 || first == nil {
+		t.Fatalf("%d files for two sessions", n)
+	}
+	k = attach(t, e, "a", time.Minute, nil)
+	if e.SessionFile("a") != first {
+		t.Error("attached again it has another file: children have only the first")
+	}
+	if err := e.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
+		t.Fatal(err)
+	}
+	if n := files(); n != 1 || e.SessionFile("a") != nil {
+		t.Errorf("%d files after one session was left, want 1", n)
+	}
+	e.Close()
+	other := openReal(t, path)
+	if sessions := snapshot(t, other).Sessions; len(sessions) != 1 || sessions[0].ID != "b" {
+		t.Errorf("sessions %+v, want b, which was not left and has its TTL ahead", sessions)
+	}
+}
+
+// Sessions that outlive their process have no file, and hear by looking.
+func TestOutlive(t *testing.T) {
+	path := file(t)
+	a, err := Open(bounded(t), path, Options{Outlive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := attach(t, a, "grab", time.Minute, nil)
+	claim(t, a, k, exclusive(1, "db"))
+	if a.SessionFile("grab") != nil {
+		t.Error("it has a file")
+	}
+	a.Close()
+	b, err := Open(bounded(t), path, Options{Outlive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	// The next program goes on with the same key, or attaches again.
+	if _, err := b.Renew(bounded(t), k); err != nil {
+		t.Fatal(err)
+	}
+	notify, all := told()
+	w := attach(t, b, "waiter", time.Minute, notify)
+	claim(t, b, w, exclusive(1, "db"))
+	c := openReal(t, path)
+	if err := c.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, all, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
+}
+
+// A follower in another process is told of every last state.
+func TestFollowAcrossProcesses(t *testing.T) {
+	path := file(t)
+	a, b := openReal(t, path), openReal(t, path)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	seen := make(chan lockkeeper.Status, 100)
+	go func() {
+		for st, err := range b.List(ctx, lockkeeper.Query{Meets: "db", Follow: true}) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			seen <- st
+		}
+	}()
+	k := attach(t, a, "a", time.Minute, nil)
+	claim(t, a, k, exclusive(1, "db/x"))
+	next(t, seen, "held", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
+	w := attach(t, a, "w", time.Minute, nil)
+	claim(t, a, w, exclusive(1, "db"))
+	next(t, seen, "waiting", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting && st.Place == 1 })
+	claim(t, a, k, exclusive(2, "elsewhere"))
+	// The session goes with all that it has: its claims' ends are told all the same.
+	if err := a.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
+		t.Fatal(err)
+	}
+	var released, granted bool
+	for !released || !granted {
+		st := next(t, seen, "released and granted", func(st lockkeeper.Status) bool { return true })
+		released = released || st.Ref.Session == "a" && st.State == lockkeeper.Ended && st.Reason == lockkeeper.Released
+		granted = granted || st.Ref.Session == "w" && st.State == lockkeeper.Held
+	}
+	freeze := lockkeeper.Want{ID: 2, Freeze: time.Minute, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+	claim(t, a, w, freeze)
+	next(t, seen, "frozen", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Freezing })
+	if err := a.End(bounded(t), w, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, seen, "thawed", func(st lockkeeper.Status) bool {
+		return st.State == lockkeeper.Ended && st.Ref == lockkeeper.Ref{Session: "w", ID: 2}
+	})
+}

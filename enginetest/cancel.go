@@ -1,0 +1,185 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// Cancellation: who gives up leaves nothing behind, whenever he does so.
+var cancelChecks = []check{
+	{"Cancellation/before asking", 0, func(w *world) {
+		c := w.client("one")
+		ctx, cancel := context.WithCancel(w.ctx())
+		cancel()
+		_, err := c.Lock(ctx, "db")
+		w.is(err, context.Canceled)
+		w.is(err, lockkeeper.ErrNotAcquired)
+		w.free(exclusive("db"))
+	}},
+	{"Cancellation/while waiting", fifo, func(w *world) {
+		holder, k, behind := w.worker("holder", nil), w.worker("waiter", nil), w.peer("behind")
+		h, err := holder.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		_, err = k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, func(giveUp func()) {
+			time.AfterFunc(100*time.Millisecond, giveUp)
+		})
+		w.is(err, context.Canceled)
+		w.is(err, lockkeeper.ErrNotAcquired)
+		behind.queue(exclusive("db"))
+		w.ok(h.give(w.ctx()))
+		behind.granted(behind.last)
+	}},
+	{"Cancellation/by a deadline", 0, func(w *world) {
+		holder, c := w.peer("holder"), w.client("waiter")
+		holder.hold(exclusive("db"))
+		ctx, cancel := context.WithTimeout(w.ctx(), 100*time.Millisecond)
+		defer cancel()
+		began := w.now()
+		_, err := c.Lock(ctx, "db")
+		w.between("the wait ended", w.now()-began, 50*time.Millisecond, 100*time.Millisecond)
+		w.is(err, lockkeeper.ErrNotAcquired)
+		w.is(err, context.DeadlineExceeded)
+		holder.release(holder.last)
+		w.free(exclusive("db"))
+	}},
+	{"Cancellation/at each moment of a free lock", 0, func(w *world) {
+		for _, m := range moments[:2] {
+			w.cancelAt(m, false)
+		}
+	}},
+	{"Cancellation/at each moment of a wait", 0, func(w *world) {
+		for _, m := range moments {
+			w.cancelAt(m, true)
+		}
+	}},
+	{"Cancellation/in the moment of the grant", fifo, func(w *world) {
+		holder, k := w.worker("holder", nil), w.worker("waiter", nil)
+		ctx := w.ctx()
+		for range 30 {
+			h, err := holder.acquire(ctx, demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+			w.ok(err)
+			var racing sync.WaitGroup
+			got, err := k.acquire(ctx, demand{targets: []lockkeeper.Target{exclusive("db")}}, func(giveUp func()) {
+				racing.Go(func() {
+					<-time.After(5 * time.Millisecond)
+					racing.Go(giveUp)
+					if err := h.give(ctx); err != nil {
+						w.Error(err)
+					}
+				})
+			})
+			racing.Wait()
+			if err == nil {
+				w.ok(got.give(ctx))
+			} else {
+				w.is(err, context.Canceled)
+			}
+		}
+		w.free(exclusive("db"))
+	}},
+	{"Cancellation/of a place in line", fifo, func(w *world) {
+		holder, c, behind := w.peer("holder"), w.client("waiter"), w.peer("behind")
+		holder.hold(exclusive("db"))
+		p, err := c.Enqueue(w.ctx(), lockkeeper.Exclusive("db"))
+		w.ok(err)
+		ctx, cancel := context.WithTimeout(w.ctx(), 50*time.Millisecond)
+		defer cancel()
+		_, err = p.Wait(ctx) // which bounds this look only
+		w.is(err, lockkeeper.ErrNotAcquired)
+		behind.queue(exclusive("db"))
+		w.ok(p.Cancel())
+		w.ok(p.Cancel())
+		_, err = p.Wait(w.ctx())
+		w.is(err, lockkeeper.Cancelled)
+		holder.release(holder.last)
+		behind.granted(behind.last)
+	}},
+	{"Cancellation/of a place that was granted unseen", 0, func(w *world) {
+		c := w.client("waiter")
+		p, err := c.Enqueue(w.ctx(), lockkeeper.Exclusive("db"))
+		w.ok(err)
+		w.ok(p.Cancel())
+		w.free(exclusive("db"))
+	}},
+	{"Cancellation/of an upgrade", converts, func(w *world) {
+		c, reader := w.client("upgrader"), w.peer("reader")
+		h, err := c.Acquire(w.ctx(), lockkeeper.Shared("db"))
+		w.ok(err)
+		reader.hold(shared("db"))
+		ctx, cancel := context.WithTimeout(w.ctx(), 100*time.Millisecond)
+		defer cancel()
+		w.is(h.Upgrade(ctx), context.DeadlineExceeded)
+		w.ok(h.Err())
+		reader.release(reader.last)
+		w.free(shared("db")) // it did not become exclusive after all
+		w.ok(h.Release(w.ctx()))
+	}},
+	{"Cancellation/by closing the client", fifo, func(w *world) {
+		holder, c, behind := w.peer("holder"), w.client("waiter"), w.peer("behind")
+		holder.hold(exclusive("db"))
+		p, err := c.Enqueue(w.ctx(), lockkeeper.Exclusive("db"))
+		w.ok(err)
+		other, err := c.Lock(w.ctx(), "other")
+		w.ok(err)
+		behind.queue(exclusive("db"))
+		w.ok(c.Close())
+		_, err = p.Wait(w.ctx())
+		w.is(err, lockkeeper.Cancelled)
+		w.is(other.Err(), lockkeeper.ErrNotHeld)
+		w.free(exclusive("other"))
+		holder.release(holder.last)
+		behind.granted(behind.last)
+		_, err = c.Lock(w.ctx(), "db")
+		w.is(err, lockkeeper.ErrInvalid)
+	}},
+}
+
+// cancelAt gives up at that moment of a claim, of a lock that is free or, with
+// wait, is freed while it waits. Whatever comes of it, nothing is left behind.
+func (w *world) cancelAt(m moment, wait bool) {
+	w.Helper()
+	path := strings.ReplaceAll(string(m), " ", "-")
+	holder := w.peer("holder")
+	if wait {
+		holder.hold(exclusive(path))
+	}
+	var giveUp atomic.Pointer[func()]
+	waiting := make(chan struct{}, 100)
+	k := w.worker("quitter", func(l *wire) {
+		l.hook = func(now moment) {
+			if f := giveUp.Load(); f != nil && now == m {
+				(*f)()
+			}
+			if now == afterClaim {
+				waiting <- struct{}{}
+			}
+		}
+	})
+	ctx := w.ctx()
+	var running sync.WaitGroup
+	got, err := k.acquire(ctx, demand{targets: []lockkeeper.Target{exclusive(path)}}, func(f func()) {
+		giveUp.Store(&f)
+		if wait {
+			running.Go(func() {
+				<-waiting
+				if err := holder.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: holder.last}); err != nil {
+					w.Error(err)
+				}
+			})
+		}
+	})
+	running.Wait()
+	switch {
+	case err == nil:
+		w.ok(got.give(ctx))
+	case !errors.Is(err, context.Canceled):
+		w.Errorf("given up %s: %v", m, err)
+	}
+	w.free(exclusive(path))
+}

@@ -1,0 +1,95 @@
+package enginetest_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/enginetest"
+)
+
+// handle is one of several handles on one engine: closing it leaves the engine
+// to the others.
+type handle struct{ lockkeeper.Engine }
+
+func (handle) Close() error { return nil }
+
+var realTime = enginetest.Harness{
+	Fresh: func(*testing.T) enginetest.Open {
+		e := memlock.New()
+		return func() lockkeeper.Engine { return handle{e} }
+	},
+	Many: true,
+}
+
+// The suite itself must hold in real time, and over two handles, as for engines
+// that other processes share.
+func TestRealTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes real seconds")
+	}
+	t.Parallel()
+	enginetest.Run(t, realTime)
+}
+
+func TestStressInRealTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes real seconds")
+	}
+	t.Parallel()
+	enginetest.Stress(t, realTime)
+}
+
+// narrow is an engine that claims less than it could, and keeps to that.
+type narrow struct {
+	lockkeeper.Engine
+	features lockkeeper.Features
+}
+
+func (n narrow) Guarantees() lockkeeper.Guarantees {
+	g := n.Engine.Guarantees()
+	g.Features = n.features
+	return g
+}
+
+func (n narrow) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	if err := n.Guarantees().Refuse(&w); err != nil {
+		return lockkeeper.Status{}, err
+	}
+	return n.Engine.Claim(ctx, k, w)
+}
+
+func (n narrow) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
+	if n.features&lockkeeper.FeatureOperator == 0 && (e.Kind == lockkeeper.Revoke || e.Kind == lockkeeper.Thaw) {
+		return lockkeeper.ErrUnsupported
+	}
+	return n.Engine.End(ctx, k, e)
+}
+
+func (n narrow) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	if n.features&lockkeeper.FeatureOperator == 0 {
+		return func(yield func(lockkeeper.Status, error) bool) { yield(lockkeeper.Status{}, lockkeeper.ErrUnsupported) }
+	}
+	return n.Engine.List(ctx, q)
+}
+
+func bubble(open func() lockkeeper.Engine) enginetest.Harness {
+	return enginetest.Harness{Fresh: func(*testing.T) enginetest.Open { return open }, Bubble: true}
+}
+
+// The suite asks of an engine only what it claims, and that the rest is refused.
+func TestWhatIsNotClaimed(t *testing.T) {
+	sets := map[string]lockkeeper.Features{"nothing": 0, "fair order": lockkeeper.FeatureFIFO}
+	for f := lockkeeper.Features(1); f&lockkeeper.AllFeatures != 0; f <<= 1 {
+		sets["all but "+f.String()] = lockkeeper.AllFeatures &^ f
+	}
+	for name, features := range sets {
+		t.Run(name, func(t *testing.T) {
+			h := bubble(func() lockkeeper.Engine { return narrow{memlock.New(), features} })
+			enginetest.Run(t, h)
+			enginetest.Stress(t, h)
+		})
+	}
+}

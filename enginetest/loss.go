@@ -1,0 +1,263 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// lost waits until the hold's context ends, which must be a loss for that reason.
+func (w *world) lost(h *lockkeeper.Hold, why ...lockkeeper.Reason) {
+	w.Helper()
+	w.done(h.Done(), "told of the loss")
+	err := h.Err()
+	w.is(err, lockkeeper.ErrLost)
+	cause := context.Cause(h.Context())
+	w.is(cause, lockkeeper.ErrLost)
+	for _, reason := range why {
+		if errors.Is(err, reason) {
+			return
+		}
+	}
+	w.Errorf("lost: %v, want one of %v", err, why)
+}
+
+// Loss: the holder is told before anybody else is granted, and why.
+var lossChecks = []check{
+	{"Loss/the wire is cut", 0, func(w *world) {
+		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
+		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		if left := h.Remaining(); left <= 0 || left > shortTTL {
+			w.Errorf("%s remain of a TTL of %s", left, shortTTL)
+		}
+		k.wire.cut.Store(true)
+		got, err := next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		if h.Err() == nil {
+			w.Error("the next one was granted, and the holder does not know that it lost")
+		}
+		w.lost(h.Hold, lockkeeper.Unreachable, lockkeeper.Suspended, lockkeeper.Expired)
+		if h.Remaining() != 0 {
+			w.Errorf("%s remain of a lost hold", h.Remaining())
+		}
+		w.is(h.give(w.ctx()), lockkeeper.ErrLost)
+		k.wire.cut.Store(false)
+		w.ok(got.give(w.ctx()))
+		again, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil) // it recovers by itself
+		w.ok(err)
+		w.ok(again.give(w.ctx()))
+	}},
+	{"Loss/a short cut loses nothing", 0, func(w *world) {
+		k := w.worker("holder", nil, lockkeeper.SessionTTL(2*shortTTL))
+		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		k.wire.cut.Store(true)
+		w.pass(shortTTL / 2)
+		k.wire.cut.Store(false)
+		w.pass(2 * shortTTL)
+		w.ok(h.Err())
+		w.ok(h.give(w.ctx()))
+	}},
+	{"Loss/what was asked into a cut wire is not held later", 0, func(w *world) {
+		var running sync.WaitGroup
+		ctx := w.ctx()
+		for i := range 12 { // each is mended at another moment
+			path := fmt.Sprint("db", i)
+			c, l := w.wired("one", nil, lockkeeper.SessionTTL(shortTTL))
+			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
+			l.cut.Store(true)
+			running.Go(func() {
+				bounded, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+				defer cancel()
+				if _, err := c.Lock(bounded, path); err == nil {
+					w.Error("locked over a cut wire")
+				}
+				w.pass(2*shortTTL + time.Duration(i)*15*time.Millisecond) // the session has ended: the client resumes
+				l.cut.Store(false)
+				w.pass(2 * shortTTL)
+			})
+		}
+		running.Wait()
+		for i := range 12 {
+			w.free(exclusive(fmt.Sprint("db", i)))
+		}
+	}},
+	{"Loss/a release over a cut wire", 0, func(w *world) {
+		c, l := w.wired("one", nil, lockkeeper.SessionTTL(2*shortTTL))
+		h, err := c.Lock(w.ctx(), "db")
+		w.ok(err)
+		l.cut.Store(true)
+		ctx, cancel := context.WithTimeout(w.ctx(), 100*time.Millisecond)
+		defer cancel()
+		w.is(h.Release(ctx), lockkeeper.ErrUnavailable)
+		w.is(h.Err(), lockkeeper.Released)
+		l.cut.Store(false)
+		w.free(exclusive("db")) // it is repeated in the background
+	}},
+	{"Loss/a release while the session ends", 0, func(w *world) {
+		// The one release never looks like a second one.
+		var running sync.WaitGroup
+		var confused atomic.Int64
+		ctx := w.ctx()
+		for i := range 12 {
+			path := fmt.Sprint("db", i)
+			c, l := w.wired("one", nil, lockkeeper.SessionTTL(shortTTL))
+			h, err := c.Lock(ctx, path)
+			w.ok(err)
+			l.cut.Store(true)
+			time.AfterFunc(shortTTL+time.Duration(i)*20*time.Millisecond, func() { l.cut.Store(false) })
+			running.Go(func() {
+				w.pass(shortTTL / 2)
+				if err := h.Release(ctx); errors.Is(err, lockkeeper.ErrNotHeld) {
+					confused.Add(1)
+				}
+			})
+		}
+		running.Wait()
+		if n := confused.Load(); n > 0 {
+			w.Errorf("released once, while the session ended: %d of 12 are told that they hold nothing, want nil, a loss or unavailable", n)
+		}
+		for i := range 12 {
+			w.free(exclusive(fmt.Sprint("db", i)))
+		}
+	}},
+	{"Loss/stolen", stealing, func(w *world) {
+		k, t := w.worker("victim", nil), w.worker("thief", nil)
+		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		asked := h.YieldAsked()
+		got, err := t.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}, priority: 1,
+			more: []lockkeeper.Request{lockkeeper.WithStealAfter(time.Second)}}, nil)
+		w.ok(err)
+		w.done(asked, "asked to yield")
+		w.lost(h.Hold, lockkeeper.Stolen)
+		w.ok(got.give(w.ctx()))
+	}},
+	{"Loss/revoked, with the operator's words", operators, func(w *world) {
+		c, op := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("operator")
+		h, err := c.Lock(w.ctx(), "db")
+		w.ok(err)
+		w.ok(op.Revoke(w.ctx(), h.Ref(), false, lockkeeper.Label{As: "eve", Note: "maintenance"}))
+		w.done(h.YieldAsked(), "asked to yield")
+		if asked := h.Asked(); asked == nil || asked.As != "eve" || asked.Note != "maintenance" {
+			w.Errorf("asked %+v", asked)
+		}
+		w.lost(h, lockkeeper.Revoked)
+	}},
+	{"Loss/revoked by force", operators, func(w *world) {
+		c, op := w.client("victim"), w.client("operator")
+		h, err := c.Lock(w.ctx(), "db")
+		w.ok(err)
+		w.ok(op.Revoke(w.ctx(), h.Ref(), true, lockkeeper.Label{Note: "now"}))
+		if !w.harness.Bubble {
+			w.ok(c.Do(w.ctx(), "something else", func(context.Context) error { return nil }))
+		}
+		got, err := op.Lock(w.ctx(), "db")
+		w.ok(err)
+		if !got.Unconfirmed() && h.Err() == nil {
+			w.Error("granted as confirmed, and the victim does not know")
+		}
+	}},
+	{"Loss/overdue", maxHold, func(w *world) {
+		k, next := w.worker("holder", nil), w.worker("next", nil)
+		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")},
+			more: []lockkeeper.Request{lockkeeper.WithMaxHold(300*time.Millisecond, 300*time.Millisecond)}}, nil)
+		w.ok(err)
+		if left := h.Remaining(); left > 600*time.Millisecond {
+			w.Errorf("%s remain of a longest hold of 600ms", left)
+		}
+		_, err = next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		w.lost(h.Hold, lockkeeper.Overdue)
+	}},
+	{"Loss/the session is taken over", 0, func(w *world) {
+		id := lockkeeper.SessionID(w.name("session"))
+		first, second := w.client("first", id, lockkeeper.SessionTTL(shortTTL)), w.client("second", id, lockkeeper.SessionTTL(shortTTL))
+		h, err := first.Lock(w.ctx(), "db")
+		w.ok(err)
+		got, err := second.Lock(w.ctx(), "db")
+		w.ok(err)
+		if got.Fence() <= h.Fence() {
+			w.Errorf("fence %d after %d", got.Fence(), h.Fence())
+		}
+		w.ok(got.Release(w.ctx()))
+		w.ok(second.Close())
+		// The second one has left by now, so the engine may not remember why.
+		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.Suspended, lockkeeper.Expired)
+	}},
+	{"Loss/Do returns it", operators, func(w *world) {
+		c, op := w.client("victim"), w.client("operator")
+		began := make(chan lockkeeper.Ref, 1)
+		var revoked error
+		var running sync.WaitGroup
+		running.Go(func() { revoked = op.Revoke(w.ctx(), <-began, true, lockkeeper.Label{}) })
+		err := c.Do(w.ctx(), "db", func(ctx context.Context) error {
+			for s, err := range op.List(w.ctx(), lockkeeper.Query{Meets: "db"}) {
+				w.ok(err)
+				began <- s.Ref
+			}
+			w.done(ctx.Done(), "told of the loss")
+			w.is(context.Cause(ctx), lockkeeper.Revoked)
+			return nil // it did not notice
+		}, lockkeeper.WithNote("careless"))
+		running.Wait()
+		w.ok(revoked)
+		w.is(err, lockkeeper.ErrLost)
+	}},
+}
+
+// Abandonment: who stops renewing leaves within its TTL, holding or waiting.
+var abandonChecks = []check{
+	{"Abandonment/a holder", 0, func(w *world) {
+		k, next := w.worker("dead", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
+		_, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		cut := w.now()
+		k.wire.cut.Store(true)
+		h, err := next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		// Its last renewal may have been up to a third of the TTL before the cut.
+		w.between("granted", w.now()-cut, shortTTL/2, shortTTL)
+		w.ok(h.give(w.ctx()))
+	}},
+	{"Abandonment/the first in line", fifo, func(w *world) {
+		holder, next := w.worker("holder", nil), w.worker("next", nil)
+		dead := w.peerFor("dead", shortTTL)
+		h, err := holder.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+		w.ok(err)
+		dead.queue(exclusive("db"))
+		var running sync.WaitGroup
+		ctx := w.ctx()
+		running.Go(func() {
+			got, err := next.acquire(ctx, demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
+			if err != nil {
+				w.Error(err)
+				return
+			}
+			if err := got.give(ctx); err != nil {
+				w.Error(err)
+			}
+		})
+		w.ok(h.give(ctx))
+		running.Wait()
+		dead.sessionGone()
+	}},
+	{"Abandonment/many holds and waits of one session", counts | many, func(w *world) {
+		dead := w.peerFor("dead", shortTTL)
+		dead.hold(exclusive("a"), exclusive("b"))
+		dead.hold(permits("k", 2, 2))
+		dead.queue(exclusive("a"))
+		w.free(exclusive("a"), exclusive("b"), permits("k", 2, 2))
+		if w.claims(operators) {
+			if all := w.peer("looker").list(lockkeeper.Query{Session: dead.session.ID}); len(all) != 0 {
+				w.Errorf("a dead session still has %+v", all)
+			}
+		}
+	}},
+}

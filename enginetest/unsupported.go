@@ -1,0 +1,80 @@
+package enginetest
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// example is a want that needs a feature and, besides it, as little as possible.
+type example struct {
+	feature lockkeeper.Features
+	want    lockkeeper.Want
+}
+
+func examples() []example {
+	x := []lockkeeper.Target{exclusive("x")}
+	return []example{
+		{shares, lockkeeper.Want{Targets: []lockkeeper.Target{shared("x")}}},
+		{counts, lockkeeper.Want{Targets: []lockkeeper.Target{permits("x", 1, 2)}}},
+		{trees, lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("x/y")}}},
+		{many, lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("x"), exclusive("z")}}},
+		{ranked, lockkeeper.Want{Targets: x, Priority: 1}},
+		{steals, lockkeeper.Want{Targets: x, Steal: lockkeeper.Ask}},
+		{manners, lockkeeper.Want{Targets: x, Manners: lockkeeper.Soft}},
+		{maxHold, lockkeeper.Want{Targets: x, MaxHold: time.Second}},
+		{amends, lockkeeper.Want{Targets: x, Revision: 1}},
+		{operators, lockkeeper.Want{Targets: x, Freeze: time.Second}},
+	}
+}
+
+// What an engine does not claim it refuses at once, and nothing comes of it.
+var unsupportedChecks = []check{
+	{"Unsupported/claims", 0, func(w *world) {
+		p := w.peer("one")
+		for _, e := range examples() {
+			if w.claims(e.feature) {
+				continue
+			}
+			s, err := p.send(e.want)
+			if err == nil {
+				w.Errorf("%s is not claimed, and yet answered: %+v", e.feature, s)
+				continue
+			}
+			w.is(err, lockkeeper.ErrUnsupported)
+		}
+		w.free(exclusive("x"))
+	}},
+	{"Unsupported/operators", 0, func(w *world) {
+		if w.claims(operators) {
+			return
+		}
+		p := w.peer("one")
+		p.hold(exclusive("db"))
+		for _, e := range []lockkeeper.Ending{{Kind: lockkeeper.Revoke, Ref: p.ref(p.last)}, {Kind: lockkeeper.Thaw, Path: "db"}} {
+			w.is(p.end(e), lockkeeper.ErrUnsupported)
+		}
+		for s, err := range p.engine.List(w.ctx(), lockkeeper.Query{}) {
+			if err == nil {
+				w.Fatalf("not claimed, and yet listed: %+v", s)
+			}
+			w.is(err, lockkeeper.ErrUnsupported)
+			break
+		}
+		p.still(p.last, lockkeeper.Held)
+	}},
+	{"Unsupported/guarantees are constant and whole", 0, func(w *world) {
+		g := w.handles[0].Guarantees()
+		if g != w.handles[len(w.handles)-1].Guarantees() {
+			w.Error("two handles of one state claim different things")
+		}
+		for name, text := range map[string]string{"Name": g.Name, "Reach": string(g.Reach), "Survives": g.Survives, "Fences": g.Fences, "Clock": g.Clock, "Breaks": g.Breaks} {
+			if text == "" {
+				w.Errorf("Guarantees.%s says nothing", name)
+			}
+		}
+		if extra := g.Features &^ lockkeeper.AllFeatures; extra != 0 {
+			w.Errorf("features %b are unknown", extra)
+		}
+	}},
+}

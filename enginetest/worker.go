@@ -1,0 +1,215 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/history"
+)
+
+// worker is one goroutine's use of a client, of which everything is recorded.
+type worker struct {
+	*world
+	client *lockkeeper.Client
+	wire   *wire
+	name   string
+	asked  int
+}
+
+func (w *world) worker(name string, change func(*wire), options ...lockkeeper.ClientOption) *worker {
+	w.Helper()
+	name = w.name(name)
+	c, l := w.wired(name, change, options...)
+	return &worker{world: w, client: c, wire: l, name: name}
+}
+
+// beside is another worker on the same client.
+func (k *worker) beside() *worker {
+	return &worker{world: k.world, client: k.client, wire: k.wire, name: k.world.name(k.name)}
+}
+
+// demand is what a worker asks for.
+type demand struct {
+	targets  []lockkeeper.Target
+	priority int
+	soft     bool
+	try      bool
+	more     []lockkeeper.Request
+}
+
+// requests are d in the words of the client. The note has the claim's name in the
+// history, by which the wire knows it.
+func (d *demand) requests(client, claim string) []lockkeeper.Request {
+	requests := []lockkeeper.Request{lockkeeper.WithAs(client), lockkeeper.WithNote(recorded + claim)}
+	for _, t := range d.targets {
+		switch t.Mode {
+		case lockkeeper.ModeExclusive:
+			requests = append(requests, lockkeeper.Exclusive(string(t.Path)))
+		case lockkeeper.ModeShared:
+			requests = append(requests, lockkeeper.Shared(string(t.Path)))
+		default:
+			requests = append(requests, lockkeeper.Permits(string(t.Path), t.Units, t.Limit))
+		}
+	}
+	if d.priority != 0 {
+		requests = append(requests, lockkeeper.WithPriority(d.priority))
+	}
+	if d.soft {
+		requests = append(requests, lockkeeper.WithSoft(0))
+	}
+	if d.try {
+		requests = append(requests, lockkeeper.WithWait(0))
+	}
+	return append(requests, d.more...)
+}
+
+// held is a hold of a worker.
+type held struct {
+	*lockkeeper.Hold
+	of    *worker
+	claim string
+	over  atomic.Bool // its end is recorded
+}
+
+// acquire asks for d and waits for it. cancel, if not nil, is called with what
+// ends the wait.
+func (k *worker) acquire(ctx context.Context, d demand, cancel func(giveUp func())) (*held, error) {
+	k.asked++
+	claim := fmt.Sprintf("%s.%d", k.name, k.asked)
+	base := history.Event{Client: k.name, Claim: claim}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ask := base
+	ask.Kind, ask.Targets, ask.Priority, ask.Soft, ask.Try = history.Ask, d.targets, d.priority, d.soft, d.try
+	k.recorder.Add(ask)
+	if cancel != nil {
+		cancel(func() {
+			k.record(base, history.Cancel)
+			end()
+		})
+	}
+	h, err := k.client.Acquire(ctx, d.requests(k.name, claim)...)
+	if err != nil {
+		answer := base
+		answer.Kind = history.Refused
+		if errors.Is(err, lockkeeper.ErrUnavailable) {
+			answer.Kind = history.Unknown
+		}
+		var e *lockkeeper.Error
+		if errors.As(err, &e) {
+			answer.Reason = e.Reason
+		}
+		k.recorder.Add(answer)
+		return nil, err
+	}
+	mine := &held{Hold: h, of: k, claim: claim}
+	k.look()
+	grant := base
+	grant.Kind, grant.Fence, grant.Grants, grant.Unconfirmed = history.Granted, h.Fence(), h.Grants(), h.Unconfirmed()
+	k.mu.Lock()
+	k.recorder.Add(grant)
+	k.live[mine] = struct{}{}
+	k.mu.Unlock()
+	return mine, nil
+}
+
+func (k *worker) record(base history.Event, kind history.Kind) {
+	base.Kind = kind
+	k.recorder.Add(base)
+}
+
+// look has every holder look at its hold, as it would before it does anything,
+// and records who knows of a loss.
+func (w *world) look() {
+	w.mu.Lock()
+	all := make([]*held, 0, len(w.live))
+	for h := range w.live {
+		all = append(all, h)
+	}
+	w.mu.Unlock()
+	for _, h := range all {
+		if err := h.Err(); errors.Is(err, lockkeeper.ErrLost) {
+			h.lost(err)
+		}
+	}
+}
+
+// lost records that the holder knows.
+func (h *held) lost(err error) {
+	if !h.over.CompareAndSwap(false, true) {
+		return
+	}
+	var e *lockkeeper.Error
+	errors.As(err, &e)
+	h.of.recorder.Add(history.Event{Kind: history.Lost, Client: h.of.name, Claim: h.claim, Reason: e.Reason})
+	h.forget()
+}
+
+func (h *held) forget() {
+	h.of.mu.Lock()
+	delete(h.of.live, h)
+	h.of.mu.Unlock()
+}
+
+// give releases the hold.
+func (h *held) give(ctx context.Context) error {
+	if err := h.Err(); errors.Is(err, lockkeeper.ErrLost) {
+		h.lost(err)
+		return err
+	}
+	base := history.Event{Client: h.of.name, Claim: h.claim}
+	if h.over.CompareAndSwap(false, true) {
+		h.of.record(base, history.Release)
+		h.forget()
+	}
+	err := h.Release(ctx)
+	if err == nil {
+		h.of.record(base, history.Released)
+	}
+	return err
+}
+
+// convert upgrades or downgrades the hold, of which all targets have one mode.
+func (h *held) convert(ctx context.Context, to lockkeeper.Mode) error {
+	event := history.Event{Kind: history.Convert, Client: h.of.name, Claim: h.claim}
+	for _, g := range h.Grants() {
+		event.Targets = append(event.Targets, lockkeeper.Target{Path: g.Path, Mode: to})
+	}
+	h.of.recorder.Add(event)
+	change := h.Downgrade
+	if to == lockkeeper.ModeExclusive {
+		change = func(ctx context.Context) error { return h.Upgrade(ctx) }
+	}
+	err := change(ctx)
+	h.of.look()
+	event.Kind, event.Targets = history.Unconverted, nil
+	if err == nil && h.Err() == nil {
+		event.Kind, event.Fence, event.Grants, event.Unconfirmed = history.Converted, h.Fence(), h.Grants(), h.Unconfirmed()
+	}
+	h.of.recorder.Add(event)
+	return err
+}
+
+// raise raises the counter that the path guards, in two steps that others could
+// come between if they were let in.
+func (h *held) raise(path lockkeeper.Path) {
+	w := h.of.world
+	w.mu.Lock()
+	n := w.counts[path]
+	if n == nil {
+		n = new(int64)
+		w.counts[path] = n
+	}
+	w.mu.Unlock()
+	base := history.Event{Client: h.of.name, Claim: h.claim, Path: path}
+	h.of.record(base, history.Count)
+	value := atomic.LoadInt64(n)
+	runtime.Gosched()
+	atomic.StoreInt64(n, value+1)
+	base.Kind, base.Value = history.Counted, value+1
+	h.of.recorder.Add(base)
+}

@@ -1,0 +1,171 @@
+package mutants
+
+// A mutant is one bug: in file, the text before is replaced by after. before
+// must stand in the file exactly once, so that a mutant can't get lost when the
+// code moves on.
+type mutant struct {
+	bug     string // what it does to a user
+	file    string // below the root of the module
+	before  string
+	after   string
+	catcher string // package and test that fail with it, such as "table TestStories/r05"
+}
+
+var mutants = []mutant{
+	{
+		"a reader overtakes a writer that waits", "table/grant.go",
+		`if p.node.line != nil && p.node.line.waitsFor(against, p.claim) {`,
+		`if p.kind != kindS && p.node.line != nil && p.node.line.waitsFor(against, p.claim) {`,
+		"table TestStories/r05_readers",
+	},
+	{
+		"the limit is read from the latest holder, not from the caller", "table/permits.go",
+		`free := p.limit - p.node.units - p.units`,
+		"limit := p.limit\n\tif h := p.node.held[kindP]; h != nil {\n\t\tlimit = h.limit\n\t}\n\tfree := limit - p.node.units - p.units",
+		"table TestStories/r07_limit",
+	},
+	{
+		"who waits under a small limit holds back those with a larger one", "table/permits.go",
+		`if l.permits[i].limit < p.limit {`,
+		`if l.permits[i].limit < 0 {`,
+		"table TestStories/r07_small",
+	},
+	{
+		"a claim below a path ignores who holds the path", "table/door.go",
+		`for path := range target.Path.Ancestors() {`,
+		"for path := range target.Path.Ancestors() {\n\t\t\tif true {\n\t\t\t\tbreak\n\t\t\t}",
+		"table TestStories/r03_parents",
+	},
+	{
+		"a thief takes without waiting for the acknowledgement", "table/steal.go",
+		`if a.by == c && a.end > t.now {`,
+		`if false && a.by == c && a.end > t.now {`,
+		"table TestStories/r10_take",
+	},
+	{
+		"equals can be robbed", "table/steal.go",
+		`return h.want.Priority < c.want.Priority && !c.sameOwner(h)`,
+		`return h.want.Priority <= c.want.Priority && !c.sameOwner(h)`,
+		"table TestStories/r10_ask",
+	},
+	{
+		"a holder is robbed although somebody else is ahead of the thief", "table/steal.go",
+		`if p.node.line != nil && p.node.line.waitsFor(against, c) {`,
+		`if false && p.node.line.waitsFor(against, c) {`,
+		"table TestStories/r10_higher",
+	},
+	{
+		"a take may last longer than the holder's lease", "table/steal.go",
+		`end = min(end, ttl)`,
+		`end = max(end, ttl)`,
+		"internal/model TestCompare",
+	},
+	{
+		"who waits behind a cancelled claim is not woken", "table/grant.go",
+		`if givesUp {`,
+		`if givesUp && c.session == nil {`,
+		"table TestStories/r05_cancel",
+	},
+	{
+		"an upgrade keeps the old fence", "table/grant.go",
+		"t.fences++\n\tc.fence = t.fences",
+		"if first {\n\t\tt.fences++\n\t\tc.fence = t.fences\n\t}",
+		"table TestStories/r14",
+	},
+	{
+		"a hold that was taken from somebody who may not know passes for confirmed", "table/ending.go",
+		`if held && ghost > t.now {`,
+		`if false && held && ghost > t.now {`,
+		"table TestStories/r10_take",
+	},
+	{
+		"a soft writer holds back readers while it waits", "table/node.go",
+		`case p.claim.soft():`,
+		`case false:`,
+		"table TestStories/r09_soft",
+	},
+	{
+		"a hold does not disturb the quiet period", "table/grant.go",
+		`q.claim.quiet = t.now`,
+		`_ = t.now`,
+		"table TestStories/r09_quiet",
+	},
+	{
+		"priorities are not looked at", "table/claim.go",
+		`cmp.Compare(d.want.Priority, c.want.Priority); o != 0`,
+		`cmp.Compare(d.want.Priority, c.want.Priority); o > 1`,
+		"table TestStories/r04",
+	},
+	{
+		"a session that has not resumed is granted a lock", "table/grant.go",
+		`if len(c.wanted) == 0 || c.frozen || !c.session.resumed || !t.compatible(c) {`,
+		`if len(c.wanted) == 0 || c.frozen || !t.compatible(c) {`,
+		"table TestStories/r19",
+	},
+	{
+		"a key of an older epoch still works", "table/table.go",
+		`if s == nil || s.epoch != c.Key.Epoch || !s.resumed {`,
+		`if s == nil || !s.resumed {`,
+		"internal/model TestCompare",
+	},
+	{
+		"deadlocks are not looked for", "table/knot.go",
+		"if !t.suspect {\n\t\treturn false\n\t}",
+		"if !t.suspect || t.suspect {\n\t\treturn false\n\t}",
+		"table TestStories/r15_deadlock",
+	},
+	{
+		"the oldest of a knot is refused", "table/knot.go",
+		`if c.ticket > youngest.ticket {`,
+		`if c.ticket < youngest.ticket {`,
+		"table TestStories/r15_deadlock",
+	},
+	{
+		"a freeze of a path does not forbid its parents", "table/ending.go",
+		`if f.path.Covers(target.Path) || (target.Path.Covers(f.path) && target.Mode != lockkeeper.ModePermits) {`,
+		`if f.path.Covers(target.Path) {`,
+		"table TestStories/r18_freeze",
+	},
+	{
+		"an ended id can be granted again", "table/ending.go",
+		`if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {`,
+		`if tomb := s.ended[id]; tomb != nil && tomb.forget < t.now {`,
+		"table TestStories/r16",
+	},
+	{
+		"a late message of a lower revision is refused", "table/amend.go",
+		`if w.Revision < c.want.Revision {`,
+		`if w.Revision+1 < c.want.Revision {`,
+		"table TestStories/r16",
+	},
+	{
+		"the bound of the wait ends the hold", "table/grant.go",
+		`c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""`,
+		`c.undone, c.text = lockkeeper.NoReason, ""`,
+		"table TestStories/r08",
+	},
+	{
+		"a claim that an attach does not name lives on", "table/door.go",
+		`if !named(c.ref.ID) {`,
+		`if !named(c.ref.ID) && c.waiting() {`,
+		"table TestStories/r19",
+	},
+	{
+		"one slot is given out twice", "table/permits.go",
+		`s.taken[s.low] |= 1 << bit`,
+		`s.taken[s.low] |= 0 << bit`,
+		"table TestStories/r07_limit",
+	},
+	{
+		"a snapshot forgets who asks whom", "table/record.go",
+		`r.Asks = append(r.Asks, AskRecord{By: a.by.ref, End: a.end})`,
+		`_ = AskRecord{By: a.by.ref, End: a.end}`,
+		"table TestRestoreAnywhere",
+	},
+	{
+		"a loaded copy of the table misses an end", "table/record.go",
+		`t.dirty.ended = append(t.dirty.ended, tomb)`,
+		`_ = append(t.dirty.ended, tomb)`,
+		"table TestRestoreAnywhere",
+	},
+}
