@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -72,7 +73,7 @@ type held struct {
 	*lockkeeper.Hold
 	of    *worker
 	claim string
-	over  atomic.Bool // its end is recorded
+	end   sync.Once // records its end; who comes second waits until that is done
 }
 
 // acquire asks for d and waits for it. cancel, if not nil, is called with what
@@ -140,13 +141,12 @@ func (w *world) look() {
 
 // lost records that the holder knows.
 func (h *held) lost(err error) {
-	if !h.over.CompareAndSwap(false, true) {
-		return
-	}
-	var e *lockkeeper.Error
-	errors.As(err, &e)
-	h.of.recorder.Add(history.Event{Kind: history.Lost, Client: h.of.name, Claim: h.claim, Reason: e.Reason})
-	h.forget()
+	h.end.Do(func() {
+		var e *lockkeeper.Error
+		errors.As(err, &e)
+		h.of.recorder.Add(history.Event{Kind: history.Lost, Client: h.of.name, Claim: h.claim, Reason: e.Reason})
+		h.forget()
+	})
 }
 
 func (h *held) forget() {
@@ -162,10 +162,10 @@ func (h *held) give(ctx context.Context) error {
 		return err
 	}
 	base := history.Event{Client: h.of.name, Claim: h.claim}
-	if h.over.CompareAndSwap(false, true) {
+	h.end.Do(func() {
 		h.of.record(base, history.Release)
 		h.forget()
-	}
+	})
 	err := h.Release(ctx)
 	if err == nil {
 		h.of.record(base, history.Released)

@@ -115,6 +115,8 @@ func TestLegalHistories(t *testing.T) {
 		"a downgrade lets readers in": line{}.ask("a", x("db")).granted("a", 1).convert("a", s("db")).ask("b", s("db")).granted("b", 2).converted("a", 1),
 		"cancelled, so the next may go": line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
 			is("a", history.Cancel).ask("b", s("db")).granted("b", 2).refused("a", lockkeeper.Cancelled),
+		"refused before it gave up, so nobody knows since when": line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
+			ask("b", s("db")).granted("b", 2).refused("a", lockkeeper.Revoked).is("a", history.Cancel),
 		"a larger limit may overtake": line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", p("p", 1, 2)).is("a", history.Waits).
 			ask("b", p("p", 1, 3)).granted("b", 2, permitGrant(p("p", 1, 3), 3, 1)).is("h", history.Release).is("b", history.Release).
 			granted("a", 3, permitGrant(p("p", 1, 2), 1, 1)),

@@ -28,9 +28,9 @@ func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 			return len(l.answers) > 0 && l.answers[0].At < late.ask.At || l.ended < late.ask.At
 		})
 		for _, early := range line {
-			if early.goesBefore(late, rules) && early.wasOvertaken(late) {
-				wrong = append(wrong, fmt.Sprintf("order: %s (priority %d, waits since %s, granted at %s with fence %d, given up at %s) was overtaken by %s (priority %d, asked for at %s)",
-					early.ask.Claim, early.ask.Priority, early.waits, at(early.grantedAt()), early.fence(), at(early.cancel),
+			if early.goesBefore(late, rules) && early.wasOvertaken(late, rules) {
+				wrong = append(wrong, fmt.Sprintf("order: %s %v (priority %d, waits since %s, granted at %s with fence %d, given up at %s) was overtaken by %s (priority %d, asked for at %s)",
+					early.ask.Claim, early.ask.Targets, early.ask.Priority, early.waits, at(early.grantedAt()), early.fence(), at(early.cancel),
 					late.spans[0], late.ask.Priority, late.ask.At))
 			}
 		}
@@ -62,14 +62,17 @@ func (l *life) goesBefore(other *life, rules Rules) bool {
 }
 
 // wasOvertaken reports whether other was certainly granted while l waited.
-func (l *life) wasOvertaken(other *life) bool {
+func (l *life) wasOvertaken(other *life, rules Rules) bool {
 	if other.grant == nil || len(other.spans) == 0 {
 		return false
 	}
 	if l.grant != nil {
 		return other.grant.Fence < l.grant.Fence
 	}
-	if l.cancel == never {
+	if rules.Forced {
+		return false // it may have been granted unseen, and forced out
+	}
+	if l.cancel == never || len(l.answers) > 0 && l.answers[0].At < l.cancel {
 		return false // the engine ended its wait, nobody knows when
 	}
 	return other.grant.At < l.cancel && other.grant.At < l.ended

@@ -117,7 +117,7 @@
 // Higher revision: an amendment. It may raise the priority of a waiting or held
 // claim, change limits of a waiting one (not below its units), and convert a
 // held one, with a wait of its own; anything else is refused as invalid. An
-// ended claim answers its end for one TTL after it, as long as its session is open; with TTL 0 it is forgotten at once.
+// ended claim answers its end for one TTL after it, as long as its session is open; with TTL 0 it is forgotten at once, but never while it is a ghost (R12).
 //
 // R17 reasons. See [lockkeeper.Reason] and [lockkeeper.WaitReason]. A waiting
 // claim, and a conversion, states all that apply, in the order of their definition: held by, if a holder is

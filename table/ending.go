@@ -100,7 +100,12 @@ func (t *Table) retain(s *session, tomb *tombstone) {
 	if s.ttl == 0 {
 		return
 	}
-	tomb.kept, tomb.forget = true, tomb.at+s.ttl
+	tomb.forget = tomb.at + s.ttl
+	s.remember(tomb)
+}
+
+func (s *session) remember(tomb *tombstone) {
+	tomb.kept = true
 	if s.ended == nil {
 		s.ended = make(map[uint64]*tombstone)
 	}
@@ -108,10 +113,16 @@ func (t *Table) retain(s *session, tomb *tombstone) {
 	s.endings = append(s.endings, tomb)
 }
 
-// remembered is what s remembers of a claim that ended; nil if nothing.
+// remembered is what is remembered of a claim of s that ended: for a TTL, and as
+// long as its holder may not know; nil if nothing.
 func (t *Table) remembered(s *session, id uint64) *tombstone {
 	if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {
 		return tomb
+	}
+	for _, g := range t.ghosts {
+		if g.ref.ID == id && g.ref.Session == s.id && g.ghost > t.now {
+			return g
+		}
 	}
 	return nil
 }
@@ -204,9 +215,12 @@ func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 	for i, c := range claims {
 		t.endClaim(c, reasons[i], "")
 	}
+	for _, tomb := range s.endings {
+		tomb.forget = t.now // what is remembered of ended claims goes with their session
+	}
 	t.schedule.set(&s.due, forever)
 	delete(t.sessions, s.id)
-	t.markSession(s)
+	t.markClosed(s)
 }
 
 // releaseReason is released, or yielded if c was asked to.

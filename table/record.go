@@ -10,7 +10,8 @@ import (
 )
 
 // A Snapshot is a table, or the part of it that changed, as plain records in a
-// fixed order: sessions by id, claims by ref, freezes by path.
+// fixed order: sessions by id, claims by ref, freezes by path. Among changes a
+// session that ended and began anew is there twice, first as closed.
 type Snapshot struct {
 	Counters Counters
 	Sessions []SessionRecord
@@ -92,7 +93,7 @@ type FreezeRecord struct {
 type dirt struct {
 	claims   map[lockkeeper.Ref]bool
 	ended    []*tombstone
-	sessions map[string]bool
+	sessions map[string]bool // true: it has ended, and perhaps begun anew
 	freezes  map[lockkeeper.Path]bool
 }
 
@@ -117,6 +118,12 @@ func (t *Table) markEnded(tomb *tombstone) {
 
 func (t *Table) markSession(s *session) {
 	if t.tracking {
+		t.dirty.sessions[s.id] = t.dirty.sessions[s.id]
+	}
+}
+
+func (t *Table) markClosed(s *session) {
+	if t.tracking {
 		t.dirty.sessions[s.id] = true
 	}
 }
@@ -133,11 +140,12 @@ func (t *Table) Changes() Snapshot {
 	d := t.dirty
 	t.Track()
 	snap := Snapshot{Counters: t.counters()}
-	for id := range d.sessions { // order does not matter: sorted below
+	for id, closed := range d.sessions { // order does not matter: sorted below
+		if closed {
+			snap.Sessions = append(snap.Sessions, SessionRecord{ID: id, Closed: true})
+		}
 		if s := t.sessions[id]; s != nil {
 			snap.Sessions = append(snap.Sessions, s.record())
-		} else {
-			snap.Sessions = append(snap.Sessions, SessionRecord{ID: id, Closed: true})
 		}
 	}
 	for ref := range d.claims { // order does not matter: sorted below
@@ -175,7 +183,7 @@ func (t *Table) Snapshot() Snapshot {
 		}
 	}
 	for _, g := range t.ghosts {
-		if s := t.sessions[g.ref.Session]; s == nil || s.ended[g.ref.ID] != g {
+		if s := t.sessions[g.ref.Session]; g.ghost > t.now && (s == nil || s.ended[g.ref.ID] != g) {
 			snap.Claims = append(snap.Claims, g.record())
 		}
 	}
@@ -187,7 +195,7 @@ func (t *Table) Snapshot() Snapshot {
 }
 
 func (snap *Snapshot) sort() {
-	slices.SortFunc(snap.Sessions, func(a, b SessionRecord) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(snap.Sessions, func(a, b SessionRecord) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(snap.Claims, func(a, b ClaimRecord) int {
 		return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Change, b.Change))
 	})

@@ -29,10 +29,12 @@ func (t *Table) Load(snap Snapshot) error {
 	for i := range snap.Sessions {
 		t.loadSession(&snap.Sessions[i])
 	}
+	for i := range snap.Claims { // all of them first: what one has now another may have had
+		delete(asks, snap.Claims[i].Ref)
+		t.unload(snap.Claims[i].Ref)
+	}
 	for i := range snap.Claims {
 		r := &snap.Claims[i]
-		delete(asks, r.Ref)
-		t.unload(r.Ref)
 		if r.State == lockkeeper.Ended {
 			t.loadEnded(r)
 		} else if err := t.loadClaim(r); err != nil {
@@ -140,14 +142,11 @@ func (t *Table) unload(ref lockkeeper.Ref) {
 
 func (t *Table) loadEnded(r *ClaimRecord) {
 	tomb := &tombstone{
-		ref: r.Ref, owner: r.Want.Owner, at: r.Ended, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
+		ref: r.Ref, owner: r.Want.Owner, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
 		text: r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost,
 	}
-	if s := t.sessions[r.Ref.Session]; s != nil {
-		t.retain(s, tomb)
-		if r.Forget > 0 {
-			tomb.forget = r.Forget
-		}
+	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now {
+		s.remember(tomb)
 		slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return int(a.at - b.at) })
 	}
 	if tomb.ghost > t.now {

@@ -19,12 +19,14 @@ func TestJobControl(t *testing.T) {
 	s := startInteractiveShell(t)
 	const ctrlC, ctrlZ = "\x03", "\x1a"
 
-	s.types("lk run db -- sh -c 'echo run\"\"ning; exec sleep 600'\n")
+	s.types("lk run db -- sh -c 'echo run\"\"ning; read word; echo read \"$word\"; exec sleep 600'\n")
 	s.shows(t, `running`)
 	s.types(ctrlZ)
 	s.shows(t, `Stopped +lk run db`)
 	s.types("fg\n")
 	s.shows(t, `lk run db`)
+	s.types("hello\n")
+	s.shows(t, `read hello`) // now it is the foreground for sure
 	s.types(ctrlC)
 	s.shows(t, `next: `)
 	s.types("echo code=$?\n")
@@ -70,7 +72,7 @@ func startInteractiveShell(t *testing.T) *interactiveShell {
 	s := &interactiveShell{terminal: terminal, changed: make(chan struct{}, 1)}
 	go s.read()
 	t.Cleanup(func() {
-		cmd.Process.Signal(unix.SIGHUP) // the shell passes it on to its jobs
+		cmd.Process.Kill() // the kernel hangs up on its jobs
 		cmd.Wait()
 		terminal.Close()
 	})

@@ -177,14 +177,17 @@ func TestReplacedFile(t *testing.T) {
 		}
 	}
 	check("gone")
-	openReal(t, path)
-	check("another file")
 	if err := os.Rename(path+".old", path); err != nil {
 		t.Fatal(err)
 	}
 	if st := claim(t, e, k, exclusive(2, "other")); st.State != lockkeeper.Held {
 		t.Errorf("after the file is back: %s", st.State)
 	}
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	openReal(t, path)
+	check("another file")
 }
 
 // People read the locks with the sqlite3 tool.

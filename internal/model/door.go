@@ -84,7 +84,7 @@ func (m *Model) lease(s *session) table.Reply {
 		}
 	}
 	for _, c := range m.ended {
-		if c.ref.Session == s.id {
+		if c.ref.Session == s.id && c.forget > m.now {
 			lease.Claims = append(lease.Claims, m.status(c))
 		}
 	}
@@ -230,10 +230,9 @@ func (m *Model) endWhat(k lockkeeper.Key, e lockkeeper.Ending) error {
 func (m *Model) release(ref lockkeeper.Ref) error {
 	c := m.claim(ref)
 	if c == nil {
-		if m.layGhosts(func(g *ghost) bool { return g.ref == ref }) {
-			return nil
-		}
-		return m.endedAlready(ref)
+		err := m.endedAlready(ref)
+		m.layGhosts(func(g *ghost) bool { return g.ref == ref })
+		return err
 	}
 	m.end(c, releaseReason(c))
 	return nil

@@ -15,13 +15,10 @@ func (m *Model) end(c *claim, reason lockkeeper.Reason) {
 		m.haunt(c, reason)
 	}
 	c.reason = reason
-	ttl := m.session(c.ref.Session).ttl
+	c.forget = m.now + m.session(c.ref.Session).ttl
 	m.claims = slices.DeleteFunc(m.claims, func(x *claim) bool { return x == c })
 	m.asks = slices.DeleteFunc(m.asks, func(a ask) bool { return a.thief == c || a.holder == c })
-	if ttl > 0 {
-		c.forget = m.now + ttl
-		m.ended = append(m.ended, c)
-	}
+	m.ended = append(m.ended, c)
 	m.event(table.Event{Kind: table.Ended, Ref: c.ref, Reason: reason})
 }
 

@@ -240,9 +240,14 @@ func (m *Model) quietUntil(c *claim) time.Duration {
 	return since + c.want.Quiet
 }
 
+// mustBeQuiet says whether c's quiet period has yet to run; a conversion has none.
+func (m *Model) mustBeQuiet(c *claim) bool {
+	return !c.converting() && m.quietUntil(c) > m.now
+}
+
 // grantable is the grant rule (R5) with all that may forbid a grant besides.
 func (m *Model) grantable(c *claim) bool {
-	return !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && m.quietUntil(c) <= m.now
+	return !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && !m.mustBeQuiet(c)
 }
 
 // settle is, again and again until nothing changes: all grants, then the waits that
@@ -291,7 +296,7 @@ func (m *Model) grant(c *claim) {
 		if t.Mode == lockkeeper.ModePermits {
 			g.InUse = m.heldUnits(t.Path, c) + t.Units
 			if t.Units == 1 {
-				g.Slot = m.freeSlot(t.Path)
+				g.Slot = m.freeSlot(t)
 			}
 		}
 		c.grants = append(c.grants, g)
@@ -305,19 +310,31 @@ func (m *Model) grant(c *claim) {
 	m.event(table.Event{Kind: table.Granted, Ref: c.ref, Fence: c.fence})
 }
 
-// freeSlot is the lowest slot of path that no held target has (R7).
-func (m *Model) freeSlot(path lockkeeper.Path) int {
-	for slot := 1; ; slot++ {
-		taken := false
-		for _, c := range m.claims {
-			for _, g := range c.grants {
-				taken = taken || g.Path == path && g.Slot == slot
-			}
-		}
-		if !taken {
+// freeSlot is the lowest slot that neither a held target has nor a ghost; if
+// there is none up to the target's limit, the lowest that no held one has (R7).
+func (m *Model) freeSlot(t lockkeeper.Target) int {
+	for slot := 1; slot <= t.Limit; slot++ {
+		if !m.slotHeld(t.Path, slot) && !m.slotHaunted(t.Path, slot) {
 			return slot
 		}
 	}
+	slot := 1
+	for m.slotHeld(t.Path, slot) {
+		slot++
+	}
+	return slot
+}
+
+func (m *Model) slotHeld(path lockkeeper.Path, slot int) bool {
+	return slices.ContainsFunc(m.claims, func(c *claim) bool { return hasSlot(c, path, slot) })
+}
+
+func (m *Model) slotHaunted(path lockkeeper.Path, slot int) bool {
+	return slices.ContainsFunc(m.ghosts, func(g *ghost) bool { return hasSlot(g.claim, path, slot) })
+}
+
+func hasSlot(c *claim, path lockkeeper.Path, slot int) bool {
+	return slices.ContainsFunc(c.grants, func(g lockkeeper.Grant) bool { return g.Path == path && g.Slot == slot })
 }
 
 // meetsGhost says whether c, if granted now, would be incompatible with ghosts

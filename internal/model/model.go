@@ -179,10 +179,15 @@ func (m *Model) instant() {
 	m.settle()
 }
 
+// forgetEnded forgets ends whose time has passed; none while it is a ghost (R16).
 func (m *Model) forgetEnded() {
-	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.forget <= m.now })
-	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.forget <= m.now })
 	m.ghosts = slices.DeleteFunc(m.ghosts, func(g *ghost) bool { return g.until <= m.now })
+	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.forget <= m.now && !m.isGhost(c) })
+	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.forget <= m.now })
+}
+
+func (m *Model) isGhost(c *claim) bool {
+	return slices.ContainsFunc(m.ghosts, func(g *ghost) bool { return g.claim == c })
 }
 
 func (m *Model) event(e table.Event) {

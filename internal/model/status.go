@@ -120,7 +120,7 @@ func (m *Model) waitReasons(c *claim) []lockkeeper.WaitReason {
 		{lockkeeper.HeldBy, m.heldBySomebody(c)},
 		{lockkeeper.Behind, m.behind(c)},
 		{lockkeeper.OwnLimit, m.overOwnLimit(c)},
-		{lockkeeper.QuietPeriod, !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && m.quietUntil(c) > m.now},
+		{lockkeeper.QuietPeriod, !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && m.mustBeQuiet(c)},
 		{lockkeeper.AskedToYield, slices.ContainsFunc(m.asks, func(a ask) bool { return a.thief == c })},
 		{lockkeeper.Frozen, m.frozen(c)},
 		{lockkeeper.Resuming, m.resuming(c)},

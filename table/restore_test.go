@@ -1,0 +1,131 @@
+package table_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/model"
+	"github.com/lockkeeper/lockkeeper/internal/story"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// TestRestoreAnywhere plays random commands on a table, and after each one
+// brings a copy up to it by its Changes, as another process does, and makes a
+// third one of its Snapshot, as a restart does. All must be equal, and go on equally.
+func TestRestoreAnywhere(t *testing.T) {
+	sequences := uint64(1500)
+	if testing.Short() {
+		sequences = 200
+	}
+	for seed := range sequences {
+		if wrong := restoreAnywhere(model.Generate(seed, 60)); wrong != "" {
+			t.Fatalf("sequence %d of model.Generate: %s", seed, wrong)
+		}
+	}
+}
+
+func restoreAnywhere(commands []table.Command) string {
+	tb, replica := table.New(), table.New()
+	tb.Track()
+	epochs := make(map[string]uint64) // the latest of each session, for keys that don't say
+	for i, c := range commands {
+		if c.Key.Epoch == 0 {
+			c.Key.Epoch = epochs[c.Key.Session]
+		}
+		if reply, err := tb.Step(&c); err == nil && c.Op == table.Attach {
+			epochs[c.Session.ID] = reply.Lease.Key.Epoch
+		}
+		told := func() string { return fmt.Sprintf("after command %d, %s", i, story.Format(c)) }
+		if err := replica.Load(tb.Changes()); err != nil {
+			return told() + ": loading the changes: " + err.Error()
+		}
+		want := essence(tb)
+		if got := essence(replica); !reflect.DeepEqual(got, want) {
+			return fmt.Sprintf("%s: the copy differs: %s", told(), firstDifference(got, want))
+		}
+		restored, restoreErr := table.Restore(tb.Snapshot())
+		if restoreErr != nil {
+			return told() + ": restoring: " + restoreErr.Error()
+		}
+		if got := essence(restored); !reflect.DeepEqual(got, want) {
+			return fmt.Sprintf("%s: what is restored differs: %s", told(), firstDifference(got, want))
+		}
+		if i%7 == 0 { // go on with what was restored
+			tb = restored
+			tb.Track()
+		}
+	}
+	return ""
+}
+
+func firstDifference(got, want table.Snapshot) string {
+	if !reflect.DeepEqual(got.Sessions, want.Sessions) {
+		return fmt.Sprintf("sessions\n%+v, want\n%+v", got.Sessions, want.Sessions)
+	}
+	for i := range min(len(got.Claims), len(want.Claims)) {
+		if !reflect.DeepEqual(got.Claims[i], want.Claims[i]) {
+			return fmt.Sprintf("claim\n%+v, want\n%+v", got.Claims[i], want.Claims[i])
+		}
+	}
+	for _, more := range slices.Concat(got.Claims[min(len(got.Claims), len(want.Claims)):], want.Claims[min(len(got.Claims), len(want.Claims)):]) {
+		return fmt.Sprintf("%d claims, want %d: one has\n%+v", len(got.Claims), len(want.Claims), more)
+	}
+	return fmt.Sprintf("%+v and %+v; freezes %+v, want %+v", got.Counters, want.Counters, got.Freezes, want.Freezes)
+}
+
+// essence is a snapshot without the ended claims that nobody is told of any more.
+func essence(t *table.Table) table.Snapshot {
+	snap := t.Snapshot()
+	snap.Claims = slices.DeleteFunc(snap.Claims, func(r table.ClaimRecord) bool {
+		return r.State == lockkeeper.Ended && r.Forget <= t.Now() && r.Ghost <= t.Now()
+	})
+	if len(snap.Claims) == 0 {
+		snap.Claims = nil
+	}
+	for i := range snap.Claims {
+		r := &snap.Claims[i]
+		if r.Ghost <= t.Now() {
+			r.Ghost = 0
+		}
+		if len(r.Grants) == 0 {
+			r.Grants = nil
+		}
+		if len(r.Asks) == 0 {
+			r.Asks = nil
+		}
+	}
+	return snap
+}
+
+// TestRestoreRefuses: what no table can have made is refused with what is wrong.
+func TestRestoreRefuses(t *testing.T) {
+	hold := func(session string, fence uint64) table.ClaimRecord {
+		target := lockkeeper.Target{Path: "db", Mode: lockkeeper.ModeExclusive}
+		return table.ClaimRecord{
+			Ref: lockkeeper.Ref{Session: session, ID: 1}, State: lockkeeper.Held, Fence: fence, Ticket: fence, Change: fence,
+			Want:   lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{target}, Wait: lockkeeper.Forever},
+			Grants: []lockkeeper.Grant{{Target: target}}, Bound: lockkeeper.Forever, Told: lockkeeper.Forever,
+		}
+	}
+	session := func(id string, epoch uint64) table.SessionRecord {
+		return table.SessionRecord{ID: id, Epoch: epoch, Deadline: lockkeeper.Forever, Promise: lockkeeper.Forever, Resumed: true}
+	}
+	counters := table.Counters{Fences: 2, Tickets: 2, Epochs: 2, Changes: 2}
+	for name, snap := range map[string]table.Snapshot{
+		"two holders":       {Counters: counters, Sessions: []table.SessionRecord{session("a", 1), session("b", 2)}, Claims: []table.ClaimRecord{hold("a", 1), hold("b", 2)}},
+		"no session":        {Counters: counters, Claims: []table.ClaimRecord{hold("a", 1)}},
+		"fence too high":    {Counters: counters, Sessions: []table.SessionRecord{session("a", 1)}, Claims: []table.ClaimRecord{hold("a", 3)}},
+		"session too young": {Counters: counters, Sessions: []table.SessionRecord{session("a", 9)}},
+	} {
+		if _, err := table.Restore(snap); err == nil {
+			t.Errorf("%s: it is restored", name)
+		}
+	}
+	snap := table.Snapshot{Counters: counters, Sessions: []table.SessionRecord{session("a", 1)}, Claims: []table.ClaimRecord{hold("a", 1)}}
+	if _, err := table.Restore(snap); err != nil {
+		t.Errorf("a good snapshot is refused: %v", err)
+	}
+}
