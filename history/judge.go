@@ -81,8 +81,12 @@ func judgeExclusion(spans []*span) (wrong []string) {
 			if !bad || old.of == s.of {
 				continue
 			}
+			later := s // as the engine granted them
+			if old.fence > s.fence {
+				later = old
+			}
 			switch {
-			case s.unconfirmed:
+			case later.unconfirmed:
 				// It says itself that the former holder may not know yet.
 			case old.lost:
 				wrong = append(wrong, fmt.Sprintf("told in time: %s: %s was granted before %s", where, s, old))

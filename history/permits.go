@@ -36,12 +36,12 @@ func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) 
 		their := old.target(t.Path)
 		sum += their.Units
 		largest = max(largest, their.Limit)
-		if old.from < s.call && !s.unconfirmed {
+		if old.from < s.call {
 			throughout += their.Units // held before s was asked for, until after it was answered
 		}
 	}
-	if s.unconfirmed {
-		return nil
+	if s.unconfirmed || slices.ContainsFunc(others, func(old *span) bool { return old.unconfirmed }) {
+		return nil // somebody among them was forced out, and does not know it yet
 	}
 	switch {
 	case throughout > t.Limit:

@@ -129,39 +129,39 @@ func (t *Table) imagine() *Table {
 }
 
 // forgetDream makes what an imagined table was left with room for the next.
-func (im *Table) forgetDream() {
-	im.recycle()
-	for _, s := range im.sessions { // order does not matter: all of them go
+func (t *Table) forgetDream() {
+	t.recycle()
+	for _, s := range t.sessions { // order does not matter: all of them go
 		for _, c := range s.claims { // order does not matter: all of them go
-			im.unlink(c, false)
-			im.spent = append(im.spent, c)
+			t.unlink(c, false)
+			t.spent = append(t.spent, c)
 		}
 	}
-	im.recycle()
-	im.arrivals, im.touched = im.arrivals[:0], im.touched[:0]
-	im.events = im.events[:0]
+	t.recycle()
+	t.arrivals, t.touched = t.arrivals[:0], t.touched[:0]
+	t.events = t.events[:0]
 }
 
 // copyOf adds c as it stands to an imagined table; what a freeze forbids is not there.
-func (im *Table) copyOf(c *claim) {
-	s := im.sessions[c.ref.Session]
+func (t *Table) copyOf(c *claim) {
+	s := t.sessions[c.ref.Session]
 	if c.frozen && c.waiting() {
 		return
 	}
-	d := im.newClaim()
+	d := t.newClaim()
 	d.ref, d.session, d.want, d.ticket, d.fence, d.grants, d.bound = c.ref, s, c.want, c.ticket, c.fence, c.grants, forever
 	d.want.Quiet, d.want.Steal, d.want.Lasts, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
 	d.due.claim, d.due.at = d, forever
 	s.claims[d.ref.ID] = d
-	im.join(d)
-	d.held = im.copyPlaces(d, c.held, d.few[:0])
+	t.join(d)
+	d.held = t.copyPlaces(d, c.held, d.few[:0])
 	for i := range d.held {
 		d.held[i].node.hold(&d.held[i])
 	}
 	if c.frozen || len(c.wanted) == 0 {
 		for i := range d.grants {
 			if slot := d.grants[i].Slot; slot > 0 {
-				im.nodes[d.grants[i].Path].slots.occupy(slot)
+				t.nodes[d.grants[i].Path].slots.occupy(slot)
 			}
 		}
 		return
@@ -169,25 +169,25 @@ func (im *Table) copyOf(c *claim) {
 	room := d.few[:0]
 	if len(d.held) > 0 {
 		room = nil
-		im.joint++
+		t.joint++
 	}
-	d.wanted = im.copyPlaces(d, c.wanted, room)
-	im.line(d)
+	d.wanted = t.copyPlaces(d, c.wanted, room)
+	t.line(d)
 }
 
 // copyPlaces makes places of d like those of another claim.
-func (im *Table) copyPlaces(d *claim, places, room []place) []place {
+func (t *Table) copyPlaces(d *claim, places, room []place) []place {
 	for _, p := range places {
-		room = append(room, place{claim: d, node: im.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
+		room = append(room, place{claim: d, node: t.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
 	}
 	return room
 }
 
 // releaseIdle ends the holds of every line of work that does not wait; it
 // reports whether there were any.
-func (im *Table) releaseIdle() bool {
+func (t *Table) releaseIdle() bool {
 	var idle []*claim
-	for _, s := range im.sessions { // order does not matter: all of them end
+	for _, s := range t.sessions { // order does not matter: all of them end
 		for _, c := range s.claims { // order does not matter: all of them end
 			if !c.lineWaits() {
 				idle = append(idle, c)
@@ -195,9 +195,9 @@ func (im *Table) releaseIdle() bool {
 		}
 	}
 	for _, c := range idle {
-		im.unlink(c, true)
+		t.unlink(c, true)
 		c.ended = true
-		im.spent = append(im.spent, c)
+		t.spent = append(t.spent, c)
 	}
 	return len(idle) > 0
 }
@@ -211,9 +211,9 @@ func (c *claim) lineWaits() bool {
 }
 
 // knot is what is stuck in an imagined table, without those that nothing needs.
-func (im *Table) knot() []*claim {
+func (t *Table) knot() []*claim {
 	var stuck []*claim
-	for _, s := range im.sessions { // order does not matter: sorted below
+	for _, s := range t.sessions { // order does not matter: sorted below
 		for _, c := range s.claims { // order does not matter: sorted below
 			if len(c.wanted) > 0 {
 				stuck = append(stuck, c)

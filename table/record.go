@@ -118,7 +118,8 @@ func (t *Table) markEnded(tomb *tombstone) {
 
 func (t *Table) markSession(s *session) {
 	if t.tracking {
-		t.dirty.sessions[s.id] = t.dirty.sessions[s.id]
+		closed := t.dirty.sessions[s.id]
+		t.dirty.sessions[s.id] = closed
 	}
 }
 

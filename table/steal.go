@@ -223,7 +223,7 @@ func (t *Table) takeAt(c *claim) time.Duration {
 func (t *Table) take() bool {
 	var taker *claim
 	for _, c := range t.thieves {
-		if len(c.asking) > 0 && t.takeAt(c) == forever && t.allEnded(c) && (taker == nil || c.before(taker)) {
+		if len(c.asking) > 0 && t.allEnded(c) && (taker == nil || c.before(taker)) {
 			taker = c
 		}
 	}

@@ -44,12 +44,9 @@ func (m *Model) giveUp(c *claim, reason lockkeeper.Reason) {
 	m.event(table.Event{Kind: table.Undone, Ref: c.ref, Reason: reason})
 }
 
-// layGhosts ends the doubt about those ghosts that know picks: their holder
-// knows that it lost. It reports whether there are any.
-func (m *Model) layGhosts(knows func(*ghost) bool) bool {
-	before := len(m.ghosts)
+// layGhosts ends the doubt about those ghosts whose holders know that they lost.
+func (m *Model) layGhosts(knows func(*ghost) bool) {
 	m.ghosts = slices.DeleteFunc(m.ghosts, knows)
-	return len(m.ghosts) < before
 }
 
 // endSession ends s and all its claims, waiting ones too (R11). Freezes stay

@@ -79,9 +79,9 @@ var mutants = []mutant{
 		"table TestStories/r10_take",
 	},
 	{
-		"a soft writer holds back readers while it waits", "table/node.go",
-		`case p.claim.soft():`,
-		`case false:`,
+		"a soft writer holds back readers while it waits", "table/claim.go",
+		`return c.want.Manners == lockkeeper.Soft && len(c.held) == 0`,
+		`return c.want.Manners == lockkeeper.Soft && len(c.held) < 0`,
 		"table TestStories/r09_soft",
 	},
 	{
@@ -167,5 +167,29 @@ var mutants = []mutant{
 		`t.dirty.ended = append(t.dirty.ended, tomb)`,
 		`_ = append(t.dirty.ended, tomb)`,
 		"table TestRestoreAnywhere",
+	},
+	{
+		"a holder counts its lease from the answer, not from the question", "session.go",
+		`c.good = max(c.good, sent)`,
+		`c.good = max(c.good, c.clock())`,
+		". TestDeadlineCountsFromSending",
+	},
+	{
+		"the first release of a lock that was taken twice frees it", "hold.go",
+		`if cl.live--; cl.live > 0 {`,
+		`if cl.live = 0; cl.live > 0 {`,
+		". TestReentranceIsCounted",
+	},
+	{
+		"a grant that arrives as the wait is given up is kept", "acquire.go",
+		`c.drop(cl, why, !now)`,
+		`c.drop(cl, why, false)`,
+		". TestGrantAsContextEndsIsGivenBack",
+	},
+	{
+		"what was lost comes back with a late attach", "session.go",
+		`c.settle(c.clock()) // what was lost meanwhile stays lost`,
+		`c.alive = true`,
+		". TestAttachRevivesNothing",
 	},
 }

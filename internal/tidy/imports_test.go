@@ -19,7 +19,7 @@ var house = []room{
 	{"table", ".", ""},
 	{"keeper", ". table", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
-	{"enginetest", ". history", "pgregory.net/rapid"},
+	{"enginetest", ". history", ""},
 	{"fence", ".", ""},
 
 	{"engine/memlock", ". table keeper", "golang.org/x/sys"},
