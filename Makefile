@@ -37,7 +37,7 @@ fuzz: ## fuzz every target for FUZZTIME (5s) each
 	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
 		echo "== $${file%/*} $${func#func }"; \
-		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "$${file%/*}"; \
+		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$${file%/*}"; \
 	done
 
 generate: ## write the generated parts of README.md

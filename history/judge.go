@@ -153,6 +153,9 @@ func judgeFencesByPath(spans []*span) (wrong []string) {
 		for next < len(byEnd) && byEnd[next].to <= s.from {
 			old := byEnd[next]
 			next++
+			if old.unconfirmed {
+				continue // the answer to who was forced out for it may have come later
+			}
 			marks(old.targets, func(p lockkeeper.Path, k kind) {
 				if h := highest[mark{p, k}]; h == nil || old.fence > h.fence {
 					highest[mark{p, k}] = old

@@ -51,8 +51,10 @@ func (l *life) goesBefore(other *life, rules Rules) bool {
 	if _, bad := clash(l.ask.Targets, other.ask.Targets); bad {
 		return true
 	}
-	if len(l.ask.Targets) != 1 {
-		return false // it may wait for something else, and leave room where they meet
+	if len(l.ask.Targets) != 1 || rules.Forced {
+		// It may wait for something else, and leave room where they meet; and what
+		// is taken from a holder goes to the thief before others can have it.
+		return false
 	}
 	// Permits of one path: with no larger limit, other can't fit where l did not.
 	mine := l.ask.Targets[0]

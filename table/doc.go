@@ -70,7 +70,7 @@
 // owners) with the fewest units in sum that suffices, and among such sets the
 // one that comes first when holders are tried lowest priority first, then
 // youngest (highest fence) first, each taken if a smallest set can still be
-// completed with it. If they don't suffice, or if permits waiting ahead count against it
+// completed with it (where the holders' units make more than 65,536 different sums, they are taken in that order until they suffice). If they don't suffice, or if permits waiting ahead count against it
 // by R7, the ask set is empty. The ask set is determined anew after each
 // step; asks of holders no longer in it are withdrawn.
 //

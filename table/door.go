@@ -102,6 +102,10 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 		t.reply.Status = t.tombStatus(tomb)
 		return nil
 	}
+	if f := t.freezeBy(lockkeeper.Ref{Session: s.id, ID: w.ID}); f != nil {
+		t.reply.Status = t.freezeStatus(f)
+		return nil
+	}
 	if w.Freeze > 0 {
 		return t.claimFreeze(s, w)
 	}
@@ -189,12 +193,6 @@ func (t *Table) answer(c *claim) {
 // session; repeating the command changes nothing.
 func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
-	for _, f := range t.freezes {
-		if f.by == ref {
-			t.reply.Status = t.freezeStatus(f)
-			return nil
-		}
-	}
 	if len(t.freezes)+len(w.Targets) > MaxFreezes {
 		return quota("freezes", MaxFreezes)
 	}
@@ -202,10 +200,15 @@ func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 		t.beginFreeze(&freeze{path: target.Path, by: ref, Label: w.Label, since: t.now, until: t.now + w.Freeze})
 	}
 	t.settle()
+	t.reply.Status = t.freezeStatus(t.freezeBy(ref))
+	return nil
+}
+
+// freezeBy is the first freeze that ref made; nil if there is none.
+func (t *Table) freezeBy(ref lockkeeper.Ref) *freeze {
 	for _, f := range t.freezes {
 		if f.by == ref {
-			t.reply.Status = t.freezeStatus(f)
-			break
+			return f
 		}
 	}
 	return nil

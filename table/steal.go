@@ -120,41 +120,68 @@ func (c *claim) askPermits(p *place, set []*claim) ([]*claim, bool) {
 	return set, chosen != nil
 }
 
+// mostSums bounds the work of fewest.
+const mostSums = 1 << 16
+
 // fewest chooses among holders a set with at least missing units and as few as
 // possible; of several such sets the one that prefers holders in the order
-// given. Nil if all together don't have enough. It fills a table of the sums
-// that holders from each one on can reach; a smallest sum that suffices is below
-// missing plus the largest single number of units.
+// given. Nil if all together don't have enough. sums[i] are the sums that
+// holders from i on can reach; one that is not below missing plus the largest
+// single number of units is never the smallest. Where holders have so many different
+// numbers of units that there are more sums than mostSums, it takes them in
+// order until they suffice.
 func fewest(holders []*place, missing int) []*place {
-	most := 0
+	most, all := 0, 0
 	for _, h := range holders {
 		most = max(most, h.units)
+		all += h.units
 	}
-	width := missing + most
-	reach := make([][]bool, len(holders)+1) // reach[i][s]: holders[i:] can have s units in sum
-	reach[len(holders)] = make([]bool, width)
-	reach[len(holders)][0] = true
-	for i := len(holders) - 1; i >= 0; i-- {
-		reach[i] = slices.Clone(reach[i+1])
-		for s := width - 1; s >= holders[i].units; s-- {
-			reach[i][s] = reach[i][s] || reach[i+1][s-holders[i].units]
-		}
-	}
-	sum := missing
-	for sum < width && !reach[0][sum] {
-		sum++
-	}
-	if sum == width {
+	if all < missing {
 		return nil
 	}
+	sums := make([][]int, len(holders)+1)
+	sums[len(holders)] = []int{0}
+	count := 0
+	for i := len(holders) - 1; i >= 0; i-- {
+		sums[i] = withUnits(sums[i+1], holders[i].units, missing+most)
+		if count += len(sums[i]); count > mostSums {
+			return inOrder(holders, missing)
+		}
+	}
+	i, _ := slices.BinarySearch(sums[0], missing)
+	sum := sums[0][i]
 	var chosen []*place
 	for i, h := range holders {
-		if h.units <= sum && reach[i+1][sum-h.units] {
+		if _, reached := slices.BinarySearch(sums[i+1], sum-h.units); reached {
 			chosen = append(chosen, h)
 			sum -= h.units
 		}
 	}
 	return chosen
+}
+
+// withUnits are the given sums, and each of them plus units, in order, those not
+// below bound left out.
+func withUnits(sums []int, units, bound int) []int {
+	both := make([]int, 0, 2*len(sums))
+	both = append(both, sums...)
+	for _, s := range sums {
+		if s+units < bound {
+			both = append(both, s+units)
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// inOrder chooses holders in the order given until they have enough units.
+func inOrder(holders []*place, missing int) []*place {
+	for i, h := range holders {
+		if missing -= h.units; missing <= 0 {
+			return holders[:i+1]
+		}
+	}
+	return nil
 }
 
 // ask makes c ask v to yield.

@@ -58,6 +58,10 @@ func New() *Table {
 	}
 }
 
+// maxNow is the end of time: what is counted from it, by at most
+// lockkeeper.MaxDuration, can still be told from forever.
+const maxNow = 100 * 365 * 24 * time.Hour
+
 // Now is the engine's time: that of the latest command (R20).
 func (t *Table) Now() time.Duration { return t.now }
 
@@ -77,6 +81,9 @@ func (t *Table) Step(c *Command) (Reply, error) {
 	t.events = t.events[:0]
 	t.reply = Reply{}
 	t.recycle()
+	if c.At > maxNow {
+		return t.reply, lockkeeper.Invalid("time %s is out of range: 0 to %s", c.At, maxNow)
+	}
 	t.advance(max(c.At, t.now))
 	err := t.apply(c)
 	return t.reply, err

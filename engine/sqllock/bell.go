@@ -6,26 +6,36 @@ import "github.com/fsnotify/fsnotify"
 // and the log of the database while somebody follows. It belongs to the engine's
 // goroutine. Where the system has no watcher left, rows are polled instead.
 type bell struct {
-	watcher *fsnotify.Watcher // nil: none yet, or it does not work
-	broken  bool
+	watcher *fsnotify.Watcher // nil: none yet, or there is none to be had
+	deaf    bool              // the file of a session is not watched
+	log     bool              // the database's log is watched
 }
 
-// watch begins to watch a file. A file that is removed is forgotten by itself.
+// watch begins to watch the file of a session. A file that is removed is
+// forgotten by itself.
 func (b *bell) watch(path string) {
-	if b.watcher == nil && !b.broken {
+	if !b.add(path) {
+		b.deaf = true
+	}
+}
+
+func (b *bell) add(path string) bool {
+	if b.watcher == nil {
 		b.watcher, _ = fsnotify.NewWatcher()
 	}
-	b.broken = b.broken || b.watcher == nil || b.watcher.Add(path) != nil
+	return b.watcher != nil && b.watcher.Add(path) == nil
 }
 
-// unwatch ends a watch.
-func (b *bell) unwatch(path string) {
-	if b.watcher != nil {
+// watchLog begins or ends to watch the log of the database.
+func (b *bell) watchLog(path string, watch bool) {
+	switch {
+	case watch && !b.log:
+		b.log = b.add(path)
+	case !watch && b.log:
 		_ = b.watcher.Remove(path) // it may have ended by itself
+		b.log = false
 	}
 }
-
-func (b *bell) works() bool { return b.watcher != nil && !b.broken }
 
 func (b *bell) events() <-chan fsnotify.Event {
 	if b.watcher == nil {

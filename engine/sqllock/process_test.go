@@ -22,7 +22,7 @@ import (
 const roleVariable = "SQLLOCK_TEST_ROLE"
 
 var roles = map[string]func(args []string) error{
-	"open": playOpen, "hold": playHold, "queue": playQueue, "count": playCount, "sleep": playSleep,
+	"open": playOpen, "hold": playHold, "queue": playQueue, "count": playCount, "sleep": playSleep, "clock": playClock,
 }
 
 func TestMain(m *testing.M) {
@@ -144,6 +144,12 @@ func playHold(args []string) error {
 	}
 	fmt.Println("held", child)
 	select {}
+}
+
+func playClock([]string) error {
+	reading, err := newBootClock()()
+	fmt.Println("clock", int64(reading))
+	return err
 }
 
 func playSleep([]string) error { select {} }

@@ -40,22 +40,23 @@ const (
 // Nothing here may open the file itself by other means: closing any descriptor
 // of it drops the locks that SQLite has on it in this process.
 type database struct {
-	path  string      // absolute
-	file  fs.FileInfo // which file it was when it was opened; nil before
-	pool  *sql.DB     // of one connection; nil after a failure, until the next use
-	conn  *sql.Conn
-	stmts [statements]*sql.Stmt
+	path     string      // absolute
+	file     fs.FileInfo // which file it was when it was opened; nil before
+	careless bool        // see Options
+	pool     *sql.DB     // of one connection; nil after a failure, until the next use
+	conn     *sql.Conn
+	stmts    [statements]*sql.Stmt
 
 	commitFault func(commit func() error) error // of tests: stands between us and the commit
 }
 
 // openDatabase opens the file, or makes it. It refuses what is not ours.
-func openDatabase(ctx context.Context, path string) (*database, error) {
+func openDatabase(ctx context.Context, path string, careless bool) (*database, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	db := &database{path: absolute}
+	db := &database{path: absolute, careless: careless}
 	if info, err := os.Stat(absolute); err == nil && info.IsDir() {
 		return nil, lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
 	}
@@ -159,6 +160,9 @@ func (db *database) writeAhead() error {
 	}
 	if mode != "wal" {
 		return fmt.Errorf("the file system allows no write-ahead log (journal mode %s): use a local one", mode)
+	}
+	if db.careless {
+		return db.exec("PRAGMA synchronous = OFF")
 	}
 	return db.exec("PRAGMA synchronous = FULL")
 }

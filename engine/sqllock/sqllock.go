@@ -17,6 +17,8 @@ type Options struct {
 	// that several short programs use one after the other. Such a process is not
 	// woken by others: while one of its claims waits it looks every 100 ms.
 	Outlive bool
+
+	careless bool // of tests: commits don't wait for the disk
 }
 
 // Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for
@@ -37,10 +39,8 @@ type Engine struct {
 	base   time.Duration // what the clock read at the engine's time 0, as of the last transaction
 	folder folder
 	bell   bell
-
-	logWatched bool
-	dead       map[string]bool           // sessions of which deaths told
-	waits      map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	dead   map[string]bool           // sessions of which deaths told
+	waits  map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
 
 	mu        sync.Mutex             // guards all below
 	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
@@ -67,7 +67,7 @@ func open(ctx context.Context, path string, options Options, clock func() (time.
 	if path == "" {
 		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
 	}
-	db, err := openDatabase(ctx, path)
+	db, err := openDatabase(ctx, path, options.careless)
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +200,7 @@ func (e *Engine) step(ctx context.Context, c table.Command) (table.Reply, error)
 		if c.Op == table.Claim && c.Want.Wait == 0 {
 			tx.sweepHolders(&c.Want)
 		}
-		if reply, refused = tx.step(c); refused == nil && reply.Status.State == lockkeeper.Waiting {
-			reply.Status, _ = e.cache.table.Explain(reply.Status.Ref)
-		}
+		reply, refused = tx.step(c)
 	})
 	if err == nil {
 		err = refused

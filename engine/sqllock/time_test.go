@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,31 @@ func TestClockBehind(t *testing.T) {
 	clock.advance(time.Second)
 	if sessions := snapshot(t, e).Sessions; len(sessions) != 0 {
 		t.Errorf("%d sessions after their TTL has passed, want none", len(sessions))
+	}
+}
+
+// A process in a time namespace, which shows another boot time, reads the same
+// clock as all others.
+func TestTimeNamespace(t *testing.T) {
+	if err := exec.Command("unshare", "--time", "--boottime", "86400", "true").Run(); err != nil {
+		t.Skipf("no time namespace can be made here: %v", err)
+	}
+	cmd := exec.Command("unshare", "--time", "--boottime", "86400", os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"=clock")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there int64
+	if _, err := fmt.Sscanf(string(out), "clock %d", &there); err != nil {
+		t.Fatalf("%q: %v", out, err)
+	}
+	here, err := newBootClock()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := here - time.Duration(there); d < 0 || d > time.Hour {
+		t.Errorf("the clock there reads %s, here %s", time.Duration(there), here)
 	}
 }
 

@@ -49,7 +49,7 @@ func (e *Engine) turn(look bool) {
 		}
 		look = false
 	}
-	e.watchLog()
+	e.bell.watchLog(e.db.path+"-wal", e.followed() > 0) // which every commit changes
 	e.watchDeaths()
 }
 
@@ -84,7 +84,7 @@ func (e *Engine) transact(writes, look bool) error {
 		// Whatever was done or not, the rows know it.
 		e.cache = nil
 		e.db.disconnect()
-		e.logWatched = false // it may have been removed with the last connection
+		e.bell.watchLog(e.db.path+"-wal", false) // it may have gone with the last connection
 		err = unavailable(err)
 	default:
 		for _, do := range tx.after {
@@ -196,25 +196,14 @@ func (tx *transaction) prepare() error {
 	return tx.broken
 }
 
-// watchLog has the engine woken by every commit while somebody follows.
-func (e *Engine) watchLog() {
-	follows := e.followed() > 0
-	switch log := e.db.path + "-wal"; {
-	case follows && !e.logWatched:
-		e.bell.watch(log)
-	case !follows && e.logWatched:
-		e.bell.unwatch(log)
-	}
-	e.logWatched = follows
-}
-
 // pause is how long nothing needs to be looked at.
 func (e *Engine) pause() time.Duration {
-	if len(e.waits) == 0 && e.followed() == 0 {
+	waits, follows := len(e.waits) > 0, e.followed() > 0
+	if !waits && !follows {
 		return time.Hour
 	}
 	poll := pollBehindBell
-	if !e.bell.works() || e.options.Outlive && len(e.waits) > 0 {
+	if waits && (e.bell.deaf || e.options.Outlive) || follows && !e.bell.log {
 		poll = pollWithoutBell
 	}
 	if e.cache == nil {
