@@ -184,6 +184,10 @@ func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error
 			defer timer.Stop()
 			late = timer.C
 		}
+		if late == nil && ctx.Done() == nil {
+			<-changed // a select would cost as much again
+			continue
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():

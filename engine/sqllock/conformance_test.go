@@ -36,3 +36,23 @@ func harness(options Options) enginetest.Harness {
 func TestConformance(t *testing.T) { enginetest.Run(t, harness(Options{careless: true})) }
 
 func TestStress(t *testing.T) { enginetest.Stress(t, harness(Options{careless: true})) }
+
+// Sessions that need no process survive a reboot too.
+func TestConformanceOutlive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite in real time once more")
+	}
+	h := harness(Options{Outlive: true, careless: true})
+	h.Many = false
+	h.Restart = func(t *testing.T, old lockkeeper.Engine) lockkeeper.Engine {
+		if err := old.Close(); err != nil {
+			t.Fatal(err)
+		}
+		e, err := open(context.Background(), old.(*Engine).db.path, Options{Outlive: true}, newBootClock(), "another boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	enginetest.Run(t, h)
+}

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,6 +104,9 @@ func TestAttachUncertain(t *testing.T) {
 	if sessions := snapshot(t, other).Sessions; len(sessions) != 1 {
 		t.Errorf("%d sessions, want 1", len(sessions))
 	}
+	if _, err := e.list(bounded(t), lockkeeper.Query{}); err != nil { // reads what became of it
+		t.Fatal(err)
+	}
 	if now := e.SessionFile("a"); now == nil || now != before {
 		t.Error("the session's file is not the same: a child that has it counts for nothing")
 	}
@@ -122,6 +126,9 @@ func TestGiveUpInQueue(t *testing.T) {
 		_, err := e.Claim(ctx, k, exclusive(1, "db"))
 		answer <- err
 	}()
+	for queued := false; !queued; queued, _ = e.queue.waiting() {
+		runtime.Gosched()
+	}
 	cancel()
 	err := <-answer
 	if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, context.Canceled) {

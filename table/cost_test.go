@@ -1,0 +1,85 @@
+package table
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// TestFewAllocations: a claim and its release allocate what is handed out (the
+// granted targets), and nothing else once the table has been at work.
+func TestFewAllocations(t *testing.T) {
+	for name, waiters := range map[string]int{"nobody waits": 0, "many wait": 500} {
+		tb := New()
+		reply, err := tb.Step(&Command{Op: Attach, Session: lockkeeper.Session{ID: "a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets := []lockkeeper.Target{{Path: "db/hot", Mode: lockkeeper.ModeExclusive}}
+		id := uint64(0)
+		claim := func() {
+			id++
+			want := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: targets}
+			if _, err := tb.Step(&Command{Op: Claim, Key: reply.Lease.Key, At: time.Duration(id), Want: want}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range waiters {
+			claim()
+		}
+		oldest := uint64(1)
+		pair := func() {
+			claim()
+			ending := lockkeeper.Ending{Kind: lockkeeper.Release, ID: oldest}
+			if _, err := tb.Step(&Command{Op: End, Key: reply.Lease.Key, Ending: ending}); err != nil {
+				t.Fatal(err)
+			}
+			oldest++
+		}
+		for range 2000 {
+			pair()
+		}
+		if n := testing.AllocsPerRun(2000, pair); n > 3 {
+			t.Errorf("%s: a claim and its release allocate %.1f times, want 3 at most", name, n)
+		}
+	}
+}
+
+// TestAReleaseLooksAtFew: how many claims a release looks at does not grow with
+// the number of those that wait, or of those that are held elsewhere.
+func TestAReleaseLooksAtFew(t *testing.T) {
+	for _, waiters := range []int{3, 3000} {
+		tb := New()
+		reply, _ := tb.Step(&Command{Op: Attach, Session: lockkeeper.Session{ID: "a"}})
+		ask := func(id uint64, path lockkeeper.Path, m lockkeeper.Mode) {
+			target := lockkeeper.Target{Path: path, Mode: m}
+			if m == lockkeeper.ModePermits {
+				target.Units, target.Limit = 1, 1
+			}
+			want := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{target}}
+			if _, err := tb.Step(&Command{Op: Claim, Key: reply.Lease.Key, Want: want}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range uint64(waiters) {
+			ask(3*i+1, "db/hot", lockkeeper.ModeExclusive)
+			ask(3*i+2, "pool", lockkeeper.ModePermits)
+			ask(3*i+3, "site", []lockkeeper.Mode{lockkeeper.ModeShared, lockkeeper.ModeExclusive}[i%2])
+		}
+		for id := range uint64(3) {
+			looked, c := 0, tb.find(lockkeeper.Ref{Session: "a", ID: id + 1})
+			for i := range c.held {
+				p := &c.held[i]
+				p.node.drop(p)
+				if p.node.line != nil {
+					p.node.candidates(p.kind.set(), func(*claim) { looked++ })
+				}
+				p.node.hold(p)
+			}
+			if looked > 3 {
+				t.Errorf("with %d who wait, the release of claim %d looks at %d of them", waiters, id+1, looked)
+			}
+		}
+	}
+}
