@@ -222,14 +222,6 @@ var reasonChecks = []check{
 			w.Errorf("the second waits for %v, want held by and behind", s.Waits)
 		}
 	}},
-	{"R17/the answer to who must wait has the evidence", 0, func(w *world) {
-		holder, p := w.peer("holder"), w.peer("waiter")
-		holder.hold(exclusive("db"))
-		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
-		if !slices.Contains(s.Waits, lockkeeper.HeldBy) || len(s.Blockers) == 0 || s.Blockers[0].Ref != holder.ref(holder.last) {
-			w.Errorf("it waits for %v, %+v, want who holds it", s.Waits, s.Blockers)
-		}
-	}},
 	{"R17/ends by their own hand", 0, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
 		held := p.hold(exclusive("db")).Ref.ID

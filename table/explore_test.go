@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/maphash"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ func TestExplore(t *testing.T) {
 	if testing.Short() {
 		states = min(states, 20_000)
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it makes garbage and little else
 	x := &explorer{seed: maphash.MakeSeed(), want: states}
 	x.frontier = []trail{nil}
 	for depth := 1; len(x.frontier) > 0 && x.count < states; depth++ {

@@ -189,7 +189,7 @@ func (t *Table) grant(c *claim) {
 	}
 	t.doubtAround(c)
 	t.unsettle = true
-	if c.owner != nil {
+	if c.owner != nil && c.lineWaits() {
 		t.suspect = true
 	}
 	t.note(c, Granted, lockkeeper.NoReason)

@@ -68,12 +68,26 @@ func (t *Table) mayKnot(c *claim) bool {
 // others that were ahead of them.
 func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
 
+// entangled reports whether any line of work waits while it holds or wants
+// something else: without one there is no knot.
+func (t *Table) entangled() bool {
+	conversions := t.joint
+	for _, o := range t.owners { // order does not matter: all of them count
+		if len(o.claims) > 1 {
+			if conversions--; o.claims[0].lineWaits() {
+				return true
+			}
+		}
+	}
+	return conversions > 0
+}
+
 // refuseKnot refuses the youngest claim of a knot, if there is one (R15).
 func (t *Table) refuseKnot() bool {
 	if !t.suspect {
 		return false
 	}
-	if t.joint == 0 {
+	if !t.entangled() {
 		t.suspect = false
 		return false
 	}

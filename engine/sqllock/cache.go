@@ -126,7 +126,7 @@ func (c *cache) sort(m meta, all *rows) (past, present table.Snapshot, news load
 			continue
 		}
 		if row.Want.Owner != (lockkeeper.Ref{}) { // else it was a freeze, whose own row tells of it
-			news.ended = append(news.ended, endedStatus(&row.ClaimRecord, m.counters.Now))
+			news.ended = append(news.ended, endedStatus(row, m.counters.Now))
 		}
 		if s, open := c.sessions[row.Ref.Session]; open && row.version > s.opened {
 			present.Claims = append(present.Claims, row.ClaimRecord)
@@ -143,10 +143,11 @@ func (c *cache) sort(m meta, all *rows) (past, present table.Snapshot, news load
 }
 
 // endedStatus tells of a claim that ended, as its row has it.
-func endedStatus(r *table.ClaimRecord, now time.Duration) lockkeeper.Status {
+func endedStatus(r *claimRow, now time.Duration) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref: r.Ref, Owner: r.Want.Owner, Change: r.Change, Revision: r.Want.Revision, State: lockkeeper.Ended, Reason: r.Reason,
 		Text: r.Text, Grants: r.Grants, Priority: r.Want.Priority, Label: r.Want.Label, Fence: r.Fence, Age: max(0, now-r.Ended),
+		Blockers: r.blockers,
 	}
 }
 

@@ -91,7 +91,30 @@ func TestWaitEnds(t *testing.T) {
 	w := exclusive(1, "db")
 	w.Wait = 50 * time.Millisecond
 	claim(t, b, kb, w)
-	next(t, all, "timed out", func(st lockkeeper.Status) bool { return st.Reason == lockkeeper.TimedOut })
+	st := next(t, all, "timed out", func(st lockkeeper.Status) bool { return st.Reason == lockkeeper.TimedOut })
+	if len(st.Blockers) != 1 || st.Blockers[0].Ref.Session != "a" {
+		t.Errorf("it does not say that a has it: %+v", st)
+	}
+}
+
+// Another process may be the one that notices that a wait is over: who stood in
+// its way is told all the same.
+func TestWaitEndsElsewhere(t *testing.T) {
+	path := file(t)
+	clock := &fakeClock{}
+	a, b := openFake(t, path, Options{}, clock, "boot"), openFake(t, path, Options{}, clock, "boot")
+	notify, all := told()
+	ka, kb := attach(t, a, "a", time.Hour, nil), attach(t, b, "b", time.Hour, notify)
+	claim(t, a, ka, exclusive(1, "db"))
+	w := exclusive(1, "db")
+	w.Wait = time.Minute
+	claim(t, b, kb, w)
+	clock.advance(time.Minute)
+	snapshot(t, a) // b would not look for two seconds
+	st := next(t, all, "timed out", func(st lockkeeper.Status) bool { return st.Reason == lockkeeper.TimedOut })
+	if len(st.Blockers) != 1 || st.Blockers[0].Ref.Session != "a" {
+		t.Errorf("it does not say that a has it: %+v", st)
+	}
 }
 
 // A process whose session another one takes over hears no more of it, and its
@@ -226,4 +249,28 @@ func TestFollowAcrossProcesses(t *testing.T) {
 	next(t, seen, "thawed", func(st lockkeeper.Status) bool {
 		return st.State == lockkeeper.Ended && st.Ref == lockkeeper.Ref{Session: "w", ID: 2}
 	})
+}
+
+// A session that begins again under its old id has none of its old claims, for a
+// process that reads all rows anew as for one that follows them.
+func TestSessionBeginsAgain(t *testing.T) {
+	path := file(t)
+	first, follows := openReal(t, path), openReal(t, path)
+	k := attach(t, first, "s", time.Minute, nil)
+	claim(t, first, k, exclusive(1, "db"))
+	claim(t, first, k, exclusive(2, "site"))
+	snapshot(t, follows)
+	for _, ending := range []lockkeeper.Ending{{Kind: lockkeeper.Release, ID: 1}, {Kind: lockkeeper.Leave}} {
+		if err := first.End(bounded(t), k, ending); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k = attach(t, first, "s", time.Minute, nil)
+	want := snapshot(t, first)
+	compare(t, "a process that follows", snapshot(t, follows), want)
+	anew := openReal(t, path)
+	compare(t, "a process that reads all anew", snapshot(t, anew), want)
+	if st := claim(t, anew, k, exclusive(1, "db")); st.State != lockkeeper.Held || st.Fence != 3 {
+		t.Errorf("claim 1 of the new session: %s with fence %d, want held with fence 3", st.State, st.Fence)
+	}
 }

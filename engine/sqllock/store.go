@@ -69,10 +69,10 @@ var statementTexts = [statements]string{
 	thawFreeze: `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
 
 	oldestKnown: `SELECT max(
-		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND forget_ns <= ?1 AND ghost_ns <= ?1),
-		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?2),
-		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?2))`,
-	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND forget_ns <= ?1 AND ghost_ns <= ?1`,
+		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, ghost_ns) <= ?1 AND ended_ns <= ?2),
+		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?3),
+		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?3))`,
+	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, ghost_ns) <= ?1 AND ended_ns <= ?2`,
 	purgeSessions: `DELETE FROM sessions WHERE state = 'closed' AND closed_ns <= ?`,
 	purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
 }
@@ -112,10 +112,12 @@ type sessionRow struct {
 	version int64
 }
 
-// claimRow is a claim with the version of its latest change.
+// claimRow is a claim with the version of its latest change, and, if its wait
+// ended without a grant, with who stood in the way.
 type claimRow struct {
 	table.ClaimRecord
-	version int64
+	version  int64
+	blockers []lockkeeper.Blocker
 }
 
 // rows are rows that changed.
@@ -210,12 +212,13 @@ type details struct {
 	Operator    *table.OperatorRecord `json:"operator,omitempty"`
 	Text        string                `json:"text,omitempty"`
 	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
+	Blockers    []lockkeeper.Blocker  `json:"blockers,omitempty"`
 }
 
 func (d *details) isZero() bool {
 	return d.Revision == 0 && d.Owner == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
 		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && !d.Unconfirmed && !d.Overdue &&
-		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed
+		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed && len(d.Blockers) == 0
 }
 
 func (db *database) putClaim(row claimRow) error {
@@ -227,7 +230,7 @@ func (db *database) putClaim(row claimRow) error {
 	d := details{
 		Revision: c.Want.Revision, Owner: c.Want.Owner, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
 		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
-		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text,
+		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text, Blockers: row.blockers,
 	}
 	state := c.State.String()
 	if c.Converting {
@@ -294,6 +297,7 @@ func scanClaim(r *sql.Rows) (claimRow, error) {
 		}
 	}
 	fill(c, &d)
+	row.blockers = d.Blockers
 	return row, nil
 }
 
@@ -340,20 +344,22 @@ func (db *database) putFreeze(f table.FreezeRecord, version int64, now time.Dura
 		int64(f.Since), int64(f.Until), version)
 }
 
-// purge removes ended claims that are due, and closed sessions and thawed
-// freezes that were so before the instant old. It returns the highest version
-// among them: who knows the rows up to it has missed nothing.
-func (db *database) purge(now, old time.Duration) (version int64, err error) {
-	if err := db.stmts[oldestKnown].QueryRowContext(context.Background(), int64(now), int64(old)).Scan(&version); err != nil || version == 0 {
+// purge removes ended claims that need not be remembered, and closed sessions
+// and thawed freezes, each a while after its end, so that most processes have
+// seen them so. It returns the highest version among them: who knows the rows up
+// to it has missed nothing.
+func (db *database) purge(now time.Duration) (version int64, err error) {
+	ended, closed := int64(now-keepEnded), int64(now-keepClosed)
+	if err := db.stmts[oldestKnown].QueryRowContext(context.Background(), int64(now), ended, closed).Scan(&version); err != nil || version == 0 {
 		return version, err
 	}
-	if err := db.run(purgeClaims, int64(now)); err != nil {
+	if err := db.run(purgeClaims, int64(now), ended); err != nil {
 		return 0, err
 	}
-	if err := db.run(purgeSessions, int64(old)); err != nil {
+	if err := db.run(purgeSessions, closed); err != nil {
 		return 0, err
 	}
-	return version, db.run(purgeFreezes, int64(old))
+	return version, db.run(purgeFreezes, closed)
 }
 
 // signed reads a number of 64 bits that SQLite knows as signed.

@@ -10,7 +10,8 @@ import (
 
 // How long what has ended is kept, and how often it is looked for.
 const (
-	keepClosed = 10 * time.Minute
+	keepEnded  = time.Minute      // claims, or longer if the table remembers them
+	keepClosed = 10 * time.Minute // sessions and freezes
 	purgeEvery = time.Minute
 )
 
@@ -244,7 +245,13 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 		c.setSession(&row)
 	}
 	for i := range changes.Claims {
-		if err := db.putClaim(claimRow{ClaimRecord: changes.Claims[i], version: version}); err != nil {
+		row := claimRow{ClaimRecord: changes.Claims[i], version: version}
+		if row.State == lockkeeper.Ended {
+			// The table knows them in this step only.
+			st, _ := c.table.Status(row.Ref)
+			row.blockers = st.Blockers
+		}
+		if err := db.putClaim(row); err != nil {
 			return err
 		}
 	}
@@ -369,7 +376,7 @@ func (tx *transaction) finish() error {
 	}
 	m, db := &tx.meta, tx.e.db
 	if tx.changed && tx.now-m.purge >= purgeEvery {
-		version, err := db.purge(tx.now, tx.now-keepClosed)
+		version, err := db.purge(tx.now)
 		if err != nil {
 			return err
 		}
