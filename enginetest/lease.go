@@ -9,19 +9,8 @@ import (
 
 // R11: whatever is not renewed ends, and nothing else.
 var leaseChecks = []check{
-	{"R11/a session that is not renewed ends, not before its TTL", 0, func(w *world) {
-		dead, next := w.peerFor("dead", shortTTL), w.peer("next")
-		began := w.now()
-		dead.renew()
-		dead.hold(exclusive("db"))
-		id := next.queue(exclusive("db"))
-		s := next.granted(id)
-		w.between("granted", w.now()-began, shortTTL, shortTTL)
-		if s.Unconfirmed {
-			w.Error("the last promise to the dead session has passed, and yet the grant is unconfirmed")
-		}
-		dead.sessionGone()
-	}},
+	{"R11/a session that is not renewed ends, not before its TTL", 0, func(w *world) { w.expiry(shortTTL) }},
+	{"R11/a longer TTL is kept whole", 0, func(w *world) { w.expiry(3 * shortTTL) }},
 	{"R11/one renewal serves all claims", 0, func(w *world) {
 		p, other := w.peerFor("renewed", shortTTL), w.peer("other")
 		a, b := p.hold(exclusive("a")).Ref.ID, p.hold(exclusive("b")).Ref.ID
@@ -101,6 +90,22 @@ var leaseChecks = []check{
 		w.pass(2 * shortTTL)
 		p.still(id, lockkeeper.Held)
 	}},
+}
+
+// expiry lets a session with that TTL die while it holds and another one waits.
+func (w *world) expiry(ttl time.Duration) {
+	w.Helper()
+	dead, next := w.peerFor("dead", ttl), w.peer("next")
+	began := w.now()
+	dead.renew()
+	dead.hold(exclusive("db"))
+	id := next.queue(exclusive("db"))
+	s := next.granted(id)
+	w.between("granted", w.now()-began, ttl, ttl)
+	if s.Unconfirmed {
+		w.Error("the last promise to the dead session has passed, and yet the grant is unconfirmed")
+	}
+	dead.sessionGone()
 }
 
 // R12: the holder knows first.

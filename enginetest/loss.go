@@ -88,6 +88,33 @@ var lossChecks = []check{
 			w.free(exclusive(fmt.Sprint("db", i)))
 		}
 	}},
+	{"Loss/a try that was refused unheard is not held later", 0, func(w *world) {
+		// The engine remembers an ended claim for a TTL: what is repeated after
+		// that would be a new claim.
+		var running sync.WaitGroup
+		holder, ctx := w.peer("holder"), w.ctx()
+		for i := range 12 {
+			path := fmt.Sprint("db", i)
+			c, l := w.wired("one", func(l *wire) { l.far = true }, lockkeeper.SessionTTL(shortTTL))
+			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
+			id := holder.hold(exclusive(path)).Ref.ID
+			l.mute.Store(true)
+			time.AfterFunc(shortTTL-time.Duration(i)*40*time.Millisecond, func() { l.mute.Store(false) })
+			time.AfterFunc(shortTTL/3, func() { holder.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}) })
+			running.Go(func() {
+				if h, err := c.TryLock(ctx, path); err == nil {
+					if err := h.Release(ctx); err != nil {
+						w.Error(err)
+					}
+				}
+				w.pass(2 * shortTTL)
+			})
+		}
+		running.Wait()
+		for i := range 12 {
+			w.free(exclusive(fmt.Sprint("db", i)))
+		}
+	}},
 	{"Loss/a release over a cut wire", 0, func(w *world) {
 		c, l := w.wired("one", nil, lockkeeper.SessionTTL(2*shortTTL))
 		h, err := c.Lock(w.ctx(), "db")

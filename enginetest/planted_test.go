@@ -155,7 +155,7 @@ var plants = map[string]plant{
 	"what never was is ended":   {deafTo(func(e lockkeeper.Ending) bool { return e.ID > 1<<39 }), "R16"},
 	"old keys work":             {oldKeys, "R16"},
 	"sessions never expire":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = lockkeeper.MaxTTL } }, "R11"},
-	"sessions expire early":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = max(s.TTL/2, lockkeeper.MinTTL) } }, "Loss"},
+	"sessions expire early":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = max(s.TTL/2, lockkeeper.MinTTL) } }, "R11"},
 	"what is not named stays":   {func(b *bent) { b.session = nameAll }, "R19"},
 	"it does more than it says": {func(b *bent) { b.features = lockkeeper.AllFeatures &^ lockkeeper.FeaturePermits }, "Unsupported"},
 }

@@ -21,6 +21,8 @@ type wire struct {
 	lockkeeper.Engine
 	recorder *history.Recorder
 	cut      atomic.Bool
+	mute     atomic.Bool // it loses the answers to claims, and nothing else
+	far      bool        // it leads out of this process, so that the client expects calls to fail
 	twice    bool
 	dropping bool         // it loses one in five calls, before or after they were done
 	hook     func(moment) // called at moments of Claim and of hints
@@ -83,7 +85,7 @@ func (l *wire) exchange(ctx context.Context, do func() error) error {
 // so that the client expects calls to fail.
 func (l *wire) Guarantees() lockkeeper.Guarantees {
 	g := l.Engine.Guarantees()
-	if l.dropping || l.twice {
+	if l.far || l.dropping || l.twice {
 		g.Reach = lockkeeper.OnNetwork
 	}
 	return g
@@ -121,6 +123,9 @@ func (l *wire) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want
 		s, err = l.Engine.Claim(ctx, k, want)
 		return err
 	})
+	if l.mute.Load() {
+		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: errCut}
+	}
 	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting && want.Revision == 0 {
 		l.recorder.Add(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
 	}

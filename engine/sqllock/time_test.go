@@ -37,6 +37,8 @@ func TestReboot(t *testing.T) {
 	}
 	// The power goes, and with it all processes.
 	e.detachAll(t)
+	e.Close()
+	lasting.Close()
 	after := openFake(t, path, Options{Outlive: true}, clock, "boot 2")
 	snap := snapshot(t, after)
 	if snap.Counters.Now != before {
