@@ -114,6 +114,10 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 			c.settle(c.clock())
 		}
 		c.learn(cl, &status, sent)
+		if cl.phase == over && status.State != Ended && !c.closed {
+			c.todo[cl.id] = cl // whoever gave it up may have taken it for ended
+			c.kick()
+		}
 	case tries == 1 && isRefusal(err) && !cl.answered:
 		cl.sent = false // refused at the door: the engine has nothing of it
 	}
@@ -132,12 +136,13 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 var errPast error = &Error{Err: ErrNotHeld, Detail: "the session was attached anew without it"}
 
 // maySend reports whether cl may be sent under the key k. What is over is sent
-// only to be ended after its answer; under a key that it has not been sent or
-// named with before, it would be made anew, and nobody would know of it.
+// only to be ended after its answer. Under a key that it has not been sent or
+// named with before, or after the engine has told its end, it could be made
+// anew, and nobody would know of it.
 func (c *Client) maySend(cl *claim, k Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cl.phase == over && cl.epoch != k.Epoch {
+	if cl.phase == over && (cl.epoch != k.Epoch || cl.known && cl.status.State == Ended) {
 		return false
 	}
 	cl.epoch = k.Epoch

@@ -36,6 +36,7 @@ type Client struct {
 	quit       context.CancelFunc
 	work       chan struct{} // wakes the goroutine
 	ran        chan struct{} // closed when the goroutine has ended
+	left       chan struct{} // closed when Close is done
 
 	mu        sync.Mutex          // guards all below, and every claim; no call of the engine is made with it
 	claims    map[uint64]*claim   // all that are still wanted
@@ -79,6 +80,7 @@ func New(e Engine, options ...ClientOption) *Client {
 		logger:     slog.New(slog.DiscardHandler),
 		work:       make(chan struct{}, 1),
 		ran:        make(chan struct{}),
+		left:       make(chan struct{}),
 		claims:     make(map[uint64]*claim),
 		todo:       make(map[uint64]*claim),
 		ends:       make(map[*claim]struct{}),
@@ -263,14 +265,16 @@ func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.patien
 // reason Cancelled; every later call is refused. It returns when the goroutine
 // of the client has ended and the engine has acknowledged, or after 5 s, or the
 // TTL if that is shorter, with an ErrUnavailable: then the session ends with its
-// TTL. A second Close does nothing.
+// TTL. A second Close waits for the first, and is nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
+		<-c.left
 		return nil
 	}
 	c.closed = true
+	defer close(c.left)
 	if c.ticker != nil {
 		c.ticker.Stop()
 	}
