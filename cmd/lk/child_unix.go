@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -40,11 +41,45 @@ func continues(s os.Signal) bool { return s == unix.SIGCONT }
 
 func signalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
 
+// isInterrupt reports whether s is one that a terminal sends to its whole foreground.
+func isInterrupt(s os.Signal) bool { return s == unix.SIGINT || s == unix.SIGQUIT }
+
+// signal is the one that an exit code tells of.
+func (c *child) signal(code int) os.Signal { return syscall.Signal(code - exitSignal) }
+
+// interrupted reports whether the child ended by the terminal's interrupt, which
+// went to the child's group and not to the job that lk is part of.
+func (c *child) interrupted(code int) bool {
+	return c.leads && !c.heard && code > exitSignal && isInterrupt(c.signal(code))
+}
+
+// dieOf ends lk by a signal, and all of its job if the rest has not got it: a
+// shell stops a script only if its command died of the interrupt.
+func dieOf(s os.Signal, group bool) {
+	signal.Reset(s)
+	to := os.Getpid()
+	if group {
+		to = 0
+	}
+	if unix.Kill(to, s.(syscall.Signal)) == nil && !signal.Ignored(s) {
+		<-time.After(time.Second) // it is on its way
+	}
+}
+
+// findCommand refuses a command that can't be executed.
+func findCommand(name string) error {
+	if err := newCommand([]string{name}, nil).Err; err != nil {
+		return startFailure(name, err)
+	}
+	return nil
+}
+
 // child is a running command in a process group of its own.
 type child struct {
 	group   int                 // its process group, and its own process id
 	tty     int                 // the standard file that is a terminal; -1 if none is
 	leads   bool                // it was given the terminal: while lk's group is its foreground, the child's is instead
+	heard   bool                // lk passed an interrupt on to it, so that one it dies of may not be the terminal's
 	halted  bool                // it was stopped, and has not been continued since
 	exited  chan int            // its exit code, once
 	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
@@ -109,10 +144,10 @@ func startFailure(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 		code = exitNotFound
 		if file := unexecutable(name); file != "" {
-			return &exit{exitNotExecutable, fmt.Errorf("%s can't be executed: it is no executable file", file)}
+			return &exit{code: exitNotExecutable, say: fmt.Errorf("%s can't be executed: it is no executable file", file)}
 		}
 	}
-	return &exit{code, fmt.Errorf("can't run the command: %w", err)}
+	return &exit{code: code, say: fmt.Errorf("can't run the command: %w", err)}
 }
 
 // unexecutable is the first file of that name in PATH, which a shell would find
@@ -157,6 +192,7 @@ func (c *child) wait() {
 // forward sends a signal that lk got to the child's whole group. A stopped one is
 // woken to hear that it should end, as a shell's kill does.
 func (c *child) forward(s os.Signal) {
+	c.heard = c.heard || isInterrupt(s)
 	c.send(s.(syscall.Signal))
 	if c.halted && (s == unix.SIGTERM || s == unix.SIGHUP) {
 		c.send(unix.SIGCONT)

@@ -33,6 +33,10 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 	if err != nil {
 		return nil, err
 	}
+	if e.Guarantees().Reach == lockkeeper.InProcess {
+		e.Close()
+		return nil, &exit{code: exitUsage, say: fmt.Errorf("%s keeps locks within one process, so that lk would exclude nobody: name another engine", url)}
+	}
 	return &connection{lockkeeper.New(e, options...), e, url, named}, nil
 }
 
@@ -67,7 +71,7 @@ func stateFolder() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil || home == "" {
-		return "", &exit{exitUsage, fmt.Errorf("no home directory to keep the locks in: name an engine with --engine or %s", engineVariable)}
+		return "", &exit{code: exitUsage, say: fmt.Errorf("no home directory to keep the locks in: name an engine with --engine or %s", engineVariable)}
 	}
 	return filepath.Join(home, ".local", "state", "lockkeeper"), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -35,8 +36,10 @@ const exitHelp = `Exit codes: the command's own, exactly, or
 
 // exit is an error that knows its exit code.
 type exit struct {
-	code int
-	say  error // what to tell the user; nil: nothing
+	code   int
+	say    error     // what to tell the user; nil: nothing
+	signal os.Signal // the terminal's interrupt, of which lk dies as any program does, so that the script around it stops too; nil: none
+	group  bool      // the script has not got that signal, since the child was the terminal's foreground
 }
 
 func (e *exit) Error() string {
@@ -52,11 +55,12 @@ func (e *exit) Unwrap() error { return e.say }
 func (a *app) exitCode(err error) int {
 	var e *exit
 	if !errors.As(err, &e) {
-		e = &exit{codeOf(err), err}
+		e = &exit{code: codeOf(err), say: err}
 	}
 	if e.say != nil {
 		fmt.Fprintf(a.stderr, "lk: %s\n", e.say)
 	}
+	a.interrupt, a.interruptGroup = e.signal, e.group
 	return e.code
 }
 

@@ -20,6 +20,9 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	notifySignals(signals)
 	defer signal.Stop(signals)
 
+	if err := findCommand(o.command[0]); err != nil {
+		return err // before an hour in line
+	}
 	client, err := a.connect(ctx, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
 	if err != nil {
 		return err
@@ -51,22 +54,22 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 		defer close(watched)
 		select {
 		case s := <-signals:
-			cancel(&exit{code: exitSignal + signalNumber(s)})
+			cancel(interrupted(s))
 		case <-ctx.Done():
 		}
 	}()
 	hold, err := a.waitFor(ctx, client, o, requests)
 	cancel(nil)
 	<-watched
-	var interrupted *exit
-	if errors.As(context.Cause(ctx), &interrupted) {
+	var stopped *exit
+	if errors.As(context.Cause(ctx), &stopped) {
 		if hold != nil {
 			hold.Close()
 		}
-		return nil, interrupted
+		return nil, stopped
 	}
 	if err != nil && codeOf(err) == exitNotAcquired {
-		refused := &exit{o.conflictCode, err}
+		refused := &exit{code: o.conflictCode, say: taken(o, err)}
 		if o.quiet {
 			refused.say = nil
 		}
@@ -182,14 +185,44 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	released := hold.Close()
 	switch {
 	case err != nil:
-		return &exit{exitLost, err}
+		return &exit{code: exitLost, say: err}
 	case released != nil && !errors.Is(released, lockkeeper.ErrLost):
 		s.note(fmt.Sprintf("%s is not released yet, and is free after at most %s: %s", o.what(), human(o.ttl), released))
 	}
-	if code == 0 {
+	switch {
+	case code == 0:
 		return nil
+	case child.interrupted(code):
+		ended := interrupted(child.signal(code))
+		ended.group = true
+		return ended
 	}
 	return &exit{code: code}
+}
+
+// interrupted is the end of lk by a signal. Of the terminal's interrupts it dies.
+func interrupted(s os.Signal) *exit {
+	e := &exit{code: exitSignal + signalNumber(s)}
+	if isInterrupt(s) {
+		e.signal = s
+	}
+	return e
+}
+
+// taken says who has it, where that is all there is to say.
+func taken(o *runOptions, err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || len(e.Blocked) == 0 {
+		return err
+	}
+	text := blockerText(e.Blocked[0])
+	if more := len(e.Blocked) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if o.wait > 0 {
+		return fmt.Errorf("%s is still taken after %s: %s", o.what(), human(o.wait), text)
+	}
+	return fmt.Errorf("%s is taken: %s", o.what(), text)
 }
 
 // noteUnless returns a function that writes lines of lk's own to stderr.

@@ -32,7 +32,11 @@ func mainCode() int {
 		stderr: os.Stderr,
 		open:   engine.New,
 	}
-	return a.execute(context.Background())
+	code := a.execute(context.Background())
+	if a.interrupt != nil {
+		dieOf(a.interrupt, a.interruptGroup)
+	}
+	return code
 }
 
 // app is one run of lk: its arguments, its way out, and what verbs share.
@@ -41,6 +45,8 @@ type app struct {
 	stdout, stderr io.Writer
 	open           func(ctx context.Context, url string) (lockkeeper.Engine, error)
 
-	engineFlag string   // of --engine
-	bad        problems // all that is wrong with the arguments
+	engineFlag     string    // of --engine
+	bad            problems  // all that is wrong with the arguments
+	interrupt      os.Signal // the terminal's, of which lk dies; nil: none
+	interruptGroup bool      // and its whole group with it
 }

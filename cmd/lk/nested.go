@@ -45,7 +45,7 @@ func covers(hold lockkeeper.Status, targets []lockkeeper.Target) bool {
 func (o *runOptions) become(signals <-chan os.Signal) error {
 	select {
 	case s := <-signals:
-		return &exit{code: exitSignal + signalNumber(s)}
+		return interrupted(s)
 	default:
 	}
 	return replaceByCommand(o.command, append(os.Environ(), "LK_PATH="+o.paths(), "LK_SLOT="))

@@ -32,6 +32,12 @@ func TestJobControl(t *testing.T) {
 	s.types("echo code=$?\n")
 	s.shows(t, `code=130`)
 
+	// A script stops where Ctrl-C stops its command, as it would without lk.
+	s.types("sh -c 'lk run db -- sh -c \"echo go\"\"ing; exec sleep 600\"; echo script went\"\" on'; echo script=$?\n")
+	s.shows(t, `going`)
+	s.types(ctrlC)
+	s.shows(t, `\^C[^o]*next: `)
+
 	// In a pipeline the command gets the terminal when it wants to read from it.
 	s.types("lk run db -- sh -c 'read word; echo read \"$word\"' | cat\nsesame\n")
 	s.shows(t, `read sesame`)
@@ -83,7 +89,7 @@ func openTerminal(t *testing.T) (terminal, tty *os.File) {
 	t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("this machine has no pseudo-terminals: %v", err)
+		t.Fatalf("this machine has no pseudo-terminals: %v", err)
 	}
 	number, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
 	if err == nil {
