@@ -1,8 +1,6 @@
 package enginetest
 
 import (
-	"fmt"
-
 	"github.com/lockkeeper/lockkeeper"
 )
 
@@ -92,6 +90,6 @@ func (w *world) modeTable(heldPath, triedPath string, table [3]string) {
 		}
 	}
 	if w.Failed() {
-		w.Log(fmt.Sprintf("held %s, tried %s", heldPath, triedPath))
+		w.Logf("held %s, tried %s", heldPath, triedPath)
 	}
 }
