@@ -124,6 +124,24 @@ type Ending struct {
 	Label        // of Revoke: who and why
 }
 
+// Check finds everything that is wrong with e by itself, in one error that is an
+// [ErrInvalid]; nil if there is nothing.
+func (e *Ending) Check() error {
+	var c checker
+	switch e.Kind {
+	case Release, Leave:
+	case Revoke:
+		c.label(e.Label)
+	case Thaw:
+		if err := e.Path.check(); err != nil {
+			c.addf("%s", err.(*Error).Detail)
+		}
+	default:
+		c.addf("ending %d is none of release, leave, revoke, thaw", e.Kind)
+	}
+	return c.err()
+}
+
 // Query selects what [Engine.List] yields, in the order of grant rule R4: holds
 // first, then who waits, then freezes. The zero Query selects everything.
 type Query struct {

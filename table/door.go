@@ -216,9 +216,10 @@ func (t *Table) freezeBy(ref lockkeeper.Ref) *freeze {
 
 // end does what e says for session s.
 func (t *Table) end(s *session, e *lockkeeper.Ending) error {
+	if err := e.Check(); err != nil {
+		return err
+	}
 	switch e.Kind {
-	case lockkeeper.Release:
-		return t.release(s, e.ID)
 	case lockkeeper.Leave:
 		t.endSession(s, lockkeeper.Released, lockkeeper.Cancelled)
 		t.settle()
@@ -235,7 +236,7 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Path: e.Path, Detail: "it is not frozen; name a path as the list of freezes has it"}
 	}
-	return lockkeeper.Invalid("ending %d is none of release, leave, revoke, thaw", e.Kind)
+	return t.release(s, e.ID)
 }
 
 // release ends a claim of s: a hold is released, a waiting one cancelled.

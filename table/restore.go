@@ -112,6 +112,7 @@ func (t *Table) loadSession(r *SessionRecord) {
 			t.schedule.set(&s.due, forever)
 			delete(t.sessions, r.ID)
 		}
+		t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool { return g.ref.Session == r.ID })
 		return
 	}
 	if s == nil {
@@ -122,6 +123,7 @@ func (t *Table) loadSession(r *SessionRecord) {
 	s.label, s.ttl, s.epoch, s.deadline = r.Label, r.TTL, r.Epoch, r.Deadline
 	s.promise, s.resumed = r.Promise, r.Resumed
 	t.schedule.set(&s.due, s.deadline)
+	t.forget(s)
 }
 
 // unload takes a claim out without a trace, or the memory of an ended one.
