@@ -22,128 +22,142 @@
 // is never incompatible with itself: an ancestor and its descendant named in one
 // claim merge. Two claims of one owner meet as strangers do.
 //
-// R4 order. Waiting claims stand in line by class, then priority (highest
-// first), then ticket (lowest first), then session and id of the claim. The
-// classes are: conversions, hard claims, soft claims. A claim draws its ticket
-// when it arrives, and a new one when it asks for a conversion. Raising the
-// priority keeps the ticket.
+// R4 order. Waiting claims stand in line by class, then priority (highest first),
+// then ticket (lowest first), then session and id of the claim. The classes are:
+// conversions, hard claims, soft claims. A claim draws its ticket when it
+// arrives, and a new one when it asks for a conversion. Raising the priority
+// keeps the ticket.
 //
 // R5 the grant rule. A waiting claim is granted at the moment when it is
 // compatible with every claim ahead of it: all held claims but itself, and all
-// waiting claims before it in line, of which some are ahead of nobody: soft
-// ones (R9), those that a freeze forbids (R18), and, for permits against
-// permits, those with a smaller limit (R7). Claims are settled in the order of
-// the line, again and again until nothing changes.
+// waiting claims before it in line, of which some are ahead of nobody: soft ones
+// (R9), those that a freeze forbids (R18), and, for permits against permits,
+// those with a smaller limit (R7). Claims are settled in the order of the line,
+// again and again until nothing changes.
 //
 // R6 many targets. A claim with several targets is granted whole or not at all.
 //
 // R7 permits. On one path a permits target of n units and limit L is compatible
-// with the other permits ahead when the units held there, plus the units of
-// those waiting ahead with a limit of at least L, plus n, are at most L. The
-// grant tells the units then in use, its own included, and a target of one unit
-// gets the lowest slot from 1 that no held target has, nor a ghost (R12) if that leaves one up to its limit.
+// with the other permits ahead when the units held there, plus the units of those
+// waiting ahead with a limit of at least L, plus n, are at most L. The grant
+// tells the units then in use, its own included, and a target of one unit gets
+// the lowest slot from 1 that no held target has, nor a ghost (R12) if that
+// leaves one up to its limit.
 //
 // R8 patience. A claim with wait 0 that is not granted in its own step ends as
 // timed out in that step, having asked nobody. A bound ends the wait at arrival
 // plus the bound; a conversion brings its own bound, counted from when it was
 // asked for. A wait is outlasted when its bound ends no later than (a) a freeze
 // that forbids it, or (b) a set of announced holds incompatible with it: held
-// claims other than itself with Lasts, whose announced end, or enforced end (longest hold
-// plus grace, revocation) if that is sooner, is no sooner than the bound.
-// A claim that steals doesn't count announced holds of lower priority. An
+// claims other than itself with Lasts, whose announced end, or enforced end
+// (longest hold plus grace, revocation) if that is sooner, is no sooner than the
+// bound. A claim that steals doesn't count announced holds of lower priority. An
 // outlasted wait ends as timed out at once, whenever it becomes so.
 //
 // R9 manners, for exclusive targets only. A soft claim is ahead of nobody while
-// it waits; a conversion is never soft. A quiet period must also have run since the later of its arrival
-// and the last end of a hold that was incompatible with it (R5, pairwise; a
-// refused or cancelled claim was no hold, a downgrade is no end).
+// it waits; a conversion is never soft. A quiet period must also have run since
+// the later of its arrival and the last end of a hold that was incompatible with
+// it (R5, pairwise; a refused or cancelled claim was no hold, a downgrade is no
+// end).
 //
 // R10 steal. A waiting claim T that may steal, is not frozen, and whose session
-// has resumed, asks exactly the holders in its ask set, which is empty if a waiting
-// claim ahead is incompatible with it, or an incompatible holder has a
-// priority not below its own or is of its own owner. Else it is: first, every holder
-// whose hold is incompatible with T by its kinds (all but permits against
-// permits on one path); then, for each permits target of T in the order of
-// paths, holders with permits of that path, until enough units would be free:
-// the units that are missing, those of holders already in the set not counted
-// as held, are taken from a set of holders of lower priority (and of other
-// owners) with the fewest units in sum that suffices, and among such sets the
-// one that comes first when holders are tried lowest priority first, then
-// youngest (highest fence) first, each taken if a smallest set can still be
-// completed with it (where the holders' units make more than 65,536 different sums, they are taken in that order until they suffice). If they don't suffice, or if permits waiting ahead count against it
-// by R7, the ask set is empty. The ask set is determined anew after each
-// step; asks of holders no longer in it are withdrawn.
+// has resumed, asks exactly the holders in its ask set, which is empty if a
+// waiting claim ahead is incompatible with it, or an incompatible holder has a
+// priority not below its own or is of its own owner. Else it is: first, every
+// holder whose hold is incompatible with T by its kinds (all but permits against
+// permits on one path); then, for each permits target of T in the order of paths,
+// holders with permits of that path, until enough units would be free: the units
+// that are missing, those of holders already in the set not counted as held, are
+// taken from a set of holders of lower priority (and of other owners) with the
+// fewest units in sum that suffices, and among such sets the one that comes first
+// when holders are tried lowest priority first, then youngest (highest fence)
+// first, each taken if a smallest set can still be completed with it (where the
+// holders' units make more than 65,536 different sums, they are taken in that
+// order until they suffice). If they don't suffice, or if permits waiting ahead
+// count against it by R7, the ask set is empty. The ask set is determined anew
+// after each step; asks of holders no longer in it are withdrawn.
 //
 // An ask carries who asks, and with Take an end: the moment of the ask plus the
 // thief's bound, or plus the TTL of the holder's session if that is shorter (and
 // not 0). A holder is told the earliest end of its live asks, and of its
 // operator's or overdue end. A release of an asked holder ends as yielded. When
-// all holders in T's ask set have been asked by T with an end, and all those ends have passed, then in one
-// step they end as stolen and T is granted. A thief that was asked itself meanwhile changes nothing.
+// all holders in T's ask set have been asked by T with an end, and all those ends
+// have passed, then in one step they end as stolen and T is granted. A thief that
+// was asked itself meanwhile changes nothing.
 //
 // R11 leases. A session ends when its TTL has passed since it was last attached
-// or renewed; all its claims end as expired, at that instant. TTL 0 never ends.
-// A claim with a longest hold is asked to yield (overdue) when it has been held for so
-// long, and ends as overdue after the grace, both counted from its first grant.
+// or renewed; all its claims end as expired, at that instant. TTL 0 never ends. A
+// claim with a longest hold is asked to yield (overdue) when it has been held for
+// so long, and ends as overdue after the grace, both counted from its first
+// grant.
 //
 // R12 telling. A session has a promise: what the last answer to Attach or Renew
-// promised (its instant plus the TTL; without end for TTL 0). A claim was told
-// an end: the one that the last answer to Attach, Renew or Claim for it stated,
-// if any. A claim that is taken, revoked or overdue before the earlier of the
-// two becomes a ghost until then: a grant that is incompatible with a ghost, as
-// if it were held, is marked unconfirmed. A ghost goes when its session releases
-// the ended claim, leaves, or is attached without naming it.
+// promised (its instant plus the TTL; without end for TTL 0). A claim was told an
+// end: the one that the last answer to Attach, Renew or Claim for it stated, if
+// any. A claim that is taken, revoked or overdue before the earlier of the two
+// becomes a ghost until then: a grant that is incompatible with a ghost, as if it
+// were held, is marked unconfirmed. A ghost goes when its session releases the
+// ended claim, leaves, or is attached without naming it.
 //
 // R13 fences. One counter, one number for every grant, upgrades included;
 // downgrades keep theirs.
 //
-// R14 conversion. A held claim whose targets are all shared may be amended to
-// all exclusive. It goes on to be held shared, and waits as a conversion, ahead of every other
-// waiting claim; its own hold is not in its way. When granted it gets a new
-// fence. If its wait is bounded and ends, or a knot is refused, or it is amended
-// back, it stays shared. All exclusive to all shared is at once.
+// R14 conversion. A held claim whose targets are all shared may be amended to all
+// exclusive. It goes on to be held shared, and waits as a conversion, ahead of
+// every other waiting claim; its own hold is not in its way. When granted it gets
+// a new fence. If its wait is bounded and ends, or a knot is refused, or it is
+// amended back, it stays shared. All exclusive to all shared is at once.
 //
 // R15 deadlock. Imagine: again and again, every owner without a waiting claim
 // releases all it holds, and what R5 then allows is granted, quiet periods,
 // resuming sessions and asks left aside. A claim that a freeze forbids does not
-// count as waiting, and is not there. Waiting claims that are left are stuck. From them, claims that nothing needs are
-// taken away, again and again: those whose owner has no claim, held or waiting, that a stuck claim
-// (itself included) waits for, being incompatible with it and ahead. What remains is the knot, and its
-// youngest claim (highest ticket) is refused as deadlock, a conversion undone.
-// This is repeated until nothing is stuck. After each step nothing is stuck.
+// count as waiting, and is not there. Waiting claims that are left are stuck.
+// From them, claims that nothing needs are taken away, again and again: those
+// whose owner has no claim, held or waiting, that a stuck claim (itself included)
+// waits for, being incompatible with it and ahead. What remains is the knot, and
+// its youngest claim (highest ticket) is refused as deadlock, a conversion
+// undone. This is repeated until nothing is stuck. After each step nothing is
+// stuck.
 //
 // R16 once. Same id, same request: the same claim's status; revision lower than
 // the claim's: the same. Same revision and another request: refused as invalid.
 // Higher revision: an amendment. It may raise the priority of a waiting or held
-// claim, change limits of a waiting one (not below its units), and convert a
-// held one, with a wait of its own; anything else is refused as invalid. An
-// ended claim answers its end for one TTL after it, as long as its session is open; with TTL 0 it is forgotten at once, but never while it is a ghost (R12).
+// claim, change limits of a waiting one (not below its units), and convert a held
+// one, with a wait of its own; anything else is refused as invalid. An ended
+// claim answers its end for one TTL after it, as long as its session is open;
+// with TTL 0 it is forgotten at once, but never while it is a ghost (R12).
 //
 // R17 reasons. See [lockkeeper.Reason] and [lockkeeper.WaitReason]. A waiting
-// claim, and a conversion, states all that apply, in the order of their definition: held by, if a holder is
-// incompatible with it by its kinds; behind, if a waiting claim that is ahead is incompatible with it by
-// its kinds, or permits waiting ahead count against it so that it doesn't fit though it would fit beside
-// those held; own limit, if a permits target doesn't fit beside those held; quiet period, if nothing
-// else is in its way but that; asked to yield, if it has asked somebody; frozen; resuming. Its place is 1 plus
-// the number of claims that wait ahead of it (not those ahead of nobody) and are incompatible with it by their
-// kinds, or want permits of a path of which it wants permits too, with a limit not below its own.
+// claim, and a conversion, states all that apply, in the order of their
+// definition: held by, if a holder is incompatible with it by its kinds; behind,
+// if a waiting claim that is ahead is incompatible with it by its kinds, or
+// permits waiting ahead count against it so that it doesn't fit though it would
+// fit beside those held; own limit, if a permits target doesn't fit beside those
+// held; quiet period, if nothing else is in its way but that; asked to yield, if
+// it has asked somebody; frozen; resuming. Its place is 1 plus the number of
+// claims that wait ahead of it (not those ahead of nobody) and are incompatible
+// with it by their kinds, or want permits of a path of which it wants permits
+// too, with a limit not below its own.
 //
 // R18 people. A freeze of a path is like a held exclusive target on it that
 // nobody who holds feels. It lasts for a duration, unless replaced by another
-// freeze of the same path, or thawed. A revocation of a waiting claim ends it; of a held one it sets an
-// operator's ask, whose end is the TTL of its session, or DefaultTTL, after the
-// moment; at that end the claim ends as revoked whether or not anybody waits. A forced one
-// ends it at once. A second revocation never moves the end to later.
+// freeze of the same path, or thawed. A revocation of a waiting claim ends it; of
+// a held one it sets an operator's ask, whose end is the TTL of its session, or
+// DefaultTTL, after the moment; at that end the claim ends as revoked whether or
+// not anybody waits. A forced one ends it at once. A second revocation never
+// moves the end to later.
 //
 // R19 restart. [Restart] gives every session its whole TTL and makes it resume:
 // until it is attached, commands with its key are refused, its waiting claims
-// keep their place but are not granted and ask nobody. Attaching a session that is open ends the
-// claims that are not named, as superseded.
+// keep their place but are not granted and ask nobody. Attaching a session that
+// is open ends the claims that are not named, as superseded.
 //
 // R20 time. [Command].At is the engine's time, from 0. A command that is earlier
-// than the table's time happens at the table's time. Before a command, all that falls
-// due until then happens at its own instant, in order of time, as if a command had come
-// exactly then. At one instant ends come first, of sessions, holds, waits and freezes, then asks for overdue
-// holds, then the line is settled, then the command. To settle is: all grants, then outlasted waits and knots, then asks anew,
-// then the first thief in line that may take; and again from the start until nothing changes.
+// than the table's time happens at the table's time. Before a command, all that
+// falls due until then happens at its own instant, in order of time, as if a
+// command had come exactly then. At one instant ends come first, of sessions,
+// holds, waits and freezes, then asks for overdue holds, then the line is
+// settled, then the command. To settle is: all grants, then outlasted waits and
+// knots, then asks anew, then the first thief in line that may take; and again
+// from the start until nothing changes.
 package table
