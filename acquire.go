@@ -89,7 +89,6 @@ func (c *Client) start(ctx context.Context, cl *claim) error {
 // send sends what cl wants until it is answered, and learns from the answer. The
 // caller has counted it in cl.flying.
 func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.Duration) error {
-	var status Status
 	tries, sent := 0, byHint
 	stamped := c.session.TTL > 0 || want.MaxHold > 0 || want.Revision > 0
 	err := c.call(ctx, patience, func(ctx context.Context, k Key) (err error) {
@@ -100,25 +99,17 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 		if stamped {
 			sent = c.clock() // before it is sent: what the answer promises counts from here (R12)
 		}
-		status, err = c.engine.Claim(ctx, k, want)
-		return err
+		status, err := c.engine.Claim(ctx, k, want)
+		if err != nil {
+			return err
+		}
+		return c.take(cl, k, &status, sent)
 	})
 	c.mu.Lock()
 	defer c.unlock()
 	cl.flying--
 	cl.sent = cl.sent || tries > 0
-	switch {
-	case err == nil:
-		cl.answered = true
-		if c.ttl > 0 {
-			c.settle(c.clock())
-		}
-		c.learn(cl, &status, sent)
-		if cl.phase == over && status.State != Ended && !c.closed {
-			c.todo[cl.id] = cl // whoever gave it up may have taken it for ended
-			c.kick()
-		}
-	case tries == 1 && isRefusal(err) && !cl.answered:
+	if err != nil && tries == 1 && isRefusal(err) && !cl.answered {
 		cl.sent = false // refused at the door: the engine has nothing of it
 	}
 	if cl.flying == 0 {
@@ -130,6 +121,29 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 		}
 	}
 	return err
+}
+
+// errStale discards an answer: the lease under which it was asked has passed, or
+// the session was attached anew meanwhile, which tells what is true now.
+var errStale error = &Error{Err: ErrSession, Detail: "answered after the lease had passed"}
+
+// take takes in an answer that was given under the key k.
+func (c *Client) take(cl *claim, k Key, s *Status, sent time.Duration) error {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.ttl > 0 {
+		c.settle(c.clock())
+	}
+	if now := c.key.Load(); c.session.TTL > 0 && (now == nil || *now != k) {
+		return errStale
+	}
+	cl.answered = true
+	c.learn(cl, s, sent)
+	if cl.phase == over && s.State != Ended && !c.closed {
+		c.todo[cl.id] = cl // whoever gave it up may have taken it for ended
+		c.kick()
+	}
+	return nil
 }
 
 // errPast refuses to send what nobody wants any more and no session has.

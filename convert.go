@@ -45,7 +45,7 @@ func (h *Hold) Upgrade(ctx context.Context, requests ...Request) error {
 			d.bound(ctx)
 		})
 		if err != nil {
-			cl.client.undo(cl, revision)
+			cl.client.undo(h, revision)
 			return err
 		}
 	}
@@ -67,9 +67,9 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 		case ctx.Err() != nil:
 			err := cl.givenUp(ctx)
 			h.done()
-			c.undo(cl, revision)
+			c.undo(h, revision)
 			return wrapAs("upgrade", err)
-		case s.Revision >= revision && !s.Converting && cl.mode() == ModeExclusive:
+		case s.Revision >= revision && !s.Converting && cl.mode() == ModeExclusive && cl.want.Targets[0].Mode == ModeExclusive:
 			h.exclusive = true
 			h.done()
 			return nil
@@ -93,9 +93,10 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 
 // undo takes the upgrade of that revision back, in the background where the
 // engine is not in this process; if it was granted meanwhile, it is downgraded.
-func (c *Client) undo(cl *claim, revision uint64) {
+func (c *Client) undo(h *Hold, revision uint64) {
+	cl := h.claim
 	c.mu.Lock()
-	if cl.phase != granted || revision == 0 || cl.want.Revision != revision {
+	if cl.neededBeside(h) || cl.phase != granted || revision == 0 || cl.want.Revision != revision {
 		c.unlock()
 		return // it ended, was refused, or was amended since by somebody else
 	}
@@ -120,18 +121,20 @@ func (c *Client) undo(cl *claim, revision uint64) {
 func (h *Hold) Downgrade(ctx context.Context) error {
 	cl := h.use()
 	err, mode := h.over(), cl.mode()
-	others := h != &cl.first && cl.first.needed() || slices.ContainsFunc(cl.more, func(o *Hold) bool { return o != h && o.needed() })
 	h.done()
 	switch {
 	case err != nil:
 		return wrapAs("downgrade", err)
 	case mode == 0:
 		return wrap("downgrade", cl.path, Invalid("only a hold of exclusive targets alone can be downgraded"))
-	case others:
-		return wrap("downgrade", cl.path, Invalid("another handle of this hold needs it exclusive: release that one first"))
 	}
 	if mode == ModeExclusive {
-		_, err = cl.client.amend(ctx, cl, "downgrade", func(d *demand) { d.setModes(ModeShared) })
+		_, err = cl.client.amend(ctx, cl, "downgrade", func(d *demand) {
+			if cl.neededBeside(h) {
+				d.wrong.addf("another handle of this hold needs it exclusive: release that one first")
+			}
+			d.setModes(ModeShared)
+		})
 	}
 	if err != nil {
 		return err
@@ -144,6 +147,11 @@ func (h *Hold) Downgrade(ctx context.Context) error {
 
 // needed reports whether this handle relies on the claim being exclusive.
 func (h *Hold) needed() bool { return h.state == handleLive && h.exclusive }
+
+// neededBeside reports whether another handle than h relies on cl being exclusive.
+func (cl *claim) neededBeside(h *Hold) bool {
+	return h != &cl.first && cl.first.needed() || slices.ContainsFunc(cl.more, func(o *Hold) bool { return o != h && o.needed() })
+}
 
 // mode is the mode in which all targets of cl are held; 0 if they differ, or
 // are permits.

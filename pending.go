@@ -96,8 +96,14 @@ func (p *Pending) Cancel() error {
 		return wrap("cancel", cl.path, Invalid("it is granted and given out: release the hold"))
 	}
 	cl.result = cl.refused(Cancelled, nil)
-	c.retire(cl)
 	cl.first.finish(handleLost)
+	if len(cl.more) > 0 { // it was granted, and re-entered: the last of those handles releases it
+		cl.taken = true
+		cl.live--
+		c.unlock()
+		return nil
+	}
+	c.retire(cl)
 	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
 	defer cancel()
 	if err := c.release(ctx, cl); err != nil {

@@ -97,9 +97,20 @@ func (cl *claim) covers(targets []Target) bool {
 	return cl.phase == granted && cl.live > 0 && !slices.ContainsFunc(targets, func(t Target) bool {
 		return !slices.ContainsFunc(cl.status.Grants, func(g Grant) bool {
 			return g.Path.Covers(t.Path) &&
-				(g.Mode == ModeExclusive && !cl.status.Converting || g.Mode == ModeShared && t.Mode == ModeShared)
+				(g.Mode == ModeExclusive && !cl.status.Converting && cl.wants(g.Path) == ModeExclusive || g.Mode == ModeShared && t.Mode == ModeShared)
 		})
 	})
+}
+
+// wants is the mode in which cl wants the path by now: what is being downgraded
+// is not exclusive any more, whatever the engine has said so far.
+func (cl *claim) wants(p Path) Mode {
+	for _, t := range cl.want.Targets {
+		if t.Path == p {
+			return t.Mode
+		}
+	}
+	return 0
 }
 
 // needsExclusive reports whether shared targets would not do for what cl asks.

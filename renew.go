@@ -263,6 +263,9 @@ func (c *Client) mend(cl *claim) {
 		}
 		c.mu.Lock()
 		cl.answered = true // a refusal is an answer too
+		if err != nil && cl.phase == inLine {
+			c.drop(cl, wrap(cl.op, cl.path, err), false)
+		}
 		if cl.want.Revision == revision {
 			cl.resend = false
 		}

@@ -256,7 +256,7 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error
 		case granted:
 			c.drop(cl, lost(cl, EngineRestarted, ""), false)
 		case inLine:
-			cl.resend = true
+			cl.resend, cl.known, cl.toldBy = true, false, 0 // the engine counts its changes anew
 			c.todo[id] = cl
 			c.kick()
 		}
@@ -283,11 +283,25 @@ func (c *Client) renewed(lease Lease, sent time.Duration) {
 		s := &lease.Claims[i]
 		if cl := c.find(s.Ref); cl != nil {
 			c.learn(cl, s, sent)
+		} else {
+			c.disown(s)
 		}
 	}
 	if len(c.claims) > 0 {
 		c.guard()
 	}
+}
+
+// disown ends a claim of the session that nobody here knows: one that arrived at
+// the engine again, after its end had been forgotten there.
+func (c *Client) disown(s *Status) {
+	if s.Ref.Session != c.session.ID || s.State != Waiting && s.State != Held || c.closed || c.session.TTL == 0 {
+		return
+	}
+	cl := &claim{client: c, op: "release", id: s.Ref.ID, phase: over, sent: true, answered: true}
+	cl.root, cl.first.claim = cl, cl
+	c.todo[cl.id] = cl
+	c.kick()
 }
 
 // find is the claim that ref names, if this client still has to do with it.
@@ -306,7 +320,9 @@ func (c *Client) notify(statuses []Status) {
 	c.mu.Lock()
 	for i := range statuses {
 		s := &statuses[i]
-		if cl := c.find(s.Ref); cl != nil {
+		if cl := c.find(s.Ref); cl == nil {
+			c.disown(s)
+		} else if c.ttl == 0 || c.alive { // else no lease stands behind it: the next attach tells
 			c.learn(cl, s, byHint)
 		}
 	}

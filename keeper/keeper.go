@@ -56,10 +56,13 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	}
 	k.command.Op, k.command.Session = table.Attach, s
 	reply, err := k.table.Step(&k.command)
+	news := k.collect("") // whoever had the session before is told what it lost
 	if err == nil {
 		k.notify[s.ID] = notify
 	}
-	k.unlock(s.ID)
+	k.arm()
+	k.mu.Unlock()
+	news.deliver()
 	return reply.Lease, err
 }
 

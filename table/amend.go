@@ -44,8 +44,8 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 	rest.Targets, rest.Priority = c.want.Targets, c.want.Priority
 	modes := c.modes()
 	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool { return target.Mode == m })
-	if converts || c.undone != lockkeeper.NoReason {
-		rest.Wait = c.want.Wait // of the conversion, this one or the one undone
+	if !c.waiting() {
+		rest.Wait = c.want.Wait // only a conversion waits, and each brings its own wait
 	}
 	switch {
 	case !rest.SameRequest(&c.want) || !c.sameTargets(w):

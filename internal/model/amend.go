@@ -13,34 +13,26 @@ func (m *Model) amend(c *claim, w *lockkeeper.Want) error {
 	if !sameButAmendable(&c.want, w) || w.Priority < c.want.Priority {
 		return refuseAmendment(c)
 	}
-	sameWait := w.Wait == c.want.Wait
 	var change func()
 	switch {
 	case !c.holds():
-		if !sameWait || !sameButLimits(c.wish, w.Targets) {
+		if w.Wait != c.want.Wait || !sameButLimits(c.wish, w.Targets) {
 			return refuseAmendment(c)
 		}
 		change = func() { c.wish = w.Targets }
 	case !samePaths(c.held, w.Targets):
 		return refuseAmendment(c)
 	case all(c.held, lockkeeper.ModeShared) && all(w.Targets, lockkeeper.ModeExclusive):
-		if c.converting() {
-			if !sameWait {
-				return refuseAmendment(c)
-			}
-			break
+		if !c.converting() {
+			change = func() { m.convert(c, w) }
 		}
-		change = func() { m.convert(c, w) }
 	case all(c.held, lockkeeper.ModeShared) && all(w.Targets, lockkeeper.ModeShared):
-		switch {
-		case c.converting():
+		if c.converting() {
 			change = func() { m.giveUp(c, lockkeeper.Cancelled) }
-		case c.undone == lockkeeper.NoReason && !sameWait: // else the wait was that of a conversion
-			return refuseAmendment(c)
 		}
 	case all(c.held, lockkeeper.ModeExclusive) && all(w.Targets, lockkeeper.ModeShared):
 		change = func() { m.downgrade(c, w) }
-	case !sameWait || !slices.Equal(c.held, w.Targets):
+	case !slices.Equal(c.held, w.Targets):
 		return refuseAmendment(c)
 	}
 	c.want = *w

@@ -1,0 +1,98 @@
+package lockkeeper_test
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/keeper"
+)
+
+// wire stands between a client and a keeper: hooks may delay or lose.
+type wire struct {
+	lockkeeper.Engine
+	mu     sync.Mutex
+	before func(ctx context.Context, call string, deliver func()) error // err: not delivered now; deliver may be called later
+	after  func(ctx context.Context, call string) error
+	deaf   bool // hints are lost
+}
+
+func (w *wire) hooks() (func(context.Context, string, func()) error, func(context.Context, string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.before, w.after
+}
+func (w *wire) set(f func()) { w.mu.Lock(); defer w.mu.Unlock(); f() }
+func (w *wire) do(ctx context.Context, call string, apply func() error) error {
+	b, a := w.hooks()
+	if b != nil {
+		if err := b(ctx, call, func() { apply() }); err != nil {
+			return err
+		}
+	}
+	err := apply()
+	if a != nil && err == nil {
+		err = a(ctx, call)
+	}
+	return err
+}
+func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, n func([]lockkeeper.Status)) (l lockkeeper.Lease, err error) {
+	told := func(sts []lockkeeper.Status) {
+		w.mu.Lock()
+		deaf := w.deaf
+		w.mu.Unlock()
+		if !deaf {
+			n(sts)
+		}
+	}
+	err = w.do(ctx, "attach", func() error { var e error; l, e = w.Engine.Attach(background, s, told); return e })
+	return l, err
+}
+func (w *wire) Renew(ctx context.Context, k lockkeeper.Key) (l lockkeeper.Lease, err error) {
+	err = w.do(ctx, "renew", func() error { var e error; l, e = w.Engine.Renew(background, k); return e })
+	return l, err
+}
+func (w *wire) Claim(ctx context.Context, k lockkeeper.Key, x lockkeeper.Want) (s lockkeeper.Status, err error) {
+	call := "claim " + string(x.Targets[0].Path)
+	if x.Revision > 0 {
+		call = "amend " + x.Targets[0].Mode.String()
+	}
+	err = w.do(ctx, call, func() error { var e error; s, e = w.Engine.Claim(background, k, x); return e })
+	return s, err
+}
+func (w *wire) End(ctx context.Context, k lockkeeper.Key, x lockkeeper.Ending) error {
+	return w.do(ctx, "end", func() error { return w.Engine.End(background, k, x) })
+}
+func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return w.Engine.List(ctx, q)
+}
+func (w *wire) Close() error { return nil }
+
+// netted runs a test with clients that reach one keeper over wires of their own,
+// in a bubble.
+func netted(t *testing.T, test func(t *testing.T, k *keeper.Keeper, open func(id string) (*lockkeeper.Client, *wire))) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		clock := func() time.Duration { return time.Since(start) }
+		k := keeper.New(lockkeeper.Guarantees{Name: "net", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork}, clock)
+		var cs []*lockkeeper.Client
+		var ws []*wire
+		test(t, k, func(id string) (*lockkeeper.Client, *wire) {
+			w := &wire{Engine: k}
+			c := lockkeeper.New(w, lockkeeper.BootClock(clock), lockkeeper.SessionID(id))
+			cs, ws = append(cs, c), append(ws, w)
+			return c, w
+		})
+		for _, w := range ws {
+			w.set(func() { w.before, w.after = nil, nil })
+		}
+		for _, c := range cs {
+			c.Close()
+		}
+		k.Close()
+	})
+}
