@@ -90,6 +90,7 @@ type child struct {
 // (see init).
 func startChild(command, env []string, inherit *os.File) (*child, error) {
 	if inherit != nil {
+		defer unix.CloseOnExec(int(inherit.Fd())) // for this child alone
 		// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be
 		// that of a file which lk itself inherited for the same purpose.
 		if _, err := unix.FcntlInt(inherit.Fd(), unix.F_SETFD, 0); err != nil {

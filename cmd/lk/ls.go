@@ -56,7 +56,11 @@ func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeepe
 		rows.rows(status)
 	}
 	if empty && !asJSON {
-		fmt.Fprintln(a.stderr, "lk: nothing is held, and nobody waits")
+		where := ""
+		if path != "" {
+			where = ", at " + string(path) + ", above it or below it"
+		}
+		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits%s\n", where)
 	}
 	return rows.flush()
 }
