@@ -7,12 +7,14 @@ SHELL       := /bin/bash
 
 # The rules, and tests about them and about text: there is nothing in them to
 # race, and they get further without the race detector's cost. STATES is how many
-# states of the table are looked at, one by one.
-PURE     := ./internal/...
-FUZZTIME ?= 5s
-STATES   ?= 5000000
-BENCH    ?= .
-TOOL     := go tool -modfile=tools/go.mod
+# states of the table are looked at, one by one; SEQUENCES how many random ones it
+# is compared in with the model.
+PURE      := ./internal/...
+STATES    ?= 5000000
+SEQUENCES ?= 200000
+FUZZTIME  ?= 5s
+BENCH     ?= .
+TOOL      := go tool -modfile=tools/go.mod
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -24,7 +26,8 @@ build: ## build the command: bin/lk
 # and no file outside the Go caches is left behind.
 test: ## run all tests, with the race detector where goroutines meet
 	go test -timeout 20m ./table -states $(STATES)
-	go test -timeout 9m $(PURE)
+	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
+	go test -timeout 9m $$(go list $(PURE) | grep -v /model$$)
 	go test -timeout 9m -race $$(go list ./... | grep -vE "^$$(go list -m)/(table|internal)(/|$$)")
 
 lint: ## gofmt, go vet, staticcheck (chosen in staticcheck.conf), go.mod
