@@ -11,8 +11,10 @@ import (
 const (
 	// mostWatchers bounds the threads that wait in the kernel, one each.
 	mostWatchers = 64
-	// mostWatching bounds the waiting claims whose blockers are watched: those
-	// first in line. Those behind wait for the same holders, or for them.
+	// mostWatching bounds the waiting claims of this process whose blockers are
+	// watched: those that wait for the longest. Those behind mostly wait for the
+	// same holders, or for them; where they don't, a death is noticed when they
+	// have come so far, or when its TTL ends.
 	mostWatching = 32
 )
 

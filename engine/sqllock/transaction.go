@@ -362,9 +362,11 @@ func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
 
 // othersFiled reports whether sessions of other processes have files.
 func (e *Engine) othersFiled() bool {
-	own := len(e.local)
-	if e.options.Outlive {
-		own = 0
+	own := 0
+	for id, a := range e.local {
+		if a.name != "" && e.cache.sessions[id].file == a.name {
+			own++
+		}
 	}
 	return e.cache.filed > own
 }
