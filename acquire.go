@@ -8,7 +8,6 @@ import (
 // newClaim makes a claim in the making.
 func (c *Client) newClaim(op string) *claim {
 	cl := &claim{client: c, op: op}
-	cl.root = cl
 	cl.first.claim = cl
 	return cl
 }
@@ -19,7 +18,7 @@ func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold,
 	if err := c.prepare(ctx, cl); err != nil {
 		return nil, err
 	}
-	if cl.root != cl {
+	if cl.first.up != nil {
 		if h, err := c.reenter(ctx, cl); h != nil || err != nil {
 			return h, err
 		}

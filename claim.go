@@ -3,7 +3,6 @@ package lockkeeper
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -46,10 +45,9 @@ type claim struct {
 	client *Client
 	op     string
 	id     uint64
-	path   Path   // the first one, for messages
-	owner  Ref    // the line of work that it belongs to
-	root   *claim // the first claim of its line of work in this client; itself if it is that
-	first  Hold   // the handle of whoever asked; further ones are in more
+	path   Path // the first one, for messages
+	owner  Ref  // the line of work that it belongs to
+	first  Hold // the handle of whoever asked; further ones are in more
 
 	phase    phase
 	sent     bool   // the engine may know it
@@ -62,12 +60,11 @@ type claim struct {
 	live     int    // handles that are not released
 	known    bool   // status is set
 	status   Status
-	told     ending   // as the last answer stated it: what the engine relies on (R12)
-	toldBy   uint64   // Status.Change of that answer
-	hinted   ending   // as a newer hint stated it: it may only shorten
-	overdue  ending   // the end of its longest hold and grace
-	result   *Error   // of over: why; nil for an ordinary release
-	kin      []*claim // of a root: the other held claims of its line of work
+	told     ending // as the last answer stated it: what the engine relies on (R12)
+	toldBy   uint64 // Status.Change of that answer
+	hinted   ending // as a newer hint stated it: it may only shorten
+	overdue  ending // the end of its longest hold and grace
+	result   *Error // of over: why; nil for an ordinary release
 	more     []*Hold
 	revision uint64        // the highest that was used
 	turn     chan struct{} // full while an amendment is out
@@ -195,9 +192,6 @@ func (c *Client) move(cl *claim) {
 // grant makes cl a hold with one handle.
 func (c *Client) grant(cl *claim) {
 	cl.phase, cl.live = granted, 1
-	if cl.root != cl {
-		cl.root.kin = append(cl.root.kin, cl)
-	}
 	c.guard()
 }
 
@@ -228,9 +222,6 @@ func (c *Client) retire(cl *claim) {
 	delete(c.claims, cl.id)
 	if len(c.ends) > 0 {
 		delete(c.ends, cl)
-	}
-	if cl.root != cl {
-		cl.root.kin = slices.DeleteFunc(cl.root.kin, func(k *claim) bool { return k == cl })
 	}
 	cl.wake()
 }

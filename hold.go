@@ -14,6 +14,7 @@ import (
 type Hold struct {
 	claim     *claim
 	base      context.Context // of the acquire
+	up        *link           // the holds that it was made inside of
 	tied      bool            // Context ends with base too
 	exclusive bool            // this handle needs more than shared targets
 
@@ -79,7 +80,7 @@ func (h *Hold) Context() context.Context {
 	if !h.tied {
 		base = context.WithoutCancel(base)
 	}
-	h.own, h.end = context.WithCancelCause(lineContext{base, h.claim.root})
+	h.own, h.end = context.WithCancelCause(lineContext{base, &link{h.claim, h.up}})
 	if h.state != handleLive {
 		h.end(h.over())
 	}

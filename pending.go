@@ -19,7 +19,7 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 	if err := c.prepare(ctx, cl); err != nil {
 		return nil, err
 	}
-	if cl.root != cl {
+	if cl.first.up != nil {
 		if h, err := c.reenter(ctx, cl); err != nil {
 			return nil, err
 		} else if h != nil {

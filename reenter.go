@@ -5,20 +5,27 @@ import (
 	"slices"
 )
 
-// lineContext carries the line of work of a hold. A claim made under it by the
-// same client finds there the first claim of that line.
-type lineContext struct {
-	context.Context
-	root *claim
+// A link is one hold that a context is inside of, and those around it. Holds
+// that were only made inside the same hold are not in the chain: goroutines that
+// share a context would otherwise share what each of them locks.
+type link struct {
+	claim *claim
+	up    *link
 }
 
-// lineKey asks a context for the line of work within one client: holds of
-// several clients may be nested.
+// lineContext carries the holds that it is inside of.
+type lineContext struct {
+	context.Context
+	link *link
+}
+
+// lineKey asks a context for the holds of one client: those of several clients
+// may be nested.
 type lineKey struct{ client *Client }
 
 func (l lineContext) Value(key any) any {
-	if k, ok := key.(lineKey); ok && k.client == l.root.client {
-		return l.root
+	if k, ok := key.(lineKey); ok && k.client == l.link.claim.client {
+		return l.link
 	}
 	return l.Context.Value(key)
 }
@@ -26,27 +33,27 @@ func (l lineContext) Value(key any) any {
 // inherit finds the line of work to which cl belongs: that of the hold in whose
 // context it is made, or the one that WithOwner names.
 func (c *Client) inherit(ctx context.Context, cl *claim) {
-	if named := cl.want.Owner; named != (Ref{}) {
+	up, _ := ctx.Value(lineKey{c}).(*link)
+	switch named := cl.want.Owner; {
+	case named != (Ref{}):
 		cl.owner = named
 		c.mu.Lock()
 		if known := c.find(named); known != nil {
-			cl.root = known.root
-		} else if root, _ := ctx.Value(lineKey{c}).(*claim); root != nil && root.owner == named {
-			cl.root = root
+			up = &link{known, known.first.up}
+		} else if up != nil && up.claim.owner != named {
+			up = nil
 		}
 		c.mu.Unlock()
-		return
+	case up != nil:
+		cl.owner, cl.want.Owner = up.claim.owner, up.claim.owner
+	default:
+		cl.owner = cl.ref()
 	}
-	if root, _ := ctx.Value(lineKey{c}).(*claim); root != nil {
-		cl.root, cl.owner = root, root.owner
-		cl.want.Owner = root.owner
-		return
-	}
-	cl.owner = cl.ref()
+	cl.first.up = up
 }
 
-// reenter gives cl another handle of a hold of its own line of work that covers
-// all its targets, if there is one: neither a claim nor an exchange is needed
+// reenter gives cl another handle of a hold that it is made inside of and that
+// covers all its targets, if there is one: neither a claim nor an exchange is needed
 // then. A priority above that of the hold raises it.
 func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 	c.mu.Lock()
@@ -59,7 +66,7 @@ func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 		c.unlock()
 		return nil, nil
 	}
-	h := &Hold{claim: host, base: ctx, exclusive: cl.needsExclusive()}
+	h := &Hold{claim: host, base: ctx, up: cl.first.up, exclusive: cl.needsExclusive()}
 	host.more = append(host.more, h)
 	host.live++
 	raise := cl.prioritise && cl.want.Priority > host.want.Priority
@@ -78,17 +85,15 @@ func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 	return h, nil
 }
 
-// covering is a hold of cl's line of work that covers all its targets.
-func (c *Client) covering(cl *claim) *claim {
-	if c.check(cl.root); cl.root.covers(cl.want.Targets) {
-		return cl.root
-	}
-	for _, k := range slices.Clone(cl.root.kin) {
-		if c.check(k); k.covers(cl.want.Targets) {
-			return k
+// covering is the outermost hold that cl is made inside of and that covers all
+// its targets: the one that lasts longest.
+func (c *Client) covering(cl *claim) (host *claim) {
+	for l := cl.first.up; l != nil; l = l.up {
+		if c.check(l.claim); l.claim.covers(cl.want.Targets) {
+			host = l.claim
 		}
 	}
-	return nil
+	return host
 }
 
 // covers reports whether whoever holds cl has all the targets already. Permits

@@ -2,11 +2,13 @@ package lockkeeper_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
 // F2.4: the lock is free after the last release, not after the first.
@@ -246,4 +248,34 @@ func TestReleaseWaitsForAnAmendmentThatIsOut(t *testing.T) {
 			t.Errorf("still there: %s", f.log())
 		}
 	})
+}
+
+// Goroutines that share the context of a hold don't share what each of them
+// locks in it: the second one is refused, since the engine can't know that the
+// first goes on without it.
+func TestSiblingsAreNotReentrant(t *testing.T) {
+	c := lockkeeper.New(memlock.New())
+	defer c.Close()
+	outer, err := c.Lock(t.Context(), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Lock(outer.Context(), "item/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := c.Lock(outer.Context(), "item/1"); !errors.Is(err, lockkeeper.ErrDeadlock) {
+		t.Errorf("a sibling has %v, %v; want it refused as a deadlock", second, err)
+	}
+	inside, err := c.Lock(first.Context(), "item/1")
+	if err != nil || inside.Ref() != first.Ref() {
+		t.Errorf("inside of it: %v, %v; want another handle", inside, err)
+	}
+	back, err := c.Lock(first.Context(), "db/x")
+	if err != nil || back.Ref() != outer.Ref() {
+		t.Fatalf("what the outer one covers: %v, %v; want another handle", back, err)
+	}
+	if again, err := c.Lock(back.Context(), "item/1"); err != nil || again.Ref() != first.Ref() {
+		t.Errorf("through the other handle: %v, %v; want another handle", again, err)
+	}
 }

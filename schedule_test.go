@@ -44,7 +44,7 @@ func TestGrantAfterDeadline(t *testing.T) {
 		other := must(t)(b.TryLock(background, "db"))
 		t.Logf("later: %v, %v", h.Err(), other.Err())
 		if h.Err() == nil && other.Err() == nil {
-			t.Errorf("TWO HOLDERS a minute after the session of the first ended: fences %d and %d", h.Fence(), other.Fence())
+			t.Errorf("two holders a minute after the session of the first ended: fences %d and %d", h.Fence(), other.Fence())
 		}
 	})
 }
@@ -104,7 +104,7 @@ func TestDowngradeAndReenter(t *testing.T) {
 		t.Logf("downgrade: %v", <-done)
 		other, err := b.Acquire(background, lockkeeper.Shared("db"), lockkeeper.WithWait(0))
 		if err == nil && nested.Err() == nil {
-			t.Errorf("TWO HOLDERS: exclusive (nested) and shared %d; nested says %v", other.Fence(), nested.Grants())
+			t.Errorf("two holders: exclusive (nested) and shared %d; nested says %v", other.Fence(), nested.Grants())
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestUndoUnderAnotherHandle(t *testing.T) {
 		time.Sleep(time.Second)
 		other, err := b.Acquire(background, lockkeeper.Shared("db"), lockkeeper.WithWait(0))
 		if err == nil && h1.Err() == nil {
-			t.Errorf("TWO HOLDERS: h1 was upgraded, h1 says %v %v; b shares it, fence %d", h1.Err(), h1.Grants(), other.Fence())
+			t.Errorf("two holders: h1 was upgraded, h1 says %v %v; b shares it, fence %d", h1.Err(), h1.Grants(), other.Fence())
 		}
 	})
 }
@@ -163,11 +163,11 @@ func TestCancelUnderReenteredHandle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := must(t)(a.Lock(root.Context(), "db"))
+		h := must(t)(a.Lock(background, "db", lockkeeper.WithOwner(p.Ref())))
 		t.Logf("cancel: %v", p.Cancel())
 		other, err := b.TryLock(background, "db")
 		if err == nil && h.Err() == nil {
-			t.Errorf("TWO HOLDERS: %v and %v", h.Ref(), other.Ref())
+			t.Errorf("two holders: %v and %v", h.Ref(), other.Ref())
 		}
 		t.Logf("release of the handle: %v", h.Release(background))
 	})

@@ -299,7 +299,7 @@ func (c *Client) disown(s *Status) {
 		return
 	}
 	cl := &claim{client: c, op: "release", id: s.Ref.ID, phase: over, sent: true, answered: true}
-	cl.root, cl.first.claim = cl, cl
+	cl.first.claim = cl
 	c.todo[cl.id] = cl
 	c.kick()
 }
