@@ -3,6 +3,7 @@ package lockkeeper
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -149,4 +150,15 @@ type Query struct {
 	Session string // what this session has
 	Ref     Ref    // this claim alone, also for a while after its end
 	Follow  bool   // go on with every change
+}
+
+// Selects reports whether q selects s. It is for engines whose followers sort out
+// what they tell.
+func (q Query) Selects(s *Status) bool {
+	if q.Session != "" && q.Session != s.Ref.Session || q.Ref != (Ref{}) && q.Ref != s.Ref {
+		return false
+	}
+	return q.Meets == "" || slices.ContainsFunc(s.Grants, func(g Grant) bool {
+		return q.Meets.Covers(g.Path) || g.Path.Covers(q.Meets)
+	})
 }

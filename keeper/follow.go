@@ -29,19 +29,6 @@ func (f *follower) ring() {
 	}
 }
 
-func (f *follower) selects(st *lockkeeper.Status) bool {
-	q := f.query
-	if q.Session != "" && q.Session != st.Ref.Session || q.Ref != (lockkeeper.Ref{}) && q.Ref != st.Ref {
-		return false
-	}
-	for _, g := range st.Grants {
-		if q.Meets == "" || q.Meets.Covers(g.Path) || g.Path.Covers(q.Meets) {
-			return true
-		}
-	}
-	return len(st.Grants) == 0
-}
-
 // tellFollowers passes an event on. The mutex is held.
 func (k *Keeper) tellFollowers(ev *table.Event) {
 	st, ok := k.table.Explain(ev.Ref)
@@ -58,7 +45,7 @@ func (k *Keeper) tellFollowers(ev *table.Event) {
 	}
 	about := subject{ev.Ref, ev.Path}
 	for f := range k.followers {
-		if !f.selects(&st) {
+		if !f.query.Selects(&st) {
 			continue
 		}
 		if _, waits := f.latest[about]; !waits {

@@ -61,7 +61,7 @@ type follower struct {
 func (f *follower) tell(ended []lockkeeper.Status) {
 	f.mu.Lock()
 	for _, st := range ended {
-		if f.selects(&st) {
+		if f.query.Selects(&st) {
 			f.ended[subjectOf(&st)] = st
 		}
 	}
@@ -74,16 +74,6 @@ func (f *follower) ring() {
 	case f.bell <- struct{}{}:
 	default:
 	}
-}
-
-func (f *follower) selects(st *lockkeeper.Status) bool {
-	q := f.query
-	if q.Session != "" && q.Session != st.Ref.Session || q.Ref != (lockkeeper.Ref{}) && q.Ref != st.Ref {
-		return false
-	}
-	return q.Meets == "" || slices.ContainsFunc(st.Grants, func(g lockkeeper.Grant) bool {
-		return q.Meets.Covers(g.Path) || g.Path.Covers(q.Meets)
-	})
 }
 
 // takeEnded returns what ended since the last call.
