@@ -44,8 +44,8 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 	rest.Targets, rest.Priority = c.want.Targets, c.want.Priority
 	modes := c.modes()
 	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool { return target.Mode == m })
-	if !c.waiting() {
-		rest.Wait = c.want.Wait // only a conversion waits, and each brings its own wait
+	if len(c.wanted) == 0 || converts {
+		rest.Wait = c.want.Wait // it waits for nothing, or is about to wait anew
 	}
 	switch {
 	case !rest.SameRequest(&c.want) || !c.sameTargets(w):

@@ -123,8 +123,8 @@
 // the claim's: the same. Same revision and another request: refused as invalid.
 // Higher revision: an amendment. It may raise the priority of a waiting or held
 // claim, change limits of a waiting one (not below its units), and convert a held
-// one, with a wait of its own (the wait of any other amendment of a held one means
-// nothing); anything else is refused as invalid. An ended
+// one, with a wait of its own (while it waits for nothing, the wait of an amendment
+// means nothing); anything else is refused as invalid. An ended
 // claim answers its end for one TTL after it, as long as its session is open;
 // with TTL 0 it is forgotten at once, but never while it is a ghost (R12).
 //

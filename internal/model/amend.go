@@ -25,6 +25,8 @@ func (m *Model) amend(c *claim, w *lockkeeper.Want) error {
 	case all(c.held, lockkeeper.ModeShared) && all(w.Targets, lockkeeper.ModeExclusive):
 		if !c.converting() {
 			change = func() { m.convert(c, w) }
+		} else if w.Wait != c.want.Wait {
+			return refuseAmendment(c)
 		}
 	case all(c.held, lockkeeper.ModeShared) && all(w.Targets, lockkeeper.ModeShared):
 		if c.converting() {
