@@ -36,6 +36,7 @@ func TestSessions(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_STATE_HOME", "")
+			env.Setenv("GOCACHE", goCache()) // for sessions that run go test: there is no other in that home
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every lk takes a second longer under the race detector
 			return nil
 		},
@@ -43,6 +44,18 @@ func TestSessions(t *testing.T) {
 			"code": exitsWith,
 		},
 	})
+}
+
+// goCache is where the go command that runs these tests keeps what it built.
+func goCache() string {
+	if named := os.Getenv("GOCACHE"); named != "" {
+		return named
+	}
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		return "off"
+	}
+	return filepath.Join(caches, "go-build")
 }
 
 // patience bounds every wait of a session, so that a broken one ends.
