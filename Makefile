@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build test lint bench fuzz generate ci clean
+.PHONY: help build cross test lint bench fuzz generate ci clean
 
 # The rules, and tests about them and about text: there is nothing in them to
 # race, and they get further without the race detector's cost. STATES is how many
@@ -14,6 +14,7 @@ STATES    ?= 5000000
 SEQUENCES ?= 200000
 FUZZTIME  ?= 5s
 BENCH     ?= .
+SYSTEMS   := windows/amd64 darwin/arm64 freebsd/amd64
 TOOL      := go tool -modfile=tools/go.mod
 
 help: ## list these targets
@@ -21,6 +22,13 @@ help: ## list these targets
 
 build: ## build the command: bin/lk
 	go build -trimpath -o bin/lk ./cmd/lk
+
+cross: ## vet and build for Windows, macOS and FreeBSD, where nothing is run
+	@for system in $(SYSTEMS); do \
+		echo "== $$system"; \
+		export GOOS=$${system%/*} GOARCH=$${system#*/}; \
+		go vet ./... && go build -o /dev/null ./cmd/lk || exit 1; \
+	done
 
 # Tests keep to temporary folders and loopback addresses: nothing is installed,
 # and no file outside the Go caches is left behind.
@@ -49,7 +57,7 @@ fuzz: ## fuzz every target for FUZZTIME (5s) each
 generate: ## write the generated parts of README.md
 	go test ./internal/readme -count=1 -run TestMatrix -write
 
-ci: lint build test ## all that .ci/run checks
+ci: lint build cross test ## all that .ci/run checks
 
 clean: ## remove what "make build" made
 	rm -rf bin
