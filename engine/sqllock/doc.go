@@ -9,7 +9,8 @@
 // transaction.
 //
 // The rows can be read with the sqlite3 tool: see the views held and waiting,
-// and the comments in schema.sql.
+// and the comments in the folder schema. Whoever opens a file of an older version
+// brings it up to date (see migrate.go).
 //
 // # Sessions and processes
 //

@@ -72,9 +72,6 @@ func TestWrongFiles(t *testing.T) {
 	t.Run("foreign without tables", func(t *testing.T) {
 		refused(t, sqlFile(t, "PRAGMA application_id = 77"), lockkeeper.ErrInvalid, "another program")
 	})
-	t.Run("newer", func(t *testing.T) {
-		refused(t, sqlFile(t, schema, "PRAGMA user_version = 2"), lockkeeper.ErrInvalid, "version 2", "version 1")
-	})
 	t.Run("directory", func(t *testing.T) { refused(t, folder, lockkeeper.ErrInvalid, "directory") })
 	t.Run("no name", func(t *testing.T) { refused(t, "", lockkeeper.ErrInvalid) })
 	t.Run("no directory", func(t *testing.T) {

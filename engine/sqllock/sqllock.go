@@ -18,7 +18,9 @@ type Options struct {
 	// woken by others: while one of its claims waits it looks every 100 ms.
 	Outlive bool
 
-	careless bool // of tests: commits don't wait for the disk
+	careless bool    // of tests: commits don't wait for the disk
+	driver   string  // of tests: another driver than SQLite's own
+	schema   *schema // of tests: other migrations
 }
 
 // Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for
@@ -67,7 +69,7 @@ func open(ctx context.Context, path string, options Options, clock func() (time.
 	if path == "" {
 		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
 	}
-	db, err := openDatabase(ctx, path, options.careless)
+	db, err := openDatabase(ctx, path, options)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func open(ctx context.Context, path string, options Options, clock func() (time.
 		watched: make(map[string]bool),
 	}
 	if err := e.first(ctx); err != nil {
-		db.disconnect()
+		db.leaveUntouched()
 		return nil, db.refusal(err)
 	}
 	go e.run()

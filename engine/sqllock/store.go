@@ -43,9 +43,9 @@ var statementTexts = [statements]string{
 	commit:         "COMMIT",
 	rollback:       "ROLLBACK",
 
-	readMeta: `SELECT version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes FROM meta`,
-	insertMeta: `INSERT INTO meta (one, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes)
-		VALUES (1, 0, 0, 0, ?, ?, 0, 0, 0, 0, 0)`,
+	readMeta: `SELECT layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes FROM meta`,
+	insertMeta: `INSERT INTO meta (one, layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes)
+		VALUES (1, ?, 0, 0, 0, ?, ?, 0, 0, 0, 0, 0)`,
 	updateMeta: `UPDATE meta SET version = ?, purged = ?, purge_ns = ?, boot_id = ?, base_ns = ?, now_ns = ?, fences = ?, tickets = ?, epochs = ?, changes = ?`,
 
 	readSessions: `SELECT id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, file, opened, version
@@ -79,6 +79,7 @@ var statementTexts = [statements]string{
 
 // meta is the one row of the table of that name.
 type meta struct {
+	layout   int // the version of the schema
 	version  int64
 	purged   int64
 	purge    time.Duration
@@ -90,10 +91,14 @@ type meta struct {
 // meta reads the one row; in a file that was just made there is none.
 func (db *database) meta() (m meta, found bool, err error) {
 	c := &m.counters
-	err = db.stmts[readMeta].QueryRowContext(context.Background()).Scan(&m.version, &m.purged, &m.purge, &m.boot, &m.base,
+	err = db.stmts[readMeta].QueryRowContext(context.Background()).Scan(&m.layout, &m.version, &m.purged, &m.purge, &m.boot, &m.base,
 		&c.Now, signed{&c.Fences}, signed{&c.Tickets}, signed{&c.Epochs}, signed{&c.Changes})
 	if err == sql.ErrNoRows {
 		return m, false, nil
+	}
+	if err == nil && m.layout != db.schema.latest {
+		err = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
+			"a newer program has brought %s to version %d, and this one knows version %d: restart it with the newer one", db.path, m.layout, db.schema.latest)}
 	}
 	return m, err == nil, err
 }

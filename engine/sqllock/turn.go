@@ -85,7 +85,7 @@ func (e *Engine) transact(writes, look bool) error {
 		e.cache = nil
 		e.db.disconnect()
 		e.bell.watchLog(e.db.path+"-wal", false) // it may have gone with the last connection
-		err = unavailable(err)
+		err = e.db.trouble(err)
 	default:
 		for _, do := range tx.after {
 			do()

@@ -25,7 +25,7 @@ var house = []room{
 	{"engine/memlock", ". table keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table keeper", "golang.org/x/sys"},
 	{"engine/quorumlock", ". table keeper", "go.etcd.io/raft/v3 golang.org/x/sys"},
-	{"engine/sqllock", ". table", "modernc.org/sqlite github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
+	{"engine/sqllock", ". table", "modernc.org/sqlite github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
 	{"engine/redlock", ".", "github.com/redis/go-redis/v9"},
 	{"engine/bakery", ".", "github.com/fsnotify/fsnotify"},
 	{"engine/etcdlock", ". table", "go.etcd.io/etcd/client/v3 go.etcd.io/etcd/api/v3"},

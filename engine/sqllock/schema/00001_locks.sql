@@ -9,12 +9,18 @@
 -- Times that end in _ns are nanoseconds. Instants count from when the file was
 -- made, on the computer's boot clock; while the computer is off the count
 -- stands still. NULL is without end.
+--
+-- Migrations are applied by goose, each once, all of them and what tells of them
+-- in one transaction: see migrate.go, which also sets user_version and
+-- meta.layout to the number of the latest. A statement ends with the line that
+-- ends in a semicolon.
 
+-- +goose Up
 PRAGMA application_id = 0x6c6f636b; -- "lock"
-PRAGMA user_version = 1;
 
 CREATE TABLE meta (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
+    layout   INTEGER NOT NULL, -- the migration that made these tables: who knows another one stops at once
     version  INTEGER NOT NULL, -- of the latest change; each changed row carries that of its change
     purged   INTEGER NOT NULL, -- rows up to this version may have been removed
     purge_ns INTEGER NOT NULL, -- when rows were last removed
