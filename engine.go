@@ -66,6 +66,12 @@ type Session struct {
 	ID    string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
 	TTL   time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
 	Named []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
+
+	// Outlive: it lives by its TTL alone, also when none of its processes is
+	// left. For sessions that several short programs use one after the other.
+	// Engines that know nothing of processes ignore it.
+	Outlive bool `json:"outlive,omitempty"`
+
 	Label
 }
 

@@ -42,7 +42,7 @@ const (
 type database struct {
 	path     string      // absolute
 	file     fs.FileInfo // which file it was when it was opened; nil before
-	careless bool        // see Options
+	careless bool        // see options
 	pool     *sql.DB     // of one connection; nil after a failure, until the next use
 	conn     *sql.Conn
 	stmts    [statements]*sql.Stmt
