@@ -24,7 +24,8 @@ type Engine interface {
 	Guarantees() Guarantees
 
 	// Attach opens the session, or takes it over if it is open: under a new
-	// epoch, with its whole TTL ahead. Claims of it that s does not name end as
+	// epoch, with its whole TTL ahead, or what was promised before if that is
+	// longer (R11). Claims of it that s does not name end as
 	// Superseded, and older keys are refused with ErrSession from then on (R19).
 	//
 	// notify is called with statuses of the session's claims that changed. It is
@@ -66,6 +67,12 @@ type Session struct {
 	ID    string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
 	TTL   time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
 	Named []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
+
+	// Outlive: it lives by its TTL alone, also when none of its processes is
+	// left. For sessions that several short programs use one after the other.
+	// Engines that know nothing of processes ignore it.
+	Outlive bool `json:"outlive,omitempty"`
+
 	Label
 }
 
@@ -95,7 +102,7 @@ type Key struct {
 // notifications are only hints. Durations count from when the call was sent.
 type Lease struct {
 	Key    Key
-	TTL    time.Duration // the session ends so long after, unless renewed; 0: it does not
+	TTL    time.Duration // the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a former attach promised more
 	Claims []Status      // every claim that has an end or an ask, and every one that changed within the last TTL
 }
 

@@ -76,7 +76,7 @@ func openSQLite(ctx context.Context, file string) (lockkeeper.Engine, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no directory for " + file, Cause: err}
 	}
-	e, err := sqllock.Open(ctx, file, sqllock.Options{})
+	e, err := sqllock.Open(ctx, file)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,17 @@ var leaseChecks = []check{
 		p.still(b, lockkeeper.Held)
 		p.still(c, lockkeeper.Waiting)
 	}},
+	{"R11/a shorter TTL takes back nothing that was promised", 0, func(w *world) {
+		p := w.peer("promised")
+		id := p.hold(exclusive("db")).Ref.ID
+		p.session.TTL = shortTTL
+		if lease := p.attach(id); lease.TTL <= shortTTL || lease.TTL > longTTL {
+			w.Errorf("the lease is for %s, want what is left of %s", lease.TTL, longTTL)
+		}
+		p.renew()
+		w.pass(shortTTL + 100*time.Millisecond)
+		p.still(id, lockkeeper.Held)
+	}},
 	{"R11/a place in line is perishable", fifo, func(w *world) {
 		holder, dead, next := w.peer("holder"), w.peerFor("dead", shortTTL), w.peer("next")
 		holder.hold(exclusive("db"))

@@ -86,13 +86,15 @@
 // was asked itself meanwhile changes nothing.
 //
 // R11 leases. A session ends when its TTL has passed since it was last attached
-// or renewed; all its claims end as expired, at that instant. TTL 0 never ends. A
+// or renewed; all its claims end as expired, at that instant. TTL 0 never ends.
+// Attaching it with a shorter TTL, and renewals after that, never bring a finite
+// end nearer that it has; what a lease tells is how long it has indeed. A
 // claim with a longest hold is asked to yield (overdue) when it has been held for
 // so long, and ends as overdue after the grace, both counted from its first
 // grant.
 //
 // R12 telling. A session has a promise: what the last answer to Attach or Renew
-// promised (its instant plus the TTL; without end for TTL 0). A claim was told an
+// promised (its instant plus what the lease told; without end for TTL 0). A claim was told an
 // end: the one that the last answer to Attach, Renew or Claim for it stated, if
 // any. A claim that is taken, revoked or overdue before the earlier of the two
 // becomes a ghost until then: a grant that is incompatible with a ghost, as if it

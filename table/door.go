@@ -50,11 +50,15 @@ func quota(what string, most int) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d %s are the most that are allowed", most, what)}
 }
 
-// extend gives s its whole TTL again.
+// extend gives s its whole TTL again, or leaves it a later end that it has.
 func (t *Table) extend(s *session) {
-	s.deadline = forever
-	if s.ttl > 0 {
+	switch {
+	case s.ttl == 0:
+		s.deadline = forever
+	case s.deadline == forever:
 		s.deadline = t.now + s.ttl
+	default:
+		s.deadline = max(s.deadline, t.now+s.ttl)
 	}
 	t.schedule.set(&s.due, s.deadline)
 	t.markSession(s)

@@ -172,7 +172,10 @@ func (t *Table) freezeStatus(f *freeze) lockkeeper.Status {
 // asked to yield, and every one that changed within the last TTL; all of them
 // when it attaches. What it is told, it knows from then on.
 func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
-	l := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, TTL: s.ttl}
+	l := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}}
+	if s.ttl > 0 {
+		l.TTL = s.deadline - t.now
+	}
 	s.promise = s.deadline
 	for _, c := range s.byID() {
 		end := c.statedEnd()

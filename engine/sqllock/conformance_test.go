@@ -14,8 +14,17 @@ import (
 // wait for the disk; TestKillLoop and others do.
 var crowd = make(chan struct{}, 8)
 
+// openHere is Open with options.
+func openHere(path string, o options) (*Engine, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	return open(context.Background(), path, o, newBootClock(), boot)
+}
+
 // harness opens handles on one file, each of which is as another process.
-func harness(options Options) enginetest.Harness {
+func harness(o options) enginetest.Harness {
 	return enginetest.Harness{
 		Many: true,
 		Fresh: func(t *testing.T) enginetest.Open {
@@ -23,7 +32,7 @@ func harness(options Options) enginetest.Harness {
 			t.Cleanup(func() { <-crowd })
 			path := filepath.Join(t.TempDir(), "locks.db")
 			return func() lockkeeper.Engine {
-				e, err := Open(context.Background(), path, options)
+				e, err := openHere(path, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -33,26 +42,39 @@ func harness(options Options) enginetest.Harness {
 	}
 }
 
-func TestConformance(t *testing.T) { enginetest.Run(t, harness(Options{careless: true})) }
+func TestConformance(t *testing.T) { enginetest.Run(t, harness(options{careless: true})) }
 
-func TestStress(t *testing.T) { enginetest.Stress(t, harness(Options{careless: true})) }
+func TestStress(t *testing.T) { enginetest.Stress(t, harness(options{careless: true})) }
 
 // Sessions that need no process survive a reboot too.
 func TestConformanceOutlive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite in real time once more")
 	}
-	h := harness(Options{Outlive: true, careless: true})
+	h := harness(options{careless: true})
 	h.Many = false
+	fresh := h.Fresh
+	h.Fresh = func(t *testing.T) enginetest.Open {
+		opens := fresh(t)
+		return func() lockkeeper.Engine { return outliving{opens().(*Engine)} }
+	}
 	h.Restart = func(t *testing.T, old lockkeeper.Engine) lockkeeper.Engine {
 		if err := old.Close(); err != nil {
 			t.Fatal(err)
 		}
-		e, err := open(context.Background(), old.(*Engine).db.path, Options{Outlive: true}, newBootClock(), "another boot")
+		e, err := open(context.Background(), old.(outliving).db.path, options{careless: true}, newBootClock(), "another boot")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return e
+		return outliving{e}
 	}
 	enginetest.Run(t, h)
+}
+
+// outliving attaches all sessions with Outlive.
+type outliving struct{ *Engine }
+
+func (e outliving) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	s.Outlive = true
+	return e.Engine.Attach(ctx, s, notify)
 }

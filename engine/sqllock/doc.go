@@ -17,8 +17,9 @@
 // A session that is attached has a file beside the database by which it is
 // woken, and by which the kernel tells the others that its process is dead: a
 // lock that was held by a process that was killed goes to the next in line at
-// once. See [Engine.SessionFile] for children, and [Options] for sessions that
-// need no process.
+// once. See [Engine.SessionFile] for children. A session that is
+// attached with Outlive has no such file: it lives by its TTL alone, and its
+// waits are woken by the database's own log, which every change is written to.
 //
 // # Time
 //

@@ -21,6 +21,16 @@ func attach(t *testing.T, e *Engine, id string, ttl time.Duration, notify func([
 	return lease.Key
 }
 
+// attachOutliving attaches a session that lives by its TTL alone.
+func attachOutliving(t *testing.T, e *Engine, id string, ttl time.Duration, notify func([]lockkeeper.Status)) lockkeeper.Key {
+	t.Helper()
+	lease, err := e.Attach(bounded(t), lockkeeper.Session{ID: id, TTL: ttl, Outlive: true}, notify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease.Key
+}
+
 func exclusive(id uint64, path lockkeeper.Path) lockkeeper.Want {
 	return lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
 }

@@ -18,7 +18,7 @@ import (
 func refused(t *testing.T, path string, sentinel error, words ...string) {
 	t.Helper()
 	before, _ := os.ReadFile(path)
-	e, err := Open(bounded(t), path, Options{})
+	e, err := Open(bounded(t), path)
 	if err == nil {
 		e.Close()
 		t.Fatalf("%s was opened", path)
@@ -122,7 +122,7 @@ func TestDamagedFile(t *testing.T) {
 		if err := os.WriteFile(copied, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		e, err := Open(bounded(t), copied, Options{})
+		e, err := Open(bounded(t), copied)
 		if err != nil {
 			detected++
 			if !errors.Is(err, lockkeeper.ErrInvalid) {

@@ -19,14 +19,14 @@ const applicationID = 0x6c6f636b
 
 // openDatabase opens the file, or makes it. What is not ours it refuses and
 // leaves as it is.
-func openDatabase(ctx context.Context, path string, options Options) (*database, error) {
+func openDatabase(ctx context.Context, path string, o options) (*database, error) {
 	real, err := realPath(path)
 	if err != nil {
 		return nil, err
 	}
-	db := &database{path: real, options: options, schema: ownSchema}
-	if options.schema != nil {
-		db.schema = *options.schema
+	db := &database{path: real, options: o, schema: ownSchema}
+	if o.schema != nil {
+		db.schema = *o.schema
 	}
 	if err := refuseNetwork(filepath.Dir(real), fileSystemOf); err != nil {
 		return nil, err

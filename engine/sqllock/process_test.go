@@ -94,7 +94,7 @@ func (p *process) wait() {
 
 // client opens the file as every process of the tests does.
 func client(path string) (*lockkeeper.Client, *Engine, error) {
-	e, err := Open(context.Background(), path, Options{})
+	e, err := Open(context.Background(), path)
 	if err != nil {
 		return nil, nil, err
 	}

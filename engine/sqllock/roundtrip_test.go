@@ -46,9 +46,9 @@ func boundedBy(t testing.TB, d time.Duration) context.Context {
 }
 
 // openFake opens an engine on a clock of the test.
-func openFake(t testing.TB, path string, options Options, clock *fakeClock, boot string) *Engine {
+func openFake(t testing.TB, path string, clock *fakeClock, boot string) *Engine {
 	t.Helper()
-	e, err := open(bounded(t), path, options, clock.read, boot)
+	e, err := open(bounded(t), path, options{}, clock.read, boot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func openFake(t testing.TB, path string, options Options, clock *fakeClock, boot
 
 func openReal(t testing.TB, path string) *Engine {
 	t.Helper()
-	e, err := Open(bounded(t), path, Options{})
+	e, err := Open(bounded(t), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +154,8 @@ func TestRoundTrip(t *testing.T) {
 	clock := &fakeClock{}
 	path := file(t)
 	engines := []*Engine{
-		openFake(t, path, Options{Outlive: true}, clock, "boot"),
-		openFake(t, path, Options{Outlive: true}, clock, "boot"),
+		openFake(t, path, clock, "boot"),
+		openFake(t, path, clock, "boot"),
 	}
 	g := &generator{r: r, keys: map[string]lockkeeper.Key{}}
 	steps := 1500
@@ -199,7 +199,7 @@ func (g *generator) step(t *testing.T, e *Engine) string {
 	var err error
 	switch {
 	case !attached || n < 4:
-		s := lockkeeper.Session{ID: id, TTL: g.pick(time.Second, 2*time.Second, 5*time.Second), Label: lockkeeper.Label{As: "someone"}}
+		s := lockkeeper.Session{ID: id, TTL: g.pick(time.Second, 2*time.Second, 5*time.Second), Outlive: g.r.IntN(4) > 0, Label: lockkeeper.Label{As: "someone"}}
 		for i, w := range g.made {
 			if g.by[i] == id && g.r.IntN(2) == 0 {
 				s.Named = append(s.Named, w.ID)

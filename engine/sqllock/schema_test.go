@@ -86,7 +86,7 @@ func TestMigration(t *testing.T) {
 	before := snapshot(t, old)
 
 	later := nextSchema(t, goodMigration)
-	e, err := Open(bounded(t), path, Options{schema: later})
+	e, err := openHere(path, options{schema: later})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestMigrationFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := nextSchema(t, goodMigration+"\nCREATE TABLE meta (one TEXT);")
-	if e, err := Open(bounded(t), path, Options{schema: bad}); err == nil {
+	if e, err := openHere(path, options{schema: bad}); err == nil {
 		e.Close()
 		t.Fatal("opened with a migration that can't work")
 	} else if !strings.Contains(err.Error(), "meta") {
@@ -140,7 +140,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
-			e, err := Open(bounded(t), path, Options{schema: later})
+			e, err := openHere(path, options{schema: later})
 			if err != nil {
 				t.Error(err)
 				return

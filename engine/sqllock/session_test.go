@@ -102,7 +102,7 @@ func TestWaitEnds(t *testing.T) {
 func TestWaitEndsElsewhere(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}
-	a, b := openFake(t, path, Options{}, clock, "boot"), openFake(t, path, Options{}, clock, "boot")
+	a, b := openFake(t, path, clock, "boot"), openFake(t, path, clock, "boot")
 	notify, all := told()
 	ka, kb := attach(t, a, "a", time.Hour, nil), attach(t, b, "b", time.Hour, notify)
 	claim(t, a, ka, exclusive(1, "db"))
@@ -175,36 +175,65 @@ func TestSessionFiles(t *testing.T) {
 	}
 }
 
-// Sessions that outlive their process have no file, and hear by looking.
+// Sessions that outlive their process have no file, and are woken by the
+// database's log.
 func TestOutlive(t *testing.T) {
 	path := file(t)
-	a, err := Open(bounded(t), path, Options{Outlive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := attach(t, a, "grab", time.Minute, nil)
+	a := openReal(t, path)
+	k := attachOutliving(t, a, "grab", time.Minute, nil)
 	claim(t, a, k, exclusive(1, "db"))
 	if a.SessionFile("grab") != nil {
 		t.Error("it has a file")
 	}
 	a.Close()
-	b, err := Open(bounded(t), path, Options{Outlive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
+	b := openReal(t, path)
 	// The next program goes on with the same key, or attaches again.
 	if _, err := b.Renew(bounded(t), k); err != nil {
 		t.Fatal(err)
 	}
 	notify, all := told()
-	w := attach(t, b, "waiter", time.Minute, notify)
+	w := attachOutliving(t, b, "waiter", time.Minute, notify)
 	claim(t, b, w, exclusive(1, "db"))
+	if err := b.call(bounded(t), true, func(*transaction) {
+		if pause := b.pause(); !b.bell.log || pause <= pollWithoutBell {
+			t.Errorf("while it waits it looks every %s, and watches the log: %v; want to be woken", pause, b.bell.log)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	c := openReal(t, path)
 	if err := c.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
 		t.Fatal(err)
 	}
 	next(t, all, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
+}
+
+// A session that had a process may be made one that needs none, and back.
+func TestOutliveChanges(t *testing.T) {
+	path := file(t)
+	a := openReal(t, path)
+	attach(t, a, "s", time.Minute, nil)
+	named := lockkeeper.Session{ID: "s", TTL: time.Minute, Outlive: true}
+	for _, outlive := range []bool{true, false, true} {
+		named.Outlive = outlive
+		lease, err := a.Attach(bounded(t), named, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named.Named = []uint64{1}
+		claim(t, a, lease.Key, exclusive(1, "db"))
+		if has := a.SessionFile("s") != nil; has == outlive {
+			t.Errorf("outlive %v: a file: %v", outlive, has)
+		}
+	}
+	entries, err := os.ReadDir(path + "-sessions")
+	if err != nil || len(entries) != 0 {
+		t.Errorf("files %v (%v), want none left", entries, err)
+	}
+	a.Close()
+	if snap := snapshot(t, openReal(t, path)); len(snap.Sessions) != 1 || len(snap.Claims) != 1 {
+		t.Errorf("after its process ended: %+v, want its session and its claim", snap)
+	}
 }
 
 // A follower in another process is told of every last state.

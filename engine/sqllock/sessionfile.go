@@ -41,6 +41,14 @@ type attachment struct {
 	ttl    time.Duration
 }
 
+// fileless counts a as 1 if it lives by its TTL alone.
+func (a *attachment) fileless() int {
+	if a == nil || a.file != nil {
+		return 0
+	}
+	return 1
+}
+
 // create makes a file that nobody else knows, and locks it.
 func (d folder) create() (*os.File, string, error) {
 	reach := d.mode | (d.mode&0o444)>>2 // who may read files may enter folders
@@ -181,7 +189,9 @@ func (e *Engine) fileFor(id string) (*attachment, error) {
 func (e *Engine) keep(id string, a *attachment) *attachment {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.fileless -= e.local[id].fileless()
 	e.local[id] = a
+	e.fileless += a.fileless()
 	return a
 }
 
@@ -192,6 +202,7 @@ func (e *Engine) detach(id string) {
 		return
 	}
 	e.mu.Lock()
+	e.fileless -= a.fileless()
 	delete(e.local, id)
 	e.mu.Unlock()
 	for ref := range e.waits {

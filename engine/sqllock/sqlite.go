@@ -24,7 +24,7 @@ const (
 type database struct {
 	path     string      // absolute, without symbolic links
 	file     fs.FileInfo // which file it was when it was opened; nil before
-	options  Options
+	options  options
 	schema   schema
 	foundLog bool    // there was something in its log before it was opened
 	pool     *sql.DB // of one connection; nil after a failure, until the next use

@@ -9,15 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Options change how [Open] opens a file. The zero value is right for programs
-// that hold locks while they run.
-type Options struct {
-	// Outlive attaches sessions without a file of their own: they live by their
-	// TTL alone, also when no process is left, and over a reboot. For sessions
-	// that several short programs use one after the other. Such a process is not
-	// woken by others: while one of its claims waits it looks every 100 ms.
-	Outlive bool
-
+// options change how a file is opened.
+type options struct {
 	careless bool    // of tests: commits don't wait for the disk
 	driver   string  // of tests: another driver than SQLite's own
 	schema   *schema // of tests: other migrations
@@ -26,7 +19,6 @@ type Options struct {
 // Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for
 // concurrent use.
 type Engine struct {
-	options Options
 	queue   queue
 	closing chan struct{} // closed by Close
 	ran     chan struct{} // closed when the goroutine has ended
@@ -46,6 +38,7 @@ type Engine struct {
 
 	mu        sync.Mutex             // guards all below
 	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
+	fileless  int                    // how many of them live by their TTL alone
 	followers map[*follower]struct{}
 	watched   map[string]bool // session files that a goroutine waits for
 }
@@ -56,25 +49,25 @@ type Engine struct {
 // A file that is not one of lockkeeper's, or damaged, or of a newer version, is
 // refused with ErrInvalid and left as it is; what can't be read or written with
 // ErrUnavailable. ctx bounds the opening alone.
-func Open(ctx context.Context, path string, options Options) (*Engine, error) {
+func Open(ctx context.Context, path string) (*Engine, error) {
 	boot, err := bootID()
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	return open(ctx, path, options, newBootClock(), boot)
+	return open(ctx, path, options{}, newBootClock(), boot)
 }
 
 // open is Open on a computer with that clock and boot id.
-func open(ctx context.Context, path string, options Options, clock func() (time.Duration, error), boot string) (*Engine, error) {
+func open(ctx context.Context, path string, o options, clock func() (time.Duration, error), boot string) (*Engine, error) {
 	if path == "" {
 		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
 	}
-	db, err := openDatabase(ctx, path, options)
+	db, err := openDatabase(ctx, path, o)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		options: options, queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
+		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
 		deaths: make(chan string), db: db, clock: clock, boot: boot, folder: newFolder(db), dead: make(map[string]bool),
 		waits: make(map[lockkeeper.Ref]uint64), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
 		watched: make(map[string]bool),
@@ -152,7 +145,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Status)) (table.Reply, error) {
 	e := tx.e
 	a := &attachment{}
-	if !e.options.Outlive {
+	if !s.Outlive {
 		var err error
 		if a, err = e.fileFor(s.ID); err != nil {
 			return table.Reply{}, unavailable(err)
@@ -168,6 +161,9 @@ func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Sta
 		return reply, err
 	}
 	tx.after = append(tx.after, func() {
+		if a.file == nil {
+			e.detach(s.ID) // the file that it may have had says nothing any more
+		}
 		e.keep(s.ID, &attachment{epoch: reply.Lease.Key.Epoch, notify: notify, file: a.file, name: a.name, ttl: s.TTL})
 		for i := range reply.Lease.Claims {
 			e.noteWait(&reply.Lease.Claims[i])

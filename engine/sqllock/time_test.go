@@ -19,9 +19,9 @@ func TestReboot(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}
 	clock.set(100 * time.Hour)
-	e := openFake(t, path, Options{}, clock, "boot 1")
-	lasting := openFake(t, path, Options{Outlive: true}, clock, "boot 1")
-	k, l := attach(t, e, "process", time.Minute, nil), attach(t, lasting, "lasting", time.Minute, nil)
+	e := openFake(t, path, clock, "boot 1")
+	lasting := openFake(t, path, clock, "boot 1")
+	k, l := attach(t, e, "process", time.Minute, nil), attachOutliving(t, lasting, "lasting", time.Minute, nil)
 	claim(t, e, k, exclusive(1, "db"))
 	clock.advance(50 * time.Second)
 	fence := claim(t, lasting, l, exclusive(1, "site")).Fence
@@ -32,14 +32,14 @@ func TestReboot(t *testing.T) {
 
 	// Another boot while a process still lives is none: it is another view of the computer.
 	clock.set(3 * time.Second)
-	if _, err := open(bounded(t), path, Options{}, clock.read, "boot 2"); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "boot") {
+	if _, err := open(bounded(t), path, options{}, clock.read, "boot 2"); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "boot") {
 		t.Fatalf("got %v, want ErrUnavailable", err)
 	}
 	// The power goes, and with it all processes.
 	e.detachAll(t)
 	e.Close()
 	lasting.Close()
-	after := openFake(t, path, Options{Outlive: true}, clock, "boot 2")
+	after := openFake(t, path, clock, "boot 2")
 	snap := snapshot(t, after)
 	if snap.Counters.Now != before {
 		t.Errorf("time goes on from %s, want %s", snap.Counters.Now, before)
@@ -50,7 +50,7 @@ func TestReboot(t *testing.T) {
 	if _, err := after.Renew(bounded(t), l); !errors.Is(err, lockkeeper.ErrSession) {
 		t.Errorf("got %v, want ErrSession until it has resumed", err)
 	}
-	lease, err := after.Attach(bounded(t), lockkeeper.Session{ID: "lasting", TTL: time.Minute, Named: []uint64{1}}, nil)
+	lease, err := after.Attach(bounded(t), lockkeeper.Session{ID: "lasting", TTL: time.Minute, Named: []uint64{1}, Outlive: true}, nil)
 	if err != nil || len(lease.Claims) != 1 || lease.Claims[0].Fence != fence {
 		t.Errorf("resumed with %+v (%v), want its hold", lease.Claims, err)
 	}
@@ -87,13 +87,13 @@ func TestClockBehind(t *testing.T) {
 	clock, late := &fakeClock{}, &fakeClock{}
 	clock.set(time.Hour)
 	late.set(time.Hour)
-	e := openFake(t, path, Options{}, clock, "boot")
+	e := openFake(t, path, clock, "boot")
 	k := attach(t, e, "a", time.Minute, nil)
 	clock.advance(30 * time.Second)
 	if _, err := e.Renew(bounded(t), k); err != nil {
 		t.Fatal(err)
 	}
-	behind := openFake(t, path, Options{}, late, "boot")
+	behind := openFake(t, path, late, "boot")
 	l := attach(t, behind, "b", time.Minute, nil)
 	claim(t, behind, l, exclusive(1, "db"))
 	if now := snapshot(t, behind).Counters.Now; now != 30*time.Second {
@@ -139,8 +139,8 @@ func TestTimeNamespace(t *testing.T) {
 func TestPurge(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}
-	e := openFake(t, path, Options{}, clock, "boot")
-	sleeper := openFake(t, path, Options{}, clock, "boot")
+	e := openFake(t, path, clock, "boot")
+	sleeper := openFake(t, path, clock, "boot")
 	k := attach(t, e, "a", 20*time.Minute, nil)
 	w := attach(t, e, "watcher", 10*time.Hour, nil)
 	for i := range 20 {

@@ -49,7 +49,7 @@ func (e *Engine) turn(look bool) {
 		}
 		look = false
 	}
-	e.bell.watchLog(e.db.path+"-wal", e.followed() > 0) // which every commit changes
+	e.bell.watchLog(e.db.path+"-wal", e.followed() > 0 || e.waitsFileless()) // which every commit changes
 	e.watchDeaths()
 }
 
@@ -198,12 +198,12 @@ func (tx *transaction) prepare() error {
 
 // pause is how long nothing needs to be looked at.
 func (e *Engine) pause() time.Duration {
-	waits, follows := len(e.waits) > 0, e.followed() > 0
+	waits, follows := len(e.waits) > 0, e.followed() > 0 || e.waitsFileless()
 	if !waits && !follows {
 		return time.Hour
 	}
 	poll := pollBehindBell
-	if waits && (e.bell.deaf || e.options.Outlive) || follows && !e.bell.log {
+	if waits && e.bell.deaf || follows && !e.bell.log {
 		poll = pollWithoutBell
 	}
 	if e.cache == nil {
@@ -216,6 +216,10 @@ func (e *Engine) pause() time.Duration {
 	}
 	return min(poll, max(at-(reading-e.base), time.Millisecond))
 }
+
+// waitsFileless reports whether claims of this process may wait for which there
+// is no file that others would ring.
+func (e *Engine) waitsFileless() bool { return len(e.waits) > 0 && e.fileless > 0 }
 
 // shut ends what is left when the engine is closed.
 func (e *Engine) shut() {

@@ -74,7 +74,10 @@ func (m *Model) lease(s *session) table.Reply {
 	m.extend(s)
 	s.promise = s.end
 	m.settle()
-	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, TTL: s.ttl}
+	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}}
+	if s.end != forever {
+		lease.TTL = s.end - m.now
+	}
 	for _, c := range m.claims {
 		if c.ref.Session == s.id {
 			m.tell(c)
@@ -97,9 +100,13 @@ func (m *Model) lease(s *session) table.Reply {
 }
 
 func (m *Model) extend(s *session) {
+	before := s.end
 	s.end = forever
 	if s.ttl != 0 {
 		s.end = m.now + s.ttl
+		if before != forever && before > s.end {
+			s.end = before
+		}
 	}
 }
 
