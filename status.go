@@ -1,7 +1,6 @@
 package lockkeeper
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -52,7 +51,8 @@ type Grant struct {
 }
 
 // Status is a claim as its engine sees it at one moment. All times are
-// durations counted from when the answer was asked for, never stamps.
+// durations counted from when the answer was asked for, never stamps; in JSON
+// they are seconds, and what has no end is left out.
 type Status struct {
 	Ref      Ref    `json:"claim"`
 	Owner    Ref    `json:"owner"`    // whose line of work it belongs to; its own Ref if it is the first of it
@@ -79,32 +79,6 @@ type Status struct {
 	ETA      time.Duration `json:"eta,omitempty"`      // of Waiting: estimated wait; 0 if unknown
 	Waits    []WaitReason  `json:"waits,omitempty"`    // of Waiting in an answer of List: every reason why
 	Blockers []Blocker     `json:"blockers,omitempty"` // of Waiting in an answer of List, or refused: who stands in the way, at most MaxBlockers
-}
-
-// MarshalJSON leaves out a Left without end, which few readers of JSON could
-// hold. Durations are nanoseconds.
-func (s Status) MarshalJSON() ([]byte, error) {
-	type plain Status
-	return json.Marshal(struct {
-		plain
-		Left *time.Duration `json:"left,omitempty"`
-	}{plain(s), finite(s.Left)})
-}
-
-// MarshalJSON leaves out a Left without end, as that of Status does.
-func (a Asked) MarshalJSON() ([]byte, error) {
-	type plain Asked
-	return json.Marshal(struct {
-		plain
-		Left *time.Duration `json:"left,omitempty"`
-	}{plain(a), finite(a.Left)})
-}
-
-func finite(d time.Duration) *time.Duration {
-	if d == Forever {
-		return nil
-	}
-	return &d
 }
 
 // MaxBlockers bounds the evidence of one answer.

@@ -17,12 +17,14 @@ import (
 type scheme struct {
 	name string
 	form string // of its URLs, for people
-	open func(ctx context.Context, rest string) (lockkeeper.Engine, error)
+	// check finds what is wrong with the rest of a URL; open is given what passed.
+	check func(rest string) error
+	open  func(ctx context.Context, rest string) (lockkeeper.Engine, error)
 }
 
 var schemes = []scheme{
-	{"mem", "mem: (this process alone)", openMem},
-	{"sqlite", "sqlite:FILE (this computer)", openSQLite},
+	{"mem", "mem: (this process alone)", checkMem, openMem},
+	{"sqlite", "sqlite:FILE (this computer)", checkSQLite, openSQLite},
 }
 
 // Open connects a client to the engine that the URL names:
@@ -45,33 +47,55 @@ func Open(ctx context.Context, url string, options ...lockkeeper.ClientOption) (
 
 // New opens the engine alone, for those who need more of it than a client shows.
 func New(ctx context.Context, url string) (lockkeeper.Engine, error) {
+	s, rest, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(ctx, rest)
+}
+
+// Check finds what is wrong with the URL by itself, and opens nothing: an
+// ErrInvalid that says what would be right; nil if there is nothing.
+func Check(url string) error {
+	_, _, err := parse(url)
+	return err
+}
+
+// parse finds the scheme of a URL, and checks the rest.
+func parse(url string) (s scheme, rest string, err error) {
 	name, rest, found := strings.Cut(url, ":")
 	for _, s := range schemes {
 		if found && name == s.name {
-			return s.open(ctx, rest)
+			return s, rest, s.check(rest)
 		}
 	}
 	forms := make([]string, len(schemes))
 	for i, s := range schemes {
 		forms[i] = s.form
 	}
-	return nil, lockkeeper.Invalid("engine %q: a URL is one of %s", url, strings.Join(forms, ", "))
+	return scheme{}, "", lockkeeper.Invalid("engine %q: a URL is one of %s", url, strings.Join(forms, ", "))
 }
 
-func openMem(_ context.Context, rest string) (lockkeeper.Engine, error) {
+func checkMem(rest string) error {
 	if rest != "" {
-		return nil, lockkeeper.Invalid("engine \"mem:%s\": nothing follows mem: since its locks have no place but this process", rest)
+		return lockkeeper.Invalid("engine \"mem:%s\": nothing follows mem: since its locks have no place but this process", rest)
 	}
-	return memlock.New(), nil
+	return nil
+}
+
+func openMem(context.Context, string) (lockkeeper.Engine, error) { return memlock.New(), nil }
+
+func checkSQLite(file string) error {
+	if file == "" {
+		return lockkeeper.Invalid("engine \"sqlite:\" names no file: write sqlite:FILE, such as sqlite:/var/lib/lockkeeper/locks.db")
+	}
+	if strings.HasPrefix(file, "//") && !strings.HasPrefix(file, "///") {
+		return lockkeeper.Invalid("engine \"sqlite:%s\" names a host: write sqlite:FILE, such as sqlite:%s; a file has no host", file, file[1:])
+	}
+	return nil
 }
 
 func openSQLite(ctx context.Context, file string) (lockkeeper.Engine, error) {
-	if file == "" {
-		return nil, lockkeeper.Invalid("engine \"sqlite:\" names no file: write sqlite:FILE, such as sqlite:/var/lib/lockkeeper/locks.db")
-	}
-	if strings.HasPrefix(file, "//") && !strings.HasPrefix(file, "///") {
-		return nil, lockkeeper.Invalid("engine \"sqlite:%s\" names a host: write sqlite:FILE, such as sqlite:%s; a file has no host", file, file[1:])
-	}
 	file = filepath.Clean(file)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no directory for " + file, Cause: err}

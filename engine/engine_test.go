@@ -56,6 +56,9 @@ func TestOpenRefuses(t *testing.T) {
 		"sqlite:" + os.TempDir(): "directory",
 	} {
 		_, err := engine.Open(context.Background(), url)
+		if checked := engine.Check(url); word != "directory" && (checked == nil || checked.Error() != err.Error()) {
+			t.Errorf("%q: Check says %v, Open says %v", url, checked, err)
+		}
 		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%q: got %v, want ErrInvalid and %q", url, err, word)
 		}

@@ -36,14 +36,12 @@ func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
 // blockers names those who stand in c's way, at most MaxBlockers.
 func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 	var all []lockkeeper.Blocker
-	if c.frozen {
-		for _, f := range t.freezes {
-			if f.forbids(c.want.Targets) && len(all) < lockkeeper.MaxBlockers {
-				all = append(all, lockkeeper.Blocker{
-					Ref: f.by, Why: lockkeeper.Frozen, Path: f.path, Mode: lockkeeper.ModeExclusive,
-					Age: t.now - f.since, Left: left(f.until, t.now), Label: f.Label,
-				})
-			}
+	for _, f := range t.freezes { // also of a claim that is refused at once, and was never counted as frozen
+		if f.forbids(c.want.Targets) && len(all) < lockkeeper.MaxBlockers {
+			all = append(all, lockkeeper.Blocker{
+				Ref: f.by, Why: lockkeeper.Frozen, Path: f.path, Mode: lockkeeper.ModeExclusive,
+				Age: t.now - f.since, Left: left(f.until, t.now), Label: f.Label,
+			})
 		}
 	}
 	seen := make(map[*claim]bool)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 )
@@ -66,6 +67,15 @@ func firstSpan(text string) (value time.Duration, rest string, err error) {
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// upTo rounds the time that is left up to the second, so that what was just
+// granted for 30s is not said to end in 29s.
+func upTo(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest > 0 && d > time.Second && d < math.MaxInt64-time.Second {
+		return d - rest + time.Second
+	}
+	return d
+}
 
 // human writes a duration as people say it: two units at most, rounded down.
 func human(d time.Duration) string {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 // engineVariable names the engine where --engine does not; a child of lk run
@@ -35,9 +38,79 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 	}
 	if e.Guarantees().Reach == lockkeeper.InProcess {
 		e.Close()
-		return nil, &exit{code: exitUsage, say: fmt.Errorf("%s keeps locks within one process, so that lk would exclude nobody: name another engine", url)}
+		return nil, &exit{code: exitUsage, say: errors.New(withinProcess(url))}
 	}
 	return &connection{lockkeeper.New(e, options...), e, url, named}, nil
+}
+
+func withinProcess(url string) string {
+	return url + " keeps locks within one process, so that lk would exclude nobody: name another engine"
+}
+
+// look is connect for verbs that only look: they make no file. Where the
+// engine's file is not there nothing is held: look says so, and the connection
+// is nil.
+func (a *app) look(ctx context.Context) (*connection, error) {
+	if file := a.missingFile(); file != "" {
+		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s does not exist yet\n", file)
+		return nil, nil
+	}
+	return a.connect(ctx)
+}
+
+// missingFile is the file of the engine if it is not there, else "".
+func (a *app) missingFile() string {
+	url, _, err := a.chooseURL()
+	if err != nil {
+		return ""
+	}
+	file := fileOf(url)
+	if _, err := os.Stat(file); file == "" || !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return file
+}
+
+// fileOf is the file that an engine's URL names, "" if it names none.
+func fileOf(url string) string {
+	scheme, file, _ := strings.Cut(url, ":")
+	if (scheme != "sqlite" && scheme != "disk") || file == "" {
+		return ""
+	}
+	return filepath.Clean(file)
+}
+
+// checkEngine notes what is wrong with the choice of the engine, as far as that
+// can be told without opening it.
+func (a *app) checkEngine() {
+	url, named, err := a.chooseURL()
+	if err == nil && named {
+		if err = engine.Check(url); err == nil && strings.HasPrefix(url, "mem:") {
+			err = errors.New(withinProcess(url))
+		}
+	}
+	var e *lockkeeper.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &e):
+		a.bad.addf("%s: %s", a.engineSource(), e.Detail)
+	case named:
+		a.bad.addf("%s: %s", a.engineSource(), err)
+	default:
+		a.bad.add(err)
+	}
+}
+
+// engineSource says where the choice of the engine comes from: a flag, a
+// variable, or "the default".
+func (a *app) engineSource() string {
+	switch {
+	case a.engineFlag != "":
+		return "--engine"
+	case os.Getenv(engineVariable) != "":
+		return engineVariable
+	}
+	return "the default"
 }
 
 func (a *app) chooseURL() (url string, named bool, err error) {

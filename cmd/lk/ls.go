@@ -17,23 +17,17 @@ func (a *app) newLs() *cobra.Command {
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
 at it, above it or below it. Holders come first, then the line in its order.`,
 		Example: "  lk ls\n  lk ls --json mydatabase",
-		Args: a.checked(func(cmd *cobra.Command, args []string) {
-			if len(args) > 1 {
-				a.bad.addf("%d paths: name one, or none to see everything", len(args))
-			} else if len(args) == 1 {
-				path = a.path(args[0])
-			}
-		}),
+		Args:    a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			client, err := a.connect(cmd.Context())
-			if err != nil {
+			client, err := a.look(cmd.Context())
+			if err != nil || client == nil {
 				return err
 			}
 			defer client.Close()
 			return a.list(cmd, client.Client, path, asJSON)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in nanoseconds")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in seconds")
 	return cmd
 }
 
@@ -63,11 +57,4 @@ func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeepe
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits%s\n", where)
 	}
 	return rows.flush()
-}
-
-// path reads a path among the arguments and notes what is wrong with it.
-func (a *app) path(text string) lockkeeper.Path {
-	path, err := lockkeeper.ParsePath(text)
-	a.bad.add(err)
-	return path
 }

@@ -95,6 +95,14 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
+// plural counts things: "1 session", "2 sessions".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // modeText says how a target is held or wanted: "1 of 3" for permits.
 func modeText(t lockkeeper.Target) string {
 	if t.Mode == lockkeeper.ModePermits {
@@ -138,7 +146,7 @@ func (t table) rows(status lockkeeper.Status) {
 
 func (t table) flush() error { return t.out.Flush() }
 
-// writeJSON writes a claim as one line of JSON. Durations are in nanoseconds.
+// writeJSON writes a claim as one line of JSON. Durations are in seconds.
 func writeJSON(to io.Writer, status lockkeeper.Status) error {
 	return json.NewEncoder(to).Encode(status)
 }

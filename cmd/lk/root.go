@@ -41,7 +41,8 @@ exclude what you run on this machine.`,
 	root.SetErr(a.stderr)
 	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "URL of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
 	root.SetFlagErrorFunc(a.flagError)
-	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newVersion())
+	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newWatch(), a.newStats(),
+		a.newRevoke(), a.newFreeze(), a.newThaw(), a.newDoctor(), a.newVersion())
 	return root
 }
 
@@ -61,19 +62,29 @@ func verb(work func(cmd *cobra.Command, args []string) error) func(*cobra.Comman
 }
 
 // checked makes a verb's check of its arguments a cobra Args: it comes after
-// the flags are parsed, and everything that was wrong until then is told at once.
+// the flags are parsed, and everything that was wrong until then is told at
+// once, the choice of the engine included.
 func (a *app) checked(check func(cmd *cobra.Command, args []string)) cobra.PositionalArgs {
+	return a.checkedAlone(func(cmd *cobra.Command, args []string) {
+		check(cmd, args)
+		a.checkEngine()
+	})
+}
+
+// checkedAlone is checked for verbs that need no engine.
+func (a *app) checkedAlone(check func(cmd *cobra.Command, args []string)) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		check(cmd, args)
 		return a.bad.err()
 	}
 }
 
-// takes is the check of verbs that take from least to most arguments.
+// takes is the check of verbs that need no engine and take from least to most
+// arguments.
 func (a *app) takes(least, most int) cobra.PositionalArgs {
-	return a.checked(func(cmd *cobra.Command, args []string) {
+	return a.checkedAlone(func(cmd *cobra.Command, args []string) {
 		if len(args) < least || len(args) > most {
-			a.bad.addf("%d arguments: it is used as %q", len(args), cmd.UseLine())
+			a.bad.addf("%s: it is used as %q", plural(len(args), "argument"), cmd.UseLine())
 		}
 	})
 }

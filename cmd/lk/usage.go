@@ -144,3 +144,31 @@ func (s span) Set(text string) error {
 	*s.to = value
 	return nil
 }
+
+// path reads a path among the arguments and notes what is wrong with it.
+func (a *app) path(text string) lockkeeper.Path {
+	path, err := lockkeeper.ParsePath(text)
+	a.bad.add(err)
+	return path
+}
+
+// onePath reads the path of verbs that take one, or none for everything.
+func (a *app) onePath(args []string) lockkeeper.Path {
+	switch len(args) {
+	case 0:
+		return ""
+	case 1:
+		return a.path(args[0])
+	}
+	a.bad.addf("%d paths: name one, or none to see everything", len(args))
+	return ""
+}
+
+// thePath reads the path of verbs that need exactly one.
+func (a *app) thePath(cmd *cobra.Command, args []string) lockkeeper.Path {
+	if len(args) != 1 {
+		a.bad.addf("%s: name one, as in: %s mydatabase/mytest", plural(len(args), "path"), program(cmd))
+		return ""
+	}
+	return a.path(args[0])
+}

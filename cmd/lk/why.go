@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -29,12 +30,12 @@ claim at the root. If nobody waits, say who holds it.`,
 			}
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			client, err := a.connect(cmd.Context())
-			if err != nil {
-				return err
+			var all []lockkeeper.Status
+			client, err := a.look(cmd.Context())
+			if err == nil && client != nil {
+				defer client.Close()
+				all, err = listAll(cmd.Context(), client.Client)
 			}
-			defer client.Close()
-			all, err := everything(cmd, client.Client)
 			if err != nil {
 				return err
 			}
@@ -48,11 +49,11 @@ claim at the root. If nobody waits, say who holds it.`,
 	return cmd
 }
 
-// everything lists all claims at once, so that the chain from a waiter to the
+// listAll lists all claims at once, so that the chain from a waiter to the
 // root is of one moment.
-func everything(cmd *cobra.Command, client *lockkeeper.Client) ([]lockkeeper.Status, error) {
+func listAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Status, error) {
 	var all []lockkeeper.Status
-	for status, err := range client.List(cmd.Context(), lockkeeper.Query{}) {
+	for status, err := range client.List(ctx, lockkeeper.Query{}) {
 		if err != nil {
 			return nil, err
 		}

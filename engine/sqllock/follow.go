@@ -136,16 +136,13 @@ func (f *follower) yieldChanges(last map[subject]lockkeeper.Status, all []lockke
 	ended := f.takeEnded()
 	here := make(map[subject]bool, len(all))
 	for _, st := range all {
-		s := subjectOf(&st)
-		here[s] = true
-		if old, known := last[s]; known && sameNews(old, st) {
-			continue
-		}
-		last[s] = st
-		if !yield(st, nil) {
-			return false
-		}
+		here[subjectOf(&st)] = true
 	}
+	return yieldEnded(last, here, ended, yield) && yieldPresent(last, all, yield)
+}
+
+// yieldEnded yields what is here no longer, before those who got it in its place.
+func yieldEnded(last map[subject]lockkeeper.Status, here map[subject]bool, ended map[subject]lockkeeper.Status, yield func(lockkeeper.Status, error) bool) bool {
 	for s, old := range last {
 		if _, told := ended[s]; !told && !here[s] && old.State != lockkeeper.Ended {
 			old.State, old.Reason = lockkeeper.Ended, lockkeeper.NoReason // how is not known any more
@@ -158,6 +155,20 @@ func (f *follower) yieldChanges(last map[subject]lockkeeper.Status, all []lockke
 		}
 		delete(last, s)
 		if !yield(ended[s], nil) {
+			return false
+		}
+	}
+	return true
+}
+
+func yieldPresent(last map[subject]lockkeeper.Status, all []lockkeeper.Status, yield func(lockkeeper.Status, error) bool) bool {
+	for _, st := range all {
+		s := subjectOf(&st)
+		if old, known := last[s]; known && sameNews(old, st) {
+			continue
+		}
+		last[s] = st
+		if !yield(st, nil) {
 			return false
 		}
 	}

@@ -217,8 +217,12 @@ type details struct {
 	Operator    *table.OperatorRecord `json:"operator,omitempty"`
 	Text        string                `json:"text,omitempty"`
 	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
-	Blockers    []lockkeeper.Blocker  `json:"blockers,omitempty"`
+	Blockers    []blockerRow          `json:"blockers,omitempty"`
 }
+
+// blockerRow is a blocker as a row has it: its durations are nanoseconds, as all
+// others in the rows. (A type of its own has none of Blocker's methods.)
+type blockerRow lockkeeper.Blocker
 
 func (d *details) isZero() bool {
 	return d.Revision == 0 && d.Owner == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
@@ -235,7 +239,10 @@ func (db *database) putClaim(row claimRow) error {
 	d := details{
 		Revision: c.Want.Revision, Owner: c.Want.Owner, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
 		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
-		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text, Blockers: row.blockers,
+		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text,
+	}
+	for _, b := range row.blockers {
+		d.Blockers = append(d.Blockers, blockerRow(b))
 	}
 	state := c.State.String()
 	if c.Converting {
@@ -302,7 +309,9 @@ func scanClaim(r *sql.Rows) (claimRow, error) {
 		}
 	}
 	fill(c, &d)
-	row.blockers = d.Blockers
+	for _, b := range d.Blockers {
+		row.blockers = append(row.blockers, lockkeeper.Blocker(b))
+	}
 	return row, nil
 }
 

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// doctorPatience bounds how long lk doctor tries to open the engine.
+const doctorPatience = 15 * time.Second
+
+func (a *app) newDoctor() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the set-up: which engine, and what is wrong",
+		Long: `Check the set-up, a line for each thing that was looked at: which engine is used
+and why that one, whether it can be opened, what it promises and what would break
+that, and what in this environment is odd. What is doubtful works, but not as
+surely as it could; what is broken does not. Under both stands what to do.
+
+It changes nothing, and makes no file. The exit code is 1 if anything is broken.`,
+		Example: `  # why does it not work here?
+  lk doctor
+
+  # and with that engine?
+  lk doctor --engine sqlite:/var/lib/myapp/locks.db
+
+  # in a script
+  lk doctor --json | jq -r 'select(.grade == "broken").remedy'`,
+		Args: a.checkedAlone(func(_ *cobra.Command, args []string) {
+			if len(args) > 0 {
+				a.bad.addf("%s: lk doctor takes none; the engine to look at is named by --engine", plural(len(args), "argument"))
+			}
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
+			defer cancel()
+			d := &doctor{app: a}
+			d.examine(ctx)
+			return d.report(a.stdout, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line: check, grade, detail, remedy")
+	return cmd
+}
+
+// doctor collects findings.
+type doctor struct {
+	app  *app
+	list []lockkeeper.Finding
+}
+
+func (d *doctor) fine(check, format string, args ...any) {
+	d.list = append(d.list, lockkeeper.Finding{Check: check, Grade: lockkeeper.Fine, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (d *doctor) wrong(grade lockkeeper.Grade, check, detail, remedy string) {
+	d.list = append(d.list, lockkeeper.Finding{Check: check, Grade: grade, Detail: detail, Remedy: remedy})
+}
+
+// examine looks at everything, the engine first.
+func (d *doctor) examine(ctx context.Context) {
+	if url, ok := d.choice(); ok {
+		client := d.open(ctx, url)
+		d.parent(ctx, client, url)
+		if client != nil {
+			client.Close()
+		}
+	}
+	d.state()
+	d.ci()
+	d.system()
+	d.programs()
+	d.clock()
+}
+
+// choice looks at which engine is used, and why that one.
+func (d *doctor) choice() (url string, ok bool) {
+	a := d.app
+	a.checkEngine()
+	if len(a.bad.list) > 0 {
+		remedy := "name another engine, as in --engine sqlite:/var/lib/myapp/locks.db"
+		if a.engineSource() == engineVariable {
+			remedy = "correct " + engineVariable + " or unset it; lk help engines says what it can be"
+		}
+		d.wrong(lockkeeper.Broken, "engine", a.bad.Error(), remedy)
+		return "", false
+	}
+	url, _, err := a.chooseURL()
+	if err != nil {
+		d.wrong(lockkeeper.Broken, "engine", err.Error(), "name an engine with --engine or "+engineVariable)
+		return "", false
+	}
+	d.fine("engine", "%s, by %s", url, a.engineSource())
+	return url, true
+}
+
+// open opens the engine, if it is there, and tells what it promises. The client
+// is nil if it could not be opened.
+func (d *doctor) open(ctx context.Context, url string) *connection {
+	if file := d.app.missingFile(); file != "" {
+		d.missing(file)
+		return nil
+	}
+	client, err := d.app.connect(ctx)
+	if err != nil {
+		d.wrong(lockkeeper.Broken, "opening it", err.Error(), openRemedy(err, fileOf(url)))
+		return nil
+	}
+	n := 0
+	for _, err := range client.List(ctx, lockkeeper.Query{}) {
+		if err != nil {
+			d.wrong(lockkeeper.Broken, "reading it", err.Error(), openRemedy(err, fileOf(url)))
+			return client
+		}
+		n++
+	}
+	d.fine("opening it", "it answers, and lists %s", plural(n, "claim"))
+	g := client.Guarantees()
+	d.fine("who it excludes", "users as far apart as %s", g.Reach)
+	d.fine("what it survives", "%s", g.Survives)
+	d.fine("fences rise", "%s", g.Fences)
+	d.fine("leases end by", "%s", g.Clock)
+	d.fine("what would break it", "%s", g.Breaks)
+	if e, ok := client.engine.(lockkeeper.Examiner); ok {
+		d.list = append(d.list, e.Examine(ctx)...)
+	}
+	return client
+}
+
+// missing looks at whether a file that is not there could be made.
+func (d *doctor) missing(file string) {
+	folder := filepath.Dir(file)
+	for {
+		info, err := os.Stat(folder)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && folder != filepath.Dir(folder):
+			folder = filepath.Dir(folder)
+			continue
+		case err != nil:
+			d.wrong(lockkeeper.Broken, "opening it", err.Error(), "make "+folder+" a directory that you may enter, or name another file")
+		case !info.IsDir():
+			d.wrong(lockkeeper.Broken, "opening it", folder+" is not a directory", "name a file in a directory, or move that file away")
+		case !mayWrite(folder):
+			d.wrong(lockkeeper.Broken, "opening it", file+" does not exist, and you may not make it: "+folder+" is not writable",
+				"make "+folder+" writable, or name another file")
+		default:
+			d.fine("opening it", "%s does not exist yet; the first lock makes it", file)
+		}
+		return
+	}
+}
+
+// openRemedy is what to do about an engine that can't be opened.
+func openRemedy(err error, file string) string {
+	switch {
+	case file == "":
+		return "see that it runs and can be reached from here, or name another engine"
+	case errors.Is(err, lockkeeper.ErrInvalid):
+		return "name a file that is new, or one of lockkeeper's"
+	}
+	return "see that " + file + " and its directory are yours to write, on a local disk that is not full; or name another file"
+}
+
+// parent looks at the lock that this environment says it is inside of.
+func (d *doctor) parent(ctx context.Context, client *connection, url string) {
+	claim, named := os.Getenv("LK_CLAIM"), os.Getenv(engineVariable)
+	const remedy = "unset LK_CLAIM, or begin a new shell: what is taken from here is not part of that run"
+	ref, err := lockkeeper.ParseRef(claim)
+	switch {
+	case claim == "":
+		d.fine("inside a run", "no: LK_CLAIM is not set")
+	case err != nil:
+		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %q, which is no claim", claim), remedy)
+	case named != url:
+		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, named), remedy)
+	case client == nil:
+		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held", remedy)
+	default:
+		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {
+			if err == nil && status.State == lockkeeper.Held {
+				d.fine("inside a run", "%s", holdText(status))
+				return
+			}
+		}
+		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", which is not held any longer", remedy)
+	}
+}
+
+// state looks at the folder of the default engine.
+func (d *doctor) state() {
+	if xdg := os.Getenv("XDG_STATE_HOME"); xdg != "" && !filepath.IsAbs(xdg) {
+		d.wrong(lockkeeper.Doubtful, "state folder", "XDG_STATE_HOME is "+xdg+", which is not absolute: it is not used",
+			"set it to an absolute path, or unset it")
+	}
+	folder, err := stateFolder()
+	if err != nil {
+		d.wrong(lockkeeper.Doubtful, "state folder", "there is no home directory", "set HOME or XDG_STATE_HOME, or always name an engine")
+		return
+	}
+	info, err := os.Stat(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.fine("state folder", "%s does not exist yet; it comes with the first lock that needs it", folder)
+	case err != nil:
+		d.wrong(lockkeeper.Doubtful, "state folder", err.Error(), "make it a directory of yours")
+	case !info.IsDir():
+		d.wrong(lockkeeper.Doubtful, "state folder", folder+" is not a directory", "move that file away")
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0:
+		d.wrong(lockkeeper.Doubtful, "state folder", fmt.Sprintf("%s can be written by others (%s): they can remove your locks", folder, info.Mode().Perm()),
+			"chmod go-w "+folder)
+	case !mayWrite(folder):
+		d.wrong(lockkeeper.Doubtful, "state folder", "you may not write to "+folder, "chown it to yourself: it may be left over from a sudo")
+	default:
+		d.fine("state folder", "%s", folder)
+	}
+}
+
+func (d *doctor) ci() {
+	ci := os.Getenv("CI")
+	if ci == "" || ci == "false" {
+		d.fine("CI", "no: CI is not set")
+		return
+	}
+	if d.app.engineSource() == "the default" {
+		d.wrong(lockkeeper.Doubtful, "CI", "no engine is named, so that only what this user runs on this machine is excluded",
+			"name an engine that all jobs reach, with --engine or "+engineVariable)
+		return
+	}
+	d.fine("CI", "an engine is named, by %s", d.app.engineSource())
+}
+
+// system looks at what this kernel can't do.
+func (d *doctor) system() {
+	name := runtime.GOOS + "/" + runtime.GOARCH
+	if lacks := systemLacks(runtime.GOOS); lacks != "" {
+		d.wrong(lockkeeper.Doubtful, "system", name+": "+lacks, "nothing to do, but to know it")
+		return
+	}
+	d.fine("system", "%s: all that lk does works here", name)
+}
+
+// programs looks for other programs that are called lk.
+func (d *doctor) programs() {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	found := []string{self}
+	var others []string
+	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
+		file := filepath.Join(folder, "lk")
+		if runtime.GOOS == "windows" {
+			file += ".exe"
+		}
+		if info, err := os.Stat(file); err != nil || info.IsDir() || sameFile(file, found) {
+			continue
+		}
+		found = append(found, file)
+		others = append(others, file+" ("+versionOf(file)+")")
+	}
+	this := self + " (" + version() + ")"
+	if len(others) > 0 {
+		d.wrong(lockkeeper.Doubtful, "versions", "this is "+this+"; in PATH there is also "+strings.Join(others, ", "),
+			"remove all but one, so that everybody runs the same")
+		return
+	}
+	d.fine("versions", "%s is the only lk", this)
+}
+
+func sameFile(file string, as []string) bool {
+	info, err := os.Stat(file)
+	for _, other := range as {
+		if there, e := os.Stat(other); err == nil && e == nil && os.SameFile(info, there) {
+			return true
+		}
+	}
+	return false
+}
+
+// versionOf reads which version a program is, without running it.
+func versionOf(file string) string {
+	info, err := buildinfo.ReadFile(file)
+	switch {
+	case err != nil:
+		return "another program"
+	case !strings.HasPrefix(info.Path, "github.com/lockkeeper/lockkeeper/"):
+		return info.Path
+	case info.Main.Version == "":
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// clock looks at the time of day, which only people read.
+func (d *doctor) clock() {
+	now := time.Now()
+	if now.Year() < 2026 {
+		d.wrong(lockkeeper.Doubtful, "time of day", now.Format(time.DateTime)+" can't be right", "set the clock: no lock depends on it, but what people read does")
+		return
+	}
+	d.fine("time of day", "%s; no lock depends on it", now.Format(time.DateTime))
+}
+
+// report writes the findings. Anything that is broken is the exit code 1.
+func (d *doctor) report(to io.Writer, asJSON bool) error {
+	var counts [lockkeeper.Broken + 1]int
+	for _, f := range d.list {
+		counts[f.Grade]++
+		if asJSON {
+			if err := json.NewEncoder(to).Encode(f); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(to, "%-9s %s: %s\n", f.Grade, f.Check, f.Detail)
+		if f.Remedy != "" {
+			fmt.Fprintf(to, "          what to do: %s\n", f.Remedy)
+		}
+	}
+	if !asJSON {
+		fmt.Fprintf(to, "%d fine, %d doubtful, %d broken\n", counts[lockkeeper.Fine], counts[lockkeeper.Doubtful], counts[lockkeeper.Broken])
+	}
+	if counts[lockkeeper.Broken] > 0 {
+		return &exit{code: exitFailure}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// freezeOptions are the arguments of lk freeze and lk thaw.
+type freezeOptions struct {
+	path lockkeeper.Path
+	span time.Duration
+	note string
+	json bool
+}
+
+func (a *app) newFreeze() *cobra.Command {
+	o := &freezeOptions{}
+	cmd := &cobra.Command{
+		Use:   "freeze PATH --for D",
+		Short: "Let nobody in for a while",
+		Long: `Grant nothing at PATH and below it, for a while: who asks for it waits, and
+those who won't wait that long are refused at once. Who holds something there
+goes on undisturbed: to empty it, wait (lk ls PATH), or use lk revoke as well.
+
+A second freeze of the same path replaces the first; lk thaw ends it.`,
+		Example: `  # no deployments over the weekend
+  lk freeze deploy --for 2d12h --note "code freeze"
+
+  # maintenance: let nobody in, then send away who is inside
+  lk freeze mydatabase --for 30m --note "new disks"
+  lk revoke mydatabase --all --note "new disks"`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			o.path = a.thePath(cmd, args)
+			if !cmd.Flags().Changed("for") {
+				a.bad.addf("for how long? Say it as in --for 30m; lk thaw ends it earlier")
+			} else if o.span == 0 && len(a.bad.list) == 0 {
+				a.bad.addf("--for 0 freezes nothing: lk thaw ends a freeze")
+			}
+			want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}, Freeze: o.span, Label: o.label()}
+			a.bad.add(want.Check())
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.freeze(cmd.Context(), o) }),
+	}
+	f := cmd.Flags()
+	f.Var(span{&o.span, &a.bad, "--for"}, "for", "for how long, such as 30m or 2d")
+	f.StringVar(&o.note, "note", "", "why, for everybody who waits")
+	f.BoolVar(&o.json, "json", false, "print the freeze as JSON; durations are in seconds")
+	return cmd
+}
+
+func (a *app) newThaw() *cobra.Command {
+	o := &freezeOptions{}
+	cmd := &cobra.Command{
+		Use:   "thaw PATH",
+		Short: "End a freeze",
+		Long: `End the freeze of PATH before its time. Where PATH is not frozen, the exit code
+is 1.`,
+		Example: `  # the maintenance is done
+  lk thaw mydatabase
+
+  # what is frozen at all?
+  lk ls | grep frozen`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) { o.path = a.thePath(cmd, args) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.thaw(cmd.Context(), o) }),
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the freeze that ended as JSON; durations are in seconds")
+	return cmd
+}
+
+func (o *freezeOptions) label() lockkeeper.Label {
+	return lockkeeper.Label{As: userAtHost(), Note: o.note}
+}
+
+func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Freeze(ctx, string(o.path), o.span, o.label()); err != nil {
+		return err
+	}
+	all, err := listAll(ctx, client.Client)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s is frozen for %s", o.path, human(o.span))
+	if n := len(slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool {
+		return s.State != lockkeeper.Held || !inside(o.path, s)
+	})); n > 0 {
+		text += fmt.Sprintf("; what is held there goes on (%d, see lk ls %s)", n, o.path)
+	}
+	if frozen, ok := freezeOf(o.path, all); ok && o.json {
+		return writeEvent(a.stdout, time.Now(), "frozen", text, frozen)
+	}
+	fmt.Fprintln(a.stdout, text)
+	if o.note == "" {
+		fmt.Fprintln(a.stderr, "lk: nobody will know why: say it with --note (freeze once more to add it)")
+	}
+	return nil
+}
+
+func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
+	client, err := a.look(ctx)
+	if err != nil {
+		return err
+	}
+	if client == nil {
+		return &exit{code: exitFailure}
+	}
+	defer client.Close()
+	all, err := listAll(ctx, client.Client)
+	if err != nil {
+		return err
+	}
+	frozen, ok := freezeOf(o.path, all)
+	if ok {
+		err = client.Thaw(ctx, string(o.path))
+	}
+	if !ok || errors.Is(err, lockkeeper.ErrNotHeld) {
+		return notFrozen(o.path, all)
+	}
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s is frozen no longer", o.path)
+	if o.json {
+		frozen.State = lockkeeper.Ended
+		return writeEvent(a.stdout, time.Now(), "thawed", text, frozen)
+	}
+	_, err = fmt.Fprintln(a.stdout, text)
+	return err
+}
+
+// freezeOf finds the freeze of exactly that path.
+func freezeOf(path lockkeeper.Path, all []lockkeeper.Status) (lockkeeper.Status, bool) {
+	for _, s := range all {
+		if s.State == lockkeeper.Freezing && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return g.Path == path }) {
+			return s, true
+		}
+	}
+	return lockkeeper.Status{}, false
+}
+
+// notFrozen says what is frozen instead.
+func notFrozen(path lockkeeper.Path, all []lockkeeper.Status) error {
+	var others []string
+	for _, s := range all {
+		if s.State == lockkeeper.Freezing {
+			others = append(others, string(s.Grants[0].Path))
+		}
+	}
+	text := fmt.Sprintf("%s is not frozen; nothing is", path)
+	if len(others) > 0 {
+		text = fmt.Sprintf("%s is not frozen; frozen: %s", path, strings.Join(others, ", "))
+	}
+	return &exit{code: exitFailure, say: errors.New(text)}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// revokeOptions are the arguments of lk revoke.
+type revokeOptions struct {
+	path   lockkeeper.Path
+	claims []string
+	refs   []lockkeeper.Ref // of claims
+	as     string
+	all    bool
+	force  bool
+	note   string
+	json   bool
+}
+
+func (a *app) newRevoke() *cobra.Command {
+	o := &revokeOptions{}
+	cmd := &cobra.Command{
+		Use:   "revoke [PATH] [--claim CLAIM] [--as WHO]",
+		Short: "Take a lock away from whoever holds it",
+		Long: `Take locks away: what is held at PATH or below it, or one claim, or what
+somebody has. The holder is asked to release; if it does not, the lock is taken
+after the holder's TTL, which is time enough to stop cleanly. With --force it is
+taken at once, and the next one may get it before the holder knows.
+
+lk run stops its command when its lock is taken. A claim that waits, named by
+--claim or --as, leaves the line at once.
+
+Where several hold something there, say which: --claim (lk ls lists them), --as,
+or --all. Where nothing is there to revoke, the exit code is 1.`,
+		Example: `  # ask whoever holds mydatabase/mytest to stop, and take it after its TTL
+  lk revoke mydatabase/mytest --note "the disk is full, see the runbook"
+
+  # of several who share it, only this one
+  lk revoke testsite --as ci-17 --note "hangs since noon"
+
+  # this one claim, as lk ls lists it, at once
+  lk revoke --claim 3KX7VQ.1 --force --note "its machine is gone"
+
+  # everybody below mydatabase
+  lk revoke mydatabase --all --note "restore from backup"`,
+		Args: a.checked(func(_ *cobra.Command, args []string) { o.check(a, args) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.revoke(cmd.Context(), o) }),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.claims, "claim", nil, "revoke this claim, as lk ls lists it; may be repeated")
+	f.StringVar(&o.as, "as", "", "revoke what this one holds or waits for")
+	f.BoolVar(&o.all, "all", false, "revoke all that is held there")
+	f.BoolVar(&o.force, "force", false, "at once, without asking: the next may get it before the holder knows")
+	f.StringVar(&o.note, "note", "", "why, for the holder and for everybody who looks")
+	f.BoolVar(&o.json, "json", false, "print what was done, one JSON object a line; durations are in seconds")
+	return cmd
+}
+
+func (o *revokeOptions) check(a *app, args []string) {
+	if len(args) > 1 {
+		a.bad.addf("%d paths: name one, or use --all at a path above them", len(args))
+	} else if len(args) == 1 {
+		o.path = a.path(args[0])
+	}
+	if len(args) == 0 && len(o.claims) == 0 && o.as == "" {
+		a.bad.addf("nothing is named: give a PATH, --claim or --as; lk ls lists what there is")
+	}
+	if len(o.claims) > 0 && (len(args) > 0 || o.as != "" || o.all) {
+		a.bad.addf("--claim names the claim by itself: leave out PATH, --as and --all")
+	}
+	for _, text := range o.claims {
+		ref, err := lockkeeper.ParseRef(text)
+		a.bad.add(err)
+		o.refs = append(o.refs, ref)
+	}
+	a.bad.add((&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: o.label()}).Check())
+}
+
+func (o *revokeOptions) label() lockkeeper.Label {
+	return lockkeeper.Label{As: userAtHost(), Note: o.note}
+}
+
+// revoke revokes what is selected, and says for each what that means.
+func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
+	client, err := a.look(ctx)
+	if err != nil {
+		return err
+	}
+	if client == nil {
+		return &exit{code: exitFailure}
+	}
+	defer client.Close()
+	all, err := listAll(ctx, client.Client)
+	if err != nil {
+		return err
+	}
+	chosen, err := o.choose(all)
+	if err != nil {
+		return err
+	}
+	for _, s := range chosen {
+		switch err := client.Revoke(ctx, s.Ref, o.force, o.label()); {
+		case errors.Is(err, lockkeeper.ErrNotHeld):
+			fmt.Fprintf(a.stderr, "lk: %s has just ended by itself\n", s.Ref)
+			continue
+		case err != nil:
+			return err
+		}
+		if err := a.tellRevoked(ctx, client.Client, s, o); err != nil {
+			return err
+		}
+	}
+	if o.note == "" {
+		fmt.Fprintln(a.stderr, "lk: the holder is not told why: next time say it with --note")
+	}
+	return nil
+}
+
+// choose selects what to revoke, and refuses to guess.
+func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, error) {
+	all = slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool { return s.State == lockkeeper.Freezing })
+	if len(o.refs) > 0 {
+		chosen := slices.DeleteFunc(all, func(s lockkeeper.Status) bool { return !slices.Contains(o.refs, s.Ref) })
+		if len(chosen) < len(o.refs) {
+			i := slices.IndexFunc(o.refs, func(ref lockkeeper.Ref) bool {
+				return !slices.ContainsFunc(chosen, func(s lockkeeper.Status) bool { return s.Ref == ref })
+			})
+			return nil, nothingToRevoke("%s neither holds nor waits: lk ls lists the claims that there are", o.refs[i])
+		}
+		return chosen, nil
+	}
+	var held, waiting, above []lockkeeper.Status
+	for _, s := range all {
+		if o.as != "" && s.As != o.as {
+			continue
+		}
+		switch inside := o.path == "" || inside(o.path, s); {
+		case inside && s.State == lockkeeper.Held:
+			held = append(held, s)
+		case inside:
+			waiting = append(waiting, s)
+		case s.State == lockkeeper.Held && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return g.Path.Covers(o.path) }):
+			above = append(above, s)
+		}
+	}
+	where := o.where()
+	switch {
+	case o.as != "" && len(held)+len(waiting) > 0:
+		return append(held, waiting...), nil
+	case len(held) == 0 && len(above) > 0:
+		return nil, nothingToRevoke("nobody holds %s itself, but above it:%s\nlk revoke --claim takes one of them", where, listOf(above))
+	case len(held) == 0 && len(waiting) > 0:
+		return nil, nothingToRevoke("nobody holds %s, but some wait for it:%s\nlk revoke --claim or --as sends one of them away", where, listOf(waiting))
+	case len(held) == 0:
+		return nil, nothingToRevoke("nobody holds %s", where)
+	case len(held) > 1 && !o.all:
+		return nil, &exit{code: exitUsage, say: fmt.Errorf("%d hold %s: say which with --claim or --as, or --all:%s", len(held), where, listOf(held))}
+	}
+	return held, nil
+}
+
+// inside reports whether a claim has a target at path or below it.
+func inside(path lockkeeper.Path, s lockkeeper.Status) bool {
+	return slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return path.Covers(g.Path) })
+}
+
+// where is what was named, for messages.
+func (o *revokeOptions) where() string {
+	text := string(o.path)
+	if text == "" {
+		text = "anything"
+	}
+	if o.as != "" {
+		text += " as " + o.as
+	}
+	return text
+}
+
+func nothingToRevoke(format string, args ...any) error {
+	return &exit{code: exitFailure, say: fmt.Errorf(format, args...)}
+}
+
+// listOf lists claims with what --claim needs, a line each.
+func listOf(claims []lockkeeper.Status) string {
+	var b strings.Builder
+	for _, s := range claims {
+		text := holdText(s)
+		if s.State == lockkeeper.Waiting {
+			text = waitText(s)
+		}
+		fmt.Fprintf(&b, "\n  %s  %s", s.Ref, text)
+	}
+	return b.String()
+}
+
+// tellRevoked says what the revocation of s has done, and when it takes effect.
+func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lockkeeper.Status, o *revokeOptions) error {
+	now := s
+	for status, err := range client.List(ctx, lockkeeper.Query{Ref: s.Ref}) {
+		if err != nil {
+			return err
+		}
+		now = status
+	}
+	name, what := who(s.Label, s.Ref), briefTargets(s)
+	event, text := "lost", fmt.Sprintf("%s has lost %s", name, what)
+	switch {
+	case s.State == lockkeeper.Waiting:
+		event, text = "refused", fmt.Sprintf("%s waits for %s no longer", name, what)
+	case now.State == lockkeeper.Held && now.Asked != nil:
+		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what, human(upTo(now.Asked.Left)))
+	case now.State == lockkeeper.Ended && (now.Reason == lockkeeper.Released || now.Reason == lockkeeper.Yielded):
+		event, text = "released", fmt.Sprintf("%s has released %s", name, what)
+	}
+	if o.json {
+		return writeEvent(a.stdout, time.Now(), event, text, now)
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}

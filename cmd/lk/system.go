@@ -1,0 +1,21 @@
+package main
+
+// systemLacks says what lk can't do on an operating system; empty if it can do
+// all. It is said where that system runs: by lk run --help and lk doctor.
+func systemLacks(goos string) string {
+	switch goos {
+	case "linux":
+		return ""
+	case "windows", "plan9", "js", "wasip1":
+		return "lk run needs the process groups of a Unix and does not work here; the other verbs do"
+	}
+	return "if lk itself is killed (kill -9), its command is not: it keeps the lock for at most the TTL"
+}
+
+// systemNote is systemLacks as a paragraph of help.
+func systemNote(goos string) string {
+	if lacks := systemLacks(goos); lacks != "" {
+		return "\n\nOn this system (" + goos + ") " + lacks + "."
+	}
+	return ""
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// filePause is how often lk watch looks for a file that is not there yet.
+const filePause = 200 * time.Millisecond
+
+func (a *app) newWatch() *cobra.Command {
+	var path lockkeeper.Path
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "watch [PATH]",
+		Short: "Tell what happens to locks, as it happens",
+		Long: `Tell what happens, a line for each change: who got what, who waits and where in
+line, who was asked to yield, who released or lost what and why. It begins with
+what is there now: of everything, or of what meets PATH, at it, above it or below
+it. Changes that follow each other within a moment may be told as one.
+
+It goes on until it is interrupted (Ctrl-C), and ends with 130 then. The time is
+this computer's, for people to read: durations are what lk measures itself.`,
+		Example: `  # what happens, from now on
+  lk watch
+
+  # at one path, above it and below it
+  lk watch mydatabase/mytest
+
+  # who loses locks, for a log
+  lk watch --json | jq -c 'select(.event == "lost")'`,
+		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			return a.watch(cmd.Context(), path, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line: time, event, text, and the claim as status")
+	return cmd
+}
+
+// watch tells changes until it is interrupted.
+func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) error {
+	if !signal.Ignored(os.Interrupt) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt)
+		defer stop()
+	}
+	if !a.awaitFile(ctx) {
+		return interrupted(os.Interrupt)
+	}
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	w := watcher{to: a.stdout, asJSON: asJSON, seen: make(map[subject]sighting)}
+	for status, err := range client.List(ctx, lockkeeper.Query{Meets: path, Follow: true}) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
+			err = w.see(status, time.Now())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return interrupted(os.Interrupt)
+}
+
+// awaitFile waits until the engine's file is there, since one who only looks
+// does not make it. It is false if ctx ends first.
+func (a *app) awaitFile(ctx context.Context) bool {
+	file := a.missingFile()
+	if file == "" {
+		return true
+	}
+	fmt.Fprintf(a.stderr, "lk: nothing is held yet: %s comes with the first lock\n", file)
+	tick := time.NewTicker(filePause)
+	defer tick.Stop()
+	for a.missingFile() != "" {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// subject is what a change is about: a claim, or one path of a freeze.
+type subject struct {
+	ref  lockkeeper.Ref
+	path lockkeeper.Path
+}
+
+// sighting is a status and when it was seen.
+type sighting struct {
+	lockkeeper.Status
+	at time.Time
+}
+
+// age is how old the status had become at that moment.
+func (s sighting) age(now time.Time) time.Duration { return s.Age + now.Sub(s.at) }
+
+// watcher tells changes of claims, each once.
+type watcher struct {
+	to     io.Writer
+	asJSON bool
+	seen   map[subject]sighting
+}
+
+// eventJSON is a change as JSON has it.
+type eventJSON struct {
+	Time   time.Time         `json:"time"`
+	Event  string            `json:"event"`
+	Text   string            `json:"text"`
+	Status lockkeeper.Status `json:"status"`
+}
+
+func writeEvent(to io.Writer, now time.Time, event, text string, s lockkeeper.Status) error {
+	return json.NewEncoder(to).Encode(eventJSON{now, event, text, s})
+}
+
+// see tells what is new about a claim.
+func (w *watcher) see(s lockkeeper.Status, now time.Time) error {
+	about := subject{ref: s.Ref}
+	if isFreeze(s) {
+		about.path = s.Grants[0].Path
+	}
+	before, known := w.seen[about]
+	if s.State == lockkeeper.Ended {
+		delete(w.seen, about)
+	} else {
+		w.seen[about] = sighting{s, now}
+	}
+	event, text := w.change(before, known, s, now)
+	if event == "" {
+		return nil
+	}
+	if w.asJSON {
+		return writeEvent(w.to, now, event, text, s)
+	}
+	_, err := fmt.Fprintf(w.to, "%s %s\n", now.Format(time.TimeOnly), text)
+	return err
+}
+
+// isFreeze tells freezes from claims, after their end too: freezes have no
+// change numbers.
+func isFreeze(s lockkeeper.Status) bool {
+	return len(s.Grants) > 0 && (s.State == lockkeeper.Freezing || s.State == lockkeeper.Ended && s.Change == 0)
+}
+
+// change is what happened between two sightings, in a word and in a sentence;
+// nothing if it is nothing that people ask about.
+func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now time.Time) (event, text string) {
+	name, what := who(s.Label, s.Ref), briefTargets(s)
+	switch {
+	case isFreeze(s) && s.State == lockkeeper.Ended:
+		return "thawed", string(s.Grants[0].Path) + " is frozen no longer"
+	case isFreeze(s):
+		if known {
+			return "", ""
+		}
+		return "frozen", holdText(s)
+	case s.State == lockkeeper.Ended:
+		return endOf(s, before, known, now)
+	case s.State == lockkeeper.Waiting:
+		if known && waitKey(before.Status) == waitKey(s) {
+			return "", ""
+		}
+		return "waits", fmt.Sprintf("%s waits %s in line for %s%s", name, ordinal(s.Place), what, reasonsOf(s))
+	case !known || before.State != lockkeeper.Held || before.Fence != s.Fence:
+		facts := fmt.Sprintf("fence %d", s.Fence)
+		if known {
+			facts += ", waited " + human(before.age(now)-s.Age)
+		} else if s.Age >= time.Second {
+			facts += ", for " + human(s.Age)
+		}
+		return "holds", fmt.Sprintf("%s holds %s (%s)%s", name, what, facts, about(s.Label))
+	case askKey(before.Asked) != askKey(s.Asked) && s.Asked != nil:
+		return "asked", fmt.Sprintf("%s is asked to yield %s%s", name, what, askText(s.Asked))
+	case askKey(before.Asked) != askKey(s.Asked):
+		return "kept", fmt.Sprintf("%s may keep %s: it is not asked to yield any longer", name, what)
+	case s.Converting && !before.Converting:
+		return "upgrades", fmt.Sprintf("%s waits to have %s alone%s", name, what, reasonsOf(s))
+	}
+	return "", ""
+}
+
+// reasonsOf is ": held by ci-17 ...", or nothing where no reason is known.
+func reasonsOf(s lockkeeper.Status) string {
+	s.Place = 0
+	if text := waitLine(s); len(s.Blockers)+len(s.Waits) > 0 {
+		return ": " + text
+	}
+	return ""
+}
+
+// endOf is how a claim ended.
+func endOf(s lockkeeper.Status, before sighting, known bool, now time.Time) (event, text string) {
+	name, what := who(s.Label, s.Ref), briefTargets(s)
+	since := ""
+	if known && before.State == lockkeeper.Held {
+		since = " (held " + human(before.age(now)) + ")"
+	} else if known && s.Fence == 0 {
+		since = " (waited " + human(before.age(now)) + ")"
+	}
+	why := s.Reason.String()
+	if s.Text != "" {
+		why += ": " + s.Text
+	}
+	held := s.Fence != 0
+	switch {
+	case held && s.Reason == lockkeeper.Released:
+		return "released", fmt.Sprintf("%s released %s%s", name, what, since)
+	case held && s.Reason == lockkeeper.Yielded:
+		return "released", fmt.Sprintf("%s released %s, as it was asked to%s", name, what, since)
+	case held && s.Reason == lockkeeper.NoReason:
+		return "released", fmt.Sprintf("%s holds %s no longer%s", name, what, since)
+	case held:
+		return "lost", fmt.Sprintf("%s lost %s: %s%s", name, what, why, since)
+	case s.Reason == lockkeeper.TimedOut:
+		return "refused", fmt.Sprintf("%s did not get %s in its time%s", name, what, since)
+	case s.Reason == lockkeeper.Cancelled || s.Reason == lockkeeper.NoReason:
+		return "left", fmt.Sprintf("%s waits for %s no longer%s", name, what, since)
+	}
+	return "refused", fmt.Sprintf("%s does not get %s: %s%s", name, what, why, since)
+}
+
+// askKey is equal for asks of which askText tells nothing new.
+func askKey(a *lockkeeper.Asked) string {
+	if a == nil {
+		return ""
+	}
+	return fmt.Sprint(a.By, a.Reason, a.Label)
+}
+
+// askText says by whom a holder is asked to yield, and what follows if it does
+// not: ", by the operator ops (stuck): it is taken in 30s".
+func askText(a *lockkeeper.Asked) string {
+	var text string
+	switch {
+	case a.Reason == lockkeeper.Overdue:
+		text = ", since it is held for too long"
+	case a.Reason == lockkeeper.Revoked:
+		text = ", by the operator " + a.As + about(a.Label)
+	default:
+		text = ", by " + who(a.Label, a.By) + about(a.Label)
+	}
+	if a.Left != lockkeeper.Forever {
+		text += ": else it is taken in " + human(upTo(a.Left))
+	}
+	return text
+}
+
+// briefTargets names what a claim is about: exclusive targets by their path alone.
+func briefTargets(s lockkeeper.Status) string {
+	texts := make([]string, len(s.Grants))
+	for i, g := range s.Grants {
+		if texts[i] = g.String(); g.Mode == lockkeeper.ModeExclusive {
+			texts[i] = string(g.Path)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
