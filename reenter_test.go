@@ -2,7 +2,6 @@ package lockkeeper_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,8 +281,7 @@ func TestReleaseWaitsForAnAmendmentThatIsOut(t *testing.T) {
 }
 
 // Goroutines that share the context of a hold don't share what each of them
-// locks in it: the second one is refused, since the engine can't know that the
-// first goes on without it.
+// locks in it: the second one waits until the first one has released.
 func TestSiblingsAreNotReentrant(t *testing.T) {
 	c := lockkeeper.New(memlock.New())
 	defer c.Close()
@@ -295,8 +293,12 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := c.Lock(outer.Context(), "item/1"); !errors.Is(err, lockkeeper.ErrDeadlock) {
-		t.Errorf("a sibling has %v, %v; want it refused as a deadlock", second, err)
+	second, err := c.Enqueue(outer.Context(), lockkeeper.Exclusive("item/1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := second.Status(t.Context()); err != nil || s.State != lockkeeper.Waiting {
+		t.Fatalf("a sibling: %+v, %v; want it to wait", s, err)
 	}
 	inside, err := c.Lock(first.Context(), "item/1")
 	if err != nil || inside.Ref() != first.Ref() {
@@ -308,5 +310,15 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	}
 	if again, err := c.Lock(back.Context(), "item/1"); err != nil || again.Ref() != first.Ref() {
 		t.Errorf("through the other handle: %v, %v; want another handle", again, err)
+	} else {
+		again.Close()
+	}
+	for _, h := range []*lockkeeper.Hold{first, inside} {
+		if err := h.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if h, err := second.Wait(t.Context()); err != nil || h.Ref() == first.Ref() {
+		t.Errorf("a sibling after the release: %v, %v", h, err)
 	}
 }
