@@ -46,7 +46,6 @@ type claim struct {
 	op     string
 	id     uint64
 	path   Path // the first one, for messages
-	owner  Ref  // the line of work that it belongs to
 	first  Hold // the handle of whoever asked; further ones are in more
 
 	phase    phase

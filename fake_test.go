@@ -164,7 +164,7 @@ func (f *fake) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (
 		f.wants[w.ID] = append(f.wants[w.ID], w)
 		if f.claims[w.ID] == nil {
 			f.claims[w.ID] = &lockkeeper.Status{
-				Ref: lockkeeper.Ref{Session: k.Session, ID: w.ID}, State: lockkeeper.Waiting, Owner: w.Owner, Revision: w.Revision,
+				Ref: lockkeeper.Ref{Session: k.Session, ID: w.ID}, State: lockkeeper.Waiting, Inside: w.Inside, Revision: w.Revision,
 			}
 			f.setTargets(w)
 			f.touch(w.ID)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Hold is what a client has been granted, as its owner sees it, until it is
+// Hold is what a client has been granted, as its holder sees it, until it is
 // released or lost. It is safe for concurrent use. Every look at it compares the
 // boot-time clock with its deadline, which lies before the moment when the
 // engine may grant anybody else (R12).
@@ -67,9 +67,9 @@ func (h *Hold) done() { h.claim.client.unlock() }
 
 // Context ends when the hold is released or lost; context.Cause tells why. It has
 // the values of the context with which the hold was acquired, but not its end or
-// deadline. Claims made under it belong to the same line of work: what this hold
-// covers is granted at once (see [Client.Lock]), and waiting for it is refused as
-// a deadlock.
+// deadline. Claims made under it are inside this hold: what it covers is granted
+// at once (see [Client.Lock]), and waiting for it is refused as a deadlock. Two
+// goroutines that share it may wait for each other's claims.
 func (h *Hold) Context() context.Context {
 	h.use()
 	defer h.done()
@@ -80,11 +80,20 @@ func (h *Hold) Context() context.Context {
 	if !h.tied {
 		base = context.WithoutCancel(base)
 	}
-	h.own, h.end = context.WithCancelCause(lineContext{base, &link{h.claim, h.up}})
+	h.own, h.end = context.WithCancelCause(lineContext{base, h.around()})
 	if h.state != handleLive {
 		h.end(h.over())
 	}
 	return h.own
+}
+
+// around is the chain of holds that the handle's context is inside of. A hold
+// that was entered again is in it already, and not the innermost.
+func (h *Hold) around() *link {
+	if h != &h.claim.first {
+		return h.up
+	}
+	return &link{h.claim, h.up}
 }
 
 // Done is closed when the hold is released or lost.
@@ -100,9 +109,6 @@ func (h *Hold) Err() error {
 
 // Ref names the claim that is held.
 func (h *Hold) Ref() Ref { return Ref{Session: h.claim.client.session.ID, ID: h.claim.id} }
-
-// Owner names the line of work that the hold belongs to: its first claim.
-func (h *Hold) Owner() Ref { return h.claim.owner }
 
 // Fence is the number of the latest grant: larger than that of every grant
 // before. A resource that keeps the largest it has seen can refuse who lost the

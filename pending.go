@@ -2,12 +2,12 @@ package lockkeeper
 
 import "context"
 
-// Pending is a claim in line whose owner does something else meanwhile. It keeps
+// Pending is a claim in line whose program does something else meanwhile. It keeps
 // its place as long as the client lives. It must be waited for or cancelled: once
 // granted it holds, whether or not anybody has asked. It is safe for concurrent use.
 type Pending struct {
 	claim *claim
-	again *Hold // of a claim that a hold of the same line of work covers
+	again *Hold // of a claim that a hold around it covers
 }
 
 // Enqueue asks for everything that is named, and returns with the place in line.

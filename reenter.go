@@ -30,26 +30,41 @@ func (l lineContext) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-// inherit finds the line of work to which cl belongs: that of the hold in whose
-// context it is made, or the one that WithOwner names.
+// inherit finds the holds that cl is made inside of: those of the context, or the
+// one that WithInside names and those around it. The innermost that is still held
+// is what the engine is told.
 func (c *Client) inherit(ctx context.Context, cl *claim) {
 	up, _ := ctx.Value(lineKey{c}).(*link)
-	switch named := cl.want.Owner; {
-	case named != (Ref{}):
-		cl.owner = named
-		c.mu.Lock()
+	named := cl.want.Inside
+	if up == nil && named == (Ref{}) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if named != (Ref{}) && !up.inside(named) {
 		if known := c.find(named); known != nil {
-			up = &link{known, known.first.up}
-		} else if up != nil && up.claim.owner != named {
-			up = nil
+			cl.first.up = &link{known, known.first.up}
 		}
-		c.mu.Unlock()
-	case up != nil:
-		cl.owner, cl.want.Owner = up.claim.owner, up.claim.owner
-	default:
-		cl.owner = cl.ref()
+		return
 	}
 	cl.first.up = up
+	for l := up; l != nil; l = l.up {
+		if l.claim.phase == granted && l.claim.live > 0 {
+			cl.want.Inside = l.claim.ref()
+			return
+		}
+	}
+}
+
+// inside reports whether ref is one of the holds of the chain, or one that they
+// were made inside of.
+func (l *link) inside(ref Ref) bool {
+	for ; l != nil; l = l.up {
+		if l.claim.ref() == ref || l.claim.want.Inside == ref {
+			return true
+		}
+	}
+	return false
 }
 
 // reenter gives cl another handle of a hold that it is made inside of and that

@@ -2,7 +2,6 @@ package lockkeeper_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +16,7 @@ func TestReentranceIsCounted(t *testing.T) {
 		outer := must(t)(c.Lock(background, "a"))
 		inner := must(t)(c.Lock(outer.Context(), "a/b"))
 		ctx := inner.Context()
-		if inner.Ref() != outer.Ref() || inner.Owner() != outer.Ref() || inner.Fence() != outer.Fence() {
+		if inner.Ref() != outer.Ref() || inner.Fence() != outer.Fence() {
 			t.Errorf("another claim: %s and %s", inner.Ref(), outer.Ref())
 		}
 		outer.Release(background)
@@ -25,7 +24,7 @@ func TestReentranceIsCounted(t *testing.T) {
 		if inner.Err() != nil || ctx.Err() != nil || f.state(1) != lockkeeper.Held {
 			t.Error("the first release freed the lock for both")
 		}
-		third := must(t)(c.Lock(ctx, "a")) // the line of work goes on after its first handle
+		third := must(t)(c.Lock(ctx, "a")) // the work goes on after its first handle
 		inner.Release(background)
 		if err := third.Release(background); err != nil {
 			t.Error(err)
@@ -90,14 +89,11 @@ func TestWhatReentranceCovers(t *testing.T) {
 			if covered := inner.Ref() == outer.Ref(); covered != tc.covered {
 				t.Errorf("%s: covered %v", tc.name, covered)
 			}
-			if inner.Owner() != outer.Ref() {
-				t.Errorf("%s: owner %s, want %s", tc.name, inner.Owner(), outer.Ref())
-			}
 			if !tc.covered {
-				if owner := f.wants[inner.Ref().ID][0].Owner; owner != outer.Ref() {
-					t.Errorf("%s: the engine was told the owner %s", tc.name, owner)
+				if inside := f.wants[inner.Ref().ID][0].Inside; inside != outer.Ref() {
+					t.Errorf("%s: the engine was told that it is inside %s", tc.name, inside)
 				}
-				// A further claim of the line is found too.
+				// A hold further out is found too.
 				again := must(t)(c.Acquire(inner.Context(), tc.held...))
 				if permits := tc.name == "permits are never counted"; (again.Ref() == outer.Ref()) == permits {
 					t.Errorf("%s: back in the outer hold: %s", tc.name, again.Ref())
@@ -107,17 +103,51 @@ func TestWhatReentranceCovers(t *testing.T) {
 	}
 }
 
-func TestOwnerByHand(t *testing.T) {
+// The engine is told the innermost hold that is still held.
+func TestInsideIsTheInnermostHold(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
-		parent := lockkeeper.Ref{Session: "parent", ID: 7}
-		h := must(t)(c.Lock(background, "a", lockkeeper.WithOwner(parent)))
-		inner := must(t)(c.Lock(h.Context(), "b"))
-		if h.Owner() != parent || inner.Owner() != parent || f.wants[2][0].Owner != parent {
-			t.Errorf("owners %s and %s", h.Owner(), inner.Owner())
+		a := must(t)(c.Lock(background, "a"))
+		b := must(t)(c.Lock(a.Context(), "b"))
+		again := must(t)(c.Lock(b.Context(), "a/x")) // a is entered again, inside b
+		inB := must(t)(c.Lock(again.Context(), "c"))
+		sibling := must(t)(c.Lock(a.Context(), "d"))
+		b.Release(background)
+		late := must(t)(c.Lock(context.WithoutCancel(b.Context()), "e"))
+		for _, tc := range []struct {
+			name         string
+			hold, inside *lockkeeper.Hold
+		}{{"b", b, a}, {"a claim under a handle entered again", inB, b}, {"a sibling of b", sibling, a}, {"after the end of b", late, a}} {
+			if got := f.wants[tc.hold.Ref().ID][0].Inside; got != tc.inside.Ref() {
+				t.Errorf("%s is said to be inside %s, want %s", tc.name, got, tc.inside.Ref())
+			}
 		}
-		mine := must(t)(c.Lock(background, "a", lockkeeper.WithOwner(inner.Ref())))
+		if got := f.wants[a.Ref().ID][0].Inside; got != (lockkeeper.Ref{}) || again.Ref() != a.Ref() {
+			t.Errorf("the outermost is said to be inside %s; entered again it is %s", got, again.Ref())
+		}
+	})
+}
+
+func TestInsideByHand(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		parent, stranger := lockkeeper.Ref{Session: "parent", ID: 7}, lockkeeper.Ref{Session: "stranger", ID: 1}
+		h := must(t)(c.Lock(background, "a", lockkeeper.WithInside(parent)))
+		inner := must(t)(c.Lock(h.Context(), "b"))
+		both := must(t)(c.Lock(inner.Context(), "c", lockkeeper.WithInside(parent)))
+		for _, tc := range []struct {
+			hold *lockkeeper.Hold
+			want lockkeeper.Ref
+		}{{h, parent}, {inner, h.Ref()}, {both, inner.Ref()}} {
+			if got := f.wants[tc.hold.Ref().ID][0].Inside; got != tc.want {
+				t.Errorf("%s is said to be inside %s, want %s", tc.hold.Grants()[0].Path, got, tc.want)
+			}
+		}
+		mine := must(t)(c.Lock(background, "a", lockkeeper.WithInside(inner.Ref())))
 		if mine.Ref() != h.Ref() {
 			t.Errorf("got %s, want another handle of %s", mine.Ref(), h.Ref())
+		}
+		other := must(t)(c.Lock(h.Context(), "a/x", lockkeeper.WithInside(stranger)))
+		if got := f.wants[other.Ref().ID]; other.Ref() == h.Ref() || got[0].Inside != stranger {
+			t.Errorf("said by hand to be elsewhere: %s, %v", other.Ref(), got)
 		}
 	})
 }
@@ -251,8 +281,7 @@ func TestReleaseWaitsForAnAmendmentThatIsOut(t *testing.T) {
 }
 
 // Goroutines that share the context of a hold don't share what each of them
-// locks in it: the second one is refused, since the engine can't know that the
-// first goes on without it.
+// locks in it: the second one waits until the first one has released.
 func TestSiblingsAreNotReentrant(t *testing.T) {
 	c := lockkeeper.New(memlock.New())
 	defer c.Close()
@@ -264,8 +293,12 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := c.Lock(outer.Context(), "item/1"); !errors.Is(err, lockkeeper.ErrDeadlock) {
-		t.Errorf("a sibling has %v, %v; want it refused as a deadlock", second, err)
+	second, err := c.Enqueue(outer.Context(), lockkeeper.Exclusive("item/1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := second.Status(t.Context()); err != nil || s.State != lockkeeper.Waiting {
+		t.Fatalf("a sibling: %+v, %v; want it to wait", s, err)
 	}
 	inside, err := c.Lock(first.Context(), "item/1")
 	if err != nil || inside.Ref() != first.Ref() {
@@ -277,5 +310,15 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	}
 	if again, err := c.Lock(back.Context(), "item/1"); err != nil || again.Ref() != first.Ref() {
 		t.Errorf("through the other handle: %v, %v; want another handle", again, err)
+	} else {
+		again.Close()
+	}
+	for _, h := range []*lockkeeper.Hold{first, inside} {
+		if err := h.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if h, err := second.Wait(t.Context()); err != nil || h.Ref() == first.Ref() {
+		t.Errorf("a sibling after the release: %v, %v", h, err)
 	}
 }

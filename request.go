@@ -95,12 +95,13 @@ func WithLink(s string) Request {
 	return func(d *demand) { d.want.Link = s }
 }
 
-// WithOwner makes the claim part of the line of work that began with the claim
-// ref, as a claim made inside [Hold.Context] is without it. A program that was
-// started under a lock of its parent names the parent's claim, so that waiting
-// for its own parent is found to be a deadlock (R15).
-func WithOwner(ref Ref) Request {
-	return func(d *demand) { d.want.Owner = ref }
+// WithInside says that the claim is made in the hold of the claim ref, which
+// goes on only when this one has come to an end; a claim made in [Hold.Context]
+// says so without it. A program that was started under a lock of its parent names
+// the parent's claim, so that waiting for its own parent is found to be a deadlock
+// (R15). In a context that is inside ref already it changes nothing.
+func WithInside(ref Ref) Request {
+	return func(d *demand) { d.want.Inside = ref }
 }
 
 // target adds t at the path, or for an amendment replaces the one that is there.

@@ -163,7 +163,7 @@ func TestCancelUnderReenteredHandle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := must(t)(a.Lock(background, "db", lockkeeper.WithOwner(p.Ref())))
+		h := must(t)(a.Lock(background, "db", lockkeeper.WithInside(p.Ref())))
 		t.Logf("cancel: %v", p.Cancel())
 		other, err := b.TryLock(background, "db")
 		if err == nil && h.Err() == nil {

@@ -55,9 +55,9 @@ type Grant struct {
 // they are seconds, and what has no end is left out.
 type Status struct {
 	Ref      Ref    `json:"claim"`
-	Owner    Ref    `json:"owner"`    // whose line of work it belongs to; its own Ref if it is the first of it
-	Change   uint64 `json:"change"`   // rises with every change of this claim; of two statuses the one with the higher Change is true
-	Revision uint64 `json:"revision"` // the latest that was accepted
+	Inside   Ref    `json:"inside,omitzero"` // the claim in whose hold it was made, which may have ended since; zero: in none
+	Change   uint64 `json:"change"`          // rises with every change of this claim; of two statuses the one with the higher Change is true
+	Revision uint64 `json:"revision"`        // the latest that was accepted
 	State    State  `json:"state"`
 	Reason   Reason `json:"reason,omitempty"` // of Ended: why. Else why the latest conversion was undone, if it was
 	Text     string `json:"text,omitempty"`   // words to the reason: an operator's, or the knot of a deadlock

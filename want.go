@@ -102,7 +102,7 @@ type Label struct {
 type Want struct {
 	ID       uint64        `json:"id"`                 // chosen by the session, never used again by it; not 0
 	Revision uint64        `json:"revision,omitempty"` // 0 for the first
-	Owner    Ref           `json:"owner,omitzero"`     // the first claim of the line of work that this one belongs to; zero: a line of its own
+	Inside   Ref           `json:"inside,omitzero"`    // the claim in whose hold this one is made (R15); zero: in none
 	Targets  []Target      `json:"targets"`            // 1 to MaxTargets, no path twice
 	Priority int           `json:"priority,omitempty"`
 	Wait     time.Duration `json:"wait,omitempty"`     // 0 tries, Forever waits without bound; the bound covers the wait only (R8)
@@ -234,7 +234,7 @@ func (w *Want) SameRequest(b *Want) bool {
 }
 
 func (w *Want) equalScalars(b *Want) bool {
-	return w.ID == b.ID && w.Owner == b.Owner && w.Priority == b.Priority && w.Wait == b.Wait &&
+	return w.ID == b.ID && w.Inside == b.Inside && w.Priority == b.Priority && w.Wait == b.Wait &&
 		w.Manners == b.Manners && w.Quiet == b.Quiet && w.Steal == b.Steal && w.After == b.After &&
 		w.MaxHold == b.MaxHold && w.Grace == b.Grace && w.Lasts == b.Lasts && w.Freeze == b.Freeze && w.Label == b.Label
 }

@@ -100,8 +100,8 @@ var deadlockChecks = []check{
 	{"R15/two who hold what the other wants", deadlocks, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
 		a, b := one.hold(exclusive("a")).Ref, two.hold(exclusive("b")).Ref
-		first := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("b")}, Wait: forever, Owner: a})
-		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Owner: b})
+		first := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("b")}, Wait: forever, Inside: a})
+		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Inside: b})
 		second := two.last
 		if s.State == lockkeeper.Waiting {
 			s = two.ended(second, lockkeeper.Deadlock)
@@ -119,20 +119,20 @@ var deadlockChecks = []check{
 	{"R15/three in a ring", deadlocks, func(w *world) {
 		paths := []string{"a", "b", "c"}
 		var ring []*peer
-		var owners []lockkeeper.Ref
+		var outer []lockkeeper.Ref
 		for _, path := range paths {
 			p := w.peer("ring")
-			owners = append(owners, p.hold(exclusive(path)).Ref)
+			outer = append(outer, p.hold(exclusive(path)).Ref)
 			ring = append(ring, p)
 		}
 		for i, p := range ring {
-			s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(paths[(i+1)%3])}, Wait: forever, Owner: owners[i]})
+			s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(paths[(i+1)%3])}, Wait: forever, Inside: outer[i]})
 			if i < 2 && s.State != lockkeeper.Waiting {
 				w.Fatalf("%d: %s (%s), nothing is knotted yet", i, s.State, s.Reason)
 			}
 		}
 		ring[2].ended(ring[2].last, lockkeeper.Deadlock)
-		ring[2].release(owners[2].ID)
+		ring[2].release(outer[2].ID)
 		ring[1].granted(ring[1].last)
 	}},
 	{"R15/two upgrades of one lock", deadlocks | converts, func(w *world) {
@@ -154,9 +154,9 @@ var deadlockChecks = []check{
 		one, two, three := w.peer("one"), w.peer("two"), w.peer("three")
 		a := one.hold(exclusive("a")).Ref
 		b := two.hold(exclusive("b")).Ref
-		waits := two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Owner: b})
+		waits := two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Inside: b})
 		three.queue(exclusive("b"))
-		// Another line of work of the first session waits for b: it holds nothing.
+		// The first session waits for b too, but not inside its hold of a.
 		other := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{shared("b")}, Wait: forever})
 		one.still(other, lockkeeper.Waiting)
 		two.still(waits, lockkeeper.Waiting)
@@ -166,8 +166,8 @@ var deadlockChecks = []check{
 	{"R15/permits that nobody can free", deadlocks | counts, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
 		a, b := one.hold(permits("k", 1, 2)).Ref, two.hold(permits("k", 1, 2)).Ref
-		one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Owner: a})
-		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Owner: b})
+		one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Inside: a})
+		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Inside: b})
 		if s.State == lockkeeper.Waiting {
 			s = two.ended(two.last, lockkeeper.Deadlock)
 		}
@@ -178,7 +178,7 @@ var deadlockChecks = []check{
 	{"R15/a bounded wait is refused too, not left to time out", deadlocks, func(w *world) {
 		p := w.peer("one")
 		a := p.hold(exclusive("a")).Ref
-		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: time.Hour, Owner: a})
+		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: time.Hour, Inside: a})
 		if s.State == lockkeeper.Waiting {
 			s = p.ended(p.last, lockkeeper.Deadlock)
 		}
@@ -186,10 +186,54 @@ var deadlockChecks = []check{
 			w.Errorf("waiting for oneself: %s (%s), want a deadlock", s.State, s.Reason)
 		}
 	}},
-	{"R15/case T3.6j a line of work that waits for itself", deadlocks | trees, func(w *world) {
+	{"R15/siblings wait for each other", deadlocks, func(w *world) {
+		p, q := w.peer("one"), w.peer("two")
+		site := p.hold(exclusive("site")).Ref
+		inSite := lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever, Inside: site}
+		first := p.holdAs(inSite).Ref
+		second, third := p.queueAs(inSite), q.queueAs(inSite) // in the same session, and in another
+		p.still(second, lockkeeper.Waiting)
+		q.still(third, lockkeeper.Waiting)
+		p.release(first.ID)
+		p.granted(second)
+		p.release(second)
+		q.granted(third)
+	}},
+	{"R15/siblings of one context wait for each other", 0, func(w *world) {
+		c := w.client("make")
+		site, err := c.Lock(w.ctx(), "site")
+		w.ok(err)
+		first, err := c.Lock(site.Context(), "db")
+		w.ok(err)
+		second, err := c.Enqueue(site.Context(), lockkeeper.Exclusive("db"))
+		w.ok(err)
+		w.ok(first.Release(w.ctx()))
+		h, err := second.Wait(w.ctx())
+		w.ok(err)
+		w.ok(h.Release(w.ctx()))
+		w.ok(site.Release(w.ctx()))
+	}},
+	{"R15/a tree of three levels", deadlocks, func(w *world) {
+		one, two := w.peer("one"), w.peer("two")
+		site, pool := one.hold(exclusive("site")).Ref, two.hold(exclusive("pool")).Ref
+		db := one.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Inside: site}).Ref
+		deep := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("pool")}, Wait: forever, Inside: db})
+		for _, path := range []string{"site", "db"} {
+			s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(path)}, Wait: forever, Inside: pool})
+			if s.State == lockkeeper.Waiting {
+				s = two.ended(two.last, lockkeeper.Deadlock)
+			}
+			if s.Reason != lockkeeper.Deadlock {
+				w.Errorf("waiting for %s, inside which somebody waits for the waiter: %s (%s), want a deadlock", path, s.State, s.Reason)
+			}
+		}
+		two.release(pool.ID)
+		one.granted(deep)
+	}},
+	{"R15/case T3.6j waiting for what is held around oneself", deadlocks | trees, func(w *world) {
 		p := w.peer("me")
 		lunch := p.hold(exclusive("lunch")).Ref
-		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("lunch/1")}, Wait: forever, Owner: lunch})
+		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("lunch/1")}, Wait: forever, Inside: lunch})
 		if s.State == lockkeeper.Waiting {
 			s = p.ended(p.last, lockkeeper.Deadlock)
 		}

@@ -139,7 +139,8 @@ var plants = map[string]plant{
 	"soft is hard":             {wanting(func(w *lockkeeper.Want) { w.Manners, w.Quiet = lockkeeper.Hard, 0 }), "R9"},
 	"nobody is asked":          {wanting(func(w *lockkeeper.Want) { w.Steal, w.After = lockkeeper.NoSteal, 0 }), "R10"},
 	"holds are never long":     {wanting(func(w *lockkeeper.Want) { w.MaxHold, w.Grace = 0, 0 }), "R11"},
-	"owners are strangers":     {wanting(func(w *lockkeeper.Want) { w.Owner = lockkeeper.Ref{} }), "R15"},
+	"nothing is inside":        {wanting(func(w *lockkeeper.Want) { w.Inside = lockkeeper.Ref{} }), "R15"},
+	"one tree is one claim":    {oneTree, "R15"},
 	"amendments are lost":      {wanting(func(w *lockkeeper.Want) { w.Revision = 0 }), "R16"},
 	"the first limit counts":   {firstLimits, "R7"},
 
@@ -158,6 +159,27 @@ var plants = map[string]plant{
 	"sessions expire early":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = max(s.TTL/2, lockkeeper.MinTTL) } }, "R11"},
 	"what is not named stays":   {func(b *bent) { b.session = nameAll }, "R19"},
 	"it does more than it says": {func(b *bent) { b.features = lockkeeper.AllFeatures &^ lockkeeper.FeaturePermits }, "Unsupported"},
+}
+
+// oneTree makes of what is inside one claim a line, each claim inside the one
+// before it, so that siblings can't wait for each other.
+func oneTree(b *bent) {
+	var mu sync.Mutex
+	last := make(map[lockkeeper.Ref]lockkeeper.Ref) // of what is inside one claim the latest that is held
+	b.status = func(s *lockkeeper.Status) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s.State == lockkeeper.Held {
+			last[s.Inside] = s.Ref
+		}
+	}
+	b.want = func(w *lockkeeper.Want) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ref, ok := last[w.Inside]; ok && w.Inside != (lockkeeper.Ref{}) {
+			w.Inside = ref
+		}
+	}
 }
 
 func onlyShared(w *lockkeeper.Want) {

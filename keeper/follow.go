@@ -36,7 +36,7 @@ func (k *Keeper) tellFollowers(ev *table.Event) {
 		st, ok = k.table.Freeze(ev.Path)
 		if ev.Kind == table.Thawed || !ok {
 			target := lockkeeper.Target{Path: ev.Path, Mode: lockkeeper.ModeExclusive}
-			st = lockkeeper.Status{Ref: ev.Ref, Owner: ev.Ref, State: lockkeeper.Ended, Reason: ev.Reason, Grants: []lockkeeper.Grant{{Target: target}}}
+			st = lockkeeper.Status{Ref: ev.Ref, State: lockkeeper.Ended, Reason: ev.Reason, Grants: []lockkeeper.Grant{{Target: target}}}
 			ok = true
 		}
 	}

@@ -103,7 +103,6 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 	t.tickets++
 	c.ticket = t.tickets
 	c.wanted = t.places(c, nil)
-	t.joint++
 	c.undone, c.text = lockkeeper.NoReason, ""
 	t.begin(c)
 }

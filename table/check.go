@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -11,7 +12,7 @@ import (
 // hold. It costs far more than a step; tests call it after each one.
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
-		t.checkClaims, t.checkNodes, t.checkExclusion, t.checkFences, t.checkOwners,
+		t.checkClaims, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
 		t.checkLists, t.checkAsks, t.checkSchedule, t.checkSettled,
 	} {
 		if err := check(); err != nil {
@@ -184,33 +185,23 @@ func (t *Table) checkFences() error {
 	return nil
 }
 
-// checkOwners: lines of work know exactly their claims.
-func (t *Table) checkOwners() error {
-	joint := 0
+// checkNesting: who says in whose hold they are made is counted, and so is who
+// keeps back what is held.
+func (t *Table) checkNesting() error {
+	joint, named := 0, make(map[lockkeeper.Ref]int)
 	for _, c := range t.everyClaim() {
-		if c.converting() {
+		if c.nested() {
+			named[c.want.Inside]++
+		}
+		if c.inLine && c.entangles() {
 			joint++
-		}
-		o := t.owners[c.line()]
-		if c.owner != o || (o != nil && !slices.Contains(o.claims, c)) {
-			return fmt.Errorf("claim %s is not with its line of work %s", c.ref, c.line())
-		}
-	}
-	for ref, o := range t.owners { // order does not matter: any failure is one
-		if len(o.claims) == 0 || o.ref != ref {
-			return fmt.Errorf("line of work %s is kept for nothing", ref)
-		}
-		if len(o.claims) > 1 {
-			joint++
-		}
-		for _, c := range o.claims {
-			if c.ended {
-				return fmt.Errorf("line of work %s has the ended claim %s", ref, c.ref)
-			}
 		}
 	}
 	if joint != t.joint {
 		return fmt.Errorf("joint is %d, counted %d", t.joint, joint)
+	}
+	if !maps.Equal(named, t.named) {
+		return fmt.Errorf("named are %v, counted %v", t.named, named)
 	}
 	return nil
 }
@@ -301,8 +292,9 @@ func (t *Table) checkSettled() error {
 		}
 	}
 	if t.joint > 0 {
-		if knot := t.imagine().knot(); len(knot) > 0 {
-			return fmt.Errorf("deadlock: %s", spell(knot))
+		im := t.imagine()
+		if knot := im.knot(); len(knot) > 0 {
+			return fmt.Errorf("deadlock: %s", im.spell(knot))
 		}
 	}
 	return nil

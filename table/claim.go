@@ -17,7 +17,6 @@ const forever = lockkeeper.Forever
 type claim struct {
 	ref     lockkeeper.Ref
 	session *session
-	owner   *owner          // nil: a line of work of its own
 	want    lockkeeper.Want // as last accepted
 	held    []place         // what it holds, counted in the nodes
 	wanted  []place         // what it waits for, in the lines of the nodes unless frozen
@@ -47,7 +46,7 @@ type claim struct {
 
 	tomb    *tombstone // set when it ended
 	due     timer      // the next moment at which something becomes of it
-	pass    uint64     // of settle, in which it was a candidate
+	pass    uint64     // the latest look at many claims in which it was marked
 	isThief bool       // it is in Table.thieves
 
 	few [3]place // room for the places of most claims
@@ -110,16 +109,8 @@ func compareRefs(a, b lockkeeper.Ref) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// line is whose line of work c belongs to.
-func (c *claim) line() lockkeeper.Ref {
-	if c.want.Owner != (lockkeeper.Ref{}) {
-		return c.want.Owner
-	}
-	return c.ref
-}
-
-// sameOwner reports whether c and d belong to one line of work.
-func (c *claim) sameOwner(d *claim) bool { return c == d || (c.owner != nil && c.owner == d.owner) }
+// nested reports whether c says that it is made in another claim's hold (R15).
+func (c *claim) nested() bool { return c.want.Inside != (lockkeeper.Ref{}) }
 
 // enforcedEnd is when c's hold surely ends, whatever its holder does: forever if it need not.
 // Takes are not counted, they depend on the thief.
@@ -170,7 +161,7 @@ type session struct {
 // and never granted again (R16).
 type tombstone struct {
 	ref      lockkeeper.Ref
-	owner    lockkeeper.Ref
+	inside   lockkeeper.Ref
 	at       time.Duration
 	forget   time.Duration // when it is remembered no longer
 	revision uint64
@@ -181,14 +172,8 @@ type tombstone struct {
 	grants   []lockkeeper.Grant
 	label    lockkeeper.Label
 	priority int
+	thawed   bool                 // not a claim but a freeze
 	kept     bool                 // beyond the step in which it came
 	ghost    time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
 	blockers []lockkeeper.Blocker // of a refused claim: who stood in the way
-}
-
-// An owner is one line of work with more claims than one, or with one that was
-// made for another's (R15).
-type owner struct {
-	ref    lockkeeper.Ref
-	claims []*claim
 }

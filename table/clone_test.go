@@ -13,7 +13,7 @@ func (t *Table) clone() *Table {
 	u := &Table{
 		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, softs: t.softs, mixed: t.mixed, passes: t.passes,
 		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		owners: make(map[lockkeeper.Ref]*owner, len(t.owners)), freezes: slices.Clone(t.freezes),
+		named: maps.Clone(t.named), freezes: slices.Clone(t.freezes),
 	}
 	u.dream = t.dream // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)
@@ -25,7 +25,7 @@ func (t *Table) clone() *Table {
 		d := new(claim)
 		*d = *c
 		twins[c] = d
-		d.session, d.owner = u.sessions[c.session.id], nil
+		d.session = u.sessions[c.session.id]
 		d.due = timer{at: forever, claim: d}
 		d.held, d.wanted = u.clonePlaces(d, c.held), u.clonePlaces(d, c.wanted)
 		d.asking, d.asks = nil, slices.Clone(c.asks)
@@ -53,14 +53,6 @@ func (t *Table) clone() *Table {
 	}
 	for path, n := range t.nodes { // order does not matter: a copy
 		u.cloneLists(u.nodes[path], n, twins)
-	}
-	for ref, o := range t.owners { // order does not matter: a copy
-		p := &owner{ref: ref}
-		for _, c := range o.claims {
-			p.claims = append(p.claims, twins[c])
-			twins[c].owner = p
-		}
-		u.owners[ref] = p
 	}
 	for _, c := range t.thieves {
 		u.thieves = append(u.thieves, twins[c])

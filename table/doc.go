@@ -20,7 +20,7 @@
 // one. Package-internal kinds and their compatibility are drawn in mode.go.
 // Permits behave as IX, except that permits of the same path meet by R7. A claim
 // is never incompatible with itself: an ancestor and its descendant named in one
-// claim merge. Two claims of one owner meet as strangers do.
+// claim merge. Two claims, one inside the other (R15), meet as strangers do.
 //
 // R4 order. Waiting claims stand in line by class, then priority (highest first),
 // then ticket (lowest first), then session and id of the claim. The classes are:
@@ -63,12 +63,13 @@
 // R10 steal. A waiting claim T that may steal, is not frozen, and whose session
 // has resumed, asks exactly the holders in its ask set, which is empty if a
 // waiting claim ahead is incompatible with it, or an incompatible holder has a
-// priority not below its own or is of its own owner. Else it is: first, every
+// priority not below its own or is one that T is inside of (R15); a claim that is
+// inside the same one as T may be robbed. Else it is: first, every
 // holder whose hold is incompatible with T by its kinds (all but permits against
 // permits on one path); then, for each permits target of T in the order of paths,
 // holders with permits of that path, until enough units would be free: the units
 // that are missing, those of holders already in the set not counted as held, are
-// taken from a set of holders of lower priority (and of other owners) with the
+// taken from a set of holders of lower priority that T is not inside of, with the
 // fewest units in sum that suffices, and among such sets the one that comes first
 // when holders are tried lowest priority first, then youngest (highest fence)
 // first, each taken if a smallest set can still be completed with it (where the
@@ -110,16 +111,24 @@
 // a new fence. If its wait is bounded and ends, or a knot is refused, or it is
 // amended back, it stays shared. All exclusive to all shared is at once.
 //
-// R15 deadlock. Imagine: again and again, every owner without a waiting claim
-// releases all it holds, and what R5 then allows is granted, quiet periods,
-// resuming sessions and asks left aside. A claim that a freeze forbids does not
-// count as waiting, and is not there. Waiting claims that are left are stuck.
-// From them, claims that nothing needs are taken away, again and again: those
-// whose owner has no claim, held or waiting, that a stuck claim (itself included)
-// waits for, being incompatible with it and ahead. What remains is the knot, and
-// its youngest claim (highest ticket) is refused as deadlock, a conversion
-// undone. This is repeated until nothing is stuck. After each step nothing is
-// stuck.
+// R15 deadlock. A claim says in whose hold it is made ([lockkeeper.Want].Inside):
+// what is held there goes on when this claim has come to an end. It is inside the
+// claim that it names, while that one waits or is held, and inside those that that
+// one is inside of. A claim that has ended, or has not come yet, is in no such
+// chain. If names lead round in a circle, all claims of it are inside each other.
+// Claims that are inside one and the same are strangers to each other: each goes
+// on by itself.
+//
+// Imagine: again and again, every held claim that does not wait itself (as a
+// conversion) and inside which nobody waits is released, and what R5 then allows
+// is granted, quiet periods, resuming sessions and asks left aside. A waiting
+// claim that a freeze forbids is not there; of a conversion that it forbids only
+// the hold is. Waiting claims that are left are stuck. From them, claims that
+// nothing needs are taken away, again and again: a stuck claim is needed if a
+// stuck claim, itself included, waits for it or for one that it is inside of, that
+// is, finds it ahead and incompatible. What remains is the knot, and its youngest
+// claim (highest ticket) is refused as deadlock, a conversion undone. This is
+// repeated until nothing is stuck. After each step nothing is stuck.
 //
 // R16 once. Same id, same request: the same claim's status; revision lower than
 // the claim's: the same. Same revision and another request: refused as invalid.

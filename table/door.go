@@ -132,7 +132,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 		c.grants[i].Target = target
 	}
 	s.claims[w.ID] = c
-	t.join(c)
+	t.nest(c)
 	c.wanted = t.places(c, c.few[:0])
 	t.begin(c)
 	t.answer(c)

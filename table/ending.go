@@ -28,9 +28,6 @@ func (t *Table) unlink(c *claim, ends bool) {
 	if c.want.Lasts > 0 && len(c.held) > 0 {
 		t.lasting--
 	}
-	if c.converting() {
-		t.joint--
-	}
 	if c.isThief {
 		c.isThief = false
 		t.thieves = remove(t.thieves, c)
@@ -42,7 +39,7 @@ func (t *Table) unlink(c *claim, ends bool) {
 	if len(c.held) > 0 {
 		t.dropHeld(c, ends)
 	}
-	t.leaveOwner(c)
+	t.unnest(c)
 	t.schedule.set(&c.due, forever)
 	delete(c.session.claims, c.ref.ID)
 }
@@ -57,7 +54,6 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	t.stopStealing(c)
 	t.leaveLine(c, true)
 	t.unwant(c)
-	t.joint--
 	t.suspect = t.suspect || t.erratic()
 	c.bound, c.undone, c.text = forever, reason, text
 	t.note(c, Undone, reason)
@@ -84,7 +80,7 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason) {
 func (t *Table) bury(c *claim) *tombstone {
 	tomb := t.newTombstone()
 	*tomb = tombstone{
-		ref: c.ref, owner: c.line(), at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
+		ref: c.ref, inside: c.want.Inside, at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
 		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
 	}
 	c.tomb = tomb
@@ -285,7 +281,7 @@ func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
 	t.markFreeze(f)
 	if s := t.sessions[f.by.Session]; s != nil && !slices.ContainsFunc(t.freezes, func(g *freeze) bool { return g.by == f.by }) {
 		t.changes++
-		tomb := &tombstone{ref: f.by, owner: f.by, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
+		tomb := &tombstone{ref: f.by, thawed: true, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
 		t.retain(s, tomb)
 		t.markEnded(tomb)
 	}

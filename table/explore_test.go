@@ -68,6 +68,14 @@ const explorers = 3
 
 var explored = [...]lockkeeper.Path{"a", "a/b"}
 
+// nestings say in whose hold each claim is made: two sessions have trees of their
+// own, and what the third one has is inside the second one's.
+var nestings = [explorers][len(explored)]lockkeeper.Ref{
+	{{}, {Session: "a", ID: 1}},
+	{{}, {Session: "b", ID: 1}},
+	{{Session: "b", ID: 2}, {Session: "c", ID: 1}},
+}
+
 type explorer struct {
 	seed     maphash.Seed
 	seen     [256]seen
@@ -124,9 +132,7 @@ func (t *Table) do(m move) {
 	id := uint64(m.path) + 1
 	target := lockkeeper.Target{Path: explored[m.path], Mode: lockkeeper.ModeExclusive}
 	c.Op, c.Want = Claim, lockkeeper.Want{ID: id, Wait: lockkeeper.Forever}
-	if id == 2 {
-		c.Want.Owner = lockkeeper.Ref{Session: s.id, ID: 1}
-	}
+	c.Want.Inside = nestings[m.session][m.path]
 	switch m.verb {
 	case takeShared:
 		target.Mode = lockkeeper.ModeShared

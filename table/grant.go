@@ -182,15 +182,13 @@ func (t *Table) grant(c *claim) {
 	c.unconfirmed = t.meetsGhost(c)
 	c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""
 	t.stopStealing(c)
-	if !first {
-		t.joint--
-	} else if c.want.Lasts > 0 {
+	if first && c.want.Lasts > 0 {
 		t.lasting++
 	}
 	t.doubtAround(c)
 	t.unsettle = true
-	if c.owner != nil && c.lineWaits() {
-		t.suspect = true
+	if t.named[c.ref] > 0 {
+		t.suspect = true // somebody may wait inside it
 	}
 	t.note(c, Granted, lockkeeper.NoReason)
 	t.reschedule(c)
@@ -225,6 +223,9 @@ func (t *Table) line(c *claim) {
 	if c.inLine = true; c.soft() {
 		t.softs++
 	}
+	if c.entangles() {
+		t.joint++
+	}
 	t.arrivals = append(t.arrivals, c)
 	t.suspect = t.suspect || t.mayKnot(c)
 }
@@ -242,6 +243,9 @@ func (t *Table) leaveLine(c *claim, givesUp bool) {
 	}
 	if c.inLine = false; c.soft() {
 		t.softs--
+	}
+	if c.entangles() {
+		t.joint--
 	}
 	for i := range c.wanted {
 		p := &c.wanted[i]

@@ -2,65 +2,72 @@ package table
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// join enters c into its line of work, if that has more than c.
-func (t *Table) join(c *claim) {
-	ref := c.line()
-	o := t.owners[ref]
-	if o == nil {
-		if ref == c.ref {
-			return
-		}
-		o = &owner{ref: ref}
-		t.owners[ref] = o
-		if first := t.find(ref); first != nil && first.line() == ref {
-			o.add(t, first)
-		}
-	}
-	o.add(t, c)
-}
-
-func (o *owner) add(t *Table, c *claim) {
-	if c.owner == o {
-		return
-	}
-	c.owner = o
-	if o.claims = append(o.claims, c); len(o.claims) == 2 {
-		t.joint++
+// nest counts c among those who say in whose hold they are made.
+func (t *Table) nest(c *claim) {
+	if c.nested() {
+		t.named[c.want.Inside]++
 	}
 }
 
-// leaveOwner takes c, which ended, out of its line of work.
-func (t *Table) leaveOwner(c *claim) {
-	o := c.owner
-	if o == nil {
+// unnest is the reverse of nest.
+func (t *Table) unnest(c *claim) {
+	if !c.nested() {
 		return
 	}
-	if len(o.claims) == 2 {
-		t.joint--
+	if t.named[c.want.Inside]--; t.named[c.want.Inside] == 0 {
+		delete(t.named, c.want.Inside)
 	}
-	if o.claims = remove(o.claims, c); len(o.claims) == 0 {
-		delete(t.owners, o.ref)
-	}
-	c.owner = nil
 }
+
+// outer is the claim in whose hold c is made; nil if there is none, any more or yet.
+func (t *Table) outer(c *claim) *claim {
+	if !c.nested() {
+		return nil
+	}
+	return t.find(c.want.Inside)
+}
+
+// around yields the claims that c is inside of, from the innermost on. Where
+// names lead round in a circle it comes to each of them, some more than once.
+func (t *Table) around(c *claim) iter.Seq[*claim] {
+	return func(yield func(*claim) bool) {
+		for range len(t.named) { // there are no more claims to come to
+			if c = t.outer(c); c == nil || !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// inside reports whether c is inside d (R15).
+func (t *Table) inside(c, d *claim) bool {
+	for e := range t.around(c) {
+		if e == d {
+			return true
+		}
+	}
+	return false
+}
+
+// entangles reports whether a wait of c keeps back what is held: c's own hold, or
+// those that it is inside of.
+func (c *claim) entangles() bool { return c.nested() || c.converting() }
 
 // mayKnot reports whether a knot may come about because c stands in line where
-// it does (R15). A claim that nobody waits for, on behalf of a line of work that
-// has nothing else, can't be part of one; that is nearly every claim.
+// it does (R15). A claim that is inside nothing, that nobody waits for, and that
+// nothing is inside of, can't make one; that is nearly every claim.
 func (t *Table) mayKnot(c *claim) bool {
 	if t.joint == 0 {
 		return false
 	}
-	if c.converting() || (c.owner != nil && len(c.owner.claims) > 1) {
-		return true
-	}
-	return slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
+	return c.entangles() || t.named[c.ref] > 0 || slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
 }
 
 // erratic reports whether an end can make a knot. Else it only ever helps those
@@ -68,30 +75,17 @@ func (t *Table) mayKnot(c *claim) bool {
 // others that were ahead of them.
 func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
 
-// entangled reports whether any line of work waits while it holds or wants
-// something else: without one there is no knot.
-func (t *Table) entangled() bool {
-	conversions := t.joint
-	for _, o := range t.owners { // order does not matter: all of them count
-		if len(o.claims) > 1 {
-			if conversions--; o.claims[0].lineWaits() {
-				return true
-			}
-		}
-	}
-	return conversions > 0
-}
-
 // refuseKnot refuses the youngest claim of a knot, if there is one (R15).
 func (t *Table) refuseKnot() bool {
 	if !t.suspect {
 		return false
 	}
-	if !t.entangled() {
+	if t.joint == 0 { // whatever is held will be released
 		t.suspect = false
 		return false
 	}
-	knot := t.imagine().knot()
+	imagined := t.imagine()
+	knot := imagined.knot()
 	if len(knot) == 0 {
 		t.suspect = false
 		return false
@@ -103,12 +97,12 @@ func (t *Table) refuseKnot() bool {
 		}
 	}
 	c := t.sessions[youngest.ref.Session].claims[youngest.ref.ID]
-	t.giveUp(c, lockkeeper.Deadlock, spell(knot))
+	t.giveUp(c, lockkeeper.Deadlock, imagined.spell(knot))
 	return true
 }
 
-// imagine is the table as it would be if every line of work that does not wait
-// released all it holds, again and again: only what is stuck is left waiting.
+// imagine is the table as it would be if all holds in which nobody waits were
+// released, again and again: only what is stuck is left waiting.
 func (t *Table) imagine() *Table {
 	if t.dream == nil {
 		t.dream = New()
@@ -167,7 +161,7 @@ func (t *Table) copyOf(c *claim) {
 	d.want.Quiet, d.want.Steal, d.want.Lasts, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
 	d.due.claim, d.due.at = d, forever
 	s.claims[d.ref.ID] = d
-	t.join(d)
+	t.nest(d)
 	d.held = t.copyPlaces(d, c.held, d.few[:0])
 	for i := range d.held {
 		d.held[i].node.hold(&d.held[i])
@@ -183,7 +177,6 @@ func (t *Table) copyOf(c *claim) {
 	room := d.few[:0]
 	if len(d.held) > 0 {
 		room = nil
-		t.joint++
 	}
 	d.wanted = t.copyPlaces(d, c.wanted, room)
 	t.line(d)
@@ -197,13 +190,24 @@ func (t *Table) copyPlaces(d *claim, places, room []place) []place {
 	return room
 }
 
-// releaseIdle ends the holds of every line of work that does not wait; it
+// releaseIdle ends the holds that don't wait and inside which nobody waits; it
 // reports whether there were any.
 func (t *Table) releaseIdle() bool {
+	t.passes++
+	for _, s := range t.sessions { // order does not matter: a mark is a mark
+		for _, c := range s.claims { // order does not matter: a mark is a mark
+			if len(c.wanted) == 0 {
+				continue
+			}
+			for d := c; d != nil && d.pass != t.passes; d = t.outer(d) {
+				d.pass = t.passes
+			}
+		}
+	}
 	var idle []*claim
 	for _, s := range t.sessions { // order does not matter: all of them end
 		for _, c := range s.claims { // order does not matter: all of them end
-			if !c.lineWaits() {
+			if c.pass != t.passes {
 				idle = append(idle, c)
 			}
 		}
@@ -214,14 +218,6 @@ func (t *Table) releaseIdle() bool {
 		t.spent = append(t.spent, c)
 	}
 	return len(idle) > 0
-}
-
-// lineWaits reports whether c's line of work waits for anything.
-func (c *claim) lineWaits() bool {
-	if c.owner == nil {
-		return len(c.wanted) > 0
-	}
-	return slices.ContainsFunc(c.owner.claims, func(d *claim) bool { return len(d.wanted) > 0 })
 }
 
 // knot is what is stuck in an imagined table, without those that nothing needs.
@@ -236,9 +232,16 @@ func (t *Table) knot() []*claim {
 	}
 	sortClaims(stuck)
 	for {
+		t.passes++
+		for _, c := range stuck {
+			c.obstacles(func(p *place, _ lockkeeper.WaitReason) bool {
+				p.claim.pass = t.passes // somebody waits for it
+				return true
+			})
+		}
 		needed := stuck[:0:0]
 		for _, c := range stuck {
-			if slices.ContainsFunc(stuck, func(d *claim) bool { return d.needs(c) }) {
+			if t.isNeeded(c) {
 				needed = append(needed, c)
 			}
 		}
@@ -249,22 +252,26 @@ func (t *Table) knot() []*claim {
 	}
 }
 
-// needs reports whether c waits for anything of d's line of work.
-func (c *claim) needs(d *claim) bool {
-	found := false
-	c.obstacles(func(p *place, _ lockkeeper.WaitReason) bool {
-		found = p.claim.sameOwner(d)
-		return !found
-	})
-	return found
+// isNeeded reports whether c, or a claim that it is inside of, was marked in the
+// latest pass.
+func (t *Table) isNeeded(c *claim) bool {
+	if c.pass == t.passes {
+		return true
+	}
+	for d := range t.around(c) {
+		if d.pass == t.passes {
+			return true
+		}
+	}
+	return false
 }
 
 // spell says how the claims of a knot wait for each other.
-func spell(knot []*claim) string {
+func (t *Table) spell(knot []*claim) string {
 	var said []string
 	for _, c := range knot {
 		c.obstacles(func(p *place, _ lockkeeper.WaitReason) bool {
-			said = append(said, fmt.Sprintf("%s waits for %s of %s", c.line(), p.node.path, p.claim.line()))
+			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), p.node.path, p.claim.ref))
 			return false
 		})
 		if len(said) == lockkeeper.MaxBlockers {
@@ -272,4 +279,15 @@ func spell(knot []*claim) string {
 		}
 	}
 	return strings.Join(said, ", ")
+}
+
+// chain names c and the claims that it is inside of: "ann.3 inside ann.2 inside ann.1".
+func (t *Table) chain(c *claim) string {
+	said := c.ref.String()
+	for d := range t.around(c) {
+		if said += " inside " + d.ref.String(); len(said) > lockkeeper.MaxNoteBytes {
+			break
+		}
+	}
+	return said
 }

@@ -62,6 +62,7 @@ type ClaimRecord struct {
 	Operator    *OperatorRecord
 	Reason      lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
 	Text        string
+	Thawed      bool          // of an ended one: it was not a claim but a freeze
 	Ended       time.Duration // of an ended claim
 	Forget      time.Duration // of an ended claim: when it is remembered no longer
 	Ghost       time.Duration // of an ended claim: until when its holder may not know; 0: it knows
@@ -236,9 +237,9 @@ func (tomb *tombstone) record() ClaimRecord {
 	return ClaimRecord{
 		Ref: tomb.ref, State: lockkeeper.Ended, Grants: tomb.grants, Fence: tomb.fence, Change: tomb.change,
 		Want: lockkeeper.Want{
-			ID: tomb.ref.ID, Revision: tomb.revision, Owner: tomb.owner, Priority: tomb.priority, Label: tomb.label,
+			ID: tomb.ref.ID, Revision: tomb.revision, Inside: tomb.inside, Priority: tomb.priority, Label: tomb.label,
 		},
-		Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
+		Thawed: tomb.thawed, Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
 	}
 }
 

@@ -144,7 +144,7 @@ func (t *Table) unload(ref lockkeeper.Ref) {
 
 func (t *Table) loadEnded(r *ClaimRecord) {
 	tomb := &tombstone{
-		ref: r.Ref, owner: r.Want.Owner, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
+		ref: r.Ref, inside: r.Want.Inside, thawed: r.Thawed, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
 		text: r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost,
 	}
 	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now {
@@ -175,7 +175,7 @@ func (t *Table) loadClaim(r *ClaimRecord) error {
 		c.operator = &operatorAsk{Label: r.Operator.Label, end: r.Operator.End}
 	}
 	s.claims[r.Ref.ID] = c
-	t.join(c)
+	t.nest(c)
 	if r.State == lockkeeper.Held {
 		if err := t.loadHeld(c, r); err != nil {
 			return err
@@ -183,9 +183,6 @@ func (t *Table) loadClaim(r *ClaimRecord) error {
 	}
 	if r.State == lockkeeper.Waiting || r.Converting {
 		c.wanted = t.places(c, nil)
-		if r.Converting {
-			t.joint++
-		}
 		t.enterLine(c)
 	}
 	t.reschedule(c)

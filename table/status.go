@@ -109,7 +109,7 @@ func (t *Table) sessionsByID() []*session {
 
 func (t *Table) status(c *claim) lockkeeper.Status {
 	st := lockkeeper.Status{
-		Ref: c.ref, Owner: c.line(), Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
+		Ref: c.ref, Inside: c.want.Inside, Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
 		Reason: c.undone, Text: c.text, Grants: c.grants, Priority: c.want.Priority, Label: c.want.Label,
 		Fence: c.fence, Unconfirmed: c.unconfirmed, Converting: c.converting(), Ticket: c.ticket,
 		Age: t.now - c.arrived, Left: left(c.bound, t.now),
@@ -155,7 +155,7 @@ func (t *Table) asked(c *claim) *lockkeeper.Asked {
 
 func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
 	return lockkeeper.Status{
-		Ref: tomb.ref, Owner: tomb.owner, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
+		Ref: tomb.ref, Inside: tomb.inside, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
 		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants, Priority: tomb.priority, Label: tomb.label,
 		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers,
 	}
@@ -163,7 +163,7 @@ func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
 
 func (t *Table) freezeStatus(f *freeze) lockkeeper.Status {
 	return lockkeeper.Status{
-		Ref: f.by, Owner: f.by, State: lockkeeper.Freezing, Label: f.Label, Grants: freezeGrants(f),
+		Ref: f.by, State: lockkeeper.Freezing, Label: f.Label, Grants: freezeGrants(f),
 		Age: t.now - f.since, Left: left(f.until, t.now),
 	}
 }

@@ -55,7 +55,7 @@ func (t *Table) askSet(c *claim) []*claim {
 			for h := p.node.held[against.next()]; h != nil; h = h.next {
 				switch {
 				case h.claim == c:
-				case !c.mayRob(h.claim):
+				case !t.mayRob(c, h.claim):
 					return nil
 				case !slices.Contains(set, h.claim):
 					set = append(set, h.claim)
@@ -65,7 +65,7 @@ func (t *Table) askSet(c *claim) []*claim {
 	}
 	for _, p := range c.permitsByPath() {
 		var enough bool
-		if set, enough = c.askPermits(p, set); !enough {
+		if set, enough = t.askPermits(p, set); !enough {
 			return nil
 		}
 	}
@@ -85,19 +85,22 @@ func (c *claim) permitsByPath() []*place {
 	return permits
 }
 
-func (c *claim) mayRob(h *claim) bool {
-	return h.want.Priority < c.want.Priority && !c.sameOwner(h)
+// mayRob reports whether c may ask h to yield: nobody robs an equal, or a hold
+// that it is inside of.
+func (t *Table) mayRob(c, h *claim) bool {
+	return h.want.Priority < c.want.Priority && !t.inside(c, h)
 }
 
 // askPermits adds to set the holders of permits at p's node that must yield for
 // p to fit; false if that can't be had.
-func (c *claim) askPermits(p *place, set []*claim) ([]*claim, bool) {
+func (t *Table) askPermits(p *place, set []*claim) ([]*claim, bool) {
+	c := p.claim
 	units := p.node.units
 	var holders []*place
 	for h := p.node.held[kindP]; h != nil; h = h.next {
 		if slices.Contains(set, h.claim) {
 			units -= h.units
-		} else if c.mayRob(h.claim) {
+		} else if t.mayRob(c, h.claim) {
 			holders = append(holders, h)
 		}
 	}

@@ -18,13 +18,13 @@ type Table struct {
 	changes  uint64 // the last Status.Change given
 	nodes    map[lockkeeper.Path]*node
 	sessions map[string]*session
-	owners   map[lockkeeper.Ref]*owner // lines of work that have more claims than their first (R15)
-	freezes  []*freeze                 // by path
-	frozen   []*claim                  // waiting or converting claims that a freeze forbids
-	thieves  []*claim                  // waiting or converting claims that steal
-	ghosts   []*tombstone              // forced out, and perhaps not aware of it (R12)
+	named    map[lockkeeper.Ref]int // how many live claims say that they are made in a hold (R15)
+	freezes  []*freeze              // by path
+	frozen   []*claim               // waiting or converting claims that a freeze forbids
+	thieves  []*claim               // waiting or converting claims that steal
+	ghosts   []*tombstone           // forced out, and perhaps not aware of it (R12)
 	schedule schedule
-	joint    int // claims that wait though their line of work holds or wants more: only they can knot (R15)
+	joint    int // claims in line that keep back what is held: only with one of them is there a knot (R15)
 	lasting  int // holds with an announced end (R8)
 	softs    int // soft claims in line (R9)
 	mixed    int // lines in which permits wait under different limits (R7)
@@ -54,7 +54,7 @@ func New() *Table {
 	return &Table{
 		nodes:    make(map[lockkeeper.Path]*node),
 		sessions: make(map[string]*session),
-		owners:   make(map[lockkeeper.Ref]*owner),
+		named:    make(map[lockkeeper.Ref]int),
 	}
 }
 

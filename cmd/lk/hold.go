@@ -31,12 +31,12 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	a.noteReach(client.named, o)
 
 	requests := o.requests()
-	if parent, ok := parentClaim(ctx, client); ok {
-		if covers(parent, o.targets) {
+	if holds := enclosing(ctx, client); len(holds) > 0 {
+		if covered(holds, o.targets) {
 			client.Close()
 			return o.become(signals)
 		}
-		requests = append(requests, lockkeeper.WithOwner(parent.Owner))
+		requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
 	}
 	hold, err := a.acquire(ctx, client.Client, o, requests, signals)
 	if err != nil {

@@ -8,40 +8,53 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// parentClaim is the hold that this lk run is nested in: the one that LK_CLAIM
-// names, if it is of the same engine and still held.
-func parentClaim(ctx context.Context, client *connection) (lockkeeper.Status, bool) {
+// enclosing are the holds that this lk run is nested in, from the innermost on:
+// the one that LK_CLAIM names, if it is of the same engine and still held, the one
+// that that one was made in, and so on.
+func enclosing(ctx context.Context, client *connection) []lockkeeper.Status {
 	ref, err := lockkeeper.ParseRef(os.Getenv("LK_CLAIM"))
 	if err != nil || os.Getenv(engineVariable) != client.url {
-		return lockkeeper.Status{}, false
+		return nil
 	}
+	var holds []lockkeeper.Status
+	for ref != (lockkeeper.Ref{}) && !slices.ContainsFunc(holds, func(s lockkeeper.Status) bool { return s.Ref == ref }) {
+		hold, ok := heldClaim(ctx, client, ref)
+		if !ok {
+			break
+		}
+		holds = append(holds, hold)
+		ref = hold.Inside
+	}
+	return holds
+}
+
+// heldClaim is the status of the claim ref, if it is held.
+func heldClaim(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {
 		return status, err == nil && status.State == lockkeeper.Held
 	}
 	return lockkeeper.Status{}, false
 }
 
-// covers reports whether whoever has the hold has all of targets already:
-// an exclusive hold covers everything at its path and below, a shared one what
-// is shared there. Permits cover nothing: each run takes its own.
-func covers(hold lockkeeper.Status, targets []lockkeeper.Target) bool {
-	for _, t := range targets {
-		covered := slices.ContainsFunc(hold.Grants, func(g lockkeeper.Grant) bool {
-			if !g.Path.Covers(t.Path) {
-				return false
-			}
-			return g.Mode == lockkeeper.ModeExclusive ||
-				g.Mode == lockkeeper.ModeShared && t.Mode == lockkeeper.ModeShared
-		})
-		if !covered {
-			return false
-		}
-	}
-	return true
+// covered reports whether whoever has the holds has all of targets already, each
+// by one of them: an exclusive hold covers everything at its path and below, a
+// shared one what is shared there. Permits cover nothing: each run takes its own.
+func covered(holds []lockkeeper.Status, targets []lockkeeper.Target) bool {
+	return !slices.ContainsFunc(targets, func(t lockkeeper.Target) bool {
+		return !slices.ContainsFunc(holds, func(hold lockkeeper.Status) bool { return covers(hold, t) })
+	})
 }
 
-// become replaces lk by the command, which runs under its parent's hold: in the
-// parent's process group, so that whoever guards that hold stops it too.
+func covers(hold lockkeeper.Status, t lockkeeper.Target) bool {
+	return slices.ContainsFunc(hold.Grants, func(g lockkeeper.Grant) bool {
+		return g.Path.Covers(t.Path) &&
+			(g.Mode == lockkeeper.ModeExclusive || g.Mode == lockkeeper.ModeShared && t.Mode == lockkeeper.ModeShared)
+	})
+}
+
+// become replaces lk by the command, which runs under the holds around it: in the
+// process group of the innermost run, so that whoever guards those holds stops it
+// too.
 func (o *runOptions) become(signals <-chan os.Signal) error {
 	select {
 	case s := <-signals:

@@ -119,19 +119,33 @@ func (e *explainer) blockers(depth int, s lockkeeper.Status, seen []lockkeeper.R
 }
 
 // waitsOf are the waiting claims that keep a blocker from going on: itself, and
-// for one that is held, those of the same line of work.
+// those that were made inside it.
 func (e *explainer) waitsOf(b lockkeeper.Blocker) []lockkeeper.Status {
-	i := slices.IndexFunc(e.all, func(s lockkeeper.Status) bool { return s.Ref == b.Ref })
-	if i < 0 || b.Ref == (lockkeeper.Ref{}) {
+	if b.Ref == (lockkeeper.Ref{}) {
 		return nil
 	}
 	var next []lockkeeper.Status
 	for _, s := range e.all {
-		if waits(s) && (s.Ref == b.Ref || e.all[i].State == lockkeeper.Held && s.Owner == e.all[i].Owner) {
+		if waits(s) && (s.Ref == b.Ref || e.inside(s, b.Ref)) {
 			next = append(next, s)
 		}
 	}
 	return next
+}
+
+// inside reports whether s was made in the hold ref, or in one that was made in it.
+func (e *explainer) inside(s lockkeeper.Status, ref lockkeeper.Ref) bool {
+	for range e.all { // as many as there are, should the names lead round in a circle
+		i := slices.IndexFunc(e.all, func(up lockkeeper.Status) bool { return up.Ref == s.Inside })
+		if s.Inside == (lockkeeper.Ref{}) || i < 0 {
+			return false
+		}
+		if s.Inside == ref {
+			return true
+		}
+		s = e.all[i]
+	}
+	return false
 }
 
 // writeWhyJSON writes the claims that writeWhy would speak of: those that meet

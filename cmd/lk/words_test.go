@@ -78,7 +78,7 @@ func TestWhyFollowsTheChain(t *testing.T) {
 	ref := func(session string) lockkeeper.Ref { return lockkeeper.Ref{Session: session, ID: 1} }
 	claim := func(as string, state lockkeeper.State, path lockkeeper.Path, blockers ...lockkeeper.Blocker) lockkeeper.Status {
 		return lockkeeper.Status{
-			Ref: ref(as), Owner: ref(as), State: state, Age: time.Minute, Fence: 7, Label: lockkeeper.Label{As: as},
+			Ref: ref(as), State: state, Age: time.Minute, Fence: 7, Label: lockkeeper.Label{As: as},
 			Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}}}, Blockers: blockers,
 		}
 	}
@@ -86,13 +86,15 @@ func TestWhyFollowsTheChain(t *testing.T) {
 		return lockkeeper.Blocker{Ref: ref(as), Why: why, Path: path, Mode: lockkeeper.ModeExclusive, Age: time.Minute, Label: lockkeeper.Label{As: as}}
 	}
 	nested := claim("nested", lockkeeper.Waiting, "files", by("root", lockkeeper.HeldBy, "files"))
-	nested.Owner = ref("outer")
+	nested.Inside = ref("middle")
+	middle := claim("middle", lockkeeper.Held, "pool")
+	middle.Inside = ref("outer")
 	all := []lockkeeper.Status{
 		claim("outer", lockkeeper.Held, "db/a"),
 		claim("root", lockkeeper.Held, "files"),
 		claim("cleaner", lockkeeper.Waiting, "db", by("outer", lockkeeper.HeldBy, "db/a")),
 		claim("late", lockkeeper.Waiting, "db/b", by("cleaner", lockkeeper.Behind, "db")),
-		nested,
+		middle, nested,
 	}
 	for path, want := range map[lockkeeper.Path]string{
 		"db/b": `cleaner waits for exclusive db for 1m

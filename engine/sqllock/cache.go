@@ -125,7 +125,7 @@ func (c *cache) sort(m meta, all *rows) (past, present table.Snapshot, news load
 			present.Claims = append(present.Claims, row.ClaimRecord)
 			continue
 		}
-		if row.Want.Owner != (lockkeeper.Ref{}) { // else it was a freeze, whose own row tells of it
+		if !row.Thawed { // of a freeze its own row tells
 			news.ended = append(news.ended, endedStatus(row, m.counters.Now))
 		}
 		if s, open := c.sessions[row.Ref.Session]; open && row.version > s.opened {
@@ -145,7 +145,7 @@ func (c *cache) sort(m meta, all *rows) (past, present table.Snapshot, news load
 // endedStatus tells of a claim that ended, as its row has it.
 func endedStatus(r *claimRow, now time.Duration) lockkeeper.Status {
 	return lockkeeper.Status{
-		Ref: r.Ref, Owner: r.Want.Owner, Change: r.Change, Revision: r.Want.Revision, State: lockkeeper.Ended, Reason: r.Reason,
+		Ref: r.Ref, Inside: r.Want.Inside, Change: r.Change, Revision: r.Want.Revision, State: lockkeeper.Ended, Reason: r.Reason,
 		Text: r.Text, Grants: r.Grants, Priority: r.Want.Priority, Label: r.Want.Label, Fence: r.Fence, Age: max(0, now-r.Ended),
 		Blockers: r.blockers,
 	}
@@ -154,5 +154,5 @@ func endedStatus(r *claimRow, now time.Duration) lockkeeper.Status {
 // thawedStatus tells of a freeze that ended.
 func thawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Reason) lockkeeper.Status {
 	target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
-	return lockkeeper.Status{Ref: by, Owner: by, State: lockkeeper.Ended, Reason: reason, Grants: []lockkeeper.Grant{{Target: target}}}
+	return lockkeeper.Status{Ref: by, State: lockkeeper.Ended, Reason: reason, Grants: []lockkeeper.Grant{{Target: target}}}
 }

@@ -258,7 +258,7 @@ func (g *generator) want() lockkeeper.Want {
 	}
 	if len(g.made) > 0 && r.IntN(4) == 0 {
 		i := r.IntN(len(g.made))
-		w.Owner = lockkeeper.Ref{Session: g.by[i], ID: g.made[i].ID}
+		w.Inside = lockkeeper.Ref{Session: g.by[i], ID: g.made[i].ID}
 	}
 	shared := r.IntN(3) == 0
 	for range 1 + r.IntN(2) {

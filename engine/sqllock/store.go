@@ -201,7 +201,7 @@ func (db *database) putSession(row sessionRow, now time.Duration) error {
 // details is what few claims have: the column more.
 type details struct {
 	Revision    uint64                `json:"revision,omitempty"`
-	Owner       lockkeeper.Ref        `json:"owner,omitzero"`
+	Inside      lockkeeper.Ref        `json:"inside,omitzero"`
 	Wants       []lockkeeper.Target   `json:"wants,omitempty"` // of a conversion
 	Manners     lockkeeper.Manners    `json:"manners,omitempty"`
 	Quiet       time.Duration         `json:"quiet_ns,omitempty"`
@@ -225,7 +225,7 @@ type details struct {
 type blockerRow lockkeeper.Blocker
 
 func (d *details) isZero() bool {
-	return d.Revision == 0 && d.Owner == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
+	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
 		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && !d.Unconfirmed && !d.Overdue &&
 		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed && len(d.Blockers) == 0
 }
@@ -237,9 +237,9 @@ func (db *database) putClaim(row claimRow) error {
 		return err
 	}
 	d := details{
-		Revision: c.Want.Revision, Owner: c.Want.Owner, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
+		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
 		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
-		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text,
+		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text, Thawed: c.Thawed,
 	}
 	for _, b := range row.blockers {
 		d.Blockers = append(d.Blockers, blockerRow(b))
@@ -250,12 +250,6 @@ func (db *database) putClaim(row claimRow) error {
 	}
 	if c.State != lockkeeper.Ended && c.Quiet != c.Arrived {
 		d.QuietSince = c.Quiet
-	}
-	if c.State == lockkeeper.Ended {
-		d.Thawed = d.Owner == (lockkeeper.Ref{})
-		if d.Owner == c.Ref {
-			d.Owner = lockkeeper.Ref{} // the usual case
-		}
 	}
 	var more []byte
 	if !d.isZero() {
@@ -318,13 +312,11 @@ func scanClaim(r *sql.Rows) (claimRow, error) {
 // fill is the reverse of what putClaim moves into details.
 func fill(c *table.ClaimRecord, d *details) {
 	w := &c.Want
-	w.Revision, w.Owner, w.Manners, w.Quiet, w.Steal = d.Revision, d.Owner, d.Manners, d.Quiet, d.Steal
+	w.Revision, w.Inside, w.Manners, w.Quiet, w.Steal = d.Revision, d.Inside, d.Manners, d.Quiet, d.Steal
 	w.After, w.MaxHold, w.Grace, w.Lasts = d.After, d.MaxHold, d.Grace, d.Lasts
 	c.Unconfirmed, c.Overdue, c.Asks, c.Operator, c.Text = d.Unconfirmed, d.Overdue, d.Asks, d.Operator, d.Text
 	if c.State == lockkeeper.Ended {
-		if w.Owner == (lockkeeper.Ref{}) && !d.Thawed {
-			w.Owner = c.Ref
-		}
+		c.Thawed = d.Thawed
 		return
 	}
 	if c.Quiet = d.QuietSince; c.Quiet == 0 {

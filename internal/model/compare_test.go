@@ -171,7 +171,7 @@ func plain(all []lockkeeper.Status) []lockkeeper.Status {
 		s.Change, s.Text, s.Blockers, s.ETA = 0, "", nil, 0
 		if s.State == lockkeeper.Ended {
 			*s = lockkeeper.Status{
-				Ref: s.Ref, Owner: s.Owner, Revision: s.Revision, State: s.State, Reason: s.Reason,
+				Ref: s.Ref, Inside: s.Inside, Revision: s.Revision, State: s.State, Reason: s.Reason,
 				Priority: s.Priority, Label: s.Label, Fence: s.Fence,
 			}
 		}
@@ -189,8 +189,8 @@ func text(all []lockkeeper.Status) string {
 		if a := s.Asked; a != nil {
 			asked = fmt.Sprintf("by %s %q %s in %s", a.By, a.Label, a.Reason, story.Duration(a.Left))
 		}
-		fmt.Fprintf(&b, "%s of %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, asked %s, age %s, left %s, ticket %d, place %d, waits %v\n",
-			s.Ref, s.Owner, s.Revision, s.State, s.Reason, s.Grants, s.Priority, s.Label, s.Fence, s.Unconfirmed,
+		fmt.Fprintf(&b, "%s inside %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, asked %s, age %s, left %s, ticket %d, place %d, waits %v\n",
+			s.Ref, s.Inside, s.Revision, s.State, s.Reason, s.Grants, s.Priority, s.Label, s.Fence, s.Unconfirmed,
 			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, s.Waits)
 	}
 	return b.String()

@@ -140,10 +140,7 @@ func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply,
 
 // arrive puts a new claim in line and settles.
 func (m *Model) arrive(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status {
-	c := &claim{ref: ref, owner: w.Owner, want: w, wish: w.Targets, arrived: m.now, bound: after(m.now, w.Wait), told: forever}
-	if c.owner == (lockkeeper.Ref{}) {
-		c.owner = ref
-	}
+	c := &claim{ref: ref, want: w, wish: w.Targets, arrived: m.now, bound: after(m.now, w.Wait), told: forever}
 	m.draw(c)
 	m.claims = append(m.claims, c)
 	m.settle()

@@ -33,17 +33,17 @@ func Generate(seed uint64, n int) []table.Command {
 type taste struct {
 	shared, permits int // of 100 targets
 	steal, soft     int // of 100 claims
-	owners, freezes int
+	nested, freezes int
 	bounded         int
 }
 
 var tastes = []taste{
-	{shared: 30, permits: 30, steal: 25, soft: 10, owners: 30, freezes: 4, bounded: 30},
-	{shared: 60, permits: 5, steal: 10, soft: 20, owners: 60, freezes: 3, bounded: 20},
-	{shared: 10, permits: 80, steal: 40, owners: 40, freezes: 2, bounded: 20},
-	{shared: 10, permits: 80, steal: 5, owners: 50, freezes: 5, bounded: 10},
-	{shared: 30, permits: 10, steal: 5, soft: 5, owners: 80, freezes: 8, bounded: 5},
-	{shared: 20, permits: 20, steal: 60, soft: 10, owners: 10, freezes: 4, bounded: 60},
+	{shared: 30, permits: 30, steal: 25, soft: 10, nested: 30, freezes: 4, bounded: 30},
+	{shared: 60, permits: 5, steal: 10, soft: 20, nested: 60, freezes: 3, bounded: 20},
+	{shared: 10, permits: 80, steal: 40, nested: 40, freezes: 2, bounded: 20},
+	{shared: 10, permits: 80, steal: 5, nested: 50, freezes: 5, bounded: 10},
+	{shared: 30, permits: 10, steal: 5, soft: 5, nested: 80, freezes: 8, bounded: 5},
+	{shared: 20, permits: 20, steal: 60, soft: 10, nested: 10, freezes: 4, bounded: 60},
 }
 
 var (
@@ -222,13 +222,27 @@ func (g *generator) want(id uint64) lockkeeper.Want {
 	if g.percent(15) {
 		w.Lasts = g.pick(1, 2, 4, 10) * time.Second
 	}
-	if g.percent(g.taste.owners) {
-		w.Owner = lockkeeper.Ref{Session: sessions[g.IntN(len(sessions))], ID: uint64(1 + g.IntN(2))}
+	if g.percent(g.taste.nested) {
+		w.Inside = g.outer()
 	}
 	if g.percent(1) {
 		w.Targets[0].Units++ // invalid, or more than before
 	}
 	return w
+}
+
+// outer names a claim to be inside of: mostly a late one, which may be nested
+// itself, sometimes one from the beginning or one that is yet to come.
+func (g *generator) outer() lockkeeper.Ref {
+	if g.percent(65) {
+		return g.ref()
+	}
+	session := sessions[g.IntN(len(sessions))]
+	ref := lockkeeper.Ref{Session: session, ID: uint64(1 + g.IntN(2))}
+	if g.percent(40) {
+		ref.ID = g.last[session] + uint64(g.IntN(3))
+	}
+	return ref
 }
 
 func (g *generator) soften(w *lockkeeper.Want) {

@@ -21,8 +21,22 @@ func (m *Model) refuseKnot() bool {
 	return true
 }
 
-// imagine plays what would happen if every owner that does not wait released
-// all it has, again and again. What still waits then is stuck.
+// inside says whether c is inside d (R15): whether the names lead from c to d,
+// from one live claim to the next.
+func (m *Model) inside(c, d *claim) bool {
+	var been []*claim
+	for up := m.claim(c.want.Inside); up != nil && !slices.Contains(been, up); up = m.claim(up.want.Inside) {
+		if up == d {
+			return true
+		}
+		been = append(been, up)
+	}
+	return false
+}
+
+// imagine plays what would happen if every hold that does not wait, and inside
+// which nobody waits, were released, again and again. What still waits then is
+// stuck.
 //
 // The world of the imagination has no freezes, and no claims that one forbids:
 // of a conversion that is forbidden the hold is there, but not the wait.
@@ -46,13 +60,18 @@ func (m *Model) imagine() *Model {
 	return world
 }
 
-// releaseIdle releases all holds of owners without a waiting claim.
+// releaseIdle releases all holds that don't wait and inside which nobody waits.
 func (m *Model) releaseIdle() bool {
-	n := len(m.claims)
-	m.claims = slices.DeleteFunc(slices.Clone(m.claims), func(c *claim) bool {
-		return !slices.ContainsFunc(m.claims, func(w *claim) bool { return w.owner == c.owner && w.waits() })
-	})
-	return len(m.claims) < n
+	var busy []*claim
+	for _, c := range m.claims {
+		inC := func(w *claim) bool { return w.waits() && m.inside(w, c) }
+		if c.waits() || slices.ContainsFunc(m.claims, inC) {
+			busy = append(busy, c)
+		}
+	}
+	released := len(busy) < len(m.claims)
+	m.claims = busy
+	return released
 }
 
 // grantFirst grants the first claim in line that R5 allows.
@@ -66,13 +85,11 @@ func (m *Model) grantFirst() bool {
 	return false
 }
 
-// knot is the stuck claims without those whose owner nobody stuck waits for.
+// knot is the stuck claims without those that nobody stuck needs.
 func (m *Model) knot() []*claim {
 	stuck := m.line()
 	for {
-		needed := slices.DeleteFunc(slices.Clone(stuck), func(c *claim) bool {
-			return !m.needed(c.owner, stuck)
-		})
+		needed := slices.DeleteFunc(slices.Clone(stuck), func(c *claim) bool { return !m.needed(c, stuck) })
 		if len(needed) == len(stuck) {
 			return stuck
 		}
@@ -80,11 +97,12 @@ func (m *Model) knot() []*claim {
 	}
 }
 
-// needed says whether one of the stuck claims waits for a claim of owner.
-func (m *Model) needed(owner lockkeeper.Ref, stuck []*claim) bool {
+// needed says whether one of the stuck claims waits for d, or for a claim that d
+// is inside of.
+func (m *Model) needed(d *claim, stuck []*claim) bool {
 	for _, s := range stuck {
 		for _, c := range m.claims {
-			if c.owner == owner && m.waitsFor(s, c) {
+			if (c == d || m.inside(d, c)) && m.waitsFor(s, c) {
 				return true
 			}
 		}

@@ -44,7 +44,6 @@ type session struct {
 
 type claim struct {
 	ref    lockkeeper.Ref
-	owner  lockkeeper.Ref
 	want   lockkeeper.Want // the latest that was accepted
 	ticket uint64
 

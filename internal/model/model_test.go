@@ -314,8 +314,8 @@ func TestDeadlock(t *testing.T) {
 		attach s
 		claim s 1 exclusive a
 		claim s 2 exclusive b
-		claim s 3 exclusive b owner=s.1 => waiting
-		claim s 4 exclusive a owner=s.2 => ended, deadlock
+		claim s 3 exclusive b inside=s.1 => waiting
+		claim s 4 exclusive a inside=s.2 => ended, deadlock
 		is s.1 s.2 | s.3`)
 	play(t, `
 		attach s
@@ -330,16 +330,50 @@ func TestDeadlock(t *testing.T) {
 	play(t, `
 		attach s
 		claim s 1 exclusive a
-		claim s 2 exclusive a/b owner=s.1 => ended, deadlock`)
+		claim s 2 exclusive a/b inside=s.1 => ended, deadlock`)
 	play(t, `
 		attach s
 		claim s 1 exclusive a
 		claim s 2 exclusive b
 		freeze s 9 b for=1h
-		claim s 3 exclusive b owner=s.1 => waiting
-		claim s 4 exclusive a owner=s.2 => waiting
+		claim s 3 exclusive b inside=s.1 => waiting
+		claim s 4 exclusive a inside=s.2 => waiting
 		thaw s b
 		happened 0s: ended s.4, deadlock`)
+}
+
+// R15: claims form a tree; a claim that waits keeps back all that it is inside of,
+// and nothing else.
+func TestInside(t *testing.T) {
+	play(t, `
+		attach s
+		claim s 1 exclusive site
+		claim s 2 exclusive db inside=s.1
+		claim s 3 exclusive db inside=s.1 => waiting
+		release s 2
+		is s.1 s.3 |`)
+	play(t, `
+		attach s
+		claim s 1 exclusive site
+		claim s 2 exclusive db inside=s.1
+		claim s 3 exclusive site inside=s.2 => ended, deadlock
+		release s 2
+		claim s 4 exclusive site inside=s.2 => waiting`)
+	play(t, `
+		attach s
+		attach far
+		claim s 1 exclusive a
+		claim s 2 exclusive b inside=s.1
+		claim far 1 exclusive c
+		claim s 3 exclusive c inside=s.2 => waiting
+		claim far 2 exclusive a inside=far.1 => ended, deadlock
+		claim far 3 exclusive a => waiting
+		is s.1 s.2 far.1 | s.3 far.3`)
+	play(t, `
+		attach s
+		claim s 1 exclusive a inside=s.2
+		claim s 2 exclusive b inside=s.1
+		claim s 3 exclusive a inside=s.2 => ended, deadlock`)
 }
 
 // R16: the same id is the same claim, also after its end.

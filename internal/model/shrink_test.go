@@ -61,7 +61,7 @@ func without(c table.Command, part int) (table.Command, bool) {
 		func() { w.Grace = 0 },
 		func() { w.MaxHold, w.Grace = 0, 0 },
 		func() { w.Lasts = 0 },
-		func() { w.Owner = lockkeeper.Ref{} },
+		func() { w.Inside = lockkeeper.Ref{} },
 		func() { w.Label = lockkeeper.Label{} },
 		func() { c.Session.Named = nil },
 		func() { c.Session.TTL = 0 },
@@ -90,7 +90,7 @@ func size(all []table.Command) int {
 		for _, there := range []bool{
 			w.Priority != 0, c.Op == table.Claim && w.Wait != lockkeeper.Forever, w.Quiet != 0, w.Manners != lockkeeper.Hard,
 			w.Steal != lockkeeper.NoSteal, w.Steal == lockkeeper.Take, w.After != 0, w.Grace != 0, w.MaxHold != 0, w.Lasts != 0,
-			w.Owner != lockkeeper.Ref{}, w.Label != lockkeeper.Label{}, c.Session.TTL != 0, c.Ending.Label != lockkeeper.Label{},
+			w.Inside != lockkeeper.Ref{}, w.Label != lockkeeper.Label{}, c.Session.TTL != 0, c.Ending.Label != lockkeeper.Label{},
 			c.Key.Epoch != 0, c.At != 0,
 		} {
 			if there {

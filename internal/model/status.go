@@ -36,7 +36,7 @@ func (m *Model) frozenPaths() []*freeze {
 
 func (m *Model) status(c *claim) lockkeeper.Status {
 	s := lockkeeper.Status{
-		Ref: c.ref, Owner: c.owner, Revision: c.want.Revision, Reason: c.undone,
+		Ref: c.ref, Inside: c.want.Inside, Revision: c.want.Revision, Reason: c.undone,
 		Priority: c.want.Priority, Label: c.want.Label, Ticket: c.ticket,
 		Fence: c.fence, Unconfirmed: c.unconfirmed,
 	}
@@ -84,7 +84,7 @@ func (m *Model) left(end time.Duration) time.Duration {
 
 func (m *Model) freezeStatus(f *freeze) lockkeeper.Status {
 	s := lockkeeper.Status{
-		Ref: f.ref, Owner: f.ref, Revision: f.want.Revision, State: lockkeeper.Freezing, Reason: f.reason,
+		Ref: f.ref, Revision: f.want.Revision, State: lockkeeper.Freezing, Reason: f.reason,
 		Priority: f.want.Priority, Label: f.want.Label, Age: m.now - f.since, Left: m.left(f.end),
 		Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: f.path, Mode: lockkeeper.ModeExclusive}}},
 	}

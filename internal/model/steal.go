@@ -36,7 +36,7 @@ func (m *Model) askSet(t *claim) []*claim {
 	var set []*claim
 	for _, h := range m.holders() {
 		if h != t && incompatible(h.held, t.wish) {
-			if !robbable(h, t) {
+			if !m.robbable(h, t) {
 				return nil
 			}
 			set = append(set, h)
@@ -52,9 +52,9 @@ func (m *Model) askSet(t *claim) []*claim {
 	return set
 }
 
-// robbable: nobody robs an equal, or its own owner.
-func robbable(h, thief *claim) bool {
-	return h.want.Priority < thief.want.Priority && h.owner != thief.owner
+// robbable: nobody robs an equal, or a hold that it is inside of.
+func (m *Model) robbable(h, thief *claim) bool {
+	return h.want.Priority < thief.want.Priority && !m.inside(thief, h)
 }
 
 // askForUnits is whom t asks besides set so that enough units of its target p
@@ -68,7 +68,7 @@ func (m *Model) askForUnits(t *claim, p lockkeeper.Target, set []*claim) ([]*cla
 			continue
 		}
 		held += units
-		if robbable(h, t) {
+		if m.robbable(h, t) {
 			candidates = append(candidates, h)
 		}
 	}

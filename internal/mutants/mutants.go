@@ -44,8 +44,8 @@ var mutants = []mutant{
 	},
 	{
 		"equals can be robbed", "table/steal.go",
-		`return h.want.Priority < c.want.Priority && !c.sameOwner(h)`,
-		`return h.want.Priority <= c.want.Priority && !c.sameOwner(h)`,
+		`return h.want.Priority < c.want.Priority && !t.inside(c, h)`,
+		`return h.want.Priority <= c.want.Priority && !t.inside(c, h)`,
 		"table TestStories/r10_ask",
 	},
 	{
@@ -119,6 +119,51 @@ var mutants = []mutant{
 		`if c.ticket > youngest.ticket {`,
 		`if c.ticket < youngest.ticket {`,
 		"table TestStories/r15_deadlock",
+	},
+	{
+		"a wait keeps back only the hold next around it", "table/knot.go",
+		`for d := c; d != nil && d.pass != t.passes; d = t.outer(d) {`,
+		`for d, n := c, 0; d != nil && d.pass != t.passes && n < 2; d, n = t.outer(d), n+1 {`,
+		"table TestStories/r15_three_levels",
+	},
+	{
+		"nobody seems to need what waits inside", "table/knot.go",
+		`for d := range t.around(c) {
+		if d.pass == t.passes {`,
+		`for d := range t.around(c) {
+		if d.pass != d.pass {`,
+		"table TestStories/r15_around_itself",
+	},
+	{
+		"a thief robs a hold that it is inside of", "table/steal.go",
+		`return h.want.Priority < c.want.Priority && !t.inside(c, h)`,
+		`return h.want.Priority < c.want.Priority && t != nil`,
+		"table TestStories/r10_siblings",
+	},
+	{
+		"a thief may not rob its siblings", "table/steal.go",
+		`return h.want.Priority < c.want.Priority && !t.inside(c, h)`,
+		`return h.want.Priority < c.want.Priority && !t.inside(c, h) && (!c.nested() || c.want.Inside != h.want.Inside)`,
+		"table TestStories/r10_siblings",
+	},
+	{
+		"a knot that closes from above is overlooked", "table/grant.go",
+		`if t.named[c.ref] > 0 {`,
+		`if t.named[c.ref] > 1<<30 {`,
+		"internal/model TestCompare",
+	},
+	{
+		"a claim that has ended still counts as made inside another", "table/knot.go",
+		`if t.named[c.want.Inside]--; t.named[c.want.Inside] == 0 {`,
+		`if t.named[c.want.Inside] == 0 {`,
+		"table TestStories/r15_siblings",
+	},
+	{
+		"the engine is told a hold around the innermost one", "reenter.go",
+		`cl.want.Inside = l.claim.ref()
+			return`,
+		`cl.want.Inside = l.claim.ref()`,
+		". TestInsideIsTheInnermostHold",
 	},
 	{
 		"a freeze of a path does not forbid its parents", "table/ending.go",

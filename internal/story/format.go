@@ -117,8 +117,8 @@ func (f *formatter) want(c table.Command) {
 	f.duration("max-hold", w.MaxHold)
 	f.duration("grace", w.Grace)
 	f.duration("lasts", w.Lasts)
-	if w.Owner != (lockkeeper.Ref{}) {
-		f.text("owner", w.Owner.String())
+	if w.Inside != (lockkeeper.Ref{}) {
+		f.text("inside", w.Inside.String())
 	}
 	f.label(w.Label)
 }

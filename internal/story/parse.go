@@ -262,8 +262,8 @@ func (p *parser) claimOption(w word, want *lockkeeper.Want) bool {
 		want.Revision = p.number(w.text)
 	case "priority":
 		want.Priority = p.int(w.text)
-	case "owner":
-		want.Owner = p.ref(w.text)
+	case "inside":
+		want.Inside = p.ref(w.text)
 	case "wait":
 		want.Wait = 0
 		if w.text != "try" {

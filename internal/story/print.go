@@ -100,8 +100,8 @@ func targetsOf(s lockkeeper.Status) string {
 func detailsOf(s lockkeeper.Status) []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	if s.State != lockkeeper.Freezing && s.Owner != s.Ref {
-		add("of %s", s.Owner)
+	if s.Inside != (lockkeeper.Ref{}) {
+		add("inside %s", s.Inside)
 	}
 	if s.Priority != 0 {
 		add("priority %d", s.Priority)

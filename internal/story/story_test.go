@@ -16,7 +16,7 @@ var lines = []string{
 	"at 12s renew alice",
 	"claim alice 1 exclusive db/a priority=5",
 	"claim alice 1 exclusive db/a wait=try epoch=18446744073709551615",
-	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s lasts=2h owner=alice.1 as=bob note="the nightly run"`,
+	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s lasts=2h inside=alice.1 as=bob note="the nightly run"`,
 	"claim bob 8 exclusive db, exclusive site soft quiet=5s",
 	"claim bob 9 shared db steal link=http://ci/1",
 	`claim "b o b" 9 shared "a, b", permits "x=\"y" 1/1`,
@@ -162,7 +162,7 @@ func FuzzFormat(f *testing.F) {
 // lossy: no valid command is so, and Format doesn't write all of it.
 func lossy(c table.Command) bool {
 	w := c.Want
-	return w.Steal != lockkeeper.Take && w.After != 0 || w.Owner.Session == "" && w.Owner.ID != 0 ||
+	return w.Steal != lockkeeper.Take && w.After != 0 || w.Inside.Session == "" && w.Inside.ID != 0 ||
 		c.Ending.Force && c.Ending.Kind != lockkeeper.Revoke ||
 		c.Ending.Kind == lockkeeper.Revoke && c.Ending.Ref.Session == "" && c.Ending.Ref.ID != 0
 }
