@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"io"
 	"sync/atomic"
 )
 
@@ -55,7 +56,13 @@ func around[T any](f fault, statement string, do func() (T, error)) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	return v, f(false, statement)
+	if err := f(false, statement); err != nil {
+		if c, ok := any(v).(io.Closer); ok {
+			c.Close() // rows
+		}
+		return none, err
+	}
+	return v, nil
 }
 
 func (c faultConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

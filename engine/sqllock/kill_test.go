@@ -129,7 +129,7 @@ func rowsOf(path string) string {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return ""
 	}
-	db, err := sql.Open("sqlite", path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)") // the engine may be closing it just now
 	if err != nil {
 		return err.Error()
 	}
