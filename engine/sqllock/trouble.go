@@ -64,11 +64,16 @@ func (db *database) words(err error) string {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Sprintf("%s is damaged: once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return fmt.Sprintf("%s can't be opened for writing: %s", db.path, whyNotWritable(db.path))
+		return db.notWritable().Detail
 	case sqlite3.SQLITE_NOMEM:
 		return "this process has no memory left"
 	}
 	return "using " + db.path
+}
+
+// notWritable is the error of a file that this process may not write.
+func (db *database) notWritable() *lockkeeper.Error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + whyNotWritable(db.path)}
 }
 
 // whyNotWritable looks for what keeps this process from using the file.
