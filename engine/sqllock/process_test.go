@@ -22,7 +22,7 @@ import (
 const roleVariable = "SQLLOCK_TEST_ROLE"
 
 var roles = map[string]func(args []string) error{
-	"open": playOpen, "hold": playHold, "queue": playQueue, "count": playCount, "sleep": playSleep, "clock": playClock, "script": playScript,
+	"open": playOpen, "hold": playHold, "queue": playQueue, "count": playCount, "sleep": playSleep, "clock": playClock,
 }
 
 func TestMain(m *testing.M) {
