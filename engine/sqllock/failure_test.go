@@ -2,8 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,5 +179,43 @@ func TestClosedEngine(t *testing.T) {
 	}
 	if err := <-followed; !errors.Is(err, lockkeeper.ErrUnavailable) {
 		t.Errorf("the follower got %v, want ErrUnavailable", err)
+	}
+}
+
+// Somebody who keeps the file to himself, in a transaction of the sqlite3 tool for
+// instance, is never taken for the holder of a lock: whoever gives up is told.
+func TestKeptBusy(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	k := attach(t, e, "a", time.Minute, nil)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	answer := make(chan error)
+	go func() {
+		_, err := e.Claim(ctx, k, exclusive(1, "db"))
+		answer <- err
+	}()
+	for bound := bounded(t); !e.db.blocked.Load(); runtime.Gosched() {
+		if bound.Err() != nil {
+			t.Fatal("nobody notices that the file is kept busy")
+		}
+	}
+	cancel()
+	if err := <-answer; !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) || !strings.Contains(err.Error(), "another program keeps") {
+		t.Errorf("got %v, want ErrUnavailable and who might do that", err)
+	}
+	if _, err := db.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if st := claim(t, e, k, exclusive(2, "db")); st.State != lockkeeper.Held {
+		t.Errorf("afterwards it is %s", st.State)
 	}
 }

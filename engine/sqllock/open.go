@@ -109,6 +109,9 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
 		return err
 	}
+	if access(db.path) != nil { // SQLite would read it all the same, until the first claim
+		return db.notWritable()
+	}
 	info, err := os.Stat(db.path)
 	if err != nil {
 		return err

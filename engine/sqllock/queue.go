@@ -57,6 +57,9 @@ func (e *Engine) call(ctx context.Context, reads bool, do func(*transaction)) er
 	case <-ctx.Done():
 	}
 	if e.queue.leave(j) {
+		if e.db.blocked.Load() {
+			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: e.db.keptBusy(), Cause: ctx.Err()}
+		}
 		return unavailable(ctx.Err())
 	}
 	late := time.NewTimer(overtime)

@@ -54,7 +54,9 @@ func (d folder) create() (*os.File, string, error) {
 	reach := d.mode | (d.mode&0o444)>>2 // who may read files may enter folders
 	switch err := os.Mkdir(d.path, reach); {
 	case err == nil:
-		_ = os.Chmod(d.path, reach)
+		if made, err := os.Stat(d.path); err == nil { // whatever the umask, and with the group that it inherits
+			_ = os.Chmod(d.path, reach|made.Mode()&fs.ModeSetgid)
+		}
 	case !errors.Is(err, fs.ErrExist):
 		return nil, "", fmt.Errorf("no place for session files: %w", err)
 	}

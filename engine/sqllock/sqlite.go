@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ const (
 	firstBusyPause = 100 * time.Microsecond
 	lastBusyPause  = 4 * time.Millisecond
 	busyTimeout    = 10 * time.Second
+	busyIsStrange  = time.Second // no commit takes so long: it is told to whoever gives up
 )
 
 // database is one connection to the file. It is not safe for concurrent use.
@@ -29,6 +31,7 @@ type database struct {
 	foundLog bool    // there was something in its log before it was opened
 	pool     *sql.DB // of one connection; nil after a failure, until the next use
 	conn     *sql.Conn
+	blocked  atomic.Bool // somebody has kept SQLite's lock for a strange time
 	stmts    [statements]*sql.Stmt
 
 	commitFault func(commit func() error) error // of tests: stands between us and the commit
@@ -135,12 +138,15 @@ func (db *database) rollback() error { return db.run(rollback) }
 func (db *database) patiently(ended func() error, do func() error) error {
 	var timer *time.Timer
 	began := time.Now()
+	defer db.blocked.Store(false)
 	for pause := firstBusyPause; ; pause = min(2*pause, lastBusyPause) {
 		err := do()
 		if !isBusy(err) {
 			return err
 		}
-		if time.Since(began) > busyTimeout {
+		waited := time.Since(began)
+		db.blocked.Store(waited > busyIsStrange)
+		if waited > busyTimeout {
 			return fmt.Errorf("for %s: %w", busyTimeout, err)
 		}
 		d := pause/2 + rand.N(pause/2)

@@ -60,15 +60,25 @@ func (db *database) words(err error) string {
 	case sqlite3.SQLITE_IOERR:
 		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the size of files (ulimit -f)", db.path)
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 in a transaction, or a backup: end it (fuser %s lists who has the file open)", db.path, db.path)
+		return db.keptBusy()
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Sprintf("%s is damaged: once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return fmt.Sprintf("%s can't be opened for writing: %s", db.path, whyNotWritable(db.path))
+		return db.notWritable().Detail
 	case sqlite3.SQLITE_NOMEM:
 		return "this process has no memory left"
 	}
 	return "using " + db.path
+}
+
+// keptBusy says that somebody does not let go of SQLite's lock. It reads only what never changes.
+func (db *database) keptBusy() string {
+	return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 in a transaction, or a backup, or a process that was stopped: end it (fuser %s lists who has the file open)", db.path, db.path)
+}
+
+// notWritable is the error of a file that this process may not write.
+func (db *database) notWritable() *lockkeeper.Error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + whyNotWritable(db.path)}
 }
 
 // whyNotWritable looks for what keeps this process from using the file.

@@ -124,8 +124,11 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	}
 	defer func() {
 		if err != nil || !tx.changed {
-			// If it fails there is nothing to roll back any more.
-			_ = e.db.rollback()
+			// If it fails after an error there is nothing to roll back any more.
+			if failed := e.db.rollback(); failed != nil && err == nil {
+				e.db.disconnect() // which ends it for sure
+				e.bell.watchLog(e.db.path+"-wal", false)
+			}
 		}
 	}()
 	if err := tx.prepare(); err != nil {

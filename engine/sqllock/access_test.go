@@ -1,0 +1,277 @@
+//go:build unix
+
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+func init() {
+	roles["try"] = playTry
+	roles["share"] = playShare
+}
+
+// playTry opens a file, and tells how that went.
+func playTry(args []string) error {
+	e, err := Open(context.Background(), args[0], Options{})
+	switch {
+	case err == nil:
+		fmt.Println("opened")
+		return e.Close()
+	case errors.Is(err, lockkeeper.ErrUnavailable):
+		fmt.Println("unavailable", err)
+	case errors.Is(err, lockkeeper.ErrInvalid):
+		fmt.Println("invalid", err)
+	default:
+		fmt.Println("neither", err)
+	}
+	return nil
+}
+
+// public is a folder that everybody may enter, with a copy of this program in
+// it: the places where it is built are not for everybody.
+func public(t *testing.T) (folder, program string) {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "sqllock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(folder, "program")
+	from, err := os.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.OpenFile(program, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(to, from); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return folder, program
+}
+
+const (
+	nobody = 65534
+	team   = 54321 // a group of which two users are
+)
+
+// as makes a command act as another user: root may do anything, and would test
+// nothing. Who is not root acts as himself.
+func as(cmd *exec.Cmd, uid uint32) {
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{team}}}
+	}
+}
+
+// tried is how it went for a user with few rights.
+func tried(t *testing.T, program, path string) string {
+	t.Helper()
+	cmd := exec.Command(program, path)
+	cmd.Env = []string{roleVariable + "=try"}
+	cmd.Stderr = os.Stderr
+	as(cmd, nobody)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// What a user may not do is told with what to do about it, and never looks as
+// if something were locked.
+func TestNoAccess(t *testing.T) {
+	folder, program := public(t)
+	made := func(name string, fileMode, folderMode os.FileMode) string {
+		t.Helper()
+		sub := filepath.Join(folder, name)
+		if err := os.Mkdir(sub, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(sub, "locks.db")
+		if fileMode != 0 {
+			openReal(t, path).Close()
+			if err := os.Chmod(path, fileMode&0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(sub, folderMode); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Chmod(sub, 0o777) }) // so that it can be removed
+		return path
+	}
+	root := os.Geteuid() == 0
+	for _, c := range []struct {
+		name, path string
+		words      []string
+	}{
+		{"read-only file", made("a", 0o444, 0o777), []string{"unavailable", "may not read and write it", "-r--r--r--", "name another file"}},
+		{"file without permission", made("b", 0o100000, 0o777), []string{"unavailable", "may not read and write it", "permission denied"}},
+		{"read-only directory", made("c", 0o666, 0o555), []string{"unavailable", "may not make files in its directory", "dr-xr-xr-x"}},
+		{"no file yet in a read-only directory", made("d", 0, 0o555), []string{"unavailable", "may not make files in its directory"}},
+		{"directory that can't be entered", made("e", 0o666, 0o600), []string{"unavailable", "locks.db"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := tried(t, program, c.path)
+			for _, word := range c.words {
+				if !strings.Contains(got, word) {
+					t.Errorf("%q does not say %q", got, word)
+				}
+			}
+			if root && !strings.Contains(got, "uid 65534") {
+				t.Errorf("%q does not say who", got)
+			}
+		})
+	}
+}
+
+// Links are followed once, for all: two names of one file lead to one lock. One
+// that leads nowhere is no new file.
+func TestSymbolicLinks(t *testing.T) {
+	folder := t.TempDir()
+	path, link := filepath.Join(folder, "real", "locks.db"), filepath.Join(folder, "link.db")
+	if err := os.Symlink("real/locks.db", link); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, link, lockkeeper.ErrInvalid, "symbolic link to real/locks.db", "remove the link")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, link, lockkeeper.ErrInvalid, "symbolic link")
+	a := openReal(t, path)
+	claim(t, a, attach(t, a, "a", time.Hour, nil), exclusive(1, "db"))
+	b := openReal(t, link)
+	w := exclusive(1, "db")
+	w.Wait = 0
+	if st := claim(t, b, attach(t, b, "b", time.Hour, nil), w); st.State != lockkeeper.Ended {
+		t.Errorf("by another name of the file: %s, want that it is taken", st.State)
+	}
+	if a.folder.path != b.folder.path {
+		t.Errorf("session files are in %s and in %s", a.folder.path, b.folder.path)
+	}
+	fifo := filepath.Join(folder, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	notOpened := func(path, word string) {
+		if _, err := Open(bounded(t), path, Options{}); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), word) {
+			t.Errorf("got %v, want ErrInvalid and %q", err, word)
+		}
+	}
+	notOpened(fifo, "no regular file")
+}
+
+// playShare locks and releases a path for each line that it reads.
+func playShare(args []string) error {
+	syscall.Umask(0o022) // as most people have it
+	c, _, err := client(args[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println("opened")
+	for range 2 {
+		var line string
+		fmt.Scanln(&line)
+		hold, err := c.Lock(context.Background(), "db")
+		if err != nil {
+			return err
+		}
+		fmt.Println("held", hold.Fence())
+		fmt.Scanln(&line)
+		if line == "die" {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		if err := hold.Release(context.Background()); err != nil {
+			return err
+		}
+		fmt.Println("released")
+	}
+	return c.Close()
+}
+
+// Two users share a file in a directory that is made for that: whoever makes
+// it, both can use it, wake each other, and see at once that the other is dead.
+func TestTwoUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as two others")
+	}
+	folder, program := public(t)
+	shared := filepath.Join(folder, "locks")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(shared, 0, team); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shared, 0o770|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(shared, "locks.db")
+	user := func(uid uint32) *process {
+		cmd := exec.Command(program, path)
+		cmd.Env = []string{roleVariable + "=share"}
+		as(cmd, uid)
+		return startCommand(t, cmd)
+	}
+	anna := user(50001)
+	anna.read("opened")
+	ben := user(50002)
+	ben.read("opened")
+	fmt.Fprintln(anna.in, "lock")
+	anna.read("held")
+	fmt.Fprintln(ben.in, "lock")
+	fmt.Fprintln(anna.in, "release")
+	anna.read("released")
+	ben.read("held")
+	fmt.Fprintln(anna.in, "lock")
+	fmt.Fprintln(ben.in, "die")
+	held := make(chan string)
+	go func() { line, _ := anna.out.ReadString('\n'); held <- line }()
+	select {
+	case line := <-held:
+		if !strings.HasPrefix(line, "held") {
+			t.Fatalf("got %q, want that it is held", line)
+		}
+	case <-time.After(lockkeeper.DefaultTTL / 2):
+		t.Fatal("not granted though the other user's process is dead")
+	}
+	all := []string{path, path + "-wal", path + "-shm", path + "-sessions"}
+	files, err := os.ReadDir(path + "-sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		all = append(all, filepath.Join(path+"-sessions", f.Name()))
+	}
+	for _, name := range all {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if s := info.Sys().(*syscall.Stat_t); s.Gid != team || info.Mode()&0o060 != 0o060 || info.Mode()&0o007 != 0 {
+			t.Errorf("%s has mode %s and group %d, want that the group and nobody else may use it", name, info.Mode(), s.Gid)
+		}
+	}
+}
