@@ -6,10 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newBootClock returns a clock that only goes forward and goes on while the
-// computer sleeps: CLOCK_BOOTTIME. Go's own timers and time.Since stand still
-// then, so a lease measured with them would outlive its end at the engine (R12).
-func newBootClock() func() time.Duration {
+// NewBootClock returns a clock that only goes forward and goes on while the
+// computer sleeps, for who counts a lease by itself: Go's own timers and
+// time.Since stand still then, so a lease measured with them would outlive its
+// end at the engine (R12). Where there is no such clock (here it is
+// CLOCK_BOOTTIME) it is Go's. It is safe for concurrent use.
+func NewBootClock() func() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
 		return monotonicClock()

@@ -76,7 +76,7 @@ func New(e Engine, options ...ClientOption) *Client {
 		engine:     e,
 		guarantees: e.Guarantees(),
 		session:    Session{ID: randomSessionID(), TTL: DefaultTTL},
-		clock:      newBootClock(),
+		clock:      NewBootClock(),
 		logger:     slog.New(slog.DiscardHandler),
 		work:       make(chan struct{}, 1),
 		ran:        make(chan struct{}),

@@ -1,6 +1,10 @@
 package sqllock
 
-import "github.com/fsnotify/fsnotify"
+import (
+	"strings"
+
+	"github.com/fsnotify/fsnotify"
+)
 
 // bell tells when files are written to: those of the sessions of this process,
 // and the log of the database while somebody follows. It belongs to the engine's
@@ -36,6 +40,11 @@ func (b *bell) watchLog(path string, watch bool) {
 		b.log = false
 	}
 }
+
+// early reports whether an event came before what it tells of: the log is
+// written to while a transaction commits, and what makes it visible is no event.
+// Who looks at once may see nothing, and has to look again.
+func (b *bell) early(ev fsnotify.Event) bool { return strings.HasSuffix(ev.Name, "-wal") }
 
 func (b *bell) events() <-chan fsnotify.Event {
 	if b.watcher == nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/lockkeeper/lockkeeper"
 )
 
@@ -206,6 +208,30 @@ func TestOutlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(t, all, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
+}
+
+// Who is woken by the database's log may look before the change is visible, and
+// so looks again soon, not only after a poll behind the bell.
+func TestLooksAgain(t *testing.T) {
+	path := file(t)
+	a := openReal(t, path)
+	k := attachOutliving(t, a, "holder", time.Minute, nil)
+	claim(t, a, k, exclusive(1, "db"))
+	w := attachOutliving(t, a, "waiter", time.Minute, nil)
+	claim(t, a, w, exclusive(1, "db"))
+	ask := func() (again, pause time.Duration) {
+		if err := a.call(bounded(t), true, func(*transaction) { again, pause = a.again, a.pause() }); err != nil {
+			t.Fatal(err)
+		}
+		return again, pause
+	}
+	for again, _ := ask(); again > 0; again, _ = ask() {
+		<-time.After(50 * time.Millisecond) // what the claims wrote
+	}
+	a.bell.watcher.Events <- fsnotify.Event{Name: path + "-wal", Op: fsnotify.Write}
+	if again, pause := ask(); again == 0 || pause > again {
+		t.Errorf("after the log was written to it looks again after %s, and then after %s; want soon", pause, again)
+	}
 }
 
 // A session that had a process may be made one that needs none, and back.

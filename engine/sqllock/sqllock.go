@@ -33,6 +33,7 @@ type Engine struct {
 	base   time.Duration // what the clock read at the engine's time 0, as of the last transaction
 	folder folder
 	bell   bell
+	again  time.Duration             // how soon to look once more after the log was written to; 0: no more
 	dead   map[string]bool           // sessions of which deaths told
 	waits  map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
 

@@ -11,6 +11,7 @@ import (
 const (
 	pollBehindBell  = 2 * time.Second
 	pollWithoutBell = 100 * time.Millisecond
+	lookAgain       = 4 * time.Millisecond // see bell.early
 )
 
 // run is the engine's goroutine. It alone uses the connection and the cache.
@@ -28,9 +29,15 @@ func (e *Engine) run() {
 			look = false
 		case id := <-e.deaths:
 			e.dead[id] = true
-		case <-e.bell.events():
+		case ev := <-e.bell.events():
+			if e.bell.early(ev) {
+				e.again = lookAgain
+			}
 		case <-e.bell.errors(): // it lost some
 		case <-timer.C:
+			if e.again *= 2; e.again > pollBehindBell {
+				e.again = 0
+			}
 		}
 		e.turn(look)
 		timer.Reset(e.pause())
@@ -208,6 +215,9 @@ func (e *Engine) pause() time.Duration {
 	poll := pollBehindBell
 	if waits && e.bell.deaf || follows && !e.bell.log {
 		poll = pollWithoutBell
+	}
+	if e.again > 0 {
+		poll = min(poll, e.again)
 	}
 	if e.cache == nil {
 		return min(poll, pollWithoutBell) // it failed: try again soon

@@ -21,6 +21,7 @@ var house = []room{
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history", ""},
 	{"fence", ".", ""},
+	{"grab", ".", ""},
 
 	{"engine/memlock", ". table keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table keeper", "golang.org/x/sys"},
@@ -33,12 +34,12 @@ var house = []room{
 	{"engine", ". engine/memlock engine/disklock engine/quorumlock engine/sqllock engine/redlock engine/bakery engine/etcdlock engine/remote", ""},
 
 	{"wire", ".", ""},
-	{"server", ". wire dashboard", "github.com/prometheus/client_golang"},
+	{"server", ". grab wire dashboard", "github.com/prometheus/client_golang"},
 	{"dashboard", "", ""},
 	{"canal", ".", "golang.org/x/sys"},
 	{"sim", ". table keeper history engine/quorumlock", ""},
 
-	{"cmd/lk", ". engine server", "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
+	{"cmd/lk", ". engine grab server", "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
 
 	{"internal/model", ". table", ""}, // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""}, // commands and tables as text

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+const placesHelp = `
+The place or the hold belongs to the name that --as gives, at exactly these paths,
+and not to a process: any later command with the same name and paths goes on with
+it. Without a repeat (lk grab, lk renew, or lk keep beside it) it ends after the
+TTL, so that a job that crashed is in nobody's way for long. Two jobs that must
+not share a hold need two names: put the number of the run into it.`
+
+// placeOptions are what the verbs on places share: whose it is, and where.
+type placeOptions struct {
+	as           string
+	paths        []lockkeeper.Path
+	ttl, holdFor time.Duration
+	conflictCode int
+	asJSON       bool
+	quiet        bool
+}
+
+func newPlaceOptions() placeOptions {
+	return placeOptions{ttl: grab.DefaultTTL, conflictCode: exitNotAcquired}
+}
+
+func (o *placeOptions) addName(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.as, "as", "", "the name that has it, 1 to 128 bytes (required)")
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "say nothing on stderr but what went wrong")
+}
+
+func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
+	cmd.Flags().Var(span{&o.ttl, bad, "--ttl"}, "ttl", "it ends D after the last repeat, and never sooner than an earlier one said")
+}
+
+func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
+	f := cmd.Flags()
+	f.Var(span{&o.holdFor, bad, "--for"}, "for", "hold for D without a repeat, such as 90m or 2d; others are told so")
+	f.BoolVar(&o.asJSON, "json", false, "print the claim as one JSON object")
+	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code of \"wait\"")
+}
+
+// check reads the paths and collects everything that is wrong with them and with
+// the flags of this struct.
+func (o *placeOptions) check(cmd *cobra.Command, args []string, bad *problems) {
+	if !cmd.Flags().Changed("as") {
+		bad.addf("no --as: say who has it, by a name that no other job has, such as --as \"$GITHUB_RUN_ID-$GITHUB_JOB\"")
+	} else if strings.TrimSpace(o.as) == "" {
+		bad.addf("--as is empty: is the variable in it set?")
+	}
+	if len(args) == 0 {
+		bad.addf("no PATH: name what to hold, as in: %s mydatabase/mytest --as ci-17", cmd.CommandPath())
+	}
+	for _, text := range args {
+		if path, err := lockkeeper.ParsePath(text); err != nil {
+			bad.add(err)
+		} else {
+			o.paths = append(o.paths, path)
+		}
+	}
+	if o.conflictCode < 0 || o.conflictCode > 255 {
+		bad.addf("exit code %d is out of range: 0 to 255", o.conflictCode)
+	}
+}
+
+// checkRanges lets the package grab say what is out of range. targets are those
+// of the paths.
+func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
+	if r.As = o.as; strings.TrimSpace(r.As) == "" {
+		r.As = "x" // told already
+	}
+	if len(r.Targets) == 0 {
+		for _, p := range o.paths {
+			r.Targets = append(r.Targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeExclusive})
+		}
+	}
+	r.Terms = grab.Terms{TTL: o.ttl, For: o.holdFor}
+	if o.ttl == 0 {
+		r.TTL = -1 // for grab it would be the default
+	}
+	if len(r.Targets) > 0 {
+		bad.add(r.Check())
+	}
+}
+
+func (o *placeOptions) name() grab.Name   { return grab.Name{As: o.as, Paths: o.paths} }
+func (o *placeOptions) terms() grab.Terms { return grab.Terms{TTL: o.ttl, For: o.holdFor} }
+
+// what names the paths in messages: the first, and how many more.
+func (o *placeOptions) what() string {
+	if n := len(o.paths) - 1; n > 0 {
+		return fmt.Sprintf("%s and %d more", o.paths[0], n)
+	}
+	return string(o.paths[0])
+}
+
+// grabOptions are the flags of lk grab.
+type grabOptions struct {
+	placeOptions
+	shared       bool
+	limit, units int
+	wait         time.Duration
+	note, link   string
+	priority     int
+	targets      []lockkeeper.Target
+}
+
+func (a *app) newGrab() *cobra.Command {
+	o := &grabOptions{placeOptions: newPlaceOptions(), units: 1}
+	cmd := &cobra.Command{
+		Use:   "grab PATH... --as NAME",
+		Short: "Take locks for a name, or a place in line",
+		Long: `Take locks for a name, or a place in line: PATH and all that is below it, alone,
+or shared with others (-s), or for a limited number of them (-n). Several paths
+are taken together or not at all. Grab the same again to keep it.
+
+It prints "ok FENCE" (and the slot of one unit under -n) and exits 0 if the name
+holds it, or "wait PLACE" and exits 75 if it waits in line; who is in the way is
+told on stderr. It does not wait unless --wait says how long; a place that it
+leaves behind lives on for its TTL, may come up meanwhile, and then the next lk
+grab says ok. With --wait it fails at once if others are sure to hold for longer;
+a signal ends the wait and gives the place back.
+` + placesHelp + `
+
+Exit codes:
+  0    ok
+  75   wait (-E names another code)
+  2    bad usage; 69 the engine can't be reached; 77 denied`,
+		Example: `  lk grab testsite --as "$CI_JOB_ID" --wait 30m
+  lk grab -s testsite --as "deploy-check-$CI_JOB_ID"
+  lk grab testsite --as release-freeze --for 2d --note "code freeze"
+
+  # a step that waits in line, a later step, the last one
+  until lk grab db --as "run-$GITHUB_RUN_ID" --wait 30s; do :; done
+  lk renew db --as "run-$GITHUB_RUN_ID"
+  lk release db --as "run-$GITHUB_RUN_ID"`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) { o.check(cmd, args, &a.bad) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.grab(cmd.Context(), o) }),
+	}
+	f := cmd.Flags()
+	o.addName(cmd)
+	o.addTTL(cmd, &a.bad)
+	o.addAnswer(cmd, &a.bad)
+	f.BoolVarP(&o.shared, "shared", "s", false, "share the paths with others who share them")
+	f.VarP(number{&o.limit, &a.bad, "-n takes a number, as in -n 3: at most so many at a time, not %q"},
+		"limit", "n", "hold permits: at most N units in use at a time, as this caller sees it")
+	f.Var(number{&o.units, &a.bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
+	f.Var(span{&o.wait, &a.bad, "--wait"}, "wait", "wait for at most D, such as 90s, 5m or 2h (default: not at all)")
+	f.StringVar(&o.note, "note", "", "what for, for others to read")
+	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
+	f.Var(number{&o.priority, &a.bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
+	return cmd
+}
+
+func (o *grabOptions) check(cmd *cobra.Command, args []string, bad *problems) {
+	o.placeOptions.check(cmd, args, bad)
+	limited := cmd.Flags().Changed("limit")
+	if limited && o.shared {
+		bad.addf("-n and -s exclude each other: a limit counts holders, sharing does not")
+	}
+	if !limited && cmd.Flags().Changed("units") {
+		bad.addf("--units goes with -n: of how many are they?")
+	}
+	for _, p := range o.paths {
+		switch {
+		case o.shared:
+			o.targets = append(o.targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeShared})
+		case limited:
+			o.targets = append(o.targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModePermits, Units: o.units, Limit: o.limit})
+		default:
+			o.targets = append(o.targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeExclusive})
+		}
+	}
+	o.checkRanges(o.request(), bad)
+}
+
+func (o *grabOptions) request() grab.Request {
+	return grab.Request{As: o.as, Targets: o.targets, Priority: o.priority, Note: o.note, Link: o.link, Terms: o.terms()}
+}
+
+// places opens the engine for verbs on places.
+func (a *app) places(ctx context.Context, quiet bool) (*connection, *grab.Places, error) {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.noteReach(c.named, &runOptions{quiet: quiet})
+	return c, grab.New(c.engine), nil
+}
+
+// grab is lk grab.
+func (a *app) grab(ctx context.Context, o *grabOptions) error {
+	c, places, err := a.places(ctx, o.quiet)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if o.wait == 0 {
+		answer, err := places.Grab(ctx, o.request())
+		if err != nil {
+			return err
+		}
+		return a.answer(&o.placeOptions, answer)
+	}
+	signals := make(chan os.Signal, 16)
+	notifySignals(signals)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(interrupted(s))
+		case <-ctx.Done():
+		}
+	}()
+	said := ""
+	answer, err := places.Wait(ctx, o.request(), o.wait, func(w grab.Answer) {
+		if key := waitKey(w.Status); key != said && !o.quiet {
+			fmt.Fprintf(a.stderr, "lk: waiting for %s: %s\n", o.what(), waitLine(w.Status))
+			said = key
+		}
+	})
+	var stopped *exit
+	if errors.As(context.Cause(ctx), &stopped) && answer.State != lockkeeper.Held {
+		a.giveBack(places, &o.placeOptions)
+		return stopped
+	}
+	if err != nil && codeOf(err) == exitNotAcquired {
+		return &exit{code: o.conflictCode, say: err}
+	}
+	if err != nil {
+		return err
+	}
+	return a.answer(&o.placeOptions, answer)
+}
+
+// giveBack releases a place that nobody wants any more. If that fails it ends
+// with its TTL.
+func (a *app) giveBack(places *grab.Places, o *placeOptions) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := places.Release(ctx, o.name()); err != nil {
+		a.noteUnless(o.quiet)(fmt.Sprintf("%s: the place in line is left to its TTL: %s", o.what(), err))
+	}
+}
+
+// answer prints what a name has: "ok FENCE" or "wait PLACE", and for people who
+// is in the way.
+func (a *app) answer(o *placeOptions, answer grab.Answer) error {
+	note := a.noteUnless(o.quiet)
+	if answer.Lost != nil {
+		note(fmt.Sprintf("the hold that %s had of %s before is gone: %s", o.as, o.what(), answer.Lost))
+	}
+	waiting := answer.State == lockkeeper.Waiting
+	switch {
+	case waiting && answer.Outlasted:
+		note(fmt.Sprintf("%s is not free in time: %s", o.what(), waitLine(answer.Status)))
+	case waiting:
+		note(fmt.Sprintf("%s: %s", o.what(), waitLine(answer.Status)))
+	case answer.Asked != nil:
+		note(fmt.Sprintf("%s: %s", o.what(), answer.Asked))
+	}
+	var err error
+	switch {
+	case o.asJSON:
+		err = writeJSON(a.stdout, answer.Status)
+	default:
+		_, err = fmt.Fprintln(a.stdout, answerLine(answer))
+	}
+	if err == nil && waiting {
+		return &exit{code: o.conflictCode}
+	}
+	return err
+}
+
+// answerLine is an answer for scripts: "ok FENCE", "ok FENCE SLOT" for one permit,
+// or "wait PLACE".
+func answerLine(answer grab.Answer) string {
+	switch {
+	case answer.State == lockkeeper.Waiting:
+		return fmt.Sprintf("wait %d", answer.Place)
+	case len(answer.Grants) == 1 && answer.Grants[0].Slot > 0:
+		return fmt.Sprintf("ok %d %d", answer.Fence, answer.Grants[0].Slot)
+	}
+	return fmt.Sprintf("ok %d", answer.Fence)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+// keepOptions are the flags of lk keep.
+type keepOptions struct {
+	placeOptions
+	pid     int
+	cleanup string
+}
+
+func (a *app) newKeep() *cobra.Command {
+	o := &keepOptions{placeOptions: newPlaceOptions()}
+	cmd := &cobra.Command{
+		Use:   "keep PATH... --as NAME",
+		Short: "Keep what lk grab has got until a process ends, then release it",
+		Long: `Keep what lk grab has got for a name, hold or place, until a process has ended:
+the one that started lk keep, or the one that --pid names. Then run the --cleanup
+command, once, if the name still holds, and release. Start it in the background.
+When it has begun it prints what it keeps, as lk grab does.
+
+It ends by itself when the lock is lost, and says why (exit code 76), or when it
+is released by lk release (exit code 0; no clean-up is run). An engine that can't
+be reached is tried again until the lock is over.
+
+A signal (Ctrl-C, kill) only ends the keeping: nothing is released and no clean-up
+is run, since the job may go on. Then, as after kill -9, the lock ends with its TTL,
+or is kept by the next lk renew or lk keep. To give it back use lk release.
+` + placesHelp + `
+
+Exit codes:
+  0    the process ended and the lock is released, or somebody released it before
+  76   the lock was lost
+  2    bad usage, or no such process; 69 the engine can't be reached; 77 denied
+  128+n  signal n ended the keeping
+  else the clean-up's own; the lock is released all the same`,
+		Example: `  # in a script that has grabbed: keep it until the script ends, whatever happens
+  lk keep db --as "run-$ID" --cleanup 'dropdb test' &
+
+  # in a CI step: keep it for the steps after this one. $PPID is what runs the steps
+  lk keep db --as "run-$GITHUB_RUN_ID" --pid $PPID >keep.log 2>&1 &`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			o.check(cmd, args, &a.bad)
+			o.checkRanges(grab.Request{}, &a.bad)
+			if cmd.Flags().Changed("pid") && o.pid < 1 {
+				a.bad.addf("--pid %d is no process: name one by its number, such as --pid $PPID", o.pid)
+			}
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.keep(cmd.Context(), o) }),
+	}
+	o.addName(cmd)
+	o.addTTL(cmd, &a.bad)
+	cmd.Flags().Var(number{&o.pid, &a.bad, "--pid takes the number of a process, such as $PPID, not %q"}, "pid", "keep until this process ends (default: the one that started lk)")
+	cmd.Flags().StringVar(&o.cleanup, "cleanup", "", "a command for sh -c, to run before the release while the lock is held")
+	return cmd
+}
+
+// errNoProcess: there is no process of that number.
+var errNoProcess = errors.New("no such process")
+
+// watched returns a channel that is closed when the process that o follows ends.
+func (o *keepOptions) watched() (<-chan struct{}, error) {
+	const name = "name the process to follow, as in --pid $PPID"
+	if o.pid > 0 {
+		ended, err := watchProcess(o.pid)
+		if err != nil {
+			return nil, &exit{code: exitUsage, say: fmt.Errorf("process %d can't be followed: %w; nothing is kept, and nothing was released", o.pid, err)}
+		}
+		return ended, nil
+	}
+	parent := os.Getppid()
+	if parent <= 1 {
+		return nil, &exit{code: exitUsage, say: errors.New("the process that started this one has ended already, or is process 1: " + name)}
+	}
+	ended, err := watchProcess(parent)
+	if err == nil && os.Getppid() != parent {
+		err = errNoProcess // its number may be another's by now
+	}
+	if err != nil {
+		return nil, &exit{code: exitUsage, say: fmt.Errorf("the process that started this one, %d, can't be followed: %w: %s", parent, err, name)}
+	}
+	return ended, nil
+}
+
+// keep is lk keep.
+func (a *app) keep(ctx context.Context, o *keepOptions) error {
+	signals := make(chan os.Signal, 16)
+	notifySignals(signals)
+	surviveBrokenPipes()
+	defer signal.Stop(signals)
+	ended, err := o.watched()
+	if err != nil {
+		return err
+	}
+	c, places, err := a.places(ctx, o.quiet)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
+	if err != nil {
+		return err
+	}
+	defer k.Stop()
+	// Whoever reads this knows that it is kept. That nobody does is no reason to stop.
+	fmt.Fprintln(a.stdout, answerLine(k.Answer()))
+	asked := false
+	for {
+		select {
+		case s := <-signals:
+			if ends(s) {
+				return interrupted(s)
+			}
+		case <-k.Done():
+			return a.noLongerKept(k.Err())
+		case <-k.News():
+			if by := k.Answer().Asked; by != nil && !asked {
+				asked = true
+				a.noteUnless(o.quiet)(fmt.Sprintf("%s: %s", o.what(), by))
+			}
+		case <-ended:
+			return a.endKeeping(ctx, c, places, k, o, signals)
+		}
+	}
+}
+
+// noLongerKept is the end of lk keep when there is nothing to keep any more.
+func (a *app) noLongerKept(err error) error {
+	for _, own := range []lockkeeper.Reason{lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Cancelled} {
+		if errors.Is(err, own) {
+			return nil
+		}
+	}
+	return err
+}
+
+// endKeeping cleans up and releases.
+func (a *app) endKeeping(ctx context.Context, c *connection, places *grab.Places, k *grab.Keeping, o *keepOptions, signals chan os.Signal) error {
+	var cleaned error
+	if o.cleanup != "" {
+		cleaned = a.cleanUp(c, k, &o.placeOptions, o.cleanup, signals)
+	}
+	k.Stop()
+	if _, err := places.Release(ctx, o.name()); err != nil {
+		a.noteUnless(o.quiet)(fmt.Sprintf("%s is not released, and is free after at most %s", o.what(), human(o.ttl)))
+		return errors.Join(err, cleaned)
+	}
+	return cleaned
+}
+
+// heldEnvironment is what a clean-up sees of the lock, as the command of lk run does.
+func heldEnvironment(answer grab.Answer, o *placeOptions, url string) []string {
+	slot := ""
+	if len(answer.Grants) == 1 && answer.Grants[0].Slot > 0 {
+		slot = strconv.Itoa(answer.Grants[0].Slot)
+	}
+	paths := make([]string, len(o.paths))
+	for i, p := range o.paths {
+		paths[i] = string(p)
+	}
+	return append(os.Environ(),
+		"LK_PATH="+strings.Join(paths, "\n"),
+		"LK_FENCE="+strconv.FormatUint(answer.Fence, 10),
+		"LK_CLAIM="+answer.Ref.String(),
+		"LK_SLOT="+slot,
+		engineVariable+"="+url,
+	)
+}

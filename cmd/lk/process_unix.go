@@ -1,0 +1,52 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// processPoll is how often a process is looked at where the kernel does not tell.
+const processPoll = time.Second
+
+// pollProcess is watchProcess where the kernel does not tell of an end.
+func pollProcess(pid int) (<-chan struct{}, error) {
+	if !processLives(pid) {
+		return nil, errNoProcess
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		awaitEnd(pid)
+	}()
+	return ended, nil
+}
+
+// awaitEnd looks now and then until there is no process of that number.
+func awaitEnd(pid int) {
+	tick := time.NewTicker(processPoll)
+	defer tick.Stop()
+	for processLives(pid) {
+		<-tick.C
+	}
+}
+
+// processLives reports whether there is a process of that number, whosever it is.
+func processLives(pid int) bool {
+	err := unix.Kill(pid, 0)
+	return err == nil || errors.Is(err, unix.EPERM)
+}
+
+// ends reports whether a signal is one that asks lk to end.
+func ends(s os.Signal) bool {
+	return s != unix.SIGUSR1 && s != unix.SIGUSR2
+}
+
+// surviveBrokenPipes lets lk go on when nobody reads what it says any more. Unlike
+// an ignored signal that is not inherited by its children.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+func (a *app) newRelease() *cobra.Command {
+	o := newPlaceOptions()
+	cleanup := ""
+	cmd := &cobra.Command{
+		Use:   "release PATH... --as NAME",
+		Short: "Give back what lk grab has got",
+		Long: `Give back what lk grab has got for a name, hold or place. It is no mistake if the
+name has nothing (any more), nor to release twice: then it says so, and exits 0.
+What another name has is never touched.
+
+--cleanup CMD runs a shell command before, once, while the lock is still held and
+kept; it is not run if the lock is not held. Should the lock be lost meanwhile,
+the command is stopped.
+` + placesHelp + `
+
+Exit codes:
+  0    released, or there was nothing to release
+  76   the lock was lost, and the clean-up was stopped before that
+  2    bad usage; 69 the engine can't be reached; 77 denied
+  else the clean-up's own; the lock is released all the same`,
+		Example: `  lk release db --as "run-$GITHUB_RUN_ID"
+  lk release db --as "run-$GITHUB_RUN_ID" --cleanup 'dropdb test'`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			o.check(cmd, args, &a.bad)
+			o.checkRanges(grab.Request{}, &a.bad)
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.release(cmd.Context(), &o, cleanup) }),
+	}
+	o.addName(cmd)
+	cmd.Flags().StringVar(&cleanup, "cleanup", "", "a command for sh -c, to run before while the lock is held")
+	return cmd
+}
+
+// release is lk release.
+func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) error {
+	signals := make(chan os.Signal, 16)
+	notifySignals(signals)
+	defer signal.Stop(signals)
+	c, places, err := a.places(ctx, o.quiet)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var cleaned error
+	if cleanup != "" {
+		k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
+		switch {
+		case err == nil:
+			cleaned = a.cleanUp(c, k, o, cleanup, signals)
+			k.Stop()
+		case !errors.Is(err, lockkeeper.ErrLost):
+			return err // nothing is released: the clean-up would be left out
+		default:
+			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the clean-up was not run", err))
+		}
+	}
+	released, err := places.Release(ctx, o.name())
+	if err != nil {
+		return err
+	}
+	if released == 0 && cleaned == nil {
+		a.noteUnless(o.quiet)(fmt.Sprintf("%s has nothing at %s, so there is nothing to release", o.as, o.what()))
+	}
+	return cleaned
+}
+
+// cleanUp runs the clean-up under a hold that is kept meanwhile. It is not run for
+// a place in line.
+func (a *app) cleanUp(c *connection, k *grab.Keeping, o *placeOptions, cleanup string, signals chan os.Signal) error {
+	answer := k.Answer()
+	if err := k.Err(); err != nil {
+		return &exit{code: exitLost, say: fmt.Errorf("%w; the clean-up was not run", err)}
+	}
+	if answer.State != lockkeeper.Held {
+		a.noteUnless(o.quiet)(fmt.Sprintf("%s only waits for %s: the clean-up was not run", o.as, o.what()))
+		return nil
+	}
+	child, err := startChild([]string{"sh", "-c", cleanup}, heldEnvironment(answer, o, c.url), nil)
+	if err != nil {
+		return err
+	}
+	lease := kept{k}
+	s := supervisor{child: child, lease: lease, grace: min(5*time.Second, o.ttl/3), what: o.what(), note: a.noteUnless(o.quiet)}
+	code, err := s.supervise(signals)
+	switch {
+	case err != nil:
+		return &exit{code: exitLost, say: err}
+	case code != 0:
+		return &exit{code: code, say: fmt.Errorf("the clean-up failed with exit code %d", code)}
+	}
+	return nil
+}
+
+// kept is the lease of a supervisor: what is kept for a name.
+type kept struct{ *grab.Keeping }
+
+// YieldAsked never tells: Asked does, when the clean-up has to be stopped for it.
+func (k kept) YieldAsked() <-chan struct{} { return nil }
+
+// Asked is who wants the hold, if anybody does.
+func (k kept) Asked() *lockkeeper.Asked { return k.Answer().Asked }

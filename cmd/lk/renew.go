@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+func (a *app) newRenew() *cobra.Command {
+	o := newPlaceOptions()
+	cmd := &cobra.Command{
+		Use:   "renew PATH... --as NAME",
+		Short: "Keep what lk grab has got, without queueing anew",
+		Long: `Keep what lk grab has got for a name, hold or place, for another TTL, and say
+what it is, as lk grab does. It never queues anew: if there is nothing to renew,
+the lock is lost, and it says why if that is known.
+` + placesHelp + `
+
+Exit codes:
+  0    ok
+  75   wait (-E names another code)
+  76   lost: the name has neither a hold nor a place any more
+  2    bad usage; 69 the engine can't be reached; 77 denied`,
+		Example: `  lk renew db --as "run-$GITHUB_RUN_ID" || exit
+  lk renew testsite --as release-freeze --for 2d`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			o.check(cmd, args, &a.bad)
+			o.checkRanges(grab.Request{}, &a.bad)
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			c, places, err := a.places(cmd.Context(), o.quiet)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			answer, err := places.Renew(cmd.Context(), o.name(), o.terms())
+			if err != nil {
+				return err
+			}
+			return a.answer(&o, answer)
+		}),
+	}
+	o.addName(cmd)
+	o.addTTL(cmd, &a.bad)
+	o.addAnswer(cmd, &a.bad)
+	return cmd
+}

@@ -1,0 +1,261 @@
+package grab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+const (
+	roundTrip = 10 * time.Second // an engine that has not answered by then is taken for unreachable
+	mostTries = 60               // of one operation, when others of its name come between
+	longest   = 100 * time.Millisecond
+)
+
+// Places are the places and holds of an engine. It keeps nothing itself, and is
+// safe for concurrent use. Closing the engine is the caller's.
+type Places struct{ engine lockkeeper.Engine }
+
+// New returns the places of an engine.
+func New(e lockkeeper.Engine) *Places { return &Places{engine: e} }
+
+// Answer is what a name has.
+type Answer struct {
+	// Status is its claim: Held, or Waiting with its Place and who is in the way.
+	// The State is 0 if it has nothing.
+	lockkeeper.Status
+
+	TTL       time.Duration // for how long from when it was asked, if nobody repeats it; of Look 0
+	Lost      error         // of Grab: an ErrLost that tells what became of the hold that the name had; told once
+	Outlasted bool          // of Wait: it did not wait any longer, since others hold for longer than it would wait
+}
+
+// errAgain: another process of the same name came between two exchanges.
+var errAgain = errors.New("another process of the same name came between")
+
+// Grab gives the name what it asks for, or a place in line, or refreshes what it
+// has. A repeat that asks for other modes, units or limits than what is there is
+// an ErrInvalid that says what is there; but a place takes another limit (R16),
+// and either a higher priority. A lower priority, or another note, changes nothing.
+func (p *Places) Grab(ctx context.Context, r Request) (Answer, error) {
+	err := r.Check()
+	want := r.want()
+	if err == nil {
+		err = p.engine.Guarantees().Refuse(&want)
+	}
+	n := r.Name()
+	if err != nil {
+		return Answer{}, n.wrap("grab", err)
+	}
+	var a Answer
+	var lost error
+	err = n.repeat(ctx, func(ctx context.Context) (err error) {
+		a, err = p.grab(ctx, n, want, r.Terms, &lost)
+		return err
+	})
+	a.Lost = lost
+	return a, n.wrap("grab", err)
+}
+
+// grab is one try of Grab. What became of an earlier hold is added to lost.
+func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, lost *error) (Answer, error) {
+	lease, st, err := p.attach(ctx, n, terms.ttl())
+	if err != nil {
+		return Answer{}, err
+	}
+	if st.State == 0 {
+		if st, err = p.engine.Claim(ctx, lease.Key, want); err != nil {
+			return Answer{}, err
+		}
+	} else if st.State != lockkeeper.Ended {
+		if st, err = p.adapt(ctx, lease.Key, st, want); err != nil {
+			return Answer{}, err
+		}
+	}
+	if st.State == lockkeeper.Ended {
+		// The engine remembers it, so that its id can't be used anew (R16). A new
+		// session of the same name begins without the past.
+		if err := p.leave(ctx, lease.Key); err != nil {
+			return Answer{}, err
+		}
+		*lost = n.lost(st)
+		return Answer{}, errAgain
+	}
+	return p.settle(ctx, n, terms, lease.TTL, st)
+}
+
+// attach opens n's session or takes it over, and returns its claim; the State is
+// 0 if it has none. Other keys of the session are refused from then on.
+func (p *Places) attach(ctx context.Context, n Name, ttl time.Duration) (lockkeeper.Lease, lockkeeper.Status, error) {
+	lease, err := p.engine.Attach(ctx, lockkeeper.Session{
+		ID: n.Session(), TTL: ttl, Named: []uint64{theClaim}, Outlive: true, Label: lockkeeper.Label{As: n.As},
+	}, nil)
+	if err != nil {
+		return lease, lockkeeper.Status{}, err
+	}
+	i := slices.IndexFunc(lease.Claims, func(st lockkeeper.Status) bool { return st.Ref.ID == theClaim })
+	if i < 0 {
+		return lease, lockkeeper.Status{}, nil
+	}
+	return lease, lease.Claims[i], nil
+}
+
+// leave ends the session of a key.
+func (p *Places) leave(ctx context.Context, k lockkeeper.Key) error {
+	return p.engine.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Leave})
+}
+
+// settle completes the answer of a live claim: the place of one that waits, and
+// the long lease of one that is held for longer than its session has.
+func (p *Places) settle(ctx context.Context, n Name, terms Terms, ttl time.Duration, st lockkeeper.Status) (Answer, error) {
+	if st.State == lockkeeper.Waiting {
+		ticket := st.Ticket
+		var err error
+		if st, err = p.look(ctx, n); err != nil {
+			return Answer{}, err
+		}
+		if st.Ticket != ticket {
+			return Answer{}, errAgain
+		}
+	}
+	if st.State == lockkeeper.Held && terms.For > ttl {
+		lease, now, err := p.attach(ctx, n, terms.For)
+		if err != nil {
+			return Answer{}, err
+		}
+		if now.State != lockkeeper.Held || now.Ticket != st.Ticket {
+			if now.State == 0 {
+				_ = p.leave(ctx, lease.Key) // it was released just now: let no empty session stay for so long
+			}
+			return Answer{}, errAgain
+		}
+		ttl, st = lease.TTL, now
+	}
+	return Answer{Status: st, TTL: ttl}, nil
+}
+
+// look is how n's claim stands, with its place; the State is 0 if there is none.
+func (p *Places) look(ctx context.Context, n Name) (lockkeeper.Status, error) {
+	for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: n.Ref()}) {
+		return st, err
+	}
+	return lockkeeper.Status{}, nil
+}
+
+// adapt brings a live claim up to what a repeat asks for, as far as that is
+// allowed, and returns it.
+func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status, want lockkeeper.Want) (lockkeeper.Status, error) {
+	same, limits := compare(st, want)
+	if !same {
+		return st, lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
+			want.As, has(st), join(want.Targets))
+	}
+	if !limits && want.Priority <= st.Priority {
+		return st, nil
+	}
+	want.Revision, want.Priority, want.Label = st.Revision+1, max(want.Priority, st.Priority), st.Label
+	now, err := p.engine.Claim(ctx, k, want)
+	if errors.Is(err, lockkeeper.ErrInvalid) {
+		err = lockkeeper.Invalid("%s %s already, and was grabbed for another time: give the same time to hold it, or release it first", want.As, has(st))
+	}
+	return now, err
+}
+
+// compare reports whether want asks for what a live claim is, apart from the
+// limits of one that waits, and whether those differ.
+func compare(st lockkeeper.Status, want lockkeeper.Want) (same, limits bool) {
+	if len(st.Grants) != len(want.Targets) {
+		return false, false
+	}
+	for i, t := range want.Targets {
+		has := st.Grants[i].Target
+		if has.Limit != t.Limit && has.Mode == t.Mode && st.State == lockkeeper.Waiting {
+			limits = true
+			has.Limit = t.Limit
+		}
+		if has != t {
+			return false, false
+		}
+	}
+	return true, limits
+}
+
+// has says what a claim has: "holds shared db", "waits for exclusive db".
+func has(st lockkeeper.Status) string {
+	targets := make([]lockkeeper.Target, len(st.Grants))
+	for i, g := range st.Grants {
+		targets[i] = g.Target
+	}
+	if st.State == lockkeeper.Waiting {
+		return "waits for " + join(targets)
+	}
+	return "holds " + join(targets)
+}
+
+func join(targets []lockkeeper.Target) string {
+	texts := make([]string, len(targets))
+	for i, t := range targets {
+		texts[i] = t.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// lost is the error that tells of a claim that ended; nil if its own name ended it.
+func (n Name) lost(st lockkeeper.Status) error {
+	if own(st.Reason) {
+		return nil
+	}
+	return &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
+}
+
+// own reports whether a claim ended so because its own name gave it back.
+func own(r lockkeeper.Reason) bool {
+	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled
+}
+
+// repeat does do until no other process of the same name has come between. Each
+// try has a bound, so that an engine that is silent is noticed.
+func (n Name) repeat(ctx context.Context, do func(context.Context) error) error {
+	for try := range mostTries {
+		bounded, cancel := context.WithTimeout(ctx, roundTrip)
+		err := do(bounded)
+		cancel()
+		if err != errAgain && !errors.Is(err, lockkeeper.ErrSession) {
+			return err
+		}
+		// None of them waits for another, so they must not go in step.
+		if err := sleep(ctx, rand.N(min(longest, time.Millisecond<<min(try, 10)))); err != nil {
+			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
+		}
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf("other processes that call themselves %s came between %d times: ask again", n.As, mostTries)}
+}
+
+// sleep waits for d, or until ctx ends; then it returns why.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// wrap names the operation and the path in an error; nil stays nil.
+func (n Name) wrap(op string, err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	named := *e
+	named.Op, named.Path = op, n.what()
+	return &named
+}

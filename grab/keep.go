@@ -1,0 +1,275 @@
+package grab
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// How often something is looked at behind its timer, which stands still while
+// the computer sleeps, and how soon what failed is tried again.
+const (
+	tick  = time.Second
+	retry = time.Second
+)
+
+// Keeping refreshes a place or a hold until it is stopped or the thing is gone.
+// It ends by its own clock, before anyone else can be granted: so many seconds
+// after the last refresh that was answered was sent (R12). It is safe for
+// concurrent use.
+type Keeping struct {
+	places *Places
+	name   Name
+	terms  Terms
+	clock  func() time.Duration
+	quit   context.CancelFunc
+	done   chan struct{} // it is gone
+	ran    chan struct{} // its goroutine has ended
+	news   chan struct{} // has one when the answer has changed
+
+	mu       sync.Mutex // guards all below
+	answer   Answer
+	deadline time.Duration
+	told     lockkeeper.Reason // why it ended, as a follower heard it
+	err      error
+}
+
+// Keep refreshes what the name has, place or hold, and never queues anew. If it
+// has nothing the error is that of [Places.Renew]. clock must go on while the
+// computer sleeps, or what is kept may be over before it is known. Stop it in the end.
+func (p *Places) Keep(ctx context.Context, n Name, terms Terms, clock func() time.Duration) (*Keeping, error) {
+	sent := clock()
+	a, err := p.Renew(ctx, n, terms)
+	if err != nil {
+		return nil, err
+	}
+	return p.keep(n, terms, clock, a, sent), nil
+}
+
+// keep goes on with what answer a said, which was asked for at sent.
+func (p *Places) keep(n Name, terms Terms, clock func() time.Duration, a Answer, sent time.Duration) *Keeping {
+	ctx, quit := context.WithCancel(context.Background())
+	k := &Keeping{
+		places: p, name: n, terms: terms, clock: clock, quit: quit,
+		done: make(chan struct{}), ran: make(chan struct{}), news: make(chan struct{}, 1),
+	}
+	k.set(a, sent)
+	events := make(chan lockkeeper.Status, 1)
+	followed := make(chan struct{})
+	go func() { defer close(followed); p.follow(ctx, n, events) }()
+	go func() {
+		defer close(k.ran)
+		k.run(ctx, events, sent)
+		quit()
+		<-followed
+	}()
+	return k
+}
+
+// Stop ends the refreshing. What is kept lives on until its TTL has passed.
+func (k *Keeping) Stop() {
+	k.quit()
+	<-k.ran
+}
+
+// Done is closed when what was kept is gone, or may be: before anyone else can
+// be granted. Stop does not close it.
+func (k *Keeping) Done() <-chan struct{} { return k.done }
+
+// Err says why it is gone: an ErrLost with the reason, which is Released,
+// Yielded or Cancelled if its own name gave it back; nil as long as it is there.
+func (k *Keeping) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil && k.clock() >= k.deadline {
+		return k.name.late(k.answer.Status, nil)
+	}
+	return k.err
+}
+
+// Answer is what the name has, as it was told last.
+func (k *Keeping) Answer() Answer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.answer
+}
+
+// News has an element when the answer has changed since it was read last.
+func (k *Keeping) News() <-chan struct{} { return k.news }
+
+// Remaining is for how long it is there for sure if no refresh is answered.
+func (k *Keeping) Remaining() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(0, k.deadline-k.clock())
+}
+
+// set notes an answer of what was asked for at sent.
+func (k *Keeping) set(a Answer, sent time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.answer = a
+	end := a.TTL
+	if a.Asked != nil {
+		end = min(end, a.Asked.Left)
+	}
+	// Less a margin, as every holder's own deadline (R12).
+	k.deadline = sent + end - end/100 - 10*time.Millisecond
+	select {
+	case k.news <- struct{}{}:
+	default:
+	}
+}
+
+// next is how long after a refresh the next one is due: a third of the TTL, or
+// up to a fifth of that sooner, so that many don't come at once.
+func (k *Keeping) next() time.Duration {
+	third := k.terms.ttl() / 3
+	return third - rand.N(third/5)
+}
+
+// run refreshes until ctx ends or it is gone.
+func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent time.Duration) {
+	due := sent + k.next()
+	var failed error
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(min(tick, max(0, due-k.clock()), k.Remaining()))
+		refresh := false
+		select {
+		case <-ctx.Done():
+			return
+		case st := <-events:
+			refresh = k.hear(st)
+		case <-timer.C:
+		}
+		now := k.clock()
+		if k.Remaining() == 0 {
+			k.end(k.name.late(k.Answer().Status, failed))
+			return
+		}
+		if !refresh && now < due {
+			continue
+		}
+		a, err := k.renew(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case k.Remaining() == 0: // whatever the answer says: by now somebody may have been told
+			k.end(k.name.late(k.Answer().Status, err))
+			return
+		case err == nil && a.Ticket == k.Answer().Ticket:
+			k.set(a, now)
+			due, failed = now+k.next(), nil
+		case err == nil:
+			k.end(k.replaced())
+			return
+		case errors.Is(err, lockkeeper.ErrUnavailable):
+			due, failed = k.clock()+retry, err
+		default:
+			k.end(k.why(err))
+			return
+		}
+	}
+}
+
+// renew is one refresh. It ends with what is left of the lease.
+func (k *Keeping) renew(ctx context.Context) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(roundTrip, k.Remaining()))
+	defer cancel()
+	return k.places.Renew(ctx, k.name, k.terms)
+}
+
+// hear notes what a follower was told, and reports whether the engine has to be
+// asked for the truth.
+func (k *Keeping) hear(st lockkeeper.Status) (ask bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case st.State == lockkeeper.Ended:
+		k.told = st.Reason
+		return true
+	case st.State != k.answer.State || st.Ticket != k.answer.Ticket || (st.Asked == nil) != (k.answer.Asked == nil):
+		return true
+	}
+	k.answer.Status = st // its place, and who is in the way
+	select {
+	case k.news <- struct{}{}:
+	default:
+	}
+	return false
+}
+
+// why completes the error of a refresh that found nothing.
+func (k *Keeping) why(err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	lost := &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told}
+	if k.told == lockkeeper.NoReason {
+		// Its session can't have ended by itself before the deadline: somebody left it.
+		lost.Reason = lockkeeper.Released
+		if k.clock() >= k.deadline {
+			lost.Reason = lockkeeper.Expired
+		}
+	}
+	return lost
+}
+
+// replaced is the error when the name has something else by now.
+func (k *Keeping) replaced() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told}
+	e.Detail = k.name.As + " has grabbed it anew since"
+	return e
+}
+
+// late is the error of what could not be refreshed in time.
+func (n Name) late(st lockkeeper.Status, failed error) error {
+	e := &lockkeeper.Error{Op: "keep", Path: n.what(), Err: lockkeeper.ErrLost, Reason: lockkeeper.Suspended, Cause: failed}
+	if failed != nil {
+		e.Reason = lockkeeper.Unreachable
+	}
+	if st.State == lockkeeper.Waiting {
+		e.Detail = "it was only a place in line"
+	}
+	return e
+}
+
+// end notes why it is gone.
+func (k *Keeping) end(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		k.err = err
+		close(k.done)
+	}
+}
+
+// follow sends what becomes of n's claim until ctx ends. It only wakes: what it
+// misses, the next refresh tells.
+func (p *Places) follow(ctx context.Context, n Name, to chan<- lockkeeper.Status) {
+	for ctx.Err() == nil {
+		for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: n.Ref(), Follow: true}) {
+			if err != nil {
+				break
+			}
+			select {
+			case to <- st:
+			case <-ctx.Done():
+			}
+		}
+		if sleep(ctx, retry) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package grab_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+// keeps begins to keep what the name has.
+func (w *world) keeps(as string, paths ...string) *grab.Keeping {
+	w.Helper()
+	k, err := w.places().Keep(w.ctx(), w.name(as, paths...), grab.Terms{}, w.clock)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(k.Stop)
+	return k
+}
+
+// TestKeep: a place, and then the hold that it becomes, is kept without a call of
+// its own, and lives on for a TTL when the keeping stops.
+func TestKeep(t *testing.T) {
+	inMemory(t, func(w *world) {
+		w.ok("holder", "db")
+		w.wait(1, "me", "db")
+		k := w.keeps("me", "db")
+		holder := w.keeps("holder", "db")
+		w.pass(10 * grab.DefaultTTL)
+		if a := k.Answer(); a.State != lockkeeper.Waiting || a.Place != 1 {
+			w.Errorf("kept: %s in place %d, want its place", a.State, a.Place)
+		}
+		holder.Stop()
+		w.pass(10 * grab.DefaultTTL)
+		if a := k.Answer(); a.State != lockkeeper.Held {
+			w.Errorf("kept: %s, want held", a.State)
+		}
+		w.wait(1, "next", "db")
+		k.Stop()
+		left := k.Remaining()
+		if k.Err() != nil || left < grab.DefaultTTL*6/10 || left > grab.DefaultTTL {
+			w.Errorf("when it stops %s are left (%v), want most of a TTL", left, k.Err())
+		}
+		select {
+		case <-k.Done():
+			w.Error("stopping counts as a loss")
+		default:
+		}
+		w.renews("next", "db")
+		w.pass(left)
+		w.isLost(k.Err(), lockkeeper.Suspended) // by its own clock it may be over
+		w.renews("next", "db")
+		w.pass(grab.DefaultTTL - left)
+		w.ok("next", "db")
+	})
+}
+
+// TestKeepNothing: who has nothing can't keep it.
+func TestKeepNothing(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		_, err := w.places().Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, w.clock)
+		w.isLost(err, lockkeeper.NoReason)
+	})
+}
+
+// TestKeepEnds: why it ended is told, at once.
+func TestKeepEnds(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		end := func(why lockkeeper.Reason, do func()) {
+			w.Helper()
+			w.ok("me", "db")
+			k := w.keeps("me", "db")
+			w.pass(100 * time.Millisecond) // it may follow by now, or not
+			began := time.Now()
+			do()
+			select {
+			case <-k.Done():
+			case <-time.After(grab.DefaultTTL):
+				w.Fatalf("%s: not told within a TTL", why)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				w.Errorf("%s: told after %s", why, took)
+			}
+			w.isLost(k.Err(), why)
+			w.released(0, "me", "db")
+		}
+		end(lockkeeper.Released, func() { w.released(1, "me", "db") })
+		end(lockkeeper.Revoked, func() { w.revoke("me", "db") })
+	})
+}
+
+// TestKeepNotAnothers: what the name grabbed anew is not what was kept.
+func TestKeepNotAnothers(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		w.ok("me", "db")
+		k := w.keeps("me", "db")
+		w.released(1, "me", "db")
+		w.ok("me", "db")
+		<-k.Done()
+		if err := k.Err(); !errors.Is(err, lockkeeper.ErrLost) {
+			w.Errorf("got %v, want ErrLost", err)
+		}
+		w.renews("me", "db")
+	})
+}
+
+// flaky is an engine that can't be reached now and then.
+type flaky struct {
+	lockkeeper.Engine
+	down atomic.Bool
+}
+
+func (f *flaky) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	if f.down.Load() {
+		return lockkeeper.Lease{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no route"}
+	}
+	return f.Engine.Attach(ctx, s, notify)
+}
+
+// TestKeepUnreachable: an engine that can't be reached for less than the lease
+// costs nothing; when the lease is over, the keeper says so, before others can
+// be granted.
+func TestKeepUnreachable(t *testing.T) {
+	inMemory(t, func(w *world) {
+		f := &flaky{Engine: w.engines[0]}
+		w.ok("me", "db")
+		k, err := grab.New(f).Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, w.clock)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer k.Stop()
+		w.wait(1, "next", "db")
+		w.keeps("next", "db")
+		w.pass(grab.DefaultTTL)
+		f.down.Store(true)
+		w.pass(grab.DefaultTTL / 2)
+		f.down.Store(false)
+		w.pass(grab.DefaultTTL)
+		if k.Err() != nil {
+			w.Fatalf("lost: %v", k.Err())
+		}
+		f.down.Store(true)
+		<-k.Done()
+		w.isLost(k.Err(), lockkeeper.Unreachable)
+		if !errors.Is(k.Err(), lockkeeper.ErrUnavailable) {
+			w.Errorf("got %v, want what failed in it", k.Err())
+		}
+		if a, err := w.places().Look(w.ctx(), w.name("next", "db")); err != nil || a.State != lockkeeper.Waiting {
+			w.Errorf("the next has it already: %s (%v)", a.State, err)
+		}
+	})
+}
+
+// TestKeepSuspended: a computer that slept for longer than the lease has lost it,
+// and the keeper notices by the clock that went on meanwhile.
+func TestKeepSuspended(t *testing.T) {
+	inMemory(t, func(w *world) {
+		var slept atomic.Int64
+		w.ok("me", "db")
+		k, err := w.places().Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, func() time.Duration { return w.clock() + time.Duration(slept.Load()) })
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer k.Stop()
+		w.pass(grab.DefaultTTL)
+		slept.Store(int64(time.Hour))
+		if k.Remaining() != 0 {
+			w.Errorf("%s remain, want nothing", k.Remaining())
+		}
+		w.isLost(k.Err(), lockkeeper.Suspended)
+		<-k.Done()
+		w.isLost(k.Err(), lockkeeper.Suspended)
+	})
+}
