@@ -41,7 +41,7 @@ exclude what you run on this machine.`,
 	root.SetErr(a.stderr)
 	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "URL of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
 	root.SetFlagErrorFunc(a.flagError)
-	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newVersion())
+	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newVersion(), a.newGuardVerb())
 	return root
 }
 

@@ -20,13 +20,13 @@ import (
 )
 
 // The test binary is also the programs that the sessions in testdata call.
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"lk":     func() { os.Exit(mainCode()) },
-		"await":  func() { os.Exit(await(os.Args[1:])) },
-		"revoke": func() { os.Exit(revoke(os.Args[1])) },
-	})
+var programs = map[string]func(){
+	"lk":     func() { os.Exit(mainCode()) },
+	"await":  func() { os.Exit(await(os.Args[1:])) },
+	"revoke": func() { os.Exit(revoke(os.Args[1])) },
 }
+
+func TestMain(m *testing.M) { testscript.Main(m, programs) }
 
 // Each file in testdata is a session at a terminal, with the real program.
 func TestSessions(t *testing.T) {
