@@ -5,15 +5,22 @@ package main
 import (
 	"errors"
 	"os"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // errNoGroups: the safety of lk run rests on process groups and their signals.
 var errNoGroups = &exit{code: exitNotExecutable, say: errors.New("lk run needs the process groups of a Unix; the other verbs work here")}
 
-type child struct {
-	exited  chan int
-	stopped chan os.Signal
-}
+type (
+	child struct {
+		exited  chan struct{}
+		stopped chan os.Signal
+		group   struct{ number int }
+	}
+	guard struct{}
+)
 
 func notifySignals(chan<- os.Signal) {}
 func notifyStops(chan<- os.Signal)   {}
@@ -22,6 +29,7 @@ func signalNumber(os.Signal) int     { return 2 }
 func isInterrupt(os.Signal) bool     { return false }
 func dieOf(os.Signal, bool)          {}
 func findCommand(string) error       { return errNoGroups }
+func bootTime() time.Duration        { return 0 }
 
 func startChild([]string, []string, *os.File) (*child, error) { return nil, errNoGroups }
 func replaceByCommand([]string, []string) error               { return errNoGroups }
@@ -31,6 +39,18 @@ func (c *child) terminate()                {}
 func (c *child) interrupted(int) bool      { return false }
 func (c *child) signal(int) os.Signal      { return os.Interrupt }
 func (c *child) kill()                     {}
-func (c *child) groupAlive() bool          { return false }
+func (c *child) groupRuns() bool           { return false }
+func (c *child) reap() int                 { return 0 }
 func (c *child) stopWithIt(os.Signal) bool { return false }
 func (c *child) goOn()                     {}
+
+func startGuard(string, *os.File, *os.File, func(string)) *guard { return nil }
+
+func (g *guard) watch(int, time.Duration) {}
+func (g *guard) until(time.Duration)      {}
+func (g *guard) saidStop()                {}
+func (g *guard) left() <-chan bool        { return nil }
+func (g *guard) follow(bool)              {}
+func (g *guard) stop()                    {}
+
+func (a *app) newGuardVerb() *cobra.Command { return &cobra.Command{Use: "guard", Hidden: true} }

@@ -76,30 +76,39 @@ func findCommand(name string) error {
 
 // child is a running command in a process group of its own.
 type child struct {
-	group   int                 // its process group, and its own process id
+	group   group               // its process group; the number is its own process id
 	tty     int                 // the standard file that is a terminal; -1 if none is
 	leads   bool                // it was given the terminal: while lk's group is its foreground, the child's is instead
 	heard   bool                // lk passed an interrupt on to it, so that one it dies of may not be the terminal's
 	halted  bool                // it was stopped, and has not been continued since
-	exited  chan int            // its exit code, once
+	exited  chan struct{}       // it has ended; reap tells how
+	reaped  bool                // it was waited for
+	code    int                 // then: its exit code
 	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
 }
 
-// startChild starts the command with lk's own standard files, and lets it
-// inherit one more, if there is one. It must be called by the main goroutine
-// (see init).
-func startChild(command, env []string, inherit *os.File) (*child, error) {
-	if inherit != nil {
-		defer unix.CloseOnExec(int(inherit.Fd())) // for this child alone
-		// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be
-		// that of a file which lk itself inherited for the same purpose.
-		if _, err := unix.FcntlInt(inherit.Fd(), unix.F_SETFD, 0); err != nil {
-			return nil, startFailure(command[0], err)
-		}
+// inherited has start start a process that inherits file, if there is one. No
+// two processes may be started at the same time by lk.
+func inherited(file *os.File, start func() error) error {
+	if file == nil {
+		return start()
 	}
+	defer unix.CloseOnExec(int(file.Fd())) // for this process alone
+	// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be that
+	// of a file which lk itself inherited for the same purpose.
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
+		return err
+	}
+	return start()
+}
+
+// startChild starts the command with lk's own standard files, and lets it
+// inherit the session's, if there is one. It must be called by the main goroutine
+// (see init).
+func startChild(command, env []string, session *os.File) (*child, error) {
 	c := &child{
 		tty:     terminal(),
-		exited:  make(chan int, 1),
+		exited:  make(chan struct{}, 1),
 		stopped: make(chan syscall.Signal, 1),
 	}
 	c.leads = c.lkLeads() && !isPipe(os.Stdout) // others in a pipeline, such as a pager, may need the terminal more
@@ -108,10 +117,10 @@ func startChild(command, env []string, inherit *os.File) (*child, error) {
 	cmd := newCommand(command, env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = attr
-	if err := cmd.Start(); err != nil {
+	if err := inherited(session, cmd.Start); err != nil {
 		return nil, startFailure(command[0], err)
 	}
-	c.group = cmd.Process.Pid
+	c.group = openGroup(cmd.Process.Pid)
 	cmd.Process.Release() // it is waited for here, where stops are seen too
 	go c.wait()
 	return c, nil
@@ -169,24 +178,48 @@ func unexecutable(name string) string {
 // wait reports every stop of the child, and its end.
 func (c *child) wait() {
 	for {
+		over, err := awaitEnd(c.group.number)
 		var status unix.WaitStatus
-		_, err := unix.Wait4(c.group, &status, unix.WUNTRACED, nil)
+		if err == nil && !over {
+			_, err = unix.Wait4(c.group.number, &status, unix.WUNTRACED, nil)
+		}
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			c.exited <- exitFailure // can't be: nobody else waits for it
-			return
-		case status.Stopped():
+		case err == nil && !over && status.Stopped():
 			c.stopped <- status.StopSignal()
-		case status.Signaled():
+		default:
+			if !over {
+				c.note(status, err)
+			}
 			c.takeBack()
-			c.exited <- exitSignal + int(status.Signal())
-			return
-		case status.Exited():
-			c.takeBack()
-			c.exited <- status.ExitStatus()
+			c.exited <- struct{}{}
 			return
 		}
+	}
+}
+
+// reap waits for the child, which has ended, and returns its exit code. From then
+// on its number may be another's, unless it left processes in its group.
+func (c *child) reap() int {
+	for !c.reaped {
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(c.group.number, &status, 0, nil); !errors.Is(err, unix.EINTR) {
+			c.note(status, err)
+		}
+	}
+	return c.code
+}
+
+// note takes down how the child ended.
+func (c *child) note(status unix.WaitStatus, err error) {
+	c.reaped = true
+	switch {
+	case err != nil:
+		c.code = exitFailure // can't be: nobody else waits for it
+	case status.Signaled():
+		c.code = exitSignal + int(status.Signal())
+	default:
+		c.code = status.ExitStatus()
 	}
 }
 
@@ -209,10 +242,10 @@ func (c *child) terminate() {
 // kill ends the whole group.
 func (c *child) kill() { c.send(unix.SIGKILL) }
 
-func (c *child) send(s syscall.Signal) { unix.Kill(-c.group, s) }
+func (c *child) send(s syscall.Signal) { _ = c.group.signal(s) }
 
-// groupAlive reports whether any process of the group is left.
-func (c *child) groupAlive() bool { return unix.Kill(-c.group, 0) == nil }
+// groupRuns reports whether any process of the group runs.
+func (c *child) groupRuns() bool { return c.group.runs() }
 
 // stopWithIt stops lk and its whole job when its child was stopped, so that the
 // shell that started the job gets its prompt back. It reports whether the child
@@ -246,7 +279,7 @@ func startedByShell() bool {
 // goOn continues a stopped child.
 func (c *child) goOn() {
 	if c.leads && c.lkLeads() {
-		setForeground(c.tty, c.group)
+		setForeground(c.tty, c.group.number)
 	}
 	c.halted = false
 	c.send(unix.SIGCONT)
@@ -257,7 +290,7 @@ func (c *child) lkLeads() bool { return c.tty >= 0 && foreground(c.tty) == unix.
 
 // takeBack makes lk's own group the terminal's foreground again, if the child's is.
 func (c *child) takeBack() {
-	if c.tty >= 0 && foreground(c.tty) == c.group {
+	if c.tty >= 0 && foreground(c.tty) == c.group.number {
 		setForeground(c.tty, unix.Getpgrp())
 	}
 }
@@ -285,9 +318,4 @@ func setForeground(tty, group int) {
 	signal.Ignore(unix.SIGTTOU) // else a background group that does this is stopped
 	unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group)
 	signal.Reset(unix.SIGTTOU)
-}
-
-func isPipe(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&fs.ModeNamedPipe != 0
 }

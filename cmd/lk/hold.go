@@ -175,12 +175,14 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	if err := hold.Err(); err != nil {
 		return err // lost already: lk stood still since the grant
 	}
-	child, err := startChild(o.command, environment(hold, o, client.url), client.sessionFile(hold.Ref().Session))
-	if err != nil {
+	s := supervisor{lease: hold, grace: o.grace(), onLost: terminate, onYield: ignore, what: o.what(), note: a.noteUnless(o.quiet)}
+	if !o.quiet {
+		s.stderr = os.Stderr
+	}
+	if err := s.start(o.command, environment(hold, o, client.url), client.sessionFile(hold.Ref().Session)); err != nil {
 		hold.Close()
 		return err
 	}
-	s := supervisor{child: child, lease: hold, grace: o.grace(), what: o.what(), note: a.noteUnless(o.quiet)}
 	code, err := s.supervise(signals)
 	released := hold.Close()
 	switch {
@@ -192,8 +194,8 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	switch {
 	case code == 0:
 		return nil
-	case child.interrupted(code):
-		ended := interrupted(child.signal(code))
+	case s.child.interrupted(code):
+		ended := interrupted(s.child.signal(code))
 		ended.group = true
 		return ended
 	}

@@ -26,7 +26,7 @@ func watchProcess(pid int) (<-chan struct{}, error) {
 				return
 			}
 			if err != nil && !errors.Is(err, unix.EINTR) {
-				awaitEnd(pid) // an error is not the end
+				awaitNone(pid) // an error is not the end
 				return
 			}
 		}

@@ -22,13 +22,13 @@ func pollProcess(pid int) (<-chan struct{}, error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		awaitEnd(pid)
+		awaitNone(pid)
 	}()
 	return ended, nil
 }
 
-// awaitEnd looks now and then until there is no process of that number.
-func awaitEnd(pid int) {
+// awaitNone looks now and then until there is no process of that number.
+func awaitNone(pid int) {
 	tick := time.NewTicker(processPoll)
 	defer tick.Stop()
 	for processLives(pid) {

@@ -42,7 +42,7 @@ exclude what you run on this machine.`,
 	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "URL of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newGrab(), a.newRenew(), a.newRelease(), a.newKeep(),
-		a.newRevoke(), a.newFreeze(), a.newThaw(), a.newDoctor(), a.newVersion())
+		a.newRevoke(), a.newFreeze(), a.newThaw(), a.newDoctor(), a.newVersion(), a.newGuardVerb())
 	return root
 }
 

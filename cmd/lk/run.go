@@ -40,9 +40,9 @@ It waits in line until they are free. The command gets the signals that lk gets,
 and LK_PATH, LK_FENCE, LK_CLAIM, LK_SLOT and LOCKKEEPER_URL in its environment.
 Should the lock be lost, the command and all that it started in its process group
 are stopped before anyone else can get it. What a command leaves in the background
-when it ends is not waited for. If lk itself is killed (kill -9), its command is
-too, and the lock goes on at once; what that command had started keeps the lock
-for at most the TTL.
+when it ends is not waited for. If lk itself is killed (kill -9), all that is ended
+at once, and then the lock goes on. If lk stands still, as by Ctrl-Z, the command is
+asked to stop before the lock ends, and ended with it.
 
 LK_PATH has the paths, one a line; LK_FENCE a number that rises with every grant;
 LK_CLAIM the claim, for lk why; LK_SLOT the slot of one unit under -n, else nothing.

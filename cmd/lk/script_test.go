@@ -20,13 +20,13 @@ import (
 )
 
 // The test binary is also the programs that the sessions in testdata call.
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"lk":     func() { os.Exit(mainCode()) },
-		"await":  func() { os.Exit(await(os.Args[1:])) },
-		"revoke": func() { os.Exit(revoke(os.Args[1])) },
-	})
+var programs = map[string]func(){
+	"lk":     func() { os.Exit(mainCode()) },
+	"await":  func() { os.Exit(await(os.Args[1:])) },
+	"revoke": func() { os.Exit(revoke(os.Args[1])) },
 }
+
+func TestMain(m *testing.M) { testscript.Main(m, programs) }
 
 // Each file in testdata is a session at a terminal, with the real program.
 func TestSessions(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSessions(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_STATE_HOME", "")
-			env.Setenv("GOCACHE", goCache()) // for sessions that run go test: there is no other in that home
+			env.Setenv("GOCACHE", goCache())          // for sessions that run go test: there is no other in that home
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every lk takes a second longer under the race detector
 			return nil
 		},

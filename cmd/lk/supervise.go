@@ -17,24 +17,62 @@ type lease interface {
 	Asked() *lockkeeper.Asked    // who
 }
 
-// supervisor runs a child to its end, and stops it before its lease ends:
-// asks it to stop (TERM) when what remains falls to the grace, and ends it
-// (KILL) when the lease is lost.
+// answer is what is done with the command when its lock is lost, or asked for.
+type answer string
+
+const (
+	ignore    answer = "ignore" // tell the user, who reads stderr
+	terminate answer = "term"   // ask it to stop, by TERM
+	kill      answer = "kill"   // end it with the lock, unasked
+	warn      answer = "warn"   // tell the user, and let it run on
+)
+
+// supervisor runs a child to its end, and stops it before its lease ends: it asks
+// it to stop (TERM) when what remains falls to the grace, and ends it (KILL) when
+// the lease is lost, unless onLost says otherwise. A guard does the same if lk
+// can't.
 type supervisor struct {
-	child *child
-	lease lease
-	grace time.Duration
-	what  string       // is held, for messages
-	note  func(string) // tells the user
+	lease   lease
+	grace   time.Duration
+	onLost  answer        // terminate, kill or warn
+	onYield answer        // ignore or terminate
+	tick    time.Duration // how often the lease is looked at, at least; 0: every second
+	what    string        // is held, for messages
+	note    func(string)  // tells the user
+	stderr  *os.File      // for the guard; nil: it says nothing
+
+	child   *child
+	guard   *guard
+	yielded bool // the child was asked to stop because somebody asked for the lock
 }
 
 // groupPoll is how often the child's group is looked at when it has to go: the
 // kernel has no event for the end of a group.
 const groupPoll = 20 * time.Millisecond
 
+// start starts the command, and before it the guard, which gets ready meanwhile:
+// until it is told the group, the kernel ends the command should lk die.
+func (s *supervisor) start(command, env []string, session *os.File) error {
+	s.guard = startGuard(s.what, s.stderr, session, s.note)
+	child, err := startChild(command, env, session)
+	if err != nil {
+		s.guard.stop()
+		return err
+	}
+	s.child = child
+	grace := s.grace
+	if s.onLost == kill {
+		grace = 0
+	}
+	s.guard.watch(child.group.number, grace)
+	s.tellEnd()
+	return nil
+}
+
 // supervise passes signals on to the child and returns its exit code when it has
 // ended. The error says why the lease was lost, if the child had to be stopped
-// or ended after the loss; then nothing of its group is left.
+// or ended after the loss; then nothing of its group is left, unless it was to
+// run on.
 func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 	var (
 		done  = s.lease.Done()
@@ -45,29 +83,91 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 	notifyStops(signals)
 	for {
 		select {
-		case code := <-s.child.exited:
-			return code, s.finish(lost)
+		case <-s.child.exited:
+			return s.end(lost)
 		case sig := <-signals:
 			s.pass(sig)
 		case by := <-s.child.stopped:
+			s.tellEnd() // lk may stand still from here on
 			if s.child.stopWithIt(by) {
 				s.goOn()
 			}
 			notifyStops(signals)
 		case <-asked:
 			asked = nil
-			s.note(fmt.Sprintf("%s: %s", s.what, askedText(s.lease.Asked())))
+			s.yield()
 		case <-alarm.C:
-			if s.lease.Remaining() <= s.grace && lost == nil {
-				lost = s.lossAhead()
-				s.child.terminate()
+			if asked == nil && s.lease.Asked() == nil {
+				asked = s.lease.YieldAsked() // that ask was withdrawn: the next is another one
 			}
+			lost = s.look(lost)
 			alarm.Reset(s.untilGrace())
+		case over := <-s.guard.left():
+			s.guard.follow(over)
 		case <-done:
 			done = nil
-			lost = s.loss("its command was stopped")
-			s.child.kill()
+			lost = s.lose()
 		}
+	}
+}
+
+// look tells the guard of renewals, and asks the child to stop if the lease ends
+// soon.
+func (s *supervisor) look(lost error) error {
+	s.tellEnd()
+	if s.lease.Remaining() > s.grace || lost != nil || s.onLost != terminate || s.yielded {
+		return lost
+	}
+	lost = s.lossAhead()
+	s.stopChild()
+	return lost
+}
+
+// stopChild asks the child to stop, and sees to it that it is not asked twice.
+func (s *supervisor) stopChild() {
+	s.guard.saidStop()
+	s.child.terminate()
+}
+
+// lose ends the child with its lease, or says that it runs on.
+func (s *supervisor) lose() error {
+	if s.onLost == warn {
+		lost := s.loss("its command runs on")
+		s.note(lost.Error())
+		return lost
+	}
+	s.child.kill()
+	return s.loss("its command was stopped")
+}
+
+// yield tells the user who asks for the lock, and has the child stop if that is
+// what the user wants.
+func (s *supervisor) yield() {
+	s.tellEnd()
+	asked := s.lease.Asked()
+	text := fmt.Sprintf("%s: %s", s.what, askedText(asked))
+	if asked != nil && asked.Left != lockkeeper.Forever {
+		text += fmt.Sprintf(", and lost in %s", human(asked.Left))
+	}
+	if s.onYield == terminate {
+		text += "; its command is asked to stop"
+	}
+	s.note(text)
+	if s.onYield == terminate {
+		s.yielded = true
+		s.stopChild()
+	}
+}
+
+// tellEnd tells the guard when the lease ends. The clock is read before the lease:
+// should lk stand still between, the end is told too early, never too late.
+func (s *supervisor) tellEnd() {
+	if s.onLost == warn {
+		return
+	}
+	now := bootTime()
+	if remaining := s.lease.Remaining(); remaining != lockkeeper.Forever {
+		s.guard.until(now + remaining)
 	}
 }
 
@@ -83,44 +183,49 @@ func (s *supervisor) pass(sig os.Signal) {
 // goOn continues a stopped child, if the lease has outlived the time in which lk
 // stood still with it. Else Done ends the child.
 func (s *supervisor) goOn() {
-	if s.lease.Err() == nil {
+	if s.lease.Err() == nil || s.onLost == warn {
 		s.child.goOn()
 	}
 }
 
-// untilGrace is how long to sleep until what remains may have fallen to the grace.
+// untilGrace is how long to sleep until what remains may have fallen to the grace,
+// but no longer than a tick: the lease's clock goes on while the computer sleeps,
+// and Go's timers do not.
 func (s *supervisor) untilGrace() time.Duration {
-	remaining := s.lease.Remaining()
-	if remaining == lockkeeper.Forever {
-		return time.Hour
+	tick := s.tick
+	if tick == 0 {
+		tick = time.Second
 	}
-	return max(remaining-s.grace, s.grace/10, time.Millisecond)
+	return min(tick, max(s.lease.Remaining()-s.grace, s.grace/10, time.Millisecond))
 }
 
-// finish waits, when the child had to be stopped, until its group is gone, and
-// ends what is left of it with the lease. Without a loss the child may leave
-// processes behind, as under any shell.
-func (s *supervisor) finish(lost error) error {
-	if lost == nil {
-		if s.lease.Err() == nil {
-			return nil
-		}
+// end is called when the child has ended, and nobody has waited for it yet. Without
+// a loss it may leave processes behind, as under any shell. Else end waits until
+// its group is gone, and ends what is left of it with the lease.
+func (s *supervisor) end(lost error) (code int, _ error) {
+	if lost == nil && s.lease.Err() != nil {
 		lost = s.loss("its command had not ended by then")
 	}
+	if lost == nil || s.onLost == warn {
+		s.guard.stop() // before the number of the group can be another's
+		return s.child.reap(), lost
+	}
+	code = s.child.reap()
 	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.grace)
 	defer tick.Stop()
 	defer late.Stop()
-	for s.child.groupAlive() {
+	for waiting := true; waiting && s.child.groupRuns(); {
 		select {
 		case <-tick.C:
-			continue
 		case <-late.C:
+			waiting = false
 		case <-s.lease.Done():
+			waiting = false
 		}
-		s.child.kill()
-		break
 	}
-	return lost
+	s.child.kill()
+	s.guard.stop()
+	return code, lost
 }
 
 // loss says why the lease is lost, and what that meant for the command.

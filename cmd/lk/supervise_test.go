@@ -73,7 +73,7 @@ func superviseScript(t *testing.T, l lease, grace time.Duration, script string) 
 	stdout.Close()
 	t.Cleanup(child.kill)
 	run := &supervised{stdin: in, stdout: bufio.NewScanner(out), result: make(chan error, 1)}
-	s := supervisor{child: child, lease: l, grace: grace, what: "db", note: func(text string) { run.notes = append(run.notes, text) }}
+	s := supervisor{child: child, lease: l, grace: grace, onLost: terminate, onYield: ignore, what: "db", note: func(text string) { run.notes = append(run.notes, text) }}
 	go func() {
 		code, lost := s.supervise(make(chan os.Signal, 1))
 		run.code = code

@@ -25,7 +25,7 @@ func init() {
 
 // playTry opens a file, and tells how that went.
 func playTry(args []string) error {
-	e, err := Open(context.Background(), args[0], Options{})
+	e, err := Open(context.Background(), args[0])
 	switch {
 	case err == nil:
 		fmt.Println("opened")
@@ -175,7 +175,7 @@ func TestSymbolicLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	notOpened := func(path, word string) {
-		if _, err := Open(bounded(t), path, Options{}); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), word) {
+		if _, err := Open(bounded(t), path); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("got %v, want ErrInvalid and %q", err, word)
 		}
 	}

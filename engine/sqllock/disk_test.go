@@ -49,7 +49,7 @@ var epochs = regexp.MustCompile(`(open|closed) \d+|^(\d+ \d+) \d+`)
 func TestDiskFailsAtEveryStatement(t *testing.T) {
 	var after []string
 	path := file(t)
-	e, err := Open(bounded(t), path, Options{careless: true})
+	e, err := openHere(path, options{careless: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func failsAt(t *testing.T, moment, code int, words string, after []string) bool 
 	}
 	var e *Engine
 	repeated("open", func() (err error) {
-		e, err = Open(bounded(t), path, Options{careless: true, driver: driver})
+		e, err = openHere(path, options{careless: true, driver: driver})
 		return err
 	})
 	defer e.Close()
@@ -127,7 +127,7 @@ func TestHolderKnowsWhenDiskFails(t *testing.T) {
 		}
 		return nil
 	})
-	e, err := Open(bounded(t), path, Options{driver: driver})
+	e, err := openHere(path, options{driver: driver})
 	if err != nil {
 		t.Fatal(err)
 	}

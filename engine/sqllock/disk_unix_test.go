@@ -14,7 +14,7 @@ func init() { roles["cramped"] = playCramped }
 // playCramped may write no file beyond a size, until it fails.
 func playCramped(args []string) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	e, err := Open(context.Background(), args[0], Options{})
+	e, err := Open(context.Background(), args[0])
 	if err != nil {
 		return err
 	}

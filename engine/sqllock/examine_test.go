@@ -66,7 +66,7 @@ func TestExamineFine(t *testing.T) {
 
 func TestExamineTrouble(t *testing.T) {
 	t.Run("careless", func(t *testing.T) {
-		e, err := Open(bounded(t), file(t), Options{careless: true})
+		e, err := openHere(file(t), options{careless: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestExamineTime(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}
 	clock.set(time.Hour)
-	e := openFake(t, path, Options{}, clock, "boot")
+	e := openFake(t, path, clock, "boot")
 	clock.advance(time.Minute)
 	attach(t, e, "a", time.Minute, nil)
 	clock.set(0)

@@ -3,7 +3,6 @@
 package sqllock
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,7 +35,7 @@ func playScript(args []string) error {
 		return nil
 	})
 	// What is written survives the process, synced or not.
-	e, err := Open(context.Background(), args[0], Options{driver: name, careless: true})
+	e, err := openHere(args[0], options{driver: name, careless: true})
 	if err != nil {
 		return err
 	}
@@ -140,7 +139,7 @@ func killedAt(t *testing.T, moment int, after []string) {
 		t.Errorf("killed at moment %d, after %d answers: the rows say\n%s\nwant\n%s\nor\n%s", moment, answers, rows, sure, maybe)
 		return
 	}
-	e, err := Open(bounded(t), path, Options{})
+	e, err := Open(bounded(t), path)
 	if err != nil {
 		t.Errorf("killed at moment %d: %v", moment, err)
 		return

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootClock counts while the computer sleeps, and is the same to all processes.
+const bootClock = unix.CLOCK_BOOTTIME
+
+// group is a process group.
+type group struct {
+	number int
+	leader int // a file that stands for its leader, dead or alive; 0: none
+}
+
+// openGroup must be called while the group's leader lives, or is not waited for
+// yet: after that the number may be another's.
+func openGroup(number int) group {
+	leader, err := unix.PidfdOpen(number, 0)
+	if err != nil {
+		leader = 0
+	}
+	return group{number, leader}
+}
+
+// signalGroup has pidfd_send_signal reach the group of the process (Linux 6.9).
+const signalGroup = 1 << 2
+
+// signal sends s to all of the group. The file makes sure that it is not another
+// group, which has got the number since; older kernels know numbers only.
+func (g group) signal(s syscall.Signal) error {
+	if g.leader != 0 {
+		err := unix.PidfdSendSignal(g.leader, s, nil, signalGroup)
+		if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EPERM) {
+			return err
+		}
+	}
+	return unix.Kill(-g.number, s)
+}
+
+// runs reports whether any process of the group runs. Those that are dead, and
+// not waited for by their parent, do not: in a container that may be for ever.
+func (g group) runs() bool {
+	if err := g.signal(0); errors.Is(err, unix.ESRCH) {
+		return false
+	}
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil || len(folders) == 0 {
+		return true
+	}
+	want := []byte(strconv.Itoa(g.number))
+	for _, folder := range folders {
+		stat, err := os.ReadFile(folder + "/stat")
+		if err != nil {
+			continue // it is gone
+		}
+		// The program's name, in brackets, may hold anything.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) > 2 && bytes.Equal(fields[2], want) && !bytes.ContainsAny(fields[0], "ZX") {
+			return true
+		}
+	}
+	return false
+}
+
+// waitReadable waits until in can be read or the boot clock shows until; 0 is
+// never. The computer's sleep counts.
+func waitReadable(in int, until time.Duration) {
+	timer, err := unix.TimerfdCreate(bootClock, unix.TFD_CLOEXEC)
+	if err != nil {
+		pollReadable(in, until)
+		return
+	}
+	defer unix.Close(timer)
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(until))}
+	if err := unix.TimerfdSettime(timer, unix.TFD_TIMER_ABSTIME, &at, nil); err != nil {
+		pollReadable(in, until)
+		return
+	}
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(in), Events: unix.POLLIN}, {Fd: int32(timer), Events: unix.POLLIN}}, -1)
+}
+
+// awaitEnd waits until the process has ended or stopped, and reports whether it has
+// ended. It is not waited for by that: its number, and that of its group, stay
+// its own.
+func awaitEnd(pid int) (bool, error) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return info.Code != cldStopped, err
+		}
+	}
+}
+
+// cldStopped is how waitid tells of a stop.
+const cldStopped = 5

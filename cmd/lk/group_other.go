@@ -1,0 +1,31 @@
+//go:build unix && !linux
+
+package main
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootClock is the same to all processes. On macOS it counts while the computer
+// sleeps; on other systems it may stand still then.
+const bootClock = unix.CLOCK_MONOTONIC
+
+// group is a process group.
+type group struct{ number int }
+
+func openGroup(number int) group { return group{number} }
+
+// signal sends s to all of the group.
+func (g group) signal(s syscall.Signal) error { return unix.Kill(-g.number, s) }
+
+// runs reports whether any process of the group is left.
+func (g group) runs() bool { return !errors.Is(g.signal(0), unix.ESRCH) }
+
+func waitReadable(in int, until time.Duration) { pollReadable(in, until) }
+
+// awaitEnd says nothing here: the process is waited for as it ends.
+func awaitEnd(int) (bool, error) { return false, nil }

@@ -1,0 +1,207 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// guard is lk's side of the second watcher over the group of its command: another
+// process of the same program, which stops the group before the lease ends if lk
+// stands still, and ends it at once if lk dies. It has a process group of its own,
+// so that what is meant for lk's job or for the command's doesn't reach it.
+//
+// lk tells it by a pipe what it must know (see watch.go), and ends it by KILL when
+// the command has ended: that works also if it was stopped. What it does when
+// nobody is left on the other side of the pipe it must not do after that.
+//
+// A nil guard is none.
+type guard struct {
+	what    string   // is held, for messages
+	stderr  *os.File // for those messages; nil: none
+	session *os.File // see startGuard
+	note    func(string)
+
+	process *os.Process
+	orders  *os.File
+	gone    chan bool // it has exited; true: it has nothing left to do
+	starts  int
+
+	// What the next one must be told, should this one be killed.
+	group int
+	grace time.Duration
+	end   time.Duration // of the lease, by the boot clock; 0: it was not told any
+	asked bool
+}
+
+const (
+	// mostGuards is how often a guard is started before lk goes on without one.
+	mostGuards = 4
+	// ordersPatience bounds a write to a guard that does not read.
+	ordersPatience = 100 * time.Millisecond
+)
+
+// startGuard starts a guard. It inherits the session's file, if there is one, as
+// the command does: else those of the command's processes that closed the file
+// could still run when the kernel tells the engine that the session is dead.
+func startGuard(what string, stderr, session *os.File, note func(string)) *guard {
+	g := &guard{what: what, stderr: stderr, session: session, note: note}
+	g.start()
+	return g
+}
+
+// start starts a guard, or the next one, and tells it all that it must know. It
+// must be called by the goroutine that starts the command: see inherited.
+func (g *guard) start() {
+	g.process, g.orders, g.gone = nil, nil, nil
+	if g.starts++; g.starts > mostGuards {
+		g.note("its second watcher was ended again and again: should lk be killed too, what its command started may run on")
+		return
+	}
+	if err := g.launch(); err != nil {
+		g.note(fmt.Sprintf("no second watcher (%s): should lk be killed, what its command started may run on", err))
+		return
+	}
+	if g.group != 0 {
+		g.tell("group %d %d", g.group, g.grace)
+	}
+	if g.end != 0 {
+		g.tell("end %d", g.end)
+	}
+	if g.asked {
+		g.tell("asked")
+	}
+}
+
+func (g *guard) launch() error {
+	program, err := ownProgram()
+	if err != nil {
+		return err
+	}
+	in, orders, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	cmd := &exec.Cmd{
+		Path:        program,
+		Args:        []string{"lk", guardVerb, g.what},
+		Stdin:       in,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if g.stderr != nil {
+		cmd.Stderr = g.stderr
+	}
+	if err := inherited(g.session, cmd.Start); err != nil {
+		orders.Close()
+		return err
+	}
+	gone := make(chan bool, 1)
+	go func() { gone <- cmd.Wait() == nil }()
+	g.process, g.orders, g.gone = cmd.Process, orders, gone
+	return nil
+}
+
+// ownProgram is the file of the program that runs now, even if another one has
+// taken its name since.
+func ownProgram() (string, error) {
+	const self = "/proc/self/exe"
+	if _, err := os.Stat(self); err == nil {
+		return self, nil
+	}
+	return os.Executable()
+}
+
+// watch tells the guard which group to guard, and how long before the end of the
+// lease it is asked to stop.
+func (g *guard) watch(group int, grace time.Duration) {
+	if g != nil {
+		g.group, g.grace = group, grace
+		g.tell("group %d %d", group, grace)
+	}
+}
+
+// until tells the guard when the lease ends, by the boot clock, if that is news.
+func (g *guard) until(end time.Duration) {
+	if g == nil || end == g.end || end > g.end && end < g.end+time.Millisecond {
+		return // a later end is told late at no risk, an earlier one is not
+	}
+	g.end, g.asked = end, false
+	g.tell("end %d", end)
+}
+
+// saidStop tells the guard that lk itself asks the command to stop: a second TERM
+// would tell many a program to leave without cleaning up.
+func (g *guard) saidStop() {
+	if g != nil {
+		g.asked = true
+		g.tell("asked")
+	}
+}
+
+func (g *guard) tell(format string, args ...any) {
+	if g.orders == nil {
+		return
+	}
+	_ = g.orders.SetWriteDeadline(time.Now().Add(ordersPatience))
+	if _, err := fmt.Fprintf(g.orders, format+"\n", args...); errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = g.process.Kill() // it stands still, or it would have read; its end is seen by lk's loop, which starts another
+	}
+}
+
+// left is received from when the guard has exited.
+func (g *guard) left() <-chan bool {
+	if g == nil {
+		return nil
+	}
+	return g.gone
+}
+
+// follow starts the next guard, unless the one that left had done all it could.
+func (g *guard) follow(done bool) {
+	g.orders.Close()
+	g.process, g.orders, g.gone = nil, nil, nil
+	if !done {
+		g.start()
+	}
+}
+
+// stop ends the guard and returns when it is dead: from then on the number of the
+// command's group may be that of another one.
+func (g *guard) stop() {
+	if g == nil || g.process == nil {
+		return
+	}
+	_ = g.process.Kill()
+	<-g.gone
+	g.orders.Close()
+	g.process, g.orders, g.gone = nil, nil, nil
+}
+
+// bootTime is what the boot clock shows: the same to all processes.
+func bootTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(bootClock, &ts) // it fails only for a clock that is unknown
+	return time.Duration(ts.Nano())
+}
+
+const guardVerb = "guard"
+
+// newGuardVerb is the guard's own side. Nobody but lk run calls it.
+func (a *app) newGuardVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:    guardVerb,
+		Short:  "The second watcher of lk run, which starts it",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   verb(func(_ *cobra.Command, args []string) error { return standGuard(args[0]) }),
+	}
+}

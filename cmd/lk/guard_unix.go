@@ -1,0 +1,202 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch is what a guard knows. Its orders are lines:
+//
+//	group N GRACE   guard the process group N; ask it to stop GRACE before the end
+//	end AT          the lease ends AT, by the boot clock
+//	asked           it was asked to stop already
+//
+// Durations are in nanoseconds. The end of the orders is the death of lk.
+type watch struct {
+	what  string
+	group group
+	grace time.Duration
+	end   time.Duration // 0: none is known
+	asked bool
+	rest  []byte // of an order that has not arrived whole
+}
+
+// standGuard is a guard's life.
+func standGuard(what string) error {
+	notForPeople := &exit{code: exitUsage, say: errors.New("lk guard is a part of lk run, which starts it")}
+	if !isPipe(os.Stdin) {
+		return notForPeople
+	}
+	// Its end is tied to lk's, whoever else is told to go.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+		unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
+	closeInherited()
+	w := watch{what: what}
+	for {
+		orphan := w.read()
+		// All orders are read by now, so that a guard which stood still itself
+		// does not act on an end that was put off meanwhile.
+		now := bootTime()
+		switch {
+		case orphan && w.group.number == 0:
+			return notForPeople // or for lk, but it died before it had a command
+		case orphan:
+			w.kill()
+			w.say("lk itself was killed, so its command was ended")
+			return nil
+		case w.end != 0 && now >= w.end:
+			w.kill()
+			return nil
+		case w.end != 0 && now >= w.ask() && !w.asked:
+			w.asked = true
+			w.group.signal(unix.SIGTERM)
+			w.group.signal(unix.SIGCONT)
+			go w.say("lk stands still, so its command was asked to stop before the lock ends")
+		}
+		w.wait()
+	}
+}
+
+// ask is when the group is asked to stop: a little later than by lk, which tells
+// its guard when it does so itself.
+func (w *watch) ask() time.Duration { return w.end - w.grace + w.grace/5 }
+
+// wait waits for an order, or until there is something to do.
+func (w *watch) wait() {
+	next := w.end
+	if w.end != 0 && w.grace > 0 && !w.asked {
+		next = w.ask()
+	}
+	waitReadable(int(os.Stdin.Fd()), next)
+}
+
+// read takes in all orders that have arrived. It reports whether they have ended.
+func (w *watch) read() (orphan bool) {
+	in := int(os.Stdin.Fd())
+	_ = unix.SetNonblock(in, true) // nobody else has this end of the pipe
+	buffer := make([]byte, 4096)
+	for {
+		n, err := unix.Read(in, buffer)
+		switch {
+		case n > 0:
+			w.take(buffer[:n])
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+// take takes in a part of the orders.
+func (w *watch) take(text []byte) {
+	w.rest = append(w.rest, text...)
+	for {
+		line, rest, whole := bytes.Cut(w.rest, []byte("\n"))
+		if !whole {
+			return
+		}
+		w.rest = rest
+		w.obey(string(line))
+	}
+}
+
+func (w *watch) obey(order string) {
+	var number, at int64
+	switch n, _ := fmt.Sscanf(order, "group %d %d", &number, &at); {
+	case n == 2:
+		w.group, w.grace = openGroup(int(number)), time.Duration(at)
+	case order == "asked":
+		w.asked = true
+	default:
+		if n, _ := fmt.Sscanf(order, "end %d", &at); n == 1 {
+			w.end, w.asked = time.Duration(at), false
+		}
+	}
+}
+
+// kill ends the group, again and again until it is gone. What belongs to another
+// user can't be ended; it is left when the lease has ended.
+func (w *watch) kill() {
+	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := w.group.signal(unix.SIGKILL)
+		if !w.group.runs() || err != nil && bootTime() >= w.end {
+			return
+		}
+		waitReadable(-1, bootTime()+pause)
+	}
+}
+
+// say tells the user, but waits for nobody who doesn't read.
+func (w *watch) say(text string) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		fmt.Fprintf(os.Stderr, "lk: %s: %s\n", w.what, text)
+	}()
+	select {
+	case <-told:
+	case <-time.After(time.Second):
+	}
+}
+
+// closeInherited closes what lk was given by whoever started it, such as the pipe
+// to a pager, which would wait for the guard too. Files stay open: among them are
+// those by which the kernel knows the sessions that this run is part of.
+func closeInherited() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue // it is this process's own
+		}
+		var info unix.Stat_t
+		if unix.Fstat(fd, &info) == nil && info.Mode&unix.S_IFMT != unix.S_IFREG {
+			unix.Close(fd)
+		}
+	}
+}
+
+// pollReadable waits until in can be read or the boot clock shows until; 0 is
+// never. It looks at the clock again and again, since the timers of most systems
+// stand still while the computer sleeps.
+func pollReadable(in int, until time.Duration) {
+	for {
+		timeout := -1
+		if until != 0 {
+			left := until - bootTime()
+			if left <= 0 {
+				return
+			}
+			timeout = int(min(left+time.Millisecond-1, 250*time.Millisecond) / time.Millisecond)
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(in), Events: unix.POLLIN}}, timeout)
+		if n > 0 || err != nil {
+			return
+		}
+	}
+}
+
+// isPipe reports whether f is a pipe.
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&fs.ModeNamedPipe != 0
+}
