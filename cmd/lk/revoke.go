@@ -38,7 +38,7 @@ taken at once, and the next one may get it before the holder knows.
 lk run stops its command when its lock is taken. A claim that waits, named by
 --claim or --as, leaves the line at once.
 
-Where several hold something there, say which: --claim (lk ls lists them), --as,
+Where several hold something there, say which: --claim (lk ls --long lists them), --as,
 or --all. Where nothing is there to revoke, the exit code is 1.`,
 		Example: `  # ask whoever holds mydatabase/mytest to stop, and take it after its TTL
   lk revoke mydatabase/mytest --note "the disk is full, see the runbook"
@@ -46,7 +46,7 @@ or --all. Where nothing is there to revoke, the exit code is 1.`,
   # of several who share it, only this one
   lk revoke testsite --as ci-17 --note "hangs since noon"
 
-  # this one claim, as lk ls lists it, at once
+  # this one claim, as lk ls --long lists it, at once
   lk revoke --claim 3KX7VQ.1 --force --note "its machine is gone"
 
   # everybody below mydatabase
@@ -55,7 +55,7 @@ or --all. Where nothing is there to revoke, the exit code is 1.`,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.revoke(cmd.Context(), o) }),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.claims, "claim", nil, "revoke this claim, as lk ls lists it; may be repeated")
+	f.StringArrayVar(&o.claims, "claim", nil, "revoke this claim, as lk ls --long lists it; may be repeated")
 	f.StringVar(&o.as, "as", "", "revoke what this one holds or waits for")
 	f.BoolVar(&o.all, "all", false, "revoke all that is held there")
 	f.BoolVar(&o.force, "force", false, "at once, without asking: the next may get it before the holder knows")
@@ -71,7 +71,7 @@ func (o *revokeOptions) check(a *app, args []string) {
 		o.path = a.path(args[0])
 	}
 	if len(args) == 0 && len(o.claims) == 0 && o.as == "" {
-		a.bad.addf("nothing is named: give a PATH, --claim or --as; lk ls lists what there is")
+		a.bad.addf("nothing is named: give a PATH, --claim or --as; lk ls --long lists what there is")
 	}
 	if len(o.claims) > 0 && (len(args) > 0 || o.as != "" || o.all) {
 		a.bad.addf("--claim names the claim by itself: leave out PATH, --as and --all")
@@ -133,7 +133,7 @@ func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, er
 			i := slices.IndexFunc(o.refs, func(ref lockkeeper.Ref) bool {
 				return !slices.ContainsFunc(chosen, func(s lockkeeper.Status) bool { return s.Ref == ref })
 			})
-			return nil, nothingToRevoke("%s neither holds nor waits: lk ls lists the claims that there are", o.refs[i])
+			return nil, nothingToRevoke("%s neither holds nor waits: lk ls --long lists the claims that there are", o.refs[i])
 		}
 		return chosen, nil
 	}
