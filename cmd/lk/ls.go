@@ -12,8 +12,9 @@ func (a *app) newLs() *cobra.Command {
 	var path lockkeeper.Path
 	var asJSON, long bool
 	cmd := &cobra.Command{
-		Use:   "ls [PATH]",
-		Short: "List who holds and who waits",
+		Use:        "ls [PATH]",
+		SuggestFor: []string{"list", "ps", "show", "status"},
+		Short:      "List who holds and who waits",
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
 at it, above it or below it. Holders come first, then the line in its order.`,
 		Example: `  # everything

@@ -28,8 +28,9 @@ type revokeOptions struct {
 func (a *app) newRevoke() *cobra.Command {
 	o := &revokeOptions{}
 	cmd := &cobra.Command{
-		Use:   "revoke [PATH] [--claim CLAIM] [--as WHO]",
-		Short: "Take a lock away from whoever holds it",
+		Use:        "revoke PATH | --claim CLAIM | --as WHO [flags]",
+		SuggestFor: []string{"kill", "break", "unlock", "steal", "take"},
+		Short:      "Take a lock away from whoever holds it",
 		Long: `Take locks away: what is held at PATH or below it, or one claim, or what
 somebody has. The holder is asked to release; if it does not, the lock is taken
 after the holder's TTL, which is time enough to stop cleanly. With --force it is
@@ -38,8 +39,8 @@ taken at once, and the next one may get it before the holder knows.
 lk run stops its command when its lock is taken. A claim that waits, named by
 --claim or --as, leaves the line at once.
 
-Where several hold something there, say which: --claim (lk ls --long lists them), --as,
-or --all. Where nothing is there to revoke, the exit code is 1.`,
+Where several hold something there, say which: --claim (lk ls --long lists them),
+--as, or --all. Where nothing is there to revoke, the exit code is 1.`,
 		Example: `  # ask whoever holds mydatabase/mytest to stop, and take it after its TTL
   lk revoke mydatabase/mytest --note "the disk is full, see the runbook"
 
@@ -51,15 +52,16 @@ or --all. Where nothing is there to revoke, the exit code is 1.`,
 
   # everybody below mydatabase
   lk revoke mydatabase --all --note "restore from backup"`,
-		Args: a.checked(func(_ *cobra.Command, args []string) { o.check(a, args) }),
-		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.revoke(cmd.Context(), o) }),
+		DisableFlagsInUseLine: true,
+		Args:                  a.checked(func(_ *cobra.Command, args []string) { o.check(a, args) }),
+		RunE:                  verb(func(cmd *cobra.Command, _ []string) error { return a.revoke(cmd.Context(), o) }),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.claims, "claim", nil, "revoke this claim, as lk ls --long lists it; may be repeated")
-	f.StringVar(&o.as, "as", "", "revoke what this one holds or waits for")
+	f.StringArrayVar(&o.claims, "claim", nil, "revoke this `CLAIM`, as lk ls --long lists it; may be repeated")
+	f.StringVar(&o.as, "as", "", "revoke what `WHO` holds or waits for")
 	f.BoolVar(&o.all, "all", false, "revoke all that is held there")
 	f.BoolVar(&o.force, "force", false, "at once, without asking: the next may get it before the holder knows")
-	f.StringVar(&o.note, "note", "", "why, for the holder and for everybody who looks")
+	f.StringVar(&o.note, "note", "", "`WHY`, for the holder and for everybody who looks")
 	f.BoolVar(&o.json, "json", false, "print what was done, one JSON object a line; durations are in seconds")
 	return cmd
 }

@@ -16,8 +16,9 @@ func (a *app) newWhy() *cobra.Command {
 	var path lockkeeper.Path
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "why [PATH]",
-		Short: "Say why a path is not free, or why anybody waits",
+		Use:        "why [PATH]",
+		SuggestFor: []string{"explain", "blocked", "who"},
+		Short:      "Say why a path is not free, or why anybody waits",
 		Long: `Say for everyone who waits for PATH, or for something above or below it, why
 they wait: who is in the way, who is in the way of that one, and so on to the
 claim at the root. If nobody waits, say who holds it; if it is free, say so.
