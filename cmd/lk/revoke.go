@@ -205,7 +205,11 @@ func listOf(claims []lockkeeper.Status) string {
 
 // tellRevoked says what the revocation of s has done, and when it takes effect.
 func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lockkeeper.Status, o *revokeOptions) error {
-	now := s
+	now := s // unless the engine knows better, it is over by now, and forgotten
+	now.State, now.Asked, now.Reason = lockkeeper.Ended, nil, lockkeeper.Revoked
+	if !o.force {
+		now.Reason = lockkeeper.Yielded
+	}
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: s.Ref}) {
 		if err != nil {
 			return err
