@@ -65,6 +65,7 @@ exclude what you run on this machine.`,
 	root.AddCommand(newTopics()...)
 	root.InitDefaultCompletionCmd()
 	a.completion(root)
+	a.completes(root)
 	return root
 }
 

@@ -206,6 +206,9 @@ func waitText(s lockkeeper.Status) string {
 	if s.ETA > 0 {
 		place += ", about " + human(s.ETA) + " to go"
 	}
+	if s.Converting {
+		return fmt.Sprintf("%s holds %s for %s and waits to have it alone%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
+	}
 	return fmt.Sprintf("%s waits for %s for %s%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
 }
 

@@ -144,6 +144,12 @@ nested waits for exclusive files for 1m
 		t.Errorf("nobody waits: %s", got.String())
 	}
 	got.Reset()
+	upgrade := claim("reader", lockkeeper.Held, "db", by("other", lockkeeper.HeldBy, "db"))
+	upgrade.Converting, upgrade.Place = true, 1
+	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits to have it alone, 1st in line\n  db: held by other for 1m\n" {
+		t.Errorf("upgrade: %s", got.String())
+	}
+	got.Reset()
 	hurried, own := all[0], all[3]
 	hurried.Asked = &lockkeeper.Asked{Reason: lockkeeper.Revoked, Left: 29*time.Second + 1, Label: lockkeeper.Label{As: "ops", Note: "stuck"}}
 	own.Blockers, own.Waits, own.ETA, own.Place = nil, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}, 2*time.Minute, 1
