@@ -251,8 +251,23 @@ func (c *checker) bound(name string, d time.Duration, forever bool) {
 		return
 	}
 	if d < 0 || d > MaxDuration {
-		c.addf("%s %s is out of range: 0 to %s", name, d, MaxDuration)
+		c.addf("%s %s is out of range: 0 to %s", name, spoken(d), spoken(MaxDuration))
 	}
+}
+
+// spoken writes a bound as people say it: "10 years", "1h", not "87600h0m0s".
+func spoken(d time.Duration) string {
+	if d == MaxDuration {
+		return "10 years"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 func (c *checker) label(l Label) {

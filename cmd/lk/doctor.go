@@ -25,8 +25,9 @@ const doctorPatience = 15 * time.Second
 func (a *app) newDoctor() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check the set-up: which engine, and what is wrong",
+		Use:        "doctor",
+		SuggestFor: []string{"check", "diagnose", "info", "config"},
+		Short:      "Check the set-up: which engine, and what is wrong",
 		Long: `Check the set-up, a line for each thing that was looked at: which engine is used
 and why that one, whether it can be opened, what it promises and what would break
 that, and what in this environment is odd. What is doubtful works, but not as

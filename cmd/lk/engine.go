@@ -33,6 +33,9 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 		return nil, err
 	}
 	e, err := a.open(ctx, url)
+	if err != nil && named {
+		return nil, fmt.Errorf("%s: %w", a.engineSource(), err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,9 @@ const (
 	exitSignal        = 128 // plus the number of the signal that ended it
 )
 
-const exitHelp = `Exit codes: the command's own, exactly, or
-  2    bad usage
+const exitHelp = "Exit codes: the command's own, exactly, or\n" + exitCodesTable
+
+const exitCodesTable = `  2    bad usage
   69   the engine can't be reached
   75   not acquired: it is taken (-E names another code)
   76   the lock was lost, and the command was stopped before that

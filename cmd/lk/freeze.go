@@ -51,7 +51,7 @@ A second freeze of the same path replaces the first; lk thaw ends it.`,
 	}
 	f := cmd.Flags()
 	f.Var(span{&o.span, &a.bad, "--for"}, "for", "for how long, such as 30m or 2d")
-	f.StringVar(&o.note, "note", "", "why, for everybody who waits")
+	f.StringVar(&o.note, "note", "", "`WHY`, for everybody who waits")
 	f.BoolVar(&o.json, "json", false, "print the freeze as JSON; durations are in seconds")
 	return cmd
 }
@@ -59,8 +59,9 @@ A second freeze of the same path replaces the first; lk thaw ends it.`,
 func (a *app) newThaw() *cobra.Command {
 	o := &freezeOptions{}
 	cmd := &cobra.Command{
-		Use:   "thaw PATH",
-		Short: "End a freeze",
+		Use:        "thaw PATH",
+		SuggestFor: []string{"unfreeze", "melt"},
+		Short:      "End a freeze",
 		Long: `End the freeze of PATH before its time. Where PATH is not frozen, the exit code
 is 1.`,
 		Example: `  # the maintenance is done

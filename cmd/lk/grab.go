@@ -138,14 +138,17 @@ Exit codes:
   0    ok
   75   wait (-E names another code)
   2    bad usage; 69 the engine can't be reached; 77 denied`,
-		Example: `  lk grab testsite --as "$CI_JOB_ID" --wait 30m
-  lk grab -s testsite --as "deploy-check-$CI_JOB_ID"
-  lk grab testsite --as release-freeze --for 2d --note "code freeze"
+		Example: `  # in the first step of a CI job: wait in line, and hold it for the steps after
+  lk grab testsite --as "run-$GITHUB_RUN_ID" --wait 30m --for 1h || exit
 
-  # a step that waits in line, a later step, the last one
-  until lk grab db --as "run-$GITHUB_RUN_ID" --wait 30s; do :; done
-  lk renew db --as "run-$GITHUB_RUN_ID"
-  lk release db --as "run-$GITHUB_RUN_ID"`,
+  # share it with others who share it
+  lk grab -s testsite --as "check-$CI_JOB_ID"
+
+  # nobody deploys for two days, and nobody needs to keep it alive
+  lk grab deploy --as release-freeze --for 2d --note "code freeze"
+
+  # look now and then, and do something else meanwhile
+  while lk grab -q db --as "run-$ID"; [ $? = 75 ]; do ./something-else; done`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) { o.check(cmd, args, &a.bad) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.grab(cmd.Context(), o) }),
 	}

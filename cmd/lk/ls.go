@@ -10,29 +10,41 @@ import (
 
 func (a *app) newLs() *cobra.Command {
 	var path lockkeeper.Path
-	var asJSON bool
+	var asJSON, long bool
 	cmd := &cobra.Command{
-		Use:   "ls [PATH]",
-		Short: "List who holds and who waits",
+		Use:        "ls [PATH]",
+		SuggestFor: []string{"list", "ps", "show", "status"},
+		Short:      "List who holds and who waits",
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
 at it, above it or below it. Holders come first, then the line in its order.`,
-		Example: "  lk ls\n  lk ls --json mydatabase",
-		Args:    a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
+		Example: `  # everything
+  lk ls
+
+  # is anybody in my database, above it or below it?
+  lk ls mydatabase
+
+  # with what lk revoke --claim needs
+  lk ls --long
+
+  # who holds something, for a script
+  lk ls --json | jq -r 'select(.state == "held").as'`,
+		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			client, err := a.look(cmd.Context())
 			if err != nil || client == nil {
 				return err
 			}
 			defer client.Close()
-			return a.list(cmd, client.Client, path, asJSON)
+			return a.list(cmd, client.Client, path, asJSON, long)
 		}),
 	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also list what names each claim, for lk revoke --claim")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in seconds")
 	return cmd
 }
 
-func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeeper.Path, asJSON bool) error {
-	rows, empty := newTable(a.stdout), true
+func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeeper.Path, asJSON, long bool) error {
+	rows, empty := newTable(a.stdout, long), true
 	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: path}) {
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -36,14 +37,24 @@ func about(label lockkeeper.Label) string {
 
 // blockerText says who stands in the way and how: "held by ci-17 for 2m (nightly)".
 func blockerText(b lockkeeper.Blocker) string {
-	text := fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), human(b.Age), about(b.Label))
-	if b.Why == lockkeeper.Frozen {
+	var text string
+	switch b.Why {
+	case lockkeeper.Frozen:
 		text = fmt.Sprintf("frozen by %s%s", who(b.Label, b.Ref), about(b.Label))
+	case lockkeeper.AskedToYield:
+		text = fmt.Sprintf("held by %s for %s%s, asked to yield", who(b.Label, b.Ref), human(b.Age), about(b.Label))
+	default:
+		text = fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), human(b.Age), about(b.Label))
 	}
-	if b.Left > 0 && b.Left != lockkeeper.Forever {
-		text += ", for at most " + human(b.Left) + " more"
+	return text + leftText(b.Left)
+}
+
+// leftText says how long something goes on, if that is known.
+func leftText(left time.Duration) string {
+	if left <= 0 || left == lockkeeper.Forever {
+		return ""
 	}
-	return text
+	return ", for at most " + human(upTo(left)) + " more"
 }
 
 // waitLine says in one line why a claim waits, and where it stands:
@@ -56,8 +67,8 @@ func waitLine(status lockkeeper.Status) string {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 		parts = append(parts, text)
-	} else if len(status.Waits) > 0 {
-		parts = append(parts, status.Waits[0].String())
+	} else if own := ownReasons(status); len(own) > 0 {
+		parts = append(parts, own[0])
 	}
 	if status.Place > 0 {
 		parts = append(parts, ordinal(status.Place)+" in line")
@@ -112,14 +123,25 @@ func modeText(t lockkeeper.Target) string {
 }
 
 // table writes claims for people, a row for each of their targets.
-type table struct{ out *tabwriter.Writer }
+type table struct {
+	out  *tabwriter.Writer
+	long bool // with what names a claim
+}
 
-func newTable(to io.Writer) table {
-	return table{tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)}
+func newTable(to io.Writer, long bool) table {
+	return table{tabwriter.NewWriter(to, 0, 8, 2, ' ', 0), long}
 }
 
 func (t table) header() {
-	fmt.Fprintln(t.out, "PATH\tMODE\tSTATE\tWHO\tSINCE\tFENCE\tNOTE")
+	fmt.Fprintf(t.out, "PATH\tMODE\tSTATE\tWHO\tSINCE\tFENCE\t%sNOTE\n", t.column("CLAIM"))
+}
+
+// column is a column that only the long table has.
+func (t table) column(text string) string {
+	if !t.long {
+		return ""
+	}
+	return text + "\t"
 }
 
 func (t table) rows(status lockkeeper.Status) {
@@ -139,8 +161,8 @@ func (t table) rows(status lockkeeper.Status) {
 	}
 	note := strings.TrimSpace(status.Note + " " + status.Link)
 	for _, g := range status.Grants {
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Path, modeText(g.Target), state,
-			who(status.Label, status.Ref), human(status.Age), fence, note)
+		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", g.Path, modeText(g.Target), state,
+			who(status.Label, status.Ref), human(status.Age), fence, t.column(status.Ref.String()), note)
 	}
 }
 

@@ -34,7 +34,10 @@ Exit codes:
   76   the lock was lost, and the clean-up was stopped before that
   2    bad usage; 69 the engine can't be reached; 77 denied
   else the clean-up's own; the lock is released all the same`,
-		Example: `  lk release db --as "run-$GITHUB_RUN_ID"
+		Example: `  # in the last step, whatever became of the others
+  lk release db --as "run-$GITHUB_RUN_ID"
+
+  # and tidy up before somebody else gets it
   lk release db --as "run-$GITHUB_RUN_ID" --cleanup 'dropdb test'`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) {
 			o.check(cmd, args, &a.bad)

@@ -21,8 +21,11 @@ Exit codes:
   75   wait (-E names another code)
   76   lost: the name has neither a hold nor a place any more
   2    bad usage; 69 the engine can't be reached; 77 denied`,
-		Example: `  lk renew db --as "run-$GITHUB_RUN_ID" || exit
-  lk renew testsite --as release-freeze --for 2d`,
+		Example: `  # in a later step: still mine?
+  lk renew db --as "run-$GITHUB_RUN_ID" || exit
+
+  # two days more
+  lk renew deploy --as release-freeze --for 2d`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) {
 			o.check(cmd, args, &a.bad)
 			o.checkRanges(grab.Request{}, &a.bad)

@@ -28,8 +28,9 @@ type revokeOptions struct {
 func (a *app) newRevoke() *cobra.Command {
 	o := &revokeOptions{}
 	cmd := &cobra.Command{
-		Use:   "revoke [PATH] [--claim CLAIM] [--as WHO]",
-		Short: "Take a lock away from whoever holds it",
+		Use:        "revoke PATH | --claim CLAIM | --as WHO [flags]",
+		SuggestFor: []string{"kill", "break", "unlock", "steal", "take"},
+		Short:      "Take a lock away from whoever holds it",
 		Long: `Take locks away: what is held at PATH or below it, or one claim, or what
 somebody has. The holder is asked to release; if it does not, the lock is taken
 after the holder's TTL, which is time enough to stop cleanly. With --force it is
@@ -38,28 +39,29 @@ taken at once, and the next one may get it before the holder knows.
 lk run stops its command when its lock is taken. A claim that waits, named by
 --claim or --as, leaves the line at once.
 
-Where several hold something there, say which: --claim (lk ls lists them), --as,
-or --all. Where nothing is there to revoke, the exit code is 1.`,
+Where several hold something there, say which: --claim (lk ls --long lists them),
+--as, or --all. Where nothing is there to revoke, the exit code is 1.`,
 		Example: `  # ask whoever holds mydatabase/mytest to stop, and take it after its TTL
   lk revoke mydatabase/mytest --note "the disk is full, see the runbook"
 
   # of several who share it, only this one
   lk revoke testsite --as ci-17 --note "hangs since noon"
 
-  # this one claim, as lk ls lists it, at once
+  # this one claim, as lk ls --long lists it, at once
   lk revoke --claim 3KX7VQ.1 --force --note "its machine is gone"
 
   # everybody below mydatabase
   lk revoke mydatabase --all --note "restore from backup"`,
-		Args: a.checked(func(_ *cobra.Command, args []string) { o.check(a, args) }),
-		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.revoke(cmd.Context(), o) }),
+		DisableFlagsInUseLine: true,
+		Args:                  a.checked(func(_ *cobra.Command, args []string) { o.check(a, args) }),
+		RunE:                  verb(func(cmd *cobra.Command, _ []string) error { return a.revoke(cmd.Context(), o) }),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.claims, "claim", nil, "revoke this claim, as lk ls lists it; may be repeated")
-	f.StringVar(&o.as, "as", "", "revoke what this one holds or waits for")
+	f.StringArrayVar(&o.claims, "claim", nil, "revoke this `CLAIM`, as lk ls --long lists it; may be repeated")
+	f.StringVar(&o.as, "as", "", "revoke what `WHO` holds or waits for")
 	f.BoolVar(&o.all, "all", false, "revoke all that is held there")
 	f.BoolVar(&o.force, "force", false, "at once, without asking: the next may get it before the holder knows")
-	f.StringVar(&o.note, "note", "", "why, for the holder and for everybody who looks")
+	f.StringVar(&o.note, "note", "", "`WHY`, for the holder and for everybody who looks")
 	f.BoolVar(&o.json, "json", false, "print what was done, one JSON object a line; durations are in seconds")
 	return cmd
 }
@@ -71,7 +73,7 @@ func (o *revokeOptions) check(a *app, args []string) {
 		o.path = a.path(args[0])
 	}
 	if len(args) == 0 && len(o.claims) == 0 && o.as == "" {
-		a.bad.addf("nothing is named: give a PATH, --claim or --as; lk ls lists what there is")
+		a.bad.addf("nothing is named: give a PATH, --claim or --as; lk ls --long lists what there is")
 	}
 	if len(o.claims) > 0 && (len(args) > 0 || o.as != "" || o.all) {
 		a.bad.addf("--claim names the claim by itself: leave out PATH, --as and --all")
@@ -133,7 +135,7 @@ func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, er
 			i := slices.IndexFunc(o.refs, func(ref lockkeeper.Ref) bool {
 				return !slices.ContainsFunc(chosen, func(s lockkeeper.Status) bool { return s.Ref == ref })
 			})
-			return nil, nothingToRevoke("%s neither holds nor waits: lk ls lists the claims that there are", o.refs[i])
+			return nil, nothingToRevoke("%s neither holds nor waits: lk ls --long lists the claims that there are", o.refs[i])
 		}
 		return chosen, nil
 	}
@@ -203,7 +205,11 @@ func listOf(claims []lockkeeper.Status) string {
 
 // tellRevoked says what the revocation of s has done, and when it takes effect.
 func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lockkeeper.Status, o *revokeOptions) error {
-	now := s
+	now := s // unless the engine knows better, it is over by now, and forgotten
+	now.State, now.Asked, now.Reason = lockkeeper.Ended, nil, lockkeeper.Revoked
+	if !o.force {
+		now.Reason = lockkeeper.Yielded
+	}
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: s.Ref}) {
 		if err != nil {
 			return err

@@ -24,8 +24,9 @@ func (a *app) execute(ctx context.Context) int {
 }
 
 func (a *app) newRoot() *cobra.Command {
+	cobra.EnableCommandSorting = false // help has them in the order of use
 	root := &cobra.Command{
-		Use:   "lk",
+		Use:   "lk VERB [ARG...]",
 		Short: "Run commands under locks, and see who holds what",
 		Long: `lk keeps locks for the commands that you run.
 
@@ -33,16 +34,38 @@ A lock is named by a path, such as mydatabase/mytest, and covers all that is
 below it: whoever wants mydatabase waits for everybody inside it, in fair order.
 No server is needed: without --engine the locks are in a file of yours, and
 exclude what you run on this machine.`,
-		Example:       "  lk run mydatabase/mytest -- go test ./...\n  lk why mydatabase",
+		Example: `  # run the tests while nobody else has the database
+  lk run mydatabase/mytest -- go test ./...
+
+  # why do I wait?
+  lk why mydatabase`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) {
+			if len(args) > 0 {
+				a.bad.addf("unknown command %q%s", args[0], didYouMean(cmd, args[0]))
+			}
+		}),
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "URL of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
+	root.SetUsageFunc(writeUsage)
+	root.SetVersionTemplate(versionLine() + "\n")
+	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "`URL` of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
 	root.SetFlagErrorFunc(a.flagError)
-	root.AddCommand(a.newRun(), a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newGrab(), a.newRenew(), a.newRelease(), a.newKeep(),
-		a.newRevoke(), a.newFreeze(), a.newThaw(), a.newDoctor(), a.newVersion(), a.newGuardVerb())
+	root.AddGroup(groups...)
+	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())
+	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newDoctor())
+	add(root, groupOperate, a.newRevoke(), a.newFreeze(), a.newThaw())
+	add(root, groupMore, a.newVersion(), a.newMan(), a.newGuardVerb())
+	root.SetHelpCommand(a.newHelp())
+	root.AddCommand(newTopics()...)
+	root.InitDefaultCompletionCmd()
+	a.completion(root)
+	a.completes(root)
 	return root
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,11 +48,21 @@ asked to stop before the lock ends, and ended with it.
 LK_PATH has the paths, one a line; LK_FENCE a number that rises with every grant;
 LK_CLAIM the claim, for lk why; LK_SLOT the slot of one unit under -n, else nothing.
 
-` + exitHelp,
-		Example: `  lk run mydatabase/mytest -- go test ./...
+` + exitHelp + systemNote(runtime.GOOS),
+		Example: `  # nobody else has mydatabase/mytest while the tests run
+  lk run mydatabase/mytest -- go test ./...
+
+  # together with all who share it, but with nobody who wants it alone
   lk run --shared testsite -- ./read-only-test
+
+  # at most three at a time
   lk run -n 3 router1/snmp -- snmpwalk router1
-  lk run --try deploy -- ./deploy || echo "somebody else deploys"`,
+
+  # don't wait
+  lk run --try deploy -- ./deploy || echo "somebody else deploys"
+
+  # who and what for, for those who wait behind it
+  lk run --as nightly --note "load test" --link "$BUILD_URL" mydatabase -- ./load-test`,
 		DisableFlagsInUseLine: true,
 		Args:                  a.checked(func(cmd *cobra.Command, args []string) { o.check(cmd, args, &a.bad) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {

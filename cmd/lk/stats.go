@@ -18,8 +18,9 @@ func (a *app) newStats() *cobra.Command {
 	var path lockkeeper.Path
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "stats [PATH]",
-		Short: "Count who holds and who waits, by path and by owner",
+		Use:        "stats [PATH]",
+		SuggestFor: []string{"count", "top", "metrics"},
+		Short:      "Count who holds and who waits, by path and by owner",
 		Long: `Count holds, waiting claims and the sessions that have them: by path and by
 owner, with the longest line, the longest hold and the longest wait. Of
 everything, or of what meets PATH, at it, above it or below it.

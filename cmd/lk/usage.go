@@ -35,11 +35,26 @@ func (p *problems) add(err error) {
 	case err == nil:
 	case errors.As(err, &e):
 		for text := range strings.SplitSeq(e.Detail, "; ") {
-			p.addf("%s", text)
+			p.addf("%s%s", flagOf(text), text)
 		}
 	default:
 		p.addf("%s", err)
 	}
+}
+
+// flagOf names the flag that a check of the package lockkeeper speaks of, since
+// that package knows no flags.
+func flagOf(text string) string {
+	for _, known := range [...]struct{ begins, flag string }{
+		{"TTL ", "--ttl"}, {"wait ", "--wait"}, {"priority ", "--priority"}, {"longest hold ", "--max-hold"},
+		{"quiet period ", "--quiet-period"}, {"steal after ", "--steal-after"}, {"announced hold ", "--lasts"}, {"freeze ", "--for"},
+		{"name ", "--as"}, {"note ", "--note"}, {"link ", "--link"},
+	} {
+		if strings.HasPrefix(text, known.begins) {
+			return known.flag + ": "
+		}
+	}
+	return ""
 }
 
 func (p *problems) err() error {
@@ -154,21 +169,28 @@ func (a *app) path(text string) lockkeeper.Path {
 
 // onePath reads the path of verbs that take one, or none for everything.
 func (a *app) onePath(args []string) lockkeeper.Path {
-	switch len(args) {
-	case 0:
-		return ""
-	case 1:
-		return a.path(args[0])
+	if len(args) > 1 {
+		a.bad.addf("%d paths: name one, or none to see everything", len(args))
 	}
-	a.bad.addf("%d paths: name one, or none to see everything", len(args))
-	return ""
+	return a.firstPath(args)
 }
 
 // thePath reads the path of verbs that need exactly one.
 func (a *app) thePath(cmd *cobra.Command, args []string) lockkeeper.Path {
 	if len(args) != 1 {
 		a.bad.addf("%s: name one, as in: %s mydatabase/mytest", plural(len(args), "path"), program(cmd))
-		return ""
 	}
-	return a.path(args[0])
+	return a.firstPath(args)
+}
+
+// firstPath is the first of the paths, if there is one. It notes what is wrong
+// with any of them.
+func (a *app) firstPath(args []string) lockkeeper.Path {
+	var first lockkeeper.Path
+	for i, text := range args {
+		if path := a.path(text); i == 0 {
+			first = path
+		}
+	}
+	return first
 }

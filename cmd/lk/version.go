@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,15 +10,32 @@ import (
 )
 
 func (a *app) newVersion() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of lk",
-		Args:  a.takes(0, 0),
+		Example: `  # which version is it?
+  lk version
+
+  # for a script
+  lk version --json | jq -r .version`,
+		Args: a.takes(0, 0),
 		RunE: verb(func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "lk %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(map[string]string{
+					"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+				})
+			}
+			_, err := fmt.Fprintln(a.stdout, versionLine())
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: version, go, os, arch")
+	return cmd
+}
+
+func versionLine() string {
+	return fmt.Sprintf("lk %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is the module's version as the build recorded it: a tag, a commit's

@@ -22,8 +22,9 @@ func (a *app) newWatch() *cobra.Command {
 	var path lockkeeper.Path
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "watch [PATH]",
-		Short: "Tell what happens to locks, as it happens",
+		Use:        "watch [PATH]",
+		SuggestFor: []string{"follow", "tail", "events", "monitor"},
+		Short:      "Tell what happens to locks, as it happens",
 		Long: `Tell what happens, a line for each change: who got what, who waits and where in
 line, who was asked to yield, who released or lost what and why. It begins with
 what is there now: of everything, or of what meets PATH, at it, above it or below

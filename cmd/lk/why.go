@@ -16,19 +16,22 @@ func (a *app) newWhy() *cobra.Command {
 	var path lockkeeper.Path
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "why PATH",
-		Short: "Say why a path is not free",
+		Use:        "why [PATH]",
+		SuggestFor: []string{"explain", "blocked", "who"},
+		Short:      "Say why a path is not free, or why anybody waits",
 		Long: `Say for everyone who waits for PATH, or for something above or below it, why
 they wait: who is in the way, who is in the way of that one, and so on to the
-claim at the root. If nobody waits, say who holds it.`,
-		Example: "  lk why mydatabase/mytest",
-		Args: a.checked(func(cmd *cobra.Command, args []string) {
-			if len(args) != 1 {
-				a.bad.addf("%d paths: name one, as in: lk why mydatabase/mytest", len(args))
-			} else {
-				path = a.path(args[0])
-			}
-		}),
+claim at the root. If nobody waits, say who holds it; if it is free, say so.
+Without PATH, say it for everyone who waits.`,
+		Example: `  # why does my test not start?
+  lk why mydatabase/mytest
+
+  # who waits for what, everywhere
+  lk why
+
+  # who is to be asked? The holders that somebody waits for
+  lk why --json mydatabase | jq -r 'select(.state == "held").as'`,
+		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			var all []lockkeeper.Status
 			client, err := a.look(cmd.Context())
@@ -45,7 +48,7 @@ claim at the root. If nobody waits, say who holds it.`,
 			return writeWhy(a.stdout, path, all)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the claims concerned, one JSON object a line; durations are in nanoseconds")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the claims concerned, one JSON object a line; durations are in seconds")
 	return cmd
 }
 
@@ -62,12 +65,14 @@ func listAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Statu
 	return all, nil
 }
 
-// writeWhy explains why path is not free.
+// writeWhy explains why path is not free; without a path, why anybody waits.
 func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
 	concerned := meeting(path, all)
-	waiters := slices.DeleteFunc(slices.Clone(concerned), func(s lockkeeper.Status) bool { return !waits(s) })
+	waiters := waitersOf(concerned)
 	e := explainer{to: to, all: all}
 	switch {
+	case path == "" && len(waiters) == 0:
+		e.linef(0, "nobody waits")
 	case len(concerned) == 0:
 		e.linef(0, "%s is free", path)
 	case len(waiters) == 0:
@@ -80,7 +85,14 @@ func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error
 			e.blockers(1, s, []lockkeeper.Ref{s.Ref})
 		}
 	}
+	if slices.ContainsFunc(waiters, func(s lockkeeper.Status) bool { return s.ETA > 0 }) {
+		e.linef(0, "(The time to go is estimated from how long recent holds of the same path took.)")
+	}
 	return e.err
+}
+
+func waitersOf(claims []lockkeeper.Status) []lockkeeper.Status {
+	return slices.DeleteFunc(slices.Clone(claims), func(s lockkeeper.Status) bool { return !waits(s) })
 }
 
 // explainer writes chains of claims, each a level deeper than the one that it blocks.
@@ -99,15 +111,17 @@ func (e *explainer) linef(depth int, format string, args ...any) {
 // blockers writes who is in the way of s, and of those who wait themselves, who
 // is in theirs. seen are the claims above in the chain.
 func (e *explainer) blockers(depth int, s lockkeeper.Status, seen []lockkeeper.Ref) {
-	if len(s.Blockers) == 0 && len(s.Waits) > 0 {
-		e.linef(depth, "%s", reasonsText(s.Waits))
+	for _, text := range ownReasons(s) {
+		e.linef(depth, "%s", text)
 	}
 	for _, b := range s.Blockers {
-		e.linef(depth, "%s", onPath(b))
-		for _, next := range e.waitsOf(b) {
-			if slices.Contains(seen, next.Ref) {
-				continue
-			}
+		more := slices.DeleteFunc(e.waitsOf(b), func(next lockkeeper.Status) bool { return slices.Contains(seen, next.Ref) })
+		if depth > 1 && len(more) == 0 {
+			e.linef(depth, "%s", atRoot(b))
+		} else {
+			e.linef(depth, "%s", onPath(b))
+		}
+		for _, next := range more {
 			if next.Ref != b.Ref {
 				e.linef(depth+1, "who %s", strings.TrimPrefix(waitText(next), who(next.Label, next.Ref)+" "))
 				e.blockers(depth+2, next, append(slices.Clone(seen), next.Ref))
@@ -156,6 +170,9 @@ func writeWhyJSON(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) e
 		byRef[s.Ref] = s
 	}
 	queue, written := meeting(path, all), map[lockkeeper.Ref]bool{}
+	if path == "" {
+		queue = waitersOf(all)
+	}
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
@@ -175,8 +192,12 @@ func writeWhyJSON(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) e
 	return nil
 }
 
-// meeting are the claims and freezes with a target at path, above it or below it.
+// meeting are the claims and freezes with a target at path, above it or below it;
+// all of them without a path.
 func meeting(path lockkeeper.Path, all []lockkeeper.Status) []lockkeeper.Status {
+	if path == "" {
+		return all
+	}
 	var some []lockkeeper.Status
 	for _, s := range all {
 		if slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool {
@@ -196,6 +217,12 @@ func waitText(s lockkeeper.Status) string {
 	if s.Place > 0 {
 		place = ", " + ordinal(s.Place) + " in line"
 	}
+	if s.ETA > 0 {
+		place += ", about " + human(s.ETA) + " to go"
+	}
+	if s.Converting {
+		return fmt.Sprintf("%s holds %s for %s and waits to have it alone%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
+	}
 	return fmt.Sprintf("%s waits for %s for %s%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
 }
 
@@ -204,7 +231,11 @@ func holdText(s lockkeeper.Status) string {
 	if s.State == lockkeeper.Freezing {
 		return fmt.Sprintf("%s froze %s for %s more%s", who(s.Label, s.Ref), s.Grants[0].Path, human(s.Left), about(s.Label))
 	}
-	return fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), s.Fence, about(s.Label))
+	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), s.Fence, about(s.Label))
+	if s.Asked != nil {
+		text += "; it is asked to yield" + askText(s.Asked)
+	}
+	return text
 }
 
 func targetsText(s lockkeeper.Status) string {
@@ -218,10 +249,40 @@ func targetsText(s lockkeeper.Status) string {
 // onPath is blockerText with the path at which they meet.
 func onPath(b lockkeeper.Blocker) string { return fmt.Sprintf("%s: %s", b.Path, blockerText(b)) }
 
-func reasonsText(waits []lockkeeper.WaitReason) string {
-	texts := make([]string, len(waits))
-	for i, w := range waits {
-		texts[i] = w.String()
+// atRoot is onPath for one who waits for nobody: "at the root: ci-17 holds db/a
+// for 2m (nightly, https://ci/17)".
+func atRoot(b lockkeeper.Blocker) string {
+	if b.Why != lockkeeper.HeldBy {
+		return "at the root: " + onPath(b)
 	}
-	return strings.Join(texts, ", ")
+	return fmt.Sprintf("at the root: %s holds %s for %s%s%s", who(b.Label, b.Ref), b.Path, human(b.Age), about(b.Label), leftText(b.Left))
+}
+
+// ownReasons spells out why a claim waits where no other claim says it.
+func ownReasons(s lockkeeper.Status) []string {
+	var texts []string
+	for _, why := range s.Waits {
+		switch {
+		case why == lockkeeper.OwnLimit:
+			texts = append(texts, limitText(s))
+		case why == lockkeeper.QuietPeriod:
+			texts = append(texts, "nobody is in its way; it waits until it has been quiet there for as long as it asked for")
+		case why == lockkeeper.Resuming:
+			texts = append(texts, "the engine has restarted, and the program that waits has not come back yet")
+		case len(s.Blockers) == 0:
+			texts = append(texts, why.String())
+		}
+	}
+	return texts
+}
+
+// limitText says which limit of its own a claim waits for.
+func limitText(s lockkeeper.Status) string {
+	var limits []string
+	for _, g := range s.Grants {
+		if g.Mode == lockkeeper.ModePermits {
+			limits = append(limits, fmt.Sprintf("%d of %s", g.Limit, g.Path))
+		}
+	}
+	return "more would be in use than its own limit allows: " + strings.Join(limits, ", ")
 }

@@ -61,9 +61,15 @@ func TestWaitLine(t *testing.T) {
 		{lockkeeper.Status{Place: 2, Blockers: []lockkeeper.Blocker{ci}}, "held by ci-17 for 2m (nightly load test, http://ci/17), 2nd in line"},
 		{lockkeeper.Status{Place: 1, ETA: time.Minute, Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci}},
 			"behind s.1 for 0ms and 1 more, 1st in line, about 1m to go"},
-		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit}}, "own limit, 1st in line"},
+		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.AskedToYield, Age: time.Minute, Left: 29*time.Second + 1}}},
+			"held by s.1 for 1m, asked to yield, for at most 30s more"},
+		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit}, Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: "db", Mode: lockkeeper.ModePermits, Units: 1, Limit: 3}}}}, "more would be in use than its own limit allows: 3 of db, 1st in line"},
 		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Why: lockkeeper.Frozen, Left: time.Hour, Label: lockkeeper.Label{Note: "disk swap"}}}},
 			"frozen by an operator (disk swap), for at most 1h00m more"},
+		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.QuietPeriod}},
+			"nobody is in its way; it waits until it has been quiet there for as long as it asked for, 1st in line"},
+		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.Resuming}},
+			"the engine has restarted, and the program that waits has not come back yet, 1st in line"},
 		{lockkeeper.Status{}, "it is taken"},
 	} {
 		if got := waitLine(c.status); got != c.want {
@@ -100,14 +106,31 @@ func TestWhyFollowsTheChain(t *testing.T) {
 		"db/b": `cleaner waits for exclusive db for 1m
   db/a: held by outer for 1m
     who waits for exclusive files for 1m
-      files: held by root for 1m
+      at the root: root holds files for 1m
 late waits for exclusive db/b for 1m
   db: behind cleaner for 1m
     db/a: held by outer for 1m
       who waits for exclusive files for 1m
-        files: held by root for 1m
+        at the root: root holds files for 1m
 `,
 		"other": "other is free\n",
+		"db/a": `cleaner waits for exclusive db for 1m
+  db/a: held by outer for 1m
+    who waits for exclusive files for 1m
+      at the root: root holds files for 1m
+`,
+		"": `cleaner waits for exclusive db for 1m
+  db/a: held by outer for 1m
+    who waits for exclusive files for 1m
+      at the root: root holds files for 1m
+late waits for exclusive db/b for 1m
+  db: behind cleaner for 1m
+    db/a: held by outer for 1m
+      who waits for exclusive files for 1m
+        at the root: root holds files for 1m
+nested waits for exclusive files for 1m
+  files: held by root for 1m
+`,
 	} {
 		var got strings.Builder
 		if err := writeWhy(&got, path, all); err != nil || got.String() != want {
@@ -117,6 +140,29 @@ late waits for exclusive db/b for 1m
 	var got strings.Builder
 	if writeWhy(&got, "db", all[:1]); got.String() != "outer holds exclusive db/a for 1m, fence 7\n" {
 		t.Errorf("held only: %s", got.String())
+	}
+	got.Reset()
+	if writeWhy(&got, "", all[:2]); got.String() != "nobody waits\n" {
+		t.Errorf("nobody waits: %s", got.String())
+	}
+	got.Reset()
+	upgrade := claim("reader", lockkeeper.Held, "db", by("other", lockkeeper.HeldBy, "db"))
+	upgrade.Converting, upgrade.Place = true, 1
+	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits to have it alone, 1st in line\n  db: held by other for 1m\n" {
+		t.Errorf("upgrade: %s", got.String())
+	}
+	got.Reset()
+	hurried, own := all[0], all[3]
+	hurried.Asked = &lockkeeper.Asked{Reason: lockkeeper.Revoked, Left: 29*time.Second + 1, Label: lockkeeper.Label{As: "ops", Note: "stuck"}}
+	own.Blockers, own.Waits, own.ETA, own.Place = nil, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}, 2*time.Minute, 1
+	writeWhy(&got, "db/a", []lockkeeper.Status{hurried})
+	writeWhy(&got, "db/b", []lockkeeper.Status{own})
+	if want := `outer holds exclusive db/a for 1m, fence 7; it is asked to yield, by the operator ops (stuck): else it is taken in 30s
+late waits for exclusive db/b for 1m, 1st in line, about 2m to go
+  nobody is in its way; it waits until it has been quiet there for as long as it asked for
+(The time to go is estimated from how long recent holds of the same path took.)
+`; got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
 }
 

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// completionBound is the moment that a person who typed Tab is kept waiting at most.
+const completionBound = 500 * time.Millisecond
+
+// completes gives verbs and flags their completions: paths that are held or
+// waited for, segment by segment, claims, names, and engines. Whatever goes
+// wrong, there are just none.
+func (a *app) completes(root *cobra.Command) {
+	_ = root.RegisterFlagCompletionFunc("engine", func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return completeEngine(begun)
+	})
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(c, f) })
+		switch {
+		case c.ValidArgsFunction != nil || c.IsAdditionalHelpTopicCommand() || c.HasSubCommands():
+		case strings.Contains(c.Use, "PATH"):
+			c.ValidArgsFunction = a.completePaths
+		case c.Name() == "man":
+			c.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+		default:
+			c.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
+}
+
+func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
+	var complete cobra.CompletionFunc
+	switch {
+	case f.Name == "claim":
+		complete = a.completeClaims
+	case f.Name == "as" && c.Name() == "revoke":
+		complete = a.completeNames
+	case f.Name == "as", f.Name == "note", f.Name == "link", f.Value.Type() == "D", f.Value.Type() == "N":
+		complete = cobra.NoFileCompletions
+	default:
+		return
+	}
+	_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if there is one already
+}
+
+// completePaths completes the paths of a verb. What follows -- is a command of
+// the shell's.
+func (a *app) completePaths(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if slices.Contains(a.args[:max(0, len(a.args)-1)], "--") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	if len(args) > 0 && !strings.Contains(c.Use, "PATH...") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	about := map[string]string{}
+	for _, s := range a.live() {
+		if c.Name() == "thaw" && s.State != lockkeeper.Freezing {
+			continue
+		}
+		for _, g := range s.Grants {
+			if path := string(g.Path); !slices.Contains(args, path) {
+				text := fmt.Sprintf("%s by %s", s.State, who(s.Label, s.Ref))
+				if s.State == lockkeeper.Waiting {
+					text = who(s.Label, s.Ref) + " waits for it"
+				}
+				if about[path] == "" {
+					about[path] = text
+				}
+			}
+		}
+	}
+	return completeSegments(about, begun)
+}
+
+// completeSegments completes one segment of a path: what lies deeper is offered
+// once one is there. No space follows what goes on.
+func completeSegments(about map[string]string, begun string) ([]string, cobra.ShellCompDirective) {
+	directive := cobra.ShellCompDirectiveNoFileComp
+	offers := map[string]string{}
+	for path, text := range about {
+		if !strings.HasPrefix(path, begun) {
+			continue
+		}
+		rest := path[len(begun):]
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			offers[begun+rest[:i+1]] = ""
+			directive |= cobra.ShellCompDirectiveNoSpace
+		} else {
+			offers[path] = text
+		}
+	}
+	var list []string
+	for offer, text := range offers {
+		if text != "" {
+			offer = cobra.CompletionWithDesc(offer, text)
+		}
+		list = append(list, offer)
+	}
+	slices.Sort(list)
+	return list, directive
+}
+
+func (a *app) completeClaims(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var list []string
+	for _, s := range a.live() {
+		if ref := s.Ref.String(); s.State != lockkeeper.Freezing && strings.HasPrefix(ref, begun) {
+			verb := "holds"
+			if s.State == lockkeeper.Waiting {
+				verb = "waits for"
+			}
+			list = append(list, cobra.CompletionWithDesc(ref, fmt.Sprintf("%s %s %s", who(s.Label, s.Ref), verb, briefTargets(s))))
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+func (a *app) completeNames(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var list []string
+	for _, s := range a.live() {
+		if s.State != lockkeeper.Freezing && s.As != "" && strings.HasPrefix(s.As, begun) && !slices.Contains(list, s.As) {
+			list = append(list, s.As)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeEngine completes a URL: its scheme, then a file.
+func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
+	const scheme = "sqlite:"
+	file, named := strings.CutPrefix(begun, scheme)
+	if !named {
+		if strings.HasPrefix(scheme, begun) {
+			return []string{cobra.CompletionWithDesc(scheme, "a file on this computer")}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	folder, begunName := filepath.Split(file)
+	entries, err := os.ReadDir(filepath.Join(".", folder))
+	if filepath.IsAbs(folder) {
+		entries, err = os.ReadDir(folder)
+	}
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	directive := cobra.ShellCompDirectiveNoFileComp
+	var list []string
+	for _, e := range entries {
+		name := e.Name()
+		beside := strings.HasSuffix(name, "-wal") || strings.HasSuffix(name, "-shm") || strings.HasSuffix(name, "-sessions")
+		hidden := strings.HasPrefix(name, ".") && !strings.HasPrefix(begunName, ".")
+		if !strings.HasPrefix(name, begunName) || beside || hidden {
+			continue
+		}
+		if e.IsDir() {
+			name += "/"
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		list = append(list, scheme+folder+name)
+	}
+	return list, directive
+}
+
+// live lists what there is, without making a file and within completionBound;
+// nothing if that is not possible.
+func (a *app) live() []lockkeeper.Status {
+	if a.checkEngine(); len(a.bad.list) > 0 || a.missingFile() != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionBound)
+	defer cancel()
+	listed := make(chan []lockkeeper.Status, 1)
+	go func() { // it is left behind if it takes longer: lk ends
+		var all []lockkeeper.Status
+		client, err := a.connect(ctx)
+		if err == nil {
+			all, _ = listAll(ctx, client.Client)
+		}
+		listed <- all
+		if client != nil {
+			client.Close()
+		}
+	}()
+	select {
+	case all := <-listed:
+		return all
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// completion makes lk completion one of the verbs, with examples.
+func (a *app) completion(root *cobra.Command) {
+	i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "completion" })
+	c := root.Commands()[i]
+	c.GroupID = groupMore
+	c.Args = a.checkedAlone(func(_ *cobra.Command, args []string) {
+		if len(args) > 0 {
+			a.bad.addf("no completions for %q: there are some for bash, zsh, fish and powershell", args[0])
+		}
+	})
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	c.Short = "Write the completions of a shell"
+	c.Long = `Write a script that lets a shell complete verbs, flags, paths that are held or
+waited for, claims and names. A completion never waits longer than a moment, and
+makes no file.`
+	c.Example = `  # bash, for you alone
+  lk completion bash > ~/.local/share/bash-completion/completions/lk
+
+  # zsh: a directory of $fpath
+  lk completion zsh > "${fpath[1]}/_lk"
+
+  # fish
+  lk completion fish > ~/.config/fish/completions/lk.fish
+
+  # PowerShell, in the profile
+  lk completion powershell | Out-String | Invoke-Expression`
+	for _, shell := range c.Commands() {
+		shell.Example = "  # in this shell, now\n  " + takeUp(shell.Name()) + "\n\n  # for every shell from now on, see\n  lk completion --help"
+	}
+}
+
+// takeUp is how a shell takes up completions at once.
+func takeUp(shell string) string {
+	switch shell {
+	case "fish":
+		return "lk completion fish | source"
+	case "powershell":
+		return "lk completion powershell | Out-String | Invoke-Expression"
+	}
+	return "source <(lk completion " + shell + ")"
+}

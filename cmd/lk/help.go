@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The groups of verbs in lk help, in this order.
+const (
+	groupHold    = "hold"
+	groupLook    = "look"
+	groupOperate = "operate"
+	groupMore    = "more"
+)
+
+var groups = []*cobra.Group{
+	{ID: groupHold, Title: "Hold locks:"},
+	{ID: groupLook, Title: "See what is going on:"},
+	{ID: groupOperate, Title: "Step in:"},
+	{ID: groupMore, Title: "More:"},
+}
+
+// add adds verbs to a group.
+func add(root *cobra.Command, group string, verbs ...*cobra.Command) {
+	for _, v := range verbs {
+		v.GroupID = group
+		root.AddCommand(v)
+	}
+}
+
+// newHelp is lk help, which knows what it does not know.
+func (a *app) newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [VERB or TOPIC]",
+		Short:   "Explain a verb or a topic",
+		GroupID: groupMore,
+		Example: `  # all verbs
+  lk help
+
+  # one verb: the same as lk run --help
+  lk help run
+
+  # what the exit codes mean
+  lk help exit-codes`,
+		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) {
+			if _, unknown := subjectOfHelp(cmd.Root(), args); unknown != "" {
+				a.bad.addf("no verb or topic %q%s", unknown, didYouMean(cmd.Root(), unknown))
+			}
+		}),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, c := range cmd.Root().Commands() {
+				if len(args) == 0 && !c.Hidden && strings.HasPrefix(c.Name(), begun) {
+					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _ := subjectOfHelp(cmd.Root(), args)
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
+}
+
+// subjectOfHelp is the command that args name, or the first word that names none.
+func subjectOfHelp(root *cobra.Command, args []string) (c *cobra.Command, unknown string) {
+	c = root
+	for _, word := range args {
+		i := slices.IndexFunc(c.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
+		if i < 0 {
+			return c, word
+		}
+		c = c.Commands()[i]
+	}
+	return c, ""
+}
+
+// didYouMean suggests verbs and topics that are like a word.
+func didYouMean(root *cobra.Command, word string) string {
+	root.SuggestionsMinimumDistance = 2
+	names := root.SuggestionsFor(word)
+	for _, c := range root.Commands() {
+		if c.IsAdditionalHelpTopicCommand() && strings.HasPrefix(c.Name(), word) {
+			names = append(names, "help "+c.Name())
+		}
+	}
+	if len(names) == 0 {
+		return ": lk help lists all"
+	}
+	slices.Sort(names)
+	return ": did you mean lk " + strings.Join(slices.Compact(names), ", or lk ") + "?"
+}
+
+// writeUsage is what follows the description in help: of lk itself the verbs and
+// the few things that one needs, of a verb its examples and flags.
+func writeUsage(c *cobra.Command) error {
+	to := c.OutOrStderr()
+	fmt.Fprintf(to, "Usage:\n  %s\n", c.UseLine())
+	if c.HasExample() {
+		fmt.Fprintf(to, "\nExamples:\n%s\n", c.Example)
+	}
+	for _, g := range c.Groups() {
+		fmt.Fprintf(to, "\n%s\n", g.Title)
+		writeNames(to, c, func(sub *cobra.Command) bool { return sub.GroupID == g.ID && !sub.Hidden })
+	}
+	if c.HasAvailableSubCommands() && len(c.Groups()) == 0 {
+		fmt.Fprintf(to, "\nOne of:\n")
+		writeNames(to, c, func(sub *cobra.Command) bool { return sub.IsAvailableCommand() })
+	}
+	if c.HasHelpSubCommands() {
+		fmt.Fprintf(to, "\nTopics, for lk help:\n")
+		writeNames(to, c, (*cobra.Command).IsAdditionalHelpTopicCommand)
+	}
+	if c.HasAvailableLocalFlags() {
+		fmt.Fprintf(to, "\nFlags:\n%s", c.LocalFlags().FlagUsages())
+	}
+	if c.HasAvailableInheritedFlags() {
+		fmt.Fprintf(to, "\nFlags of every verb:\n%s", c.InheritedFlags().FlagUsages())
+	}
+	if !c.HasParent() {
+		fmt.Fprint(to, "\n"+lastWords)
+	}
+	return nil
+}
+
+func writeNames(to io.Writer, c *cobra.Command, wanted func(*cobra.Command) bool) {
+	for _, sub := range c.Commands() {
+		if wanted(sub) {
+			fmt.Fprintf(to, "  %-*s  %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+		}
+	}
+}
+
+// lastWords are the end of lk help: what one needs to know to begin.
+const lastWords = `A lock is a path: a name of your choice, such as mydatabase/mytest. Whoever holds
+mydatabase has all that is below it; mydatabase/a and mydatabase/b go together.
+
+Exit codes: the command's own, or 75 it is taken, 76 it was lost, 69 the engine
+can't be reached, 2 bad usage.
+
+lk help VERB explains one verb, with examples.
+`
+
+// newTopics are the help topics: commands that can't be run.
+func newTopics() []*cobra.Command {
+	return []*cobra.Command{
+		{Use: "paths", Short: "How locks are named, and what excludes what", Long: pathsTopic},
+		{Use: "exit-codes", Short: "What lk ends with, and how scripts can tell", Long: exitCodesTopic},
+		{Use: "engines", Short: "Where the locks are kept, and how to choose", Long: enginesTopic},
+	}
+}
+
+const pathsTopic = `A lock is named by a path: names joined by slashes, such as mydatabase/mytest. You
+choose the names; nothing has to be made before, or removed after.
+
+What excludes what
+  exclusive     lk run PATH        PATH and all that is below it, alone
+  shared        lk run -s PATH     together with all who share it too
+  permits       lk run -n 3 PATH   at most 3 at a time, as I see it
+
+  mydatabase        waits for   mydatabase/mytest, mydatabase/a/b, mydatabase
+  mydatabase/a      goes beside mydatabase/b
+  mydatabase/a      waits for   mydatabase
+
+Several paths in one lk run are taken together or not at all, so that two who
+want the same ones can't block each other.
+
+The line is fair: who came first goes first, among those of one priority. Who
+waits for mydatabase keeps its place: whoever comes later for mydatabase/b waits
+behind it.
+
+What a path may be
+  Extra slashes at the ends and in between mean nothing: /a//b/ is a/b.
+  At most 16 names and 512 bytes; upper and lower case are different.
+  Not . or .. as a name, and no control characters.`
+
+const exitCodesTopic = `lk run ends with the exit code of its command, exactly, if the command ran. Else:
+
+` + exitCodesTable + `
+
+To tell "taken" from a command's own 75, choose another code:
+
+  lk run --try -E 200 deploy -- ./deploy
+  [ $? -eq 200 ] && echo "somebody else deploys"
+
+69 is never "taken": nobody could say whether it is. Try again later.`
+
+const enginesTopic = `An engine keeps the locks. Who uses the same engine excludes each other; who uses
+another one does not.
+
+  --engine URL        names it for one command
+  LOCKKEEPER_URL      names it for all commands that see this variable
+  without both        it is a file of yours in your state directory
+                      ($XDG_STATE_HOME/lockkeeper, or ~/.local/state/lockkeeper)
+
+What URL can be
+  sqlite:FILE         locks of this computer, in a file that is made when it is
+                      not there. Not on a network file system: it can't keep its
+                      promises there. Users who are to exclude each other need a
+                      FILE, and a directory, that all of them may write.
+  mem:                locks within one process: for Go programs, not for lk
+
+In CI the default excludes only what the same user runs on the same machine: name
+an engine that all jobs reach.
+
+lk doctor says which engine is used, why, what it promises, and what is wrong with
+it.`

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Help teaches by example: each verb has 2 to 5 of them, each under a line that
+// says what it is for, and what they show exists.
+func TestEveryVerbHasExamples(t *testing.T) {
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	root := a.newRoot()
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+		if c.IsAdditionalHelpTopicCommand() || c.Name() == "guard" { // lk run's own, not for people
+			return
+		}
+		if n := strings.Count(c.Example, "  # "); n < 2 || n > 5 {
+			t.Errorf("%s has %d examples with a line of comment, want 2 to 5", c.CommandPath(), n)
+		}
+		for line := range strings.Lines(c.Example) {
+			line = strings.TrimSpace(line)
+			if line == "" || strings.HasPrefix(line, "# ") {
+				continue
+			}
+			for _, wrong := range unknownIn(root, line) {
+				t.Errorf("%s: the example %q has %s, which does not exist", c.CommandPath(), line, wrong)
+			}
+		}
+	}
+	look(root)
+}
+
+// unknownIn lists the verbs and flags of lk in a line of a shell that lk does not have.
+func unknownIn(root *cobra.Command, line string) (wrong []string) {
+	words := strings.Fields(line)
+	for i, word := range words {
+		if word != "lk" && !strings.HasSuffix(word, "(lk") || i+1 == len(words) {
+			continue
+		}
+		verb, unknown := subjectOfHelp(root, words[i+1:i+2])
+		if unknown != "" {
+			wrong = append(wrong, unknown)
+			continue
+		}
+		for _, arg := range words[i+2:] {
+			if arg == "--" || strings.ContainsAny(arg, "|>") {
+				break
+			}
+			name, long := strings.CutPrefix(arg, "--")
+			name, _, _ = strings.Cut(name, "=")
+			if long && name != "help" && verb.Flag(name) == nil {
+				wrong = append(wrong, arg)
+			}
+		}
+	}
+	return wrong
+}
+
+// The test above must find what is wrong.
+func TestUnknownIn(t *testing.T) {
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	for line, want := range map[string][]string{
+		"lk run --try db -- lk ls --nosuch":        {"--nosuch"},
+		"lk ls --json | jq --raw":                  nil,
+		"source <(lk completion bash)":             nil,
+		"lk rnu x":                                 {"rnu"},
+		"x=1 lk ls --engine=sqlite:x --all --json": {"--all"},
+	} {
+		if got := unknownIn(a.newRoot(), line); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+// What a system can't do is said there, and only there.
+func TestSystemNote(t *testing.T) {
+	for system, want := range map[string]string{"linux": "", "darwin": "keeps the lock for at most the TTL", "windows": "does not work here"} {
+		if got := systemNote(system); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: %q, want %q", system, got, want)
+		}
+	}
+}
+
+func TestKeepIndented(t *testing.T) {
+	const text, want = "Codes:\n  2  bad\n  3  good\nEnd.\n\n  more", "Codes:\n\n      2  bad\n      3  good\n\nEnd.\n\n\n      more"
+	if got := keepIndented(text); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
