@@ -23,16 +23,16 @@ func TestReadmeSessions(t *testing.T) {
 	if len(blocks) == 0 {
 		t.Fatal("README.md has no session: a block that begins with ```console")
 	}
+	state := t.TempDir() // of one reader, from top to bottom
 	for _, block := range blocks {
-		runSession(t, block[1])
+		runSession(t, block[1], state)
 	}
 }
 
 var prompt = regexp.MustCompile(`^(\w*)\$ (.*)$`)
 
-func runSession(t *testing.T, session string) {
+func runSession(t *testing.T, session, state string) {
 	t.Helper()
-	state := t.TempDir()
 	shells := map[string]*shell{}
 	var current *shell
 	for line := range strings.Lines(session) {
