@@ -119,7 +119,11 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if db.file == nil {
 		db.file = info
 	}
-	return db.prepare()
+	if err := db.prepare(); err != nil {
+		return err
+	}
+	db.log, err = os.Stat(db.path + "-wal")
+	return err
 }
 
 // identify makes sure that the file is ours and up to date. That costs one look
