@@ -53,9 +53,10 @@ type Engine struct {
 // Open opens the locks in a file, which it makes if it is not there; its
 // directory must be. Any number of processes may do so at once.
 //
-// A file that is not one of lockkeeper's, or damaged, or of a newer version, is
-// refused with ErrInvalid and left as it is; what can't be read or written with
-// ErrUnavailable. ctx bounds the opening alone.
+// A file that is not one of lockkeeper's, or damaged, or of a newer version, or on
+// a network file system, is refused with ErrInvalid and left as it is; what can't
+// be read or written with ErrUnavailable. One of an older version is brought up to
+// date. ctx bounds the opening alone.
 func Open(ctx context.Context, path string, options Options) (*Engine, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -127,7 +128,7 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees {
 		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and sessions without a process survive it",
 		Fences:   "for ever, as long as the file is not replaced by an older copy",
 		Clock:    "the computer's boot clock, which nobody can set and which counts while it sleeps",
-		Breaks:   "network file systems, a file that is removed, replaced or edited while it is in use, a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine",
+		Breaks:   "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine. Network file systems that are known are refused",
 	}
 }
 
