@@ -34,15 +34,16 @@ type Engine struct {
 	deaths  chan string // sessions whose file nobody has locked any more
 
 	// Of the goroutine alone.
-	db     *database
-	cache  *cache // nil: the rows must be read anew
-	clock  func() (time.Duration, error)
-	boot   string
-	base   time.Duration // what the clock read at the engine's time 0, as of the last transaction
-	folder folder
-	bell   bell
-	dead   map[string]bool           // sessions of which deaths told
-	waits  map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	db      *database
+	cache   *cache // nil: the rows must be read anew
+	clock   func() (time.Duration, error)
+	boot    string
+	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
+	folder  folder
+	bell    bell
+	dead    map[string]bool           // sessions of which deaths told
+	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	askedAt time.Duration             // when the kernel was last asked for the dead
 
 	mu        sync.Mutex             // guards all below
 	local     map[string]*attachment // sessions attached here; changed by the goroutine alone

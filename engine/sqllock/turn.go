@@ -31,6 +31,7 @@ func (e *Engine) run() {
 		case <-e.bell.events():
 		case <-e.bell.errors(): // it lost some
 		case <-timer.C:
+			e.askForDeaths()
 		}
 		e.turn(look)
 		timer.Reset(e.pause())
