@@ -13,8 +13,8 @@ const (
 	mostWatchers = 64
 	// mostWatching bounds the waiting claims of this process whose blockers are
 	// watched: those that wait for the longest. Those behind mostly wait for the
-	// same holders, or for them; where they don't, a death is noticed when they
-	// have come so far, or when its TTL ends.
+	// same holders, or for them; for where they don't, the kernel is asked every
+	// pollBehindBell.
 	mostWatching = 32
 )
 
@@ -25,25 +25,50 @@ func (e *Engine) watchDeaths() {
 	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || !e.othersFiled() {
 		return
 	}
-	for _, ref := range e.firstWaits() {
+	waits := e.sortedWaits()
+	e.blockers(waits[:min(len(waits), mostWatching)], e.watchDeath)
+}
+
+// askForDeaths asks the kernel for the processes in the way of those waiting
+// claims that nobody watches for.
+func (e *Engine) askForDeaths() {
+	now, err := e.clock()
+	if len(e.waits) <= mostWatching || e.cache == nil || !kernelKnows || err != nil ||
+		now >= e.askedAt && now < e.askedAt+pollBehindBell {
+		return
+	}
+	e.askedAt = now
+	asked := make(map[string]bool)
+	e.blockers(e.sortedWaits()[mostWatching:], func(id, file string) {
+		if !asked[file] && e.folder.state(file) == fileFree {
+			e.dead[id] = true
+		}
+		asked[file] = true
+	})
+}
+
+// blockers calls do for each session of another process that has a file and is in
+// the way of one of those waiting claims.
+func (e *Engine) blockers(waits []lockkeeper.Ref, do func(id, file string)) {
+	for _, ref := range waits {
 		st, _ := e.cache.table.Explain(ref)
 		for _, by := range st.Blockers {
 			id := by.Ref.Session
 			if s, open := e.cache.sessions[id]; open && s.file != "" && e.local[id] == nil {
-				e.watchDeath(id, s.file)
+				do(id, s.file)
 			}
 		}
 	}
 }
 
-// firstWaits are the waiting claims with the lowest tickets.
-func (e *Engine) firstWaits() []lockkeeper.Ref {
+// sortedWaits are the waiting claims of this process in the order of their tickets.
+func (e *Engine) sortedWaits() []lockkeeper.Ref {
 	refs := make([]lockkeeper.Ref, 0, len(e.waits))
 	for ref := range e.waits {
 		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, func(a, b lockkeeper.Ref) int { return cmp.Compare(e.waits[a], e.waits[b]) })
-	return refs[:min(len(refs), mostWatching)]
+	return refs
 }
 
 // watchDeath waits, beside all else, until nobody has the session's file locked.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,6 +186,67 @@ func TestReplacedFile(t *testing.T) {
 	}
 	openReal(t, path)
 	check("another file")
+}
+
+// A log that is removed while it is in use is noticed with the next call, and
+// nothing of it is lost as long as nobody else has begun a new one.
+func TestRemovedLog(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	k := attach(t, e, "a", time.Minute, nil)
+	claim(t, e, k, exclusive(1, "db"))
+	before := snapshot(t, e)
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Renew(bounded(t), k); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "-wal was removed") {
+		t.Errorf("got %v, want ErrUnavailable and why", err)
+	}
+	if _, err := e.Renew(bounded(t), k); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+	after := snapshot(t, e)
+	if len(after.Claims) != len(before.Claims) || after.Counters.Fences != before.Counters.Fences {
+		t.Errorf("%d claims and fence %d, want %d and %d", len(after.Claims), after.Counters.Fences, len(before.Claims), before.Counters.Fences)
+	}
+	compare(t, "a process that comes later", snapshot(t, openReal(t, path)), after)
+}
+
+// A file that becomes smaller while it is in use is read anew: cut short it is
+// refused, tidied up by SQLite itself it is as good as before.
+func TestSmallerFile(t *testing.T) {
+	for _, cut := range []bool{true, false} {
+		path := file(t)
+		e := openReal(t, path)
+		k := attach(t, e, "a", time.Minute, nil)
+		for i := range 100 {
+			claim(t, e, k, exclusive(uint64(i+1), lockkeeper.Path(fmt.Sprint("p", i))))
+		}
+		execute(t, path, "PRAGMA wal_checkpoint(TRUNCATE)")
+		claim(t, e, k, exclusive(101, "last"))
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cut {
+			if _, err := e.list(bounded(t), lockkeeper.Query{}); err != nil {
+				t.Fatal(err)
+			}
+			execute(t, path, "CREATE TABLE big (x)", "INSERT INTO big VALUES (zeroblob(1000000))", "PRAGMA wal_checkpoint(TRUNCATE)")
+			claim(t, e, k, exclusive(102, "next"))
+			execute(t, path, "DROP TABLE big", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
+			if st := claim(t, e, k, exclusive(103, "after")); st.State != lockkeeper.Held || len(snapshot(t, e).Claims) != 103 {
+				t.Errorf("after a tidying up: %s", st.State)
+			}
+			continue
+		}
+		if err := os.Truncate(path, info.Size()/2/4096*4096); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := e.Claim(bounded(t), k, exclusive(102, "next")); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("cut short: got %s, %v, want ErrUnavailable and that it is damaged", st.State, err)
+		}
+	}
 }
 
 // People read the locks with the sqlite3 tool.

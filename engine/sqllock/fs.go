@@ -87,6 +87,6 @@ func refuseNetwork(folder string, ask func(string) (fileSystem, error)) error {
 	if err != nil || kind.classify() != network {
 		return nil
 	}
-	return lockkeeper.Invalid("%s is on a network file system (%s), where SQLite can't keep processes of several computers apart: name a file on a disk of this computer, such as below /var/lib",
+	return lockkeeper.Invalid("%s is on a network file system (%s), where SQLite can't keep processes of several computers apart: name a file on a disk of this computer, such as below /var/lib or /var/tmp",
 		folder, kind)
 }

@@ -55,7 +55,7 @@ func realPath(path string) (string, error) {
 		return "", lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		return "", lockkeeper.Invalid("%s is no regular file (%s): name another one", path, info.Mode().Type())
+		return "", lockkeeper.Invalid("%s is a device, a pipe or a socket: name a file that is new, or one of lockkeeper's", path)
 	}
 	if real, err := filepath.EvalSymlinks(absolute); err == nil {
 		return real, nil
@@ -119,7 +119,11 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if db.file == nil {
 		db.file = info
 	}
-	return db.prepare()
+	if err := db.prepare(); err != nil {
+		return err
+	}
+	db.log, err = os.Stat(db.path + "-wal")
+	return err
 }
 
 // identify makes sure that the file is ours and up to date. That costs one look

@@ -340,6 +340,28 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
+// The death of a holder is noticed also by a process that waits for many others.
+func TestKilledHolderOfTheLast(t *testing.T) {
+	path := file(t)
+	holder := start(t, "hold", path, "last")
+	holder.read("held")
+	others, _ := testClient(t, path)
+	c, _ := testClient(t, path)
+	for i := range mostWatching + 8 {
+		if _, err := others.Lock(bounded(t), fmt.Sprint("p", i)); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, c, fmt.Sprint("p", i))
+	}
+	_, granted := waitFor(t, c, "last")
+	holder.kill()
+	select {
+	case <-granted:
+	case <-time.After(lockkeeper.DefaultTTL / 2):
+		t.Fatal("not granted though the holder is dead")
+	}
+}
+
 // A try is not refused because of a process that was killed.
 func TestTryAfterKill(t *testing.T) {
 	path := file(t)

@@ -28,8 +28,10 @@ type database struct {
 	file     fs.FileInfo // which file it was when it was opened; nil before
 	options  options
 	schema   schema
-	foundLog bool    // there was something in its log before it was opened
-	pool     *sql.DB // of one connection; nil after a failure, until the next use
+	log      fs.FileInfo // which log the connection has
+	size     int64       // of the file, which never becomes smaller
+	foundLog bool        // there was something in its log before it was opened
+	pool     *sql.DB     // of one connection; nil after a failure, until the next use
 	conn     *sql.Conn
 	blocked  atomic.Bool // somebody has kept SQLite's lock for a strange time
 	stmts    [statements]*sql.Stmt
@@ -75,24 +77,35 @@ func (db *database) run(s statement, args ...any) error {
 	return err
 }
 
-// ready connects anew after a failure, and makes sure that the path still leads
-// to the file that was opened: whoever opens the path now would else not see our locks.
-func (db *database) ready(ctx context.Context) error {
+// ready makes sure that there is a connection, and that it leads to what
+// everybody else uses: whoever opens the path now would else not see our locks.
+// It tells whether all rows must be read anew.
+func (db *database) ready(ctx context.Context) (anew bool, err error) {
 	info, err := os.Stat(db.path)
 	if err != nil {
-		return fmt.Errorf("the file is gone: %w", err)
+		return false, fmt.Errorf("the file is gone: %w", err)
 	}
 	if !os.SameFile(info, db.file) {
-		return fmt.Errorf("%s is another file than the one that was opened: restart this program", db.path)
+		return false, fmt.Errorf("%s is another file than the one that was opened: restart this program", db.path)
 	}
 	if db.pool != nil {
-		return nil
+		log, err := os.Stat(db.path + "-wal")
+		if err != nil || !os.SameFile(log, db.log) {
+			// If we are the last to close the file, what was in the log is saved.
+			return false, fmt.Errorf("%s-wal was removed or replaced while it was in use: leave it alone, as long as anybody uses the file", db.path)
+		}
+		if info.Size() >= db.size {
+			db.size = info.Size()
+			return false, nil
+		}
+		db.disconnect() // it became smaller, which only others can have done: see what is left
 	}
 	if err := db.connect(ctx); err != nil {
 		db.disconnect()
-		return err
+		return false, err
 	}
-	return nil
+	db.size = info.Size()
+	return true, nil
 }
 
 // disconnect closes the connection; the next use makes a new one. What was not

@@ -26,16 +26,17 @@ type Engine struct {
 	deaths  chan string // sessions whose file nobody has locked any more
 
 	// Of the goroutine alone.
-	db     *database
-	cache  *cache // nil: the rows must be read anew
-	clock  func() (time.Duration, error)
-	boot   string
-	base   time.Duration // what the clock read at the engine's time 0, as of the last transaction
-	folder folder
-	bell   bell
-	again  time.Duration             // how soon to look once more after the log was written to; 0: no more
-	dead   map[string]bool           // sessions of which deaths told
-	waits  map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	db      *database
+	cache   *cache // nil: the rows must be read anew
+	clock   func() (time.Duration, error)
+	boot    string
+	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
+	folder  folder
+	bell    bell
+	dead    map[string]bool           // sessions of which deaths told
+	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	askedAt time.Duration             // when the kernel was last asked for the dead
+	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
 
 	mu        sync.Mutex             // guards all below
 	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
@@ -47,9 +48,10 @@ type Engine struct {
 // Open opens the locks in a file, which it makes if it is not there; its
 // directory must be. Any number of processes may do so at once.
 //
-// A file that is not one of lockkeeper's, or damaged, or of a newer version, is
-// refused with ErrInvalid and left as it is; what can't be read or written with
-// ErrUnavailable. ctx bounds the opening alone.
+// A file that is not one of lockkeeper's, or damaged, or of a newer version, or on
+// a network file system, is refused with ErrInvalid and left as it is; what can't
+// be read or written with ErrUnavailable. One of an older version is brought up to
+// date. ctx bounds the opening alone.
 func Open(ctx context.Context, path string) (*Engine, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -121,7 +123,7 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees {
 		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and sessions without a process survive it",
 		Fences:   "for ever, as long as the file is not replaced by an older copy",
 		Clock:    "the computer's boot clock, which nobody can set and which counts while it sleeps",
-		Breaks:   "network file systems, a file that is removed, replaced or edited while it is in use, a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine",
+		Breaks:   "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine. Network file systems that are known are refused",
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +108,78 @@ func TestClockBehind(t *testing.T) {
 	clock.advance(time.Second)
 	if sessions := snapshot(t, e).Sessions; len(sessions) != 0 {
 		t.Errorf("%d sessions after their TTL has passed, want none", len(sessions))
+	}
+}
+
+// The clock goes back an hour, as when a virtual machine is restored: the time
+// stands still until it has caught up. Nobody's lease ends too early, everything
+// else goes on, and so do leases once it has.
+func TestClockGoesBack(t *testing.T) {
+	path := file(t)
+	clock := &fakeClock{}
+	clock.set(2 * time.Hour)
+	e := openFake(t, path, clock, "boot")
+	k := attach(t, e, "a", time.Minute, nil)
+	fence := claim(t, e, k, exclusive(1, "db")).Fence
+	clock.advance(30 * time.Second)
+	if _, err := e.Renew(bounded(t), k); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, e).Counters.Now
+	clock.advance(-time.Hour)
+	for range 3 {
+		clock.advance(15 * time.Minute)
+		b := openFake(t, path, clock, "boot") // also for who comes now
+		if now := snapshot(t, b).Counters.Now; now != before {
+			t.Errorf("the time is %s, want that it stands still at %s", now, before)
+		}
+		if _, err := e.Renew(bounded(t), k); err != nil {
+			t.Errorf("a renewal: %v", err)
+		}
+	}
+	w := exclusive(2, "site")
+	if st := claim(t, e, k, w); st.State != lockkeeper.Held || st.Fence <= fence {
+		t.Errorf("a claim meanwhile: %s with fence %d after %d", st.State, st.Fence, fence)
+	}
+	if err := e.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 2}); err != nil {
+		t.Error(err)
+	}
+	clock.advance(15*time.Minute + 59*time.Second)
+	if sessions := snapshot(t, e).Sessions; len(sessions) != 1 {
+		t.Errorf("%d sessions a second before the TTL has passed, want 1", len(sessions))
+	}
+	clock.advance(time.Second)
+	if sessions := snapshot(t, e).Sessions; len(sessions) != 0 {
+		t.Errorf("%d sessions after the TTL has passed, want none", len(sessions))
+	}
+}
+
+// No wall clock decides anything here: nobody sets the time of a lease by
+// setting the date. What may be read is how long something took.
+func TestNoWallClock(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := filepath.Glob("schema/*.sql")
+	if err != nil || len(schemas) == 0 {
+		t.Fatal("no schema", err)
+	}
+	clocks := regexp.MustCompile(`(?i)time\.(Now|Until|Date|Unix)\b|CLOCK_REALTIME|\b(strftime|datetime|julianday|unixepoch|current_time|current_timestamp)\b`)
+	for _, name := range append(names, schemas...) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			// A moment from which time.Since counts is on the monotonic clock.
+			if found := clocks.FindString(line); found != "" && strings.TrimSpace(line) != "began := time.Now()" {
+				t.Errorf("%s: %s in %q: only the boot clock counts", name, found, strings.TrimSpace(line))
+			}
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ func (e *Engine) run() {
 			if e.again *= 2; e.again > pollBehindBell {
 				e.again = 0
 			}
+			e.askForDeaths()
 		}
 		e.turn(look)
 		timer.Reset(e.pause())
@@ -158,8 +159,12 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 // waits for that, callers may leave; when the last has, it need not be had.
 func (tx *transaction) begin() error {
 	e := tx.e
-	if err := e.db.ready(context.Background()); err != nil {
+	anew, err := e.db.ready(context.Background())
+	if err != nil {
 		return err
+	}
+	if anew {
+		e.cache = nil
 	}
 	return e.db.patiently(tx.wanted, func() error {
 		if err := e.db.begin(tx.writes); err != nil {
