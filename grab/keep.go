@@ -112,7 +112,7 @@ func (k *Keeping) Remaining() time.Duration {
 func (k *Keeping) set(a Answer, sent time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.answer = a
+	k.answer, k.told = a, lockkeeper.NoReason // what was heard of an end was of an earlier claim
 	end := a.TTL
 	if a.Asked != nil {
 		end = min(end, a.Asked.Left)

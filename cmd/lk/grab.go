@@ -142,9 +142,10 @@ Exit codes:
   lk grab -s testsite --as "deploy-check-$CI_JOB_ID"
   lk grab testsite --as release-freeze --for 2d --note "code freeze"
 
-  # a step that waits in line, a later step, the last one
-  until lk grab db --as "run-$GITHUB_RUN_ID" --wait 30s; do :; done
-  lk renew db --as "run-$GITHUB_RUN_ID"
+  # a CI job: a step that waits in line, a later step, and the last one
+  lk grab db --as "run-$GITHUB_RUN_ID" --wait 2h || exit
+  lk keep db --as "run-$GITHUB_RUN_ID" --pid $PPID >keep.log 2>&1 &
+  lk renew db --as "run-$GITHUB_RUN_ID" || exit
   lk release db --as "run-$GITHUB_RUN_ID"`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) { o.check(cmd, args, &a.bad) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.grab(cmd.Context(), o) }),
