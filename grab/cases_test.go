@@ -143,6 +143,10 @@ func TestOneLockByAnySpelling(t *testing.T) {
 		if a, b := w.name("me", "a", "b"), w.name("me", "a/b"); a.Session() == b.Session() {
 			w.Error("two sets of paths have one session")
 		}
+		// Of another version it must be the same, or both would hold.
+		if id := w.name("ci-17", "b", "a").Session(); id != "grab-lthvdo8njqr4a0apgo5h0f4die3qjjme" {
+			w.Errorf("the session is %s", id)
+		}
 		long := w.name(strings.Repeat("n", lockkeeper.MaxAsBytes), strings.Repeat("p", lockkeeper.MaxPathBytes))
 		if id := long.Session(); len(id) > lockkeeper.MaxSessionID {
 			w.Errorf("its session id has %d bytes", len(id))
