@@ -62,6 +62,43 @@ func TestGoldenSession(t *testing.T) {
 	})
 }
 
+// TestSharers: sharers hold together, each for its own time; who wants it alone
+// waits for the last of them, and later sharers wait behind. Whoever takes a/b/c
+// shares a/b and a with its like.
+func TestSharers(t *testing.T) {
+	inMemory(t, func(w *world) {
+		share := func(as string) grab.Request {
+			return grab.Request{As: as, Targets: []lockkeeper.Target{shared("a/b")}}
+		}
+		w.oks(share("one"))
+		w.pass(grab.DefaultTTL / 2)
+		w.oks(share("two"))
+		w.wait(1, "alone", "a/b")
+		w.waits(2, share("three"))
+		w.ok("elsewhere", "a/c") // shares a with all of them
+		w.wait(3, "whole", "a")
+		w.pass(grab.DefaultTTL / 2) // one is over
+		w.expired("one", "a/b")
+		w.wait(1, "alone", "a/b")
+		w.waits(2, share("three"))
+		w.ok("elsewhere", "a/c")
+		w.released(1, "two", "a/b")
+		w.ok("alone", "a/b")
+		w.released(1, "alone", "a/b")
+		w.oks(share("three")) // it came before whole
+		w.wait(1, "whole", "a")
+		w.wait(2, "deep", "a/b/c")
+		w.released(1, "three", "a/b")
+		w.released(1, "elsewhere", "a/c")
+		w.ok("whole", "a")
+		w.released(1, "whole", "a")
+		w.ok("deep", "a/b/c")
+		w.ok("sibling", "a/b/d")
+		w.oks(grab.Request{As: "root", Targets: []lockkeeper.Target{exclusive("b")}})
+		w.wait(1, "middle", "a/b")
+	})
+}
+
 // TestStrangersRelease is case T3.6 c: who releases gives back only its own.
 func TestStrangersRelease(t *testing.T) {
 	onEachEngine(t, func(w *world) {
@@ -105,6 +142,10 @@ func TestOneLockByAnySpelling(t *testing.T) {
 		}
 		if a, b := w.name("me", "a", "b"), w.name("me", "a/b"); a.Session() == b.Session() {
 			w.Error("two sets of paths have one session")
+		}
+		// Of another version it must be the same, or both would hold.
+		if id := w.name("ci-17", "b", "a").Session(); id != "grab-lthvdo8njqr4a0apgo5h0f4die3qjjme" {
+			w.Errorf("the session is %s", id)
 		}
 		long := w.name(strings.Repeat("n", lockkeeper.MaxAsBytes), strings.Repeat("p", lockkeeper.MaxPathBytes))
 		if id := long.Session(); len(id) > lockkeeper.MaxSessionID {

@@ -76,6 +76,13 @@ func (k *Keeping) Stop() {
 	<-k.ran
 }
 
+// Release stops the refreshing and gives back what was kept, and returns how many
+// that were: 0 if it is gone. What the name has grabbed since it leaves alone.
+func (k *Keeping) Release(ctx context.Context) (int, error) {
+	k.Stop()
+	return k.places.release(ctx, k.name, k.Answer().Ticket)
+}
+
 // Done is closed when what was kept is gone, or may be: before anyone else can
 // be granted. Stop does not close it.
 func (k *Keeping) Done() <-chan struct{} { return k.done }
@@ -112,7 +119,7 @@ func (k *Keeping) Remaining() time.Duration {
 func (k *Keeping) set(a Answer, sent time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.answer = a
+	k.answer, k.told = a, lockkeeper.NoReason // what was heard of an end was of an earlier claim
 	end := a.TTL
 	if a.Asked != nil {
 		end = min(end, a.Asked.Left)

@@ -104,7 +104,15 @@ func TestKeepNotAnothers(t *testing.T) {
 		if err := k.Err(); !errors.Is(err, lockkeeper.ErrLost) {
 			w.Errorf("got %v, want ErrLost", err)
 		}
+		if n, err := k.Release(w.ctx()); n != 0 || err != nil {
+			w.Errorf("released %d (%v), want nothing: it is another hold", n, err)
+		}
 		w.renews("me", "db")
+		k = w.keeps("me", "db")
+		if n, err := k.Release(w.ctx()); n != 1 || err != nil {
+			w.Errorf("released %d (%v), want what was kept", n, err)
+		}
+		w.lost(lockkeeper.NoReason, "me", "db")
 	})
 }
 
@@ -151,6 +159,21 @@ func TestKeepUnreachable(t *testing.T) {
 		}
 		if a, err := w.places().Look(w.ctx(), w.name("next", "db")); err != nil || a.State != lockkeeper.Waiting {
 			w.Errorf("the next has it already: %s (%v)", a.State, err)
+		}
+	})
+}
+
+// TestWaitUnreachable: a wait in which the engine can't be reached ends with its
+// place, and does not say that it is taken.
+func TestWaitUnreachable(t *testing.T) {
+	inMemory(t, func(w *world) {
+		f := &flaky{Engine: w.engines[0]}
+		w.ok("holder", "db")
+		w.keeps("holder", "db")
+		began := time.Now()
+		_, err := grab.New(f).Wait(w.Context(), w.request("me", "db"), time.Hour, func(grab.Answer) { f.down.Store(true) })
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) || time.Since(began) > grab.DefaultTTL {
+			w.Errorf("after %s: %v; want ErrUnavailable within a TTL", time.Since(began), err)
 		}
 	})
 }

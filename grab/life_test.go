@@ -24,12 +24,12 @@ func TestPerish(t *testing.T) {
 			w.renews("alive", "db")
 		}
 		w.wait(1, "alive", "db") // dead is gone, its place too
-		w.lost(lockkeeper.NoReason, "dead", "db")
+		w.expired("dead", "db")
 		w.pass(grab.DefaultTTL - time.Millisecond)
 		w.wait(1, "alive", "db")
 		w.pass(time.Millisecond)
 		w.ok("alive", "db")
-		w.lost(lockkeeper.NoReason, "holder", "db") // never queued anew
+		w.expired("holder", "db") // never queued anew
 		w.released(0, "holder", "db")
 		w.released(1, "alive", "db")
 		if n := w.listed(); n != 0 {

@@ -9,8 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,21 +48,28 @@ func caller(folder, name string) error {
 	r := grab.Request{As: name, Targets: []lockkeeper.Target{db}, Terms: grab.Terms{TTL: callersTTL}}
 	for {
 		a, err := places.Wait(context.Background(), r, time.Minute, nil)
+		if errors.Is(err, lockkeeper.ErrNotAcquired) || err == nil && a.State != lockkeeper.Held {
+			continue // another of its name gave the place back
+		}
 		if err != nil {
 			return err
-		}
-		if a.State != lockkeeper.Held {
-			continue
 		}
 		// From here on it counts by its own clock, as a holder has to (R12).
 		sent := time.Now()
 		if a, err = places.Grab(context.Background(), r); err != nil {
 			return err
 		}
-		if a.State == lockkeeper.Held && time.Since(sent) < callersTTL/2 {
-			fmt.Fprintf(log, "%d %s\n", a.Fence, name)
+		write := func(what string) {
+			if time.Since(sent) > callersTTL/2 {
+				what = "late"
+			}
+			fmt.Fprintf(log, "%d %s %s\n", a.Fence, name, what)
 		}
-		<-time.After(rand.N(3 * time.Millisecond))
+		if a.State == lockkeeper.Held {
+			write("begins")
+			<-time.After(rand.N(3 * time.Millisecond))
+			write("ends")
+		}
 		if _, err := places.Release(context.Background(), r.Name()); err != nil {
 			return err
 		}
@@ -78,6 +84,51 @@ func TestKilled(t *testing.T) {
 		t.Skip("processes are killed for some seconds")
 	}
 	t.Parallel()
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	log := killed(t, names)
+	highest := uint64(0)
+	for _, line := range log {
+		if line.fence < highest && line.what != "late" {
+			t.Errorf("%s writes under fence %d after somebody wrote under %d", line.name, line.fence, highest)
+		}
+		highest = max(highest, line.fence)
+	}
+}
+
+// TestKilledOfOneName: eight callers of one name are killed at random beside one
+// of another name. One of the eight may release what another of them holds, but
+// whatever they do and wherever they die, nobody is granted anything while the
+// other one holds: what is written between its two lines has lower fences.
+func TestKilledOfOneName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("processes are killed for some seconds")
+	}
+	t.Parallel()
+	log := killed(t, []string{"crew", "crew", "crew", "crew", "crew", "crew", "crew", "crew", "rival"})
+	if !slices.ContainsFunc(log, func(l line) bool { return l.name == "rival" && l.what == "ends" }) {
+		t.Error("the rival never held")
+	}
+	var higher []line // that were written between the rival's lines
+	for _, l := range log {
+		switch {
+		case l.name != "rival":
+			higher = append(higher, l)
+		case l.what == "begins":
+			higher = nil
+		case l.what == "ends":
+			for _, h := range higher {
+				if h.fence > l.fence {
+					t.Errorf("crew writes under fence %d while the rival holds under %d", h.fence, l.fence)
+				}
+			}
+		}
+	}
+}
+
+// killed plays callers of those names, kills them at random and starts others in
+// their place, and returns what they wrote.
+func killed(t *testing.T, names []string) []line {
+	t.Helper()
 	folder := t.TempDir()
 	e, err := sqllock.Open(t.Context(), filepath.Join(folder, "locks.db"))
 	if err != nil {
@@ -85,14 +136,14 @@ func TestKilled(t *testing.T) {
 	}
 	t.Cleanup(func() { e.Close() })
 	start := func(i int) *exec.Cmd {
-		cmd := exec.Command(os.Args[0], "caller", folder, fmt.Sprintf("name-%d", i))
+		cmd := exec.Command(os.Args[0], "caller", folder, names[i])
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		return cmd
 	}
-	var callers [8]*exec.Cmd
+	callers := make([]*exec.Cmd, len(names))
 	for i := range callers {
 		callers[i] = start(i)
 	}
@@ -105,7 +156,7 @@ func TestKilled(t *testing.T) {
 	}
 	for range 25 {
 		<-time.After(rand.N(400 * time.Millisecond))
-		i := rand.IntN(len(callers))
+		i := rand.IntN(8)
 		kill(i)
 		callers[i] = start(i)
 	}
@@ -116,34 +167,39 @@ func TestKilled(t *testing.T) {
 	if err != nil || a.State != lockkeeper.Held {
 		t.Errorf("the last one has %s in place %d (%v), want it to hold: what the dead left has ended", a.State, a.Place, err)
 	}
-	judge(t, filepath.Join(folder, "log"))
+	return read(t, filepath.Join(folder, "log"))
 }
 
-// judge reads the log of the holders.
-func judge(t *testing.T, path string) {
+// line is what a holder wrote.
+type line struct {
+	fence uint64
+	name  string
+	what  string // begins, ends, or late if by its own clock it may be over
+}
+
+// read reads the log of the holders, in which each fence is of one name.
+func read(t *testing.T, path string) (lines []line) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	names, highest, lines := map[uint64]string{}, uint64(0), 0
-	for s := bufio.NewScanner(f); s.Scan(); lines++ {
-		number, name, _ := strings.Cut(s.Text(), " ")
-		fence, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	names := map[uint64]string{}
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var l line
+		if _, err := fmt.Sscan(s.Text(), &l.fence, &l.name, &l.what); err != nil {
+			t.Fatalf("%q: %v", s.Text(), err)
 		}
-		if fence < highest {
-			t.Errorf("%s writes under fence %d after somebody wrote under %d", name, fence, highest)
+		if other := names[l.fence]; other != "" && other != l.name {
+			t.Errorf("%s and %s write under one fence, %d", other, l.name, l.fence)
 		}
-		if other := names[fence]; other != "" && other != name {
-			t.Errorf("%s and %s write under one fence, %d", other, name, fence)
-		}
-		names[fence], highest = name, max(highest, fence)
+		names[l.fence] = l.name
+		lines = append(lines, l)
 	}
-	if lines < 10 {
-		t.Errorf("only %d holds were seen", lines)
+	if len(names) < 10 {
+		t.Errorf("only %d holds were seen", len(names))
 	}
-	t.Logf("%d holds", lines)
+	t.Logf("%d holds", len(names))
+	return lines
 }

@@ -78,16 +78,24 @@ func (p *Places) Release(ctx context.Context, n Name) (int, error) {
 	if err := n.Check(); err != nil {
 		return 0, n.wrap("release", err)
 	}
+	return p.release(ctx, n, 0)
+}
+
+// release is Release, of the claim with that ticket alone unless it is 0.
+func (p *Places) release(ctx context.Context, n Name, ticket uint64) (int, error) {
 	released := 0
 	err := n.repeat(ctx, func(ctx context.Context) error {
 		st, err := p.look(ctx, n)
-		if err != nil || st.State == 0 {
+		if err != nil || st.State == 0 || ticket != 0 && st.Ticket != ticket {
 			return err
 		}
 		// Should it die before it leaves, the rest of the TTL goes on as before.
 		lease, st, err := p.attach(ctx, n, lockkeeper.MinTTL)
 		if err != nil {
 			return err
+		}
+		if st.State != 0 && ticket != 0 && st.Ticket != ticket {
+			return nil // grabbed anew just now
 		}
 		if err := p.leave(ctx, lease.Key); err != nil {
 			return err

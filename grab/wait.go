@@ -15,7 +15,8 @@ import (
 // the answer says so, and the error is nil for the bound, and for ctx an
 // ErrNotAcquired. If others are sure to hold for longer than the bound it does not
 // wait (R8): the answer is Outlasted. A place that is lost meanwhile is an
-// ErrNotAcquired with the reason, and not queued for anew.
+// ErrNotAcquired with the reason, and not queued for anew; if the engine could
+// not be reached until it was over, an ErrUnavailable.
 //
 // told, if it is not nil, is called with each answer that says something new
 // while it waits.
@@ -71,6 +72,9 @@ func (n Name) gaveUp(err error, last Answer) error {
 	}
 	ended := *e
 	ended.Op, ended.Path, ended.Err, ended.Place = "grab", n.what(), lockkeeper.ErrNotAcquired, last.Place
+	if e.Reason == lockkeeper.Unreachable {
+		ended.Err = lockkeeper.ErrUnavailable // which is never said of what is taken
+	}
 	return &ended
 }
 

@@ -179,6 +179,16 @@ func (w *world) lost(why lockkeeper.Reason, as string, paths ...string) {
 	}
 }
 
+// expired is lost, for what ended by its TTL: the engine may know that, or nothing.
+func (w *world) expired(as string, paths ...string) {
+	w.Helper()
+	_, err := w.places().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
+	var e *lockkeeper.Error
+	if !errors.Is(err, lockkeeper.ErrLost) || !errors.As(err, &e) || e.Reason != lockkeeper.NoReason && e.Reason != lockkeeper.Expired {
+		w.Fatalf("got %v, want ErrLost, expired", err)
+	}
+}
+
 func (w *world) isLost(err error, why lockkeeper.Reason) {
 	w.Helper()
 	var e *lockkeeper.Error
@@ -202,7 +212,7 @@ func (w *world) revoke(as string, paths ...string) {
 	}
 }
 
-// sessions counts what is listed.
+// listed counts what is listed.
 func (w *world) listed() (n int) {
 	w.Helper()
 	for _, err := range w.engine().List(w.ctx(), lockkeeper.Query{}) {

@@ -38,7 +38,8 @@ be reached is tried again until the lock is over.
 
 A signal (Ctrl-C, kill) only ends the keeping: nothing is released and no clean-up
 is run, since the job may go on. Then, as after kill -9, the lock ends with its TTL,
-or is kept by the next lk renew or lk keep. To give it back use lk release.
+or is kept by the next lk renew or lk keep. To give it back use lk release. That a
+terminal is closed (SIGHUP) ends nothing: either the job ends of it, or it goes on.
 ` + placesHelp + `
 
 Exit codes:
@@ -132,7 +133,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 				a.noteUnless(o.quiet)(fmt.Sprintf("%s: %s", o.what(), by))
 			}
 		case <-ended:
-			return a.endKeeping(ctx, c, places, k, o, signals)
+			return a.endKeeping(ctx, c, k, o, signals)
 		}
 	}
 }
@@ -148,13 +149,15 @@ func (a *app) noLongerKept(err error) error {
 }
 
 // endKeeping cleans up and releases.
-func (a *app) endKeeping(ctx context.Context, c *connection, places *grab.Places, k *grab.Keeping, o *keepOptions, signals chan os.Signal) error {
+func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o *keepOptions, signals chan os.Signal) error {
 	var cleaned error
 	if o.cleanup != "" {
 		cleaned = a.cleanUp(c, k, &o.placeOptions, o.cleanup, signals)
 	}
-	k.Stop()
-	if _, err := places.Release(ctx, o.name()); err != nil {
+	if err := k.Err(); err != nil && cleaned == nil {
+		return a.noLongerKept(err)
+	}
+	if _, err := k.Release(ctx); err != nil {
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s is not released, and is free after at most %s", o.what(), human(o.ttl)))
 		return errors.Join(err, cleaned)
 	}

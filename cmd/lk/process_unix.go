@@ -42,9 +42,9 @@ func processLives(pid int) bool {
 	return err == nil || errors.Is(err, unix.EPERM)
 }
 
-// ends reports whether a signal is one that asks lk to end.
+// ends reports whether a signal asks lk keep to end.
 func ends(s os.Signal) bool {
-	return s != unix.SIGUSR1 && s != unix.SIGUSR2
+	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGQUIT
 }
 
 // surviveBrokenPipes lets lk go on when nobody reads what it says any more. Unlike

@@ -60,20 +60,21 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		return err
 	}
 	defer c.Close()
+	release := func(ctx context.Context) (int, error) { return places.Release(ctx, o.name()) }
 	var cleaned error
 	if cleanup != "" {
 		k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
 		switch {
 		case err == nil:
 			cleaned = a.cleanUp(c, k, o, cleanup, signals)
-			k.Stop()
+			release = k.Release
 		case !errors.Is(err, lockkeeper.ErrLost):
 			return err // nothing is released: the clean-up would be left out
 		default:
 			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the clean-up was not run", err))
 		}
 	}
-	released, err := places.Release(ctx, o.name())
+	released, err := release(ctx)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ var (
 // job is one call, on its way through a transaction.
 type job struct {
 	reads bool               // it changes nothing
+	turn  uint64             // in the order of putting
 	do    func(*transaction) // may be done again if the transaction fails; what it finds is true only then
 	done  chan error         // its end, once
 }
@@ -38,6 +39,7 @@ type queue struct {
 
 	mu     sync.Mutex
 	jobs   []*job
+	turns  uint64 // of the latest job
 	closed bool
 }
 
@@ -82,9 +84,18 @@ func (q *queue) put(j *job) bool {
 	if q.closed {
 		return false
 	}
+	q.turns++
+	j.turn = q.turns
 	q.jobs = append(q.jobs, j)
 	q.ring()
 	return true
+}
+
+// latest is the turn of the latest job that was put in.
+func (q *queue) latest() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.turns
 }
 
 func (q *queue) ring() {
@@ -113,12 +124,14 @@ func (q *queue) waiting() (any, writes bool) {
 }
 
 // take takes out the jobs that begin now, in their order. In a transaction that
-// only reads, those are the ones before the first that writes.
-func (q *queue) take(writes bool) []*job {
+// only reads, those are the ones before the first that writes, and no later ones
+// than latest: what others committed since it began it does not see, so who has
+// heard of that and asks now must not be answered by it.
+func (q *queue) take(writes bool, latest uint64) []*job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
-	for n < len(q.jobs) && n < mostJobs && (writes || q.jobs[n].reads) {
+	for n < len(q.jobs) && n < mostJobs && (writes || q.jobs[n].reads && q.jobs[n].turn <= latest) {
 		n++
 	}
 	taken := slices.Clone(q.jobs[:n])

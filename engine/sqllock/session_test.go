@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -327,5 +329,44 @@ func TestSessionBeginsAgain(t *testing.T) {
 	compare(t, "a process that reads all anew", snapshot(t, anew), want)
 	if st := claim(t, anew, k, exclusive(1, "db")); st.State != lockkeeper.Held || st.Fence != 3 {
 		t.Errorf("claim 1 of the new session: %s with fence %d, want held with fence 3", st.State, st.Fence)
+	}
+}
+
+// Who asks after a change was committed elsewhere sees it, even if this process
+// is just about to answer others from what was true before.
+func TestReadsAreNotStale(t *testing.T) {
+	path := file(t)
+	clock := &fakeClock{}
+	var armed atomic.Bool
+	var e *Engine
+	other := openFake(t, path, clock, "boot")
+	k := attach(t, other, "other", time.Minute, nil)
+	seen := make(chan int, 1)
+	e, err := open(bounded(t), path, options{}, func() (time.Duration, error) {
+		if armed.CompareAndSwap(true, false) { // e's transaction has begun, and takes no jobs yet
+			claim(t, other, k, exclusive(1, "db"))
+			go func() {
+				all, err := e.list(bounded(t), lockkeeper.Query{})
+				if err != nil {
+					t.Error(err)
+				}
+				seen <- len(all)
+			}()
+			for latest := e.queue.latest(); e.queue.latest() == latest; {
+				runtime.Gosched()
+			}
+		}
+		return clock.read()
+	}, "boot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	armed.Store(true)
+	if _, err := e.list(bounded(t), lockkeeper.Query{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-seen; n != 1 {
+		t.Errorf("who asked after the claim sees %d claims, want 1", n)
 	}
 }

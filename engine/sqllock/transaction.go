@@ -28,6 +28,7 @@ type transaction struct {
 	now     time.Duration // the engine's time, read inside
 	writes  bool          // it may change rows
 	wanted  func() error  // see Engine.wanted
+	latest  uint64        // the latest job when it began
 	changed bool          // it has
 	broken  error         // what went wrong with a write; then it must not commit
 

@@ -126,7 +126,7 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	e := tx.e
 	if err := tx.begin(); err != nil {
 		if !errors.Is(err, errNobody) {
-			jobs = e.queue.take(true)
+			jobs = e.queue.take(true, 0)
 		}
 		return jobs, err
 	}
@@ -141,11 +141,11 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	}()
 	if err := tx.prepare(); err != nil {
 		if err != errMustWrite {
-			jobs = e.queue.take(true)
+			jobs = e.queue.take(true, 0)
 		}
 		return jobs, err
 	}
-	jobs = e.queue.take(tx.writes)
+	jobs = e.queue.take(tx.writes, tx.latest)
 	for _, j := range jobs {
 		j.do(tx)
 	}
@@ -167,6 +167,7 @@ func (tx *transaction) begin() error {
 		e.cache = nil
 	}
 	return e.db.patiently(tx.wanted, func() error {
+		tx.latest = e.queue.latest()
 		if err := e.db.begin(tx.writes); err != nil {
 			return err
 		}
@@ -242,7 +243,7 @@ func (e *Engine) waitsFileless() bool { return len(e.waits) > 0 && e.fileless > 
 // shut ends what is left when the engine is closed.
 func (e *Engine) shut() {
 	e.queue.close()
-	for _, j := range e.queue.take(true) {
+	for _, j := range e.queue.take(true, 0) {
 		j.done <- unavailable(errClosed)
 	}
 	e.mu.Lock()
