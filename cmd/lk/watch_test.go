@@ -25,7 +25,7 @@ func TestWatchTellsChanges(t *testing.T) {
 	}
 	waiting := with(func(s *lockkeeper.Status) {
 		s.State, s.Place = lockkeeper.Waiting, 2
-		s.Blockers = []lockkeeper.Blocker{{Ref: lockkeeper.Ref{Session: "t", ID: 1}, Why: lockkeeper.HeldBy, Age: time.Minute, Label: lockkeeper.Label{As: "ci-18"}}}
+		s.Blockers = []lockkeeper.Blocker{{Ref: lockkeeper.Ref{Session: "t", ID: 1}, Why: lockkeeper.HeldBy, Path: "db", Mode: lockkeeper.ModeShared, Age: time.Minute, Label: lockkeeper.Label{As: "ci-18"}}}
 	})
 	nearer := waiting
 	nearer.Place, nearer.Age = 1, 2*time.Second
