@@ -73,7 +73,7 @@ func (a *app) exitUsage(cmd *cobra.Command, err error) int {
 		list = p.list
 	}
 	for _, text := range list {
-		fmt.Fprintf(a.stderr, "%s: %s\n", program(cmd), text)
+		fmt.Fprintf(a.stderr, "%s: %s%s\n", program(cmd), flagOf(cmd, text), text)
 	}
 	return exitUsage
 }

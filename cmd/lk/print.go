@@ -154,7 +154,7 @@ func (t table) rows(status lockkeeper.Status) {
 	case status.Asked != nil:
 		state += ", asked to yield"
 	case status.State == lockkeeper.Freezing && status.Left > 0 && status.Left != lockkeeper.Forever:
-		state += ", " + human(status.Left) + " left"
+		state += ", " + human(upTo(status.Left)) + " left"
 	}
 	if status.State == lockkeeper.Held {
 		fence = fmt.Sprint(status.Fence)

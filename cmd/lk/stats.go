@@ -180,6 +180,9 @@ func (s *stats) write(to io.Writer) error {
 	for _, c := range slices.Concat(s.Paths, s.Owners) {
 		most = max(most, c.Held+c.Waiting)
 	}
+	if per := perMark(most); per > 1 {
+		fmt.Fprintf(to, "in the bars, each mark stands for up to %d\n", per)
+	}
 	columns := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	for _, list := range []struct {
 		title  string
@@ -199,9 +202,12 @@ func (s *stats) write(to io.Writer) error {
 // barWidth is the length of the longest bar, unless each mark can stand for one claim.
 const barWidth = 40
 
+// perMark is how many claims a mark stands for, where most is the largest count.
+func perMark(most int) int { return max(1, (most+barWidth-1)/barWidth) }
+
 // bar draws a count: # for a hold, . for one that waits; where the largest count
 // is more than the width, each mark stands for several.
 func (c count) bar(most int) string {
-	per := max(1, (most+barWidth-1)/barWidth)
+	per := perMark(most)
 	return strings.Repeat("#", (c.Held+per-1)/per) + strings.Repeat(".", (c.Waiting+per-1)/per)
 }

@@ -35,23 +35,23 @@ func (p *problems) add(err error) {
 	case err == nil:
 	case errors.As(err, &e):
 		for text := range strings.SplitSeq(e.Detail, "; ") {
-			p.addf("%s%s", flagOf(text), text)
+			p.addf("%s", text)
 		}
 	default:
 		p.addf("%s", err)
 	}
 }
 
-// flagOf names the flag that a check of the package lockkeeper speaks of, since
-// that package knows no flags.
-func flagOf(text string) string {
+// flagOf names the flag of cmd that a check of the package lockkeeper speaks of,
+// since that package knows no flags; empty if there is none.
+func flagOf(cmd *cobra.Command, text string) string {
 	for _, known := range [...]struct{ begins, flag string }{
-		{"TTL ", "--ttl"}, {"wait ", "--wait"}, {"priority ", "--priority"}, {"longest hold ", "--max-hold"},
-		{"quiet period ", "--quiet-period"}, {"steal after ", "--steal-after"}, {"announced hold ", "--lasts"}, {"freeze ", "--for"},
-		{"name ", "--as"}, {"note ", "--note"}, {"link ", "--link"},
+		{"TTL ", "ttl"}, {"wait ", "wait"}, {"priority ", "priority"}, {"longest hold ", "max-hold"},
+		{"quiet period ", "quiet-period"}, {"steal after ", "steal-after"}, {"announced hold ", "lasts"}, {"freeze ", "for"},
+		{"name ", "as"}, {"note ", "note"}, {"link ", "link"},
 	} {
-		if strings.HasPrefix(text, known.begins) {
-			return known.flag + ": "
+		if strings.HasPrefix(text, known.begins) && cmd.Flags().Lookup(known.flag) != nil {
+			return "--" + known.flag + ": "
 		}
 	}
 	return ""

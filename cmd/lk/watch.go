@@ -30,6 +30,10 @@ line, who was asked to yield, who released or lost what and why. It begins with
 what is there now: of everything, or of what meets PATH, at it, above it or below
 it. Changes that follow each other within a moment may be told as one.
 
+The events are waits, holds, upgrades (shared, and waits to be alone), asked (to
+yield), kept (asked no longer), released, lost, refused, left (the line), frozen
+and thawed.
+
 It goes on until it is interrupted (Ctrl-C), and ends with 130 then. The time is
 this computer's, for people to read: durations are what lk measures itself.`,
 		Example: `  # what happens, from now on
