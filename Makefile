@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build cross test lint bench fuzz generate ci clean
+.PHONY: help build cross tools test lint bench fuzz generate ci clean
 
 # The rules, and tests about them and about text: there is nothing in them to
 # race, and they get further without the race detector's cost. STATES is how many
@@ -30,9 +30,19 @@ cross: ## vet and build for Windows, macOS and FreeBSD, where nothing is run
 		go vet ./... && go build -o /dev/null ./cmd/lk || exit 1; \
 	done
 
-# Tests keep to temporary folders and loopback addresses: nothing is installed,
-# and no file outside the Go caches is left behind.
-test: ## run all tests, with the race detector where goroutines meet
+# Some tests sit at a terminal, as a person does. On Debian and Ubuntu this
+# installs what they need if it is missing; elsewhere it says what that is.
+tools: ## install tmux and vi for the tests, where they are missing (apt-get)
+	@if [ "$$(uname)" != Linux ] || { command -v tmux && command -v vi; } >/dev/null; then exit 0; fi; \
+	as_root=; [ "$$(id -u)" = 0 ] || as_root=sudo; \
+	if ! { command -v apt-get && { [ -z "$$as_root" ] || command -v sudo; }; } >/dev/null; then \
+		echo "the tests need tmux and vi: please install them (make does so by apt-get, as root or by sudo)" >&2; exit 1; \
+	fi; \
+	$$as_root apt-get update -q && $$as_root apt-get install -qy --no-install-recommends tmux vim-tiny
+
+# Tests keep to temporary folders and loopback addresses, and leave no file
+# behind outside the Go caches.
+test: tools ## run all tests, with the race detector where goroutines meet
 	go test -timeout 20m ./table -states $(STATES)
 	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
 	go test -timeout 9m $$(go list $(PURE) | grep -v /model$$)

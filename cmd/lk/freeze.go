@@ -50,7 +50,7 @@ A second freeze of the same path replaces the first; lk thaw ends it.`,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.freeze(cmd.Context(), o) }),
 	}
 	f := cmd.Flags()
-	f.Var(span{&o.span, &a.bad, "--for"}, "for", "for how long, such as 30m or 2d")
+	addSpan(cmd, &a.bad, &o.span, "for", 0, "for how long, such as 30m or 2d")
 	f.StringVar(&o.note, "note", "", "`WHY`, for everybody who waits")
 	f.BoolVar(&o.json, "json", false, "print the freeze as JSON; durations are in seconds")
 	return cmd

@@ -42,12 +42,12 @@ func (o *placeOptions) addName(cmd *cobra.Command) {
 }
 
 func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
-	cmd.Flags().Var(span{&o.ttl, bad, "--ttl"}, "ttl", "it ends D after the last repeat, and never sooner than an earlier one said")
+	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "it ends D after the last repeat, and never sooner than an earlier one said")
 }
 
 func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
 	f := cmd.Flags()
-	f.Var(span{&o.holdFor, bad, "--for"}, "for", "hold for D without a repeat, such as 90m or 2d; others are told so")
+	addSpan(cmd, bad, &o.holdFor, "for", lockkeeper.MinTTL, "hold for D without a repeat, such as 90m or 2d; others are told so")
 	f.BoolVar(&o.asJSON, "json", false, "print the claim as one JSON object")
 	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code of \"wait\"")
 }
@@ -87,9 +87,6 @@ func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
 		}
 	}
 	r.Terms = grab.Terms{TTL: o.ttl, For: o.holdFor}
-	if o.ttl == 0 {
-		r.TTL = -1 // for grab it would be the default
-	}
 	if len(r.Targets) > 0 {
 		bad.add(r.Check())
 	}
@@ -160,7 +157,7 @@ Exit codes:
 	f.VarP(number{&o.limit, &a.bad, "-n takes a number, as in -n 3: at most so many at a time, not %q"},
 		"limit", "n", "hold permits: at most N units in use at a time, as this caller sees it")
 	f.Var(number{&o.units, &a.bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
-	f.Var(span{&o.wait, &a.bad, "--wait"}, "wait", "wait for at most D, such as 90s, 5m or 2h (default: not at all)")
+	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2h (default: not at all)")
 	f.StringVar(&o.note, "note", "", "what for, for others to read")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
 	f.Var(number{&o.priority, &a.bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")

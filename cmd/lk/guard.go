@@ -134,12 +134,12 @@ func (g *guard) until(end time.Duration) {
 	if g == nil || end == g.end || end > g.end && end < g.end+time.Millisecond {
 		return // a later end is told late at no risk, an earlier one is not
 	}
-	g.end, g.asked = end, false
+	g.end = end
 	g.tell("end %d", end)
 }
 
-// saidStop tells the guard that lk itself asks the command to stop: a second TERM
-// would tell many a program to leave without cleaning up.
+// saidStop tells the guard that lk itself asks the command to stop. It is asked by
+// one of them, once: a second TERM tells many a program to leave without cleaning up.
 func (g *guard) saidStop() {
 	if g != nil {
 		g.asked = true

@@ -121,7 +121,7 @@ func (w *watch) obey(order string) {
 		w.asked = true
 	default:
 		if n, _ := fmt.Sscanf(order, "end %d", &at); n == 1 {
-			w.end, w.asked = time.Duration(at), false
+			w.end = time.Duration(at)
 		}
 	}
 }

@@ -34,6 +34,9 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	if holds := enclosing(ctx, client); len(holds) > 0 {
 		if covered(holds, o.targets) {
 			client.Close()
+			if o.cleanup != "" {
+				o.command = withCleanup(o.command, o.cleanup)
+			}
 			return o.become(signals)
 		}
 		requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
@@ -175,15 +178,19 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	if err := hold.Err(); err != nil {
 		return err // lost already: lk stood still since the grant
 	}
-	s := supervisor{lease: hold, grace: o.grace(), onLost: terminate, onYield: ignore, what: o.what(), note: a.noteUnless(o.quiet)}
-	if !o.quiet {
-		s.stderr = os.Stderr
-	}
-	if err := s.start(o.command, environment(hold, o, client.url), client.sessionFile(hold.Ref().Session)); err != nil {
+	env, session := environment(hold, o, client.url), client.sessionFile(hold.Ref().Session)
+	s := o.supervisor(hold)
+	s.note = a.noteUnless(o.quiet)
+	after := s
+	after.note = a.noteUnless(false)
+	if err := s.start(o.command, env, session); err != nil {
 		hold.Close()
 		return err
 	}
 	code, err := s.supervise(signals)
+	if o.cleanup != "" {
+		runCleanup(o.cleanup, append(env, exitVariable(code)), session, after, signals)
+	}
 	released := hold.Close()
 	switch {
 	case err != nil:
@@ -200,6 +207,15 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 		return ended
 	}
 	return &exit{code: code}
+}
+
+// supervisor is one for commands under this hold.
+func (o *runOptions) supervisor(hold *lockkeeper.Hold) supervisor {
+	s := supervisor{lease: hold, grace: o.grace(), onLost: o.onLost, onYield: o.onYield, maxHold: o.maxHold, what: o.what()}
+	if !o.quiet {
+		s.stderr = os.Stderr
+	}
+	return s
 }
 
 // interrupted is the end of lk by a signal. Of the terminal's interrupts it dies.

@@ -36,6 +36,7 @@ type supervisor struct {
 	grace   time.Duration
 	onLost  answer        // terminate, kill or warn
 	onYield answer        // ignore or terminate
+	maxHold time.Duration // 0: no bound
 	tick    time.Duration // how often the lease is looked at, at least; 0: every second
 	what    string        // is held, for messages
 	note    func(string)  // tells the user
@@ -43,7 +44,8 @@ type supervisor struct {
 
 	child   *child
 	guard   *guard
-	yielded bool // the child was asked to stop because somebody asked for the lock
+	began   time.Duration // when the child was started, by the boot clock
+	yielded bool          // the child was asked to stop because somebody asked for the lock
 }
 
 // groupPoll is how often the child's group is looked at when it has to go: the
@@ -59,7 +61,7 @@ func (s *supervisor) start(command, env []string, session *os.File) error {
 		s.guard.stop()
 		return err
 	}
-	s.child = child
+	s.child, s.began = child, bootTime()
 	grace := s.grace
 	if s.onLost == kill {
 		grace = 0
@@ -96,6 +98,8 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 		case <-asked:
 			asked = nil
 			s.yield()
+			lost = s.look(lost)
+			alarm.Reset(s.untilGrace())
 		case <-alarm.C:
 			if asked == nil && s.lease.Asked() == nil {
 				asked = s.lease.YieldAsked() // that ask was withdrawn: the next is another one
@@ -111,15 +115,15 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 	}
 }
 
-// look tells the guard of renewals, and asks the child to stop if the lease ends
-// soon.
+// look asks the child to stop if the lease ends soon, and tells the guard of a new
+// end: in this order, or the guard would ask too.
 func (s *supervisor) look(lost error) error {
-	s.tellEnd()
-	if s.lease.Remaining() > s.grace || lost != nil || s.onLost != terminate || s.yielded {
-		return lost
+	ahead := s.lease.Remaining() <= s.grace && s.lease.Err() == nil // after the end, Done says what to do
+	if ahead && lost == nil && s.onLost == terminate && !s.yielded {
+		lost = s.lossAhead()
+		s.stopChild()
 	}
-	lost = s.lossAhead()
-	s.stopChild()
+	s.tellEnd()
 	return lost
 }
 
@@ -143,7 +147,6 @@ func (s *supervisor) lose() error {
 // yield tells the user who asks for the lock, and has the child stop if that is
 // what the user wants.
 func (s *supervisor) yield() {
-	s.tellEnd()
 	asked := s.lease.Asked()
 	text := fmt.Sprintf("%s: %s", s.what, askedText(asked))
 	if asked != nil && asked.Left != lockkeeper.Forever {
@@ -242,6 +245,10 @@ func (s *supervisor) lossAhead() error {
 	left := human(s.lease.Remaining())
 	if asked := s.lease.Asked(); asked != nil {
 		return fmt.Errorf("%s: its command was stopped %s before the end: %s", s.what, left, askedText(asked))
+	}
+	// The client takes a hundredth off all bounds, so that it may end before anybody asks.
+	if s.maxHold > 0 && bootTime()-s.began >= s.maxHold-s.maxHold/50-100*time.Millisecond {
+		return fmt.Errorf("%s was held for as long as --max-hold allows, and its command was stopped", s.what)
 	}
 	return fmt.Errorf("%s could not be renewed, and its command was stopped %s before the lock would have ended", s.what, left)
 }

@@ -46,9 +46,7 @@ func (p *problems) add(err error) {
 // since that package knows no flags; empty if there is none.
 func flagOf(cmd *cobra.Command, text string) string {
 	for _, known := range [...]struct{ begins, flag string }{
-		{"TTL ", "ttl"}, {"wait ", "wait"}, {"priority ", "priority"}, {"longest hold ", "max-hold"},
-		{"quiet period ", "quiet-period"}, {"steal after ", "steal-after"}, {"announced hold ", "lasts"}, {"freeze ", "for"},
-		{"name ", "as"}, {"note ", "note"}, {"link ", "link"},
+		{"priority ", "priority"}, {"name ", "as"}, {"note ", "note"}, {"link ", "link"},
 	} {
 		if strings.HasPrefix(text, known.begins) && cmd.Flags().Lookup(known.flag) != nil {
 			return "--" + known.flag + ": "
@@ -134,29 +132,49 @@ func (n number) Set(text string) error {
 	return nil
 }
 
-// span is a flag's value that is a duration, see parseDuration.
-type span struct {
-	to   *time.Duration
-	bad  *problems
-	name string
+// addSpan adds a flag whose value is a duration, see parseDuration, of least to
+// ten years. What is wrong is said in the words that the user wrote.
+func addSpan(cmd *cobra.Command, bad *problems, to *time.Duration, name string, least time.Duration, usage string) {
+	cmd.Flags().Var(span{to, bad, "--" + name, least}, name, usage)
 }
 
+// years is how people write the longest of all bounds, lockkeeper.MaxDuration.
+const years = "10 years"
+
+type span struct {
+	to    *time.Duration
+	bad   *problems
+	name  string
+	least time.Duration
+}
+
+// String is empty for 0 and for ever, which are no bound for all flags that have
+// them as their default.
 func (s span) String() string {
-	if s.to == nil || *s.to == lockkeeper.Forever {
+	if s.to == nil || *s.to == 0 || *s.to == lockkeeper.Forever {
 		return ""
 	}
 	return s.to.String()
 }
 
+// Type stands for the value in the help.
 func (s span) Type() string { return "D" }
 
+// Set reads a duration.
 func (s span) Set(text string) error {
 	value, err := parseDuration(text)
-	if err != nil {
+	switch {
+	case err != nil:
 		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q", s.name, text)
-		return nil
+	case value < s.least || value > lockkeeper.MaxDuration:
+		least := "0"
+		if s.least > 0 {
+			least = human(s.least)
+		}
+		s.bad.addf("%s %s is out of range: %s to %s", s.name, text, least, years)
+	default:
+		*s.to = value
 	}
-	*s.to = value
 	return nil
 }
 

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
+	f := cmd.Flags()
+	f.BoolVarP(&o.shared, "shared", "s", false, "share every PATH with others who share it")
+	f.VarP(number{&o.limit, bad, "-n takes a number, as in -n 3: at most so many at a time, not %q; not to wait is --try"},
+		"limit", "n", "hold permits: at most N units of each PATH in use at a time, as this caller sees it")
+	f.Var(number{&o.units, bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
+	f.StringArrayVar(&o.with, "with", nil, "take also `SPEC`, again and again: PATH or x:PATH alone, s:PATH shared, N:PATH one unit of at most N, U/N:PATH U units")
+	f.BoolVar(&o.try, "try", false, "do not wait: give up at once if it is taken")
+	addSpan(cmd, bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2w3d (default: for ever)")
+	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "free the locks D after lk was last heard of; lk renews at a third of it")
+	addSpan(cmd, bad, &o.maxHold, "max-hold", 0, "hold for at most D: then the command is asked to stop (default: no bound)")
+	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
+	f.BoolVar(&o.steal, "steal", false, "ask holders of lower priority to yield, and wait until they do")
+	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0, "ask them, and take the locks D later, or their TTL if that is sooner")
+	f.BoolVar(&o.soft, "soft", false, "hold nobody back while waiting: whoever comes later may go first")
+	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until nobody has held it for D")
+	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield", "when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
+	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
+	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` by sh -c once, after the command ended, while the locks are still held; LK_EXIT is the command's exit code")
+	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host)")
+	f.StringVar(&o.note, "note", "", "what for (default: the command's name)")
+	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
+	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code when it is not acquired")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while waiting, nor that it is taken")
+}
+
+// choice is a flag's value that is one of a few words.
+type choice struct {
+	to   *answer
+	bad  *problems
+	name string
+	of   []answer
+}
+
+func (c choice) String() string {
+	if c.to == nil {
+		return ""
+	}
+	return string(*c.to)
+}
+
+// Type names the words in the help.
+func (c choice) Type() string { return c.list("|") }
+
+// Set takes one of the words.
+func (c choice) Set(text string) error {
+	if !slices.Contains(c.of, answer(text)) {
+		c.bad.addf("%s takes one of %s, not %q", c.name, c.list(", "), text)
+		return nil
+	}
+	*c.to = answer(text)
+	return nil
+}
+
+func (c choice) list(separator string) string {
+	words := make([]string, len(c.of))
+	for i, word := range c.of {
+		words[i] = string(word)
+	}
+	return strings.Join(words, separator)
+}
+
+// check reads the arguments and collects everything that is wrong with them and
+// with the flags.
+func (o *runOptions) check(cmd *cobra.Command, args []string, bad *problems) {
+	paths := args
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		paths, o.command = args[:dash], args[dash:]
+	}
+	if len(paths)+len(o.with) == 0 {
+		bad.addf("no PATH: name what to hold, as in: lk run mydatabase/mytest -- go test ./...")
+	}
+	if len(o.command) == 0 {
+		bad.addf("no command after --: write it last, as in: lk run mydatabase/mytest -- go test ./...")
+	}
+	limited := cmd.Flags().Changed("limit")
+	for _, text := range paths {
+		path, err := lockkeeper.ParsePath(text)
+		o.add(o.target(path, limited), err, bad)
+	}
+	for _, spec := range o.with {
+		target, err := parseWith(spec)
+		o.add(target, err, bad)
+	}
+	o.label()
+	o.checkCombinations(cmd, bad)
+	if o.conflictCode < 0 || o.conflictCode > 255 {
+		bad.addf("exit code %d is out of range: 0 to 255", o.conflictCode)
+	}
+	// The rest the package lockkeeper knows.
+	want := lockkeeper.Want{ID: 1, Targets: o.targets, Priority: o.priority, Label: o.labels()}
+	if len(o.targets) > 0 {
+		bad.add(want.Check())
+	}
+	session := lockkeeper.Session{ID: "lk", TTL: o.ttl}
+	bad.add(session.Check(false))
+}
+
+func (o *runOptions) add(t lockkeeper.Target, err error, bad *problems) {
+	if err != nil {
+		bad.add(err)
+		return
+	}
+	o.targets = append(o.targets, t)
+}
+
+// checkCombinations finds flags that don't go together, and what follows from
+// those that do.
+func (o *runOptions) checkCombinations(cmd *cobra.Command, bad *problems) {
+	given := cmd.Flags().Changed
+	o.takes = given("steal-after")
+	o.steal = o.steal || o.takes
+	exclusive := !slices.ContainsFunc(o.targets, func(t lockkeeper.Target) bool { return t.Mode != lockkeeper.ModeExclusive })
+	for _, c := range []struct {
+		wrong bool
+		say   string
+	}{
+		{given("limit") && o.shared, "-n and -s exclude each other: a limit counts holders, sharing does not"},
+		{given("units") && !given("limit"), "--units goes with -n: of how many are they?"},
+		{o.try && given("wait"), "--try and --wait exclude each other: --try does not wait"},
+		{o.try && o.steal, "--try and stealing exclude each other: --try does not wait, and who is asked to yield needs time"},
+		{o.soft && o.steal, "--soft and stealing exclude each other: --soft lets others pass"},
+		{o.soft && !exclusive, "--soft is for exclusive paths only, not with -s, -n, or a --with that shares or counts"},
+		{given("quiet-period") && !o.soft, "--quiet-period goes with --soft: without it, nothing is waited for but the line"},
+		{given("quiet-period") && o.try, "--try and --quiet-period exclude each other: --try does not wait"},
+		{given("cleanup") && o.cleanup == "", "--cleanup is empty: name a command"},
+	} {
+		if c.wrong {
+			bad.addf("%s", c.say)
+		}
+	}
+	if o.try {
+		o.wait = 0
+	}
+}
+
+func (o *runOptions) target(path lockkeeper.Path, limited bool) lockkeeper.Target {
+	switch {
+	case o.shared:
+		return lockkeeper.Target{Path: path, Mode: lockkeeper.ModeShared}
+	case limited:
+		return lockkeeper.Target{Path: path, Mode: lockkeeper.ModePermits, Units: o.units, Limit: o.limit}
+	}
+	return lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
+}
+
+// what names the targets in messages: the first path, and how many more.
+func (o *runOptions) what() string {
+	if n := len(o.targets) - 1; n > 0 {
+		return fmt.Sprintf("%s and %d more", o.targets[0].Path, n)
+	}
+	return string(o.targets[0].Path)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// withSpec tells a target's mode from its path: "s:", "x:", "N:" and "U/N:" say
+// how, and anything else is a path, even "https://host/x".
+var withSpec = regexp.MustCompile(`^(?:([sx])|(?:(\d+)/)?(\d+)):`)
+
+// parseWith reads the SPEC of --with.
+func parseWith(spec string) (lockkeeper.Target, error) {
+	t := lockkeeper.Target{Mode: lockkeeper.ModeExclusive}
+	rest := spec
+	if m := withSpec.FindStringSubmatch(spec); m != nil {
+		rest = strings.TrimPrefix(spec, m[0])
+		switch {
+		case m[1] == "s":
+			t.Mode = lockkeeper.ModeShared
+		case m[3] != "":
+			t.Mode, t.Units = lockkeeper.ModePermits, 1
+			if m[2] != "" {
+				t.Units = permitCount(m[2])
+			}
+			t.Limit = permitCount(m[3])
+		}
+	}
+	path, err := lockkeeper.ParsePath(rest)
+	t.Path = path
+	return t, err
+}
+
+// permitCount reads digits. What is too large stays so, for the check of the range.
+func permitCount(digits string) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return lockkeeper.MaxPermits + 1
+	}
+	return n
+}
