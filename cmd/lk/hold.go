@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -30,15 +31,19 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	defer client.Close()
 	a.noteReach(client.named, o)
 
-	requests := o.requests()
-	if holds := enclosing(ctx, client); len(holds) > 0 {
-		if covered(holds, o.targets) {
+	targets := o.targets
+	holds := enclosing(ctx, client)
+	if len(holds) > 0 {
+		if targets = uncovered(holds, targets); len(targets) == 0 {
 			client.Close()
 			if o.cleanup != "" {
 				o.command = withCleanup(o.command, o.cleanup)
 			}
 			return o.become(signals)
 		}
+	}
+	requests := o.requests(targets)
+	if len(holds) > 0 {
 		requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
 	}
 	hold, err := a.acquire(ctx, client.Client, o, requests, signals)
@@ -61,7 +66,9 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 		case <-ctx.Done():
 		}
 	}()
+	began := time.Now()
 	hold, err := a.waitFor(ctx, client, o, requests)
+	waited := time.Since(began)
 	cancel(nil)
 	<-watched
 	var stopped *exit
@@ -72,7 +79,7 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 		return nil, stopped
 	}
 	if err != nil && codeOf(err) == exitNotAcquired {
-		refused := &exit{code: o.conflictCode, say: taken(o, err)}
+		refused := &exit{code: o.conflictCode, say: taken(o, err, waited)}
 		if o.quiet {
 			refused.say = nil
 		}
@@ -227,20 +234,28 @@ func interrupted(s os.Signal) *exit {
 	return e
 }
 
-// taken says who has it, where that is all there is to say.
-func taken(o *runOptions, err error) error {
+// taken says who has it, or else why it was not acquired.
+func taken(o *runOptions, err error, waited time.Duration) error {
 	var e *lockkeeper.Error
-	if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || len(e.Blocked) == 0 {
+	if !errors.As(err, &e) {
 		return err
+	}
+	if e.Reason != lockkeeper.TimedOut || len(e.Blocked) == 0 {
+		bare := *e
+		bare.Op, bare.Path = "", ""
+		return fmt.Errorf("%s: %w", o.what(), &bare)
 	}
 	text := blockerText(e.Blocked[0])
 	if more := len(e.Blocked) - 1; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	if o.wait > 0 {
-		return fmt.Errorf("%s is still taken after %s: %s", o.what(), human(o.wait), text)
+	switch {
+	case o.wait == 0:
+		return fmt.Errorf("%s is taken: %s", o.what(), text)
+	case waited < o.wait:
+		return fmt.Errorf("%s is sure to be taken for longer than %s: %s", o.what(), human(o.wait), text)
 	}
-	return fmt.Errorf("%s is taken: %s", o.what(), text)
+	return fmt.Errorf("%s is still taken after %s: %s", o.what(), human(o.wait), text)
 }
 
 // noteUnless returns a function that writes lines of lk's own to stderr.

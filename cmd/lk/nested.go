@@ -36,12 +36,13 @@ func heldClaim(ctx context.Context, client *connection, ref lockkeeper.Ref) (loc
 	return lockkeeper.Status{}, false
 }
 
-// covered reports whether whoever has the holds has all of targets already, each
-// by one of them: an exclusive hold covers everything at its path and below, a
-// shared one what is shared there. Permits cover nothing: each run takes its own.
-func covered(holds []lockkeeper.Status, targets []lockkeeper.Target) bool {
-	return !slices.ContainsFunc(targets, func(t lockkeeper.Target) bool {
-		return !slices.ContainsFunc(holds, func(hold lockkeeper.Status) bool { return covers(hold, t) })
+// uncovered are those of targets that whoever has the holds does not have already:
+// an exclusive hold covers everything at its path and below, a shared one what is
+// shared there. Permits cover nothing: each run takes its own. What is covered is
+// not claimed again, since it would wait for the holds around it.
+func uncovered(holds []lockkeeper.Status, targets []lockkeeper.Target) []lockkeeper.Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t lockkeeper.Target) bool {
+		return slices.ContainsFunc(holds, func(hold lockkeeper.Status) bool { return covers(hold, t) })
 	})
 }
 

@@ -90,10 +90,10 @@ A run within a run that holds its paths already goes at once.
 	return cmd
 }
 
-// requests are what is asked of the client.
-func (o *runOptions) requests() []lockkeeper.Request {
+// requests are what is asked of the client for those of the targets that must be claimed.
+func (o *runOptions) requests(targets []lockkeeper.Target) []lockkeeper.Request {
 	var all []lockkeeper.Request
-	for _, t := range o.targets {
+	for _, t := range targets {
 		switch t.Mode {
 		case lockkeeper.ModeShared:
 			all = append(all, lockkeeper.Shared(string(t.Path)))
