@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -30,6 +31,11 @@ func TestMain(m *testing.M) { testscript.Main(m, programs) }
 
 // Each file in testdata is a session at a terminal, with the real program.
 func TestSessions(t *testing.T) {
+	if signal.Ignored(os.Interrupt) {
+		// Tests that run in the background are not interrupted, and nor would be
+		// the programs of the sessions. What is caught here is not ignored there.
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
