@@ -127,7 +127,7 @@ type span struct {
 }
 
 func (s span) String() string {
-	if s.to == nil || *s.to == lockkeeper.Forever || *s.to == 0 {
+	if s.to == nil || *s.to == lockkeeper.Forever {
 		return ""
 	}
 	return s.to.String()
