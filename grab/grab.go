@@ -15,7 +15,7 @@ import (
 const (
 	roundTrip = 10 * time.Second // an engine that has not answered by then is taken for unreachable
 	mostTries = 60               // of one operation, when others of its name come between
-	longest   = 100 * time.Millisecond
+	longest   = time.Second      // to wait before the next
 )
 
 // Places are the places and holds of an engine. It keeps nothing itself, and is
@@ -229,7 +229,8 @@ func (n Name) repeat(ctx context.Context, do func(context.Context) error) error 
 		if err != errAgain && !errors.Is(err, lockkeeper.ErrSession) {
 			return err
 		}
-		// None of them waits for another, so they must not go in step.
+		// They must not go in step, and all the less the slower the engine is: what
+		// each needs is two exchanges in a row.
 		if err := sleep(ctx, rand.N(min(longest, time.Millisecond<<min(try, 10)))); err != nil {
 			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
 		}

@@ -223,9 +223,13 @@ func (k *Keeping) why(err error) error {
 	lost := &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told}
 	if k.told == lockkeeper.NoReason {
 		// Its session can't have ended by itself before the deadline: somebody left it.
-		lost.Reason = lockkeeper.Released
-		if k.clock() >= k.deadline {
+		switch {
+		case k.clock() >= k.deadline:
 			lost.Reason = lockkeeper.Expired
+		case k.answer.State == lockkeeper.Waiting:
+			lost.Reason = lockkeeper.Cancelled
+		default:
+			lost.Reason = lockkeeper.Released
 		}
 	}
 	return lost

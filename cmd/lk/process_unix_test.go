@@ -1,0 +1,48 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// TestProcessEnds: the end of a process is told, whether or not the kernel tells,
+// and not before; who has ended already can't be followed.
+func TestProcessEnds(t *testing.T) {
+	for name, watch := range map[string]func(int) (<-chan struct{}, error){"watch": watchProcess, "poll": pollProcess} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("cat")
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended, err := watch(cmd.Process.Pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ended:
+				t.Error("told while it lives")
+			case <-time.After(50 * time.Millisecond):
+			}
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ended:
+			case <-time.After(patience):
+				t.Error("not told of its end")
+			}
+			if _, err := watch(cmd.Process.Pid); !errors.Is(err, errNoProcess) {
+				t.Errorf("got %v, want that there is no such process", err)
+			}
+		})
+	}
+}
