@@ -29,6 +29,7 @@ func signalNumber(os.Signal) int     { return 2 }
 func isInterrupt(os.Signal) bool     { return false }
 func dieOf(os.Signal, bool)          {}
 func findCommand(string) error       { return errNoGroups }
+func inForeground() bool             { return false }
 func bootTime() time.Duration        { return 0 }
 
 func startChild([]string, []string, *os.File) (*child, error) { return nil, errNoGroups }

@@ -314,6 +314,10 @@ func foreground(tty int) int {
 	return group
 }
 
+// inForeground reports whether lk's own group is the foreground of the terminal
+// that it tells things on.
+func inForeground() bool { return foreground(int(os.Stderr.Fd())) == unix.Getpgrp() }
+
 func setForeground(tty, group int) {
 	signal.Ignore(unix.SIGTTOU) // else a background group that does this is stopped
 	unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group)

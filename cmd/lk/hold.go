@@ -88,42 +88,6 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 	return hold, err
 }
 
-func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request) (*lockkeeper.Hold, error) {
-	if o.wait == 0 || o.quiet {
-		return client.Acquire(ctx, requests...)
-	}
-	pending, err := client.Enqueue(ctx, requests...)
-	if err != nil {
-		return nil, err
-	}
-	telling, stop := context.WithCancel(ctx)
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		a.tellWait(telling, client, pending.Ref(), o)
-	}()
-	hold, err := pending.Wait(ctx)
-	stop()
-	<-told
-	return hold, err
-}
-
-// tellWait writes a line whenever the place in line changes, or who is in the
-// way, until the claim waits no longer or ctx ends. It only informs: where the
-// engine can't tell, it says nothing.
-func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
-	said := ""
-	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
-		if err != nil || status.State != lockkeeper.Waiting {
-			return
-		}
-		if key := waitKey(status); key != said {
-			fmt.Fprintf(a.stderr, "lk: waiting for %s: %s\n", o.what(), waitLine(status))
-			said = key
-		}
-	}
-}
-
 // noteReach says, where CI would expect more, that the default engine excludes
 // only this user on this machine.
 func (a *app) noteReach(named bool, o *runOptions) {

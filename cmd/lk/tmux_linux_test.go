@@ -39,19 +39,27 @@ func TestFullScreenProgram(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a wait in line, and nothing stays there.
-func TestInterruptWhileWaiting(t *testing.T) {
+// Whoever waits at a terminal sees that time goes by, for as long as it waits.
+// Ctrl-C ends that, and nothing stays in line.
+func TestWaitAtTerminal(t *testing.T) {
 	s := startScreen(t)
-	s.types("lk run --as ann desk -- await go &", "Enter")
-	s.shows(`\[1\]`)
-	s.types("until lk why desk | grep 'ann holds'; do :; done", "Enter")
-	s.shows(`ann holds exclusive desk`)
+	const turning = `waiting for desk: held by ann .*\n[-|/\\] waiting for \d+(ms|s), Ctrl-C gives up`
+	s.types("lk run --as ann desk -- sh -c 'touch held; await go' &", "Enter")
+	s.types("await held && echo ann\\ has it", "Enter")
+	s.shows(`ann has it`)
 	s.types("clear; lk run desk -- touch ran", "Enter")
-	s.shows(`waiting for desk: held by ann`)
+	s.shows(turning)
 	s.types("C-c")
+	s.shows(`waiting for desk: held by ann .*\n(\^C)?\n?next: $`)
 	s.types("echo code=$?", "Enter")
-	s.shows(`code=130`)
-	s.types("clear; lk ls; touch go; wait; echo all\\ done", "Enter")
+	s.shows(`\ncode=130`)
+	s.types("clear; lk run desk -- echo mine", "Enter")
+	s.shows(turning)
+	if err := os.WriteFile(filepath.Join(s.folder, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.shows(`waiting for desk: held by ann .*\nmine\n`)
+	s.types("clear; lk ls; wait; echo all\\ done", "Enter")
 	screen := s.shows(`all done`)
 	if regexp.MustCompile(`in line`).MatchString(screen) {
 		t.Errorf("somebody still waits:\n%s", screen)
@@ -123,6 +131,24 @@ func (s *screen) shows(pattern string) string {
 		case <-tick.C:
 		case <-late:
 			s.t.Fatalf("the screen does not show %s but\n%s", strconv.Quote(pattern), text)
+		}
+	}
+}
+
+// Nothing moves where it can't be erased.
+func TestSpinnerNeedsTerminal(t *testing.T) {
+	_, tty := openTerminal(t)
+	_, w := pipe(t)
+	defer func(stderr *os.File) { os.Stderr = stderr }(os.Stderr)
+	for _, c := range []struct {
+		stderr *os.File
+		term   string
+		want   bool
+	}{{tty, "xterm", true}, {tty, "dumb", false}, {tty, "", false}, {w, "xterm", false}} {
+		os.Stderr = c.stderr
+		t.Setenv("TERM", c.term)
+		if got := canErase(os.Stderr); got != c.want {
+			t.Errorf("TERM=%s, terminal %v: %v", c.term, c.stderr == tty, got)
 		}
 	}
 }
