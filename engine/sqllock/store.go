@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -202,7 +203,7 @@ func (db *database) putSession(row sessionRow, now time.Duration) error {
 type details struct {
 	Revision    uint64                `json:"revision,omitempty"`
 	Inside      lockkeeper.Ref        `json:"inside,omitzero"`
-	Wants       []lockkeeper.Target   `json:"wants,omitempty"` // of a conversion
+	Wants       []lockkeeper.Target   `json:"wants,omitempty"` // of a conversion, also after it was undone: a repetition must be known again (R16)
 	Manners     lockkeeper.Manners    `json:"manners,omitempty"`
 	Quiet       time.Duration         `json:"quiet_ns,omitempty"`
 	Steal       lockkeeper.Steal      `json:"steal,omitempty"`
@@ -246,7 +247,10 @@ func (db *database) putClaim(row claimRow) error {
 	}
 	state := c.State.String()
 	if c.Converting {
-		state, d.Wants = "converting", c.Want.Targets
+		state = "converting"
+	}
+	if c.State != lockkeeper.Ended && !slices.Equal(c.Want.Targets, held(c)) {
+		d.Wants = c.Want.Targets
 	}
 	if c.State != lockkeeper.Ended && c.Quiet != c.Arrived {
 		d.QuietSince = c.Quiet
@@ -322,13 +326,18 @@ func fill(c *table.ClaimRecord, d *details) {
 	if c.Quiet = d.QuietSince; c.Quiet == 0 {
 		c.Quiet = c.Arrived
 	}
-	w.Targets = d.Wants
-	if !c.Converting {
-		w.Targets = make([]lockkeeper.Target, len(c.Grants))
-		for i, g := range c.Grants {
-			w.Targets[i] = g.Target
-		}
+	if w.Targets = d.Wants; len(w.Targets) == 0 {
+		w.Targets = held(c)
 	}
+}
+
+// held are the targets of c as it has them, which are mostly those that it wants.
+func held(c *table.ClaimRecord) []lockkeeper.Target {
+	targets := make([]lockkeeper.Target, len(c.Grants))
+	for i, g := range c.Grants {
+		targets[i] = g.Target
+	}
+	return targets
 }
 
 func scanFreeze(r *sql.Rows) (table.FreezeRecord, error) {
