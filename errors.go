@@ -44,7 +44,7 @@ type Error struct {
 	Detail  string        // what is wrong and what would be right, for people
 	Blocked []Blocker     // who stands in the way, if somebody does
 	Place   int           // position in line when it gave up, counted from 1; 0 if none
-	ETA     time.Duration // estimated wait that was left; 0 if unknown
+	ETA     time.Duration // about how long it would still have waited (R17); 0 if unknown
 	Cause   error         // the error beneath, if there is one
 }
 

@@ -75,8 +75,8 @@ type Status struct {
 	Left time.Duration `json:"left"` // Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if there is none; its session's TTL is not counted
 
 	Ticket   uint64        `json:"ticket,omitempty"`   // place in line among equals: lower goes first (R4)
-	Place    int           `json:"place,omitempty"`    // of Waiting in an answer of List: 1 and those in line ahead that it waits for
-	ETA      time.Duration `json:"eta,omitempty"`      // of Waiting: estimated wait; 0 if unknown
+	Place    int           `json:"place,omitempty"`    // of Waiting in an answer of List, or timed out: 1 and those in line ahead that it waits for
+	ETA      time.Duration `json:"eta,omitempty"`      // likewise: about how long it will wait, or would have waited, from now on (R17); 0 if unknown
 	Waits    []WaitReason  `json:"waits,omitempty"`    // of Waiting in an answer of List: every reason why
 	Blockers []Blocker     `json:"blockers,omitempty"` // of Waiting in an answer of List, or refused: who stands in the way, at most MaxBlockers
 }

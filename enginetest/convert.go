@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -264,6 +265,49 @@ var reasonChecks = []check{
 		s = second.explain(second.queue(exclusive("db")))
 		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy, lockkeeper.Behind}) {
 			w.Errorf("the second waits for %v, want held by and behind", s.Waits)
+		}
+	}},
+	{"R17/a wait is told how long holds lately lasted", fifo | operators, func(w *world) {
+		p, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
+		p.hold(exclusive("db"))
+		if s := first.explain(first.queue(exclusive("db"))); s.ETA != 0 {
+			w.Errorf("about %s to go, when nobody can know yet", s.ETA)
+		}
+		first.release(first.last)
+		for tries := 0; ; tries++ { // on a busy machine the second hold may last longer than the first
+			w.pass(500 * time.Millisecond)
+			p.release(p.last)
+			p.hold(exclusive("db"))
+			one := first.explain(first.queue(exclusive("db")))
+			two := second.explain(second.queue(exclusive("db")))
+			if one.ETA > 0 && two.ETA > one.ETA {
+				return
+			}
+			if tries == 20 || w.harness.Bubble {
+				w.Fatalf("after holds of half a second: about %s to go for the first in line, %s for the second", one.ETA, two.ETA)
+			}
+			first.release(first.last)
+			second.release(second.last)
+		}
+	}},
+	{"R17/an announced hold tells how long a wait would have been", fifo | operators, func(w *world) {
+		w.peer("holder").holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Lasts: time.Hour})
+		c := w.client("trier")
+		_, err := c.TryLock(w.ctx(), "db")
+		var e *lockkeeper.Error
+		if !errors.As(err, &e) || e.Place != 1 || e.ETA <= time.Hour/2 || e.ETA > time.Hour {
+			w.Errorf("a try is told %v: %+v, want place 1 and about an hour", err, e)
+		}
+		pending, err := c.Enqueue(w.ctx(), lockkeeper.Shared("db"))
+		w.ok(err)
+		s, err := pending.Status(w.ctx())
+		w.ok(err)
+		if s.Place != 1 || s.ETA <= time.Hour/2 || s.ETA > time.Hour {
+			w.Errorf("in line it is told: place %d, about %s to go", s.Place, s.ETA)
+		}
+		_, err = c.Lock(w.ctx(), "db", lockkeeper.WithWait(time.Minute))
+		if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || e.Place != 2 || e.ETA != 0 {
+			w.Errorf("who is outlasted behind somebody of whom nothing is known is told %v: %+v", err, e)
 		}
 	}},
 	{"R17/ends by their own hand", 0, func(w *world) {

@@ -148,6 +148,7 @@ var plants = map[string]plant{
 	"everything is confirmed": {telling(func(s *lockkeeper.Status) { s.Unconfirmed = false }), "R12"},
 	"one reason for all":      {telling(func(s *lockkeeper.Status) { s.Reason = min(s.Reason, lockkeeper.Released) }), "R17"},
 	"slots begin at 0":        {telling(func(s *lockkeeper.Status) { s.Grants = slotless(s.Grants) }), "R7"},
+	"nothing is estimated":    {telling(func(s *lockkeeper.Status) { s.ETA = 0 }), "R17"},
 	"asks are not told":       {telling(func(s *lockkeeper.Status) { s.Asked = nil }), "R18"},
 
 	"releases are not heard":    {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Release }), "Cancellation"},

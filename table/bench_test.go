@@ -91,3 +91,19 @@ func BenchmarkReleaseWithHolds(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkList is a list of all with the evidence of each, where many wait for
+// one path: place, reasons, who is in the way, and about how long it will take.
+func BenchmarkList(b *testing.B) {
+	t := newBench(b)
+	t.release(t.claim("db/hot", lockkeeper.Held))
+	t.claim("db/hot", lockkeeper.Held)
+	for range 1000 {
+		t.claim("db/hot", lockkeeper.Waiting)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for range t.table.List(lockkeeper.Query{}) {
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
 		t.checkClaims, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
-		t.checkLists, t.checkAsks, t.checkSchedule, t.checkSettled,
+		t.checkLists, t.checkAsks, t.checkPaces, t.checkSchedule, t.checkSettled,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -238,6 +238,23 @@ func (t *Table) checkLists() error {
 		if i > 0 && t.freezes[i-1].path >= f.path {
 			return fmt.Errorf("freezes are not in order at %s", f.path)
 		}
+	}
+	return nil
+}
+
+// checkPaces: the list has what the map has, in order, and not too many.
+func (t *Table) checkPaces() error {
+	n := 0
+	for p := t.paces.oldest; p != nil; p = p.newer {
+		if n++; t.paces.of[p.path] != p || p.newer != nil && !p.before(p.newer) || p.newer == nil && t.paces.newest != p {
+			return fmt.Errorf("the pace of %s is not in its place", p.path)
+		}
+		if p.lasts < 0 || p.at > t.now || !p.path.Valid() {
+			return fmt.Errorf("the pace of %s is %s since %s", p.path, p.lasts, p.at)
+		}
+	}
+	if n != len(t.paces.of) || n > MaxPaces {
+		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.paces.of), MaxPaces)
 	}
 	return nil
 }

@@ -176,4 +176,6 @@ type tombstone struct {
 	kept     bool                 // beyond the step in which it came
 	ghost    time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
 	blockers []lockkeeper.Blocker // of a refused claim: who stood in the way
+	place    int                  // of one that timed out: where it stood in line
+	eta      time.Duration        // and for how long it would have waited; 0 if unknown
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// clone copies a table between steps. Tests that look at very many states use
+// clone copies a table between steps, but not its paces. Tests that look at very many states use
 // it; what is kept or sent goes through Snapshot.
 func (t *Table) clone() *Table {
 	u := &Table{
 		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, softs: t.softs, mixed: t.mixed, passes: t.passes,
 		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		named: maps.Clone(t.named), freezes: slices.Clone(t.freezes),
+		named: maps.Clone(t.named), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: slices.Clone(t.freezes),
 	}
 	u.dream = t.dream // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)

@@ -151,6 +151,38 @@
 // with it by their kinds, or want permits of a path of which it wants permits
 // too, with a limit not below its own.
 //
+// A table remembers, for at most 1,024 paths, how long holds of them lately
+// lasted: their pace. The first hold sets it to its duration, each later one moves
+// it by a quarter of the difference, rounded towards zero. Those count that ended
+// as released, yielded or overdue, from their first grant to their end, for the
+// path of each target; of those that end in one step, in the order of session and
+// id. Where paths are too many, those whose pace was longest not set or moved are
+// forgotten (of one instant, the first in order of their bytes). Nothing but
+// estimates depends on it.
+//
+// A hold's expected length is what it announces (Lasts), or else the highest pace
+// of its target paths, and at most its longest hold plus grace; 0 is unknown. What
+// is left of a hold is its expected length less its age, or the time until the end
+// by which it was asked to yield, if that is sooner; it is unknown if there is no
+// such end and its expected length is unknown or has passed.
+//
+// The estimate of a wait says how long it will go on if everything lasts as
+// expected. It is no promise: nobody knows who will come with a higher priority,
+// or what they who are ahead wait for elsewhere. It is rest plus turns. Rest is the
+// longest time that is left of a hold that is incompatible with the claim by its
+// kinds, or, for a permits target that does not fit beside those held, the shortest
+// time after which it will fit beside those that are left, if that is longer; and
+// the same for the first of those that its place counts, if that is longer. Turns
+// is the sum of the expected lengths of those that its place counts, of which each
+// that wants nothing but permits counts with its length times units divided by
+// limit (of the target for which that is most, rounded up), and of the others
+// those that follow each other and are each compatible by their kinds with the one
+// before count once, with the longest. The estimate is 0, unknown, if a part of it
+// is, if it is more than lockkeeper.MaxDuration, if the claim is soft or forbidden
+// by a freeze or its session has to resume, and if more than 1,024 claims are in
+// its way, held (by either count of rest), or in line (by its place). A wait that
+// timed out keeps place and estimate of its end.
+//
 // R18 people. A freeze of a path is like a held exclusive target on it that
 // nobody who holds feels. It lasts for a duration, unless replaced by another
 // freeze of the same path, or thawed. A revocation of a waiting claim ends it; of

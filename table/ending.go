@@ -14,6 +14,9 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 	for len(c.asks) > 0 {
 		t.withdraw(c.asks[0].by, c)
 	}
+	if len(c.held) > 0 {
+		t.learn(c, reason)
+	}
 	t.unlink(c, true)
 	t.suspect = t.suspect || t.erratic()
 	c.ended, c.reason, c.text = true, reason, text
@@ -47,8 +50,12 @@ func (t *Table) unlink(c *claim, ends bool) {
 // giveUp ends c's wait: a waiting claim ends, a conversion is undone (R14).
 func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	if c.waiting() {
-		blockers := t.blockers(c)
-		t.endClaim(c, reason, text).blockers = blockers
+		evidence := tombstone{blockers: t.blockers(c)}
+		if reason == lockkeeper.TimedOut {
+			evidence.place, evidence.eta = t.placeOf(c), t.estimate(c)
+		}
+		tomb := t.endClaim(c, reason, text)
+		tomb.blockers, tomb.place, tomb.eta = evidence.blockers, evidence.place, evidence.eta
 		return
 	}
 	t.stopStealing(c)

@@ -127,15 +127,10 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 
 // placeOf is c's place in line: 1 and those ahead in line that it meets (R17).
 func (t *Table) placeOf(c *claim) int {
-	seen := make(map[*claim]bool)
-	for i := range c.wanted {
-		p := &c.wanted[i]
-		p.node.line.before(c, func(q *place) bool {
-			if conflicts[p.kind].has(q.kind) || p.kind == kindP && q.kind == kindP && q.limit >= p.limit {
-				seen[q.claim] = true
-			}
-			return true
-		})
-	}
-	return 1 + len(seen)
+	place := 1
+	c.ahead(func(*claim) bool {
+		place++
+		return true
+	})
+	return place
 }

@@ -10,13 +10,14 @@ import (
 )
 
 // A Snapshot is a table, or the part of it that changed, as plain records in a
-// fixed order: sessions by id, claims by ref, freezes by path. Among changes a
+// fixed order: sessions by id, claims by ref, freezes and paces by path. Among changes a
 // session that ended and began anew is there twice, first as closed.
 type Snapshot struct {
 	Counters Counters
 	Sessions []SessionRecord
 	Claims   []ClaimRecord
 	Freezes  []FreezeRecord
+	Paces    []PaceRecord
 }
 
 // Counters are what never goes back.
@@ -90,18 +91,30 @@ type FreezeRecord struct {
 	Ended bool // of changes: it has ended
 }
 
+// PaceRecord is how long holds of one path lately lasted (R17).
+type PaceRecord struct {
+	Path      lockkeeper.Path
+	Pace      time.Duration
+	At        time.Duration // when the latest hold that counts ended
+	Forgotten bool          // of changes: there was no more room for it
+}
+
 // dirt is what changed since the last call of Changes.
 type dirt struct {
 	claims   map[lockkeeper.Ref]bool
 	ended    []*tombstone
 	sessions map[string]bool // true: it has ended, and perhaps begun anew
 	freezes  map[lockkeeper.Path]bool
+	paces    map[lockkeeper.Path]bool
 }
 
 // Track makes the table remember what changes, for [Table.Changes].
 func (t *Table) Track() {
 	t.tracking = true
-	t.dirty = dirt{claims: map[lockkeeper.Ref]bool{}, sessions: map[string]bool{}, freezes: map[lockkeeper.Path]bool{}}
+	t.dirty = dirt{
+		claims: map[lockkeeper.Ref]bool{}, sessions: map[string]bool{},
+		freezes: map[lockkeeper.Path]bool{}, paces: map[lockkeeper.Path]bool{},
+	}
 }
 
 func (t *Table) mark(c *claim) {
@@ -133,6 +146,12 @@ func (t *Table) markClosed(s *session) {
 func (t *Table) markFreeze(f *freeze) {
 	if t.tracking {
 		t.dirty.freezes[f.path] = true
+	}
+}
+
+func (t *Table) markPace(path lockkeeper.Path) {
+	if t.tracking {
+		t.dirty.paces[path] = true
 	}
 }
 
@@ -168,6 +187,13 @@ func (t *Table) Changes() Snapshot {
 		}
 		snap.Freezes = append(snap.Freezes, record)
 	}
+	for path := range d.paces { // order does not matter: sorted below
+		record := PaceRecord{Path: path, Forgotten: true}
+		if p := t.paces.of[path]; p != nil {
+			record = p.record()
+		}
+		snap.Paces = append(snap.Paces, record)
+	}
 	snap.sort()
 	return snap
 }
@@ -192,6 +218,9 @@ func (t *Table) Snapshot() Snapshot {
 	for _, f := range t.freezes {
 		snap.Freezes = append(snap.Freezes, f.record())
 	}
+	for _, p := range t.paces.of { // order does not matter: sorted below
+		snap.Paces = append(snap.Paces, p.record())
+	}
 	snap.sort()
 	return snap
 }
@@ -202,6 +231,7 @@ func (snap *Snapshot) sort() {
 		return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Change, b.Change))
 	})
 	slices.SortFunc(snap.Freezes, func(a, b FreezeRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(snap.Paces, func(a, b PaceRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
 }
 
 func (t *Table) counters() Counters {
@@ -242,6 +272,8 @@ func (tomb *tombstone) record() ClaimRecord {
 		Thawed: tomb.thawed, Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
 	}
 }
+
+func (p *pace) record() PaceRecord { return PaceRecord{Path: p.path, Pace: p.lasts, At: p.at} }
 
 func (f *freeze) record() FreezeRecord {
 	return FreezeRecord{Path: f.path, By: f.by, Label: f.Label, Since: f.since, Until: f.until}

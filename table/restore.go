@@ -18,7 +18,7 @@ func Restore(snap Snapshot) (*Table, error) {
 }
 
 // Load brings the table up to records that another copy of it changed: the
-// counters, and each session, claim and freeze in snap as it is there. After an
+// counters, and each session, claim, freeze and pace in snap as it is there. After an
 // error the table is of no use any more. Nothing that is loaded counts as changed for [Table.Changes].
 func (t *Table) Load(snap Snapshot) error {
 	tracking := t.tracking
@@ -47,6 +47,10 @@ func (t *Table) Load(snap Snapshot) error {
 	for i := range snap.Freezes {
 		t.loadFreeze(&snap.Freezes[i])
 	}
+	for i := range snap.Paces {
+		t.loadPace(&snap.Paces[i])
+	}
+	t.forgetPaces()
 	t.linkAsks(asks)
 	t.events, t.touched, t.arrivals, t.doubtful = t.events[:0], t.touched[:0], t.arrivals[:0], t.doubtful[:0]
 	for _, n := range t.lines() {
@@ -213,6 +217,16 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 		t.lasting++
 	}
 	return nil
+}
+
+func (t *Table) loadPace(r *PaceRecord) {
+	if p := t.paces.of[r.Path]; r.Forgotten {
+		t.forgetPace(r.Path)
+	} else if p != nil {
+		t.paces.set(p, r.Pace, r.At)
+	} else {
+		t.paces.add(r.Path, r.Pace, r.At)
+	}
 }
 
 func (t *Table) loadFreeze(r *FreezeRecord) {

@@ -73,7 +73,8 @@ func firstDifference(got, want table.Snapshot) string {
 	for _, more := range slices.Concat(got.Claims[min(len(got.Claims), len(want.Claims)):], want.Claims[min(len(got.Claims), len(want.Claims)):]) {
 		return fmt.Sprintf("%d claims, want %d: one has\n%+v", len(got.Claims), len(want.Claims), more)
 	}
-	return fmt.Sprintf("%+v and %+v; freezes %+v, want %+v", got.Counters, want.Counters, got.Freezes, want.Freezes)
+	return fmt.Sprintf("%+v and %+v; freezes %+v, want %+v; paces %+v, want %+v",
+		got.Counters, want.Counters, got.Freezes, want.Freezes, got.Paces, want.Paces)
 }
 
 // essence is a snapshot without the ended claims that nobody is told of any more.
@@ -118,6 +119,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"two holders":       {Counters: counters, Sessions: []table.SessionRecord{session("a", 1), session("b", 2)}, Claims: []table.ClaimRecord{hold("a", 1), hold("b", 2)}},
 		"no session":        {Counters: counters, Claims: []table.ClaimRecord{hold("a", 1)}},
 		"fence too high":    {Counters: counters, Sessions: []table.SessionRecord{session("a", 1)}, Claims: []table.ClaimRecord{hold("a", 3)}},
+		"pace of tomorrow":  {Counters: counters, Paces: []table.PaceRecord{{Path: "db", Pace: 1, At: 1}}},
+		"pace below 0":      {Counters: counters, Paces: []table.PaceRecord{{Path: "db", Pace: -1}}},
 		"session too young": {Counters: counters, Sessions: []table.SessionRecord{session("a", 9)}},
 	} {
 		if _, err := table.Restore(snap); err == nil {

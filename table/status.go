@@ -44,7 +44,7 @@ func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 func (t *Table) explain(c *claim) lockkeeper.Status {
 	st := t.status(c)
 	if len(c.wanted) > 0 {
-		st.Place, st.Waits, st.Blockers = t.placeOf(c), t.waits(c), t.blockers(c)
+		st.Place, st.ETA, st.Waits, st.Blockers = t.placeOf(c), t.estimate(c), t.waits(c), t.blockers(c)
 	}
 	return st
 }
@@ -157,7 +157,7 @@ func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref: tomb.ref, Inside: tomb.inside, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
 		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants, Priority: tomb.priority, Label: tomb.label,
-		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers,
+		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers, Place: tomb.place, ETA: tomb.eta,
 	}
 }
 

@@ -24,10 +24,11 @@ type Table struct {
 	thieves  []*claim               // waiting or converting claims that steal
 	ghosts   []*tombstone           // forced out, and perhaps not aware of it (R12)
 	schedule schedule
-	joint    int // claims in line that keep back what is held: only with one of them is there a knot (R15)
-	lasting  int // holds with an announced end (R8)
-	softs    int // soft claims in line (R9)
-	mixed    int // lines in which permits wait under different limits (R7)
+	paces    paces // how long holds lately lasted (R17)
+	joint    int   // claims in line that keep back what is held: only with one of them is there a knot (R15)
+	lasting  int   // holds with an announced end (R8)
+	softs    int   // soft claims in line (R9)
+	mixed    int   // lines in which permits wait under different limits (R7)
 
 	// Of the step at hand.
 	reply    Reply
@@ -55,6 +56,7 @@ func New() *Table {
 		nodes:    make(map[lockkeeper.Path]*node),
 		sessions: make(map[string]*session),
 		named:    make(map[lockkeeper.Ref]int),
+		paces:    paces{of: make(map[lockkeeper.Path]*pace)},
 	}
 }
 

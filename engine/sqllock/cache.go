@@ -13,9 +13,10 @@ import (
 // transaction that has brought it up to date.
 type cache struct {
 	table    *table.Table
-	version  int64              // of the rows
-	sessions map[string]session // those that are open
-	filed    int                // how many of them have a file
+	version  int64                                // of the rows
+	sessions map[string]session                   // those that are open
+	filed    int                                  // how many of them have a file
+	paces    map[lockkeeper.Path]table.PaceRecord // as the rows have them, so far as is known
 }
 
 // session is what this engine knows of an open session beside the table.
@@ -44,7 +45,7 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 	if err != nil {
 		return nil, loaded{}, err
 	}
-	c := &cache{version: m.version, sessions: make(map[string]session)}
+	c := &cache{version: m.version, sessions: make(map[string]session), paces: make(map[lockkeeper.Path]table.PaceRecord)}
 	for i := range all.sessions {
 		c.setSession(&all.sessions[i])
 	}
@@ -103,13 +104,36 @@ func (c *cache) setSession(row *sessionRow) {
 	}
 }
 
+// setPaces notes what the rows say. To know less costs no more than a write.
+func (c *cache) setPaces(paces []table.PaceRecord) {
+	if len(c.paces) > 2*table.MaxPaces {
+		clear(c.paces)
+	}
+	for _, p := range paces {
+		c.paces[p.Path] = p
+	}
+}
+
+// writesPace reports whether p is to be written. Every release moves a pace, and
+// to write it each time would cost a tenth of the release: a row may be wrong by
+// an eighth, and that of a path whose holds are short by a second's worth of them.
+func (c *cache) writesPace(p table.PaceRecord) bool {
+	old, known := c.paces[p.Path]
+	if !known || p.Forgotten {
+		return true
+	}
+	age := p.At - old.At
+	return age > keepPace || age >= time.Second && (p.Pace-old.Pace).Abs() > old.Pace/8
+}
+
 // sort makes of rows what the table has to load: first the past, sessions that
 // are over and what ended with them, then the present. Rows of ended claims
 // outlast their session, for people and for followers; loaded with the present
 // they would be taken for claims of a session that has the same id since (R16).
 func (c *cache) sort(m meta, all *rows) (past, present table.Snapshot, news loaded) {
 	past.Counters, present.Counters = m.counters, m.counters
-	present.Freezes = all.freezes
+	c.setPaces(all.paces)
+	present.Freezes, present.Paces = all.freezes, all.paces
 	news.sessions = all.sessions
 	for i := range all.sessions {
 		if record := all.sessions[i].SessionRecord; record.Closed {
@@ -147,7 +171,7 @@ func endedStatus(r *claimRow, now time.Duration) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref: r.Ref, Inside: r.Want.Inside, Change: r.Change, Revision: r.Want.Revision, State: lockkeeper.Ended, Reason: r.Reason,
 		Text: r.Text, Grants: r.Grants, Priority: r.Want.Priority, Label: r.Want.Label, Fence: r.Fence, Age: max(0, now-r.Ended),
-		Blockers: r.blockers,
+		Blockers: r.blockers, Place: r.place, ETA: r.eta,
 	}
 }
 

@@ -101,7 +101,8 @@ func reloaded(t testing.TB, e *Engine) (snap table.Snapshot) {
 }
 
 // remembered takes out what may be forgotten or not: ended claims older than a
-// TTL. The time of the last look is no part of the state either.
+// TTL. The time of the last look is no part of the state either, and paces are
+// only for estimates.
 func remembered(snap table.Snapshot) table.Snapshot {
 	var claims []table.ClaimRecord
 	for _, c := range snap.Claims {
@@ -113,6 +114,7 @@ func remembered(snap table.Snapshot) table.Snapshot {
 		}
 	}
 	snap.Claims = claims
+	snap.Paces = nil // the rows have them roughly: see TestPacesAreKept
 	return snap
 }
 
@@ -309,4 +311,74 @@ func (g *generator) amend(w lockkeeper.Want) lockkeeper.Want {
 		}
 	}
 	return w
+}
+
+// What one process learned of how long holds last, the others know: roughly, and
+// not what is too old.
+func TestPacesAreKept(t *testing.T) {
+	clock, path := &fakeClock{}, file(t)
+	one := openFake(t, path, Options{Outlive: true}, clock, "boot")
+	two := openFake(t, path, Options{Outlive: true}, clock, "boot")
+	lease, err := one.Attach(bounded(t), lockkeeper.Session{ID: "s", TTL: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := uint64(0)
+	hold := func(d time.Duration, path lockkeeper.Path) {
+		t.Helper()
+		id++
+		want := lockkeeper.Want{ID: id, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+		if _, err := one.Claim(bounded(t), lease.Key, want); err != nil {
+			t.Fatal(err)
+		}
+		clock.advance(d)
+		if err := one.End(bounded(t), lease.Key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paces := func(e *Engine) map[lockkeeper.Path]time.Duration {
+		t.Helper()
+		all := make(map[lockkeeper.Path]time.Duration)
+		err := e.call(bounded(t), false, func(tx *transaction) {
+			c, _, err := loadAll(e.db, tx.meta)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, p := range c.table.Snapshot().Paces {
+				all[p.Path] = p.Pace
+			}
+			for _, p := range e.cache.table.Snapshot().Paces {
+				if row := all[p.Path]; (row - p.Pace).Abs() > row/8 {
+					t.Errorf("the pace of %s is %s, its row has %s", p.Path, p.Pace, row)
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	hold(8*time.Second, "db")
+	hold(time.Second, "x")
+	for _, e := range []*Engine{one, two} {
+		if got := paces(e); got["db"] != 8*time.Second || got["x"] != time.Second {
+			t.Errorf("paces: %v", got)
+		}
+	}
+	hold(10*time.Second, "db") // 8.5s: not worth a write
+	if got := paces(one)["db"]; got != 8*time.Second {
+		t.Errorf("after a little more: %s", got)
+	}
+	hold(12*time.Second, "db") // 9.375s
+	if got := paces(two)["db"]; got != 9375*time.Millisecond {
+		t.Errorf("after much more: %s", got)
+	}
+	for i := range table.MaxPaces - 1 {
+		hold(time.Millisecond, lockkeeper.Path(fmt.Sprintf("p%d", i)))
+	}
+	got := paces(two)
+	if _, old := got["x"]; old || got["db"] == 0 || len(got) != table.MaxPaces {
+		t.Errorf("%d paces, that of x among them: %v", len(got), old)
+	}
 }

@@ -31,6 +31,10 @@ const (
 	readFreezes
 	writeFreeze
 	thawFreeze
+	readPaces
+	writePace
+	forgetPace
+	trimPaces
 	oldestKnown
 	purgeClaims
 	purgeSessions
@@ -68,6 +72,12 @@ var statementTexts = [statements]string{
 	writeFreeze: `INSERT OR REPLACE INTO freezes (path, state, session, claim, who, note, link, since_ns, until_ns, ended_ns, version)
 		VALUES (?, 'frozen', ?, ?, ?, ?, ?, ?, ?, 0, ?)`,
 	thawFreeze: `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
+
+	readPaces: `SELECT path, pace_ns, at_ns FROM paces WHERE version > ?`,
+	writePace: `INSERT INTO paces (path, pace_ns, at_ns, version) VALUES (?, ?, ?, ?)
+		ON CONFLICT (path) DO UPDATE SET pace_ns = excluded.pace_ns, at_ns = excluded.at_ns, version = excluded.version`,
+	forgetPace: `DELETE FROM paces WHERE path = ?`,
+	trimPaces:  `DELETE FROM paces WHERE path IN (SELECT path FROM paces ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
 
 	oldestKnown: `SELECT max(
 		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, ghost_ns) <= ?1 AND ended_ns <= ?2),
@@ -119,11 +129,13 @@ type sessionRow struct {
 }
 
 // claimRow is a claim with the version of its latest change, and, if its wait
-// ended without a grant, with who stood in the way.
+// ended without a grant, with who stood in the way and how long it would have been.
 type claimRow struct {
 	table.ClaimRecord
 	version  int64
 	blockers []lockkeeper.Blocker
+	place    int
+	eta      time.Duration
 }
 
 // rows are rows that changed.
@@ -131,6 +143,7 @@ type rows struct {
 	sessions []sessionRow
 	claims   []claimRow
 	freezes  []table.FreezeRecord
+	paces    []table.PaceRecord
 }
 
 // changedSince reads the rows with a higher version; of version 0 all that are
@@ -156,6 +169,15 @@ func (db *database) changedSince(version int64) (rows, error) {
 	err = db.each(readFreezes, func(r *sql.Rows) error {
 		row, err := scanFreeze(r)
 		all.freezes = append(all.freezes, row)
+		return err
+	}, version)
+	if err != nil {
+		return all, err
+	}
+	err = db.each(readPaces, func(r *sql.Rows) error {
+		var row table.PaceRecord
+		err := r.Scan(&row.Path, &row.Pace, &row.At)
+		all.paces = append(all.paces, row)
 		return err
 	}, version)
 	return all, err
@@ -219,6 +241,8 @@ type details struct {
 	Text        string                `json:"text,omitempty"`
 	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
 	Blockers    []blockerRow          `json:"blockers,omitempty"`
+	Place       int                   `json:"place,omitempty"`
+	ETA         time.Duration         `json:"eta_ns,omitempty"`
 }
 
 // blockerRow is a blocker as a row has it: its durations are nanoseconds, as all
@@ -228,7 +252,7 @@ type blockerRow lockkeeper.Blocker
 func (d *details) isZero() bool {
 	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
 		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && !d.Unconfirmed && !d.Overdue &&
-		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed && len(d.Blockers) == 0
+		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed && len(d.Blockers) == 0 && d.Place == 0 && d.ETA == 0
 }
 
 func (db *database) putClaim(row claimRow) error {
@@ -241,6 +265,7 @@ func (db *database) putClaim(row claimRow) error {
 		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
 		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
 		Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text, Thawed: c.Thawed,
+		Place: row.place, ETA: row.eta,
 	}
 	for _, b := range row.blockers {
 		d.Blockers = append(d.Blockers, blockerRow(b))
@@ -307,6 +332,7 @@ func scanClaim(r *sql.Rows) (claimRow, error) {
 		}
 	}
 	fill(c, &d)
+	row.place, row.eta = d.Place, d.ETA
 	for _, b := range d.Blockers {
 		row.blockers = append(row.blockers, lockkeeper.Blocker(b))
 	}
@@ -359,11 +385,21 @@ func (db *database) putFreeze(f table.FreezeRecord, version int64, now time.Dura
 		int64(f.Since), int64(f.Until), version)
 }
 
+func (db *database) putPace(p table.PaceRecord, version int64) error {
+	if p.Forgotten {
+		return db.run(forgetPace, string(p.Path))
+	}
+	return db.run(writePace, string(p.Path), int64(p.Pace), int64(p.At), version)
+}
+
 // purge removes ended claims that need not be remembered, and closed sessions
 // and thawed freezes, each a while after its end, so that most processes have
 // seen them so. It returns the highest version among them: who knows the rows up
 // to it has missed nothing.
 func (db *database) purge(now time.Duration) (version int64, err error) {
+	if err := db.run(trimPaces, table.MaxPaces); err != nil { // processes may differ on which is the oldest
+		return 0, err
+	}
 	ended, closed := int64(now-keepEnded), int64(now-keepClosed)
 	if err := db.stmts[oldestKnown].QueryRowContext(context.Background(), int64(now), ended, closed).Scan(&version); err != nil || version == 0 {
 		return version, err

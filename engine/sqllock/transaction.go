@@ -8,11 +8,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// How long what has ended is kept, and how often it is looked for.
+// How long what has ended is kept, and how often it is looked for; how long a row
+// may be kept that is about true.
 const (
 	keepEnded  = time.Minute      // claims, or longer if the table remembers them
 	keepClosed = 10 * time.Minute // sessions and freezes
 	purgeEvery = time.Minute
+	keepPace   = 10 * time.Minute // a pace that changed little
 )
 
 // transaction is one transaction of the file: commands are applied to the table
@@ -250,7 +252,7 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 		if row.State == lockkeeper.Ended {
 			// The table knows them in this step only.
 			st, _ := c.table.Status(row.Ref)
-			row.blockers = st.Blockers
+			row.blockers, row.place, row.eta = st.Blockers, st.Place, st.ETA
 		}
 		if err := db.putClaim(row); err != nil {
 			return err
@@ -260,6 +262,15 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 		if err := db.putFreeze(f, version, tx.now); err != nil {
 			return err
 		}
+	}
+	for _, p := range changes.Paces {
+		if !c.writesPace(p) {
+			continue
+		}
+		if err := db.putPace(p, version); err != nil {
+			return err
+		}
+		c.setPaces([]table.PaceRecord{p})
 	}
 	return nil
 }

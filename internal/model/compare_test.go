@@ -168,7 +168,7 @@ func plain(all []lockkeeper.Status) []lockkeeper.Status {
 	all = slices.Clone(all)
 	for i := range all {
 		s := &all[i]
-		s.Change, s.Text, s.Blockers, s.ETA = 0, "", nil, 0
+		s.Change, s.Text, s.Blockers = 0, "", nil
 		if s.State == lockkeeper.Ended {
 			*s = lockkeeper.Status{
 				Ref: s.Ref, Inside: s.Inside, Revision: s.Revision, State: s.State, Reason: s.Reason,
@@ -189,9 +189,9 @@ func text(all []lockkeeper.Status) string {
 		if a := s.Asked; a != nil {
 			asked = fmt.Sprintf("by %s %q %s in %s", a.By, a.Label, a.Reason, story.Duration(a.Left))
 		}
-		fmt.Fprintf(&b, "%s inside %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, asked %s, age %s, left %s, ticket %d, place %d, waits %v\n",
+		fmt.Fprintf(&b, "%s inside %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, asked %s, age %s, left %s, ticket %d, place %d, about %s, waits %v\n",
 			s.Ref, s.Inside, s.Revision, s.State, s.Reason, s.Grants, s.Priority, s.Label, s.Fence, s.Unconfirmed,
-			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, s.Waits)
+			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, story.Duration(s.ETA), s.Waits)
 	}
 	return b.String()
 }
@@ -232,7 +232,7 @@ func has(all []lockkeeper.Status, s lockkeeper.Status) bool {
 func brief(all ...lockkeeper.Status) []lockkeeper.Status {
 	all = plain(all)
 	for i := range all {
-		all[i].Place, all[i].Waits = 0, nil
+		all[i].Place, all[i].ETA, all[i].Waits = 0, 0, nil
 	}
 	return all
 }

@@ -269,7 +269,7 @@ func (m *Model) endedAlready(ref lockkeeper.Ref) error {
 
 // leave ends a session by its own will.
 func (m *Model) leave(s *session) {
-	for _, c := range slices.Clone(m.claims) {
+	for _, c := range byRef(m.claims) {
 		if c.ref.Session == s.id {
 			m.end(c, releaseReason(c))
 		}

@@ -11,6 +11,7 @@ import (
 // end ends c for good: what it holds, and what it waits for.
 func (m *Model) end(c *claim, reason lockkeeper.Reason) {
 	if c.holds() {
+		m.learn(c, reason)
 		m.past = append(m.past, pastHold{held: c.held, end: m.now})
 		m.haunt(c, reason)
 	}

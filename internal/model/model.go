@@ -7,6 +7,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,6 +29,7 @@ type Model struct {
 	thawed   []*freeze  // ended ones that still answer their end
 	asks     []ask      // live ones (R10)
 	past     []pastHold // every hold that ended (R9)
+	paces    []pace     // how long holds lately lasted (R17)
 	events   []table.Event
 
 	epoch, ticket, fence uint64 // the last that was drawn
@@ -157,7 +159,7 @@ func (m *Model) instant() {
 			m.endSession(s)
 		}
 	}
-	for _, c := range m.holders() {
+	for _, c := range byRef(m.holders()) {
 		switch {
 		case c.operatorEnd() <= m.now:
 			m.end(c, lockkeeper.Revoked)
@@ -210,6 +212,15 @@ func (m *Model) claim(ref lockkeeper.Ref) *claim {
 		}
 	}
 	return nil
+}
+
+// byRef puts claims into the order of session and id.
+func byRef(claims []*claim) []*claim {
+	claims = slices.Clone(claims)
+	slices.SortFunc(claims, func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.ref.Session, b.ref.Session), cmp.Compare(a.ref.ID, b.ref.ID))
+	})
+	return claims
 }
 
 func (c *claim) waits() bool      { return c.wish != nil }

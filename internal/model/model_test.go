@@ -220,7 +220,7 @@ func TestSteal(t *testing.T) {
 		claim low 1 exclusive db
 		claim mid 1 exclusive db priority=1 steal-after=10s as=mid
 		has low.1 exclusive db fence 1, asked to yield within 10s by mid.1
-		has mid.1 exclusive db priority 1, place 1, held by, asked to yield
+		has mid.1 exclusive db priority 1, place 1, about 10s to go, held by, asked to yield
 		pass 5s
 		claim high 1 exclusive db priority=2 steal => waiting
 		has low.1 exclusive db fence 1, asked to yield by high.1

@@ -10,7 +10,7 @@ import (
 
 // List is every live claim and freeze: holds by fence, the line in the order of
 // R4, freezes by path. A conversion is listed once, as the hold that it is.
-// Blockers, ETA, Change and Text are left out.
+// Blockers, Change and Text are left out.
 func (m *Model) List() []lockkeeper.Status {
 	var list []lockkeeper.Status
 	for _, c := range m.holders() {
@@ -61,7 +61,7 @@ func (m *Model) status(c *claim) lockkeeper.Status {
 		}
 	}
 	if c.reason == lockkeeper.NoReason && c.waits() {
-		s.Place, s.Waits = m.place(c), m.waitReasons(c)
+		s.Place, s.ETA, s.Waits = m.place(c), m.estimate(c), m.waitReasons(c)
 	}
 	return s
 }
@@ -96,13 +96,19 @@ func (m *Model) freezeStatus(f *freeze) lockkeeper.Status {
 
 // place is c's position in line (R17).
 func (m *Model) place(c *claim) int {
-	place := 1
+	return 1 + len(m.counted(c))
+}
+
+// counted is those ahead that c's place counts, in the order of the line.
+func (m *Model) counted(c *claim) []*claim {
+	var counted []*claim
 	for _, w := range m.waitingAhead(c) {
 		if incompatible(w.wish, c.wish) || m.sharesPermits(w, c) {
-			place++
+			counted = append(counted, w)
 		}
 	}
-	return place
+	slices.SortFunc(counted, before)
+	return counted
 }
 
 // sharesPermits says whether w, ahead of c, counts against a permits target of c.

@@ -166,6 +166,58 @@ var mutants = []mutant{
 		". TestInsideIsTheInnermostHold",
 	},
 	{
+		"what was taken away passes for a usual length", "table/pace.go",
+		`case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Overdue:`,
+		`case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Overdue, lockkeeper.Stolen:`,
+		"table TestStories/r17_estimate",
+	},
+	{
+		"the latest hold alone says how long holds last", "table/pace.go",
+		`p.lasts+(lasted-p.lasts)/4`,
+		`p.lasts+(lasted-p.lasts)`,
+		"table TestStories/r17_estimate",
+	},
+	{
+		"paths are remembered for ever", "table/pace.go",
+		`for len(t.paces.of) > MaxPaces {`,
+		`for len(t.paces.of) > 1<<30 {`,
+		"table TestPacesAreBounded",
+	},
+	{
+		"a hold that lasts longer than usual is as good as over", "table/estimate.go",
+		`if rest < 0 || t.expected(c) == 0 {`,
+		`if rest = max(rest, 0); t.expected(c) == 0 {`,
+		"table TestStories/r17_estimate",
+	},
+	{
+		"what those ahead wait for is not counted", "table/estimate.go",
+		`if count++; count == 1 {`,
+		`if count++; count == 0 {`,
+		"table TestStories/r17_estimate_side",
+	},
+	{
+		"readers are counted one after the other", "table/estimate.go",
+		`if last == nil || last.clashes(d) {`,
+		`if last == nil || last != d {`,
+		"table TestStories/r17_estimate_side",
+	},
+	{
+		"the last holder of permits is waited for", "table/estimate.go",
+		`cmp.Compare(a.left, b.left)`,
+		`cmp.Compare(b.left, a.left)`,
+		"table TestStories/r17_estimate_side",
+	},
+	{
+		"who waits in two lines is counted twice", "table/estimate.go",
+		`if fronts[i].claim == next {
+				fronts[i] = fronts[i].next
+			}`,
+		`if fronts[i].claim == next {
+				fronts[i], next = fronts[i].next, nil
+			}`,
+		"internal/model TestCompare",
+	},
+	{
 		"a freeze of a path does not forbid its parents", "table/ending.go",
 		`if f.path.Covers(target.Path) || (target.Path.Covers(f.path) && target.Mode != lockkeeper.ModePermits) {`,
 		`if f.path.Covers(target.Path) {`,

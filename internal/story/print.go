@@ -120,6 +120,9 @@ func detailsOf(s lockkeeper.Status) []string {
 	if s.Place != 0 {
 		add("place %d", s.Place)
 	}
+	if s.ETA != 0 {
+		add("about %s to go", Duration(s.ETA))
+	}
 	for _, why := range s.Waits {
 		add("%s", why)
 	}

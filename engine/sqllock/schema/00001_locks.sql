@@ -96,6 +96,17 @@ CREATE TABLE freezes (
 
 CREATE INDEX freezes_by_version ON freezes (version);
 
+-- How long holds of a path lately lasted, for estimates of waits; nothing else
+-- depends on it. What changed little is written only now and then.
+CREATE TABLE paces (
+    path    TEXT    NOT NULL PRIMARY KEY,
+    pace_ns INTEGER NOT NULL,
+    at_ns   INTEGER NOT NULL, -- when a hold of it ended
+    version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX paces_by_version ON paces (version);
+
 -- One row for each target that is held. The seconds are as of the latest change.
 CREATE VIEW held AS
 SELECT target.value ->> 'path' AS path,

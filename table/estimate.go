@@ -1,0 +1,214 @@
+package table
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// mostAhead bounds the work of an estimate (R17).
+const mostAhead = 1 << 10
+
+// ahead calls f with those whom c's place counts (R17), in the order of the line,
+// until f returns false. The queues of the nodes are in that order already, so
+// they are gone through side by side.
+func (c *claim) ahead(f func(*claim) bool) {
+	var room [8]*place
+	fronts := room[:0]
+	for i := range c.wanted {
+		fronts = c.wanted[i].queuesAhead(fronts)
+	}
+	for len(fronts) > 0 {
+		next := fronts[0].claim
+		for _, p := range fronts[1:] {
+			if p.claim.before(next) {
+				next = p.claim
+			}
+		}
+		if !next.before(c) || !f(next) {
+			return
+		}
+		for i := 0; i < len(fronts); {
+			if fronts[i].claim == next {
+				fronts[i] = fronts[i].next
+			}
+			if last := len(fronts) - 1; fronts[i] == nil {
+				fronts[i], fronts = fronts[last], fronts[:last]
+			} else {
+				i++
+			}
+		}
+	}
+}
+
+// queuesAhead adds to fronts the heads of the queues at p's node whose claims
+// count for p's place.
+func (p *place) queuesAhead(fronts []*place) []*place {
+	l := p.node.line
+	if l == nil {
+		return fronts
+	}
+	add := func(q *queue) {
+		if q.head != nil {
+			fronts = append(fronts, q.head)
+		}
+	}
+	for k := range kindP {
+		if conflicts[p.kind].has(k) {
+			add(&l.queues[k])
+		}
+	}
+	for i := range l.permits {
+		if q := &l.permits[i]; conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit {
+			add(&q.queue)
+		}
+	}
+	return fronts
+}
+
+// estimate is how long c's wait will go on if everything lasts as expected (R17);
+// 0 if that is not known.
+func (t *Table) estimate(c *claim) time.Duration {
+	if c.frozen || c.soft() || !c.session.resumed {
+		return 0
+	}
+	rest := t.rest(c)
+	turns, count := time.Duration(0), 0
+	var last *claim // counted, and wants more than permits
+	var longest time.Duration
+	c.ahead(func(d *claim) bool {
+		if count++; count == 1 {
+			rest = max(rest, t.rest(d))
+		}
+		length := t.expected(d)
+		if rest == forever || length == 0 || count > mostAhead || turns > lockkeeper.MaxDuration {
+			rest = forever
+			return false
+		}
+		if d.permitsOnly() {
+			turns += d.share(length)
+			return true
+		}
+		if last == nil || last.clashes(d) {
+			longest = 0
+		}
+		turns += max(length-longest, 0)
+		last, longest = d, max(length, longest)
+		return true
+	})
+	if rest == forever || rest+turns > lockkeeper.MaxDuration {
+		return 0
+	}
+	return rest + turns
+}
+
+func (c *claim) permitsOnly() bool {
+	return !slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool { return target.Mode != lockkeeper.ModePermits })
+}
+
+// share is the part of its length for which c, which wants permits only, takes
+// the whole limit: of the target for which that is most, rounded up.
+func (c *claim) share(length time.Duration) time.Duration {
+	most := time.Duration(0)
+	for _, target := range c.want.Targets {
+		units, limit := time.Duration(target.Units), time.Duration(target.Limit)
+		most = max(most, length/limit*units+(length%limit*units+limit-1)/limit) // so that nothing overflows
+	}
+	return most
+}
+
+// clashes reports whether c and d can't be held at once by their kinds.
+func (c *claim) clashes(d *claim) bool {
+	for _, a := range c.want.Targets {
+		for _, b := range d.want.Targets {
+			if incompatible(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rest is how long what is held will be in c's way; forever if that is not known.
+func (t *Table) rest(c *claim) time.Duration {
+	longest, count := time.Duration(0), 0
+	t.passes++
+	seen := func(d *claim) bool {
+		if d.pass != t.passes {
+			d.pass = t.passes
+			count++
+		}
+		return count <= mostAhead
+	}
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		for against := conflicts[p.kind]; against != 0; {
+			for h := p.node.held[against.next()]; h != nil; h = h.next {
+				if h.claim == c {
+					continue
+				}
+				if longest = max(longest, t.left(h.claim)); longest == forever || !seen(h.claim) {
+					return forever
+				}
+			}
+		}
+		if missing := p.node.units + p.units - p.limit; p.kind == kindP && missing > 0 {
+			if longest = max(longest, t.freed(p, missing, seen)); longest == forever {
+				return forever
+			}
+		}
+	}
+	return longest
+}
+
+// freed is when so many units will be given back at p's node; forever if that is not known.
+func (t *Table) freed(p *place, missing int, seen func(*claim) bool) time.Duration {
+	type part struct {
+		left  time.Duration
+		units int
+	}
+	var parts []part
+	for h := p.node.held[kindP]; h != nil; h = h.next {
+		if !seen(h.claim) {
+			return forever
+		}
+		parts = append(parts, part{t.left(h.claim), h.units})
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.left, b.left) })
+	for _, part := range parts {
+		if missing -= part.units; missing <= 0 {
+			return part.left
+		}
+	}
+	return forever
+}
+
+// left is how long c will still be held: as long as is expected, or until the
+// end by which it was asked to yield; forever if that is not known.
+func (t *Table) left(c *claim) time.Duration {
+	rest := t.expected(c) - (t.now - c.granted)
+	if rest < 0 || t.expected(c) == 0 {
+		rest = forever
+	}
+	if end := c.askedEnd(); end != forever {
+		rest = min(rest, max(0, end-t.now))
+	}
+	return rest
+}
+
+// askedEnd is the end that c's holder was asked to yield by; forever if none.
+func (c *claim) askedEnd() time.Duration {
+	end := forever
+	if c.operator != nil {
+		end = c.operator.end
+	}
+	if c.overdue {
+		end = min(end, c.granted+c.want.MaxHold+c.want.Grace)
+	}
+	for _, a := range c.asks {
+		end = min(end, a.end)
+	}
+	return end
+}
