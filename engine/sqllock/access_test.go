@@ -180,6 +180,29 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 }
 
+// The mode of a file that somebody has made himself is his own choice.
+func TestOwnChoiceOfMode(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "shared")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(folder, 0o770|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]os.FileMode{"new.db": 0o660, "made.db": 0o600} {
+		path := filepath.Join(folder, name)
+		if name == "made.db" {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		openReal(t, path)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %s, want %s (%v)", name, info.Mode(), want, err)
+		}
+	}
+}
+
 // playShare locks and releases a path for each line that it reads.
 func playShare(args []string) error {
 	syscall.Umask(0o022) // as most people have it

@@ -25,7 +25,6 @@ type insight struct {
 	err           error // nothing could be read, and the rest means nothing
 	mode          string
 	synchronous   int
-	size          int64
 	sessions      int
 	withProcess   int
 	held, waiting int

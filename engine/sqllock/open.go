@@ -34,6 +34,8 @@ func openDatabase(ctx context.Context, path string, o options) (*database, error
 	if err := db.peek(ctx); err != nil {
 		return nil, err
 	}
+	_, err = os.Stat(real)
+	db.makes = errors.Is(err, fs.ErrNotExist)
 	log, err := os.Stat(real + "-wal")
 	db.foundLog = err == nil && log.Size() > 0
 	if err := db.connect(ctx); err != nil {
@@ -218,12 +220,15 @@ func (db *database) leaveUntouched() {
 // session files follow the mode of the file.
 func (db *database) shareNew() {
 	const writable = 0o020
+	if !db.makes {
+		return // whoever made it has chosen its mode
+	}
 	folder, err := os.Stat(filepath.Dir(db.path))
 	if err != nil || folder.Mode()&fs.ModeSetgid == 0 || folder.Mode()&writable == 0 {
 		return
 	}
 	if info, err := os.Stat(db.path); err == nil && info.Size() == 0 {
-		// It fails for a file that somebody else has made, who has done it then.
+		// It fails if somebody else was faster, who does it then.
 		_ = os.Chmod(db.path, info.Mode().Perm()&^0o007|0o660)
 	}
 }

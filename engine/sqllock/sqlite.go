@@ -30,6 +30,7 @@ type database struct {
 	schema   schema
 	log      fs.FileInfo // which log the connection has
 	size     int64       // of the file, which never becomes smaller
+	makes    bool        // it was not there before it was opened
 	foundLog bool        // there was something in its log before it was opened
 	pool     *sql.DB     // of one connection; nil after a failure, until the next use
 	conn     *sql.Conn

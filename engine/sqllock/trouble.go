@@ -55,6 +55,8 @@ func (db *database) trouble(err error) error {
 // words say what an error of SQLite means for whoever has to do something about it.
 func (db *database) words(err error) string {
 	switch resultCode(err) {
+	case 0:
+		return "" // it is none of SQLite, and says all itself
 	case sqlite3.SQLITE_FULL:
 		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", db.path)
 	case sqlite3.SQLITE_IOERR:
