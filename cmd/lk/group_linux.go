@@ -39,7 +39,7 @@ const signalGroup = 1 << 2
 func (g group) signal(s syscall.Signal) error {
 	if g.leader != 0 {
 		err := unix.PidfdSendSignal(g.leader, s, nil, signalGroup)
-		if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EPERM) {
+		if err == nil || errors.Is(err, unix.ESRCH) {
 			return err
 		}
 	}

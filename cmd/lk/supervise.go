@@ -52,6 +52,10 @@ type supervisor struct {
 // kernel has no event for the end of a group.
 const groupPoll = 20 * time.Millisecond
 
+// unkillable is how long a killed group is waited for. What is left then is of
+// another user, or deep in the kernel.
+const unkillable = 5 * time.Second
+
 // start starts the command, and before it the guard, which gets ready meanwhile:
 // until it is told the group, the kernel ends the command should lk die.
 func (s *supervisor) start(command, env []string, session *os.File) error {
@@ -214,21 +218,35 @@ func (s *supervisor) end(lost error) (code int, _ error) {
 		return s.child.reap(), lost
 	}
 	code = s.child.reap()
+	s.endGroup()
+	s.guard.stop()
+	return code, lost
+}
+
+// endGroup waits until the child's group is gone. When it has had its time, or the
+// lease is lost, it is killed.
+func (s *supervisor) endGroup() {
 	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.grace)
 	defer tick.Stop()
 	defer late.Stop()
-	for waiting := true; waiting && s.child.groupRuns(); {
+	done, killing := s.lease.Done(), false
+	for s.child.groupRuns() {
 		select {
-		case <-tick.C:
+		case <-done:
+			done, killing = nil, true
+			late.Reset(unkillable)
 		case <-late.C:
-			waiting = false
-		case <-s.lease.Done():
-			waiting = false
+			if killing {
+				return
+			}
+			killing = true
+			late.Reset(unkillable)
+		case <-tick.C:
+		}
+		if killing {
+			s.child.kill()
 		}
 	}
-	s.child.kill()
-	s.guard.stop()
-	return code, lost
 }
 
 // loss says why the lease is lost, and what that meant for the command.

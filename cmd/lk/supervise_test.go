@@ -64,7 +64,8 @@ type supervised struct {
 	notes  []string
 }
 
-func superviseScript(t *testing.T, l lease, grace time.Duration, script string) *supervised {
+// superviseScript begins to supervise; more may change the supervisor before that.
+func superviseScript(t *testing.T, l lease, grace time.Duration, script string, more ...func(*supervisor)) *supervised {
 	t.Helper()
 	out, stdout := pipe(t)
 	stdin, in := pipe(t)
@@ -74,6 +75,9 @@ func superviseScript(t *testing.T, l lease, grace time.Duration, script string) 
 	t.Cleanup(child.kill)
 	run := &supervised{stdin: in, stdout: bufio.NewScanner(out), result: make(chan error, 1)}
 	s := supervisor{child: child, lease: l, grace: grace, onLost: terminate, onYield: ignore, what: "db", note: func(text string) { run.notes = append(run.notes, text) }}
+	for _, change := range more {
+		change(&s)
+	}
 	go func() {
 		code, lost := s.supervise(make(chan os.Signal, 1))
 		run.code = code
@@ -172,6 +176,36 @@ func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 	if got := s.line(t); got != "cleaned up" {
 		t.Errorf("what the command started says %q", got)
 	}
+}
+
+// The computer slept, and what remains is suddenly little, or nothing: the timers
+// of the process have not noticed, so the lease is looked at again and again.
+func TestSleepIsNoticed(t *testing.T) {
+	often := func(s *supervisor) { s.tick = time.Millisecond }
+	t.Run("a little is left", func(t *testing.T) {
+		l := newFakeLease(time.Hour)
+		s := superviseScript(t, l, time.Minute, `trap 'exit 3' TERM; echo ready; read x`, often)
+		s.line(t)
+		l.remaining.Store(int64(time.Second))
+		if err := s.end(t); err == nil || s.code != 3 {
+			t.Errorf("code %d, error %v; want its own 3, and a loss", s.code, err)
+		}
+	})
+	t.Run("it stopped before, and nobody tells it twice", func(t *testing.T) {
+		l := newFakeLease(time.Hour)
+		s := superviseScript(t, l, time.Minute, `trap 'echo asked' TERM; echo ready; for i in 1 2; do read x; done; exit 4`, often)
+		s.line(t)
+		l.remaining.Store(int64(time.Second))
+		if got := s.line(t); got != "asked" {
+			t.Fatalf("the script says %q", got)
+		}
+		looked := l.looked.Load()
+		eventually(t, "the supervisor looks again", func() bool { return l.looked.Load() > looked+20 })
+		s.stdin.Close()
+		if err := s.end(t); err == nil || s.code != 4 || s.stdout.Scan() {
+			t.Errorf("code %d, error %v, more output %q; want 4, a loss, no more", s.code, err, s.stdout.Text())
+		}
+	})
 }
 
 // A command that does not heed TERM is killed with the lease.

@@ -317,9 +317,9 @@ func (g *generator) amend(w lockkeeper.Want) lockkeeper.Want {
 // not what is too old.
 func TestPacesAreKept(t *testing.T) {
 	clock, path := &fakeClock{}, file(t)
-	one := openFake(t, path, Options{Outlive: true}, clock, "boot")
-	two := openFake(t, path, Options{Outlive: true}, clock, "boot")
-	lease, err := one.Attach(bounded(t), lockkeeper.Session{ID: "s", TTL: time.Hour}, nil)
+	one := openFake(t, path, clock, "boot")
+	two := openFake(t, path, clock, "boot")
+	lease, err := one.Attach(bounded(t), lockkeeper.Session{ID: "s", TTL: time.Hour, Outlive: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
