@@ -298,7 +298,7 @@ var reasonChecks = []check{
 		if !errors.As(err, &e) || e.Place != 1 || e.ETA <= time.Hour/2 || e.ETA > time.Hour {
 			w.Errorf("a try is told %v: %+v, want place 1 and about an hour", err, e)
 		}
-		pending, err := c.Enqueue(w.ctx(), lockkeeper.Shared("db"))
+		pending, err := c.Enqueue(w.ctx(), lockkeeper.Exclusive("db"))
 		w.ok(err)
 		s, err := pending.Status(w.ctx())
 		w.ok(err)
