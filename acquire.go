@@ -210,12 +210,38 @@ func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error
 		case <-changed:
 		case <-ctx.Done():
 		case <-late:
+			c.lastLook(ctx, cl)
 			c.mu.Lock()
 			if cl.phase == inLine {
 				return nil, c.giveUp(cl, cl.refused(TimedOut, nil))
 			}
 			c.unlock()
 		}
+	}
+}
+
+// lastLookBound is how much longer than its bound a wait may take at an engine
+// that does not answer.
+const lastLookBound = time.Second
+
+// lastLook asks the engine what became of cl, whose bound has passed without news
+// of it: who refuses must say who stands in the way, and it may have been granted
+// just in time.
+func (c *Client) lastLook(ctx context.Context, cl *claim) {
+	ctx, cancel := context.WithTimeout(ctx, lastLookBound)
+	defer cancel()
+	for s, err := range c.engine.List(ctx, Query{Ref: cl.ref()}) {
+		if err != nil {
+			return // then nobody knows
+		}
+		c.mu.Lock()
+		if s.State == Waiting && cl.phase == inLine {
+			cl.status.Blockers, cl.status.Place, cl.status.ETA = s.Blockers, s.Place, s.ETA
+		} else {
+			c.learn(cl, &s, byHint)
+		}
+		c.unlock()
+		return
 	}
 }
 

@@ -205,8 +205,15 @@ func TestWaitBoundHoldsWithoutNews(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		f.wait = true
 		start := time.Now()
+		go func() {
+			synctest.Wait()
+			f.news(1, true, func(st *lockkeeper.Status) { st.Blockers = []lockkeeper.Blocker{{Ref: lockkeeper.Ref{Session: "other", ID: 7}}} })
+		}()
 		_, err := c.Lock(background, "a", lockkeeper.WithWait(2*time.Second))
 		wantErr(t, err, lockkeeper.ErrNotAcquired, lockkeeper.TimedOut)
+		if blocked := err.(*lockkeeper.Error).Blocked; len(blocked) != 1 || blocked[0].Ref.ID != 7 {
+			t.Errorf("it is in the way of %v, want other.7, as the engine knows", blocked)
+		}
 		if took := time.Since(start); took > 2100*time.Millisecond {
 			t.Errorf("gave up after %s", took)
 		}
