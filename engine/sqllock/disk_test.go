@@ -49,7 +49,9 @@ var epochs = regexp.MustCompile(`(open|closed) \d+|^(\d+ \d+) \d+`)
 func TestDiskFailsAtEveryStatement(t *testing.T) {
 	var after []string
 	path := file(t)
-	e, err := openHere(path, options{careless: true})
+	var moments atomic.Int64
+	counting := registerFaults(func(bool, string) error { moments.Add(1); return nil })
+	e, err := openHere(path, options{careless: true, driver: counting})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,24 +62,20 @@ func TestDiskFailsAtEveryStatement(t *testing.T) {
 		}
 		after = append(after, epochs.ReplaceAllString(rowsOf(path), "$1$2"))
 	}
-	stride := 1
-	if testing.Short() {
-		stride = 13
-	}
 	began := time.Now()
 	const bound = 20 * time.Second
-	for moment := 1; time.Since(began) < bound; moment += stride {
-		code := diskErrors[moment/2%len(diskErrors)]
-		if !failsAt(t, moment, code.code, code.words, after) {
-			return
+	for i, moment := range everyMoment(int(moments.Load())) {
+		if time.Since(began) > bound {
+			t.Logf("failed at %d of %d moments in %s", i, moments.Load(), bound)
+			break
 		}
+		failure := diskErrors[i%len(diskErrors)]
+		failsAt(t, moment, failure.code, failure.words, after)
 	}
-	t.Logf("not all moments were looked at in %s", bound)
 }
 
-// failsAt lives the script with a failure at one moment, and reports whether it
-// came so far.
-func failsAt(t *testing.T, moment, code int, words string, after []string) bool {
+// failsAt lives the script with a failure at one moment.
+func failsAt(t *testing.T, moment, code int, words string, after []string) {
 	t.Helper()
 	var moments atomic.Int64
 	driver := registerFaults(func(bool, string) error {
@@ -113,7 +111,6 @@ func failsAt(t *testing.T, moment, code int, words string, after []string) bool 
 			t.Fatalf("moment %d, after step %d: the rows say\n%s\nwant\n%s", moment, i, rows, after[i])
 		}
 	}
-	return moments.Load() >= int64(moment)
 }
 
 // While nothing can be written, holders know that they lost what they hold

@@ -92,30 +92,19 @@ func TestKilledAtEveryStatement(t *testing.T) {
 	if len(after) != len(script(nil))+1 || moments < 100 {
 		t.Fatalf("the whole script: %d answers, %d moments", len(after), moments)
 	}
-	stride := 1
-	if testing.Short() {
-		stride = 10
-	}
+	order := everyMoment(moments)
 	began, looked := time.Now(), new(atomic.Int64)
 	const bound = 30 * time.Second
 	var wg sync.WaitGroup
-	var next atomic.Int64
 	for range 2 {
 		wg.Go(func() {
-			for {
-				// In leaps, so that no part is missed should the time be over.
-				i := int(next.Add(1)) - 1
-				if i*stride >= moments || time.Since(began) > bound || t.Failed() {
-					return
-				}
-				moment := 1 + i*stride*7919%moments
-				killedAt(t, moment, after)
-				looked.Add(1)
+			for i := looked.Add(1); int(i) <= len(order) && time.Since(began) < bound && !t.Failed(); i = looked.Add(1) {
+				killedAt(t, order[i-1], after)
 			}
 		})
 	}
 	wg.Wait()
-	t.Logf("killed at %d of %d moments in %s", looked.Load(), moments, time.Since(began).Round(time.Second))
+	t.Logf("killed at %d of %d moments in %s", min(int(looked.Load()), len(order)), moments, time.Since(began).Round(time.Second))
 }
 
 func killedAt(t *testing.T, moment int, after []string) {

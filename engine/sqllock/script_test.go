@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"testing"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -76,6 +78,19 @@ func script(e *Engine) []func() error {
 		end("b", lockkeeper.Ending{Kind: lockkeeper.Leave}),
 		claim("a", lockkeeper.Held, exclusive(6, "last")),
 	}
+}
+
+// everyMoment lists the moments from 1 to n, some of them with -short, in no order:
+// should there be no time for all, others are looked at each time.
+func everyMoment(n int) []int {
+	order := rand.Perm(n)
+	for i := range order {
+		order[i]++
+	}
+	if testing.Short() {
+		order = order[:n/12]
+	}
+	return order
 }
 
 // rowsOf is what a file says, but for instants; "" if it says nothing yet.
