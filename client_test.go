@@ -207,7 +207,9 @@ func TestWaitBoundHoldsWithoutNews(t *testing.T) {
 		start := time.Now()
 		go func() {
 			synctest.Wait()
-			f.news(1, true, func(st *lockkeeper.Status) { st.Blockers = []lockkeeper.Blocker{{Ref: lockkeeper.Ref{Session: "other", ID: 7}}} })
+			f.news(1, true, func(st *lockkeeper.Status) {
+				st.Blockers = []lockkeeper.Blocker{{Ref: lockkeeper.Ref{Session: "other", ID: 7}}}
+			})
 		}()
 		_, err := c.Lock(background, "a", lockkeeper.WithWait(2*time.Second))
 		wantErr(t, err, lockkeeper.ErrNotAcquired, lockkeeper.TimedOut)

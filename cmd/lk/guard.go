@@ -157,7 +157,7 @@ func (g *guard) tell(format string, args ...any) {
 	}
 }
 
-// left is received from when the guard has exited.
+// left is received from when the guard has exited; then follow must be called.
 func (g *guard) left() <-chan bool {
 	if g == nil {
 		return nil

@@ -1,0 +1,80 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A guard that is killed is followed by another, which knows all that it must,
+// but not for ever; and lk says so when it goes on without.
+func TestGuardIsFollowed(t *testing.T) {
+	var notes []string
+	l := newFakeLease(time.Hour)
+	s := superviseScript(t, l, time.Second, `echo $$; exec sleep 600`)
+	pid := s.line(t)
+	g := startGuard("db", nil, nil, func(text string) { notes = append(notes, text) })
+	t.Cleanup(g.stop)
+	var number int
+	fmt.Sscan(pid, &number)
+	g.watch(number, time.Second)
+	g.until(bootTime() + time.Hour)
+	for range mostGuards - 1 {
+		first := g.process.Pid
+		g.process.Kill()
+		g.follow(<-g.left())
+		if g.process == nil || g.process.Pid == first || len(notes) != 0 {
+			t.Fatalf("no other guard; told %q", notes)
+		}
+	}
+	g.orders.Close() // as lk's death does: the last one must know the group
+	if done := <-g.left(); !done {
+		t.Error("the guard did not end as it should")
+	}
+	eventually(t, "the command is dead", ended(t, pid))
+	if s.end(t); s.code != exitSignal+int(unix.SIGKILL) {
+		t.Errorf("the command ended with %d", s.code)
+	}
+
+	g.follow(false)
+	if g.left() != nil || len(notes) != 1 || !strings.Contains(notes[0], "again and again") {
+		t.Errorf("a guard too many, or told %q", notes)
+	}
+	g.until(bootTime()) // to nobody
+}
+
+// A guard that stands still does not hold lk up: when it reads nothing any more,
+// it is replaced.
+func TestGuardThatStandsStill(t *testing.T) {
+	g := startGuard("db", nil, nil, func(text string) { t.Error(text) })
+	defer g.stop()
+	if err := unix.Kill(g.process.Pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	full := make([]byte, 1<<20)
+	g.tell("%s", full) // more than a pipe holds
+	done := <-g.left()
+	if g.follow(true); done {
+		t.Error("the guard ended by itself")
+	}
+}
+
+// An end that comes sooner is told at once, one that comes later when it matters.
+func TestGuardIsToldTheEnd(t *testing.T) {
+	var g guard // without a process
+	g.until(10 * time.Second)
+	for _, c := range []struct{ end, want time.Duration }{
+		{10*time.Second + time.Microsecond, 10 * time.Second},
+		{10*time.Second - time.Microsecond, 10*time.Second - time.Microsecond},
+		{11 * time.Second, 11 * time.Second},
+	} {
+		if g.until(c.end); g.end != c.want {
+			t.Errorf("told %s of %s, want %s", g.end, c.end, c.want)
+		}
+	}
+}
