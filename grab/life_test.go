@@ -324,7 +324,6 @@ func TestManyAtOnce(t *testing.T) {
 					w.Fatalf("round %d: fences %v after %d, want one new hold", round, fences, last)
 				}
 			}
-			last = fences[0]
 			w.wait(1, "stranger", "db")
 			var released [8]int
 			for i := range released {
