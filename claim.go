@@ -145,11 +145,16 @@ func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 			c.kick()
 		}
 	}
-	if most := cl.want.MaxHold; most > 0 && cl.overdue.why == NoReason {
-		if cl.confirm = sent == byHint; !cl.confirm {
-			whole := most + cl.want.Grace
-			cl.overdue = ending{sent - s.Age + whole - margin(whole), Overdue}
+	if most := cl.want.MaxHold; most > 0 && sent != byHint {
+		// Every answer is sure, and the later it came the less was left over
+		// which clocks may differ.
+		left := most + cl.want.Grace - s.Age
+		if at := sent + left - margin(left); cl.overdue.why == NoReason || at > cl.overdue.at {
+			cl.overdue = ending{at, Overdue}
 		}
+		cl.confirm = false
+	} else if most > 0 && cl.overdue.why == NoReason {
+		cl.confirm = true
 	}
 	if end := cl.end(); end.why != NoReason {
 		c.ends[cl] = struct{}{}
