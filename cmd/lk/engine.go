@@ -37,7 +37,7 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 		return nil, fmt.Errorf("%s: %w", a.engineSource(), err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
 	}
 	if e.Guarantees().Reach == lockkeeper.InProcess {
 		e.Close()
