@@ -19,7 +19,7 @@ import (
 // stands still, and ends it at once if lk dies. It has a process group of its own,
 // so that what is meant for lk's job or for the command's doesn't reach it.
 //
-// lk tells it by a pipe what it must know (see watch.go), and ends it by KILL when
+// lk tells it by a pipe what it must know (see guard_unix.go), and ends it by KILL when
 // the command has ended: that works also if it was stopped. What it does when
 // nobody is left on the other side of the pipe it must not do after that.
 //
