@@ -86,7 +86,7 @@ func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error
 		}
 	}
 	if slices.ContainsFunc(waiters, func(s lockkeeper.Status) bool { return s.ETA > 0 }) {
-		e.linef(0, "(The time to go is estimated from how long recent holds of the same path took.)")
+		e.linef(0, "(The time to go is an estimate: by what holders have announced, else by how long recent holds of the path took.)")
 	}
 	return e.err
 }

@@ -160,7 +160,7 @@ nested waits for exclusive files for 1m
 	if want := `outer holds exclusive db/a for 1m, fence 7; it is asked to yield, by the operator ops (stuck): else it is taken in 30s
 late waits for exclusive db/b for 1m, 1st in line, about 2m to go
   nobody is in its way; it waits until it has been quiet there for as long as it asked for
-(The time to go is estimated from how long recent holds of the same path took.)
+(The time to go is an estimate: by what holders have announced, else by how long recent holds of the path took.)
 `; got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
