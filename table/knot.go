@@ -271,7 +271,7 @@ func (t *Table) spell(knot []*claim) string {
 	var said []string
 	for _, c := range knot {
 		c.obstacles(func(p *place, _ lockkeeper.WaitReason) bool {
-			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), p.node.path, p.claim.ref))
+			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), p.node.path, p.claim.name()))
 			return false
 		})
 		if len(said) == lockkeeper.MaxBlockers {
@@ -283,11 +283,24 @@ func (t *Table) spell(knot []*claim) string {
 
 // chain names c and the claims that it is inside of: "ann.3 inside ann.2 inside ann.1".
 func (t *Table) chain(c *claim) string {
-	said := c.ref.String()
+	said := c.name()
 	for d := range t.around(c) {
-		if said += " inside " + d.ref.String(); len(said) > lockkeeper.MaxNoteBytes {
+		if said += " inside " + d.name(); len(said) > lockkeeper.MaxNoteBytes {
 			break
 		}
 	}
 	return said
+}
+
+// name is c for people: who made it and what for, if they said so, and its ref:
+// "ci-17 (load test, k3v9.1)".
+func (c *claim) name() string {
+	l := c.want.Label
+	switch {
+	case l.As != "" && l.Note != "":
+		return fmt.Sprintf("%s (%s, %s)", l.As, l.Note, c.ref)
+	case l.As+l.Note != "":
+		return fmt.Sprintf("%s (%s)", l.As+l.Note, c.ref)
+	}
+	return c.ref.String()
 }
