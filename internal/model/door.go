@@ -72,8 +72,8 @@ func (m *Model) renew(k lockkeeper.Key) (table.Reply, error) {
 // claim that has an end or an ask, and of every remembered one.
 func (m *Model) lease(s *session) table.Reply {
 	m.extend(s)
-	s.promise = s.end
 	m.settle()
+	s.promise = s.end // by the answer, which tells what has just come of it too
 	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}}
 	if s.end != forever {
 		lease.TTL = s.end - m.now
