@@ -187,8 +187,8 @@ func (t *Table) grant(c *claim) {
 	}
 	t.doubtAround(c)
 	t.unsettle = true
-	if t.named[c.ref] > 0 {
-		t.suspect = true // somebody may wait inside it
+	if t.named[c.ref] > 0 || t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft {
+		t.suspect = true // somebody may wait inside it, or go after it who would have gone before
 	}
 	t.note(c, Granted, lockkeeper.NoReason)
 	t.reschedule(c)

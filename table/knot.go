@@ -70,7 +70,7 @@ func (t *Table) mayKnot(c *claim) bool {
 	return c.entangles() || t.named[c.ref] > 0 || slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
 }
 
-// erratic reports whether an end can make a knot. Else it only ever helps those
+// erratic reports whether an end or a grant can make a knot. Else it only ever helps those
 // who wait; but those whom soft claims let pass, and those with a larger limit, may then go before
 // others that were ahead of them.
 func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
