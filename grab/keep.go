@@ -201,8 +201,8 @@ func (k *Keeping) hear(st lockkeeper.Status) (ask bool) {
 	case st.State == lockkeeper.Ended:
 		k.told = st.Reason
 		return true
-	case st.State != k.answer.State || st.Ticket != k.answer.Ticket || (st.Asked == nil) != (k.answer.Asked == nil):
-		return true
+	case st.State != k.answer.State || st.Ticket != k.answer.Ticket || st.Change != k.answer.Change:
+		return true // also if who asks for it is another one: the end may be another too
 	}
 	k.answer.Status = st // its place, and who is in the way
 	select {

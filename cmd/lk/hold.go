@@ -31,26 +31,38 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	defer client.Close()
 	a.noteReach(client.named, o)
 
-	targets := o.targets
-	holds := enclosing(ctx, client)
-	if len(holds) > 0 {
-		if targets = uncovered(holds, targets); len(targets) == 0 {
+	for {
+		holds, err := enclosing(ctx, client)
+		if err != nil {
+			return err
+		}
+		targets := uncovered(holds, o.targets)
+		if len(targets) == 0 {
 			client.Close()
 			if o.cleanup != "" {
 				o.command = withCleanup(o.command, o.cleanup)
 			}
 			return o.become(signals)
 		}
+		requests := o.requests(targets)
+		if len(holds) > 0 {
+			requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
+		}
+		hold, err := a.acquire(ctx, client.Client, o, requests, signals)
+		if err != nil {
+			return err
+		}
+		// Of a run that was left in the background the runs around it may have
+		// ended while it waited: then what they covered has to be claimed too.
+		if len(targets) < len(o.targets) {
+			holds, err = enclosing(ctx, client)
+		}
+		if err != nil || len(uncovered(holds, o.targets)) > len(targets) {
+			hold.Close()
+			continue
+		}
+		return a.runHolding(client, hold, o, signals)
 	}
-	requests := o.requests(targets)
-	if len(holds) > 0 {
-		requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
-	}
-	hold, err := a.acquire(ctx, client.Client, o, requests, signals)
-	if err != nil {
-		return err
-	}
-	return a.runHolding(client, hold, o, signals)
 }
 
 // acquire takes the locks, and tells on stderr whom it waits for. A signal ends

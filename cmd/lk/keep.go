@@ -152,6 +152,7 @@ func (a *app) noLongerKept(err error) error {
 func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o *keepOptions, signals chan os.Signal) error {
 	var cleaned error
 	if o.cleanup != "" {
+		outliveTerminal() // it may be its end that the job has ended of
 		cleaned = a.cleanUp(c, k, &o.placeOptions, o.cleanup, signals)
 	}
 	if err := k.Err(); err != nil && cleaned == nil {

@@ -11,29 +11,32 @@ import (
 // enclosing are the holds that this lk run is nested in, from the innermost on:
 // the one that LK_CLAIM names, if it is of the same engine and still held, the one
 // that that one was made in, and so on.
-func enclosing(ctx context.Context, client *connection) []lockkeeper.Status {
+func enclosing(ctx context.Context, client *connection) ([]lockkeeper.Status, error) {
 	ref, err := lockkeeper.ParseRef(os.Getenv("LK_CLAIM"))
 	if err != nil || os.Getenv(engineVariable) != client.url {
-		return nil
+		return nil, nil
 	}
 	var holds []lockkeeper.Status
 	for ref != (lockkeeper.Ref{}) && !slices.ContainsFunc(holds, func(s lockkeeper.Status) bool { return s.Ref == ref }) {
-		hold, ok := heldClaim(ctx, client, ref)
+		hold, ok, err := heldClaim(ctx, client, ref)
+		if err != nil {
+			return nil, err // taken for a stranger it would wait for its own parent
+		}
 		if !ok {
 			break
 		}
 		holds = append(holds, hold)
 		ref = hold.Inside
 	}
-	return holds
+	return holds, nil
 }
 
 // heldClaim is the status of the claim ref, if it is held.
-func heldClaim(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, bool) {
+func heldClaim(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, bool, error) {
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {
-		return status, err == nil && status.State == lockkeeper.Held
+		return status, status.State == lockkeeper.Held, err
 	}
-	return lockkeeper.Status{}, false
+	return lockkeeper.Status{}, false, nil
 }
 
 // uncovered are those of targets that whoever has the holds does not have already:

@@ -50,3 +50,7 @@ func ends(s os.Signal) bool {
 // surviveBrokenPipes lets lk go on when nobody reads what it says any more. Unlike
 // an ignored signal that is not inherited by its children.
 func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
+
+// outliveTerminal has lk, and what it starts from now on, go on when the terminal
+// is closed.
+func outliveTerminal() { signal.Ignore(unix.SIGHUP) }

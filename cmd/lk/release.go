@@ -84,8 +84,10 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 	return cleaned
 }
 
-// cleanUp runs the clean-up under a hold that is kept meanwhile. It is not run for
-// a place in line.
+// cleanUp runs the clean-up under a hold that is kept meanwhile, with a guard: no
+// process is known to the engine here, so if lk stands still or is killed, nothing
+// else would end it with the hold. It is not run for a place in line. It must be
+// called by the main goroutine.
 func (a *app) cleanUp(c *connection, k *grab.Keeping, o *placeOptions, cleanup string, signals chan os.Signal) error {
 	answer := k.Answer()
 	if err := k.Err(); err != nil {
@@ -95,12 +97,13 @@ func (a *app) cleanUp(c *connection, k *grab.Keeping, o *placeOptions, cleanup s
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s only waits for %s: the clean-up was not run", o.as, o.what()))
 		return nil
 	}
-	child, err := startChild([]string{"sh", "-c", cleanup}, heldEnvironment(answer, o, c.url), nil)
-	if err != nil {
+	s := supervisor{lease: kept{k}, grace: min(5*time.Second, o.ttl/3), onLost: terminate, what: o.what(), note: a.noteUnless(o.quiet)}
+	if !o.quiet {
+		s.stderr = os.Stderr
+	}
+	if err := s.start([]string{"sh", "-c", cleanup}, heldEnvironment(answer, o, c.url), nil); err != nil {
 		return err
 	}
-	lease := kept{k}
-	s := supervisor{child: child, lease: lease, grace: min(5*time.Second, o.ttl/3), what: o.what(), note: a.noteUnless(o.quiet)}
 	code, err := s.supervise(signals)
 	switch {
 	case err != nil:

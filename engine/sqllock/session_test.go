@@ -179,6 +179,20 @@ func TestSessionFiles(t *testing.T) {
 	}
 }
 
+// A session that was promised a long time, and then attached for a short one, lives
+// on for the long one when its engine is closed (R11).
+func TestSessionFileKept(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	attach(t, e, "a", time.Hour, nil)
+	attach(t, e, "a", lockkeeper.MinTTL, nil)
+	e.Close()
+	<-time.After(lockkeeper.MinTTL * 5 / 4)
+	if sessions := snapshot(t, openReal(t, path)).Sessions; len(sessions) != 1 {
+		t.Errorf("%d sessions after the short time, want 1", len(sessions))
+	}
+}
+
 // Sessions that outlive their process have no file, and are woken by the
 // database's log.
 func TestOutlive(t *testing.T) {

@@ -36,9 +36,9 @@ func newFolder(db *database) folder {
 type attachment struct {
 	epoch  uint64 // 0: it is not known whether the attach was committed
 	notify func([]lockkeeper.Status)
-	file   *os.File // locked; nil if the session lives by its TTL alone
-	name   string   // of file, in the folder; "" if there is none
-	ttl    time.Duration
+	file   *os.File      // locked; nil if the session lives by its TTL alone
+	name   string        // of file, in the folder; "" if there is none
+	ttl    time.Duration // what the attach promised
 }
 
 // fileless counts a as 1 if it lives by its TTL alone.
@@ -218,8 +218,8 @@ func (e *Engine) detach(id string) {
 	}
 }
 
-// keepFiles leaves the files of sessions that were not left locked until their
-// TTL has passed: their holders may still count on it.
+// keepFiles leaves the files of sessions that were not left locked until what they
+// were promised has passed: their holders may still count on it.
 func (e *Engine) keepFiles() {
 	for _, a := range e.local {
 		if a.file != nil {

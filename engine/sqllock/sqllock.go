@@ -167,7 +167,7 @@ func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Sta
 		if a.file == nil {
 			e.detach(s.ID) // the file that it may have had says nothing any more
 		}
-		e.keep(s.ID, &attachment{epoch: reply.Lease.Key.Epoch, notify: notify, file: a.file, name: a.name, ttl: s.TTL})
+		e.keep(s.ID, &attachment{epoch: reply.Lease.Key.Epoch, notify: notify, file: a.file, name: a.name, ttl: reply.Lease.TTL})
 		for i := range reply.Lease.Claims {
 			e.noteWait(&reply.Lease.Claims[i])
 		}

@@ -146,6 +146,9 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 		return jobs, err
 	}
 	jobs = e.queue.take(tx.writes, tx.latest)
+	if err := tx.catchUp(); err != nil {
+		return jobs, err
+	}
 	for _, j := range jobs {
 		j.do(tx)
 	}
@@ -208,6 +211,24 @@ func (tx *transaction) prepare() error {
 	tx.sweep(tx.e.dead)
 	if tx.broken == nil {
 		tx.after = append(tx.after, func() { clear(tx.e.dead) })
+	}
+	return tx.broken
+}
+
+// catchUp brings the time up to this moment, after the jobs were taken: some may
+// have come since the clock was read, and what they are promised counts from when
+// they were sent (R12). What only reads promises nothing.
+func (tx *transaction) catchUp() error {
+	if !tx.writes {
+		return nil
+	}
+	reading, err := tx.e.clock()
+	if err != nil {
+		return err
+	}
+	tx.now = max(tx.now, reading-tx.meta.base)
+	if tx.due() {
+		tx.passTime()
 	}
 	return tx.broken
 }
