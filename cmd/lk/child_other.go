@@ -27,6 +27,7 @@ func notifyStops(chan<- os.Signal)   {}
 func continues(os.Signal) bool       { return false }
 func signalNumber(os.Signal) int     { return 2 }
 func isInterrupt(os.Signal) bool     { return false }
+func asksToEnd(os.Signal) bool       { return false }
 func dieOf(os.Signal, bool)          {}
 func findCommand(string) error       { return errNoGroups }
 func inForeground() bool             { return false }

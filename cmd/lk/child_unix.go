@@ -244,6 +244,11 @@ func (c *child) kill() { c.send(unix.SIGKILL) }
 
 func (c *child) send(s syscall.Signal) { _ = c.group.signal(s) }
 
+// asksToEnd reports whether a signal asks a command to end.
+func asksToEnd(s os.Signal) bool {
+	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
+}
+
 // groupRuns reports whether any process of the group runs.
 func (c *child) groupRuns() bool { return c.group.runs() }
 

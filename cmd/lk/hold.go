@@ -49,6 +49,10 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 			requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
 		}
 		hold, err := a.acquire(ctx, client.Client, o, requests, signals)
+		if lostPlace(err) && o.wait == lockkeeper.Forever {
+			a.noteUnless(o.quiet)(o.what() + ": lk stood still for longer than its TTL and lost its place in line; it waits anew")
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -63,6 +67,12 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		}
 		return a.runHolding(client, hold, o, signals)
 	}
+}
+
+// lostPlace reports whether a wait ended because this process stood still for
+// longer than its session lives, as by Ctrl-Z.
+func lostPlace(err error) bool {
+	return errors.Is(err, lockkeeper.Expired) || errors.Is(err, lockkeeper.Suspended)
 }
 
 // acquire takes the locks, and tells on stderr whom it waits for. A signal ends
@@ -167,10 +177,14 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	after := s
 	after.note = a.noteUnless(false)
 	if err := s.start(o.command, env, session); err != nil {
+		if lost := hold.Err(); lost != nil {
+			return lost // and with it the session's file
+		}
 		hold.Close()
 		return err
 	}
 	code, err := s.supervise(signals)
+	awaitInner(client, hold)
 	if o.cleanup != "" {
 		runCleanup(o.cleanup, append(env, exitVariable(code)), session, after, signals)
 	}

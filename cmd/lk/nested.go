@@ -4,39 +4,81 @@ import (
 	"context"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// mostEnclosing bounds how far out is looked: names may go round in a circle.
+const mostEnclosing = 64
+
 // enclosing are the holds that this lk run is nested in, from the innermost on:
 // the one that LK_CLAIM names, if it is of the same engine and still held, the one
-// that that one was made in, and so on.
+// that that one was made in, and so on, also around one that has ended.
 func enclosing(ctx context.Context, client *connection) ([]lockkeeper.Status, error) {
 	ref, err := lockkeeper.ParseRef(os.Getenv("LK_CLAIM"))
 	if err != nil || os.Getenv(engineVariable) != client.url {
 		return nil, nil
 	}
 	var holds []lockkeeper.Status
-	for ref != (lockkeeper.Ref{}) && !slices.ContainsFunc(holds, func(s lockkeeper.Status) bool { return s.Ref == ref }) {
-		hold, ok, err := heldClaim(ctx, client, ref)
+	for range mostEnclosing {
+		if ref == (lockkeeper.Ref{}) {
+			break
+		}
+		hold, err := claimOf(ctx, client, ref)
 		if err != nil {
 			return nil, err // taken for a stranger it would wait for its own parent
 		}
-		if !ok {
-			break
+		if hold.State == lockkeeper.Held {
+			holds = append(holds, hold)
 		}
-		holds = append(holds, hold)
 		ref = hold.Inside
 	}
 	return holds, nil
 }
 
-// heldClaim is the status of the claim ref, if it is held.
-func heldClaim(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, bool, error) {
+// claimOf is the status of the claim ref; the zero Status if it is unknown.
+func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, error) {
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {
-		return status, status.State == lockkeeper.Held, err
+		return status, err
 	}
-	return lockkeeper.Status{}, false, nil
+	return lockkeeper.Status{}, nil
+}
+
+// innerPatience is how long a release is put off at most for runs inside.
+const innerPatience = time.Second
+
+// awaitInner waits, for a moment, until no run inside this one holds anything. It
+// is for those whose lk was killed: their guards are about to end their commands,
+// which rely on this hold too. One that was left in the background on purpose is
+// not waited for any longer.
+func awaitInner(client *connection, hold *lockkeeper.Hold) {
+	ctx, cancel := context.WithTimeout(context.Background(), innerPatience)
+	defer cancel()
+	tick := time.NewTicker(groupPoll)
+	defer tick.Stop()
+	for holdsInside(ctx, client, hold.Ref()) {
+		select {
+		case <-tick.C:
+		case <-hold.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// holdsInside reports whether a claim that was made inside ref is held.
+func holdsInside(ctx context.Context, client *connection, ref lockkeeper.Ref) bool {
+	for status, err := range client.List(ctx, lockkeeper.Query{}) {
+		if err != nil {
+			return false // the hold must not outlast the engine's trouble
+		}
+		if status.State == lockkeeper.Held && status.Inside == ref {
+			return true
+		}
+	}
+	return false
 }
 
 // uncovered are those of targets that whoever has the holds does not have already:

@@ -46,6 +46,7 @@ type supervisor struct {
 	guard   *guard
 	began   time.Duration // when the child was started, by the boot clock
 	yielded bool          // the child was asked to stop because somebody asked for the lock
+	ending  bool          // lk passed on a signal that asks the child to end
 }
 
 // groupPoll is how often the child's group is looked at when it has to go: the
@@ -90,7 +91,7 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 	for {
 		select {
 		case <-s.child.exited:
-			return s.end(lost)
+			return s.end(lost, signals)
 		case sig := <-signals:
 			s.pass(sig)
 		case by := <-s.child.stopped:
@@ -183,6 +184,7 @@ func (s *supervisor) pass(sig os.Signal) {
 	if continues(sig) {
 		s.goOn()
 	} else {
+		s.ending = s.ending || asksToEnd(sig)
 		s.child.forward(sig)
 	}
 }
@@ -207,20 +209,51 @@ func (s *supervisor) untilGrace() time.Duration {
 }
 
 // end is called when the child has ended, and nobody has waited for it yet. Without
-// a loss it may leave processes behind, as under any shell. Else end waits until
-// its group is gone, and ends what is left of it with the lease.
-func (s *supervisor) end(lost error) (code int, _ error) {
-	if lost == nil && s.lease.Err() != nil {
-		lost = s.loss("its command had not ended by then")
+// a loss it may leave processes behind, as under any shell, unless it was asked to
+// end. Else end waits until its group is gone, and ends what is left of it with the
+// lease.
+func (s *supervisor) end(lost error, signals <-chan os.Signal) (code int, _ error) {
+	if s.lease.Err() != nil && lost == nil {
+		lost = s.loss("its command has ended since")
 	}
-	if lost == nil || s.onLost == warn {
+	if !s.ending && (lost == nil || s.onLost == warn) {
 		s.guard.stop() // before the number of the group can be another's
-		return s.child.reap(), lost
 	}
 	code = s.child.reap()
-	s.endGroup()
+	if lost == nil && (s.ending || code > exitSignal && asksToEnd(s.child.signal(code))) {
+		s.linger(signals)
+		if s.lease.Err() != nil {
+			lost = s.loss("its command was stopped")
+		}
+	}
+	if lost != nil && s.onLost != warn {
+		s.endGroup()
+	}
 	s.guard.stop()
 	return code, lost
+}
+
+// linger waits until nothing of the child's group runs any more, for the grace at
+// most, or until somebody is impatient. The child ended because it was asked to,
+// and what it had started may take a moment longer to heed the same.
+func (s *supervisor) linger(signals <-chan os.Signal) {
+	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.grace)
+	defer tick.Stop()
+	defer late.Stop()
+	for s.child.groupRuns() {
+		select {
+		case sig := <-signals:
+			s.pass(sig)
+			if asksToEnd(sig) {
+				return
+			}
+		case <-s.lease.Done():
+			return
+		case <-late.C:
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // endGroup waits until the child's group is gone. When it has had its time, or the
