@@ -49,10 +49,9 @@ Should the locks be lost, the command and all that it started in its process gro
 are stopped before anyone else can get them: by TERM a third of the TTL before the
 end, or 5s if that is less, and by KILL at the end. What a command leaves in the
 background when it ends is not waited for, but for a moment if it ended because it
-was asked to (TERM, Ctrl-C). If lk itself is killed (kill -9), all
-that is ended at once, and then the locks go on; a cleanup is not run then. If lk
-stands still, as by Ctrl-Z, the command is asked to stop before the locks end, and
-ended with them.
+was asked to (TERM, Ctrl-C). If lk itself is killed (kill -9), all that is ended at
+once, and then the locks go on; a cleanup is not run then. If lk stands still, as by
+Ctrl-Z, the command is asked to stop before the locks end, and ended with them.
 
 The command finds in its environment:
   LK_PATH         the paths, one a line
