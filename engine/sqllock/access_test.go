@@ -87,10 +87,15 @@ func as(cmd *exec.Cmd, uid uint32) {
 // tried is how it went for a user with few rights.
 func tried(t *testing.T, program, path string) string {
 	t.Helper()
+	return triedAs(t, nobody, program, path)
+}
+
+func triedAs(t *testing.T, uid uint32, program, path string) string {
+	t.Helper()
 	cmd := exec.Command(program, path)
 	cmd.Env = []string{roleVariable + "=try"}
 	cmd.Stderr = os.Stderr
-	as(cmd, nobody)
+	as(cmd, uid)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -143,6 +148,46 @@ func TestNoAccess(t *testing.T) {
 				t.Errorf("%q does not say who", got)
 			}
 		})
+	}
+}
+
+// A stranger who looks at a file that he may read only leaves nothing beside it:
+// SQLite's log would be his, and lock the owner out.
+func TestStrangerLeavesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as two others")
+	}
+	folder, program := public(t)
+	everybodys := filepath.Join(folder, "tmp")
+	if err := os.Mkdir(everybodys, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(everybodys, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	const owner, stranger = 50001, 50002
+	for _, mode := range []os.FileMode{0o644, 0o444} {
+		path := filepath.Join(everybodys, fmt.Sprintf("%o.db", mode))
+		if got := triedAs(t, owner, program, path); got != "opened" {
+			t.Fatal(got)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := triedAs(t, stranger, program, path); !strings.HasPrefix(got, "unavailable") || !strings.Contains(got, "uid 50002") {
+			t.Errorf("the stranger: %s", got)
+		}
+		for _, beside := range []string{"-wal", "-shm", "-journal", "-sessions"} {
+			if exists(path + beside) {
+				t.Errorf("he left %s", path+beside)
+			}
+		}
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := triedAs(t, owner, program, path); got != "opened" {
+			t.Errorf("the owner after that: %s", got)
+		}
 	}
 }
 

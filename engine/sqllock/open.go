@@ -99,8 +99,16 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if db.file != nil {
 		parameters = "mode=rw" // it was there, and must not be made anew
 	}
+	// SQLite would read a file all the same that this user may not write, and so
+	// leave a log and its index beside it that are his: nobody else could go on.
+	if obstacle(db.path) != "" {
+		return db.notWritable()
+	}
 	if db.pool, db.conn, err = db.dial(ctx, parameters); err != nil {
 		return err
+	}
+	if access(db.path) != nil { // somebody else has just made it
+		return db.notWritable()
 	}
 	if err := db.exec("PRAGMA busy_timeout = 0"); err != nil { // patiently does better
 		return err
@@ -110,9 +118,6 @@ func (db *database) connect(ctx context.Context) (err error) {
 	}
 	if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
 		return err
-	}
-	if access(db.path) != nil { // SQLite would read it all the same, until the first claim
-		return db.notWritable()
 	}
 	info, err := os.Stat(db.path)
 	if err != nil {
