@@ -191,6 +191,67 @@ func TestStrangerLeavesNothing(t *testing.T) {
 	}
 }
 
+// What root makes beside a user's file belongs to the user, who can go on while root
+// uses it, after root was killed, and after root has closed it.
+func TestRootUsesAUsersFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as another")
+	}
+	folder, program := public(t)
+	home := filepath.Join(folder, "home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const user = 50001
+	if err := os.Chown(home, user, user); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(home, "locks.db")
+	if got := triedAs(t, user, program, path); got != "opened" {
+		t.Fatal(got)
+	}
+	share := func(uid uint32) *process {
+		cmd := exec.Command(program, path)
+		cmd.Env = []string{roleVariable + "=share"}
+		as(cmd, uid)
+		return startCommand(t, cmd)
+	}
+	root := share(0)
+	root.read("opened")
+	fmt.Fprintln(root.in, "lock")
+	root.read("held")
+	files, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, err := filepath.Glob(path + "-sessions/*")
+	if err != nil || len(files) != 4 || len(sessions) != 1 {
+		t.Fatalf("files %v and %v (%v), want the file, its log, the log's index and a session's file in its folder", files, sessions, err)
+	}
+	for _, name := range append(files, sessions...) {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := info.Sys().(*syscall.Stat_t); s.Uid != user || s.Gid != user {
+			t.Errorf("%s belongs to %d, %d, want the user", name, s.Uid, s.Gid)
+		}
+	}
+	anna := share(user)
+	anna.read("opened")
+	fmt.Fprintln(anna.in, "lock")
+	fmt.Fprintln(root.in, "die")
+	anna.read("held")
+	fmt.Fprintln(anna.in, "release")
+	anna.read("released")
+	root = share(0)
+	root.read("opened")
+	root.in.Close() // which locks and releases twice
+	root.wait()
+	fmt.Fprintln(anna.in, "lock")
+	anna.read("held")
+}
+
 // Links are followed once, for all: two names of one file lead to one lock. One
 // that leads nowhere is no new file.
 func TestSymbolicLinks(t *testing.T) {
