@@ -189,6 +189,29 @@ func TestReplacedFile(t *testing.T) {
 	check(path + " was removed or replaced while it was in use")
 }
 
+// A holder whose file is removed hears so when it loses what it holds.
+func TestHolderHearsOfRemovedFile(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	c := lockkeeper.New(e, lockkeeper.SessionTTL(lockkeeper.MinTTL))
+	defer c.Close()
+	hold, err := c.Lock(bounded(t), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-hold.Done():
+	case <-bounded(t).Done():
+		t.Fatal("never lost")
+	}
+	if err := hold.Err(); !errors.Is(err, lockkeeper.ErrLost) || !strings.Contains(err.Error(), path+" was removed or replaced while it was in use") {
+		t.Errorf("got %v, want ErrLost and why", err)
+	}
+}
+
 // A file that is replaced in the very moment of a new connection is not used, not
 // even for one transaction.
 func TestReplacedFileAtConnection(t *testing.T) {

@@ -246,8 +246,8 @@ func (e *Engine) detach(id string) {
 // were promised has passed: their holders may still count on it.
 func (e *Engine) keepFiles() {
 	for _, a := range e.local {
-		if a.file != nil {
-			time.AfterFunc(a.ttl, func() { a.file.Close() })
+		if f := a.file; f != nil { // and of a nothing more is kept
+			time.AfterFunc(a.ttl, func() { f.Close() })
 		}
 	}
 }
