@@ -205,7 +205,7 @@ func (c *Client) drop(cl *claim, why *Error, later bool) {
 	if why.Err == ErrLost {
 		c.logger.Warn("lock lost", "claim", cl.ref().String(), "path", string(cl.path), "reason", why.Reason.String())
 		if !cl.taken {
-			why = cl.refused(why.Reason, nil)
+			why = cl.refused(why.Reason, why.Cause)
 		}
 	}
 	cl.result = why

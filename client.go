@@ -54,6 +54,7 @@ type Client struct {
 	lapsed    time.Duration // when the deadline was seen to have passed
 	seen      time.Duration // when this process was last seen to run
 	failures  int           // renewals that failed since
+	failure   error         // the latest of them
 	renewing  bool          // a Renew is out
 	renewAt   time.Duration
 	renewSoon bool          // renew as soon as possible

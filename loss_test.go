@@ -2,7 +2,9 @@ package lockkeeper_test
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -39,6 +41,31 @@ func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
 			must(t)(c.Lock(background, "a"))
 		})
 	}
+}
+
+// Who loses a hold because the engine does not answer hears what it said last, in
+// words alone: the loss is what there is to act on.
+func TestLossSaysWhatFailed(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		first := true
+		f.with(func() {
+			f.lose = func(context.Context, string, int) error {
+				words := "the file was removed"
+				if first {
+					first, words = false, "something before"
+				}
+				return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: words, Cause: context.DeadlineExceeded}
+			}
+		})
+		<-h.Done()
+		for _, err := range []error{h.Err(), context.Cause(h.Context())} {
+			wantErr(t, err, lockkeeper.ErrLost, lockkeeper.Unreachable)
+			if !strings.Contains(err.Error(), "the file was removed") || errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %q, want a loss, with the last failure in words", err)
+			}
+		}
+	})
 }
 
 // The deadline counts from when a renewal was sent, not from its answer.

@@ -79,19 +79,30 @@ func (c *Client) settle(now time.Duration) {
 	if c.ttl == 0 || !c.alive || now < c.deadline() {
 		return
 	}
-	why := Unreachable
+	why, cause := Unreachable, c.failure
 	if stoodStill || c.failures == 0 && !c.renewing {
-		why = Suspended // nothing failed: this process just did not run
+		why, cause = Suspended, nil // nothing failed: this process just did not run
 	}
 	c.alive, c.lapsed = false, now
 	c.key.Store(nil)
 	for _, cl := range c.claims {
 		switch cl.phase {
 		case granted:
-			c.drop(cl, lost(cl, why, ""), true)
+			gone := lost(cl, why, "")
+			gone.Cause = cause
+			c.drop(cl, gone, true)
 		case inLine:
-			c.drop(cl, cl.refused(why, nil), true)
+			c.drop(cl, cl.refused(why, cause), true)
 		}
+	}
+}
+
+// fail notes that the session could not be renewed, or attached. Of the reason only
+// the words are kept: a loss is no ErrUnavailable, and no end of a context, to act on.
+func (c *Client) fail(err error) {
+	c.failures++
+	if !errors.Is(err, context.Canceled) { // then a caller has gone, and the engine is not to blame
+		c.failure = errors.New(err.Error())
 	}
 }
 
@@ -225,7 +236,7 @@ func (c *Client) failed(what string, err error) {
 		return
 	}
 	if what == "renew" {
-		c.failures++
+		c.fail(err)
 		c.renewSoon = true
 	}
 	c.retryAt = c.clock() + c.slowDown(c.retries)

@@ -203,7 +203,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.attaching = nil
 	close(mine)
 	if err != nil {
-		c.failures++
+		c.fail(err)
 		c.unlock()
 		return Key{}, err
 	}
@@ -271,7 +271,7 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error
 
 // renewed takes in a lease that was asked for at that time.
 func (c *Client) renewed(lease Lease, sent time.Duration) {
-	c.alive, c.failures, c.retries = true, 0, 0
+	c.alive, c.failures, c.failure, c.retries = true, 0, nil, 0
 	c.ttl = lease.TTL
 	c.good = max(c.good, sent)
 	if c.ttl > 0 {

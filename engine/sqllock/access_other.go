@@ -16,3 +16,5 @@ func ownership(path string) string {
 	}
 	return info.Mode().String()
 }
+
+func giveTo(*os.File, os.FileInfo) {}

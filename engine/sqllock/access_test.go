@@ -87,10 +87,15 @@ func as(cmd *exec.Cmd, uid uint32) {
 // tried is how it went for a user with few rights.
 func tried(t *testing.T, program, path string) string {
 	t.Helper()
+	return triedAs(t, nobody, program, path)
+}
+
+func triedAs(t *testing.T, uid uint32, program, path string) string {
+	t.Helper()
 	cmd := exec.Command(program, path)
 	cmd.Env = []string{roleVariable + "=try"}
 	cmd.Stderr = os.Stderr
-	as(cmd, nobody)
+	as(cmd, uid)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -144,6 +149,107 @@ func TestNoAccess(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A stranger who looks at a file that he may read only leaves nothing beside it:
+// SQLite's log would be his, and lock the owner out.
+func TestStrangerLeavesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as two others")
+	}
+	folder, program := public(t)
+	everybodys := filepath.Join(folder, "tmp")
+	if err := os.Mkdir(everybodys, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(everybodys, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	const owner, stranger = 50001, 50002
+	for _, mode := range []os.FileMode{0o644, 0o444} {
+		path := filepath.Join(everybodys, fmt.Sprintf("%o.db", mode))
+		if got := triedAs(t, owner, program, path); got != "opened" {
+			t.Fatal(got)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := triedAs(t, stranger, program, path); !strings.HasPrefix(got, "unavailable") || !strings.Contains(got, "uid 50002") {
+			t.Errorf("the stranger: %s", got)
+		}
+		for _, beside := range []string{"-wal", "-shm", "-journal", "-sessions"} {
+			if exists(path + beside) {
+				t.Errorf("he left %s", path+beside)
+			}
+		}
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := triedAs(t, owner, program, path); got != "opened" {
+			t.Errorf("the owner after that: %s", got)
+		}
+	}
+}
+
+// What root makes beside a user's file belongs to the user, who can go on while root
+// uses it, after root was killed, and after root has closed it.
+func TestRootUsesAUsersFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as another")
+	}
+	folder, program := public(t)
+	home := filepath.Join(folder, "home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const user = 50001
+	if err := os.Chown(home, user, user); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(home, "locks.db")
+	if got := triedAs(t, user, program, path); got != "opened" {
+		t.Fatal(got)
+	}
+	share := func(uid uint32) *process {
+		cmd := exec.Command(program, path)
+		cmd.Env = []string{roleVariable + "=share"}
+		as(cmd, uid)
+		return startCommand(t, cmd)
+	}
+	root := share(0)
+	root.read("opened")
+	fmt.Fprintln(root.in, "lock")
+	root.read("held")
+	files, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, err := filepath.Glob(path + "-sessions/*")
+	if err != nil || len(files) != 4 || len(sessions) != 1 {
+		t.Fatalf("files %v and %v (%v), want the file, its log, the log's index and a session's file in its folder", files, sessions, err)
+	}
+	for _, name := range append(files, sessions...) {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := info.Sys().(*syscall.Stat_t); s.Uid != user || s.Gid != user {
+			t.Errorf("%s belongs to %d, %d, want the user", name, s.Uid, s.Gid)
+		}
+	}
+	anna := share(user)
+	anna.read("opened")
+	fmt.Fprintln(anna.in, "lock")
+	fmt.Fprintln(root.in, "die")
+	anna.read("held")
+	fmt.Fprintln(anna.in, "release")
+	anna.read("released")
+	root = share(0)
+	root.read("opened")
+	root.in.Close() // which locks and releases twice
+	root.wait()
+	fmt.Fprintln(anna.in, "lock")
+	anna.read("held")
 }
 
 // Links are followed once, for all: two names of one file lead to one lock. One

@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
 )
 
 const (
-	// mostWatchers bounds the threads that wait in the kernel, one each.
+	// mostWatchers bounds the threads of this process that wait in the kernel, one
+	// for each file. Daemons that have inherited files may keep them for ever.
 	mostWatchers = 64
 	// mostWatching bounds the waiting claims of this process whose blockers are
 	// watched: those that wait for the longest. Those behind mostly wait for the
-	// same holders, or for them; for where they don't, the kernel is asked every
-	// pollBehindBell.
+	// same holders, or for them. For all blockers that are not watched the kernel is
+	// asked every pollBehindBell.
 	mostWatching = 32
 )
 
@@ -29,18 +31,20 @@ func (e *Engine) watchDeaths() {
 	e.blockers(waits[:min(len(waits), mostWatching)], e.watchDeath)
 }
 
-// askForDeaths asks the kernel for the processes in the way of those waiting
-// claims that nobody watches for.
+// askForDeaths asks the kernel for those processes in the way of waiting claims
+// that are not watched.
 func (e *Engine) askForDeaths() {
+	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || !e.othersFiled() {
+		return
+	}
 	now, err := e.clock()
-	if len(e.waits) <= mostWatching || e.cache == nil || !kernelKnows || err != nil ||
-		now >= e.askedAt && now < e.askedAt+pollBehindBell {
+	if err != nil || now >= e.askedAt && now < e.askedAt+pollBehindBell {
 		return
 	}
 	e.askedAt = now
 	asked := make(map[string]bool)
-	e.blockers(e.sortedWaits()[mostWatching:], func(id, file string) {
-		if !asked[file] && e.folder.state(file) == fileFree {
+	e.blockers(e.sortedWaits(), func(id, file string) {
+		if !asked[file] && !watchedFiles.tells(e.folder.file(file), e) && e.folder.state(file) == fileFree {
 			e.dead[id] = true
 		}
 		asked[file] = true
@@ -71,34 +75,94 @@ func (e *Engine) sortedWaits() []lockkeeper.Ref {
 	return refs
 }
 
-// watchDeath waits, beside all else, until nobody has the session's file locked.
-// That the waiting has become needless is no reason to end it: nothing can end
-// it but the kernel. There is one such wait for each file.
+// watchDeath sees to it that the engine is told when nobody has the session's
+// file locked any more.
 func (e *Engine) watchDeath(id, file string) {
+	if path := e.folder.file(file); path != "" {
+		watchedFiles.watch(path, e, id)
+	}
+}
+
+// died notes that nobody has the session's file locked any more. The rows say
+// whether that file is still the session's.
+func (e *Engine) died(id string) {
+	e.mu.Lock()
+	e.told = append(e.told, id)
+	e.mu.Unlock()
+	select {
+	case e.deaths <- struct{}{}:
+	default:
+	}
+}
+
+// hearDeaths takes in the sessions of which died told.
+func (e *Engine) hearDeaths() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	path := e.folder.file(file)
-	if e.watched[file] || len(e.watched) >= mostWatchers || path == "" {
+	for _, id := range e.told {
+		e.dead[id] = true
+	}
+	e.told = nil
+}
+
+// watchedFiles are the files that this process waits for.
+var watchedFiles = watches{files: make(map[string]map[*Engine]string)}
+
+// watches are session files until whose locks are gone a thread each waits in the
+// kernel. Nothing can end such a wait but the kernel, not even that nobody wants
+// to know any more. So there is one for each file, whichever engines of this
+// process wait for it, and it outlives them.
+type watches struct {
+	mu    sync.Mutex
+	files map[string]map[*Engine]string // by path: who is to be told, of which session
+}
+
+// watch has e told of the session when nobody has the file at path locked any
+// more; unless too many are watched, or it is gone, which proves nothing.
+func (w *watches) watch(path string, e *Engine, session string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if engines, watched := w.files[path]; watched {
+		engines[e] = session
+		return
+	}
+	if len(w.files) >= mostWatchers {
 		return
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return // removed: that proves nothing, and the TTL stands behind
+		return
 	}
-	e.watched[file] = true
+	w.files[path] = map[*Engine]string{e: session}
 	go func() {
 		err := awaitFree(f)
 		f.Close()
-		e.mu.Lock()
-		delete(e.watched, file)
-		e.mu.Unlock()
+		w.mu.Lock()
+		engines := w.files[path]
+		delete(w.files, path)
+		w.mu.Unlock()
 		if err != nil {
 			return
 		}
-		// The rows say whether that file is still the session's.
-		select {
-		case e.deaths <- id:
-		case <-e.closing:
+		for e, session := range engines {
+			e.died(session)
 		}
 	}()
+}
+
+// tells reports whether e will be told of the file at path.
+func (w *watches) tells(path string, e *Engine) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, told := w.files[path][e]
+	return told
+}
+
+// forget has e, which is closed, told of nothing any more.
+func (w *watches) forget(e *Engine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, engines := range w.files {
+		delete(engines, e)
+	}
 }

@@ -17,23 +17,29 @@ var faultDrivers atomic.Int64
 
 // registerFaults makes a driver that asks f before and after each statement, and
 // returns its name.
-func registerFaults(f fault) string {
+func registerFaults(f fault) string { return registerOpening(func() {}, f) }
+
+// registerOpening is registerFaults for a driver that calls opening before each
+// connection.
+func registerOpening(opening func(), f fault) string {
 	pool, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		panic(err)
 	}
 	defer pool.Close()
 	name := fmt.Sprintf("sqlite with faults %d", faultDrivers.Add(1))
-	sql.Register(name, faultDriver{pool.Driver(), f})
+	sql.Register(name, faultDriver{pool.Driver(), opening, f})
 	return name
 }
 
 type faultDriver struct {
 	driver.Driver
-	fault fault
+	opening func()
+	fault   fault
 }
 
 func (d faultDriver) Open(name string) (driver.Conn, error) {
+	d.opening()
 	c, err := d.Driver.Open(name)
 	if err != nil {
 		return nil, err

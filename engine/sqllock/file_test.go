@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,7 +175,7 @@ func TestReplacedFile(t *testing.T) {
 			t.Errorf("got %v, want ErrUnavailable and %q", err, words)
 		}
 	}
-	check("gone")
+	check(path + " was removed or replaced while it was in use")
 	if err := os.Rename(path+".old", path); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,80 @@ func TestReplacedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	openReal(t, path)
-	check("another file")
+	check(path + " was removed or replaced while it was in use")
+}
+
+// A holder whose file is removed hears so when it loses what it holds.
+func TestHolderHearsOfRemovedFile(t *testing.T) {
+	path := file(t)
+	e := openReal(t, path)
+	c := lockkeeper.New(e, lockkeeper.SessionTTL(lockkeeper.MinTTL))
+	defer c.Close()
+	hold, err := c.Lock(bounded(t), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-hold.Done():
+	case <-bounded(t).Done():
+		t.Fatal("never lost")
+	}
+	if err := hold.Err(); !errors.Is(err, lockkeeper.ErrLost) || !strings.Contains(err.Error(), path+" was removed or replaced while it was in use") {
+		t.Errorf("got %v, want ErrLost and why", err)
+	}
+}
+
+// A file that is replaced in the very moment of a new connection is not used, not
+// even for one transaction.
+func TestReplacedFileAtConnection(t *testing.T) {
+	path, other := file(t), file(t)
+	c, _ := testClient(t, other)
+	if _, err := c.Lock(bounded(t), "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	var armed, failing atomic.Bool
+	name := registerOpening(func() {
+		if armed.CompareAndSwap(true, false) {
+			for _, move := range [][2]string{{path, path + ".old"}, {other, path}} {
+				if err := os.Rename(move[0], move[1]); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}, func(before bool, statement string) error {
+		if failing.CompareAndSwap(true, false) {
+			return errDisk
+		}
+		return nil
+	})
+	e, err := openHere(path, options{driver: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	k := attach(t, e, "a", time.Minute, nil)
+	claim(t, e, k, exclusive(1, "db"))
+	failing.Store(true)
+	if _, err := e.Renew(bounded(t), k); !errors.Is(err, errDisk) {
+		t.Fatalf("got %v, want a failure that ends the connection", err)
+	}
+	armed.Store(true)
+	if st, err := e.Claim(bounded(t), k, exclusive(2, "other")); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "was removed or replaced") {
+		t.Errorf("got %s, %v, want that the file was replaced", st.State, err)
+	}
+	if armed.Load() {
+		t.Fatal("it made no new connection")
+	}
+	if err := os.Rename(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	if st := claim(t, e, k, exclusive(2, "other")); st.State != lockkeeper.Held || st.Fence != 2 {
+		t.Errorf("after the file is back: %s with fence %d", st.State, st.Fence)
+	}
 }
 
 // A log that is removed while it is in use is noticed with the next call, and

@@ -99,7 +99,19 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if db.file != nil {
 		parameters = "mode=rw" // it was there, and must not be made anew
 	}
+	// SQLite would read a file all the same that this user may not write, and so
+	// leave a log and its index beside it that are his: nobody else could go on.
+	if obstacle(db.path) != "" {
+		return db.notWritable()
+	}
+	before, _ := os.Stat(db.path)
 	if db.pool, db.conn, err = db.dial(ctx, parameters); err != nil {
+		return err
+	}
+	if access(db.path) != nil { // somebody else has just made it
+		return db.notWritable()
+	}
+	if err := db.sameFile(before); err != nil {
 		return err
 	}
 	if err := db.exec("PRAGMA busy_timeout = 0"); err != nil { // patiently does better
@@ -111,21 +123,31 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
 		return err
 	}
-	if access(db.path) != nil { // SQLite would read it all the same, until the first claim
-		return db.notWritable()
-	}
-	info, err := os.Stat(db.path)
-	if err != nil {
+	if err := db.sameFile(nil); err != nil { // and see its mode, which may be new
 		return err
-	}
-	if db.file == nil {
-		db.file = info
 	}
 	if err := db.prepare(); err != nil {
 		return err
 	}
 	db.log, err = os.Stat(db.path + "-wal")
 	return err
+}
+
+// sameFile makes sure that a new connection leads to the file that was used before,
+// or the first time to that which was there before it was made (nil: none).
+func (db *database) sameFile(before fs.FileInfo) error {
+	now, err := os.Stat(db.path)
+	if err != nil {
+		return fmt.Errorf("%w (%w)", db.removed(), err)
+	}
+	if db.file != nil {
+		before = db.file
+	}
+	if before != nil && !os.SameFile(before, now) {
+		return db.removed()
+	}
+	db.file = now
+	return nil
 }
 
 // identify makes sure that the file is ours and up to date. That costs one look

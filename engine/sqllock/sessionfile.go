@@ -24,12 +24,13 @@ import (
 // Each attach by another process makes a file with a new name, and the
 // session's row says which is in force: so an old one proves nothing.
 type folder struct {
-	path string
-	mode fs.FileMode // of the files, as of the database itself
+	path     string
+	mode     fs.FileMode // of the files, as of the database itself
+	database fs.FileInfo // to whose owner they belong if root makes them
 }
 
 func newFolder(db *database) folder {
-	return folder{path: db.path + "-sessions", mode: db.file.Mode().Perm()}
+	return folder{path: db.path + "-sessions", mode: db.file.Mode().Perm(), database: db.file}
 }
 
 // attachment is a session that this process has attached.
@@ -49,15 +50,37 @@ func (a *attachment) fileless() int {
 	return 1
 }
 
+// make makes the folder if it is not there.
+func (d folder) make() error {
+	reach := d.mode | (d.mode&0o444)>>2 // who may read files may enter folders
+	if err := os.Mkdir(d.path, reach); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	// Whoever may write here may have put something else in its place by now,
+	// which root must not give away: so by its descriptor, and no link is followed.
+	made, err := os.Lstat(d.path)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if opened, err := f.Stat(); err != nil || !opened.IsDir() || !os.SameFile(opened, made) {
+		return fmt.Errorf("%s was replaced while it was made (%v)", d.path, err)
+	}
+	giveTo(f, d.database)
+	_ = f.Chmod(reach | made.Mode()&fs.ModeSetgid) // whatever the umask, and with the group that it inherits
+	return nil
+}
+
 // create makes a file that nobody else knows, and locks it.
 func (d folder) create() (*os.File, string, error) {
-	reach := d.mode | (d.mode&0o444)>>2 // who may read files may enter folders
-	switch err := os.Mkdir(d.path, reach); {
-	case err == nil:
-		if made, err := os.Stat(d.path); err == nil { // whatever the umask, and with the group that it inherits
-			_ = os.Chmod(d.path, reach|made.Mode()&fs.ModeSetgid)
-		}
-	case !errors.Is(err, fs.ErrExist):
+	if err := d.make(); err != nil {
 		return nil, "", fmt.Errorf("no place for session files: %w", err)
 	}
 	for {
@@ -66,6 +89,7 @@ func (d folder) create() (*os.File, string, error) {
 		if err != nil {
 			return nil, "", fmt.Errorf("making a session file: %w", err)
 		}
+		giveTo(f, d.database)
 		_ = f.Chmod(d.mode) // whatever the umask: who uses the database has to ring
 		err = lockFile(f, true)
 		if err == nil && d.leadsTo(name, f) {
@@ -222,8 +246,8 @@ func (e *Engine) detach(id string) {
 // were promised has passed: their holders may still count on it.
 func (e *Engine) keepFiles() {
 	for _, a := range e.local {
-		if a.file != nil {
-			time.AfterFunc(a.ttl, func() { a.file.Close() })
+		if f := a.file; f != nil { // and of a nothing more is kept
+			time.AfterFunc(a.ttl, func() { f.Close() })
 		}
 	}
 }

@@ -84,10 +84,10 @@ func (db *database) run(s statement, args ...any) error {
 func (db *database) ready(ctx context.Context) (anew bool, err error) {
 	info, err := os.Stat(db.path)
 	if err != nil {
-		return false, fmt.Errorf("the file is gone: %w", err)
+		return false, fmt.Errorf("%w (%w)", db.removed(), err)
 	}
 	if !os.SameFile(info, db.file) {
-		return false, fmt.Errorf("%s is another file than the one that was opened: restart this program", db.path)
+		return false, db.removed()
 	}
 	if db.pool != nil {
 		log, err := os.Stat(db.path + "-wal")
@@ -107,6 +107,11 @@ func (db *database) ready(ctx context.Context) (anew bool, err error) {
 	}
 	db.size = info.Size()
 	return true, nil
+}
+
+// removed is the error of a path that does not lead any more to the file that was opened.
+func (db *database) removed() error {
+	return fmt.Errorf("%s was removed or replaced while it was in use: restart what uses it, and leave it alone as long as anybody does", db.path)
 }
 
 // disconnect closes the connection; the next use makes a new one. What was not

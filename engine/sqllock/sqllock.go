@@ -23,7 +23,7 @@ type Engine struct {
 	closing chan struct{} // closed by Close
 	ran     chan struct{} // closed when the goroutine has ended
 	once    sync.Once
-	deaths  chan string // sessions whose file nobody has locked any more
+	deaths  chan struct{} // rings when there is something in told
 
 	// Of the goroutine alone.
 	db      *database
@@ -42,7 +42,7 @@ type Engine struct {
 	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
 	fileless  int                    // how many of them live by their TTL alone
 	followers map[*follower]struct{}
-	watched   map[string]bool // session files that a goroutine waits for
+	told      []string // sessions whose file nobody has locked any more
 }
 
 // Open opens the locks in a file, which it makes if it is not there; its
@@ -71,9 +71,8 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	}
 	e := &Engine{
 		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
-		deaths: make(chan string), db: db, clock: clock, boot: boot, folder: newFolder(db), dead: make(map[string]bool),
+		deaths: make(chan struct{}, 1), db: db, clock: clock, boot: boot, folder: newFolder(db), dead: make(map[string]bool),
 		waits: make(map[lockkeeper.Ref]uint64), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
-		watched: make(map[string]bool),
 	}
 	if err := e.first(ctx); err != nil {
 		db.leaveUntouched()

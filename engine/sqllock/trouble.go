@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -83,8 +84,14 @@ func (db *database) notWritable() *lockkeeper.Error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + whyNotWritable(db.path)}
 }
 
-// whyNotWritable looks for what keeps this process from using the file.
+// whyNotWritable says what keeps this process from using the file.
 func whyNotWritable(path string) string {
+	return cmp.Or(obstacle(path), "its directory must exist, and both must be writable")
+}
+
+// obstacle looks for what keeps this process from using the file, without opening
+// anything; "" if nothing is found.
+func obstacle(path string) string {
 	folder := filepath.Dir(path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, os.ErrNotExist):
@@ -108,5 +115,5 @@ func whyNotWritable(path string) string {
 			return fmt.Sprintf("this user (%s) may not write %s (%s): once nobody uses it, give all files there one group and one mode", user(), path+beside, ownership(path+beside))
 		}
 	}
-	return "its directory must exist, and both must be writable"
+	return ""
 }

@@ -27,8 +27,8 @@ func (e *Engine) run() {
 			return
 		case <-e.queue.bell:
 			look = false
-		case id := <-e.deaths:
-			e.dead[id] = true
+		case <-e.deaths:
+			e.hearDeaths()
 		case ev := <-e.bell.events():
 			if e.bell.early(ev) {
 				e.again = lookAgain
@@ -38,8 +38,8 @@ func (e *Engine) run() {
 			if e.again *= 2; e.again > pollBehindBell {
 				e.again = 0
 			}
-			e.askForDeaths()
 		}
+		e.askForDeaths()
 		e.turn(look)
 		timer.Reset(e.pause())
 	}
@@ -272,6 +272,7 @@ func (e *Engine) shut() {
 		f.ring()
 	}
 	e.mu.Unlock()
+	watchedFiles.forget(e)
 	e.bell.close()
 	e.db.disconnect()
 	e.keepFiles()
