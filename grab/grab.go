@@ -69,22 +69,30 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 	if err != nil {
 		return Answer{}, err
 	}
-	if st.State == 0 {
-		if st, err = p.engine.Claim(ctx, lease.Key, want); err != nil {
-			return Answer{}, err
-		}
-	} else if st.State != lockkeeper.Ended {
-		if st, err = p.adapt(ctx, lease.Key, st, want); err != nil {
-			return Answer{}, err
-		}
+	// A longer promise than it asks for is of somebody whose hold was released just
+	// then (see settle). Nothing but an end takes that back (R11), and no claim is
+	// made under it.
+	promised := st.State == 0 && lease.TTL > terms.ttl()
+	switch {
+	case promised:
+		st, err = p.look(ctx, n)
+	case st.State == 0:
+		st, err = p.engine.Claim(ctx, lease.Key, want)
+	case st.State != lockkeeper.Ended:
+		st, err = p.adapt(ctx, lease.Key, st, want)
 	}
-	if st.State == lockkeeper.Ended {
-		// The engine remembers it, so that its id can't be used anew (R16). A new
-		// session of the same name begins without the past.
+	if err != nil {
+		return Answer{}, err
+	}
+	if promised || st.State == lockkeeper.Ended {
+		// The engine remembers what has ended, so that its id can't be used anew
+		// (R16). A new session of the same name begins without the past.
 		if err := p.leave(ctx, lease.Key); err != nil {
 			return Answer{}, err
 		}
-		*lost = n.lost(st)
+		if st.State == lockkeeper.Ended {
+			*lost = n.lost(st)
+		}
 		return Answer{}, errAgain
 	}
 	return p.settle(ctx, n, terms, lease.TTL, st)
@@ -130,8 +138,8 @@ func (p *Places) settle(ctx context.Context, n Name, terms Terms, ttl time.Durat
 			return Answer{}, err
 		}
 		if now.State != lockkeeper.Held || now.Ticket != st.Ticket {
-			if now.State == 0 {
-				_ = p.leave(ctx, lease.Key) // it was released just now: let no empty session stay for so long
+			if now.State == 0 || now.State == lockkeeper.Waiting {
+				_ = p.leave(ctx, lease.Key) // released just now, or even grabbed anew: no place has such a promise
 			}
 			return Answer{}, errAgain
 		}
