@@ -106,7 +106,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	if err != nil {
 		return err
 	}
-	c, places, err := a.places(ctx, o.quiet)
+	c, places, err := a.places(ctx, &o.placeOptions)
 	if err != nil {
 		return err
 	}

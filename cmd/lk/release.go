@@ -55,7 +55,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 	signals := make(chan os.Signal, 16)
 	notifySignals(signals)
 	defer signal.Stop(signals)
-	c, places, err := a.places(ctx, o.quiet)
+	c, places, err := a.places(ctx, o)
 	if err != nil {
 		return err
 	}
