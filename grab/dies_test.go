@@ -103,6 +103,43 @@ func TestDiesAnywhere(t *testing.T) {
 	}
 }
 
+// TestDiesWithAPromise: a caller promises a long hold just after another one of
+// its name has released it. What it leaves if it is killed then makes no later
+// hold longer than that one asked for, nor, if it goes on, its own new place.
+func TestDiesWithAPromise(t *testing.T) {
+	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
+	promises := func(w *world, meanwhile func(), answered bool) (grab.Answer, error) {
+		n := 0
+		return grab.New(&wire{w.engines[0], func() (bool, bool) {
+			n++ // attach, claim, attach for long
+			if n == 3 {
+				meanwhile()
+			}
+			return n <= 3 || answered, n < 3 || answered
+		}}).Grab(w.ctx(), long)
+	}
+	inMemory(t, func(w *world) {
+		if _, err := promises(w, func() { w.released(1, "me", "db") }, false); !errors.Is(err, lockkeeper.ErrUnavailable) {
+			w.Fatalf("got %v, want it dead", err)
+		}
+		if a := w.ok("me", "db"); a.TTL != grab.DefaultTTL {
+			w.Errorf("held for %s, want %s", a.TTL, grab.DefaultTTL)
+		}
+		w.pass(grab.DefaultTTL)
+		w.ok("next", "db")
+	})
+	inMemory(t, func(w *world) {
+		other := w.request("other", "db")
+		other.For = time.Hour
+		a, err := promises(w, func() { w.released(1, "me", "db"); w.oks(other); w.wait(1, "me", "db") }, true)
+		if err != nil || a.State != lockkeeper.Waiting || a.TTL != grab.DefaultTTL {
+			w.Errorf("%s for %s (%v), want a place for %s", a.State, a.TTL, err, grab.DefaultTTL)
+		}
+		w.pass(grab.DefaultTTL)
+		w.wait(1, "next", "db")
+	})
+}
+
 // leavesNothing: what a dead caller left is in nobody's way for longer than it
 // asked for, and another caller of its name goes on at once.
 func (w *world) leavesNothing(label string, long bool) {

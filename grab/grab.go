@@ -28,12 +28,17 @@ func New(e lockkeeper.Engine) *Places { return &Places{engine: e} }
 // Answer is what a name has.
 type Answer struct {
 	// Status is its claim: Held, or Waiting with its Place and who is in the way.
-	// The State is 0 if it has nothing.
+	// The State is 0 if it has nothing, and Ended after a Wait in vain whose place
+	// was given back; then Place and Blockers tell how that stood.
 	lockkeeper.Status
 
 	TTL       time.Duration // for how long from when it was asked, if nobody repeats it; of Look 0
 	Lost      error         // of Grab: an ErrLost that tells what became of the hold that the name had; told once
 	Outlasted bool          // of Wait: it did not wait any longer, since others hold for longer than it would wait
+
+	// Itself, of Grab and Wait, are the other paths at which the same name holds
+	// what is in its way: it waits for itself. Nil if that is not so.
+	Itself []lockkeeper.Path
 }
 
 // errAgain: another process of the same name came between two exchanges.
@@ -44,6 +49,18 @@ var errAgain = errors.New("another process of the same name came between")
 // an ErrInvalid that says what is there; but a place takes another limit (R16),
 // and either a higher priority. A lower priority, or another note, changes nothing.
 func (p *Places) Grab(ctx context.Context, r Request) (Answer, error) {
+	return p.take(ctx, r, &taking{})
+}
+
+// taking is what a Grab itself has done.
+type taking struct {
+	lost   error          // what became of an earlier hold
+	key    lockkeeper.Key // under which it claimed, if it did; it may not know what came of it
+	ticket uint64         // that it drew; 0 if none
+}
+
+// take is Grab.
+func (p *Places) take(ctx context.Context, r Request, t *taking) (Answer, error) {
 	err := r.Check()
 	want := r.want()
 	if err == nil {
@@ -54,37 +71,50 @@ func (p *Places) Grab(ctx context.Context, r Request) (Answer, error) {
 		return Answer{}, n.wrap("grab", err)
 	}
 	var a Answer
-	var lost error
 	err = n.repeat(ctx, func(ctx context.Context) (err error) {
-		a, err = p.grab(ctx, n, want, r.Terms, &lost)
+		a, err = p.grab(ctx, n, want, r.Terms, t)
 		return err
 	})
-	a.Lost = lost
+	a.Lost = t.lost
+	if err == nil {
+		a.Itself = p.itself(ctx, n, a)
+	}
 	return a, n.wrap("grab", err)
 }
 
-// grab is one try of Grab. What became of an earlier hold is added to lost.
-func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, lost *error) (Answer, error) {
+// grab is one try of Grab. What it does is noted in t.
+func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t *taking) (Answer, error) {
 	lease, st, err := p.attach(ctx, n, terms.ttl())
 	if err != nil {
 		return Answer{}, err
 	}
-	if st.State == 0 {
-		if st, err = p.engine.Claim(ctx, lease.Key, want); err != nil {
-			return Answer{}, err
+	// A longer promise than it asks for is of somebody whose hold was released just
+	// then (see settle). Nothing but an end takes that back (R11), and no claim is
+	// made under it.
+	promised := st.State == 0 && lease.TTL > terms.ttl()
+	switch {
+	case promised:
+		st, err = p.look(ctx, n)
+	case st.State == 0:
+		t.key = lease.Key
+		if st, err = p.engine.Claim(ctx, lease.Key, want); err == nil {
+			t.ticket = st.Ticket
 		}
-	} else if st.State != lockkeeper.Ended {
-		if st, err = p.adapt(ctx, lease.Key, st, want); err != nil {
-			return Answer{}, err
-		}
+	case st.State != lockkeeper.Ended:
+		st, err = p.adapt(ctx, lease.Key, st, want)
 	}
-	if st.State == lockkeeper.Ended {
-		// The engine remembers it, so that its id can't be used anew (R16). A new
-		// session of the same name begins without the past.
+	if err != nil {
+		return Answer{}, err
+	}
+	if promised || st.State == lockkeeper.Ended {
+		// The engine remembers what has ended, so that its id can't be used anew
+		// (R16). A new session of the same name begins without the past.
 		if err := p.leave(ctx, lease.Key); err != nil {
 			return Answer{}, err
 		}
-		*lost = n.lost(st)
+		if st.State == lockkeeper.Ended {
+			t.lost = n.lost(st)
+		}
 		return Answer{}, errAgain
 	}
 	return p.settle(ctx, n, terms, lease.TTL, st)
@@ -130,8 +160,8 @@ func (p *Places) settle(ctx context.Context, n Name, terms Terms, ttl time.Durat
 			return Answer{}, err
 		}
 		if now.State != lockkeeper.Held || now.Ticket != st.Ticket {
-			if now.State == 0 {
-				_ = p.leave(ctx, lease.Key) // it was released just now: let no empty session stay for so long
+			if now.State == 0 || now.State == lockkeeper.Waiting {
+				_ = p.leave(ctx, lease.Key) // released just now, or even grabbed anew: no place has such a promise
 			}
 			return Answer{}, errAgain
 		}

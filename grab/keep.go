@@ -11,10 +11,14 @@ import (
 )
 
 // How often something is looked at behind its timer, which stands still while
-// the computer sleeps, and how soon what failed is tried again.
+// the computer sleeps, and how soon what failed is tried again; how much later
+// than it would this process must have come to it to have stood still; and how
+// long to ask for why something ended.
 const (
-	tick  = time.Second
-	retry = time.Second
+	tick    = time.Second
+	retry   = time.Second
+	stall   = 100 * time.Millisecond
+	inquiry = 2 * time.Second
 )
 
 // Keeping refreshes a place or a hold until it is stopped or the thing is gone.
@@ -34,18 +38,20 @@ type Keeping struct {
 	mu       sync.Mutex // guards all below
 	answer   Answer
 	deadline time.Duration
-	told     lockkeeper.Reason // why it ended, as a follower heard it
+	told     lockkeeper.Status // its end, as a follower heard it
+	failed   error             // of the latest refresh, if it was not answered
+	awake    time.Duration     // run looks at the clock by then, if this process does not stand still
 	err      error
 }
 
 // Keep refreshes what the name has, place or hold, and never queues anew. If it
-// has nothing the error is that of [Places.Renew]. clock must go on while the
+// has nothing the error is an ErrLost, as that of [Places.Renew]. clock must go on while the
 // computer sleeps, or what is kept may be over before it is known. Stop it in the end.
 func (p *Places) Keep(ctx context.Context, n Name, terms Terms, clock func() time.Duration) (*Keeping, error) {
 	sent := clock()
 	a, err := p.Renew(ctx, n, terms)
 	if err != nil {
-		return nil, err
+		return nil, n.wrap("keep", err)
 	}
 	return p.keep(n, terms, clock, a, sent), nil
 }
@@ -55,7 +61,7 @@ func (p *Places) keep(n Name, terms Terms, clock func() time.Duration, a Answer,
 	ctx, quit := context.WithCancel(context.Background())
 	k := &Keeping{
 		places: p, name: n, terms: terms, clock: clock, quit: quit,
-		done: make(chan struct{}), ran: make(chan struct{}), news: make(chan struct{}, 1),
+		done: make(chan struct{}), ran: make(chan struct{}), news: make(chan struct{}, 1), awake: clock() + tick,
 	}
 	k.set(a, sent)
 	events := make(chan lockkeeper.Status, 1)
@@ -93,9 +99,34 @@ func (k *Keeping) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil && k.clock() >= k.deadline {
-		return k.name.late(k.answer.Status, nil)
+		return k.late()
 	}
 	return k.err
+}
+
+// Why is Err, but asks the engine where this process does not know more than that
+// it was not refreshed in time. It may take two seconds.
+func (k *Keeping) Why(ctx context.Context) error {
+	err := k.Err()
+	switch {
+	case errors.Is(err, lockkeeper.Suspended), errors.Is(err, lockkeeper.Unreachable), errors.Is(err, lockkeeper.Expired):
+	default:
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, inquiry)
+	defer cancel()
+	st, failed := k.places.look(ctx, k.name)
+	if failed != nil || !k.isEnd(st) || st.Reason == lockkeeper.Expired {
+		return err // which says also why it expired
+	}
+	return k.name.wrap("keep", k.name.nothing(st))
+}
+
+// isEnd reports whether st is the end of what is kept, and not of something that
+// the name had before or since.
+func (k *Keeping) isEnd(st lockkeeper.Status) bool {
+	a := k.Answer()
+	return st.State == lockkeeper.Ended && st.Change > a.Change && (a.State == lockkeeper.Waiting || st.Fence == a.Fence)
 }
 
 // Answer is what the name has, as it was told last.
@@ -119,7 +150,7 @@ func (k *Keeping) Remaining() time.Duration {
 func (k *Keeping) set(a Answer, sent time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.answer, k.told = a, lockkeeper.NoReason // what was heard of an end was of an earlier claim
+	k.answer, k.told, k.failed = a, lockkeeper.Status{}, nil
 	end := a.TTL
 	if a.Asked != nil {
 		end = min(end, a.Asked.Left)
@@ -139,14 +170,25 @@ func (k *Keeping) next() time.Duration {
 	return third - rand.N(third/5)
 }
 
+// sleeps notes that run looks at the clock within d; Forever if it never does.
+// After the deadline it leaves what may tell why that was missed.
+func (k *Keeping) sleeps(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := k.clock(); now < k.deadline {
+		k.awake = now + min(d, lockkeeper.Forever-now)
+	}
+}
+
 // run refreshes until ctx ends or it is gone.
 func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent time.Duration) {
+	defer k.sleeps(lockkeeper.Forever)
 	due := sent + k.next()
-	var failed error
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		timer.Reset(min(tick, max(0, due-k.clock()), k.Remaining()))
+		k.sleeps(tick)
 		refresh := false
 		select {
 		case <-ctx.Done():
@@ -157,7 +199,7 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 		}
 		now := k.clock()
 		if k.Remaining() == 0 {
-			k.end(k.name.late(k.Answer().Status, failed))
+			k.end(k.Err())
 			return
 		}
 		if !refresh && now < due {
@@ -168,16 +210,18 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 		case ctx.Err() != nil:
 			return
 		case k.Remaining() == 0: // whatever the answer says: by now somebody may have been told
-			k.end(k.name.late(k.Answer().Status, err))
+			k.fails(err)
+			k.end(k.Err())
 			return
 		case err == nil && a.Ticket == k.Answer().Ticket:
 			k.set(a, now)
-			due, failed = now+k.next(), nil
+			due = now + k.next()
 		case err == nil:
 			k.end(k.replaced())
 			return
 		case errors.Is(err, lockkeeper.ErrUnavailable):
-			due, failed = k.clock()+retry, err
+			k.fails(err)
+			due = k.clock() + retry
 		default:
 			k.end(k.why(err))
 			return
@@ -187,19 +231,32 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 
 // renew is one refresh. It ends with what is left of the lease.
 func (k *Keeping) renew(ctx context.Context) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(roundTrip, k.Remaining()))
+	bound := min(roundTrip, k.Remaining())
+	k.sleeps(bound)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	return k.places.Renew(ctx, k.name, k.terms)
+}
+
+// fails notes a refresh that was not answered, unless it was this process that
+// stood still.
+func (k *Keeping) fails(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failed != nil || k.clock() <= k.awake+stall {
+		k.failed = err
+	}
 }
 
 // hear notes what a follower was told, and reports whether the engine has to be
 // asked for the truth.
 func (k *Keeping) hear(st lockkeeper.Status) (ask bool) {
+	ended := k.isEnd(st)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case st.State == lockkeeper.Ended:
-		k.told = st.Reason
+	case ended:
+		k.told = st
 		return true
 	case st.State != k.answer.State || st.Ticket != k.answer.Ticket || st.Change != k.answer.Change:
 		return true // also if who asks for it is another one: the end may be another too
@@ -216,21 +273,20 @@ func (k *Keeping) hear(st lockkeeper.Status) (ask bool) {
 func (k *Keeping) why(err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
-		return err
+		return k.name.wrap("keep", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	lost := &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told}
-	if k.told == lockkeeper.NoReason {
-		// Its session can't have ended by itself before the deadline: somebody left it.
-		switch {
-		case k.clock() >= k.deadline:
-			lost.Reason = lockkeeper.Expired
-		case k.answer.State == lockkeeper.Waiting:
-			lost.Reason = lockkeeper.Cancelled
-		default:
-			lost.Reason = lockkeeper.Released
-		}
+	lost := k.gone()
+	// Its session can't have ended by itself before the deadline: somebody left it.
+	switch {
+	case lost.Reason != lockkeeper.NoReason:
+	case k.clock() >= k.deadline:
+		lost.Reason = lockkeeper.Expired
+	case k.answer.State == lockkeeper.Waiting:
+		lost.Reason = lockkeeper.Cancelled
+	default:
+		lost.Reason = lockkeeper.Released
 	}
 	return lost
 }
@@ -239,18 +295,39 @@ func (k *Keeping) why(err error) error {
 func (k *Keeping) replaced() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told}
+	e := k.gone()
 	e.Detail = k.name.As + " has grabbed it anew since"
 	return e
 }
 
-// late is the error of what could not be refreshed in time.
-func (n Name) late(st lockkeeper.Status, failed error) error {
-	e := &lockkeeper.Error{Op: "keep", Path: n.what(), Err: lockkeeper.ErrLost, Reason: lockkeeper.Suspended, Cause: failed}
-	if failed != nil {
-		e.Reason = lockkeeper.Unreachable
+// gone is the error of what has ended, with the reason if a follower heard it. It
+// is called with k.mu held.
+func (k *Keeping) gone() *lockkeeper.Error {
+	return &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told.Reason, Detail: k.told.Text}
+}
+
+// late is the error of what was not refreshed before its deadline, as far as is
+// known here. It is called with k.mu held.
+func (k *Keeping) late() error {
+	e := k.gone()
+	asked := k.answer.Asked
+	switch {
+	case e.Reason != lockkeeper.NoReason:
+		return e
+	case asked != nil && asked.Left < k.answer.TTL: // no refresh could have moved that end
+		e.Reason = asked.Reason
+		if asked.Reason == lockkeeper.Revoked {
+			e.Detail = asked.Note
+		}
+		return e
+	case k.failed != nil:
+		e.Reason, e.Cause = lockkeeper.Unreachable, k.failed
+	case k.awake != lockkeeper.Forever && k.clock() > k.awake+stall:
+		e.Reason = lockkeeper.Suspended
+	default:
+		e.Reason = lockkeeper.Expired
 	}
-	if st.State == lockkeeper.Waiting {
+	if k.answer.State == lockkeeper.Waiting {
 		e.Detail = "it was only a place in line"
 	}
 	return e

@@ -3,6 +3,8 @@ package grab_test
 import (
 	"context"
 	"errors"
+	"iter"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,7 +54,7 @@ func TestKeep(t *testing.T) {
 		}
 		w.renews("next", "db")
 		w.pass(left)
-		w.isLost(k.Err(), lockkeeper.Suspended) // by its own clock it may be over
+		w.isLost(k.Err(), lockkeeper.Expired) // by its own clock it may be over
 		w.renews("next", "db")
 		w.pass(grab.DefaultTTL - left)
 		w.ok("next", "db")
@@ -91,6 +93,74 @@ func TestKeepEnds(t *testing.T) {
 		end(lockkeeper.Released, func() { w.released(1, "me", "db") })
 		end(lockkeeper.Revoked, func() { w.revoke("me", "db") })
 	})
+}
+
+// deaf is an engine that tells its followers nothing.
+type deaf struct{ lockkeeper.Engine }
+
+func (d deaf) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	if !q.Follow {
+		return d.Engine.List(ctx, q)
+	}
+	return func(func(lockkeeper.Status, error) bool) { <-ctx.Done() }
+}
+
+// TestKeepAskedByOperator: what an operator asked for and then took is lost for
+// that reason, also where it ends by the keeper's own clock.
+func TestKeepAskedByOperator(t *testing.T) {
+	inMemory(t, func(w *world) {
+		w.ok("me", "db")
+		k := w.keeps("me", "db")
+		w.asks("me", "db")
+		<-k.Done()
+		for _, err := range []error{k.Err(), k.Why(w.ctx())} {
+			if w.isLost(err, lockkeeper.Revoked); err.Error() != "keep db: lock lost (revoked): stuck" {
+				w.Errorf("got %q", err)
+			}
+		}
+		w.lostSince(k, lockkeeper.Revoked)
+	})
+}
+
+// lostSince: what k kept is over for the engine too, a little later.
+func (w *world) lostSince(k *grab.Keeping, why lockkeeper.Reason) {
+	w.Helper()
+	w.pass(time.Second)
+	w.lost(why, "me", "db")
+	w.isLost(k.Why(w.ctx()), why)
+}
+
+// TestKeepAsksWhy: what the keeper missed while it stood still, the engine knows;
+// and what ended because of that is called so. Its own verb is in every error.
+func TestKeepAsksWhy(t *testing.T) {
+	for _, revoked := range []bool{true, false} {
+		inMemory(t, func(w *world) {
+			var slept atomic.Int64
+			clock := func() time.Duration { return w.clock() + time.Duration(slept.Load()) }
+			p := grab.New(deaf{w.engines[0]})
+			if _, err := p.Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, clock); err == nil || !strings.HasPrefix(err.Error(), "keep db: ") {
+				w.Errorf("nothing to keep: %v", err)
+			}
+			w.ok("me", "db")
+			k, err := p.Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, clock)
+			if err != nil {
+				w.Fatal(err)
+			}
+			defer k.Stop()
+			why := lockkeeper.Suspended
+			if revoked {
+				w.revoke("me", "db")
+				why = lockkeeper.Revoked
+			}
+			slept.Store(int64(time.Hour))
+			<-k.Done()
+			w.isLost(k.Err(), lockkeeper.Suspended)
+			w.isLost(k.Why(w.ctx()), why)
+			if text := k.Why(w.ctx()).Error(); !strings.HasPrefix(text, "keep db: ") {
+				w.Errorf("got %q", text)
+			}
+		})
+	}
 }
 
 // TestKeepNotAnothers: what the name grabbed anew is not what was kept.

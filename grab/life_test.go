@@ -120,23 +120,23 @@ func TestFor(t *testing.T) {
 }
 
 // TestForIsAnnounced: who would wait for less than others hold for fails at once,
-// by the same rule for who grabs (R8); the place is kept.
+// by the same rule for who grabs (R8), and leaves no place behind.
 func TestForIsAnnounced(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		long := w.request("me", "db")
 		long.For = time.Hour
 		w.oks(long)
 		a, err := w.places().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
-		if err != nil || !a.Outlasted || a.Place != 1 || len(a.Blockers) != 1 || a.Blockers[0].As != "me" {
+		if err != nil || !a.Outlasted || a.State != lockkeeper.Ended || a.Place != 1 || len(a.Blockers) != 1 || a.Blockers[0].As != "me" {
 			w.Fatalf("got %+v (%v), want to be told at once that it is in vain", a, err)
 		}
-		w.wait(2, "third", "db") // behind hasty alone: nothing of its question is left
+		w.wait(1, "third", "db") // nothing of hasty is left, nor of its question
 		c := lockkeeper.New(w.engine())
 		if _, err := c.Lock(w.ctx(), "db", lockkeeper.WithWait(time.Minute)); !errors.Is(err, lockkeeper.TimedOut) {
 			w.Errorf("a client's wait: %v, want it timed out", err)
 		}
 		w.released(1, "me", "db")
-		w.ok("hasty", "db")
+		w.ok("third", "db")
 	})
 }
 
@@ -240,8 +240,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitKeepsItsPlace: it outlives many TTLs, gives up at its bound, and has its
-// place still; ctx ends only the call.
+// TestWaitKeepsItsPlace: it outlives many TTLs, gives up at its bound, and has the
+// place still that it had before; ctx ends only the call.
 func TestWaitKeepsItsPlace(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("holder", "db")

@@ -56,8 +56,15 @@ func (n Name) Session() string {
 	for _, p := range slices.Sorted(slices.Values(n.Paths)) {
 		word(string(p))
 	}
-	return "grab-" + strings.ToLower(base32.HexEncoding.EncodeToString(h.Sum(nil)[:20]))
+	return sessions + strings.ToLower(base32.HexEncoding.EncodeToString(h.Sum(nil)[:20]))
 }
+
+// sessions is how the ids of all sessions of this package begin.
+const sessions = "grab-"
+
+// Made reports whether a claim looks like one that was grabbed for a name. It is a
+// hint for messages: anybody can call a session so.
+func Made(ref lockkeeper.Ref) bool { return strings.HasPrefix(ref.Session, sessions) }
 
 // theClaim is the id of the one claim that a session has.
 const theClaim = 1

@@ -200,11 +200,22 @@ func (w *world) isLost(err error, why lockkeeper.Reason) {
 // revoke takes by force, as an operator, what the name has.
 func (w *world) revoke(as string, paths ...string) {
 	w.Helper()
+	w.operates(true, as, paths)
+}
+
+// asks asks, as an operator, for what the name holds.
+func (w *world) asks(as string, paths ...string) {
+	w.Helper()
+	w.operates(false, as, paths)
+}
+
+func (w *world) operates(force bool, as string, paths []string) {
+	w.Helper()
 	e := w.engine()
 	lease, err := e.Attach(w.ctx(), lockkeeper.Session{ID: "operator", TTL: time.Minute}, nil)
 	if err == nil {
 		err = e.End(w.ctx(), lease.Key, lockkeeper.Ending{
-			Kind: lockkeeper.Revoke, Ref: w.name(as, paths...).Ref(), Force: true, Label: lockkeeper.Label{As: "ops", Note: "stuck"},
+			Kind: lockkeeper.Revoke, Ref: w.name(as, paths...).Ref(), Force: force, Label: lockkeeper.Label{As: "ops", Note: "stuck"},
 		})
 	}
 	if err != nil {

@@ -125,15 +125,17 @@ are taken together or not at all. Grab the same again to keep it.
 
 It prints "ok FENCE" (and the slot of one unit under -n) and exits 0 if the name
 holds it, or "wait PLACE" and exits 75 if it waits in line; who is in the way is
-told on stderr. It does not wait unless --wait says how long; a place that it
-leaves behind lives on for its TTL, may come up meanwhile, and then the next lk
-grab says ok. With --wait it fails at once if others are sure to hold for longer;
-a signal ends the wait and gives the place back.
+told on stderr. Without --wait it does not wait: its place lives on for its TTL,
+may come up meanwhile, and then the next lk grab says ok.
+
+With --wait it waits for so long. If that is in vain, or a signal ends it, it gives
+back the place that it took, prints no place, and exits 75; a place that an earlier
+lk grab took stays. It fails at once if others are sure to hold for longer.
 ` + placesHelp + `
 
 Exit codes:
   0    ok
-  75   wait (-E names another code)
+  75   wait, or waited in vain (-E names another code)
   2    bad usage; 69 the engine can't be reached; 77 denied`,
 		Example: `  # in the first step of a CI job: wait in line, and hold it for the steps after
   lk grab testsite --as "run-$GITHUB_RUN_ID" --wait 30m --for 1h || exit
@@ -191,18 +193,21 @@ func (o *grabOptions) request() grab.Request {
 }
 
 // places opens the engine for verbs on places.
-func (a *app) places(ctx context.Context, quiet bool) (*connection, *grab.Places, error) {
+func (a *app) places(ctx context.Context, o *placeOptions) (*connection, *grab.Places, error) {
 	c, err := a.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	a.noteReach(c.named, &runOptions{quiet: quiet})
+	a.noteReach(c.named, &runOptions{quiet: o.quiet})
+	if last := o.as[len(o.as)-1:]; strings.Contains("-_.:/", last) {
+		a.noteUnless(o.quiet)(fmt.Sprintf("the name %s ends with %q: is the variable in it set?", o.as, last))
+	}
 	return c, grab.New(c.engine), nil
 }
 
 // grab is lk grab.
 func (a *app) grab(ctx context.Context, o *grabOptions) error {
-	c, places, err := a.places(ctx, o.quiet)
+	c, places, err := a.places(ctx, &o.placeOptions)
 	if err != nil {
 		return err
 	}
@@ -235,7 +240,9 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	})
 	var stopped *exit
 	if errors.As(context.Cause(ctx), &stopped) && answer.State != lockkeeper.Held {
-		a.giveBack(places, &o.placeOptions)
+		if answer.State == lockkeeper.Waiting {
+			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the place in line is left to its TTL", o.what()))
+		}
 		return stopped
 	}
 	if err != nil && codeOf(err) == exitNotAcquired {
@@ -244,16 +251,45 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	if err != nil {
 		return err
 	}
+	if answer.State == lockkeeper.Ended {
+		return a.gaveUp(o, answer)
+	}
 	return a.answer(&o.placeOptions, answer)
 }
 
-// giveBack releases a place that nobody wants any more. If that fails it ends
-// with its TTL.
-func (a *app) giveBack(places *grab.Places, o *placeOptions) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := places.Release(ctx, o.name()); err != nil {
-		a.noteUnless(o.quiet)(fmt.Sprintf("%s: the place in line is left to its TTL: %s", o.what(), err))
+// gaveUp tells of a wait in vain that has left no place. On stdout there is
+// nothing to say, but for --json.
+func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
+	a.noteLost(&o.placeOptions, answer)
+	text := fmt.Sprintf("%s is still taken after %s: %s", o.what(), human(o.wait), waitLine(answer.Status))
+	switch {
+	case len(answer.Itself) > 0:
+		text = fmt.Sprintf("%s: %s", o.what(), o.itself(answer))
+	case answer.Outlasted:
+		text = fmt.Sprintf("%s is not free in time: %s", o.what(), waitLine(answer.Status))
+	}
+	a.noteUnless(o.quiet)(text)
+	if o.asJSON {
+		if err := writeJSON(a.stdout, answer.Status); err != nil {
+			return err
+		}
+	}
+	return &exit{code: o.conflictCode}
+}
+
+// itself says that a name waits for what it holds itself, and where.
+func (o *placeOptions) itself(answer grab.Answer) string {
+	var texts []string
+	for _, p := range answer.Itself {
+		texts = append(texts, string(p))
+	}
+	return fmt.Sprintf("held by %s itself (lk grab %s --as %s), which is another owner with other paths: release that first", o.as, strings.Join(texts, " "), o.as)
+}
+
+// noteLost tells what became of the hold that the name had before.
+func (a *app) noteLost(o *placeOptions, answer grab.Answer) {
+	if answer.Lost != nil {
+		a.noteUnless(o.quiet)(fmt.Sprintf("the hold that %s had of %s before is gone: %s", o.as, o.what(), answer.Lost))
 	}
 }
 
@@ -261,11 +297,11 @@ func (a *app) giveBack(places *grab.Places, o *placeOptions) {
 // is in the way.
 func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 	note := a.noteUnless(o.quiet)
-	if answer.Lost != nil {
-		note(fmt.Sprintf("the hold that %s had of %s before is gone: %s", o.as, o.what(), answer.Lost))
-	}
+	a.noteLost(o, answer)
 	waiting := answer.State == lockkeeper.Waiting
 	switch {
+	case waiting && len(answer.Itself) > 0:
+		note(fmt.Sprintf("%s: %s", o.what(), o.itself(answer)))
 	case waiting && answer.Outlasted:
 		note(fmt.Sprintf("%s is not free in time: %s", o.what(), waitLine(answer.Status)))
 	case waiting:
@@ -296,4 +332,15 @@ func answerLine(answer grab.Answer) string {
 		return fmt.Sprintf("ok %d %d", answer.Fence, answer.Grants[0].Slot)
 	}
 	return fmt.Sprintf("ok %d", answer.Fence)
+}
+
+// grabbedAs says, of a run that names itself as, that a hold in its way was grabbed
+// for the same name, which is another owner; else it is empty.
+func grabbedAs(as string, blocked []lockkeeper.Blocker) string {
+	for _, b := range blocked {
+		if b.As == as && grab.Made(b.Ref) {
+			return fmt.Sprintf("; %s has it by lk grab, which lk run does not join", as)
+		}
+	}
+	return ""
 }

@@ -106,7 +106,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	if err != nil {
 		return err
 	}
-	c, places, err := a.places(ctx, o.quiet)
+	c, places, err := a.places(ctx, &o.placeOptions)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 				return interrupted(s)
 			}
 		case <-k.Done():
-			return a.noLongerKept(k.Err())
+			return a.noLongerKept(k.Why(ctx))
 		case <-k.News():
 			if by := k.Answer().Asked; by != nil && !asked {
 				asked = true
@@ -153,10 +153,10 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o 
 	var cleaned error
 	if o.cleanup != "" {
 		outliveTerminal() // it may be its end that the job has ended of
-		cleaned = a.cleanUp(c, k, &o.placeOptions, o.cleanup, signals)
+		cleaned = a.cleanUp(c, kept{k, "keep"}, &o.placeOptions, o.cleanup, signals)
 	}
-	if err := k.Err(); err != nil && cleaned == nil {
-		return a.noLongerKept(err)
+	if k.Err() != nil && cleaned == nil {
+		return a.noLongerKept(k.Why(ctx))
 	}
 	if _, err := k.Release(ctx); err != nil {
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s is not released, and is free after at most %s", o.what(), human(o.ttl)))

@@ -55,7 +55,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 	signals := make(chan os.Signal, 16)
 	notifySignals(signals)
 	defer signal.Stop(signals)
-	c, places, err := a.places(ctx, o.quiet)
+	c, places, err := a.places(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -66,12 +66,12 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
 		switch {
 		case err == nil:
-			cleaned = a.cleanUp(c, k, o, cleanup, signals)
+			cleaned = a.cleanUp(c, kept{k, "release"}, o, cleanup, signals)
 			release = k.Release
 		case !errors.Is(err, lockkeeper.ErrLost):
-			return err // nothing is released: the clean-up would be left out
+			return spokenBy("release", err) // nothing is released: the clean-up would be left out
 		default:
-			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the clean-up was not run", err))
+			a.noteUnless(o.quiet)(fmt.Sprintf("%s; the clean-up was not run", spokenBy("release", err)))
 		}
 	}
 	released, err := release(ctx)
@@ -88,7 +88,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 // process is known to the engine here, so if lk stands still or is killed, nothing
 // else would end it with the hold. It is not run for a place in line. It must be
 // called by the main goroutine.
-func (a *app) cleanUp(c *connection, k *grab.Keeping, o *placeOptions, cleanup string, signals chan os.Signal) error {
+func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, signals chan os.Signal) error {
 	answer := k.Answer()
 	if err := k.Err(); err != nil {
 		return &exit{code: exitLost, say: fmt.Errorf("%w; the clean-up was not run", err)}
@@ -97,7 +97,7 @@ func (a *app) cleanUp(c *connection, k *grab.Keeping, o *placeOptions, cleanup s
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s only waits for %s: the clean-up was not run", o.as, o.what()))
 		return nil
 	}
-	s := supervisor{lease: kept{k}, grace: min(5*time.Second, o.ttl/3), onLost: terminate, what: o.what(), note: a.noteUnless(o.quiet)}
+	s := supervisor{lease: k, grace: min(5*time.Second, o.ttl/3), onLost: terminate, what: o.what(), note: a.noteUnless(o.quiet)}
 	if !o.quiet {
 		s.stderr = os.Stderr
 	}
@@ -114,8 +114,25 @@ func (a *app) cleanUp(c *connection, k *grab.Keeping, o *placeOptions, cleanup s
 	return nil
 }
 
-// kept is the lease of a supervisor: what is kept for a name.
-type kept struct{ *grab.Keeping }
+// kept is the lease of a supervisor: what is kept for a name, by that verb of lk.
+type kept struct {
+	*grab.Keeping
+	verb string
+}
+
+// Err is that of the keeping, as the verb says it.
+func (k kept) Err() error { return spokenBy(k.verb, k.Keeping.Err()) }
+
+// spokenBy is an error as a verb of lk says it that did something else on the way.
+func spokenBy(verb string, err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	named := *e
+	named.Op = verb
+	return &named
+}
 
 // YieldAsked never tells: Asked does, when the clean-up has to be stopped for it.
 func (k kept) YieldAsked() <-chan struct{} { return nil }

@@ -1,0 +1,122 @@
+package grab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+// TestWaitGivesBack: a wait in vain leaves no place behind, so that nobody waits
+// behind one who has gone.
+func TestWaitGivesBack(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		w.ok("holder", "db")
+		a, err := w.places().Wait(w.ctx(), w.request("me", "db"), 50*time.Millisecond, nil)
+		if err != nil || a.State != lockkeeper.Ended || a.Reason != lockkeeper.TimedOut || a.Place != 1 || len(a.Blockers) != 1 {
+			w.Errorf("got %+v (%v), want it timed out in place 1, and who was in the way", a, err)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
+		defer cancel()
+		a, err = w.places().Wait(ctx, w.request("me", "db"), time.Hour, nil)
+		if !errors.Is(err, lockkeeper.ErrNotAcquired) || a.State != lockkeeper.Ended || a.Reason != lockkeeper.Cancelled {
+			w.Errorf("got %+v (%v), want it cancelled", a, err)
+		}
+		w.wait(1, "next", "db")
+		w.released(1, "holder", "db")
+		w.ok("next", "db")
+	})
+}
+
+// TestWaitGrantedAtTheEnd: what was granted before the bound is had, also if the
+// wait had not heard of it yet.
+func TestWaitGrantedAtTheEnd(t *testing.T) {
+	inMemory(t, func(w *world) {
+		w.ok("holder", "db")
+		go func() {
+			w.pass(9 * time.Second)
+			w.released(1, "holder", "db")
+		}()
+		a, err := grab.New(deaf{w.engines[0]}).Wait(w.ctx(), w.request("me", "db"), 10*time.Second, nil)
+		if err != nil || a.State != lockkeeper.Held || a.Fence == 0 {
+			w.Errorf("got %+v (%v), want it held", a, err)
+		}
+	})
+}
+
+// TestInterruptedAnywhere: a wait that is interrupted at any exchange, before or
+// after that arrived, gives back what it brought, and nothing that the name had
+// before.
+func TestInterruptedAnywhere(t *testing.T) {
+	before := map[string]func(w *world) uint64{
+		"nothing": func(w *world) uint64 { w.ok("other", "db"); return 0 },
+		"waits":   func(w *world) uint64 { w.ok("other", "db"); return w.wait(1, "me", "db").Ticket },
+		"held":    func(w *world) uint64 { return w.ok("me", "db").Ticket },
+	}
+	for was, prepare := range before {
+		for _, arrives := range []bool{false, true} {
+			reached := true
+			for at := 1; reached && at < 20; at++ {
+				inMemory(t, func(w *world) {
+					ticket := prepare(w)
+					ctx, cancel := context.WithCancel(w.ctx())
+					defer cancel()
+					n := 0
+					p := grab.New(deaf{&wire{w.engines[0], func() (bool, bool) {
+						if n++; n == at {
+							cancel()
+							return arrives, false
+						}
+						return true, true
+					}}})
+					_, err := p.Wait(ctx, w.request("me", "db"), time.Second, nil)
+					reached = n >= at
+					label := fmt.Sprintf("it was %s, interrupted at exchange %d, arrived: %v (%v)", was, at, arrives, err)
+					a, err := w.places().Look(w.ctx(), w.name("me", "db"))
+					if err != nil {
+						w.Fatal(err)
+					}
+					if a.Ticket != ticket {
+						w.Errorf("%s: it has ticket %d, want %d", label, a.Ticket, ticket)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestItself: a name that waits for what it holds itself at other paths is told,
+// and does not wait for that; who only calls himself so is another one.
+func TestItself(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		c := lockkeeper.New(w.engine(), lockkeeper.SessionLabel(lockkeeper.Label{As: "me"}))
+		hold, err := c.Lock(w.ctx(), "a")
+		if err != nil {
+			w.Fatal(err)
+		}
+		if a := w.wait(1, "me", "a"); a.Itself != nil {
+			w.Errorf("a client of that name: it waits for itself at %v", a.Itself)
+		}
+		hold.Close()
+		w.released(1, "me", "a")
+		w.ok("me", "b", "a")
+		want := w.paths("a", "b")
+		if a := w.wait(1, "me", "a"); !slices.Equal(a.Itself, want) {
+			w.Errorf("waits for itself at %v, want %v", a.Itself, want)
+		}
+		w.released(1, "me", "a")
+		if a := w.wait(1, "you", "a"); a.Itself != nil {
+			w.Errorf("another name: it waits for itself at %v", a.Itself)
+		}
+		w.released(1, "you", "a")
+		a, err := w.places().Wait(w.ctx(), w.request("me", "a/x"), time.Hour, nil)
+		if err != nil || a.State != lockkeeper.Ended || !slices.Equal(a.Itself, want) {
+			w.Errorf("got %+v (%v), want that it waits for itself, at once", a, err)
+		}
+	})
+}
