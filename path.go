@@ -30,6 +30,9 @@ func ParsePath(s string) (Path, error) {
 		return Path(s), nil
 	}
 	segments := strings.FieldsFunc(s, func(r rune) bool { return r == '/' })
+	if len(segments) == 0 {
+		return "", Path(s[:min(1, len(s))]).check() // named as it was typed: "" or "/"
+	}
 	p := Path(strings.Join(segments, "/"))
 	if err := p.check(); err != nil {
 		return "", err

@@ -68,13 +68,28 @@ func firstSpan(text string) (value time.Duration, rest string, err error) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// upTo rounds the time that is left up to the second, so that what was just
-// granted for 30s is not said to end in 29s.
-func upTo(d time.Duration) time.Duration {
-	if rest := d % time.Second; rest > 0 && d > time.Second && d < math.MaxInt64-time.Second {
-		return d - rest + time.Second
+// passed writes how long something has gone on, rounded down.
+func passed(d time.Duration) string {
+	if d < time.Second {
+		return "<1s"
 	}
-	return d
+	return human(d)
+}
+
+// left writes how long something still goes on, rounded up: what was just
+// granted for 30s is not said to end in 29s, and what is not over is never "0s".
+func left(d time.Duration) string {
+	unit := time.Second
+	switch {
+	case d > day:
+		unit = time.Hour
+	case d > 10*time.Minute:
+		unit = time.Minute
+	}
+	if rest := d % unit; rest > 0 && d < math.MaxInt64-unit {
+		d += unit - rest
+	}
+	return human(d)
 }
 
 // human writes a duration as people say it: two units at most, rounded down.
@@ -90,8 +105,12 @@ func human(d time.Duration) string {
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < time.Hour:
 		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < day && d%time.Hour < time.Minute:
+		return fmt.Sprintf("%dh", d/time.Hour)
 	case d < day:
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d%day < time.Hour:
+		return fmt.Sprintf("%dd", d/day)
 	}
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }

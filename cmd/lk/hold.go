@@ -122,23 +122,32 @@ func (a *app) noteReach(named bool, o *runOptions) {
 // label fills in what others will read of this hold where the user said nothing.
 func (o *runOptions) label() {
 	if o.as == "" {
-		o.as = userAtHost()
+		o.as = thisProcess()
 	}
 	if o.note == "" && len(o.command) > 0 {
 		o.note = printable(filepath.Base(o.command[0]), lockkeeper.MaxNoteBytes) // not the arguments: they may hold secrets
 	}
 }
 
+// thisProcess names this lk, so that it can be found: "user@host:PID".
+func thisProcess() string {
+	pid := ":" + strconv.Itoa(os.Getpid())
+	return printable(userAtHost(), lockkeeper.MaxAsBytes-len(pid)) + pid
+}
+
+// userAtHost names the user of lk, by the number where it has no name.
 func userAtHost() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return printable(name, lockkeeper.MaxAsBytes)
+	if name == "" && os.Getuid() >= 0 {
+		name = fmt.Sprintf("uid%d", os.Getuid())
 	}
-	return printable(name+"@"+host, lockkeeper.MaxAsBytes)
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return printable(name, lockkeeper.MaxAsBytes)
 }
 
 // environment is what the child sees of its lock, beside lk's own environment.
@@ -235,10 +244,7 @@ func taken(o *runOptions, err error, waited time.Duration) error {
 		bare.Op, bare.Path = "", ""
 		return fmt.Errorf("%s: %w", o.what(), &bare)
 	}
-	text := blockerText(e.Blocked[0])
-	if more := len(e.Blocked) - 1; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
+	text := blockerText(e.Blocked[0]) + moreText(len(e.Blocked)-1)
 	switch {
 	case o.wait == 0:
 		return fmt.Errorf("%s is taken: %s", o.what(), text)

@@ -42,44 +42,61 @@ func blockerText(b lockkeeper.Blocker) string {
 	case lockkeeper.Frozen:
 		text = fmt.Sprintf("frozen by %s%s", who(b.Label, b.Ref), about(b.Label))
 	case lockkeeper.AskedToYield:
-		text = fmt.Sprintf("held by %s for %s%s, asked to yield", who(b.Label, b.Ref), human(b.Age), about(b.Label))
+		text = fmt.Sprintf("held by %s for %s%s, asked to yield", who(b.Label, b.Ref), passed(b.Age), about(b.Label))
 	default:
-		text = fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), human(b.Age), about(b.Label))
+		text = fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), passed(b.Age), about(b.Label))
 	}
 	return text + leftText(b.Left)
 }
 
 // leftText says how long something goes on, if that is known.
-func leftText(left time.Duration) string {
-	if left <= 0 || left == lockkeeper.Forever {
+func leftText(d time.Duration) string {
+	if d <= 0 || d == lockkeeper.Forever {
 		return ""
 	}
-	return ", for at most " + human(upTo(left)) + " more"
+	return ", for at most " + left(d) + " more"
 }
 
 // waitLine says in one line why a claim waits, and where it stands:
 // "held by ci-17 for 2m (nightly load test), 2nd in line".
 func waitLine(status lockkeeper.Status) string {
-	var parts []string
+	var reason string
+	separator := ", "
 	if len(status.Blockers) > 0 {
-		text := blockerText(status.Blockers[0])
-		if more := len(status.Blockers) - 1; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
+		reason = blockerText(status.Blockers[0])
+		if more := moreText(len(status.Blockers) - 1); more != "" {
+			reason, separator = reason+more, "; "
 		}
-		parts = append(parts, text)
 	} else if own := ownReasons(status); len(own) > 0 {
-		parts = append(parts, own[0])
+		reason = own[0]
 	}
+	var place []string
 	if status.Place > 0 {
-		parts = append(parts, ordinal(status.Place)+" in line")
+		place = append(place, ordinal(status.Place)+" in line")
 	}
 	if status.ETA > 0 {
-		parts = append(parts, "about "+human(status.ETA)+" to go")
+		place = append(place, "about "+left(status.ETA)+" to go")
 	}
-	if len(parts) == 0 {
+	switch {
+	case reason == "" && len(place) == 0:
 		return "it is taken"
+	case reason == "":
+		return strings.Join(place, ", ")
+	case len(place) == 0:
+		return reason
 	}
-	return strings.Join(parts, ", ")
+	return reason + separator + strings.Join(place, ", ")
+}
+
+// moreText says how many more are in the way, if there are any.
+func moreText(n int) string {
+	switch {
+	case n <= 0:
+		return ""
+	case n == 1:
+		return "; 1 more is in the way"
+	}
+	return fmt.Sprintf("; %d more are in the way", n)
 }
 
 // waitKey is equal for statuses of which waitLine tells nothing new.
@@ -153,8 +170,9 @@ func (t table) rows(status lockkeeper.Status) {
 		state += ", upgrading"
 	case status.Asked != nil:
 		state += ", asked to yield"
-	case status.State == lockkeeper.Freezing && status.Left > 0 && status.Left != lockkeeper.Forever:
-		state += ", " + human(upTo(status.Left)) + " left"
+	}
+	if status.State != lockkeeper.Waiting && status.Left > 0 && status.Left != lockkeeper.Forever {
+		state += ", " + left(status.Left) + " left"
 	}
 	if status.State == lockkeeper.Held {
 		fence = fmt.Sprint(status.Fence)
@@ -162,7 +180,7 @@ func (t table) rows(status lockkeeper.Status) {
 	note := strings.TrimSpace(status.Note + " " + status.Link)
 	for _, g := range status.Grants {
 		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", g.Path, modeText(g.Target), state,
-			who(status.Label, status.Ref), human(status.Age), fence, t.column(status.Ref.String()), note)
+			who(status.Label, status.Ref), passed(status.Age), fence, t.column(status.Ref.String()), note)
 	}
 }
 

@@ -104,7 +104,7 @@ func (s *shell) command(t *testing.T, line, state string) {
 	})
 }
 
-var duration = regexp.MustCompile(`\b(\d+(ms|s|m|h|d))+\b`)
+var duration = regexp.MustCompile(`<?\b(\d+(ms|s|m|h|d))+\b`)
 
 func (s *shell) expect(t *testing.T, want string) {
 	t.Helper()

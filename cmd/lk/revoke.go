@@ -222,7 +222,10 @@ func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lock
 	case s.State == lockkeeper.Waiting:
 		event, text = "refused", fmt.Sprintf("%s waits for %s no longer", name, what)
 	case now.State == lockkeeper.Held && now.Asked != nil:
-		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what, human(upTo(now.Asked.Left)))
+		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what, left(now.Asked.Left))
+		if now.Asked.Left > time.Minute {
+			text += "; --force takes it at once"
+		}
 	case now.State == lockkeeper.Ended && (now.Reason == lockkeeper.Released || now.Reason == lockkeeper.Yielded):
 		event, text = "released", fmt.Sprintf("%s has released %s", name, what)
 	}

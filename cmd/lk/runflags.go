@@ -29,7 +29,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield", "when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
 	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
 	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` by sh -c once, after the command ended, while the locks are still held; LK_EXIT is the command's exit code")
-	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host)")
+	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
 	f.StringVar(&o.note, "note", "", "what for (default: the command's name)")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
 	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code when it is not acquired")

@@ -168,7 +168,7 @@ func (s *stats) write(to io.Writer) error {
 	}
 	fmt.Fprintln(to)
 	if l := s.LongestLine; l != nil {
-		fmt.Fprintf(to, "longest line: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting, who(l.First.Label, l.First.Ref), human(l.First.Age))
+		fmt.Fprintf(to, "longest line: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting, who(l.First.Label, l.First.Ref), passed(l.First.Age))
 	}
 	if e := s.LongestHold; e != nil {
 		fmt.Fprintf(to, "longest hold: %s\n", holdText(*e))

@@ -155,7 +155,7 @@ func (s *supervisor) yield() {
 	asked := s.lease.Asked()
 	text := fmt.Sprintf("%s: %s", s.what, askedText(asked))
 	if asked != nil && asked.Left != lockkeeper.Forever {
-		text += fmt.Sprintf(", and lost in %s", human(asked.Left))
+		text += fmt.Sprintf(", and lost in %s", left(asked.Left))
 	}
 	if s.onYield == terminate {
 		text += "; its command is asked to stop"

@@ -116,7 +116,7 @@ func (s *spinner) draw() {
 		s.drawn = false // the shell has moved on to a line of its own
 		return
 	}
-	text := fmt.Sprintf("%c waiting for %s, Ctrl-C gives up", spinnerFrames[s.frame%len(spinnerFrames)], human(time.Since(s.began)))
+	text := fmt.Sprintf("%c waiting for %s, Ctrl-C gives up", spinnerFrames[s.frame%len(spinnerFrames)], passed(time.Since(s.began)))
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err != nil || len(text) >= width {
 		return
 	}

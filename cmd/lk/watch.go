@@ -188,9 +188,9 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 	case !known || before.State != lockkeeper.Held || before.Fence != s.Fence:
 		facts := fmt.Sprintf("fence %d", s.Fence)
 		if known {
-			facts += ", waited " + human(before.age(now)-s.Age)
+			facts += ", waited " + passed(before.age(now)-s.Age)
 		} else if s.Age >= time.Second {
-			facts += ", for " + human(s.Age)
+			facts += ", for " + passed(s.Age)
 		}
 		return "holds", fmt.Sprintf("%s holds %s (%s)%s", name, what, facts, about(s.Label))
 	case askKey(before.Asked) != askKey(s.Asked) && s.Asked != nil:
@@ -217,9 +217,9 @@ func endOf(s lockkeeper.Status, before sighting, known bool, now time.Time) (eve
 	name, what := who(s.Label, s.Ref), briefTargets(s)
 	since := ""
 	if known && before.State == lockkeeper.Held {
-		since = " (held " + human(before.age(now)) + ")"
+		since = " (held " + passed(before.age(now)) + ")"
 	} else if known && s.Fence == 0 {
-		since = " (waited " + human(before.age(now)) + ")"
+		since = " (waited " + passed(before.age(now)) + ")"
 	}
 	why := s.Reason.String()
 	if s.Text != "" {
@@ -264,7 +264,7 @@ func askText(a *lockkeeper.Asked) string {
 		text = ", by " + who(a.Label, a.By) + about(a.Label)
 	}
 	if a.Left != lockkeeper.Forever {
-		text += ": else it is taken in " + human(upTo(a.Left))
+		text += ": else it is taken in " + left(a.Left)
 	}
 	return text
 }

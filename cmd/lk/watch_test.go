@@ -55,13 +55,13 @@ func TestWatchTellsChanges(t *testing.T) {
 	}{
 		"a whole life": {[]lockkeeper.Status{waiting, waiting, nearer, held, older, ended(41, lockkeeper.Released, "")},
 			"waits: ci-17 waits 2nd in line for db: held by ci-18 for 1m; waits: ci-17 waits 1st in line for db: held by ci-18 for 1m; " +
-				"holds: ci-17 holds db (fence 41, waited 3s); released: ci-17 released db (held 1h00m)"},
+				"holds: ci-17 holds db (fence 41, waited 3s); released: ci-17 released db (held 1h)"},
 		"asked, and not any longer": {[]lockkeeper.Status{older, asked, asked, held, overdue},
-			"holds: ci-17 holds db (fence 41, for 1h00m); asked: ci-17 is asked to yield db, by deploy (hotfix); " +
+			"holds: ci-17 holds db (fence 41, for 1h); asked: ci-17 is asked to yield db, by deploy (hotfix); " +
 				"kept: ci-17 may keep db: it is not asked to yield any longer; asked: ci-17 is asked to yield db, since it is held for too long: else it is taken in 5s"},
 		"upgrade": {[]lockkeeper.Status{sharing, upgrading, with(func(s *lockkeeper.Status) { s.State, s.Fence = lockkeeper.Held, 43 })},
 			"holds: ci-17 holds shared db (fence 42); upgrades: ci-17 waits to have shared db alone: held by; holds: ci-17 holds db (fence 43, waited 1s)"},
-		"freeze":         {[]lockkeeper.Status{frozen, frozen, thawed}, "frozen: ci-17 froze db for 1h00m more; thawed: db is frozen no longer"},
+		"freeze":         {[]lockkeeper.Status{frozen, frozen, thawed}, "frozen: ci-17 froze db for 1h more; thawed: db is frozen no longer"},
 		"yielded":        {[]lockkeeper.Status{held, ended(41, lockkeeper.Yielded, "")}, "holds: ci-17 holds db (fence 41); released: ci-17 released db, as it was asked to (held 1s)"},
 		"expired":        {[]lockkeeper.Status{ended(41, lockkeeper.Expired, "")}, "lost: ci-17 lost db: expired"},
 		"revoked":        {[]lockkeeper.Status{ended(41, lockkeeper.Revoked, "stuck")}, "lost: ci-17 lost db: revoked: stuck"},

@@ -218,20 +218,20 @@ func waitText(s lockkeeper.Status) string {
 		place = ", " + ordinal(s.Place) + " in line"
 	}
 	if s.ETA > 0 {
-		place += ", about " + human(s.ETA) + " to go"
+		place += ", about " + left(s.ETA) + " to go"
 	}
 	if s.Converting {
-		return fmt.Sprintf("%s holds %s for %s and waits to have it alone%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
+		return fmt.Sprintf("%s holds %s for %s and waits to have it alone%s%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), place, about(s.Label))
 	}
-	return fmt.Sprintf("%s waits for %s for %s%s%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), place, about(s.Label))
+	return fmt.Sprintf("%s waits for %s for %s%s%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), place, about(s.Label))
 }
 
 // holdText: "ci-17 holds exclusive db/a for 2m, fence 41 (nightly)".
 func holdText(s lockkeeper.Status) string {
 	if s.State == lockkeeper.Freezing {
-		return fmt.Sprintf("%s froze %s for %s more%s", who(s.Label, s.Ref), s.Grants[0].Path, human(s.Left), about(s.Label))
+		return fmt.Sprintf("%s froze %s for %s more%s", who(s.Label, s.Ref), s.Grants[0].Path, left(s.Left), about(s.Label))
 	}
-	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), human(s.Age), s.Fence, about(s.Label))
+	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), s.Fence, about(s.Label))
 	if s.Asked != nil {
 		text += "; it is asked to yield" + askText(s.Asked)
 	}
@@ -255,7 +255,7 @@ func atRoot(b lockkeeper.Blocker) string {
 	if b.Why != lockkeeper.HeldBy {
 		return "at the root: " + onPath(b)
 	}
-	return fmt.Sprintf("at the root: %s holds %s for %s%s%s", who(b.Label, b.Ref), b.Path, human(b.Age), about(b.Label), leftText(b.Left))
+	return fmt.Sprintf("at the root: %s holds %s for %s%s%s", who(b.Label, b.Ref), b.Path, passed(b.Age), about(b.Label), leftText(b.Left))
 }
 
 // ownReasons spells out why a claim waits where no other claim says it.

@@ -31,10 +31,45 @@ func TestHuman(t *testing.T) {
 	}{
 		{-time.Second, "0s"}, {0, "0ms"}, {850 * time.Millisecond, "850ms"}, {45*time.Second + 999, "45s"},
 		{2 * time.Minute, "2m"}, {2*time.Minute + 5*time.Second, "2m05s"}, {12*time.Minute + 5*time.Second, "12m"},
-		{3*time.Hour + 5*time.Minute, "3h05m"}, {49 * time.Hour, "2d01h"},
+		{3*time.Hour + 5*time.Minute, "3h05m"}, {3*time.Hour + 5*time.Second, "3h"}, {49 * time.Hour, "2d01h"}, {48*time.Hour + 5*time.Minute, "2d"},
 	} {
 		if got := human(c.d); got != c.want {
 			t.Errorf("%d is %q, want %q", c.d, got, c.want)
+		}
+	}
+}
+
+// In one output what has passed and what is left never contradict each other:
+// one is rounded down, the other up.
+func TestPassedAndLeft(t *testing.T) {
+	for _, c := range []struct {
+		d            time.Duration
+		passed, left string
+	}{
+		{0, "<1s", "0ms"}, {511 * time.Millisecond, "<1s", "1s"}, {29*time.Second + 1, "29s", "30s"},
+		{9*time.Minute + 59*time.Second + 1, "9m59s", "10m"}, {11*time.Minute + 1, "11m", "12m"},
+		{time.Hour - 1, "59m", "1h"}, {day - time.Second, "23h59m", "1d"}, {2*day - time.Minute, "1d23h", "2d"},
+		{lockkeeper.Forever, human(lockkeeper.Forever), human(lockkeeper.Forever)},
+	} {
+		if passed, left := passed(c.d), left(c.d); passed != c.passed || left != c.left {
+			t.Errorf("%s: passed %q, left %q; want %q, %q", c.d, passed, left, c.passed, c.left)
+		}
+	}
+}
+
+// What looks like a mode and is none is not quietly a path.
+func TestParseWith(t *testing.T) {
+	for spec, want := range map[string]string{
+		"db/a": "exclusive db/a", "x:q:y": "exclusive q:y", "s:db": "shared db", "3:db": "1 of 3 permits of db", "2/3:db": "2 of 3 permits of db",
+		"https://host/x": "exclusive https:/host/x", "db/a:b": "exclusive db/a:b", "a.b:80": "exclusive a.b:80",
+		"q:y": "", "shared:y": "", "s4:y": "", "q:/y": "", "q:": "",
+	} {
+		target, err := parseWith(spec)
+		switch {
+		case want == "" && (err == nil || !strings.Contains(err.Error(), "--with x:"+spec)):
+			t.Errorf("%s: got %s, %v; want it refused", spec, target, err)
+		case want != "" && (err != nil || target.String() != want):
+			t.Errorf("%s: got %q, %v; want %q", spec, target, err, want)
 		}
 	}
 }
@@ -60,12 +95,12 @@ func TestWaitLine(t *testing.T) {
 	}{
 		{lockkeeper.Status{Place: 2, Blockers: []lockkeeper.Blocker{ci}}, "held by ci-17 for 2m (nightly load test, http://ci/17), 2nd in line"},
 		{lockkeeper.Status{Place: 1, ETA: time.Minute, Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci}},
-			"behind s.1 for 0ms and 1 more, 1st in line, about 1m to go"},
+			"behind s.1 for <1s; 1 more is in the way; 1st in line, about 1m to go"},
 		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.AskedToYield, Age: time.Minute, Left: 29*time.Second + 1}}},
 			"held by s.1 for 1m, asked to yield, for at most 30s more"},
 		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit}, Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: "db", Mode: lockkeeper.ModePermits, Units: 1, Limit: 3}}}}, "more would be in use than its own limit allows: 3 of db, 1st in line"},
 		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Why: lockkeeper.Frozen, Left: time.Hour, Label: lockkeeper.Label{Note: "disk swap"}}}},
-			"frozen by an operator (disk swap), for at most 1h00m more"},
+			"frozen by an operator (disk swap), for at most 1h more"},
 		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.QuietPeriod}},
 			"nobody is in its way; it waits until it has been quiet there for as long as it asked for, 1st in line"},
 		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.Resuming}},
