@@ -11,7 +11,7 @@ SHELL       := /bin/bash
 # is compared in with the model.
 PURE      := ./internal/...
 STATES    ?= 5000000
-SEQUENCES ?= 200000
+SEQUENCES ?= 60000
 FUZZTIME  ?= 5s
 BENCH     ?= .
 SYSTEMS   := windows/amd64 darwin/arm64 freebsd/amd64
