@@ -18,6 +18,15 @@ import (
 type wire struct {
 	lockkeeper.Engine
 	fate func() (arrives, answered bool)
+	lost func() // if not nil, is called when an answer is lost
+}
+
+// loses notes that an answer is lost.
+func (w *wire) loses() error {
+	if w.lost != nil {
+		w.lost()
+	}
+	return errLost
 }
 
 var errLost = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "lost on the way"}
@@ -30,7 +39,7 @@ func exchange[T any](w *wire, do func() (T, error)) (answer T, err error) {
 	}
 	if !answered {
 		var none T
-		return none, errLost
+		return none, w.loses()
 	}
 	return answer, err
 }
@@ -50,7 +59,7 @@ func (w *wire) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) e
 
 func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	if arrives, answered := w.fate(); !arrives || !answered {
-		return func(yield func(lockkeeper.Status, error) bool) { yield(lockkeeper.Status{}, errLost) }
+		return func(yield func(lockkeeper.Status, error) bool) { yield(lockkeeper.Status{}, w.loses()) }
 	}
 	return w.Engine.List(ctx, q)
 }
@@ -85,7 +94,7 @@ func TestDiesAnywhere(t *testing.T) {
 					inMemory(t, func(w *world) {
 						prepare(w)
 						n := 0
-						dying := grab.New(&wire{w.engines[0], func() (bool, bool) {
+						dying := grab.New(&wire{Engine: w.engines[0], fate: func() (bool, bool) {
 							n++
 							return n < at || n == at && arrives, n < at
 						}})
@@ -110,7 +119,7 @@ func TestDiesWithAPromise(t *testing.T) {
 	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
 	promises := func(w *world, meanwhile func(), answered bool) (grab.Answer, error) {
 		n := 0
-		return grab.New(&wire{w.engines[0], func() (bool, bool) {
+		return grab.New(&wire{Engine: w.engines[0], fate: func() (bool, bool) {
 			n++ // attach, claim, attach for long
 			if n == 3 {
 				meanwhile()
@@ -169,7 +178,7 @@ func TestLostAnswers(t *testing.T) {
 	for seed := range uint64(50) {
 		inMemory(t, func(w *world) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			p := grab.New(&wire{w.engines[0], func() (bool, bool) {
+			p := grab.New(&wire{Engine: w.engines[0], fate: func() (bool, bool) {
 				arrives := r.IntN(4) > 0
 				return arrives, arrives && r.IntN(4) > 0
 			}})

@@ -67,12 +67,9 @@ func TestInterruptedAnywhere(t *testing.T) {
 					ctx, cancel := context.WithCancel(w.ctx())
 					defer cancel()
 					n := 0
-					p := grab.New(deaf{&wire{w.engines[0], func() (bool, bool) {
-						if n++; n == at {
-							cancel()
-							return arrives, false
-						}
-						return true, true
+					p := grab.New(deaf{&wire{Engine: w.engines[0], lost: cancel, fate: func() (bool, bool) {
+						n++
+						return n != at || arrives, n != at
 					}}})
 					_, err := p.Wait(ctx, w.request("me", "db"), time.Second, nil)
 					reached = n >= at
