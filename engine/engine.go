@@ -69,11 +69,17 @@ func parse(url string) (s scheme, rest string, err error) {
 			return s, rest, s.check(rest)
 		}
 	}
-	forms := make([]string, len(schemes))
-	for i, s := range schemes {
-		forms[i] = s.form
+	var forms []string
+	for _, s := range schemes {
+		if s.name != "mem" { // who means that one knows it: it is for Go programs only
+			forms = append(forms, s.form)
+		}
 	}
-	return scheme{}, "", lockkeeper.Invalid("engine %q: a URL is one of %s", url, strings.Join(forms, ", "))
+	meant := ""
+	if !found || strings.Contains(name, "/") {
+		meant = "; did you mean sqlite:" + url + "?"
+	}
+	return scheme{}, "", lockkeeper.Invalid("engine %q: a URL is %s%s", url, strings.Join(forms, " or "), meant)
 }
 
 func checkMem(rest string) error {

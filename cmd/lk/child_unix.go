@@ -157,7 +157,24 @@ func startFailure(name string, err error) error {
 			return &exit{code: exitNotExecutable, say: fmt.Errorf("%s can't be executed: it is no executable file", file)}
 		}
 	}
-	return &exit{code: code, say: fmt.Errorf("can't run the command: %w", err)}
+	return &exit{code: code, say: fmt.Errorf("can't run the command: %s", startText(name, err))}
+}
+
+// startText says why a command can't be started, as a shell does.
+func startText(name string, err error) string {
+	var number syscall.Errno
+	info, missing := os.Stat(name)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return name + ": command not found"
+	case missing == nil && info.IsDir():
+		return name + ": is a directory"
+	case errors.Is(err, syscall.ENOEXEC):
+		return name + ": it is no program for this computer, and a script begins with #!"
+	case errors.As(err, &number):
+		return name + ": " + number.Error()
+	}
+	return err.Error()
 }
 
 // unexecutable is the first file of that name in PATH, which a shell would find

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,8 +104,13 @@ func (d *doctor) choice() (url string, ok bool) {
 	}
 	url, _, err := a.chooseURL()
 	if err != nil {
-		d.wrong(lockkeeper.Broken, "engine", err.Error(), "name an engine with --engine or "+engineVariable)
+		d.wrong(lockkeeper.Broken, "engine", err.Error(), homeRemedy)
 		return "", false
+	}
+	if named := os.Getenv(engineVariable); a.engineSource() == engineVariable && named != url {
+		d.wrong(lockkeeper.Doubtful, "engine", fmt.Sprintf("%s is %s, which is relative: another folder, other locks (here: %s)", engineVariable, named, url),
+			"set it to "+url+", or to another absolute file")
+		return url, true
 	}
 	d.fine("engine", "%s, by %s", url, a.engineSource())
 	return url, true
@@ -119,20 +125,24 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 	}
 	client, err := d.app.connect(ctx)
 	if err != nil {
-		d.wrong(lockkeeper.Broken, "opening it", err.Error(), openRemedy(err, fileOf(url)))
+		d.wrong(lockkeeper.Broken, "opening it", err.Error(), d.openRemedy(err, fileOf(url)))
 		return nil
 	}
 	n := 0
 	for _, err := range client.List(ctx, lockkeeper.Query{}) {
 		if err != nil {
-			d.wrong(lockkeeper.Broken, "reading it", err.Error(), openRemedy(err, fileOf(url)))
+			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, fileOf(url)))
 			return client
 		}
 		n++
 	}
 	d.fine("opening it", "it answers, and lists %s", plural(n, "claim"))
 	g := client.Guarantees()
-	d.fine("who it excludes", "users as far apart as %s", g.Reach)
+	who := fmt.Sprintf("everybody within %s who names this engine", g.Reach)
+	if g.Reach == lockkeeper.OnMachine && fileOf(url) != "" {
+		who = "everybody on this machine who uses this file"
+	}
+	d.fine("who it excludes", "%s", who)
 	d.fine("what it survives", "%s", g.Survives)
 	d.fine("fences rise", "%s", g.Fences)
 	d.fine("leases end by", "%s", g.Clock)
@@ -158,7 +168,7 @@ func (d *doctor) missing(file string) {
 			d.wrong(lockkeeper.Broken, "opening it", folder+" is not a directory", "name a file in a directory, or move that file away")
 		case !mayWrite(folder):
 			d.wrong(lockkeeper.Broken, "opening it", file+" does not exist, and you may not make it: "+folder+" is not writable",
-				"make "+folder+" writable, or name another file")
+				d.folderRemedy(folder))
 		default:
 			d.fine("opening it", "%s does not exist yet; the first lock makes it", file)
 		}
@@ -166,9 +176,19 @@ func (d *doctor) missing(file string) {
 	}
 }
 
+// folderRemedy is what to do about a folder in which no file can be made.
+func (d *doctor) folderRemedy(folder string) string {
+	if d.app.engineSource() == "the default" {
+		return homeRemedy
+	}
+	return "make " + folder + " writable, or name another file"
+}
+
 // openRemedy is what to do about an engine that can't be opened.
-func openRemedy(err error, file string) string {
+func (d *doctor) openRemedy(err error, file string) string {
 	switch {
+	case d.app.engineSource() == "the default" && !errors.Is(err, lockkeeper.ErrInvalid):
+		return "see that " + file + " and its directory are yours to write; or " + homeRemedy
 	case file == "":
 		return "see that it runs and can be reached from here, or name another engine"
 	case errors.Is(err, lockkeeper.ErrInvalid):
@@ -205,12 +225,12 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 // state looks at the folder of the default engine.
 func (d *doctor) state() {
 	if xdg := os.Getenv("XDG_STATE_HOME"); xdg != "" && !filepath.IsAbs(xdg) {
-		d.wrong(lockkeeper.Doubtful, "state folder", "XDG_STATE_HOME is "+xdg+", which is not absolute: it is not used",
+		d.wrong(lockkeeper.Doubtful, "state folder", "XDG_STATE_HOME is "+xdg+", which is not absolute and so is ignored",
 			"set it to an absolute path, or unset it")
 	}
 	folder, err := stateFolder()
 	if err != nil {
-		d.wrong(lockkeeper.Doubtful, "state folder", "there is no home directory", "set HOME or XDG_STATE_HOME, or always name an engine")
+		d.wrong(lockkeeper.Doubtful, "state folder", "there is no home directory", homeRemedy)
 		return
 	}
 	info, err := os.Stat(folder)
@@ -317,8 +337,9 @@ func (d *doctor) clock() {
 	d.fine("time of day", "%s; no lock depends on it", now.Format(time.DateTime))
 }
 
-// report writes the findings. Anything that is broken is the exit code 1.
+// report writes the findings, the worst first. Anything that is broken is the exit code 1.
 func (d *doctor) report(to io.Writer, asJSON bool) error {
+	slices.SortStableFunc(d.list, func(a, b lockkeeper.Finding) int { return int(b.Grade) - int(a.Grade) })
 	var counts [lockkeeper.Broken + 1]int
 	for _, f := range d.list {
 		counts[f.Grade]++

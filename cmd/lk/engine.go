@@ -139,6 +139,9 @@ func (c *connection) sessionFile(session string) *os.File {
 	return nil
 }
 
+// homeRemedy is what to do where the default engine has no folder.
+const homeRemedy = "set HOME or XDG_STATE_HOME to a folder of yours, or name an engine with --engine or " + engineVariable
+
 // stateFolder is lockkeeper's folder in the user's state directory, as the XDG
 // base directory specification has it.
 func stateFolder() (string, error) {
@@ -147,7 +150,7 @@ func stateFolder() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil || home == "" {
-		return "", &exit{code: exitUsage, say: fmt.Errorf("no home directory to keep the locks in: name an engine with --engine or %s", engineVariable)}
+		return "", &exit{code: exitUsage, say: errors.New("there is no home directory to keep the locks in: " + homeRemedy)}
 	}
 	return filepath.Join(home, ".local", "state", "lockkeeper"), nil
 }
@@ -158,6 +161,9 @@ func absoluteURL(url string) (string, error) {
 	scheme, file, _ := strings.Cut(url, ":")
 	if (scheme != "sqlite" && scheme != "disk") || file == "" || strings.HasPrefix(file, ":") || filepath.IsAbs(file) {
 		return url, nil
+	}
+	if strings.HasPrefix(file, "~") {
+		return "", &exit{code: exitUsage, say: fmt.Errorf("engine %q: the shell has not put your home directory in place of ~: write it in full, or as \"%s:$HOME/locks.db\"", url, scheme)}
 	}
 	absolute, err := filepath.Abs(file)
 	return scheme + ":" + absolute, err

@@ -204,7 +204,6 @@ What URL can be
                       not there. Not on a network file system: it can't keep its
                       promises there. Users who are to exclude each other need a
                       FILE, and a directory, that all of them may write.
-  mem:                locks within one process: for Go programs, not for lk
 
 In CI the default excludes only what the same user runs on the same machine: name
 an engine that all jobs reach.

@@ -116,7 +116,7 @@ func (a *app) noteReach(named bool, o *runOptions) {
 	if ci := os.Getenv("CI"); named || o.quiet || ci == "" || ci == "false" {
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine: see --engine and %s\n", engineVariable)
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine; %s=sqlite:FILE names one, and then this is not said\n", engineVariable)
 }
 
 // label fills in what others will read of this hold where the user said nothing.

@@ -71,7 +71,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	}
 	_, rest, _ := cmd.Root().Find(a.args)
 	for err != nil {
-		a.bad.addf("%s", err)
+		a.bad.addf("%s", flagMistake(cmd, err, rest))
 		i := culprit(rest, err)
 		if i < 0 {
 			return a.bad.err()
@@ -90,11 +90,14 @@ func culprit(args []string, err error) int {
 	var long, short string
 	var unknown *pflag.NotExistError
 	var valueless *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown):
 		long, short = unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames()
 	case errors.As(err, &valueless):
 		long, short = valueless.GetSpecifiedName(), valueless.GetSpecifiedShortnames()
+	case errors.As(err, &invalid):
+		long = invalid.GetFlag().Name
 	}
 	return slices.IndexFunc(args, func(arg string) bool {
 		if short != "" {
@@ -164,6 +167,8 @@ func (s span) Type() string { return "D" }
 func (s span) Set(text string) error {
 	value, err := parseDuration(text)
 	switch {
+	case err != nil && isNumber(text):
+		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q: did you mean %ss?", s.name, text, text)
 	case err != nil:
 		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q", s.name, text)
 	case value < s.least || value > lockkeeper.MaxDuration:
