@@ -181,11 +181,12 @@ var resumeChecks = []check{
 		}
 	}},
 	{"R19/a resumed session has its whole TTL", 0, func(w *world) {
-		p := w.peerFor("one", shortTTL)
+		const ttl = 4 * shortTTL // so that a busy computer may take a second for what follows
+		p := w.peerFor("one", ttl)
 		id := p.hold(exclusive("db")).Ref.ID
-		w.pass(shortTTL / 2)
+		w.pass(ttl / 2)
 		p.attach(id)
-		w.pass(shortTTL * 7 / 10)
+		w.pass(ttl * 6 / 10)
 		p.still(id, lockkeeper.Held)
 	}},
 	{"R19/named elsewhere, not revived", 0, func(w *world) {
