@@ -149,6 +149,13 @@ func (h *Hold) InUse() int { return h.permits().InUse }
 // permits target with one unit; 0 without one.
 func (h *Hold) Slot() int { return h.permits().Slot }
 
+// Trouble is why the latest renewal of the client's session failed; nil if it did
+// not. The hold is lost when nothing else is heard until then.
+func (h *Hold) Trouble() error {
+	defer h.done()
+	return h.use().client.failure
+}
+
 // Remaining is how long it is held for certain from now on; [Forever] where
 // nothing ends it, 0 when it has ended. A renewal makes it longer.
 func (h *Hold) Remaining() time.Duration {

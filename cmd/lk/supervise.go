@@ -13,6 +13,7 @@ type lease interface {
 	Done() <-chan struct{}       // closed when it is lost, before anyone else can be granted
 	Err() error                  // why
 	Remaining() time.Duration    // until it is lost, if nothing renews it; Forever if it has no end
+	Trouble() error              // why it was not renewed
 	YieldAsked() <-chan struct{} // closed when somebody asks for it
 	Asked() *lockkeeper.Asked    // who
 }
@@ -301,7 +302,11 @@ func (s *supervisor) lossAhead() error {
 	if s.maxHold > 0 && bootTime()-s.began >= s.maxHold-s.maxHold/50-100*time.Millisecond {
 		return fmt.Errorf("%s was held for as long as --max-hold allows, and its command was stopped", s.what)
 	}
-	return fmt.Errorf("%s could not be renewed, and its command was stopped %s before the lock would have ended", s.what, left)
+	why := ""
+	if trouble := s.lease.Trouble(); trouble != nil {
+		why = fmt.Sprintf(" (%s)", trouble)
+	}
+	return fmt.Errorf("%s could not be renewed%s, and its command was stopped %s before the lock would have ended", s.what, why, left)
 }
 
 func askedText(asked *lockkeeper.Asked) string {

@@ -42,6 +42,7 @@ func (l *fakeLease) lose() {
 func (l *fakeLease) Done() <-chan struct{}       { return l.done }
 func (l *fakeLease) YieldAsked() <-chan struct{} { return l.asked }
 func (l *fakeLease) Asked() *lockkeeper.Asked    { return l.ask }
+func (l *fakeLease) Trouble() error              { return errors.New("the disk is full") }
 
 func (l *fakeLease) Remaining() time.Duration {
 	l.looked.Add(1)
@@ -167,8 +168,8 @@ func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 	s := superviseScript(t, l, grace, `trap 'exit 3' TERM; sh -c 'trap "echo cleaned up; exit" TERM; echo ready; sleep 600 & wait' & wait`)
 	s.line(t)
 	l.remaining.Store(int64(grace / 2))
-	if err := s.end(t); err == nil || !strings.Contains(err.Error(), "could not be renewed") {
-		t.Errorf("error %v, want that it could not be renewed", err)
+	if err := s.end(t); err == nil || !strings.Contains(err.Error(), "could not be renewed (the disk is full)") {
+		t.Errorf("error %v, want that it could not be renewed, and why", err)
 	}
 	if s.code != 3 {
 		t.Errorf("the command ended with %d, want its own 3", s.code)
