@@ -25,8 +25,17 @@ func (a *app) completes(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("engine", func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return completeEngine(begun)
 	})
+	describe := func(f *pflag.Flag) {
+		if len(a.args) > 0 && strings.HasPrefix(a.args[0], cobra.ShellCompRequestCmd) {
+			f.Usage = strings.ReplaceAll(f.Usage, "`", "") // they mark the value's name, for the help alone
+		}
+	}
+	root.PersistentFlags().VisitAll(describe)
 	for _, c := range root.Commands() {
-		c.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(c, f) })
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			describe(f)
+			a.completeFlag(c, f)
+		})
 		switch {
 		case c.ValidArgsFunction != nil || c.IsAdditionalHelpTopicCommand() || c.HasSubCommands():
 		case strings.Contains(c.Use, "PATH"):
@@ -41,10 +50,15 @@ func (a *app) completes(root *cobra.Command) {
 
 func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 	var complete cobra.CompletionFunc
+	words, few := f.Value.(choice)
 	switch {
+	case few:
+		complete = cobra.FixedCompletions(strings.Split(words.list("\n"), "\n"), cobra.ShellCompDirectiveNoFileComp)
+	case f.Name == "with":
+		complete = a.completeWith
 	case f.Name == "claim":
 		complete = a.completeClaims
-	case f.Name == "as" && c.Name() == "revoke":
+	case f.Name == "as" && c.Name() != "run":
 		complete = a.completeNames
 	case f.Name == "as", f.Name == "note", f.Name == "link", f.Value.Type() == "D", f.Value.Type() == "N":
 		complete = cobra.NoFileCompletions
@@ -63,9 +77,25 @@ func (a *app) completePaths(c *cobra.Command, args []string, begun string) ([]st
 	if len(args) > 0 && !strings.Contains(c.Use, "PATH...") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return completeSegments(a.livePaths(args, c.Name() == "thaw"), begun)
+}
+
+// completeWith completes the path after what says how it is taken.
+func (a *app) completeWith(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	how := withSpec.FindString(begun)
+	list, directive := completeSegments(a.livePaths(args, false), begun[len(how):])
+	for i := range list {
+		list[i] = how + list[i]
+	}
+	return list, directive
+}
+
+// livePaths are the paths that there are, without those in args, each with what
+// is going on there.
+func (a *app) livePaths(args []string, frozenOnly bool) map[string]string {
 	about := map[string]string{}
 	for _, s := range a.live() {
-		if c.Name() == "thaw" && s.State != lockkeeper.Freezing {
+		if frozenOnly && s.State != lockkeeper.Freezing {
 			continue
 		}
 		for _, g := range s.Grants {
@@ -80,7 +110,7 @@ func (a *app) completePaths(c *cobra.Command, args []string, begun string) ([]st
 			}
 		}
 	}
-	return completeSegments(about, begun)
+	return about
 }
 
 // completeSegments completes one segment of a path: what lies deeper is offered

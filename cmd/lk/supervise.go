@@ -155,8 +155,15 @@ func (s *supervisor) lose() error {
 func (s *supervisor) yield() {
 	asked := s.lease.Asked()
 	text := fmt.Sprintf("%s: %s", s.what, askedText(asked))
+	end := ", and lost in "
+	if asked != nil && asked.Reason == lockkeeper.Revoked {
+		text, end = fmt.Sprintf("the operator %s asks for %s", asked.As, s.what), ". It is taken in "
+		if asked.Note != "" {
+			text += ": " + asked.Note
+		}
+	}
 	if asked != nil && asked.Left != lockkeeper.Forever {
-		text += fmt.Sprintf(", and lost in %s", left(asked.Left))
+		text += end + left(asked.Left)
 	}
 	if s.onYield == terminate {
 		text += "; its command is asked to stop"

@@ -61,7 +61,7 @@ func TestWatchTellsChanges(t *testing.T) {
 				"kept: ci-17 may keep db: it is not asked to yield any longer; asked: ci-17 is asked to yield db, since it is held for too long: else it is taken in 5s"},
 		"upgrade": {[]lockkeeper.Status{sharing, upgrading, with(func(s *lockkeeper.Status) { s.State, s.Fence = lockkeeper.Held, 43 })},
 			"holds: ci-17 holds shared db (fence 42); upgrades: ci-17 waits to have shared db alone: held by; holds: ci-17 holds db (fence 43, waited 1s)"},
-		"freeze":         {[]lockkeeper.Status{frozen, frozen, thawed}, "frozen: ci-17 froze db for 1h more; thawed: db is frozen no longer"},
+		"freeze":         {[]lockkeeper.Status{frozen, frozen, thawed}, "frozen: db is frozen by ci-17 for 1h more; thawed: db is frozen no longer"},
 		"yielded":        {[]lockkeeper.Status{held, ended(41, lockkeeper.Yielded, "")}, "holds: ci-17 holds db (fence 41); released: ci-17 released db, as it was asked to (held 1s)"},
 		"expired":        {[]lockkeeper.Status{ended(41, lockkeeper.Expired, "")}, "lost: ci-17 lost db: expired"},
 		"revoked":        {[]lockkeeper.Status{ended(41, lockkeeper.Revoked, "stuck")}, "lost: ci-17 lost db: revoked: stuck"},

@@ -21,7 +21,7 @@ func (a *app) newWhy() *cobra.Command {
 		Short:      "Say why a path is not free, or why anybody waits",
 		Long: `Say for everyone who waits for PATH, or for something above or below it, why
 they wait: who is in the way, who is in the way of that one, and so on to the
-claim at the root. If nobody waits, say who holds it; if it is free, say so.
+claim in the end. If nobody waits, say who holds it; if it is free, say so.
 Without PATH, say it for everyone who waits.`,
 		Example: `  # why does my test not start?
   lk why mydatabase/mytest
@@ -111,8 +111,14 @@ func (e *explainer) linef(depth int, format string, args ...any) {
 // blockers writes who is in the way of s, and of those who wait themselves, who
 // is in theirs. seen are the claims above in the chain.
 func (e *explainer) blockers(depth int, s lockkeeper.Status, seen []lockkeeper.Ref) {
+	full := e.fullPermits(s)
 	for _, text := range ownReasons(s) {
-		e.linef(depth, "%s", text)
+		if full == "" || text != limitText(s) {
+			e.linef(depth, "%s", text)
+		}
+	}
+	if full != "" {
+		e.linef(depth, "%s", full)
 	}
 	for _, b := range s.Blockers {
 		more := slices.DeleteFunc(e.waitsOf(b), func(next lockkeeper.Status) bool { return slices.Contains(seen, next.Ref) })
@@ -130,6 +136,28 @@ func (e *explainer) blockers(depth int, s lockkeeper.Status, seen []lockkeeper.R
 			}
 		}
 	}
+}
+
+// fullPermits says that all permits which s wants of a path are in use, if they
+// are: its holders follow.
+func (e *explainer) fullPermits(s lockkeeper.Status) string {
+	if len(s.Blockers) == 0 {
+		return ""
+	}
+	for _, g := range s.Grants {
+		used := 0
+		for _, held := range e.all {
+			for _, h := range held.Grants {
+				if held.State == lockkeeper.Held && h.Mode == lockkeeper.ModePermits && h.Path == g.Path {
+					used += h.Units
+				}
+			}
+		}
+		if g.Mode == lockkeeper.ModePermits && used == g.Limit {
+			return fmt.Sprintf("all %s of %s are in use:", plural(g.Limit, "permit"), g.Path)
+		}
+	}
+	return ""
 }
 
 // waitsOf are the waiting claims that keep a blocker from going on: itself, and
@@ -229,7 +257,7 @@ func waitText(s lockkeeper.Status) string {
 // holdText: "ci-17 holds exclusive db/a for 2m, fence 41 (nightly)".
 func holdText(s lockkeeper.Status) string {
 	if s.State == lockkeeper.Freezing {
-		return fmt.Sprintf("%s froze %s for %s more%s", who(s.Label, s.Ref), s.Grants[0].Path, left(s.Left), about(s.Label))
+		return fmt.Sprintf("%s is frozen by %s for %s more%s", s.Grants[0].Path, who(s.Label, s.Ref), left(s.Left), about(s.Label))
 	}
 	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), s.Fence, about(s.Label))
 	if s.Asked != nil {
@@ -249,13 +277,13 @@ func targetsText(s lockkeeper.Status) string {
 // onPath is blockerText with the path at which they meet.
 func onPath(b lockkeeper.Blocker) string { return fmt.Sprintf("%s: %s", b.Path, blockerText(b)) }
 
-// atRoot is onPath for one who waits for nobody: "at the root: ci-17 holds db/a
+// atRoot is onPath for one who waits for nobody: "in the end: ci-17 holds db/a
 // for 2m (nightly, https://ci/17)".
 func atRoot(b lockkeeper.Blocker) string {
 	if b.Why != lockkeeper.HeldBy {
-		return "at the root: " + onPath(b)
+		return "in the end: " + onPath(b)
 	}
-	return fmt.Sprintf("at the root: %s holds %s for %s%s%s", who(b.Label, b.Ref), b.Path, passed(b.Age), about(b.Label), leftText(b.Left))
+	return fmt.Sprintf("in the end: %s holds %s for %s%s%s", who(b.Label, b.Ref), b.Path, passed(b.Age), about(b.Label), leftText(b.Left))
 }
 
 // ownReasons spells out why a claim waits where no other claim says it.

@@ -113,7 +113,7 @@ func TestWaitLine(t *testing.T) {
 	}
 }
 
-// The chain goes from the waiter to the claim at the root, also through a holder
+// The chain goes from the waiter to the claim in the end, also through a holder
 // that waits for something else itself.
 func TestWhyFollowsTheChain(t *testing.T) {
 	ref := func(session string) lockkeeper.Ref { return lockkeeper.Ref{Session: session, ID: 1} }
@@ -141,28 +141,28 @@ func TestWhyFollowsTheChain(t *testing.T) {
 		"db/b": `cleaner waits for exclusive db for 1m
   db/a: held by outer for 1m
     who waits for exclusive files for 1m
-      at the root: root holds files for 1m
+      in the end: root holds files for 1m
 late waits for exclusive db/b for 1m
   db: behind cleaner for 1m
     db/a: held by outer for 1m
       who waits for exclusive files for 1m
-        at the root: root holds files for 1m
+        in the end: root holds files for 1m
 `,
 		"other": "other is free\n",
 		"db/a": `cleaner waits for exclusive db for 1m
   db/a: held by outer for 1m
     who waits for exclusive files for 1m
-      at the root: root holds files for 1m
+      in the end: root holds files for 1m
 `,
 		"": `cleaner waits for exclusive db for 1m
   db/a: held by outer for 1m
     who waits for exclusive files for 1m
-      at the root: root holds files for 1m
+      in the end: root holds files for 1m
 late waits for exclusive db/b for 1m
   db: behind cleaner for 1m
     db/a: held by outer for 1m
       who waits for exclusive files for 1m
-        at the root: root holds files for 1m
+        in the end: root holds files for 1m
 nested waits for exclusive files for 1m
   files: held by root for 1m
 `,
