@@ -244,7 +244,7 @@ func taken(o *runOptions, err error, waited time.Duration) error {
 		bare.Op, bare.Path = "", ""
 		return fmt.Errorf("%s: %w", o.what(), &bare)
 	}
-	text := blockerText(e.Blocked[0]) + moreText(len(e.Blocked)-1)
+	text := blockerText(e.Blocked[0]) + moreText(len(e.Blocked)-1) + grabbedAs(o.as, e.Blocked)
 	switch {
 	case o.wait == 0:
 		return fmt.Errorf("%s is taken: %s", o.what(), text)
