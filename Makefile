@@ -21,7 +21,7 @@ help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 build: ## build the command: bin/lk
-	go build -trimpath -o bin/lk ./cmd/lk
+	go build -trimpath -ldflags "-X main.stamp=$$(git describe --tags --always --dirty 2>/dev/null || true)" -o bin/lk ./cmd/lk
 
 cross: ## vet and build for Windows, macOS and FreeBSD, where nothing is run
 	@for system in $(SYSTEMS); do \

@@ -234,6 +234,8 @@ func (a *app) completion(root *cobra.Command) {
 	i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "completion" })
 	c := root.Commands()[i]
 	c.GroupID = groupMore
+	c.Use = "completion SHELL"
+	c.DisableFlagsInUseLine = true
 	c.Args = a.checkedAlone(func(_ *cobra.Command, args []string) {
 		if len(args) > 0 {
 			a.bad.addf("no completions for %q: there are some for bash, zsh, fish and powershell", args[0])
@@ -243,7 +245,8 @@ func (a *app) completion(root *cobra.Command) {
 	c.Short = "Write the completions of a shell"
 	c.Long = `Write a script that lets a shell complete verbs, flags, paths that are held or
 waited for, claims and names. A completion never waits longer than a moment, and
-makes no file.`
+makes no file. SHELL is bash, zsh, fish or powershell; bash needs the package
+bash-completion for it.`
 	c.Example = `  # bash, for you alone
   lk completion bash > ~/.local/share/bash-completion/completions/lk
 

@@ -16,7 +16,24 @@ func (a *app) newLs() *cobra.Command {
 		SuggestFor: []string{"list", "ps", "show", "status"},
 		Short:      "List who holds and who waits",
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
-at it, above it or below it. Holders come first, then the line in its order.`,
+at it, above it or below it. Holders come first, then the line in its order.
+
+With --json, each claim or freeze is an object on a line of its own. All durations
+are in seconds; what is not so, or has no end, is left out.
+  claim     names it, for lk revoke --claim
+  inside    the claim in whose hold it was made
+  state     held, waiting or frozen; converting: held shared, and waits to be alone
+  targets   path and mode of each, and for permits units, limit, in_use, slot
+  as, note, link   what it says of itself
+  fence     rises with every grant
+  age       since it was granted, or since it began to wait
+  left      until its announced end, or until it gives up waiting. Not its TTL
+  asked     it is asked to yield: by whom, the reason, and left until it is taken
+  place     in line, from 1; ticket orders those of one priority
+  eta       about how long it will wait from now on
+  waits     every reason why it waits; blockers: who is in the way, 8 at most
+  change    rises with every change of the claim: of two, the higher is the newer
+  revision  how often its holder has altered what it wants`,
 		Example: `  # everything
   lk ls
 

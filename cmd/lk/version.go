@@ -38,9 +38,15 @@ func versionLine() string {
 	return fmt.Sprintf("lk %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is the module's version as the build recorded it: a tag, a commit's
-// pseudo-version, or "(devel)" for a build outside version control.
+// stamp is the version that make build found in git, if it could.
+var stamp string
+
+// version is that of make build, else the module's version as the build recorded
+// it: a tag, a commit's pseudo-version, or "(devel)" outside version control.
 func version() string {
+	if stamp != "" {
+		return stamp
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"
