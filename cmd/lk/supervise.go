@@ -45,9 +45,8 @@ type supervisor struct {
 
 	child   *child
 	guard   *guard
-	began   time.Duration // when the child was started, by the boot clock
-	yielded bool          // the child was asked to stop because somebody asked for the lock
-	ending  bool          // lk passed on a signal that asks the child to end
+	yielded bool // the child was asked to stop because somebody asked for the lock
+	ending  bool // lk passed on a signal that asks the child to end
 }
 
 // groupPoll is how often the child's group is looked at when it has to go: the
@@ -67,7 +66,7 @@ func (s *supervisor) start(command, env []string, session *os.File) error {
 		s.guard.stop()
 		return err
 	}
-	s.child, s.began = child, bootTime()
+	s.child = child
 	grace := s.grace
 	if s.onLost == kill {
 		grace = 0
@@ -305,8 +304,7 @@ func (s *supervisor) lossAhead() error {
 	if asked := s.lease.Asked(); asked != nil {
 		return fmt.Errorf("%s: its command was stopped %s before the end: %s", s.what, left, askedText(asked))
 	}
-	// The client takes a hundredth off all bounds, so that it may end before anybody asks.
-	if s.maxHold > 0 && bootTime()-s.began >= s.maxHold-s.maxHold/50-100*time.Millisecond {
+	if s.maxHold > 0 && s.lease.Trouble() == nil { // nothing else ends it, and nobody had to ask yet
 		return fmt.Errorf("%s was held for as long as --max-hold allows, and its command was stopped", s.what)
 	}
 	why := ""
