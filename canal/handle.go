@@ -1,0 +1,52 @@
+package canal
+
+import "runtime"
+
+// Handle is one key of a [Manager], found once, for a key that is used often. It
+// keeps its key in memory, though idle, for as long as the handle is reachable;
+// there is nothing to close. All methods are safe for concurrent use.
+type Handle[K comparable] struct{ entry *entry[K] }
+
+// Handle finds a key for later use. It fails with [ErrInvalid] for a key that is
+// not equal to itself.
+func (m *Manager[K]) Handle(key K) (*Handle[K], error) {
+	if !equal(key, key) {
+		return nil, errNoKey
+	}
+	hash, home := m.find(key)
+	h := &Handle[K]{home.pin(hash, key)}
+	runtime.AddCleanup(h, home.unpin, h.entry)
+	return h, nil
+}
+
+// TryAcquire is [Manager.TryAcquire] for the key of the handle.
+func (h *Handle[K]) TryAcquire(limit int) (*Slot, error) {
+	return h.acquire(new(Slot), 1, limit)
+}
+
+// TryAcquireN is [Manager.TryAcquireN] for the key of the handle.
+func (h *Handle[K]) TryAcquireN(n, limit int) (*Slot, error) {
+	return h.acquire(new(Slot), n, limit)
+}
+
+// TryAcquireFor is [Manager.TryAcquireFor] for the key of the handle.
+func (h *Handle[K]) TryAcquireFor(o *Owner, n, limit int) (*Slot, error) {
+	return o.own(func(s *Slot) (*Slot, error) { return h.acquire(s, n, limit) })
+}
+
+func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
+	if n < 1 || limit < 0 {
+		return nil, refusal(n, limit)
+	}
+	ordinal, got := h.entry.take(n, limit)
+	// Until here the handle kept the entry from going, from now on its slots do.
+	runtime.KeepAlive(h)
+	if got != granted {
+		return nil, ErrFull
+	}
+	s.of, s.n, s.ordinal = h.entry, n, ordinal
+	return s, nil
+}
+
+// Held returns how many slots of the key are in use.
+func (h *Handle[K]) Held() int { return int(h.entry.count.Load()) }

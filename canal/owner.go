@@ -1,0 +1,96 @@
+package canal
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Owner stands for whoever holds slots: a request, a connection, a worker. Its
+// end frees what it still holds, of whatever manager, each slot once; and it gets
+// none afterwards. All methods are safe for concurrent use.
+//
+// The end stops nobody: who goes on working with slots of an owner that has
+// ended has to be told by its context, or otherwise.
+type Owner struct {
+	ctx     context.Context
+	unwatch func() bool // ends the wait for ctx; nil if there is none
+
+	mu    sync.Mutex // before that of a shard
+	ended bool       // once set, nothing comes into slots
+	slots []*Slot    // all that are held, and some that were
+}
+
+// NewOwner makes an owner that ends when ctx is done, or with Close, or with the
+// function given to Do, whichever is first.
+func NewOwner(ctx context.Context) *Owner {
+	o := &Owner{ctx: ctx}
+	if ctx.Done() != nil {
+		o.unwatch = context.AfterFunc(ctx, o.end)
+	}
+	return o
+}
+
+// Close ends the owner. When it returns, all that the owner held is free, also
+// what was being released at that moment. Further calls do nothing.
+func (o *Owner) Close() {
+	if o.unwatch != nil {
+		o.unwatch()
+	}
+	o.end()
+}
+
+// Do calls fn and then ends the owner, also if fn panics or calls
+// runtime.Goexit. It returns what fn returns, or [ErrOwnerEnded] without calling
+// it if the owner has ended.
+func (o *Owner) Do(fn func() error) error {
+	o.mu.Lock()
+	over := o.over()
+	o.mu.Unlock()
+	if over {
+		return ErrOwnerEnded
+	}
+	defer o.Close()
+	return fn()
+}
+
+func (o *Owner) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	for _, s := range o.slots {
+		s.end()
+	}
+	o.slots = nil
+}
+
+// own takes slots and notes that they are the owner's, as one step for its end.
+// An owner that has ended takes none, not even for a moment.
+func (o *Owner) own(acquire func(*Slot) (*Slot, error)) (*Slot, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over() {
+		return nil, ErrOwnerEnded
+	}
+	s, err := acquire(&Slot{owned: true})
+	if err == nil {
+		o.note(s)
+	}
+	return s, err
+}
+
+// over says that the owner gets no slots any more. A context may be done a moment
+// before it says so to the owner. mu is held.
+func (o *Owner) over() bool { return o.ended || o.ctx.Err() != nil }
+
+// note adds a slot to the owner's. When there is no room, those that are over
+// leave first, and the list gets room for as many again as are left: so between
+// two such walks there are as many notes as half of what the walk looks at, and
+// the list is never longer than twice what was held at one time. mu is held.
+func (o *Owner) note(s *Slot) {
+	if len(o.slots) == cap(o.slots) {
+		kept := slices.DeleteFunc(o.slots, (*Slot).over)
+		o.slots = append(make([]*Slot, 0, max(2*len(kept), 4)), kept...)
+	}
+	o.slots = append(o.slots, s)
+}
