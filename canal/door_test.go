@@ -1,0 +1,100 @@
+package canal_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper/canal"
+)
+
+// What can't be right is refused at the door, and leaves nothing behind.
+func TestBadRequests(t *testing.T) {
+	m := canal.New[string]()
+	h, err := m.Handle("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := canal.NewOwner(t.Context())
+	for _, c := range []struct {
+		n, limit int
+		want     error
+	}{
+		{0, 5, canal.ErrInvalid},
+		{-1, 5, canal.ErrInvalid},
+		{math.MinInt, math.MaxInt, canal.ErrInvalid},
+		{1, -1, canal.ErrInvalid},
+		{1, math.MinInt, canal.ErrInvalid},
+		{1, 0, canal.ErrFull},
+		{6, 5, canal.ErrFull},
+		{math.MaxInt, math.MaxInt - 1, canal.ErrFull},
+	} {
+		for name, try := range map[string]func() (*canal.Slot, error){
+			"by key":              func() (*canal.Slot, error) { return m.TryAcquireN("db", c.n, c.limit) },
+			"by handle":           func() (*canal.Slot, error) { return h.TryAcquireN(c.n, c.limit) },
+			"for an owner":        func() (*canal.Slot, error) { return m.TryAcquireFor(o, "db", c.n, c.limit) },
+			"by handle and owner": func() (*canal.Slot, error) { return h.TryAcquireFor(o, c.n, c.limit) },
+		} {
+			if s, err := try(); s != nil || !errors.Is(err, c.want) {
+				t.Errorf("%d under %d %s: %v, %v; want %v", c.n, c.limit, name, s, err, c.want)
+			}
+		}
+	}
+	nothingHeld(t, m)
+}
+
+// The largest numbers are numbers like others.
+func TestLargestNumbers(t *testing.T) {
+	m := canal.New[string]()
+	all, err := m.TryAcquireN("db", math.MaxInt, math.MaxInt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.TryAcquireN("db", math.MaxInt, math.MaxInt); !errors.Is(err, canal.ErrFull) {
+		t.Errorf("as many again: %v, want full", err)
+	}
+	release(t, all)
+	nothingHeld(t, m)
+}
+
+// A key that is not equal to itself could be acquired but never found again.
+func TestKeysThatNobodyFinds(t *testing.T) {
+	m := canal.New[float64]()
+	if _, err := m.TryAcquire(math.NaN(), 1); !errors.Is(err, canal.ErrInvalid) {
+		t.Errorf("a NaN as key: %v", err)
+	}
+	if _, err := m.Handle(math.NaN()); !errors.Is(err, canal.ErrInvalid) {
+		t.Errorf("a handle of NaN: %v", err)
+	}
+	if _, err := m.TryAcquire(math.Copysign(0, -1), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.TryAcquire(0, 1); !errors.Is(err, canal.ErrFull) {
+		t.Errorf("0 beside -0, which equals it: %v, want full", err)
+	}
+}
+
+// Keys of a type that can't be compared are the caller's mistake, as in a map; it
+// must not leave a lock behind.
+func TestKeysThatCannotBeCompared(t *testing.T) {
+	m := canal.New[any]()
+	o := canal.NewOwner(t.Context())
+	for name, try := range map[string]func(){
+		"by key":       func() { _, _ = m.TryAcquire([]int{1}, 1) },
+		"for an owner": func() { _, _ = m.TryAcquireFor(o, []int{1}, 1, 1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			try()
+		}()
+	}
+	if _, err := m.TryAcquireFor(o, 1, 1, 1); err != nil {
+		t.Error(err)
+	}
+	o.Close()
+	m.Check(t)
+}
