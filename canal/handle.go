@@ -49,4 +49,9 @@ func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
 }
 
 // Held returns how many slots of the key are in use.
-func (h *Handle[K]) Held() int { return int(h.entry.count.Load()) }
+func (h *Handle[K]) Held() int {
+	n := int(h.entry.count.Load())
+	// Until here the handle kept the entry from going, and its count from being gone.
+	runtime.KeepAlive(h)
+	return n
+}

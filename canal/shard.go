@@ -96,8 +96,13 @@ func (s *shard[K]) inUse() []usage[K] {
 	defer s.mu.Unlock()
 	var all []usage[K]
 	for i := range *s.cells.Load() {
-		if e := (*s.cells.Load())[i].Load(); e != nil && e.count.Load() > 0 {
-			all = append(all, usage[K]{e.key, int(e.count.Load())})
+		e := (*s.cells.Load())[i].Load()
+		if e == nil {
+			continue
+		}
+		// One look at the count: at the next one it may be 0, and the key not in use.
+		if n := e.count.Load(); n > 0 {
+			all = append(all, usage[K]{e.key, int(n)})
 		}
 	}
 	return all

@@ -44,6 +44,7 @@ var house = []room{
 	{"internal/model", ". table", ""}, // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""}, // commands and tables as text
 	{"internal/mutants", "", ""},      // plants bugs and sees that tests find them
+	{"internal/canalsteps", "", ""},   // canal's steps, in every order
 	{"internal/tidy", "", ""},
 	{"internal/readme", ". engine", ""},
 }
