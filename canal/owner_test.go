@@ -62,12 +62,12 @@ func TestOwnerOfAContext(t *testing.T) {
 		defer cancel()
 		o := canal.NewOwner(ctx)
 		slots := hold(t, m, o, 3)
-		time.Sleep(time.Minute - 1)
+		time.Sleep(time.Minute - time.Nanosecond)
 		synctest.Wait()
 		if held := m.Held("db"); held != 3 {
 			t.Fatalf("%d held before the end of the context, want 3", held)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		gone(t, m, o, slots)
 	})

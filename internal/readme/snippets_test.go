@@ -1,0 +1,79 @@
+package readme
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/lockkeeper/lockkeeper/canal" // so that this runs again when what the snippets use changes
+	_ "github.com/lockkeeper/lockkeeper/engine"
+)
+
+// surroundings is what the Go snippets of README.md leave out: what a reader has.
+const surroundings = `package snippets
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockkeeper/lockkeeper/canal"
+	"github.com/lockkeeper/lockkeeper/engine"
+)
+
+var (
+	_          = canal.New[string]
+	_          = engine.Open
+	_          = errors.Is
+	machines   = 2
+	errTooBusy = errors.New("too busy")
+)
+
+func runTest(context.Context) error { return nil }
+`
+
+// TestSnippets compiles the Go of README.md, each block as the body of a function.
+func TestSnippets(t *testing.T) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	source.WriteString(surroundings)
+	blocks := strings.Split(string(text), "```go\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("README.md has no Go")
+	}
+	for i, block := range blocks {
+		body, _, _ := strings.Cut(block, "```")
+		fmt.Fprintf(&source, "\nfunc snippet%d(ctx context.Context) (err error) {\n%s\n\treturn err\n}\n", i, body)
+	}
+	compile(t, source.String())
+}
+
+// compile builds a package that is not in the tree.
+func compile(t *testing.T, source string) {
+	t.Helper()
+	real := filepath.Join(t.TempDir(), "snippets.go")
+	if err := os.WriteFile(real, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(here, "snippets", "snippets.go"): real}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", list, "./snippets").CombinedOutput(); err != nil {
+		t.Errorf("the Go of README.md does not compile: %v\n%s\n%s", err, out, source)
+	}
+}
