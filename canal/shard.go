@@ -18,7 +18,7 @@ type shard[K comparable] struct {
 	size  atomic.Int64              // entries in cells; changed under mu
 	hand  uint64                    // the cell at which makeRoom goes on; guarded by mu
 	keep  int64                     // as many entries may stay while idle
-	_     [16]byte                  // to the end of the cache line
+	_     [24]byte                  // to the end of the cache line
 }
 
 type cell[K comparable] = atomic.Pointer[entry[K]]
