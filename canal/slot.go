@@ -14,7 +14,7 @@ type Slot struct {
 	owned   bool          // the end of an owner may free it too
 	n       int
 	ordinal int
-	of      interface{ free(n int) } // the entry, whatever its key; nil if nothing was ever granted
+	of      interface{ free(n int) } // the entry or the handle, whatever its key; nil if nothing was ever granted
 }
 
 // The states of a slot go one way:

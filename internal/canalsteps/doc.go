@@ -35,7 +35,7 @@
 // code: whoever adds an atomic operation or a lock to canal hears that the model
 // lacks it.
 //
-//   - entry.go: takeLoad, takeSwap (take); freeAdd (free), freeCrowded (its look at size)
+//   - entry.go: takeLoad, takeSwap (take); freeAdd (free, and that of a handle), freeCrowded (its look at size)
 //   - manager.go: heldLock, heldLoad, heldUnlock (Held)
 //   - shard.go: lookTable, lookCell (look without the lock: one step for each cell);
 //     enterLock and enterUnlock, pinLock and pinUnlock, unpinLock and unpinUnlock, dropLock

@@ -231,6 +231,15 @@ func secondLook(t *turn) {
 	t.to(allCell)
 }
 
+// unpinBesideSlots does not wait for the handle's slots.
+func unpinBesideSlots(t *turn) {
+	if t.s.handles[t.call().handle].letGo {
+		t.unpinNow()
+	} else {
+		t.waits = true
+	}
+}
+
 // handleWithoutKeepAlive lets the handle go when its entry has been read.
 func handleWithoutKeepAlive(t *turn) {
 	h := t.call().handle

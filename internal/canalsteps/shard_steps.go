@@ -53,14 +53,29 @@ func (t *turn) pinUnlock() {
 }
 
 func (t *turn) unpinLock() {
-	h := &t.s.handles[t.call().handle]
-	if !h.letGo {
+	if t.s.handles[t.call().handle].letGo && !t.slotsOf(t.call().handle) {
+		t.unpinNow()
+	} else {
 		t.waits = true // the cleanup runs when the handle can't be reached
-		return
 	}
+}
+
+// slotsOf says that slots of a handle are held: from them it can be reached, and
+// by KeepAlive until they are free.
+func (t *turn) slotsOf(handle uint8) bool {
+	for slot := range t.s.truth {
+		if t.s.truth[slot] == reallyHeld && t.asked[slot].handle == handle {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *turn) unpinNow() {
 	if !t.lock(&t.s.mu) {
 		return
 	}
+	h := &t.s.handles[t.call().handle]
 	e := h.entry
 	*h = handle{}
 	t.s.entries[e].pins--
