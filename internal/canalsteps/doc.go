@@ -58,7 +58,8 @@
 // To have much happen with little, some numbers are smaller than canal's: a table
 // begins with 2 or 4 cells instead of 8 and shrinks when less than half of it is in
 // use instead of an eighth; an owner's list has room for 1 slot at first instead of
-// 4; makeRoom looks at 1 or 2 cells instead of 4; and 0 or 1 entries may stay idle.
+// 4; makeRoom looks at 1 or 2 cells instead of 4, each 2nd time instead of each 16th; and
+// 0 or 1 entries may stay idle.
 //
 // # What is not modelled
 //

@@ -110,17 +110,19 @@ func (t *turn) dropUnlock() {
 
 func (t *turn) insert() {
 	if t.s.size >= t.keep {
-		t.to(makeRoom)
-	} else {
-		t.to(insertSize)
+		t.s.hand = (t.s.hand + 1) % (2 * mostCells)
+		if t.s.hand%2 == 0 {
+			t.to(makeRoom)
+			return
+		}
 	}
+	t.to(insertSize)
 }
 
 func (t *turn) makeRoom() {
 	for t.w.i < t.rounds {
 		table := &t.s.tables[t.s.cells]
-		e := table.cells[t.s.hand%table.length]
-		t.s.hand = (t.s.hand + 1) % mostCells
+		e := table.cells[(t.s.hand/2*t.rounds+t.w.i)%table.length]
 		t.w.i++
 		if e != 0 {
 			t.w.victim = e
