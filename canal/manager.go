@@ -68,6 +68,9 @@ func (m *Manager[K]) acquire(s *Slot, key K, n, limit int) (*Slot, error) {
 		if !equal(key, key) {
 			return nil, errNoKey
 		}
+		if n > limit {
+			return nil, ErrFull // also if the key is there: nothing needs to be looked at
+		}
 		e, ordinal, got = home.enter(hash, key, n, limit)
 	}
 	if got != granted {

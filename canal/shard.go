@@ -49,16 +49,14 @@ func (s *shard[K]) look(hash uint64, key K) *entry[K] {
 }
 
 // enter takes n slots of a key that look did not find, or found gone. A key that
-// is not there comes into the shard with these slots taken.
+// is not there comes into the shard with these slots taken; n is not above the
+// limit, so they may be.
 func (s *shard[K]) enter(hash uint64, key K, n, limit int) (e *entry[K], ordinal int, _ answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.look(hash, key); e != nil {
 		ordinal, answer := e.take(n, limit)
 		return e, ordinal, answer
-	}
-	if n > limit {
-		return nil, 0, full
 	}
 	e = s.insert(hash, key, int64(n))
 	return e, n, granted

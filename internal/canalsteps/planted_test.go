@@ -102,7 +102,7 @@ var bugs = []bug{
 		programs: [][]call{{take(1, "a", 1, 1)}, {take(2, "a", 1, 1)}}}},
 	{"two make a key at once", oneLiveEntry, replaced(map[pc]func(*turn){enterLock: enterBlindly}), scope{
 		smallest: 4, programs: [][]call{{take(1, "a", 1, 2)}, {take(2, "a", 1, 2)}}, ignored: ignoring(rightOrdinal)}},
-	{"who is refused leaves a key behind", nothingLeft, replaced(map[pc]func(*turn){enterLock: enterRefused}), scope{
+	{"who is refused leaves a key behind", nothingLeft, replaced(map[pc]func(*turn){lookCell: lookRefused, planted1: enterRefused}), scope{
 		programs: [][]call{{take(1, "a", 1, 0)}}}},
 	{"the last release leaves its key behind", nothingLeft, replaced(map[pc]func(*turn){freeAdd: freeAndStay}), scope{
 		programs: [][]call{{take(1, "a", 1, 1), give(1)}}}},

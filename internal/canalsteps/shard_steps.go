@@ -13,13 +13,6 @@ func (t *turn) enterLock() {
 		t.enter(takeLoad, enterUnlock)
 		return
 	}
-	if int(t.call().n) > t.limit() {
-		t.say("locks the shard and finds no entry: more than the limit of %d even so", t.limit())
-		t.refuse()
-		t.w.answer = full
-		t.to(enterUnlock)
-		return
-	}
 	t.say("locks the shard and finds no entry")
 	t.enter(insert, enterUnlock)
 }
