@@ -31,7 +31,11 @@ func (h *Handle[K]) TryAcquireN(n, limit int) (*Slot, error) {
 
 // TryAcquireFor is [Manager.TryAcquireFor] for the key of the handle.
 func (h *Handle[K]) TryAcquireFor(o *Owner, n, limit int) (*Slot, error) {
-	return o.own(func(s *Slot) (*Slot, error) { return h.acquire(s, n, limit) })
+	return o.own(func() (grant, error) {
+		var s Slot
+		_, err := h.acquire(&s, n, limit)
+		return s.grant, err
+	})
 }
 
 func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
@@ -45,7 +49,7 @@ func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
 	if got != granted {
 		return nil, ErrFull
 	}
-	s.of, s.n, s.ordinal = h, n, ordinal
+	s.grant = grant{h, n, ordinal}
 	return s, nil
 }
 

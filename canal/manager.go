@@ -51,7 +51,11 @@ func (m *Manager[K]) TryAcquireN(key K, n, limit int) (*Slot, error) {
 // TryAcquireFor is as TryAcquireN, for an owner, whose end frees the slots if they
 // are not released before. It fails with [ErrOwnerEnded] once the owner has ended.
 func (m *Manager[K]) TryAcquireFor(o *Owner, key K, n, limit int) (*Slot, error) {
-	return o.own(func(s *Slot) (*Slot, error) { return m.acquire(s, key, n, limit) })
+	return o.own(func() (grant, error) {
+		var s Slot
+		_, err := m.acquire(&s, key, n, limit)
+		return s.grant, err
+	})
 }
 
 // acquire makes s a slot that is held, and returns it.
@@ -76,7 +80,7 @@ func (m *Manager[K]) acquire(s *Slot, key K, n, limit int) (*Slot, error) {
 	if got != granted {
 		return nil, ErrFull
 	}
-	s.of, s.n, s.ordinal = e, n, ordinal
+	s.grant = grant{e, n, ordinal}
 	return s, nil
 }
 
