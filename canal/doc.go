@@ -65,7 +65,7 @@
 //
 // A key comes with its first slot and goes with its last one. A manager with few
 // keys keeps those that are idle for their next use, 1,024 for each core, or up to
-// twice as many; these take about 100 bytes each, beside their own text.
+// twice as many; these take 130 bytes each at most, beside their own text.
 //
 // Many cores that are busy with one key pass its counter from one to the other; no
 // exact count can do without. They do not disturb those with other keys.
