@@ -64,8 +64,8 @@
 // [Slot] that stays in its function is not even allocated.
 //
 // A key comes with its first slot and goes with its last one. A manager with few
-// keys keeps those that are idle for their next use, 1,024 at most; these take less
-// than 100 bytes each, beside their own text.
+// keys keeps those that are idle for their next use, 1,024 for each core, or up to
+// twice as many; these take 130 bytes each at most, beside their own text.
 //
 // Many cores that are busy with one key pass its counter from one to the other; no
 // exact count can do without. They do not disturb those with other keys.

@@ -3,8 +3,8 @@ package canal
 import "runtime"
 
 // Handle is one key of a [Manager], found once, for a key that is used often. It
-// keeps its key in memory, though idle, for as long as the handle is reachable;
-// there is nothing to close. All methods are safe for concurrent use.
+// keeps its key in memory, though idle, for as long as the handle is reachable, or
+// a slot that came from it; there is nothing to close. All methods are safe for concurrent use.
 type Handle[K comparable] struct{ entry *entry[K] }
 
 // Handle finds a key for later use. It fails with [ErrInvalid] for a key that is
@@ -31,7 +31,11 @@ func (h *Handle[K]) TryAcquireN(n, limit int) (*Slot, error) {
 
 // TryAcquireFor is [Manager.TryAcquireFor] for the key of the handle.
 func (h *Handle[K]) TryAcquireFor(o *Owner, n, limit int) (*Slot, error) {
-	return o.own(func(s *Slot) (*Slot, error) { return h.acquire(s, n, limit) })
+	return o.own(func() (grant, error) {
+		var s Slot
+		_, err := h.acquire(&s, n, limit)
+		return s.grant, err
+	})
 }
 
 func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
@@ -39,13 +43,22 @@ func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
 		return nil, refusal(n, limit)
 	}
 	ordinal, got := h.entry.take(n, limit)
-	// Until here the handle kept the entry from going, from now on its slots do.
+	// Until here the handle kept the entry from going, from now on its slots do,
+	// which keep the handle too.
 	runtime.KeepAlive(h)
 	if got != granted {
 		return nil, ErrFull
 	}
-	s.of, s.n, s.ordinal = h.entry, n, ordinal
+	s.grant = grant{h, n, ordinal}
 	return s, nil
+}
+
+// free gives n slots back. The handle is still there, so the entry stays, and its
+// shard need not be asked whether it is crowded.
+func (h *Handle[K]) free(n int) {
+	h.entry.count.Add(-int64(n))
+	// A handle that went before would find the entry in use, and leave it behind.
+	runtime.KeepAlive(h)
 }
 
 // Held returns how many slots of the key are in use.

@@ -7,10 +7,11 @@ import (
 	"runtime"
 )
 
-// idleKeys is about how many keys without a slot in use a manager remembers, so
-// that a key that is used over and over does not come and go each time. A key
-// takes less than 100 bytes beside its own text.
-const idleKeys = 1024
+// idleKeys is how many keys without a slot in use a shard remembers, so that a key
+// that is used over and over does not come and go each time. It is the same for
+// each shard, however many there are: what is divided among many leaves too little
+// for some, as keys don't fall into shards evenly.
+const idleKeys = 128
 
 // Manager keeps a semaphore for each key. Managers have nothing in common: the
 // same key in two of them is two semaphores. All methods are safe for concurrent
@@ -25,10 +26,9 @@ type Manager[K comparable] struct {
 func New[K comparable]() *Manager[K] {
 	// More shards than cores, so that keys which come and go seldom meet.
 	n := 1 << bits.Len(uint(8*runtime.GOMAXPROCS(0)-1))
-	n = min(n, idleKeys)
 	m := &Manager[K]{seed: maphash.MakeSeed(), shift: 64 - bits.Len(uint(n-1)), shards: make([]shard[K], n)}
 	for i := range m.shards {
-		m.shards[i].init(idleKeys / n)
+		m.shards[i].init(idleKeys)
 	}
 	return m
 }
@@ -51,7 +51,11 @@ func (m *Manager[K]) TryAcquireN(key K, n, limit int) (*Slot, error) {
 // TryAcquireFor is as TryAcquireN, for an owner, whose end frees the slots if they
 // are not released before. It fails with [ErrOwnerEnded] once the owner has ended.
 func (m *Manager[K]) TryAcquireFor(o *Owner, key K, n, limit int) (*Slot, error) {
-	return o.own(func(s *Slot) (*Slot, error) { return m.acquire(s, key, n, limit) })
+	return o.own(func() (grant, error) {
+		var s Slot
+		_, err := m.acquire(&s, key, n, limit)
+		return s.grant, err
+	})
 }
 
 // acquire makes s a slot that is held, and returns it.
@@ -68,12 +72,15 @@ func (m *Manager[K]) acquire(s *Slot, key K, n, limit int) (*Slot, error) {
 		if !equal(key, key) {
 			return nil, errNoKey
 		}
+		if n > limit {
+			return nil, ErrFull // also if the key is there: nothing needs to be looked at
+		}
 		e, ordinal, got = home.enter(hash, key, n, limit)
 	}
 	if got != granted {
 		return nil, ErrFull
 	}
-	s.of, s.n, s.ordinal = e, n, ordinal
+	s.grant = grant{e, n, ordinal}
 	return s, nil
 }
 

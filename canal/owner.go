@@ -65,18 +65,21 @@ func (o *Owner) end() {
 }
 
 // own takes slots and notes that they are the owner's, as one step for its end.
-// An owner that has ended takes none, not even for a moment.
-func (o *Owner) own(acquire func(*Slot) (*Slot, error)) (*Slot, error) {
+// An owner that has ended takes none, not even for a moment. Nothing is allocated
+// for who is refused.
+func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over() {
 		return nil, ErrOwnerEnded
 	}
-	s, err := acquire(&Slot{owned: true})
-	if err == nil {
-		o.note(s)
+	g, err := take()
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	s := &Slot{owned: true, grant: g}
+	o.note(s)
+	return s, nil
 }
 
 // over says that the owner gets no slots any more. A context may be done a moment
@@ -89,8 +92,10 @@ func (o *Owner) over() bool { return o.ended || o.ctx.Err() != nil }
 // the list is never longer than twice what was held at one time. mu is held.
 func (o *Owner) note(s *Slot) {
 	if len(o.slots) == cap(o.slots) {
-		kept := slices.DeleteFunc(o.slots, (*Slot).over)
-		o.slots = append(make([]*Slot, 0, max(2*len(kept), 4)), kept...)
+		o.slots = slices.DeleteFunc(o.slots, (*Slot).over)
+		if room := max(2*len(o.slots), 4); room != cap(o.slots) {
+			o.slots = append(make([]*Slot, 0, room), o.slots...)
+		}
 	}
 	o.slots = append(o.slots, s)
 }

@@ -16,9 +16,9 @@ type shard[K comparable] struct {
 	mu    sync.Mutex
 	cells atomic.Pointer[[]cell[K]] // changed under mu; at most half of them are in use
 	size  atomic.Int64              // entries in cells; changed under mu
-	hand  uint64                    // the cell at which makeRoom goes on; guarded by mu
+	hand  uint64                    // how often makeRoom was called; guarded by mu
 	keep  int64                     // as many entries may stay while idle
-	_     [16]byte                  // to the end of the cache line
+	_     [24]byte                  // to the end of the cache line
 }
 
 type cell[K comparable] = atomic.Pointer[entry[K]]
@@ -49,16 +49,14 @@ func (s *shard[K]) look(hash uint64, key K) *entry[K] {
 }
 
 // enter takes n slots of a key that look did not find, or found gone. A key that
-// is not there comes into the shard with these slots taken.
+// is not there comes into the shard with these slots taken; n is not above the
+// limit, so they may be.
 func (s *shard[K]) enter(hash uint64, key K, n, limit int) (e *entry[K], ordinal int, _ answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.look(hash, key); e != nil {
 		ordinal, answer := e.take(n, limit)
 		return e, ordinal, answer
-	}
-	if n > limit {
-		return nil, 0, full
 	}
 	e = s.insert(hash, key, int64(n))
 	return e, n, granted
@@ -147,14 +145,19 @@ func (s *shard[K]) insert(hash uint64, key K, count int64) *entry[K] {
 }
 
 // makeRoom looks at a few cells, other ones each time, and removes what is idle
-// there: else keys of long ago could stay in the place of those in use now.
+// there: else keys of long ago could stay in the place of those in use now. It does
+// so only at each 16th call: mostly it is cheaper if the new key leaves with its
+// slot, and keys that are used often are not driven out by those that are used once.
 func (s *shard[K]) makeRoom() {
-	for range 4 {
+	s.hand++
+	if s.hand%16 != 0 {
+		return
+	}
+	for i := range uint64(4) {
 		cells := *s.cells.Load()
-		if e := cells[s.hand&uint64(len(cells)-1)].Load(); e != nil {
+		if e := cells[(s.hand/4+i)&uint64(len(cells)-1)].Load(); e != nil {
 			s.evict(e)
 		}
-		s.hand++
 	}
 }
 

@@ -9,12 +9,16 @@ import (
 // is freed once, whoever does it: its own Release, or the end of its owner. All
 // methods are safe for concurrent use.
 type Slot struct {
-	_       noCopy
-	state   atomic.Uint32 // held, and then one way: see below
-	owned   bool          // the end of an owner may free it too
-	n       int
-	ordinal int
-	of      interface{ free(n int) } // the entry, whatever its key; nil if nothing was ever granted
+	_     noCopy
+	state atomic.Uint32 // held, and then one way: see below
+	owned bool          // the end of an owner may free it too
+	grant
+}
+
+// grant is what was taken, and of what.
+type grant struct {
+	of         interface{ free(n int) } // the entry or the handle, whatever its key; nil if nothing was granted
+	n, ordinal int
 }
 
 // The states of a slot go one way:

@@ -27,7 +27,7 @@ type scope struct {
 }
 
 // asking is what there is to know of a slot before anything happens.
-type asking struct{ key, n, owner, limit uint8 }
+type asking struct{ key, n, owner, limit, handle uint8 }
 
 // prepare fills in what follows from the programs.
 func (sc *scope) prepare() {
@@ -38,7 +38,7 @@ func (sc *scope) prepare() {
 				if sc.asked[c.slot].n > 0 {
 					panic(fmt.Sprintf("%s: slot %d is taken by two calls", sc.name, c.slot))
 				}
-				sc.asked[c.slot] = asking{c.key, c.n, c.owner, c.limit}
+				sc.asked[c.slot] = asking{c.key, c.n, c.owner, c.limit, c.handle}
 			case endContext:
 				sc.contexts[c.owner] = true
 			}

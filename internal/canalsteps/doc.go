@@ -35,7 +35,7 @@
 // code: whoever adds an atomic operation or a lock to canal hears that the model
 // lacks it.
 //
-//   - entry.go: takeLoad, takeSwap (take); freeAdd (free), freeCrowded (its look at size)
+//   - entry.go: takeLoad, takeSwap (take); freeAdd (free, and that of a handle), freeCrowded (its look at size)
 //   - manager.go: heldLock, heldLoad, heldUnlock (Held)
 //   - shard.go: lookTable, lookCell (look without the lock: one step for each cell);
 //     enterLock and enterUnlock, pinLock and pinUnlock, unpinLock and unpinUnlock, dropLock
@@ -58,7 +58,8 @@
 // To have much happen with little, some numbers are smaller than canal's: a table
 // begins with 2 or 4 cells instead of 8 and shrinks when less than half of it is in
 // use instead of an eighth; an owner's list has room for 1 slot at first instead of
-// 4; makeRoom looks at 1 or 2 cells instead of 4; and 0 or 1 entries may stay idle.
+// 4; makeRoom looks at 1 or 2 cells instead of 4, each 2nd time instead of each 16th; and
+// 0 or 1 entries may stay idle.
 //
 // # What is not modelled
 //

@@ -46,12 +46,14 @@ func (t *turn) freeing() uint8 {
 	return t.w.slot
 }
 
+// freeAdd is also the addition of Handle.free, which does not ask whether the shard
+// is crowded.
 func (t *turn) freeAdd() {
 	e := &t.s.entries[t.w.entry]
 	e.count -= int8(t.asked[t.freeing()].n)
 	t.say("frees slot %d: %d in use", int(t.freeing()), int(e.count))
 	t.free(t.freeing())
-	if e.count == 0 {
+	if e.count == 0 && t.asked[t.freeing()].handle == 0 {
 		t.to(freeCrowded)
 		return
 	}

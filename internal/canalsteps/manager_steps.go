@@ -61,6 +61,18 @@ func (t *turn) lookCell() {
 		t.say("sees nothing in cell %d", int(at))
 	}
 	t.w.table, t.w.i = 0, 0
+	t.missed()
+}
+
+// missed is where look has found no entry, or one that is gone.
+func (t *turn) missed() {
+	if int(t.call().n) > t.limit() {
+		t.say("has a limit of %d, which is too small whatever is in use: full", t.limit())
+		t.refuse()
+		t.w.answer = full
+		t.to(acquired)
+		return
+	}
 	t.to(enterLock)
 }
 
@@ -68,7 +80,7 @@ func (t *turn) lookCell() {
 func (t *turn) acquireLooked() {
 	if t.w.answer == left {
 		t.w.entry, t.w.answer = 0, none
-		t.to(enterLock)
+		t.missed()
 	} else {
 		t.to(acquired)
 	}

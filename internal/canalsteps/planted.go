@@ -185,28 +185,30 @@ func enterBlindly(t *turn) {
 	if !t.lock(&t.s.mu) {
 		return
 	}
-	if int(t.call().n) > t.limit() {
-		t.say("locks the shard: more than the limit of %d", t.limit())
-		t.refuse()
-		t.w.answer = full
-		t.to(enterUnlock)
-		return
-	}
 	t.say("locks the shard and makes an entry")
 	t.enter(insert, enterUnlock)
 }
 
-// enterRefused makes an entry for who is refused too.
-func enterRefused(t *turn) {
-	t.enterLock()
-	if !t.waits && t.w.at == enterUnlock && t.find(t.call().key) == 0 {
-		table := &t.s.tables[t.s.cells]
-		e := t.unused(t.call().key)
-		place(table, e, t.hashes[:])
-		t.s.entries[e] = entry{there: true}
-		t.s.size++
-		t.say("puts an entry there all the same")
+// lookRefused goes on to the shard with who is refused already.
+func lookRefused(t *turn) {
+	t.lookCell()
+	if t.w.at == acquired {
+		t.to(planted1)
 	}
+}
+
+// enterRefused makes an entry for it.
+func enterRefused(t *turn) {
+	if !t.lock(&t.s.mu) {
+		return
+	}
+	table := &t.s.tables[t.s.cells]
+	e := t.unused(t.call().key)
+	place(table, e, t.hashes[:])
+	t.s.entries[e] = entry{there: true}
+	t.s.size++
+	t.say("locks the shard and puts an entry there all the same")
+	t.to(enterUnlock)
 }
 
 // unpinAndStay leaves the entry where it is.
@@ -229,6 +231,15 @@ func secondLook(t *turn) {
 	t.yields(keyOf(e), count)
 	t.w.i++
 	t.to(allCell)
+}
+
+// unpinBesideSlots does not wait for the handle's slots.
+func unpinBesideSlots(t *turn) {
+	if t.s.handles[t.call().handle].letGo {
+		t.unpinNow()
+	} else {
+		t.waits = true
+	}
 }
 
 // handleWithoutKeepAlive lets the handle go when its entry has been read.

@@ -102,7 +102,7 @@ var bugs = []bug{
 		programs: [][]call{{take(1, "a", 1, 1)}, {take(2, "a", 1, 1)}}}},
 	{"two make a key at once", oneLiveEntry, replaced(map[pc]func(*turn){enterLock: enterBlindly}), scope{
 		smallest: 4, programs: [][]call{{take(1, "a", 1, 2)}, {take(2, "a", 1, 2)}}, ignored: ignoring(rightOrdinal)}},
-	{"who is refused leaves a key behind", nothingLeft, replaced(map[pc]func(*turn){enterLock: enterRefused}), scope{
+	{"who is refused leaves a key behind", nothingLeft, replaced(map[pc]func(*turn){lookCell: lookRefused, planted1: enterRefused}), scope{
 		programs: [][]call{{take(1, "a", 1, 0)}}}},
 	{"the last release leaves its key behind", nothingLeft, replaced(map[pc]func(*turn){freeAdd: freeAndStay}), scope{
 		programs: [][]call{{take(1, "a", 1, 1), give(1)}}}},
@@ -112,6 +112,8 @@ var bugs = []bug{
 		programs: [][]call{{pins(1, "a"), take(1, "a", 1, 1).by(1), give(1)}, {take(2, "a", 1, 1), give(2)}}}},
 	{"a handle goes while its entry is asked for slots", neverUnder, replaced(map[pc]func(*turn){acquireFind: handleWithoutKeepAlive}), scope{
 		programs: [][]call{{pins(1, "a"), take(1, "a", 1, 1).by(1), give(1)}, {cleansUp(1)}}}},
+	{"a handle goes while a slot of it is held", nothingLeft, replaced(map[pc]func(*turn){unpinLock: unpinBesideSlots}), scope{
+		programs: [][]call{{pins(1, "a"), take(1, "a", 1, 1).by(1), letsGo(1), give(1)}, {cleansUp(1)}}}},
 	{"a handle goes while its entry is looked at", toldTruth, replaced(map[pc]func(*turn){handleHeld: heldWithoutKeepAlive, planted1: heldLater}), scope{
 		programs: [][]call{{pins(1, "a"), heldBy(1, "a")}, {cleansUp(1)}}}},
 	{"All looks twice at a count", toldTruth, replaced(map[pc]func(*turn){allLoad: allLooksTwice, planted1: secondLook}), scope{

@@ -71,7 +71,7 @@ func ownerScopes() []scope {
 			{take(3, "b", 1, 1), give(3)},
 		}},
 		{name: "two handles of one key", programs: [][]call{
-			{pins(1, "a"), take(1, "a", 1, 2).by(1).as(1), letsGo(1), cleansUp(1), closes(1)},
+			{pins(1, "a"), take(1, "a", 1, 2).by(1).as(1), letsGo(1), closes(1), cleansUp(1)},
 			{pins(2, "a"), take(2, "a", 1, 1).by(2), letsGo(2), give(2), cleansUp(2)},
 			{take(3, "a", 1, 1), give(3), give(1)},
 		}},

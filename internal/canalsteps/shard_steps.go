@@ -13,13 +13,6 @@ func (t *turn) enterLock() {
 		t.enter(takeLoad, enterUnlock)
 		return
 	}
-	if int(t.call().n) > t.limit() {
-		t.say("locks the shard and finds no entry: more than the limit of %d even so", t.limit())
-		t.refuse()
-		t.w.answer = full
-		t.to(enterUnlock)
-		return
-	}
 	t.say("locks the shard and finds no entry")
 	t.enter(insert, enterUnlock)
 }
@@ -53,14 +46,29 @@ func (t *turn) pinUnlock() {
 }
 
 func (t *turn) unpinLock() {
-	h := &t.s.handles[t.call().handle]
-	if !h.letGo {
+	if t.s.handles[t.call().handle].letGo && !t.slotsOf(t.call().handle) {
+		t.unpinNow()
+	} else {
 		t.waits = true // the cleanup runs when the handle can't be reached
-		return
 	}
+}
+
+// slotsOf says that slots of a handle are held: from them it can be reached, and
+// by KeepAlive until they are free.
+func (t *turn) slotsOf(handle uint8) bool {
+	for slot := range t.s.truth {
+		if t.s.truth[slot] == reallyHeld && t.asked[slot].handle == handle {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *turn) unpinNow() {
 	if !t.lock(&t.s.mu) {
 		return
 	}
+	h := &t.s.handles[t.call().handle]
 	e := h.entry
 	*h = handle{}
 	t.s.entries[e].pins--
@@ -95,17 +103,19 @@ func (t *turn) dropUnlock() {
 
 func (t *turn) insert() {
 	if t.s.size >= t.keep {
-		t.to(makeRoom)
-	} else {
-		t.to(insertSize)
+		t.s.hand = (t.s.hand + 1) % (2 * mostCells)
+		if t.s.hand%2 == 0 {
+			t.to(makeRoom)
+			return
+		}
 	}
+	t.to(insertSize)
 }
 
 func (t *turn) makeRoom() {
 	for t.w.i < t.rounds {
 		table := &t.s.tables[t.s.cells]
-		e := table.cells[t.s.hand%table.length]
-		t.s.hand = (t.s.hand + 1) % mostCells
+		e := table.cells[(t.s.hand/2*t.rounds+t.w.i)%table.length]
 		t.w.i++
 		if e != 0 {
 			t.w.victim = e

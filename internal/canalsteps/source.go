@@ -57,6 +57,7 @@ var modelled = map[string][]operation{
 	"Owner.over":  {is("ctx.Err", ownContext, contextDone)},
 
 	"Manager.Handle": {is("runtime.AddCleanup", unpinLock)},
+	"Handle.free":    {is("count.Add", freeAdd), is("runtime.KeepAlive", unpinLock)},
 	"Handle.acquire": {is("runtime.KeepAlive", handleLetGo)},
 	"Handle.Held":    {is("count.Load", handleHeld), is("runtime.KeepAlive", handleLetGo)},
 }

@@ -66,7 +66,7 @@ type shared struct {
 	mu        uint8 // of the shard: who has it
 	cells     uint8 // the shard's table
 	size      uint8
-	hand      uint8 // modulo mostCells
+	hand      uint8 // modulo 2*mostCells
 	resources uint8 // how many the application has just now
 
 	// The truth, which only the explorer looks at.
