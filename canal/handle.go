@@ -4,8 +4,12 @@ import "runtime"
 
 // Handle is one key of a [Manager], found once, for a key that is used often. It
 // keeps its key in memory, though idle, for as long as the handle is reachable, or
-// a slot that came from it; there is nothing to close. All methods are safe for concurrent use.
-type Handle[K comparable] struct{ entry *entry[K] }
+// a slot that came from it; there is nothing to close. It must not be copied. All
+// methods are safe for concurrent use.
+type Handle[K comparable] struct {
+	_     noCopy // a copy would not keep the key
+	entry *entry[K]
+}
 
 // Handle finds a key for later use. It fails with [ErrInvalid] for a key that is
 // not equal to itself.
@@ -14,7 +18,7 @@ func (m *Manager[K]) Handle(key K) (*Handle[K], error) {
 		return nil, errNoKey
 	}
 	hash, home := m.find(key)
-	h := &Handle[K]{home.pin(hash, key)}
+	h := &Handle[K]{entry: home.pin(hash, key)}
 	runtime.AddCleanup(h, home.unpin, h.entry)
 	return h, nil
 }
