@@ -16,7 +16,7 @@ type Owner struct {
 	ctx     context.Context
 	unwatch func() bool // ends the wait for ctx; nil if there is none
 
-	mu    sync.Mutex // before that of a shard
+	mu    sync.Mutex // before that of a shard; nobody else's code runs under it
 	ended bool       // once set, nothing comes into slots
 	slots []*Slot    // all that are held, and some that were
 }
@@ -45,9 +45,9 @@ func (o *Owner) Close() {
 // it if the owner has ended.
 func (o *Owner) Do(fn func() error) error {
 	o.mu.Lock()
-	over := o.over()
+	ended := o.ended
 	o.mu.Unlock()
-	if over {
+	if ended || o.ctx.Err() != nil {
 		return ErrOwnerEnded
 	}
 	defer o.Close()
@@ -68,9 +68,15 @@ func (o *Owner) end() {
 // An owner that has ended takes none, not even for a moment. Nothing is allocated
 // for who is refused.
 func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
+	// A context may be done a moment before it says so to the owner. It is asked
+	// before mu is locked, since it may be of a type that locks what whoever closes
+	// the owner has locked.
+	if o.ctx.Err() != nil {
+		return nil, ErrOwnerEnded
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over() {
+	if o.ended {
 		return nil, ErrOwnerEnded
 	}
 	g, err := take()
@@ -81,10 +87,6 @@ func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
 	o.note(s)
 	return s, nil
 }
-
-// over says that the owner gets no slots any more. A context may be done a moment
-// before it says so to the owner. mu is held.
-func (o *Owner) over() bool { return o.ended || o.ctx.Err() != nil }
 
 // note adds a slot to the owner's. When there is no room, those that are over
 // leave first, and the list gets room for as many again as are left: so between

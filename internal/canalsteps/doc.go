@@ -45,7 +45,7 @@
 //     allLock, allLoad, allUnlock (inUse)
 //   - slot.go: releaseSwap, releaseStore (Release), releaseAsk (notHeld), endSwap,
 //     endStore, endWait (end), noteOver (over)
-//   - owner.go: ownLock, ownContext, ownUnlock (own), unwatch (Close), endLock, endUnlock
+//   - owner.go: ownContext, ownLock, ownUnlock (own), unwatch (Close), endLock, endUnlock
 //     (end), contextDone and contextStart (what package context does)
 //   - handle.go: handleLetGo (KeepAlive), handleHeld (Held)
 //

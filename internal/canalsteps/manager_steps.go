@@ -18,10 +18,13 @@ func (t *turn) viewLoad() {
 }
 
 func (t *turn) acquireSeen() {
-	if t.call().owner > 0 {
-		t.to(ownLock)
-	} else {
+	switch o := t.call().owner; {
+	case o == 0:
 		t.to(acquireFind)
+	case t.contexts[o]:
+		t.to(ownContext)
+	default:
+		t.to(ownLock)
 	}
 }
 

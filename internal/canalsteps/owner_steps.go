@@ -14,34 +14,30 @@ func (t *turn) lockOwner(o *owner) bool {
 	return t.lock(&o.mu)
 }
 
+func (t *turn) ownContext() {
+	t.w.late = t.owner().done
+	if t.w.late {
+		t.say("sees that the context is done")
+		t.w.answer = ownerEnded
+		t.answered()
+		return
+	}
+	t.say("sees that the context is not done")
+	t.to(ownLock)
+}
+
 func (t *turn) ownLock() {
 	if !t.lockOwner(t.owner()) {
 		return
 	}
-	o := t.owner()
-	t.w.late = o.ended || o.done
-	switch {
-	case o.ended:
+	if t.owner().ended {
+		t.w.late = true
 		t.say("locks the owner, which has ended")
-		t.w.answer = ownerEnded
-		t.to(ownUnlock)
-	case t.contexts[t.call().owner]:
-		t.say("locks the owner")
-		t.to(ownContext)
-	default:
-		t.say("locks the owner")
-		t.to(acquireFind)
-	}
-}
-
-func (t *turn) ownContext() {
-	if t.owner().done {
-		t.say("sees that the context is done")
 		t.w.answer = ownerEnded
 		t.to(ownUnlock)
 		return
 	}
-	t.say("sees that the context is not done")
+	t.say("locks the owner")
 	t.to(acquireFind)
 }
 

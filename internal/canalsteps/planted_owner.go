@@ -81,10 +81,9 @@ func noteAlone(t *turn) {
 
 // ownWithoutContext does not ask the context, only whether the owner has been told.
 func ownWithoutContext(t *turn) {
-	t.ownLock()
-	if t.w.at == ownContext {
-		t.acquireFind()
-	}
+	t.w.late = t.owner().done
+	t.say("does not ask the context")
+	t.to(ownLock)
 }
 
 // noteDropsFreeing takes slots off the list that are still being released.

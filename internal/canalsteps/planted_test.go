@@ -118,7 +118,7 @@ var bugs = []bug{
 		programs: [][]call{{pins(1, "a"), heldBy(1, "a")}, {cleansUp(1)}}}},
 	{"All looks twice at a count", toldTruth, replaced(map[pc]func(*turn){allLoad: allLooksTwice, planted1: secondLook}), scope{
 		programs: [][]call{{take(1, "a", 1, 1), give(1)}, {walks()}}}},
-	{"the context is not asked before the grant", nothingAfterEnd, replaced(map[pc]func(*turn){ownLock: ownWithoutContext}), scope{
+	{"the context is not asked before the grant", nothingAfterEnd, replaced(map[pc]func(*turn){ownContext: ownWithoutContext}), scope{
 		programs: [][]call{{take(1, "a", 1, 1).as(1)}, {contextEnds(1)}}}},
 	{"note forgets slots that are still being released", endFreesAll, replaced(map[pc]func(*turn){noteOver: noteDropsFreeing}), scope{
 		programs: [][]call{{take(1, "a", 1, 2).as(1), take(2, "a", 1, 2).as(1), closes(1)}, {give(1)}}}},

@@ -51,10 +51,9 @@ var modelled = map[string][]operation{
 
 	"NewOwner":    {is("context.AfterFunc", contextStart)},
 	"Owner.Close": {is("o.unwatch", unwatch)},
-	"Owner.Do":    {isNot("mu.Lock", asClose), isNot("mu.Unlock", asClose)},
+	"Owner.Do":    {isNot("mu.Lock", asClose), isNot("mu.Unlock", asClose), isNot("ctx.Err", asClose)},
 	"Owner.end":   {is("mu.Lock", endLock), is("mu.Unlock", endUnlock)},
-	"Owner.own":   {is("mu.Lock", ownLock), is("mu.Unlock", ownUnlock)},
-	"Owner.over":  {is("ctx.Err", ownContext, contextDone)},
+	"Owner.own":   {is("ctx.Err", ownContext, contextDone), is("mu.Lock", ownLock), is("mu.Unlock", ownUnlock)},
 
 	"Manager.Handle": {is("runtime.AddCleanup", unpinLock)},
 	"Handle.free":    {is("count.Add", freeAdd), is("runtime.KeepAlive", unpinLock)},

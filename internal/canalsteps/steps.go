@@ -58,8 +58,8 @@ const (
 	endWait
 
 	// owner.go
-	ownLock
 	ownContext
+	ownLock
 	ownNote
 	noteOver
 	noteAdd
@@ -154,8 +154,8 @@ var canal = algorithm{
 	endStore:     visible("Slot.end", (*turn).endStore),
 	endWait:      visible("Slot.end", (*turn).endWait),
 
-	ownLock:      visible("own", (*turn).ownLock),
 	ownContext:   visible("own", (*turn).ownContext),
+	ownLock:      visible("own", (*turn).ownLock),
 	ownNote:      glue("note", (*turn).ownNote),
 	noteOver:     visible("note", (*turn).noteOver),
 	noteAdd:      glue("note", (*turn).noteAdd),
