@@ -1,7 +1,7 @@
 // Package canal keeps semaphores for one process: thousands and thousands of
 // keys, each with a number of slots that may change at any moment, also while
-// slots are held. It never waits, and costs about as much as the compare-and-swap
-// that it is made of.
+// slots are held. It never waits for a slot, and an acquire with its release costs
+// as much as to find a mutex by a key and to lock it.
 //
 // Say an application runs on some machines, and each of them bears three requests
 // at once. Whoever has a request to send knows how many machines there are, and so
@@ -12,6 +12,9 @@
 //	slot, err := slots.TryAcquire(application, 3*machines)
 //	if errors.Is(err, canal.ErrFull) {
 //		return tooBusy
+//	}
+//	if err != nil {
+//		return err
 //	}
 //	defer slot.Release()
 //
@@ -28,24 +31,26 @@
 // of those with the larger one have released. A release needs no limit: it lowers
 // the number in use by one, whatever anybody's view is.
 //
-// What is promised for each key, at every moment: nobody gets a slot when as many
-// as its limit are in use (never over). Nobody is told ErrFull when fewer are in
-// use (never under). A refused attempt leaves nothing behind, so no sequence of
-// refusals, releases and changing views can make a slot unusable (never stuck).
+// What is promised for each key, at every moment: no acquire is granted beyond its
+// own limit (never over), and none is refused within it (never under). A refused
+// attempt leaves nothing behind, so no sequence of refusals, releases and changing
+// views can make a slot unusable (never stuck).
 //
 // # Who holds
 //
 // A slot is held by whoever has the [Slot]. Its Release works once; after that it
 // returns [ErrNotHeld] and changes nothing. Nobody can free what another one holds.
 //
-// If somebody may fail before they release, let an [Owner] hold the slots: a
-// context, a connection, or a function.
+// If somebody may fail before they release, let an [Owner] hold the slots, which
+// ends with a context, with Close, or with a function.
 //
 //	owner := canal.NewOwner(r.Context())
+//	defer owner.Close()
 //	slot, err := slots.TryAcquireFor(owner, application, 1, 3*machines)
 //
 // When the owner ends, all that it still holds becomes free, each slot once, also
-// if it is being released at that moment.
+// what is being released at that moment: at once with Close, and a moment after
+// its context is done.
 //
 // # What it does not do
 //
@@ -58,14 +63,15 @@
 // # What it costs
 //
 // Acquiring finds the key in a hash table without a lock, and takes the slot by one
-// compare-and-swap. A refused attempt writes nothing, so any number of them can go
-// on beside each other. A release is one compare-and-swap in memory of the holder's
+// compare-and-swap. An attempt that is refused because others hold the slots writes
+// nothing, so any number of them can go on beside each other. A release is one compare-and-swap in memory of the holder's
 // own and one addition. No goroutine, timer or channel is kept for a key, and a
 // [Slot] that stays in its function is not even allocated.
 //
-// A key comes with its first slot and goes with its last one. A manager with few
-// keys keeps those that are idle for their next use, 1,024 for each core, or up to
-// twice as many; these take 130 bytes each at most, beside their own text.
+// A key comes with its first slot and goes with its last one. Some are kept for
+// their next use while they are idle: 1,024 at most for each core, rounded up to a
+// power of two, and never more than 16,384. These take 130 bytes each at most,
+// beside their own text, and so does a key in use.
 //
 // Many cores that are busy with one key pass its counter from one to the other; no
 // exact count can do without. They do not disturb those with other keys.

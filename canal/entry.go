@@ -53,7 +53,16 @@ func (e *entry[K]) take(n, limit int) (ordinal int, _ answer) {
 // free gives n slots back. The last one takes the key with it, unless the shard
 // is so small that the entry may stay for its next use.
 func (e *entry[K]) free(n int) {
-	if e.count.Add(-int64(n)) == 0 && e.home.crowded() {
+	if e.lower(n) == 0 && e.home.crowded() {
 		e.home.drop(e)
 	}
+}
+
+// lower counts n slots less, and returns how many are left.
+func (e *entry[K]) lower(n int) int64 {
+	count := e.count.Add(-int64(n))
+	if count < 0 {
+		panic("canal: more slots were released than were held: a Slot was copied")
+	}
+	return count
 }

@@ -44,14 +44,14 @@ func (h *Handle[K]) TryAcquireFor(o *Owner, n, limit int) (*Slot, error) {
 
 func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
 	if n < 1 || limit < 0 {
-		return nil, refusal(n, limit)
+		return nil, invalid(n, limit)
 	}
 	ordinal, got := h.entry.take(n, limit)
 	// Until here the handle kept the entry from going, from now on its slots do,
 	// which keep the handle too.
 	runtime.KeepAlive(h)
 	if got != granted {
-		return nil, ErrFull
+		return nil, refused(n, limit)
 	}
 	s.grant = grant{h, n, ordinal}
 	return s, nil
@@ -60,7 +60,7 @@ func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
 // free gives n slots back. The handle is still there, so the entry stays, and its
 // shard need not be asked whether it is crowded.
 func (h *Handle[K]) free(n int) {
-	h.entry.count.Add(-int64(n))
+	h.entry.lower(n)
 	// A handle that went before would find the entry in use, and leave it behind.
 	runtime.KeepAlive(h)
 }

@@ -13,9 +13,9 @@ import (
 // for some, as keys don't fall into shards evenly.
 const idleKeys = 128
 
-// Manager keeps a semaphore for each key. Managers have nothing in common: the
-// same key in two of them is two semaphores. All methods are safe for concurrent
-// use, and none of them ever waits for a slot.
+// Manager keeps a semaphore for each key; [New] makes one. Managers have nothing in
+// common: the same key in two of them is two semaphores. All methods are safe for
+// concurrent use, and none of them ever waits for a slot.
 type Manager[K comparable] struct {
 	seed   maphash.Seed
 	shift  int // of a hash, to the number of its shard
@@ -24,8 +24,9 @@ type Manager[K comparable] struct {
 
 // New makes a manager that has no keys. It needs no closing.
 func New[K comparable]() *Manager[K] {
-	// More shards than cores, so that keys which come and go seldom meet.
-	n := 1 << bits.Len(uint(8*runtime.GOMAXPROCS(0)-1))
+	// More shards than cores, so that keys which come and go seldom meet; but not so
+	// many that much is kept idle.
+	n := min(1<<bits.Len(uint(8*runtime.GOMAXPROCS(0)-1)), 128)
 	m := &Manager[K]{seed: maphash.MakeSeed(), shift: 64 - bits.Len(uint(n-1)), shards: make([]shard[K], n)}
 	for i := range m.shards {
 		m.shards[i].init(idleKeys)
@@ -49,7 +50,8 @@ func (m *Manager[K]) TryAcquireN(key K, n, limit int) (*Slot, error) {
 }
 
 // TryAcquireFor is as TryAcquireN, for an owner, whose end frees the slots if they
-// are not released before. It fails with [ErrOwnerEnded] once the owner has ended.
+// are not released before. It fails with [ErrOwnerEnded] once the owner has ended,
+// or its context is done.
 func (m *Manager[K]) TryAcquireFor(o *Owner, key K, n, limit int) (*Slot, error) {
 	return o.own(func() (grant, error) {
 		var s Slot
@@ -61,7 +63,7 @@ func (m *Manager[K]) TryAcquireFor(o *Owner, key K, n, limit int) (*Slot, error)
 // acquire makes s a slot that is held, and returns it.
 func (m *Manager[K]) acquire(s *Slot, key K, n, limit int) (*Slot, error) {
 	if n < 1 || limit < 0 {
-		return nil, refusal(n, limit)
+		return nil, invalid(n, limit)
 	}
 	hash, home := m.find(key)
 	e, ordinal, got := home.look(hash, key), 0, left
@@ -73,12 +75,12 @@ func (m *Manager[K]) acquire(s *Slot, key K, n, limit int) (*Slot, error) {
 			return nil, errNoKey
 		}
 		if n > limit {
-			return nil, ErrFull // also if the key is there: nothing needs to be looked at
+			return nil, errNever // also if the key is there: nothing needs to be looked at
 		}
 		e, ordinal, got = home.enter(hash, key, n, limit)
 	}
 	if got != granted {
-		return nil, ErrFull
+		return nil, refused(n, limit)
 	}
 	s.grant = grant{e, n, ordinal}
 	return s, nil
@@ -88,6 +90,9 @@ func (m *Manager[K]) acquire(s *Slot, key K, n, limit int) (*Slot, error) {
 func equal[K comparable](a, b K) bool { return a == b }
 
 func (m *Manager[K]) find(key K) (hash uint64, s *shard[K]) {
+	if len(m.shards) == 0 {
+		panic("canal: a Manager that New did not make")
+	}
 	hash = maphash.Comparable(m.seed, key)
 	return hash, &m.shards[hash>>m.shift]
 }

@@ -2,13 +2,15 @@ package canal
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 )
 
-// Owner stands for whoever holds slots: a request, a connection, a worker. Its
-// end frees what it still holds, of whatever manager, each slot once; and it gets
-// none afterwards. All methods are safe for concurrent use.
+// Owner stands for whoever holds slots: a request, a connection, a job. Its end
+// frees what it still holds, of whatever manager, each slot once; and it gets none
+// afterwards. An owner is for one use: who begins anew makes another one, with
+// [NewOwner]. All methods are safe for concurrent use.
 //
 // The end stops nobody: who goes on working with slots of an owner that has
 // ended has to be told by its context, or otherwise.
@@ -22,8 +24,13 @@ type Owner struct {
 }
 
 // NewOwner makes an owner that ends when ctx is done, or with Close, or with the
-// function given to Do, whichever is first.
+// function given to Do, whichever is first. Once ctx is done the owner gets
+// nothing more, and what it holds is free a moment later: a goroutine sees to it.
+// A context that lives on keeps its owners in memory until they are closed.
 func NewOwner(ctx context.Context) *Owner {
+	if ctx == nil {
+		panic("canal: NewOwner with a nil context")
+	}
 	o := &Owner{ctx: ctx}
 	if ctx.Done() != nil {
 		o.unwatch = context.AfterFunc(ctx, o.end)
@@ -44,14 +51,21 @@ func (o *Owner) Close() {
 // runtime.Goexit. It returns what fn returns, or [ErrOwnerEnded] without calling
 // it if the owner has ended.
 func (o *Owner) Do(fn func() error) error {
+	if o.ctx.Err() != nil {
+		return o.contextEnded()
+	}
 	o.mu.Lock()
 	ended := o.ended
 	o.mu.Unlock()
-	if ended || o.ctx.Err() != nil {
+	if ended {
 		return ErrOwnerEnded
 	}
 	defer o.Close()
 	return fn()
+}
+
+func (o *Owner) contextEnded() error {
+	return fmt.Errorf("%w: %w", ErrOwnerEnded, context.Cause(o.ctx))
 }
 
 func (o *Owner) end() {
@@ -72,7 +86,7 @@ func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
 	// before mu is locked, since it may be of a type that locks what whoever closes
 	// the owner has locked.
 	if o.ctx.Err() != nil {
-		return nil, ErrOwnerEnded
+		return nil, o.contextEnded()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,13 +102,13 @@ func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
 	return s, nil
 }
 
-// note adds a slot to the owner's. When there is no room, those that are over
-// leave first, and the list gets room for as many again as are left: so between
-// two such walks there are as many notes as half of what the walk looks at, and
-// the list is never longer than twice what was held at one time. mu is held.
+// note adds a slot to the owner's. When the list is full, those that are settled
+// leave it, and it gets room for twice the rest: so a walk over the list is paid
+// for by the notes before it, and the list is at most twice as long as what was
+// held at one time, or 4. mu is held.
 func (o *Owner) note(s *Slot) {
 	if len(o.slots) == cap(o.slots) {
-		o.slots = slices.DeleteFunc(o.slots, (*Slot).over)
+		o.slots = slices.DeleteFunc(o.slots, (*Slot).settled)
 		if room := max(2*len(o.slots), 4); room != cap(o.slots) {
 			o.slots = append(make([]*Slot, 0, room), o.slots...)
 		}

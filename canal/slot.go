@@ -6,8 +6,9 @@ import (
 )
 
 // Slot is what an acquire got: one slot of a key, or several taken together. It
-// is freed once, whoever does it: its own Release, or the end of its owner. All
-// methods are safe for concurrent use.
+// is freed once, whoever does it: its own Release, or the end of its owner. It
+// must not be copied, since a copy could be released once more; go vet finds
+// copies. All methods are safe for concurrent use.
 type Slot struct {
 	_     noCopy
 	state atomic.Uint32 // held, and then one way: see below
@@ -75,8 +76,8 @@ func (s *Slot) end() {
 	}
 }
 
-// over says that nothing is left to free.
-func (s *Slot) over() bool {
+// settled says that nothing is left to free.
+func (s *Slot) settled() bool {
 	state := s.state.Load()
 	return state == released || state == ended
 }
@@ -84,8 +85,8 @@ func (s *Slot) over() bool {
 // N is how many slots were taken together.
 func (s *Slot) N() int { return s.n }
 
-// Ordinal is how many slots of the key were in use with these, at the moment when
-// they were taken: 1 is the first one, and the limit of who asked the last one.
+// Ordinal is how many slots of the key were in use just after these were taken,
+// with these.
 func (s *Slot) Ordinal() int { return s.ordinal }
 
 // noCopy lets go vet find copies of what must not be copied.

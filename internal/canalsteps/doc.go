@@ -35,7 +35,7 @@
 // code: whoever adds an atomic operation or a lock to canal hears that the model
 // lacks it.
 //
-//   - entry.go: takeLoad, takeSwap (take); freeAdd (free, and that of a handle), freeCrowded (its look at size)
+//   - entry.go: takeLoad, takeSwap (take); freeAdd (lower, for free, and that of a handle), freeCrowded (its look at size)
 //   - manager.go: heldLock, heldLoad, heldUnlock (Held)
 //   - shard.go: lookTable, lookCell (look without the lock: one step for each cell);
 //     enterLock and enterUnlock, pinLock and pinUnlock, unpinLock and unpinUnlock, dropLock
@@ -44,7 +44,7 @@
 //     removeClear, evictSize, evictShrink (evict, remove: one step for each store);
 //     allLock, allLoad, allUnlock (inUse)
 //   - slot.go: releaseSwap, releaseStore (Release), releaseAsk (notHeld), endSwap,
-//     endStore, endWait (end), noteOver (over)
+//     endStore, endWait (end), noteOver (settled)
 //   - owner.go: ownContext, ownLock, ownUnlock (own), unwatch (Close), endLock, endUnlock
 //     (end), contextDone and contextStart (what package context does)
 //   - handle.go: handleLetGo (KeepAlive), handleHeld (Held)

@@ -56,7 +56,7 @@ func (t *turn) ownNote() {
 	}
 }
 
-// noteOver asks one slot of a full list whether it is over.
+// noteOver asks one slot of a full list whether it is settled.
 func (t *turn) noteOver() {
 	o := t.owner()
 	if state := t.s.slots[t.w.slot].state; state == released || state == ended {

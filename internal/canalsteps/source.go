@@ -23,8 +23,8 @@ func isNot(text string, why string) operation { return operation{text: text, why
 var modelled = map[string][]operation{
 	"Manager.Held": {is("mu.Lock", heldLock), is("mu.Unlock", heldUnlock), is("count.Load", heldLoad)},
 
-	"entry.take": {is("count.Load", takeLoad), is("count.CompareAndSwap", takeSwap)},
-	"entry.free": {is("count.Add", freeAdd)},
+	"entry.take":  {is("count.Load", takeLoad), is("count.CompareAndSwap", takeSwap)},
+	"entry.lower": {is("count.Add", freeAdd)},
 
 	"shard.init":    {isNot("cells.Store", unseen)},
 	"shard.look":    {is("cells.Load", lookTable), is("cell.Load", lookCell)},
@@ -47,16 +47,16 @@ var modelled = map[string][]operation{
 	"Slot.Release": {is("state.CompareAndSwap", releaseSwap), is("state.Store", releaseStore)},
 	"Slot.notHeld": {is("state.Load", releaseAsk)},
 	"Slot.end":     {is("state.CompareAndSwap", endSwap), is("state.Store", endStore), is("state.Load", endWait)},
-	"Slot.over":    {is("state.Load", noteOver)},
+	"Slot.settled": {is("state.Load", noteOver)},
 
 	"NewOwner":    {is("context.AfterFunc", contextStart)},
 	"Owner.Close": {is("o.unwatch", unwatch)},
-	"Owner.Do":    {isNot("mu.Lock", asClose), isNot("mu.Unlock", asClose), isNot("ctx.Err", asClose)},
+	"Owner.Do":    {isNot("ctx.Err", asClose), isNot("mu.Lock", asClose), isNot("mu.Unlock", asClose)},
 	"Owner.end":   {is("mu.Lock", endLock), is("mu.Unlock", endUnlock)},
 	"Owner.own":   {is("ctx.Err", ownContext, contextDone), is("mu.Lock", ownLock), is("mu.Unlock", ownUnlock)},
 
 	"Manager.Handle": {is("runtime.AddCleanup", unpinLock)},
-	"Handle.free":    {is("count.Add", freeAdd), is("runtime.KeepAlive", unpinLock)},
+	"Handle.free":    {is("runtime.KeepAlive", unpinLock)},
 	"Handle.acquire": {is("runtime.KeepAlive", handleLetGo)},
 	"Handle.Held":    {is("count.Load", handleHeld), is("runtime.KeepAlive", handleLetGo)},
 }
