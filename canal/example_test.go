@@ -90,16 +90,46 @@ func ExampleManager_TryAcquireN() {
 	// not held
 }
 
+// Two limits at once, for all hosts and for each: take one after the other, and give
+// the first back if the second is full.
+func ExampleSlot_Release() {
+	all, hosts := canal.New[string](), canal.New[string]()
+	download := func(host string) error {
+		one, err := all.TryAcquire("downloads", 100)
+		if err != nil {
+			return fmt.Errorf("in all: %w", err)
+		}
+		defer one.Release()
+		ours, err := hosts.TryAcquire(host, 2)
+		if err != nil {
+			return fmt.Errorf("%s: %w", host, err)
+		}
+		defer ours.Release()
+		return nil // here the host is asked
+	}
+	fmt.Println(download("example.org"))
+	for range 2 {
+		_, _ = hosts.TryAcquire("example.org", 2)
+	}
+	fmt.Println(download("example.org"))
+	fmt.Println(all.Held("downloads"))
+	// Output:
+	// <nil>
+	// example.org: full
+	// 0
+}
+
 // What a request still holds is free when its context is done.
 func ExampleOwner() {
 	slots := canal.New[string]()
 	ctx, cancel := context.WithCancel(context.Background())
 	owner := canal.NewOwner(ctx)
+	defer owner.Close()
 	slot, err := slots.TryAcquireFor(owner, "app", 1, 3)
 	fmt.Println(slots.Held("app"), err)
 
 	cancel()
-	owner.Close() // or wait a moment
+	owner.Close() // without it, a moment later
 	fmt.Println(slots.Held("app"))
 	fmt.Println(slot.Release())
 	// Output:
@@ -110,9 +140,9 @@ func ExampleOwner() {
 
 func ExampleOwner_Do() {
 	slots := canal.New[string]()
-	worker := canal.NewOwner(context.Background())
-	err := worker.Do(func() error {
-		if _, err := slots.TryAcquireFor(worker, "app", 1, 3); err != nil {
+	job := canal.NewOwner(context.Background())
+	err := job.Do(func() error {
+		if _, err := slots.TryAcquireFor(job, "app", 1, 3); err != nil {
 			return err
 		}
 		return errors.New("failed half way")
