@@ -126,7 +126,7 @@ func TestOthersLimitsOfTheDead(t *testing.T) {
 // TestExactlyAsMany is case T0.9: for any number of slots and resources, and any
 // keys, as many as there are can be acquired, and then again.
 func TestExactlyAsMany(t *testing.T) {
-	seed := seeded(t)
+	seed := canal.Seeded(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	m := canal.New[string]()
 	for i := range 100 {

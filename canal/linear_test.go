@@ -49,7 +49,7 @@ const keysOfRun = 2
 // for owners that end, and asks whether some order of one thing at a time explains
 // all answers. Keys come and go, since their shards are crowded.
 func TestLinearizable(t *testing.T) {
-	seed := seeded(t)
+	seed := canal.Seeded(t)
 	for run := range 40 {
 		m := canal.New[int]()
 		for key := range 5_000 {

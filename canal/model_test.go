@@ -2,7 +2,6 @@ package canal_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -14,7 +13,7 @@ import (
 // compares each answer with that of a map from key to a number: granted if and
 // only if held + n <= limit, with the ordinal held + n.
 func TestAgainstAMap(t *testing.T) {
-	seed := seeded(t)
+	seed := canal.Seeded(t)
 	for session := range uint64(200) {
 		p := newPlayer(t, rand.New(rand.NewPCG(seed, session)))
 		for range 400 {
@@ -22,18 +21,6 @@ func TestAgainstAMap(t *testing.T) {
 		}
 		p.finish()
 	}
-}
-
-var seedFlag = flag.Uint64("seed", 0, "replay random tests with this seed; 0: another one each time")
-
-// seeded returns the seed of a random test, and says how to replay it.
-func seeded(t *testing.T) uint64 {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("replay: go test ./canal -run '^%s$' -seed %d", t.Name(), seed)
-	return seed
 }
 
 // player plays a session, and keeps what must come of it.

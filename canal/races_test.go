@@ -126,7 +126,7 @@ func TestManyMakeOneKey(t *testing.T) {
 // find a key full, though keys come and go all the time.
 func TestNobodyIsRefusedFalsely(t *testing.T) {
 	const workers = 4
-	seed := seeded(t)
+	seed := canal.Seeded(t)
 	m := canal.New[int]()
 	for key := range 20_000 { // enough that idle keys leave at once
 		if _, err := m.TryAcquire(-1-key, 1); err != nil {

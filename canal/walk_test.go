@@ -41,3 +41,64 @@ func TestWalkBesideReleases(t *testing.T) {
 		}
 	}
 }
+
+// TestWalkThatChangesThings releases each key that it is told of, and acquires another
+// one in its place, which it may be told of, too.
+func TestWalkThatChangesThings(t *testing.T) {
+	const keys = 1000
+	m := canal.New[int]()
+	slots := make(map[int]*canal.Slot)
+	bring := func(key int) {
+		s, err := m.TryAcquireN(key, 1+key%3, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots[key] = s
+	}
+	for key := range keys {
+		bring(key)
+	}
+	told := make(map[int]bool)
+	for key, n := range m.All() {
+		if n != 1+key%3 || told[key] {
+			t.Errorf("%d of key %d, says All, and told of it before: %v", n, key, told[key])
+		}
+		told[key] = true
+		release(t, slots[key])
+		if m.Held(key) != 0 {
+			t.Errorf("%d of key %d held after its release", m.Held(key), key)
+		}
+		if key < keys {
+			bring(keys + key)
+		}
+	}
+	for key := range keys {
+		if !told[key] {
+			t.Errorf("key %d was not told of", key)
+		}
+	}
+	m.Check(t)
+}
+
+// TestWalkThatEnds leaves the walk at once.
+func TestWalkThatEnds(t *testing.T) {
+	m := canal.New[int]()
+	for key := range 100 {
+		if _, err := m.TryAcquire(key, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		told := 0
+		for range m.All() {
+			told++
+			break
+		}
+		if told != 1 {
+			t.Errorf("told of %d keys", told)
+		}
+	}
+	for range m.All() { // no lock was left behind
+		m.Held(1)
+	}
+}

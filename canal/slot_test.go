@@ -1,0 +1,106 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// key stands for an entry: here free does what a test wants to happen just then.
+type key func(n int)
+
+func (k key) free(n int) { k(n) }
+
+// closes closes an owner beside, and tells when it is through.
+func closes(o *Owner) (through *atomic.Bool) {
+	through = new(atomic.Bool)
+	go func() {
+		o.Close()
+		through.Store(true)
+	}()
+	return through
+}
+
+// others lets all who can go on do so.
+func others() {
+	for range 1000 {
+		runtime.Gosched()
+	}
+}
+
+// ownerOf makes an owner that holds a slot of a key.
+func ownerOf(t *testing.T, of key) (*Owner, *Slot) {
+	t.Helper()
+	o := NewOwner(context.Background())
+	s, err := o.own(func(s *Slot) (*Slot, error) {
+		s.of, s.n, s.ordinal = of, 2, 2
+		return s, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, s
+}
+
+// Close does not return before what is being released is free.
+func TestCloseWaitsForRelease(t *testing.T) {
+	var o *Owner
+	var through *atomic.Bool
+	freed := 0
+	o, s := ownerOf(t, func(n int) {
+		through = closes(o)
+		if others(); through.Load() {
+			t.Error("Close returned while a slot was being freed")
+		}
+		freed += n
+	})
+	if err := s.Release(); err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	if freed != 2 {
+		t.Errorf("freed %d slots of 2", freed)
+	}
+}
+
+// Close does not return before what another Close is freeing is free; whoever releases
+// it then is told why it can't be.
+func TestCloseWaitsForClose(t *testing.T) {
+	var o *Owner
+	var s *Slot
+	freed := 0
+	o, s = ownerOf(t, func(n int) {
+		if err := s.Release(); !errors.Is(err, ErrNotHeld) || !errors.Is(err, ErrOwnerEnded) {
+			t.Errorf("release of what the end is freeing: %v", err)
+		}
+		through := closes(o)
+		if others(); through.Load() {
+			t.Error("Close returned while another one was freeing a slot")
+		}
+		freed += n
+	})
+	o.Close()
+	if err := s.Release(); !errors.Is(err, ErrNotHeld) || !errors.Is(err, ErrOwnerEnded) {
+		t.Errorf("release of what the end has freed: %v", err)
+	}
+	o.Close()
+	if freed != 2 {
+		t.Errorf("freed %d slots of 2", freed)
+	}
+}
+
+// An entry that is gone never counts again.
+func TestGoneStaysGone(t *testing.T) {
+	var e entry[int]
+	e.count.Store(gone)
+	for _, n := range []int{1, 2} {
+		if ordinal, got := e.take(n, 5); got != left || ordinal != 0 {
+			t.Errorf("take %d of an entry that is gone: %d, answer %d", n, ordinal, got)
+		}
+	}
+	if e.count.Load() != gone {
+		t.Errorf("count %d", e.count.Load())
+	}
+}
