@@ -20,9 +20,13 @@ func (m *Manager[K]) Check(t *testing.T) {
 	}
 }
 
-// check walks the invariants of a shard, and returns its entries.
+// check walks the invariants of a shard, and returns its entries. It locks the shard,
+// since handles that nobody has any more are cleaned up whenever it pleases the
+// garbage collector.
 func (s *shard[K]) check(t *testing.T) (all []*entry[K]) {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	cells := *s.cells.Load()
 	idle := 0
 	for c := range cells {
