@@ -45,7 +45,7 @@ func inAStruct(m *canal.Manager[string]) error {
 	return job.slot.Release()
 }
 
-func byHandle(h *canal.Handle[string]) error {
+func deferredByHandle(h *canal.Handle[string]) error {
 	slot, err := h.TryAcquire(3)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		"deferred release":        func() error { return deferred(names) },
 		"release":                 func() error { return released(names) },
 		"in a struct":             func() error { return inAStruct(names) },
-		"by handle":               func() error { return byHandle(h) },
+		"by handle":               func() error { return deferredByHandle(h) },
 		"refused":                 func() error { return refused(names.TryAcquire("full", 1)) },
 		"refused, unknown key":    func() error { return refused(names.TryAcquire("unknown", 0)) },
 		"refused by handle":       func() error { return refused(h.TryAcquire(0)) },

@@ -6,7 +6,7 @@ import (
 )
 
 // newForTwoCores makes a manager as on a computer with two cores: with more of them
-// there are more shards, and each keeps fewer keys.
+// there are more shards.
 func newForTwoCores() *Manager[int] {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	return New[int]()
@@ -19,6 +19,9 @@ func (m *Manager[K]) entries() (n int) {
 	}
 	return n
 }
+
+// allIdle is how many keys may stay while they are idle.
+func allIdle(m *Manager[int]) int { return len(m.shards) * idleKeys }
 
 func takeAll(t *testing.T, m *Manager[int], from, to int) (slots []*Slot) {
 	t.Helper()
@@ -47,12 +50,12 @@ func TestKeysLeave(t *testing.T) {
 	m := newForTwoCores()
 	for range 3 {
 		slots := takeAll(t, m, 0, 50_000)
-		if n := m.entries(); n < 50_000 || n > 50_000+idleKeys {
+		if n := m.entries(); n < 50_000 || n > 50_000+allIdle(m) {
 			t.Errorf("%d entries of 50000 keys in use", n)
 		}
 		freeAll(t, slots)
 		m.Check(t) // not more cells than the entries need, too
-		if n := m.entries(); n > idleKeys {
+		if n := m.entries(); n > allIdle(m) {
 			t.Errorf("%d entries, and no key in use", n)
 		}
 	}
@@ -61,7 +64,7 @@ func TestKeysLeave(t *testing.T) {
 			t.Fatal("granted under a limit of 0")
 		}
 	}
-	if n := m.entries(); n > idleKeys {
+	if n := m.entries(); n > allIdle(m) {
 		t.Errorf("%d entries after refusals, and no key in use", n)
 	}
 }
@@ -81,7 +84,7 @@ func TestFewKeysStay(t *testing.T) {
 func TestIdleKeysMakeRoom(t *testing.T) {
 	m := newForTwoCores()
 	freeAll(t, takeAll(t, m, 0, 20_000))
-	for range 100 {
+	for range 1000 {
 		freeAll(t, takeAll(t, m, -100, 0))
 	}
 	for key := -100; key < 0; key++ {
@@ -102,7 +105,7 @@ func TestRoomIsMadeEverywhere(t *testing.T) {
 			e.free(1)
 		}
 		stayed := false
-		for range 20 {
+		for range 20 * 16 { // it looks at one insert in 16
 			e, _, _ := s.enter(at+32, 8, 1, 1)
 			e.free(1)
 			stayed = stayed || e.count.Load() != gone
@@ -112,27 +115,4 @@ func TestRoomIsMadeEverywhere(t *testing.T) {
 			t.Errorf("with idle keys from cell %d on, a new one never stays", at%16)
 		}
 	}
-}
-
-// An idle key takes some memory, and one that is gone none, also when there have been
-// very many keys before.
-func TestMemoryOfKeys(t *testing.T) {
-	m := newForTwoCores()
-	before := heap()
-	for _, keys := range []int{idleKeys / 2, 100_000} {
-		freeAll(t, takeAll(t, m, 0, keys))
-		if n, stay := heap()-before, m.entries(); n > int64(150*stay) {
-			t.Errorf("%d keys came and went, and %d stayed: %d bytes for each of these", keys, stay, n/int64(stay))
-		}
-	}
-	runtime.KeepAlive(m)
-}
-
-// heap is how much memory is in use.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return int64(s.HeapAlloc)
 }

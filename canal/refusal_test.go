@@ -42,3 +42,16 @@ func TestARefusalLocksNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedLeavesNoKey is about attempts that are refused, each for a key of its own.
+func TestRefusedLeavesNoKey(t *testing.T) {
+	m := New[string]()
+	for i := range 10_000 {
+		if _, err := m.TryAcquire(key(i), 0); err == nil {
+			t.Fatal("granted under a limit of 0")
+		}
+	}
+	if entries, _, _ := footprint(m); entries > 0 {
+		t.Errorf("%d keys are left", entries)
+	}
+}

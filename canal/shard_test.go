@@ -85,11 +85,11 @@ func (p *shardPlayer) acquire(key, n, limit int) {
 	e, ordinal, got := p.s.look(p.hashes[key], key), 0, left
 	if e != nil {
 		ordinal, got = e.take(n, limit)
-	} else {
+	} else if n <= limit {
 		e, ordinal, got = p.s.enter(p.hashes[key], key, n, limit)
 	}
 	switch {
-	case p.held[key]+n > limit && got == full:
+	case p.held[key]+n > limit && got != granted:
 	case p.held[key]+n <= limit && got == granted:
 		p.entries[key] = e
 		if p.held[key] += n; ordinal != p.held[key] {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// key stands for an entry: here free does what a test wants to happen just then.
-type key func(n int)
+// whenFreed is in the place of an entry: free does what a test wants to happen then.
+type whenFreed func(n int)
 
-func (k key) free(n int) { k(n) }
+func (do whenFreed) free(n int) { do(n) }
 
 // closes closes an owner beside, and tells when it is through.
 func closes(o *Owner) (through *atomic.Bool) {
@@ -31,13 +31,10 @@ func others() {
 }
 
 // ownerOf makes an owner that holds a slot of a key.
-func ownerOf(t *testing.T, of key) (*Owner, *Slot) {
+func ownerOf(t *testing.T, of whenFreed) (*Owner, *Slot) {
 	t.Helper()
 	o := NewOwner(context.Background())
-	s, err := o.own(func(s *Slot) (*Slot, error) {
-		s.of, s.n, s.ordinal = of, 2, 2
-		return s, nil
-	})
+	s, err := o.own(func() (grant, error) { return grant{of, 2, 2}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
