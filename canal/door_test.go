@@ -98,3 +98,21 @@ func TestKeysThatCannotBeCompared(t *testing.T) {
 	o.Close()
 	m.Check(t)
 }
+
+// A refusal says what would be right.
+func TestRefusalsSayWhatIsRight(t *testing.T) {
+	m := canal.New[string]()
+	for _, c := range []struct {
+		n, limit int
+		want     string
+	}{
+		{0, 5, "invalid request: 0 slots, must be 1 or more"},
+		{-1, -1, "invalid request: -1 slots, must be 1 or more"},
+		{1, -1, "invalid request: limit -1, must be 0 or more"},
+		{6, 5, "full"},
+	} {
+		if _, err := m.TryAcquireN("db", c.n, c.limit); err == nil || err.Error() != c.want {
+			t.Errorf("%d under %d: %v, want %q", c.n, c.limit, err, c.want)
+		}
+	}
+}
