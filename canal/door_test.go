@@ -109,7 +109,7 @@ func TestRefusalsSayWhatIsRight(t *testing.T) {
 		{0, 5, "invalid request: 0 slots, must be 1 or more"},
 		{-1, -1, "invalid request: -1 slots, must be 1 or more"},
 		{1, -1, "invalid request: limit -1, must be 0 or more"},
-		{6, 5, "full"},
+		{6, 5, "full: the limit is below what is asked for"},
 	} {
 		if _, err := m.TryAcquireN("db", c.n, c.limit); err == nil || err.Error() != c.want {
 			t.Errorf("%d under %d: %v, want %q", c.n, c.limit, err, c.want)
