@@ -43,6 +43,7 @@ var house = []room{
 
 	{"internal/model", ". table", ""}, // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""}, // commands and tables as text
+	{"internal/interleave", "", ""},   // small programs under every schedule
 	{"internal/mutants", "", ""},      // plants bugs and sees that tests find them
 	{"internal/canalsteps", "", ""},   // canal's steps, in every order
 	{"internal/tidy", "", ""},

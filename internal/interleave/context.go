@@ -1,0 +1,73 @@
+package interleave
+
+import (
+	"context"
+	"time"
+)
+
+// Context stands for context.Context.
+type Context = context.Context
+
+// Cancelable is a context whose end the scheduler sees. As with those of package
+// context, its error can be seen a moment before the functions start that wait
+// for its end.
+type Cancelable struct {
+	done  Uint32
+	after []*afterFunc
+}
+
+var _ Context = (*Cancelable)(nil)
+
+type afterFunc struct {
+	state Uint32 // waits, started or stopped
+	g     *goroutine
+}
+
+const (
+	waits uint32 = iota
+	started
+	stopped
+)
+
+var never = make(chan struct{})
+
+// Deadline is that of a context that has none.
+func (c *Cancelable) Deadline() (at time.Time, ok bool) { return }
+
+// Done is only good for seeing that the context can be done.
+func (c *Cancelable) Done() <-chan struct{} { return never }
+
+// Err is context.Canceled after Cancel.
+func (c *Cancelable) Err() error {
+	if c.done.Load() != 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value has no values.
+func (c *Cancelable) Value(any) any { return nil }
+
+// Cancel ends the context.
+func (c *Cancelable) Cancel() {
+	c.done.Store(1)
+	for _, a := range c.after {
+		if a.state.CompareAndSwap(waits, started) {
+			a.g.ready = true
+		}
+	}
+}
+
+// Cause stands for context.Cause.
+func Cause(ctx Context) error { return ctx.Err() }
+
+// AfterFunc stands for context.AfterFunc, of a Cancelable while a program starts.
+func AfterFunc(ctx Context, f func()) (stop func() bool) {
+	c, ok := ctx.(*Cancelable)
+	if !ok || world.running != nil {
+		world.fail("AfterFunc of a context that nobody watches, or by a goroutine: give it a Cancelable while the program starts")
+	}
+	a := &afterFunc{g: world.later("context", f)}
+	c.after = append(c.after, a)
+	return func() bool { return a.state.CompareAndSwap(waits, stopped) }
+}

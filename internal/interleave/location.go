@@ -1,0 +1,209 @@
+package interleave
+
+import (
+	"math/bits"
+	"reflect"
+	"unsafe"
+)
+
+// name is what a goroutine or a location is called: by who came upon it first,
+// and as its how manyth.
+type name uint32
+
+// key is what a location, or what a pointer points to, is in the hash of a state.
+// It is a hash of all that the goroutine had observed which came upon it first. So
+// the same key is the same thing, with the same past, whatever addresses an
+// execution gets.
+type key uint64
+
+// location is where goroutines meet: an atomic value or a mutex. It is the first
+// field of each.
+type location struct {
+	name    name
+	epoch   uint32 // of the execution
+	version uint32 // how often it was changed
+	locked  bool   // of a mutex
+	key     key
+	part    uint64 // its share in the hash of the state
+	class   *class
+}
+
+// pointee is what an atomic pointer points to.
+type pointee struct {
+	name name
+	key  key
+}
+
+// told is the name for a story.
+func (p pointee) told() uint64 { return isName | uint64(p.name) }
+
+// class is what is known about a location of some name from all executions up to
+// now. A location that only one goroutine uses, or that nobody changes, is hidden:
+// what is done there commutes with all that others do, so it needs no turn.
+type class struct {
+	user    name // who used it first
+	shared  bool // others did, too
+	changed bool
+	met     bool // not hidden in this pass
+}
+
+func (c *class) used(by name, change bool) {
+	if c.user == 0 {
+		c.user = by
+	}
+	c.shared = c.shared || c.user != by
+	c.changed = c.changed || change
+}
+
+func (c *class) isMet() bool { return c.shared && c.changed }
+
+// know gives a location a name if it has none, and so the class of that name.
+func (w *World) know(l *location) {
+	if l.epoch == w.epoch {
+		return
+	}
+	if l.epoch != 0 {
+		w.fail("a location outlives an execution: a program must make all that it uses anew")
+	}
+	l.epoch, l.name = w.epoch, w.newName()
+	l.class = w.x.class(l.name)
+}
+
+func (w *World) newName() name {
+	if w.sharing != 0 {
+		w.sharing++
+		return w.sharing
+	}
+	if g := w.running; g != nil {
+		g.named++
+		return g.id<<16 | g.named
+	}
+	w.named++
+	return w.named
+}
+
+// keyOf gives a location a key if it has none, when something is done there.
+func (w *World) keyOf(l *location) key {
+	if l.key == 0 {
+		l.key = w.newKey(0)
+	}
+	return l.key
+}
+
+// newKey is the key of what is come upon now, as the nth at once.
+func (w *World) newKey(n name) key {
+	if g := w.running; g != nil {
+		return key(mix(g.seen, uint64(g.id)<<16|uint64(n)))
+	}
+	return key(mix(1, uint64(w.named)<<16|uint64(n)))
+}
+
+// pointeeOf is what p points to. Who makes it known names, in one go, all
+// locations in it: so their names don't depend on who uses them first.
+func (w *World) pointeeOf(p unsafe.Pointer, of reflect.Type) pointee {
+	if p == nil {
+		return pointee{}
+	}
+	if n, ok := w.pointees[p]; ok {
+		return n
+	}
+	made := name(1)
+	if g := w.running; g != nil {
+		g.published++
+		made = g.published
+	}
+	n := pointee{w.newName(), w.newKey(made)}
+	w.pointees[p] = n
+	w.knowAll(p, layoutOf(of), uint64(n.key))
+	return n
+}
+
+// Share makes known what the program lets goroutines share, under a number of its
+// own. The same state is then known as the same, whoever came first to a location.
+func (w *World) Share(number uint16, pointer any) {
+	v := reflect.ValueOf(pointer)
+	w.sharing = 1<<31 | name(number)<<16
+	w.knowAll(v.UnsafePointer(), layoutOf(v.Type().Elem()), mix(2, uint64(number)))
+	w.sharing = 0
+}
+
+// knowAll makes known all locations in what p points to.
+func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
+	for i, at := range l.at {
+		l := (*location)(unsafe.Add(p, at))
+		w.know(l)
+		if l.key == 0 {
+			l.key = key(mix(from, uint64(i)))
+		}
+	}
+	for i, s := range l.slices {
+		cells := *(*[]byte)(unsafe.Add(p, s.at)) // its pointer and length are those of any slice
+		for j := range len(cells) {
+			w.knowAll(unsafe.Add(unsafe.Pointer(unsafe.SliceData(cells)), uintptr(j)*s.of.size), s.of, mix(from, uint64(i+1)<<32|uint64(j)))
+		}
+	}
+}
+
+// Drop says that nobody uses any more what pointer points to, and what was shared.
+func (w *World) Drop(pointer any) {
+	v := reflect.ValueOf(pointer)
+	for _, at := range layoutOf(v.Type().Elem()).at {
+		l := (*location)(unsafe.Add(v.UnsafePointer(), at))
+		w.sum -= l.part
+		l.part = 0
+	}
+}
+
+// layout says where the locations of a type are.
+type layout struct {
+	at     []uintptr
+	slices []sliceLayout
+	size   uintptr
+}
+
+type sliceLayout struct {
+	at uintptr
+	of *layout
+}
+
+var layouts = map[reflect.Type]*layout{}
+
+func layoutOf(t reflect.Type) *layout {
+	l := layouts[t]
+	if l == nil {
+		l = &layout{size: t.Size()}
+		layouts[t] = l
+		l.add(0, t)
+	}
+	return l
+}
+
+func (l *layout) add(at uintptr, t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Struct:
+		if t == reflect.TypeFor[location]() {
+			l.at = append(l.at, at)
+			return
+		}
+		for i := range t.NumField() {
+			l.add(at+t.Field(i).Offset, t.Field(i).Type)
+		}
+	case reflect.Array:
+		for i := range t.Len() {
+			l.add(at+uintptr(i)*t.Elem().Size(), t.Elem())
+		}
+	case reflect.Slice:
+		if of := layoutOf(t.Elem()); len(of.at)+len(of.slices) > 0 {
+			l.slices = append(l.slices, sliceLayout{at, of})
+		}
+	}
+}
+
+// mix is a hash of two numbers.
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
+	h := high ^ low ^ b
+	h = (h ^ h>>32) * 0xd6e8feb86659fd93
+	h = (h ^ h>>32) * 0xd6e8feb86659fd93
+	return h ^ h>>32
+}
