@@ -237,7 +237,7 @@ func TestNothingIsLost(t *testing.T) {
 		from = rand.Uint64()
 	}
 	r := rand.New(rand.NewPCG(from, 0))
-	for i := 0; i < 250; {
+	for i := 0; i < 150; {
 		s := randomSketch(r)
 		if s.interleavings().Cmp(big.NewInt(5000)) > 0 {
 			continue

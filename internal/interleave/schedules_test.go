@@ -60,7 +60,7 @@ func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
 		return "", "", err
 	}
 	binary = filepath.Join(dir, "interleave.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", "", fmt.Errorf("canal does not build with internal/interleave in place of %v; what it uses of them must be there\n%s",
 			slices.Sorted(maps.Keys(watched)), out)
