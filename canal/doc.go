@@ -34,8 +34,8 @@
 // What is promised for each key, at every moment: no acquire is granted beyond its
 // own limit (never over), and none is refused within it (never under): a slot is
 // in use until the Release or Close that frees it has returned, at the latest. A
-// refused attempt leaves nothing behind, so no sequence of refusals, releases and changing
-// views can make a slot unusable (never stuck).
+// refused attempt leaves nothing behind, so no sequence of refusals, releases and
+// changing views can make a slot unusable (never stuck).
 //
 // # Who holds
 //

@@ -12,12 +12,16 @@ const smallest = 8
 // probing. It is changed under mu, and looked at without: who looks may miss an
 // entry that is just being moved, and then looks again under mu. What it finds is
 // right by the entry's own count.
+//
+// An entry comes by insert (from enter, with its first slots, and from pin) and
+// goes by evict: from drop when its last slot is freed, from unpin when its last
+// handle is gone, and from makeRoom when others come.
 type shard[K comparable] struct {
 	mu    sync.Mutex
 	cells atomic.Pointer[[]cell[K]] // changed under mu; at most half of them are in use
 	size  atomic.Int64              // entries in cells; changed under mu
 	hand  uint64                    // how often makeRoom was called; guarded by mu
-	keep  int64                     // as many entries may stay while idle
+	keep  int64                     // with more entries than this, none stays when it becomes idle
 	_     [24]byte                  // to the end of the cache line
 }
 
