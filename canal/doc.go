@@ -1,7 +1,7 @@
 // Package canal keeps semaphores for one process: thousands and thousands of
 // keys, each with a number of slots that may change at any moment, also while
 // slots are held. It never waits for a slot, and an acquire with its release costs
-// as much as to find a mutex by a key and to lock it.
+// little more than to find a mutex by a key and to lock it.
 //
 // Say an application runs on some machines, and each of them bears three requests
 // at once. Whoever has a request to send knows how many machines there are, and so
