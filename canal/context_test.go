@@ -48,16 +48,7 @@ func TestContextWithALock(t *testing.T) {
 			asked := make(chan error)
 			go func() { asked <- ask(o) }()
 			<-c.asked
-			through := make(chan struct{})
-			go func() {
-				o.Close()
-				close(through)
-			}()
-			select {
-			case <-through:
-			case <-time.After(10 * time.Second):
-				t.Fatal("Close waits for who waits for the context")
-			}
+			closeAtOnce(t, o)
 			c.err = context.Canceled
 			close(c.done)
 			c.mu.Unlock()
@@ -87,17 +78,23 @@ func TestContextThatPanics(t *testing.T) {
 				}()
 				ask(&o)
 			}()
-			through := make(chan struct{})
-			go func() {
-				o.Close()
-				close(through)
-			}()
-			select {
-			case <-through:
-			case <-time.After(10 * time.Second):
-				t.Fatal("the owner is still locked")
-			}
+			closeAtOnce(t, &o)
 			nothingHeld(t, m)
 		})
+	}
+}
+
+// closeAtOnce closes an owner that nobody must have locked.
+func closeAtOnce(t *testing.T, o *canal.Owner) {
+	t.Helper()
+	through := make(chan struct{})
+	go func() {
+		o.Close()
+		close(through)
+	}()
+	select {
+	case <-through:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close waits for who has locked the owner")
 	}
 }
