@@ -36,7 +36,7 @@ var house = []room{
 	{"wire", ".", ""},
 	{"server", ". grab wire dashboard", "github.com/prometheus/client_golang"},
 	{"dashboard", "", ""},
-	{"canal", ".", "golang.org/x/sys"},
+	{"canal", "", ""}, // the standard library alone
 	{"sim", ". table keeper history engine/quorumlock", ""},
 
 	{"cmd/lk", ". engine grab server", "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
