@@ -58,10 +58,13 @@ func (e *entry[K]) free(n int) {
 	}
 }
 
-// lower counts n slots less, and returns how many are left.
+// lower counts n slots less, and returns how many are left. Fewer than none is the
+// mistake of who copied a Slot: it must not make the key unusable for others, also
+// where panics are recovered.
 func (e *entry[K]) lower(n int) int64 {
 	count := e.count.Add(-int64(n))
 	if count < 0 {
+		e.count.Add(int64(n))
 		panic("canal: more slots were released than were held: a Slot was copied")
 	}
 	return count

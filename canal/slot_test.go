@@ -101,3 +101,36 @@ func TestGoneStaysGone(t *testing.T) {
 		t.Errorf("count %d", e.count.Load())
 	}
 }
+
+// Who releases a copy of a slot is told, and the key goes on as before.
+func TestCopiedSlot(t *testing.T) {
+	m := New[string]()
+	h, err := m.Handle("by handle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, take := range map[string]func() (*Slot, error){
+		"db":        func() (*Slot, error) { return m.TryAcquireN("db", 2, 2) },
+		"by handle": func() (*Slot, error) { return h.TryAcquireN(2, 2) },
+	} {
+		s, err := take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := &Slot{grant: s.grant}
+		mustFree(t, s)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: a copy was released, and nobody is told", name)
+				}
+			}()
+			_ = copied.Release()
+		}()
+		if s, err = take(); err != nil || m.Held(name) != 2 {
+			t.Fatalf("%s: afterwards: %v, %d held", name, err, m.Held(name))
+		}
+		mustFree(t, s)
+	}
+	m.Check(t)
+}

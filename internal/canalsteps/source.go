@@ -24,7 +24,7 @@ var modelled = map[string][]operation{
 	"Manager.Held": {is("mu.Lock", heldLock), is("mu.Unlock", heldUnlock), is("count.Load", heldLoad)},
 
 	"entry.take":  {is("count.Load", takeLoad), is("count.CompareAndSwap", takeSwap)},
-	"entry.lower": {is("count.Add", freeAdd)},
+	"entry.lower": {is("count.Add", freeAdd), isNot("count.Add", "a Slot was copied")},
 
 	"shard.init":    {isNot("cells.Store", unseen)},
 	"shard.look":    {is("cells.Load", lookTable), is("cell.Load", lookCell)},
