@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build cross tools test lint bench fuzz generate ci clean
+.PHONY: help build cross tools test lint bench peers peertest fuzz generate schema ci clean
 
 # The rules, and tests about them and about text: there is nothing in them to
 # race, and they get further without the race detector's cost. STATES is how many
@@ -11,12 +11,13 @@ SHELL       := /bin/bash
 # is compared in with the model. canal is tested in both ways: without the race
 # detector it goes through ten million keys.
 PURE      := ./internal/... ./canal
-STATES    ?= 5000000
-SEQUENCES ?= 60000
+STATES    ?= 1500000
+SEQUENCES ?= 15000
 FUZZTIME  ?= 5s
 BENCH     ?= .
 SYSTEMS   := windows/amd64 darwin/arm64 freebsd/amd64
 TOOL      := go tool -modfile=tools/go.mod
+BUF       := go tool -modfile=../tools/proto/go.mod buf
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -31,23 +32,20 @@ cross: ## vet and build for Windows, macOS and FreeBSD, where nothing is run
 		go vet ./... && go build -o /dev/null ./cmd/lk || exit 1; \
 	done
 
-# Some tests sit at a terminal, as a person does. On Debian and Ubuntu this
-# installs what they need if it is missing; elsewhere it says what that is.
-tools: ## install tmux and vi for the tests, where they are missing (apt-get)
-	@if [ "$$(uname)" != Linux ] || { command -v tmux && command -v vi; } >/dev/null; then exit 0; fi; \
-	as_root=; [ "$$(id -u)" = 0 ] || as_root=sudo; \
-	if ! { command -v apt-get && { [ -z "$$as_root" ] || command -v sudo; }; } >/dev/null; then \
-		echo "the tests need tmux and vi: please install them (make does so by apt-get, as root or by sudo)" >&2; exit 1; \
-	fi; \
-	$$as_root apt-get update -q && $$as_root apt-get install -qy --no-install-recommends tmux vim-tiny
+# Some tests sit at a terminal, as a person does; some lose packets between hosts
+# of their own; some have system calls fail; some start databases. On Debian and
+# Ubuntu this installs what they need if it is missing; elsewhere it says what that is.
+tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, strace, curl, PostgreSQL, MariaDB, PgBouncer
+	@tools/install
 
 # Tests keep to temporary folders and loopback addresses, and leave no file
-# behind outside the Go caches.
+# behind outside the Go caches. Those of engines on disk run one package at a time:
+# many tests of one are about real time, and another would keep the disk busy.
 test: tools ## run all tests, with the race detector where goroutines meet
 	go test -timeout 20m ./table -states $(STATES)
 	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
 	go test -timeout 9m $$(go list $(PURE) | grep -v /model$$)
-	go test -timeout 9m -race $$(go list ./... | grep -vE "^$$(go list -m)/(table|internal)(/|$$)")
+	go test -timeout 12m -p 1 -race $$(go list ./... | grep -vE "^$$(go list -m)/(table|internal)(/|$$)")
 
 lint: ## gofmt, go vet, staticcheck (chosen in staticcheck.conf), go.mod
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted"; exit 1; fi
@@ -58,6 +56,13 @@ lint: ## gofmt, go vet, staticcheck (chosen in staticcheck.conf), go.mod
 bench: ## run the benchmarks; BENCH=Name picks some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+peers: ## measure lock servers and limits side by side (bench/README.md); ARGS='-workloads 128'
+	cd bench && go run . -setup && go run . $(ARGS)
+
+peertest: ## lint and test bench, with the servers of others
+	cd bench && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./... && go mod tidy -diff
+	cd bench && go run . -setup && LOCKKEEPER_BENCH_NEEDS_SERVERS=1 go test ./...
+
 fuzz: ## fuzz every target for FUZZTIME (5s) each
 	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
@@ -65,10 +70,17 @@ fuzz: ## fuzz every target for FUZZTIME (5s) each
 		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$${file%/*}"; \
 	done
 
-generate: ## write the generated parts of README.md
+generate: ## write the generated parts: of README.md, and the code of wire/lockkeeper.proto
+	cd wire && $(BUF) lint && $(BUF) generate
 	go test ./internal/readme -count=1 -run TestMatrix -write
 
-ci: lint build cross test ## all that .ci/run checks
+# What a client of yesterday sends must still be understood: the schema only grows.
+schema: ## check wire/lockkeeper.proto, that it breaks nothing of main, and the code made of it
+	cd wire && $(BUF) lint && { git rev-parse -q --verify main >/dev/null 2>&1 || exit 0; } && \
+		$(BUF) breaking --against '../.git#branch=main,subdir=wire'
+	cd wire && $(BUF) generate && git diff --exit-code -- .
+
+ci: lint schema build cross test peertest ## all that .ci/run checks
 
 clean: ## remove what "make build" made
 	rm -rf bin

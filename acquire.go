@@ -2,6 +2,7 @@ package lockkeeper
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -30,10 +31,12 @@ func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold,
 	return c.await(ctx, cl, true)
 }
 
+// checkedID stands for the id of a want that is checked before it is given one.
+const checkedID = 1
+
 // prepare completes cl from its requests and checks it.
 func (c *Client) prepare(ctx context.Context, cl *claim) error {
-	cl.id = c.ids.Add(1)
-	cl.want.ID = cl.id
+	cl.want.ID = checkedID
 	if !cl.waits {
 		cl.want.Wait = Forever
 	}
@@ -65,6 +68,8 @@ func (c *Client) start(ctx context.Context, cl *claim) error {
 		c.mu.Unlock()
 		return wrap(cl.op, cl.path, errClosed)
 	}
+	cl.id = c.enter()
+	cl.want.ID = cl.id
 	c.claims[cl.id] = cl
 	cl.flying++
 	c.mu.Unlock()
@@ -82,6 +87,7 @@ func (c *Client) start(ctx context.Context, cl *claim) error {
 		return cl.ending() // ended meanwhile, by Close for instance
 	}
 	c.drop(cl, wrap(cl.op, cl.path, err), cl.sent && !cl.answered)
+	c.advance()
 	return cl.ending()
 }
 
@@ -95,6 +101,7 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 		if (c.session.TTL > 0 || tries > 1) && !c.maySend(cl, k) {
 			return errPast
 		}
+		held := c.key.Load() // before it is sent: what the answer says counts under this one
 		if stamped {
 			sent = c.clock() // before it is sent: what the answer promises counts from here (R12)
 		}
@@ -102,7 +109,7 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 		if err != nil {
 			return err
 		}
-		return c.take(cl, k, &status, sent)
+		return c.take(cl, held, &status, sent)
 	})
 	c.mu.Lock()
 	defer c.unlock()
@@ -126,18 +133,22 @@ func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.D
 // the session was attached anew meanwhile, which tells what is true now.
 var errStale error = &Error{Err: ErrSession, Detail: "answered after the lease had passed"}
 
-// take takes in an answer that was given under the key k.
-func (c *Client) take(cl *claim, k Key, s *Status, sent time.Duration) error {
+// take takes in an answer to what was sent under the key k.
+func (c *Client) take(cl *claim, k *Key, s *Status, sent time.Duration) error {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.ttl > 0 {
 		c.settle(c.clock())
 	}
-	if now := c.key.Load(); c.session.TTL > 0 && (now == nil || *now != k) {
+	if c.session.TTL > 0 && !c.holds(k) {
 		return errStale
 	}
 	cl.answered = true
-	c.learn(cl, s, sent)
+	if c.learn(cl, s, sent) {
+		c.owed = 2
+		c.payOwed()
+	}
+	c.advance()
 	if cl.phase == over && s.State != Ended && !c.closed {
 		c.todo[cl.id] = cl // whoever gave it up may have taken it for ended
 		c.kick()
@@ -196,7 +207,7 @@ func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error
 		}
 		changed := cl.watch()
 		c.unlock()
-		if late == nil && final && cl.waits && c.session.TTL > 0 && cl.want.Wait < MaxDuration {
+		if late == nil && cl.waits && c.session.TTL > 0 && cl.want.Wait < MaxDuration {
 			// Behind the engine's own bound, for the case that its news is lost.
 			timer := time.NewTimer(cl.want.Wait + margin(cl.want.Wait))
 			defer timer.Stop()
@@ -210,14 +221,36 @@ func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error
 		case <-changed:
 		case <-ctx.Done():
 		case <-late:
-			c.lastLook(ctx, cl)
-			c.mu.Lock()
-			if cl.phase == inLine {
-				return nil, c.giveUp(cl, cl.refused(TimedOut, nil))
+			late = nil
+			if err := c.pastBound(ctx, cl, final); err != nil {
+				return nil, err
 			}
-			c.unlock()
 		}
 	}
+}
+
+// pastBound finds out what became of cl, whose bound has passed without news of it.
+// With final it is given up if that is not known, or if it waits still. nil says
+// that there is something to go on with.
+func (c *Client) pastBound(ctx context.Context, cl *claim, final bool) error {
+	err := c.lastLook(ctx, cl)
+	c.mu.Lock()
+	if cl.phase != inLine {
+		c.unlock()
+		return nil
+	}
+	why := cl.refused(TimedOut, nil)
+	if err != nil {
+		why = wrap(cl.op, cl.path, unavailable(err, ctx)) // it may be free by now, or even be held by cl
+	}
+	if final {
+		return c.giveUp(cl, why)
+	}
+	c.unlock()
+	if err != nil {
+		return why
+	}
+	return nil
 }
 
 // lastLookBound is how much longer than its bound a wait may take at an engine
@@ -226,13 +259,16 @@ const lastLookBound = time.Second
 
 // lastLook asks the engine what became of cl, whose bound has passed without news
 // of it: who refuses must say who stands in the way, and it may have been granted
-// just in time.
-func (c *Client) lastLook(ctx context.Context, cl *claim) {
+// just in time. An error says that nobody knows.
+func (c *Client) lastLook(ctx context.Context, cl *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, lastLookBound)
 	defer cancel()
 	for s, err := range c.engine.List(ctx, Query{Ref: cl.ref()}) {
+		if errors.Is(err, ErrUnsupported) {
+			return nil
+		}
 		if err != nil {
-			return // then nobody knows
+			return err
 		}
 		c.mu.Lock()
 		if s.State == Waiting && cl.phase == inLine {
@@ -241,8 +277,9 @@ func (c *Client) lastLook(ctx context.Context, cl *claim) {
 			c.learn(cl, &s, byHint)
 		}
 		c.unlock()
-		return
+		return nil
 	}
+	return nil
 }
 
 // ask asks what became of cl, whose grant was learned by a hint, so that its

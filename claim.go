@@ -95,8 +95,9 @@ func (cl *claim) watch() <-chan struct{} {
 }
 
 // learn takes in what the engine says of a claim: in an answer to what was sent
-// at that time, or by a hint.
-func (c *Client) learn(cl *claim, s *Status, sent time.Duration) {
+// at that time, or by a hint. It reports whether that was an answer with an end that
+// no answer had told before.
+func (c *Client) learn(cl *claim, s *Status, sent time.Duration) (ends bool) {
 	newer := !cl.known || s.Change > cl.status.Change
 	if newer || sent != byHint && s.Change == cl.status.Change {
 		if s.State == Ended && s.Fence == 0 && len(s.Blockers) == 0 && cl.known {
@@ -110,17 +111,20 @@ func (c *Client) learn(cl *claim, s *Status, sent time.Duration) {
 		cl.known = true
 	}
 	if cl.phase != over && s.State == Held {
-		c.learnEnd(cl, s, sent, newer)
+		ends = c.learnEnd(cl, s, sent, newer)
 	}
 	if newer {
 		c.move(cl)
 	}
+	return ends
 }
 
 // learnEnd takes in until when the claim is held. What an answer states is what
 // the engine relies on, even if a hint has told of a later change already; a
-// hint may be late, so it only shortens, and has the truth asked for at once.
-func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) {
+// hint may be late, so it only shortens, and has the truth asked for at once. It
+// reports whether an answer told a new end, earlier ones aside that told none of a
+// hold whose longest hold begins with the answer.
+func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) (ends bool) {
 	var end ending
 	if s.Asked != nil && s.Asked.Left != Forever {
 		at := sent
@@ -134,6 +138,7 @@ func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 	}
 	switch {
 	case sent != byHint && s.Change >= cl.toldBy:
+		ends = end.why != NoReason && s.Change > cl.toldBy && (cl.toldBy > 0 || cl.want.MaxHold == 0)
 		cl.told, cl.toldBy = end, s.Change
 		if s.Change >= cl.status.Change {
 			cl.hinted = ending{}
@@ -162,6 +167,7 @@ func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 	} else if len(c.ends) > 0 {
 		delete(c.ends, cl)
 	}
+	return ends
 }
 
 // move does what follows from a new status.

@@ -25,13 +25,14 @@ import (
 type Client struct {
 	engine     Engine
 	guarantees Guarantees
-	near       bool    // the engine is in this process: its calls don't hang
-	session    Session // without Named
+	near       bool    // the engine answers out of memory: its calls don't hang
+	session    Session // without Named and Epoch
 	clock      func() time.Duration
 	logger     *slog.Logger
-	wrong      error // what the options have wrong, answered to every call
-	ids        atomic.Uint64
+	wrong      error               // what the options have wrong, answered to every call
 	key        atomic.Pointer[Key] // nil: not attached; changed with mu held
+	answered   atomic.Uint64       // no claim below it is begun any more; changed with mu held
+	heard      atomic.Uint64       // the number of the latest lease that was taken in; changed with mu held
 	life       context.Context     // of the background calls; ends with Close
 	quit       context.CancelFunc
 	work       chan struct{} // wakes the goroutine
@@ -41,10 +42,13 @@ type Client struct {
 	mu        sync.Mutex          // guards all below, and every claim; no call of the engine is made with it
 	claims    map[uint64]*claim   // all that are still wanted
 	todo      map[uint64]*claim   // what must be sent again, or ended, in the background
+	ids       uint64              // the last that was given
+	freezing  map[uint64]bool     // freezes that are out
 	ends      map[*claim]struct{} // holds with an end of their own
 	ended     []func()            // contexts to end after unlocking
 	attaching chan struct{}       // closed when the Attach that is out is answered
 	resumes   bool                // it was attached before
+	epoch     uint64              // the last that the engine told of the session; 0: none
 	closed    bool
 	running   bool // the goroutine has begun
 
@@ -58,6 +62,7 @@ type Client struct {
 	renewing  bool          // a Renew is out
 	renewAt   time.Duration
 	renewSoon bool          // renew as soon as possible
+	owed      int           // so many renewals let the engine know that a new end was heard
 	retryAt   time.Duration // no renewal before
 	retries   int
 	mendAt    time.Duration // nothing is mended before
@@ -86,7 +91,7 @@ func New(e Engine, options ...ClientOption) *Client {
 		todo:       make(map[uint64]*claim),
 		ends:       make(map[*claim]struct{}),
 	}
-	c.near = c.guarantees.Reach == InProcess
+	c.near = c.guarantees.Prompt
 	if c.guarantees.NoExpiry {
 		c.session.TTL = 0
 	}
@@ -188,7 +193,7 @@ func (c *Client) Revoke(ctx context.Context, ref Ref, force bool, by Label) erro
 func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by Label) error {
 	var f demand
 	f.target(path, Target{Mode: ModeExclusive})
-	f.want.ID, f.want.Freeze, f.want.Label = c.ids.Add(1), d, by
+	f.want.ID, f.want.Freeze, f.want.Label = checkedID, d, by
 	err := f.check()
 	if err == nil && d == 0 {
 		err = Invalid("freeze for 0s: say for how long")
@@ -203,6 +208,8 @@ func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by La
 	if err := c.usable("freeze", at); err != nil {
 		return err
 	}
+	f.want.ID = c.beginFreeze()
+	defer c.freezeAnswered(f.want.ID)
 	err = c.call(ctx, c.patience(), func(ctx context.Context, k Key) error {
 		_, err := c.engine.Claim(ctx, k, f.want)
 		return err
@@ -211,6 +218,26 @@ func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by La
 		return wrap("freeze", at, err)
 	}
 	return nil
+}
+
+// beginFreeze gives the id of a freeze that is about to be sent.
+func (c *Client) beginFreeze() uint64 {
+	c.mu.Lock()
+	defer c.unlock()
+	id := c.enter()
+	if c.freezing == nil {
+		c.freezing = make(map[uint64]bool)
+	}
+	c.freezing[id] = true
+	return id
+}
+
+// freezeAnswered notes that a freeze is sent no more.
+func (c *Client) freezeAnswered(id uint64) {
+	c.mu.Lock()
+	defer c.unlock()
+	delete(c.freezing, id)
+	c.advance()
 }
 
 // Thaw ends the freeze of the path; ErrNotHeld if there is none.

@@ -226,6 +226,42 @@ func TestWaitBoundHoldsWithoutNews(t *testing.T) {
 	})
 }
 
+// When the bound of a wait passes and the engine can't be reached, nobody knows
+// whether it is taken: it is unreachable, and told soon.
+func TestWaitBoundAtAnUnreachableEngine(t *testing.T) {
+	for name, lost := range map[string]func(context.Context, string, int) error{"cut": cut, "swallowed": swallow} {
+		for _, verb := range []string{"lock", "wait"} {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				bubble(t, func(t *tester, f *fake, c *client) {
+					f.wait = true
+					start := time.Now()
+					pending, err := c.Enqueue(background, lockkeeper.Exclusive("b"), lockkeeper.WithWait(2*time.Second))
+					if err != nil {
+						t.Fatal(err)
+					}
+					go func() {
+						synctest.Wait()
+						f.with(func() { f.lose = lost })
+					}()
+					if verb == "lock" {
+						_, err = c.Lock(background, "a", lockkeeper.WithWait(2*time.Second))
+					} else {
+						_, err = pending.Wait(background)
+					}
+					wantErr(t, err, lockkeeper.ErrUnavailable)
+					if errors.Is(err, lockkeeper.ErrNotAcquired) {
+						t.Errorf("it is said to be taken: %v", err)
+					}
+					if took := time.Since(start); took > 4*time.Second {
+						t.Errorf("gave up after %s", took)
+					}
+					f.with(func() { f.lose = nil })
+				})
+			})
+		}
+	}
+}
+
 func TestReleaseTwice(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))

@@ -10,7 +10,7 @@
 // "mydatabase" waits for everybody below it, in fair order.
 //
 // An [Engine] keeps claims: in this process (engine/memlock), in a file that
-// many processes share (engine/sqllock). A [Client] stands on any engine and
+// many processes share (engine/sqlitelock). A [Client] stands on any engine and
 // does what is the same everywhere: it waits, renews, tells a holder of its
 // loss in time, gives back a grant that nobody receives, and counts re-entrance.
 //

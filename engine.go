@@ -28,9 +28,17 @@ type Engine interface {
 	// longer (R11). Claims of it that s does not name end as
 	// Superseded, and older keys are refused with ErrSession from then on (R19).
 	//
+	// Only who knows the epoch of an open session takes it over. Is it open,
+	// or has it to resume, under another epoch than s.Epoch, then the answer is an
+	// ErrSession whose Error.Epoch is the present one, and nothing was changed. So
+	// an Attach that arrives twice, or after its successor, does nothing. Whoever
+	// means to take the session over, or repeats an Attach of which the answer was
+	// lost, attaches again with that epoch.
+	//
 	// notify is called with statuses of the session's claims that changed. It is
 	// a hint: it may be late, doubled, out of order (compare Status.Change) or
-	// missing, except in engines within the process, where none is missing. It
+	// missing, except in engines within the process, where none is missing. Called
+	// with no statuses it says that some may have been missed: a Renew tells. It
 	// must not block and must not call the engine. It may be nil. It stays in
 	// force until the session is taken over or left.
 	Attach(ctx context.Context, s Session, notify func([]Status)) (Lease, error)
@@ -41,7 +49,8 @@ type Engine interface {
 	Renew(ctx context.Context, k Key) (Lease, error)
 
 	// Claim makes the claim that w describes, or amends it, or answers again
-	// what became of it (R16). Taken is no error: the status is Ended, with the
+	// what became of it (R16); an id below the highest Key.Answered is begun no more,
+	// and if it is not known refused with ErrNotHeld. Taken is no error: the status is Ended, with the
 	// reason and who stood in the way, or Waiting; List tells why it waits.
 	// w.Targets belongs to the engine from then on and must not be changed.
 	Claim(ctx context.Context, k Key, w Want) (Status, error)
@@ -53,7 +62,8 @@ type Engine interface {
 
 	// List yields what q selects, each with evidence and place. With q.Follow it
 	// goes on with every change until ctx ends; a follower that is too slow
-	// misses intermediate states, never the last one.
+	// misses intermediate states, never the last one. One that is much too slow
+	// may end with ErrUnavailable: then it has to begin anew.
 	List(ctx context.Context, q Query) iter.Seq2[Status, error]
 
 	// Close leaves the engine. Sessions that were not left live on until their
@@ -67,6 +77,7 @@ type Session struct {
 	ID    string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
 	TTL   time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
 	Named []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
+	Epoch uint64        `json:"-"`   // that the caller believes the session to have, 0 if it knows of none; of no account if it is not open (R19)
 
 	// Outlive: it lives by its TTL alone, also when none of its processes is
 	// left. For sessions that several short programs use one after the other.
@@ -92,10 +103,23 @@ func (s *Session) Check(noExpiry bool) error {
 }
 
 // Key is the right to act for a session: its id, and the epoch of the Attach
-// that gave it.
+// that gave it. Two keys are one if those are the same.
 type Key struct {
 	Session string
 	Epoch   uint64
+
+	// Answered is what its user states with a call: no claim with a lower id will
+	// be begun any more, since all of them are answered. A claim with a lower id
+	// that arrives nevertheless, however late, is refused with ErrNotHeld unless
+	// the engine knows it, and what the session knows to have ended the engine
+	// need not remember (R16). Under one epoch the highest counts; 0 states nothing.
+	Answered uint64
+
+	// Heard is the Lease.Number of the latest lease that its user has taken in, with
+	// all that it told; 0 states nothing. A session that states it is taken to know
+	// of an end only when it has stated a lease that told it, so that no lost answer
+	// makes a hold pass for over that its holder still counts on (R12).
+	Heard uint64
 }
 
 // Lease is the answer to Attach and Renew: the truth about a session, of which
@@ -103,6 +127,7 @@ type Key struct {
 type Lease struct {
 	Key    Key
 	TTL    time.Duration // the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a former attach promised more
+	Number uint64        // rises with every lease of the session, also over its epochs: for Key.Heard; 0 if the engine does not look at that
 	Claims []Status      // every claim that has an end or an ask, and every one that changed within the last TTL
 }
 
@@ -157,6 +182,11 @@ type Query struct {
 	Session string // what this session has
 	Ref     Ref    // this claim alone, also for a while after its end
 	Follow  bool   // go on with every change
+
+	// Brief: without place, estimate, reasons of the wait and blockers, which cost an
+	// engine as much as the line is long. For those who follow everything, all the
+	// time. Engines may answer at length nevertheless.
+	Brief bool
 }
 
 // Selects reports whether q selects s. It is for engines whose followers sort out

@@ -27,7 +27,9 @@ var (
 	// ErrNotHeld: a release by one who holds nothing, or holds it no longer.
 	ErrNotHeld = errors.New("not held")
 	// ErrSession: the engine does not know the session under this epoch. Attach
-	// again, naming the claims that are still wanted.
+	// again, naming the claims that are still wanted. Of Attach: the session is
+	// open under another epoch than the one that was named, and Error.Epoch tells
+	// which; nothing was changed.
 	ErrSession = errors.New("session is not attached")
 	// ErrUnavailable: the engine could not be reached or could not answer. What
 	// was asked may have happened; repeating it with the same ids is safe (R16).
@@ -45,6 +47,7 @@ type Error struct {
 	Blocked []Blocker     // who stands in the way, if somebody does
 	Place   int           // position in line when it gave up, counted from 1; 0 if none
 	ETA     time.Duration // about how long it would still have waited (R17); 0 if unknown
+	Epoch   uint64        // of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
 	Cause   error         // the error beneath, if there is one
 }
 

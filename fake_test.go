@@ -31,6 +31,7 @@ type fake struct {
 	until   map[uint64]time.Time // end of the ask of a claim
 	since   map[uint64]time.Time // when it was granted
 	key     lockkeeper.Key
+	open    bool // the session is
 	told    func([]lockkeeper.Status)
 	wait    bool                                                // new claims wait
 	change  uint64                                              //
@@ -121,7 +122,10 @@ func (f *fake) Attach(ctx context.Context, s lockkeeper.Session, notify func([]l
 		if err := s.Check(f.g.NoExpiry); err != nil {
 			return err
 		}
-		f.key = lockkeeper.Key{Session: s.ID, Epoch: f.key.Epoch + 1}
+		if f.open && s.Epoch != f.key.Epoch {
+			return &lockkeeper.Error{Err: lockkeeper.ErrSession, Epoch: f.key.Epoch}
+		}
+		f.key, f.open = lockkeeper.Key{Session: s.ID, Epoch: f.key.Epoch + 1}, true
 		f.named, f.told, f.renewed = s.Named, notify, time.Now()
 		for id := range f.claims {
 			if !slices.Contains(s.Named, id) {
@@ -136,7 +140,7 @@ func (f *fake) Attach(ctx context.Context, s lockkeeper.Session, notify func([]l
 
 func (f *fake) Renew(ctx context.Context, k lockkeeper.Key) (l lockkeeper.Lease, err error) {
 	err = f.do(ctx, "renew", func() error {
-		if k != f.key {
+		if k.Epoch != f.key.Epoch {
 			return lockkeeper.ErrSession
 		}
 		f.renewed = time.Now()
@@ -158,7 +162,7 @@ func (f *fake) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (
 		call = fmt.Sprintf("amend %d %s p%d", w.ID, w.Targets[0].Mode, w.Priority)
 	}
 	err = f.do(ctx, call, func() error {
-		if k != f.key {
+		if k.Epoch != f.key.Epoch {
 			return lockkeeper.ErrSession
 		}
 		f.wants[w.ID] = append(f.wants[w.ID], w)
@@ -209,10 +213,11 @@ func (f *fake) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) e
 	}
 	return f.do(ctx, call, func() error {
 		switch {
-		case k != f.key:
+		case k.Epoch != f.key.Epoch:
 			return lockkeeper.ErrSession
 		case e.Kind == lockkeeper.Leave:
 			f.key.Epoch++
+			f.open = false
 			for id := range f.claims {
 				f.endLocked(id, lockkeeper.Released)
 			}

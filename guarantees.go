@@ -76,6 +76,7 @@ type Guarantees struct {
 	Clock    string   // whose clock ends leases
 	Breaks   string   // what breaks its promises, to be read before choosing it
 	NoExpiry bool     // it accepts sessions with TTL 0, which live as long as the program does (R11)
+	Prompt   bool     // it answers out of memory: no call of it waits for a disk, a network or another process
 }
 
 // Refuse returns the [ErrUnsupported] for what w needs and g does not claim; nil if it claims all.

@@ -373,7 +373,7 @@ func TestStolenSessionIsNotFoughtOverForEver(t *testing.T) {
 		}
 		_, err := c.Lock(background, "a")
 		wantErr(t, err, lockkeeper.ErrUnavailable, lockkeeper.ErrSession)
-		if n := f.count("attach"); n > 10 {
+		if n := f.count("attach"); n > 20 {
 			t.Errorf("attached %d times", n)
 		}
 	})

@@ -28,7 +28,7 @@ func SessionID(id string) ClientOption {
 		c.session.ID = id
 		// An earlier client of this session may have used the low numbers, and
 		// a claim's id is never used twice (R16). JSON keeps 53 bits.
-		c.ids.Store(mathrand.Uint64() >> (64 - 52))
+		c.ids = mathrand.Uint64() >> (64 - 52)
 	}
 }
 

@@ -2,6 +2,7 @@ package lockkeeper_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,5 +321,15 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	}
 	if h, err := second.Wait(t.Context()); err != nil || h.Ref() == first.Ref() {
 		t.Errorf("a sibling after the release: %v, %v", h, err)
+	}
+}
+
+// TestInsideIsAClaim: what can't name a claim is refused, not kept.
+func TestInsideIsAClaim(t *testing.T) {
+	for _, inside := range []lockkeeper.Ref{{ID: 1}, {Session: "s"}, {Session: "s\xff", ID: 1}, {Session: "a\nb", ID: 1}} {
+		w := lockkeeper.Want{ID: 1, Inside: inside, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+		if err := w.Check(); !errors.Is(err, lockkeeper.ErrInvalid) {
+			t.Errorf("inside %q: %v, want ErrInvalid", inside, err)
+		}
 	}
 }

@@ -195,8 +195,9 @@ func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 func (c *Client) renew() {
 	ctx, cancel := c.bounded(c.life, 0)
 	defer cancel()
-	k := c.key.Load()
-	if k == nil {
+	held := c.key.Load()
+	k, ok := c.keyNow()
+	if !ok {
 		if _, err := c.attached(ctx); err != nil {
 			c.failed("attach", err)
 		}
@@ -206,12 +207,12 @@ func (c *Client) renew() {
 	c.renewing, c.renewSoon = true, false
 	c.mu.Unlock()
 	sent := c.clock()
-	lease, err := c.engine.Renew(ctx, *k)
+	lease, err := c.engine.Renew(ctx, k)
 
 	c.mu.Lock()
 	c.renewing = false
 	c.settle(c.clock())
-	if now := c.key.Load(); now == nil || *now != *k {
+	if !c.holds(held) {
 		c.unlock()
 		return // lost or attached anew meanwhile: this answer is of the past
 	}
@@ -222,7 +223,7 @@ func (c *Client) renew() {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrSession):
-		c.detach(*k)
+		c.detach(k)
 	default:
 		c.failed("renew", err)
 	}
@@ -239,9 +240,25 @@ func (c *Client) failed(what string, err error) {
 		c.fail(err)
 		c.renewSoon = true
 	}
+	c.turnAway(err)
 	c.retryAt = c.clock() + c.slowDown(c.retries)
 	c.retries++
 	c.logger.Warn("engine does not answer", "op", what, "session", c.session.ID, "error", err)
+}
+
+// turnAway ends all waits if err says that this client is not let in any more: none
+// of them can come to anything that it would learn of. What is held stays so until
+// its deadline, for nobody else can have it sooner.
+func (c *Client) turnAway(err error) {
+	var e *Error
+	if !errors.As(err, &e) || e.Err != ErrDenied {
+		return
+	}
+	for _, cl := range c.claims {
+		if cl.phase == inLine {
+			c.drop(cl, wrap(cl.op, cl.path, err), true)
+		}
+	}
 }
 
 // slowDown is the pause after so many failures: never so long that a short TTL

@@ -54,12 +54,12 @@ func TestLateDuplicateOfClaim(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
 		b, _ := open("b")
-		var late func()
+		late := make(chan func(), 8)
 		n := 0
 		wa.before = func(ctx context.Context, call string, deliver func()) error {
 			if call == "claim db" {
 				if n++; n == 1 {
-					late = deliver
+					late <- deliver
 					return errCut
 				}
 			}
@@ -70,7 +70,7 @@ func TestLateDuplicateOfClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(31 * time.Second)
-		late()
+		(<-late)()
 		time.Sleep(10 * time.Minute)
 		if _, err := b.TryLock(background, "db"); err != nil {
 			t.Errorf("ten minutes later: %v", err)
@@ -220,11 +220,11 @@ func TestUndoneUpgradeComesLate(t *testing.T) {
 		a, wa := open("a")
 		b, _ := open("b")
 		h := must(t)(a.Acquire(background, lockkeeper.Shared("db"), lockkeeper.WithWait(3*time.Second)))
-		var late func()
+		late := make(chan func(), 8)
 		wa.set(func() {
 			wa.before = func(ctx context.Context, call string, deliver func()) error {
 				if call == "amend exclusive" {
-					late = deliver
+					late <- deliver
 					<-ctx.Done()
 					return ctx.Err()
 				}
@@ -235,7 +235,7 @@ func TestUndoneUpgradeComesLate(t *testing.T) {
 		defer cancel()
 		t.Logf("upgrade: %v", h.Upgrade(ctx))
 		time.Sleep(5 * time.Second)
-		late()
+		(<-late)()
 		time.Sleep(time.Minute)
 		if _, err := b.Acquire(background, lockkeeper.Shared("db"), lockkeeper.WithWait(0)); err != nil {
 			t.Errorf("a minute after the upgrade was given up: %v; the hold says %v", err, h.Grants())

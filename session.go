@@ -70,10 +70,14 @@ func (c *Client) exchange(ctx context.Context, left time.Duration, do func(conte
 
 // bounded gives one round trip its own deadline, so that a connection that is
 // dead without saying so is noticed. An engine in this process answers at once:
-// there ctx bounds the wait only, so that no outcome is unknown.
+// there ctx bounds the wait only, so that no outcome is unknown; its values, such as
+// the span of a trace, are there all the same.
 func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	if c.near {
-		return c.life, func() {}
+		if ctx == context.Background() {
+			return c.life, func() {}
+		}
+		return &lifeWithValues{c.life, ctx}, func() {}
 	}
 	d := c.roundTrip()
 	if left > 0 {
@@ -83,6 +87,14 @@ func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Conte
 	stop := context.AfterFunc(c.life, cancel) // Close waits for no call
 	return bounded, func() { stop(); cancel() }
 }
+
+// lifeWithValues ends with a client's life, and has the values of a caller's context.
+type lifeWithValues struct {
+	context.Context
+	values context.Context
+}
+
+func (l *lifeWithValues) Value(key any) any { return l.values.Value(key) }
 
 func (c *Client) roundTrip() time.Duration {
 	if c.session.TTL == 0 {
@@ -137,11 +149,14 @@ func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // attached returns the key of the session, which it attaches first if need be.
-// Only one attaches; the others wait for it.
+// Only one attaches; the others wait for it. If it is refused because the session
+// has another epoch than is known here, it is repeated at once with that one: an
+// earlier Attach was not answered, or another client had the session. If it is
+// refused again, somebody else is attaching too, and the caller waits a while.
 func (c *Client) attached(ctx context.Context) (Key, error) {
-	for {
-		if k := c.key.Load(); k != nil {
-			return *k, nil
+	for refused := false; ; {
+		if k, ok := c.keyNow(); ok {
+			return k, nil
 		}
 		c.mu.Lock()
 		if c.closed {
@@ -156,7 +171,12 @@ func (c *Client) attached(ctx context.Context) (Key, error) {
 		if other == nil {
 			mine := make(chan struct{})
 			c.attaching = mine
-			return c.attach(ctx, mine)
+			k, err := c.attach(ctx, mine)
+			if presentEpoch(err) == 0 || refused {
+				return k, err
+			}
+			refused = true
+			continue
 		}
 		c.mu.Unlock()
 		select {
@@ -167,11 +187,22 @@ func (c *Client) attached(ctx context.Context) (Key, error) {
 	}
 }
 
+// presentEpoch is what an engine that refuses to attach tells of the session's
+// epoch; 0 if err is no such refusal.
+func presentEpoch(err error) uint64 {
+	var e *Error
+	if errors.As(err, &e) && e.Err == ErrSession {
+		return e.Epoch
+	}
+	return 0
+}
+
 // attach attaches the session, naming all claims that are still wanted, those
 // in flight included. It is called with c.mu held and returns without it; mine
 // is closed when it is done.
 func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	s := c.session
+	s.Epoch = c.epoch
 	named := make([]*claim, 0, len(c.claims))
 	for id, cl := range c.claims {
 		s.Named = append(s.Named, id)
@@ -189,6 +220,10 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 
 	sent := c.clock()
 	lease, err := c.engine.Attach(ctx, s, c.notify)
+	epoch := presentEpoch(err)
+	if err == nil {
+		epoch = lease.Key.Epoch // also if nothing comes of it here
+	}
 	if err == nil && again {
 		err = c.audit(ctx, s.Named, lease.Claims)
 	}
@@ -202,6 +237,9 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	}
 	c.attaching = nil
 	close(mine)
+	if epoch != 0 {
+		c.epoch = epoch
+	}
 	if err != nil {
 		c.fail(err)
 		c.unlock()
@@ -212,13 +250,15 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	for _, cl := range named {
 		cl.epoch = lease.Key.Epoch
 	}
+	c.recount()
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
 		delete(c.todo, id) // not named, so ended by the engine, and all later news of it is refused
 	}
 	c.renewed(lease, sent)
+	k, _ := c.keyNow()
 	c.unlock()
-	return lease.Key, nil
+	return k, nil
 }
 
 // audit finds out what became of named claims of which the answer to Attach says
@@ -274,6 +314,7 @@ func (c *Client) renewed(lease Lease, sent time.Duration) {
 	c.alive, c.failures, c.failure, c.retries = true, 0, nil, 0
 	c.ttl = lease.TTL
 	c.good = max(c.good, sent)
+	c.owed = max(c.owed-1, 0)
 	if c.ttl > 0 {
 		third := c.ttl / 3
 		c.renewAt = sent + third - rand.N(third/10) // never later than a third
@@ -282,13 +323,31 @@ func (c *Client) renewed(lease Lease, sent time.Duration) {
 	for i := range lease.Claims {
 		s := &lease.Claims[i]
 		if cl := c.find(s.Ref); cl != nil {
-			c.learn(cl, s, sent)
+			if c.learn(cl, s, sent) {
+				c.owed = max(c.owed, 1)
+			}
 		} else {
 			c.disown(s)
 		}
 	}
+	c.heard.Store(lease.Number)
+	c.payOwed()
 	if len(c.claims) > 0 {
 		c.guard()
+	}
+}
+
+// payOwed renews soon if the engine is still to be told that a new end was heard
+// here: until then it must reckon with a holder that knows nothing of it (R12). An
+// end that a lease told is known when the next call has stated that lease; one that
+// the answer to a claim told, when a lease has told it too.
+func (c *Client) payOwed() {
+	if c.heard.Load() == 0 {
+		c.owed = 0 // the engine does not ask
+	}
+	if c.owed > 0 {
+		c.renewSoon = true
+		c.kick()
 	}
 }
 
@@ -315,9 +374,13 @@ func (c *Client) find(ref Ref) *claim {
 	return c.todo[ref.ID]
 }
 
-// notify takes in hints of the engine.
+// notify takes in hints of the engine. None at all says that some were missed.
 func (c *Client) notify(statuses []Status) {
 	c.mu.Lock()
+	if len(statuses) == 0 && c.ttl > 0 && c.alive {
+		c.renewSoon = true
+		c.kick()
+	}
 	for i := range statuses {
 		s := &statuses[i]
 		if cl := c.find(s.Ref); cl == nil {
@@ -333,7 +396,7 @@ func (c *Client) notify(statuses []Status) {
 // deadline; the next call attaches again.
 func (c *Client) detach(k Key) {
 	c.mu.Lock()
-	if now := c.key.Load(); now != nil && *now == k {
+	if c.holdsKey(k) {
 		c.key.Store(nil)
 		c.kick()
 	}

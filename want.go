@@ -124,6 +124,12 @@ func (w *Want) Check() error {
 	if w.ID == 0 {
 		c.addf("id 0 is not allowed: ids begin with 1")
 	}
+	if w.Inside != (Ref{}) {
+		c.text("inside", w.Inside.Session, MaxSessionID)
+		if w.Inside.Session == "" || w.Inside.ID == 0 {
+			c.addf("inside claim %d of session %q: a claim has a session, and a number from 1", w.Inside.ID, w.Inside.Session)
+		}
+	}
 	w.checkTargets(&c)
 	if w.Priority < -MaxPriority || w.Priority > MaxPriority {
 		c.addf("priority %d is out of range: %d to %d", w.Priority, -MaxPriority, MaxPriority)

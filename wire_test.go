@@ -27,10 +27,13 @@ func (w *wire) hooks() (func(context.Context, string, func()) error, func(contex
 	return w.before, w.after
 }
 func (w *wire) set(f func()) { w.mu.Lock(); defer w.mu.Unlock(); f() }
-func (w *wire) do(ctx context.Context, call string, apply func() error) error {
+
+// do delivers a call in time, by apply, unless the hooks have other plans; deliver
+// is the same for later, when nobody takes the answer.
+func (w *wire) do(ctx context.Context, call string, deliver func(), apply func() error) error {
 	b, a := w.hooks()
 	if b != nil {
-		if err := b(ctx, call, func() { apply() }); err != nil {
+		if err := b(ctx, call, deliver); err != nil {
 			return err
 		}
 	}
@@ -49,11 +52,11 @@ func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, n func([]lockke
 			n(sts)
 		}
 	}
-	err = w.do(ctx, "attach", func() error { var e error; l, e = w.Engine.Attach(background, s, told); return e })
+	err = w.do(ctx, "attach", func() { w.Engine.Attach(background, s, told) }, func() error { var e error; l, e = w.Engine.Attach(background, s, told); return e })
 	return l, err
 }
 func (w *wire) Renew(ctx context.Context, k lockkeeper.Key) (l lockkeeper.Lease, err error) {
-	err = w.do(ctx, "renew", func() error { var e error; l, e = w.Engine.Renew(background, k); return e })
+	err = w.do(ctx, "renew", func() { w.Engine.Renew(background, k) }, func() error { var e error; l, e = w.Engine.Renew(background, k); return e })
 	return l, err
 }
 func (w *wire) Claim(ctx context.Context, k lockkeeper.Key, x lockkeeper.Want) (s lockkeeper.Status, err error) {
@@ -61,11 +64,11 @@ func (w *wire) Claim(ctx context.Context, k lockkeeper.Key, x lockkeeper.Want) (
 	if x.Revision > 0 {
 		call = "amend " + x.Targets[0].Mode.String()
 	}
-	err = w.do(ctx, call, func() error { var e error; s, e = w.Engine.Claim(background, k, x); return e })
+	err = w.do(ctx, call, func() { w.Engine.Claim(background, k, x) }, func() error { var e error; s, e = w.Engine.Claim(background, k, x); return e })
 	return s, err
 }
 func (w *wire) End(ctx context.Context, k lockkeeper.Key, x lockkeeper.Ending) error {
-	return w.do(ctx, "end", func() error { return w.Engine.End(background, k, x) })
+	return w.do(ctx, "end", func() { w.Engine.End(background, k, x) }, func() error { return w.Engine.End(background, k, x) })
 }
 func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return w.Engine.List(ctx, q)

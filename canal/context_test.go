@@ -16,7 +16,7 @@ type connection struct {
 	context.Context
 	mu    sync.Mutex
 	err   error
-	asked chan struct{} // gets something when Err is called
+	asked chan struct{} // gets something when Err is called for the first time
 	done  chan struct{}
 }
 
@@ -27,7 +27,10 @@ func newConnection() *connection {
 func (c *connection) Done() <-chan struct{} { return c.done }
 
 func (c *connection) Err() error {
-	c.asked <- struct{}{}
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err

@@ -18,6 +18,7 @@ func TestARefusalLocksNothing(t *testing.T) {
 	mustTake(t, m, "full")
 	for i := range m.shards {
 		m.shards[i].mu.Lock()
+		defer m.shards[i].mu.Unlock() // the cleanup of a handle waits for it
 	}
 	o := NewOwner(context.Background())
 	for name, try := range map[string]func() (*Slot, error){

@@ -9,32 +9,55 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
 // scheme is one kind of engine.
 type scheme struct {
 	name string
-	form string // of its URLs, for people
+	form string // of its URLs, for people; "": the same as the scheme before it
+	// alone: one process has it for itself, so it is not offered to who has
+	// mistyped what others share.
+	alone bool
 	// check finds what is wrong with the rest of a URL; open is given what passed.
 	check func(rest string) error
 	open  func(ctx context.Context, rest string) (lockkeeper.Engine, error)
 }
 
 var schemes = []scheme{
-	{"mem", "mem: (this process alone)", checkMem, openMem},
-	{"sqlite", "sqlite:FILE (this computer)", checkSQLite, openSQLite},
+	{"mem", "mem: (this process alone)", true, checkMem, openMem},
+	{"disk", "disk:DIR (this process alone, in a journal)", true, checkDisk, disklock.Open},
+	{"sqlite", "sqlite:FILE (this computer)", false, checkSQLite, openSQLite},
+	{"postgres", "postgres://HOST/DATABASE (a Postgres that is there already)", false, checkDatabase("postgres"), openDatabase("postgres")},
+	{"postgresql", "", false, checkDatabase("postgresql"), openDatabase("postgresql")},
+	{"mysql", "mysql://HOST/DATABASE (a MariaDB or MySQL)", false, checkDatabase("mysql"), openDatabase("mysql")},
+	{"mariadb", "", false, checkDatabase("mariadb"), openDatabase("mariadb")},
+	{"lk", "lk://HOST:PORT (a server)", false, checkServer("lk"), openServer("lk")},
+	{"lks", "lks://HOST:PORT (a server, by TLS)", false, checkServer("lks"), openServer("lks")},
 }
 
 // Open connects a client to the engine that the URL names:
 //
 //	mem:          locks within this process; each call makes a new engine
+//	disk:DIR      locks of this process, which is mostly a server, in a journal in
+//	              a directory, so that they outlive it; it is made if it is not there
 //	sqlite:FILE   locks of this computer, in a file that any number of processes
 //	              share; it is made if it is not there, with its directory
+//	postgres://HOST/DATABASE, mysql://HOST/DATABASE
+//	              locks in tables of a database, which are made if they are not there;
+//	              postgresql: and mariadb: are the same; see [sqllock.Open]
+//	lk://HOST     locks of a server ("lk serve") that other computers reach; a
+//	              port that is not 7420 follows a colon, further servers that
+//	              share its engine follow commas; ?token=FILE may be last
+//	lks://HOST    the same, by TLS; ?ca=FILE&cert=FILE&key=FILE&token=FILE, or some
+//	              of these, may be last, see [remote.Open]
 //
-// FILE is taken as it is written, relative to the working directory unless it is
-// absolute. An unknown scheme, or what its engine refuses, is an ErrInvalid that
+// FILE and DIR are taken as they are written, relative to the working directory
+// unless they are absolute. An unknown scheme, or what its engine refuses, is an ErrInvalid that
 // says what would be right. ctx bounds the opening alone. Closing the client
 // closes the engine.
 func Open(ctx context.Context, url string, options ...lockkeeper.ClientOption) (*lockkeeper.Client, error) {
@@ -71,15 +94,15 @@ func parse(url string) (s scheme, rest string, err error) {
 	}
 	var forms []string
 	for _, s := range schemes {
-		if s.name != "mem" { // who means that one knows it: it is for Go programs only
+		if !s.alone && s.form != "" {
 			forms = append(forms, s.form)
 		}
 	}
 	meant := ""
 	if !found || strings.Contains(name, "/") {
-		meant = "; did you mean sqlite:" + url + "?"
+		meant = "; did you mean sqlite:" + sqllock.Redacted(url) + "?"
 	}
-	return scheme{}, "", lockkeeper.Invalid("engine %q: a URL is %s%s", url, strings.Join(forms, " or "), meant)
+	return scheme{}, "", lockkeeper.Invalid("engine %q: a URL is %s%s", sqllock.Redacted(url), strings.Join(forms, " or "), meant)
 }
 
 func checkMem(rest string) error {
@@ -90,6 +113,16 @@ func checkMem(rest string) error {
 }
 
 func openMem(context.Context, string) (lockkeeper.Engine, error) { return memlock.New(), nil }
+
+func checkDisk(dir string) error {
+	if dir == "" {
+		return lockkeeper.Invalid("engine \"disk:\" names no directory: write disk:DIR, such as disk:/var/lib/lockkeeper")
+	}
+	if strings.HasPrefix(dir, "//") && !strings.HasPrefix(dir, "///") {
+		return lockkeeper.Invalid("engine \"disk:%s\" names a host: write disk:DIR, such as disk:%s; a directory has no host", dir, dir[1:])
+	}
+	return nil
+}
 
 func checkSQLite(file string) error {
 	if file == "" {
@@ -106,9 +139,43 @@ func openSQLite(ctx context.Context, file string) (lockkeeper.Engine, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no directory for " + file, Cause: err}
 	}
-	e, err := sqllock.Open(ctx, file)
+	e, err := sqlitelock.Open(ctx, file)
 	if err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+func checkDatabase(scheme string) func(string) error {
+	return func(rest string) error { return sqllock.Check(scheme + ":" + rest) }
+}
+
+func openDatabase(scheme string) func(context.Context, string) (lockkeeper.Engine, error) {
+	return func(ctx context.Context, rest string) (lockkeeper.Engine, error) {
+		e, err := sqllock.Open(ctx, scheme+":"+rest)
+		if err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
+}
+
+func checkServer(scheme string) func(string) error {
+	return func(rest string) error {
+		addresses, found := strings.CutPrefix(rest, "//")
+		if !found || addresses == "" {
+			return lockkeeper.Invalid("engine \"%s:%s\" names no server: write %[1]s://HOST or %[1]s://HOST:PORT, such as %[1]s://127.0.0.1:7420", scheme, rest)
+		}
+		return remote.Check(scheme + ":" + rest)
+	}
+}
+
+func openServer(scheme string) func(context.Context, string) (lockkeeper.Engine, error) {
+	return func(ctx context.Context, rest string) (lockkeeper.Engine, error) {
+		e, err := remote.Open(ctx, scheme+":"+rest)
+		if err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
 }

@@ -20,6 +20,7 @@ func TestOpen(t *testing.T) {
 		"sqlite:locks.db":                  "locks.db",
 		"sqlite:new/deep/x.db":             "new/deep/x.db",
 		"sqlite:" + folder + "/a":          "a",
+		"disk:new/journal":                 "new/journal/journal.db",
 		"sqlite://" + folder + "/b:c?d.db": "b:c?d.db",
 	} {
 		c, err := engine.Open(context.Background(), url)
@@ -47,13 +48,24 @@ func TestOpen(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
-		"":                       "sqlite:FILE",
-		"locks.db":               "sqlite:FILE",
-		"redis://localhost":      "sqlite:FILE",
-		"mem:x":                  "nothing follows",
-		"sqlite:":                "names no file",
-		"sqlite://host/db":       "host",
-		"sqlite:" + os.TempDir(): "directory",
+		"":                        "sqlite:FILE",
+		"locks.db":                "sqlite:FILE",
+		"redis://localhost":       "sqlite:FILE",
+		"mem:x":                   "nothing follows",
+		"sqlite:":                 "names no file",
+		"sqlite://host/db":        "host",
+		"disk:":                   "names no directory",
+		"disk://host/db":          "host",
+		"lk:host":                 "lk://HOST",
+		"lks://":                  "lks://HOST",
+		"postgres:locks":          "postgres://HOST/DATABASE",
+		"postgresql://h/d?pool=1": "from 2 to 100",
+		"mysql://h":               "names no database",
+		"mariadb://h":             "names no database",
+		"oracle://me:s3cret@h/d":  "oracle://me:xxxxx@h/d",
+		"lks://host?insecure=1":   "not known",
+		"lk://host?ca=ca.pem":     "write lks://",
+		"sqlite:" + os.TempDir():  "directory",
 	} {
 		_, err := engine.Open(context.Background(), url)
 		if checked := engine.Check(url); word != "directory" && (checked == nil || checked.Error() != err.Error()) {

@@ -228,6 +228,7 @@ func (w *world) restarted() {
 		_, err := p.engine.Renew(w.ctx(), p.key)
 		w.is(err, lockkeeper.ErrSession) // it must resume
 	}
+	one.attachesLate(0) // also now it is taken over only by who knows its epoch
 	one.attach(held.Ref.ID, released.Ref.ID)
 	if s := one.status(held.Ref.ID); s.State != lockkeeper.Held || s.Fence != held.Fence {
 		w.Errorf("held before the restart: %+v, want it held with fence %d", s, held.Fence)

@@ -43,10 +43,11 @@ func (w *world) peerFor(name string, ttl time.Duration) *peer {
 	return p
 }
 
-// attach attaches the session, or takes it over, naming claims.
+// attach attaches the session, or takes it over from its own latest attach, naming
+// claims.
 func (p *peer) attach(named ...uint64) lockkeeper.Lease {
 	p.Helper()
-	p.session.Named = named
+	p.session.Named, p.session.Epoch = named, p.key.Epoch
 	p.sent = p.now()
 	lease, err := p.engine.Attach(p.ctx(), p.session, p.notify)
 	p.ok(err)

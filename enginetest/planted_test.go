@@ -158,6 +158,9 @@ var plants = map[string]plant{
 	"old keys work":             {oldKeys, "R16"},
 	"sessions never expire":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = lockkeeper.MaxTTL } }, "R11"},
 	"sessions expire early":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = max(s.TTL/2, lockkeeper.MinTTL) } }, "R11"},
+	"late claims are made":      {forgetful, "R16"},
+	"answers always arrive":     {credulous, "R12"},
+	"late attaches count":       {lateAttaches, "R19"},
 	"what is not named stays":   {func(b *bent) { b.session = nameAll }, "R19"},
 	"it does more than it says": {func(b *bent) { b.features = lockkeeper.AllFeatures &^ lockkeeper.FeaturePermits }, "Unsupported"},
 }
@@ -229,6 +232,37 @@ func oldKeys(b *bent) {
 			return now
 		}
 		return k
+	}
+}
+
+// forgetful does not heed what keys state to be answered.
+func forgetful(b *bent) {
+	b.key = func(k lockkeeper.Key) lockkeeper.Key {
+		k.Answered = 0
+		return k
+	}
+}
+
+// credulous takes every session for one that never says what it hears.
+func credulous(b *bent) {
+	b.key = func(k lockkeeper.Key) lockkeeper.Key {
+		k.Heard = 0
+		return k
+	}
+}
+
+func lateAttaches(b *bent) {
+	var mu sync.Mutex
+	latest := make(map[string]uint64)
+	b.attached = func(k lockkeeper.Key) {
+		mu.Lock()
+		defer mu.Unlock()
+		latest[k.Session] = k.Epoch
+	}
+	b.session = func(s *lockkeeper.Session) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.Epoch = latest[s.ID]
 	}
 }
 

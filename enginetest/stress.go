@@ -57,6 +57,7 @@ type stress struct {
 const (
 	stressClients = 6
 	stressWorkers = 2 // of each client
+	stressTTLs    = 3 // the longest TTL, in multiples of the shortest
 )
 
 func (s *stress) run() {
@@ -68,7 +69,7 @@ func (s *stress) run() {
 		first := s.worker("client", func(l *wire) {
 			l.random.Rand = rand.New(rand.NewPCG(s.seed, uint64(100+i)))
 			l.dropping, l.twice = i == 1, i == 2
-		}, lockkeeper.SessionTTL(time.Duration(1+i%3)*shortTTL))
+		}, lockkeeper.SessionTTL(time.Duration(1+i%stressTTLs)*shortTTL))
 		for n := range stressWorkers {
 			k, own := first, rand.New(rand.NewPCG(random.Uint64(), uint64(n)))
 			if n > 0 {
@@ -87,8 +88,15 @@ func (s *stress) run() {
 	if s.granted.Load() == 0 {
 		s.Error("nobody was ever granted anything: the test proved nothing")
 	}
+	calm := s.now()
+	if s.harness.Calm != nil {
+		s.harness.Calm()
+	}
 	for _, path := range s.paths() {
 		s.free(exclusive(path))
+	}
+	if took := s.now() - calm; took > stressTTLs*shortTTL+2*time.Second {
+		s.Errorf("everything is free %s after all was mended, want at most the longest TTL and 2s", took)
 	}
 }
 

@@ -102,8 +102,13 @@ func (l *wire) Attach(ctx context.Context, s lockkeeper.Session, notify func([]l
 			}
 		}
 	}
-	err = l.exchange(ctx, func() (err error) {
-		lease, err = l.Engine.Attach(ctx, s, hint)
+	attached := false
+	err = l.exchange(ctx, func() error {
+		answer, err := l.Engine.Attach(ctx, s, hint)
+		if attached {
+			return nil // its copy is refused, and that answer is for nobody (R19)
+		}
+		lease, attached = answer, err == nil
 		return err
 	})
 	return lease, err

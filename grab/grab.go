@@ -84,7 +84,7 @@ func (p *Places) take(ctx context.Context, r Request, t *taking) (Answer, error)
 
 // grab is one try of Grab. What it does is noted in t.
 func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t *taking) (Answer, error) {
-	lease, st, err := p.attach(ctx, n, terms.ttl())
+	lease, st, err := p.attach(ctx, n, terms.ttl(), 0)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -99,7 +99,9 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 		t.key = lease.Key
 		if st, err = p.engine.Claim(ctx, lease.Key, want); err == nil {
 			t.ticket = st.Ticket
+			err = p.allowed(ctx, n, terms, lease, st)
 		}
+		p.undo(ctx, lease.Key, err)
 	case st.State != lockkeeper.Ended:
 		st, err = p.adapt(ctx, lease.Key, st, want)
 	}
@@ -117,15 +119,28 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 		}
 		return Answer{}, errAgain
 	}
-	return p.settle(ctx, n, terms, lease.TTL, st)
+	a, err := p.settle(ctx, n, terms, lease, st)
+	if t.key == lease.Key {
+		p.undo(ctx, lease.Key, err)
+	}
+	return a, err
 }
 
 // attach opens n's session or takes it over, and returns its claim; the State is
-// 0 if it has none. Other keys of the session are refused from then on.
-func (p *Places) attach(ctx context.Context, n Name, ttl time.Duration) (lockkeeper.Lease, lockkeeper.Status, error) {
-	lease, err := p.engine.Attach(ctx, lockkeeper.Session{
-		ID: n.Session(), TTL: ttl, Named: []uint64{theClaim}, Outlive: true, Label: lockkeeper.Label{As: n.As},
-	}, nil)
+// 0 if it has none. Other keys of the session are refused from then on. epoch is
+// what is known of the session's, 0 if nothing: if it has another one the engine
+// says which, and that is taken over, whoever of the same name has it. If others
+// come between even so, it is an ErrSession: their turn first.
+func (p *Places) attach(ctx context.Context, n Name, ttl time.Duration, epoch uint64) (lockkeeper.Lease, lockkeeper.Status, error) {
+	s := lockkeeper.Session{
+		ID: n.Session(), TTL: ttl, Named: []uint64{theClaim}, Epoch: epoch, Outlive: true, Label: lockkeeper.Label{As: n.As},
+	}
+	lease, err := p.engine.Attach(ctx, s, nil)
+	var told *lockkeeper.Error
+	if errors.As(err, &told) && told.Err == lockkeeper.ErrSession && told.Epoch != 0 {
+		s.Epoch = told.Epoch
+		lease, err = p.engine.Attach(ctx, s, nil)
+	}
 	if err != nil {
 		return lease, lockkeeper.Status{}, err
 	}
@@ -143,7 +158,7 @@ func (p *Places) leave(ctx context.Context, k lockkeeper.Key) error {
 
 // settle completes the answer of a live claim: the place of one that waits, and
 // the long lease of one that is held for longer than its session has.
-func (p *Places) settle(ctx context.Context, n Name, terms Terms, ttl time.Duration, st lockkeeper.Status) (Answer, error) {
+func (p *Places) settle(ctx context.Context, n Name, terms Terms, lease lockkeeper.Lease, st lockkeeper.Status) (Answer, error) {
 	if st.State == lockkeeper.Waiting {
 		ticket := st.Ticket
 		var err error
@@ -154,20 +169,20 @@ func (p *Places) settle(ctx context.Context, n Name, terms Terms, ttl time.Durat
 			return Answer{}, errAgain
 		}
 	}
-	if st.State == lockkeeper.Held && terms.For > ttl {
-		lease, now, err := p.attach(ctx, n, terms.For)
+	if st.State == lockkeeper.Held && terms.For > lease.TTL {
+		longer, now, err := p.attach(ctx, n, terms.For, lease.Key.Epoch)
 		if err != nil {
 			return Answer{}, err
 		}
 		if now.State != lockkeeper.Held || now.Ticket != st.Ticket {
 			if now.State == 0 || now.State == lockkeeper.Waiting {
-				_ = p.leave(ctx, lease.Key) // released just now, or even grabbed anew: no place has such a promise
+				_ = p.leave(ctx, longer.Key) // released just now, or even grabbed anew: no place has such a promise
 			}
 			return Answer{}, errAgain
 		}
-		ttl, st = lease.TTL, now
+		lease, st = longer, now
 	}
-	return Answer{Status: st, TTL: ttl}, nil
+	return Answer{Status: st, TTL: lease.TTL}, nil
 }
 
 // look is how n's claim stands, with its place; the State is 0 if there is none.

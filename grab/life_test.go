@@ -148,7 +148,7 @@ func TestReleaseAndAgain(t *testing.T) {
 		w.released(0, "me", "db")
 		fence := w.ok("me", "db").Fence
 		s := lockkeeper.Session{ID: n.Session(), TTL: time.Minute, Named: []uint64{1}}
-		lease, err := w.engine().Attach(w.ctx(), s, nil) // of a process that then stands still
+		lease, err := w.takesOver(s) // of a process that then stands still
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine/sqllock"
+	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
@@ -36,7 +36,7 @@ const callersTTL = 2 * time.Second
 // caller grabs db in the folder, writes who holds it into the log there, and
 // releases it, again and again until it is killed.
 func caller(folder, name string) error {
-	e, err := sqllock.Open(context.Background(), filepath.Join(folder, "locks.db"))
+	e, err := sqlitelock.Open(context.Background(), filepath.Join(folder, "locks.db"))
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func TestKilledOfOneName(t *testing.T) {
 func killed(t *testing.T, names []string) []line {
 	t.Helper()
 	folder := t.TempDir()
-	e, err := sqllock.Open(t.Context(), filepath.Join(folder, "locks.db"))
+	e, err := sqlitelock.Open(t.Context(), filepath.Join(folder, "locks.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 	if gone(st) {
 		return Answer{}, n.nothing(st)
 	}
-	lease, st, err := p.attach(ctx, n, terms.ttl())
+	lease, st, err := p.attach(ctx, n, terms.ttl(), 0)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -57,7 +57,7 @@ func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 	if gone(st) {
 		return Answer{}, n.nothing(st)
 	}
-	return p.settle(ctx, n, terms, lease.TTL, st)
+	return p.settle(ctx, n, terms, lease, st)
 }
 
 // gone reports whether nothing is left of a claim.
@@ -90,7 +90,7 @@ func (p *Places) release(ctx context.Context, n Name, ticket uint64) (int, error
 			return err
 		}
 		// Should it die before it leaves, the rest of the TTL goes on as before.
-		lease, st, err := p.attach(ctx, n, lockkeeper.MinTTL)
+		lease, st, err := p.attach(ctx, n, lockkeeper.MinTTL, 0)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,7 @@ package grab
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -183,9 +181,7 @@ func (p *Places) mayOutlast(a Answer, left time.Duration, seen map[lockkeeper.Re
 func (p *Places) outlasted(ctx context.Context, r Request, left time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, roundTrip)
 	defer cancel()
-	lease, err := p.engine.Attach(ctx, lockkeeper.Session{
-		ID: sessions + "asks-" + strings.ToLower(rand.Text()), TTL: lockkeeper.MinTTL, Outlive: true, Label: lockkeeper.Label{As: r.As},
-	}, nil)
+	lease, err := p.engine.Attach(ctx, asking(r.As, lockkeeper.MinTTL), nil)
 	if err != nil {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
-	"github.com/lockkeeper/lockkeeper/engine/sqllock"
+	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
@@ -47,7 +47,7 @@ func onSQLite(t *testing.T) *world {
 	w := &world{T: t, start: time.Now()}
 	path := filepath.Join(t.TempDir(), "locks.db")
 	for i := range w.engines {
-		e, err := sqllock.Open(t.Context(), path)
+		e, err := sqlitelock.Open(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func (w *world) asks(as string, paths ...string) {
 func (w *world) operates(force bool, as string, paths []string) {
 	w.Helper()
 	e := w.engine()
-	lease, err := e.Attach(w.ctx(), lockkeeper.Session{ID: "operator", TTL: time.Minute}, nil)
+	lease, err := w.takesOver(lockkeeper.Session{ID: "operator", TTL: time.Minute})
 	if err == nil {
 		err = e.End(w.ctx(), lease.Key, lockkeeper.Ending{
 			Kind: lockkeeper.Revoke, Ref: w.name(as, paths...).Ref(), Force: force, Label: lockkeeper.Label{As: "ops", Note: "stuck"},
@@ -221,6 +221,18 @@ func (w *world) operates(force bool, as string, paths []string) {
 	if err != nil {
 		w.Fatal(err)
 	}
+}
+
+// takesOver attaches a session, also if it is open.
+func (w *world) takesOver(s lockkeeper.Session) (lockkeeper.Lease, error) {
+	e := w.engine()
+	lease, err := e.Attach(w.ctx(), s, nil)
+	var told *lockkeeper.Error
+	if errors.As(err, &told) && told.Epoch != 0 {
+		s.Epoch = told.Epoch
+		lease, err = e.Attach(w.ctx(), s, nil)
+	}
+	return lease, err
 }
 
 // listed counts what is listed.

@@ -14,6 +14,7 @@ type Rules struct {
 	FIFO     bool // among equals, who began to wait first goes first
 	Priority bool // higher priority goes first
 	Forced   bool // holds may have been taken or revoked by force: who was forced out is not counted, so counts and slots are not judged
+	Restarts bool // the engine was restarted: who waited may have had to resume, and permits that fit beside theirs go first meanwhile (R19)
 	Running  bool // the history was cut off while it ran: requests without an answer are no fault
 }
 

@@ -223,6 +223,17 @@ func TestOrderOnlyWhereClaimed(t *testing.T) {
 	}
 }
 
+// Whoever gives up may have been granted before, and not have heard of it: permits
+// are then held side by side.
+func TestOrderOfTheUnheard(t *testing.T) {
+	one := p("p", 1, 2)
+	unheard := line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", one).is("a", history.Waits).is("h", history.Release).is("h", history.Released).
+		ask("b", one).granted("b", 3).is("a", history.Cancel).refused("a", lockkeeper.Cancelled)
+	if wrong := history.Judge(unheard, all); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
 // The events of several recorders may come in any order.
 func TestJudgeSorts(t *testing.T) {
 	events := line{}.ask("a", x("db")).granted("a", 1).is("a", history.Release).is("a", history.Released).

@@ -51,9 +51,10 @@ func (l *life) goesBefore(other *life, rules Rules) bool {
 	if _, bad := clash(l.ask.Targets, other.ask.Targets); bad {
 		return true
 	}
-	if len(l.ask.Targets) != 1 || rules.Forced {
-		// It may wait for something else, and leave room where they meet; and what
-		// is taken from a holder goes to the thief before others can have it.
+	if len(l.ask.Targets) != 1 || rules.Forced || rules.Restarts {
+		// It may wait for something else, or to resume, and leave room where they
+		// meet; and what is taken from a holder goes to the thief before others can
+		// have it.
 		return false
 	}
 	// Permits of one path: with no larger limit, other can't fit where l did not.
@@ -73,6 +74,9 @@ func (l *life) wasOvertaken(other *life, rules Rules) bool {
 	}
 	if rules.Forced {
 		return false // it may have been granted unseen, and forced out
+	}
+	if _, bad := clash(l.ask.Targets, other.ask.Targets); !bad {
+		return false // it may have been granted unseen, and held beside the other
 	}
 	if l.cancel == never || len(l.answers) > 0 && l.answers[0].At < l.cancel {
 		return false // the engine ended its wait, nobody knows when

@@ -2,15 +2,17 @@
 // time pass when something falls due, and tells sessions and followers what
 // became of their claims.
 //
-// A Keeper is a lockkeeper.Engine. It has no goroutine of its own: callers apply
-// their commands under one mutex, a single timer lets time pass, and whoever
-// made something happen delivers the news after it has let go of the mutex.
+// A Keeper is a lockkeeper.Engine. Callers apply their commands under one mutex,
+// and a single timer lets time pass.
+//
+// A keeper without a log has no goroutine of its own: whoever made something
+// happen delivers the news after it has let go of the mutex. With a [Log], nothing
+// that somebody may rely on is told before the log has it safe, see log.go.
 package keeper
 
 import (
 	"context"
 	"errors"
-	"iter"
 	"sync"
 	"time"
 
@@ -31,6 +33,9 @@ type Keeper struct {
 	timer     *time.Timer
 	alarm     time.Duration // when timer fires; lockkeeper.Forever if it doesn't
 	closed    bool
+
+	log    Log // nil: nothing outlives this process
+	record record
 }
 
 // New returns a Keeper of an empty table. clock is the engine's time: it must be
@@ -51,30 +56,65 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := s.Check(k.guarantees.NoExpiry); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	if err := k.lock(ctx); err != nil {
+	if err := k.lock(ctx, true); err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	k.command.Op, k.command.Session = table.Attach, s
 	reply, err := k.table.Step(&k.command)
-	news := k.collect("") // whoever had the session before is told what it lost
+	news, commit := k.settle("", err) // whoever had the session before is told what it lost
 	if err == nil {
+		k.closeNews(s.ID)
 		k.notify[s.ID] = notify
+		k.sweep()
+	}
+	if err != nil {
+		commit = k.record.last // a refusal tells the epoch of another attach
 	}
 	k.arm()
 	k.mu.Unlock()
 	news.deliver()
-	return reply.Lease, err
+	if lost := k.safe(ctx, commit); lost != nil {
+		err = lost
+	}
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	return reply.Lease, nil
 }
 
-// Renew implements lockkeeper.Engine.
+// sweep forgets whom to tell of sessions that ended by themselves, when they are as
+// many as those that are open. The mutex is held.
+func (k *Keeper) sweep() {
+	if len(k.notify) <= 2*k.table.Sessions()+smallSweep {
+		return
+	}
+	for id := range k.notify {
+		if !k.table.Open(id) {
+			delete(k.notify, id)
+		}
+	}
+}
+
+const smallSweep = 64
+
+// Renew implements lockkeeper.Engine. With a log it is answered at once, unless it
+// tells of what is not safe yet: a renewal that is lost harms nobody, since after a
+// restart the session has its whole TTL ahead, from a later moment on (R19).
 func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
-	if err := k.lock(ctx); err != nil {
+	if err := k.lock(ctx, false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	k.command.Op, k.command.Key = table.Renew, key
 	reply, err := k.table.Step(&k.command)
-	k.unlock("")
-	return reply.Lease, err
+	fresh := err == nil && k.tellsUnsafe(reply.Lease.Claims)
+	commit := k.unlock("", err)
+	if fresh {
+		err = k.safe(ctx, commit)
+	}
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	return reply.Lease, nil
 }
 
 // Claim implements lockkeeper.Engine.
@@ -82,18 +122,28 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 	if err := k.guarantees.Refuse(&w); err != nil {
 		return lockkeeper.Status{}, err
 	}
-	if err := k.lock(ctx); err != nil {
+	if err := k.lock(ctx, true); err != nil {
 		return lockkeeper.Status{}, err
 	}
 	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
 	reply, err := k.table.Step(&k.command)
-	k.unlock("")
-	return reply.Status, err
+	commit := k.unlock("", err)
+	if err == nil {
+		err = k.safe(ctx, commit)
+	}
+	if err != nil {
+		return lockkeeper.Status{}, err
+	}
+	return reply.Status, nil
 }
 
-// End implements lockkeeper.Engine.
+// End implements lockkeeper.Engine. With a log, Release and Leave are answered at
+// once: if one is lost, the session is there again after a restart, and ends what
+// it does not name, or ends itself (R19). What an operator does is waited for:
+// nobody would do it again.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
-	if err := k.lock(ctx); err != nil {
+	operator := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
+	if err := k.lock(ctx, operator); err != nil {
 		return err
 	}
 	k.command.Op, k.command.Key, k.command.Ending = table.End, key, e
@@ -103,14 +153,21 @@ func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 		left = key.Session
 		delete(k.notify, left)
 	}
-	k.unlock(left)
+	commit := k.unlock(left, err)
+	if operator && err == nil {
+		err = k.safe(ctx, commit)
+	}
 	return err
 }
 
-// Close implements lockkeeper.Engine: the table and all in it is gone.
+// Close implements lockkeeper.Engine: nothing happens in the table any more. Calls
+// that wait for the log go on waiting for it; closing the log is its owner's task.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.log != nil && !k.closed {
+		close(k.record.quit)
+	}
 	k.closed = true
 	if k.timer != nil {
 		k.timer.Stop()
@@ -128,11 +185,16 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-// lock takes the mutex for one command, and gives it the time. After an error
-// the mutex is not held.
-func (k *Keeper) lock(ctx context.Context) error {
+// lock takes the mutex for one command, and gives it the time. relies says that
+// its answer will wait for the log. After an error the mutex is not held.
+func (k *Keeper) lock(ctx context.Context, relies bool) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
+	}
+	if k.log != nil {
+		if err := k.log.Admit(relies); err != nil {
+			return err
+		}
 	}
 	k.mu.Lock()
 	if k.closed {
@@ -145,25 +207,50 @@ func (k *Keeper) lock(ctx context.Context) error {
 
 // unlock ends what lock began, and tells everybody concerned what the command
 // did. Its caller knows from the reply what became of its own claim, and of all
-// of its session if that is named as own.
-func (k *Keeper) unlock(own string) {
-	news := k.collect(own)
+// of its session if that is named as own; with a log, once the commit is safe.
+// refused is the error with which the command was refused.
+func (k *Keeper) unlock(own string, refused error) *Commit {
+	news, commit := k.settle(own, refused)
 	k.arm()
 	k.mu.Unlock()
 	news.deliver()
+	return commit
+}
+
+// settle gathers what a step has to tell, to be delivered when the mutex is let
+// go of. With a log there is nothing to deliver yet: it comes with the commit.
+func (k *Keeper) settle(own string, refused error) (*news, *Commit) {
+	if k.log == nil {
+		return k.collect(own), nil
+	}
+	return nil, k.enter(own, refused)
 }
 
 // pass lets time pass because something fell due.
 func (k *Keeper) pass() {
-	if k.lock(context.Background()) != nil {
-		return // closed meanwhile
+	if k.lock(context.Background(), false) != nil {
+		k.passAgain()
+		return
 	}
 	k.alarm = lockkeeper.Forever
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
 	// A Pass is never refused.
 	_, _ = k.table.Step(&k.command)
-	k.unlock("")
+	k.unlock("", nil)
 }
+
+// passAgain has time pass a little later, since the log takes nothing at present.
+func (k *Keeper) passAgain() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	k.alarm = k.clock() + pauseOfPass
+	k.timer.Reset(pauseOfPass)
+}
+
+const pauseOfPass = 200 * time.Millisecond
 
 // arm sets the timer to the next moment at which something falls due. A timer
 // that would fire too early is left alone: it then finds nothing and is set anew.
@@ -179,46 +266,4 @@ func (k *Keeper) arm() {
 	} else {
 		k.timer.Reset(wait)
 	}
-}
-
-// List implements lockkeeper.Engine.
-func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
-	return func(yield func(lockkeeper.Status, error) bool) {
-		f, now, err := k.look(ctx, q)
-		if err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		for _, st := range now {
-			if !yield(st, nil) {
-				k.unfollow(f)
-				return
-			}
-		}
-		if f != nil {
-			k.follow(ctx, f, yield)
-		}
-	}
-}
-
-// look lists what q selects, and begins to follow it if q says so, in one step:
-// nothing falls between the list and what follows.
-func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*follower, []lockkeeper.Status, error) {
-	if err := k.lock(ctx); err != nil {
-		return nil, nil, err
-	}
-	defer k.unlock("")
-	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
-	// A Pass is never refused.
-	_, _ = k.table.Step(&k.command)
-	var now []lockkeeper.Status
-	for st := range k.table.List(q) {
-		now = append(now, st)
-	}
-	if !q.Follow {
-		return nil, now, nil
-	}
-	f := &follower{query: q, bell: make(chan struct{}, 1), latest: make(map[subject]lockkeeper.Status)}
-	k.followers[f] = struct{}{}
-	return f, now, nil
 }

@@ -106,6 +106,33 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// A follower that does not read costs no more than so much, and is told so.
+func TestSlowFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, attach := open(t)
+		ann := attach("ann", time.Minute, nil)
+		claim(t, k, ann, want(1, "db"), lockkeeper.Held)
+		const changed = 1<<14 + 1 // claims, one more than is kept for a follower
+		heard := 0
+		for st, err := range k.List(context.Background(), lockkeeper.Query{Follow: true}) {
+			if heard++; heard == 1 {
+				for id := range uint64(changed) {
+					claim(t, k, ann, want(2+id, "other"), lockkeeper.Held)
+					if err := k.End(t.Context(), ann, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 2 + id}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				continue
+			}
+			if !errors.Is(err, lockkeeper.ErrUnavailable) {
+				t.Fatalf("hears of %s and %v, want that it is too slow", st.Ref, err)
+			}
+			return
+		}
+		t.Error("the follower ends without a word")
+	})
+}
+
 // TestClosed: a closed keeper answers that it is unavailable, and does nothing more.
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,18 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// news is what one step has to tell, by session.
+// news is what one step has to tell, by session; with a log, what the steps of one
+// commit have to tell, and to followers too.
 type news struct {
-	items []item
+	items    []item
+	followed []followed
+}
+
+// followed is what a follower is to be told.
+type followed struct {
+	by    *follower
+	about subject
+	st    lockkeeper.Status
 }
 
 type item struct {
@@ -29,10 +38,17 @@ func (k *Keeper) collect(own string) *news {
 		return nil
 	}
 	n := newsRoom.Get().(*news)
+	k.gather(n, own)
+	return n
+}
+
+// gather adds to n what the step must tell. The mutex is held.
+func (k *Keeper) gather(n *news, own string) {
+	c, events := &k.command, k.table.Events()
 	for i := range events {
 		ev := &events[i]
 		if len(k.followers) > 0 {
-			k.tellFollowers(ev)
+			k.tellFollowers(ev, n)
 		}
 		if ev.Path != "" || ev.Ref.Session == own || about(c, ev.Ref) {
 			continue
@@ -43,7 +59,6 @@ func (k *Keeper) collect(own string) *news {
 			}
 		}
 	}
-	return n
 }
 
 // about reports whether c is a command of ref's own session about ref, whose
@@ -83,6 +98,7 @@ func (n *news) deliver() {
 		clear(it.statuses)
 		it.notify = nil
 	}
-	n.items = n.items[:0]
+	clear(n.followed)
+	n.items, n.followed = n.items[:0], n.followed[:0]
 	newsRoom.Put(n)
 }

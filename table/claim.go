@@ -31,6 +31,8 @@ type claim struct {
 	bound       time.Duration // when its wait ends; forever if never
 	quiet       time.Duration // when a conflicting hold last ended, or it arrived (R9)
 	told        time.Duration // the end that its session was told last (R12)
+	toldIn      uint64        // the first lease that told it, since when nothing else was told; 0: none has
+	believed    time.Duration // the latest end that its holder may count on, if answers got lost
 	unconfirmed bool
 	inLine      bool              // its wanted places are in the lines of their nodes
 	frozen      bool              // a freeze forbids what it wants, so it stands in no line; it is in Table.frozen
@@ -151,9 +153,13 @@ type session struct {
 	deadline time.Duration // forever for TTL 0
 	promise  time.Duration // until when its last answer said that it lives (R12)
 	resumed  bool          // it was attached since the last restart (R19)
+	leases   uint64        // the number of the latest
+	heard    uint64        // the latest that it is known to have heard; 0: it never said
+	answered uint64        // it begins no claim with an id below this (R16)
 	claims   map[uint64]*claim
 	ended    map[uint64]*tombstone
 	endings  []*tombstone // those of ended, in the order in which they ended
+	idle     int          // how many of endings were forgotten before their time
 	due      timer
 }
 
@@ -173,6 +179,7 @@ type tombstone struct {
 	label    lockkeeper.Label
 	priority int
 	thawed   bool                 // not a claim but a freeze
+	known    bool                 // its session knows of its end: it ended it, or it came in its first step
 	kept     bool                 // beyond the step in which it came
 	ghost    time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
 	blockers []lockkeeper.Blocker // of a refused claim: who stood in the way

@@ -11,7 +11,7 @@ import (
 type Op uint8
 
 const (
-	// Pass lets time pass, and nothing else.
+	// Pass lets time pass, and heeds what Command.Key states if that is of use (R16).
 	Pass Op = iota
 	// Attach opens Command.Session or takes it over (R19).
 	Attach
@@ -26,10 +26,14 @@ const (
 	Gone
 	// Restart makes every session resume (R19).
 	Restart
+	// Review settles the whole line, as if everything around it had changed. In a
+	// table that was only stepped it changes nothing. One that was loaded in parts
+	// needs it: claims may be missing by now that stood in the way.
+	Review
 	ops
 )
 
-var opNames = [ops]string{Pass: "pass", Attach: "attach", Renew: "renew", Claim: "claim", End: "end", Gone: "gone", Restart: "restart"}
+var opNames = [ops]string{Pass: "pass", Attach: "attach", Renew: "renew", Claim: "claim", End: "end", Gone: "gone", Restart: "restart", Review: "review"}
 
 func (o Op) String() string {
 	if o >= ops {
@@ -42,10 +46,15 @@ func (o Op) String() string {
 type Command struct {
 	At      time.Duration      // the engine's time (R20)
 	Op      Op                 //
-	Key     lockkeeper.Key     // of Renew, Claim, End, Gone
+	Key     lockkeeper.Key     // of Renew, Claim, End, Gone; may be of Pass
 	Session lockkeeper.Session // of Attach
 	Want    lockkeeper.Want    // of Claim
 	Ending  lockkeeper.Ending  // of End
+
+	// Alone is for Renew and Pass in a table that has been loaded with one session and not
+	// with all that stands in the way of its claims: nothing else happens, and
+	// nothing falls due before it.
+	Alone bool
 }
 
 // Reply answers one command: Attach and Renew with a lease, Claim with a status.

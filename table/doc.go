@@ -102,6 +102,16 @@
 // were held, is marked unconfirmed. A ghost goes when its session releases the
 // ended claim, leaves, or is attached without naming it.
 //
+// Answers get lost. The leases of a session are numbered, through all its epochs,
+// and it may state with its key the number of the latest that it heard (one that
+// was not given yet stands for the latest). A claim is heard to end when its session
+// states the number of a lease since which, that one included, all answers told that
+// end. Once a session has stated a number, the end that counts is not the one that was
+// told, but the latest of all that were told since the one that was heard last, that
+// one included; no end is the latest. A grant of a claim that had waited tells that it
+// has no end, or, if it has a longest hold, which its holder counts from an answer
+// alone, nothing.
+//
 // R13 fences. One counter, one number for every grant, upgrades included;
 // downgrades keep theirs.
 //
@@ -138,6 +148,14 @@
 // means nothing); anything else is refused as invalid. An ended
 // claim answers its end for one TTL after it, as long as its session is open;
 // with TTL 0 it is forgotten at once, but never while it is a ghost (R12).
+//
+// A session may state with its key the lowest id that it may still begin a claim
+// with: all below are answered. The highest that it stated under its epoch counts.
+// What is below it and not known is over: as a claim it is refused as not held, and
+// never made, however late it arrives; to end it is no error. The end of a claim
+// below it is forgotten at once if the session knows it for sure: if the session
+// released or cancelled it, or it ended in the step in which it came. Live claims
+// below it are like any other.
 //
 // R17 reasons. See [lockkeeper.Reason] and [lockkeeper.WaitReason]. A waiting
 // claim, and a conversion, states all that apply, in the order of their
@@ -193,8 +211,15 @@
 //
 // R19 restart. [Restart] gives every session its whole TTL and makes it resume:
 // until it is attached, commands with its key are refused, its waiting claims
-// keep their place but are not granted and ask nobody. Attaching a session that
-// is open ends the claims that are not named, as superseded.
+// keep their place but are not granted and ask nobody. An engine that restarts may
+// not know any more what it answered last: the promise of a session is at least its
+// new end from then on, and no claim counts as told an end (R12). Attaching a
+// session that is open ends the claims that are not named, as superseded, and gives
+// it a new epoch: one counter, one number for every attach. An attach says which
+// epoch it follows, 0 for none. If the session is open, also if it has to resume,
+// and its epoch is another one, the attach is refused, with the session's epoch, and
+// changes nothing: so one that comes late, or twice, takes nothing back from its
+// successor. If it is not open it makes no difference which epoch is named.
 //
 // R20 time. [Command].At is the engine's time, from 0. A command that is earlier
 // than the table's time happens at the table's time. Before a command, all that

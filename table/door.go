@@ -14,12 +14,15 @@ const (
 	MaxFreezes  = 1 << 10
 )
 
-// attach opens a session, or takes it over (R19).
+// attach opens a session, or takes it over from the epoch that want names (R19).
 func (t *Table) attach(want *lockkeeper.Session) error {
 	if err := want.Check(true); err != nil {
 		return err
 	}
 	s := t.sessions[want.ID]
+	if s != nil && s.epoch != want.Epoch {
+		return moved(s, want.Epoch)
+	}
 	if s == nil {
 		if len(t.sessions) >= MaxSessions {
 			return quota("sessions", MaxSessions)
@@ -29,7 +32,7 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 		t.sessions[want.ID] = s
 	}
 	s.ttl = want.TTL
-	named := func(id uint64) bool { return slices.Contains(want.Named, id) }
+	named := lookup(want.Named)
 	for _, c := range s.byID() {
 		if !named(c.ref.ID) {
 			t.endClaim(c, lockkeeper.Superseded, "")
@@ -37,13 +40,37 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	}
 	t.layGhosts(s.id, func(id uint64) bool { return !named(id) })
 	t.epochs++
-	s.label, s.epoch, s.resumed = want.Label, t.epochs, true
+	s.label, s.epoch, s.resumed, s.answered = want.Label, t.epochs, true, 0
 	t.extend(s)
 	t.forget(s)
 	t.resume(s)
 	t.settle()
 	t.reply.Lease = t.lease(s, true)
 	return nil
+}
+
+// lookup tells whether an id is in the list, in a time that does not grow with it.
+func lookup(ids []uint64) func(id uint64) bool {
+	const few = 16
+	if len(ids) <= few {
+		return func(id uint64) bool { return slices.Contains(ids, id) }
+	}
+	set := make(map[uint64]struct{}, len(ids))
+	for _, id := range ids {
+		set[id] = struct{}{}
+	}
+	return func(id uint64) bool { _, there := set[id]; return there }
+}
+
+// moved refuses an attach that follows an epoch which is not the session's.
+func moved(s *session, follows uint64) error {
+	why := fmt.Sprintf("session %s is open under epoch %d, and this attach follows ", s.id, s.epoch)
+	if follows == 0 {
+		why += "none: to take it over, attach with that epoch"
+	} else {
+		why += fmt.Sprintf("epoch %d: another attach came first, or this one comes late; to take it over, attach with the present epoch", follows)
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrSession, Epoch: s.epoch, Detail: why}
 }
 
 func quota(what string, most int) error {
@@ -80,11 +107,19 @@ func (t *Table) renew(s *session) {
 	t.reply.Lease = t.lease(s, false)
 }
 
-// restart makes every session resume (R19).
+// restart makes every session resume (R19). What the last answers were is not
+// known any more, so holders are taken to rely on as much as can have been said.
 func (t *Table) restart() {
 	for _, s := range t.sessionsByID() {
 		s.resumed = false
 		t.extend(s)
+		s.promise = max(s.promise, s.deadline)
+		for _, c := range s.byID() {
+			if c.told != forever || c.believed != forever {
+				c.told, c.toldIn, c.believed = forever, 0, forever
+				t.mark(c)
+			}
+		}
 	}
 	t.unsettle = true
 	t.settle()
@@ -110,6 +145,10 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 		t.reply.Status = t.freezeStatus(f)
 		return nil
 	}
+	if w.ID < s.answered {
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: fmt.Sprintf(
+			"claim %d of session %s is over and forgotten: the session said that it begins none below %d", w.ID, s.id, s.answered)}
+	}
 	if w.Freeze > 0 {
 		return t.claimFreeze(s, w)
 	}
@@ -125,7 +164,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.tickets++
 	c := t.newClaim()
 	c.ref, c.session, c.want, c.ticket = lockkeeper.Ref{Session: s.id, ID: w.ID}, s, *w, t.tickets
-	c.arrived, c.quiet, c.bound, c.told = t.now, t.now, forever, forever
+	c.arrived, c.quiet, c.bound, c.told, c.believed = t.now, t.now, forever, forever, forever
 	c.due.claim, c.due.at = c, forever
 	c.grants = make([]lockkeeper.Grant, len(w.Targets))
 	for i, target := range c.want.Targets {
@@ -135,6 +174,9 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.nest(c)
 	c.wanted = t.places(c, c.few[:0])
 	t.begin(c)
+	if c.ended {
+		c.tomb.known = true // by this answer
+	}
 	t.answer(c)
 }
 
@@ -184,7 +226,7 @@ func (t *Table) addPlace(places []place, p place, path lockkeeper.Path) []place 
 // answer is what a claim command is told: if it was refused, who stood in its
 // way; if it must wait, Explain and List tell that, whenever somebody asks.
 func (t *Table) answer(c *claim) {
-	c.told = c.statedEnd()
+	t.tell(c, 0)
 	t.mark(c)
 	if c.ended {
 		t.reply.Status = t.tombStatus(c.tomb)
@@ -248,7 +290,7 @@ func (t *Table) release(s *session, id uint64) error {
 	c := s.claims[id]
 	if c == nil {
 		laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
-		if laid || t.remembered(s, id) != nil {
+		if laid || t.remembered(s, id) != nil || 0 < id && id < s.answered {
 			return nil
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "session " + s.id + " has no such claim; nothing was changed"}

@@ -70,7 +70,7 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 // endForced ends a hold that its holder did not give back: it leaves a ghost if
 // the holder may not know yet (R12).
 func (t *Table) endForced(c *claim, reason lockkeeper.Reason) {
-	ghost := min(c.session.promise, c.told)
+	ghost := min(c.session.promise, c.countedOn())
 	held := len(c.held) > 0
 	text := c.text
 	if c.operator != nil {
@@ -88,7 +88,7 @@ func (t *Table) bury(c *claim) *tombstone {
 	tomb := t.newTombstone()
 	*tomb = tombstone{
 		ref: c.ref, inside: c.want.Inside, at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
-		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
+		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority, known: bySession(c.reason),
 	}
 	c.tomb = tomb
 	t.spent = append(t.spent, c)
@@ -98,9 +98,15 @@ func (t *Table) bury(c *claim) *tombstone {
 	return tomb
 }
 
-// retain keeps a tombstone for a TTL; a session without TTL has no lost answers.
+// bySession reports whether a claim that ended so was ended by its own session.
+func bySession(r lockkeeper.Reason) bool {
+	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled
+}
+
+// retain keeps a tombstone for a TTL; a session without TTL has no lost answers,
+// and one that knows of the end and sends the claim no more needs none.
 func (t *Table) retain(s *session, tomb *tombstone) {
-	if s.ttl == 0 {
+	if s.ttl == 0 || tomb.known && tomb.ref.ID < s.answered {
 		return
 	}
 	tomb.forget = tomb.at + s.ttl
@@ -114,6 +120,41 @@ func (s *session) remember(tomb *tombstone) {
 	}
 	s.ended[tomb.ref.ID] = tomb
 	s.endings = append(s.endings, tomb)
+}
+
+// heed notes that s begins no claim with an id below answered any more, and forgets
+// what was remembered only for such (R16).
+func (t *Table) heed(s *session, answered uint64) {
+	if answered <= s.answered {
+		return
+	}
+	from := s.answered
+	s.answered = answered
+	t.markSession(s)
+	if answered-from <= uint64(len(s.ended)) {
+		for id := from; id < answered; id++ {
+			t.forgetKnown(s, s.ended[id])
+		}
+	} else {
+		for id, tomb := range s.ended { // order does not matter: each is forgotten by itself
+			if id < answered {
+				t.forgetKnown(s, tomb)
+			}
+		}
+	}
+	if s.idle > len(s.endings)/2 {
+		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.forget <= t.now })
+		s.idle = 0
+	}
+}
+
+// forgetKnown forgets an end of which its session knows; tomb may be nil.
+func (t *Table) forgetKnown(s *session, tomb *tombstone) {
+	if tomb != nil && tomb.known {
+		delete(s.ended, tomb.ref.ID)
+		tomb.forget = t.now
+		s.idle++
+	}
 }
 
 // remembered is what is remembered of a claim of s that ended: for a TTL, and as

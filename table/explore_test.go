@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-var exploreStates = flag.Int("states", 100_000, "states that TestExplore looks at, at least; make test wants 5 million")
+var exploreStates = flag.Int("states", 100_000, "states that TestExplore looks at, at least; make test wants 1.5 million")
 
 // TestExplore looks at every sequence of commands that three sessions can give
 // on a path and its child, six commands each, breadth first: at every state that

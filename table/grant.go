@@ -177,7 +177,10 @@ func (t *Table) grant(c *claim) {
 	t.fences++
 	c.fence = t.fences
 	if first {
-		c.granted = t.now
+		c.granted, c.toldIn, c.believed = t.now, 0, forever
+		if c.want.MaxHold > 0 {
+			c.believed = max(t.now, 1) // nothing, until an answer says since when it is held
+		}
 	}
 	c.unconfirmed = t.meetsGhost(c)
 	c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""

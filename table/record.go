@@ -38,7 +38,10 @@ type SessionRecord struct {
 	Deadline time.Duration // lockkeeper.Forever for TTL 0
 	Promise  time.Duration
 	Resumed  bool
-	Closed   bool // of changes: it has ended
+	Leases   uint64 // the number of the latest
+	Heard    uint64 // the latest that it is known to have heard (R12)
+	Answered uint64 // it begins no claim with an id below this (R16)
+	Closed   bool   // of changes: it has ended
 }
 
 // ClaimRecord is one claim, ended ones included as long as they are remembered.
@@ -57,6 +60,8 @@ type ClaimRecord struct {
 	Bound       time.Duration // of the wait; lockkeeper.Forever if it has none
 	Quiet       time.Duration // begin of the quiet period
 	Told        time.Duration // end that its session was told; lockkeeper.Forever if none
+	ToldIn      uint64        // the first lease that told it (R12)
+	Believed    time.Duration // the latest end that its holder may count on; 0: Told
 	Unconfirmed bool
 	Overdue     bool
 	Asks        []AskRecord
@@ -64,6 +69,7 @@ type ClaimRecord struct {
 	Reason      lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
 	Text        string
 	Thawed      bool          // of an ended one: it was not a claim but a freeze
+	Known       bool          // of an ended one: its session knows for sure (R16)
 	Ended       time.Duration // of an ended claim
 	Forget      time.Duration // of an ended claim: when it is remembered no longer
 	Ghost       time.Duration // of an ended claim: until when its holder may not know; 0: it knows
@@ -160,7 +166,7 @@ func (t *Table) markPace(path lockkeeper.Path) {
 func (t *Table) Changes() Snapshot {
 	d := t.dirty
 	t.Track()
-	snap := Snapshot{Counters: t.counters()}
+	snap := Snapshot{Counters: t.Counters()}
 	for id, closed := range d.sessions { // order does not matter: sorted below
 		if closed {
 			snap.Sessions = append(snap.Sessions, SessionRecord{ID: id, Closed: true})
@@ -169,6 +175,7 @@ func (t *Table) Changes() Snapshot {
 			snap.Sessions = append(snap.Sessions, s.record())
 		}
 	}
+	snap.Claims = make([]ClaimRecord, 0, len(d.claims)+len(d.ended))
 	for ref := range d.claims { // order does not matter: sorted below
 		if s := t.sessions[ref.Session]; s != nil && s.claims[ref.ID] != nil {
 			snap.Claims = append(snap.Claims, s.claims[ref.ID].record())
@@ -200,18 +207,20 @@ func (t *Table) Changes() Snapshot {
 
 // Snapshot is the whole table. [Restore] makes an equal table of it.
 func (t *Table) Snapshot() Snapshot {
-	snap := Snapshot{Counters: t.counters()}
+	snap := Snapshot{Counters: t.Counters()}
 	for _, s := range t.sessionsByID() {
 		snap.Sessions = append(snap.Sessions, s.record())
 		for _, c := range s.byID() {
 			snap.Claims = append(snap.Claims, c.record())
 		}
 		for _, tomb := range s.endings {
-			snap.Claims = append(snap.Claims, tomb.record())
+			if tomb.forget > t.now {
+				snap.Claims = append(snap.Claims, tomb.record())
+			}
 		}
 	}
 	for _, g := range t.ghosts {
-		if s := t.sessions[g.ref.Session]; g.ghost > t.now && (s == nil || s.ended[g.ref.ID] != g) {
+		if s := t.sessions[g.ref.Session]; g.ghost > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
 			snap.Claims = append(snap.Claims, g.record())
 		}
 	}
@@ -234,13 +243,15 @@ func (snap *Snapshot) sort() {
 	slices.SortFunc(snap.Paces, func(a, b PaceRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
 }
 
-func (t *Table) counters() Counters {
+// Counters are t's as of the latest step.
+func (t *Table) Counters() Counters {
 	return Counters{Now: t.now, Fences: t.fences, Tickets: t.tickets, Epochs: t.epochs, Changes: t.changes}
 }
 
 func (s *session) record() SessionRecord {
 	return SessionRecord{
 		ID: s.id, Label: s.label, TTL: s.ttl, Epoch: s.epoch, Deadline: s.deadline, Promise: s.promise, Resumed: s.resumed,
+		Leases: s.leases, Heard: s.heard, Answered: s.answered,
 	}
 }
 
@@ -248,9 +259,12 @@ func (c *claim) record() ClaimRecord {
 	r := ClaimRecord{
 		Ref: c.ref, Want: c.want, State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants,
 		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
-		Bound: c.bound, Quiet: c.quiet, Told: c.told, Unconfirmed: c.unconfirmed, Overdue: c.overdue, Reason: c.undone, Text: c.text,
+		Bound: c.bound, Quiet: c.quiet, Told: c.told, ToldIn: c.toldIn, Unconfirmed: c.unconfirmed, Overdue: c.overdue, Reason: c.undone, Text: c.text,
 	}
 	r.Want.Targets = slices.Clone(c.want.Targets)
+	if c.believed != c.told {
+		r.Believed = c.believed
+	}
 	if len(c.held) > 0 {
 		r.State = lockkeeper.Held
 	}
@@ -269,7 +283,7 @@ func (tomb *tombstone) record() ClaimRecord {
 		Want: lockkeeper.Want{
 			ID: tomb.ref.ID, Revision: tomb.revision, Inside: tomb.inside, Priority: tomb.priority, Label: tomb.label,
 		},
-		Thawed: tomb.thawed, Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
+		Thawed: tomb.thawed, Known: tomb.known, Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
 	}
 }
 

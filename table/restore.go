@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -124,8 +125,12 @@ func (t *Table) loadSession(r *SessionRecord) {
 		s.due.session = s
 		t.sessions[r.ID] = s
 	}
+	if s.epoch != r.Epoch {
+		s.answered = 0
+	}
 	s.label, s.ttl, s.epoch, s.deadline = r.Label, r.TTL, r.Epoch, r.Deadline
-	s.promise, s.resumed = r.Promise, r.Resumed
+	s.promise, s.resumed, s.leases, s.heard = r.Promise, r.Resumed, r.Leases, r.Heard
+	t.heed(s, r.Answered)
 	t.schedule.set(&s.due, s.deadline)
 	t.forget(s)
 }
@@ -149,11 +154,13 @@ func (t *Table) unload(ref lockkeeper.Ref) {
 func (t *Table) loadEnded(r *ClaimRecord) {
 	tomb := &tombstone{
 		ref: r.Ref, inside: r.Want.Inside, thawed: r.Thawed, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
-		text: r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost,
+		text: r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost, known: r.Known,
 	}
-	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now {
+	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.known && tomb.ref.ID < s.answered) {
 		s.remember(tomb)
-		slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return int(a.at - b.at) })
+		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // ids mostly end in their order
+			slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return int(a.at - b.at) })
+		}
 	}
 	if tomb.ghost > t.now {
 		t.ghosts = append(t.ghosts, tomb)
@@ -170,7 +177,7 @@ func (t *Table) loadClaim(r *ClaimRecord) error {
 	}
 	c := &claim{
 		ref: r.Ref, session: s, want: r.Want, grants: slices.Clone(r.Grants), ticket: r.Ticket, fence: r.Fence, change: r.Change,
-		changed: r.Changed, arrived: r.Arrived, granted: r.Granted, bound: r.Bound, quiet: r.Quiet, told: r.Told,
+		changed: r.Changed, arrived: r.Arrived, granted: r.Granted, bound: r.Bound, quiet: r.Quiet, told: r.Told, toldIn: r.ToldIn, believed: cmp.Or(r.Believed, r.Told),
 		unconfirmed: r.Unconfirmed, overdue: r.Overdue, undone: r.Reason, text: r.Text,
 	}
 	c.want.Targets = slices.Clone(r.Want.Targets)

@@ -30,14 +30,11 @@ func TestRestoreAnywhere(t *testing.T) {
 func restoreAnywhere(commands []table.Command) string {
 	tb, replica := table.New(), table.New()
 	tb.Track()
-	epochs := make(map[string]uint64) // the latest of each session, for keys that don't say
+	r := story.New(tb, nil) // it knows the latest epoch of each session
 	for i, c := range commands {
-		if c.Key.Epoch == 0 {
-			c.Key.Epoch = epochs[c.Key.Session]
-		}
-		if reply, err := tb.Step(&c); err == nil && c.Op == table.Attach {
-			epochs[c.Session.ID] = reply.Lease.Key.Epoch
-		}
+		c = r.Complete(c)
+		reply, err := tb.Step(&c)
+		r.Learn(c, reply, err)
 		told := func() string { return fmt.Sprintf("after command %d, %s", i, story.Format(c)) }
 		if err := replica.Load(tb.Changes()); err != nil {
 			return told() + ": loading the changes: " + err.Error()

@@ -49,7 +49,7 @@ func (t *Table) explain(c *claim) lockkeeper.Status {
 	return st
 }
 
-// List yields what q selects, with evidence: holds by fence, the line in the
+// List yields what q selects, with evidence unless q is brief: holds by fence, the line in the
 // order of R4, freezes by path. The table must not be stepped meanwhile.
 func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 	return func(yield func(lockkeeper.Status) bool) {
@@ -59,8 +59,12 @@ func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 			}
 			return
 		}
+		tell := t.explain
+		if q.Brief {
+			tell = t.status
+		}
 		for _, c := range t.inOrder(q) {
-			if !yield(t.explain(c)) {
+			if !yield(tell(c)) {
 				return
 			}
 		}
@@ -177,13 +181,11 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 		l.TTL = s.deadline - t.now
 	}
 	s.promise = s.deadline
+	s.leases++
+	l.Number = s.leases
 	for _, c := range s.byID() {
-		end := c.statedEnd()
-		if end != c.told {
-			c.told = end
-			t.mark(c)
-		}
-		if all || end != forever || len(c.asks) > 0 || c.overdue || t.now-c.changed <= s.ttl {
+		t.tell(c, s.leases)
+		if all || c.told != forever || len(c.asks) > 0 || c.overdue || t.now-c.changed <= s.ttl {
 			l.Claims = append(l.Claims, t.status(c))
 		}
 	}
@@ -203,4 +205,14 @@ func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
 		}
 	}
 	return lockkeeper.Status{}, false
+}
+
+// Due is the next instant at which something becomes of a claim by itself: its wait
+// or its hold ends, or it is overdue; false if there is none. Its session may end before.
+func (t *Table) Due(ref lockkeeper.Ref) (time.Duration, bool) {
+	c := t.find(ref)
+	if c == nil || c.due.index == 0 {
+		return 0, false
+	}
+	return c.due.at, true
 }

@@ -67,6 +67,12 @@ const maxNow = 100 * 365 * 24 * time.Hour
 // Now is the engine's time: that of the latest command (R20).
 func (t *Table) Now() time.Duration { return t.now }
 
+// Sessions is the number of sessions that are open.
+func (t *Table) Sessions() int { return len(t.sessions) }
+
+// Open reports whether the session is open.
+func (t *Table) Open(session string) bool { return t.sessions[session] != nil }
+
 // Next is the instant at which something falls due; false if nothing will.
 func (t *Table) Next() (time.Duration, bool) {
 	at := t.schedule.next()
@@ -78,7 +84,8 @@ func (t *Table) Events() []Event { return t.events }
 
 // Step applies c: first all that falls due until c.At, then c itself. An error
 // means that c was refused and changed nothing; what fell due has happened
-// nevertheless.
+// nevertheless, and what its key states is heeded: a Pass at c.At with c.Key does
+// the same.
 func (t *Table) Step(c *Command) (Reply, error) {
 	t.events = t.events[:0]
 	t.reply = Reply{}
@@ -86,7 +93,11 @@ func (t *Table) Step(c *Command) (Reply, error) {
 	if c.At > maxNow {
 		return t.reply, lockkeeper.Invalid("time %s is out of range: 0 to %s", c.At, maxNow)
 	}
-	t.advance(max(c.At, t.now))
+	if at := max(c.At, t.now); c.Alone {
+		t.now = at
+	} else {
+		t.advance(at)
+	}
 	err := t.apply(c)
 	return t.reply, err
 }
@@ -95,11 +106,18 @@ func (t *Table) Step(c *Command) (Reply, error) {
 func (t *Table) apply(c *Command) error {
 	switch c.Op {
 	case Pass:
+		if s := t.keyed(c.Key); s != nil {
+			t.heed(s, c.Key.Answered)
+			t.hear(s, c.Key.Heard)
+		}
 		return nil
 	case Attach:
 		return t.attach(&c.Session)
 	case Restart:
 		t.restart()
+		return nil
+	case Review:
+		t.review()
 		return nil
 	case Gone:
 		if s := t.sessions[c.Key.Session]; s != nil && s.epoch == c.Key.Epoch {
@@ -108,11 +126,13 @@ func (t *Table) apply(c *Command) error {
 		}
 		return nil
 	}
-	s := t.sessions[c.Key.Session]
-	if s == nil || s.epoch != c.Key.Epoch || !s.resumed {
-		return &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(s, c.Key)}
+	s := t.keyed(c.Key)
+	if s == nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(t.sessions[c.Key.Session], c.Key)}
 	}
 	t.forget(s)
+	t.heed(s, c.Key.Answered)
+	t.hear(s, c.Key.Heard)
 	switch c.Op {
 	case Renew:
 		t.renew(s)
@@ -123,6 +143,28 @@ func (t *Table) apply(c *Command) error {
 		return t.end(s, &c.Ending)
 	}
 	return lockkeeper.Invalid("command %s is unknown", c.Op)
+}
+
+// review has everybody looked at who waits.
+func (t *Table) review() {
+	for _, s := range t.sessionsByID() {
+		for _, c := range s.byID() {
+			if len(c.wanted) > 0 {
+				t.arrivals = append(t.arrivals, c)
+				t.doubtful = append(t.doubtful, c)
+			}
+		}
+	}
+	t.suspect, t.unsettle = true, true
+	t.settle()
+}
+
+// keyed is the session that k is the key of; nil if it is of no use.
+func (t *Table) keyed(k lockkeeper.Key) *session {
+	if s := t.sessions[k.Session]; s != nil && s.epoch == k.Epoch && s.resumed {
+		return s
+	}
+	return nil
 }
 
 // whyNot says why a key is of no use.

@@ -40,6 +40,17 @@ func (a *app) completes(root *cobra.Command) {
 		case c.ValidArgsFunction != nil || c.IsAdditionalHelpTopicCommand() || c.HasSubCommands():
 		case strings.Contains(c.Use, "PATH"):
 			c.ValidArgsFunction = a.completePaths
+		case c.Name() == "serve":
+			_ = c.RegisterFlagCompletionFunc("data", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+			_ = c.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
+			c.ValidArgsFunction = cobra.NoFileCompletions
+		case c.Name() == "bench" || c.Name() == "migrate":
+			c.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				if len(args) > 0 {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return completeEngine(begun)
+			}
 		case c.Name() == "man":
 			c.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 		default:
@@ -60,7 +71,7 @@ func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 		complete = a.completeClaims
 	case f.Name == "as" && c.Name() != "run":
 		complete = a.completeNames
-	case f.Name == "as", f.Name == "note", f.Name == "link", f.Value.Type() == "D", f.Value.Type() == "N":
+	case f.Name == "as", f.Name == "note", f.Name == "link", f.Name == "prefix", f.Value.Type() == "D", f.Value.Type() == "N":
 		complete = cobra.NoFileCompletions
 	default:
 		return
@@ -165,15 +176,26 @@ func (a *app) completeNames(_ *cobra.Command, _ []string, begun string) ([]strin
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
+// engineSchemes are how the URLs begin that lk can be told.
+var engineSchemes = []struct{ begins, about string }{
+	{"sqlite:", "a file on this computer"},
+	{"lk://", "a server"},
+	{"postgres://", "tables in a Postgres"},
+	{"mysql://", "tables in a MariaDB or MySQL"},
+}
+
 // completeEngine completes a URL: its scheme, then a file.
 func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
 	const scheme = "sqlite:"
 	file, named := strings.CutPrefix(begun, scheme)
 	if !named {
-		if strings.HasPrefix(scheme, begun) {
-			return []string{cobra.CompletionWithDesc(scheme, "a file on this computer")}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		var list []string
+		for _, s := range engineSchemes {
+			if strings.HasPrefix(s.begins, begun) && s.begins != begun {
+				list = append(list, cobra.CompletionWithDesc(s.begins, s.about))
+			}
 		}
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return list, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	folder, begunName := filepath.Split(file)
 	entries, err := os.ReadDir(filepath.Join(".", folder))
@@ -204,6 +226,7 @@ func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
 // live lists what there is, without making a file and within completionBound;
 // nothing if that is not possible.
 func (a *app) live() []lockkeeper.Status {
+	a.looks = true
 	if a.checkEngine(); len(a.bad.list) > 0 || a.missingFile() != "" {
 		return nil
 	}

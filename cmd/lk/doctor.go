@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
 // doctorPatience bounds how long lk doctor tries to open the engine.
@@ -78,11 +79,13 @@ func (d *doctor) wrong(grade lockkeeper.Grade, check, detail, remedy string) {
 func (d *doctor) examine(ctx context.Context) {
 	if url, ok := d.choice(); ok {
 		client := d.open(ctx, url)
+		d.tokenFile(url)
 		d.parent(ctx, client, url)
 		if client != nil {
 			client.Close()
 		}
 	}
+	d.variables()
 	d.state()
 	d.ci()
 	d.system()
@@ -108,11 +111,15 @@ func (d *doctor) choice() (url string, ok bool) {
 		return "", false
 	}
 	if named := os.Getenv(engineVariable); a.engineSource() == engineVariable && named != url {
-		d.wrong(lockkeeper.Doubtful, "engine", fmt.Sprintf("%s is %s, which is relative: another folder, other locks (here: %s)", engineVariable, named, url),
-			"set it to "+url+", or to another absolute file")
+		others := "locks"
+		if fileOf(url) == "" {
+			others = "files"
+		}
+		d.wrong(lockkeeper.Doubtful, "engine", fmt.Sprintf("%s is %s, which is relative: another folder, other %s (here: %s)", engineVariable, shownURL(named), others, shownURL(url)),
+			"set it to "+shownURL(url)+", or to other absolute files")
 		return url, true
 	}
-	d.fine("engine", "%s, by %s", url, a.engineSource())
+	d.fine("engine", "%s, by %s", shownURL(url), a.engineSource())
 	return url, true
 }
 
@@ -123,34 +130,54 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		d.missing(file)
 		return nil
 	}
+	d.app.looks = true
 	client, err := d.app.connect(ctx)
+	if errors.Is(err, sqllock.ErrNoTables) && lookingURL(url) != url {
+		d.fine("opening it", "the database has no tables of lockkeeper yet; the first lock makes them, or lk migrate")
+		return nil
+	}
 	if err != nil {
-		d.wrong(lockkeeper.Broken, "opening it", err.Error(), d.openRemedy(err, fileOf(url)))
+		d.wrong(lockkeeper.Broken, "opening it", err.Error(), d.openRemedy(err, url))
 		return nil
 	}
 	n := 0
 	for _, err := range client.List(ctx, lockkeeper.Query{}) {
 		if err != nil {
-			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, fileOf(url)))
+			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, url))
 			return client
 		}
 		n++
 	}
 	d.fine("opening it", "it answers, and lists %s", plural(n, "claim"))
-	g := client.Guarantees()
-	who := fmt.Sprintf("everybody within %s who names this engine", g.Reach)
-	if g.Reach == lockkeeper.OnMachine && fileOf(url) != "" {
-		who = "everybody on this machine who uses this file"
+	d.promises(client.Guarantees(), url)
+	if client.Guarantees().Reach == lockkeeper.OnNetwork {
+		d.roundTrips(ctx, client, url)
+		d.server(ctx, client)
 	}
-	d.fine("who it excludes", "%s", who)
-	d.fine("what it survives", "%s", g.Survives)
-	d.fine("fences rise", "%s", g.Fences)
-	d.fine("leases end by", "%s", g.Clock)
-	d.fine("what would break it", "%s", g.Breaks)
 	if e, ok := client.engine.(lockkeeper.Examiner); ok {
 		d.list = append(d.list, e.Examine(ctx)...)
 	}
 	return client
+}
+
+// promises are what the engine declares.
+func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
+	who, whose := fmt.Sprintf("everybody within %s who names this engine", g.Reach), ""
+	switch {
+	case g.Reach == lockkeeper.OnMachine && fileOf(url) != "":
+		who = "everybody on this machine who uses this file"
+	case g.Reach == lockkeeper.OnNetwork:
+		who, whose = "everybody who names this server, on any machine", "at the server, "
+		if isDatabase(url) {
+			who, whose = "everybody who names these tables of this database, on any machine", ""
+		}
+		d.fine("holders that are killed or cut off", "their locks end with the TTL: over a network nobody tells of dead processes")
+	}
+	d.fine("who it excludes", "%s", who)
+	d.fine(whose+"what it survives", "%s", g.Survives)
+	d.fine(whose+"fences rise", "%s", g.Fences)
+	d.fine(whose+"leases end by", "%s", g.Clock)
+	d.fine(whose+"what would break it", "%s", g.Breaks)
 }
 
 // missing looks at whether a file that is not there could be made.
@@ -185,12 +212,15 @@ func (d *doctor) folderRemedy(folder string) string {
 }
 
 // openRemedy is what to do about an engine that can't be opened.
-func (d *doctor) openRemedy(err error, file string) string {
+func (d *doctor) openRemedy(err error, url string) string {
+	file := fileOf(url)
 	switch {
+	case isDatabase(url):
+		return databaseRemedy(err)
 	case d.app.engineSource() == "the default" && !errors.Is(err, lockkeeper.ErrInvalid):
 		return "see that " + file + " and its directory are yours to write; or " + homeRemedy
 	case file == "":
-		return "see that it runs and can be reached from here, or name another engine"
+		return serverRemedy(err)
 	case errors.Is(err, lockkeeper.ErrInvalid):
 		return "name a file that is new, or one of lockkeeper's"
 	}
@@ -208,7 +238,7 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 	case err != nil:
 		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %q, which is no claim", claim), remedy)
 	case named != url:
-		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, named), remedy)
+		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, shownURL(named)), remedy)
 	case client == nil:
 		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held", remedy)
 	default:
@@ -259,7 +289,7 @@ func (d *doctor) ci() {
 	}
 	if d.app.engineSource() == "the default" {
 		d.wrong(lockkeeper.Doubtful, "CI", "no engine is named, so that only what this user runs on this machine is excluded",
-			"name an engine that all jobs reach, with --engine or "+engineVariable)
+			"name an engine that all jobs reach, such as a server (lk serve), with --engine or "+engineVariable)
 		return
 	}
 	d.fine("CI", "an engine is named, by %s", d.app.engineSource())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
 // engineVariable names the engine where --engine does not; a child of lk run
@@ -25,40 +27,54 @@ type connection struct {
 	named  bool // by --engine or by the environment; else it is the user's own file
 }
 
-// connect opens the engine of this run: that of --engine, else of LOCKKEEPER_URL,
-// else a file in the user's state directory.
+// connect opens the engine of this run: that of --engine or an argument, else of
+// LOCKKEEPER_URL, else a file in the user's state directory.
 func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (*connection, error) {
 	url, named, err := a.chooseURL()
 	if err != nil {
 		return nil, err
 	}
-	e, err := a.open(ctx, url)
+	opened := url
+	if a.looks {
+		opened = lookingURL(url)
+	}
+	e, err := a.open(ctx, opened)
 	if err != nil && named {
 		return nil, fmt.Errorf("%s: %w", a.engineSource(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
 	}
-	if e.Guarantees().Reach == lockkeeper.InProcess {
+	if e.Guarantees().Reach == lockkeeper.InProcess && !a.within {
 		e.Close()
 		return nil, &exit{code: exitUsage, say: errors.New(withinProcess(url))}
 	}
-	return &connection{lockkeeper.New(e, options...), e, url, named}, nil
+	return &connection{lockkeeper.New(a.tracing(e), options...), e, url, named}, nil
 }
 
+// withinProcess says why an engine that is within one process is of no use to lk.
 func withinProcess(url string) string {
+	if dir, disk := strings.CutPrefix(url, "disk:"); disk {
+		return url + " is for one process alone: lk serve --data " + dir + " serves it to all, and says how to reach it"
+	}
 	return url + " keeps locks within one process, so that lk would exclude nobody: name another engine"
 }
 
-// look is connect for verbs that only look: they make no file. Where the
-// engine's file is not there nothing is held: look says so, and the connection
-// is nil.
+// look is connect for verbs that only look: they make no file and no tables. Where
+// these are not there nothing is held: look says so, and the connection is nil.
 func (a *app) look(ctx context.Context) (*connection, error) {
 	if file := a.missingFile(); file != "" {
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s does not exist yet\n", file)
 		return nil, nil
 	}
-	return a.connect(ctx)
+	a.looks = true
+	client, err := a.connect(ctx)
+	if errors.Is(err, sqllock.ErrNoTables) {
+		url, _, _ := a.chooseURL() // connect has chosen it too
+		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n", shownURL(url))
+		return nil, nil
+	}
+	return client, err
 }
 
 // missingFile is the file of the engine if it is not there, else "".
@@ -88,7 +104,7 @@ func fileOf(url string) string {
 func (a *app) checkEngine() {
 	url, named, err := a.chooseURL()
 	if err == nil && named {
-		if err = engine.Check(url); err == nil && strings.HasPrefix(url, "mem:") {
+		if err = engine.Check(url); err == nil && (strings.HasPrefix(url, "mem:") || strings.HasPrefix(url, "disk:")) && !a.within {
 			err = errors.New(withinProcess(url))
 		}
 	}
@@ -105,9 +121,11 @@ func (a *app) checkEngine() {
 }
 
 // engineSource says where the choice of the engine comes from: a flag, a
-// variable, or "the default".
+// variable, an argument, or "the default".
 func (a *app) engineSource() string {
 	switch {
+	case a.engineArg != "":
+		return "the argument"
 	case a.engineFlag != "":
 		return "--engine"
 	case os.Getenv(engineVariable) != "":
@@ -117,9 +135,7 @@ func (a *app) engineSource() string {
 }
 
 func (a *app) chooseURL() (url string, named bool, err error) {
-	if url = a.engineFlag; url == "" {
-		url = os.Getenv(engineVariable)
-	}
+	url = cmp.Or(a.engineArg, a.engineFlag, os.Getenv(engineVariable))
 	if url != "" {
 		url, err = absoluteURL(url)
 		return url, true, err
@@ -155,16 +171,55 @@ func stateFolder() (string, error) {
 	return filepath.Join(home, ".local", "state", "lockkeeper"), nil
 }
 
-// absoluteURL makes the file of a URL absolute, so that a child that works in
+// absoluteURL makes the files of a URL absolute, so that a child that works in
 // another directory finds the same engine.
 func absoluteURL(url string) (string, error) {
 	scheme, file, _ := strings.Cut(url, ":")
+	if scheme == "lks" || isDatabase(url) {
+		return absoluteFiles(url)
+	}
 	if (scheme != "sqlite" && scheme != "disk") || file == "" || strings.HasPrefix(file, ":") || filepath.IsAbs(file) {
 		return url, nil
 	}
 	if strings.HasPrefix(file, "~") {
-		return "", &exit{code: exitUsage, say: fmt.Errorf("engine %q: the shell has not put your home directory in place of ~: write it in full, or as \"%s:$HOME/locks.db\"", url, scheme)}
+		return "", errTilde(url, scheme+":", file)
 	}
 	absolute, err := filepath.Abs(file)
 	return scheme + ":" + absolute, err
+}
+
+// absoluteFiles makes the files in the query of a server's or a database's URL absolute:
+// certificates, keys, tokens. What is wrong with the query is the engine's to say.
+func absoluteFiles(url string) (string, error) {
+	server, query := url[:queryOf(url)], url[queryOf(url):]
+	if query == "" {
+		return url, nil
+	}
+	query = query[1:]
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		key, file, _ := strings.Cut(part, "=")
+		if file == "" || filepath.IsAbs(file) || isDatabase(url) && !namesFile(key, file) {
+			continue
+		}
+		if strings.HasPrefix(file, "~") {
+			return "", errTilde(url, server+"?"+key+"=", file)
+		}
+		parts[i] = key + "=" + filepath.Join(inQuery.Replace(here), file)
+	}
+	return server + "?" + strings.Join(parts, "&"), nil
+}
+
+// inQuery writes a file's name as it stands in the query of a URL.
+var inQuery = strings.NewReplacer("%", "%25", "&", "%26", "+", "%2B", "#", "%23", ";", "%3B", " ", "%20")
+
+// errTilde says what is wrong with a URL in which ~ stands for a home directory;
+// before is what precedes the file.
+func errTilde(url, before, file string) error {
+	return &exit{code: exitUsage, say: fmt.Errorf("engine %q: the shell has not put your home directory in place of ~: write it in full, or as \"%s$HOME/%s\"",
+		url, before, strings.TrimPrefix(strings.TrimPrefix(file, "~"), "/"))}
 }

@@ -15,6 +15,7 @@ import (
 const (
 	exitFailure       = 1   // none of the others
 	exitUsage         = 2   // bad usage or input
+	exitAlready       = 7   // of lk drain --unless-version: the server has that version
 	exitUnavailable   = 69  // the engine can't be reached
 	exitNotAcquired   = 75  // taken; -E names another code
 	exitLost          = 76  // held, and lost before the child ended

@@ -14,6 +14,7 @@ const (
 	groupHold    = "hold"
 	groupLook    = "look"
 	groupOperate = "operate"
+	groupServe   = "serve"
 	groupMore    = "more"
 )
 
@@ -21,6 +22,7 @@ var groups = []*cobra.Group{
 	{ID: groupHold, Title: "Hold locks:"},
 	{ID: groupLook, Title: "See what is going on:"},
 	{ID: groupOperate, Title: "Step in:"},
+	{ID: groupServe, Title: "Keep locks for others:"},
 	{ID: groupMore, Title: "More:"},
 }
 
@@ -204,9 +206,28 @@ What URL can be
                       not there. Not on a network file system: it can't keep its
                       promises there. Users who are to exclude each other need a
                       FILE, and a directory, that all of them may write.
+  lk://HOST:PORT      locks of a server (lk serve), for all machines that reach it.
+                      The port may be left out if it is 7420; several servers that
+                      share one engine are written lk://HOST,HOST
+  postgres://HOST/DATABASE
+  mysql://HOST/DATABASE
+                      locks in tables of a database that is there already: Postgres
+                      13, MariaDB 10.6 or later (MySQL 8 should do, and is untested).
+                      After ? and between & can follow schema=NAME of Postgres or
+                      prefix=NAME_ of MariaDB for other tables, migrate=off and
+                      pool=N, and what psql takes, or tls=true and ca=FILE. No
+                      password is needed in it: see lk help migrate.
+
+Only within one process, and so for lk serve to serve, or for lk bench to measure
+  disk:DIR            in a directory, so that they outlive the process
+  mem:                in memory
+
+At a server and in a database, the locks of a process that is killed or cut off end
+with their TTL; in a file they end at once. Who is cut off for less than that has lost
+nothing.
 
 In CI the default excludes only what the same user runs on the same machine: name
-an engine that all jobs reach.
+an engine that all jobs reach, such as a server.
 
 lk doctor says which engine is used, why, what it promises, and what is wrong with
 it.`

@@ -50,6 +50,9 @@ func unknownIn(root *cobra.Command, line string) (wrong []string) {
 			wrong = append(wrong, unknown)
 			continue
 		}
+		if verb.HasSubCommands() && i+2 < len(words) {
+			verb, _ = subjectOfHelp(verb, words[i+2:i+3])
+		}
 		for _, arg := range words[i+2:] {
 			if arg == "--" || strings.ContainsAny(arg, "|>") {
 				break

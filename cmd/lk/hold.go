@@ -24,11 +24,18 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	if err := findCommand(o.command[0]); err != nil {
 		return err // before an hour in line
 	}
-	client, err := a.connect(ctx, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
+	opening, opened := stoppedBy(ctx, signals)
+	client, err := a.connect(opening, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
+	stopped := opened()
+	if err == nil {
+		defer client.Close()
+	}
+	if stopped != nil {
+		return stopped
+	}
 	if err != nil {
 		return err
 	}
-	defer client.Close()
 	a.noteReach(client.named, o)
 
 	for {
@@ -78,23 +85,11 @@ func lostPlace(err error) bool {
 // acquire takes the locks, and tells on stderr whom it waits for. A signal ends
 // the wait.
 func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request, signals <-chan os.Signal) (*lockkeeper.Hold, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case s := <-signals:
-			cancel(interrupted(s))
-		case <-ctx.Done():
-		}
-	}()
+	ctx, over := stoppedBy(ctx, signals)
 	began := time.Now()
 	hold, err := a.waitFor(ctx, client, o, requests)
 	waited := time.Since(began)
-	cancel(nil)
-	<-watched
-	var stopped *exit
-	if errors.As(context.Cause(ctx), &stopped) {
+	if stopped := over(); stopped != nil {
 		if hold != nil {
 			hold.Close()
 		}
@@ -110,13 +105,37 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 	return hold, err
 }
 
+// stoppedBy is a context that ends with the first signal, and what to call when it is
+// over: that answers what lk ends with if there was one, else nil.
+func stoppedBy(ctx context.Context, signals <-chan os.Signal) (context.Context, func() error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case s := <-signals:
+			cancel(interrupted(s))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() error {
+		cancel(nil)
+		<-watched
+		var stopped *exit
+		if errors.As(context.Cause(ctx), &stopped) {
+			return stopped
+		}
+		return nil
+	}
+}
+
 // noteReach says, where CI would expect more, that the default engine excludes
 // only this user on this machine.
 func (a *app) noteReach(named bool, o *runOptions) {
 	if ci := os.Getenv("CI"); named || o.quiet || ci == "" || ci == "false" {
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine; %s=sqlite:FILE names one, and then this is not said\n", engineVariable)
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine; %s=lk://HOST or sqlite:FILE names one, and then this is not said\n", engineVariable)
 }
 
 // label fills in what others will read of this hold where the user said nothing.
@@ -181,6 +200,9 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 		return err // lost already: lk stood still since the grant
 	}
 	env, session := environment(hold, o, client.url), client.sessionFile(hold.Ref().Session)
+	if a.traceparent != "" {
+		env = append(env, a.traceparent)
+	}
 	s := o.supervisor(hold)
 	s.note = a.noteUnless(o.quiet)
 	after := s

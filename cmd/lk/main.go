@@ -32,7 +32,9 @@ func mainCode() int {
 		stderr: os.Stderr,
 		open:   engine.New,
 	}
-	code := a.execute(context.Background())
+	ctx, end := a.trace(context.Background())
+	code := a.execute(ctx)
+	end()
 	if a.interrupt != nil {
 		dieOf(a.interrupt, a.interruptGroup)
 	}
@@ -45,8 +47,13 @@ type app struct {
 	stdout, stderr io.Writer
 	open           func(ctx context.Context, url string) (lockkeeper.Engine, error)
 
-	engineFlag     string    // of --engine
-	bad            problems  // all that is wrong with the arguments
-	interrupt      os.Signal // the terminal's, of which lk dies; nil: none
-	interruptGroup bool      // and its whole group with it
+	engineFlag     string                                    // of --engine
+	engineArg      string                                    // an engine that is named among the arguments
+	within         bool                                      // an engine within this process will do
+	looks          bool                                      // nothing is to be made: neither a file nor tables
+	traceparent    string                                    // TRACEPARENT=… for children; "" if this is part of no trace
+	traced         func(lockkeeper.Engine) lockkeeper.Engine // nil: nothing is traced here
+	bad            problems                                  // all that is wrong with the arguments
+	interrupt      os.Signal                                 // the terminal's, of which lk dies; nil: none
+	interruptGroup bool                                      // and its whole group with it
 }

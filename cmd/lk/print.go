@@ -11,18 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/report"
 )
 
 // who names a claim for people: who made it, else its reference.
-func who(label lockkeeper.Label, ref lockkeeper.Ref) string {
-	if label.As != "" {
-		return label.As
-	}
-	if ref == (lockkeeper.Ref{}) {
-		return "an operator"
-	}
-	return ref.String()
-}
+func who(label lockkeeper.Label, ref lockkeeper.Ref) string { return report.Who(label, ref) }
 
 // about is what a claim is for, in brackets with a space before; empty if nobody said.
 func about(label lockkeeper.Label) string {

@@ -33,7 +33,7 @@ func (a *app) newRoot() *cobra.Command {
 A lock is named by a path, such as mydatabase/mytest, and covers all that is
 below it: whoever wants mydatabase waits for everybody inside it, in fair order.
 No server is needed: without --engine the locks are in a file of yours, and
-exclude what you run on this machine.`,
+exclude what you run on this machine. lk serve is a server for many machines.`,
 		Example: `  # run the tests while nobody else has the database
   lk run mydatabase/mytest -- go test ./...
 
@@ -58,8 +58,9 @@ exclude what you run on this machine.`,
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(groups...)
 	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())
-	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newDoctor())
+	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newDoctor(), a.newBench())
 	add(root, groupOperate, a.newRevoke(), a.newFreeze(), a.newThaw())
+	add(root, groupServe, a.newServe(), a.newDrain(), a.newToken(), a.newCA(), a.newMigrate())
 	add(root, groupMore, a.newVersion(), a.newMan(), a.newGuardVerb())
 	root.SetHelpCommand(a.newHelp())
 	root.AddCommand(newTopics()...)

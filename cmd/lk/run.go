@@ -50,8 +50,11 @@ are stopped before anyone else can get them: by TERM a third of the TTL before t
 end, or 5s if that is less, and by KILL at the end. What a command leaves in the
 background when it ends is not waited for, but for a moment if it ended because it
 was asked to (TERM, Ctrl-C). If lk itself is killed (kill -9), all that is ended at
-once, and then the locks go on; a cleanup is not run then. If lk stands still, as by
-Ctrl-Z, the command is asked to stop before the locks end, and ended with them.
+once, and then the locks go on: at a server (lk://...) or in a database when their
+TTL is over, since nobody can tell it of dead processes; a cleanup is not run then.
+If lk stands still, as by Ctrl-Z, the command is asked to stop before the locks end,
+and ended with them. A server or a database that is started again within the TTL
+changes nothing for the command.
 
 The command finds in its environment:
   LK_PATH         the paths, one a line

@@ -29,22 +29,54 @@ var programs = map[string]func(){
 
 func TestMain(m *testing.M) { testscript.Main(m, programs) }
 
-// Each file in testdata is a session at a terminal, with the real program.
-func TestSessions(t *testing.T) {
+// Each file in testdata is a session at a terminal, with the real program. Where no
+// engine is named its locks are in a file.
+func TestSessions(t *testing.T) { runSessions(t, "testdata", "file", nil) }
+
+// The same sessions go as well where a server keeps the locks, but for what is
+// about files.
+func TestSessionsAtServer(t *testing.T) {
+	for _, engine := range []string{"mem:", "disk:data"} {
+		scheme, _, _ := strings.Cut(engine, ":")
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			runSessions(t, "testdata", "server", func(env *testscript.Env) error {
+				folder := t.TempDir()
+				s := startServer(t, folder, "--engine", engine)
+				env.Setenv(engineVariable, s.url)
+				env.Defer(func() { s.stop(t) })
+				return nil
+			})
+		})
+	}
+}
+
+// runSessions runs the sessions in a folder where locks are kept in that way, which is a
+// condition in them. setup makes one of them ready; it may be nil.
+func runSessions(t *testing.T, folder, kept string, setup func(env *testscript.Env) error) {
 	if signal.Ignored(os.Interrupt) {
 		// Tests that run in the background are not interrupted, and nor would be
 		// the programs of the sessions. What is caught here is not ignored there.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Dir:                 folder,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_STATE_HOME", "")
 			env.Setenv("GOCACHE", goCache())          // for sessions that run go test: there is no other in that home
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every lk takes a second longer under the race detector
-			return nil
+			if setup == nil {
+				return nil
+			}
+			return setup(env)
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "file" && cond != "server" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return cond == kept, nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code": exitsWith,

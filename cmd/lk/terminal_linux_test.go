@@ -145,3 +145,27 @@ func (s *interactiveShell) shows(t *testing.T, pattern string) {
 		}
 	}
 }
+
+// A terminal gets what it can show, and what its user wants to see.
+func TestLookOfTerminal(t *testing.T) {
+	_, tty := openTerminal(t)
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 61, Row: 20}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind, locale, noColor string
+		want                  look
+	}{
+		"all":      {"xterm", "C.UTF-8", "", look{61, true, true}},
+		"no color": {"xterm", "en_US.utf8", "1", look{61, true, false}},
+		"ASCII":    {"xterm", "C", "", look{61, false, true}},
+		"dumb":     {"dumb", "C.UTF-8", "", look{width: plainWidth}},
+	} {
+		t.Setenv("TERM", c.kind)
+		t.Setenv("LC_ALL", c.locale)
+		t.Setenv("NO_COLOR", c.noColor)
+		if got := lookOf(tty); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/duration"
 )
 
 // problems collects all that is wrong with the arguments, so that it can be
@@ -165,7 +166,7 @@ func (s span) Type() string { return "D" }
 
 // Set reads a duration.
 func (s span) Set(text string) error {
-	value, err := parseDuration(text)
+	value, err := duration.Parse(text)
 	switch {
 	case err != nil && isNumber(text):
 		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q: did you mean %ss?", s.name, text, text)

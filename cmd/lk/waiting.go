@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,12 +14,20 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// silentFor is how long an engine may leave a request without an answer before the
+// user is told.
+const silentFor = 2 * time.Second
+
 // waitFor waits in line, and tells the user for whom.
 func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request) (*lockkeeper.Hold, error) {
 	if o.wait == 0 || o.quiet {
 		return client.Acquire(ctx, requests...)
 	}
+	silence := time.AfterFunc(silentFor, func() {
+		fmt.Fprintf(a.stderr, "lk: %s: not in line yet, since the engine takes no request just now; lk goes on asking (lk doctor says what is wrong)\n", o.what())
+	})
 	pending, err := client.Enqueue(ctx, requests...)
+	silence.Stop()
 	if err != nil {
 		return nil, err
 	}
@@ -35,19 +44,36 @@ func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOpti
 }
 
 // tellWait writes a line whenever the place in line changes, or who is in the
-// way, until the claim waits no longer or ctx ends. It only informs: where the
+// way, until the claim waits no longer or ctx ends. It only informs: while the
 // engine can't tell, it says nothing.
 func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
-	lines := spinner{to: a.stderr, began: time.Now()}
+	began := time.Now()
+	lines := spinner{to: a.stderr, text: func() string {
+		return fmt.Sprintf("waiting for %s, Ctrl-C gives up", passed(time.Since(began)))
+	}}
 	defer lines.stop()
 	said := ""
-	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
-		if err != nil || status.State != lockkeeper.Waiting {
+	for {
+		var failed error
+		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
+			if failed = err; err != nil {
+				break
+			}
+			if status.State != lockkeeper.Waiting {
+				return
+			}
+			if key := waitKey(status); key != said {
+				lines.say(fmt.Sprintf("lk: waiting for %s: %s\n", o.what(), waitLine(status)))
+				said = key
+			}
+		}
+		if !errors.Is(failed, lockkeeper.ErrUnavailable) || client.Guarantees().Reach != lockkeeper.OnNetwork {
 			return
 		}
-		if key := waitKey(status); key != said {
-			lines.say(fmt.Sprintf("lk: waiting for %s: %s\n", o.what(), waitLine(status)))
-			said = key
+		select {
+		case <-time.After(networkPause):
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -56,8 +82,8 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 // until it is stopped. It shows nothing but ASCII, and less of it than the
 // terminal is wide, since a line that wraps can't be erased.
 type spinner struct {
-	to    io.Writer
-	began time.Time
+	to   io.Writer
+	text func() string // what it shows; called by one goroutine at a time
 
 	mu    sync.Mutex
 	drawn bool          // there is something to erase
@@ -78,6 +104,11 @@ func (s *spinner) say(line string) {
 	defer s.mu.Unlock()
 	s.erase()
 	io.WriteString(s.to, line)
+	s.start()
+}
+
+// start has it turn, if it does not yet.
+func (s *spinner) start() {
 	if s.quit == nil && canErase(s.to) {
 		s.quit, s.ended = make(chan struct{}), make(chan struct{})
 		go s.turn()
@@ -116,7 +147,7 @@ func (s *spinner) draw() {
 		s.drawn = false // the shell has moved on to a line of its own
 		return
 	}
-	text := fmt.Sprintf("%c waiting for %s, Ctrl-C gives up", spinnerFrames[s.frame%len(spinnerFrames)], passed(time.Since(s.began)))
+	text := fmt.Sprintf("%c %s", spinnerFrames[s.frame%len(spinnerFrames)], s.text())
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err != nil || len(text) >= width {
 		return
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +37,8 @@ The events are waits, holds, upgrades (shared, and waits to be alone), asked (to
 yield), kept (asked no longer), released, lost, refused, left (the line), frozen
 and thawed.
 
-It goes on until it is interrupted (Ctrl-C), and ends with 130 then. The time is
+It goes on until it is interrupted (Ctrl-C), and ends with 130 then. When a server
+can't be reached any more, it waits for it. The time is
 this computer's, for people to read: durations are what lk measures itself.`,
 		Example: `  # what happens, from now on
   lk watch
@@ -63,15 +67,37 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 	if !a.awaitFile(ctx) {
 		return interrupted(os.Interrupt)
 	}
+	a.looks = true
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	w := watcher{to: a.stdout, asJSON: asJSON, seen: make(map[subject]sighting)}
+	for {
+		err := w.follow(ctx, client.Client, path)
+		if ctx.Err() != nil {
+			return interrupted(os.Interrupt)
+		}
+		if client.Guarantees().Reach != lockkeeper.OnNetwork || !errors.Is(err, lockkeeper.ErrUnavailable) {
+			return err
+		}
+		fmt.Fprintf(a.stderr, "lk: %s; lk watch goes on when it can be reached\n", err)
+		if err := w.comeBack(ctx, client.Client, path); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if ctx.Err() == nil {
+			fmt.Fprintln(a.stderr, "lk: it can be reached again")
+		}
+	}
+}
+
+// follow tells what is there and every change of it, until ctx ends or the engine
+// can't tell any more.
+func (w *watcher) follow(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
 	for status, err := range client.List(ctx, lockkeeper.Query{Meets: path, Follow: true}) {
 		if ctx.Err() != nil {
-			break
+			return nil
 		}
 		if err == nil {
 			err = w.see(status, time.Now())
@@ -80,7 +106,54 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 			return err
 		}
 	}
-	return interrupted(os.Interrupt)
+	return nil
+}
+
+// networkPause is how often a server that was there is looked for.
+const networkPause = time.Second
+
+// comeBack waits until the server can be reached again, and tells what has ended
+// meanwhile: of that no change will come.
+func (w *watcher) comeBack(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
+	tick := time.NewTicker(networkPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		there := map[subject]bool{}
+		var err error
+		for status, listed := range client.List(ctx, lockkeeper.Query{Meets: path}) {
+			there[subjectOf(status)], err = true, listed
+		}
+		if err == nil {
+			return w.missing(there, time.Now())
+		}
+		if !errors.Is(err, lockkeeper.ErrUnavailable) {
+			return err
+		}
+	}
+}
+
+// missing tells the end of everything that was seen and is there no longer; nobody
+// knows why it ended.
+func (w *watcher) missing(there map[subject]bool, now time.Time) error {
+	var ended []lockkeeper.Status
+	for about, s := range w.seen {
+		if !there[about] {
+			s.State, s.Reason = lockkeeper.Ended, lockkeeper.NoReason
+			ended = append(ended, s.Status)
+		}
+	}
+	slices.SortFunc(ended, func(a, b lockkeeper.Status) int { return cmp.Compare(a.Change, b.Change) })
+	for _, s := range ended {
+		if err := w.see(s, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitFile waits until the engine's file is there, since one who only looks
@@ -107,6 +180,13 @@ func (a *app) awaitFile(ctx context.Context) bool {
 type subject struct {
 	ref  lockkeeper.Ref
 	path lockkeeper.Path
+}
+
+func subjectOf(s lockkeeper.Status) subject {
+	if isFreeze(s) {
+		return subject{s.Ref, s.Grants[0].Path}
+	}
+	return subject{ref: s.Ref}
 }
 
 // sighting is a status and when it was seen.
@@ -139,10 +219,7 @@ func writeEvent(to io.Writer, now time.Time, event, text string, s lockkeeper.St
 
 // see tells what is new about a claim.
 func (w *watcher) see(s lockkeeper.Status, now time.Time) error {
-	about := subject{ref: s.Ref}
-	if isFreeze(s) {
-		about.path = s.Grants[0].Path
-	}
+	about := subjectOf(s)
 	before, known := w.seen[about]
 	if s.State == lockkeeper.Ended {
 		delete(w.seen, about)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/report"
 )
 
 // Each change is told once, in words, and what only time changes is not told.
@@ -97,15 +98,15 @@ func TestWatchTellsChanges(t *testing.T) {
 // A bar is as long as its count, until that would be too long.
 func TestBars(t *testing.T) {
 	for _, c := range []struct {
-		count
-		most int
-		want string
+		count report.Count
+		most  int
+		want  string
 	}{
-		{count{Held: 2, Waiting: 3}, 5, "##..."},
-		{count{Held: 1}, 400, "#"},
-		{count{Held: 20, Waiting: 380}, 400, "##" + strings.Repeat(".", 38)},
+		{report.Count{Held: 2, Waiting: 3}, 5, "##..."},
+		{report.Count{Held: 1}, 400, "#"},
+		{report.Count{Held: 20, Waiting: 380}, 400, "##" + strings.Repeat(".", 38)},
 	} {
-		if got := c.bar(c.most); got != c.want {
+		if got := bar(c.count, c.most); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.count, got, c.want)
 		}
 	}

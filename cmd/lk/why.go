@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/report"
 )
 
 func (a *app) newWhy() *cobra.Command {
@@ -43,7 +44,12 @@ Without PATH, say it for everyone who waits.`,
 				return err
 			}
 			if asJSON {
-				return writeWhyJSON(a.stdout, path, all)
+				for _, s := range report.Concerned(path, all) {
+					if err := writeJSON(a.stdout, s); err != nil {
+						return err
+					}
+				}
+				return nil
 			}
 			return writeWhy(a.stdout, path, all)
 		}),
@@ -67,8 +73,8 @@ func listAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Statu
 
 // writeWhy explains why path is not free; without a path, why anybody waits.
 func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
-	concerned := meeting(path, all)
-	waiters := waitersOf(concerned)
+	concerned := report.Meeting(path, all)
+	waiters := report.Waiters(concerned)
 	e := explainer{to: to, all: all}
 	switch {
 	case path == "" && len(waiters) == 0:
@@ -89,10 +95,6 @@ func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error
 		e.linef(0, "(The time to go is an estimate: by what holders have announced, else by how long recent holds of the path took.)")
 	}
 	return e.err
-}
-
-func waitersOf(claims []lockkeeper.Status) []lockkeeper.Status {
-	return slices.DeleteFunc(slices.Clone(claims), func(s lockkeeper.Status) bool { return !waits(s) })
 }
 
 // explainer writes chains of claims, each a level deeper than the one that it blocks.
@@ -168,7 +170,7 @@ func (e *explainer) waitsOf(b lockkeeper.Blocker) []lockkeeper.Status {
 	}
 	var next []lockkeeper.Status
 	for _, s := range e.all {
-		if waits(s) && (s.Ref == b.Ref || e.inside(s, b.Ref)) {
+		if report.Waits(s) && (s.Ref == b.Ref || e.inside(s, b.Ref)) {
 			next = append(next, s)
 		}
 	}
@@ -189,55 +191,6 @@ func (e *explainer) inside(s lockkeeper.Status, ref lockkeeper.Ref) bool {
 	}
 	return false
 }
-
-// writeWhyJSON writes the claims that writeWhy would speak of: those that meet
-// path, and those that they wait for, directly or not.
-func writeWhyJSON(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
-	byRef := make(map[lockkeeper.Ref]lockkeeper.Status, len(all))
-	for _, s := range all {
-		byRef[s.Ref] = s
-	}
-	queue, written := meeting(path, all), map[lockkeeper.Ref]bool{}
-	if path == "" {
-		queue = waitersOf(all)
-	}
-	for len(queue) > 0 {
-		s := queue[0]
-		queue = queue[1:]
-		if s.Ref != (lockkeeper.Ref{}) && written[s.Ref] {
-			continue
-		}
-		written[s.Ref] = true
-		if err := writeJSON(to, s); err != nil {
-			return err
-		}
-		for _, b := range s.Blockers {
-			if next, ok := byRef[b.Ref]; ok && !written[b.Ref] {
-				queue = append(queue, next)
-			}
-		}
-	}
-	return nil
-}
-
-// meeting are the claims and freezes with a target at path, above it or below it;
-// all of them without a path.
-func meeting(path lockkeeper.Path, all []lockkeeper.Status) []lockkeeper.Status {
-	if path == "" {
-		return all
-	}
-	var some []lockkeeper.Status
-	for _, s := range all {
-		if slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool {
-			return g.Path.Covers(path) || path.Covers(g.Path)
-		}) {
-			some = append(some, s)
-		}
-	}
-	return some
-}
-
-func waits(s lockkeeper.Status) bool { return s.State == lockkeeper.Waiting || s.Converting }
 
 // waitText: "ci-18 waits for exclusive db for 12s, 2nd in line (deploy)".
 func waitText(s lockkeeper.Status) string {

@@ -22,5 +22,6 @@ func New() lockkeeper.Engine {
 		Clock:    "the process's monotonic clock",
 		Breaks:   "the end of the process ends all claims",
 		NoExpiry: true,
+		Prompt:   true,
 	}, func() time.Duration { return time.Since(start) })
 }

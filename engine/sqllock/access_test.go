@@ -1,412 +1,350 @@
-//go:build unix
-
 package sqllock
 
 import (
 	"context"
-	"errors"
+	"database/sql"
+	"database/sql/driver"
 	"fmt"
-	"io"
+	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-func init() {
-	roles["try"] = playTry
-	roles["share"] = playShare
-}
-
-// playTry opens a file, and tells how that went.
-func playTry(args []string) error {
-	e, err := Open(context.Background(), args[0])
-	switch {
-	case err == nil:
-		fmt.Println("opened")
-		return e.Close()
-	case errors.Is(err, lockkeeper.ErrUnavailable):
-		fmt.Println("unavailable", err)
-	case errors.Is(err, lockkeeper.ErrInvalid):
-		fmt.Println("invalid", err)
-	default:
-		fmt.Println("neither", err)
-	}
-	return nil
-}
-
-// public is a folder that everybody may enter, with a copy of this program in
-// it: the places where it is built are not for everybody.
-func public(t *testing.T) (folder, program string) {
+// as is a URL with another user.
+func as(t *testing.T, text, user, password string) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "sqllock")
+	u, err := url.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o755); err != nil {
-		t.Fatal(err)
+	u.User = url.User(user)
+	if password != "" {
+		u.User = url.UserPassword(user, password)
 	}
-	program = filepath.Join(folder, "program")
-	from, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	to, err := os.OpenFile(program, os.O_WRONLY|os.O_CREATE, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(to, from); err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return folder, program
+	return u.String()
 }
 
-const (
-	nobody = 65534
-	team   = 54321 // a group of which two users are
-)
-
-// as makes a command act as another user: root may do anything, and would test
-// nothing. Who is not root acts as himself.
-func as(cmd *exec.Cmd, uid uint32) {
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{team}}}
-	}
-}
-
-// tried is how it went for a user with few rights.
-func tried(t *testing.T, program, path string) string {
-	t.Helper()
-	return triedAs(t, nobody, program, path)
-}
-
-func triedAs(t *testing.T, uid uint32, program, path string) string {
-	t.Helper()
-	cmd := exec.Command(program, path)
-	cmd.Env = []string{roleVariable + "=try"}
-	cmd.Stderr = os.Stderr
-	as(cmd, uid)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// What a user may not do is told with what to do about it, and never looks as
-// if something were locked.
-func TestNoAccess(t *testing.T) {
-	folder, program := public(t)
-	made := func(name string, fileMode, folderMode os.FileMode) string {
-		t.Helper()
-		sub := filepath.Join(folder, name)
-		if err := os.Mkdir(sub, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(sub, "locks.db")
-		if fileMode != 0 {
-			openReal(t, path).Close()
-			if err := os.Chmod(path, fileMode&0o777); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Chmod(sub, folderMode); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.Chmod(sub, 0o777) }) // so that it can be removed
-		return path
-	}
-	root := os.Geteuid() == 0
-	for _, c := range []struct {
-		name, path string
-		words      []string
-	}{
-		{"read-only file", made("a", 0o444, 0o777), []string{"unavailable", "may not read and write it", "-r--r--r--", "name another file"}},
-		{"file without permission", made("b", 0o100000, 0o777), []string{"unavailable", "may not read and write it", "permission denied"}},
-		{"read-only directory", made("c", 0o666, 0o555), []string{"unavailable", "may not make files in its directory", "dr-xr-xr-x"}},
-		{"no file yet in a read-only directory", made("d", 0, 0o555), []string{"unavailable", "may not make files in its directory"}},
-		{"directory that can't be entered", made("e", 0o666, 0o600), []string{"unavailable", "locks.db"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := tried(t, program, c.path)
-			for _, word := range c.words {
-				if !strings.Contains(got, word) {
-					t.Errorf("%q does not say %q", got, word)
-				}
-			}
-			if root && !strings.Contains(got, "uid 65534") {
-				t.Errorf("%q does not say who", got)
-			}
-		})
-	}
-}
-
-// needsRoot skips a test that acts as other users, which only root can. In CI
-// nothing is left out: there it fails.
-func needsRoot(t *testing.T) {
-	t.Helper()
-	ci := os.Getenv("CI")
-	switch {
-	case os.Geteuid() == 0:
-	case ci != "" && ci != "false":
-		t.Fatal("only root can act as other users: run CI as root")
-	default:
-		t.Skip("only root can act as other users")
-	}
-}
-
-// A stranger who looks at a file that he may read only leaves nothing beside it:
-// SQLite's log would be his, and lock the owner out.
-func TestStrangerLeavesNothing(t *testing.T) {
-	needsRoot(t)
-	folder, program := public(t)
-	everybodys := filepath.Join(folder, "tmp")
-	if err := os.Mkdir(everybodys, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(everybodys, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
-	const owner, stranger = 50001, 50002
-	for _, mode := range []os.FileMode{0o644, 0o444} {
-		path := filepath.Join(everybodys, fmt.Sprintf("%o.db", mode))
-		if got := triedAs(t, owner, program, path); got != "opened" {
-			t.Fatal(got)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
-		if got := triedAs(t, stranger, program, path); !strings.HasPrefix(got, "unavailable") || !strings.Contains(got, "uid 50002") {
-			t.Errorf("the stranger: %s", got)
-		}
-		for _, beside := range []string{"-wal", "-shm", "-journal", "-sessions"} {
-			if exists(path + beside) {
-				t.Errorf("he left %s", path+beside)
-			}
-		}
-		if err := os.Chmod(path, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got := triedAs(t, owner, program, path); got != "opened" {
-			t.Errorf("the owner after that: %s", got)
-		}
-	}
-}
-
-// What root makes beside a user's file belongs to the user, who can go on while root
-// uses it, after root was killed, and after root has closed it.
-func TestRootUsesAUsersFile(t *testing.T) {
-	needsRoot(t)
-	folder, program := public(t)
-	home := filepath.Join(folder, "home")
-	if err := os.Mkdir(home, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const user = 50001
-	if err := os.Chown(home, user, user); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(home, "locks.db")
-	if got := triedAs(t, user, program, path); got != "opened" {
-		t.Fatal(got)
-	}
-	share := func(uid uint32) *process {
-		cmd := exec.Command(program, path)
-		cmd.Env = []string{roleVariable + "=share"}
-		as(cmd, uid)
-		return startCommand(t, cmd)
-	}
-	root := share(0)
-	root.read("opened")
-	fmt.Fprintln(root.in, "lock")
-	root.read("held")
-	files, err := filepath.Glob(path + "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions, err := filepath.Glob(path + "-sessions/*")
-	if err != nil || len(files) != 4 || len(sessions) != 1 {
-		t.Fatalf("files %v and %v (%v), want the file, its log, the log's index and a session's file in its folder", files, sessions, err)
-	}
-	for _, name := range append(files, sessions...) {
-		info, err := os.Stat(name)
+// What "lk migrate --print" prints is what Migrate does, and the rights in it suffice to
+// use the locks, and for nothing else.
+func TestMigrationAndGrants(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		script, err := Migration(url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := info.Sys().(*syscall.Stat_t); s.Uid != user || s.Gid != user {
-			t.Errorf("%s belongs to %d, %d, want the user", name, s.Uid, s.Gid)
+		admin := opened(t, url)
+		runScript(t, admin, script)
+		user := "plain_" + strings.NewReplacer("/", "_").Replace(strings.ToLower(t.Name()))[:20]
+		create, drop := "CREATE ROLE %s LOGIN", []string{"DROP OWNED BY %s", "DROP ROLE %s"}
+		if admin.flavour == mysql {
+			create, drop = "CREATE USER %s", []string{"DROP USER %s"}
 		}
-	}
-	anna := share(user)
-	anna.read("opened")
-	fmt.Fprintln(anna.in, "lock")
-	fmt.Fprintln(root.in, "die")
-	anna.read("held")
-	fmt.Fprintln(anna.in, "release")
-	anna.read("released")
-	root = share(0)
-	root.read("opened")
-	root.in.Close() // which locks and releases twice
-	root.wait()
-	fmt.Fprintln(anna.in, "lock")
-	anna.read("held")
-}
-
-// Links are followed once, for all: two names of one file lead to one lock. One
-// that leads nowhere is no new file.
-func TestSymbolicLinks(t *testing.T) {
-	folder := t.TempDir()
-	path, link := filepath.Join(folder, "real", "locks.db"), filepath.Join(folder, "link.db")
-	if err := os.Symlink("real/locks.db", link); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, link, lockkeeper.ErrInvalid, "symbolic link to real/locks.db", "remove the link")
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, link, lockkeeper.ErrInvalid, "symbolic link")
-	a := openReal(t, path)
-	claim(t, a, attach(t, a, "a", time.Hour, nil), exclusive(1, "db"))
-	b := openReal(t, link)
-	w := exclusive(1, "db")
-	w.Wait = 0
-	if st := claim(t, b, attach(t, b, "b", time.Hour, nil), w); st.State != lockkeeper.Ended {
-		t.Errorf("by another name of the file: %s, want that it is taken", st.State)
-	}
-	if a.folder.path != b.folder.path {
-		t.Errorf("session files are in %s and in %s", a.folder.path, b.folder.path)
-	}
-	fifo := filepath.Join(folder, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// Reading it, to see that it is untouched, would wait for a writer.
-	if _, err := Open(bounded(t), fifo); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "a pipe") {
-		t.Errorf("got %v, want ErrInvalid and what it is", err)
-	}
-}
-
-// The mode of a file that somebody has made himself is his own choice.
-func TestOwnChoiceOfMode(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "shared")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(folder, 0o770|os.ModeSetgid); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]os.FileMode{"new.db": 0o660, "made.db": 0o600} {
-		path := filepath.Join(folder, name)
-		if name == "made.db" {
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
+		admin.mustExec(t, fmt.Sprintf(create, user))
+		defer func() {
+			for _, statement := range drop {
+				admin.mustExec(t, fmt.Sprintf(statement, user))
+			}
+		}()
+		its := as(t, url, user, "")
+		_, err = Open(t.Context(), its)
+		wantError(t, err, lockkeeper.ErrDenied)
+		for line := range strings.Lines(script) {
+			if grant, found := strings.CutPrefix(line, "-- GRANT "); found {
+				grant, _, _ = strings.Cut(grant, ";")
+				admin.mustExec(t, "GRANT "+strings.ReplaceAll(grant, "ROLE", user))
 			}
 		}
-		openReal(t, path)
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s has mode %s, want %s (%v)", name, info.Mode(), want, err)
-		}
-	}
-}
-
-// playShare locks and releases a path for each line that it reads.
-func playShare(args []string) error {
-	syscall.Umask(0o022) // as most people have it
-	c, _, err := client(args[0])
-	if err != nil {
-		return err
-	}
-	fmt.Println("opened")
-	for range 2 {
-		var line string
-		fmt.Scanln(&line)
-		hold, err := c.Lock(context.Background(), "db")
+		e, err := Open(t.Context(), its)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		fmt.Println("held", hold.Fence())
-		fmt.Scanln(&line)
-		if line == "die" {
-			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		client := lockkeeper.New(e)
+		if admin.flavour == postgres {
+			if err := client.Do(t.Context(), "a/b", func(context.Context) error { return nil }); err != nil {
+				t.Errorf("a lock of a plain user: %v", err)
+			}
 		}
-		if err := hold.Release(context.Background()); err != nil {
-			return err
-		}
-		fmt.Println("released")
-	}
-	return c.Close()
-}
-
-// Two users share a file in a directory that is made for that: whoever makes
-// it, both can use it, wake each other, and see at once that the other is dead.
-func TestTwoUsers(t *testing.T) {
-	needsRoot(t)
-	folder, program := public(t)
-	shared := filepath.Join(folder, "locks")
-	if err := os.Mkdir(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(shared, 0, team); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(shared, 0o770|os.ModeSetgid); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(shared, "locks.db")
-	user := func(uid uint32) *process {
-		cmd := exec.Command(program, path)
-		cmd.Env = []string{roleVariable + "=share"}
-		as(cmd, uid)
-		return startCommand(t, cmd)
-	}
-	anna := user(50001)
-	anna.read("opened")
-	ben := user(50002)
-	ben.read("opened")
-	fmt.Fprintln(anna.in, "lock")
-	anna.read("held")
-	fmt.Fprintln(ben.in, "lock")
-	fmt.Fprintln(anna.in, "release")
-	anna.read("released")
-	ben.read("held")
-	fmt.Fprintln(anna.in, "lock")
-	fmt.Fprintln(ben.in, "die")
-	held := make(chan string)
-	go func() { line, _ := anna.out.ReadString('\n'); held <- line }()
-	select {
-	case line := <-held:
-		if !strings.HasPrefix(line, "held") {
-			t.Fatalf("got %q, want that it is held", line)
-		}
-	case <-time.After(lockkeeper.DefaultTTL / 2):
-		t.Fatal("not granted though the other user's process is dead")
-	}
-	all := []string{path, path + "-wal", path + "-shm", path + "-sessions"}
-	files, err := os.ReadDir(path + "-sessions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		all = append(all, filepath.Join(path+"-sessions", f.Name()))
-	}
-	for _, name := range all {
-		info, err := os.Stat(name)
-		if err != nil {
+		if err := client.Close(); err != nil {
 			t.Error(err)
-			continue
 		}
-		if s := info.Sys().(*syscall.Stat_t); s.Gid != team || info.Mode()&0o060 != 0o060 || info.Mode()&0o007 != 0 {
-			t.Errorf("%s has mode %s and group %d, want that the group and nobody else may use it", name, info.Mode(), s.Gid)
+		use(t, opened(t, its))
+		name := "schema=mine"
+		if admin.flavour == mysql {
+			name = "prefix=mine_"
 		}
+		_, err = Open(t.Context(), with(its, name))
+		wantError(t, err, lockkeeper.ErrDenied, "lk migrate")
+		if _, err := opened(t, its).pool.Exec(admin.sql("INSERT INTO {migrations} (version) VALUES (77)")); err == nil {
+			t.Error("a plain user may change the version")
+		}
+		if err := Migrate(t.Context(), url); err != nil {
+			t.Errorf("after the script: %v", err)
+		}
+		admin.mustExec(t, "REVOKE INSERT ON {sessions} FROM "+user)
+		_, err = openEngine(t, its).Attach(t.Context(), lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
+		wantError(t, err, lockkeeper.ErrDenied, "lk migrate --print")
+	})
+}
+
+// runScript does what psql or mysql would do with a script.
+func runScript(t *testing.T, db database, script string) {
+	t.Helper()
+	if db.flavour == mysql {
+		db.mustExec(t, script)
+		return
+	}
+	conn, err := db.pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	err = conn.Raw(func(c any) error {
+		_, err := c.(*stdlib.Conn).Conn().PgConn().Exec(t.Context(), script).ReadAll()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
+
+// use does with each table what the engine does, and reads the views.
+func use(t *testing.T, db database) {
+	t.Helper()
+	for _, o := range schemas[db.flavour].objects() {
+		switch {
+		case o.kind == "SEQUENCE":
+			db.mustExec(t, "SELECT nextval('{"+o.name+"}')")
+		case o.kind == "VIEW" || o == versions:
+			db.mustExec(t, "SELECT count(*) FROM {"+o.name+"}")
+		default:
+			db.mustExec(t, "SELECT * FROM {"+o.name+"} FOR UPDATE", "DELETE FROM {"+o.name+"} WHERE 1 = 2")
+		}
+	}
+	db.mustExec(t, "INSERT INTO {paces} VALUES ('a', 1, 1)", "UPDATE {paces} SET at_ns = 2 WHERE path = 'a'")
+}
+
+// The views show text that people can read, and only those who live.
+func TestViews(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		if err := Migrate(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		db := opened(t, url)
+		now := "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) * 1000)"
+		if db.flavour == postgres {
+			now = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
+		}
+		for _, s := range []struct{ id, left string }{{"alive", "30000000000"}, {"dead", "-1000000000"}} {
+			db.mustExec(t, fmt.Sprintf("INSERT INTO {sessions} VALUES ('%s', 'open', 'fritz', '', '', 1, %s + %s, NULL, 1, 1, 1, 1, '', '', 1)", s.id, now, s.left))
+			for id, class := range []int{0, 2} {
+				db.mustExec(t, fmt.Sprintf(`INSERT INTO {claims} VALUES ('%s', %d, 'held', '[]', 'fritz', '', '', 0, 7, 8, '', %[3]s - 5000000000, %[3]s - 5000000000,
+					NULL, NULL, NULL, 0, 0, 0, 1, 0, '', NULL, NULL)`, s.id, id, now),
+					fmt.Sprintf("INSERT INTO {targets} VALUES ('a/é', %d, 0, 7, '%s', %d, 2)", class, s.id, id))
+			}
+		}
+		for _, view := range []string{"held", "waiting"} {
+			var path, mode, who, session string
+			var seconds float64
+			if err := db.pool.QueryRow(db.sql("SELECT path, mode, who, session, seconds FROM {"+view+"}")).Scan(&path, &mode, &who, &session, &seconds); err != nil {
+				t.Fatal(err)
+			}
+			if path != "a/é" || mode != "shared" || who != "fritz" || session != "alive" || seconds < 4.9 || seconds > 60 {
+				t.Errorf("%s shows %s %s %s %s %v", view, path, mode, who, session, seconds)
+			}
+			rows := 0
+			if err := db.pool.QueryRow(db.sql("SELECT count(*) FROM {" + view + "}")).Scan(&rows); err != nil || rows != 1 {
+				t.Errorf("%s has %d rows, %v; want 1", view, rows, err)
+			}
+		}
+	})
+}
+
+// A real server that wants a password gets it from where people keep it.
+func TestPasswordsOfPostgres(t *testing.T) {
+	hba, err := os.CreateTemp("", "hba") // t.TempDir is not open to the server's user
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(hba.Name())
+	if err := os.Chmod(hba.Name(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(hba, "host all locker all scram-sha-256\nhost all all all trust")
+	if err := hba.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := testdb.Postgres(t, testdb.Set("hba_file", hba.Name()))
+	url := server.Database(t)
+	opened(t, url).mustExec(t, "CREATE ROLE locker LOGIN SUPERUSER PASSWORD 's3cret'")
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	refused := func(url string) {
+		t.Helper()
+		err := Migrate(t.Context(), url)
+		wantError(t, err, lockkeeper.ErrDenied, "PGPASSWORD")
+		if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "wr0ng") {
+			t.Errorf("the error is %q", err)
+		}
+	}
+	refused(as(t, url, "locker", ""))
+	refused(as(t, url, "locker", "wr0ng"))
+	let := func() {
+		t.Helper()
+		if err := Migrate(t.Context(), as(t, url, "locker", "")); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Setenv("PGPASSWORD", "s3cret")
+	let()
+	t.Setenv("PGPASSWORD", "")
+	pass := filepath.Join(home, ".pgpass")
+	if err := os.WriteFile(pass, []byte("*:*:*:locker:s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGPASSFILE", pass) // where pgx looks in the home of the user's account, not in HOME
+	let()
+	t.Setenv("PGPASSFILE", os.DevNull)
+	services := filepath.Join(home, "services")
+	text := fmt.Sprintf("[locks]\nhost=127.0.0.1\nport=%d\nuser=locker\npassword=s3cret\nsslmode=disable\ndbname=postgres\n", server.Port())
+	if err := os.WriteFile(services, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGSERVICEFILE", services)
+	t.Setenv("PGSERVICE", "locks")
+	if err := Migrate(t.Context(), "postgres://"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPasswordsOfMariaDB(t *testing.T) {
+	server := testdb.SharedMariaDB(t)
+	url := server.Database(t)
+	admin := opened(t, url)
+	admin.mustExec(t, "CREATE USER locker@'%' IDENTIFIED BY 's3cret'", "GRANT ALL ON *.* TO locker@'%'")
+	defer admin.mustExec(t, "DROP USER locker@'%'")
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	err := Migrate(t.Context(), as(t, url, "locker", "wr0ng"))
+	wantError(t, err, lockkeeper.ErrDenied, "MYSQL_PWD")
+	if err := Migrate(t.Context(), as(t, url, "locker", "s3cret")); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("MYSQL_PWD", "s3cret")
+	if err := Migrate(t.Context(), as(t, url, "locker", "")); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("MYSQL_PWD", "wr0ng") // and the file counts more
+	text := fmt.Sprintf("[client]\nuser=locker\npassword=s3cret\nhost=127.0.0.1\nport=%d\n", server.Port())
+	if err := os.WriteFile(filepath.Join(home, ".my.cnf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Migrate(t.Context(), "mysql:///"+url[strings.LastIndex(url, "/")+1:]); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is wrong with the database is told by the error that fits.
+func TestOpenRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		gone := url[:strings.LastIndex(url, "/")] + "/no_such" + url[strings.LastIndex(url, "/")+len("/test_1"):]
+		_, err := Open(t.Context(), gone)
+		wantError(t, err, lockkeeper.ErrInvalid, "no such database")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = Open(ctx, url)
+		wantError(t, err, lockkeeper.ErrUnavailable, "canceled")
+	})
+	_, err := Open(t.Context(), "postgres://me:s3cret@127.0.0.1:1/d")
+	wantError(t, err, lockkeeper.ErrUnavailable, "127.0.0.1:1")
+	_, other := Open(t.Context(), "mysql://me:s3cret@127.0.0.1:1/d")
+	wantError(t, other, lockkeeper.ErrUnavailable, "127.0.0.1:1")
+	for _, err := range []error{err, other} {
+		if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error is %q", err)
+		}
+	}
+	_, err = Open(t.Context(), with(testdb.SharedPostgres(t).Database(t), "shema=x"))
+	wantError(t, err, lockkeeper.ErrInvalid, "shema", "schema, migrate and pool")
+}
+
+func TestNew(t *testing.T) {
+	postgresURL := testdb.SharedPostgres(t).Database(t)
+	pool, err := pgxpool.New(t.Context(), postgresURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, db := range []*sql.DB{stdlib.OpenDBFromPool(pool), mustOpen(t, "pgx", postgresURL)} {
+		mustNew(t, db, Schema("others"))
+		_, err = New(t.Context(), db, Prefix("others_"))
+		wantError(t, err, lockkeeper.ErrInvalid, "schema=NAME")
+		_, err = New(t.Context(), db, NoMigration())
+		wantError(t, err, lockkeeper.ErrUnavailable, "lk migrate")
+		db.Close()
+	}
+	config := mysqldriver.NewConfig()
+	server := testdb.SharedMariaDB(t)
+	u, err := url.Parse(server.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.User, config.Net, config.Addr, config.DBName = u.User.Username(), "tcp", server.Addr(), u.Path[1:]
+	settings := []*bool{&config.MultiStatements, &config.InterpolateParams, &config.ClientFoundRows}
+	for i := range settings {
+		*settings[i] = true
+	}
+	db := mustOpen(t, "mysql", config.FormatDSN())
+	mustNew(t, db, Prefix("others_"))
+	for i := range settings {
+		*settings[i] = false
+		_, err := New(t.Context(), mustOpen(t, "mysql", config.FormatDSN()))
+		wantError(t, err, lockkeeper.ErrInvalid, "clientFoundRows=true")
+		*settings[i] = true
+	}
+	_, err = New(t.Context(), sql.OpenDB(strangeConnector{}))
+	wantError(t, err, lockkeeper.ErrInvalid, "pgx", "go-sql-driver")
+}
+
+func mustOpen(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// mustNew opens an engine and closes it, after which the pool still works.
+func mustNew(t *testing.T, db *sql.DB, options ...Option) {
+	t.Helper()
+	e, err := New(t.Context(), db, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := db.Ping(); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+type strangeConnector struct{}
+
+func (strangeConnector) Connect(context.Context) (driver.Conn, error) { return nil, driver.ErrBadConn }
+func (strangeConnector) Driver() driver.Driver                        { return strangeDriver{} }
+
+type strangeDriver struct{}
+
+func (strangeDriver) Open(string) (driver.Conn, error) { return nil, driver.ErrBadConn }

@@ -3,91 +3,86 @@ package sqllock
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What counts as little room on a disk: a commit needs some kilobytes, and a
-// busy log grows to some megabytes.
 const (
-	littleRoom = 64 << 20
-	noRoom     = 1 << 20
+	// examineBound bounds each check: a table that somebody keeps locked must not hide
+	// what the others find.
+	examineBound = 3 * time.Second
+	// overdueBound is for how long a session may be over without having been ended, if
+	// some process looks after what is over: with room for a busy database.
+	overdueBound = 2 * tidyEvery
+	// mostNamed is how many of what is wrong are named.
+	mostNamed = 3
 )
 
-// insight is what the engine's own connection and its copy of the rows tell.
-type insight struct {
-	err           error // nothing could be read, and the rest means nothing
-	mode          string
-	synchronous   int
-	sessions      int
-	withProcess   int
-	held, waiting int
-	dead, missing []string // sessions, whose processes are gone; whose files are
-	behind        time.Duration
+// examination is one Examine.
+type examination struct {
+	e   *Engine
+	ctx context.Context
 }
 
-// Examine implements lockkeeper.Examiner. It looks at the file by a connection
-// of its own, so that nobody waits for it, and makes a session file for a moment.
+// Examine implements lockkeeper.Examiner. It reads settings and statistics of the server as
+// far as this user may see them, and rows of all tables; it locks what has expired for a moment.
 func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
-	var seen insight
-	if err := e.call(ctx, true, func(tx *transaction) { seen = tx.look() }); err != nil {
-		seen.err = err
+	checks := []func(*examination) lockkeeper.Finding{(*examination).database}
+	if e.db.flavour == postgres {
+		checks = append(checks, (*examination).durabilityPostgres, (*examination).replicationPostgres, (*examination).noticesPostgres)
+	} else {
+		checks = append(checks, (*examination).durabilityMySQL, (*examination).replicationMySQL, (*examination).noticesMySQL)
 	}
-	checks := []func(context.Context, *insight) lockkeeper.Finding{
-		e.examineFile, e.examineContents, e.examineLog, e.examineFileSystem, e.examineRoom, e.examineKernel,
-		e.examinePermissions, e.examineBell, e.examineSessions, e.examineTheDead, e.examineTime,
+	checks = append(checks, (*examination).rights, (*examination).connections, (*examination).sessions, (*examination).expiry, (*examination).contradictions)
+	if e.db.flavour == postgres {
+		checks = append(checks, (*examination).tablesPostgres, (*examination).purgingPostgres)
+	} else {
+		checks = append(checks, (*examination).tablesMySQL, (*examination).purgingMySQL)
 	}
+	checks = append(checks, (*examination).clock)
 	findings := make([]lockkeeper.Finding, len(checks))
 	for i, check := range checks {
-		findings[i] = check(ctx, &seen)
+		bounded, cancel := context.WithTimeout(ctx, examineBound)
+		findings[i] = check(&examination{e, bounded})
+		cancel()
 	}
 	return findings
 }
 
-// look gathers an insight, inside a transaction.
-func (tx *transaction) look() (seen insight) {
-	e := tx.e
-	if seen.err = e.db.conn.QueryRowContext(context.Background(), "SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous").
-		Scan(&seen.mode, &seen.synchronous); seen.err != nil {
-		return seen
-	}
-	for id, s := range e.cache.sessions {
-		seen.sessions++
-		if s.file == "" {
-			continue
+// ask has statements done, one after the other on one connection. What they are answered
+// may be read twice.
+func (x *examination) ask(all ...statement) error {
+	return x.e.reading(x.ctx, func(l link) error {
+		for _, s := range all {
+			if err := l.send(x.ctx, []statement{s}); err != nil {
+				return err
+			}
 		}
-		seen.withProcess++
-		switch path := e.folder.file(s.file); {
-		case e.local[id] != nil:
-		case e.folder.state(s.file) == fileFree:
-			seen.dead = append(seen.dead, id)
-		case path == "" || !exists(path):
-			seen.missing = append(seen.missing, id)
-		}
-	}
-	for st := range e.cache.table.List(lockkeeper.Query{}) {
-		switch st.State {
-		case lockkeeper.Held:
-			seen.held++
-		case lockkeeper.Waiting:
-			seen.waiting++
-		}
-	}
-	reading, err := e.clock()
-	seen.err = err
-	seen.behind = tx.meta.base + tx.meta.counters.Now - reading
-	return seen
+		return nil
+	})
 }
 
-func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+// one asks for one row.
+func (x *examination) one(text string, into ...any) error {
+	return x.ask(x.row(text, into...))
+}
 
-// fine, doubtful and broken make findings.
+// row is a statement that answers with one row.
+func (x *examination) row(text string, into ...any) statement {
+	return statement{text: x.e.db.sql(text), each: func(scan scanner) error { return scan(into...) }}
+}
+
+// now is the database's clock, in nanoseconds.
+func (x *examination) now() (int64, error) {
+	var at reading
+	err := x.ask(x.e.dialect.clock(&at, false)...)
+	return int64(at.now), err
+}
+
+// fine, doubtful and broken make findings; unseen is one of what can't be looked at.
 func fine(check, format string, args ...any) lockkeeper.Finding {
 	return lockkeeper.Finding{Check: check, Grade: lockkeeper.Fine, Detail: fmt.Sprintf(format, args...)}
 }
@@ -100,206 +95,218 @@ func broken(check, detail, remedy string) lockkeeper.Finding {
 	return lockkeeper.Finding{Check: check, Grade: lockkeeper.Broken, Detail: detail, Remedy: remedy}
 }
 
-func (e *Engine) examineFile(_ context.Context, seen *insight) lockkeeper.Finding {
-	const check = "file"
-	info, err := os.Stat(e.db.path)
-	switch {
-	case err != nil:
-		return broken(check, fmt.Sprintf("%s is gone (%v)", e.db.path, err), "restart what uses it; a new file is made")
-	case !os.SameFile(info, e.db.file):
-		return broken(check, e.db.path+" is another file than the one that was opened", "restart what uses it: its locks and those of the new file know nothing of each other")
-	case seen.err != nil:
-		return broken(check, seen.err.Error(), "see what the other checks say")
-	case links(info) > 1:
-		return broken(check, fmt.Sprintf("%s has %d names (hard links)", e.db.path, links(info)),
-			"remove all names but one: SQLite keeps its log beside the name, so users of different names don't see each other")
+func (x *examination) unseen(check string, err error) lockkeeper.Finding {
+	if c := code(err); slices.Contains([]string{"42501", "1142", "1143", "1227"}, c) {
+		return fine(check, "this user may not see it")
 	}
-	log, _ := os.Stat(e.db.path + "-wal")
-	var logged int64
-	if log != nil {
-		logged = log.Size()
-	}
-	return fine(check, "%s, %d kB and %d kB of log, schema version %d", e.db.path, info.Size()>>10, logged>>10, e.db.schema.latest)
+	return broken(check, oneLine{err}.Error(), "see what is said of the database, or try again: the server may be busy, or somebody keeps a table locked")
 }
 
-// examineContents has SQLite check the file, which does less on a connection
-// that can only read.
-func (e *Engine) examineContents(ctx context.Context, _ *insight) lockkeeper.Finding {
-	const check, remedy = "contents", "once nobody uses it, remove the file and what lies beside it under its name; all locks in it end"
-	pool, conn, err := e.db.dial(ctx, "mode=rw")
-	if err != nil {
-		return broken(check, err.Error(), "see what the other checks say")
+// brief is a duration for people.
+func brief(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
 	}
-	defer pool.Close()
-	defer conn.Close()
-	var wrong []string
-	rows, err := conn.QueryContext(ctx, "PRAGMA quick_check(10)")
+	return d.Round(time.Second).String()
+}
+
+func size(bytes int64) string {
+	if bytes < 10<<20 {
+		return fmt.Sprintf("%d kB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MB", bytes>>20)
+}
+
+func some(names []string) string {
+	if len(names) > mostNamed {
+		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-mostNamed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// database looks at what answers.
+func (x *examination) database() lockkeeper.Finding {
+	const check = "database"
+	where := "version(), current_database(), current_user"
+	if x.e.db.flavour == mysql {
+		where = "version(), database(), current_user()"
+	}
+	var server, name, user string
+	version, began := 0, time.Now()
+	err := x.one("SELECT "+where, &server, &name, &user)
+	took := time.Since(began)
 	if err == nil {
-		defer rows.Close()
-		for rows.Next() {
-			var line string
-			if err := rows.Scan(&line); err == nil && line != "ok" {
-				wrong = append(wrong, line)
-			}
-		}
-		err = rows.Err()
+		err = x.one("SELECT coalesce(max(version), 0) FROM {migrations}", &version)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return doubtful(check, "there was no time to check them", "check again with more time")
-	case err != nil:
-		return broken(check, err.Error(), remedy)
-	case len(wrong) > 0:
-		return broken(check, strings.Join(wrong, "; "), remedy)
-	}
-	return fine(check, "SQLite finds no damage")
-}
-
-func (e *Engine) examineLog(_ context.Context, seen *insight) lockkeeper.Finding {
-	const check = "log"
-	if seen.err != nil {
-		return unseen(check)
-	}
-	levels := map[int]string{0: "off", 1: "normal", 2: "full", 3: "extra"}
-	detail := fmt.Sprintf("journal mode %s, synchronous %s", seen.mode, levels[seen.synchronous])
-	switch {
-	case seen.mode != "wal":
-		return broken(check, detail, "restart what uses the file: another program has changed its journal mode")
-	case seen.synchronous < 2:
-		return doubtful(check, detail+": a loss of power may undo what was answered", "commits should wait for the disk: synchronous full")
-	}
-	return fine(check, "%s: what is answered is on the disk", detail)
-}
-
-// unseen is the finding of a check for which nothing could be read.
-func unseen(check string) lockkeeper.Finding {
-	return broken(check, "nothing could be read", "see what is said of the file")
-}
-
-func (e *Engine) examineFileSystem(context.Context, *insight) lockkeeper.Finding {
-	const check = "file system"
-	kind, err := fileSystemOf(filepath.Dir(e.db.path))
 	if err != nil {
-		return doubtful(check, err.Error(), "see what is said of the file")
+		return broken(check, oneLine{err}.Error(), "see that the server runs, that this computer reaches it, and that nobody has removed the tables "+x.e.db.place())
 	}
-	switch kind.classify() {
-	case network:
-		return broken(check, kind.String()+" is a network file system", "use a file on a disk of this computer")
-	case twoSides:
-		return doubtful(check, kind.String()+" may be shared between a virtual machine and its host, which don't see each other's locks",
-			"use the file from one side only, or one on a disk of this computer")
+	if x.e.db.flavour == postgres {
+		server, _, _ = strings.Cut(server, " on ")
 	}
-	return fine(check, "%s, which is on this computer as far as is known", kind)
-}
-
-func (e *Engine) examineRoom(context.Context, *insight) lockkeeper.Finding {
-	const check = "free space"
-	room, files, err := freeRoom(filepath.Dir(e.db.path))
-	detail := fmt.Sprintf("%d MB are free", room>>20)
-	switch {
-	case err != nil:
-		return doubtful(check, err.Error(), "see what is said of the file")
-	case files == 0:
-		return broken(check, "no more files can be made there", "remove files: each attached session has one")
-	case room < noRoom:
-		return broken(check, detail, "make room: without it nothing can be locked, renewed or released")
-	case room < littleRoom:
-		return doubtful(check, detail, "make room: without it nothing can be locked, renewed or released")
+	latest := schemas[x.e.db.flavour].latest
+	detail := fmt.Sprintf("%s, database %s as %s, tables %s of version %d; a question takes %s", server, name, user, x.e.db.place(), version, brief(took))
+	if version > latest {
+		return doubtful(check, detail, fmt.Sprintf("a newer program has changed the tables; this one knows version %d: update it and restart it", latest))
 	}
 	return fine(check, "%s", detail)
 }
 
-// examineKernel tries whether the lock on a session file tells if its process lives.
-func (e *Engine) examineKernel(context.Context, *insight) lockkeeper.Finding {
-	const check = "kernel's word"
-	if !kernelKnows {
-		return doubtful(check, "this system does not tell when a process dies", "what a killed process held is free after its TTL: choose a short one")
-	}
-	f, name, err := e.folder.create()
-	if err != nil {
-		return broken(check, err.Error(), "sessions need files: "+whyNotWritable(e.db.path))
-	}
-	defer e.folder.remove(name)
-	living := e.folder.state(name)
-	f.Close()
-	if dead := e.folder.state(name); living != fileLocked || dead == fileLocked {
-		return broken(check, "locks on files in "+e.folder.path+" don't hold", "use a file on another file system: here the living would be taken for dead")
-	}
-	return fine(check, "a killed process is noticed at once, by the locks on files in %s", e.folder.path)
-}
-
-func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Finding {
-	const check = "permissions"
-	folder := filepath.Dir(e.db.path)
-	for _, path := range []string{e.db.path, folder} {
-		if access(path) != nil {
-			return broken(check, whyNotWritable(e.db.path), "let this user write both the file and its directory")
+// rights tries what the engine does, on no rows.
+func (x *examination) rights() lockkeeper.Finding {
+	const check = "rights"
+	var at reading
+	d := x.e.dialect
+	all := append(d.begin(patience{latchPatience, idleFirst}), d.latch([]latch{{path: "lk", exclusive: true}})...)
+	all = append(append(all, d.clock(&at, true)...), d.rollback())
+	for _, t := range []struct{ name, column, all string }{
+		{"sessions", "version", "*"}, {"claims", "change_no", "*"}, {"targets", "mode", "*"}, {"freezes", "until_ns", "*"},
+		{"paces", "at_ns", "*"}, {"bells", "rung_ns", "process, session, id, rung_ns"}, {"followers", "until_ns", "*"},
+	} {
+		into, n := "{"+t.name+"}", 0
+		if t.all != "*" {
+			into += " (" + t.all + ")"
 		}
+		all = append(all,
+			x.row("SELECT count(*) FROM {"+t.name+"} WHERE 1 = 0", &n),
+			statement{text: x.e.db.sql("UPDATE {" + t.name + "} SET " + t.column + " = " + t.column + " WHERE 1 = 0")},
+			statement{text: x.e.db.sql("DELETE FROM {" + t.name + "} WHERE 1 = 0")},
+			statement{text: x.e.db.sql("INSERT INTO " + into + " SELECT " + t.all + " FROM {" + t.name + "} WHERE 1 = 0")})
 	}
-	detail := fmt.Sprintf("the file is %s, its directory %s", ownership(e.db.path), ownership(folder))
-	info, err := os.Stat(e.db.path)
-	if err == nil && info.Mode()&0o002 != 0 {
-		return doubtful(check, detail, "everybody on this computer may end every lock: take the permission to write from others (chmod o-w)")
+	if err := x.ask(all...); err != nil {
+		return broken(check, oneLine{err}.Error(), "\"lk migrate --print\" shows the rights that suffice; if the server can only be read, name the one that can be written to")
 	}
-	if made, err := os.Stat(e.folder.path); err == nil && info != nil && made.Mode().Perm()&^0o111 != info.Mode().Perm() {
-		return doubtful(check, detail+", and that of session files "+ownership(e.folder.path),
-			"give the directory of session files the file's permissions, and leave to enter it: else some users wake others late")
-	}
-	return fine(check, "%s", detail)
+	return fine(check, "this user may read and change all rows")
 }
 
-// examineBell tries whether this process can be woken by changes of files.
-func (e *Engine) examineBell(context.Context, *insight) lockkeeper.Finding {
-	const check = "wake-ups"
-	const remedy = "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or end what watches so many files: waiting processes look every 100 ms instead"
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		defer watcher.Close()
-		err = watcher.Add(filepath.Dir(e.db.path))
-	}
-	used, most := watchersOfUser()
-	switch {
-	case err != nil:
-		return doubtful(check, fmt.Sprintf("files can't be watched (%v)", err), remedy)
-	case most == 0:
-		return fine(check, "waiting processes are woken by changes of files")
-	case used*10 > most*9:
-		return doubtful(check, fmt.Sprintf("%d of %d watchers of this user are in use", used, most), remedy)
-	}
-	return fine(check, "waiting processes are woken by changes of files; %d of %d watchers of this user are in use", used, most)
-}
-
-func (e *Engine) examineSessions(_ context.Context, seen *insight) lockkeeper.Finding {
+// sessions counts.
+func (x *examination) sessions() lockkeeper.Finding {
 	const check = "sessions"
-	if seen.err != nil {
-		return unseen(check)
+	now, err := x.now()
+	var open, held, waiting, bells int
+	if err == nil {
+		err = x.ask(
+			x.row(fmt.Sprintf("SELECT count(*) FROM {sessions} WHERE state = 'open' AND (deadline_ns IS NULL OR deadline_ns > %d)", now), &open),
+			x.row(fmt.Sprintf(`SELECT coalesce(sum(CASE WHEN c.state = 'waiting' THEN 0 ELSE 1 END), 0), coalesce(sum(CASE WHEN c.state = 'waiting' THEN 1 ELSE 0 END), 0)
+				FROM {claims} c JOIN {sessions} s ON s.id = c.session
+				WHERE c.state <> 'ended' AND s.state = 'open' AND (s.deadline_ns IS NULL OR s.deadline_ns > %d)`, now), &held, &waiting),
+			x.row("SELECT count(*) FROM {bells}", &bells))
 	}
-	return fine(check, "%d, of which %d have a process; %d claims are held, %d wait", seen.sessions, seen.withProcess, seen.held, seen.waiting)
+	if err != nil {
+		return x.unseen(check, err)
+	}
+	return fine(check, "%d live; %d claims are held, %d wait; %d wake-ups are on their way", open, held, waiting, bells)
 }
 
-func (e *Engine) examineTheDead(_ context.Context, seen *insight) lockkeeper.Finding {
-	const check = "dead processes"
-	switch {
-	case seen.err != nil:
-		return unseen(check)
-	case len(seen.dead) > 0:
-		return doubtful(check, "the processes of these sessions are dead: "+strings.Join(seen.dead, ", "),
-			"nothing need be done: they end when somebody wants what they hold, or opens the file, or at their TTL")
-	case len(seen.missing) > 0:
-		return doubtful(check, "the files of these sessions are gone, so nobody can tell whether their processes live: "+strings.Join(seen.missing, ", "),
-			"leave the files in "+e.folder.path+" alone; what is held by the dead is free at their TTL")
+// expiry looks whether what is over has been ended.
+func (x *examination) expiry() lockkeeper.Finding {
+	const check = "expiry"
+	now, err := x.now()
+	if err != nil {
+		return x.unseen(check, err)
 	}
-	return fine(check, "no session has lost its process")
+	over, kept, err := x.overdue(now)
+	switch {
+	case err != nil:
+		return x.unseen(check, err)
+	case len(over) == 0:
+		return fine(check, "no session has been over for more than %s without having been ended", overdueBound)
+	}
+	since := brief(time.Duration(now - over[0].deadline))
+	if len(kept) > 0 {
+		detail, remedy := x.keeper(kept[0])
+		return broken(check, fmt.Sprintf("it can't run: another transaction keeps the rows locked of sessions that should have ended up to %s ago: %s%s", since, some(kept), detail), remedy)
+	}
+	var ids []string
+	for _, s := range over {
+		ids = append(ids, s.id)
+	}
+	return doubtful(check, fmt.Sprintf("these sessions should have ended up to %s ago, and nobody has ended them: %s", since, some(ids)),
+		fmt.Sprintf("nothing need be done if no process uses the locks now: the next that comes ends them. Any that has claims, or serves, looks every %s: if there is one, see what is said of rights and of the database", tidyEvery))
 }
 
-func (e *Engine) examineTime(_ context.Context, seen *insight) lockkeeper.Finding {
-	const check = "time"
-	switch {
-	case seen.err != nil:
-		return unseen(check)
-	case seen.behind > time.Second:
-		return doubtful(check, fmt.Sprintf("the boot clock reads %s less than at the latest entry, as after the restoring of a virtual machine", seen.behind.Round(time.Second)),
-			"until it has caught up the time of the locks stands still, and leases of the dead last longer: reboot, if that is too long")
+type overdueSession struct {
+	id       string
+	deadline int64
+}
+
+// overdue reads sessions that have been over for too long, the longest first, and which of
+// them somebody keeps locked.
+func (x *examination) overdue(now int64) (over []overdueSession, kept []string, err error) {
+	const most = 20
+	text := fmt.Sprintf("SELECT id, deadline_ns FROM {sessions} WHERE state = 'open' AND deadline_ns < %d ORDER BY deadline_ns LIMIT %d", now-int64(overdueBound), most)
+	read := func(text string, into *[]overdueSession) statement {
+		return statement{text: x.e.db.sql(text), each: func(scan scanner) error {
+			var s overdueSession
+			err := scan(&s.id, &s.deadline)
+			*into = append(*into, s)
+			return err
+		}}
 	}
-	return fine(check, "the boot clock goes on from the latest entry")
+	var free []overdueSession
+	all := append(x.e.dialect.begin(patience{latchPatience, idleFirst}), read(text+" FOR UPDATE SKIP LOCKED", &free), x.e.dialect.rollback())
+	// Second, so that one which ends meanwhile does not seem to be locked.
+	if err := x.ask(append(all, read(text, &over))...); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range over {
+		if !slices.Contains(free, s) && (len(over) < most || len(free) < most || s.deadline < free[len(free)-1].deadline) {
+			kept = append(kept, s.id)
+		}
+	}
+	return over, kept, nil
+}
+
+// keeper says who keeps the row of a session locked, and what can be done about it.
+func (x *examination) keeper(session string) (detail, remedy string) {
+	if x.e.db.flavour == postgres {
+		return x.keeperPostgres(session)
+	}
+	return x.keeperMySQL()
+}
+
+// contradictions looks for rows that don't fit together, as after changes by hand.
+func (x *examination) contradictions() lockkeeper.Finding {
+	const check = "rows"
+	const remedy = "some were removed or changed by hand, or restored apart: end claims by lk revoke, never by DELETE"
+	var bare, lost, orphans int
+	var named string
+	err := x.ask(
+		x.row(`SELECT count(*), coalesce(min(concat(c.session, '/', c.id)), '') FROM {claims} c
+			WHERE c.state <> 'ended' AND NOT EXISTS (SELECT 1 FROM {targets} t WHERE t.session = c.session AND t.id = c.id)`, &bare, &named),
+		x.row(`SELECT count(*) FROM {claims} c WHERE c.state <> 'ended' AND NOT EXISTS (SELECT 1 FROM {sessions} s WHERE s.id = c.session)`, &lost),
+		x.row(`SELECT count(*) FROM {targets} t WHERE NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.session = t.session AND c.id = t.id)`, &orphans))
+	switch {
+	case err != nil:
+		return x.unseen(check, err)
+	case bare > 0:
+		return broken(check, fmt.Sprintf("%d claims have no rows of targets, so they exclude nobody, such as %s", bare, named), remedy+"; lk revoke --force ends these")
+	case lost > 0:
+		return doubtful(check, fmt.Sprintf("%d claims have no session: they end when somebody meets them", lost), remedy)
+	case orphans > 0:
+		return doubtful(check, fmt.Sprintf("%d targets have no claim: they hold up nobody", orphans), remedy+"; these can be deleted")
+	}
+	return fine(check, "they fit together: each claim has its session and its targets")
+}
+
+// clock compares the clocks, which nothing depends on.
+func (x *examination) clock() lockkeeper.Finding {
+	const check = "database's clock"
+	began := time.Now()
+	now, err := x.now()
+	if err != nil {
+		return x.unseen(check, err)
+	}
+	took := time.Since(began)
+	ahead := time.Duration(now - began.Add(took/2).UnixNano())
+	switch {
+	case ahead > took/2+time.Second:
+		return fine(check, "%s ahead of this computer's; no lock depends on that, for only the database's counts", brief(ahead))
+	case -ahead > took/2+time.Second:
+		return fine(check, "%s behind this computer's; no lock depends on that, for only the database's counts", brief(-ahead))
+	}
+	return fine(check, "the same as this computer's, as far as can be told; only the database's counts")
 }

@@ -1,27 +1,136 @@
 package sqllock
 
 import (
-	"slices"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A follower hears that a hold is over before it hears who got it next.
-func TestFollowerHearsTheEndFirst(t *testing.T) {
-	status := func(session string, state lockkeeper.State, change uint64) lockkeeper.Status {
-		return lockkeeper.Status{Ref: lockkeeper.Ref{Session: session, ID: 1}, State: state, Change: change}
-	}
-	held, waiting := status("a", lockkeeper.Held, 1), status("b", lockkeeper.Waiting, 2)
-	ended, granted := status("a", lockkeeper.Ended, 3), status("b", lockkeeper.Held, 4)
-	last := map[subject]lockkeeper.Status{subjectOf(&held): held, subjectOf(&waiting): waiting}
-	f := &follower{ended: map[subject]lockkeeper.Status{subjectOf(&ended): ended}}
-	var heard []lockkeeper.State
-	f.yieldChanges(last, []lockkeeper.Status{granted}, func(s lockkeeper.Status, _ error) bool {
-		heard = append(heard, s.State)
-		return true
+// However many follow in a process, the database is asked once for all of them, and each
+// is told what it follows.
+func TestFollowersLookTogether(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		e := begun(t, url)
+		const n = 50
+		var all []*follower
+		for i := range n {
+			id := fmt.Sprint("s", i)
+			holding(t, e, id, "db")
+			all = append(all, e.join(lockkeeper.Query{Ref: lockkeeper.Ref{Session: id, ID: 1}}))
+		}
+		since := time.Now()
+		moments := make(map[*moment]bool)
+		for i, f := range all {
+			m := f.next(t.Context(), e.closing, since)
+			if m == nil || m.err != nil {
+				t.Fatalf("follower %d: %+v", i, m)
+			}
+			moments[m] = true
+			if found, _ := m.pick(f.query); len(found) != 1 || found[0].Ref != f.query.Ref || found[0].Place != i {
+				t.Errorf("follower %d is told %+v", i, found)
+			}
+		}
+		if len(moments) > n/5 {
+			t.Errorf("%d looks for %d followers", len(moments), n)
+		}
+		for _, f := range all {
+			e.lookout.leave(f)
+		}
+		e.lookout.wait()
+		if e.followed() {
+			t.Error("somebody is believed to follow still")
+		}
 	})
-	if want := []lockkeeper.State{lockkeeper.Ended, lockkeeper.Held}; !slices.Equal(heard, want) {
-		t.Errorf("heard %v, want %v", heard, want)
-	}
+}
+
+// Who follows when the engine is closed is told so.
+func TestFollowerOfClosedEngine(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		e := begun(t, url)
+		holding(t, e, "a", "db")
+		told := 0
+		for _, err := range e.List(t.Context(), lockkeeper.Query{Follow: true}) {
+			if told++; told == 1 && err == nil {
+				if err := e.Close(); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err == nil {
+				t.Error("it is told of nothing")
+			}
+		}
+		if told != 2 {
+			t.Errorf("told %d times, want the claim and the end", told)
+		}
+	})
+}
+
+// Where nothing happens followers cost a look at one number, and soon after something has
+// begun, anywhere, all is looked at again.
+func TestFollowersOfAStillDatabase(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		e, other := begun(t, url), begun(t, url)
+		key := holding(t, other, "a", "db")
+		var last stillness
+		look := func(when string, want bool) {
+			t.Helper()
+			if got := e.still(&last); got != want {
+				t.Errorf("%s: nothing can have changed: %t, want %t", when, got, want)
+			}
+		}
+		look("at first", false)
+		look("when a transaction may be under way", false)
+		last.since = last.since.Add(-2 * followStill)
+		look("later", true)
+		if _, err := other.Renew(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		look("after a renewal", true)
+		holding(t, other, "b", "db")
+		look("after a claim", false)
+		last.since = last.since.Add(-2 * followStill)
+		look("later again", true)
+		last.looked = last.looked.Add(-2 * followAnyway)
+		look("when it has not looked for long", false)
+	})
+}
+
+// Nobody who follows is told of what ended long before it began, whatever others follow.
+func TestFollowersToldOfOldEnds(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		e := begun(t, url)
+		follow := func(q lockkeeper.Query) <-chan lockkeeper.Status {
+			q.Follow = true
+			told := make(chan lockkeeper.Status, 16)
+			ctx := t.Context()
+			go func() {
+				for st, err := range e.List(ctx, q) {
+					if err == nil {
+						told <- st
+					}
+				}
+			}()
+			return told
+		}
+		m := join(t, e, "s", cutTTL)
+		all := follow(lockkeeper.Query{Meets: "a"})
+		m.claim(exclusive(1, 0, "a"), lockkeeper.Held)
+		for st := range all {
+			if m.release(1); st.State == lockkeeper.Held {
+				break
+			}
+		}
+		opened(t, url).mustExec(t, "UPDATE {claims} SET ended_ns = ended_ns - 3600000000000 WHERE state = 'ended'")
+		m.claim(exclusive(2, 0, "a"), lockkeeper.Held)
+		late := follow(lockkeeper.Query{Meets: "a"})
+		<-late
+		<-follow(lockkeeper.Query{Session: "s"})
+		m.release(2)
+		if st := <-late; st.Ref.ID != 2 {
+			t.Errorf("told that %s has ended, which it never knew", st.Ref)
+		}
+	})
 }

@@ -1,154 +1,215 @@
-//go:build unix
-
 package sqllock
 
 import (
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/history"
+	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-func init() { roles["script"] = playScript }
+var (
+	faultSeed = flag.Uint64("fault.seed", 0, "seed of the tests with processes and crowds; 0 takes one of the clock")
+	killTimes = flag.Int("kill.times", 30, "how many processes TestKilledAtEveryRequest kills, the nth at its nth request")
+)
 
-// playScript lives that life, tells of each answer, and kills itself at the
-// moment with the number that it is given: before or after a statement.
-func playScript(args []string) error {
-	moment, err := strconv.ParseInt(args[1], 10, 64)
-	if err != nil {
-		return err
+// seeded returns the seed of a test, and prints how to run it again.
+func seeded(t *testing.T) uint64 {
+	seed := *faultSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
 	}
-	var moments atomic.Int64
-	name := registerFaults(func(bool, string) error {
-		if moments.Add(1) == moment {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		}
-		return nil
-	})
-	// What is written survives the process, synced or not.
-	e, err := openHere(args[0], options{driver: name, careless: true})
-	if err != nil {
-		return err
-	}
-	fmt.Println("answer")
-	tell := func() {
-		if len(args) > 2 { // the first one tells what is in the rows
-			fmt.Printf("rows %q\n", rowsOf(args[0]))
-		}
-	}
-	tell()
-	for i, step := range script(e) {
-		if err := step(); err != nil {
-			return fmt.Errorf("step %d: %w", i, err)
-		}
-		fmt.Println("answer")
-		tell()
-	}
-	fmt.Println("moments", moments.Load())
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
+	t.Logf("again: go test ./engine/sqllock -run '^%s$' -fault.seed=%d", t.Name(), seed)
+	return seed
 }
 
-// life runs the script in a process that dies at a moment, and returns what it
-// printed.
-func life(t *testing.T, path string, moment int, more ...string) []string {
+// gather makes a crowd of clients on a database, each on an engine of its own. Some of its
+// holds last that long at most, most of them milliseconds.
+func gather(t *testing.T, seed uint64, long time.Duration, urls ...string) *crowd.Crowd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{path, strconv.Itoa(moment)}, more...)...)
-	cmd.Env = append(os.Environ(), roleVariable+"=script")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("moment %d: %v\n%s", moment, err, out)
+	var c *crowd.Crowd
+	for _, url := range urls {
+		e, err := Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == nil {
+			c = crowd.New(seed, history.RulesOf(e.Guarantees()))
+			c.Long = long
+		}
+		c.Join("client", e, 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))
 	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	return c
 }
 
-// A process is killed before and after each of its SQL statements. What it was
-// answered is in the file, whole; of what it was not answered, all or nothing
-// is. It leaves nothing locked: the next one has it all at once.
-func TestKilledAtEveryStatement(t *testing.T) {
-	var after []string // what the rows say after each answer
-	moments := 0
-	for _, line := range life(t, file(t), 0, "tell") {
-		if text, found := strings.CutPrefix(line, "rows "); found {
-			rows, err := strconv.Unquote(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			after = append(after, rows)
-		} else if text, found := strings.CutPrefix(line, "moments "); found {
-			moments, _ = strconv.Atoi(text)
-		}
+// verdict fails the test for whatever the crowd found wrong.
+func verdict(t *testing.T, c *crowd.Crowd) {
+	t.Helper()
+	for _, wrong := range c.Verdict() {
+		t.Error(wrong)
 	}
-	if len(after) != len(script(nil))+1 || moments < 100 {
-		t.Fatalf("the whole script: %d answers, %d moments", len(after), moments)
-	}
-	order := everyMoment(moments)
-	began, looked := time.Now(), new(atomic.Int64)
-	const bound = 30 * time.Second
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			for i := looked.Add(1); int(i) <= len(order) && time.Since(began) < bound && !t.Failed(); i = looked.Add(1) {
-				killedAt(t, order[i-1], after)
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("killed at %d of %d moments in %s", min(int(looked.Load()), len(order)), moments, time.Since(began).Round(time.Second))
+	t.Log(c)
 }
 
-func killedAt(t *testing.T, moment int, after []string) {
-	path := file(t)
-	answers := 0
-	for _, line := range life(t, path, moment) {
-		if line == "answer" {
-			answers++
+// Processes are killed, the nth when the database has done its nth request, among a
+// crowd that wants the same paths. Nothing is granted twice, and everything is free
+// when their sessions have ended.
+func TestKilledAtEveryRequest(t *testing.T) {
+	overKinds(t, func(t *testing.T, k kind) {
+		t.Parallel()
+		seed := seeded(t)
+		url := k.shared(t).Database(t)
+		c := gather(t, seed, 0, url, url)
+		var n, commits atomic.Int64
+		var running sync.WaitGroup
+		for range 3 {
+			p := testdb.NewProxy(t, k.shared(t))
+			running.Go(func() {
+				for at := n.Add(1); int(at) <= *killTimes; at = n.Add(1) {
+					v := &victim{crowd: c, name: fmt.Sprintf("victim%d", at), random: rand.New(rand.NewPCG(seed, uint64(100+at)))}
+					v.visit(t, p, p.URL(databaseName(url)), int(at))
+					if strings.Contains(p.Struck(), "COMMIT") {
+						commits.Add(1)
+					}
+				}
+			})
 		}
+		running.Wait()
+		c.Rest()
+		e := openEngine(t, url)
+		if err := crowd.Free(quiet{e}, lockkeeper.MinTTL+2*time.Second); err != nil {
+			t.Error(err)
+		}
+		verdict(t, c)
+		if err := c.Disperse(); err != nil {
+			t.Error(err)
+		}
+		t.Logf("%d of %d were killed after COMMIT, before the answer", commits.Load(), *killTimes)
+		if c.Granted.Load() == 0 || commits.Load() == 0 {
+			t.Error("nothing was granted, or nobody was killed at COMMIT: that proves nothing")
+		}
+		noLatches(t, e)
+	})
+}
+
+// quiet is an engine that stays open when a client of it is closed.
+type quiet struct{ *Engine }
+
+func (quiet) Close() error { return nil }
+
+// databaseName is that of the database that a URL names.
+func databaseName(url string) string {
+	name, _, _ := strings.Cut(url[strings.LastIndexByte(url, '/')+1:], "?")
+	return name
+}
+
+// noLatches sees that nobody has a latch any more.
+func noLatches(t *testing.T, e *Engine) {
+	t.Helper()
+	if e.db.flavour != postgres {
+		return // they are locks of rows, which can't be told from others
 	}
-	sure := ""
-	if answers > 0 {
-		sure = after[answers-1]
+	latches := -1
+	err := e.db.pool.QueryRow(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&latches)
+	if err != nil || latches != 0 {
+		t.Errorf("there are %d latches, %v", latches, err)
 	}
-	maybe := sure
-	if answers < len(after) {
-		maybe = after[answers]
+}
+
+// victim is a process that takes locks until it is killed, and what is known of it.
+type victim struct {
+	crowd  *crowd.Crowd
+	name   string
+	random *rand.Rand
+
+	mu   sync.Mutex
+	dead bool
+}
+
+// record records an event, unless the process is dead.
+func (v *victim) record(e history.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.dead {
+		v.crowd.Record(e)
 	}
-	rows := rowsOf(copied(t, path))
-	if rows != sure && rows != maybe {
-		t.Errorf("killed at moment %d, after %d answers: the rows say\n%s\nwant\n%s\nor\n%s", moment, answers, rows, sure, maybe)
+}
+
+// visit lets it run until it is killed at its nth request.
+func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
+	var p *process
+	started := make(chan struct{})
+	proxy.Call(n, func() {
+		<-started
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		p.Signal(os.Kill)
+		v.crowd.Record(history.Event{Kind: history.Gone, Client: v.name})
+		v.dead = true
+	})
+	p = start(t, url, lockkeeper.MinTTL)
+	close(started)
+	if word, _ := p.Hear(); word != "open" {
+		v.gone(t, p, word)
 		return
 	}
-	e, err := Open(bounded(t), path)
+	for i := 0; ; i++ {
+		base := history.Event{Client: v.name, Claim: fmt.Sprintf("%s.%d", v.name, i)}
+		var paths []string
+		for _, k := range v.random.Perm(len(crowd.Paths))[:1+i%2] {
+			paths = append(paths, string(crowd.Paths[k]))
+			base.Targets = append(base.Targets, lockkeeper.Target{Path: crowd.Paths[k], Mode: lockkeeper.ModeExclusive})
+		}
+		base.Kind = history.Ask
+		v.record(base)
+		p.Tell("lock", strings.Join(paths, " "))
+		word, rest := p.Hear()
+		if word != "granted" {
+			v.gone(t, p, word)
+			return
+		}
+		e := base
+		e.Kind, e.Fence = history.Granted, number(t, rest)
+		for _, target := range base.Targets {
+			e.Grants = append(e.Grants, lockkeeper.Grant{Target: target})
+		}
+		v.record(e)
+		base.Kind = history.Release
+		v.record(base)
+		p.Tell("release")
+		if word, _ := p.Hear(); word != "released" {
+			v.gone(t, p, word)
+			return
+		}
+		base.Kind = history.Released
+		v.record(base)
+	}
+}
+
+// gone sees that a process that says nothing expected has been killed.
+func (v *victim) gone(t *testing.T, p *process, word string) {
+	v.mu.Lock()
+	dead := v.dead
+	v.mu.Unlock()
+	if word != "" || !dead {
+		t.Errorf("%s says %q, and was killed: %t", v.name, word, dead)
+	}
+}
+
+func number(t *testing.T, text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Errorf("killed at moment %d: %v", moment, err)
-		return
+		t.Error(err)
 	}
-	defer e.Close()
-	before := snapshot(t, e) // checks the table
-	k := attach(t, e, "next", time.Minute, nil)
-	w := exclusive(1, "db")
-	w.Wait = 0
-	for _, path := range []lockkeeper.Path{"site", "net", "disk", "last"} {
-		w.Targets = append(w.Targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive})
-	}
-	if st := claim(t, e, k, w); st.State != lockkeeper.Held || st.Fence <= before.Counters.Fences || st.Unconfirmed {
-		t.Errorf("killed at moment %d: the next one is %s with fence %d after %d, unconfirmed %t", moment, st.State, st.Fence, before.Counters.Fences, st.Unconfirmed)
-	}
-	if n := number(t, path, "SELECT count(*) FROM sessions WHERE state <> 'closed' AND id <> 'next'"); n != 0 {
-		t.Errorf("killed at moment %d: %d sessions of the dead live on", moment, n)
-	}
-	expired := number(t, path, "SELECT count(*) FROM claims WHERE reason = 'expired'")
-	if alive := strings.Count(rows, " held [") + strings.Count(rows, " waiting ["); expired < alive {
-		t.Errorf("killed at moment %d: %d claims ended because their process died, want %d", moment, expired, alive)
-	}
+	return n
 }

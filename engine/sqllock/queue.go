@@ -26,31 +26,41 @@ var (
 
 // job is one call, on its way through a transaction.
 type job struct {
-	reads bool               // it changes nothing
-	turn  uint64             // in the order of putting
-	do    func(*transaction) // may be done again if the transaction fails; what it finds is true only then
-	done  chan error         // its end, once
+	session string             // jobs of one session are done one after the other; "": of none
+	renews  bool               // it needs no latches
+	needs   func(*scope)       // what it has to know at least
+	do      func(*transaction) // may be done again if the transaction fails; what it finds is true only then
+	done    chan error         // its end, once
+
+	notUntil time.Time // a latch that it needs was taken
+	unsure   bool      // it may have been done already: an answer was lost
 }
 
 // queue holds the calls that have not begun. Several of them are done in one
 // transaction, so that they share its cost.
 type queue struct {
-	bell chan struct{} // something was put in
-
 	mu     sync.Mutex
+	more   *sync.Cond // something was put in, or a session is free again
 	jobs   []*job
-	turns  uint64 // of the latest job
+	busy   map[string]bool // sessions of which a job is being done
 	closed bool
 }
 
-// call has do done in a transaction, and returns when that is committed: nil, or
-// an ErrUnavailable. A caller that gives up before it has begun leaves without a trace.
-func (e *Engine) call(ctx context.Context, reads bool, do func(*transaction)) error {
+func newQueue() *queue {
+	q := &queue{busy: make(map[string]bool)}
+	q.more = sync.NewCond(&q.mu)
+	return q
+}
+
+// call has a job done, and returns when that is committed: nil, or an
+// ErrUnavailable. A caller that gives up before it has begun leaves without a trace.
+func (e *Engine) call(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
 	}
-	j := &job{reads: reads, do: do, done: make(chan error, 1)}
-	if !e.queue.put(j) {
+	j.done = make(chan error, 1)
+	q := e.queueOf(j)
+	if !q.put(j) {
 		return unavailable(errClosed)
 	}
 	select {
@@ -58,10 +68,7 @@ func (e *Engine) call(ctx context.Context, reads bool, do func(*transaction)) er
 		return err
 	case <-ctx.Done():
 	}
-	if e.queue.leave(j) {
-		if e.db.blocked.Load() {
-			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: e.db.keptBusy(), Cause: ctx.Err()}
-		}
+	if q.leave(j) {
 		return unavailable(ctx.Err())
 	}
 	late := time.NewTimer(overtime)
@@ -78,31 +85,15 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-func (q *queue) put(j *job) bool {
+func (q *queue) put(jobs ...*job) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return false
 	}
-	q.turns++
-	j.turn = q.turns
-	q.jobs = append(q.jobs, j)
-	q.ring()
+	q.jobs = append(q.jobs, jobs...)
+	q.more.Signal()
 	return true
-}
-
-// latest is the turn of the latest job that was put in.
-func (q *queue) latest() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.turns
-}
-
-func (q *queue) ring() {
-	select {
-	case q.bell <- struct{}{}:
-	default:
-	}
 }
 
 // leave takes j out, and reports whether it was still there.
@@ -116,32 +107,77 @@ func (q *queue) leave(j *job) bool {
 	return i >= 0
 }
 
-// waiting reports whether there are jobs, and whether any of them writes.
-func (q *queue) waiting() (any, writes bool) {
+// take waits for jobs that can begin, and takes them out in their order; none when
+// the queue is closed. Their sessions are busy until they are given to finish.
+func (q *queue) take() []*job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.jobs) > 0, slices.ContainsFunc(q.jobs, func(j *job) bool { return !j.reads })
+	for !q.closed {
+		if taken := q.ready(); len(taken) > 0 {
+			return taken
+		}
+		q.more.Wait()
+	}
+	return nil
 }
 
-// take takes out the jobs that begin now, in their order. In a transaction that
-// only reads, those are the ones before the first that writes, and no later ones
-// than latest: what others committed since it began it does not see, so who has
-// heard of that and asks now must not be answered by it.
-func (q *queue) take(writes bool, latest uint64) []*job {
+// await waits for a job, or until the queue is closed.
+func (q *queue) await() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for n < len(q.jobs) && n < mostJobs && (writes || q.jobs[n].reads && q.jobs[n].turn <= latest) {
-		n++
+	for !q.closed && len(q.jobs) == 0 {
+		q.more.Wait()
 	}
-	taken := slices.Clone(q.jobs[:n])
-	q.jobs = slices.Delete(q.jobs, 0, n)
+}
+
+func (q *queue) ready() (taken []*job) {
+	now := time.Now()
+	kept := q.jobs[:0]
+	behind := make(map[string]bool) // sessions of which a job stays
+	for _, j := range q.jobs {
+		if len(taken) == mostJobs || j.session != "" && (q.busy[j.session] || behind[j.session]) || now.Before(j.notUntil) {
+			behind[j.session] = j.session != ""
+			kept = append(kept, j)
+		} else {
+			taken = append(taken, j)
+		}
+	}
+	clear(q.jobs[len(kept):])
+	q.jobs = kept
+	for _, j := range taken {
+		if j.session != "" {
+			q.busy[j.session] = true
+		}
+	}
 	return taken
 }
 
-// close refuses all that comes from now on.
+// finish frees the sessions of jobs, and takes those back that are to be tried again.
+func (q *queue) finish(jobs, again []*job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range jobs {
+		delete(q.busy, j.session)
+	}
+	if len(again) > 0 && !q.closed {
+		q.jobs = append(slices.Clone(again), q.jobs...)
+		time.AfterFunc(time.Until(again[0].notUntil), q.more.Broadcast)
+	} else {
+		for _, j := range again {
+			j.done <- unavailable(errClosed)
+		}
+	}
+	q.more.Broadcast()
+}
+
+// close refuses all that is there and all that comes.
 func (q *queue) close() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.closed = true
-	q.mu.Unlock()
+	for _, j := range q.jobs {
+		j.done <- unavailable(errClosed)
+	}
+	q.jobs = nil
+	q.more.Broadcast()
 }

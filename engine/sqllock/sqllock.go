@@ -2,127 +2,88 @@ package sqllock
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// options change how a file is opened.
-type options struct {
-	careless bool    // of tests: commits don't wait for the disk
-	driver   string  // of tests: another driver than SQLite's own
-	schema   *schema // of tests: other migrations
-}
-
-// Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for
+// Engine keeps claims as rows of a database. It is a [lockkeeper.Engine], safe for
 // concurrent use.
 type Engine struct {
-	queue   queue
-	closing chan struct{} // closed by Close
-	ran     chan struct{} // closed when the goroutine has ended
-	once    sync.Once
-	deaths  chan struct{} // rings when there is something in told
+	db      database
+	dialect dialect
+	process string // names this engine to others who use the database
+	local   *local
+	bounds  bounds
+	paces   *paces
+	long    longLines
 
-	// Of the goroutine alone.
-	db      *database
-	cache   *cache // nil: the rows must be read anew
-	clock   func() (time.Duration, error)
-	boot    string
-	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
-	folder  folder
-	bell    bell
-	dead    map[string]bool           // sessions of which deaths told
-	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
-	askedAt time.Duration             // when the kernel was last asked for the dead
-	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
+	work     *queue // what needs latches
+	renewals *queue
+	running  sync.WaitGroup
+	closing  context.Context // ends when the engine is closed
+	close    context.CancelFunc
+	watch    *watch
+	meter    meter
 
-	mu        sync.Mutex             // guards all below
-	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
-	fileless  int                    // how many of them live by their TTL alone
-	followers map[*follower]struct{}
-	told      []string // sessions whose file nobody has locked any more
+	lookout   lookout
+	announced announcement
 }
 
-// Open opens the locks in a file, which it makes if it is not there; its
-// directory must be. Any number of processes may do so at once.
-//
-// A file that is not one of lockkeeper's, or damaged, or of a newer version, or on
-// a network file system, is refused with ErrInvalid and left as it is; what can't
-// be read or written with ErrUnavailable. One of an older version is brought up to
-// date. ctx bounds the opening alone.
-func Open(ctx context.Context, path string) (*Engine, error) {
-	boot, err := bootID()
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	return open(ctx, path, options{}, newBootClock(), boot)
-}
-
-// open is Open on a computer with that clock and boot id.
-func open(ctx context.Context, path string, o options, clock func() (time.Duration, error), boot string) (*Engine, error) {
-	if path == "" {
-		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
-	}
-	db, err := openDatabase(ctx, path, o)
-	if err != nil {
-		return nil, err
-	}
+// newEngine makes an engine on a database that is ready.
+func newEngine(_ context.Context, db database) (*Engine, error) {
 	e := &Engine{
-		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
-		deaths: make(chan struct{}, 1), db: db, clock: clock, boot: boot, folder: newFolder(db), dead: make(map[string]bool),
-		waits: make(map[lockkeeper.Ref]uint64), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
+		db: db, process: rand.Text(), local: newLocal(), bounds: usual, paces: newPaces(), work: newQueue(), renewals: newQueue(),
 	}
-	if err := e.first(ctx); err != nil {
-		db.leaveUntouched()
-		return nil, db.refusal(err)
+	e.dialect = postgresDialect{db.naming, db.plainly}
+	if db.flavour == mysql {
+		e.dialect = mysqlDialect{db.naming}
 	}
-	go e.run()
+	e.closing, e.close = context.WithCancel(context.Background())
+	e.watch = newWatch()
+	e.running.Add(lanes + 2)
+	for range lanes {
+		go e.lane(e.work)
+	}
+	go e.renewing()
+	go e.watching()
 	return e, nil
 }
 
-// first reads everything for the first time, ends the sessions of processes
-// that were killed, and removes what they left.
-func (e *Engine) first(ctx context.Context) error {
-	tx := &transaction{e: e, writes: true, wanted: ctx.Err}
-	if err := tx.begin(); err != nil {
-		return err
+func (e *Engine) queueOf(j *job) *queue {
+	if j.renews {
+		return e.renewals
 	}
-	known := make(map[string]bool)
-	err := tx.prepare()
-	if err == nil {
-		open := make(map[string]bool)
-		for id := range e.cache.sessions {
-			open[id] = true
-		}
-		tx.sweep(open)
-		for _, s := range e.cache.sessions {
-			known[s.file] = true
-		}
-		err = tx.finish()
-	}
-	if err != nil {
-		_ = e.db.rollback()
-		return err
-	}
-	e.folder.clean(known)
-	for _, file := range tx.rings {
-		e.folder.ring(file)
-	}
-	return nil
+	return e.work
 }
 
 // Guarantees implements lockkeeper.Engine.
-func (e *Engine) Guarantees() lockkeeper.Guarantees {
+func (e *Engine) Guarantees() lockkeeper.Guarantees { return e.db.flavour.guarantees() }
+
+// Guarantees are those of an engine on the database that the URL names; nothing is
+// connected to. For errors see [Check].
+func Guarantees(url string) (lockkeeper.Guarantees, error) {
+	s, err := parse(url)
+	if err != nil {
+		return lockkeeper.Guarantees{}, err
+	}
+	return s.flavour.guarantees(), nil
+}
+
+func (f flavour) guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
-		Name:     "sqlite",
+		Name:     f.String(),
 		Features: lockkeeper.AllFeatures,
-		Reach:    lockkeeper.OnMachine,
-		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and sessions without a process survive it",
-		Fences:   "for ever, as long as the file is not replaced by an older copy",
-		Clock:    "the computer's boot clock, which nobody can set and which counts while it sleeps",
-		Breaks:   "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine. Network file systems that are known are refused",
+		Reach:    lockkeeper.OnNetwork,
+		Survives: "kill -9 of any process, and whatever the database survives: with synchronous commits a crash and a loss of power",
+		Fences:   "for ever, as long as the database is not set back to an older copy",
+		Clock:    "the database's clock, which is assumed not to jump forward by more than leases have left",
+		Breaks:   "a database that loses what it has committed, as by a failover to a copy that lagged behind; its clock jumping ahead; rows that are changed by hand",
 	}
 }
 
@@ -131,9 +92,17 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
+	s.Named = slices.Clone(s.Named)
 	var reply table.Reply
 	var refused error
-	err := e.call(ctx, false, func(tx *transaction) { reply, refused = tx.attach(s, notify) })
+	attempt := rand.Text()
+	err := e.call(ctx, &job{
+		session: s.ID,
+		needs: func(sc *scope) {
+			sc.sessions[s.ID], sc.entire[s.ID] = true, true
+		},
+		do: func(tx *transaction) { reply, refused = tx.attach(s, attempt, notify) },
+	})
 	if err == nil {
 		err = refused
 	}
@@ -143,65 +112,95 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	return reply.Lease, nil
 }
 
-// attach attaches a session to this process.
-func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Status)) (table.Reply, error) {
-	e := tx.e
-	a := &attachment{}
-	if !s.Outlive {
-		var err error
-		if a, err = e.fileFor(s.ID); err != nil {
-			return table.Reply{}, unavailable(err)
-		}
+// attach attaches a session to this process. If the same attempt has succeeded
+// before, and its answer was lost, the session is taken over from that.
+func (tx *transaction) attach(s lockkeeper.Session, attempt string, notify func([]lockkeeper.Status)) (table.Reply, error) {
+	if row := tx.view.sessions[s.ID]; row != nil && row.attempt == attempt {
+		s.Epoch = row.Epoch
 	}
-	epoch := a.epoch
-	a.epoch = 0 // until the commit is certain
-	reply, err := tx.stepWith(table.Command{Op: table.Attach, Session: s}, a.name)
+	_, _ = tx.step(table.Command{Op: table.Pass}) // never refused
+	open := tx.table.Open(s.ID)
+	reply, err := tx.step(table.Command{Op: table.Attach, Session: s})
 	if err != nil {
-		if tx.broken == nil {
-			a.epoch = epoch
-		}
 		return reply, err
 	}
+	tx.attached[s.ID] = session{process: tx.e.process, attempt: attempt}
+	if !open {
+		tx.dropped = append(tx.dropped, s.ID) // what ended under its name before must not be taken for its own (R16)
+	}
+	lease := reply.Lease
 	tx.after = append(tx.after, func() {
-		if a.file == nil {
-			e.detach(s.ID) // the file that it may have had says nothing any more
-		}
-		e.keep(s.ID, &attachment{epoch: reply.Lease.Key.Epoch, notify: notify, file: a.file, name: a.name, ttl: reply.Lease.TTL})
-		for i := range reply.Lease.Claims {
-			e.noteWait(&reply.Lease.Claims[i])
+		tx.e.local.attach(s.ID, lease.Key.Epoch, s.TTL, notify)
+		for i := range lease.Claims {
+			tx.e.local.note(&lease.Claims[i])
 		}
 	})
 	return reply, nil
 }
 
-// Renew implements lockkeeper.Engine.
-func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	reply, err := e.step(ctx, table.Command{Op: table.Renew, Key: k})
-	return reply.Lease, err
-}
-
 // Claim implements lockkeeper.Engine.
 func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
-	reply, err := e.step(ctx, table.Command{Op: table.Claim, Key: k, Want: w})
+	if err := w.Check(); err != nil {
+		return lockkeeper.Status{}, err
+	}
+	w.Targets = slices.Clone(w.Targets)
+	ref := lockkeeper.Ref{Session: k.Session, ID: w.ID}
+	reply, err := e.command(ctx, table.Command{Op: table.Claim, Key: k, Want: w}, func(sc *scope) {
+		sc.refs[ref], sc.begun[ref] = true, true
+		sc.ask(w.Targets)
+		if w.Inside != (lockkeeper.Ref{}) {
+			sc.refs[w.Inside], sc.around[w.Inside] = true, true // so that who closes a circle sees who began it
+		}
+	})
 	return reply.Status, err
 }
 
 // End implements lockkeeper.Engine.
 func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
-	_, err := e.step(ctx, table.Command{Op: table.End, Key: k, Ending: ending})
+	_, err := e.command(ctx, table.Command{Op: table.End, Key: k, Ending: ending}, func(sc *scope) {
+		switch ending.Kind {
+		case lockkeeper.Release:
+			ref := lockkeeper.Ref{Session: k.Session, ID: ending.ID}
+			sc.refs[ref] = true
+			sc.add(e.local.targets(ref))
+		case lockkeeper.Leave:
+			sc.entire[k.Session] = true
+		case lockkeeper.Revoke:
+			sc.refs[ending.Ref] = true
+			sc.sessions[ending.Ref.Session] = true
+		case lockkeeper.Thaw:
+			sc.add([]lockkeeper.Target{{Path: ending.Path, Mode: lockkeeper.ModeExclusive}})
+		}
+	})
 	return err
 }
 
-// step has one command done, and returns its answer when it is committed.
-func (e *Engine) step(ctx context.Context, c table.Command) (table.Reply, error) {
+// command has one command done, and returns its answer when it is committed.
+func (e *Engine) command(ctx context.Context, c table.Command, needs func(*scope)) (table.Reply, error) {
 	var reply table.Reply
 	var refused error
-	err := e.call(ctx, false, func(tx *transaction) {
-		if c.Op == table.Claim && c.Want.Wait == 0 {
-			tx.sweepHolders(&c.Want)
+	j := &job{
+		session: c.Key.Session,
+		needs: func(sc *scope) {
+			sc.sessions[c.Key.Session] = true
+			needs(sc)
+		},
+	}
+	j.do = func(tx *transaction) {
+		if refused = tx.roomFor(&c); refused != nil {
+			return
 		}
 		reply, refused = tx.step(c)
-	})
+		if j.unsure && overBefore(&c, refused) {
+			refused = nil
+		}
+		if c.Op == table.Claim && refused == nil {
+			st := reply.Status
+			tx.begun = append(tx.begun, st.Ref)
+			tx.after = append(tx.after, func() { e.local.note(&st) })
+		}
+	}
+	err := e.call(ctx, j)
 	if err == nil {
 		err = refused
 	}
@@ -211,10 +210,58 @@ func (e *Engine) step(ctx context.Context, c table.Command) (table.Reply, error)
 	return reply, nil
 }
 
+// overBefore reports whether a command was refused because what it ends is over: its
+// first attempt, whose answer was lost, may have done that.
+func overBefore(c *table.Command, refused error) bool {
+	switch {
+	case c.Op != table.End:
+		return false
+	case c.Ending.Kind == lockkeeper.Leave:
+		return errors.Is(refused, lockkeeper.ErrSession)
+	}
+	return c.Ending.Kind == lockkeeper.Thaw && errors.Is(refused, lockkeeper.ErrNotHeld)
+}
+
+// roomFor refuses freezes beyond table.MaxFreezes, of which the table of a transaction
+// knows only those that concern it. One that was made and is asked for again has its room.
+func (tx *transaction) roomFor(c *table.Command) error {
+	ref := lockkeeper.Ref{Session: c.Key.Session, ID: c.Want.ID}
+	made := slices.ContainsFunc(tx.view.freezes, func(f table.FreezeRecord) bool { return f.By == ref })
+	if c.Want.Freeze == 0 || made || len(tx.view.freezes)+len(c.Want.Targets) <= table.MaxFreezes {
+		return nil
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d freezes are the most that are allowed", table.MaxFreezes)}
+}
+
+// Renew implements lockkeeper.Engine.
+func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	var reply table.Reply
+	var refused error
+	err := e.call(ctx, &job{
+		session: k.Session, renews: true,
+		needs: func(sc *scope) { sc.sessions[k.Session] = true },
+		do:    func(tx *transaction) { reply, refused = tx.renew(k) },
+	})
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	e.local.renewed(k.Session, k.Epoch, reply.Lease.TTL)
+	return reply.Lease, nil
+}
+
 // Close implements lockkeeper.Engine. Sessions that were not left live on until
 // their TTL has passed.
 func (e *Engine) Close() error {
-	e.once.Do(func() { close(e.closing) })
-	<-e.ran
+	e.close()
+	e.work.close()
+	e.renewals.close()
+	e.running.Wait()
+	e.lookout.wait()
+	if e.db.owns {
+		return e.db.pool.Close()
+	}
 	return nil
 }

@@ -1,409 +1,363 @@
 package sqllock
 
 import (
-	"fmt"
+	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// How long what has ended is kept, and how often it is looked for; how long a row
-// may be kept that is about true.
-const (
-	keepEnded  = time.Minute      // claims, or longer if the table remembers them
-	keepClosed = 10 * time.Minute // sessions and freezes
-	purgeEvery = time.Minute
-	keepPace   = 10 * time.Minute // a pace that changed little
+// transaction is one transaction of the database. Under its latches it reads all
+// that may bear on what it decides into a table of its own, applies the commands to
+// that, and writes what changed; all of it or nothing.
+//
+// Latching and reading are statements of their own under READ COMMITTED, so what is
+// read was committed before the latches were had, and nobody changes it before the
+// commit. Of sessions, which are renewed without latches, that is made sure at the
+// end: each has a version, and whoever writes anything of a session locks its row.
+//
+// Nothing that it finds out may be told before the commit.
+type transaction struct {
+	e        *Engine
+	link     link
+	scope    *scope
+	regions  []region
+	patience patience
+
+	view    *view
+	table   *table.Table
+	now     time.Duration
+	broken  error // why it must not be committed
+	dropped []string
+
+	attached  map[string]session // what Attach writes of sessions beside the table
+	granted   []lockkeeper.Ref
+	asked     bool             // somebody was asked to yield, or is not any more
+	vain      bool             // somebody was asked, perhaps in vain
+	begun     []lockkeeper.Ref // claims that were asked for
+	known     []lockkeeper.Ref // claims that should be there
+	news      news
+	ended     map[lockkeeper.Ref]lockkeeper.Status // those in whose way somebody stood
+	bells     map[bell]bool
+	elsewhere []lockkeeper.Target // what ended where nobody has looked
+	closed    map[string]bool
+	paced     []table.PaceRecord
+	after     []func() // to be done when it is committed
+}
+
+var (
+	errCut     = errors.New("the head of the line is not enough")
+	errWider   = errors.New("what ended concerns more than was read")
+	errNumbers = errors.New("more was granted at once than there are numbers")
 )
 
-// transaction is one transaction of the file: commands are applied to the table
-// and their changes written, all of them or none.
-//
-// It is a writer from its begin on, so between its reading of the rows and its
-// commit nobody else changes them. Nothing that it finds out may be told before
-// the commit.
-type transaction struct {
-	e       *Engine
-	meta    meta
-	found   bool          // the meta row is there
-	now     time.Duration // the engine's time, read inside
-	writes  bool          // it may change rows
-	wanted  func() error  // see Engine.wanted
-	latest  uint64        // the latest job when it began
-	changed bool          // it has
-	broken  error         // what went wrong with a write; then it must not commit
-
-	heard news     // of what other processes committed
-	news  news     // of its own steps, for when it is committed
-	rings []string // files of sessions of other processes that are concerned
-	gone  []string // files of sessions that ended
-	after []func() // to be done when it is committed
+func (tx *transaction) send(ctx context.Context, all ...statement) error {
+	return tx.link.send(ctx, all)
 }
 
-// refresh brings the cache up to the rows, and reads the time.
-func (tx *transaction) refresh() error {
-	e, m := tx.e, tx.meta
-	reading, err := e.clock()
-	if err != nil {
-		return err
-	}
-	if !tx.found { // the file was just made
-		m.boot, m.base = e.boot, reading
-		if tx.writes {
-			if err := e.db.run(insertMeta, e.db.schema.latest, m.boot, int64(m.base)); err != nil {
-				return err
-			}
-			tx.changed = true
-		}
-	}
-	tx.meta = m
-	if err := tx.load(); err != nil {
-		return err
-	}
-	// Should the clock read less than it did at the latest entry, as in a
-	// sandbox that shows another one, the engine's time stands still until it
-	// has caught up: the table never lets time go back (R20).
-	tx.now = max(reading-m.base, m.counters.Now)
-	e.base = m.base
-	return nil
+// forget makes tx as if it had not read anything.
+func (tx *transaction) forget() {
+	tx.view = newView()
+	tx.table, tx.broken, tx.dropped = nil, nil, nil
+	tx.attached = make(map[string]session)
+	tx.granted, tx.asked, tx.vain, tx.begun, tx.news, tx.paced, tx.after = nil, false, false, nil, news{}, nil, nil
+	tx.ended = make(map[lockkeeper.Ref]lockkeeper.Status)
+	tx.bells = make(map[bell]bool)
+	tx.elsewhere, tx.closed = nil, make(map[string]bool)
 }
 
-// load brings the cache up to the version in meta. Whatever is odd about the
-// cache, all rows are read anew.
+// load makes the table of what was read.
 func (tx *transaction) load() error {
-	e, m := tx.e, tx.meta
-	if c := e.cache; c != nil && c.version == m.version {
-		return nil
-	} else if c != nil && c.version >= m.purged && c.version < m.version {
-		news, err := c.loadNew(e.db, m)
-		if err == nil {
-			tx.learn(news)
-			return nil
-		}
-		if resultCode(err) != 0 {
-			return err // not the cache is odd, but the database
+	c := tx.view
+	c.heed()
+	tx.now = c.reading.now
+	for _, found := range c.claims { // order does not matter
+		tx.now = max(tx.now, found.Changed) // should the database's clock have been set back
+	}
+	var snap table.Snapshot
+	n := c.reading.numbers
+	snap.Counters = table.Counters{Now: tx.now, Fences: n, Tickets: n, Epochs: n, Changes: n}
+	live := make(map[string]bool)
+	snap.Claims = make([]table.ClaimRecord, 0, len(c.claims))
+	for _, ref := range slices.SortedFunc(maps.Keys(c.claims), compareRefs) {
+		found := c.claims[ref]
+		snap.Counters.Changes = max(snap.Counters.Changes, found.Change)
+		snap.Claims = append(snap.Claims, found.ClaimRecord)
+		live[ref.Session] = live[ref.Session] || found.ClaimRecord.State != lockkeeper.Ended
+	}
+	for id, alive := range live { // order does not matter: sessions are known by their ids
+		if s := c.sessions[id]; alive && (s == nil || s.Closed) {
+			snap.Sessions = append(snap.Sessions, tx.remains(id, s))
 		}
 	}
-	e.cache = nil
-	c, news, err := loadAll(e.db, m)
-	if err != nil {
+	for _, s := range c.sessions { // order does not matter
+		if !s.Closed {
+			snap.Sessions = append(snap.Sessions, s.SessionRecord)
+		}
+	}
+	for _, f := range c.freezes {
+		if tx.concerned(f) {
+			snap.Freezes = append(snap.Freezes, f)
+		}
+	}
+	for _, p := range c.paces { // order does not matter
+		snap.Paces = append(snap.Paces, p)
+	}
+	tx.table = table.New()
+	if err := tx.table.Load(snap); err != nil {
 		return err
 	}
-	e.cache = c
-	tx.relearn(news)
+	tx.table.Track()
 	return nil
 }
 
-// learn prepares the news about what other processes changed. They are true
-// already, and told whatever becomes of this transaction.
-func (tx *transaction) learn(l loaded) {
-	e := tx.e
-	for i := range l.sessions {
-		row := &l.sessions[i]
-		if a := e.local[row.ID]; a != nil && (row.Closed || a.epoch != 0 && row.Epoch != a.epoch) {
-			// Its notify hears of the claims that ended with it, and no more.
-			for _, st := range l.ended {
-				if st.Ref.Session == row.ID {
-					tx.heard.add(a.notify, st)
-				}
-			}
-			e.detach(row.ID)
+// heed brings the claims that were read up to what their sessions have heard. That is
+// written of sessions alone: not all of their claims are read each time (R12).
+func (c *view) heed() {
+	for ref, found := range c.claims { // order does not matter
+		s := c.sessions[ref.Session]
+		if s != nil && found.ClaimRecord.State != lockkeeper.Ended && found.ToldIn != 0 && found.ToldIn <= s.Heard {
+			found.Believed = 0 // what was told
 		}
-	}
-	for _, ref := range l.live {
-		if e.local[ref.Session] != nil {
-			if st, ok := e.cache.table.Status(ref); ok {
-				tx.hear(st)
-			}
-		}
-	}
-	for _, st := range l.ended {
-		tx.hear(st)
-		tx.heard.ended = append(tx.heard.ended, st)
-	}
-	tx.heard.any = true
-}
-
-// relearn prepares the news about everything, after all rows were read anew.
-func (tx *transaction) relearn(l loaded) {
-	e := tx.e
-	clear(e.waits)
-	for id, a := range e.local {
-		s, open := e.cache.sessions[id]
-		if !open && a.epoch != 0 || open && a.epoch != 0 && s.epoch != a.epoch {
-			e.detach(id)
-			continue
-		}
-		for st := range e.cache.table.List(lockkeeper.Query{Session: id}) {
-			if st.State != lockkeeper.Freezing {
-				tx.hear(st)
-			}
-		}
-	}
-	for _, st := range l.ended {
-		tx.hear(st)
-	}
-	tx.heard.any = true
-}
-
-// hear prepares to notify a session of this process.
-func (tx *transaction) hear(st lockkeeper.Status) {
-	if a := tx.e.local[st.Ref.Session]; a != nil {
-		tx.heard.add(a.notify, st)
 	}
 }
 
-// step applies one command and writes what it changed. Its answer may be given
-// only after the commit.
+// remains is a session that has ended while claims of it were left, as an open one
+// that ends now: so they end by the rules. If its row was removed by hand, nothing
+// more is known of it.
+func (tx *transaction) remains(id string, s *session) table.SessionRecord {
+	if s == nil {
+		return table.SessionRecord{ID: id, TTL: lockkeeper.MinTTL, Deadline: tx.now, Promise: tx.now, Resumed: true}
+	}
+	r := s.SessionRecord
+	r.Closed, r.Resumed, r.Deadline = false, true, tx.now
+	return r
+}
+
+// concerned reports whether a freeze has to be known: it bears on what was latched, or
+// was made by a claim with others that do.
+func (tx *transaction) concerned(f table.FreezeRecord) bool {
+	return slices.ContainsFunc(tx.view.freezes, func(g table.FreezeRecord) bool { return f.By == g.By && tx.meetsFreeze(g.Path) })
+}
+
+// meetsFreeze reports whether a freeze of that path bears on what was latched.
+func (tx *transaction) meetsFreeze(path lockkeeper.Path) bool {
+	for p := range tx.scope.paths {
+		if p.Covers(path) || path.Covers(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// step applies one command. Its answer may be given only after the commit.
 func (tx *transaction) step(c table.Command) (table.Reply, error) {
-	return tx.stepWith(c, "")
-}
-
-// stepWith is step, for an Attach of a session that has that file.
-func (tx *transaction) stepWith(c table.Command, file string) (table.Reply, error) {
 	if tx.broken != nil {
 		return table.Reply{}, tx.broken
 	}
-	t := tx.e.cache.table
 	c.At = tx.now
-	reply, err := t.Step(&c)
-	tx.collect(t)
-	tx.write(t.Changes(), attached{c.Session.ID, file})
-	if tx.broken != nil {
-		return table.Reply{}, tx.broken
-	}
+	reply, err := tx.table.Step(&c)
+	reply.Status = tx.placed(reply.Status)
+	tx.collect()
 	return reply, err
 }
 
-// attached is the session that a step attaches; no id: it attaches none.
-type attached struct{ id, file string }
+// review ends what has fallen due and settles what was read: something may be
+// missing by now that stood in the way.
+func (tx *transaction) review() {
+	_, _ = tx.step(table.Command{Op: table.Review}) // never refused
+}
 
 // collect prepares the news of a step.
-func (tx *transaction) collect(t *table.Table) {
-	e := tx.e
-	for _, ev := range t.Events() {
+func (tx *transaction) collect() {
+	for _, ev := range tx.table.Events() {
 		tx.news.any = true
 		if ev.Path != "" {
-			if ev.Kind == table.Thawed {
-				tx.news.ended = append(tx.news.ended, thawedStatus(ev.Ref, ev.Path, ev.Reason))
-			}
 			continue
 		}
-		st, ok := t.Status(ev.Ref)
+		st, ok := tx.table.Status(ev.Ref)
 		if !ok {
 			continue
 		}
+		st = tx.placed(st)
+		if ev.Kind == table.AskChanged {
+			tx.asked, tx.vain = true, tx.vain || tx.mayAskInVain()
+		}
+		if ev.Kind == table.Granted {
+			tx.granted = append(tx.granted, ev.Ref)
+		}
 		if st.State == lockkeeper.Ended {
-			tx.news.ended = append(tx.news.ended, st)
-		}
-		if a := e.local[ev.Ref.Session]; a != nil {
-			tx.news.add(a.notify, st)
-		} else if s := e.cache.sessions[ev.Ref.Session]; s.file != "" && ev.Kind != table.Queued {
-			tx.ring(s.file)
-		}
-	}
-}
-
-func (tx *transaction) ring(file string) {
-	for _, f := range tx.rings {
-		if f == file {
-			return
-		}
-	}
-	tx.rings = append(tx.rings, file)
-}
-
-// write writes the changes of one step, under a version of their own.
-func (tx *transaction) write(changes table.Snapshot, new attached) {
-	before := tx.meta.counters
-	before.Now = changes.Counters.Now
-	if len(changes.Sessions)+len(changes.Claims)+len(changes.Freezes) == 0 && before == changes.Counters {
-		return // at most time has passed
-	}
-	tx.changed = true
-	tx.meta.version++
-	tx.meta.counters = changes.Counters
-	if err := tx.put(changes, new); err != nil {
-		tx.broken = err
-	}
-}
-
-func (tx *transaction) put(changes table.Snapshot, new attached) error {
-	c, db, version := tx.e.cache, tx.e.db, tx.meta.version
-	for _, record := range changes.Sessions {
-		row := sessionRow{SessionRecord: record, version: version, opened: version}
-		old, known := c.sessions[record.ID]
-		if known {
-			row.opened, row.file = old.opened, old.file
-		}
-		if record.Closed {
-			tx.close(record.ID, old)
-		} else if record.ID == new.id {
-			row.file = new.file
-		}
-		if err := db.putSession(row, tx.now); err != nil {
-			return err
-		}
-		c.setSession(&row)
-	}
-	for i := range changes.Claims {
-		row := claimRow{ClaimRecord: changes.Claims[i], version: version}
-		if row.State == lockkeeper.Ended {
-			// The table knows them in this step only.
-			st, _ := c.table.Status(row.Ref)
-			row.blockers, row.place, row.eta = st.Blockers, st.Place, st.ETA
-		}
-		if err := db.putClaim(row); err != nil {
-			return err
-		}
-	}
-	for _, f := range changes.Freezes {
-		if err := db.putFreeze(f, version, tx.now); err != nil {
-			return err
-		}
-	}
-	for _, p := range changes.Paces {
-		if !c.writesPace(p) {
-			continue
-		}
-		if err := db.putPace(p, version); err != nil {
-			return err
-		}
-		c.setPaces([]table.PaceRecord{p})
-	}
-	return nil
-}
-
-// close prepares what is left to do when the end of a session is committed.
-func (tx *transaction) close(id string, s session) {
-	if s.file != "" {
-		tx.gone = append(tx.gone, s.file)
-	}
-	if tx.e.local[id] != nil {
-		tx.after = append(tx.after, func() { tx.e.detach(id) })
-	}
-}
-
-// due reports whether something has fallen due.
-func (tx *transaction) due() bool {
-	at, any := tx.e.cache.table.Next()
-	return any && at <= tx.now
-}
-
-// passTime lets time pass until now. It is a step of its own before the first
-// command, so that no step both ends a session and begins it again.
-func (tx *transaction) passTime() {
-	// A Pass is never refused; what breaks it is in tx.broken.
-	_, _ = tx.step(table.Command{Op: table.Pass})
-}
-
-// rebooted reports whether the computer was started anew since the latest entry.
-func (tx *transaction) rebooted() (bool, error) {
-	if tx.meta.boot != tx.e.boot {
-		return true, nil
-	}
-	if tx.e.boot != "" {
-		return false, nil
-	}
-	reading, err := tx.e.clock()
-	return reading < tx.meta.base+tx.meta.counters.Now-time.Second, err
-}
-
-// restart begins a new boot of the computer: time goes on from the latest
-// entry, sessions that had a process are over, the others must resume (R19).
-func (tx *transaction) restart() error {
-	e := tx.e
-	reading, err := e.clock()
-	if err != nil {
-		return err
-	}
-	var ended []lockkeeper.Key
-	for id, s := range e.cache.sessions {
-		if s.file == "" {
-			continue
-		}
-		if e.folder.state(s.file) == fileLocked {
-			return fmt.Errorf("%s is in use by processes that see another boot of this computer: an engine on SQLite is for one computer, and not for sandboxes that hide its boot id", e.db.path)
-		}
-		ended = append(ended, lockkeeper.Key{Session: id, Epoch: s.epoch})
-	}
-	tx.meta.boot, tx.meta.base = e.boot, reading-tx.meta.counters.Now
-	e.base = tx.meta.base
-	tx.now = tx.meta.counters.Now
-	tx.changed = true
-	for _, k := range ended {
-		_, _ = tx.step(table.Command{Op: table.Gone, Key: k}) // never refused
-	}
-	_, _ = tx.step(table.Command{Op: table.Restart}) // never refused
-	return tx.broken
-}
-
-// sweep ends those of the sessions whose processes are all gone.
-func (tx *transaction) sweep(ids map[string]bool) {
-	for id := range ids {
-		s, open := tx.e.cache.sessions[id]
-		if open && s.file != "" && tx.e.local[id] == nil && tx.e.folder.state(s.file) == fileFree {
-			_, _ = tx.step(table.Command{Op: table.Gone, Key: lockkeeper.Key{Session: id, Epoch: s.epoch}}) // never refused
-		}
-	}
-}
-
-// sweepHolders ends the sessions in the way of w whose processes are all gone,
-// so that a try is not refused because of the dead. Waiting claims hear of them
-// by the kernel.
-func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
-	c := tx.e.cache
-	for tx.broken == nil && tx.e.othersFiled() {
-		holders := make(map[string]bool)
-		for _, target := range w.Targets {
-			for st := range c.table.List(lockkeeper.Query{Meets: target.Path}) {
-				if st.State != lockkeeper.Held {
-					break // holds come first
-				}
-				holders[st.Ref.Session] = true
+			if len(st.Blockers) > 0 {
+				tx.ended[ev.Ref] = st
 			}
+			tx.leftElsewhere(&st)
 		}
-		open := len(c.sessions)
-		if tx.sweep(holders); len(c.sessions) == open {
-			return
-		}
-		// Who was next in line may be dead as well.
+		tx.tell(&st)
 	}
 }
 
-// othersFiled reports whether sessions of other processes have files.
-func (e *Engine) othersFiled() bool {
-	own := 0
-	for id, a := range e.local {
-		if a.name != "" && e.cache.sessions[id].file == a.name {
-			own++
-		}
+// tell prepares to tell the session of a claim, here or in another process.
+func (tx *transaction) tell(st *lockkeeper.Status) {
+	switch process := tx.processOf(st.Ref.Session); process {
+	case tx.e.process:
+		tx.news.add(*st)
+	case "":
+	default:
+		tx.bells[bell{process, st.Ref}] = true
 	}
-	return e.cache.filed > own
 }
 
-// finish writes what belongs to all changes, and commits.
-func (tx *transaction) finish() error {
+// processOf is the process that attached a session last; "" if nobody is to be told. A session
+// may have been attached here and then elsewhere, so its row counts.
+func (tx *transaction) processOf(session string) string {
+	if at := tx.attached[session]; at.attempt != "" {
+		return at.process
+	}
+	if s := tx.view.sessions[session]; s != nil {
+		return s.process
+	}
+	if _, here := tx.e.local.notify(session); here {
+		return tx.e.process
+	}
+	return ""
+}
+
+// leftElsewhere notes where a hold ended and nobody has looked who waits there, or below: their
+// quiet periods begin anew, and they may go.
+func (tx *transaction) leftElsewhere(st *lockkeeper.Status) {
+	for _, g := range st.Grants {
+		if below, looked := tx.scope.paths[g.Path]; !looked || !below && g.Mode != lockkeeper.ModePermits {
+			tx.elsewhere = append(tx.elsewhere, lockkeeper.Target{Path: g.Path, Mode: lockkeeper.ModeExclusive})
+		}
+	}
+}
+
+// sound makes sure that what was decided did not depend on those who were not read.
+func (tx *transaction) sound() error {
 	if tx.broken != nil {
 		return tx.broken
 	}
-	m, db := &tx.meta, tx.e.db
-	if tx.changed && tx.now-m.purge >= purgeEvery {
-		version, err := db.purge(tx.now)
-		if err != nil {
-			return err
+	if tx.scope.add(tx.elsewhere) {
+		return errWider
+	}
+	n, first := tx.table.Counters(), tx.view.reading.numbers
+	if n.Fences >= first+numbersAtOnce || n.Tickets >= first+numbersAtOnce || n.Epochs >= first+numbersAtOnce {
+		return errNumbers
+	}
+	return tx.headsSuffice()
+}
+
+// barred reports whether among those up to the last that was read one waits for a path alone, so
+// that nobody behind that can go. One that a freeze forbids is ahead of nobody (R18).
+func (tx *transaction) barred(path lockkeeper.Path, last order) bool {
+	for ref, c := range tx.view.claims { // order does not matter
+		if waitsAlone(c.Want.Targets, path) && classOf(c) == classHard && orderOf(c).compare(last) <= 0 {
+			if st, ok := tx.table.Explain(ref); ok && st.State == lockkeeper.Waiting && !slices.Contains(st.Waits, lockkeeper.Frozen) {
+				return true
+			}
 		}
-		m.purge, m.purged = tx.now, max(m.purged, version)
 	}
-	if tx.changed {
-		if err := db.writeMeta(*m); err != nil {
-			return err
+	return false
+}
+
+// deserted reports whether none of those waits any more who were read of a line.
+func (tx *transaction) deserted(r region, last order) bool {
+	for ref, c := range tx.view.claims { // order does not matter
+		if orderOf(c).compare(last) <= 0 && slices.ContainsFunc(c.Want.Targets, func(t lockkeeper.Target) bool { return r.has(t.Path, t.Mode) }) {
+			if st, ok := tx.table.Status(ref); ok && st.State == lockkeeper.Waiting {
+				return false
+			}
 		}
 	}
-	if err := db.commit(); err != nil {
-		return err
+	return true
+}
+
+// headsSuffice makes sure that nobody was granted anything, or asks for it, who stands behind
+// the part of a line that was read, and that nobody has begun to wait, and keeps back meanwhile
+// what is held, without a look at all who may be waiting for that (R15).
+func (tx *transaction) headsSuffice() error {
+	if len(tx.view.cuts) == 0 {
+		return nil
 	}
-	tx.e.cache.version = m.version
+	for _, ref := range tx.begun {
+		st, _ := tx.table.Status(ref)
+		if st.Converting || st.State == lockkeeper.Waiting && st.Inside != (lockkeeper.Ref{}) {
+			return errCut
+		}
+	}
+	cuts := tx.lines()
+	for i, last := range tx.view.cuts { // order does not matter
+		if tx.scope.line < tx.scope.head && !tx.barred(tx.regions[i].path, last) {
+			return errCut // it is not one after the other that can go
+		}
+	}
+	for _, ref := range tx.granted {
+		if st, _ := tx.table.Status(ref); isBehind(cuts, tx.stood(ref), &st) {
+			return errCut
+		}
+	}
+	if tx.vain || tx.asked && tx.mayAskInVain() {
+		return errCut
+	}
 	return nil
+}
+
+// mayAskInVain reports whether somebody asks who stands behind the part of a line that was read (R10).
+func (tx *transaction) mayAskInVain() bool {
+	cuts := tx.lines()
+	behind := func(a table.AskRecord) bool {
+		st, _ := tx.table.Status(a.By)
+		return !st.Converting && isBehind(cuts, order{classHard, st.Priority, st.Ticket, a.By}, &st)
+	}
+	return len(cuts) > 0 && slices.ContainsFunc(tx.table.Snapshot().Claims, func(r table.ClaimRecord) bool { return slices.ContainsFunc(r.Asks, behind) })
+}
+
+// stood is where a claim stood in line when it was read. One that has just come stands behind all.
+func (tx *transaction) stood(ref lockkeeper.Ref) order {
+	if c := tx.view.claims[ref]; c != nil {
+		return orderOf(c)
+	}
+	return order{class: classUnheard}
+}
+
+// lines are the regions of which only the head of the line was read, and its last.
+func (tx *transaction) lines() map[region]order {
+	cuts := make(map[region]order, len(tx.view.cuts))
+	for i, last := range tx.view.cuts { // order does not matter
+		cuts[tx.regions[i]] = last
+	}
+	return cuts
+}
+
+// placed takes its place in line out of what is told of a claim that stands behind the part that
+// was read: there it is not known.
+func (tx *transaction) placed(st lockkeeper.Status) lockkeeper.Status {
+	if st.Place > 0 && isBehind(tx.lines(), tx.stood(st.Ref), &st) {
+		st.Place, st.ETA = 0, 0
+	}
+	return st
+}
+
+// isBehind reports whether a claim of that order stands in a line of which cuts tells the last
+// that was read, behind that one.
+func isBehind(cuts map[region]order, mine order, st *lockkeeper.Status) bool {
+	behind := func(r region) bool {
+		last, cut := cuts[r]
+		return cut && last.compare(mine) < 0
+	}
+	for _, g := range st.Grants {
+		if behind(region{g.Path, at}) || behind(region{g.Path, below}) {
+			return true
+		}
+		for up := range g.Path.Ancestors() {
+			if behind(region{up, above}) || behind(region{up, at}) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -51,7 +51,7 @@ func eachSequence(t *testing.T, n int, test string, differs func([]table.Command
 				if differs(all) == "" || found.Swap(true) {
 					continue
 				}
-				all = shrink(all, func(c []table.Command) bool { return differs(c) != "" })
+				all = model.Shrink(all, func(c []table.Command) bool { return differs(c) != "" })
 				t.Errorf("replay: go test ./internal/model -run '^%s$' -seed %d -sequences 1\n\n%s\n%s",
 					test, *seed+i, differs(all), tell(all))
 			}
@@ -85,7 +85,7 @@ func difference(all []table.Command) (diff string) {
 		want, wantErr := m.Step(&c)
 		for _, d := range []string{
 			diff,
-			differ("error", sentinel(gotErr), sentinel(wantErr)),
+			differ("error", refusal(gotErr), refusal(wantErr)),
 			differEvents(t.Events(), m.Events()),
 			differLists("list", slices.Collect(t.List(lockkeeper.Query{})), m.List()),
 			differReply(c, got, want, m),
@@ -121,11 +121,13 @@ func differ(what, got, want string) string {
 	return fmt.Sprintf("%s of the table:\n%s\n%s of the model:\n%s\n", what, got, what, want)
 }
 
-func sentinel(err error) string {
+// refusal is of an error what the rules fix.
+func refusal(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.(*lockkeeper.Error).Err.Error()
+	e := err.(*lockkeeper.Error)
+	return fmt.Sprintf("%v, epoch %d", e.Err, e.Epoch)
 }
 
 // differEvents compares events whatever their order, Queued apart. The table may
@@ -203,7 +205,7 @@ func differReply(c table.Command, got, want table.Reply, m *model.Model) string 
 			return d
 		}
 	}
-	if got.Lease.Key != want.Lease.Key || got.Lease.TTL != want.Lease.TTL {
+	if got.Lease.Key != want.Lease.Key || got.Lease.TTL != want.Lease.TTL || got.Lease.Number != want.Lease.Number {
 		return fmt.Sprintf("lease of the table: %v, of the model: %v", got.Lease, want.Lease)
 	}
 	told, must := brief(got.Lease.Claims...), brief(want.Lease.Claims...)

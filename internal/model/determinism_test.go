@@ -58,7 +58,7 @@ func differentRuns(all []table.Command, stops func(int) []time.Duration) string 
 		split = append(split, two.Events()...)
 
 		for _, d := range []string{
-			differ("error", sentinel(errAgain), sentinel(err)),
+			differ("error", refusal(errAgain), refusal(err)),
 			differ("events", story.PrintEvents(split), story.PrintEvents(events)),
 			differ("answer", fmt.Sprintf("%+v", again), fmt.Sprintf("%+v", reply)),
 		} {

@@ -11,6 +11,7 @@ import (
 func (m *Model) do(c *table.Command) (table.Reply, error) {
 	switch c.Op {
 	case table.Pass:
+		_, _ = m.keyed(c.Key) // a key that is of no use states nothing
 		return table.Reply{}, nil
 	case table.Attach:
 		return m.attach(c.Session)
@@ -35,21 +36,28 @@ func (m *Model) keyed(k lockkeeper.Key) (*session, error) {
 	if s == nil || s.epoch != k.Epoch || s.resuming {
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrSession}
 	}
+	s.answered = max(s.answered, k.Answered)
+	m.hear(s, k.Heard)
+	m.forgetEnded()
 	return s, nil
 }
 
-// attach opens a session, or takes it over and ends what it does not name (R19).
+// attach opens a session, or takes it over and ends what it does not name, if it
+// follows the latest attach (R19).
 func (m *Model) attach(want lockkeeper.Session) (table.Reply, error) {
 	if err := want.Check(true); err != nil {
 		return table.Reply{}, err
 	}
 	s := m.session(want.ID)
+	if s != nil && want.Epoch != s.epoch {
+		return table.Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrSession, Epoch: s.epoch}
+	}
 	if s == nil {
 		s = &session{id: want.ID}
 		m.sessions = append(m.sessions, s)
 	}
 	m.epoch++
-	s.epoch, s.ttl, s.resuming = m.epoch, want.TTL, false
+	s.epoch, s.ttl, s.resuming, s.answered = m.epoch, want.TTL, false, 0
 	unnamed := func(c *claim) bool { return c.ref.Session == s.id && !slices.Contains(want.Named, c.ref.ID) }
 	for _, c := range slices.Clone(m.claims) {
 		if unnamed(c) {
@@ -73,21 +81,22 @@ func (m *Model) renew(k lockkeeper.Key) (table.Reply, error) {
 func (m *Model) lease(s *session) table.Reply {
 	m.extend(s)
 	m.settle()
+	s.leases++
 	s.promise = s.end // by the answer, which tells what has just come of it too
-	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}}
+	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, Number: s.leases}
 	if s.end != forever {
 		lease.TTL = s.end - m.now
 	}
 	for _, c := range m.claims {
 		if c.ref.Session == s.id {
-			m.tell(c)
+			m.tell(c, s.leases)
 			if c.told != forever || c.asked.reason != lockkeeper.NoReason {
 				lease.Claims = append(lease.Claims, m.status(c))
 			}
 		}
 	}
 	for _, c := range m.ended {
-		if c.ref.Session == s.id && c.forget > m.now {
+		if c.ref.Session == s.id && c.forget > m.now && !m.knownToSession(c) {
 			lease.Claims = append(lease.Claims, m.status(c))
 		}
 	}
@@ -110,14 +119,6 @@ func (m *Model) extend(s *session) {
 	}
 }
 
-// tell notes the end that an answer about c states (R12).
-func (m *Model) tell(c *claim) {
-	c.told = forever
-	if c.holds() {
-		c.told = m.enforcedEnd(c)
-	}
-}
-
 // claimOrFreeze makes a claim or a freeze, answers again, or amends (R16).
 func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply, error) {
 	s, err := m.keyed(k)
@@ -132,6 +133,9 @@ func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply,
 	if status, err, known := m.known(ref, &w); known {
 		return table.Reply{Status: status}, err
 	}
+	if w.ID < s.answered {
+		return table.Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrNotHeld}
+	}
 	if w.Freeze > 0 {
 		return table.Reply{Status: m.freeze(ref, w)}, nil
 	}
@@ -144,6 +148,7 @@ func (m *Model) arrive(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status 
 	m.draw(c)
 	m.claims = append(m.claims, c)
 	m.settle()
+	c.brief = c.reason != lockkeeper.NoReason
 	return m.answer(c)
 }
 
@@ -154,7 +159,7 @@ func (m *Model) draw(c *claim) {
 
 // answer is the status of c, which is told its end by it.
 func (m *Model) answer(c *claim) lockkeeper.Status {
-	m.tell(c)
+	m.tell(c, 0)
 	return m.status(c)
 }
 
@@ -236,6 +241,9 @@ func (m *Model) release(ref lockkeeper.Ref) error {
 	if c == nil {
 		err := m.endedAlready(ref)
 		m.layGhosts(func(g *ghost) bool { return g.ref == ref })
+		if 0 < ref.ID && ref.ID < m.session(ref.Session).answered {
+			return nil // it is over (R16)
+		}
 		return err
 	}
 	m.end(c, releaseReason(c))
@@ -316,11 +324,19 @@ func (m *Model) gone(k lockkeeper.Key) error {
 	return nil
 }
 
-// restart makes every session resume, with its whole TTL ahead (R19).
+// restart makes every session resume, with its whole TTL ahead (R19). Nobody knows
+// what the last answers to it said.
 func (m *Model) restart() {
 	for _, s := range m.sessions {
 		m.extend(s)
+		s.promise = max(s.promise, s.end)
 		s.resuming = true
+	}
+	for _, c := range m.claims {
+		c.told = forever
+		if c.holds() {
+			c.stated = append(c.stated, statement{0, forever})
+		}
 	}
 	m.settle()
 }

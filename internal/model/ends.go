@@ -23,9 +23,23 @@ func (m *Model) end(c *claim, reason lockkeeper.Reason) {
 	m.event(table.Event{Kind: table.Ended, Ref: c.ref, Reason: reason})
 }
 
+// knownToSession says whether the end of c is forgotten since its session knows it
+// for sure (R16).
+func (m *Model) knownToSession(c *claim) bool {
+	s := m.session(c.ref.Session)
+	if s == nil || c.ref.ID >= s.answered {
+		return false
+	}
+	switch c.reason {
+	case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Cancelled:
+		return true
+	}
+	return c.brief
+}
+
 // haunt leaves a ghost of a hold whose holder may not know of its end yet (R12).
 func (m *Model) haunt(c *claim, reason lockkeeper.Reason) {
-	until := min(m.session(c.ref.Session).promise, c.told)
+	until := min(m.session(c.ref.Session).promise, m.countedOn(c))
 	switch reason {
 	case lockkeeper.Stolen, lockkeeper.Revoked, lockkeeper.Overdue:
 		if m.now < until {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,17 +13,18 @@ import (
 // Generate is n random commands; the same seed gives the same ones. They use
 // few sessions, few paths, small numbers and whole seconds, so that they meet.
 //
-// A key without an epoch means the latest one of its session: whoever plays the
-// commands fills it in (story.Runner does).
+// A key or an attach without an epoch means the latest one of its session: whoever
+// plays the commands fills it in (story.Runner does). noEpoch means none.
 func Generate(seed uint64, n int) []table.Command {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want),
-		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration)}
+		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration), leases: make(map[string]uint64)}
 	g.taste = tastes[g.IntN(len(tastes))]
 	all := make([]table.Command, 0, n)
 	for len(all) < n {
 		at := g.time()
 		c := g.command(all)
 		c.At = at
+		g.state(&c)
 		g.follow(c)
 		all = append(all, c)
 	}
@@ -35,15 +37,17 @@ type taste struct {
 	steal, soft     int // of 100 claims
 	nested, freezes int
 	bounded         int
+	hears           int // of 100 commands with a key
 }
 
 var tastes = []taste{
-	{shared: 30, permits: 30, steal: 25, soft: 10, nested: 30, freezes: 4, bounded: 30},
+	{shared: 30, permits: 30, steal: 25, soft: 10, nested: 30, freezes: 4, bounded: 30, hears: 30},
 	{shared: 60, permits: 5, steal: 10, soft: 20, nested: 60, freezes: 3, bounded: 20},
 	{shared: 10, permits: 80, steal: 40, nested: 40, freezes: 2, bounded: 20},
 	{shared: 10, permits: 80, steal: 5, nested: 50, freezes: 5, bounded: 10},
-	{shared: 30, permits: 10, steal: 5, soft: 5, nested: 80, freezes: 8, bounded: 5},
-	{shared: 20, permits: 20, steal: 60, soft: 10, nested: 10, freezes: 4, bounded: 60},
+	{shared: 30, permits: 10, steal: 5, soft: 5, nested: 80, freezes: 8, bounded: 5, hears: 10},
+	{shared: 20, permits: 20, steal: 60, soft: 10, nested: 10, freezes: 4, bounded: 60, hears: 60},
+	{shared: 30, permits: 20, steal: 70, nested: 10, freezes: 1, bounded: 10, hears: 20},
 }
 
 var (
@@ -60,6 +64,8 @@ type generator struct {
 	last  map[string]uint64                  // the latest id of each session
 	ends  map[string]time.Duration           // until when each session lives, so far as is known here
 	ttls  map[string]time.Duration
+
+	leases map[string]uint64 // how many each session was given, at most
 }
 
 // percent is true in p of 100 cases.
@@ -83,6 +89,21 @@ func (g *generator) time() time.Duration {
 	return g.now
 }
 
+// state has the key of c say, now and then, what is answered: mostly all, or nearly
+// all, that was claimed, sometimes more than that; and what was heard: about the latest lease.
+func (g *generator) state(c *table.Command) {
+	session := c.Key.Session
+	switch c.Op {
+	case table.Renew, table.Claim, table.End:
+		if g.percent(20) {
+			c.Key.Answered = g.last[session] + 2 - min(uint64(g.IntN(5)), g.last[session])
+		}
+		if g.percent(g.taste.hears) {
+			c.Key.Heard = g.leases[session] - min(uint64(g.IntN(4)), g.leases[session])
+		}
+	}
+}
+
 // follow keeps roughly in mind which sessions are open.
 func (g *generator) follow(c table.Command) {
 	id := c.Key.Session
@@ -90,10 +111,12 @@ func (g *generator) follow(c table.Command) {
 	case c.Op == table.Attach:
 		id = c.Session.ID
 		g.ttls[id] = c.Session.TTL
+		g.leases[id]++
 		g.extend(id)
 	case c.Op == table.Restart:
 		g.ends = make(map[string]time.Duration)
 	case c.Op == table.Renew && g.ends[id] > g.now:
+		g.leases[id]++
 		g.extend(id)
 	case c.Op == table.Gone, c.Op == table.End && c.Ending.Kind == lockkeeper.Leave:
 		g.ends[id] = 0
@@ -147,8 +170,17 @@ func (g *generator) note(ref lockkeeper.Ref, w lockkeeper.Want) {
 	g.sent[ref] = w
 }
 
+// noEpoch is that of an attach that knows of none, as package story has it.
+const noEpoch = math.MaxUint64
+
 func (g *generator) attach(id string) table.Command {
 	s := lockkeeper.Session{ID: id, TTL: g.pick(60, 30, 10, 5, 0, 0) * time.Second}
+	switch p := g.IntN(100); {
+	case p < 5:
+		s.Epoch = noEpoch
+	case p < 15:
+		s.Epoch = uint64(1 + g.IntN(8)) // mostly one that is over
+	}
 	if g.IntN(200) == 0 {
 		s.TTL = time.Millisecond // too short
 	}

@@ -303,6 +303,9 @@ func (m *Model) grant(c *claim) {
 	}
 	if !c.holds() {
 		c.granted = m.now
+		if c.want.MaxHold == 0 {
+			c.stated = []statement{{0, forever}}
+		}
 	}
 	c.held, c.wish = c.wish, nil
 	m.fence++

@@ -42,6 +42,9 @@ type session struct {
 	end      time.Duration // of its TTL (R11)
 	promise  time.Duration // what its last answer promised (R12)
 	resuming bool          // since a restart (R19)
+	leases   uint64        // the number of the latest
+	heard    uint64        // the latest that it said to have heard (R12)
+	answered uint64        // no claim with a lower id is begun any more (R16)
 }
 
 type claim struct {
@@ -61,10 +64,18 @@ type claim struct {
 	undone      lockkeeper.Reason // why the latest conversion came to nothing
 	operator    *operatorAsk      // R18
 	told        time.Duration     // the end that its last answer stated (R12)
+	stated      []statement       // all that its holder may count on
 	asked       asked             // what it was asked after the last step
 
 	reason lockkeeper.Reason // why it ended
 	forget time.Duration     // when its end is forgotten (R16)
+	brief  bool              // it ended in the step in which it came
+}
+
+// statement is an end that an answer told of a hold: a lease, by its number, or 0.
+type statement struct {
+	lease uint64
+	end   time.Duration
 }
 
 // operatorAsk is a revocation that is under way (R18).
@@ -183,7 +194,7 @@ func (m *Model) instant() {
 // forgetEnded forgets ends whose time has passed; none while it is a ghost (R16).
 func (m *Model) forgetEnded() {
 	m.ghosts = slices.DeleteFunc(m.ghosts, func(g *ghost) bool { return g.until <= m.now })
-	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.forget <= m.now && !m.isGhost(c) })
+	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return (c.forget <= m.now || m.knownToSession(c)) && !m.isGhost(c) })
 	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.forget <= m.now })
 }
 

@@ -21,7 +21,12 @@ func Matrix(engines []lockkeeper.Guarantees) string {
 		}
 		b.WriteString(" |\n")
 	}
-	row("", func(g lockkeeper.Guarantees) string { return "`" + g.Name + ":`" })
+	row("", func(g lockkeeper.Guarantees) string {
+		if scheme, behind, server := strings.Cut(g.Name, " "); server {
+			return "`" + scheme + "://`, here over `" + strings.Trim(behind, "()") + ":`"
+		}
+		return "`" + g.Name + ":`"
+	})
 	b.WriteString("|" + strings.Repeat(" --- |", len(engines)+1) + "\n")
 	row("users may be apart by", func(g lockkeeper.Guarantees) string { return string(g.Reach) })
 	row("survives", func(g lockkeeper.Guarantees) string { return g.Survives })

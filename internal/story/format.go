@@ -33,6 +33,10 @@ func Format(c table.Command) string {
 	if c.Op != table.Attach && c.Key.Epoch != 0 {
 		f.words("epoch=" + strconv.FormatUint(c.Key.Epoch, 10))
 	}
+	if keyed := c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End; keyed {
+		f.stated("answered", c.Key.Answered)
+		f.stated("heard", c.Key.Heard)
+	}
 	return strings.Join(f.all, " ")
 }
 
@@ -68,6 +72,12 @@ func (f *formatter) duration(key string, d time.Duration) {
 	}
 }
 
+func (f *formatter) stated(key string, n uint64) {
+	if n != 0 {
+		f.words(key + "=" + strconv.FormatUint(n, 10))
+	}
+}
+
 func (f *formatter) label(l lockkeeper.Label) {
 	f.text("as", l.As)
 	f.text("note", l.Note)
@@ -83,6 +93,13 @@ func (f *formatter) session(s lockkeeper.Session) {
 			named[i] = strconv.FormatUint(id, 10)
 		}
 		f.words("named=" + strings.Join(named, ","))
+	}
+	switch s.Epoch {
+	case 0:
+	case NoEpoch:
+		f.words("epoch=none")
+	default:
+		f.words("epoch=" + strconv.FormatUint(s.Epoch, 10))
 	}
 	f.label(s.Label)
 }

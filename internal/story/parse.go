@@ -231,8 +231,16 @@ func (p *parser) label(w word, c *table.Command) bool {
 
 func (p *parser) option(w word, c *table.Command) bool {
 	switch {
-	case w.key == "epoch" && c.Op != table.Attach:
+	case w.key == "epoch" && c.Op == table.Attach && w.text == "none":
+		c.Session.Epoch = NoEpoch
+	case w.key == "epoch" && c.Op == table.Attach:
+		c.Session.Epoch = p.number(w.text)
+	case w.key == "epoch":
 		c.Key.Epoch = p.number(w.text)
+	case w.key == "answered" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
+		c.Key.Answered = p.number(w.text)
+	case w.key == "heard" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
+		c.Key.Heard = p.number(w.text)
 	case w.key == "ttl" && c.Op == table.Attach:
 		c.Session.TTL = p.duration(w.text)
 	case w.key == "named" && c.Op == table.Attach:

@@ -44,6 +44,10 @@ func PrintEvents(events []table.Event) string {
 // answer is what the caller of c was told, in a few words.
 func answer(c table.Command, reply table.Reply, err error) string {
 	if err != nil {
+		var e *lockkeeper.Error
+		if errors.As(err, &e) && e.Epoch != 0 {
+			return fmt.Sprintf("error, %s: it has epoch %d", sentinel(err), e.Epoch)
+		}
 		return "error, " + sentinel(err)
 	}
 	switch c.Op {

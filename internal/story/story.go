@@ -21,11 +21,15 @@
 //
 // A line may begin with "at 12s", the engine's time; otherwise it happens at
 // the time of the line before. "pass 10s" lets 10 s go by. The key of a command has
-// the latest epoch of its session, unless the line says epoch=3.
+// the latest epoch of its session, and an attach follows it, unless the line says
+// epoch=3, or for an attach that knows of none epoch=none. With answered=7 a key
+// states that no claim with a lower id is begun any more, and with heard=3 that the
+// third lease of its session was heard.
 package story
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -74,10 +78,22 @@ func (r *Runner) Play(c table.Command) string {
 	return r.step(r.Complete(c))
 }
 
-// Complete fills in the latest epoch of the session where the key has none.
+// NoEpoch in table.Command.Session says that the attach knows of no epoch: 0 there
+// stands for the latest one, which is filled in.
+const NoEpoch = math.MaxUint64
+
+// Complete fills in the latest epoch of the session where the key has none, or the
+// attach.
 func (r *Runner) Complete(c table.Command) table.Command {
 	if c.Key.Epoch == 0 {
 		c.Key.Epoch = r.epochs[c.Key.Session]
+	}
+	switch {
+	case c.Op != table.Attach:
+	case c.Session.Epoch == 0:
+		c.Session.Epoch = r.epochs[c.Session.ID]
+	case c.Session.Epoch == NoEpoch:
+		c.Session.Epoch = 0
 	}
 	return c
 }

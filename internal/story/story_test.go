@@ -13,7 +13,11 @@ import (
 // lines are written as Format writes them.
 var lines = []string{
 	"attach alice ttl=30s named=1,2",
+	"attach alice epoch=7",
+	"attach alice ttl=30s epoch=none",
 	"at 12s renew alice",
+	"renew alice epoch=2 answered=7 heard=3",
+	"release alice 1 answered=2",
 	"claim alice 1 exclusive db/a priority=5",
 	"claim alice 1 exclusive db/a wait=try epoch=18446744073709551615",
 	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s lasts=2h inside=alice.1 as=bob note="the nightly run"`,

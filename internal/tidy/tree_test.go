@@ -15,12 +15,13 @@ import (
 
 const module = "github.com/lockkeeper/lockkeeper"
 
-// goFile is one parsed Go file of this module.
+// goFile is one parsed Go file of this module, or of one nested in it.
 type goFile struct {
 	name      string // slash-separated, from the module's root
 	pkg       string // its folder; "." for the root
 	test      bool   // its name ends in _test.go
 	generated bool
+	nested    bool // it belongs to a module of its own, with imports of its own
 	lines     int
 	syntax    *ast.File
 }
@@ -28,8 +29,8 @@ type goFile struct {
 // tree is the module as it lies on disk.
 type tree struct {
 	fset  *token.FileSet
-	files []*goFile // of this module, not of modules nested in it
-	all   []string  // every file but those of git, nested modules included
+	files []*goFile // nested modules included, as in all
+	all   []string  // every file but those of git
 }
 
 // root is the module's folder.
@@ -51,15 +52,15 @@ var load = sync.OnceValues(func() (*tree, error) {
 			return nil
 		}
 		t.all = append(t.all, name)
-		if !strings.HasSuffix(name, ".go") || nested[path.Dir(name)] || strings.Contains(name, "testdata/") {
+		if !strings.HasSuffix(name, ".go") || strings.Contains(name, "testdata/") {
 			return nil
 		}
-		return t.parse(name)
+		return t.parse(name, nested[path.Dir(name)])
 	})
 	return t, err
 })
 
-func (t *tree) parse(name string) error {
+func (t *tree) parse(name string, nested bool) error {
 	text, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (t *tree) parse(name string) error {
 	}
 	t.files = append(t.files, &goFile{
 		name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
-		generated: ast.IsGenerated(syntax), lines: strings.Count(string(text), "\n"), syntax: syntax,
+		nested: nested, generated: ast.IsGenerated(syntax), lines: strings.Count(string(text), "\n"), syntax: syntax,
 	})
 	return nil
 }

@@ -1,0 +1,327 @@
+package access
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// guarded is an engine as one pass may use it.
+type guarded struct {
+	pass    Pass
+	engine  lockkeeper.Engine
+	names   names
+	account *account // nil: nothing is counted
+}
+
+// Guarantees implements lockkeeper.Engine.
+func (e *guarded) Guarantees() lockkeeper.Guarantees { return e.engine.Guarantees() }
+
+// Close implements lockkeeper.Engine: the engine is the gate's, and stays open.
+func (e *guarded) Close() error { return nil }
+
+// Attach implements lockkeeper.Engine.
+func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	r, err := e.pass.enter()
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	own := s.ID
+	if !r.open {
+		if s.ID, err = e.session(r, &s); err != nil {
+			return lockkeeper.Lease{}, err
+		}
+	}
+	if e.account == nil {
+		return e.engine.Attach(ctx, s, notify)
+	}
+	seat, counted, err := e.account.attaches(own, s.TTL, r.quota.Sessions)
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	lease, err := e.engine.Attach(ctx, s, func(all []lockkeeper.Status) {
+		e.account.told(own, all)
+		if notify != nil {
+			notify(e.names.statuses(all))
+		}
+	})
+	seat.attached(&lease, s.TTL, counted, err)
+	return e.names.lease(lease), e.names.err(err)
+}
+
+// session is the engine's id of s, which is checked.
+func (e *guarded) session(r *rights, s *lockkeeper.Session) (string, error) {
+	if err := s.Check(e.engine.Guarantees().NoExpiry); err != nil {
+		return "", err
+	}
+	id, err := e.names.own(s.ID)
+	if err != nil {
+		return "", err
+	}
+	if len(id) > lockkeeper.MaxSessionID {
+		return "", lockkeeper.Invalid("session id %q has %d bytes: at most %d are allowed to %s, whose name counts too",
+			s.ID, len(s.ID), lockkeeper.MaxSessionID-len(e.names.prefix), e.pass.Name())
+	}
+	if most := time.Duration(r.quota.LongestTTL); most > 0 && (s.TTL > most || s.TTL == 0) {
+		asked := "TTL " + s.TTL.String()
+		if s.TTL == 0 {
+			asked = "a session without end"
+		}
+		return "", overdrawn("%s is longer than %s, the longest TTL that %s may have", asked, most, e.pass.Name())
+	}
+	return id, nil
+}
+
+// key is the engine's key for k, and what the pass may do.
+func (e *guarded) key(k lockkeeper.Key) (lockkeeper.Key, *rights, error) {
+	r, err := e.pass.enter()
+	if err == nil {
+		k.Session, err = e.names.own(k.Session)
+	}
+	return k, r, err
+}
+
+// Renew implements lockkeeper.Engine.
+func (e *guarded) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	key, _, err := e.key(k)
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	if e.account == nil {
+		return e.engine.Renew(ctx, key)
+	}
+	seat, turn := e.account.renews(k.Session)
+	lease, err := e.engine.Renew(ctx, key)
+	e.account.renewed(seat, k.Session, turn, &lease, err)
+	return e.names.lease(lease), e.names.err(err)
+}
+
+// Claim implements lockkeeper.Engine.
+func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	drain := &e.pass.admission.gate.drain
+	if w.Freeze <= 0 && e.passes() && drain.enter() {
+		defer drain.leave()
+		return e.engine.Claim(ctx, k, w)
+	}
+	key, r, err := e.key(k)
+	if err == nil && !r.open {
+		err = e.permits(r, key, &w)
+	}
+	if err != nil {
+		return lockkeeper.Status{}, err
+	}
+	if w.Freeze > 0 {
+		st, err := e.engine.Claim(ctx, key, w)
+		e.pass.acted(Act{Verb: Freeze, Path: first(w.Targets), Ref: lockkeeper.Ref{Session: key.Session, ID: w.ID}, Label: w.Label, Err: err})
+		return e.names.status(st), e.names.err(err)
+	}
+	if drain.enter() {
+		defer drain.leave()
+	} else {
+		why, _ := e.pass.admission.gate.Draining()
+		if err := e.known(ctx, key, w.ID, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Draining,
+			Detail: why + "; no new claims are taken, and what is held or waits goes on"}); err != nil {
+			return lockkeeper.Status{}, err
+		}
+	}
+	if e.account == nil { // it drains
+		return e.engine.Claim(ctx, key, w)
+	}
+	seat, err := e.account.claims(k, &w, &r.quota, &e.account.totals.most)
+	if err != nil { // what is there already is not refused
+		if err := e.known(ctx, key, w.ID, err); err != nil {
+			return lockkeeper.Status{}, err
+		}
+		if seat, err = e.account.claims(k, &w, &noBound, &noBound); err != nil {
+			return lockkeeper.Status{}, err
+		}
+	}
+	st, err := e.engine.Claim(ctx, key, w)
+	seat.answered(k, w.ID, &st, err)
+	return e.names.status(st), e.names.err(err)
+}
+
+// passes reports whether there is nothing to map, count or refuse but a claim while
+// the gate drains. It only makes that cheap.
+func (e *guarded) passes() bool {
+	if e.account != nil {
+		return false
+	}
+	r := e.pass.admission.rights.Load()
+	return r != nil && r.open
+}
+
+// known is nil if the engine knows the claim, else refusal, or why it can't be
+// found out.
+func (e *guarded) known(ctx context.Context, key lockkeeper.Key, id uint64, refusal error) error {
+	_, found, err := e.look(ctx, lockkeeper.Ref{Session: key.Session, ID: id})
+	if err == nil && !found {
+		return refusal
+	}
+	return err
+}
+
+// look is the claim of that name, as the engine has it.
+func (e *guarded) look(ctx context.Context, ref lockkeeper.Ref) (lockkeeper.Status, bool, error) {
+	for st, err := range e.engine.List(ctx, lockkeeper.Query{Ref: ref}) {
+		return st, err == nil, err
+	}
+	return lockkeeper.Status{}, false, nil
+}
+
+// permits checks w, has it name what the engine knows, and refuses what the rules do
+// not allow. It does so for a repetition too: if the first was granted and its answer
+// lost, whoever is refused now ends it.
+func (e *guarded) permits(r *rights, key lockkeeper.Key, w *lockkeeper.Want) error {
+	if err := w.Check(); err != nil {
+		return err
+	}
+	verb := Lock
+	if w.Freeze > 0 {
+		verb = Freeze
+	}
+	refuse := func(at lockkeeper.Path, err error) error {
+		e.pass.acted(Act{Verb: verb, Path: at, Ref: lockkeeper.Ref{Session: key.Session, ID: w.ID}, Label: w.Label, Err: err})
+		return err
+	}
+	for _, target := range w.Targets {
+		if err := e.pass.admission.may(r, verb, target.Path); err != nil {
+			return refuse(target.Path, err)
+		}
+	}
+	if w.Inside != (lockkeeper.Ref{}) {
+		session, err := e.names.own(w.Inside.Session)
+		if err != nil { // it would make others' claims look deadlocked
+			return refuse(first(w.Targets), denied("%s makes a claim inside %s, which is another's: that goes inside own claims only", e.pass.Name(), w.Inside))
+		}
+		if len(session) > lockkeeper.MaxSessionID {
+			return lockkeeper.Invalid("inside claim %s: no session of %s has such a long id", w.Inside, e.pass.Name())
+		}
+		w.Inside.Session = session
+	}
+	if most := r.quota.HighestPriority; most != nil && w.Priority > *most {
+		return overdrawn("priority %d is higher than %d, the highest that %s may have", w.Priority, *most, e.pass.Name())
+	}
+	return nil
+}
+
+func first(targets []lockkeeper.Target) lockkeeper.Path {
+	if len(targets) == 0 {
+		return ""
+	}
+	return targets[0].Path
+}
+
+// End implements lockkeeper.Engine.
+func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
+	if ending.Kind == lockkeeper.Release && e.passes() {
+		return e.engine.End(ctx, k, ending)
+	}
+	key, r, err := e.key(k)
+	if err != nil {
+		return err
+	}
+	switch ending.Kind {
+	case lockkeeper.Revoke:
+		return e.revoke(ctx, r, key, ending)
+	case lockkeeper.Thaw:
+		return e.thaw(ctx, r, key, ending)
+	}
+	err = e.engine.End(ctx, key, ending)
+	if e.account != nil {
+		e.account.ended(k.Session, key, ending, err)
+	}
+	return e.names.err(err)
+}
+
+func (e *guarded) thaw(ctx context.Context, r *rights, key lockkeeper.Key, ending lockkeeper.Ending) error {
+	err := ending.Check()
+	if err != nil {
+		return err
+	}
+	if err = e.pass.admission.may(r, Freeze, ending.Path); err == nil {
+		err = e.engine.End(ctx, key, ending)
+	}
+	e.pass.acted(Act{Verb: Freeze, Path: ending.Path, Label: ending.Label, Err: err})
+	return e.names.err(err)
+}
+
+func (e *guarded) revoke(ctx context.Context, r *rights, key lockkeeper.Key, ending lockkeeper.Ending) error {
+	if err := ending.Check(); err != nil {
+		return err
+	}
+	ending.Ref.Session = e.names.in(ending.Ref.Session)
+	at, err := e.mayRevoke(ctx, r, ending.Ref)
+	if err == nil {
+		err = e.engine.End(ctx, key, ending)
+	}
+	e.pass.acted(Act{Verb: Revoke, Path: at, Ref: ending.Ref, Label: ending.Label, Force: ending.Force, Err: err})
+	return e.names.err(err)
+}
+
+// mayRevoke looks the claim up. What its identity may not see is to it as if it
+// was not there.
+func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) (lockkeeper.Path, error) {
+	if r.open {
+		return "", nil
+	}
+	if _, some := r.at[Revoke]; !some {
+		return "", e.pass.admission.may(r, Revoke, "")
+	}
+	st, found, err := e.look(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	var at lockkeeper.Path
+	if len(st.Grants) > 0 {
+		at = st.Grants[0].Path
+	}
+	forbidden := slices.IndexFunc(st.Grants, func(g lockkeeper.Grant) bool { return !r.allows(Revoke, g.Path) })
+	switch {
+	case found && at != "" && forbidden < 0:
+		return at, nil
+	case found && at != "" && e.sees(r, &st):
+		return at, e.pass.admission.may(r, Revoke, st.Grants[forbidden].Path)
+	}
+	ref.Session = e.names.out(ref.Session)
+	return "", &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + ref.String() + " that " + e.pass.Name() + " may see"}
+}
+
+// sees reports whether the pass may look at st, as the engine has it.
+func (e *guarded) sees(r *rights, st *lockkeeper.Status) bool {
+	return r.open || e.names.owns(st.Ref.Session) ||
+		slices.ContainsFunc(st.Grants, func(g lockkeeper.Grant) bool { return r.allows(Look, g.Path) })
+}
+
+// List implements lockkeeper.Engine. A follower ends with an ErrDenied when the pass
+// is withdrawn, and sees by the rules of the moment.
+func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return func(yield func(lockkeeper.Status, error) bool) {
+		if _, err := e.pass.enter(); err != nil {
+			yield(lockkeeper.Status{}, err)
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stop := context.AfterFunc(e.pass.admission.life, cancel)
+		defer stop()
+		for st, err := range e.engine.List(ctx, e.names.query(q)) {
+			r, withdrawn := e.pass.admission.current()
+			if withdrawn != nil {
+				break
+			}
+			if err == nil && !e.sees(r, &st) {
+				continue
+			}
+			if !yield(e.names.status(st), e.names.err(err)) {
+				return
+			}
+		}
+		if _, err := e.pass.admission.current(); err != nil {
+			yield(lockkeeper.Status{}, err)
+		}
+	}
+}

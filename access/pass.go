@@ -1,0 +1,197 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// An admission is what all passes of one credential share.
+type admission struct {
+	gate    *Gate
+	of      credential
+	name    string
+	account *account               // nil: nothing is counted
+	rights  atomic.Pointer[rights] // nil: withdrawn
+	life    context.Context        // ends when it is withdrawn
+	end     context.CancelFunc
+	timer   *time.Timer // looks whether it has expired; guarded by gate.mu
+}
+
+func newAdmission(g *Gate, of credential, own *account, r *rights) *admission {
+	a := &admission{gate: g, of: of, name: of.name, account: own}
+	a.life, a.end = context.WithCancel(context.Background())
+	a.rights.Store(r)
+	return a
+}
+
+// longestDoze bounds how long a credential may outlive its end where nobody uses it,
+// if the wall clock is set or the computer sleeps meanwhile.
+const longestDoze = time.Minute
+
+// watch has a be withdrawn when its credential expires. g.mu is held.
+func (g *Gate) watch(a *admission) {
+	r := a.rights.Load()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if r.expires.IsZero() {
+		return
+	}
+	a.timer = time.AfterFunc(min(max(time.Until(r.expires), 0), longestDoze), func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		switch r := a.rights.Load(); {
+		case r == nil:
+		case r.expired(time.Now()):
+			g.withdraw(a)
+		default:
+			g.watch(a)
+		}
+	})
+}
+
+// withdraw ends a for good. g.mu is held.
+func (g *Gate) withdraw(a *admission) {
+	a.rights.Store(nil)
+	a.end()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if g.admissions[a.of] == a {
+		delete(g.admissions, a.of)
+	}
+}
+
+// expire withdraws a if its credential has expired. Should the clock be set back, or
+// the credential's end be put off, the same credential begins another admission.
+func (g *Gate) expire(a *admission) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := a.rights.Load(); r != nil && r.expired(time.Now()) {
+		g.withdraw(a)
+	}
+}
+
+// current is what a's identity may do now; an ErrDenied if it is withdrawn.
+func (a *admission) current() (*rights, error) {
+	r := a.rights.Load()
+	if r != nil && r.expired(time.Now()) { // and the timer did not go off yet
+		a.gate.expire(a)
+		r = a.rights.Load()
+	}
+	if r == nil {
+		return nil, denied("the credentials of %s are not valid any more: they have expired, or were withdrawn; come back with others", a.name)
+	}
+	return r, nil
+}
+
+// A Pass is what an identity may use. It is safe for concurrent use.
+type Pass struct {
+	admission *admission
+	from      string
+}
+
+// Name is the identity's; "" where everybody may do everything.
+func (p *Pass) Name() string { return p.admission.name }
+
+// Engine is the gate's engine as this identity may use it. It is as prompt as that
+// one. Closing it does nothing.
+func (p *Pass) Engine() lockkeeper.Engine {
+	a := p.admission
+	e := &guarded{pass: *p, engine: a.gate.engine, account: a.account}
+	if a.name != "" {
+		e.names = names{prefix: a.name + ":"}
+	}
+	return e
+}
+
+// Done is closed when the pass is withdrawn: its token was revoked, its certificate
+// has expired, its identity is gone. From then on its engine refuses everything with
+// ErrDenied. It is the same channel for all passes of one credential.
+func (p *Pass) Done() <-chan struct{} { return p.admission.life.Done() }
+
+// May reports whether the identity may do v at the path; "" is everything. The error
+// is an ErrDenied that names the identity, the verb and the path. Acted is told of it.
+func (p *Pass) May(v Verb, at lockkeeper.Path) error {
+	r, err := p.enter()
+	if err != nil {
+		return err
+	}
+	if err := p.admission.may(r, v, at); err != nil {
+		p.acted(Act{Verb: v, Path: at, Err: err})
+		return err
+	}
+	return nil
+}
+
+// Drain is Gate.Drain for this identity, and an ErrDenied if no rule lets it do that.
+// began is false if the gate is draining already.
+func (p *Pass) Drain(reason string) (began bool, err error) {
+	if err := p.May(Drain, ""); err != nil {
+		return false, err
+	}
+	began = p.admission.gate.Drain(reason)
+	p.acted(Act{Verb: Drain, Label: lockkeeper.Label{Note: reason}})
+	return began, nil
+}
+
+// enter is current, and tells Acted of a refusal.
+func (p *Pass) enter() (*rights, error) {
+	r, err := p.admission.current()
+	if err != nil {
+		p.acted(Act{Verb: Enter, Err: err})
+	}
+	return r, err
+}
+
+func (p *Pass) acted(a Act) {
+	a.Identity, a.From = p.admission.name, p.from
+	p.admission.gate.acted(a)
+}
+
+// may is the denial of v at the path; nil if r allows it.
+func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
+	if r.allows(v, at) {
+		return nil
+	}
+	where := "everything"
+	if at != "" {
+		where = string(at)
+	}
+	e := denied("%s may not %s %s: %s", a.name, v, where, r.spoken(v)).(*lockkeeper.Error)
+	e.Path = at
+	return e
+}
+
+// spoken says where the rules allow v.
+func (r *rights) spoken(v Verb) string {
+	at, ok := r.at[v]
+	if !ok {
+		return fmt.Sprintf("no rule allows it to %s anything", v)
+	}
+	const most = 3
+	paths := make([]string, 0, len(at.below))
+	for p := range at.below {
+		paths = append(paths, string(p))
+	}
+	slices.Sort(paths)
+	if len(paths) > most {
+		paths = append(paths[:most], fmt.Sprintf("%d more", len(paths)-most))
+	}
+	return "the rules allow that below " + strings.Join(paths, ", ")
+}
+
+func denied(format string, args ...any) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: fmt.Sprintf(format, args...)}
+}
+
+// overdrawn is the refusal of what would exceed a quota.
+func overdrawn(format string, args ...any) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,218 @@
+package access
+
+import (
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A compiled policy answers quickly.
+type compiled struct {
+	rules        []Rule
+	quotas       []Quota
+	tokens       map[Digest]Token
+	certificates bool
+}
+
+// compile copies p; nil stays nil.
+func compile(p *Policy) *compiled {
+	if p == nil {
+		return nil
+	}
+	c := &compiled{tokens: make(map[Digest]Token, len(p.Tokens)), certificates: p.Certificates}
+	for _, r := range p.Rules {
+		c.rules = append(c.rules, Rule{valid(r.Who), slices.Clone(r.May), slices.Clone(r.Paths)})
+	}
+	for _, q := range p.Quotas {
+		q.Who = valid(q.Who)
+		if q.HighestPriority != nil {
+			most := *q.HighestPriority
+			q.HighestPriority = &most
+		}
+		c.quotas = append(c.quotas, q)
+	}
+	for _, t := range p.Tokens {
+		if IdentityName(t.Name) == nil {
+			c.tokens[t.Digest] = t
+		}
+	}
+	return c
+}
+
+// valid are the patterns that name somebody.
+func valid(patterns []string) []string {
+	return slices.DeleteFunc(slices.Clone(patterns), func(pattern string) bool { return checkPattern(pattern) != nil })
+}
+
+// A credential tells admissions apart. Two certificates of one identity that end at
+// the same time are the same.
+type credential struct {
+	name   string
+	digest Digest    // of a token
+	until  time.Time // of a certificate
+}
+
+// longestToken bounds what is hashed for a stranger.
+const longestToken = 256
+
+// admits says who shows the credentials, and what it may do. p may be nil: then
+// everybody may do everything.
+func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, error) {
+	switch {
+	case p == nil:
+		return credential{}, &rights{open: true}, nil
+	case c.Token != "":
+		return p.admitsToken(c.Token, now)
+	case c.Certificate != nil && p.certificates:
+		return p.admitsCertificate(c, now)
+	case c.Certificate != nil:
+		return credential{}, nil, denied("certificates let nobody in here: show a token")
+	}
+	return credential{}, nil, denied("nobody is let in without credentials: show a token, or a certificate if the server takes them")
+}
+
+// admitsToken looks a token up by the digest of its secret. How long that takes may
+// tell something about digests, but nobody can make a secret that has a wanted digest,
+// or learn from a digest what the secret is; that both are the same digest is found
+// in constant time.
+func (p *compiled) admitsToken(secret string, now time.Time) (credential, *rights, error) {
+	unknown := denied("the token is not known here, or not valid any more")
+	if len(secret) > longestToken {
+		return credential{}, nil, unknown
+	}
+	digest := Digest(sha256.Sum256([]byte(secret)))
+	t, ok := p.tokens[digest]
+	if !ok || !t.Digest.equal(digest) || t.expired(now) {
+		return credential{}, nil, unknown
+	}
+	r := p.rightsOf(t.Name, t.Expires)
+	if r == nil {
+		return credential{}, nil, nobody(t.Name)
+	}
+	return credential{name: t.Name, digest: digest}, r, nil
+}
+
+func (p *compiled) admitsCertificate(c *Credentials, now time.Time) (credential, *rights, error) {
+	name, err := CertificateName(c.Certificate)
+	if err != nil {
+		return credential{}, nil, denied("%s", err.(*lockkeeper.Error).Detail)
+	}
+	until := c.Certificate.NotAfter.UTC()
+	if now.Before(c.Certificate.NotBefore) || !now.Before(until) {
+		return credential{}, nil, denied("the certificate of %s is valid from %s to %s, and it is %s",
+			name, c.Certificate.NotBefore.UTC().Format(time.RFC3339), until.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	r := p.rightsOf(name, until)
+	if r == nil {
+		return credential{}, nil, nobody(name)
+	}
+	return credential{name: name, until: until}, r, nil
+}
+
+func nobody(name string) error {
+	return denied("%s is known, but no rule allows it anything", name)
+}
+
+// stillAdmits is what whoever was let in with c may do under p; nil if it is not
+// let in any more.
+func (p *compiled) stillAdmits(c credential, now time.Time) *rights {
+	if !c.until.IsZero() {
+		if !p.certificates {
+			return nil
+		}
+		return p.rightsOf(c.name, c.until)
+	}
+	t, ok := p.tokens[c.digest]
+	if !ok || t.Name != c.name || t.expired(now) {
+		return nil
+	}
+	return p.rightsOf(c.name, t.Expires)
+}
+
+// rights are what one identity may do under one policy.
+type rights struct {
+	open    bool // everything
+	at      map[Verb]reach
+	quota   Quota
+	expires time.Time // of the credential; zero: never
+}
+
+// A reach is where something is allowed.
+type reach struct {
+	all   bool
+	below map[lockkeeper.Path]struct{}
+}
+
+// rightsOf gathers what the rules allow to the identity; nil if there is no rule
+// for it.
+func (p *compiled) rightsOf(name string, expires time.Time) *rights {
+	var r *rights
+	for i := range p.rules {
+		rule := &p.rules[i]
+		if !slices.ContainsFunc(rule.Who, func(pattern string) bool { return matches(pattern, name) }) {
+			continue
+		}
+		if r == nil {
+			r = &rights{at: make(map[Verb]reach), expires: expires}
+		}
+		for _, v := range rule.May {
+			r.give(v, rule.Paths)
+		}
+	}
+	if r == nil {
+		return nil
+	}
+	for _, q := range p.quotas {
+		if slices.ContainsFunc(q.Who, func(pattern string) bool { return matches(pattern, name) }) {
+			r.quota = q
+			break
+		}
+	}
+	return r
+}
+
+// give adds a rule's paths to where v is allowed. What is invalid adds nothing.
+func (r *rights) give(v Verb, paths []string) {
+	at := r.at[v]
+	for _, text := range paths {
+		switch p, err := parseReach(text); {
+		case err != nil || !slices.Contains(ruled, v):
+			continue
+		case p == "":
+			at.all = true
+		default:
+			if at.below == nil {
+				at.below = make(map[lockkeeper.Path]struct{})
+			}
+			at.below[p] = struct{}{}
+		}
+	}
+	if at.all || at.below != nil {
+		r.at[v] = at
+	}
+}
+
+// allows reports whether v is allowed at the path, which must be valid; "" is
+// everything.
+func (r *rights) allows(v Verb, at lockkeeper.Path) bool {
+	if r.open {
+		return true
+	}
+	where, ok := r.at[v]
+	if !ok || where.all || at == "" {
+		return ok && where.all
+	}
+	if _, ok := where.below[at]; ok {
+		return true
+	}
+	for above := range at.Ancestors() { // as many as a path has segments, however many rules there are
+		if _, ok := where.below[above]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *rights) expired(now time.Time) bool { return !r.expires.IsZero() && !now.Before(r.expires) }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+)
+
+// echoPeer is the limit of servers with one TCP connection per client: an echo of
+// frames, and of frames as large as a batch.
+type echoPeer struct {
+	ownServer
+	sizes sizes
+}
+
+func (p *echoPeer) about() about {
+	return about{
+		name: echoName, kinds: []kind{distinct, batches},
+		how: "a TCP connection each; a batch is one frame as large as all of it",
+	}
+}
+
+func (p *echoPeer) start(_ context.Context, at place) error { return p.launch("echo", at) }
+
+func (p *echoPeer) open(ctx context.Context, n int) (clients, error) {
+	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (locker, error) {
+		return &echoClient{conn: conn, sizes: p.sizes}, nil
+	})
+}
+
+type echoClient struct {
+	conn  net.Conn
+	sizes sizes
+	buf   []byte
+}
+
+func (c *echoClient) acquire(context.Context, string) error {
+	return c.ask(c.sizes.Claim, c.sizes.Claimed, 0)
+}
+
+func (c *echoClient) release(context.Context, string) error {
+	return c.ask(c.sizes.End, c.sizes.Ended, 0)
+}
+
+func (c *echoClient) batch(_ context.Context, paths []string) error {
+	if err := c.ask(c.sizes.Claim*len(paths), c.sizes.Claimed*len(paths), 0); err != nil {
+		return err
+	}
+	return c.ask(c.sizes.End*len(paths), c.sizes.Ended*len(paths), 0)
+}
+
+// ask sends a frame of one length, with a number, and waits for its answer of
+// another length.
+func (c *echoClient) ask(length, answer int, number uint32) error {
+	if most := max(length, answer); len(c.buf) < most {
+		c.buf = make([]byte, most)
+	}
+	putFrame(c.buf[:length], answer, number)
+	if _, err := c.conn.Write(c.buf[:length]); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(c.conn, c.buf[:answer]); err != nil {
+		return err
+	}
+	if got := int(binary.LittleEndian.Uint32(c.buf)); got != answer {
+		return fmt.Errorf("asked for an answer of %d bytes, got %d", answer, got)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// semaphorePeer is what programs use within themselves: a fair semaphore for
+// each path, which is kept for ever. It is there for orientation.
+type semaphorePeer struct{ noServer }
+
+func (p *semaphorePeer) about() about {
+	return about{
+		name: "x/sync semaphore", kinds: []kind{distinct, contended, handoff},
+		how: "in this process: semaphore.Weighted in a sync.Map",
+	}
+}
+
+func (p *semaphorePeer) open(_ context.Context, n int) (clients, error) {
+	all := &lockers{}
+	byPath := &sync.Map{}
+	for range n {
+		all.each = append(all.each, &semaphoreClient{byPath: byPath})
+	}
+	return all, nil
+}
+
+type semaphoreClient struct {
+	byPath *sync.Map
+	held   *semaphore.Weighted
+}
+
+func (c *semaphoreClient) acquire(ctx context.Context, path string) error {
+	known, ok := c.byPath.Load(path)
+	if !ok {
+		known, _ = c.byPath.LoadOrStore(path, semaphore.NewWeighted(1))
+	}
+	c.held = known.(*semaphore.Weighted)
+	return c.held.Acquire(ctx, 1)
+}
+
+func (c *semaphoreClient) release(context.Context, string) error {
+	c.held.Release(1)
+	return nil
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// ourSizes are the lengths of the frames that our own server and its clients
+// exchange for one pair, each travelling by itself.
+func ourSizes() sizes {
+	const session, epoch, number = "bench-001-00", 1, 100_000
+	id := uint64(number<<lockerBits + 3)
+	want := wantOf(id, pathsOf(1, 1)[0])
+	release := lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}
+	status := lockkeeper.Status{
+		Ref: lockkeeper.Ref{Session: session, ID: id}, Change: number, State: lockkeeper.Held, Fence: number, Ticket: number,
+		Grants: []lockkeeper.Grant{{Target: want.Targets[0]}}, Left: lockkeeper.Forever, Age: time.Microsecond,
+	}
+	request := func(m *wire.Request) int {
+		var o wire.Outbox
+		m.Id, m.Session, m.Epoch, m.Answered = number, session, epoch, id
+		o.PutRequest(m)
+		return max(len(o.Take(nil)), echoHeader)
+	}
+	reply := func(m *wire.Reply) int {
+		var o wire.Outbox
+		m.Id = number
+		o.PutReply(m)
+		return max(len(o.Take(nil)), echoHeader)
+	}
+	return sizes{
+		Claim:   request(&wire.Request{Claim: wire.SendWant(&want)}),
+		Claimed: reply(&wire.Reply{Status: wire.SendStatus(&status, session)}),
+		End:     request(&wire.Request{End: wire.SendEnding(&release)}),
+		Ended:   reply(&wire.Reply{}),
+	}
+}

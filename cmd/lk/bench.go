@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// benchOptions are the arguments of lk bench.
+type benchOptions struct {
+	span    time.Duration // of everything
+	clients []int
+	paths   answer // one of loadDistinct, loadOne; empty for both
+	prefix  string
+	asJSON  bool
+}
+
+const (
+	benchSpan  = 6 * time.Second
+	benchLeast = 100 * time.Millisecond // of one load
+	mostLoad   = 4096                   // clients of one load, each of which counts in 15 kB
+)
+
+func (a *app) newBench() *cobra.Command {
+	o := &benchOptions{span: benchSpan, clients: []int{1, 16, 128}}
+	cmd := &cobra.Command{
+		Use:        "bench [URL]",
+		SuggestFor: []string{"benchmark", "measure", "perf", "speed"},
+		Short:      "Measure how fast an engine is",
+		Long: `Measure an engine from here: that of URL, else of --engine, as other verbs choose
+it. Compare only engines that promise the same: the first line says what this one
+survives. What is measured, each for an equal share of the time:
+
+  from a release to the     how long it takes from the call of the release until
+  next holder               the next in line has it; 3 take turns, each with a
+                            connection of its own if the engine has such
+  a path for each client    locks and releases a second, and how long a lock took,
+                            where nobody waits for anybody
+  one path for all          the same where all want the same path, and how even the
+                            shares are: fairness is Jain's index, 1 if all are
+                            equal, 1/n if one of n clients has everything
+
+The clients of the last two are so many lines of work in one program over one
+connection, and each asks again as soon as it has released. p50 is what half of
+them did not exceed, p99 what 99 of 100 did not. The percentiles are read from
+buckets, and are off by 1.6% at most; max is exact. The first tenth of each
+measurement, or second, is not counted.
+
+It uses paths of its own, and so disturbs nobody but by the load. Ctrl-C ends it
+with what there is. An engine within one process, such as mem:, can be measured
+too: then this process has it.`,
+		Example: `  # the engine that the other verbs use
+  lk bench
+
+  # another one, longer, and with your own numbers of clients
+  lk bench sqlite:/var/tmp/bench.db --duration 1m --clients 1,4,64
+
+  # how fast is one path that everybody wants, and how fair?
+  lk bench --paths one
+
+  # for a script
+  lk bench --json | jq -r '[.load, .clients, .per_second] | @tsv'`,
+		Args: a.checked(func(cmd *cobra.Command, args []string) { o.check(a, cmd, args) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), o) }),
+	}
+	f := cmd.Flags()
+	addSpan(cmd, &a.bad, &o.span, "duration", benchLeast, "how long to measure in all")
+	f.Var(counts{&o.clients, &a.bad}, "clients", "how many lines of work at a time: a list of numbers, each measured")
+	f.Var(choice{&o.paths, &a.bad, "--paths", []answer{loadDistinct, loadOne}}, "paths", "measure only a path for each client, or only one for all (default both)")
+	f.StringVar(&o.prefix, "prefix", "", "`PATH` below which all its paths are (default lk-bench/ and a random name)")
+	f.BoolVar(&o.asJSON, "json", false, "print one JSON object a line, for each measurement; durations are in seconds")
+	return cmd
+}
+
+// check reads the arguments, and notes what is wrong with them.
+func (o *benchOptions) check(a *app, cmd *cobra.Command, args []string) {
+	a.within = true // it excludes nobody, and is to be measured
+	switch {
+	case len(args) > 1:
+		a.bad.addf("%d engines: measure one after the other, so that they don't share the machine", len(args))
+	case len(args) == 1 && a.engineFlag != "":
+		a.bad.addf("two engines, %s and --engine %s: name one", shownURL(args[0]), shownURL(a.engineFlag))
+	case len(args) == 1:
+		a.engineArg = args[0]
+	}
+	if o.prefix == "" {
+		o.prefix = "lk-bench/" + strings.ToLower(rand.Text()[:8])
+	}
+	o.prefix = string(a.path(o.prefix))
+	if o.prefix != "" {
+		a.path(o.path(loadDistinct, mostLoad))
+	}
+	if n := len(o.loads(nil)); n > 0 && o.span < time.Duration(n)*benchLeast {
+		a.bad.addf("--duration %s is too short for %s: %s at least for each", o.span, plural(n, "measurement"), benchLeast)
+	}
+}
+
+// path is what the client i of a load locks.
+func (o *benchOptions) path(load string, i int) string {
+	if load == loadDistinct {
+		load += "/" + strconv.Itoa(i)
+	}
+	return o.prefix + "/" + load
+}
+
+// loads are what there is to measure, in order; the clients are for hand-offs,
+// and the first of them for the others.
+func (o *benchOptions) loads(clients []*connection) (all []workload) {
+	// Hand-offs come first: a connection that is opened beside thousands of claims
+	// that have just ended may have to read them all.
+	if o.paths != loadDistinct {
+		r := newRelay(o.path(loadHandOff, 0))
+		all = append(all, workload{loadHandOff, inLine, func(ctx context.Context, i int, t *tally) error {
+			return r.run(ctx, clients[i].Client, t)
+		}})
+	}
+	for _, load := range []string{loadDistinct, loadOne} {
+		if o.paths != "" && string(o.paths) != load {
+			continue
+		}
+		for _, n := range o.clients {
+			if load == loadOne && n == 1 && o.paths == "" {
+				continue // that is what it was with a path for each
+			}
+			all = append(all, workload{load, n, func(ctx context.Context, i int, t *tally) error {
+				return takeTurns(ctx, clients[0].Client, o.path(load, i), t)
+			}})
+		}
+	}
+	return all
+}
+
+// bench measures, and writes each outcome as soon as it is there.
+func (a *app) bench(ctx context.Context, o *benchOptions) error {
+	if !signal.Ignored(os.Interrupt) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt)
+		defer stop()
+	}
+	clients, err := a.benchClients(ctx)
+	defer func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	report := newBenchReport(a.stdout, clients[0], o)
+	report.begin()
+	loads := o.loads(clients)
+	span := o.span / time.Duration(len(loads))
+	for i, load := range loads {
+		progress := a.benchProgress(load, time.Now().Add(time.Duration(len(loads)-i)*span))
+		out, err := load.measure(ctx, span, progress.watch)
+		progress.lines.stop()
+		if out.total() > 0 {
+			report.add(out)
+		}
+		switch {
+		case err != nil:
+			report.end()
+			return err
+		case ctx.Err() != nil:
+			report.end()
+			return interrupted(os.Interrupt)
+		case out.total() == 0:
+			fmt.Fprintf(a.stderr, "lk: nothing was done within %s: lk why %s tells whether somebody holds or has frozen it\n", brief(span), o.prefix)
+		}
+	}
+	report.end()
+	return nil
+}
+
+// benchClients connects those who take turns: each by itself, unless the engine
+// is within this process. What it opened it returns with an error too.
+func (a *app) benchClients(ctx context.Context) ([]*connection, error) {
+	var clients []*connection
+	for len(clients) < inLine {
+		c, err := a.connect(ctx, lockkeeper.SessionLabel(lockkeeper.Label{As: thisProcess(), Note: "lk bench"}))
+		if err != nil {
+			return clients, err
+		}
+		if clients = append(clients, c); c.Guarantees().Reach == lockkeeper.InProcess {
+			return slices.Repeat(clients, inLine), nil
+		}
+	}
+	return clients, nil
+}
+
+// benchProgress shows on a terminal how a load is getting on.
+type benchProgress struct {
+	lines   spinner
+	tallies []*tally
+}
+
+func (a *app) benchProgress(load workload, end time.Time) *benchProgress {
+	p := &benchProgress{}
+	p.lines = spinner{to: a.stderr, text: func() string {
+		out := outcome{elapsed: time.Since(p.tallies[0].from)}
+		for _, t := range p.tallies {
+			out.pairs = append(out.pairs, t.pairs.Load())
+		}
+		return fmt.Sprintf("%s, %s: %s/s, %s to go", load.load, plural(load.clients, "client"), grouped(out.perSecond()), left(time.Until(end)))
+	}}
+	return p
+}
+
+func (p *benchProgress) watch(tallies []*tally) {
+	p.tallies = tallies
+	p.lines.start()
+}
+
+// counts is a flag's value that is a list of numbers of clients.
+type counts struct {
+	to  *[]int
+	bad *problems
+}
+
+func (c counts) String() string {
+	if c.to == nil {
+		return ""
+	}
+	var texts []string
+	for _, n := range *c.to {
+		texts = append(texts, strconv.Itoa(n))
+	}
+	return strings.Join(texts, ",")
+}
+
+func (c counts) Type() string { return "N" }
+
+// Set takes the numbers instead of those before.
+func (c counts) Set(text string) error {
+	var list []int
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 || n > mostLoad {
+			c.bad.addf("--clients takes numbers of 1 to %d, as in --clients 1,16,128, not %q", mostLoad, word)
+			return nil
+		}
+		list = append(list, n)
+	}
+	*c.to = list
+	return nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/access"
+)
+
+// caOptions are the arguments of lk ca.
+type caOptions struct {
+	folder  string
+	clients []string
+	hosts   []string
+}
+
+func (a *app) newCA() *cobra.Command {
+	o := &caOptions{}
+	cmd := &cobra.Command{
+		Use:        "ca [HOST...]",
+		SuggestFor: []string{"cert", "certificate", "tls", "pki"},
+		Short:      "Make certificates for a first try with TLS",
+		Long: `Make a small certificate authority, a certificate for a server that is reached as
+HOST (default: this machine's name, localhost, 127.0.0.1 and ::1), and one for
+each --client, by which a server knows who comes. All go into one directory as
+PEM files; keys are for you alone to read.
+
+If the directory has an authority already, that one signs: typing the same again
+renews the server's certificate, and a running server takes it up by itself.
+Certificates live for a year, the authority for ten. It is for a first try: where
+your company has an authority, use that, and nothing else changes.`,
+		Example: `  # a server with TLS on this network, and whom it knows
+  lk ca locks.example.com --client ci --client deploy
+  lk serve --listen :7420 --tls-cert lk-ca/server.pem --tls-key lk-ca/server-key.pem --client-ca lk-ca/ca.pem
+
+  # and on another machine, with ca.pem, ci.pem and ci-key.pem copied there
+  export LOCKKEEPER_URL='lks://locks.example.com?ca=ca.pem&cert=ci.pem&key=ci-key.pem'`,
+		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.check(a, args) }),
+		RunE: verb(func(*cobra.Command, []string) error { return a.makeCertificates(o) }),
+	}
+	cmd.Flags().StringVar(&o.folder, "dir", "lk-ca", "`DIR` for the files; it is made if it is not there")
+	cmd.Flags().StringArrayVar(&o.clients, "client", nil, "`NAME` to make a client's certificate for; may be given several times")
+	return cmd
+}
+
+// check reads the arguments, and notes what is wrong with them.
+func (o *caOptions) check(a *app, hosts []string) {
+	for _, name := range o.clients {
+		a.bad.add(access.IdentityName(name))
+		if name == "ca" || name == "server" || strings.HasSuffix(name, "-key") {
+			a.bad.addf("--client %s: that is how other files are called: choose another name", name)
+		}
+	}
+	for _, host := range hosts {
+		if net.ParseIP(host) == nil && (strings.ContainsAny(host, ":/ ") || host == "") {
+			a.bad.addf("%q is no host: write a name such as locks.example.com, or an IP address; no port", host)
+		}
+	}
+	o.hosts = hosts
+	if len(hosts) == 0 {
+		if name, err := os.Hostname(); err == nil {
+			o.hosts = append(o.hosts, name)
+		}
+		for _, here := range []string{"localhost", "127.0.0.1", "::1"} {
+			if !slices.Contains(o.hosts, here) {
+				o.hosts = append(o.hosts, here)
+			}
+		}
+	}
+}
+
+// makeCertificates does what lk ca is for, and says how to go on.
+func (a *app) makeCertificates(o *caOptions) error {
+	now := time.Now()
+	au, err := openAuthority(o.folder, now)
+	if err == nil && now.After(au.cert.NotAfter) {
+		err = fmt.Errorf("the authority in %s has expired: move it away to begin anew", o.folder)
+	}
+	if err == nil {
+		err = au.server(o.hosts, now)
+	}
+	for _, name := range o.clients {
+		if err == nil {
+			err = au.client(name, now)
+		}
+	}
+	if err != nil {
+		return &exit{code: exitFailure, say: fmt.Errorf("no certificates: %w", err)}
+	}
+	verb := "signed by the authority that was there"
+	if au.made {
+		verb = "signed by a new authority"
+	}
+	fmt.Fprintf(a.stdout, "%s: for a server at %s, %s\n", au.file("server"), strings.Join(o.hosts, ", "), verb)
+	for _, name := range o.clients {
+		fmt.Fprintf(a.stdout, "%s: for the client %s\n", au.file(name), name)
+	}
+	fmt.Fprintf(a.stderr, "lk: to use it: lk serve --listen :%d --tls-cert %s --tls-key %s", serverPort, au.file("server"), au.file("server-key"))
+	if len(o.clients) > 0 {
+		fmt.Fprintf(a.stderr, " --client-ca %s", au.file("ca"))
+	}
+	fmt.Fprintf(a.stderr, "\nlk: clients need %s: export %s='%s'\n", au.file("ca"), engineVariable, o.exampleURL(au))
+	fmt.Fprintf(a.stderr, "lk: keep %s to yourself: whoever has it can be anybody\n", au.file("ca-key"))
+	return nil
+}
+
+// exampleURL is how the first client names the server.
+func (o *caOptions) exampleURL(au *authority) string {
+	absolute := func(name string) string {
+		if path, err := filepath.Abs(au.file(name)); err == nil {
+			return path
+		}
+		return au.file(name)
+	}
+	host := o.hosts[0]
+	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
+		host = "[" + host + "]"
+	}
+	url := "lks://" + host + "?ca=" + absolute("ca")
+	if len(o.clients) > 0 {
+		url += "&cert=" + absolute(o.clients[0]) + "&key=" + absolute(o.clients[0]+"-key")
+	} else {
+		url += "&token=FILE"
+	}
+	return url
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lockkeeper/lockkeeper/duration"
+)
+
+// configTree reads the document of a configuration file by hand, since what the decoder
+// says of a mistake is about Go, and not about what would be right.
+type configTree struct {
+	path  string
+	wrong []error // each with its line
+}
+
+func (t *configTree) addf(n *yaml.Node, format string, args ...any) {
+	t.wrong = append(t.wrong, fmt.Errorf("%s:%d: %s", t.path, n.Line, fmt.Sprintf(format, args...)))
+}
+
+// A setting is the value of a flag.
+type setting struct {
+	yaml.Node
+	line int // of its key
+}
+
+// A shape says whether a value is what a key takes; if not, what that would be.
+type shape func(n *yaml.Node) (right string, ok bool)
+
+var (
+	ruleKeys  = map[string]shape{"who": listLike("[ci]"), "may": listLike("[look, lock]"), "paths": listLike("[mydatabase]")}
+	quotaKeys = map[string]shape{
+		"who": listLike(`["*"]`), "claims": isCount, "waiting": isCount, "sessions": isCount, "paths": isCount,
+		"longest_ttl": isSpan, "highest_priority": isCount,
+	}
+)
+
+// read takes a document apart; an empty one sets nothing.
+func (t *configTree) read(document *yaml.Node) (*configFile, error) {
+	c := &configFile{Settings: map[string]setting{}}
+	if len(document.Content) == 0 {
+		return c, nil
+	}
+	root := document.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return c, nil
+	}
+	t.keys(root, "a configuration is keys with values, such as: listen: 127.0.0.1:7420", func(key, value *yaml.Node) {
+		switch key.Value {
+		case "rules":
+			t.list(key, value, "a rule", ruleKeys, &c.Rules)
+		case "quotas":
+			t.list(key, value, "a quota", quotaKeys, &c.Quotas)
+		default:
+			c.Settings[key.Value] = setting{*value, key.Line}
+		}
+	})
+	if len(t.wrong) > 0 {
+		return nil, errors.Join(t.wrong...)
+	}
+	return c, nil
+}
+
+// keys calls each for the keys of a mapping, of which none may be there twice.
+func (t *configTree) keys(n *yaml.Node, right string, each func(key, value *yaml.Node)) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.MappingNode {
+		t.addf(n, "%s", right)
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if before, twice := seen[key.Value]; twice {
+			t.addf(key, "%s is there twice, also in line %d", key.Value, before)
+			continue
+		}
+		seen[key.Value] = key.Line
+		each(key, value)
+	}
+}
+
+// list reads rules or quotas into a slice of them.
+func (t *configTree) list(key, n *yaml.Node, what string, shapes map[string]shape, into any) {
+	known := slices.Sorted(func(yield func(string) bool) {
+		for name := range shapes {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		// What somebody meant as "nobody may do anything" must not be taken as nothing said.
+		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules whoever is let in may do everything)", key.Value)
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		t.addf(key, "%s takes a list: a line for each that begins with -, such as: - who: [ci]", key.Value)
+		return
+	}
+	before := len(t.wrong)
+	for _, entry := range n.Content {
+		t.keys(entry, fmt.Sprintf("%s has keys: %s", what, strings.Join(known, ", ")), func(key, value *yaml.Node) {
+			fits, there := shapes[key.Value]
+			if !there {
+				t.addf(key, "unknown key %q: %s has %s", key.Value, what, strings.Join(known, ", "))
+				return
+			}
+			if right, ok := fits(value); !ok {
+				t.addf(key, "%s takes %s", key.Value, strings.ReplaceAll(right, "KEY", key.Value))
+			}
+		})
+	}
+	if len(t.wrong) > before {
+		return
+	}
+	if err := n.Decode(into); err != nil {
+		t.addf(key, "%s", inOneLine(err))
+	}
+}
+
+// listLike is a list of words; example is one.
+func listLike(example string) shape {
+	return func(n *yaml.Node) (string, bool) {
+		right := "a list: KEY: " + example
+		if isWord(n) {
+			return "a list: KEY: [" + quoted(n) + "]", false
+		}
+		return right, n.Kind == yaml.SequenceNode && !slices.ContainsFunc(n.Content, func(entry *yaml.Node) bool {
+			if entry.Kind == yaml.AliasNode {
+				entry = entry.Alias
+			}
+			return !isWord(entry)
+		})
+	}
+}
+
+// isWord reports whether a value is one that is there.
+func isWord(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag != "!!null" }
+
+// quoted is a word as it may stand in a list.
+func quoted(n *yaml.Node) string {
+	if strings.ContainsAny(n.Value, `*&!{}[],#:"'| `) {
+		return strconv.Quote(n.Value)
+	}
+	return n.Value
+}
+
+func isCount(n *yaml.Node) (string, bool) {
+	var count int
+	return "a whole number: KEY: 100", isWord(n) && n.Decode(&count) == nil
+}
+
+func isSpan(n *yaml.Node) (string, bool) {
+	_, err := duration.Parse(n.Value)
+	return "a duration, such as 90s, 5m or 2w3d", isWord(n) && err == nil
+}

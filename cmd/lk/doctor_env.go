@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+)
+
+// variables looks for variables of the environment that are meant for lockkeeper, and
+// that nobody reads.
+func (d *doctor) variables() {
+	known := knownVariables()
+	like := &cobra.Command{SuggestionsMinimumDistance: 2} // which can compare names
+	for _, name := range known {
+		like.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	unknown := 0
+	for _, line := range os.Environ() {
+		variable, _, _ := strings.Cut(line, "=")
+		if slices.Contains(known, variable) || len(variable) < len(engineVariable)-2 {
+			continue
+		}
+		meant := like.SuggestionsFor(variable)
+		if !strings.HasPrefix(variable, "LOCKKEEPER_") && len(meant) == 0 {
+			continue
+		}
+		unknown++
+		remedy := "unset it; there are " + strings.Join([]string{engineVariable, remote.TokenVariable, remote.TokenFileVariable}, ", ") + ", and " + serveVariables + " with a flag of lk serve"
+		if len(meant) > 0 {
+			remedy = "did you mean " + strings.Join(meant, ", or ") + "? Else unset it"
+		}
+		d.wrong(lockkeeper.Doubtful, "variables", variable+" is set, and nothing reads it", remedy)
+	}
+	if unknown == 0 {
+		d.fine("variables", "none is set that nothing reads")
+	}
+}
+
+// knownVariables are those that lk reads. The flags are of an app of their own here,
+// since making flags sets them to their defaults.
+func knownVariables() []string {
+	known := []string{engineVariable, remote.TokenVariable, remote.TokenFileVariable}
+	serve, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).newRoot().Find([]string{"serve"})
+	if err != nil {
+		return known
+	}
+	add := func(f *pflag.Flag) {
+		known = append(known, serveVariables+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+	}
+	serve.Flags().VisitAll(add)
+	serve.InheritedFlags().VisitAll(add)
+	return known
+}
+
+// tokenFile looks at who may read the file of the token.
+func (d *doctor) tokenFile(engine string) {
+	if runtime.GOOS == "windows" || !strings.HasPrefix(engine, "lk:") && !strings.HasPrefix(engine, "lks:") {
+		return
+	}
+	file := ""
+	if os.Getenv(remote.TokenVariable) == "" {
+		file = os.Getenv(remote.TokenFileVariable)
+	}
+	_, query, _ := strings.Cut(engine, "?")
+	for part := range strings.SplitSeq(query, "&") {
+		if named, is := strings.CutPrefix(part, "token="); is {
+			file, _ = url.PathUnescape(named) // what is wrong with it, opening says
+		}
+	}
+	if file == "" {
+		return
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil: // opening says so
+	case info.Mode().Perm()&0o077 != 0:
+		d.wrong(lockkeeper.Doubtful, "token", fmt.Sprintf("%s is open to others (%s): whoever reads it can be you", file, info.Mode().Perm()), "chmod go-rwx "+file)
+	default:
+		d.fine("token", "%s is for its owner alone", file)
+	}
+}
+
+// serverRemedy is what to do about a server that could not be used.
+func serverRemedy(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "speaks HTTP"):
+		return fmt.Sprintf("name the port of the server's --listen, mostly %d, and not that of its --http", serverPort)
+	case !errors.Is(err, lockkeeper.ErrDenied):
+		return "see that it runs (lk serve starts a server) and can be reached from here, or name another engine"
+	case strings.Contains(text, "no rule allows it anything"):
+		return "have whoever runs that server name this identity in a rule of its configuration: who, may and paths"
+	case strings.Contains(text, "shown the token"), strings.Contains(text, "the credentials of"):
+		return "get a good token from whoever runs that server (lk token new NAME makes one, lk token ls lists them), and put it where this one comes from"
+	case strings.Contains(text, "shown the certificate"), strings.Contains(text, "does not accept the certificate"):
+		return "get a good certificate from whoever runs that server, as by lk ca --client NAME, and name it by ?cert=FILE&key=FILE"
+	}
+	return "show who you are: by ?token=FILE in the URL, " + remote.TokenVariable + " or " + remote.TokenFileVariable + "; or by ?cert=FILE&key=FILE"
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+)
+
+const (
+	roundTrips    = 5
+	slowRoundTrip = 500 * time.Millisecond // much of a renewal's time, with a TTL of a few seconds
+)
+
+// roundTrips looks at how long the server takes to answer.
+func (d *doctor) roundTrips(ctx context.Context, client *connection, url string) {
+	const check = "round trip"
+	var took latencies
+	for range roundTrips {
+		began := time.Now()
+		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1}}) {
+			if err != nil {
+				d.wrong(lockkeeper.Broken, check, err.Error(), d.openRemedy(err, url))
+				return
+			}
+		}
+		took.add(time.Since(began))
+	}
+	text := fmt.Sprintf("%s, at most %s, of %d questions", brief(took.quantile(0.5)), brief(took.most), roundTrips)
+	if took.most > slowRoundTrip {
+		d.wrong(lockkeeper.Doubtful, check, text, "keep TTLs well above it, as in lk run --ttl 1m; or use a server that is nearer")
+		return
+	}
+	d.fine(check, "%s", text)
+}
+
+// certificateSoon is how long before its end a certificate is doubtful.
+const certificateSoon = 14 * day
+
+// server looks at what the server tells of itself.
+func (d *doctor) server(ctx context.Context, client *connection) {
+	e, ok := client.engine.(*remote.Engine)
+	if !ok {
+		return
+	}
+	about, err := e.About(ctx)
+	if err != nil {
+		d.wrong(lockkeeper.Doubtful, "server", err.Error(), "use client and server of one version")
+		return
+	}
+	if about.Version != version() {
+		d.wrong(lockkeeper.Doubtful, "server", fmt.Sprintf("it runs %s, and this is %s", about.Version, version()), "use client and server of one version")
+	} else {
+		d.fine("server", "%s, up for %s", about.Version, passed(about.Uptime))
+	}
+	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
+		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))
+	if about.Draining != "" {
+		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining, "wait until it is back, or name another server")
+	}
+	if about.Identity == "" {
+		d.fine("identity", "none: everybody who reaches this server may do everything")
+	} else {
+		d.fine("identity", "%s, to the server", about.Identity)
+	}
+	if theirs, own, err := e.Expiry(ctx); err == nil {
+		d.certificate("the server's certificate", theirs, "renew it, as with lk ca: the server takes it up by itself")
+		d.certificate("own certificate", own, "have a new one made, and put it in the place of the old")
+	}
+}
+
+// certificate looks at how long a certificate is still good.
+func (d *doctor) certificate(check string, until time.Time, remedy string) {
+	switch rest := time.Until(until); {
+	case until.IsZero():
+	case rest < certificateSoon:
+		d.wrong(lockkeeper.Doubtful, check, "it ends on "+until.Format(time.DateOnly), remedy)
+	default:
+		d.fine(check, "good until %s", until.Format(time.DateOnly))
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// drainLook is how often a server that drains is asked how far it is.
+const drainLook = time.Second
+
+// drainOptions are the arguments of lk drain.
+type drainOptions struct {
+	unless string
+	reason string
+	wait   time.Duration
+}
+
+func (a *app) newDrain() *cobra.Command {
+	o := &drainOptions{}
+	cmd := &cobra.Command{
+		Use:        "drain",
+		SuggestFor: []string{"shutdown", "stop", "quit"},
+		Short:      "Have a server end once nobody has anything",
+		Long: `Have a server end in peace: from now on it takes no new claims, and says so. Whoever
+holds goes on and renews, whoever waits keeps the place and is granted in turn. When
+none of its clients holds or waits for anything, the process ends, with exit code 0.
+
+With --unless-version V nothing happens if the server runs version V already; then
+the exit code is ` + fmt.Sprint(exitAlready) + `. So a deployment may type it every time.
+
+lk drain itself ends when the server has agreed. With --wait it stays until the
+server has ended, for at most so long (exit code 75 if that was not enough). A
+server whose locks are on disk need not be drained to be started anew: stop it, and
+holders find their locks when it is back.`,
+		Example: `  # before an upgrade of a server that keeps its locks in memory
+  lk drain --unless-version v1.4.0 --wait 10m
+
+  # and say why to those who are turned away
+  lk drain --note "this machine goes; use locks2"`,
+		Args: a.checked(func(_ *cobra.Command, args []string) {
+			if len(args) > 0 {
+				a.bad.addf("%s: lk drain takes none; the server is named by --engine or %s", plural(len(args), "argument"), engineVariable)
+			}
+			if len(o.reason) > lockkeeper.MaxNoteBytes {
+				a.bad.addf("--note has %d bytes: at most %d are allowed", len(o.reason), lockkeeper.MaxNoteBytes)
+			}
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.drain(cmd.Context(), o) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.unless, "unless-version", "", "do nothing if the server runs version `V`")
+	f.StringVar(&o.reason, "note", "", "`TEXT` that tells clients why")
+	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "stay until the server has ended, for at most so long")
+	return cmd
+}
+
+func (a *app) drain(ctx context.Context, o *drainOptions) error {
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	server, ok := client.engine.(*remote.Engine)
+	if !ok {
+		return &exit{code: exitUsage, say: fmt.Errorf("%s is no server: only a server can be drained, such as lk://127.0.0.1:%d", shownURL(client.url), serverPort)}
+	}
+	about, err := server.Drain(ctx, o.reason, o.unless)
+	switch {
+	case err != nil:
+		return err
+	case about.Already:
+		return &exit{code: exitAlready, say: fmt.Errorf("not drained: the server runs %s already", about.Version)}
+	}
+	fmt.Fprintf(a.stderr, "lk: the server drains: %s held, %d waiting; it ends when its clients have none\n", plural(int(about.Held), "lock"), about.Waiting)
+	if o.wait == 0 {
+		return nil
+	}
+	return a.awaitDrained(ctx, server, o.wait, about)
+}
+
+// awaitDrained waits until the server can't be reached any more, and tells how far
+// it is when that changes.
+func (a *app) awaitDrained(ctx context.Context, server *remote.Engine, bound time.Duration, last wire.ServerState) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	tick := time.NewTicker(drainLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return &exit{code: exitNotAcquired, say: fmt.Errorf("not drained within %s: %s held, %d waiting; it goes on draining (lk ls says who)", human(bound), plural(int(last.Held), "lock"), last.Waiting)}
+		}
+		about, err := server.About(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, lockkeeper.ErrUnavailable):
+			fmt.Fprintln(a.stderr, "lk: the server has ended")
+			return nil
+		case err != nil:
+			return err
+		case about.Held != last.Held || about.Waiting != last.Waiting:
+			fmt.Fprintf(a.stderr, "lk: %s held, %d waiting\n", plural(int(about.Held), "lock"), about.Waiting)
+			last = about
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+)
+
+// silentEngine can't tell what it has, as often as it is asked for it.
+type silentEngine struct {
+	lockkeeper.Engine
+	count, follow int // so many such lists fail
+}
+
+func (e *silentEngine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	left := &e.count
+	if q.Follow {
+		left = &e.follow
+	}
+	if *left--; *left < 0 {
+		return e.Engine.List(ctx, q)
+	}
+	return func(yield func(lockkeeper.Status, error) bool) {
+		yield(lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable})
+	}
+}
+
+// A drain that is told nothing of the engine for a while does not take it for empty,
+// nor gives up, nor asks without a pause.
+func TestDrainOfASilentEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memlock.New()
+		defer memory.Close()
+		lease, err := memory.Attach(t.Context(), lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+		if _, err := memory.Claim(t.Context(), lease.Key, want); err != nil {
+			t.Fatal(err)
+		}
+		e := &silentEngine{memory, 3, 3}
+		g := access.New(e, nil, access.Options{})
+		g.Drain("")
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() { ended <- awaitEmpty(t.Context(), g, e, nil, slog.New(slog.DiscardHandler)) }()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if len(ended) > 0 || e.count != -4 || e.follow != -1 {
+			t.Errorf("ended: %d, with %d and %d lists left; want it to follow", len(ended), e.count, e.follow)
+		}
+		if err := memory.End(t.Context(), lease.Key, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil || time.Since(began) != 30*time.Second {
+			t.Errorf("ended after %s: %v", time.Since(began), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := awaitEmpty(ctx, g, &silentEngine{memory, 1, 0}, nil, slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
+			t.Errorf("of a context that is over: %v", err)
+		}
+	})
+}
+
+// Where others use the engine too, a drain waits for those who have a connection to this
+// server alone, and not for one who has gone on elsewhere.
+func TestDrainOfASharedEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memlock.New()
+		defer memory.Close()
+		for _, id := range []string{"here", "elsewhere"} {
+			lease, err := memory.Attach(t.Context(), lockkeeper.Session{ID: id, TTL: time.Hour}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(id), Mode: lockkeeper.ModeExclusive}}}
+			if _, err := memory.Claim(t.Context(), lease.Key, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := access.New(memory, nil, access.Options{})
+		g.Drain("")
+		var moved atomic.Bool
+		ended := make(chan error, 1)
+		go func() {
+			serves := func(session string) bool { return session == "here" && !moved.Load() }
+			ended <- awaitEmpty(t.Context(), g, memory, serves, slog.New(slog.DiscardHandler))
+		}()
+		time.Sleep(10 * time.Second)
+		if len(ended) > 0 {
+			t.Error("it does not wait for one who has a connection here")
+		}
+		moved.Store(true)
+		time.Sleep(2 * emptyRetry)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("it waits for those whom others serve")
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/engine/sqllock"
+)
+
+func (a *app) newMigrate() *cobra.Command {
+	var script bool
+	cmd := &cobra.Command{
+		Use:        "migrate [URL]",
+		SuggestFor: []string{"upgrade", "init", "schema", "setup"},
+		Short:      "Make lockkeeper's tables in a database, or bring them up to date",
+		Long: `Make the tables of lockkeeper in a database, or bring them up to date. The database is
+that of URL, else of --engine or LOCKKEEPER_URL.
+
+Who opens the engine does this by itself, if the role may make tables. lk migrate is
+for roles that may not, and for URLs with migrate=off: it is run by somebody who may,
+before the programs that use the locks. Many may run it at once, and again: what has
+been done is not done twice.
+
+With --print nothing is connected to or changed: the SQL is printed that makes the
+tables where there are none, and as comments the rights of a role that only uses the
+locks.
+
+A password need not be in the URL: it is taken from PGPASSWORD, ~/.pgpass or a service
+file for Postgres, from ~/.my.cnf or MYSQL_PWD for MariaDB and MySQL.`,
+		Example: `  # as the owner of the database, before the programs start
+  lk migrate postgres://owner@db.example.com/app
+
+  # read first what it would do, and which rights the programs need
+  lk migrate --print postgres:///app
+
+  # in another schema, or with another prefix
+  lk migrate 'postgres:///app?schema=my_locks'
+  lk migrate 'mysql://owner@db.example.com/app?prefix=my_locks_'`,
+		Args: a.checked(func(_ *cobra.Command, args []string) { a.checkMigrate(args) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.migrate(cmd.Context(), script) }),
+	}
+	cmd.Flags().BoolVar(&script, "print", false, "print the SQL, and change nothing")
+	return cmd
+}
+
+// checkMigrate notes what is wrong with the choice of the database.
+func (a *app) checkMigrate(args []string) {
+	switch {
+	case len(args) > 1:
+		a.bad.addf("%d databases: name one", len(args))
+	case len(args) == 1 && a.engineFlag != "":
+		a.bad.addf("two databases, %s and --engine %s: name one", shownURL(args[0]), shownURL(a.engineFlag))
+	case len(args) == 1:
+		a.engineArg = args[0]
+	}
+	url, named, err := a.chooseURL()
+	switch {
+	case err != nil: // checkEngine says it
+	case !named:
+		a.bad.addf("no database: name one, as in lk migrate postgres://owner@HOST/DATABASE, or by --engine or %s", engineVariable)
+	case !isDatabase(url):
+		a.bad.addf("%s is %s: only databases are migrated by hand, such as postgres://HOST/DATABASE or mysql://HOST/DATABASE", a.engineSource(), shownURL(url))
+	}
+}
+
+func (a *app) migrate(ctx context.Context, script bool) error {
+	url, _, err := a.chooseURL()
+	if err != nil {
+		return err
+	}
+	if script {
+		text, err := sqllock.Migration(url)
+		if err == nil {
+			_, err = fmt.Fprint(a.stdout, text)
+		}
+		return err
+	}
+	if err := sqllock.Migrate(ctx, url); err != nil {
+		return fmt.Errorf("%s: %w", a.engineSource(), err)
+	}
+	fmt.Fprintf(a.stderr, "lk: the tables in %s are up to date\n", shownURL(url))
+	return nil
+}

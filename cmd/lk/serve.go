@@ -1,0 +1,285 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine"
+)
+
+// serveOptions are the arguments of lk serve.
+type serveOptions struct {
+	config    string
+	listen    string
+	http      string
+	data      string
+	tlsCert   string
+	tlsKey    string
+	clientCA  string
+	tokens    string
+	audit     string
+	insecure  bool
+	logFormat answer
+	logLevel  answer
+
+	engine string      // URL of what is served
+	file   *configFile // what --config names; nil if it names none
+}
+
+func (a *app) newServe() *cobra.Command {
+	o := &serveOptions{logLevel: "info"}
+	cmd := &cobra.Command{
+		Use:        "serve",
+		SuggestFor: []string{"server", "daemon", "start", "listen"},
+		Short:      "Keep locks for many machines, as a server",
+		Long: `Keep locks for whoever names this server as its engine: lk and Go programs, on this
+machine and others; and for whoever speaks HTTP. Without flags it keeps them on disk,
+in a directory of yours ($XDG_STATE_HOME/lockkeeper/server, or
+~/.local/state/lockkeeper/server), and listens on this machine alone: on port 7420
+for clients, on port 7421 for HTTP, with metrics at /metrics. When it is ready it says
+on stderr how to use it: export LOCKKEEPER_URL=lk://127.0.0.1:7420
+
+A lock that is taken through a server ends with its TTL when its holder is killed or
+cut off: over a network nobody can tell a dead process from a slow one. The other
+way round, a server that is started again finds its locks on disk, and holders
+that come back within their TTL go on as if nothing had happened.
+
+What is served is named by --data or --engine. LOCKKEEPER_URL is not looked at, since
+it says where clients find their locks: here, most likely.
+
+Beyond this machine it listens only if clients prove who they are, by a token
+(--tokens, lk token) or a certificate (--client-ca), over TLS (--tls-cert, --tls-key;
+lk ca makes all for a first try); or with --insecure. Who may do what, and how much of
+it, stands in the configuration file, as rules and quotas; without rules whoever is let
+in may do everything. The tokens, the rules and the certificates may change while it
+runs: it sees that within seconds, and at once when it gets HUP.
+
+Each flag may also stand in that file, as a key with _ for -, or in the environment,
+as ` + serveVariables + ` and its name: tls_cert, ` + serveVariables + `TLS_CERT. A flag goes before the
+environment, and that before the file. Unknown keys are refused.
+
+TERM and Ctrl-C end it: from then on it grants nothing, keeps places in line, tells
+its clients, answers what it was asked before, and ends within ` + human(drainTime) + `; a second signal
+ends it at once. lk drain ends it when nobody has anything any more. It tells systemd
+when it is ready (Type=notify).`,
+		Example: `  # for this machine
+  lk serve
+
+  # for a network, with everything made for a first try
+  lk ca locks.example.com
+  lk token new ci --tokens tokens >ci-token
+  lk serve --listen :7420 --http :7421 --tls-cert lk-ca/server.pem --tls-key lk-ca/server-key.pem --tokens tokens
+
+  # for one test run: nothing is left, and any free port will do
+  lk serve --engine mem: --listen 127.0.0.1:0
+
+  # and in another shell
+  export LOCKKEEPER_URL=lk://127.0.0.1:7420
+  lk run mydatabase/mytest -- go test ./...`,
+		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) { o.check(a, cmd, args) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "", "`FILE` (YAML) with values of these flags, rules and quotas")
+	f.StringVar(&o.listen, "listen", "", "`ADDR` to listen on, as HOST:PORT; port 0 is any that is free (default 127.0.0.1:7420 and [::1]:7420)")
+	f.StringVar(&o.http, "http", "", "`ADDR` to listen on for HTTP, or off (default 127.0.0.1:7421 and [::1]:7421; off if --listen is given)")
+	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; it is made if it is not there")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` (PEM) with the certificate of this server, and those between it and its authority")
+	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` (PEM) with its key")
+	f.StringVar(&o.clientCA, "client-ca", "", "`FILE` (PEM) with the authority of clients' certificates: they are let in by them")
+	f.StringVar(&o.tokens, "tokens", "", "`FILE` with the tokens that clients are let in by (lk token)")
+	f.StringVar(&o.audit, "audit", "", "`FILE` to append a line to for all that was granted, lost, revoked and denied")
+	f.BoolVar(&o.insecure, "insecure", false, "listen beyond this machine, although anyone who reaches the port can take and end locks")
+	f.Var(choice{&o.logFormat, &a.bad, "--log-format", []answer{"text", "json"}}, "log-format", "how to write the log, on stderr (default text on a terminal, else json)")
+	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level", "what to log: this, and what is graver")
+	return cmd
+}
+
+// check reads the arguments, and notes what is wrong with them.
+func (o *serveOptions) check(a *app, cmd *cobra.Command, args []string) {
+	if len(args) > 0 {
+		a.bad.addf("%s: lk serve takes none; what to serve is named by --data or --engine", plural(len(args), "argument"))
+	}
+	o.settle(a, cmd)
+	o.checkEngine(a, cmd)
+	o.checkSecurity(a)
+	for _, on := range []endpoint{o.onWire(), o.onHTTP()} {
+		if on.text != "" && on.text != httpOff {
+			_, err := on.parse()
+			a.bad.add(err)
+		}
+	}
+}
+
+// checkEngine chooses what is served.
+func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
+	o.engine = a.engineFlag
+	switch given := cmd.Flags().Changed; {
+	case given("data") && o.engine != "":
+		a.bad.addf("--data and --engine exclude each other: --data %s is --engine disk:%s", o.data, o.data)
+		return
+	case given("data") && o.data == "":
+		a.bad.addf("--data is empty: name a directory")
+		return
+	case given("data"):
+		o.engine = "disk:" + o.data
+	case o.engine == "":
+		folder, err := stateFolder()
+		if err != nil {
+			a.bad.add(err)
+			return
+		}
+		o.engine = "disk:" + filepath.Join(folder, "server")
+	}
+	if strings.HasPrefix(o.engine, "lk:") || strings.HasPrefix(o.engine, "lks:") {
+		a.bad.addf("--engine %s is a server already: whoever can use this one can use that one", shownURL(o.engine))
+		return
+	}
+	url, err := absoluteURL(o.engine)
+	if err == nil {
+		err = engine.Check(url)
+	}
+	o.engine = url
+	a.bad.add(err)
+}
+
+// checkSecurity notes what does not fit together.
+func (o *serveOptions) checkSecurity(a *app) {
+	if (o.tlsCert == "") != (o.tlsKey == "") {
+		a.bad.addf("--tls-cert and --tls-key go together: a certificate is of no use without its key")
+	}
+	if o.clientCA != "" && o.tlsCert == "" {
+		a.bad.addf("--client-ca needs --tls-cert and --tls-key: clients show certificates over TLS")
+	}
+	if !o.knowsClients() && o.file != nil && (len(o.file.Rules)+len(o.file.Quotas) > 0) {
+		a.bad.addf("%s: rules and quotas need --tokens or --client-ca: without them everybody is nobody", o.config)
+	}
+}
+
+// knowsClients reports whether clients must prove who they are.
+func (o *serveOptions) knowsClients() bool { return o.tokens != "" || o.clientCA != "" }
+
+// beyond reports whether other machines may reach the server: no secret must cross
+// the network in the clear.
+func (o *serveOptions) beyond() bool { return o.insecure || o.knowsClients() && o.tlsCert != "" }
+
+// httpOff is the value of --http for no HTTP.
+const httpOff = "off"
+
+func (o *serveOptions) onWire() endpoint {
+	return endpoint{flag: "--listen", text: o.listen, port: serverPort, beyond: o.beyond()}
+}
+
+// onHTTP is where HTTP is listened for. Who chooses another place for clients, such
+// as one of several servers of a machine, is not to meet the default one.
+func (o *serveOptions) onHTTP() endpoint {
+	on := endpoint{flag: "--http", text: o.http, port: httpPort, beyond: o.beyond()}
+	if o.http == "" && o.listen != "" {
+		on.text = httpOff
+	}
+	return on
+}
+
+// logger writes to stderr, in the format that was asked for.
+func (o *serveOptions) logger(a *app) *slog.Logger {
+	if o.logFormat == "" {
+		o.logFormat = "json"
+		if file, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+			o.logFormat = "text"
+		}
+	}
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(o.logLevel)) // it is one of those that there are
+	options := &slog.HandlerOptions{Level: level}
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, options))
+}
+
+// sayReady tells people, systemd and the log that the server can be used, and how.
+func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
+	o, g := s.options, s.engine.Guarantees()
+	scheme, web := "lk://", "http://"
+	if s.tls != nil {
+		scheme, web = "lks://", "https://"
+	}
+	use := scheme + s.usable(listeners[0])
+	ready := fmt.Sprintf("serves %s on %s", shownURL(o.engine), strings.Join(addresses(listeners), " and "))
+	fields := []any{"engine", shownURL(o.engine), "listen", addresses(listeners), "url", use}
+	if len(pages) > 0 {
+		at := web + s.usable(pages[0])
+		ready += ", HTTP on " + at
+		fields = append(fields, "http", at)
+	}
+	ready += fmt.Sprintf("; to use it: export %s=%s", engineVariable, o.withFiles(use))
+	var notes []string
+	if g.Reach == lockkeeper.InProcess && g.Survives == "nothing" {
+		notes = append(notes, "the locks are in this process alone, and end with it")
+	}
+	if o.insecure && !o.knowsClients() {
+		notes = append(notes, "anyone who reaches this port can take and end locks (--insecure)")
+	} else if o.insecure && s.tls == nil {
+		notes = append(notes, "tokens and locks cross the network in the clear (--insecure)")
+	}
+	if named := os.Getenv(engineVariable); named != "" && a.engineFlag == "" && o.data == "" && !strings.HasPrefix(named, "lk:") && !strings.HasPrefix(named, "lks:") {
+		notes = append(notes, fmt.Sprintf("%s=%s is not what is served: --engine %s would be", engineVariable, shownURL(named), shownURL(named)))
+	}
+	if o.logFormat == "json" {
+		for _, note := range notes {
+			s.log.Warn(note)
+		}
+		s.log.Info(ready, fields...)
+	} else {
+		for _, note := range notes {
+			fmt.Fprintf(a.stderr, "lk: %s\n", note)
+		}
+		fmt.Fprintf(a.stderr, "lk: %s\n", ready)
+	}
+	notifySystemd("READY=1\nSTATUS=lk "+ready, s.log)
+}
+
+// usable is how clients name what listens there.
+func (s *service) usable(l net.Listener) string {
+	if s.tls != nil {
+		if pair, err := s.tls.GetCertificate(new(tls.ClientHelloInfo)); err == nil {
+			return certifiedAddress(l.Addr(), pair.Leaf)
+		}
+	}
+	return usableAddress(l.Addr())
+}
+
+// withFiles is the URL as it is typed at a shell, with words where clients' files go.
+func (o *serveOptions) withFiles(url string) string {
+	var files []string
+	if o.tlsCert != "" {
+		files = append(files, "ca=FILE")
+	}
+	if o.tokens != "" {
+		files = append(files, "token=FILE")
+	} else if o.clientCA != "" {
+		files = append(files, "cert=FILE", "key=FILE")
+	}
+	if len(files) == 0 {
+		return url
+	}
+	return "'" + url + "?" + strings.Join(files, "&") + "'"
+}
+
+// addresses are where listeners listen, as people write it.
+func addresses(listeners []net.Listener) []string {
+	list := make([]string, len(listeners))
+	for i, l := range listeners {
+		list[i] = l.Addr().String()
+	}
+	return list
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/httpapi"
+	"github.com/lockkeeper/lockkeeper/observe"
+	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/tracing"
+	"github.com/lockkeeper/lockkeeper/tracing/export"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// drainTime is how long a server that was told to stop goes on to answer what it
+// was asked before.
+const drainTime = 10 * time.Second
+
+// A service is all that lk serve runs around one engine: what clients reach it by,
+// who may, and what is told of it.
+type service struct {
+	app     *app
+	options *serveOptions
+	log     *slog.Logger
+
+	engine  lockkeeper.Engine // what is served, before anybody's rights
+	gate    *access.Gate
+	audit   *observe.Audit // nil if none is kept
+	metrics *observe.Metrics
+	watch   *observe.Watch // nil if nobody would read what it sees: it costs a busy server a fifth of its work
+	health  *observe.Health
+	wire    *server.Server
+	web     *http.Server // nil if HTTP is off
+	tls     *tls.Config  // nil: in the clear
+	webTLS  *tls.Config  // likewise, of HTTP
+	cert    *server.Certificate
+	traces  func(context.Context) error // sends what is left of them
+
+	life    context.Context // of what runs beside, until the server has ended
+	kill    context.CancelFunc
+	beside  sync.WaitGroup
+	once    sync.Once  // the wait for emptiness begins once
+	drained chan error // has why that wait ended
+}
+
+// serve listens, opens the engine, and serves it until it is told to stop.
+func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	s := &service{app: a, options: o, log: o.logger(a), drained: make(chan error, 1)}
+	s.life, s.kill = context.WithCancel(ctx)
+	defer s.kill()
+	policy, err := s.credentials()
+	if err != nil {
+		return &exit{code: exitUsage, say: err}
+	}
+	listeners, err := o.onWire().all(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer closeAll(listeners)
+	var pages []net.Listener
+	if on := o.onHTTP(); on.text != httpOff {
+		if pages, err = on.all(ctx, a); err != nil {
+			return err
+		}
+		defer closeAll(pages)
+	}
+	if err := s.open(ctx, policy); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	server.TuneCollector()
+	failed := s.run(hup, listeners, pages)
+	a.sayReady(s, listeners, pages)
+	return s.awaitEnd(signals, failed)
+}
+
+// credentials reads the files by which server and clients prove who they are.
+func (s *service) credentials() (*access.Policy, error) {
+	o := s.options
+	policy, err := o.policy()
+	if err != nil || o.tlsCert == "" {
+		return policy, err
+	}
+	if s.cert, err = server.LoadCertificate(o.tlsCert, o.tlsKey, s.log); err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	var clients *server.Authorities
+	if o.clientCA != "" {
+		if clients, err = server.LoadAuthorities(o.clientCA, s.log); err != nil {
+			return nil, fmt.Errorf("--client-ca: %w", err)
+		}
+	}
+	s.tls, s.webTLS = server.TLS(s.cert, clients), server.TLS(s.cert, clients, "h2", "http/1.1")
+	return policy, nil
+}
+
+// open opens the engine, and builds everything around it.
+func (s *service) open(ctx context.Context, policy *access.Policy) error {
+	o := s.options
+	var err error
+	if o.audit != "" {
+		if s.audit, err = observe.OpenAudit(o.audit, ownerOf(policy)); err != nil {
+			return fmt.Errorf("--audit: %w", err)
+		}
+	}
+	e, err := s.app.open(ctx, o.engine)
+	if err != nil {
+		s.audit.Close()
+		return fmt.Errorf("%s: %w%s", shownURL(o.engine), err, o.another(err))
+	}
+	s.health = observe.NewHealth(e, observe.Concerns{Draining: s.draining, Audit: s.audit, Expires: s.expires})
+	s.metrics = observe.NewMetrics(observe.Sources{
+		Version: version(), Connections: s.connections, Sessions: s.sessions, Draining: s.draining, Health: s.health, Audit: s.audit,
+	})
+	s.metrics.Engine(e)
+	provider, shutdown, err := export.Start(ctx, "lockkeeper", version())
+	if err != nil {
+		return errors.Join(err, e.Close(), s.audit.Close())
+	}
+	s.traces = shutdown
+	s.engine = s.metrics.Counted(tracing.Wrap(e, provider))
+	s.gate = access.New(s.engine, policy, access.Options{Acted: s.acted})
+	if s.audit != nil || o.onHTTP().text != httpOff {
+		s.watch = observe.NewWatch(e, s.metrics, s.audit, s.log)
+	}
+	s.wire = server.New(s.engine, server.Options{
+		Logger: s.log, Name: "lk " + version(), Gate: s.gate, About: s.about, Drain: s.drain, Trace: tracing.WithParent,
+	})
+	if o.onHTTP().text != httpOff {
+		s.web = httpapi.New(s.gate, httpapi.Options{
+			Logger: s.log, Version: version(), Drain: s.drain, About: s.aboutHTTP,
+			Open:    map[string]http.Handler{"GET /healthz": s.health.Live(), "GET /readyz": s.health.Ready()},
+			Private: map[string]http.Handler{"GET /metrics": s.metrics.Handler()}, Trace: tracing.WithParent,
+		}).Server()
+		s.web.TLSConfig = s.webTLS
+	}
+	return nil
+}
+
+// another is what to add where another process has the directory of the locks open.
+func (o *serveOptions) another(err error) string {
+	if !strings.HasPrefix(o.engine, "disk:") || !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), " is in use by ") {
+		return ""
+	}
+	return " (mostly that process is a server: use it, or add --data DIR for another one)"
+}
+
+// run begins to serve. What fails is sent to the channel.
+func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-chan error {
+	failed := make(chan error, len(listeners)+len(pages))
+	for _, l := range listeners {
+		if s.tls != nil {
+			l = tls.NewListener(l, s.tls)
+		}
+		s.beside.Go(func() {
+			if err := s.wire.Serve(l); err != nil {
+				failed <- err
+			}
+		})
+	}
+	for _, l := range pages {
+		s.beside.Go(func() {
+			serve := s.web.Serve
+			if s.tls != nil {
+				serve = func(l net.Listener) error { return s.web.ServeTLS(l, "", "") }
+			}
+			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		})
+	}
+	if s.watch != nil {
+		s.beside.Go(func() { s.watch.Run(s.life) })
+	}
+	s.beside.Go(func() { newPolicyWatch(s.options, s.gate, s.log).run(s.life, s.hangups(hup)) })
+	s.audit.Started(s.options.engine)
+	return failed
+}
+
+// hangups passes HUP on, after the audit log was begun anew.
+func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
+	passed := make(chan os.Signal, 1)
+	s.beside.Go(func() {
+		for {
+			select {
+			case <-s.life.Done():
+				return
+			case sig := <-hup:
+				if err := s.audit.Reopen(); err != nil {
+					s.log.Error("the audit log can't be begun anew: the file before goes on, and it is tried again each second", "error", err)
+				}
+				passed <- sig
+			}
+		}
+	})
+	return passed
+}
+
+// awaitEnd serves until a signal, a failure, or the end of a drain, and then ends in
+// peace.
+func (s *service) awaitEnd(signals <-chan os.Signal, failed <-chan error) error {
+	var why error
+	reason := "the server is stopping"
+	select {
+	case why = <-failed:
+		why = &exit{code: exitUnavailable, say: why}
+		reason = "the server has failed"
+	case sig := <-signals:
+		s.log.Info("stopping", "signal", sig.String())
+	case why = <-s.drained:
+		s.log.Info("stopping: it is drained")
+		if why != nil {
+			why = &exit{code: exitUnavailable, say: fmt.Errorf("draining: %w", why)}
+		}
+	}
+	notifySystemd("STOPPING=1", s.log)
+	s.audit.Stopped(reason)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	s.wire.Drain(reason)
+	ended := make(chan error, 1)
+	go func() { ended <- s.shutdown(ctx) }()
+	select {
+	case sig := <-signals:
+		s.log.Warn("ended at once", "signal", sig.String())
+		return &exit{code: exitSignal + signalNumber(sig)}
+	case err := <-ended:
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.log.Warn("connections were cut off: not all was answered in time", "time", drainTime)
+		}
+	}
+	s.log.Info("stopped")
+	return why
+}
+
+// shutdown ends both servers at once: each answers what it was asked.
+func (s *service) shutdown(ctx context.Context) error {
+	web := make(chan error, 1)
+	go func() {
+		var err error
+		if s.web != nil {
+			err = s.web.Shutdown(ctx)
+			s.web.Close()
+		}
+		web <- err
+	}()
+	err := s.wire.Shutdown(ctx)
+	return errors.Join(err, <-web)
+}
+
+// close ends what runs beside, and closes the engine, when nothing is served any more.
+func (s *service) close() error {
+	s.kill()
+	s.beside.Wait()
+	err := s.engine.Close()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", s.options.engine, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+	defer cancel()
+	if failed := s.traces(ctx); failed != nil {
+		s.log.Warn("not all traces were sent", "error", failed)
+	}
+	if closed := s.audit.Close(); closed != nil {
+		err = errors.Join(err, fmt.Errorf("--audit: %w", closed))
+	}
+	return err
+}
+
+// drain is what lk drain asks for: the process ends when nobody has anything, or, of
+// an engine that can be reached by other ways, nobody who is connected to this server.
+func (s *service) drain(reason string) {
+	s.wire.Drain(reason)
+	s.once.Do(func() {
+		s.beside.Go(func() {
+			var serves func(session string) bool
+			if s.engine.Guarantees().Reach != lockkeeper.InProcess {
+				serves = s.wire.Serves
+			}
+			err := awaitEmpty(s.life, s.gate, s.engine, serves, s.log)
+			if s.life.Err() == nil {
+				s.drained <- err
+			}
+		})
+	})
+}
+
+// about tells clients how the server is. What is held may be a moment old.
+func (s *service) about(ctx context.Context) wire.ServerState {
+	state := wire.ServerState{Version: version(), Sessions: int64(s.sessions())}
+	if s.watch != nil {
+		held, waiting := s.watch.Counts()
+		state.Held, state.Waiting = int64(held), int64(waiting)
+		return state
+	}
+	for st, err := range s.engine.List(ctx, lockkeeper.Query{Brief: true}) {
+		switch {
+		case err != nil:
+			return state
+		case st.State == lockkeeper.Held:
+			state.Held++
+		case st.State == lockkeeper.Waiting:
+			state.Waiting++
+		}
+	}
+	return state
+}
+
+// aboutHTTP is about, for HTTP.
+func (s *service) aboutHTTP(ctx context.Context) (map[string]any, error) {
+	state := s.about(ctx)
+	return map[string]any{"held": state.Held, "waiting": state.Waiting, "sessions": state.Sessions, "connections": s.connections()}, ctx.Err()
+}
+
+func (s *service) draining() (string, bool) { return s.gate.Draining() }
+func (s *service) connections() int         { return s.wire.Connections() }
+func (s *service) sessions() int            { return s.wire.Sessions() }
+
+// expires is when the certificate that is shown now ends.
+func (s *service) expires() time.Time {
+	if s.cert == nil {
+		return time.Time{}
+	}
+	return s.cert.Expires()
+}
+
+// ownerOf tells whose a session is, by its id at the engine, where clients prove who
+// they are.
+func ownerOf(p *access.Policy) func(session string) string {
+	if p == nil {
+		return nil
+	}
+	return access.Owner
+}
+
+// acted takes note of what operators do, and of what was denied.
+func (s *service) acted(act access.Act) {
+	s.metrics.Act(act)
+	s.audit.Act(act)
+	if errors.Is(act.Err, lockkeeper.ErrDenied) {
+		// Not louder, or strangers could fill a disk with it. The audit log has its bound.
+		s.log.Debug("denied", "identity", act.Identity, "from", act.From, "verb", act.Verb, "path", act.Path, "error", act.Err)
+	}
+}

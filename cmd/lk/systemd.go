@@ -1,0 +1,24 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"os"
+)
+
+// notifySystemd tells the service manager, if there is one that wants to know, how
+// the service stands: sd_notify(3).
+func notifySystemd(state string, log *slog.Logger) {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return
+	}
+	manager, err := net.Dial("unixgram", socket) // net knows that @ begins an abstract one
+	if err == nil {
+		_, err = manager.Write([]byte(state))
+		manager.Close()
+	}
+	if err != nil {
+		log.Warn("the service manager can't be told", "error", err)
+	}
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/access"
+)
+
+// tokenOptions are the arguments of lk token and what is below it.
+type tokenOptions struct {
+	file    string
+	name    string
+	note    string
+	expires time.Duration
+	json    bool
+}
+
+func (a *app) newToken() *cobra.Command {
+	o := &tokenOptions{}
+	cmd := &cobra.Command{
+		Use:        "token",
+		SuggestFor: []string{"tokens", "login", "auth", "key"},
+		Short:      "Make, list and revoke the tokens that a server knows clients by",
+		Long: `Make, list and revoke tokens. A token is a secret by which a server that was started
+with --tokens FILE knows who comes. The file has a line for each, with the name of
+its owner and a digest: nobody can make the token out of it. A server takes changes
+up within seconds, and cuts off who used a token that is revoked.
+
+A client finds its token in LOCKKEEPER_TOKEN, or in the file that LOCKKEEPER_TOKEN_FILE
+or ?token=FILE in its URL names. Several tokens may have one name, so that a new one
+can be handed out before the old one is revoked.`,
+		Example: `  # a token for the CI machines, into a file that only they read
+  lk token new ci --tokens /etc/lockkeeper/tokens >ci-token
+
+  # a server that knows it
+  lk serve --listen :7420 --tokens /etc/lockkeeper/tokens --tls-cert server.pem --tls-key server-key.pem`,
+		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) {
+			if len(args) > 0 {
+				a.bad.addf("unknown command %q for lk token: there are new, ls, revoke", args[0])
+			}
+		}),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&o.file, "tokens", "", "`FILE` with the tokens (default $"+serveVariables+"TOKENS, else tokens beside the default --data of lk serve)")
+	cmd.AddCommand(a.newTokenNew(o), a.newTokenLs(o), a.newTokenRevoke(o))
+	return cmd
+}
+
+func (a *app) newTokenNew(o *tokenOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a token for NAME, and print it this one time",
+		Long:  "Make a token for NAME, print it on stdout this one time, and add its digest to the file.",
+		Example: `  # a token that ends by itself
+  lk token new ci --expires 90d --note 'the CI machines' >ci-token
+
+  # one of deploy, in the file that a server was told of
+  lk token new deploy --tokens /etc/lockkeeper/tokens >deploy-token`,
+		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.oneName(a, args) }),
+		RunE: verb(func(*cobra.Command, []string) error { return a.tokenNew(o) }),
+	}
+	addSpan(cmd, &a.bad, &o.expires, "expires", 0, "it ends with the day that is so far off (default never)")
+	cmd.Flags().StringVar(&o.note, "note", "", "`TEXT` for people, such as where it is kept")
+	return cmd
+}
+
+func (a *app) newTokenLs(o *tokenOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the tokens: whose they are, never what they are",
+		Long:  "List the tokens of the file: whose they are, how they begin to be told apart, since and until when.",
+		Example: `  # whose they are
+  lk token ls
+
+  # those that have expired
+  lk token ls --json | jq -r 'select(.expired).name'`,
+		Args: a.takes(0, 0),
+		RunE: verb(func(*cobra.Command, []string) error { return a.tokenLs(o) }),
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func (a *app) newTokenRevoke(o *tokenOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Revoke all tokens of NAME, or the one whose digest begins so",
+		Long:  "Revoke all tokens of NAME; or the one whose digest begins with NAME, as lk token ls prints it.",
+		Example: `  # all of one name
+  lk token revoke ci
+
+  # one of several, by what lk token ls prints
+  lk token revoke 3f9a1c0be2d4`,
+		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.oneName(a, args) }),
+		RunE: verb(func(*cobra.Command, []string) error { return a.tokenRevoke(o) }),
+	}
+}
+
+// oneName reads the one argument.
+func (o *tokenOptions) oneName(a *app, args []string) {
+	if len(args) != 1 {
+		a.bad.addf("%s: name one, such as ci", plural(len(args), "name"))
+		return
+	}
+	o.name = args[0]
+	a.bad.add(access.IdentityName(o.name))
+}
+
+// path is the file with the tokens.
+func (o *tokenOptions) path() (string, error) {
+	if o.file != "" {
+		return o.file, nil
+	}
+	if named := os.Getenv(serveVariables + "TOKENS"); named != "" {
+		return named, nil
+	}
+	folder, err := stateFolder()
+	return filepath.Join(folder, "tokens"), err
+}
+
+// readTokens reads a file of tokens; none if it is not there.
+func readTokens(path string) ([]access.Token, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := access.ParseTokens(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return tokens, nil
+}
+
+// tokenNew makes a token. It is printed only when its digest is safe in the file.
+func (a *app) tokenNew(o *tokenOptions) error {
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	secret, digest := access.NewToken()
+	token := access.Token{Name: o.name, Digest: digest, Created: time.Now(), Note: o.note}
+	if o.expires > 0 {
+		token.Expires = time.Now().Add(o.expires + day) // to the end of that day
+	}
+	line := token.String() + "\n"
+	if _, err := access.ParseTokens(strings.NewReader(line)); err != nil {
+		return err
+	}
+	err = changeTokens(path, func(text []byte) ([]byte, error) {
+		if len(text) > 0 && text[len(text)-1] != '\n' {
+			text = append(text, '\n')
+		}
+		return append(text, line...), nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.stdout, secret)
+	fmt.Fprintf(a.stderr, "lk: this is the only time that it is shown; %s has its digest. Servers know it with --tokens %s\n", path, path)
+	return nil
+}
+
+// changeTokens changes the text of a file of tokens, whole or not at all, and leaves
+// all that people wrote into it. Nobody else changes it meanwhile by lk.
+func changeTokens(path string, change func(text []byte) ([]byte, error)) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	unlock, err := lockFolder(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := readTokens(path); err != nil {
+		return err // what can't be read is not to be lost
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if text, err = change(text); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o600)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	return replaceFile(path, text, mode)
+}
+
+// tokenLs lists the tokens.
+func (a *app) tokenLs(o *tokenOptions) error {
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	tokens, err := readTokens(path)
+	if err != nil {
+		return err
+	}
+	if len(tokens) == 0 {
+		fmt.Fprintf(a.stderr, "lk: there is no token in %s\n", path)
+	}
+	if o.json {
+		for _, t := range tokens {
+			if err := json.NewEncoder(a.stdout).Encode(rowOf(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, t := range tokens {
+		r := rowOf(t)
+		until := "for ever"
+		if r.Expires != "" {
+			until = "until " + r.Expires
+		}
+		if r.Expired {
+			until = "expired " + r.Expires
+		}
+		fmt.Fprintf(w, "%s\t%s\tsince %s\t%s\t%s\n", r.Name, r.Digest, r.Created, until, r.Note)
+	}
+	return w.Flush()
+}
+
+// tokenRow is a token as people see it.
+type tokenRow struct {
+	Name    string `json:"name"`
+	Digest  string `json:"digest"` // its beginning
+	Created string `json:"created"`
+	Expires string `json:"expires,omitempty"`
+	Expired bool   `json:"expired,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+func rowOf(t access.Token) tokenRow {
+	r := tokenRow{Name: t.Name, Digest: t.Digest.String()[:shownDigest], Created: t.Created.Format(time.DateOnly), Note: t.Note}
+	if !t.Expires.IsZero() {
+		r.Expires, r.Expired = t.Expires.Format(time.DateOnly), time.Now().After(t.Expires)
+	}
+	return r
+}
+
+// shownDigest is how much of a digest tells tokens apart.
+const shownDigest = 12
+
+// tokenRevoke removes tokens from the file.
+func (a *app) tokenRevoke(o *tokenOptions) error {
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	removed := 0
+	err = changeTokens(path, func(text []byte) ([]byte, error) {
+		var kept [][]byte
+		for line := range bytes.Lines(text) {
+			tokens, err := access.ParseTokens(bytes.NewReader(line))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			if slices.ContainsFunc(tokens, func(t access.Token) bool { return t.Name == o.name || digestBegins(t, o.name) }) {
+				removed++
+				continue
+			}
+			kept = append(kept, line)
+		}
+		return bytes.Join(kept, nil), nil
+	})
+	if err != nil {
+		return err
+	}
+	if removed == 0 {
+		return &exit{code: exitFailure, say: fmt.Errorf("%s has no token of %s: lk token ls lists them", path, o.name)}
+	}
+	fmt.Fprintf(a.stderr, "lk: %s of %s revoked; servers cut it off within seconds\n", plural(removed, "token"), o.name)
+	return nil
+}
+
+// digestBegins reports whether the token is the one that text names by its digest.
+func digestBegins(t access.Token, text string) bool {
+	return len(text) >= shownDigest && len(text) <= len(t.Digest.String()) && t.Digest.String()[:len(text)] == text
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/tracing"
+	"github.com/lockkeeper/lockkeeper/tracing/export"
+)
+
+// sendTime bounds how long lk waits in the end for its traces to be sent.
+const sendTime = 2 * time.Second
+
+// tracedVerbs are those whose run is a span.
+var tracedVerbs = []string{"run", "grab", "keep", "renew", "release", "bench"}
+
+// trace returns a context within the span of whoever called lk, and, where the
+// environment wants traces, within a span of this run; end ends that and sends it.
+func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
+	ctx = export.FromEnvironment(ctx)
+	a.traceparent = export.Environment(ctx)
+	if len(a.args) == 0 || !slices.Contains(tracedVerbs, a.args[0]) || !export.Wanted() {
+		return ctx, func() {}
+	}
+	provider, shutdown, err := export.Start(ctx, "lk", version())
+	if err != nil {
+		fmt.Fprintf(a.stderr, "lk: no traces are sent: %s\n", err)
+		return ctx, func() {}
+	}
+	a.traced = func(e lockkeeper.Engine) lockkeeper.Engine { return tracing.Wrap(e, provider) }
+	ctx, span := provider.Tracer("github.com/lockkeeper/lockkeeper/cmd/lk").Start(ctx, "lk "+a.args[0])
+	a.traceparent = export.Environment(ctx)
+	return ctx, func() {
+		span.End()
+		bounded, cancel := context.WithTimeout(context.Background(), sendTime)
+		defer cancel()
+		if err := shutdown(bounded); err != nil {
+			fmt.Fprintf(a.stderr, "lk: not all traces were sent: %s\n", err)
+		}
+	}
+}
+
+// tracing is e with what is done there traced, as far as that is wanted.
+func (a *app) tracing(e lockkeeper.Engine) lockkeeper.Engine {
+	if server, ok := e.(*remote.Engine); ok {
+		server.Trace(tracing.Parent)
+	}
+	if a.traced == nil {
+		return e
+	}
+	return a.traced(e)
+}

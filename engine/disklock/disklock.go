@@ -1,0 +1,250 @@
+package disklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/keeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// options are for tests, but for their zero values.
+type options struct {
+	driver          string // "sqlite" if empty
+	careless        bool   // don't wait for the disk
+	snapshotEvery   int    // entries between snapshots, at least
+	checkpointPages int    // of SQLite's log, about, before it is moved into the database
+	backlog         int64  // bytes that may wait for the disk
+
+	// committed is called by the writer when a row is safe and marked, before
+	// anybody is told.
+	committed func(*row)
+}
+
+const (
+	entriesBetweenSnapshots = 100_000
+	pagesBetweenCheckpoints = 1000
+)
+
+// Engine is one open directory. It is safe for concurrent use.
+type Engine struct {
+	*keeper.Keeper
+	folder  folder
+	journal *journal
+	once    sync.Once
+	closed  error
+}
+
+// Open opens the directory, which it makes if it is not there, and has all that
+// was safe again. Sessions in it have their whole TTL ahead and must resume (R19). ctx
+// bounds the opening.
+//
+// A directory that another process has open is refused with ErrUnavailable, which
+// names that process. One in which something that was safe is missing or damaged is
+// refused with ErrInvalid, and left as it is.
+func Open(ctx context.Context, dir string) (lockkeeper.Engine, error) {
+	e, err := open(ctx, dir, options{})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func guarantees() lockkeeper.Guarantees {
+	return lockkeeper.Guarantees{
+		Name:     "disk",
+		Features: lockkeeper.AllFeatures,
+		Reach:    lockkeeper.InProcess,
+		Survives: "kill -9 and power loss",
+		Fences:   "for ever",
+		Clock:    "the process's monotonic clock; it stands still while there is no process",
+		Breaks:   "a disk that says it has written what it has not; an older copy of the directory in its place",
+	}
+}
+
+// open is Open with options.
+func open(ctx context.Context, dir string, o options) (*Engine, error) {
+	if o.driver == "" {
+		o.driver = "sqlite"
+	}
+	if o.snapshotEvery == 0 {
+		o.snapshotEvery = entriesBetweenSnapshots
+	}
+	if o.checkpointPages == 0 {
+		o.checkpointPages = pagesBetweenCheckpoints
+	}
+	if o.backlog == 0 {
+		o.backlog = backlogBytes
+	}
+	f, err := lockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	e, err := f.open(ctx, o)
+	if err != nil {
+		f.unlock()
+		return nil, refusal(f.journal(), err)
+	}
+	return e, nil
+}
+
+// open opens the folder, which is locked.
+func (f folder) open(ctx context.Context, o options) (*Engine, error) {
+	r, err := f.recover(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openStore(f.journal(), o.driver, true, o.careless)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{
+		options: o, path: f.journal(), store: s, seq: r.seq, chain: r.chain, after: r.table.Counters(), header: r.header, entries: r.entries,
+		bell: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if err := j.open(f, r); err != nil {
+		s.close()
+		return nil, err
+	}
+	// What the rules count from now on is counted from the last entry: the engine's
+	// time stands still while there is no engine (R20).
+	start, base := time.Now(), r.table.Now()
+	e := &Engine{folder: f, journal: j}
+	e.Keeper = keeper.NewLogged(guarantees(), func() time.Duration { return base + time.Since(start) }, r.table, j)
+	j.take = e.Keeper.Snapshot
+	go j.run()
+	return e, nil
+}
+
+// open begins to write: it says that the database is open, and has every session
+// resume, which is an entry as any other. Then everything is moved out of the log and
+// synced once more: after a sync that failed, the system may only pretend to
+// have what is in it.
+func (j *journal) open(f folder, r *recovered) error {
+	restart := table.Command{At: r.table.Now(), Op: table.Restart}
+	if _, err := r.table.Step(&restart); err != nil {
+		return err
+	}
+	b := row{seq: j.seq + 1, count: 1, entries: append(appendCommand([]byte{'['}, &restart), ']'), after: r.table.Counters()}
+	b.sum = b.seal(j.chain)
+	// The mark is first: a journal with rows and without a mark is refused.
+	var err error
+	if j.marker, err = openMarker(f.mark(), mark{seq: j.seq, fences: b.after.Fences, boot: bootID()}); err != nil {
+		return err
+	}
+	for _, do := range []func() error{
+		func() error { return syncFolder(f.path) },
+		j.store.prepare,
+		func() error { return j.store.exec("BEGIN IMMEDIATE") },
+		func() error { return j.store.exec("UPDATE meta SET state = ?", stateOpen) },
+		func() error { return j.store.forgetAll(&r.header) }, // of a snapshot that was not completed, or not cleared up
+		func() error { return j.store.append(&b) },
+		func() error { return j.store.exec("COMMIT") },
+		func() error { return j.store.checkpoint(true) },
+	} {
+		if err == nil {
+			err = do()
+		}
+	}
+	if err != nil {
+		j.marker.file.Close()
+		return err
+	}
+	return j.committed(&b)
+}
+
+// Committed has tell called with every commit from now on: how many entries it made
+// safe, and how long it took to write them and have the disk confirm it. tell is called
+// by the one goroutine that writes, before anybody is answered, so it must be quick. It
+// replaces the one before.
+func (e *Engine) Committed(tell func(entries int, took time.Duration)) { e.journal.tell.Store(&tell) }
+
+// Close makes safe what is not, writes a snapshot, and lets go of the directory.
+// Sessions that were not left are there again when it is opened the next time.
+//
+// If the journal failed before, the directory stays locked until the process ends:
+// what the system says of its contents can't be trusted while it runs.
+func (e *Engine) Close() error {
+	e.once.Do(func() {
+		e.Keeper.Close()
+		close(e.journal.quit)
+		<-e.journal.ended
+		e.closed = e.journal.result
+		e.journal.marker.file.Close()
+		if !e.journal.distrust {
+			e.folder.unlock()
+		}
+	})
+	return e.closed
+}
+
+// folder is a directory of ours, locked.
+type folder struct {
+	path string
+	lock *os.File
+}
+
+func (f folder) journal() string { return filepath.Join(f.path, "journal.db") }
+func (f folder) log() string     { return f.journal() + "-wal" }
+func (f folder) mark() string    { return filepath.Join(f.path, "mark") }
+
+// unlock lets others open the folder.
+func (f folder) unlock() { f.lock.Close() }
+
+// lockFolder locks the folder for this process, and says so in it.
+func lockFolder(dir string) (folder, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return folder{}, lockkeeper.Invalid("%s: %v", dir, err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return folder{}, lockkeeper.Invalid("%s is a file: name a directory that is new, or one of lockkeeper's", dir)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return folder{}, unavailable(err, "no directory %s", dir)
+	}
+	name := filepath.Join(path, "lock")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return folder{}, unavailable(err, "%s can't be locked", dir)
+	}
+	if err := lockAlone(f); err != nil {
+		defer f.Close()
+		owner := make([]byte, 32)
+		n, _ := f.ReadAt(owner, 0)
+		if errors.Is(err, errInUse) {
+			return folder{}, unavailable(err, "%s is in use by %s: only one process may have it open; others reach it through a server", dir, pidIn(owner[:n]))
+		}
+		return folder{}, unavailable(err, "%s can't be locked", dir)
+	}
+	if err := f.Truncate(0); err == nil {
+		// It is for people only.
+		_, _ = f.WriteAt(fmt.Appendf(nil, "pid %d\n", os.Getpid()), 0)
+	}
+	return folder{path, f}, nil
+}
+
+// pidIn is the process that a lock file names.
+func pidIn(text []byte) string {
+	var pid int
+	if n, _ := fmt.Sscanf(string(text), "pid %d", &pid); n == 1 {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return "another process"
+}
+
+// hasContent tells whether the file is there, and something in it.
+func hasContent(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
+}

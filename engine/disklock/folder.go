@@ -1,0 +1,131 @@
+package disklock
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// recover has what the folder says, after all of it was checked against all else:
+// the log, the database, and the mark. It makes the database of a new folder.
+// What is refused is left as it is.
+func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
+	m, err := readMark(f.mark())
+	if err != nil {
+		return nil, lockkeeper.Invalid("%s is damaged: %v: put it back; if you know that nothing was lost, see docs/engines/disk.md", f.mark(), err)
+	}
+	log, err := examineWAL(f.log())
+	if err != nil {
+		return nil, lockkeeper.Invalid("%s is damaged: %v: grants that were told may be lost; nothing was changed; see docs/engines/disk.md for what can be done", f.log(), err)
+	}
+	there, err := hasContent(f.journal())
+	if err != nil {
+		return nil, err
+	}
+	if !there && (m != nil || log.size > 0) {
+		return nil, lockkeeper.Invalid("%s is missing or empty, though there is what belongs to it: put it back, or remove all files of the directory to begin anew, with fences from 1", f.journal())
+	}
+	if there && log.missing {
+		if err := f.withoutLog(ctx, o, m); err != nil {
+			return nil, err
+		}
+	}
+	s, err := openStore(f.journal(), o.driver, false, o.careless)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read(ctx)
+	if err == nil {
+		err = f.compare(r, m)
+	}
+	if err != nil {
+		s.leave()
+		return nil, err
+	}
+	return r, s.close()
+}
+
+// read reads the database, or makes it if it is empty.
+func (s *store) read(ctx context.Context) (*recovered, error) {
+	fresh, err := s.identify()
+	if err == nil && fresh {
+		err = s.create()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.recover(ctx)
+}
+
+// compare refuses what is not all that was safe.
+func (f folder) compare(r *recovered, m *mark) error {
+	switch {
+	case m == nil && r.seq > 0:
+		return lockkeeper.Invalid("%s is missing, so it can't be told whether the journal, which ends with row %d, has all that was safe: put it back; if you know that nothing was lost, see docs/engines/disk.md", f.mark(), r.seq)
+	case m != nil && r.seq < m.seq:
+		return lockkeeper.Invalid("%s ends with row %d and fence %d, though row %d and fence %d were safe, as %s says: something was lost, or this is an older copy; fences would be given twice; nothing was changed; see docs/engines/disk.md for what can be done",
+			f.journal(), r.seq, r.table.Counters().Fences, m.seq, m.fences, f.mark())
+	}
+	return nil
+}
+
+// withoutLog decides about a database beside which there is no log. We never remove
+// it. If the database was closed, or it has all that the mark of this run of the
+// computer knows of, nothing can be missing.
+func (f folder) withoutLog(ctx context.Context, o options, m *mark) error {
+	s, err := openStore(f.journal()+"?mode=ro&immutable=1", o.driver, false, true)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var state string
+	var last uint64
+	if fresh, err := s.identify(); err != nil || fresh {
+		return err
+	}
+	if err := s.query("SELECT state, (SELECT max(n) FROM (SELECT max(seq) AS n FROM journal UNION ALL SELECT max(seq) FROM snapshots)) FROM meta", &state, &last); err != nil {
+		return err
+	}
+	if state == stateClosed || m.waived() || m == nil && last == 0 || m != nil && m.boot != "" && m.boot == bootID() && last >= m.seq {
+		return nil
+	}
+	return lockkeeper.Invalid("%s is missing, though %s was not closed: what was safe in it is lost; put it back; see docs/engines/disk.md", f.log(), f.journal())
+}
+
+// identify makes sure that the file is ours. It reports whether it is empty.
+func (s *store) identify() (fresh bool, err error) {
+	var application, version, tables int
+	err = s.query("SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id, pragma_user_version", &application, &version, &tables)
+	switch {
+	case err != nil:
+		return false, err
+	case application == 0 && version == 0 && tables == 0:
+		return true, nil
+	case application != applicationID:
+		return false, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x): name a directory that is new, or one of lockkeeper's", s.path, application)
+	case version != schemaVersion:
+		return false, lockkeeper.Invalid("%s has version %d, this program knows version %d: use the program that made it", s.path, version, schemaVersion)
+	}
+	return false, nil
+}
+
+// bootID names this run of the computer; empty where it has no name.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// syncFolder makes the names in a folder safe.
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,184 @@
+package disklock
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/keeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// Bounds of what waits for the disk.
+const (
+	batchBytes   = 1 << 20  // of one row, about
+	backlogBytes = 64 << 20 // of all that waits; what would exceed it is refused
+)
+
+// A batch becomes one row of the journal.
+type batch struct {
+	entries []byte // a JSON array that is not closed yet
+	count   int
+	after   table.Counters
+	commit  *keeper.Commit
+}
+
+// journal is the keeper's log. Appending only encodes; one goroutine, the writer,
+// makes batches safe, one after the other, each with all that came while the one
+// before was on its way.
+type journal struct {
+	options options
+	path    string
+
+	mu      sync.Mutex
+	batches []*batch // the last one is being filled, unless it is sealed
+	sealed  bool
+	spare   []byte // room for the next batch
+
+	backlog atomic.Int64 // bytes in batches, those at the writer included
+	trouble atomic.Pointer[trouble]
+	bell    chan struct{} // rung when there is something to write
+	quit    chan struct{} // closed to end the writer
+	ended   chan struct{} // closed by the writer
+	result  error         // of the writer; read after ended
+	stats   stats
+	tell    atomic.Pointer[func(entries int, took time.Duration)] // of commits; nil: nobody wants to know
+
+	// Of the writer alone.
+	store    *store
+	marker   *marker
+	take     func(func(table.Snapshot)) // takes a snapshot of the keeper's table
+	seq      uint64
+	chain    uint64
+	after    table.Counters
+	header   header // the snapshot that counts
+	entries  int    // since then
+	pages    int    // in SQLite's log, about
+	snapshot *snapshot
+	tries    uint64 // snapshots that were given up, so that their numbers are not used again
+	distrust bool   // what the system says of the files can't be trusted any more
+}
+
+// stats are what people may want to know. They are read by anybody.
+type stats struct {
+	syncs   atomic.Int64 // batches that were made safe
+	entries atomic.Int64
+	last    atomic.Int64 // when the last one was, in Unix nanoseconds; 0: never
+	mark    atomic.Pointer[error]
+}
+
+var errBacklog = errors.New("too much waits for it")
+
+// Admit implements keeper.Log.
+func (j *journal) Admit(relies bool) error {
+	if t := j.trouble.Load(); t != nil && (relies || !t.passing) {
+		return t.err
+	}
+	if j.backlog.Load() > j.options.backlog {
+		return unavailable(errBacklog, "the disk of %s is too slow, or full", j.path)
+	}
+	return nil
+}
+
+// Append implements keeper.Log.
+func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	b := j.filling()
+	before := len(b.entries)
+	b.entries = append(b.entries, separator(b.count))
+	b.entries = appendCommand(b.entries, c)
+	b.count++
+	b.after = after
+	j.backlog.Add(int64(len(b.entries) - before))
+	if t := j.trouble.Load(); t != nil && !t.passing {
+		return dead(t.err) // nobody will write it
+	}
+	if b.count == 1 {
+		ring(j.bell)
+	}
+	return b.commit
+}
+
+// dead is a commit that has failed.
+func dead(err error) *keeper.Commit {
+	c := keeper.NewCommit()
+	c.End(err)
+	return c
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// filling is the batch that takes the next entry.
+func (j *journal) filling() *batch {
+	if n := len(j.batches); n > 0 && !j.sealed && len(j.batches[n-1].entries) < batchBytes {
+		return j.batches[n-1]
+	}
+	b := &batch{entries: j.spare[:0], commit: keeper.NewCommit()}
+	j.spare, j.sealed = nil, false
+	j.batches = append(j.batches, b)
+	return b
+}
+
+// next takes the oldest batch; nil if there is none.
+func (j *journal) next() *batch {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.batches) == 0 {
+		return nil
+	}
+	b := j.batches[0]
+	j.batches[0] = nil
+	j.batches = j.batches[1:]
+	return b
+}
+
+// written gives back the room of a batch that is safe, or lost.
+func (j *journal) written(b *batch) {
+	j.backlog.Add(1 - int64(len(b.entries))) // the bracket that closes the array was not counted
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if cap(b.entries) <= batchBytes {
+		j.spare = b.entries
+	}
+}
+
+// begin takes a snapshot of the table, and lets the batch that is being filled end
+// with what is in it.
+func (j *journal) begin() {
+	if j.snapshot != nil && !j.snapshot.done {
+		j.tries++ // closing: the one that is being made is given up
+	}
+	j.take(func(content table.Snapshot) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.sealed = true
+		j.snapshot = &snapshot{
+			content: content,
+			lowest:  j.header.seq,
+			header: header{
+				number: j.header.number + 1 + j.tries, seq: j.seq + uint64(len(j.batches)),
+				claims: len(content.Claims), after: content.Counters,
+			},
+		}
+	})
+	j.reach()
+}
+
+// reach lets a snapshot be written when the journal is written up to its row.
+func (j *journal) reach() {
+	if sn := j.snapshot; sn != nil && !sn.reached && j.seq == sn.seq {
+		sn.reached, sn.chain = true, j.chain
+	}
+}
+
+// due says that it is time for a snapshot.
+func (j *journal) due() bool {
+	return j.snapshot == nil && j.entries > max(j.options.snapshotEvery, 4*j.header.claims)
+}

@@ -1,0 +1,103 @@
+package disklock
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// A mark says how far the journal was safe: it is written after each commit and
+// before anybody is answered, but not synced. So as long as the computer runs it is
+// exact, whatever becomes of the process; after a loss of power it may be some
+// seconds old. A journal that ends before its mark lost something that was safe:
+// its log was cut or removed, or an older copy was put in its place.
+type mark struct {
+	seq    uint64 // the last row of the journal that was safe
+	fences uint64 // given up to then
+	boot   string // which run of the computer wrote it; empty where that can't be told
+
+	// waiver: the file was emptied, by which somebody says to take the journal as it
+	// is, whatever was safe once. It can't come about by a crash: the mark is synced when
+	// it is made, and written over in place.
+	waiver bool
+}
+
+// waived says that there is a mark, which is a waiver.
+func (m *mark) waived() bool { return m != nil && m.waiver }
+
+var crcTable = crc64.MakeTable(crc64.ECMA)
+
+func (m mark) String() string {
+	text := fmt.Sprintf("lockkeeper mark 1\nseq %020d\nfences %020d\nboot %-36s\n", m.seq, m.fences, m.boot)
+	return fmt.Sprintf("%ssum %016x\n", text, crc64.Checksum([]byte(text), crcTable))
+}
+
+// parseMark reads what String writes.
+func parseMark(text string) (mark, error) {
+	var m mark
+	var sum uint64
+	if _, err := fmt.Sscanf(text, "lockkeeper mark 1\nseq %d\nfences %d\n", &m.seq, &m.fences); err != nil {
+		return mark{}, fmt.Errorf("it says %.40q", text)
+	}
+	lines := strings.Split(text, "\n")
+	if len(lines) == 6 {
+		m.boot = strings.TrimSpace(strings.TrimPrefix(lines[3], "boot "))
+		fmt.Sscanf(lines[4], "sum %x", &sum)
+	}
+	if m.String() != text {
+		return mark{}, fmt.Errorf("its checksum is wrong")
+	}
+	return m, nil
+}
+
+// readMark returns the mark in the file; nil if there is no file.
+func readMark(path string) (*mark, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(text) == 0 {
+		return &mark{waiver: true}, nil
+	}
+	m, err := parseMark(string(text))
+	if err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// marker writes the mark. It is used by one goroutine.
+type marker struct {
+	file *os.File
+	boot string
+}
+
+// openMarker opens the file for writing, and makes it durable with its first mark.
+func openMarker(path string, m mark) (*marker, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	mk := &marker{file: f, boot: m.boot}
+	err = mk.write(m.seq, m.fences)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return mk, nil
+}
+
+// write writes over the mark that is there, which has the same length.
+func (mk *marker) write(seq, fences uint64) error {
+	_, err := mk.file.WriteAt([]byte(mark{seq: seq, fences: fences, boot: mk.boot}.String()), 0)
+	return err
+}

@@ -1,0 +1,263 @@
+package disklock
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+//go:embed schema.sql
+var schema string
+
+const (
+	applicationID = 0x6c6b6a6e // "lkjn"
+	schemaVersion = 1
+)
+
+// store is one connection to the database. It is used by one goroutine at a time.
+type store struct {
+	path   string
+	driver string
+	pool   *sql.DB
+	conn   *sql.Conn
+	insert *sql.Stmt
+	record *sql.Stmt
+}
+
+// openStore connects to the file, which it makes if it is not there. A database
+// that is open alone is locked by SQLite against all others, also readers. Behind a
+// question mark, path may have parameters of SQLite.
+func openStore(path, driver string, alone, careless bool) (*store, error) {
+	path, parameters, _ := strings.Cut(path, "?")
+	s := &store{path: path, driver: driver}
+	address := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: parameters}
+	pool, err := sql.Open(driver, address.String())
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(1)
+	s.pool = pool
+	if s.conn, err = pool.Conn(context.Background()); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	if err := s.set(alone, careless); err != nil {
+		s.leave()
+		return nil, err
+	}
+	return s, nil
+}
+
+// leave closes a database that is refused, as it is. Whoever is the last to close it
+// moves what is in its log into it: so the last is a connection that can't write. It
+// shares the file only when it has read something, which must be what can be read
+// though the schema may be damaged. If it can't, neither could the other one.
+func (s *store) leave() {
+	address := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: "mode=ro"}
+	if reader, err := sql.Open(s.driver, address.String()); err == nil {
+		defer reader.Close()
+		reader.SetMaxOpenConns(1)
+		var version int
+		_ = reader.QueryRow("PRAGMA user_version").Scan(&version)
+	}
+	s.close()
+}
+
+// set sets what the connection needs. The log stays when it is closed, so that
+// one that is missing was removed by somebody else.
+func (s *store) set(alone, careless bool) error {
+	err := s.conn.Raw(func(c any) error {
+		_, err := c.(sqlite.FileControl).FileControlPersistWAL("main", 1)
+		return err
+	})
+	pragmas := []string{"busy_timeout = 0", "wal_autocheckpoint = 0", "synchronous = FULL", "cell_size_check = ON"}
+	if alone {
+		pragmas = append(pragmas, "locking_mode = EXCLUSIVE")
+	}
+	if careless {
+		pragmas = append(pragmas, "synchronous = OFF")
+	}
+	for _, pragma := range pragmas {
+		if err == nil {
+			err = s.exec("PRAGMA " + pragma)
+		}
+	}
+	return err
+}
+
+func (s *store) exec(statement string, args ...any) error {
+	_, err := s.conn.ExecContext(context.Background(), statement, args...)
+	return err
+}
+
+// query reads one row.
+func (s *store) query(statement string, to ...any) error {
+	return s.conn.QueryRowContext(context.Background(), statement).Scan(to...)
+}
+
+// create makes the tables in an empty file, in one transaction. Its log is on from
+// the beginning.
+func (s *store) create() error {
+	var mode string
+	if err := s.query("PRAGMA journal_mode = WAL", &mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the file system allows no write-ahead log (journal mode %s): use a local one", mode)
+	}
+	var empty header
+	begin := fmt.Sprintf("BEGIN IMMEDIATE; PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, schemaVersion)
+	if err := s.exec(begin + schema + "INSERT INTO meta VALUES (1, 'open');"); err != nil {
+		return err
+	}
+	if err := s.complete(&empty); err != nil {
+		return err
+	}
+	return s.exec("COMMIT")
+}
+
+// prepare prepares what is done often.
+func (s *store) prepare() (err error) {
+	if s.insert, err = s.conn.PrepareContext(context.Background(), "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
+		return err
+	}
+	s.record, err = s.conn.PrepareContext(context.Background(), "INSERT INTO records VALUES (?, ?, ?, ?)")
+	return err
+}
+
+func (s *store) close() error {
+	for _, stmt := range []*sql.Stmt{s.insert, s.record} {
+		if stmt != nil {
+			stmt.Close()
+		}
+	}
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return s.pool.Close()
+}
+
+// checkpoint moves the log into the database and syncs that; with truncate the log
+// is empty afterwards.
+func (s *store) checkpoint(truncate bool) error {
+	how := "PASSIVE"
+	if truncate {
+		how = "TRUNCATE"
+	}
+	var busy, log, moved int
+	if err := s.query("PRAGMA wal_checkpoint("+how+")", &busy, &log, &moved); err != nil {
+		return err
+	}
+	if busy != 0 || log != moved {
+		return fmt.Errorf("only %d of %d pages of the log could be moved into %s: another program reads it", moved, log, s.path)
+	}
+	return nil
+}
+
+// A row is one batch of the journal.
+type row struct {
+	seq     uint64
+	count   int
+	entries []byte // a JSON array
+	after   table.Counters
+	sum     uint64
+}
+
+// seal computes the row's sum, which goes on from that of the row before.
+func (r *row) seal(chain uint64) uint64 {
+	b := fmt.Appendf(nil, "%016x %d %d %s ", chain, r.seq, r.count, counters(r.after))
+	return crc64.Update(crc64.Checksum(b, crcTable), crcTable, r.entries)
+}
+
+// counters are c as they are summed.
+func counters(c table.Counters) string {
+	return fmt.Sprintf("%d %d %d %d %d", c.Now, c.Fences, c.Tickets, c.Epochs, c.Changes)
+}
+
+func (s *store) append(r *row) error {
+	a := &r.after
+	_, err := s.insert.ExecContext(context.Background(), int64(r.seq), r.count, string(r.entries),
+		int64(a.Now), int64(a.Fences), int64(a.Tickets), int64(a.Epochs), int64(a.Changes), hex(r.sum))
+	return err
+}
+
+// A header is a complete snapshot, apart from its records.
+type header struct {
+	number  uint64
+	seq     uint64 // the last row that it has in it
+	chain   uint64 // the sum of that
+	records int
+	claims  int
+	after   table.Counters
+	digest  uint64 // of the records
+}
+
+func (h *header) sum() uint64 {
+	b := fmt.Appendf(nil, "%d %d %016x %d %d %s %016x", h.number, h.seq, h.chain, h.records, h.claims, counters(h.after), h.digest)
+	return crc64.Checksum(b, crcTable)
+}
+
+// complete makes the snapshot count.
+func (s *store) complete(h *header) error {
+	a := &h.after
+	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq), hex(h.chain), h.records, h.claims,
+		int64(a.Now), int64(a.Fences), int64(a.Tickets), int64(a.Epochs), int64(a.Changes), hex(h.digest), hex(h.sum()))
+}
+
+func hex(n uint64) string { return fmt.Sprintf("%016x", n) }
+
+func unhex(s string) (uint64, error) {
+	if len(s) != 16 {
+		return 0, errors.New("a sum has 16 digits")
+	}
+	return strconv.ParseUint(s, 16, 64)
+}
+
+// scanCounters are where counters are scanned to.
+func scanCounters(c *table.Counters) []any {
+	return []any{(*int64)(&c.Now), &c.Fences, &c.Tickets, &c.Epochs, &c.Changes}
+}
+
+// latest is the newest complete snapshot.
+func (s *store) latest() (h header, err error) {
+	var chain, digest, sum string
+	to := append([]any{&h.number, &h.seq, &chain, &h.records, &h.claims}, scanCounters(&h.after)...)
+	err = s.query("SELECT number, seq, chain, records, claims, now_ns, fences, tickets, epochs, changes, digest, sum FROM snapshots ORDER BY number DESC LIMIT 1",
+		append(to, &digest, &sum)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, damagef("table snapshots has no row, it must have one at least")
+	}
+	if err != nil {
+		return h, err
+	}
+	h.chain, _ = unhex(chain)
+	h.digest, _ = unhex(digest)
+	if own := hex(h.sum()); own != sum {
+		return h, damagef("table snapshots, number %d: its sum is %s, by its contents it should be %s", h.number, sum, own)
+	}
+	return h, nil
+}
+
+// resultCode is the primary result code of an error of SQLite; 0 of others.
+func resultCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// isFull says that there was no room on the disk, and nothing else is wrong.
+func isFull(err error) bool { return resultCode(err) == sqlite3.SQLITE_FULL }

@@ -1,0 +1,293 @@
+package disklock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// Bounds of what the writer does.
+const (
+	firstRetry = 100 * time.Millisecond // after the disk was full
+	lastRetry  = 5 * time.Second
+)
+
+// run is the writer, until quit is closed or something can't be made safe.
+func (j *journal) run() {
+	defer close(j.ended)
+	defer j.rescue()
+	for !j.broken() {
+		quitting := isClosed(j.quit)
+		switch b := j.next(); {
+		case b != nil:
+			j.write(b)
+		case quitting:
+			j.finish()
+			return
+		case j.due():
+			j.begin()
+		case j.snapshot != nil && j.snapshot.reached:
+			j.write(nil)
+		default:
+			select {
+			case <-j.bell:
+			case <-j.quit:
+			}
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// rescue ends all commits if the writer can't go on, so that nobody waits for it.
+func (j *journal) rescue() {
+	if what := recover(); what != nil {
+		j.poison(fmt.Errorf("a bug: %v", what))
+	}
+	if !j.broken() {
+		return
+	}
+	if !j.distrust {
+		j.store.close()
+	}
+	for b := j.next(); b != nil; b = j.next() {
+		b.commit.End(j.trouble.Load().err)
+	}
+}
+
+func (j *journal) broken() bool {
+	t := j.trouble.Load()
+	return t != nil && !t.passing
+}
+
+// poison ends the journal for good. What failed is never tried again: after a sync
+// that failed, the system may call clean what never reached the disk, and a second
+// one would succeed without having written it.
+func (j *journal) poison(err error) {
+	j.distrust = true
+	j.end(unavailable(err,
+		"%s could not be written and is used no more, whatever was not answered may be lost: restart this process, and look for a failing disk", j.path))
+}
+
+// end ends the journal for good.
+func (j *journal) end(err *lockkeeper.Error) {
+	j.result = err
+	j.trouble.Store(&trouble{err: err})
+}
+
+// write makes a batch safe, if it is not nil, with a piece of a snapshot if one is
+// being made. While there is no room on the disk it tries again.
+func (j *journal) write(b *batch) {
+	ended := false
+	defer func() {
+		if b != nil && !ended { // it can't be made safe, or a panic is on its way
+			if !j.broken() {
+				j.poison(fmt.Errorf("a bug"))
+			}
+			b.commit.End(j.trouble.Load().err)
+		}
+	}()
+	var r *row
+	if b != nil {
+		b.entries = append(b.entries, ']')
+		r = &row{seq: j.seq + 1, count: b.count, entries: b.entries, after: b.after}
+		r.sum = r.seal(j.chain)
+	}
+	if !j.insist(r) {
+		return
+	}
+	if b != nil {
+		j.reach()
+		j.written(b)
+		ended = true
+		b.commit.End(nil)
+	}
+	j.tidy()
+}
+
+// insist tries to commit r until there is room for it. It reports whether r is safe.
+func (j *journal) insist(r *row) bool {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		began := time.Now()
+		err := j.commit(r)
+		switch {
+		case err == nil:
+			j.trouble.Store(nil)
+			if tell := j.tell.Load(); tell != nil && r != nil {
+				(*tell)(r.count, time.Since(began))
+			}
+			return true
+		case !isFull(err):
+			j.poison(err)
+			return false
+		case j.snapshot != nil:
+			// It can wait, and what it wrote so far is never read.
+			j.snapshot, j.entries = nil, 0
+			j.tries++
+			continue
+		}
+		j.trouble.Store(&trouble{passing: true, err: unavailable(err, "%s", words(j.path, err))})
+		select {
+		case <-j.quit:
+			if err := j.commit(r); err != nil {
+				j.end(unavailable(err, "%s; closed meanwhile: what was not answered is lost", words(j.path, err)))
+				return false
+			}
+			j.trouble.Store(nil)
+			return true
+		case <-time.After(wait):
+		}
+	}
+}
+
+// commit does one transaction: the row, and a piece of a snapshot if one is being made.
+func (j *journal) commit(r *row) error {
+	sn := j.snapshot
+	if sn == nil || !sn.reached {
+		if r == nil {
+			return nil
+		}
+		if err := j.store.append(r); err != nil {
+			return err
+		}
+		return j.committed(r)
+	}
+	if err := j.store.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	next, finished, err := j.advance(r, *sn)
+	if err == nil {
+		err = j.store.exec("COMMIT")
+	}
+	if err != nil {
+		// After some errors SQLite has done so by itself.
+		_ = j.store.exec("ROLLBACK")
+		return err
+	}
+	j.advanced(next, finished)
+	return j.committed(r)
+}
+
+// advance writes the row and the next piece in the transaction at hand.
+func (j *journal) advance(r *row, sn snapshot) (next snapshot, finished bool, err error) {
+	if r != nil {
+		if err := j.store.append(r); err != nil {
+			return sn, false, err
+		}
+	}
+	if sn.done {
+		return j.store.forget(sn, pieceRows)
+	}
+	next, err = j.store.piece(sn, pieceRecords)
+	return next, false, err
+}
+
+// advanced takes in how a snapshot stands after a commit.
+func (j *journal) advanced(next snapshot, finished bool) {
+	j.pages += 2 * pieceRows
+	if next.done && !j.snapshot.done {
+		j.header, j.entries = next.header, 0
+		next.content.Claims, next.content.Sessions = nil, nil
+	}
+	j.snapshot = &next
+	if finished {
+		j.snapshot = nil
+	}
+}
+
+// committed takes in that the row is safe, and marks it, before anybody is told.
+func (j *journal) committed(r *row) error {
+	if r == nil {
+		return nil
+	}
+	j.seq, j.chain, j.after = r.seq, r.sum, r.after
+	j.entries += r.count
+	j.pages += len(r.entries)/4096 + 2
+	j.stats.syncs.Add(1)
+	j.stats.entries.Add(int64(r.count))
+	j.stats.last.Store(time.Now().UnixNano())
+	if err := j.marker.write(j.seq, j.after.Fences); err != nil {
+		// The mark helps to find losses; without it nothing is lost.
+		j.stats.mark.Store(&err)
+	}
+	if j.options.committed != nil {
+		j.options.committed(r)
+	}
+	return nil
+}
+
+// tidy keeps SQLite's log short.
+func (j *journal) tidy() {
+	if j.pages < j.options.checkpointPages {
+		return
+	}
+	switch err := j.store.checkpoint(false); {
+	case err == nil:
+		j.pages = 0
+	case isFull(err):
+		j.pages = 0 // the log goes on to grow; see again later
+	default:
+		j.poison(err)
+	}
+}
+
+// finish makes the whole table a snapshot and marks the database as closed.
+func (j *journal) finish() {
+	err := j.close()
+	switch {
+	case err == nil:
+	case isFull(err): // the journal has all that the snapshot would have
+		j.store.close()
+	default:
+		j.poison(err)
+	}
+}
+
+// close is finish. After an error the journal is as it was: whoever opens it next
+// replays it.
+func (j *journal) close() error {
+	if j.snapshot != nil && !j.snapshot.done {
+		j.tries++ // what was written of it goes with all else that is old
+	}
+	j.begin()
+	for j.snapshot != nil && !j.snapshot.done {
+		if err := j.commitPieces(); err != nil {
+			return err
+		}
+	}
+	if err := j.store.checkpoint(true); err != nil {
+		return err
+	}
+	return j.store.close()
+}
+
+// commitPieces writes many pieces in one transaction, since nobody waits any more;
+// with the last one it closes the database.
+func (j *journal) commitPieces() error {
+	if err := j.store.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	next, err := j.store.piece(*j.snapshot, 100*pieceRecords)
+	if err == nil && next.done {
+		if err = j.store.forgetAll(&next.header); err == nil {
+			err = j.store.exec("UPDATE meta SET state = ?", stateClosed)
+		}
+	}
+	if err == nil {
+		err = j.store.exec("COMMIT")
+	}
+	if err != nil {
+		_ = j.store.exec("ROLLBACK")
+		return err
+	}
+	j.snapshot = &next
+	return nil
+}

@@ -1,0 +1,187 @@
+package remote_test
+
+import (
+	"flag"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/enginetest"
+	"github.com/lockkeeper/lockkeeper/history"
+	"github.com/lockkeeper/lockkeeper/internal/badnet"
+	"github.com/lockkeeper/lockkeeper/internal/crowd"
+)
+
+var netSeed = flag.Uint64("net.seed", 0, "seed of the tests on bad networks; 0 takes one of the clock")
+
+var netLegs = flag.Int("net.legs", 3, "how often the crowd on a bad network is judged")
+
+func seeded(t *testing.T) uint64 {
+	seed := *netSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("again: go test -run '^%s$' -net.seed=%d", t.Name(), seed)
+	return seed
+}
+
+// mild is weather in which every call is answered if it is repeated, long before a
+// TTL is over.
+var mild = badnet.Weather{
+	Change: 80 * time.Millisecond, Fair: 60, Delay: 3 * time.Millisecond, Stall: lockkeeper.MinTTL / 10, Swallow: lockkeeper.MinTTL / 10,
+	Cut: true, Drip: true, Twice: true, Late: lockkeeper.MinTTL / 3, Replay: 200 * time.Millisecond,
+}
+
+// behind puts a proxy with weather before a server.
+func behind(t *testing.T, address string, seed uint64, w badnet.Weather) *badnet.Proxy {
+	t.Helper()
+	p, err := badnet.New(address, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Storm(w)
+	t.Cleanup(func() {
+		p.Close()
+		t.Log(p.Counts())
+	})
+	return p
+}
+
+// The whole suite holds on a network that delays, cuts, doubles and delivers late,
+// for who repeats what was not answered.
+func TestConformanceOnBadNetwork(t *testing.T) {
+	seed := seeded(t)
+	var number atomic.Uint64
+	enginetest.Run(t, enginetest.Harness{
+		Many: true,
+		Skip: map[string]string{
+			"Cancellation/by a deadline":                     "it gives the engine 100 ms to answer, which this network may need",
+			"Cancellation/while waiting":                     "as by a deadline",
+			"R18/a follower sees every last state":           "who follows begins anew when the connection is cut, and what ended meanwhile is not listed",
+			"R12/taken sooner than promised, so unconfirmed": "it counts on the engine to know that an answer was lost",
+		},
+		Fresh: func(t *testing.T) enginetest.Open {
+			_, address := serve(t, memlock.New())
+			p := behind(t, address, seed+number.Add(1), mild)
+			return func() lockkeeper.Engine {
+				return insisting{dialInsisting(t, p.Addr()), nil}
+			}
+		},
+	})
+}
+
+// inMemoryAndOnDisk runs a test with each of the engines that a server may have.
+func inMemoryAndOnDisk(t *testing.T, test func(t *testing.T, open func(t *testing.T) lockkeeper.Engine)) {
+	engines := map[string]func(t *testing.T) lockkeeper.Engine{
+		"mem": func(*testing.T) lockkeeper.Engine { return memlock.New() },
+		"disk": func(t *testing.T) lockkeeper.Engine {
+			e, err := disklock.Open(t.Context(), quickDir(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		},
+	}
+	for name, open := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			test(t, open)
+		})
+	}
+}
+
+// harsh is weather in which calls fail for longer than sessions live.
+var harsh = badnet.Weather{
+	Change: 200 * time.Millisecond, Fair: 50, Delay: 20 * time.Millisecond, Stall: 3 * lockkeeper.MinTTL / 2, Swallow: 3 * lockkeeper.MinTTL / 2,
+	Cut: true, Drip: true, Twice: true, Late: 2 * lockkeeper.MinTTL, Replay: 100 * time.Millisecond, Refuse: lockkeeper.MinTTL / 2,
+}
+
+// peaceful is an engine that does not claim to steal. An answer that tells a holder
+// when its hold will be taken counts as heard (R12), also if the network loses it:
+// then the thief's grant is not marked as unconfirmed, and the history shows two
+// holders.
+type peaceful struct{ lockkeeper.Engine }
+
+func (e peaceful) Guarantees() lockkeeper.Guarantees {
+	g := e.Engine.Guarantees()
+	g.Features &^= lockkeeper.FeatureSteal
+	return g
+}
+
+// All that clients do at random is judged by its history, on a network where
+// sessions end because they can't be renewed. When the faults stop, everything is
+// free soon.
+func TestStressOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, stressOnBadNetwork) }
+
+func stressOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {
+	seed := seeded(t)
+	var p *badnet.Proxy
+	calm := new(atomic.Bool)
+	enginetest.Stress(t, enginetest.Harness{
+		Many: true,
+		Fresh: func(t *testing.T) enginetest.Open {
+			_, address := serve(t, open(t))
+			p = behind(t, address, seed, harsh)
+			return func() lockkeeper.Engine { return peaceful{insisting{dialInsisting(t, p.Addr()), calm}} }
+		},
+		Calm: func() {
+			p.Calm()
+			calm.Store(true) // connections that were of no use any more have been cut just now
+		},
+	})
+}
+
+// crowdTTL is that of the sessions below.
+const crowdTTL = lockkeeper.MinTTL
+
+// Many clients, each on a connection of its own, are judged by their history leg
+// after leg, and each time that the faults stop everything can be had within the
+// TTL and a little.
+func TestCrowdOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, crowdOnBadNetwork) }
+
+func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {
+	seed, e := seeded(t), open(t)
+	_, address := serve(t, e)
+	p := behind(t, address, seed, badnet.Weather{})
+	c := crowd.New(seed, history.RulesOf(e.Guarantees()))
+	c.Long = 2 * crowdTTL
+	for range 6 {
+		c.Join("client", dialInsisting(t, p.Addr()), 2, lockkeeper.SessionTTL(crowdTTL))
+	}
+	for leg := range *netLegs {
+		p.Storm(harsh)
+		enough := time.After(3 * time.Second)
+		for granted, more := c.Granted.Load(), true; more; {
+			select {
+			case <-enough:
+				more = false
+			case <-time.After(10 * time.Millisecond):
+				more = c.Granted.Load() < granted+300
+			}
+		}
+		c.Rest()
+		p.Calm()
+		began := time.Now()
+		if err := crowd.Free(dialInsisting(t, address), crowdTTL+2*time.Second); err != nil {
+			t.Errorf("leg %d: %v", leg, err)
+		}
+		t.Logf("leg %d: %s; everything was free after %s", leg, c, time.Since(began).Round(time.Millisecond))
+		for _, wrong := range c.Verdict() {
+			t.Errorf("leg %d: %s", leg, wrong)
+		}
+		if t.Failed() {
+			break
+		}
+		c.Work()
+	}
+	c.Rest()
+	if err := c.Disperse(); err != nil {
+		t.Error(err)
+	}
+	if n := p.Counts(); n.Cut.Load() == 0 || n.Stalled.Load() == 0 || n.Replayed.Load() == 0 {
+		t.Errorf("the weather was not harsh: %s", n)
+	}
+}

@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// dialTime bounds the way to a working connection at one address: whoever calls
+// may have no bound of its own, and another server may answer.
+const dialTime = 5 * time.Second
+
+// An attempt is one way to a connection, on which any number of callers wait.
+type attempt struct {
+	done chan struct{}
+	conn *conn
+	err  error
+}
+
+// connection is the connection that is open, or a new one. Those who need one at
+// the same time wait for the same attempt, which goes on when one of them gives up.
+func (e *Engine) connection(ctx context.Context) (*conn, error) {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil, unavailable(errClosed)
+	}
+	if c := e.conn; c != nil {
+		e.mu.Unlock()
+		return c, nil
+	}
+	a := e.attempt
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		e.attempt = a
+		go e.connect(a, e.last, e.former)
+	}
+	e.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.conn, a.err
+	case <-ctx.Done():
+		return nil, unavailable(fmt.Errorf("connecting to %s: %w", e.where(), ctx.Err()))
+	}
+}
+
+// connect tries the addresses one after the other, beginning with the one that
+// answered last, when all that the former connection brought has been told: what
+// comes by the new one may be of another life of the server, which counts anew.
+func (e *Engine) connect(a *attempt, first int, former *conn) {
+	if former != nil {
+		<-former.over
+	}
+	var errs []error
+	for i := range e.place.addresses {
+		at := (first + i) % len(e.place.addresses)
+		c, err := e.dial(e.place.addresses[at])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		e.mu.Lock()
+		e.attempt = nil
+		if e.closed {
+			e.mu.Unlock()
+			c.net.Close()
+			a.err = unavailable(errClosed)
+			close(a.done)
+			return
+		}
+		e.conn, e.last = c, at
+		e.mu.Unlock()
+		go c.receive()
+		go c.write()
+		a.conn = c
+		close(a.done)
+		return
+	}
+	e.mu.Lock()
+	e.attempt = nil
+	e.mu.Unlock()
+	a.err = unavailable(errors.Join(errs...))
+	for _, err := range errs {
+		// A server that is there and refuses has more to say than one that is not.
+		if refused, ok := err.(*lockkeeper.Error); ok {
+			a.err = refused
+		}
+	}
+	close(a.done)
+}
+
+// drainPause is after how long a server that drained is worth another look.
+const drainPause = 10 * time.Second
+
+var errDrains = errors.New("it drains, and there is another server")
+
+// leaves decides whether to go on at another address than that of c, whose server takes no
+// new claims: sessions live at the engine, which the others share. Who comes back soon, since
+// nobody else answers, stays; so does who knows of no other that does not drain.
+func (e *Engine) leaves(c *conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	drains := func(at int) bool {
+		told, known := e.drained[at]
+		return known && now.Sub(told) < drainPause
+	}
+	if e.conn != c || drains(e.last) {
+		return false
+	}
+	e.drained[e.last] = now
+	for i := range e.place.addresses {
+		if at := (e.last + i) % len(e.place.addresses); !drains(at) {
+			e.last = at
+			return true
+		}
+	}
+	return false
+}
+
+// dial opens a connection to one server, and greets it.
+func (e *Engine) dial(address string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+	defer cancel()
+	token, err := e.place.credential()
+	if err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	nc, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.place.scheme(), address)
+	}
+	c, err := e.enter(ctx, nc, address, token)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// enter makes sure of who is at the other end, and greets it.
+func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) (*conn, error) {
+	if e.place.secure {
+		config, err := e.place.trust(address)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(nc, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, e.place.explain(err, address)
+		}
+		nc = secure
+	} else if at, ok := nc.RemoteAddr().(*net.TCPAddr); token != "" && (!ok || !at.IP.IsLoopback()) {
+		return nil, e.place.inTheClear(address)
+	}
+	c, err := e.greet(nc, token)
+	if err == nil {
+		return c, nil
+	}
+	err = e.place.explain(err, address)
+	if answer, ok := err.(*lockkeeper.Error); ok {
+		return nil, e.place.advise(answer, address, token)
+	}
+	return nil, fmt.Errorf("%s does not answer as a Lockkeeper server: %w", address, err)
+}
+
+// greet says hello and reads the welcome.
+func (e *Engine) greet(nc net.Conn, token string) (*conn, error) {
+	if err := nc.SetDeadline(time.Now().Add(dialTime)); err != nil {
+		return nil, err
+	}
+	hello := &wire.Hello{Protocol: wire.Protocol, Client: "lockkeeper", Token: token}
+	if err := wire.WriteFrame(nc, &wire.ClientFrame{Hello: hello}); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(nc, 16<<10)
+	if first, _ := in.Peek(len(tlsAlert)); bytes.Equal(first, tlsAlert) {
+		return nil, errors.New("it speaks TLS: write lks:// in place of lk://")
+	} else if bytes.HasPrefix(httpAnswer, first) && len(first) > 0 {
+		if whole, _ := in.Peek(len(httpAnswer)); bytes.Equal(whole, httpAnswer) {
+			return nil, errHTTP
+		}
+	}
+	var f wire.ServerFrame
+	if _, err := readFrame(in, &f, nil); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.GetRefused() != nil:
+		return nil, f.GetRefused().Read()
+	case f.GetWelcome().GetProtocol() != wire.Protocol:
+		return nil, fmt.Errorf("%w: it speaks protocol %d, and this client protocol %d", wire.ErrFrame, f.GetWelcome().GetProtocol(), wire.Protocol)
+	}
+	return newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read()), nc.SetDeadline(time.Time{})
+}
+
+// tlsAlert is how a server of TLS answers what is none. No frame begins so.
+var tlsAlert = []byte{21, 3}
+
+// httpAnswer is how a server of HTTP answers what is none. No frame begins so either:
+// its message would begin with the end of a group that was not begun.
+var httpAnswer = []byte("HTTP/")
+
+// errHTTP says that the port of HTTP was named.
+var errHTTP = errors.New("that port speaks HTTP: name the other port of the server, mostly " + DefaultPort)
+
+// readFrame reads one frame into f, and returns the room that it used.
+func readFrame(in *bufio.Reader, f *wire.ServerFrame, room []byte) ([]byte, error) {
+	length, err := wire.ReadLength(in, wire.MaxFrame)
+	if err != nil {
+		return room, err
+	}
+	message, err := wire.ReadMessage(in, length, room)
+	if err != nil {
+		return room, err
+	}
+	if err := f.UnmarshalVT(message); err != nil {
+		return room, fmt.Errorf("%w: %w", wire.ErrFrame, err)
+	}
+	return message, nil
+}

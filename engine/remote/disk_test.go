@@ -1,0 +1,39 @@
+package remote_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
+	"github.com/lockkeeper/lockkeeper/enginetest"
+)
+
+// quickDir is a folder in memory, where there is one: what is tested here is the
+// network, and some of the suite gives an engine so little time that a disk which
+// many tests use at once can't answer in it.
+func quickDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "lockkeeper-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// durable is harness with claims that are on disk.
+var durable = enginetest.Harness{
+	Fresh: func(t *testing.T) enginetest.Open {
+		e, err := disklock.Open(t.Context(), quickDir(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, address := serve(t, e)
+		return func() lockkeeper.Engine { return dial(t, address) }
+	},
+	Many: true,
+}
+
+func TestConformanceOnDisk(t *testing.T) { enginetest.Run(t, durable) }
+
+func TestStressOnDisk(t *testing.T) { enginetest.Stress(t, durable) }

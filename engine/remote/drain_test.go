@@ -1,0 +1,132 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/badnet"
+	"github.com/lockkeeper/lockkeeper/server"
+)
+
+// shared is an engine that several servers have, of which none closes it.
+type shared struct{ lockkeeper.Engine }
+
+func (shared) Close() error { return nil }
+
+// moved waits until so many clients are at a server.
+func moved(t *testing.T, s *server.Server, clients int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * time.Second); s.Connections() != clients; <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("%d clients are there, want %d", s.Connections(), clients)
+		}
+	}
+}
+
+// Who names several servers leaves one that drains, with all that it has; who names that one
+// alone stays.
+func TestLeavesWhoDrains(t *testing.T) {
+	e := memlock.New()
+	defer e.Close()
+	first, one := serve(t, shared{e})
+	second, two := serve(t, shared{e})
+	several := lockkeeper.New(dial(t, "lk://"+one+","+two))
+	defer several.Close()
+	alone := lockkeeper.New(dial(t, "lk://"+one))
+	defer alone.Close()
+	hold, err := several.Lock(t.Context(), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := alone.Lock(t.Context(), "site")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Drain("it moves")
+	moved(t, first, 1)
+	if h, err := several.TryLock(t.Context(), "new"); err != nil {
+		t.Errorf("a new claim: %v", err)
+	} else if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	moved(t, second, 1)
+	if hold.Err() != nil || kept.Err() != nil {
+		t.Errorf("what was held: %v, %v", hold.Err(), kept.Err())
+	}
+	// When all drain it stays where it is.
+	second.Drain("it moves too")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := several.TryLock(ctx, "new"); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Errorf("a new claim where all drain: %v", err)
+	}
+	if err := errors.Join(hold.Release(t.Context()), kept.Release(t.Context())); err != nil {
+		t.Error(err)
+	}
+	moved(t, first, 1)
+	moved(t, second, 1)
+}
+
+// Where nobody else answers, one that drains is better than none.
+func TestStaysWithTheOnlyOne(t *testing.T) {
+	e := memlock.New()
+	defer e.Close()
+	s, one := serve(t, shared{e})
+	gone, two := serve(t, shared{e})
+	if err := gone.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := remote.Open(t.Context(), "lk://"+one+","+two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := lockkeeper.New(opened)
+	defer c.Close()
+	hold, err := c.Lock(t.Context(), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Drain("it moves")
+	if err := hold.Release(t.Context()); err != nil {
+		t.Errorf("released: %v", err)
+	}
+	moved(t, s, 1)
+}
+
+// A server that falls silent, as when its host is gone, is left for another one within the
+// TTL: it is not asked again first.
+func TestLeavesWhoIsSilent(t *testing.T) {
+	e := memlock.New()
+	defer e.Close()
+	_, one := serve(t, shared{e})
+	second, two := serve(t, shared{e})
+	p, err := badnet.New(one, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c := lockkeeper.New(dial(t, "lk://"+p.Addr()+","+two), lockkeeper.SessionTTL(2*time.Second))
+	defer c.Close()
+	hold, err := c.Lock(t.Context(), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Set(badnet.Mood{Up: badnet.Way{Swallow: true}, Down: badnet.Way{Swallow: true}})
+	moved(t, second, 1)
+	// It is renewed there before it ends.
+	if h, err := c.TryLock(t.Context(), "site"); err != nil {
+		t.Error(err)
+	} else if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := hold.Err(); err != nil {
+		t.Errorf("the hold: %v", err)
+	}
+}

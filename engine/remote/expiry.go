@@ -1,0 +1,28 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+)
+
+// Expiry tells until when the certificates are good by which server and client prove
+// who they are to each other; the zero time where there is none. It connects if need
+// be: ErrUnavailable if no server answers, ErrDenied if it refuses the client.
+func (e *Engine) Expiry(ctx context.Context) (server, own time.Time, err error) {
+	c, err := e.connection(ctx)
+	if err != nil {
+		return server, own, err
+	}
+	if secure, ok := c.net.(*tls.Conn); ok {
+		server = secure.ConnectionState().PeerCertificates[0].NotAfter
+	}
+	if e.place.cert == "" {
+		return server, own, nil
+	}
+	config, err := e.place.trust(e.place.addresses[0])
+	if err == nil {
+		own = config.Certificates[0].Leaf.NotAfter
+	}
+	return server, own, err
+}

@@ -1,0 +1,131 @@
+package remote_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// Who had hardly any time says nothing about the server: the calls of others go on.
+func TestShortDeadline(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	gaveUp := make(chan struct{})
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		if welcomed(nc, in) != nil {
+			return
+		}
+		var first uint64
+		for range 2 {
+			f, err := request(in)
+			if err != nil {
+				return
+			}
+			if first == 0 {
+				first = f.GetRequests()[0].GetId()
+			}
+			asked <- struct{}{}
+		}
+		<-gaveUp
+		wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: first, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+	})
+	e := dial(t, address)
+	defer e.Close()
+	key := lockkeeper.Key{Session: "k3v9", Epoch: 5}
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := e.Renew(t.Context(), key)
+		renewed <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if err := e.End(ctx, key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call of 5 ms: %v", err)
+	}
+	close(gaveUp)
+	if err := <-renewed; err != nil {
+		t.Errorf("the renewal beside it: %v", err)
+	}
+}
+
+// Hints of a connection that has ended are told before anything is asked by the
+// next one: they are of a time before it, and perhaps of another server.
+func TestHintsOfFormerConnection(t *testing.T) {
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		if welcomed(nc, in) != nil {
+			return
+		}
+		for {
+			f, err := request(in)
+			if err != nil {
+				return
+			}
+			id := f.GetRequests()[0].GetId()
+			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+			wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}}})
+		}
+	})
+	e := dial(t, address)
+	defer e.Close()
+	arrived, goOn := make(chan struct{}, 10), make(chan struct{})
+	notify := func(all []lockkeeper.Status) {
+		if len(all) > 0 {
+			arrived <- struct{}{}
+			<-goOn // this goroutine stands still for a while
+		}
+	}
+	if _, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, notify); err != nil {
+		t.Fatal(err)
+	}
+	<-arrived
+	remote.Break(e.(*remote.Engine))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := e.Renew(ctx, lockkeeper.Key{Session: "k3v9", Epoch: 5}); err == nil {
+		t.Error("the next connection is at work while a hint of the one before is not told yet")
+	}
+	close(goOn)
+	if _, err := e.Renew(t.Context(), lockkeeper.Key{Session: "k3v9", Epoch: 5}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lease comes in pieces, which make one; if the connection breaks between them
+// nothing is known.
+func TestLeaseInPieces(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+			if welcomed(nc, in) != nil {
+				return
+			}
+			f, err := request(in)
+			if err != nil {
+				return
+			}
+			for id := range uint64(3) {
+				lease := &wire.Lease{Epoch: 5, Ttl: int64(time.Minute), Claims: []*wire.Status{{Id: id + 1, State: wire.State(lockkeeper.Held)}}}
+				wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(), Lease: lease, More: id < 2}}})
+				if broken && id == 1 {
+					nc.Close()
+					return
+				}
+			}
+		})
+		e := dial(t, address)
+		lease, err := e.Renew(t.Context(), lockkeeper.Key{Session: "k3v9", Epoch: 5})
+		switch {
+		case broken && (!errors.Is(err, lockkeeper.ErrUnavailable) || len(lease.Claims) > 0):
+			t.Errorf("of a lease that breaks off: %v %v", lease, err)
+		case !broken && (err != nil || len(lease.Claims) != 3 || lease.Claims[0].Ref.ID != 1 || lease.Claims[2].Ref.ID != 3):
+			t.Errorf("of a lease in pieces: %v %v", lease, err)
+		}
+		e.Close()
+	}
+}

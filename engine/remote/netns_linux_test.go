@@ -1,0 +1,289 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/badnet"
+	"github.com/lockkeeper/lockkeeper/server"
+)
+
+const cableTTL = 2 * time.Second
+
+// cut is a way in which a network dies.
+type cut struct {
+	name    string
+	arrives bool // what the client sends arrives
+	do      func(c *badnet.Cable) error
+}
+
+var cuts = []cut{
+	{"what the server sends is lost", true, func(c *badnet.Cable) error { return c.Lose(true, false) }},
+	{"what the client sends is lost", false, func(c *badnet.Cable) error { return c.Lose(false, true) }},
+	{"everything is lost", false, func(c *badnet.Cable) error { return c.Lose(true, true) }},
+	{"the cable is out", false, (*badnet.Cable).Unplug},
+}
+
+// site is a server on another host with two cables to it: a client can be cut off
+// while another one sees what the server does.
+type site struct {
+	*testing.T
+	cut       cut
+	bad       *badnet.Cable
+	far, near *lockkeeper.Client // over the bad cable, and over the good one
+}
+
+// newSite makes a site. The test must be alone.
+func newSite(t *testing.T, c cut) *site {
+	t.Helper()
+	host, err := badnet.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(host.Close)
+	bad, err := host.Cable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := host.Cable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := host.Listen(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := memlock.New()
+	s := server.New(e, server.Options{})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = s.Shutdown(ctx)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		e.Close()
+	})
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	client := func(over *badnet.Cable, name string) *lockkeeper.Client {
+		k := lockkeeper.New(dial(t, net.JoinHostPort(over.There, port)), lockkeeper.SessionTTL(cableTTL), lockkeeper.SessionID(name))
+		t.Cleanup(func() { k.Close() })
+		return k
+	}
+	return &site{t, c, bad, client(bad, "far"), client(good, "near")}
+}
+
+// die has the bad cable fail, and plug repairs it.
+func (s *site) die()  { s.Helper(); s.ok(s.cut.do(s.bad)) }
+func (s *site) plug() { s.Helper(); s.ok(s.bad.Plug()) }
+
+func (s *site) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) lock(c *lockkeeper.Client, path string, more ...lockkeeper.Request) *lockkeeper.Hold {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	h, err := c.Lock(ctx, path, more...)
+	s.ok(err)
+	return h
+}
+
+// listed is what the server has of the far client; it waits until that is so.
+func (s *site) listed(what string, want func([]lockkeeper.Status) bool) []lockkeeper.Status {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	for {
+		var all []lockkeeper.Status
+		for st, err := range s.near.List(ctx, lockkeeper.Query{Session: "far"}) {
+			if err != nil {
+				s.Fatalf("%s: %v", what, err)
+			}
+			all = append(all, st)
+		}
+		if want(all) {
+			return all
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			s.Fatalf("not within %s: %s; the server has %+v", patience, what, all)
+		}
+	}
+}
+
+// result is how a lock ends that is asked for beside the test.
+type result struct {
+	hold *lockkeeper.Hold
+	err  error
+}
+
+func (s *site) locking(ctx context.Context, c *lockkeeper.Client, path string, more ...lockkeeper.Request) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		h, err := c.Lock(ctx, path, more...)
+		done <- result{h, err}
+	}()
+	return done
+}
+
+func (s *site) await(done <-chan result) result {
+	s.Helper()
+	select {
+	case r := <-done:
+		return r
+	case <-time.After(patience):
+		s.Fatalf("no answer in %s", patience)
+		return result{}
+	}
+}
+
+// everyCut runs a test for each way in which the network dies.
+func everyCut(t *testing.T, test func(s *site)) {
+	if !badnet.Alone(t) {
+		return
+	}
+	for _, c := range cuts {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting for TTLs
+			s := newSite(t, c)
+			test(s)
+		})
+	}
+}
+
+// A holder that is cut off knows so before anybody else is granted.
+func TestCutOffHolderKnowsFirst(t *testing.T) {
+	everyCut(t, func(s *site) {
+		held := s.lock(s.far, "db")
+		lost := held.Done()
+		next := s.locking(s.Context(), s.near, "db")
+		s.die()
+		began := time.Now()
+		got := s.await(next)
+		took := time.Since(began)
+		select {
+		case <-lost:
+		default:
+			s.Errorf("granted while the holder's context lives")
+		}
+		s.ok(got.err)
+		if err := held.Err(); !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Unreachable) {
+			s.Errorf("the holder is told %v, want %v, %v", err, lockkeeper.ErrLost, lockkeeper.Unreachable)
+		}
+		if got.hold.Unconfirmed() || got.hold.Fence() <= held.Fence() {
+			s.Errorf("granted with fence %d after %d, unconfirmed %t", got.hold.Fence(), held.Fence(), got.hold.Unconfirmed())
+		}
+		if took < cableTTL/2 || took > 2*cableTTL+time.Second { // a renewal may have been on its way
+			s.Errorf("granted %s after the cut, want about %s", took, cableTTL)
+		}
+		s.plug()
+		s.ok(got.hold.Release(s.Context()))
+		s.ok(s.lock(s.far, "db").Release(s.Context()))
+	})
+}
+
+// A grant whose answer is lost is the same grant when it is asked for again.
+func TestLostAnswerIsTheSameGrant(t *testing.T) {
+	everyCut(t, func(s *site) {
+		s.ok(s.lock(s.far, "before").Release(s.Context())) // so that it is attached
+		s.die()
+		asked := s.locking(s.Context(), s.far, "db")
+		// The claim arrives, or it does not: where it does the grant is there before
+		// the network is back.
+		var granted uint64
+		if s.cut.arrives {
+			granted = s.listed("the claim is granted, unheard", func(all []lockkeeper.Status) bool { return len(all) == 1 && all[0].State == lockkeeper.Held })[0].Fence
+		}
+		s.plug()
+		got := s.await(asked)
+		s.ok(got.err)
+		if granted != 0 && got.hold.Fence() != granted {
+			s.Errorf("granted with fence %d, and fence %d when it was asked for again", granted, got.hold.Fence())
+		}
+		all := s.listed("one claim is held", func(all []lockkeeper.Status) bool { return len(all) == 1 })
+		if all[0].State != lockkeeper.Held || all[0].Fence != got.hold.Fence() {
+			s.Errorf("the server has %+v, the client fence %d", all[0], got.hold.Fence())
+		}
+		s.ok(got.hold.Release(s.Context()))
+		s.listed("nothing is left", func(all []lockkeeper.Status) bool { return len(all) == 0 })
+	})
+}
+
+// A wait that is given up just when it is granted, unheard, leaves nothing held
+// once the network is back.
+func TestGivenUpUnheard(t *testing.T) {
+	everyCut(t, func(s *site) {
+		held := s.lock(s.near, "db")
+		ctx, giveUp := context.WithCancel(s.Context())
+		defer giveUp()
+		waiting := s.locking(ctx, s.far, "db")
+		s.listed("it waits", func(all []lockkeeper.Status) bool { return len(all) == 1 && all[0].State == lockkeeper.Waiting })
+		s.die()
+		s.ok(held.Release(s.Context()))
+		s.listed("it is granted", func(all []lockkeeper.Status) bool { return len(all) == 1 && all[0].State == lockkeeper.Held })
+		giveUp()
+		r := s.await(waiting)
+		s.plug()
+		switch {
+		case r.err == nil: // a hint arrived, and came first
+			s.ok(r.hold.Release(s.Context()))
+		case !errors.Is(r.err, context.Canceled):
+			s.Errorf("given up: %v", r.err)
+		}
+		began := time.Now()
+		s.ok(s.lock(s.near, "db").Release(s.Context()))
+		if took := time.Since(began); took > cableTTL+2*time.Second {
+			s.Errorf("had %s after the network was back", took)
+		}
+		s.listed("nothing is left", func(all []lockkeeper.Status) bool { return len(all) == 0 })
+	})
+}
+
+// Taken and unreachable are never confused, also when the network dies in the
+// middle of a wait.
+func TestTakenOrUnreachable(t *testing.T) {
+	everyCut(t, func(s *site) {
+		only := func(what string, err, want, never error) {
+			s.Helper()
+			if !errors.Is(err, want) || errors.Is(err, never) {
+				s.Errorf("%s: %v; want %v, and not %v", what, err, want, never)
+			}
+		}
+		s.lock(s.near, "db")
+		_, err := s.far.TryLock(s.Context(), "db")
+		only("a try of what is taken", err, lockkeeper.ErrNotAcquired, lockkeeper.ErrUnavailable)
+		_, err = s.far.Lock(s.Context(), "db", lockkeeper.WithWait(50*time.Millisecond))
+		only("a wait that ends", err, lockkeeper.ErrNotAcquired, lockkeeper.ErrUnavailable)
+		waits := []<-chan result{s.locking(s.Context(), s.far, "db"), s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(time.Minute))}
+		s.listed("they wait", func(all []lockkeeper.Status) bool { return len(all) == 2 })
+		s.die()
+		for _, waiting := range waits {
+			only("a wait while the network dies", s.await(waiting).err, lockkeeper.ErrUnavailable, lockkeeper.ErrNotAcquired)
+		}
+		tries := map[string]<-chan result{
+			"a try of what is taken and can't be reached": s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(0)),
+			"a try of what is free and can't be reached":  s.locking(s.Context(), s.far, "free", lockkeeper.WithWait(0)),
+			"a short wait for what can't be reached":      s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(50*time.Millisecond)),
+		}
+		for what, trying := range tries {
+			only(what, s.await(trying).err, lockkeeper.ErrUnavailable, lockkeeper.ErrNotAcquired)
+		}
+		s.plug()
+		s.listed("nothing is left", func(all []lockkeeper.Status) bool { return len(all) == 0 })
+		_, err = s.far.TryLock(s.Context(), "db")
+		only("a try of what is taken, on the mended network", err, lockkeeper.ErrNotAcquired, lockkeeper.ErrUnavailable)
+	})
+}

@@ -1,0 +1,295 @@
+package remote_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+func TestAddresses(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		valid bool
+	}{
+		{"host", true}, {"host:7420", true}, {"127.0.0.1", true}, {"[::1]", true}, {"[::1]:1", true}, {"a,b:1,[::1]", true},
+		{"", false}, {"host:", false}, {":7420", false}, {"host:0", false}, {"host:99999", false}, {"host:x", false}, {"a,,b", false},
+		{"host/path", false}, {"user@host", false}, {"::1", false}, {strings.Repeat("a,", 16) + "a", false},
+	} {
+		if err := remote.Check(c.text); (err == nil) != c.valid || err != nil && !errors.Is(err, lockkeeper.ErrInvalid) {
+			t.Errorf("%q: %v", c.text, err)
+		}
+	}
+}
+
+// pretend is a server that says what the test wants: each connection is given to answer.
+func pretend(t *testing.T, answer func(net.Conn, *bufio.Reader)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { nc.Close() })
+			go answer(nc, bufio.NewReader(nc))
+		}
+	}()
+	return l.Addr().String()
+}
+
+// request reads the next frame of a client.
+func request(in *bufio.Reader) (*wire.ClientFrame, error) {
+	length, err := wire.ReadLength(in, wire.MaxFrame)
+	if err != nil {
+		return nil, err
+	}
+	message, err := wire.ReadMessage(in, length, nil)
+	if err != nil {
+		return nil, err
+	}
+	f := new(wire.ClientFrame)
+	return f, f.UnmarshalVT(message)
+}
+
+// welcomed greets a client as a server of memlock does.
+func welcomed(nc net.Conn, in *bufio.Reader) error {
+	if _, err := request(in); err != nil {
+		return err
+	}
+	return wire.WriteFrame(nc, &wire.ServerFrame{Welcome: &wire.Welcome{
+		Protocol: wire.Protocol, Guarantees: wire.SendGuarantees(memlock.New().Guarantees()),
+	}})
+}
+
+// Who is no server of ours is named, as unreachable and never as taken.
+func TestNoServer(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := free.Addr().String()
+	free.Close()
+	for name, c := range map[string]struct {
+		address string
+		says    string
+	}{
+		"nobody there": {nobody, "lk serve"},
+		"hangs up":     {pretend(t, func(nc net.Conn, _ *bufio.Reader) { nc.Close() }), "does not answer as a Lockkeeper server"},
+		"a web server": {pretend(t, func(nc net.Conn, _ *bufio.Reader) { nc.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); nc.Close() }), "does not answer as a Lockkeeper server"},
+		"another protocol": {pretend(t, func(nc net.Conn, in *bufio.Reader) {
+			wire.WriteFrame(nc, &wire.ServerFrame{Welcome: &wire.Welcome{Protocol: 9}})
+		}), "protocol 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := remote.Open(t.Context(), c.address)
+			if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, should say %q", err, c.says)
+			}
+		})
+	}
+	t.Run("refuses", func(t *testing.T) {
+		address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+			wire.WriteFrame(nc, &wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "not you"})})
+		})
+		if _, err := remote.Open(t.Context(), address); !errors.Is(err, lockkeeper.ErrDenied) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("silent", func(t *testing.T) {
+		address := pretend(t, func(net.Conn, *bufio.Reader) {})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := remote.Open(ctx, address); !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Of several servers the first that answers is taken, and another one when it is gone.
+func TestSeveralServers(t *testing.T) {
+	shared := memlock.New()
+	first, one := serve(t, shared)
+	_, two := serve(t, shared)
+	e := dial(t, "127.0.0.1:1,"+one+","+two)
+	defer e.Close()
+	c := lockkeeper.New(e)
+	defer c.Close()
+	hold, err := c.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.Lock(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Err(); err != nil {
+		t.Errorf("the hold did not survive the change: %v", err)
+	}
+	other.Release(t.Context())
+	if err := hold.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that does not answer is left, and the next call finds another connection.
+func TestSilentServer(t *testing.T) {
+	connections := make(chan net.Conn, 10)
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		connections <- nc
+		if welcomed(nc, in) == nil {
+			request(in) // which is never answered
+		}
+	})
+	e := dial(t, address)
+	defer e.Close()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := e.Renew(ctx, lockkeeper.Key{Session: "k3v9", Epoch: 1})
+		cancel()
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		<-connections
+	}
+	// A caller that gave up by itself says nothing about the server.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Renew(ctx, lockkeeper.Key{Session: "k3v9", Epoch: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// When the connection ends or hints are missing, sessions are told to renew.
+func TestMissedHints(t *testing.T) {
+	told := make(chan int, 10)
+	next := make(chan struct{})
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		if welcomed(nc, in) != nil {
+			return
+		}
+		f, err := request(in)
+		if err != nil {
+			return
+		}
+		id := f.GetRequests()[0].GetId()
+		wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+		wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}, {Session: "k3v9", Id: 2}, {Session: "other", Id: 3}}})
+		wire.WriteFrame(nc, &wire.ServerFrame{Missed: true})
+		<-next
+		nc.Close()
+	})
+	e := dial(t, address)
+	defer e.Close()
+	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, func(s []lockkeeper.Status) { told <- len(s) })
+	if err != nil || lease.Key != (lockkeeper.Key{Session: "k3v9", Epoch: 5}) {
+		t.Fatal(lease, err)
+	}
+	for _, want := range []int{2, 0} {
+		if got := <-told; got != want {
+			t.Errorf("told of %d, want %d", got, want)
+		}
+	}
+	close(next)
+	if got := <-told; got != 0 {
+		t.Errorf("told of %d when the connection ended", got)
+	}
+}
+
+// A waiting client finds its grant soon though the connection broke in between:
+// long before its next ordinary renewal.
+func TestGrantAfterBrokenConnection(t *testing.T) {
+	shared := memlock.New()
+	first, one := serve(t, shared)
+	_, two := serve(t, shared)
+	e := dial(t, one+","+two)
+	defer e.Close()
+	waiter := lockkeeper.New(e, lockkeeper.SessionTTL(time.Hour))
+	defer waiter.Close()
+	holder := lockkeeper.New(shared)
+	hold, err := holder.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := waiter.Enqueue(t.Context(), lockkeeper.Exclusive("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := waiting.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Release(t.Context())
+}
+
+// What a server of another kind says is unavailable, never a grant.
+func TestStrangeAnswers(t *testing.T) {
+	var answer wire.Reply
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		if welcomed(nc, in) != nil {
+			return
+		}
+		for {
+			f, err := request(in)
+			if err != nil {
+				return
+			}
+			answer.Id = f.GetRequests()[0].GetId()
+			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: 99}, &answer, &answer}})
+		}
+	})
+	e := dial(t, address)
+	defer e.Close()
+	key := lockkeeper.Key{Session: "k3v9", Epoch: 1}
+	if _, err := e.Claim(t.Context(), key, lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}}); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Errorf("a claim without an answer: %v", err)
+	}
+	if _, err := e.Renew(t.Context(), key); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Errorf("a renewal without an answer: %v", err)
+	}
+	answer.Error = &wire.Error{Code: wire.Code_CODE_NOT_HELD, Detail: "so it is"}
+	if err := e.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); !errors.Is(err, lockkeeper.ErrNotHeld) {
+		t.Errorf("an error comes as %v", err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	_, address := serve(t, memlock.New())
+	e := dial(t, address)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	if _, err := e.Renew(t.Context(), lockkeeper.Key{}); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+	for _, err := range e.List(t.Context(), lockkeeper.Query{}) {
+		if !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/enginetest"
+	"github.com/lockkeeper/lockkeeper/internal/testca"
+	"github.com/lockkeeper/lockkeeper/server"
+)
+
+// everything lets those with the tokens do everything.
+func everything(tokens ...access.Token) *access.Policy {
+	return &access.Policy{Certificates: true, Tokens: tokens, Rules: []access.Rule{{
+		Who: []string{"*"}, May: []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain}, Paths: []string{"*"},
+	}}}
+}
+
+// issue makes a token for an identity, and a file that has its secret.
+func issue(t *testing.T, name string) (access.Token, string) {
+	t.Helper()
+	secret, digest := access.NewToken()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return access.Token{Name: name, Digest: digest}, file
+}
+
+// guarded starts a server by TLS of memlock that lets in whom the policy names. It
+// returns how the URL of a client begins, who adds what it shows.
+func guarded(t *testing.T, p *access.Policy) (gate *access.Gate, url string) {
+	t.Helper()
+	ca, e := testca.New(t), memlock.New()
+	gate = access.New(e, p, access.Options{})
+	return gate, "lks://" + secured(t, e, ca.Server(), nil, server.Options{Gate: gate}) + "?ca=" + ca.File
+}
+
+// All that holds of an engine holds behind TLS and a gate.
+func TestConformanceBehindGate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as the suite without TLS")
+	}
+	ca := testca.New(t)
+	pair := ca.Server()
+	token, file := issue(t, "ci")
+	enginetest.Run(t, enginetest.Harness{
+		Many: true,
+		Skip: map[string]string{ // TestConformance has them
+			"Cancellation/by a deadline": "it gives the engine 100 ms to answer, which handshakes beside it may need under the race detector",
+			"Cancellation/while waiting": "as by a deadline",
+		},
+		Fresh: func(t *testing.T) enginetest.Open {
+			e := memlock.New()
+			gate := access.New(e, everything(token), access.Options{})
+			url := "lks://" + secured(t, e, pair, nil, server.Options{Gate: gate}) + "?ca=" + ca.File + "&token=" + file
+			return func() lockkeeper.Engine { return dial(t, url) }
+		},
+	})
+}
+
+// Who shows nothing, or what is not good, is refused and told what to do, at once.
+// So is who comes back after its token was withdrawn, while others go on.
+func TestRefused(t *testing.T) {
+	t.Setenv(remote.TokenVariable, "")
+	t.Setenv(remote.TokenFileVariable, "")
+	alice, file := issue(t, "alice")
+	bob, bobs := issue(t, "bob")
+	gate, url := guarded(t, everything(alice, bob))
+	_, err := remote.Open(t.Context(), url)
+	if !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "LOCKKEEPER_TOKEN_FILE") {
+		t.Errorf("without a token: %v", err)
+	}
+	_, wrong := issue(t, "alice")
+	if _, err = remote.Open(t.Context(), url+"&token="+wrong); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "the token of ?token="+wrong) {
+		t.Errorf("with another token: %v", err)
+	}
+	e, other := dial(t, url+"&token="+file), dial(t, url+"&token="+bobs)
+	defer e.Close()
+	defer other.Close()
+	c, d := lockkeeper.New(e), lockkeeper.New(other)
+	defer c.Close()
+	defer d.Close()
+	hold, err := c.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate.Set(everything(bob))
+	began := time.Now()
+	if _, err := c.Lock(t.Context(), "b"); !errors.Is(err, lockkeeper.ErrDenied) || time.Since(began) > patience/3 {
+		t.Errorf("after it was withdrawn, and %s: %v", time.Since(began), err)
+	}
+	if _, err := d.TryLock(t.Context(), "a"); !errors.Is(err, lockkeeper.ErrNotAcquired) {
+		t.Errorf("what alice holds: %v", err)
+	}
+	if err := hold.Err(); err != nil {
+		t.Errorf("the hold ended before its time: %v", err)
+	}
+	again, err := d.Lock(t.Context(), "b")
+	if err != nil {
+		t.Fatalf("bob is harmed: %v", err)
+	}
+	again.Release(t.Context())
+}
+
+// A certificate that expires while its client is there is good no longer.
+func TestCertificateExpires(t *testing.T) {
+	ca, e := testca.New(t), memlock.New()
+	gate := access.New(e, everything(), access.Options{})
+	url := "lks://" + secured(t, e, ca.Server(), ca, server.Options{Gate: gate}) + "?ca=" + ca.File
+	show := func(p testca.Pair) lockkeeper.Engine { return dial(t, url+"&cert="+p.Cert+"&key="+p.Key) }
+	until := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	mayfly, oak := show(ca.Issue("mayfly", until)), show(ca.Issue("oak", until.Add(time.Hour)))
+	defer mayfly.Close()
+	defer oak.Close()
+	state, err := mayfly.(*remote.Engine).About(t.Context())
+	if err != nil || state.Identity != "mayfly" {
+		t.Fatalf("%+v %v", state, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan struct{}, 1)
+	lease, err := mayfly.Attach(ctx, lockkeeper.Session{ID: "s", TTL: time.Minute}, func([]lockkeeper.Status) { ended <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ended // the connection
+	if now := time.Now(); now.Before(until) {
+		t.Errorf("it ended %s before the certificate", until.Sub(now))
+	}
+	if _, err := mayfly.Renew(ctx, lease.Key); !errors.Is(err, lockkeeper.ErrDenied) {
+		t.Errorf("after the end: %v", err)
+	}
+	if state, err = oak.(*remote.Engine).About(ctx); err != nil || state.Identity != "oak" {
+		t.Errorf("another is harmed: %+v %v", state, err)
+	}
+}
+
+// The server's certificate and the authority that signs it, and the clients' tokens,
+// are all replaced while clients are at work: none of their calls fails, and in the
+// end the old ones are worth nothing.
+func TestRotationUnderLoad(t *testing.T) {
+	before, after := testca.New(t), testca.New(t)
+	trusted := filepath.Join(t.TempDir(), "both.pem")
+	if err := os.WriteFile(trusted, append(read(t, before.File), read(t, after.File)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pair, e := before.Server(), memlock.New()
+	one, first := issue(t, "one")
+	two, second := issue(t, "two")
+	gate := access.New(e, everything(one, two), access.Options{})
+	address := secured(t, e, pair, nil, server.Options{Gate: gate})
+	url := "lks://" + address + "?ca=" + trusted + "&token="
+	worked := make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	for _, file := range []string{first, second} {
+		c := lockkeeper.New(dial(t, url+file))
+		defer c.Close()
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				hold, err := c.Lock(t.Context(), "shared/by/both")
+				if err == nil {
+					err = hold.Release(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case worked <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	busy := func() { // until more was done
+		t.Helper()
+		hangs := time.After(patience)
+		for range 50 {
+			select {
+			case <-worked:
+			case <-hangs:
+				t.Fatal("the clients do not work any more")
+			}
+		}
+	}
+	busy()
+	after.Replace(pair, "127.0.0.1", time.Now().Add(time.Hour))
+	for _, token := range []struct {
+		old  *access.Token
+		file string
+	}{{&one, first}, {&two, second}} {
+		fresh, file := issue(t, token.old.Name)
+		gate.Set(everything(one, two, fresh)) // both are good
+		busy()
+		if err := os.Rename(file, token.file); err != nil {
+			t.Fatal(err)
+		}
+		*token.old = fresh
+		gate.Set(everything(one, two)) // and now the new one alone
+		busy()
+	}
+	deadline := time.Now().Add(patience)
+	for { // the server looks at its files once in a second
+		fresh, err := remote.Open(t.Context(), "lks://"+address+"?ca="+after.File+"&token="+first)
+		if err == nil {
+			fresh.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the new certificate is not in use: %v", err)
+		}
+	}
+	busy()
+	if _, err := remote.Open(t.Context(), "lks://"+address+"?ca="+before.File+"&token="+first); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Errorf("the old authority is still good: %v", err)
+	}
+	stop()
+	workers.Wait()
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

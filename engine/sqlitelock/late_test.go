@@ -1,0 +1,55 @@
+package sqlitelock
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A transaction that stands still after it has looked at the clock, as when the
+// disk hangs, takes calls in that came meanwhile. What they are promised counts
+// from when they were sent, so it must not end at the engine before that (R12).
+func TestStallBeforeJobs(t *testing.T) {
+	clock := &fakeClock{}
+	var stalls atomic.Pointer[func()]
+	read := func() (time.Duration, error) {
+		now, err := clock.read()
+		if stall := stalls.Swap(nil); stall != nil {
+			(*stall)()
+		}
+		return now, err
+	}
+	e, err := open(bounded(t), file(t), options{}, read, "boot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	k := attach(t, e, "a", time.Minute, nil)
+	attach(t, e, "b", 5*time.Second, nil)
+
+	var sent time.Duration
+	var reply table.Reply
+	var refused error
+	renewal := &job{done: make(chan error, 1), do: func(tx *transaction) {
+		reply, refused = tx.step(table.Command{Op: table.Renew, Key: k})
+	}}
+	stall := func() {
+		clock.advance(10 * time.Second)
+		sent, _ = clock.read()
+		e.queue.put(renewal)
+	}
+	stalls.Store(&stall)
+	claim(t, e, k, exclusive(1, "db")) // its transaction stalls
+	if err := <-renewal.done; err != nil || refused != nil {
+		t.Fatal(err, refused)
+	}
+	sessions := snapshot(t, e).Sessions
+	if len(sessions) != 1 {
+		t.Fatalf("%d sessions, want that the short one has ended meanwhile", len(sessions))
+	}
+	if promised := sent + reply.Lease.TTL; sessions[0].Deadline < promised {
+		t.Errorf("the session ends at %s, and %s was promised", sessions[0].Deadline, promised)
+	}
+}

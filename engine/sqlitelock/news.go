@@ -1,0 +1,59 @@
+package sqlitelock
+
+import "github.com/lockkeeper/lockkeeper"
+
+// news is what a transaction has to tell within this process.
+type news struct {
+	items []item
+	ended []lockkeeper.Status // claims and freezes that ended, for followers
+	any   bool                // something changed at all
+}
+
+// item is what one session is told.
+type item struct {
+	session  string
+	notify   func([]lockkeeper.Status) // may be nil
+	statuses []lockkeeper.Status
+}
+
+func (n *news) add(notify func([]lockkeeper.Status), st lockkeeper.Status) {
+	for i := range n.items {
+		if n.items[i].session == st.Ref.Session {
+			n.items[i].statuses = append(n.items[i].statuses, st)
+			return
+		}
+	}
+	n.items = append(n.items, item{st.Ref.Session, notify, []lockkeeper.Status{st}})
+}
+
+// deliver tells the sessions of this process, keeps account of their waiting
+// claims, and wakes followers.
+func (e *Engine) deliver(n *news) {
+	for i := range n.items {
+		it := &n.items[i]
+		for j := range it.statuses {
+			e.noteWait(&it.statuses[j])
+		}
+		if it.notify != nil {
+			it.notify(it.statuses)
+		}
+	}
+	if !n.any || e.followed() == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for f := range e.followers {
+		f.tell(n.ended)
+	}
+}
+
+// noteWait keeps account of the waiting claims of this process.
+func (e *Engine) noteWait(st *lockkeeper.Status) {
+	waits := st.State == lockkeeper.Waiting || st.Converting
+	if waits && e.local[st.Ref.Session] != nil {
+		e.waits[st.Ref] = st.Ticket
+	} else {
+		delete(e.waits, st.Ref)
+	}
+}

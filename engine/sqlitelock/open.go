@@ -1,0 +1,256 @@
+package sqlitelock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// applicationID marks a file as ours.
+const applicationID = 0x6c6f636b
+
+// openDatabase opens the file, or makes it. What is not ours it refuses and
+// leaves as it is.
+func openDatabase(ctx context.Context, path string, o options) (*database, error) {
+	real, err := realPath(path)
+	if err != nil {
+		return nil, err
+	}
+	db := &database{path: real, options: o, schema: ownSchema}
+	if o.schema != nil {
+		db.schema = *o.schema
+	}
+	if err := refuseNetwork(filepath.Dir(real), fileSystemOf); err != nil {
+		return nil, err
+	}
+	if err := db.peek(ctx); err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(real)
+	db.makes = errors.Is(err, fs.ErrNotExist)
+	log, err := os.Stat(real + "-wal")
+	db.foundLog = err == nil && log.Size() > 0
+	if err := db.connect(ctx); err != nil {
+		db.leaveUntouched()
+		return nil, db.refusal(err)
+	}
+	return db, nil
+}
+
+// realPath is the one path of the file by whatever links it is named: the log
+// and the session files are beside it, and must be the same for everybody.
+func realPath(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(absolute)
+	if err == nil && info.IsDir() {
+		return "", lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return "", lockkeeper.Invalid("%s is a device, a pipe or a socket: name a file that is new, or one of lockkeeper's", path)
+	}
+	if real, err := filepath.EvalSymlinks(absolute); err == nil {
+		return real, nil
+	}
+	if end, err := os.Readlink(absolute); err == nil {
+		// Nothing is made at its end: that may be a disk which is not mounted.
+		return "", lockkeeper.Invalid("%s is a symbolic link to %s, which can't be reached: make that file (touch), or remove the link, or name another file", path, end)
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(absolute)); err == nil {
+		return filepath.Join(folder, filepath.Base(absolute)), nil
+	}
+	return absolute, nil // its directory is missing, which is told by whoever opens it
+}
+
+// address is the file as the driver wants it, with parameters of SQLite.
+func (db *database) address(parameters string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(db.path), RawQuery: parameters}
+	return u.String()
+}
+
+// dial opens one connection.
+func (db *database) dial(ctx context.Context, parameters string) (*sql.DB, *sql.Conn, error) {
+	pool, err := sql.Open(cmp.Or(db.options.driver, "sqlite"), db.address(parameters))
+	if err != nil {
+		return nil, nil, err
+	}
+	pool.SetMaxOpenConns(1)
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return pool, conn, nil
+}
+
+// connect makes the connection that is not there.
+func (db *database) connect(ctx context.Context) (err error) {
+	parameters := ""
+	if db.file != nil {
+		parameters = "mode=rw" // it was there, and must not be made anew
+	}
+	// SQLite would read a file all the same that this user may not write, and so
+	// leave a log and its index beside it that are his: nobody else could go on.
+	if obstacle(db.path) != "" {
+		return db.notWritable()
+	}
+	before, _ := os.Stat(db.path)
+	if db.pool, db.conn, err = db.dial(ctx, parameters); err != nil {
+		return err
+	}
+	if access(db.path) != nil { // somebody else has just made it
+		return db.notWritable()
+	}
+	if err := db.sameFile(before); err != nil {
+		return err
+	}
+	if err := db.exec("PRAGMA busy_timeout = 0"); err != nil { // patiently does better
+		return err
+	}
+	if err := db.patiently(ctx.Err, func() error { return db.identify(ctx) }); err != nil {
+		return err
+	}
+	if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
+		return err
+	}
+	if err := db.sameFile(nil); err != nil { // and see its mode, which may be new
+		return err
+	}
+	if err := db.prepare(); err != nil {
+		return err
+	}
+	db.log, err = os.Stat(db.path + "-wal")
+	return err
+}
+
+// sameFile makes sure that a new connection leads to the file that was used before,
+// or the first time to that which was there before it was made (nil: none).
+func (db *database) sameFile(before fs.FileInfo) error {
+	now, err := os.Stat(db.path)
+	if err != nil {
+		return fmt.Errorf("%w (%w)", db.removed(), err)
+	}
+	if db.file != nil {
+		before = db.file
+	}
+	if before != nil && !os.SameFile(before, now) {
+		return db.removed()
+	}
+	db.file = now
+	return nil
+}
+
+// identify makes sure that the file is ours and up to date. That costs one look
+// at its header, unless it is new or of an older version.
+func (db *database) identify(ctx context.Context) error {
+	kind, err := db.kind(db.conn)
+	if err != nil || kind == current {
+		return err
+	}
+	if kind == empty {
+		db.shareNew()
+		if err := db.writeAhead(); err != nil {
+			return err
+		}
+	}
+	return db.migrate(ctx)
+}
+
+type fileKind int
+
+const (
+	empty   fileKind = iota
+	older            // ours, of a version that this program can bring up to date
+	current          // ours
+)
+
+// kind tells what the file is, and refuses what is not ours, or too new for us.
+func (db *database) kind(conn *sql.Conn) (fileKind, error) {
+	var application, version, tables int
+	row := conn.QueryRowContext(context.Background(),
+		"SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id, pragma_user_version")
+	if err := row.Scan(&application, &version, &tables); err != nil {
+		return 0, err
+	}
+	switch {
+	case application == 0 && version == 0 && tables == 0:
+		return empty, nil
+	case application != applicationID:
+		return 0, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x, %d tables and indexes): name a file that is new, or one of lockkeeper's",
+			db.path, application, tables)
+	case version > db.schema.latest:
+		return 0, lockkeeper.Invalid("%s has version %d, which a newer program made; this one knows version %d and older: update this program and restart it, or name another file",
+			db.path, version, db.schema.latest)
+	case version < 1:
+		return 0, fmt.Errorf("%w: it has version %d", errRows, version)
+	case version < db.schema.latest:
+		return older, nil
+	}
+	return current, nil
+}
+
+// peek refuses the file of another program that was killed in a transaction.
+// SQLite would undo that transaction as soon as anybody looks. Our own files
+// have no such journal but in the moment in which they are made.
+func (db *database) peek(ctx context.Context) error {
+	if _, err := os.Lstat(db.path + "-journal"); err != nil {
+		return nil
+	}
+	pool, conn, err := db.dial(ctx, "mode=ro&immutable=1") // looks at nothing but the file
+	if err != nil {
+		return nil // connect will say it better
+	}
+	defer pool.Close()
+	defer conn.Close()
+	var refused *lockkeeper.Error
+	if _, err := db.kind(conn); errors.As(err, &refused) {
+		return err
+	}
+	return nil
+}
+
+// leaveUntouched closes the connection to a file that is not to be used. Whoever
+// is the last to close a file moves what is in its log into it: so if there was
+// a log, the last is a connection that can't write.
+func (db *database) leaveUntouched() {
+	if db.pool == nil || !db.foundLog {
+		db.disconnect()
+		return
+	}
+	if pool, conn, err := db.dial(context.Background(), "mode=ro"); err == nil {
+		defer pool.Close()
+		defer conn.Close()
+		// It shares the file only when it has read something. If it can't,
+		// neither could the other one.
+		_, _ = conn.ExecContext(context.Background(), "SELECT count(*) FROM sqlite_schema")
+	}
+	db.disconnect()
+}
+
+// shareNew lets the group use a new file if its directory is made for that:
+// writable for the group, which all files in it inherit (setgid). SQLite and the
+// session files follow the mode of the file.
+func (db *database) shareNew() {
+	const writable = 0o020
+	if !db.makes {
+		return // whoever made it has chosen its mode
+	}
+	folder, err := os.Stat(filepath.Dir(db.path))
+	if err != nil || folder.Mode()&fs.ModeSetgid == 0 || folder.Mode()&writable == 0 {
+		return
+	}
+	if info, err := os.Stat(db.path); err == nil && info.Size() == 0 {
+		// It fails if somebody else was faster, who does it then.
+		_ = os.Chmod(db.path, info.Mode().Perm()&^0o007|0o660)
+	}
+}

@@ -1,0 +1,183 @@
+package sqlitelock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// How long to wait for SQLite's own lock, which others hold for a commit.
+const (
+	firstBusyPause = 100 * time.Microsecond
+	lastBusyPause  = 4 * time.Millisecond
+	busyTimeout    = 10 * time.Second
+	busyIsStrange  = time.Second // no commit takes so long: it is told to whoever gives up
+)
+
+// database is one connection to the file. It is not safe for concurrent use.
+//
+// Nothing here may open the file itself by other means: closing any descriptor
+// of it drops the locks that SQLite has on it in this process.
+type database struct {
+	path     string      // absolute, without symbolic links
+	file     fs.FileInfo // which file it was when it was opened; nil before
+	options  options
+	schema   schema
+	log      fs.FileInfo // which log the connection has
+	size     int64       // of the file, which never becomes smaller
+	makes    bool        // it was not there before it was opened
+	foundLog bool        // there was something in its log before it was opened
+	pool     *sql.DB     // of one connection; nil after a failure, until the next use
+	conn     *sql.Conn
+	blocked  atomic.Bool // somebody has kept SQLite's lock for a strange time
+	stmts    [statements]*sql.Stmt
+
+	commitFault func(commit func() error) error // of tests: stands between us and the commit
+}
+
+func (db *database) exec(statement string) error {
+	_, err := db.conn.ExecContext(context.Background(), statement)
+	return err
+}
+
+// writeAhead switches to a write-ahead log, in which readers and the writer
+// don't wait for each other, and has each commit reach the disk.
+func (db *database) writeAhead() error {
+	var mode string
+	if err := db.conn.QueryRowContext(context.Background(), "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the file system allows no write-ahead log (journal mode %s): use a local one", mode)
+	}
+	if db.options.careless {
+		return db.exec("PRAGMA synchronous = OFF")
+	}
+	return db.exec("PRAGMA synchronous = FULL")
+}
+
+// prepare prepares all statements.
+func (db *database) prepare() error {
+	for i, text := range statementTexts {
+		stmt, err := db.conn.PrepareContext(context.Background(), text)
+		if err != nil {
+			return fmt.Errorf("statement %d: %w", i, err)
+		}
+		db.stmts[i] = stmt
+	}
+	return nil
+}
+
+func (db *database) run(s statement, args ...any) error {
+	_, err := db.stmts[s].ExecContext(context.Background(), args...)
+	return err
+}
+
+// ready makes sure that there is a connection, and that it leads to what
+// everybody else uses: whoever opens the path now would else not see our locks.
+// It tells whether all rows must be read anew.
+func (db *database) ready(ctx context.Context) (anew bool, err error) {
+	info, err := os.Stat(db.path)
+	if err != nil {
+		return false, fmt.Errorf("%w (%w)", db.removed(), err)
+	}
+	if !os.SameFile(info, db.file) {
+		return false, db.removed()
+	}
+	if db.pool != nil {
+		log, err := os.Stat(db.path + "-wal")
+		if err != nil || !os.SameFile(log, db.log) {
+			// If we are the last to close the file, what was in the log is saved.
+			return false, fmt.Errorf("%s-wal was removed or replaced while it was in use: leave it alone, as long as anybody uses the file", db.path)
+		}
+		if info.Size() >= db.size {
+			db.size = info.Size()
+			return false, nil
+		}
+		db.disconnect() // it became smaller, which only others can have done: see what is left
+	}
+	if err := db.connect(ctx); err != nil {
+		db.disconnect()
+		return false, err
+	}
+	db.size = info.Size()
+	return true, nil
+}
+
+// removed is the error of a path that does not lead any more to the file that was opened.
+func (db *database) removed() error {
+	return fmt.Errorf("%s was removed or replaced while it was in use: restart what uses it, and leave it alone as long as anybody does", db.path)
+}
+
+// disconnect closes the connection; the next use makes a new one. What was not
+// committed is rolled back.
+func (db *database) disconnect() {
+	for i, stmt := range db.stmts {
+		if stmt != nil {
+			stmt.Close()
+			db.stmts[i] = nil
+		}
+	}
+	if db.conn != nil {
+		db.conn.Close()
+		db.conn = nil
+	}
+	if db.pool != nil {
+		db.pool.Close()
+		db.pool = nil
+	}
+}
+
+// begin begins a transaction. A writing one excludes all other writers from its
+// begin on, so what it reads stays true until it commits.
+func (db *database) begin(writes bool) error {
+	if writes {
+		return db.run(beginImmediate)
+	}
+	return db.run(beginDeferred)
+}
+
+func (db *database) commit() error {
+	if db.commitFault != nil {
+		return db.commitFault(func() error { return db.run(commit) })
+	}
+	return db.run(commit)
+}
+
+func (db *database) rollback() error { return db.run(rollback) }
+
+// patiently repeats do while another process has SQLite's lock, until ended says
+// why not to. (SQLite's own way to wait can't be interrupted, and soon sleeps
+// for 100 ms.)
+func (db *database) patiently(ended func() error, do func() error) error {
+	var timer *time.Timer
+	began := time.Now()
+	defer db.blocked.Store(false)
+	for pause := firstBusyPause; ; pause = min(2*pause, lastBusyPause) {
+		err := do()
+		if !isBusy(err) {
+			return err
+		}
+		waited := time.Since(began)
+		db.blocked.Store(waited > busyIsStrange)
+		if waited > busyTimeout {
+			return fmt.Errorf("for %s: %w", busyTimeout, err)
+		}
+		d := pause/2 + rand.N(pause/2)
+		if timer == nil {
+			timer = time.NewTimer(d)
+			defer timer.Stop()
+		} else {
+			timer.Reset(d)
+		}
+		<-timer.C
+		if why := ended(); why != nil {
+			return fmt.Errorf("%w, %w", err, why)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package sqlitelock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// options change how a file is opened.
+type options struct {
+	careless bool    // of tests: commits don't wait for the disk
+	driver   string  // of tests: another driver than SQLite's own
+	schema   *schema // of tests: other migrations
+}
+
+// Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for
+// concurrent use.
+type Engine struct {
+	queue   queue
+	closing chan struct{} // closed by Close
+	ran     chan struct{} // closed when the goroutine has ended
+	once    sync.Once
+	deaths  chan struct{} // rings when there is something in told
+
+	// Of the goroutine alone.
+	db      *database
+	cache   *cache // nil: the rows must be read anew
+	clock   func() (time.Duration, error)
+	boot    string
+	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
+	folder  folder
+	bell    bell
+	dead    map[string]bool           // sessions of which deaths told
+	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	askedAt time.Duration             // when the kernel was last asked for the dead
+	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
+
+	mu        sync.Mutex             // guards all below
+	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
+	fileless  int                    // how many of them live by their TTL alone
+	followers map[*follower]struct{}
+	told      []string // sessions whose file nobody has locked any more
+}
+
+// Open opens the locks in a file, which it makes if it is not there; its
+// directory must be. Any number of processes may do so at once.
+//
+// A file that is not one of lockkeeper's, or damaged, or of a newer version, or on
+// a network file system, is refused with ErrInvalid and left as it is; what can't
+// be read or written with ErrUnavailable. One of an older version is brought up to
+// date. ctx bounds the opening alone.
+func Open(ctx context.Context, path string) (*Engine, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return open(ctx, path, options{}, newBootClock(), boot)
+}
+
+// open is Open on a computer with that clock and boot id.
+func open(ctx context.Context, path string, o options, clock func() (time.Duration, error), boot string) (*Engine, error) {
+	if path == "" {
+		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
+	}
+	db, err := openDatabase(ctx, path, o)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
+		deaths: make(chan struct{}, 1), db: db, clock: clock, boot: boot, folder: newFolder(db), dead: make(map[string]bool),
+		waits: make(map[lockkeeper.Ref]uint64), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
+	}
+	if err := e.first(ctx); err != nil {
+		db.leaveUntouched()
+		return nil, db.refusal(err)
+	}
+	go e.run()
+	return e, nil
+}
+
+// first reads everything for the first time, ends the sessions of processes
+// that were killed, and removes what they left.
+func (e *Engine) first(ctx context.Context) error {
+	tx := &transaction{e: e, writes: true, wanted: ctx.Err}
+	if err := tx.begin(); err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	err := tx.prepare()
+	if err == nil {
+		open := make(map[string]bool)
+		for id := range e.cache.sessions {
+			open[id] = true
+		}
+		tx.sweep(open)
+		for _, s := range e.cache.sessions {
+			known[s.file] = true
+		}
+		err = tx.finish()
+	}
+	if err != nil {
+		_ = e.db.rollback()
+		return err
+	}
+	e.folder.clean(known)
+	for _, file := range tx.rings {
+		e.folder.ring(file)
+	}
+	return nil
+}
+
+// Guarantees implements lockkeeper.Engine.
+func (e *Engine) Guarantees() lockkeeper.Guarantees {
+	return lockkeeper.Guarantees{
+		Name:     "sqlite",
+		Features: lockkeeper.AllFeatures,
+		Reach:    lockkeeper.OnMachine,
+		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and sessions without a process survive it",
+		Fences:   "for ever, as long as the file is not replaced by an older copy",
+		Clock:    "the computer's boot clock, which nobody can set and which counts while it sleeps",
+		Breaks:   "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine. Network file systems that are known are refused",
+	}
+}
+
+// Attach implements lockkeeper.Engine.
+func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	if err := s.Check(false); err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	var reply table.Reply
+	var refused error
+	err := e.call(ctx, false, func(tx *transaction) { reply, refused = tx.attach(s, notify) })
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	return reply.Lease, nil
+}
+
+// attach attaches a session to this process.
+func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Status)) (table.Reply, error) {
+	e := tx.e
+	if open, known := e.cache.sessions[s.ID]; known && open.epoch != s.Epoch {
+		return tx.step(table.Command{Op: table.Attach, Session: s}) // refused (R19): no file is made for it
+	}
+	a := &attachment{}
+	if !s.Outlive {
+		var err error
+		if a, err = e.fileFor(s.ID); err != nil {
+			return table.Reply{}, unavailable(err)
+		}
+	}
+	epoch := a.epoch
+	a.epoch = 0 // until the commit is certain
+	reply, err := tx.stepWith(table.Command{Op: table.Attach, Session: s}, a.name)
+	if err != nil {
+		if tx.broken == nil {
+			a.epoch = epoch
+		}
+		return reply, err
+	}
+	tx.after = append(tx.after, func() {
+		if a.file == nil {
+			e.detach(s.ID) // the file that it may have had says nothing any more
+		}
+		e.keep(s.ID, &attachment{epoch: reply.Lease.Key.Epoch, notify: notify, file: a.file, name: a.name, ttl: reply.Lease.TTL})
+		for i := range reply.Lease.Claims {
+			e.noteWait(&reply.Lease.Claims[i])
+		}
+	})
+	return reply, nil
+}
+
+// Renew implements lockkeeper.Engine.
+func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	reply, err := e.step(ctx, table.Command{Op: table.Renew, Key: k})
+	return reply.Lease, err
+}
+
+// Claim implements lockkeeper.Engine.
+func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	reply, err := e.step(ctx, table.Command{Op: table.Claim, Key: k, Want: w})
+	return reply.Status, err
+}
+
+// End implements lockkeeper.Engine.
+func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
+	_, err := e.step(ctx, table.Command{Op: table.End, Key: k, Ending: ending})
+	return err
+}
+
+// step has one command done, and returns its answer when it is committed.
+func (e *Engine) step(ctx context.Context, c table.Command) (table.Reply, error) {
+	var reply table.Reply
+	var refused error
+	err := e.call(ctx, false, func(tx *transaction) {
+		if c.Op == table.Claim && c.Want.Wait == 0 {
+			tx.sweepHolders(&c.Want)
+		}
+		reply, refused = tx.step(c)
+	})
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return table.Reply{}, err
+	}
+	return reply, nil
+}
+
+// Close implements lockkeeper.Engine. Sessions that were not left live on until
+// their TTL has passed.
+func (e *Engine) Close() error {
+	e.once.Do(func() { close(e.closing) })
+	<-e.ran
+	return nil
+}

@@ -1,0 +1,119 @@
+package sqlitelock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// resultCode is the primary result code of an error of SQLite; 0 of others.
+func resultCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+func isBusy(err error) bool { return resultCode(err) == sqlite3.SQLITE_BUSY }
+
+// refusal is the error of a file that can't be opened: what, where, and what
+// would be right.
+func (db *database) refusal(err error) error {
+	var told *lockkeeper.Error
+	if errors.As(err, &told) {
+		return told
+	}
+	switch code := resultCode(err); {
+	case code == sqlite3.SQLITE_NOTADB:
+		return lockkeeper.Invalid("%s is no SQLite database: name a file that is new, or one of lockkeeper's", db.path)
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_MISMATCH, errors.Is(err, errRows):
+		return lockkeeper.Invalid("%s is damaged (%v): once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path, err)
+	}
+	return db.trouble(err)
+}
+
+// trouble is the error of a file that can't be used now: an ErrUnavailable that
+// says what is wrong and what would help.
+func (db *database) trouble(err error) error {
+	var told *lockkeeper.Error
+	switch {
+	case !errors.As(err, &told):
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.words(err), Cause: err}
+	case told.Err != lockkeeper.ErrUnavailable: // the file is not what it was when it was opened
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: told.Detail}
+	}
+	return told
+}
+
+// words say what an error of SQLite means for whoever has to do something about it.
+func (db *database) words(err error) string {
+	switch resultCode(err) {
+	case 0:
+		return "" // it is none of SQLite, and says all itself
+	case sqlite3.SQLITE_FULL:
+		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", db.path)
+	case sqlite3.SQLITE_IOERR:
+		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the size of files (ulimit -f)", db.path)
+	case sqlite3.SQLITE_BUSY:
+		return db.keptBusy()
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Sprintf("%s is damaged: once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path)
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return db.notWritable().Detail
+	case sqlite3.SQLITE_NOMEM:
+		return "this process has no memory left"
+	}
+	return "using " + db.path
+}
+
+// keptBusy says that somebody does not let go of SQLite's lock. It reads only what never changes.
+func (db *database) keptBusy() string {
+	return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 in a transaction, or a backup, or a process that was stopped: end it (fuser %s lists who has the file open)", db.path, db.path)
+}
+
+// notWritable is the error of a file that this process may not write.
+func (db *database) notWritable() *lockkeeper.Error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + whyNotWritable(db.path)}
+}
+
+// whyNotWritable says what keeps this process from using the file.
+func whyNotWritable(path string) string {
+	return cmp.Or(obstacle(path), "its directory must exist, and both must be writable")
+}
+
+// obstacle looks for what keeps this process from using the file, without opening
+// anything; "" if nothing is found.
+func obstacle(path string) string {
+	folder := filepath.Dir(path)
+	switch info, err := os.Stat(folder); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Sprintf("its directory does not exist: make it (mkdir -p %s)", folder)
+	case err == nil && !info.IsDir():
+		return folder + " is a file and no directory: name another place"
+	case err != nil:
+		return fmt.Sprintf("its directory can't be looked at (%v)", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		if err := access(path); err != nil {
+			return fmt.Sprintf("this user (%s) may not read and write it (%v; %s): let them, with its group for instance, or name another file", user(), err, ownership(path))
+		}
+	}
+	if err := access(folder); err != nil {
+		return fmt.Sprintf("this user (%s) may not make files in its directory, as SQLite must (%v; %s): let them, with its group for instance, or name another file",
+			user(), err, ownership(folder))
+	}
+	for _, beside := range []string{"-wal", "-shm"} {
+		if _, err := os.Stat(path + beside); err == nil && access(path+beside) != nil {
+			return fmt.Sprintf("this user (%s) may not write %s (%s): once nobody uses it, give all files there one group and one mode", user(), path+beside, ownership(path+beside))
+		}
+	}
+	return ""
+}

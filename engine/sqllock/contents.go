@@ -1,0 +1,206 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// The oldest servers that can do what the engine needs.
+const (
+	leastPostgres = 13
+	leastMySQL    = 8
+)
+
+var leastMariaDB = [2]int{10, 6}
+
+// ErrNoTables is the cause of an ErrUnavailable of Open: the database has no tables of
+// lockkeeper yet, and the URL says migrate=off. So nothing is held.
+var ErrNoTables = errors.New("there are no tables of lockkeeper yet")
+
+// errForeign: the table that tells the version is not ours.
+var errForeign = errors.New("tables of another program")
+
+// querier is a pool or one of its connections.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// version tells the version of the tables: 0 if they are only begun, ErrNoTables if
+// there are none. It refuses a server that is too old, and tables that are too new.
+func (db database) version(ctx context.Context, q querier) (version int, err error) {
+	server := ""
+	row := q.QueryRowContext(ctx, db.sql("SELECT coalesce(max(version), 0), "+db.serverVersion()+" FROM {migrations}"), db.unprepared()...)
+	if err := row.Scan(&version, &server); err != nil {
+		return 0, meaning(err)
+	}
+	if err := db.tooOld(server); err != nil {
+		return 0, err
+	}
+	if version > schemas[db.flavour].latest {
+		return 0, db.tooNew(version)
+	}
+	return version, nil
+}
+
+// unprepared are the arguments of a query that has none, and is not to be prepared: behind a
+// pooler the statement might be on another connection.
+func (n naming) unprepared() []any {
+	if n.flavour == postgres {
+		return []any{pgx.QueryExecModeExec}
+	}
+	return nil
+}
+
+// serverVersion is the expression for the server's version.
+func (n naming) serverVersion() string {
+	if n.flavour == postgres {
+		return "current_setting('server_version')"
+	}
+	return "version()"
+}
+
+// checkServer refuses a server that is too old.
+func (db database) checkServer(ctx context.Context, q querier) error {
+	server := ""
+	if err := q.QueryRowContext(ctx, "SELECT "+db.serverVersion(), db.unprepared()...).Scan(&server); err != nil {
+		return err
+	}
+	return db.tooOld(server)
+}
+
+var firstNumbers = regexp.MustCompile(`^(\d+)(?:\.(\d+))?`)
+
+// tooOld is what is wrong with a server of that version; nil: nothing. A version that can't be
+// read is taken.
+func (n naming) tooOld(server string) error {
+	match := firstNumbers.FindStringSubmatch(strings.TrimPrefix(server, "5.5.5-")) // as MariaDB once disguised itself
+	if match == nil {
+		return nil
+	}
+	major, _ := strconv.Atoi(match[1])
+	minor, _ := strconv.Atoi(match[2])
+	switch {
+	case n.flavour == postgres && major < leastPostgres:
+		return lockkeeper.Invalid("the server is Postgres %s: lockkeeper needs %d or later", server, leastPostgres)
+	case n.flavour == postgres:
+	case strings.Contains(strings.ToLower(server), "mariadb"):
+		if slices.Compare([]int{major, minor}, leastMariaDB[:]) < 0 {
+			return lockkeeper.Invalid("the server is MariaDB %s: lockkeeper needs %d.%d or later", server, leastMariaDB[0], leastMariaDB[1])
+		}
+	case major < leastMySQL:
+		return lockkeeper.Invalid("the server is MySQL %s: lockkeeper needs %d or later, or MariaDB %d.%d", server, leastMySQL, leastMariaDB[0], leastMariaDB[1])
+	}
+	return nil
+}
+
+// contents is what is there where our tables are, or should be.
+type contents struct {
+	schema bool   // of Postgres: there is the schema
+	ours   bool   // the table that tells the version is there
+	others string // some table of another program; "" if there is none
+}
+
+// contents looks into the database's catalogue.
+func (db database) contents(ctx context.Context, q querier) (contents, error) {
+	var found contents
+	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
+	if db.flavour == postgres {
+		row := q.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = '%s')", db.prefix), db.unprepared()...)
+		if err := row.Scan(&found.schema); err != nil {
+			return found, err
+		}
+		// Indexes and types belong to tables; sequences may be alone.
+		query = fmt.Sprintf(`SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = '%s' AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY c.relname`, db.prefix)
+	}
+	rows, err := q.QueryContext(ctx, query, db.unprepared()...)
+	if err != nil {
+		return found, err
+	}
+	defer rows.Close()
+	var own []string
+	for _, o := range schemas[db.flavour].objects() {
+		own = append(own, o.name)
+	}
+	for rows.Next() {
+		name := ""
+		if err := rows.Scan(&name); err != nil {
+			return found, err
+		}
+		// Tables of others can stand beside ours where only the prefix tells them
+		// apart, but not in our schema.
+		known := name
+		if db.flavour == mysql {
+			known = strings.TrimPrefix(name, db.prefix)
+			if known == name || !slices.Contains(own, known) {
+				continue
+			}
+		}
+		if known == versions.name {
+			found.ours = true
+		} else if found.others == "" {
+			found.others = name
+		}
+	}
+	return found, rows.Err()
+}
+
+// object is something that migrations make.
+type object struct{ kind, name string }
+
+// versions is the table that tells the version.
+var versions = object{"TABLE", "migrations"}
+
+var createPattern = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
+
+// objects are all that the migrations make.
+func (s schema) objects() []object {
+	all := []object{versions}
+	for _, name := range s.names() {
+		text, _ := fs.ReadFile(s.files, name) // it is embedded
+		for _, match := range createPattern.FindAllStringSubmatch(string(text), -1) {
+			all = append(all, object{match[1], match[2]})
+		}
+	}
+	return all
+}
+
+// filled is a folder of migrations in whose texts the names in braces are filled in.
+type filled struct {
+	fs.FS
+	naming
+}
+
+// Open implements fs.FS.
+func (f filled) Open(name string) (fs.File, error) {
+	file, err := f.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || info.IsDir() {
+		return file, err
+	}
+	text, err := io.ReadAll(file)
+	return filledFile{file, strings.NewReader(f.sql(string(text)))}, err
+}
+
+// filledFile is read by goose from its beginning to its end.
+type filledFile struct {
+	fs.File
+	text *strings.Reader
+}
+
+func (f filledFile) Read(p []byte) (int, error) { return f.text.Read(p) }

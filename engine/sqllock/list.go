@@ -1,0 +1,196 @@
+package sqllock
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/rows"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// List implements lockkeeper.Engine. A follower is told what differs from what
+// it was told last, at most some twenty times a second: what came and went in
+// between it misses, but never the last state of a claim.
+func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return func(yield func(lockkeeper.Status, error) bool) {
+		if q.Follow {
+			e.follow(ctx, q, yield)
+			return
+		}
+		all, err := e.list(ctx, q)
+		if err != nil {
+			yield(lockkeeper.Status{}, err)
+			return
+		}
+		for _, st := range all {
+			if !yield(st, nil) {
+				return
+			}
+		}
+	}
+}
+
+// reading has do use a connection, and again if it turns out that statements must not be
+// prepared there. What do does twice must do no harm.
+func (e *Engine) reading(ctx context.Context, do func(link) error) error {
+	for try := 0; ; try++ {
+		err := e.dialect.with(ctx, e.db.pool, do)
+		if err == nil || try == 3 || e.dialect.fateOf(err, false) != again {
+			return err
+		}
+	}
+}
+
+// list reads one moment: what q selects.
+func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Status, error) {
+	s := newScope(usual)
+	s.sees(q)
+	m, err := e.read(ctx, s, 0)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := m.pick(q)
+	return all, nil
+}
+
+// moment is what was read at one moment, for one who asks or for all who follow.
+type moment struct {
+	began time.Time // by this process's clock: no older than that
+	err   error     // nothing was read; what follows is nil then
+	ended []lockkeeper.Status
+	past  map[lockkeeper.Ref]bool // those that ended longer ago than was looked back
+
+	mu    sync.Mutex // guards table
+	table *table.Table
+}
+
+// read reads one moment of what s sees, and with back what has ended since then.
+func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*moment, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable(err)
+	}
+	if e.closing.Err() != nil {
+		return nil, unavailable(errClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptBound)
+	defer cancel()
+	m := &moment{began: time.Now(), past: make(map[lockkeeper.Ref]bool)}
+	s.line = 0
+	tx := &transaction{e: e, scope: s}
+	err := e.reading(ctx, func(l link) error {
+		tx.link = l
+		tx.forget()
+		return tx.readOnly(ctx, back)
+	})
+	if err == nil {
+		m.table, err = tx.view.wholeTable()
+	}
+	if err != nil {
+		return nil, e.trouble(err, nil)
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(tx.view.claims), compareRefs) {
+		if found := tx.view.claims[ref]; found.ClaimRecord.State == lockkeeper.Ended && !found.Thawed {
+			m.ended = append(m.ended, found.EndedStatus(m.table.Now()))
+			m.past[ref] = found.Ended <= tx.view.reading.now-back
+		}
+	}
+	return m, nil
+}
+
+// pick is what q selects of what is there, and of what has ended.
+func (m *moment) pick(q lockkeeper.Query) (all, ended []lockkeeper.Status) {
+	for i := range m.ended {
+		if q.Selects(&m.ended[i]) {
+			ended = append(ended, m.ended[i])
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(m.table.List(q)), ended
+}
+
+// sees takes in where to look for what q selects; all of the tree if it selects everything.
+func (s *scope) sees(q lockkeeper.Query) {
+	switch {
+	case q.Ref != (lockkeeper.Ref{}):
+		s.refs[q.Ref], s.sessions[q.Ref.Session] = true, true
+	case q.Session != "":
+		s.entire[q.Session], s.sessions[q.Session] = true, true
+	case q.Meets != "":
+		s.paths[q.Meets] = true
+		for up := range q.Meets.Ancestors() {
+			s.paths[up] = s.paths[up] || false // there are permits too, which meet nobody below
+		}
+	default:
+		s.all = true
+	}
+}
+
+// readOnly reads one moment of what the scope says, and all that it depends on. It
+// needs no latches: nothing is decided.
+func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
+	d, v := tx.e.dialect, tx.view
+	keep := func(_ int, found *rows.Claim) { v.claims[found.Ref] = found }
+	all := append(d.snapshot(), d.clock(&v.reading, false)...)
+	all = append(all, d.freezes(func(f table.FreezeRecord) { v.freezes = append(v.freezes, f) }))
+	if err := tx.send(ctx, append(all, d.paces(nil, func(p table.PaceRecord) { v.paces[p.Path] = p }))...); err != nil {
+		return err
+	}
+	if ids := slices.Sorted(maps.Keys(tx.scope.sessions)); len(ids) > 0 {
+		if err := tx.send(ctx, d.sessions(ids, false, v.keepSession)); err != nil {
+			return err
+		}
+	}
+	if tx.scope.all {
+		all = []statement{d.claims(&search{everyone: true}, keep), d.sessions(nil, false, v.keepSession)}
+		if err := tx.send(ctx, all...); err != nil {
+			return err
+		}
+	}
+	for again := !tx.scope.all; again; {
+		if err := tx.send(ctx, d.claims(tx.search(), keep)); err != nil {
+			return err
+		}
+		wider, err := tx.follow(ctx)
+		if err != nil {
+			return err
+		}
+		again = wider
+	}
+	if back > 0 {
+		if err := tx.send(ctx, d.claims(&search{ended: true, since: v.reading.now - back}, keep)); err != nil {
+			return err
+		}
+	}
+	return tx.send(ctx, d.commit())
+}
+
+// wholeTable is the table of all rows, without what has ended but for its row.
+func (c *view) wholeTable() (*table.Table, error) {
+	now := c.reading.now
+	for _, found := range c.claims { // order does not matter
+		now = max(now, found.Changed)
+	}
+	snap := table.Snapshot{Counters: table.Counters{Now: now}, Freezes: c.freezes}
+	for _, s := range c.sessions { // order does not matter: sessions are known by their ids
+		if !s.Closed && s.Deadline > now {
+			snap.Sessions = append(snap.Sessions, s.SessionRecord)
+		}
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(c.claims), compareRefs) {
+		if s := c.sessions[ref.Session]; s != nil && !s.Closed && s.Deadline > now {
+			snap.Claims = append(snap.Claims, c.claims[ref].ClaimRecord)
+		}
+	}
+	snap.Freezes = slices.DeleteFunc(snap.Freezes, func(f table.FreezeRecord) bool { return f.Until <= now })
+	for _, p := range c.paces { // order does not matter
+		snap.Paces = append(snap.Paces, p)
+	}
+	t := table.New()
+	return t, t.Load(snap)
+}

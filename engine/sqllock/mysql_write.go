@@ -1,0 +1,195 @@
+package sqllock
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/rows"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// hold implements dialect. If the count is not right, a query that may have one row has
+// two, which is an error: so the rest of the packet is not done.
+func (d mysqlDialect) hold(all []session) []statement {
+	keys, moved := make([][]any, len(all)), make([][]any, len(all))
+	for i := range all {
+		keys[i] = []any{all[i].ID, all[i].version}
+		moved[i] = []any{all[i].ID, all[i].Heard, all[i].Answered}
+	}
+	from, args := d.byKey("sessions", columns{"id, version", numbers("version")}, keys)
+	list, _ := json.Marshal(moved) // they are strings and numbers
+	return []statement{{
+		text: patiently("IF(count(*) = ?, 1, (SELECT 1 UNION ALL SELECT 2)) FROM " + from + " FOR UPDATE"),
+		args: append([]any{int64(len(all))}, args...), each: func(scanner) error { return nil },
+	}, {
+		text: d.sql("UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', heard BIGINT PATH '$[1]', answered BIGINT PATH '$[2]')) k " +
+			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.heard = k.heard, t.answered = k.answered, t.version = t.version + 1"),
+		args: []any{string(list)},
+	}}
+}
+
+// rowsAtOnce and bytesAtOnce bound a statement that writes rows.
+const (
+	rowsAtOnce  = 256
+	bytesAtOnce = packetSize / 4
+)
+
+// insert inserts rows; what is there already is an error, unless it is told by which columns
+// a row is known: then the others are set.
+func (d mysqlDialect) insert(into string, c columns, all [][]any, key ...string) (statements []statement) {
+	names, end := c.but(), ""
+	text := d.sql("INSERT INTO {" + into + "} (`" + strings.Join(names, "`, `") + "`) VALUES ")
+	if len(key) > 0 {
+		var set []string
+		for _, name := range c.but(key...) {
+			set = append(set, "`"+name+"` = VALUES(`"+name+"`)")
+		}
+		end = " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
+	}
+	row := "(" + marks(len(names)) + ")"
+	for len(all) > 0 {
+		n := 0
+		s := statement{text: text}
+		for n < len(all) && n < rowsAtOnce && s.size() < bytesAtOnce {
+			s.args = append(s.args, all[n]...)
+			n++
+		}
+		s.text += repeat(row, n) + end
+		statements, all = append(statements, s), all[n:]
+	}
+	return statements
+}
+
+// putSessions implements dialect. Rows of those that have changed are there: they are held.
+func (d mysqlDialect) putSessions(new, changed []session) []statement {
+	return append(d.insert("sessions", sessionColumns, sessionRows(new)), d.insert("sessions", sessionColumns, sessionRows(changed), "id")...)
+}
+
+// putClaims implements dialect.
+func (d mysqlDialect) putClaims(new, changed []*rows.Claim, gone []lockkeeper.Ref) ([]statement, error) {
+	values, err := claimRows(slices.Concat(new, changed))
+	if err != nil {
+		return nil, err
+	}
+	return append(d.insert("claims", claimsColumns, values, "session", "id"), d.remove("claims", keyOfClaims, refKeys(gone))...), nil
+}
+
+// putTargets implements dialect.
+func (d mysqlDialect) putTargets(old, new []targetRow) []statement {
+	return append(d.remove("targets", keyOfTargets, targetKeys(old)), d.insert("targets", targetColumns, targetValues(new), keyOfTargets.but()...)...)
+}
+
+// remove removes rows by a key of which there is one row each.
+func (d mysqlDialect) remove(from string, key columns, keys [][]any) (statements []statement) {
+	for some := range slices.Chunk(keys, rowsAtOnce) {
+		found, args := d.byKey(from, key, some)
+		statements = append(statements, statement{text: "DELETE t FROM " + found, args: args})
+	}
+	return statements
+}
+
+// putFreezes implements dialect.
+func (d mysqlDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) []statement {
+	var keys [][]any
+	for _, path := range ended {
+		keys = append(keys, []any{string(path)})
+	}
+	return append(d.remove("freezes", columns{"path", nil}, keys), d.insert("freezes", freezeColumns, freezeValues(new), "path")...)
+}
+
+// putPaces implements dialect.
+func (d mysqlDialect) putPaces(all []table.PaceRecord) []statement {
+	return d.insert("paces", paceColumns, paceValues(all), "path")
+}
+
+// dropEnded implements dialect.
+func (d mysqlDialect) dropEnded(session string) statement {
+	return statement{text: d.sql("DELETE c FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = ? AND c.state = 'ended'"), args: []any{session}}
+}
+
+// follow implements dialect.
+func (d mysqlDialect) follow(process string, until time.Duration) statement {
+	return statement{
+		text: d.sql("INSERT INTO {followers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = VALUES(until_ns)"),
+		args: []any{process, int64(until)},
+	}
+}
+
+// ring implements dialect.
+func (d mysqlDialect) ring(bells []bell, now time.Duration) []statement {
+	return d.insert("bells", bellColumns, bellValues(bells, now))
+}
+
+// answer implements dialect.
+func (d mysqlDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
+	return statement{
+		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {bells} b FORCE INDEX (bells_by_process) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = b.session AND c.id = b.id WHERE b.process = ?"),
+		args: []any{process}, each: claimReader(each),
+	}
+}
+
+// answered implements dialect.
+func (d mysqlDialect) answered(_ string, bells []int) []statement {
+	var keys [][]any
+	for _, n := range bells {
+		keys = append(keys, []any{int64(n)})
+	}
+	all := append(d.begin(patience{latchPatience, idleFirst}), d.remove("bells", columns{"n", numbers("n")}, keys)...)
+	return append(all, d.commit())
+}
+
+// overdue implements dialect.
+func (d mysqlDialect) overdue(before time.Duration, each func(id string)) statement {
+	return statement{
+		text: d.sql("(SELECT id FROM {sessions} WHERE state = 'open' AND deadline_ns < ? ORDER BY deadline_ns LIMIT 20) UNION ALL" +
+			" (SELECT s.id FROM {sessions} s WHERE s.state = 'closed' AND s.deadline_ns < ?" +
+			" AND EXISTS (SELECT 1 FROM {claims} c WHERE c.session = s.id AND c.state <> 'ended') ORDER BY s.deadline_ns LIMIT 20)"),
+		args: []any{int64(before), int64(before)}, each: idReader(each),
+	}
+}
+
+const (
+	// spareNumbers is how many rows of numbers are kept: who has just inserted one has locked it.
+	spareNumbers = 1000
+	// mostPurged is how many rows are removed at once, which takes about a second.
+	mostPurged = 50000
+)
+
+// purge implements dialect. Rows that somebody has locked stay for the next time, and
+// rows of targets go no later than their claims. What is found out beforehand is read by
+// a SELECT of its own, since it would lock rows within another statement.
+func (d mysqlDialect) purge(now, before time.Duration) []statement {
+	const (
+		end = " LIMIT ? FOR UPDATE SKIP LOCKED) old STRAIGHT_JOIN "
+		of  = " JSON_TABLE(old.targets, '$[*]' COLUMNS (p VARCHAR(512) CHARACTER SET utf8mb4 PATH '$.path')) j"
+		on  = " ON t.path = j.p AND t.class = 4 AND t.`rank` = -old.priority AND t.ticket = old.ticket AND t.session = old.session AND t.id = old.id"
+	)
+	n, b, most := int64(now), int64(before), int64(mostPurged)
+	return []statement{
+		d.alone("DELETE t FROM (SELECT session, id, priority, ticket, targets FROM {claims} FORCE INDEX (claims_by_end)"+
+			" WHERE state = 'ended' AND ended_ns <= ? AND ghost_ns > 0 AND ghost_ns <= ?"+end+of+" STRAIGHT_JOIN {targets} t FORCE INDEX (PRIMARY)"+on, b, n, most),
+		d.alone("DELETE c, t FROM (SELECT session, id, priority, ticket, IF(ghost_ns > 0, targets, '[]') AS targets FROM {claims} FORCE INDEX (claims_by_end)"+
+			" WHERE state = 'ended' AND ended_ns <= ? AND forget_ns <= ? AND ghost_ns <= ?"+end+"{claims} c FORCE INDEX (PRIMARY)"+
+			" ON c.session = old.session AND c.id = old.id LEFT JOIN"+of+" ON TRUE LEFT JOIN {targets} t FORCE INDEX (PRIMARY)"+on, b, n, n, most),
+		d.alone("DELETE s FROM (SELECT id FROM {sessions} o FORCE INDEX (sessions_by_deadline) WHERE state = 'closed' AND deadline_ns <= ?"+
+			" AND (SELECT count(*) FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = o.id) = 0"+end+"{sessions} s FORCE INDEX (PRIMARY) ON s.id = old.id", b, most),
+		d.alone("DELETE b FROM (SELECT n FROM {bells} WHERE rung_ns <= ?"+end+"{bells} b FORCE INDEX (PRIMARY) ON b.n = old.n", b, most),
+		d.alone("DELETE f FROM (SELECT process FROM {followers} WHERE until_ns <= ?"+end+"{followers} f FORCE INDEX (PRIMARY) ON f.process = old.process", b, most),
+		d.alone("SET @lockkeeper_oldest = NULL;\nSELECT at_ns INTO @lockkeeper_oldest FROM {paces} ORDER BY at_ns DESC LIMIT 1 OFFSET ?;\n"+
+			"DELETE p FROM (SELECT path FROM {paces} WHERE at_ns < @lockkeeper_oldest"+end+"{paces} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxPaces-1), most),
+		d.alone("SELECT max(n) INTO @lockkeeper_newest FROM {numbers};\n"+
+			"DELETE m FROM (SELECT n FROM {numbers} WHERE n < @lockkeeper_newest - ?"+end+"{numbers} m FORCE INDEX (PRIMARY) ON m.n = old.n", int64(spareNumbers), most),
+	}
+}
+
+// alone is a statement that writes, in a transaction of its own.
+func (d mysqlDialect) alone(text string, args ...any) statement {
+	var all []string
+	for _, s := range append(append(d.begin(patience{latchPatience, idleFirst}), statement{text: d.sql(text)}), d.commit()) {
+		all = append(all, s.text)
+	}
+	return statement{text: strings.Join(all, ";\n"), args: args}
+}

@@ -1,0 +1,403 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/model"
+	"github.com/lockkeeper/lockkeeper/internal/story"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+var (
+	partsSeed      = flag.Uint64("seed", 0, "the first sequence of the comparison of parts with the whole; 0: any")
+	partsSequences = flag.Int("sequences", 30, "how many sequences the comparison of parts with the whole plays")
+)
+
+// TestParts plays random commands on one table that knows everything, and on the
+// transactions of two processes, of which each reads only what it needs. They must
+// agree after each command: in the answer, and in every claim and session.
+//
+// What falls due is noticed in rows by who looks. So both are looked at whenever
+// something falls due. There are two kinds of looks, see world.look.
+//
+// With short heads both look after each command, too: of those behind a head that can't
+// go, nobody is looked at before. There is nothing then of which those who are not read could
+// be part without being in the way: no quiet periods, and no claims inside others.
+//
+// Where all wait alike in long lines, one after the other, nobody looks: whoever makes room wakes
+// the next one.
+//
+// They may differ in this: numbers have only the same order; what was announced of
+// a wait that times out (place, estimate) counts only those that were read; paces may be
+// older; and of what ended the rows remember some for longer (see world.forgot).
+func TestParts(t *testing.T) {
+	for _, v := range []variant{
+		{name: "usual", bounds: usual},
+		{name: "looked at apart", bounds: usual, apart: true},
+		{name: "short heads", bounds: bounds{head: 2, tip: 1, few: 3, latches: usual.latches}},
+		{name: "whole tree", bounds: bounds{head: usual.head, tip: usual.tip, few: usual.few, latches: 3}},
+		{name: "all short", bounds: bounds{head: 2, tip: 1, few: 3, latches: 3}},
+		{name: "long lines", bounds: bounds{head: 3, tip: 1, few: 3, latches: usual.latches}, alike: true},
+	} {
+		t.Run(v.name, func(t *testing.T) { v.run(t) })
+	}
+}
+
+// variant is a way to play.
+type variant struct {
+	name   string
+	bounds bounds
+	apart  bool // each claim is looked at in a transaction of its own
+	alike  bool // all claims are exclusive, and most of one path
+}
+
+const commandsOfSequence = 60
+
+// short reports whether lines are cut all the time.
+func (v variant) short() bool { return v.bounds.head < usual.head }
+
+func (v variant) run(t *testing.T) {
+	first, n := *partsSeed, uint64(*partsSequences)
+	if first == 0 {
+		first = 1 + rand.Uint64N(1<<32)
+	}
+	var next atomic.Uint64
+	var found atomic.Bool
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for !found.Load() {
+				seed := first + next.Add(1) - 1
+				if seed >= first+n {
+					return
+				}
+				all := model.Generate(seed, commandsOfSequence)
+				if v.alike {
+					makeAlike(all)
+				}
+				if v.difference(seed, all) == "" || found.Swap(true) {
+					continue
+				}
+				all = model.Shrink(all, func(c []table.Command) bool { return v.difference(seed, c) != "" })
+				var told strings.Builder
+				for _, c := range all {
+					fmt.Fprintln(&told, story.Format(c))
+				}
+				t.Errorf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed, v.difference(seed, all), told.String())
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// makeAlike makes all claims of commands exclusive, in two trees of which they mostly want one,
+// so that they stand in long lines; there is nothing that lets one go before those ahead of it.
+func makeAlike(all []table.Command) {
+	for i := range all {
+		c := &all[i]
+		switch {
+		case c.Op != table.Claim:
+			continue
+		case c.Want.Freeze != 0:
+			*c = table.Command{Op: table.Pass, At: c.At}
+			continue
+		}
+		t := lockkeeper.Target{Path: "t", Mode: lockkeeper.ModeExclusive}
+		w := lockkeeper.Target{Path: "w", Mode: lockkeeper.ModeExclusive}
+		if c.Want.ID%4 == 0 {
+			t.Path = "t/u"
+		}
+		c.Want.Targets = []lockkeeper.Target{t}
+		if c.Want.ID%8 == 1 {
+			c.Want.Targets = append(c.Want.Targets, w)
+		}
+		c.Want.Manners, c.Want.Lasts = lockkeeper.Hard, 0
+	}
+}
+
+// difference plays a sequence, and says where the two first differ.
+func (v variant) difference(seed uint64, all []table.Command) (diff string) {
+	w := newWorld(seed, v)
+	defer func() {
+		if p := recover(); p != nil {
+			stack := make([]byte, 8192)
+			diff = fmt.Sprintf("%s\npanic: %v\n%s", w.last, p, stack[:runtime.Stack(stack, false)])
+		}
+	}()
+	for len(all) > 0 {
+		n := w.together(all)
+		if diff := w.play(all[:n]); diff != "" {
+			return w.last + "\n" + diff
+		}
+		all = all[n:]
+	}
+	return ""
+}
+
+// world is one state, kept twice.
+type world struct {
+	variant
+	*rand.Rand
+	whole   *table.Table
+	runner  *story.Runner // fills in the epochs as the whole table has them
+	rows    *memory
+	engines []*Engine
+	home    map[string]*Engine // where a session was attached last
+	last    string             // the latest commands, for people
+
+	unnoticed bool // something is due that parts of the state don't know of
+
+	fences, tickets, epochs pairs
+}
+
+func newWorld(seed uint64, v variant) *world {
+	m := newMemory()
+	w := &world{variant: v, Rand: rand.New(rand.NewPCG(seed, 1)), whole: table.New(), rows: m, home: make(map[string]*Engine)}
+	w.runner = story.New(w.whole, nil)
+	w.fences.loose = true // who don't meet may be granted in any order
+	for _, name := range []string{"p", "q"} {
+		w.engines = append(w.engines, stillEngine(m, name, v.bounds))
+	}
+	return w
+}
+
+// stillEngine is an engine that does nothing by itself.
+func stillEngine(m *memory, name string, b bounds) *Engine {
+	e := &Engine{
+		process: name, dialect: m, bounds: b, local: newLocal(), paces: newPaces(), work: newQueue(), renewals: newQueue(), watch: newWatch(),
+	}
+	e.closing, e.close = context.WithCancel(context.Background())
+	return e
+}
+
+// beginning is the time at which sequences begin: 0 means never in some places.
+const beginning = time.Hour
+
+// played is a command on its way.
+type played struct {
+	command table.Command // as the whole table gets it
+	call    func() error  // as an engine gets it
+	renews  bool
+	refused bool // at the door
+	e       *Engine
+	lease   lockkeeper.Lease
+	status  lockkeeper.Status
+	err     error
+}
+
+// together is how many of the commands that come next are done in one transaction.
+func (w *world) together(all []table.Command) int {
+	if w.short() || w.IntN(3) > 0 {
+		return 1
+	}
+	n, seen := 0, make(map[string]bool)
+	for n < len(all) && n < 4 {
+		c := all[n]
+		if id := sessionOf(c); c.Op == table.Pass || c.Op == table.Gone || c.Op == table.Restart || seen[id] || n > 0 &&
+			(c.At > all[0].At || (c.Op == table.Renew) != (all[0].Op == table.Renew) || w.engineOf(id) != w.engineOf(sessionOf(all[0]))) {
+			break
+		} else {
+			seen[id] = true
+		}
+		n++
+	}
+	return max(n, 1)
+}
+
+func sessionOf(c table.Command) string {
+	if c.Op == table.Attach {
+		return c.Session.ID
+	}
+	return c.Key.Session
+}
+
+func (w *world) engineOf(session string) *Engine {
+	if e := w.home[session]; e != nil {
+		return e
+	}
+	return w.engines[int(session[0])%len(w.engines)]
+}
+
+// play does commands on both, in one transaction, and tells how they differ then.
+func (w *world) play(all []table.Command) string {
+	w.last = ""
+	for _, c := range all {
+		w.last += "at " + story.Format(c) + "\n"
+	}
+	if diff := w.pass(all[0].At + beginning); diff != "" {
+		return diff
+	}
+	switch all[0].Op {
+	case table.Pass, table.Gone, table.Restart: // of the last two no engine on a database is told
+		return ""
+	}
+	var calls []*played
+	for _, c := range all {
+		c.At += beginning
+		if w.short() {
+			c.Want.Quiet, c.Want.Inside = 0, lockkeeper.Ref{}
+		}
+		p := w.prepare(w.runner.Complete(c))
+		if p != nil && p.refused {
+			if err := p.call(); !errors.Is(err, lockkeeper.ErrInvalid) {
+				return fmt.Sprintf("the engine answers %v", err)
+			}
+		} else if p != nil {
+			calls = append(calls, p)
+		}
+	}
+	if len(calls) == 0 {
+		return ""
+	}
+	w.do(calls)
+	for _, p := range calls {
+		reply, err := w.whole.Step(&p.command)
+		w.runner.Learn(p.command, reply, err)
+		if diff := w.differAnswer(p, reply, err); diff != "" {
+			return diff
+		}
+	}
+	w.settle()
+	if w.short() && !w.alike {
+		w.look()
+	}
+	return w.differ()
+}
+
+// pass lets time pass until at, and looks whenever something falls due.
+func (w *world) pass(at time.Duration) string {
+	for {
+		due, any := w.whole.Next()
+		if !any || due > at {
+			break
+		}
+		w.last += fmt.Sprintf("(due at %s)\n", story.Duration(due-beginning))
+		_, _ = w.whole.Step(&table.Command{Op: table.Pass, At: due})
+		w.rows.now = due
+		w.look()
+		if diff := w.differ(); diff != "" {
+			return diff
+		}
+	}
+	w.rows.now = max(w.rows.now, at)
+	_, _ = w.whole.Step(&table.Command{Op: table.Pass, At: w.rows.now})
+	if w.IntN(20) == 0 {
+		w.engines[w.IntN(2)].tidy()
+		w.settle()
+	}
+	return ""
+}
+
+// look has all looked at that lives, in one transaction; or, as the watch does it, each
+// claim and each session in one of its own, in any order.
+func (w *world) look() {
+	var dead []string
+	for id, s := range w.rows.tables.sessions {
+		if !s.Closed && s.Deadline <= w.rows.now {
+			dead = append(dead, id)
+		}
+	}
+	slices.Sort(dead)
+	live := w.live()
+	e := w.engines[w.IntN(2)]
+	if !w.apart {
+		e.spawn(func(s *scope) {
+			for _, id := range dead {
+				s.sessions[id], s.entire[id] = true, true
+			}
+			for _, ref := range live {
+				s.refs[ref] = true
+			}
+			for path := range w.rows.tables.freezes {
+				s.add([]lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}})
+			}
+		}, func(tx *transaction) { _, _ = tx.step(table.Command{Op: table.Pass}) })
+		w.settle()
+		return
+	}
+	var looks []func()
+	for _, ref := range live {
+		looks = append(looks, func() { w.engineOf(ref.Session).look([]lockkeeper.Ref{ref}) })
+	}
+	for _, id := range dead {
+		looks = append(looks, func() { e.sweep(id) })
+	}
+	for _, path := range slices.Sorted(maps.Keys(w.rows.tables.freezes)) {
+		looks = append(looks, func() {
+			e.spawn(func(s *scope) { s.add([]lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}) },
+				func(tx *transaction) { _, _ = tx.step(table.Command{Op: table.Pass}) })
+		})
+	}
+	w.Shuffle(len(looks), func(i, j int) { looks[i], looks[j] = looks[j], looks[i] })
+	for _, look := range looks {
+		look()
+		w.settle()
+	}
+}
+
+// live are the claims that wait or are held.
+func (w *world) live() (refs []lockkeeper.Ref) {
+	for ref, c := range w.rows.tables.claims {
+		if c.ClaimRecord.State != lockkeeper.Ended {
+			refs = append(refs, ref)
+		}
+	}
+	slices.SortFunc(refs, compareRefs)
+	return refs
+}
+
+// settle does what engines have put in for themselves, until there is nothing more.
+func (w *world) settle() {
+	for again := true; again; {
+		again = false
+		for _, e := range w.engines {
+			e.work.mu.Lock()
+			jobs := e.work.ready()
+			e.work.mu.Unlock()
+			if len(jobs) > 0 {
+				again = true
+				w.persist(e, e.work, jobs)
+			}
+		}
+	}
+}
+
+// persist does jobs in one transaction, as a lane does.
+func (w *world) persist(e *Engine, q *queue, jobs []*job) {
+	if parked := e.persist(jobs); len(parked) > 0 {
+		w.rows.blame("%d jobs wait for a latch, and there is nobody else", len(parked))
+	}
+	q.finish(jobs, nil)
+}
+
+// do does calls in one transaction.
+func (w *world) do(calls []*played) {
+	var jobs []*job
+	var q *queue
+	var wait sync.WaitGroup
+	for _, p := range calls {
+		p.e = calls[0].e
+		if q = p.e.work; p.renews {
+			q = p.e.renewals
+		}
+		wait.Go(func() { p.err = p.call() })
+		jobs = append(jobs, q.take()...)
+	}
+	if len(jobs) > 0 {
+		w.persist(calls[0].e, q, jobs)
+	}
+	wait.Wait()
+}

@@ -1,0 +1,69 @@
+package sqllock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/enginetest"
+	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
+)
+
+// newBouncer starts a PgBouncer that pools transactions on three connections, fewer
+// than the engines before it have goroutines.
+func newBouncer(t *testing.T) *testdb.Server {
+	return testdb.PgBouncer(t, testdb.SharedPostgres(t), testdb.Set("default_pool_size", "3"))
+}
+
+// Whatever clients do at random holds behind PgBouncer too, where each transaction may
+// meet another connection.
+func TestStressBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	b := newBouncer(t)
+	enginetest.Stress(t, harness(func(t *testing.T) string { return b.Database(t) }))
+}
+
+// A crowd of processes shares the few connections of a PgBouncer, and at last everything
+// is free.
+func TestCrowdBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	url := newBouncer(t).Database(t)
+	c := gather(t, seeded(t), 0, url, url, url, url)
+	granted(t, c, 150)
+	c.Rest()
+	e := openEngine(t, url)
+	if err := crowd.Free(quiet{e}, lockkeeper.MinTTL+2*time.Second); err != nil {
+		t.Error(err)
+	}
+	verdict(t, c)
+	if err := c.Disperse(); err != nil {
+		t.Error(err)
+	}
+	noLatches(t, e)
+}
+
+// Behind PgBouncer nobody hears what the database tells. The engine finds that out, and
+// polls often while something waits, so that a lock changes hands at once nevertheless.
+func TestHandOverBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	url := newBouncer(t).Database(t)
+	a, b := join(t, openEngine(t, url), "a", cutTTL), join(t, openEngine(t, url), "b", cutTTL)
+	var longest time.Duration
+	for id := uint64(1); id <= 5; id++ {
+		a.claim(exclusive(id, 0, "a"), lockkeeper.Held)
+		b.claim(exclusive(id, lockkeeper.Forever, "a"), lockkeeper.Waiting)
+		if id == 1 {
+			<-time.After(2 * hearBound) // by then it knows that it is deaf
+		}
+		began := time.Now()
+		a.release(id)
+		b.await(id, lockkeeper.Held)
+		longest = max(longest, time.Since(began))
+		b.release(id)
+	}
+	t.Logf("a lock changed hands within %s", longest)
+	if longest > pollListening/2 {
+		t.Errorf("a lock changed hands after %s, which is as if somebody waited to be told", longest)
+	}
+}

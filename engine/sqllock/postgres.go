@@ -1,0 +1,370 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/rows"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// postgresDialect speaks to Postgres. Statements go in pipelines, and values of many
+// rows in arrays, so that a transaction takes two round trips whatever it does.
+type postgresDialect struct {
+	naming
+	plainly *atomic.Bool // see database
+}
+
+// postgresLink is a connection of pgx.
+type postgresLink struct{ conn *pgx.Conn }
+
+// with implements dialect.
+func (d postgresDialect) with(ctx context.Context, pool *sql.DB, do func(link) error) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var told error
+	stale := false
+	err = conn.Raw(func(raw any) error {
+		c := raw.(*stdlib.Conn).Conn() // pool.go has made sure of the driver
+		if stale = d.stale(c); stale {
+			return driver.ErrBadConn
+		}
+		told = do(postgresLink{c})
+		if c.IsClosed() || c.PgConn().TxStatus() != 'I' {
+			return driver.ErrBadConn
+		}
+		return nil
+	})
+	switch {
+	case stale:
+		return d.with(ctx, pool, do) // which there are only so many of
+	case told != nil:
+		return told
+	}
+	if errors.Is(err, driver.ErrBadConn) {
+		return nil // it broke when all had been done
+	}
+	return err
+}
+
+// stale reports whether statements were prepared on c, which has turned out to be of
+// no use.
+func (d postgresDialect) stale(c *pgx.Conn) bool {
+	prepares, _ := c.PgConn().CustomData()[preparing].(bool)
+	return prepares && d.plainly != nil && d.plainly.Load()
+}
+
+// send implements link.
+func (l postgresLink) send(ctx context.Context, all []statement) error {
+	batch := &pgx.Batch{}
+	for _, s := range all {
+		batch.Queue(s.text, s.args...)
+	}
+	results := l.conn.SendBatch(ctx, batch)
+	for i := range all {
+		if err := receive(results, all[i].each); err != nil {
+			_ = results.Close()
+			return err
+		}
+	}
+	return results.Close()
+}
+
+// receive reads the answer to one statement.
+func receive(results pgx.BatchResults, each func(scan scanner) error) error {
+	if each == nil {
+		_, err := results.Exec()
+		return err
+	}
+	found, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		if err := each(found.Scan); err != nil {
+			return err
+		}
+	}
+	return found.Err()
+}
+
+// fateOf implements dialect.
+func (d postgresDialect) fateOf(err error, committing bool) fate {
+	var told *pgconn.PgError
+	if errors.Is(err, errConflict) {
+		return again
+	}
+	if !errors.As(err, &told) {
+		if committing {
+			return unknown
+		}
+		return away
+	}
+	if (told.Code == "26000" || told.Code == "42P05") && d.plainly != nil {
+		d.plainly.Store(true) // a statement that was prepared is on another connection
+		return again
+	}
+	switch {
+	case told.Code == "22012", told.Code == "40001", told.Code == "40P01", told.Code == "23505", told.Code == "21000", told.Code == "0A000":
+		return again // a count that was not right, or what Postgres itself refuses
+	case told.Code == "55P03":
+		return blocked
+	case told.Severity == "FATAL" && committing:
+		return unknown
+	case strings.HasPrefix(told.Code, "57"), strings.HasPrefix(told.Code, "08"), strings.HasPrefix(told.Code, "53"), told.Severity == "FATAL",
+		told.Code == "25P03", told.Code == "25006":
+		return away
+	}
+	return failed
+}
+
+// begin implements dialect. Settings hold until the commit, so it makes no
+// difference whose connection it is. Where tables are small or not counted yet, the
+// planner would read them whole. No statement is bounded, above all not the commit:
+// that may wait for a synchronous copy, and would not if it were cancelled.
+func (d postgresDialect) begin(p patience) []statement {
+	return []statement{
+		{text: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
+		{text: `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
+			set_config('statement_timeout', '0', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+			set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`,
+			args: []any{milliseconds(p.latch), milliseconds(p.idle)}},
+	}
+}
+
+// snapshot implements dialect.
+func (d postgresDialect) snapshot() []statement {
+	return []statement{{text: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// commit implements dialect.
+func (d postgresDialect) commit() statement { return statement{text: "COMMIT"} }
+
+// rollback implements dialect.
+func (d postgresDialect) rollback() statement { return statement{text: "ROLLBACK"} }
+
+// latch implements dialect: advisory locks that end with the transaction. Two paths
+// of one number only wait for each other in vain.
+func (d postgresDialect) latch(all []latch) []statement {
+	if len(all) == 0 {
+		return nil
+	}
+	numbers := make(map[int64]bool, len(all))
+	for _, l := range all {
+		n := d.number(l.path)
+		numbers[n] = numbers[n] || l.exclusive
+	}
+	keys := make([]int64, 0, len(numbers))
+	for n := range numbers { // order does not matter: sorted below
+		keys = append(keys, n)
+	}
+	slices.Sort(keys) // everybody takes them in one order, so that nobody waits in a circle
+	exclusive := make([]bool, len(keys))
+	for i, n := range keys {
+		exclusive[i] = numbers[n]
+	}
+	return []statement{{
+		text: `SELECT CASE WHEN x THEN pg_advisory_xact_lock(n) ELSE pg_advisory_xact_lock_shared(n) END FROM unnest($1::bigint[], $2::boolean[]) AS latches(n, x)`,
+		args: []any{keys, exclusive},
+	}}
+}
+
+// number is that of the advisory lock of a path.
+func (d postgresDialect) number(path lockkeeper.Path) int64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "lockkeeper %s %s", d.prefix, path)
+	return int64(h.Sum64())
+}
+
+// clock implements dialect.
+func (d postgresDialect) clock(to *reading, numbers bool) []statement {
+	text := `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, false`
+	if numbers {
+		text = d.sql(`SELECT c.micros, nextval('{numbers}'), EXISTS (SELECT FROM {followers} f WHERE f.until_ns > c.micros * 1000)
+			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS c (micros)`)
+	}
+	return []statement{{text: text, each: func(scan scanner) error {
+		var micros, n int64
+		err := scan(&micros, &n, &to.follows)
+		to.now, to.numbers = time.Duration(micros)*time.Microsecond, uint64(n)
+		return err
+	}}}
+}
+
+// drawn implements dialect.
+func (d postgresDialect) drawn(to *uint64) statement {
+	return statement{text: d.sql(`SELECT coalesce(pg_sequence_last_value('{numbers}'::regclass), 0)`), each: numberReader(to)}
+}
+
+// sessions implements dialect.
+func (d postgresDialect) sessions(ids []string, lock bool, each func(*session)) statement {
+	text := `SELECT ` + rows.SessionColumns + `, process, attempt, version FROM {sessions}`
+	if ids == nil {
+		return statement{text: d.sql(text + ` WHERE state = 'open'`), each: sessionReader(each)}
+	}
+	text += ` WHERE id = ANY($1)`
+	if lock {
+		text += ` ORDER BY id FOR UPDATE`
+	}
+	return statement{text: d.sql(text), args: []any{ids}, each: sessionReader(each)}
+}
+
+// claims implements dialect.
+func (d postgresDialect) claims(s *search, each func(region int, c *rows.Claim)) statement {
+	a := &arms{naming: d.naming}
+	d.byName(a, s)
+	d.bySession(a, s)
+	d.byRegion(a, s)
+	// OFFSET 0 keeps the planner from beginning with all claims, here and below.
+	text := `WITH f (region, session, id) AS (` + strings.Join(a.texts, "\nUNION ALL ") + `)
+		SELECT ` + claimColumns("c") + `, f.region FROM f CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = f.session AND o.id = f.id OFFSET 0) c`
+	if s.deep {
+		text += ` UNION ALL SELECT ` + claimColumns("c") + `, -2 FROM (SELECT DISTINCT session, id FROM f WHERE region >= 0) n CROSS JOIN LATERAL (
+			SELECT * FROM {claims} i WHERE i.inside_session = n.session AND i.inside_id = n.id AND i.state IN ('waiting', 'converting', 'held') OFFSET 0) c`
+	}
+	return statement{text: d.sql(text), args: a.args, each: claimReader(each)}
+}
+
+// arms are the parts of a query, and its arguments.
+type arms struct {
+	naming
+	texts []string
+	args  []any
+}
+
+// add adds a part, in which each ? stands for an argument.
+func (a *arms) add(text string, args ...any) {
+	var b strings.Builder
+	for _, arg := range args {
+		before, after, _ := strings.Cut(text, "?")
+		a.args = append(a.args, arg)
+		b.WriteString(before + "$" + strconv.Itoa(len(a.args)))
+		text = after
+	}
+	a.texts = append(a.texts, b.String()+text)
+}
+
+func (d postgresDialect) byName(a *arms, s *search) {
+	if len(s.refs) > 0 {
+		sessions, ids := refColumns(s.refs)
+		a.add(`SELECT -1, n.session, n.id FROM unnest(?::text[], ?::bigint[]) AS n(session, id)`, sessions, ids)
+	}
+	if len(s.inside) > 0 {
+		sessions, ids := refColumns(s.inside)
+		a.add(`SELECT -1, i.session, i.id FROM unnest(?::text[], ?::bigint[]) AS n(session, id) CROSS JOIN LATERAL (
+			SELECT * FROM {claims} o WHERE o.inside_session = n.session AND o.inside_id = n.id AND o.state IN ('waiting', 'converting', 'held') OFFSET 0) i`, sessions, ids)
+	}
+}
+
+func refColumns(refs []lockkeeper.Ref) (sessions []string, ids []int64) {
+	for _, r := range refs {
+		sessions, ids = append(sessions, r.Session), append(ids, int64(r.ID))
+	}
+	return sessions, ids
+}
+
+func (d postgresDialect) bySession(a *arms, s *search) {
+	if len(s.sessions) > 0 {
+		a.add(`SELECT -1, e.session, e.id FROM {claims} e WHERE e.session = ANY(?)`, s.sessions)
+	}
+	if len(s.renewed) > 0 {
+		a.add(`SELECT -1, r.session, r.id FROM {sessions} s CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = s.id AND (
+			o.state IN ('waiting', 'converting') OR o.told_ns IS NOT NULL OR o.more <> '' OR o.changed_ns >= ? - s.ttl_ns)
+			AND (o.state <> 'ended' OR o.forget_ns > ?) OFFSET 0) r WHERE s.id = ANY(?)`, int64(s.now), int64(s.now), s.renewed)
+	}
+	if s.everyone {
+		a.add(`SELECT -1, session, id FROM {claims} WHERE state <> 'ended'`)
+	}
+	if s.ended {
+		a.add(`SELECT -1, session, id FROM {claims} WHERE state = 'ended' AND ended_ns > ?`, int64(s.since))
+	}
+}
+
+// byRegion looks for who meets targets. Mostly hardly anybody does, and all are read at
+// once; of long lines each is read in its order, by the primary key.
+func (d postgresDialect) byRegion(a *arms, s *search) {
+	of := map[part]*regionColumns{at: {}, above: {}, below: {}}
+	for i, r := range s.regions {
+		c := of[r.part]
+		c.n, c.low, c.high = append(c.n, int64(i)), append(c.low, string(r.path)), append(c.high, "")
+		if r.part == below {
+			c.low[len(c.low)-1], c.high[len(c.high)-1] = string(r.path)+"/", string(r.path)+"0" // "0" comes after "/"
+		}
+	}
+	const from = `unnest(?::bigint[], ?::text[], ?::text[]) AS r(n, low, high)`
+	const there = ` JOIN {claims} k ON k.session = t.session AND k.id = t.id` // what was removed by hand must not count
+	where := map[part]string{at: `t.path = r.low`, above: `t.path = r.low AND t.mode < 3`, below: `t.path >= r.low AND t.path < r.high`}
+	for _, p := range []part{at, above, below} {
+		c := of[p]
+		switch {
+		case len(c.n) == 0:
+		case s.line == 0:
+			a.add(`(SELECT r.n, l.session, l.id FROM `+from+` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t`+there+` WHERE `+where[p]+` OFFSET 0) l`+s.limit()+`)`,
+				c.n, c.low, c.high)
+		default:
+			one := func(join, and string) string {
+				return `SELECT r.n, l.session, l.id FROM ` + from + ` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t` + join + ` WHERE ` + where[p] + and + `) l`
+			}
+			a.add(one(there, ` AND t.class <= 1 OFFSET 0`), c.n, c.low, c.high)
+			a.add(one(there, ` AND t.class = 4 OFFSET 0`), c.n, c.low, c.high)
+			// With a join here, which an EXISTS without OFFSET may become, the planner might read the line to its end.
+			const is = ` AND EXISTS (SELECT FROM {claims} k WHERE k.session = t.session AND k.id = t.id OFFSET 0)`
+			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket, t.session, t.id LIMIT `+strconv.Itoa(s.line)), c.n, c.low, c.high)
+		}
+	}
+}
+
+// limit bounds how many are read of the lines of one kind of region.
+func (s *search) limit() string {
+	if s.most == 0 {
+		return ""
+	}
+	return ` LIMIT ` + strconv.Itoa(s.most)
+}
+
+type regionColumns struct {
+	n         []int64
+	low, high []string
+}
+
+// freezes implements dialect. There are at most table.MaxFreezes, and mostly none.
+func (d postgresDialect) freezes(each func(table.FreezeRecord)) statement {
+	return statement{text: d.sql(`SELECT ` + rows.FreezeColumns + ` FROM {freezes}`), each: freezeReader(each)}
+}
+
+// paces implements dialect.
+func (d postgresDialect) paces(paths []lockkeeper.Path, each func(table.PaceRecord)) statement {
+	text, args := `SELECT `+rows.PaceColumns+` FROM {paces}`, []any(nil)
+	if paths != nil {
+		text, args = text+` WHERE path = ANY($1)`, []any{plainPaths(paths)}
+	}
+	return statement{text: d.sql(text), args: args, each: paceReader(each)}
+}
+
+func plainPaths(paths []lockkeeper.Path) []string {
+	all := make([]string, len(paths))
+	for i, p := range paths {
+		all[i] = string(p)
+	}
+	return all
+}

@@ -1,0 +1,236 @@
+package sqllock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/rows"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// hold implements dialect. A count that is not right divides by zero, so that the
+// statements behind it, sent in the same breath, are not done.
+func (d postgresDialect) hold(all []session) []statement {
+	n := len(all)
+	ids, versions, heard, answered := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range all {
+		ids[i], versions[i], heard[i], answered[i] = all[i].ID, all[i].version, int64(all[i].Heard), int64(all[i].Answered)
+	}
+	row := "s." + strings.ReplaceAll(sessionColumns.names, ", ", ", s.")
+	row = strings.NewReplacer("s.heard", "v.heard", "s.answered", "v.answered", "s.version", "s.version + 1").Replace(row)
+	return []statement{{
+		text: d.sql(`WITH held AS MATERIALIZED (SELECT ` + row + ` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, heard, answered)
+			CROSS JOIN LATERAL (SELECT * FROM {sessions} o WHERE o.id = v.id AND o.version = v.version OFFSET 0 FOR UPDATE) s),
+			moved AS (INSERT INTO {sessions} (` + sessionColumns.names + `) SELECT * FROM held
+			ON CONFLICT (id) DO UPDATE SET heard = excluded.heard, answered = excluded.answered, version = excluded.version RETURNING 1)
+			SELECT 1 / (count(*) = $5)::int FROM moved`),
+		args: []any{ids, versions, heard, answered, int64(n)},
+	}}
+}
+
+// arrays is a list of rows as a table expression, and its arguments: an array for each column.
+func (c columns) arrays(all [][]any) (from string, args []any) {
+	var casts []string
+	for i, name := range strings.Split(c.names, ", ") {
+		kind, column := "text", any(nil)
+		if c.numbers[name] {
+			kind, column = "bigint", columnOf[int64](all, i)
+		} else {
+			column = columnOf[string](all, i)
+		}
+		args = append(args, column)
+		casts = append(casts, "$"+strconv.Itoa(i+1)+"::"+kind+"[]")
+	}
+	return "unnest(" + strings.Join(casts, ", ") + ") AS n(" + c.names + ")", args
+}
+
+// columnOf is column i: a []T, or a []*T if it has nils, which stand for NULL.
+func columnOf[T any](all [][]any, i int) any {
+	column := make([]T, len(all))
+	for j, row := range all {
+		v, ok := row[i].(T)
+		if !ok {
+			return columnWithNulls[T](all, i)
+		}
+		column[j] = v
+	}
+	return column
+}
+
+func columnWithNulls[T any](all [][]any, i int) []*T {
+	column := make([]*T, len(all))
+	for j, row := range all {
+		if v, ok := row[i].(T); ok {
+			column[j] = &v
+		}
+	}
+	return column
+}
+
+// orUpdate has rows updated that are there, which are known by these columns. So they are found
+// by an index. If an UPDATE were joined to a list, the planner might read all rows while a table is
+// small, and keep to that plan when it has grown.
+func (d postgresDialect) orUpdate(c columns, keys ...string) string {
+	var all []string
+	for _, name := range c.but(keys...) {
+		all = append(all, name+" = excluded."+name)
+	}
+	return ` ON CONFLICT (` + strings.Join(keys, ", ") + `) DO UPDATE SET ` + strings.Join(all, ", ")
+}
+
+// remove removes rows by a key of which there is one row each. They are nobody else's, so they
+// are where they were found.
+func (d postgresDialect) remove(from string, key columns, keys [][]any) statement {
+	list, args := key.arrays(keys)
+	var equal []string
+	for _, name := range key.but() {
+		equal = append(equal, "o."+name+" = n."+name)
+	}
+	return statement{args: args, text: d.sql(`DELETE FROM {` + from + `} WHERE ctid = ANY(ARRAY(SELECT l.ctid FROM ` + list +
+		` CROSS JOIN LATERAL (SELECT o.ctid FROM {` + from + `} o WHERE ` + strings.Join(equal, " AND ") + ` OFFSET 0) l))`)}
+}
+
+// insert inserts rows; what is there already is an error.
+func (d postgresDialect) insert(into string, c columns, all [][]any, or string) statement {
+	from, args := c.arrays(all)
+	return statement{text: d.sql(`INSERT INTO {` + into + `} (` + c.names + `) SELECT ` + c.names + ` FROM ` + from + or), args: args}
+}
+
+// putSessions implements dialect.
+func (d postgresDialect) putSessions(new, changed []session) (all []statement) {
+	if len(new) > 0 {
+		all = append(all, d.insert("sessions", sessionColumns, sessionRows(new), ""))
+	}
+	if len(changed) > 0 {
+		all = append(all, d.insert("sessions", sessionColumns, sessionRows(changed), d.orUpdate(sessionColumns, "id")))
+	}
+	return all
+}
+
+// putClaims implements dialect.
+func (d postgresDialect) putClaims(new, changed []*rows.Claim, gone []lockkeeper.Ref) (all []statement, err error) {
+	for _, part := range []struct {
+		claims []*rows.Claim
+		or     string
+	}{{new, ""}, {changed, d.orUpdate(claimsColumns, "session", "id")}} {
+		values, err := claimRows(part.claims)
+		if err != nil {
+			return nil, err
+		}
+		if len(values) > 0 {
+			all = append(all, d.insert("claims", claimsColumns, values, part.or))
+		}
+	}
+	if len(gone) > 0 {
+		all = append(all, d.remove("claims", keyOfClaims, refKeys(gone)))
+	}
+	return all, nil
+}
+
+// putTargets implements dialect.
+func (d postgresDialect) putTargets(old, new []targetRow) (all []statement) {
+	if len(old) > 0 {
+		all = append(all, d.remove("targets", keyOfTargets, targetKeys(old)))
+	}
+	if len(new) > 0 {
+		all = append(all, d.insert("targets", targetColumns, targetValues(new), ""))
+	}
+	return all
+}
+
+// putFreezes implements dialect.
+func (d postgresDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) (all []statement) {
+	if len(ended) > 0 {
+		all = append(all, statement{text: d.sql(`DELETE FROM {freezes} WHERE path = ANY($1)`), args: []any{plainPaths(ended)}})
+	}
+	if len(new) > 0 {
+		all = append(all, d.insert("freezes", freezeColumns, freezeValues(new), d.orUpdate(freezeColumns, "path")))
+	}
+	return all
+}
+
+// putPaces implements dialect.
+func (d postgresDialect) putPaces(all []table.PaceRecord) []statement {
+	return []statement{d.insert("paces", paceColumns, paceValues(all), d.orUpdate(paceColumns, "path"))}
+}
+
+// dropEnded implements dialect.
+func (d postgresDialect) dropEnded(session string) statement {
+	return statement{text: d.sql(`DELETE FROM {claims} WHERE session = $1 AND state = 'ended'`), args: []any{session}}
+}
+
+// follow implements dialect.
+func (d postgresDialect) follow(process string, until time.Duration) statement {
+	return statement{
+		text: d.sql(`INSERT INTO {followers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process) DO UPDATE SET until_ns = excluded.until_ns`),
+		args: []any{process, int64(until)},
+	}
+}
+
+// ring implements dialect. The notice goes out with the commit; it says which
+// processes are meant, as far as there is room.
+func (d postgresDialect) ring(bells []bell, now time.Duration) []statement {
+	var processes []string
+	for _, b := range bells {
+		if len(processes) == 0 || processes[len(processes)-1] != b.process {
+			processes = append(processes, b.process)
+		}
+	}
+	const room = 100 // of about 8,000 bytes
+	if len(processes) > room {
+		processes = []string{everybody}
+	}
+	return []statement{
+		d.insert("bells", bellColumns, bellValues(bells, now), ""),
+		{text: `SELECT pg_notify($1, $2)`, args: []any{d.channel(), strings.Join(processes, " ")}},
+	}
+}
+
+// everybody is a notice that concerns all processes.
+const everybody = "*"
+
+// channel is where notices go.
+func (d postgresDialect) channel() string {
+	return "lockkeeper_" + strconv.FormatUint(uint64(d.number("")), 36)
+}
+
+// answer implements dialect. There are few bells, whatever the planner thinks: it would
+// else read all claims.
+func (d postgresDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
+	return statement{
+		text: d.sql(`SELECT ` + claimColumns("c") + `, b.n FROM {bells} b
+			CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = b.session AND o.id = b.id OFFSET 0) c WHERE b.process = $1`),
+		args: []any{process}, each: claimReader(each),
+	}
+}
+
+// answered implements dialect.
+func (d postgresDialect) answered(process string, bells []int) []statement {
+	return []statement{{text: d.sql(`DELETE FROM {bells} WHERE process = $1 AND n = ANY($2)`), args: []any{process, bells}}}
+}
+
+// overdue implements dialect.
+func (d postgresDialect) overdue(before time.Duration, each func(id string)) statement {
+	return statement{
+		text: d.sql(`(SELECT id FROM {sessions} WHERE state = 'open' AND deadline_ns < $1 ORDER BY deadline_ns LIMIT 20) UNION ALL
+			(SELECT id FROM {sessions} s WHERE state = 'closed' AND deadline_ns < $1
+			AND EXISTS (SELECT FROM {claims} c WHERE c.session = s.id AND c.state <> 'ended') ORDER BY deadline_ns LIMIT 20)`), args: []any{int64(before)}, each: idReader(each),
+	}
+}
+
+// purge implements dialect.
+func (d postgresDialect) purge(now, before time.Duration) []statement {
+	args := []any{int64(now), int64(before)}
+	return []statement{
+		{text: d.sql(`DELETE FROM {targets} t USING {claims} c WHERE c.state = 'ended' AND c.ghost_ns > 0 AND c.ghost_ns <= $1 AND c.ended_ns <= $2
+			AND t.session = c.session AND t.id = c.id AND t.class = 4 AND t.path IN (SELECT e ->> 'path' FROM json_array_elements(c.targets::json) e)`), args: args},
+		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1 AND ghost_ns <= $1`), args: args},
+		{text: d.sql(`DELETE FROM {sessions} s WHERE state = 'closed' AND deadline_ns <= $1
+			AND NOT EXISTS (SELECT FROM {claims} c WHERE c.session = s.id)`), args: args[1:]},
+		{text: d.sql(`DELETE FROM {bells} WHERE rung_ns <= $1`), args: args[1:]},
+		{text: d.sql(`DELETE FROM {followers} WHERE until_ns <= $1`), args: args[1:]},
+		{text: d.sql(`DELETE FROM {paces} WHERE at_ns < (SELECT at_ns FROM {paces} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`), args: []any{int64(table.MaxPaces - 1)}},
+	}
+}

@@ -1,0 +1,83 @@
+package sqllock
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
+)
+
+var restartLegs = flag.Int("restart.legs", 2, "how often TestDatabaseFailsUnderLoad kills, stops and freezes the database")
+
+// The database is killed, stopped and frozen for longer than sessions live, under a
+// crowd. Nothing is granted twice, fences rise over it, and everything is free soon
+// after each.
+func TestDatabaseFailsUnderLoad(t *testing.T) {
+	overKinds(t, func(t *testing.T, k kind) {
+		t.Parallel()
+		s := k.own(t)
+		failures := []struct {
+			name string
+			do   func() error
+		}{
+			{"killed", func() error { return restarted(s.Kill(), s) }},
+			{"frozen", func() error { return frozen(t, s, 3*lockkeeper.MinTTL/2) }},
+			{"stopped", func() error { return restarted(s.Stop(), s) }},
+			{"frozen for a moment", func() error { return frozen(t, s, lockkeeper.MinTTL/3) }},
+		}
+		url := s.Database(t)
+		c := gather(t, seeded(t), 2*lockkeeper.MinTTL, url, url, url)
+		for i := range 2 * *restartLegs {
+			failure := failures[i%len(failures)]
+			granted(t, c, 20)
+			if err := failure.do(); err != nil {
+				t.Fatal(err)
+			}
+			healed := time.Now()
+			granted(t, c, 5)
+			t.Logf("%s: the next were granted after %s", failure.name, time.Since(healed).Round(time.Millisecond))
+			c.Rest()
+			if err := crowd.Free(quiet{openEngine(t, url)}, lockkeeper.MinTTL+3*time.Second); err != nil {
+				t.Errorf("%s: %v", failure.name, err)
+			}
+			verdict(t, c)
+			c.Work()
+		}
+		c.Rest()
+		if err := c.Disperse(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func restarted(err error, s *testdb.Server) error {
+	if err != nil {
+		return err
+	}
+	return s.Start()
+}
+
+// frozen freezes a server for a while.
+func frozen(t *testing.T, s *testdb.Server, d time.Duration) error {
+	if err := s.Freeze(); err != nil {
+		return err
+	}
+	<-time.After(d)
+	return s.Thaw()
+}
+
+// granted returns when the crowd has been granted that many more.
+func granted(t *testing.T, c *crowd.Crowd, more int64) {
+	t.Helper()
+	late := time.After(longest)
+	for goal := c.Granted.Load() + more; c.Granted.Load() < goal; {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-late:
+			t.Fatalf("the crowd was not granted %d more within %s: %v", more, longest, c)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// When there are as many freezes as there may be, another one is refused; but whoever asks
+// again for one that was made is told that it was.
+func TestRoomForFreezes(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		m := join(t, openEngine(t, url), "a", cutTTL)
+		freeze := func(id uint64) (lockkeeper.Status, error) {
+			var paths []string
+			for i := range lockkeeper.MaxTargets {
+				paths = append(paths, fmt.Sprintf("p%d/%d", id, i))
+			}
+			w := exclusive(id, 0, paths...)
+			w.Freeze = time.Hour
+			return m.Claim(bounded(t), m.key, w)
+		}
+		full := uint64(table.MaxFreezes / lockkeeper.MaxTargets)
+		for id := uint64(1); id <= full; id++ {
+			if _, err := freeze(id); err != nil {
+				t.Fatalf("freeze %d: %v", id, err)
+			}
+		}
+		if _, err := freeze(full + 1); !errors.Is(err, lockkeeper.ErrDenied) {
+			t.Errorf("one freeze too many: %v, want denied", err)
+		}
+		if st, err := freeze(full); err != nil || st.State != lockkeeper.Freezing {
+			t.Errorf("the last one once more: %s, %v", st.State, err)
+		}
+	})
+}

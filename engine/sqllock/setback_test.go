@@ -1,0 +1,69 @@
+package sqllock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// stored are the tables whose rows are locks.
+var stored = []string{"sessions", "claims", "targets"}
+
+// copyRows copies what is in the database, as a copy of it has it that lags behind.
+func copyRows(t *testing.T, db database) (counter int64) {
+	t.Helper()
+	for _, table := range stored {
+		db.mustExec(t, fmt.Sprintf(`CREATE TABLE copy_of_%s AS SELECT * FROM {%[1]s}`, table))
+	}
+	text := `SELECT max(n) FROM {numbers}`
+	if db.flavour == postgres {
+		text = `SELECT last_value FROM {numbers}`
+	}
+	if err := db.pool.QueryRow(db.sql(text)).Scan(&counter); err != nil {
+		t.Fatal(err)
+	}
+	return counter
+}
+
+// setBack makes the copy the database: what was committed after it has not happened.
+func setBack(t *testing.T, db database, counter int64) {
+	t.Helper()
+	for _, table := range stored {
+		db.mustExec(t, `DELETE FROM {`+table+`}`, `INSERT INTO {`+table+`} SELECT * FROM copy_of_`+table)
+	}
+	if db.flavour == postgres {
+		db.mustExec(t, fmt.Sprintf(`SELECT setval('{numbers}', %d)`, counter))
+	} else {
+		db.mustExec(t, `DELETE FROM {numbers}`, fmt.Sprintf(`ALTER TABLE {numbers} AUTO_INCREMENT = %d`, counter+1))
+	}
+}
+
+// The database loses what it has committed, as by a failover to a copy that lags behind: two
+// hold a lock until the first one renews, and their fences are the same. After the counter
+// was raised as the page says, fences rise again.
+func TestDatabaseSetBack(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		db := opened(t, url)
+		holder, next := join(t, openEngine(t, url), "holder", time.Minute), join(t, openEngine(t, url), "next", time.Minute)
+		counter := copyRows(t, db)
+		lost := holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
+		setBack(t, db, counter)
+		if again := next.claim(exclusive(1, 0, "a"), lockkeeper.Held); again.Fence > lost.Fence {
+			t.Errorf("fences %d, then %d: nothing was lost, so this test shows nothing", lost.Fence, again.Fence)
+		}
+		if _, err := holder.Renew(bounded(t), holder.key); err != nil {
+			t.Errorf("the holder is renewed: %v", err)
+		}
+		if st := holder.await(1, lockkeeper.Ended); st.Reason != lockkeeper.Revoked {
+			t.Errorf("the holder was told %s", st.Reason)
+		}
+		setBack(t, db, counter)
+		raise := map[flavour]string{postgres: "SELECT setval", mysql: "INSERT INTO lockkeeper_numbers"}[db.flavour]
+		db.mustExec(t, pageBlock(t, "sql", raise))
+		if late := next.claim(exclusive(2, 0, "a"), lockkeeper.Held); late.Fence <= lost.Fence+1_000_000_000 {
+			t.Errorf("the fence is %d after the counter was raised, and was %d", late.Fence, lost.Fence)
+		}
+	})
+}

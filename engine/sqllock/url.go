@@ -1,0 +1,266 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+const (
+	defaultSchema = "lockkeeper"
+	defaultPrefix = "lockkeeper_"
+
+	defaultPool = 8 // connections
+	leastPool   = 2
+	mostPool    = 100
+
+	connectBound = 10 * time.Second // unless the URL says otherwise
+)
+
+// source is what a URL names.
+type source struct {
+	naming
+	pool      int  // how many connections at most
+	migrates  bool // unless the URL says migrate=off
+	connector driver.Connector
+	plainly   *atomic.Bool // of Postgres: prepare no statements on new connections
+	shown     string       // the URL without its password
+}
+
+// Check finds what is wrong with the URL of a database by itself, and connects to
+// nothing: an ErrInvalid that says what would be right, see [Open]. Files that the
+// URL names must be there.
+func Check(url string) error {
+	_, err := parse(url)
+	return err
+}
+
+// Redacted is a URL for people to read: without the passwords in it. It takes what is
+// no proper URL too, and rather hides too much.
+func Redacted(url string) string {
+	url = secretParameter.ReplaceAllString(url, "${1}xxxxx")
+	at := strings.LastIndex(url, "@")
+	if at < 0 {
+		return url
+	}
+	user := 0
+	if i := strings.Index(url[:at], "://"); i >= 0 {
+		user = i + len("://")
+	}
+	colon := strings.Index(url[user:at], ":")
+	if colon < 0 {
+		return url
+	}
+	return url[:user+colon] + ":xxxxx" + url[at:]
+}
+
+// secretParameter is a parameter of a URL, or a setting of libpq's kind, that is secret.
+var secretParameter = regexp.MustCompile(`(?i)((?:password|passwd|pwd)\s*=\s*)('[^']*'|[^&\s]*)`)
+
+// address is a URL in its parts, each as it is written there: passwords often have
+// characters that they should not have.
+type address struct {
+	shown    string
+	scheme   string
+	userinfo string // with its "@"; "" if there is none
+	host     string // with ports, perhaps of several hosts
+	path     string // with its "/"
+	query    []parameter
+}
+
+// parameter is one of a URL; raw is how it is written.
+type parameter struct{ name, value, raw string }
+
+// parse finds out what a URL names, and refuses what can't be right.
+func parse(text string) (source, error) {
+	a, err := split(text)
+	if err != nil {
+		return source{}, err
+	}
+	s := source{pool: defaultPool, migrates: true, shown: a.shown}
+	switch a.scheme {
+	case "postgres", "postgresql":
+		s.naming = naming{postgres, defaultSchema}
+	case "mysql", "mariadb":
+		s.naming = naming{mysql, defaultPrefix}
+	default:
+		return source{}, a.invalid("a database is postgres://HOST/DATABASE or mysql://HOST/DATABASE")
+	}
+	if err := s.takeOwn(&a); err != nil {
+		return source{}, err
+	}
+	if s.flavour == postgres {
+		s.plainly = new(atomic.Bool)
+		s.connector, err = postgresConnector(a, s.plainly)
+	} else {
+		s.connector, err = mysqlConnector(a)
+	}
+	return s, err
+}
+
+// split splits a URL at the places where the drivers and libpq do.
+func split(text string) (address, error) {
+	a := address{shown: Redacted(text)}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return a, a.invalid("write it as postgres://HOST/DATABASE or mysql://HOST/DATABASE")
+	}
+	a.scheme = scheme
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		a.userinfo, rest = rest[:i+1], rest[i+1:]
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		rest, a.path = rest[:i], rest[i:]
+	}
+	a.host = rest
+	if strings.Contains(a.host, "@") || (a.userinfo == "" && strings.Contains(a.path, "@")) {
+		return a, a.invalid("it has an @ or a / too many: in a user or a password write %%40 and %%2F for them")
+	}
+	seen := make(map[string]bool)
+	for raw := range strings.SplitSeq(query, "&") {
+		if raw == "" {
+			continue
+		}
+		name, value, found := strings.Cut(raw, "=")
+		plain, err := url.QueryUnescape(value)
+		if err != nil || !found {
+			return a, a.invalid("its parameter %q can't be read: write name=value, with %%25 for a %%", name)
+		}
+		if seen[name] {
+			return a, a.invalid("its parameter %q is there twice", name)
+		}
+		seen[name] = true
+		a.query = append(a.query, parameter{name, plain, raw})
+	}
+	return a, nil
+}
+
+func (a address) invalid(format string, args ...any) error {
+	return lockkeeper.Invalid("%s: %s", a.shown, fmt.Sprintf(format, args...))
+}
+
+// takeOwn takes the parameters of lockkeeper out of the URL.
+func (s *source) takeOwn(a *address) error {
+	var err error
+	a.query = slices.DeleteFunc(a.query, func(p parameter) bool {
+		if err != nil {
+			return false
+		}
+		switch p.name {
+		case "schema":
+			err = s.rename(postgres, p.value)
+		case "prefix":
+			err = s.rename(mysql, p.value)
+		case "migrate":
+			s.migrates = p.value != "off"
+			if p.value != "off" && p.value != "on" {
+				err = lockkeeper.Invalid("migrate=%s: write on, which is the default, or off", p.value)
+			}
+		case "pool":
+			s.pool, err = strconv.Atoi(p.value)
+			if err != nil || s.pool < leastPool || s.pool > mostPool {
+				err = lockkeeper.Invalid("pool=%s: write the greatest number of connections, from %d to %d", p.value, leastPool, mostPool)
+			}
+		default:
+			return false
+		}
+		return true
+	})
+	var e *lockkeeper.Error
+	if errors.As(err, &e) {
+		return a.invalid("%s", e.Detail)
+	}
+	return err
+}
+
+var (
+	schemaPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+	prefixPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
+)
+
+// rename gives our tables another schema (of Postgres) or prefix (of MySQL). Such names need
+// no quotes, whoever writes them, and are the same on every file system.
+func (n *naming) rename(f flavour, name string) error {
+	switch {
+	case f == postgres && n.flavour == mysql:
+		return lockkeeper.Invalid("schema=%s: the tables in MariaDB and MySQL are named apart by prefix=NAME_", name)
+	case f == mysql && n.flavour == postgres:
+		return lockkeeper.Invalid("prefix=%s: the tables in Postgres have a schema of their own, schema=NAME", name)
+	case f == postgres && (!schemaPattern.MatchString(name) || strings.HasPrefix(name, "pg_") || name == "information_schema"):
+		return lockkeeper.Invalid("schema=%s: a schema has up to 63 lower-case letters, digits and _, begins with no digit, and is not one of the system's", name)
+	case f == mysql && !prefixPattern.MatchString(name):
+		return lockkeeper.Invalid("prefix=%s: a prefix has up to 40 lower-case letters, digits and _, and begins with no digit", name)
+	}
+	n.prefix = name
+	return nil
+}
+
+// postgresConnector leaves the URL to the driver, which knows all that libpq knows:
+// several hosts, PGPASSWORD, ~/.pgpass, PGSERVICE.
+func postgresConnector(a address, plainly *atomic.Bool) (driver.Connector, error) {
+	text := "postgres://" + a.userinfo + a.host + a.path
+	between := "?"
+	for _, p := range a.query {
+		text += between + p.raw
+		between = "&"
+	}
+	config, err := pgx.ParseConfig(text)
+	if err != nil {
+		return nil, a.invalid("%s", withoutURL(err))
+	}
+	// Statements are prepared, which halves their cost, until it turns out that each may
+	// meet another connection to the database, as behind PgBouncer when it pools
+	// transactions: see postgresDialect.with. Their names are made of their texts, so
+	// whoever else has prepared one by that name there has prepared the same.
+	unprepared := func(_ context.Context, c *pgx.ConnConfig) error {
+		if plainly.Load() {
+			c.DefaultQueryExecMode = pgx.QueryExecModeExec
+		}
+		return nil
+	}
+	noted := func(_ context.Context, c *pgx.Conn) error {
+		c.PgConn().CustomData()[preparing] = c.Config().DefaultQueryExecMode != pgx.QueryExecModeExec
+		return nil
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "lockkeeper"
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectBound
+	}
+	// A connection that was idle for some seconds is not asked whether it lives: that
+	// would be one more round trip, and what fails is repeated anyway.
+	ping := stdlib.OptionShouldPing(shouldPing)
+	return stdlib.GetConnector(*config, ping, stdlib.OptionBeforeConnect(unprepared), stdlib.OptionAfterConnect(noted)), nil
+}
+
+// preparing tells of a connection whether statements are prepared on it.
+const preparing = "lockkeeper prepares"
+
+// withoutURL is what is wrong with a URL, but not the URL, which the driver's
+// message repeats.
+func withoutURL(err error) string {
+	var e *pgconn.ParseConfigError
+	if errors.As(err, &e) {
+		text := e.Error()
+		if i := strings.LastIndex(text, "`: "); i >= 0 {
+			return text[i+len("`: "):]
+		}
+	}
+	return "it can't be read as a URL of Postgres"
+}

@@ -1,0 +1,239 @@
+package sqllock
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/rows"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// numbersAtOnce is how many numbers a transaction takes.
+const numbersAtOnce = 1024
+
+// changes is what a transaction writes.
+type changes struct {
+	held        []session // sessions that were read, and of which anything is written
+	new         []session
+	changed     []session               // those that are held, and have not just heard or answered something
+	claims      []*rows.Claim           // in their order
+	over        map[lockkeeper.Ref]bool // claims that need no row any more
+	gone, added []targetRow
+	thawed      []lockkeeper.Path
+	frozen      []table.FreezeRecord
+	paces       []table.PaceRecord
+}
+
+func (out *changes) empty() bool {
+	return len(out.new)+len(out.held)+len(out.claims)+len(out.thawed)+len(out.frozen)+len(out.paces) == 0
+}
+
+// changes sorts what the table says that changed.
+func (tx *transaction) changes() *changes {
+	snap := tx.table.Changes()
+	out := &changes{over: make(map[lockkeeper.Ref]bool)}
+	sessions := make(map[string]session)
+	for _, record := range snap.Sessions {
+		tx.changeSession(sessions, record)
+	}
+	out.claims = make([]*rows.Claim, 0, len(snap.Claims))
+	for i := range snap.Claims {
+		ref := snap.Claims[i].Ref
+		if i+1 < len(snap.Claims) && snap.Claims[i+1].Ref == ref {
+			continue // only the last of each counts
+		}
+		c := &rows.Claim{ClaimRecord: snap.Claims[i]}
+		if st, ended := tx.ended[ref]; ended {
+			c.Blockers, c.Place, c.ETA = st.Blockers, st.Place, st.ETA
+		}
+		out.claims = append(out.claims, c)
+		if tx.needsNoRow(c) {
+			out.over[ref] = true
+		}
+		if _, known := sessions[ref.Session]; !known {
+			if s := tx.view.sessions[ref.Session]; s != nil {
+				sessions[ref.Session] = *s // only its version moves
+			}
+		}
+	}
+	out.changeTargets(tx.view.claims)
+	out.dropTargets(tx)
+	for _, id := range slices.Sorted(maps.Keys(sessions)) {
+		s := sessions[id]
+		if at := tx.attached[id]; at.attempt != "" && !s.Closed {
+			s.process, s.attempt = at.process, at.attempt
+		}
+		if old := tx.view.sessions[id]; old != nil {
+			out.held = append(out.held, s)
+			if !old.heardSince(s) {
+				out.changed = append(out.changed, s)
+			}
+		} else if !s.Closed {
+			out.new = append(out.new, s)
+		}
+	}
+	for _, f := range snap.Freezes {
+		if f.Ended {
+			out.thawed = append(out.thawed, f.Path)
+		} else {
+			out.frozen = append(out.frozen, f)
+		}
+	}
+	for _, p := range snap.Paces {
+		if _, latched := tx.scope.paths[p.Path]; !latched && !tx.scope.all {
+			continue // others may be writing it
+		}
+		tx.paced = append(tx.paced, p)
+		if tx.e.paces.moved(&p) {
+			out.paces = append(out.paces, p)
+		}
+	}
+	tx.after = append(tx.after, func() { tx.e.paces.learn(tx.paced, out.paces) })
+	return out
+}
+
+// heardSince reports whether s is what the old one has become by hearing and answering, and
+// by nothing else. It may be the same.
+func (old session) heardSince(s session) bool {
+	old.Heard, old.Answered = s.Heard, s.Answered
+	return old == s
+}
+
+// needsNoRow reports whether c is over and nobody will ask how it ended.
+func (tx *transaction) needsNoRow(c *rows.Claim) bool {
+	if c.ClaimRecord.State != lockkeeper.Ended || !c.Known || c.Thawed || c.Forget > tx.now || c.Ghost > 0 || tx.view.reading.follows {
+		return false
+	}
+	s := tx.view.sessions[c.Ref.Session]
+	return s != nil && !tx.bells[bell{s.process, c.Ref}]
+}
+
+// changeSession notes what becomes of a session: of one that ended and began anew
+// first the one and then the other.
+func (tx *transaction) changeSession(sessions map[string]session, record table.SessionRecord) {
+	s := session{SessionRecord: record}
+	if old := tx.view.sessions[record.ID]; old != nil {
+		s = *old
+		if !record.Closed {
+			s.SessionRecord = record
+		} else if !old.Closed {
+			s.Closed, s.Deadline = true, tx.now
+		}
+	}
+	if record.Closed {
+		tx.closed[record.ID] = true
+	}
+	sessions[record.ID] = s
+}
+
+// changeTargets finds the rows of targets that are not what they were.
+func (out *changes) changeTargets(were map[lockkeeper.Ref]*rows.Claim) {
+	for i := range out.claims {
+		now := targetRows(out.claims[i])
+		var old []targetRow
+		if c := were[out.claims[i].Ref]; c != nil {
+			old = targetRows(c)
+		}
+		for _, row := range old {
+			if !slices.Contains(now, row) {
+				out.gone = append(out.gone, row)
+			}
+		}
+		for _, row := range now {
+			if !slices.Contains(old, row) {
+				out.added = append(out.added, row)
+			}
+		}
+	}
+	inOrder := func(a, b targetRow) int { return cmp.Or(cmp.Compare(a.path, b.path), a.order.compare(b.order)) }
+	slices.SortFunc(out.gone, inOrder)
+	slices.SortFunc(out.added, inOrder)
+}
+
+// dropTargets finds the rows of targets of the claims that are dropped.
+func (out *changes) dropTargets(tx *transaction) {
+	for ref, c := range tx.view.claims { // order does not matter: rows are only removed
+		if c.ClaimRecord.State == lockkeeper.Ended && slices.Contains(tx.dropped, ref.Session) {
+			out.gone = append(out.gone, targetRows(c)...)
+		}
+	}
+}
+
+// targetRows are the rows of targets that c has.
+func targetRows(c *rows.Claim) []targetRow {
+	o := orderOf(c)
+	if o.class < 0 {
+		return nil
+	}
+	var all []targetRow
+	if o.class == classHeld || o.class == classUnheard {
+		for _, g := range c.Grants {
+			all = append(all, targetRow{g.Path, g.Mode, o})
+		}
+		return all
+	}
+	for _, t := range c.Want.Targets {
+		all = append(all, targetRow{t.Path, t.Mode, o})
+	}
+	return all
+}
+
+// write writes what changed, and commits. It reports whether the commit was sent.
+func (tx *transaction) write(ctx context.Context) (committing bool, err error) {
+	out, d := tx.changes(), tx.e.dialect
+	if out.empty() {
+		return false, tx.send(ctx, d.rollback())
+	}
+	var all []statement
+	if len(out.held) > 0 {
+		all = d.hold(out.held)
+	}
+	for _, id := range tx.dropped {
+		all = append(all, d.dropEnded(id))
+	}
+	all = append(all, d.putSessions(out.new, out.changed)...)
+	claims, err := tx.putClaims(out)
+	if err != nil {
+		return false, err
+	}
+	all = append(append(all, claims...), d.putTargets(out.gone, out.added)...)
+	all = append(all, d.putFreezes(out.thawed, out.frozen)...)
+	if len(out.paces) > 0 {
+		all = append(all, d.putPaces(out.paces)...)
+	}
+	all = append(all, tx.ringing()...)
+	return true, tx.send(ctx, append(all, d.commit())...)
+}
+
+// putClaims writes the rows of claims that are new or have changed, and removes those of others.
+func (tx *transaction) putClaims(out *changes) ([]statement, error) {
+	var new, changed []*rows.Claim
+	var gone []lockkeeper.Ref
+	for _, c := range out.claims {
+		switch row := tx.view.claims[c.Ref]; {
+		case out.over[c.Ref] && row != nil:
+			gone = append(gone, c.Ref)
+		case out.over[c.Ref]: // it came and went
+		case row == nil && c.ClaimRecord.State != lockkeeper.Ended:
+			new = append(new, c)
+		default: // of a freeze that ended there may be a row
+			changed = append(changed, c)
+		}
+	}
+	tx.e.local.leave(gone)
+	return tx.e.dialect.putClaims(new, changed, gone)
+}
+
+// ringing rings the bells of other processes.
+func (tx *transaction) ringing() []statement {
+	if len(tx.bells) == 0 {
+		return nil
+	}
+	bells := slices.SortedFunc(maps.Keys(tx.bells), func(a, b bell) int {
+		return cmp.Or(cmp.Compare(a.process, b.process), compareRefs(a.ref, b.ref))
+	})
+	return tx.e.dialect.ring(bells, tx.now)
+}

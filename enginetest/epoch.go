@@ -1,0 +1,88 @@
+package enginetest
+
+import (
+	"errors"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// R19: an open session is taken over only by who knows its epoch.
+var epochChecks = []check{
+	{"R19/an attach that comes after its successor changes nothing", 0, func(w *world) {
+		p, other := w.peer("one"), w.peer("other")
+		first := p.key.Epoch
+		named := p.hold(exclusive("named")).Ref.ID
+		p.attach(named)
+		since := p.hold(exclusive("since")).Ref.ID
+		other.hold(exclusive("taken"))
+		waits := p.queue(exclusive("taken"))
+		p.attachesLate(0)
+		p.attachesLate(first)
+		p.attachesLate(p.key.Epoch + 1) // nobody had that
+		p.still(named, lockkeeper.Held)
+		p.still(since, lockkeeper.Held)
+		p.still(waits, lockkeeper.Waiting)
+		other.refused(exclusive("since"))
+		other.release(other.last - 1)
+		p.told(waits, "granted", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Held }) // it is p that still hears
+		if lease := p.renew(); lease.Key != p.key {
+			w.Errorf("renewed %+v, attached %+v", lease.Key, p.key)
+		}
+	}},
+	{"R19/an attach of which the answer was lost", 0, func(w *world) {
+		p := w.peer("one")
+		id := p.hold(exclusive("db")).Ref.ID
+		p.session.Named, p.session.Epoch = []uint64{id}, p.key.Epoch
+		_, err := p.engine.Attach(w.ctx(), p.session, p.notify)
+		w.ok(err)
+		p.key.Epoch = p.attachesLate(p.key.Epoch, id) // its repetition
+		p.attach(id)
+		p.still(id, lockkeeper.Held)
+		p.renew()
+	}},
+	{"R19/a session is taken over on purpose", 0, func(w *world) {
+		p := w.peer("one")
+		kept, dropped := p.hold(exclusive("kept")).Ref.ID, p.hold(exclusive("dropped")).Ref.ID
+		heir := &peer{world: w, engine: w.handle(), session: p.session, wants: p.wants, last: p.last, bell: make(chan struct{}, 1)}
+		heir.notes.of = make(map[uint64]lockkeeper.Status)
+		heir.key.Epoch = heir.attachesLate(0, kept)
+		if heir.key.Epoch != p.key.Epoch {
+			w.Errorf("told epoch %d, it was attached under %d", heir.key.Epoch, p.key.Epoch)
+		}
+		heir.attach(kept)
+		if heir.key.Epoch <= p.key.Epoch {
+			w.Errorf("epoch %d after %d", heir.key.Epoch, p.key.Epoch)
+		}
+		_, err := p.engine.Renew(w.ctx(), p.key)
+		w.is(err, lockkeeper.ErrSession)
+		heir.still(kept, lockkeeper.Held)
+		heir.ended(dropped, lockkeeper.Superseded)
+	}},
+	{"R19/what is not open is opened under any epoch", 0, func(w *world) {
+		p := w.peer("one")
+		p.hold(exclusive("db"))
+		old := p.key.Epoch
+		p.leave()
+		p.key.Epoch = old + 1000
+		p.attach()
+		if p.key.Epoch <= old {
+			w.Errorf("epoch %d after %d", p.key.Epoch, old)
+		}
+		w.free(exclusive("db"))
+	}},
+}
+
+// attachesLate attaches p's session once more, as one that follows an epoch which
+// is not the session's: that must be refused. It returns the epoch that was told.
+func (p *peer) attachesLate(follows uint64, named ...uint64) uint64 {
+	p.Helper()
+	s := p.session
+	s.Named, s.Epoch = named, follows
+	lease, err := p.engine.Attach(p.ctx(), s, nil)
+	p.is(err, lockkeeper.ErrSession)
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) || e.Epoch == 0 || e.Epoch == follows {
+		p.Fatalf("attaching after epoch %d: %v, %+v; want a refusal that tells the present epoch", follows, lease, err)
+	}
+	return e.Epoch
+}

@@ -1,0 +1,53 @@
+package enginetest
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// R12: an answer that was given need not have arrived.
+var heardChecks = []check{
+	{"R12/told the end but not known to have heard, so unconfirmed", stealing, func(w *world) {
+		victim, t := w.listener("victim"), w.peer("thief")
+		victim.hold(exclusive("db"))
+		t.queueAs(taker(1, time.Second, exclusive("db")))
+		victim.renew() // for all that is known its answer is lost
+		victim.renew()
+		if s := t.granted(t.last); !s.Unconfirmed {
+			w.Error("the victim has not said that it heard of its end, and yet the grant is confirmed")
+		}
+	}},
+	{"R12/known to have heard the end, so confirmed", stealing, func(w *world) {
+		victim, t := w.listener("victim"), w.peer("thief")
+		victim.hold(exclusive("db"))
+		t.queueAs(taker(1, time.Second, exclusive("db")))
+		victim.key.Heard = victim.renew().Number
+		victim.renew()
+		if s := t.granted(t.last); s.Unconfirmed {
+			w.Error("the victim has said that it heard of its end, and yet the grant is unconfirmed")
+		}
+	}},
+	{"R12/leases are numbered through all epochs", 0, func(w *world) {
+		p := w.listener("one")
+		last := p.lease.Number
+		for _, lease := range []lockkeeper.Lease{p.renew(), p.attach(), p.renew()} {
+			if lease.Number <= last {
+				w.Errorf("lease %d after lease %d", lease.Number, last)
+			}
+			last = lease.Number
+		}
+	}},
+}
+
+// listener attaches a session that says what it hears; where leases have no numbers
+// the test ends.
+func (w *world) listener(name string) *peer {
+	w.Helper()
+	p := w.peer(name)
+	if p.lease.Number == 0 {
+		w.Skip("the engine does not ask what was heard")
+	}
+	p.key.Heard = p.lease.Number
+	return p
+}

@@ -1,0 +1,95 @@
+package grab_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/grab"
+)
+
+// bounded refuses sessions that are longer than an hour, claims below a denied path,
+// and more than so many sessions; and it counts those that are open.
+type bounded struct {
+	lockkeeper.Engine
+	open map[string]bool
+	most int // 0: any number
+}
+
+var errQuota = &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: "too much"}
+
+func (b *bounded) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	if s.TTL > time.Hour || b.most > 0 && len(b.open) == b.most && !b.open[s.ID] {
+		return lockkeeper.Lease{}, errQuota
+	}
+	l, err := b.Engine.Attach(ctx, s, notify)
+	if err == nil {
+		b.open[s.ID] = true
+	}
+	return l, err
+}
+
+func (b *bounded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	if w.Targets[0].Path == "denied" {
+		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrDenied}
+	}
+	if w.Targets[0].Path == "lost" {
+		if _, err := b.Engine.Claim(ctx, k, w); err != nil {
+			return lockkeeper.Status{}, err
+		}
+		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable}
+	}
+	return b.Engine.Claim(ctx, k, w)
+}
+
+func (b *bounded) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
+	err := b.Engine.End(ctx, k, e)
+	if err == nil && e.Kind == lockkeeper.Leave {
+		delete(b.open, k.Session)
+	}
+	return err
+}
+
+// TestRefusedBringsNothing: who is refused has nothing, neither hold nor place nor
+// session, and what it had before it has still.
+func TestRefusedBringsNothing(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		b := &bounded{Engine: w.engines[0], open: map[string]bool{}}
+		places := grab.New(b)
+		grabs := func(as, path string, long time.Duration) (grab.Answer, error) {
+			r := w.request(as, path)
+			r.For = long
+			return places.Grab(w.ctx(), r)
+		}
+		refused := func(as, path string, listed int) {
+			w.Helper()
+			a, err := grabs(as, path, 2*time.Hour)
+			if !errors.Is(err, lockkeeper.ErrDenied) || a.State != 0 {
+				w.Errorf("%s grabs %s: %v (%v), want it refused", as, path, a.State, err)
+			}
+			if n := w.listed(); n != listed || len(b.open) != listed {
+				w.Errorf("%s was refused %s: %d claims, %d sessions, want %d of each", as, path, n, len(b.open), listed)
+			}
+		}
+		refused("ci", "db", 0) // it would have been held at once
+		refused("ci", "denied", 0)
+		if a, err := grabs("ci", "db", time.Hour); err != nil || a.State != lockkeeper.Held || a.TTL != time.Hour {
+			w.Fatalf("%v, %v", a, err)
+		}
+		refused("ci", "db", 1) // and has what it had
+		refused("web", "db", 1)
+		if a, err := places.Wait(w.ctx(), grab.Request{As: "web", Targets: w.request("", "db").Targets, Terms: grab.Terms{For: 2 * time.Hour}}, time.Minute, nil); !errors.Is(err, lockkeeper.ErrDenied) || len(b.open) != 1 {
+			w.Errorf("it waits: %v, %v, %d sessions", a.State, err, len(b.open))
+		}
+		b.most = 2
+		if a, err := grabs("web", "db", time.Hour); err != nil || a.State != lockkeeper.Waiting {
+			w.Errorf("a place, with no room to ask: %v, %v", a.State, err)
+		}
+		b.most = 0
+		if _, err := grabs("me", "lost", 0); !errors.Is(err, lockkeeper.ErrUnavailable) || w.listed() != 3 {
+			w.Errorf("of unknown outcome: %v, %d claims, want it left", err, w.listed())
+		}
+	})
+}

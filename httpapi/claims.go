@@ -1,0 +1,331 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// mostKey bounds an Idempotency-Key, in bytes.
+const mostKey = 255
+
+// givingBack bounds the giving back of a claim that nobody knows of. What is not
+// given back by then ends with its TTL.
+const givingBack = 5 * time.Second
+
+var claimRoutes = []route{
+	{"POST /v1/claims", true, (*call).makeClaim},
+	{"GET /v1/claims", false, broad((*call).listClaims)},
+	{"GET /v1/claims/{claim}", false, (*call).lookAtClaim},
+	{"POST /v1/claims/{claim}/renew", false, (*call).renewClaim},
+	{"PATCH /v1/claims/{claim}", true, (*call).amendClaim},
+	{"DELETE /v1/claims/{claim}", false, (*call).releaseClaim},
+	{"POST /v1/claims/{claim}/revoke", true, (*call).revokeClaim},
+}
+
+// ref is the {claim} of the URL.
+func (c *call) ref() (lockkeeper.Ref, error) { return lockkeeper.ParseRef(c.r.PathValue("claim")) }
+
+// key is the Idempotency-Key, "" if there is none.
+func (c *call) key() (string, error) {
+	lines := c.r.Header.Values("Idempotency-Key")
+	switch {
+	case len(lines) == 0:
+		return "", nil
+	case len(lines) > 1 || lines[0] == "" || len(lines[0]) > mostKey:
+		return "", lockkeeper.Invalid("Idempotency-Key: give one of 1 to %d bytes, that no other claim of yours has", mostKey)
+	}
+	return lines[0], nil
+}
+
+// makeClaim is POST /v1/claims: it makes a claim, with a session of its own, and
+// waits for it for as long as the poll.
+func (c *call) makeClaim() error {
+	q, err := c.query("poll")
+	if err != nil {
+		return err
+	}
+	var asked claimRequest
+	if err := c.body(&asked); err != nil {
+		return err
+	}
+	want, err := asked.want()
+	if err == nil {
+		err = c.engine().Guarantees().Refuse(&want)
+	}
+	if err != nil {
+		return err
+	}
+	ttl, err := asked.ttl()
+	if err != nil {
+		return err
+	}
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	longest, err := pollOf(q.Get("poll"), pollFor(want.Wait))
+	if err != nil {
+		return err
+	}
+	p, err := c.open(longest)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return c.obtain(c.tenancy(newSession(ttl, key), ttl), want, p)
+}
+
+// obtain makes the claim and tells what came of it. A claim that its client can't
+// know of is given back; one with a key can be asked for again.
+func (c *call) obtain(t *tenancy, want lockkeeper.Want, p *poll) error {
+	now, err := t.claim(c.r.Context(), want)
+	if refused(err) && t.keyed() {
+		t.clear(c.r.Context(), now.key.Epoch)
+	}
+	if err == nil && p != nil && now.State == lockkeeper.Waiting {
+		p.enough = func(st *lockkeeper.Status) bool { return st.State != lockkeeper.Waiting }
+		now, err = p.keep(t)
+	}
+	if err == nil && now.State == lockkeeper.Waiting {
+		now, err = t.placed(c.r.Context(), now)
+	}
+	if err == nil {
+		err = t.over(now.Status)
+		if want.Wait == 0 {
+			err = onlyTried(err)
+		}
+	}
+	if err == nil && c.r.Context().Err() != nil {
+		err = errGone
+	}
+	if err == nil {
+		c.w.Header().Set("Location", "/v1/claims/"+t.ref().String())
+		err = c.tell(madeStatus(&now.Status), now)
+	}
+	if err != nil && !t.keyed() {
+		t.abandon(c.r.Context())
+	}
+	return err
+}
+
+// madeStatus is 201 for what is held, and 202 for what waits.
+func madeStatus(st *lockkeeper.Status) int {
+	if st.State == lockkeeper.Waiting {
+		return http.StatusAccepted
+	}
+	return http.StatusCreated
+}
+
+// tell answers with a claim of this client.
+func (c *call) tell(status int, now tidings) error {
+	text, err := c.claimText(&now)
+	if err != nil {
+		return err
+	}
+	if err := c.sendBytes(status, "application/json", text); err != nil {
+		return err
+	}
+	if err := http.NewResponseController(c.w).Flush(); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// claimText is a claim in JSON: that of its Status, and the TTL if it was renewed.
+// What is left of something counts from when the request was received, and was
+// true later: so who counts from when it was sent never believes in a hold for
+// longer than the engine promised (R12).
+func (c *call) claimText(now *tidings) ([]byte, error) {
+	st := now.Status
+	later := max(0, now.asked.Sub(c.received))
+	if st.Left != lockkeeper.Forever && st.Left != 0 {
+		st.Left += later
+	}
+	if st.Asked != nil && st.Asked.Left != lockkeeper.Forever {
+		asked := *st.Asked
+		asked.Left += later
+		st.Asked = &asked
+	}
+	text, err := st.MarshalJSON() // the library would look through it once more
+	if err != nil || now.renewed.IsZero() {
+		return append(text, '\n'), err
+	}
+	ttl, err := (seconds(max(0, now.renewed.Sub(c.received)) + now.ttl)).MarshalJSON()
+	text = append(append(text[:len(text)-1], `,"ttl":`...), ttl...)
+	return append(text, '}', '\n'), err
+}
+
+// lookAtClaim is GET /v1/claims/{claim}: how it stands. It renews nothing.
+func (c *call) lookAtClaim() error {
+	ref, err := c.ref()
+	if err != nil {
+		return err
+	}
+	p, change, err := c.asks(0)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	truth := func(ctx context.Context) (tidings, error) {
+		ctx, cancel := context.WithTimeout(ctx, roundTrip)
+		defer cancel()
+		now := tidings{asked: time.Now()}
+		now.Status, err = look(ctx, c.engine(), ref)
+		if err == nil && now.State == 0 {
+			err = unknown(ref)
+		}
+		return now, err
+	}
+	now, err := truth(c.r.Context())
+	if err == nil && p != nil {
+		p.ref, p.enough = ref, news(change)
+		if !p.enough(&now.Status) {
+			now, err = p.watch(0, truth)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.tell(http.StatusOK, now)
+}
+
+// asks reads the parameters of a look, and opens its poll. Close it.
+func (c *call) asks(otherwise time.Duration) (p *poll, change uint64, err error) {
+	q, err := c.query("poll", "change")
+	if err != nil {
+		return nil, 0, err
+	}
+	longest, err := pollOf(q.Get("poll"), otherwise)
+	if err == nil {
+		change, err = changeOf(q.Get("change"))
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err = c.open(longest)
+	return p, change, err
+}
+
+// news tells what a poll waits for: anything newer than a change, or, where none is
+// named, that it waits no more.
+func news(change uint64) func(*lockkeeper.Status) bool {
+	return func(st *lockkeeper.Status) bool {
+		return st.State == lockkeeper.Ended || change != 0 && st.Change > change || change == 0 && st.State != lockkeeper.Waiting && !st.Converting
+	}
+}
+
+// renewClaim is POST /v1/claims/{claim}/renew: heartbeat and question in one.
+func (c *call) renewClaim() error {
+	ref, err := c.ref()
+	if err != nil {
+		return err
+	}
+	t, err := c.tenancyOf(ref)
+	if err != nil {
+		return err
+	}
+	p, change, err := c.asks(0)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	t.heard(change)
+	now, err := t.renew(c.r.Context())
+	if err == nil && p != nil {
+		if p.enough = news(change); !p.enough(&now.Status) {
+			now, err = p.keep(t)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.tell(http.StatusOK, now)
+}
+
+// amendClaim is PATCH /v1/claims/{claim}: another priority, limit or mode.
+func (c *call) amendClaim() error {
+	ref, err := c.ref()
+	if err != nil {
+		return err
+	}
+	q, err := c.query("poll")
+	if err != nil {
+		return err
+	}
+	var asked amendment
+	if err := c.body(&asked); err != nil {
+		return err
+	}
+	t, err := c.tenancyOf(ref)
+	if err != nil {
+		return err
+	}
+	var wait time.Duration
+	if asked.Wait != nil {
+		wait = time.Duration(*asked.Wait)
+	}
+	longest, err := pollOf(q.Get("poll"), pollFor(wait))
+	if err != nil {
+		return err
+	}
+	p, err := c.open(longest)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	now, err := t.amend(c.r.Context(), &asked)
+	if err == nil && now.Converting && p != nil {
+		p.enough = func(st *lockkeeper.Status) bool { return !st.Converting }
+		now, err = p.keep(t)
+	}
+	if err == nil {
+		err = undone(&asked, &now.Status)
+	}
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if now.Converting {
+		status = http.StatusAccepted
+	}
+	return c.tell(status, now)
+}
+
+// undone is the error of a conversion that did not come about; nil if it did, or waits.
+func undone(asked *amendment, st *lockkeeper.Status) error {
+	if asked.Mode == nil || st.Converting || st.State != lockkeeper.Held || st.Grants[0].Mode == *asked.Mode {
+		return nil
+	}
+	e := &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Reason: st.Reason, Detail: "it is held " + st.Grants[0].Mode.String() + " as before", Blocked: st.Blockers}
+	if st.Reason == lockkeeper.Deadlock {
+		e.Err, e.Detail = lockkeeper.ErrDeadlock, st.Text
+	}
+	if asked.Wait == nil || *asked.Wait == 0 {
+		return onlyTried(e)
+	}
+	return e
+}
+
+// releaseClaim is DELETE /v1/claims/{claim}: it is released, or leaves the line.
+func (c *call) releaseClaim() error {
+	ref, err := c.ref()
+	if err != nil {
+		return err
+	}
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	t, err := c.tenancyOf(ref)
+	if err != nil {
+		return err
+	}
+	// Who asked for the end and went away meant it.
+	if err := t.release(context.WithoutCancel(c.r.Context())); err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asWritten is where docs/http.md has its server.
+const asWritten = "http://127.0.0.1:7421"
+
+// documented are the blocks of a kind in docs/http.md.
+func documentedBlocks(t *testing.T, kind string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, block := range regexp.MustCompile("(?ms)^```"+kind+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, block[1])
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("docs/http.md has no block of %s", kind)
+	}
+	return blocks
+}
+
+// bash runs a script, with curl as quiet as its answers are, and ends what it leaves.
+func (v *village) bash(dir, script string) string {
+	v.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		v.Skip("curl is not installed")
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".curlrc"), []byte("silent\nshow-error\n"), 0o600); err != nil {
+		v.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(v.Context(), time.Minute)
+	defer cancel()
+	out, err := os.CreateTemp(dir, "out")
+	if err != nil {
+		v.Fatal(err)
+	}
+	defer out.Close()
+	c := exec.CommandContext(ctx, "bash")
+	c.Dir, c.Env = dir, append(os.Environ(), "CURL_HOME="+dir, "no_proxy=*", "L="+v.url+"/v1")
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(strings.ReplaceAll(script, asWritten, v.url)), out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		v.Fatal(err)
+	}
+	defer syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+	if err := c.Wait(); err != nil {
+		v.Error(err)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		v.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestHTTPDocument: every session in docs/http.md, from top to bottom, has the answers
+// that are there.
+func TestHTTPDocument(t *testing.T) {
+	v := newVillage(t)
+	var script bytes.Buffer
+	var commands, expected []string
+	for line := range strings.Lines(strings.Join(documentedBlocks(t, "console"), "")) {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if ok {
+			commands, expected = append(commands, command), append(expected, "")
+			fmt.Fprintf(&script, "%secho; echo '=====' %d\n", command, len(commands))
+		} else {
+			expected[len(expected)-1] += line
+		}
+	}
+	out := v.bash(t.TempDir(), script.String())
+	for i, command := range commands {
+		said, rest, ok := strings.Cut(out, fmt.Sprintf("\n===== %d\n", i+1))
+		if out = rest; !ok {
+			t.Fatalf("the shell came to its end before: %s\n%s", command, said)
+		}
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(expected[i])), `\.\.\.`, "(?s:.*)")
+		if !regexp.MustCompile("^" + pattern + "$").MatchString(strings.TrimSpace(said)) {
+			t.Errorf("$ %sdocs/http.md has\n%sbut it says\n%s", command, expected[i], said)
+		}
+	}
+}
+
+// TestHTTPDocumentJob: the job in docs/http.md has its lock while it works, and gives it
+// back; its clean-up runs once, under the lock.
+func TestHTTPDocumentJob(t *testing.T) {
+	v := newVillage(t)
+	dir := t.TempDir()
+	asks := "#!/bin/sh\ncurl \"$L/grab/path/to/my/resource\" >>" + dir + "/%s\n"
+	for _, name := range []string{"work", "cleanup"} {
+		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, asks, name+".out"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := v.job(dir)
+	if out != "ok 1\nended 0\n" {
+		t.Errorf("it said %s", out)
+	}
+	for _, name := range []string{"work.out", "cleanup.out"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || strings.Count(string(text), `"status":"taken"`) != 1 {
+			t.Errorf("%s: %s, %v; want it run once, under the lock", name, text, err)
+		}
+	}
+	if all := v.held(""); len(all) != 0 {
+		t.Errorf("left: %v", all)
+	}
+}
+
+// job runs the job in docs/http.md in any shell, with quick heartbeats.
+func (v *village) job(dir string) string {
+	v.Helper()
+	script, found := "", false
+	for _, block := range documentedBlocks(v.T, "sh") {
+		if strings.Contains(block, "./work") {
+			script, found = strings.ReplaceAll(block, "sleep 15", "sleep 0.1"), strings.Contains(block, "sleep 15")
+		}
+	}
+	if !found {
+		v.Fatal("docs/http.md has no job with a heartbeat")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "job"), []byte(script), 0o600); err != nil {
+		v.Fatal(err)
+	}
+	return v.bash(dir, "sh ./job; echo ended $?\n")
+}
+
+// TestHTTPDocumentJobIsStopped: a job whose lock is taken away is stopped, though the
+// repeat holds anew; its clean-up does not run, and it leaves nothing.
+func TestHTTPDocumentJobIsStopped(t *testing.T) {
+	v := newVillage(t)
+	dir := t.TempDir()
+	work := `#!/bin/sh
+claim=$(curl "$L/claims?state=held" | grep -o 'grab-[a-z0-9]*\.1' | head -n 1)
+curl -o revoked -X POST --json '{"force":true}' "$L/claims/$claim/revoke"
+exec sleep 50
+`
+	for name, text := range map[string]string{"work": work, "cleanup": "#!/bin/sh\n>cleaned\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := v.job(dir); !strings.HasPrefix(out, "ok 1\n") || !strings.HasSuffix(out, "ended 143\n") {
+		t.Errorf("it said %s", out)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "revoked")); err != nil || !strings.Contains(string(text), `"revoked"`) {
+		t.Errorf("it was not revoked: %s, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cleaned")); err == nil {
+		t.Error("it cleaned up without the lock")
+	}
+	if all := v.held(""); len(all) != 0 {
+		t.Errorf("left: %v", all)
+	}
+}
+
+// TestHTTPDocumentJobIsRefused: what can't be right is not asked for again and again.
+func TestHTTPDocumentJobIsRefused(t *testing.T) {
+	v := newVillage(t)
+	v.url += "/nowhere"
+	if out := v.job(t.TempDir()); !strings.Contains(out, "404") || !strings.HasSuffix(out, "ended 1\n") {
+		t.Errorf("it said %s", out)
+	}
+}

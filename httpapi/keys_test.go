@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+var keyCases = map[string]string{ // JSON, and what is said of it; "" if nothing is wrong
+	`{}`: "", ` { "path" : "a" , "ttl" : 1e3 } `: "", `{"targets":[{"path":"a"},{"path":"b","units":1}]}`: "", `{"targets":[]}`: "",
+	`{"note":"a \" b \\ c } ] , {"}`: "", `{"pa\u0074h":"a"}`: "", `{"soft":true,"priority":-3}`: "",
+	`{"path":"a","path":"b"}`:              "path is there twice",
+	`{"path":"a","pa\u0074h":"b"}`:         "path is there twice",
+	`{"Path":"a"}`:                         `no "Path"`,
+	`{"wiat":1}`:                           `no "wiat"`,
+	`{"targets":[{"path":"a"},{"ttl":1}]}`: `no "targets[].ttl"`,
+	`{"targets":[{"path":"a","path":1}]}`:  "targets[].path is there twice",
+	`{"targets":[null]}`:                   "targets[] is null",
+	`{"note":null}`:                        "note is null",
+	`{"note":{"a":1}}`:                     "note is an object or a list",
+	`{"note":["a"]}`:                       "note is an object or a list",
+	`{"targets":{"path":"a"}}`:             "targets is an object or a list",
+	`[]`:                                   "no JSON object", `1`: "no JSON object", `null`: "no JSON object",
+	`{} {}`: "no JSON", `{"path":`: "no JSON", ``: "no JSON", `{"path":NaN}`: "no JSON",
+}
+
+func TestKeys(t *testing.T) {
+	for text, want := range keyCases {
+		err := keys([]byte(text), &claimRequest{})
+		if want == "" && err != nil || want != "" && (!errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(strings.ReplaceAll(err.Error(), `\"`, `"`), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzKeys: the walk goes through whatever is valid, and says of keys what one says
+// who reads them by the library's own tokens.
+func FuzzKeys(f *testing.F) {
+	for text := range keyCases {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got := keys(text, &claimRequest{})
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		var want bool
+		if json.Valid(text) {
+			first, err := d.Token()
+			want = err == nil && first == json.Delim('{') && plainKeys(d, reflect.TypeFor[claimRequest]())
+		}
+		if (got == nil) != want {
+			t.Errorf("%q: %v, and by tokens %v", text, got, want)
+		}
+	})
+}
+
+// plainKeys reports whether an object that has begun has keys of t alone, none
+// twice, and no null.
+func plainKeys(d *json.Decoder, t reflect.Type) bool {
+	fields, seen := fieldsOf(t), map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		key := token.(string)
+		of, ok := fields[key]
+		if !ok || seen[key] || !plainValue(d, of) {
+			return false
+		}
+		seen[key] = true
+	}
+	_, err := d.Token()
+	return err == nil || err == io.EOF
+}
+
+func plainValue(d *json.Decoder, t reflect.Type) bool {
+	token, err := d.Token()
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case err != nil || token == nil:
+		return false
+	case token == json.Delim('{'):
+		return t.Kind() == reflect.Struct && plainKeys(d, t)
+	case token == json.Delim('['):
+		if t.Kind() != reflect.Slice {
+			return false
+		}
+		for d.More() {
+			if !plainValue(d, t.Elem()) {
+				return false
+			}
+		}
+		_, err := d.Token()
+		return err == nil
+	}
+	return true
+}

@@ -1,0 +1,379 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/report"
+)
+
+// How many claims one answer lists.
+const (
+	defaultListed = 1000
+	mostListed    = 10_000
+)
+
+var operatorRoutes = []route{
+	{"GET /v1/why", false, broad((*call).why)},
+	{"GET /v1/stats", false, broad((*call).stats)},
+	{"GET /v1/freezes", false, broad((*call).listFreezes)},
+	{"PUT /v1/freezes/{path...}", true, (*call).freeze},
+	{"DELETE /v1/freezes/{path...}", false, (*call).thaw},
+	{"GET /v1/server", false, (*call).server},
+	{"POST /v1/drain", true, (*call).drain},
+}
+
+// A listing is the answer that lists claims.
+type listing struct {
+	Claims []lockkeeper.Status `json:"claims"`
+	More   bool                `json:"more"` // there are more than the limit
+}
+
+// selection reads the parameters path and session.
+func selection(path, session string) (q lockkeeper.Query, err error) {
+	if path != "" {
+		q.Meets, err = lockkeeper.ParsePath(path)
+	}
+	if err == nil && session != "" {
+		q.Session = session
+		err = (&lockkeeper.Session{ID: session, TTL: lockkeeper.DefaultTTL}).Check(false)
+	}
+	return q, err
+}
+
+// limitOf reads the parameter limit.
+func limitOf(text string) (int, error) {
+	if text == "" {
+		return defaultListed, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostListed {
+		return 0, lockkeeper.Invalid("limit %s is out of range: 1 to %d", quoted(text), mostListed)
+	}
+	return n, nil
+}
+
+// listClaims is GET /v1/claims: holds first, then who waits, then freezes.
+func (c *call) listClaims() error {
+	values, err := c.query("path", "session", "state", "limit")
+	if err != nil {
+		return err
+	}
+	q, err := selection(values.Get("path"), values.Get("session"))
+	if err != nil {
+		return err
+	}
+	var state lockkeeper.State
+	if text := values.Get("state"); text != "" {
+		if err := state.UnmarshalText([]byte(text)); err != nil || state == lockkeeper.Ended {
+			return lockkeeper.Invalid("state %s is none of waiting, held, frozen", quoted(text))
+		}
+	}
+	limit, err := limitOf(values.Get("limit"))
+	if err != nil {
+		return err
+	}
+	return c.list(q, state, limit)
+}
+
+// list answers with what q selects, in a state unless that is 0.
+func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	defer cancel()
+	answer := listing{Claims: []lockkeeper.Status{}}
+	for st, err := range c.engine().List(ctx, q) {
+		if err != nil {
+			return err
+		}
+		if state != 0 && st.State != state {
+			continue
+		}
+		if len(answer.Claims) == limit {
+			answer.More = true
+			break
+		}
+		answer.Claims = append(answer.Claims, st)
+	}
+	return c.write(http.StatusOK, answer)
+}
+
+// broad is a handler that looks at many claims, of which only so many work at a time:
+// each has a copy of what it looks at.
+func broad(handle func(*call) error) func(*call) error {
+	return func(c *call) error {
+		leave, err := c.api.lists.enter(c.pass.Name())
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return handle(c)
+	}
+}
+
+// all is everything of one moment.
+func (c *call) all() ([]lockkeeper.Status, error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	defer cancel()
+	var all []lockkeeper.Status
+	for st, err := range c.engine().List(ctx, lockkeeper.Query{}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, st)
+	}
+	return all, nil
+}
+
+// why is GET /v1/why: who holds and who waits, and whom those wait for, to the end.
+func (c *call) why() error {
+	values, err := c.query("path", "limit")
+	if err != nil {
+		return err
+	}
+	q, err := selection(values.Get("path"), "")
+	if err != nil {
+		return err
+	}
+	limit, err := limitOf(values.Get("limit"))
+	if err != nil {
+		return err
+	}
+	all, err := c.all()
+	if err != nil {
+		return err
+	}
+	chosen := report.Concerned(q.Meets, all)
+	more := len(chosen) > limit
+	return c.write(http.StatusOK, listing{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more})
+}
+
+// stats is GET /v1/stats, the same as lk stats --json.
+func (c *call) stats() error {
+	values, err := c.query("path")
+	if err != nil {
+		return err
+	}
+	q, err := selection(values.Get("path"), "")
+	if err != nil {
+		return err
+	}
+	all, err := c.all()
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, report.StatsOf(report.Meeting(q.Meets, all)))
+}
+
+// operate does what an operator does, in a session that lives as long as that.
+func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	defer cancel()
+	if g := c.engine().Guarantees(); g.Features&lockkeeper.FeatureOperator == 0 {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: g.Name + " does not claim: " + lockkeeper.FeatureOperator.String()}
+	}
+	lease, err := c.engine().Attach(ctx, lockkeeper.Session{
+		ID: madeHere + "operator-" + strings.ToLower(rand.Text()), TTL: roundTrip, Outlive: true, Label: lockkeeper.Label{As: c.pass.Name()},
+	}, nil)
+	if err != nil {
+		return err
+	}
+	err = do(ctx, lease.Key)
+	later, end := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
+	defer end()
+	_ = c.engine().End(later, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Leave}) // or it ends with its TTL
+	return err
+}
+
+// label is an operator's: the name it gives, or else that of the identity.
+func (c *call) label(as, note, link string) lockkeeper.Label {
+	return lockkeeper.Label{As: cmp.Or(as, c.pass.Name()), Note: note, Link: link}
+}
+
+// revokeClaim is POST /v1/claims/{claim}/revoke. The answer is how the claim then stands.
+func (c *call) revokeClaim() error {
+	ref, err := c.ref()
+	if err != nil {
+		return err
+	}
+	var asked struct {
+		As    string `json:"as"`
+		Note  string `json:"note"`
+		Link  string `json:"link"`
+		Force bool   `json:"force"`
+	}
+	if c.r.ContentLength != 0 {
+		if err := c.body(&asked); err != nil {
+			return err
+		}
+	}
+	e := lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: asked.Force, Label: c.label(asked.As, asked.Note, asked.Link)}
+	if err := e.Check(); err != nil {
+		return err
+	}
+	now := tidings{}
+	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
+		if err := c.engine().End(ctx, k, e); err != nil {
+			return err
+		}
+		now.asked = time.Now()
+		now.Status, err = look(ctx, c.engine(), ref)
+		return err
+	})
+	if errors.Is(err, lockkeeper.ErrNotHeld) {
+		return unknown(ref)
+	}
+	if err != nil {
+		return err
+	}
+	if now.State == 0 {
+		c.w.WriteHeader(http.StatusNoContent) // over, and forgotten
+		return nil
+	}
+	return c.tell(http.StatusOK, now)
+}
+
+// listFreezes is GET /v1/freezes.
+func (c *call) listFreezes() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, mostListed)
+}
+
+// freeze is PUT /v1/freezes/{path...}: nobody is let in for a while.
+func (c *call) freeze() error {
+	path, err := c.path()
+	if err != nil {
+		return err
+	}
+	var asked struct {
+		For  *span  `json:"for"`
+		As   string `json:"as"`
+		Note string `json:"note"`
+		Link string `json:"link"`
+	}
+	if err := c.body(&asked); err != nil {
+		return err
+	}
+	if asked.For == nil || *asked.For == 0 {
+		return lockkeeper.Invalid("for how long? Give \"for\", such as \"30m\"; DELETE ends it earlier")
+	}
+	want := lockkeeper.Want{
+		ID: theClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+		Freeze: time.Duration(*asked.For), Label: c.label(asked.As, asked.Note, asked.Link),
+	}
+	if err := want.Check(); err != nil {
+		return err
+	}
+	now := tidings{}
+	err = c.operate(func(ctx context.Context, k lockkeeper.Key) (err error) {
+		now.asked = time.Now()
+		now.Status, err = c.engine().Claim(ctx, k, want)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.tell(http.StatusOK, now)
+}
+
+// thaw is DELETE /v1/freezes/{path...}.
+func (c *call) thaw() error {
+	path, err := c.path()
+	if err != nil {
+		return err
+	}
+	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
+		return c.engine().End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: path})
+	})
+	if errors.Is(err, lockkeeper.ErrNotHeld) {
+		return &refusal{problem: problem{
+			name: "not-frozen", Status: http.StatusNotFound, Title: "it is not frozen",
+			Detail: fmt.Sprintf("%s is not frozen: GET /v1/freezes lists what is", path),
+		}}
+	}
+	if err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// server is GET /v1/server: what one talks to, and as whom.
+func (c *call) server() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	told := map[string]any{}
+	if c.api.options.About != nil {
+		ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+		defer cancel()
+		about, err := c.api.options.About(ctx)
+		if err != nil {
+			return err
+		}
+		for name, v := range about {
+			told[name] = v
+		}
+	}
+	g := c.engine().Guarantees()
+	told["version"], told["engine"], told["features"] = c.api.options.Version, g.Name, g.Features.Names()
+	told["uptime"] = seconds(time.Since(c.api.began))
+	if name := c.pass.Name(); name != "" {
+		told["identity"] = name
+	}
+	if reason, yes := c.api.gate.Draining(); yes {
+		told["draining"] = reason
+	}
+	return c.write(http.StatusOK, told)
+}
+
+// drain is POST /v1/drain: no new claims from now on.
+func (c *call) drain() error {
+	var asked struct {
+		Reason        string `json:"reason"`
+		UnlessVersion string `json:"unless_version"`
+	}
+	if c.r.ContentLength != 0 {
+		if err := c.body(&asked); err != nil {
+			return err
+		}
+	}
+	asked.Reason = cmp.Or(asked.Reason, "an operator asked for it")
+	if err := (&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: asked.Reason}}).Check(); err != nil {
+		return err
+	}
+	if c.api.options.Drain == nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server can't be drained"}
+	}
+	type answer struct {
+		Draining string `json:"draining,omitempty"`
+		Already  bool   `json:"already"` // it is that version already, so nothing was done
+		Version  string `json:"version"`
+	}
+	version := c.api.options.Version
+	if asked.UnlessVersion != "" && asked.UnlessVersion == version {
+		if err := c.pass.May(access.Drain, ""); err != nil {
+			return err
+		}
+		return c.write(http.StatusOK, answer{Already: true, Version: version})
+	}
+	began, err := c.pass.Drain(asked.Reason)
+	if err != nil {
+		return err
+	}
+	if began {
+		c.api.options.Drain(asked.Reason)
+	}
+	reason, _ := c.api.gate.Draining()
+	return c.write(http.StatusAccepted, answer{Draining: reason, Version: version})
+}

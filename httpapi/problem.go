@@ -1,0 +1,196 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// problemType is what the types of all problems begin with (RFC 9457).
+const problemType = "https://lockkeeper.dev/problems/"
+
+// A problem is a refusal as it goes out (RFC 9457), with the evidence of a
+// lockkeeper.Error.
+type problem struct {
+	name     string
+	Type     string               `json:"type"`
+	Title    string               `json:"title"`
+	Status   int                  `json:"status"`
+	Detail   string               `json:"detail,omitempty"`
+	Claim    lockkeeper.Ref       `json:"claim,omitzero"`
+	Reason   lockkeeper.Reason    `json:"reason,omitempty"` // why something ended
+	Position int                  `json:"position,omitempty"`
+	ETA      seconds              `json:"eta,omitempty"`
+	Blocked  []lockkeeper.Blocker `json:"blocked_by,omitempty"`
+}
+
+// A refusal is an error that says itself how it goes out.
+type refusal struct {
+	problem
+	header [2]string // to be set; "" for none
+}
+
+func (r *refusal) Error() string { return r.Title + ": " + r.Detail }
+
+// kinds are the problems of the sentinel errors; the first that matches counts.
+var kinds = []struct {
+	err    error
+	name   string
+	status int
+	title  string
+}{
+	{lockkeeper.Quota, "quota", http.StatusTooManyRequests, "a quota is used up"},
+	{lockkeeper.Draining, "draining", http.StatusServiceUnavailable, "the server takes no new claims"},
+	{lockkeeper.ErrInvalid, "invalid", http.StatusBadRequest, "the request can't be right"},
+	{lockkeeper.ErrUnsupported, "unsupported", http.StatusNotImplemented, "this engine does not claim to do that"},
+	{lockkeeper.ErrDenied, "denied", http.StatusForbidden, "you may not do that"},
+	{lockkeeper.ErrDeadlock, "deadlock", http.StatusConflict, "waiting could never have ended"},
+	{lockkeeper.ErrNotAcquired, "not-acquired", http.StatusConflict, "it is taken"},
+	{lockkeeper.ErrLost, "lost", http.StatusGone, "the claim is over"},
+	{lockkeeper.ErrNotHeld, "unknown-claim", http.StatusNotFound, "there is no such claim"},
+	{lockkeeper.ErrSession, "unavailable", http.StatusServiceUnavailable, "others came between"},
+	{lockkeeper.ErrUnavailable, "unavailable", http.StatusServiceUnavailable, "the engine did not answer"},
+	{context.DeadlineExceeded, "unavailable", http.StatusServiceUnavailable, "the engine did not answer in time"},
+	{context.Canceled, "unavailable", http.StatusServiceUnavailable, "the engine did not answer"},
+}
+
+// problemOf is how an error goes out.
+func problemOf(err error) problem {
+	var said *refusal
+	if errors.As(err, &said) {
+		return said.problem
+	}
+	p := problem{name: "internal", Status: http.StatusInternalServerError, Title: "this is a bug of the server"}
+	for _, kind := range kinds {
+		if errors.Is(err, kind.err) {
+			p.name, p.Status, p.Title = kind.name, kind.status, kind.title
+			break
+		}
+	}
+	if neverPasses(err) {
+		p.Status, p.Title = http.StatusForbidden, "a quota does not allow that"
+	}
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) {
+		p.Detail = err.Error()
+		return p
+	}
+	p.Detail = detail(e)
+	p.Reason, p.Position, p.ETA, p.Blocked = e.Reason, e.Place, seconds(e.ETA), e.Blocked
+	return p
+}
+
+// detail is what an error says, without the sentinel, which the type is for.
+func detail(e *lockkeeper.Error) string {
+	bare := *e
+	bare.Op, bare.Path, bare.Reason = "", "", lockkeeper.NoReason
+	text := strings.TrimLeft(strings.TrimPrefix(bare.Error(), e.Err.Error()), ":; ")
+	if text == "" {
+		text = e.Error()
+	}
+	for _, b := range e.Blocked {
+		text = strings.ReplaceAll(text, b.String(), blockerText(b))
+	}
+	return text
+}
+
+// fail writes an error, unless an answer has begun: then the connection is broken
+// off, so that nobody takes half of one for the whole.
+func (c *call) fail(err error) {
+	p := problemOf(err)
+	if p.Status == http.StatusInternalServerError {
+		c.api.logger.Error("a request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+	} else {
+		c.api.logger.LogAttrs(c.r.Context(), slog.LevelDebug, "a request was refused", slog.String("method", c.r.Method),
+			slog.String("path", c.r.URL.Path), slog.Int("status", p.Status), slog.Any("error", err))
+	}
+	if c.answered {
+		panic(http.ErrAbortHandler)
+	}
+	header := c.w.Header()
+	var said *refusal
+	if errors.As(err, &said) && said.header[0] != "" {
+		header.Set(said.header[0], said.header[1])
+	}
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+		header.Set("Retry-After", "1")
+	}
+	p.Type = problemType + p.name
+	_ = c.send(p.Status, "application/problem+json", p) // who is gone needs no answer
+}
+
+// write answers with JSON. An error says that nobody took it.
+func (c *call) write(status int, v any) error { return c.send(status, "application/json", v) }
+
+// send answers with JSON under a media type.
+func (c *call) send(status int, media string, v any) error {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	return c.sendBytes(status, media, b.Bytes())
+}
+
+// sendBytes answers with what it is given. An error says that nobody took it; the
+// reverse is not sure.
+func (c *call) sendBytes(status int, media string, text []byte) error {
+	header := c.w.Header()
+	header.Set("Content-Type", media)
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	to := http.NewResponseController(c.w)
+	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without deadlines is a test's
+	c.answered = true
+	c.w.WriteHeader(status)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := c.w.Write(text); err != nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "nobody took the answer", Cause: err}
+	}
+	return nil
+}
+
+func methodError(method string, allowed []string) error {
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	list := strings.Join(slices.Compact(allowed), ", ")
+	return &refusal{
+		problem: problem{
+			name: "method", Status: http.StatusMethodNotAllowed, Title: "not by that method",
+			Detail: "the method " + quoted(method) + " is not for this resource: it takes " + list,
+		},
+		header: [2]string{"Allow", list},
+	}
+}
+
+// quoted is text of a stranger in a message: short, and without control characters.
+func quoted(text string) string {
+	if len(text) > 80 {
+		text = text[:80] + "…"
+	}
+	return strconv.Quote(text)
+}
+
+// seconds is a duration in JSON, exact to the microsecond: a number of seconds,
+// never more than it is.
+type seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s seconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, time.Duration(s).Truncate(time.Microsecond).Seconds(), 'f', -1, 64), nil
+}

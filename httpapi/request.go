@@ -1,0 +1,190 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/duration"
+)
+
+// path is the {path...} of the URL, which is a path as people write it.
+func (c *call) path() (lockkeeper.Path, error) { return lockkeeper.ParsePath(c.r.PathValue("path")) }
+
+// query reads the query of the URL. It refuses parameters that are not known, and
+// one that is given twice.
+func (c *call) query(known ...string) (url.Values, error) {
+	if c.r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, lockkeeper.Invalid("the query can't be read: %s", err)
+	}
+	var wrong []string
+	for name, given := range values {
+		switch {
+		case !slices.Contains(known, name) && len(known) == 0:
+			wrong = append(wrong, fmt.Sprintf("there is no parameter %s: this takes none", quoted(name)))
+		case !slices.Contains(known, name):
+			wrong = append(wrong, fmt.Sprintf("there is no parameter %s: there are %s", quoted(name), strings.Join(known, ", ")))
+		case len(given) > 1:
+			wrong = append(wrong, fmt.Sprintf("%s is given %d times: give it once", name, len(given)))
+		case !utf8.ValidString(given[0]):
+			wrong = append(wrong, fmt.Sprintf("%s is not UTF-8", name))
+		}
+	}
+	if wrong != nil {
+		slices.Sort(wrong)
+		return nil, lockkeeper.Invalid("%s", strings.Join(wrong, "; "))
+	}
+	return values, nil
+}
+
+// spanOf reads a duration of a query: "30s", or a number of seconds.
+func spanOf(name, text string) (time.Duration, error) {
+	if d, err := duration.Parse(text); err == nil {
+		return d, nil
+	}
+	if d, ok := secondsOf(text); ok {
+		return d, nil
+	}
+	return 0, lockkeeper.Invalid("%s %s is no duration: write it as 30s, 5m or 2d, or as a number of seconds", name, quoted(text))
+}
+
+// secondsOf reads a number of seconds as JSON writes it, not below 0.
+func secondsOf(text string) (time.Duration, bool) {
+	if len(text) > 40 || text == "" || text[0] < '0' || text[0] > '9' || strings.ContainsAny(text, "xX_pP") {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || value >= float64(lockkeeper.Forever/time.Second) {
+		return 0, false
+	}
+	return time.Duration(value * float64(time.Second)), true
+}
+
+// span is a duration in the JSON of a request: a number of seconds, or text.
+type span time.Duration
+
+// UnmarshalJSON reads a number of seconds, or text such as "30s".
+func (s *span) UnmarshalJSON(text []byte) error {
+	written := string(text)
+	var d time.Duration
+	var err error
+	if text[0] == '"' {
+		if err := json.Unmarshal(text, &written); err != nil {
+			return err
+		}
+		d, err = spanOf("the duration", written)
+	} else if number, ok := secondsOf(written); ok {
+		d = number
+	} else {
+		err = lockkeeper.Invalid("the duration %s is neither a number of seconds, such as 1.5, nor text such as \"30s\"", quoted(written))
+	}
+	*s = span(d)
+	return err
+}
+
+// patience is a span, or "forever".
+type patience time.Duration
+
+// UnmarshalJSON reads a span, or "forever".
+func (p *patience) UnmarshalJSON(text []byte) error {
+	if string(text) == `"forever"` {
+		*p = patience(lockkeeper.Forever)
+		return nil
+	}
+	return (*span)(p).UnmarshalJSON(text)
+}
+
+// body reads the JSON object that the request brings into a struct. It refuses
+// what has other keys, or one twice, or more after it.
+func (c *call) body(into any) error {
+	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return &refusal{problem: problem{
+			name: "media-type", Status: http.StatusUnsupportedMediaType, Title: "not that kind of body",
+			Detail: "the body has the Content-Type " + quoted(c.r.Header.Get("Content-Type")) + ": send JSON, with Content-Type: application/json",
+		}}
+	}
+	text, err := c.read()
+	if err != nil {
+		return err
+	}
+	if err := keys(text, into); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return unreadable(err)
+	}
+	return nil
+}
+
+// read takes in the body, within its bound of size; that of time is set already.
+func (c *call) read() ([]byte, error) {
+	if c.r.ContentLength > mostBody {
+		return nil, tooLarge()
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, mostBody))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge()
+	case err != nil:
+		return nil, lockkeeper.Invalid("the body did not come whole: %s", err)
+	case !utf8.Valid(text):
+		return nil, lockkeeper.Invalid("the body is not UTF-8")
+	}
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // else it would end a long poll
+	return text, nil
+}
+
+func tooLarge() error {
+	return &refusal{
+		problem: problem{
+			name: "too-large", Status: http.StatusRequestEntityTooLarge, Title: "the body is too large",
+			Detail: fmt.Sprintf("the body is larger than %d bytes, which is the most", mostBody),
+		},
+		header: [2]string{"Connection", "close"},
+	}
+}
+
+// unreadable says what is wrong with JSON.
+func unreadable(err error) error {
+	var kind *json.UnmarshalTypeError
+	var known *lockkeeper.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &kind) && kind.Field != "":
+		return lockkeeper.Invalid("%s is a %s, which does not go there: it takes %s", kind.Field, kind.Value, jsonKind(kind.Type))
+	}
+	return lockkeeper.Invalid("the body is no JSON that goes here: %s", err)
+}
+
+// jsonKind is what JSON calls a type.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a whole number"
+}

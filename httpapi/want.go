@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A claimRequest is the body of POST /v1/claims. A single target may be written
+// in the object itself.
+type claimRequest struct {
+	targetRequest
+	Targets    []targetRequest `json:"targets"`
+	Wait       *patience       `json:"wait"` // "forever", or how long; nothing: not at all
+	TTL        *span           `json:"ttl"`
+	Priority   int             `json:"priority"`
+	Steal      string          `json:"steal"`       // "ask"
+	StealAfter *span           `json:"steal_after"` // ask, and then take
+	MaxHold    span            `json:"max_hold"`
+	Grace      span            `json:"grace"`
+	Lasts      span            `json:"lasts"`
+	Soft       bool            `json:"soft"`
+	Quiet      span            `json:"quiet_period"` // soft, and so long
+	As         string          `json:"as"`
+	Note       string          `json:"note"`
+	Link       string          `json:"link"`
+}
+
+// A targetRequest is one path that is wanted, and how.
+type targetRequest struct {
+	Path  string          `json:"path"`
+	Mode  lockkeeper.Mode `json:"mode"`  // permits if there is a limit, else exclusive
+	Units int             `json:"units"` // 1
+	Limit int             `json:"limit"`
+}
+
+// target is what t asks for.
+func (t *targetRequest) target() (lockkeeper.Target, error) {
+	path, err := lockkeeper.ParsePath(t.Path)
+	mode := t.Mode
+	switch {
+	case mode == 0 && t.Limit != 0:
+		mode = lockkeeper.ModePermits
+	case mode == 0:
+		mode = lockkeeper.ModeExclusive
+	}
+	units := t.Units
+	if mode == lockkeeper.ModePermits {
+		units = cmp.Or(units, 1)
+	}
+	return lockkeeper.Target{Path: path, Mode: mode, Units: units, Limit: t.Limit}, err
+}
+
+// targets are all that the request asks for.
+func (q *claimRequest) targets() ([]lockkeeper.Target, error) {
+	list := q.Targets
+	short := q.targetRequest != targetRequest{}
+	switch {
+	case short && len(list) > 0:
+		return nil, lockkeeper.Invalid("path, mode, units and limit beside targets: put them into a target of their own")
+	case short:
+		list = []targetRequest{q.targetRequest}
+	case len(list) == 0:
+		return nil, lockkeeper.Invalid("nothing is asked for: give \"path\", or \"targets\": [{\"path\": …}]")
+	case len(list) > lockkeeper.MaxTargets:
+		return nil, lockkeeper.Invalid("%d targets: 1 to %d are allowed", len(list), lockkeeper.MaxTargets)
+	}
+	targets := make([]lockkeeper.Target, len(list))
+	for i := range list {
+		var err error
+		if targets[i], err = list[i].target(); err != nil {
+			return nil, err
+		}
+	}
+	return targets, nil
+}
+
+// want is the claim that the request describes. All that is wrong with it is refused here.
+func (q *claimRequest) want() (lockkeeper.Want, error) {
+	targets, err := q.targets()
+	if err != nil {
+		return lockkeeper.Want{}, err
+	}
+	w := lockkeeper.Want{
+		ID: theClaim, Targets: targets, Priority: q.Priority,
+		MaxHold: time.Duration(q.MaxHold), Grace: time.Duration(q.Grace), Lasts: time.Duration(q.Lasts), Quiet: time.Duration(q.Quiet),
+		Label: lockkeeper.Label{As: q.As, Note: q.Note, Link: q.Link},
+	}
+	if q.Wait != nil {
+		w.Wait = time.Duration(*q.Wait)
+	}
+	if q.Soft || q.Quiet != 0 {
+		w.Manners = lockkeeper.Soft
+	}
+	switch {
+	case q.Steal != "" && q.Steal != "ask":
+		return w, lockkeeper.Invalid("steal %s: write \"ask\", or give steal_after, after which it is taken", quoted(q.Steal))
+	case q.StealAfter != nil:
+		w.Steal, w.After = lockkeeper.Take, time.Duration(*q.StealAfter)
+	case q.Steal == "ask":
+		w.Steal = lockkeeper.Ask
+	}
+	return w, w.Check()
+}
+
+// ttl is that of the claim's session.
+func (q *claimRequest) ttl() (time.Duration, error) {
+	if q.TTL == nil {
+		return lockkeeper.DefaultTTL, nil
+	}
+	s := lockkeeper.Session{ID: "x", TTL: time.Duration(*q.TTL)}
+	return s.TTL, s.Check(false)
+}
+
+// An amendment is the body of PATCH /v1/claims/{claim}: what is to be different. A
+// server that does not remember what the claim was made with takes what it does not
+// see of it from here: what an amendment can't change must then be as it was.
+type amendment struct {
+	Priority   *int             `json:"priority"`
+	Limit      *int             `json:"limit"` // of the targets that are permits
+	Mode       *lockkeeper.Mode `json:"mode"`  // of all targets: exclusive, shared
+	Wait       *patience        `json:"wait"`  // for the mode
+	Steal      string           `json:"steal"`
+	StealAfter *span            `json:"steal_after"`
+	MaxHold    *span            `json:"max_hold"`
+	Grace      *span            `json:"grace"`
+	Lasts      *span            `json:"lasts"`
+	Soft       *bool            `json:"soft"`
+	Quiet      *span            `json:"quiet_period"`
+}
+
+// wantOf is what a claim asks for as far as its status tells.
+func wantOf(st *lockkeeper.Status) lockkeeper.Want {
+	w := lockkeeper.Want{ID: st.Ref.ID, Inside: st.Inside, Priority: st.Priority, Label: st.Label}
+	for _, g := range st.Grants {
+		w.Targets = append(w.Targets, g.Target)
+	}
+	if st.State == lockkeeper.Waiting {
+		w.Wait = lockkeeper.Forever // unless the amendment tells
+	}
+	return w
+}
+
+// apply is w as the amendment has it.
+func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
+	if *a == (amendment{}) {
+		return w, lockkeeper.Invalid("nothing is to be different: give priority, limit or mode")
+	}
+	w.Targets = append([]lockkeeper.Target(nil), w.Targets...)
+	limited := false
+	for i := range w.Targets {
+		t := &w.Targets[i]
+		if a.Mode != nil {
+			t.Mode = *a.Mode
+		}
+		if a.Limit != nil && t.Mode == lockkeeper.ModePermits {
+			t.Limit, limited = *a.Limit, true
+		}
+	}
+	if a.Limit != nil && !limited {
+		return w, lockkeeper.Invalid("limit: the claim wants no permits")
+	}
+	if a.Priority != nil {
+		w.Priority = *a.Priority
+	}
+	if a.Wait != nil {
+		w.Wait = time.Duration(*a.Wait)
+	} else if a.Mode != nil {
+		w.Wait = 0
+	}
+	for _, d := range []struct {
+		to   *time.Duration
+		from *span
+	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Lasts, a.Lasts}, {&w.Quiet, a.Quiet}, {&w.After, a.StealAfter}} {
+		if d.from != nil {
+			*d.to = time.Duration(*d.from)
+		}
+	}
+	switch {
+	case a.StealAfter != nil:
+		w.Steal = lockkeeper.Take
+	case a.Steal == "ask":
+		w.Steal = lockkeeper.Ask
+	case a.Steal != "":
+		return w, lockkeeper.Invalid("steal %s: write \"ask\", or give steal_after", quoted(a.Steal))
+	}
+	if a.Soft != nil && *a.Soft || a.Quiet != nil && *a.Quiet != 0 {
+		w.Manners = lockkeeper.Soft
+	}
+	w.Revision++
+	return w, w.Check()
+}

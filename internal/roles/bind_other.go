@@ -1,0 +1,7 @@
+//go:build !linux
+
+package roles
+
+import "os/exec"
+
+func bind(*exec.Cmd) {}

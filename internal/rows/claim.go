@@ -1,0 +1,204 @@
+// Package rows puts the records of package table into columns that people can
+// read, and reads them again. Engines that keep claims in a database share it; the
+// SQL is theirs.
+package rows
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// ClaimColumns are the columns of a claim, in the order of [Claim.Values] and
+// [Claim.Scan]. Their names are those of the fields of [table.ClaimRecord] and of
+// [lockkeeper.Want]; what ends in _ns is nanoseconds, and NULL is without end.
+const ClaimColumns = "session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, granted_ns, " +
+	"wait_ns, bound_ns, told_ns, ended_ns, forget_ns, ghost_ns, change_no, changed_ns, more"
+
+// Claim is a claim and, if its wait ended without a grant, who stood in the way
+// and how long it would have been.
+type Claim struct {
+	table.ClaimRecord
+	Blockers []lockkeeper.Blocker
+	Place    int
+	ETA      time.Duration
+}
+
+// details is what few claims have: the column more.
+type details struct {
+	Revision    uint64                `json:"revision,omitempty"`
+	Inside      lockkeeper.Ref        `json:"inside,omitzero"`
+	Wants       []lockkeeper.Target   `json:"wants,omitempty"` // of a conversion, also after it was undone: a repetition must be known again (R16)
+	Manners     lockkeeper.Manners    `json:"manners,omitempty"`
+	Quiet       time.Duration         `json:"quiet_ns,omitempty"`
+	Steal       lockkeeper.Steal      `json:"steal,omitempty"`
+	After       time.Duration         `json:"after_ns,omitempty"`
+	MaxHold     time.Duration         `json:"max_hold_ns,omitempty"`
+	Grace       time.Duration         `json:"grace_ns,omitempty"`
+	Lasts       time.Duration         `json:"lasts_ns,omitempty"`
+	QuietSince  time.Duration         `json:"quiet_since_ns,omitempty"` // if not since it arrived
+	ToldIn      uint64                `json:"told_in,omitempty"`        // the lease that told the end
+	Believed    time.Duration         `json:"believed_ns,omitempty"`    // the end that the holder may count on, if it is another than it was told
+	Unconfirmed bool                  `json:"unconfirmed,omitempty"`
+	Overdue     bool                  `json:"overdue,omitempty"`
+	Asks        []table.AskRecord     `json:"asks,omitempty"`
+	Operator    *table.OperatorRecord `json:"operator,omitempty"`
+	Text        string                `json:"text,omitempty"`
+	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
+	Known       bool                  `json:"known,omitempty"`  // of a claim that ended in its first step: the reason says it of others
+	Blockers    []blocker             `json:"blockers,omitempty"`
+	Place       int                   `json:"place,omitempty"`
+	ETA         time.Duration         `json:"eta_ns,omitempty"`
+}
+
+// blocker is a blocker as a row has it: its durations are nanoseconds, as all
+// others in the rows. (A type of its own has none of Blocker's methods.)
+type blocker lockkeeper.Blocker
+
+func (d *details) isZero() bool {
+	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
+		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && d.ToldIn == 0 && d.Believed == 0 && !d.Unconfirmed && !d.Overdue &&
+		len(d.Asks) == 0 && d.Operator == nil && d.Text == "" && !d.Thawed && !d.Known && len(d.Blockers) == 0 && d.Place == 0 && d.ETA == 0
+}
+
+// detailsOf is what c has that few claims have.
+func (c *Claim) detailsOf() details {
+	d := details{
+		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
+		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
+		ToldIn: c.ToldIn, Believed: c.Believed, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Text: c.Text, Thawed: c.Thawed,
+		Known: c.Known && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
+	}
+	for _, b := range c.Blockers {
+		d.Blockers = append(d.Blockers, blocker(b))
+	}
+	if c.ClaimRecord.State != lockkeeper.Ended && !slices.Equal(c.Want.Targets, held(&c.ClaimRecord)) {
+		d.Wants = c.Want.Targets
+	}
+	if c.ClaimRecord.State != lockkeeper.Ended && c.Quiet != c.Arrived {
+		d.QuietSince = c.Quiet
+	}
+	return d
+}
+
+// State is the column of that name: waiting, held, converting or ended.
+func (c *Claim) State() string {
+	if c.Converting {
+		return "converting"
+	}
+	return c.ClaimRecord.State.String()
+}
+
+// Values are the columns of c: each is a string, an int64, or nil for NULL.
+func (c *Claim) Values() ([]any, error) {
+	targets, err := json.Marshal(c.Grants)
+	if err != nil {
+		return nil, err
+	}
+	var more []byte
+	if d := c.detailsOf(); !d.isZero() {
+		if more, err = json.Marshal(d); err != nil {
+			return nil, err
+		}
+	}
+	reason := ""
+	if c.Reason != lockkeeper.NoReason {
+		reason = c.Reason.String()
+	}
+	return []any{c.Ref.Session, int64(c.Ref.ID), c.State(), string(targets), c.Want.As, c.Want.Note, c.Want.Link,
+		int64(c.Want.Priority), int64(c.Ticket), int64(c.Fence), reason, int64(c.Arrived), int64(c.Granted), End(c.Want.Wait),
+		End(c.Bound), End(c.Told), int64(c.Ended), int64(c.Forget), int64(c.Ghost), int64(c.Change), int64(c.Changed), string(more)}, nil
+}
+
+// Scan reads the columns of c, and those after them into more.
+func (c *Claim) Scan(scan func(...any) error, more ...any) error {
+	var state, reason string
+	var targets, rest []byte
+	into := append(make([]any, 0, 22+len(more)), &c.Ref.Session, Signed{&c.Ref.ID}, &state, &targets, &c.Want.As, &c.Want.Note, &c.Want.Link,
+		&c.Want.Priority, Signed{&c.Ticket}, Signed{&c.Fence}, &reason, &c.Arrived, &c.Granted, Endless{&c.Want.Wait},
+		Endless{&c.Bound}, Endless{&c.Told}, &c.Ended, &c.Forget, &c.Ghost, Signed{&c.Change}, &c.Changed, &rest)
+	if err := scan(append(into, more...)...); err != nil {
+		return err
+	}
+	return c.read(state, reason, targets, rest)
+}
+
+// read reads the columns that are more than numbers.
+func (c *Claim) read(state, reason string, targets, rest []byte) error {
+	wrong := func(column string, err error) error { return fmt.Errorf("claim %s, column %s: %w", c.Ref, column, err) }
+	c.Want.ID = c.Ref.ID
+	c.Converting = state == "converting"
+	if c.Converting {
+		state = "held"
+	}
+	if err := c.ClaimRecord.State.UnmarshalText([]byte(state)); err != nil {
+		return wrong("state", err)
+	}
+	if reason != "" {
+		if err := c.Reason.UnmarshalText([]byte(reason)); err != nil {
+			return wrong("reason", err)
+		}
+	}
+	if err := json.Unmarshal(targets, &c.Grants); err != nil {
+		return wrong("targets", err)
+	}
+	var d details
+	if len(rest) > 0 {
+		if err := json.Unmarshal(rest, &d); err != nil {
+			return wrong("more", err)
+		}
+	}
+	c.fill(&d)
+	return nil
+}
+
+// fill is the reverse of detailsOf.
+func (c *Claim) fill(d *details) {
+	w := &c.Want
+	w.Revision, w.Inside, w.Manners, w.Quiet, w.Steal = d.Revision, d.Inside, d.Manners, d.Quiet, d.Steal
+	w.After, w.MaxHold, w.Grace, w.Lasts = d.After, d.MaxHold, d.Grace, d.Lasts
+	c.Unconfirmed, c.Overdue, c.Asks, c.Operator, c.Text = d.Unconfirmed, d.Overdue, d.Asks, d.Operator, d.Text
+	c.Place, c.ETA = d.Place, d.ETA
+	for _, b := range d.Blockers {
+		c.Blockers = append(c.Blockers, lockkeeper.Blocker(b))
+	}
+	if c.ClaimRecord.State == lockkeeper.Ended {
+		c.Thawed = d.Thawed
+		c.Known = d.Known || bySession(&c.ClaimRecord)
+		return
+	}
+	if c.Quiet = d.QuietSince; c.Quiet == 0 {
+		c.Quiet = c.Arrived
+	}
+	c.ToldIn, c.Believed = d.ToldIn, d.Believed
+	if w.Targets = d.Wants; len(w.Targets) == 0 {
+		w.Targets = held(&c.ClaimRecord)
+	}
+}
+
+// EndedStatus tells of a claim that ended, as of now.
+func (c *Claim) EndedStatus(now time.Duration) lockkeeper.Status {
+	return lockkeeper.Status{
+		Ref: c.Ref, Inside: c.Want.Inside, Change: c.Change, Revision: c.Want.Revision, State: lockkeeper.Ended, Reason: c.Reason,
+		Text: c.Text, Grants: c.Grants, Priority: c.Want.Priority, Label: c.Want.Label, Fence: c.Fence, Age: max(0, now-c.Ended),
+		Blockers: c.Blockers, Place: c.Place, ETA: c.ETA,
+	}
+}
+
+// bySession reports whether c was ended by its own session, which its reason tells.
+func bySession(c *table.ClaimRecord) bool {
+	return !c.Thawed && (c.Reason == lockkeeper.Released || c.Reason == lockkeeper.Yielded || c.Reason == lockkeeper.Cancelled)
+}
+
+// held are the targets of c as it has them, which are mostly those that it wants.
+func held(c *table.ClaimRecord) []lockkeeper.Target {
+	targets := make([]lockkeeper.Target, len(c.Grants))
+	for i, g := range c.Grants {
+		targets[i] = g.Target
+	}
+	return targets
+}

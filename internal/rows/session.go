@@ -1,0 +1,75 @@
+package rows
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// SessionColumns are the columns of a session, in the order of [SessionValues]
+// and [ScanSession].
+const SessionColumns = "id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, leases, heard, answered"
+
+// SessionValues are the columns of an open session: each is a string, an int64, or
+// nil for NULL.
+func SessionValues(s *table.SessionRecord) []any {
+	state := "open"
+	if !s.Resumed {
+		state = "resuming"
+	}
+	return []any{s.ID, state, s.Label.As, s.Label.Note, s.Label.Link, int64(s.TTL), End(s.Deadline),
+		End(s.Promise), int64(s.Epoch), int64(s.Leases), int64(s.Heard), int64(s.Answered)}
+}
+
+// ScanSession reads the columns of a session, and those after them into more.
+func ScanSession(s *table.SessionRecord, scan func(...any) error, more ...any) error {
+	var state string
+	into := []any{&s.ID, &state, &s.Label.As, &s.Label.Note, &s.Label.Link, &s.TTL, Endless{&s.Deadline},
+		Endless{&s.Promise}, Signed{&s.Epoch}, Signed{&s.Leases}, Signed{&s.Heard}, Signed{&s.Answered}}
+	if err := scan(append(into, more...)...); err != nil {
+		return err
+	}
+	s.Resumed, s.Closed = state == "open", state == "closed"
+	return nil
+}
+
+// FreezeColumns are the columns of a freeze that lasts, in the order of
+// [FreezeValues] and [ScanFreeze].
+const FreezeColumns = "path, session, claim, who, note, link, since_ns, until_ns"
+
+// FreezeValues are the columns of f: each is a string or an int64.
+func FreezeValues(f *table.FreezeRecord) []any {
+	return []any{string(f.Path), f.By.Session, int64(f.By.ID), f.Label.As, f.Label.Note, f.Label.Link, int64(f.Since), int64(f.Until)}
+}
+
+// ScanFreeze reads the columns of f, and those after them into more.
+func ScanFreeze(f *table.FreezeRecord, scan func(...any) error, more ...any) error {
+	into := []any{&f.Path, &f.By.Session, Signed{&f.By.ID}, &f.Label.As, &f.Label.Note, &f.Label.Link, &f.Since, &f.Until}
+	return scan(append(into, more...)...)
+}
+
+// ThawedStatus tells of a freeze that ended.
+func ThawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Reason) lockkeeper.Status {
+	target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
+	return lockkeeper.Status{Ref: by, State: lockkeeper.Ended, Reason: reason, Grants: []lockkeeper.Grant{{Target: target}}}
+}
+
+// PaceColumns are the columns of a pace, in the order of the fields of
+// [table.PaceRecord].
+const PaceColumns = "path, pace_ns, at_ns"
+
+// How long a row of a pace may be kept that is about true.
+const keepPace = 10 * time.Minute
+
+// By how much a pace may be wrong, however short it is.
+const finePace = 10 * time.Millisecond
+
+// PaceMoved reports whether a pace is to be written that the rows have as old. Every
+// release moves a pace, and to write it each time would cost a tenth of the release: a
+// row may be wrong by an eighth or a few milliseconds, and that of a path whose holds are short by
+// a second's worth of them.
+func PaceMoved(old, p *table.PaceRecord) bool {
+	age := p.At - old.At
+	return p.Forgotten || age > keepPace || age >= time.Second && (p.Pace-old.Pace).Abs() > max(old.Pace/8, finePace)
+}

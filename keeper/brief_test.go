@@ -1,0 +1,64 @@
+package keeper_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+)
+
+// Who follows briefly is told of every claim that waits, but not why; and who follows
+// beside it is told all.
+func TestBrief(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memlock.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		lease, err := e.Attach(ctx, lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim := func(id uint64) {
+			want := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}}
+			if _, err := e.Claim(ctx, lease.Key, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		follow := func(brief bool) *[]lockkeeper.Status {
+			var waiting []lockkeeper.Status
+			go func() {
+				for st, err := range e.List(ctx, lockkeeper.Query{Follow: true, Brief: brief}) {
+					if err == nil && st.State == lockkeeper.Waiting {
+						waiting = append(waiting, st)
+					}
+				}
+			}()
+			synctest.Wait()
+			return &waiting
+		}
+		claim(1)
+		claim(2)
+		brief := follow(true)
+		claim(3)
+		long := follow(false)
+		claim(4)
+		synctest.Wait()
+		if len(*brief) != 3 || len(*long) != 3 {
+			t.Fatalf("%d and %d claims that wait were told of, want 3 and 3", len(*brief), len(*long))
+		}
+		if st := (*brief)[0]; st.Place != 0 || st.Blockers != nil || st.Waits != nil {
+			t.Errorf("the list that is brief says why: %+v", st)
+		}
+		if st := (*brief)[1]; st.Place != 0 || st.Blockers != nil {
+			t.Errorf("what followed says why: %+v", st)
+		}
+		for _, st := range *long {
+			if st.Place == 0 || len(st.Blockers) == 0 {
+				t.Errorf("it is not said why: %+v", st)
+			}
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// op is a method of an engine.
+type op int
+
+const (
+	opAttach op = iota
+	opRenew
+	opClaim
+	opEnd
+	opList
+	ops
+)
+
+var opNames = [ops]string{opAttach: "attach", opRenew: "renew", opClaim: "claim", opEnd: "end", opList: "list"}
+
+// sampled is which share of the calls is timed at an engine that answers out of
+// memory: to look at the clock twice would cost a tenth of such a call.
+const sampled = 64
+
+// errorNames are the refusals that are told apart.
+var errorNames = []struct {
+	err  error
+	name string
+}{
+	{lockkeeper.ErrInvalid, "invalid"}, {lockkeeper.ErrUnsupported, "unsupported"}, {lockkeeper.ErrDenied, "denied"},
+	{lockkeeper.ErrNotHeld, "not held"}, {lockkeeper.ErrSession, "session"}, {lockkeeper.ErrUnavailable, "unavailable"}, {nil, "other"},
+}
+
+// calls counts the calls of an engine.
+type calls struct {
+	of     [ops]callsOf
+	errors []prometheus.Counter // as errorNames
+}
+
+// callsOf counts those of one method. A number of its own fills a cache line, so
+// that two processors don't wait for each other's.
+type callsOf struct {
+	n       atomic.Uint64
+	_       [56]byte
+	seconds prometheus.Observer
+}
+
+func (c *calls) register(m *Metrics) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "lockkeeper_engine_call_seconds", Buckets: shortBuckets,
+		Help: "How long the engine took to answer; of an engine in memory one call in 64 is timed.",
+	}, []string{"op"})
+	m.registry.MustRegister(seconds)
+	for i := range c.of {
+		of := &c.of[i]
+		of.seconds = seconds.WithLabelValues(opNames[i])
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "lockkeeper_engine_calls_total", Help: "Calls of the engine, by method.", ConstLabels: prometheus.Labels{"op": opNames[i]},
+		}, func() float64 { return float64(of.n.Load()) }))
+	}
+	failed := m.counters("lockkeeper_engine_errors_total", "Calls that the engine answered with an error, by kind.", "error")
+	for _, e := range errorNames {
+		c.errors = append(c.errors, failed.WithLabelValues(e.name))
+	}
+}
+
+// failed counts an error.
+func (c *calls) failed(err error) {
+	for i, e := range errorNames {
+		if e.err == nil || errors.Is(err, e.err) {
+			c.errors[i].Inc()
+			return
+		}
+	}
+}
+
+// Counted returns e with its calls counted and timed. It does all that e does, and
+// is as safe for concurrent use; what e can do beside the methods of an engine, such
+// as examine itself, is left to e.
+func (m *Metrics) Counted(e lockkeeper.Engine) lockkeeper.Engine {
+	c := &counting{Engine: e, calls: &m.calls, every: 1}
+	if e.Guarantees().Prompt {
+		c.every = sampled
+	}
+	return c
+}
+
+// counting is an engine whose calls are counted.
+type counting struct {
+	lockkeeper.Engine
+	calls *calls
+	every uint64 // so many calls share one timing
+}
+
+// begin counts a call; the zero time says that it is not timed.
+func (c *counting) begin(o op) (at time.Time) {
+	if n := c.calls.of[o].n.Add(1); n%c.every == 0 {
+		at = time.Now()
+	}
+	return at
+}
+
+// end takes in how a call ended.
+func (c *counting) end(o op, began time.Time, err error) {
+	if !began.IsZero() {
+		c.calls.of[o].seconds.Observe(time.Since(began).Seconds())
+	}
+	if err != nil {
+		c.calls.failed(err)
+	}
+}
+
+// Attach implements lockkeeper.Engine.
+func (c *counting) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	at := c.begin(opAttach)
+	lease, err := c.Engine.Attach(ctx, s, notify)
+	c.end(opAttach, at, err)
+	return lease, err
+}
+
+// Renew implements lockkeeper.Engine.
+func (c *counting) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	at := c.begin(opRenew)
+	lease, err := c.Engine.Renew(ctx, k)
+	c.end(opRenew, at, err)
+	return lease, err
+}
+
+// Claim implements lockkeeper.Engine.
+func (c *counting) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	at := c.begin(opClaim)
+	st, err := c.Engine.Claim(ctx, k, w)
+	c.end(opClaim, at, err)
+	return st, err
+}
+
+// End implements lockkeeper.Engine.
+func (c *counting) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
+	at := c.begin(opEnd)
+	err := c.Engine.End(ctx, k, e)
+	c.end(opEnd, at, err)
+	return err
+}
+
+// List implements lockkeeper.Engine. What is timed is how long a list takes to be
+// read whole; one that follows is only counted.
+func (c *counting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	list := c.Engine.List(ctx, q)
+	return func(yield func(lockkeeper.Status, error) bool) {
+		at := c.begin(opList)
+		if q.Follow {
+			at = time.Time{}
+		}
+		var failed error
+		defer func() { c.end(opList, at, failed) }()
+		for st, err := range list {
+			failed = err
+			if !yield(st, err) {
+				return
+			}
+		}
+	}
+}
+
+// Engine has the metrics told what an engine tells of itself beside the methods of all
+// engines: every commit of its journal, or of its database; every transaction that it does
+// again; and for how long it has owed the end of a session. e must not be a decorated
+// engine, and not be in use yet.
+func (m *Metrics) Engine(e lockkeeper.Engine) {
+	if j, ok := e.(interface {
+		Committed(tell func(entries int, took time.Duration))
+	}); ok {
+		j.Committed(func(entries int, took time.Duration) {
+			m.entries.Observe(float64(entries))
+			m.sync.Observe(took.Seconds())
+		})
+	}
+	if r, ok := e.(interface{ Repeated(tell func(why string)) }); ok {
+		r.Repeated(func(why string) { m.repeats.WithLabelValues(why).Inc() })
+	}
+	if d, ok := e.(debtor); ok {
+		m.debtor.Store(&d)
+	}
+}
+
+// A debtor is an engine that can tell for how long the session has been over that it
+// should have ended first: others than itself may keep it from that. It asks whatever
+// keeps the locks, and so takes some time.
+type debtor interface {
+	Overdue(ctx context.Context) (time.Duration, error)
+}
+
+// overdueTime bounds asking for that.
+const overdueTime = 2 * time.Second
+
+// overdue is for how long a session has been over that its engine should have ended;
+// 0 if none is, the engine does not tell, or can't be asked now, which readiness says.
+func (m *Metrics) overdue() time.Duration {
+	d := m.debtor.Load()
+	if d == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), overdueTime)
+	defer cancel()
+	over, err := (*d).Overdue(ctx)
+	if err != nil {
+		return 0
+	}
+	return over
+}

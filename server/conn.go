@@ -1,0 +1,213 @@
+package server
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// A conn is one connection of a client. One goroutine reads it and lets the engine
+// work, another one writes what the first does not write itself.
+type conn struct {
+	server *Server
+	net    net.Conn
+	in     *bufio.Reader
+	atWork chan struct{} // a place for each request that an engine works on beside the reader
+	bell   chan struct{} // wakes the writing goroutine
+	work   sync.WaitGroup
+
+	// Set by the gate, before the first request is read.
+	pass     *access.Pass
+	gone     <-chan struct{}   // closed when the pass is withdrawn
+	identity string            // the pass's name
+	engine   lockkeeper.Engine // as the identity may use it
+	prompt   bool              // the engine answers out of memory
+
+	mu        sync.Mutex
+	room      sync.Cond // there is room in out again, or the connection has failed
+	out       wire.Outbox
+	spare     []byte           // what was written last, to be filled again
+	writing   bool             // somebody writes: whoever puts more into out need not
+	reading   bool             // the reader is at work, and writes when it is done
+	missed    bool             // hints were dropped, and the client was not told yet
+	welcomed  bool             // the client was let in, and told so
+	finishing bool             // no further request is read
+	answered  bool             // nothing more will be put into out
+	failed    bool             // it can't be written to any more
+	lists     map[uint64]*list // by the number of the request
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		server: s, net: nc, in: bufio.NewReaderSize(nc, 16<<10), atWork: make(chan struct{}, maxAtWork),
+		bell: make(chan struct{}, 1), lists: make(map[uint64]*list),
+	}
+	c.room.L = &c.mu
+	return c
+}
+
+// run serves the connection until it ends. What the engine works on when the
+// client stops asking is still answered.
+func (c *conn) run(enters *stranger) {
+	err := c.hello()
+	if err != nil {
+		c.refuse(err)
+		c.flush()
+		c.linger()
+		c.close()
+		c.server.strangers.leave(enters)
+		if c.pass != nil { // it went away as it was let in
+			c.server.shares.disconnect(c.identity)
+		}
+		return
+	}
+	c.server.strangers.leave(enters)
+	defer c.server.shares.disconnect(c.identity)
+	writer := make(chan struct{})
+	go func() {
+		defer close(writer)
+		c.write()
+	}()
+	c.refuse(c.read())
+	c.work.Wait()
+	c.mu.Lock()
+	c.answered, c.reading = true, false
+	c.mu.Unlock()
+	c.ring()
+	<-writer
+	c.close() // hints may still come: nobody reads them
+}
+
+// read takes requests and has them answered until the connection ends.
+func (c *conn) read() error {
+	var room []byte
+	for {
+		var f wire.ClientFrame
+		var err error
+		if room, err = c.frame(&f, room, wire.MaxFrame); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.reading = true
+		over := c.finishing
+		c.mu.Unlock()
+		if over {
+			return io.EOF
+		}
+		for _, m := range f.GetRequests() {
+			if err := c.take(m); err != nil {
+				return err
+			}
+		}
+		for _, m := range f.GetCredits() {
+			c.credit(m)
+		}
+		if !c.another() {
+			c.flush()
+		}
+	}
+}
+
+// another reports whether a whole frame has arrived, so that reading it will not
+// wait: then what was answered can wait for what that one asks.
+func (c *conn) another() bool {
+	head, _ := c.in.Peek(min(c.in.Buffered(), binary.MaxVarintLen32))
+	length, n := binary.Uvarint(head)
+	return n > 0 && uint64(c.in.Buffered()) >= uint64(n)+length
+}
+
+// frame reads one frame into f. It returns the room that it used.
+func (c *conn) frame(f *wire.ClientFrame, room []byte, limit int) ([]byte, error) {
+	length, err := wire.ReadLength(c.in, limit)
+	if err != nil {
+		return room, err
+	}
+	if length > bigFrame {
+		if err := c.server.big.take(c.server.life, length); err != nil {
+			return room, err
+		}
+		defer c.server.big.give(length)
+		if err := c.readBy(time.Now().Add(bigTime)); err != nil {
+			return room, err
+		}
+		defer c.readBy(time.Time{})
+	}
+	message, err := wire.ReadMessage(c.in, length, room)
+	if err != nil {
+		return room, err
+	}
+	if err := f.UnmarshalVT(message); err != nil {
+		return room, fmt.Errorf("%w: %w", wire.ErrFrame, err)
+	}
+	if cap(message) > bigFrame {
+		return room, nil
+	}
+	return message, nil
+}
+
+// refuse takes note of why no more is read, tells the client if that is its fault,
+// and ends its lists.
+func (c *conn) refuse(err error) {
+	log := c.server.logger
+	switch {
+	case errors.Is(err, wire.ErrFrame) || errors.Is(err, errManners):
+		log.Warn("client breaks the protocol", "from", c.net.RemoteAddr(), "identity", c.identity, "error", err)
+		c.post(&wire.ServerFrame{Refused: wire.SendError(lockkeeper.Invalid("%s", err))})
+	case !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed):
+		log.Debug("connection ends", "from", c.net.RemoteAddr(), "identity", c.identity, "error", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lists {
+		l.stop()
+	}
+}
+
+// finish has the connection end once what was read is answered.
+func (c *conn) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.finishing = true
+	// Whoever reads now is woken; a request that has arrived and was not read is
+	// as one that comes a moment later.
+	_ = c.net.SetReadDeadline(longAgo)
+}
+
+var longAgo = time.Unix(1, 0)
+
+// readBy bounds reading, if the connection is not to end anyway; the zero time is no
+// bound.
+func (c *conn) readBy(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finishing {
+		at = longAgo
+	}
+	return c.net.SetReadDeadline(at)
+}
+
+// lives reports whether the client is still connected.
+func (c *conn) lives() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.failed
+}
+
+// close ends the connection now.
+func (c *conn) close() {
+	c.mu.Lock()
+	c.failed = true
+	c.out.Take(nil)
+	c.room.Broadcast()
+	c.mu.Unlock()
+	c.net.Close()
+}

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// hello is the way in: TLS, if the listener speaks it, the first frame, and the
+// gate. It answers by itself, since nobody else writes before the client is in.
+func (c *conn) hello() error {
+	defer c.flush()
+	until := time.Now().Add(helloTime)
+	if err := c.readBy(until); err != nil {
+		return err
+	}
+	certificate, err := c.handshake(until)
+	if err != nil {
+		return err
+	}
+	f := new(wire.ClientFrame)
+	if _, err := c.frame(f, nil, wire.MaxHello); err != nil {
+		return err
+	}
+	if f.GetHello().GetProtocol() != wire.Protocol {
+		err := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: fmt.Sprintf(
+			"this server speaks protocol %d of lk://, and was not greeted in it (protocol %d): use client and server of one version", wire.Protocol, f.GetHello().GetProtocol())}
+		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
+		return err
+	}
+	if err := c.admit(f.GetHello().GetToken(), certificate); err != nil {
+		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
+		return err
+	}
+	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", f.GetHello().GetClient(), "identity", c.identity)
+	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
+		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.SendGuarantees(c.engine.Guarantees()),
+	}})
+	c.mu.Lock()
+	c.welcomed = true // whoever drains the server from now on tells this client too
+	c.mu.Unlock()
+	if why, yes := c.server.gate.Draining(); yes {
+		c.post(&wire.ServerFrame{Draining: why})
+	}
+	return c.readBy(time.Time{})
+}
+
+// admit shows what the client has shown to the gate.
+func (c *conn) admit(token string, certificate *x509.Certificate) error {
+	pass, err := c.server.gate.Admit(access.Credentials{Token: token, Certificate: certificate, From: c.net.RemoteAddr().String()})
+	if err != nil {
+		return err
+	}
+	if !c.server.shares.connect(pass.Name(), c.server.options.PerIdentity) {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(
+			"%s has %d connections to this server, and may not have more at a time: a program needs one", pass.Name(), c.server.options.PerIdentity)}
+	}
+	c.pass, c.gone, c.identity, c.engine = pass, pass.Done(), pass.Name(), pass.Engine()
+	c.prompt = c.engine.Guarantees().Prompt
+	return nil
+}
+
+// handshake makes sure that client and listener agree on whether there is TLS, and
+// returns the client's certificate if it has shown one that was verified.
+func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
+	secure, ok := c.net.(*tls.Conn)
+	if !ok {
+		return nil, c.plain()
+	}
+	if err := secure.SetWriteDeadline(until); err != nil {
+		return nil, err
+	}
+	err := secure.Handshake()
+	if stranger, ok := errors.AsType[tls.RecordHeaderError](err); ok && stranger.Conn != nil {
+		// It reads no TLS, so it is told in the clear.
+		_ = wire.WriteFrame(stranger.Conn, &wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{
+			Err: lockkeeper.ErrUnsupported, Detail: "this server speaks TLS: its URL begins with lks://",
+		})})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no TLS: %w", err)
+	}
+	if state := secure.ConnectionState(); len(state.VerifiedChains) > 0 {
+		return state.PeerCertificates[0], nil
+	}
+	return nil, nil
+}
+
+// plain refuses a client that begins with TLS.
+func (c *conn) plain() error {
+	first, err := c.in.Peek(1)
+	if err != nil || first[0] != tlsHandshake[0] {
+		return err // the frame, if there is one, begins in another way than TLS
+	}
+	if first, err = c.in.Peek(len(tlsHandshake)); err != nil || !bytes.Equal(first, tlsHandshake) {
+		return err
+	}
+	refused := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server does not speak TLS: its URL begins with lk://, and not with lks://"}
+	c.post(&wire.ServerFrame{Refused: wire.SendError(refused)})
+	return refused
+}
+
+// tlsHandshake is how every TLS connection begins, and no frame: the message would
+// have a field with the number 0.
+var tlsHandshake = []byte{22, 3}
+
+// strangers are the connections that have not said yet who they are, in the order
+// in which they came. Only so many are let in at a time, so that who never says it
+// costs little. The others stay in the listener's queue.
+type strangers struct {
+	mu     sync.Mutex
+	line   []*stranger
+	leaves chan struct{} // filled when one has left
+}
+
+type stranger struct {
+	net   net.Conn
+	since time.Time
+}
+
+// enter waits until there is room for one more. Where it is full, the one that is
+// there for longest has a second for it, and is sent away then. It returns nil if
+// gone is closed.
+func (ss *strangers) enter(nc net.Conn, gone <-chan struct{}) *stranger {
+	for {
+		ss.mu.Lock()
+		if len(ss.line) < maxStrangers {
+			mine := &stranger{nc, time.Now()}
+			ss.line = append(ss.line, mine)
+			ss.mu.Unlock()
+			return mine
+		}
+		oldest := ss.line[0]
+		ss.mu.Unlock()
+		timer := time.NewTimer(time.Until(oldest.since.Add(strangerTime)))
+		select {
+		case <-ss.leaves:
+		case <-gone:
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			if ss.remove(oldest) {
+				hangUp(oldest.net)
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// leave says that one is no stranger any more, or gone.
+func (ss *strangers) leave(one *stranger) {
+	ss.remove(one)
+	select {
+	case ss.leaves <- struct{}{}:
+	default:
+	}
+}
+
+// remove reports whether one was still there.
+func (ss *strangers) remove(one *stranger) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	at := slices.Index(ss.line, one)
+	if at >= 0 {
+		ss.line = slices.Delete(ss.line, at, at+1)
+	}
+	return at >= 0
+}
+
+// linger has the client read why it was refused: what it sent meanwhile, and nobody
+// read, would make its system throw that away.
+func (c *conn) linger() {
+	raw := c.net
+	if secure, ok := raw.(*tls.Conn); ok {
+		raw = secure.NetConn()
+	}
+	if half, ok := raw.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		return
+	}
+	if c.readBy(time.Now().Add(strangerTime)) == nil {
+		_, _ = io.CopyN(io.Discard, raw, bigFrame)
+	}
+}
+
+// hangUp closes a connection without a word, so that it never waits for the client.
+func hangUp(nc net.Conn) {
+	if secure, ok := nc.(*tls.Conn); ok {
+		nc = secure.NetConn()
+	}
+	nc.Close()
+}

@@ -1,0 +1,176 @@
+package server_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/history"
+	"github.com/lockkeeper/lockkeeper/internal/badnet"
+	"github.com/lockkeeper/lockkeeper/internal/crowd"
+)
+
+var (
+	killRounds = flag.Int("kill.rounds", 10, "how often the server is killed")
+	killSeed   = flag.Uint64("kill.seed", 0, "seed of the tests that kill and stop processes; 0 takes one of the clock")
+)
+
+func init() { engines["disk"] = disklock.Open }
+
+func seeded(t *testing.T) uint64 {
+	seed := *killSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("again: go test -run '^%s$' -kill.seed=%d", t.Name(), seed)
+	return seed
+}
+
+// ownAddress is one that a server can be started at again and again. Its port is
+// none of those that the kernel gives to outgoing connections: a client that tries
+// to connect to one of those while nobody listens may be connected to itself.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// join adds clients to a crowd, each with a connection of its own.
+func join(t *testing.T, c *crowd.Crowd, address string, clients, workers int, ttl time.Duration) {
+	t.Helper()
+	for range clients {
+		c.Join("client", open(t, address), workers, lockkeeper.SessionTTL(ttl))
+	}
+}
+
+func open(t *testing.T, address string) lockkeeper.Engine {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		e, err := remote.Open(ctx, address)
+		if err == nil {
+			return e
+		}
+		select {
+		case <-time.After(10 * time.Millisecond): // the network may be bad
+		case <-ctx.Done():
+			t.Fatal(err)
+		}
+	}
+}
+
+// judged says what was wrong up to now, and has the crowd go on if nothing was.
+func judged(t *testing.T, c *crowd.Crowd, what string) {
+	t.Helper()
+	c.Rest()
+	file := filepath.Join(t.ArtifactDir(), "history.json")
+	saved := c.Save(file)
+	verdict := c.Verdict()
+	for i, wrong := range verdict {
+		if i == 20 {
+			break
+		}
+		t.Errorf("%s: %s", what, wrong)
+	}
+	if len(verdict) > 0 {
+		t.Fatalf("the history was in %s (%v; kept with -artifacts)", file, saved)
+	}
+}
+
+// A server is killed at random moments while clients use it, and started again on
+// the same directory and port. Clients go on by themselves; what was answered is
+// still there, fences rise, and nobody is let in beside a holder.
+func TestKilledServer(t *testing.T) {
+	address := ownAddress(t)
+	killed(t, seeded(t), address, address)
+}
+
+// The same, when what was said to a server comes again, late or twice, to its
+// successor.
+func TestKilledServerOnBadNetwork(t *testing.T) {
+	seed, address := seeded(t), ownAddress(t)
+	p, err := badnet.New(address, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	t.Cleanup(func() { t.Log(p.Counts()) })
+	p.Storm(badnet.Weather{
+		Change: 50 * time.Millisecond, Fair: 60, Delay: time.Millisecond, Stall: 100 * time.Millisecond, Swallow: 100 * time.Millisecond,
+		Cut: true, Twice: true, Late: time.Second, Replay: 10 * time.Millisecond,
+	})
+	killed(t, seed, address, p.Addr())
+}
+
+// mostKills is how often one directory's server is killed: the longer its journal,
+// the longer it takes to start.
+const mostKills = 50
+
+// killed kills the server at the address again and again, while a crowd uses it by way.
+func killed(t *testing.T, seed uint64, address, way string) {
+	for left, life := *killRounds, uint64(0); left > 0 && !t.Failed(); left, life = left-mostKills, life+1 {
+		killedHere(t, seed+life, address, way, min(left, mostKills))
+	}
+}
+
+// killedHere does so many rounds in a new directory.
+func killedHere(t *testing.T, seed uint64, address, way string, rounds int) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	s := serve(t, address, "disk", dir)
+	looker := open(t, address)
+	rules := history.RulesOf(looker.Guarantees())
+	looker.Close()
+	rules.Restarts = true
+	c := crowd.New(seed, rules)
+	join(t, c, way, 8, 2, 5*time.Second)
+	began := time.Now()
+	var down time.Duration
+	for round := range rounds {
+		// At any time after the start, or when the clients are back at work.
+		if busy := c.Granted.Load() + int64(random.IntN(20)); random.IntN(2) == 0 {
+			for end := time.Now().Add(patience); c.Granted.Load() < busy && time.Now().Before(end); {
+				<-time.After(time.Millisecond)
+			}
+		}
+		<-time.After(time.Duration(random.IntN(20_000)) * time.Microsecond)
+		killed := time.Now()
+		s.Kill()
+		s = serve(t, address, "disk", dir)
+		down += time.Since(killed)
+		if round%10 == 9 || round == rounds-1 {
+			judged(t, c, fmt.Sprintf("after %d kills", round+1))
+			c.Work()
+		}
+	}
+	c.Rest()
+	took := time.Since(began)
+	t.Logf("%d kills in %s, %.1f a second, each %s until it served again; %s; fences up to %d", rounds, took.Round(time.Millisecond), float64(rounds)/took.Seconds(),
+		(down / time.Duration(rounds)).Round(time.Millisecond), c, c.Fence())
+	if err := crowd.Free(open(t, address), 7*time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := c.Disperse(); err != nil {
+		t.Error(err)
+	}
+	s.Kill()
+	if c.Granted.Load() < int64(rounds) {
+		t.Errorf("%d grants in %d rounds: the test proved little", c.Granted.Load(), rounds)
+	}
+}

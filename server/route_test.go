@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// Of two attaches the later one has the route, in whatever order their answers
+// come; what is over goes, and only that.
+func TestRoutes(t *testing.T) {
+	start := time.Now()
+	rs := routes{began: start, of: make(map[owned]*route)}
+	attached := func(session string, epoch uint64, ttl time.Duration) *route {
+		r := new(route)
+		r.conn.Store(new(conn))
+		rs.attached(owned{"ci", session}, r, &lockkeeper.Lease{Key: lockkeeper.Key{Session: session, Epoch: epoch}, TTL: ttl})
+		return r
+	}
+	later := attached("a", 2, time.Hour)
+	attached("a", 1, time.Hour)
+	if rs.of[owned{"ci", "a"}] != later {
+		t.Error("an older attach has the route")
+	}
+	rs.ended("ci", lockkeeper.Key{Session: "a", Epoch: 1})
+	if rs.of[owned{"ci", "a"}] != later {
+		t.Error("the end of an older attach took the route")
+	}
+	attached("b", 3, time.Second)
+	for _, c := range []struct {
+		after time.Duration
+		left  int
+	}{{time.Second, 2}, {sweepTime, 2}, {sweepTime + 2*time.Second, 1}, {time.Hour, 1}, {2 * time.Hour, 0}} {
+		rs.began = start.Add(-c.after) // so much time has passed
+		if rs.sweep(); len(rs.of) != c.left {
+			t.Errorf("%d routes are left after %s, want %d", len(rs.of), c.after, c.left)
+		}
+	}
+	attached("c", 4, time.Hour)
+	if rs.ended("ci", lockkeeper.Key{Session: "c", Epoch: 4}); len(rs.of) != 0 {
+		t.Error("a route is left of what has ended")
+	}
+}
+
+// A lease with many claims comes in pieces, and all but the last say that there is
+// more.
+func TestLeaseComesInPieces(t *testing.T) {
+	_, address := startMemory(t)
+	p := greeted(t, address)
+	epoch := p.attach("many")
+	const many = 3000
+	note := fmt.Sprintf("%0500d", 7)
+	for id := range uint64(many) {
+		m := p.answered(p.ask(&wire.Request{Session: "many", Epoch: epoch, Claim: &wire.Claim{
+			Id: id + 1, Targets: []*wire.Target{{Path: fmt.Sprint("p/", id), Mode: wire.Mode_MODE_EXCLUSIVE}}, Note: note,
+		}}))
+		if m.GetStatus().GetState() != wire.State_STATE_HELD {
+			t.Fatal(m)
+		}
+	}
+	id := p.ask(&wire.Request{Session: "many", Epoch: epoch, Renew: true})
+	claims, pieces := 0, 0
+	for more := true; more; {
+		f, err := p.frame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range f.GetReplies() {
+			if m.GetId() == id {
+				claims += len(m.GetLease().GetClaims())
+				pieces++
+				more = m.GetMore()
+			}
+		}
+	}
+	if claims != many || pieces < 10 {
+		t.Errorf("%d claims come in %d pieces", claims, pieces)
+	}
+}

@@ -1,0 +1,233 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/history"
+	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/roles"
+)
+
+const stopTTL = time.Second
+
+// A server stands still for longer than sessions live, under load. Whoever held
+// anything knows of its loss before somebody else is let in.
+func TestStoppedServer(t *testing.T) {
+	t.Parallel() // most of it is waiting for TTLs
+	seed := seeded(t)
+	for _, kind := range []string{"mem", "disk"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, "127.0.0.1:0", kind, t.TempDir())
+			c := crowd.New(seed, history.RulesOf(open(t, s.address).Guarantees()))
+			join(t, c, s.address, 4, 2, stopTTL)
+			holder := lockkeeper.New(open(t, s.address), lockkeeper.SessionTTL(stopTTL))
+			defer holder.Close()
+			for round := range 3 {
+				awaitGrants(c, 20)
+				h, err := holder.Lock(t.Context(), "held")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Signal(syscall.SIGSTOP)
+				select {
+				case <-h.Done():
+				case <-time.After(patience):
+					t.Fatal("the holder does not learn that its server is gone")
+				}
+				if err := h.Err(); !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Unreachable) {
+					t.Errorf("the holder is told: %v", err)
+				}
+				s.Signal(syscall.SIGCONT)
+				awaitGrants(c, 20)
+				judged(t, c, fmt.Sprintf("after stop %d", round+1))
+				c.Work()
+			}
+			c.Rest()
+			t.Log(c)
+			if err := crowd.Free(open(t, s.address), stopTTL+2*time.Second); err != nil {
+				t.Error(err)
+			}
+			if err := c.Disperse(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// awaitGrants waits until so many more were granted.
+func awaitGrants(c *crowd.Crowd, more int64) {
+	end := time.Now().Add(patience)
+	for enough := c.Granted.Load() + more; c.Granted.Load() < enough && time.Now().Before(end); {
+		<-time.After(time.Millisecond)
+	}
+}
+
+// A store is what locks are for: it is written to by who holds the lock. It refuses
+// who comes with a smaller fence than it has seen.
+type store struct {
+	net.Listener
+	mu               sync.Mutex
+	highest          uint64
+	written, refused int
+}
+
+func startStore(t *testing.T) *store {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &store{Listener: l}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(c)
+		}
+	})
+	t.Cleanup(func() { l.Close(); running.Wait() })
+	return s
+}
+
+func (s *store) serve(c net.Conn) {
+	defer c.Close()
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		fence, _ := strconv.ParseUint(lines.Text(), 10, 64)
+		s.mu.Lock()
+		answer := "written"
+		if fence < s.highest {
+			s.refused++
+			answer = "refused"
+		} else {
+			s.highest = fence
+			s.written++
+		}
+		s.mu.Unlock()
+		fmt.Fprintln(c, answer)
+	}
+}
+
+func init() { parts["writer"] = playWriter }
+
+// playWriter locks, looks at its lock, stands still for as long as it is told, and
+// then writes without looking again, as a program does that is stopped between the
+// two. After that it looks: it must know of the loss.
+func playWriter(args []string) error {
+	ctx := context.Background()
+	e, err := remote.Open(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	writes, err := net.Dial("unix", args[1])
+	if err != nil {
+		return err
+	}
+	answers := bufio.NewReader(writes)
+	c := lockkeeper.New(e, lockkeeper.SessionTTL(stopTTL))
+	commands := bufio.NewScanner(os.Stdin)
+	for commands.Scan() {
+		h, err := c.Lock(ctx, "store")
+		if err != nil {
+			fmt.Println("nothing", err)
+			continue
+		}
+		lost := h.Done()
+		looked := h.Err()
+		fmt.Println("held", h.Fence(), h.Unconfirmed())
+		if commands.Text() == "stand still" {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			commands.Scan() // another thread may be the first to stand still
+		}
+		if looked == nil {
+			fmt.Fprintln(writes, h.Fence())
+			answer, err := answers.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			fmt.Println("write", strings.TrimSpace(answer))
+		}
+		knows := h.Err()
+		if errors.Is(knows, lockkeeper.ErrLost) {
+			<-lost // the context ends too, and at once
+		}
+		fmt.Println("looked", knows)
+		_ = h.Release(ctx)
+	}
+	return nil
+}
+
+// Holders stand still past their TTL, after they looked at their lock and before
+// they write. Others are let in meanwhile; the late write is refused by its fence,
+// and the holder knows as soon as it runs again.
+func TestStoppedHolder(t *testing.T) {
+	t.Parallel() // most of it is waiting for TTLs
+	for _, kind := range []string{"mem", "disk"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, "127.0.0.1:0", kind, t.TempDir())
+			written := startStore(t)
+			a := roles.Start(t, "writer", s.address, written.Addr().String())
+			b := roles.Start(t, "writer", s.address, written.Addr().String())
+			const rounds = 3
+			for range rounds {
+				fmt.Fprintln(a.In, "stand still")
+				stale := a.Read("held")
+				// b waits until a's session has ended, and is granted by the rules.
+				fmt.Fprintln(b.In, "go on")
+				fresh := b.Read("held")
+				if late, next := fenceOf(t, stale), fenceOf(t, fresh); next <= late {
+					t.Errorf("fence %d after %d", next, late)
+				}
+				if b.Read("write") != "written" {
+					t.Error("the write of the present holder is refused")
+				}
+				if knows := b.Read("looked"); knows != "<nil>" {
+					t.Errorf("the present holder has lost it: %s", knows)
+				}
+				a.Signal(syscall.SIGCONT)
+				fmt.Fprintln(a.In, "write now")
+				if answer := a.Read("write"); answer != "refused" {
+					t.Errorf("the write of who lost the lock is %s", answer)
+				}
+				if knows := a.Read("looked"); !strings.Contains(knows, lockkeeper.ErrLost.Error()) {
+					t.Errorf("who lost the lock while it stood still looks at it, and sees %s", knows)
+				}
+			}
+			if written.refused != rounds || written.written != rounds {
+				t.Errorf("%d writes were refused and %d done, want %d and %d", written.refused, written.written, rounds, rounds)
+			}
+			t.Logf("%d late writes were refused", written.refused)
+		})
+	}
+}
+
+func fenceOf(t *testing.T, held string) (fence uint64) {
+	t.Helper()
+	var unconfirmed bool
+	if _, err := fmt.Sscan(held, &fence, &unconfirmed); err != nil {
+		t.Fatal(err)
+	}
+	if unconfirmed {
+		t.Errorf("a grant is unconfirmed: %s", held)
+	}
+	return fence
+}

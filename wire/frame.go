@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Protocol is the version that this package speaks.
+const Protocol = 1
+
+// Limits of what crosses a connection, in bytes.
+const (
+	MaxHello = 4 << 10 // of the first frame towards the server
+	MaxFrame = 1 << 20 // of any other
+	MaxName  = 128     // of the names in Hello and Welcome
+)
+
+// headRoom is kept free before a frame's message for its length.
+const headRoom = binary.MaxVarintLen32
+
+// ErrFrame says that a peer sent what is no frame of this protocol.
+var ErrFrame = errors.New("not a frame of this protocol")
+
+// ReadLength reads the length of the next frame, which is at most limit. io.EOF if
+// the stream ends before a frame begins; ErrFrame if it is none, or too long.
+func ReadLength(r *bufio.Reader, limit int) (int, error) {
+	first, err := r.Peek(1)
+	if err != nil {
+		return 0, err
+	}
+	if first[0] < 0x80 {
+		_, _ = r.Discard(1) // what was peeked is there
+		return within(uint64(first[0]), limit)
+	}
+	var size uint64
+	for shift := 0; shift < 7*binary.MaxVarintLen32; shift += 7 {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, unexpected(err)
+		}
+		size |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return within(size, limit)
+		}
+	}
+	return 0, fmt.Errorf("%w: its length is no varint of 32 bits", ErrFrame)
+}
+
+func within(size uint64, limit int) (int, error) {
+	if size > uint64(limit) {
+		return 0, fmt.Errorf("%w: it is said to have %d bytes, of at most %d", ErrFrame, size, limit)
+	}
+	return int(size), nil
+}
+
+// ReadMessage reads the message of a frame, whose length was read. It uses room if
+// that is large enough; else what it makes grows with what arrives, not with what
+// was announced: who announces much and sends little costs little.
+func ReadMessage(r *bufio.Reader, length int, room []byte) ([]byte, error) {
+	message := room[:0]
+	for len(message) < length {
+		have := len(message)
+		piece := min(length-have, max(cap(message)-have, firstPiece, have))
+		if have+piece > cap(message) {
+			grown := make([]byte, have, have+piece)
+			copy(grown, message)
+			message = grown
+		}
+		message = message[:have+piece]
+		if _, err := io.ReadFull(r, message[have:]); err != nil {
+			return message[:0], unexpected(err)
+		}
+	}
+	return message, nil
+}
+
+// firstPiece is how many bytes are made room for before any of them is there.
+const firstPiece = 16 << 10
+
+// unexpected is the error of a stream that ends within a frame.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

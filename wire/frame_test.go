@@ -1,0 +1,181 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+)
+
+// readAll reads frames as a server does.
+func readAll(frames []byte, limit int) (messages [][]byte, err error) {
+	in := bufio.NewReader(bytes.NewReader(frames))
+	for {
+		length, err := ReadLength(in, limit)
+		if err != nil {
+			return messages, err
+		}
+		message, err := ReadMessage(in, length, nil)
+		if err != nil {
+			return messages, err
+		}
+		messages = append(messages, message)
+	}
+}
+
+// What an outbox holds is what the library's delimited form says, in frames that
+// are not too large.
+func TestOutboxIsDelimited(t *testing.T) {
+	var out Outbox
+	const many = 40_000
+	for id := range uint64(many) {
+		out.PutReply(&Reply{Id: id + 1, Status: &Status{Note: strings.Repeat("n", int(id%100))}})
+		if id == many/2 {
+			out.PutFrame(&ServerFrame{Missed: true})
+		}
+	}
+	out.PutChanged(&Status{Id: 7})
+	in := bufio.NewReader(bytes.NewReader(out.Take(nil)))
+	next, missed, changed, frames := uint64(1), 0, 0, 0
+	for ; ; frames++ {
+		var f ServerFrame
+		err := protodelim.UnmarshalOptions{MaxSize: fullFrame}.UnmarshalFrom(in, &f)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range f.GetReplies() {
+			if m.GetId() != next {
+				t.Fatalf("reply %d comes where %d is due", m.GetId(), next)
+			}
+			next++
+		}
+		if f.GetMissed() {
+			missed++
+		}
+		changed += len(f.GetChanged())
+	}
+	if next != many+1 || missed != 1 || changed != 1 || frames < 4 {
+		t.Errorf("read %d of %d replies, %d missed, %d changed in %d frames", next-1, many, missed, changed, frames)
+	}
+	if out.Len() != 0 {
+		t.Errorf("%d bytes are left", out.Len())
+	}
+}
+
+// What the library writes is read.
+func TestReadsDelimited(t *testing.T) {
+	var b bytes.Buffer
+	for id := range uint64(300) {
+		if _, err := protodelim.MarshalTo(&b, &ClientFrame{Requests: []*Request{{Id: id + 1, Session: strings.Repeat("s", int(id))}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	messages, err := readAll(b.Bytes(), MaxFrame)
+	if err != io.EOF || len(messages) != 300 {
+		t.Fatalf("%d frames, then %v", len(messages), err)
+	}
+	for i, message := range messages {
+		var f ClientFrame
+		if err := f.UnmarshalVT(message); err != nil || f.GetRequests()[0].GetId() != uint64(i+1) {
+			t.Fatalf("frame %d: %v %v", i, &f, err)
+		}
+	}
+}
+
+func TestBadFrames(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		frames []byte
+		want   error
+	}{
+		{"nothing", nil, io.EOF},
+		{"half a length", []byte{0x80}, io.ErrUnexpectedEOF},
+		{"half a message", []byte{5, 1, 2}, io.ErrUnexpectedEOF},
+		{"a length alone", []byte{5}, io.ErrUnexpectedEOF},
+		{"too long", binary.AppendUvarint(nil, 101), ErrFrame},
+		{"much too long", binary.AppendUvarint(nil, 1<<63), ErrFrame},
+		{"a length without end", bytes.Repeat([]byte{0xff}, 20), ErrFrame},
+		{"a web browser", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), io.ErrUnexpectedEOF},
+	} {
+		if _, err := readAll(c.frames, 100); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+// Whoever announces much and sends little costs little.
+func TestRoomGrowsWithWhatArrives(t *testing.T) {
+	in := bufio.NewReader(bytes.NewReader(make([]byte, 100)))
+	room := make([]byte, 0, 8)
+	got := testing.AllocsPerRun(1, func() {
+		if m, err := ReadMessage(in, MaxFrame, room); err == nil || cap(m) > 2*firstPiece {
+			t.Errorf("room for %d bytes, %v", cap(m), err)
+		}
+	})
+	if got > 4 {
+		t.Errorf("%.0f allocations", got)
+	}
+}
+
+// FuzzFrames reads what no peer of ours sends: it must come to an error or to
+// messages, and every request in them must come to a value that can be checked.
+func FuzzFrames(f *testing.F) {
+	var out Outbox
+	out.PutFrame(&ClientFrame{Hello: &Hello{Protocol: Protocol, Client: "a client"}})
+	out.PutRequest(&Request{Id: 1, Attach: &Attach{Session: "k3v9", Ttl: 1e9, Named: []uint64{1, 2, 3}}})
+	out.PutRequest(&Request{Id: 2, Session: "k3v9", Epoch: 1, Claim: &Claim{Id: 1, Targets: []*Target{{Path: "a/b", Mode: Mode_MODE_PERMITS, Units: 1, Limit: 3}}, Wait: -1}})
+	out.PutRequest(&Request{Id: 3, List: &List{Meets: "a", Credit: 1}})
+	out.PutRequest(&Request{Id: 4, Session: "k3v9", Epoch: 1, End: &End{Kind: EndKind_END_KIND_RELEASE, Id: 1}})
+	out.PutCredit(&Credit{Id: 3, More: 5})
+	f.Add(out.Take(nil))
+	out.PutFrame(&ServerFrame{Welcome: &Welcome{Protocol: Protocol, Guarantees: &Guarantees{Name: "mem"}}})
+	out.PutReply(&Reply{Id: 2, Status: &Status{Id: 1, Grants: []*Grant{{Path: "a"}}, Asked: &Asked{}, Blockers: []*Blocker{{}}}})
+	out.PutReply(&Reply{Id: 3, Error: &Error{Code: Code_CODE_SESSION}})
+	out.PutReply(&Reply{Id: 4, Lease: &Lease{Epoch: 2, Claims: []*Status{{}}}})
+	f.Add(out.Take(nil))
+	f.Fuzz(func(t *testing.T, frames []byte) {
+		messages, _ := readAll(frames, MaxFrame)
+		for _, message := range messages {
+			var client ClientFrame
+			if client.UnmarshalVT(message) == nil {
+				readRequests(&client)
+			}
+			var server ServerFrame
+			if server.UnmarshalVT(message) == nil {
+				readReplies(&server)
+			}
+		}
+	})
+}
+
+func readRequests(f *ClientFrame) {
+	for _, m := range f.GetRequests() {
+		s := m.GetAttach().Read()
+		_ = s.Check(false)
+		w := m.GetClaim().Read()
+		_ = w.Check()
+		e := m.GetEnd().Read()
+		_ = e.Check()
+		m.GetList().Read()
+	}
+}
+
+func readReplies(f *ServerFrame) {
+	for _, m := range f.GetReplies() {
+		_ = m.GetError().Read().Error()
+		m.GetLease().Read("k3v9")
+		m.GetStatus().Read("k3v9")
+	}
+	for _, m := range f.GetChanged() {
+		m.Read("")
+	}
+	f.GetWelcome().GetGuarantees().Read()
+}

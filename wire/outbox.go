@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"encoding/binary"
+	"io"
+)
+
+// part is a message of which a frame has many.
+type part interface {
+	SizeVT() int
+	MarshalToSizedBufferVT([]byte) (int, error)
+}
+
+// The field numbers of what a frame consists of, as tags.
+const (
+	tagRequests = 2<<3 | 2 // of ClientFrame
+	tagCredits  = 3<<3 | 2
+	tagReplies  = 2<<3 | 2 // of ServerFrame
+	tagChanged  = 3<<3 | 2
+)
+
+// fullFrame is the size at which a frame is closed and the next one begun.
+const fullFrame = 256 << 10
+
+// An Outbox gathers frames that are to be sent. What is put into it becomes part
+// of one frame until that is full, so that many small messages make one write. The
+// zero Outbox is empty. It is not safe for concurrent use.
+type Outbox struct {
+	bytes []byte // frames, the last of them open
+	start int    // where the message of the open frame begins; 0: none is open
+}
+
+// Len is the number of bytes that wait.
+func (o *Outbox) Len() int { return len(o.bytes) }
+
+// PutRequest adds a request to a ClientFrame.
+func (o *Outbox) PutRequest(m *Request) { o.put(tagRequests, m) }
+
+// PutCredit adds credit for a list to a ClientFrame.
+func (o *Outbox) PutCredit(m *Credit) { o.put(tagCredits, m) }
+
+// PutReply adds a reply to a ServerFrame.
+func (o *Outbox) PutReply(m *Reply) { o.put(tagReplies, m) }
+
+// PutChanged adds a hint to a ServerFrame.
+func (o *Outbox) PutChanged(m *Status) { o.put(tagChanged, m) }
+
+// put appends one element of a repeated field. Elements of one frame are simply
+// written one after the other: that is what a message with many consists of.
+func (o *Outbox) put(tag byte, m part) {
+	size := m.SizeVT()
+	if o.start > 0 && len(o.bytes)-o.start+size > fullFrame {
+		o.close()
+	}
+	if o.start == 0 {
+		o.open()
+	}
+	o.bytes = append(o.bytes, tag)
+	o.bytes = binary.AppendUvarint(o.bytes, uint64(size))
+	o.bytes = marshal(o.bytes, m, size)
+}
+
+// PutFrame adds a whole frame by itself.
+func (o *Outbox) PutFrame(m part) {
+	o.close()
+	size := m.SizeVT()
+	o.bytes = binary.AppendUvarint(o.bytes, uint64(size))
+	o.bytes = marshal(o.bytes, m, size)
+}
+
+func marshal(to []byte, m part, size int) []byte {
+	have := len(to)
+	if cap(to) < have+size {
+		grown := make([]byte, have, max(have+size, 2*cap(to), 4<<10))
+		copy(grown, to)
+		to = grown
+	}
+	to = to[:have+size]
+	// The room is as large as SizeVT said, and nothing else can fail.
+	_, _ = m.MarshalToSizedBufferVT(to[have:])
+	return to
+}
+
+// open begins a frame, with room for its length.
+func (o *Outbox) open() {
+	o.bytes = append(o.bytes, make([]byte, headRoom)...)
+	o.start = len(o.bytes)
+}
+
+// close ends the open frame: now its length is known. It takes all of its room, as
+// a varint may that has needless groups of zeros at its end.
+func (o *Outbox) close() {
+	if o.start == 0 {
+		return
+	}
+	size := uint64(len(o.bytes) - o.start)
+	head := o.bytes[o.start-headRoom : o.start]
+	for i := range head {
+		head[i] = byte(size) | 0x80
+		size >>= 7
+	}
+	head[headRoom-1] &^= 0x80
+	o.start = 0
+}
+
+// Take returns what waits, as whole frames, and leaves the outbox empty, with the
+// given room for what comes next.
+func (o *Outbox) Take(room []byte) []byte {
+	o.close()
+	frames := o.bytes
+	o.bytes = room[:0]
+	return frames
+}
+
+// WriteFrame writes one frame.
+func WriteFrame(w io.Writer, m part) error {
+	var o Outbox
+	o.PutFrame(m)
+	_, err := w.Write(o.bytes)
+	return err
+}

@@ -1,0 +1,93 @@
+package wire
+
+import (
+	"cmp"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// SendStatus makes a message of s. Its session is left out if it is the one that
+// the message goes to anyway; "" is none.
+func SendStatus(s *lockkeeper.Status, session string) *Status {
+	m := &Status{
+		Id: s.Ref.ID, As: s.As, Note: s.Note, Link: s.Link, Inside: sendRef(s.Inside), Change: s.Change, Revision: s.Revision,
+		State: State(s.State), Reason: Reason(s.Reason), Text: s.Text, Priority: int64(s.Priority),
+		Fence: s.Fence, Unconfirmed: s.Unconfirmed, Converting: s.Converting, Asked: sendAsked(s.Asked),
+		Age: sendDuration(s.Age), Left: sendDuration(s.Left), Ticket: s.Ticket, Place: int64(s.Place), Eta: sendDuration(s.ETA),
+		Blockers: sendBlockers(s.Blockers),
+	}
+	if s.Ref.Session != session {
+		m.Session = s.Ref.Session
+	}
+	m.Grants = make([]*Grant, len(s.Grants))
+	for i := range s.Grants {
+		g := &s.Grants[i]
+		m.Grants[i] = &Grant{Path: string(g.Path), Mode: Mode(g.Mode), Units: int64(g.Units), Limit: int64(g.Limit), InUse: int64(g.InUse), Slot: int64(g.Slot)}
+	}
+	for _, w := range s.Waits {
+		m.Waits = append(m.Waits, WaitReason(w))
+	}
+	return m
+}
+
+// Read is the status that s carries, of the given session if it names none.
+func (s *Status) Read(session string) lockkeeper.Status {
+	status := lockkeeper.Status{
+		Ref: lockkeeper.Ref{Session: cmp.Or(s.GetSession(), session), ID: s.GetId()}, Inside: s.GetInside().read(), Change: s.GetChange(), Revision: s.GetRevision(),
+		State: narrow[lockkeeper.State](s.GetState()), Reason: narrow[lockkeeper.Reason](s.GetReason()), Text: s.GetText(),
+		Priority: readInt(s.GetPriority()), Label: readLabel(s),
+		Fence: s.GetFence(), Unconfirmed: s.GetUnconfirmed(), Converting: s.GetConverting(), Asked: s.GetAsked().read(),
+		Age: readDuration(s.GetAge()), Left: readDuration(s.GetLeft()), Ticket: s.GetTicket(), Place: readInt(s.GetPlace()), ETA: readDuration(s.GetEta()),
+		Blockers: readBlockers(s.GetBlockers()),
+	}
+	if n := len(s.GetGrants()); n > 0 {
+		status.Grants = make([]lockkeeper.Grant, n)
+	}
+	for i, g := range s.GetGrants() {
+		status.Grants[i] = lockkeeper.Grant{Target: readTarget(g), InUse: readInt(g.GetInUse()), Slot: readInt(g.GetSlot())}
+	}
+	for _, w := range s.GetWaits() {
+		status.Waits = append(status.Waits, narrow[lockkeeper.WaitReason](w))
+	}
+	return status
+}
+
+func sendAsked(a *lockkeeper.Asked) *Asked {
+	if a == nil {
+		return nil
+	}
+	return &Asked{By: sendRef(a.By), Reason: Reason(a.Reason), Left: sendDuration(a.Left), As: a.As, Note: a.Note, Link: a.Link}
+}
+
+func (a *Asked) read() *lockkeeper.Asked {
+	if a == nil {
+		return nil
+	}
+	return &lockkeeper.Asked{
+		By: a.GetBy().read(), Label: readLabel(a), Reason: narrow[lockkeeper.Reason](a.GetReason()), Left: readDuration(a.GetLeft()),
+	}
+}
+
+func sendBlockers(blockers []lockkeeper.Blocker) []*Blocker {
+	var ms []*Blocker
+	for i := range blockers {
+		b := &blockers[i]
+		ms = append(ms, &Blocker{
+			Ref: sendRef(b.Ref), Why: WaitReason(b.Why), Path: string(b.Path), Mode: Mode(b.Mode), Units: int64(b.Units),
+			Age: sendDuration(b.Age), Left: sendDuration(b.Left), As: b.As, Note: b.Note, Link: b.Link,
+		})
+	}
+	return ms
+}
+
+func readBlockers(ms []*Blocker) []lockkeeper.Blocker {
+	var blockers []lockkeeper.Blocker
+	for _, m := range ms {
+		blockers = append(blockers, lockkeeper.Blocker{
+			Ref: m.GetRef().read(), Why: narrow[lockkeeper.WaitReason](m.GetWhy()), Path: lockkeeper.Path(m.GetPath()),
+			Mode: narrow[lockkeeper.Mode](m.GetMode()), Units: readInt(m.GetUnits()), Age: readDuration(m.GetAge()),
+			Left: readDuration(m.GetLeft()), Label: readLabel(m),
+		})
+	}
+	return blockers
+}
