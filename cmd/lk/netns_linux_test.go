@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -141,8 +142,8 @@ func (r *running) line() string {
 	}
 }
 
-// exits fails the test unless lk exits with that code.
-func (r *running) exits(code int) {
+// exits fails the test unless lk exits with one of these codes.
+func (r *running) exits(codes ...int) {
 	r.n.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- r.cmd.Wait() }()
@@ -152,8 +153,8 @@ func (r *running) exits(code int) {
 		if err != nil && !errors.As(err, &e) {
 			r.n.Fatal(err)
 		}
-		if got := r.cmd.ProcessState.ExitCode(); got != code {
-			r.n.Errorf("lk %s: exit code %d, want %d: %s", strings.Join(r.cmd.Args[1:], " "), got, code, &r.stderr)
+		if got := r.cmd.ProcessState.ExitCode(); !slices.Contains(codes, got) {
+			r.n.Errorf("lk %s: exit code %d, want %d: %s", strings.Join(r.cmd.Args[1:], " "), got, codes, &r.stderr)
 		}
 	case <-time.After(patience):
 		r.n.Fatalf("lk %s: has not ended in %s", strings.Join(r.cmd.Args[1:], " "), patience)
@@ -226,7 +227,9 @@ func TestExitCodesOnDeadNetwork(t *testing.T) {
 			r.exits(exitUnavailable)
 		}
 		if strings.HasSuffix(n.Name(), "what_lk_sends_is_lost") {
-			short.exits(exitNotAcquired) // the server's word that it was taken all the time gets through
+			// The server's word that it was taken all the time may get through, or be kept back
+			// behind one that the server's TCP believes to be lost, as nothing confirms it.
+			short.exits(exitNotAcquired, exitUnavailable)
 		} else {
 			short.exits(exitUnavailable)
 		}
