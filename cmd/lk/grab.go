@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -222,15 +221,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	signals := make(chan os.Signal, 16)
 	notifySignals(signals)
 	defer signal.Stop(signals)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case s := <-signals:
-			cancel(interrupted(s))
-		case <-ctx.Done():
-		}
-	}()
+	ctx, over := stoppedBy(ctx, signals, anySignal)
 	said := ""
 	answer, err := places.Wait(ctx, o.request(), o.wait, func(w grab.Answer) {
 		if key := waitKey(w.Status); key != said && !o.quiet {
@@ -238,8 +229,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 			said = key
 		}
 	})
-	var stopped *exit
-	if errors.As(context.Cause(ctx), &stopped) && answer.State != lockkeeper.Held {
+	if stopped := over(); stopped != nil && answer.State != lockkeeper.Held {
 		if answer.State == lockkeeper.Waiting {
 			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the place in line is left to its TTL", o.what()))
 		}

@@ -24,7 +24,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	if err := findCommand(o.command[0]); err != nil {
 		return err // before an hour in line
 	}
-	opening, opened := stoppedBy(ctx, signals)
+	opening, opened := stoppedBy(ctx, signals, anySignal)
 	client, err := a.connect(opening, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
 	stopped := opened()
 	if err == nil {
@@ -85,7 +85,7 @@ func lostPlace(err error) bool {
 // acquire takes the locks, and tells on stderr whom it waits for. A signal ends
 // the wait.
 func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request, signals <-chan os.Signal) (*lockkeeper.Hold, error) {
-	ctx, over := stoppedBy(ctx, signals)
+	ctx, over := stoppedBy(ctx, signals, anySignal)
 	began := time.Now()
 	hold, err := a.waitFor(ctx, client, o, requests)
 	waited := time.Since(began)
@@ -105,17 +105,24 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 	return hold, err
 }
 
-// stoppedBy is a context that ends with the first signal, and what to call when it is
-// over: that answers what lk ends with if there was one, else nil.
-func stoppedBy(ctx context.Context, signals <-chan os.Signal) (context.Context, func() error) {
+// anySignal has lk end with whatever its child would be told.
+func anySignal(os.Signal) bool { return true }
+
+// stoppedBy is a context that ends with the first signal that stops, and what to call when
+// it is over: that answers what lk ends with if there was one, else nil.
+func stoppedBy(ctx context.Context, signals <-chan os.Signal, stops func(os.Signal) bool) (context.Context, func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		select {
-		case s := <-signals:
-			cancel(interrupted(s))
-		case <-ctx.Done():
+		for ctx.Err() == nil {
+			select {
+			case s := <-signals:
+				if stops(s) {
+					cancel(interrupted(s))
+				}
+			case <-ctx.Done():
+			}
 		}
 	}()
 	return ctx, func() error {

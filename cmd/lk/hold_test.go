@@ -13,17 +13,37 @@ import (
 
 // An engine that does not open holds nobody up who wants to stop.
 func TestSignalWhileOpening(t *testing.T) {
-	a := &app{stdout: io.Discard, stderr: io.Discard, engineFlag: "postgres://h/d"}
-	a.open = func(ctx context.Context, _ string) (lockkeeper.Engine, error) {
-		if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(syscall.SIGTERM) != nil {
-			return nil, errors.New("no signal could be sent")
-		}
-		<-ctx.Done()
-		return nil, ctx.Err()
+	place := newPlaceOptions()
+	place.as, place.paths = "me", []lockkeeper.Path{"db"}
+	verbs := map[string]struct {
+		signals []os.Signal
+		do      func(*app) error
+	}{
+		"run": {[]os.Signal{syscall.SIGTERM}, func(a *app) error {
+			return a.run(t.Context(), &runOptions{command: []string{"true"}})
+		}},
+		"keep, which outlives its terminal": {[]os.Signal{syscall.SIGHUP, syscall.SIGTERM}, func(a *app) error {
+			return a.keep(t.Context(), &keepOptions{placeOptions: place, pid: os.Getpid()})
+		}},
 	}
-	err := a.run(t.Context(), &runOptions{command: []string{"true"}})
-	var end *exit
-	if !errors.As(err, &end) || end.code != exitSignal+int(syscall.SIGTERM) {
-		t.Errorf("it ends with %v", err)
+	for name, verb := range verbs {
+		t.Run(name, func(t *testing.T) {
+			a := &app{stdout: io.Discard, stderr: io.Discard, engineFlag: "postgres://h/d"}
+			a.open = func(ctx context.Context, _ string) (lockkeeper.Engine, error) {
+				self, err := os.FindProcess(os.Getpid())
+				for _, s := range verb.signals {
+					err = errors.Join(err, self.Signal(s))
+				}
+				if err != nil {
+					return nil, err
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			var end *exit
+			if err := verb.do(a); !errors.As(err, &end) || end.code != exitSignal+int(syscall.SIGTERM) {
+				t.Errorf("it ends with %v", err)
+			}
+		})
 	}
 }

@@ -106,16 +106,20 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	if err != nil {
 		return err
 	}
-	c, places, err := a.places(ctx, &o.placeOptions)
+	starting, started := stoppedBy(ctx, signals, ends)
+	c, k, err := a.startKeeping(starting, o)
+	if c != nil {
+		defer c.Close()
+	}
+	if k != nil {
+		defer k.Stop()
+	}
+	if stopped := started(); stopped != nil {
+		return stopped
+	}
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
-	if err != nil {
-		return err
-	}
-	defer k.Stop()
 	// Whoever reads this knows that it is kept. That nobody does is no reason to stop.
 	fmt.Fprintln(a.stdout, answerLine(k.Answer()))
 	asked := false
@@ -136,6 +140,17 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 			return a.endKeeping(ctx, c, k, o, signals)
 		}
 	}
+}
+
+// startKeeping opens the engine and keeps what the name has. What it answers beside an
+// error has to be closed too.
+func (a *app) startKeeping(ctx context.Context, o *keepOptions) (*connection, *grab.Keeping, error) {
+	c, places, err := a.places(ctx, &o.placeOptions)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
+	return c, k, err
 }
 
 // noLongerKept is the end of lk keep when there is nothing to keep any more.

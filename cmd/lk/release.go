@@ -52,9 +52,6 @@ Exit codes:
 
 // release is lk release.
 func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) error {
-	signals := make(chan os.Signal, 16)
-	notifySignals(signals)
-	defer signal.Stop(signals)
 	c, places, err := a.places(ctx, o)
 	if err != nil {
 		return err
@@ -66,7 +63,10 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
 		switch {
 		case err == nil:
+			signals := make(chan os.Signal, 16)
+			notifySignals(signals)
 			cleaned = a.cleanUp(c, kept{k, "release"}, o, cleanup, signals)
+			signal.Stop(signals)
 			release = k.Release
 		case !errors.Is(err, lockkeeper.ErrLost):
 			return spokenBy("release", err) // nothing is released: the clean-up would be left out
