@@ -32,11 +32,21 @@ func TestLooksAtEachKind(t *testing.T) {
 	}
 }
 
+// onlyWhenTold has these engines not look by themselves whether a claim can go.
+func onlyWhenTold(engines ...*Engine) {
+	for _, e := range engines {
+		e.local.mu.Lock()
+		e.local.looksAfter = time.Hour
+		e.local.mu.Unlock()
+	}
+}
+
 // When all who are read of a long line end at once, who stands behind them is looked at: here
 // they have one session, which leaves.
 func TestHeadOfALineLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := openEngine(t, url), openEngine(t, url)
+		onlyWhenTold(e, other)
 		many, next := join(t, e, "many", cutTTL), join(t, other, "next", cutTTL)
 		for id := range uint64(usual.head + 2) {
 			w := exclusive(1+id, lockkeeper.Forever, "a")
@@ -45,12 +55,8 @@ func TestHeadOfALineLeaves(t *testing.T) {
 			}
 		}
 		next.claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
-		began := time.Now()
 		many.end(lockkeeper.Ending{Kind: lockkeeper.Leave})
 		next.await(1, lockkeeper.Held)
-		if took := time.Since(began); took > slowLook*3/4 {
-			t.Errorf("it was granted after %s", took)
-		}
 	})
 }
 

@@ -18,6 +18,9 @@ type local struct {
 	alarms   map[lockkeeper.Ref]*ownClaim                // those of them with a moment to look at them
 	lines    map[lockkeeper.Path]map[lockkeeper.Ref]bool // those of them that wait, by where
 	waiting  int
+
+	// looksAfter is how long a claim waits until it is looked at: slowLook, but in tests of who is told.
+	looksAfter time.Duration
 }
 
 // attachment is a session that was attached here.
@@ -52,7 +55,7 @@ func (c *ownClaim) kin(ref lockkeeper.Ref) any {
 }
 
 func newLocal() *local {
-	return &local{sessions: make(map[string]*attachment), claims: make(map[lockkeeper.Ref]*ownClaim), alarms: make(map[lockkeeper.Ref]*ownClaim),
+	return &local{looksAfter: slowLook, sessions: make(map[string]*attachment), claims: make(map[lockkeeper.Ref]*ownClaim), alarms: make(map[lockkeeper.Ref]*ownClaim),
 		lines: make(map[lockkeeper.Path]map[lockkeeper.Ref]bool)}
 }
 
@@ -265,7 +268,7 @@ func (l *local) note(st *lockkeeper.Status) {
 	waits := st.State == lockkeeper.Waiting || st.Converting
 	switch {
 	case waits && !c.waits:
-		c.look = time.Now().Add(slowLook)
+		c.look = time.Now().Add(l.looksAfter)
 	case !waits:
 		c.look = time.Time{}
 	}
@@ -302,11 +305,6 @@ func (l *local) learn(tx *transaction) {
 			l.note(&tx.news.items[i].statuses[j])
 		}
 	}
-	now := time.Now()
-	next := now.Add(slowLook)
-	if at, any := tx.table.Next(); any {
-		next = minTime(next, now.Add(max(at-tx.now, 0)+lookLate))
-	}
 	for id, s := range tx.view.sessions { // order does not matter
 		if s.process != tx.e.process && tx.attached[id].attempt == "" {
 			l.detach(id, s.Epoch) // it was attached elsewhere
@@ -314,6 +312,11 @@ func (l *local) learn(tx *transaction) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
+	next := now.Add(l.looksAfter)
+	if at, any := tx.table.Next(); any {
+		next = minTime(next, now.Add(max(at-tx.now, 0)+lookLate))
+	}
 	learn := func(ref lockkeeper.Ref) {
 		c := l.claims[ref]
 		if c == nil {
@@ -382,7 +385,7 @@ func (l *local) due(now time.Time) (refs []lockkeeper.Ref, next time.Time) {
 				seen[kin] = true
 				refs = append(refs, ref)
 			}
-			c.look, c.bound = now.Add(slowLook), time.Time{} // should nothing come of it
+			c.look, c.bound = now.Add(l.looksAfter), time.Time{} // should nothing come of it
 		}
 		for _, at := range []time.Time{c.look, c.bound} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
