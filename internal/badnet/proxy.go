@@ -65,11 +65,17 @@ func (p *Proxy) Counts() *Counts { return &p.counts }
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
+	s := p.storm
+	p.storm = nil
 	p.mu.Unlock()
 	p.end()
 	p.listener.Close()
 	for _, c := range p.open() {
 		c.cut(true)
+	}
+	if s != nil {
+		s.end()
+		s.running.Wait() // first, since what it does may start more that runs
 	}
 	p.running.Wait()
 }
