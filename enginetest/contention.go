@@ -84,7 +84,7 @@ func (w *world) crowd(clients, times int, change func(*wire), what func(i, n int
 	w.Helper()
 	w.run(clients, times, func(int) *worker {
 		// Where a hint is lost, the next renewal tells: it should come soon.
-		return w.worker("client", change, lockkeeper.SessionTTL(3*shortTTL))
+		return w.worker("client", change, lockkeeper.SessionTTL(3*lockkeeper.MinTTL))
 	}, what)
 }
 

@@ -181,7 +181,7 @@ var resumeChecks = []check{
 		}
 	}},
 	{"R19/a resumed session has its whole TTL", 0, func(w *world) {
-		const ttl = 4 * shortTTL // so that a busy computer may take a second for what follows
+		const ttl = 2 * shortTTL // so that a busy computer may take a second for what follows
 		p := w.peerFor("one", ttl)
 		id := p.hold(exclusive("db")).Ref.ID
 		w.pass(ttl / 2)

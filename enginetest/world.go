@@ -22,7 +22,7 @@ const late = 5 * time.Second
 
 const (
 	forever  = lockkeeper.Forever
-	shortTTL = lockkeeper.MinTTL     // of sessions that are left to expire
+	shortTTL = 2 * lockkeeper.MinTTL // of sessions that are left to expire, unless a busy computer takes as long
 	longTTL  = lockkeeper.DefaultTTL // of sessions that outlive their test without renewal
 )
 
