@@ -12,6 +12,10 @@ import (
 )
 
 // Cancellation: who gives up leaves nothing behind, whenever he does so.
+// answered is when a claim has surely been answered, so that who gives up knows that it is
+// taken.
+const answered = time.Second
+
 var cancelChecks = []check{
 	{"Cancellation/before asking", 0, func(w *world) {
 		c := w.client("one")
@@ -27,7 +31,7 @@ var cancelChecks = []check{
 		h, err := holder.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		_, err = k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, func(giveUp func()) {
-			time.AfterFunc(100*time.Millisecond, giveUp)
+			time.AfterFunc(answered, giveUp)
 		})
 		w.is(err, context.Canceled)
 		w.is(err, lockkeeper.ErrNotAcquired)
@@ -38,11 +42,11 @@ var cancelChecks = []check{
 	{"Cancellation/by a deadline", 0, func(w *world) {
 		holder, c := w.peer("holder"), w.client("waiter")
 		holder.hold(exclusive("db"))
-		ctx, cancel := context.WithTimeout(w.ctx(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(w.ctx(), answered)
 		defer cancel()
 		began := w.now()
 		_, err := c.Lock(ctx, "db")
-		w.between("the wait ended", w.now()-began, 50*time.Millisecond, 100*time.Millisecond)
+		w.between("the wait ended", w.now()-began, answered/2, answered)
 		w.is(err, lockkeeper.ErrNotAcquired)
 		w.is(err, context.DeadlineExceeded)
 		holder.release(holder.last)
@@ -112,7 +116,7 @@ var cancelChecks = []check{
 		h, err := c.Acquire(w.ctx(), lockkeeper.Shared("db"))
 		w.ok(err)
 		reader.hold(shared("db"))
-		ctx, cancel := context.WithTimeout(w.ctx(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(w.ctx(), answered)
 		defer cancel()
 		w.is(h.Upgrade(ctx), context.DeadlineExceeded)
 		w.ok(h.Err())

@@ -56,10 +56,6 @@ func TestConformanceBehindGate(t *testing.T) {
 	token, file := issue(t, "ci")
 	enginetest.Run(t, enginetest.Harness{
 		Many: true,
-		Skip: map[string]string{ // TestConformance has them
-			"Cancellation/by a deadline": "it gives the engine 100 ms to answer, which handshakes beside it may need under the race detector",
-			"Cancellation/while waiting": "as by a deadline",
-		},
 		Fresh: func(t *testing.T) enginetest.Open {
 			e := memlock.New()
 			gate := access.New(e, everything(token), access.Options{})
