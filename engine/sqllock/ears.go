@@ -14,11 +14,16 @@ import (
 // nothing like it.
 type ears struct {
 	e       *Engine
-	stop    context.CancelFunc // nil: they are closed
-	ended   chan struct{}
-	works   atomic.Bool // a notice of our own has come back
-	since   time.Time   // something is held
-	useless time.Time   // when they were last found to hear nothing
+	now     *listening // nil: they are closed
+	since   time.Time  // something is held
+	useless time.Time  // when they were last found to hear nothing
+}
+
+// listening is one connection that listens.
+type listening struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+	works atomic.Bool // a notice of our own has come back
 }
 
 const (
@@ -30,7 +35,7 @@ const (
 func newEars(e *Engine) *ears { return &ears{e: e} }
 
 // hear reports whether the database tells this process when it is rung for.
-func (a *ears) hear() bool { return a.works.Load() }
+func (a *ears) hear() bool { return a.now != nil && a.now.works.Load() }
 
 // open opens the ears if there is something to hear, and closes them when there is not.
 func (a *ears) open(waits, holds bool) {
@@ -43,9 +48,9 @@ func (a *ears) open(waits, holds bool) {
 	if a.since.IsZero() {
 		a.since = now
 	}
-	if a.stop != nil {
+	if a.now != nil {
 		select {
-		case <-a.ended:
+		case <-a.now.ended:
 			a.close()
 			a.useless = now
 		default:
@@ -57,64 +62,65 @@ func (a *ears) open(waits, holds bool) {
 		return
 	}
 	ctx, stop := context.WithCancel(a.e.closing)
-	a.stop, a.ended = stop, make(chan struct{})
-	go func() {
-		defer close(a.ended)
-		defer a.works.Store(false)
-		_ = a.listen(ctx, listener.channel()) // whatever it is: polling goes on
-	}()
+	l := &listening{stop: stop, ended: make(chan struct{})}
+	a.now = l
+	a.e.running.Go(func() {
+		defer close(l.ended)
+		defer l.works.Store(false)
+		_ = l.listen(ctx, a.e, listener.channel()) // whatever it is: polling goes on
+	})
 }
 
+// close has the listening end. It does not wait for that.
 func (a *ears) close() {
-	if a.stop == nil {
-		return
+	if a.now != nil {
+		a.now.stop()
+		a.now = nil
 	}
-	a.stop()
-	<-a.ended
-	a.stop = nil
 }
 
 // listen listens until ctx ends or nothing is to be heard, as behind a pooler that
 // gives each transaction another connection.
-func (a *ears) listen(ctx context.Context, channel string) error {
-	return a.e.dialect.with(ctx, a.e.db.pool, func(l link) error {
+func (n *listening) listen(ctx context.Context, e *Engine, channel string) error {
+	return e.dialect.with(ctx, e.db.pool, func(l link) error {
 		conn := l.(postgresLink).conn
 		defer conn.Close(context.WithoutCancel(ctx)) // nobody else should get one that listens
 		if _, err := conn.Exec(ctx, "LISTEN "+quote(channel, `"`)); err != nil {
 			return err
 		}
-		if err := a.tryOut(ctx, channel, conn.PgConn()); err != nil {
+		if err := n.tryOut(ctx, e, channel, conn.PgConn()); err != nil {
 			return err
 		}
 		for {
-			n, err := conn.WaitForNotification(ctx)
+			notice, err := conn.WaitForNotification(ctx)
 			if err != nil {
 				return err
 			}
-			a.hears(n.Payload)
+			e.hears(notice.Payload)
 		}
 	})
 }
 
 // tryOut sends a notice on another connection, which has to come back.
-func (a *ears) tryOut(ctx context.Context, channel string, conn *pgconn.PgConn) error {
-	token := "try-" + a.e.process
-	ctx, cancel := context.WithTimeout(ctx, hearBound)
-	defer cancel()
-	if _, err := a.e.db.pool.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, token); err != nil {
+func (n *listening) tryOut(ctx context.Context, e *Engine, channel string, conn *pgconn.PgConn) error {
+	telling, told := context.WithTimeout(e.cutting, attemptBound)
+	defer told()
+	if _, err := e.db.pool.ExecContext(telling, "SELECT pg_notify($1, $2)", channel, "try-"+e.process); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, hearBound)
+	defer cancel()
 	if err := conn.WaitForNotification(ctx); err != nil { // any will do
 		return err
 	}
-	a.works.Store(true)
-	ring(a.e.watch.heard)
+	n.works.Store(true)
+	ring(e.watch.heard)
 	return nil
 }
 
 // hears wakes this process if a notice is meant for it.
-func (a *ears) hears(payload string) {
-	if payload == everybody || strings.Contains(payload, a.e.process) {
-		ring(a.e.watch.heard)
+func (e *Engine) hears(payload string) {
+	if payload == everybody || strings.Contains(payload, e.process) {
+		ring(e.watch.heard)
 	}
 }

@@ -176,7 +176,14 @@ func (x *examination) rights() lockkeeper.Finding {
 			statement{text: x.e.db.sql("DELETE FROM {" + t.name + "} WHERE 1 = 0")},
 			statement{text: x.e.db.sql("INSERT INTO " + into + " SELECT " + t.all + " FROM {" + t.name + "} WHERE 1 = 0")})
 	}
-	if err := x.ask(all...); err != nil {
+	err := x.ask(all...)
+	for err != nil && d.fateOf(err, false) == blocked && x.ctx.Err() == nil {
+		err = x.ask(all...) // somebody has the latch: it has waited for that
+	}
+	switch {
+	case err != nil && (d.fateOf(err, false) == blocked || x.ctx.Err() != nil):
+		return x.unseen(check, err)
+	case err != nil:
 		return broken(check, oneLine{err}.Error(), "\"lk migrate --print\" shows the rights that suffice; if the server can only be read, name the one that can be written to")
 	}
 	return fine(check, "this user may read and change all rows")

@@ -125,14 +125,14 @@ func (e *Engine) lookOut(ended chan struct{}) {
 		if len(followers) == 0 {
 			return
 		}
-		e.announce(e.closing)
+		e.announce(e.cutting)
 		if joined == last.joined && e.still(&last) {
 			e.restFollowing(pause)
 			continue
 		}
 		last.joined = joined
 		began := time.Now()
-		m, err := e.read(e.closing, s, followBack)
+		m, err := e.read(e.cutting, s, followBack)
 		if err != nil {
 			m = &moment{began: began, err: err}
 		}
@@ -146,7 +146,7 @@ func (e *Engine) lookOut(ended chan struct{}) {
 
 // still reports whether nothing can have changed since all was looked at.
 func (e *Engine) still(last *stillness) bool {
-	ctx, cancel := context.WithTimeout(e.closing, attemptBound)
+	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
 	var drawn uint64
 	err := e.reading(ctx, func(l link) error { return l.send(ctx, []statement{e.dialect.drawn(&drawn)}) })

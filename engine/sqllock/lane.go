@@ -126,7 +126,7 @@ func (e *Engine) conclude(tx *transaction, jobs []*job) {
 // attempt does one transaction with jobs. It begins anew when it finds that more has
 // to be latched than was.
 func (e *Engine) attempt(jobs []*job, p patience) (tx *transaction, f fate, err error) {
-	ctx, cancel := context.WithTimeout(e.closing, attemptBound)
+	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
 	tx = &transaction{e: e, scope: newScope(e.bounds), patience: p}
 	for _, j := range jobs {

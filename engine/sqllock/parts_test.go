@@ -180,6 +180,7 @@ func stillEngine(m *memory, name string, b bounds) *Engine {
 		process: name, dialect: m, bounds: b, local: newLocal(), paces: newPaces(), work: newQueue(), renewals: newQueue(), watch: newWatch(),
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
+	e.cutting, e.cut = context.WithCancel(context.Background())
 	return e
 }
 

@@ -1,6 +1,9 @@
 package sqllock
 
 import (
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +17,14 @@ import (
 // than the engines before it have goroutines.
 func newBouncer(t *testing.T) *testdb.Server {
 	return testdb.PgBouncer(t, testdb.SharedPostgres(t), testdb.Set("default_pool_size", "3"))
+}
+
+// All that holds of an engine holds behind PgBouncer. Each test has a schema of its own, as
+// PgBouncer 1.18 does not outlive that a database is dropped which it has connections to.
+func TestConformanceBehindPgBouncer(t *testing.T) {
+	url := testdb.PgBouncer(t, testdb.SharedPostgres(t), testdb.Set("default_pool_size", "16")).Database(t)
+	var number atomic.Uint64
+	enginetest.Run(t, harness(func(t *testing.T) string { return fmt.Sprintf("%s&schema=test_%d", url, number.Add(1)) }))
 }
 
 // Whatever clients do at random holds behind PgBouncer too, where each transaction may
@@ -49,21 +60,24 @@ func TestHandOverBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	url := newBouncer(t).Database(t)
 	a, b := join(t, openEngine(t, url), "a", cutTTL), join(t, openEngine(t, url), "b", cutTTL)
-	var longest time.Duration
-	for id := uint64(1); id <= 5; id++ {
+	const times = 9
+	var took [times]time.Duration
+	for i := range took {
+		id := uint64(i + 1)
 		a.claim(exclusive(id, 0, "a"), lockkeeper.Held)
 		b.claim(exclusive(id, lockkeeper.Forever, "a"), lockkeeper.Waiting)
-		if id == 1 {
+		if i == 0 {
 			<-time.After(2 * hearBound) // by then it knows that it is deaf
 		}
 		began := time.Now()
 		a.release(id)
 		b.await(id, lockkeeper.Held)
-		longest = max(longest, time.Since(began))
+		took[i] = time.Since(began)
 		b.release(id)
 	}
-	t.Logf("a lock changed hands within %s", longest)
-	if longest > pollListening/2 {
-		t.Errorf("a lock changed hands after %s, which is as if somebody waited to be told", longest)
+	slices.Sort(took[:])
+	// Who waits to be told looks after up to pollListening by itself, half of it on average.
+	if took[times/2] > pollListening/4 {
+		t.Errorf("a lock changed hands after %v, which is as if somebody waited to be told", took)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -28,6 +29,8 @@ type Engine struct {
 	running  sync.WaitGroup
 	closing  context.Context // ends when the engine is closed
 	close    context.CancelFunc
+	cutting  context.Context // ends when what was under way then is cut off
+	cut      context.CancelFunc
 	watch    *watch
 	meter    meter
 
@@ -45,6 +48,7 @@ func newEngine(_ context.Context, db database) (*Engine, error) {
 		e.dialect = mysqlDialect{db.naming}
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
+	e.cutting, e.cut = context.WithCancel(context.Background())
 	e.watch = newWatch()
 	e.running.Add(lanes + 2)
 	for range lanes {
@@ -252,10 +256,18 @@ func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease,
 	return reply.Lease, nil
 }
 
+// closeGrace is how long transactions have to finish when the engine is closed. They are
+// not cut off at once, since that asks the server to cancel them: of such requests a PgBouncer
+// before 1.20.1 may end, with "server in bad state", and all its clients lose their connections.
+const closeGrace = 2 * time.Second
+
 // Close implements lockkeeper.Engine. Sessions that were not left live on until
-// their TTL has passed.
+// their TTL has passed. It takes some seconds at the most, and these only if the database does
+// not answer.
 func (e *Engine) Close() error {
 	e.close()
+	defer e.cut()
+	defer time.AfterFunc(closeGrace, e.cut).Stop()
 	e.work.close()
 	e.renewals.close()
 	e.running.Wait()

@@ -24,7 +24,7 @@ const (
 // tidy ends sessions that nobody else has ended, and removes rows that nobody needs. Any
 // process does it, and several may at once.
 func (e *Engine) tidy() {
-	ctx, cancel := context.WithTimeout(e.closing, attemptBound)
+	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
 	var at reading
 	var dead []string

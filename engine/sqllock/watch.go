@@ -180,7 +180,7 @@ func (e *Engine) sweep(ids ...string) {
 // answerBells reads the claims that others have changed, and tells their sessions. Only
 // then it removes the bells: if this is cut short, they are told once more.
 func (e *Engine) answerBells() {
-	ctx, cancel := context.WithTimeout(e.closing, attemptBound)
+	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
 	tx := &transaction{e: e}
 	rung := make(map[lockkeeper.Ref]bool)
