@@ -221,6 +221,11 @@ func TestGrabTells(t *testing.T) {
 	if h := v.ask("GET", "/v1/grab/db?as=me", ""); h.code != 200 || h.place.Status != "none" {
 		t.Errorf("%d %s, want none", h.code, h.text)
 	}
+	for _, query := range []string{"", "?as=me"} {
+		if h := v.ask("HEAD", "/v1/grab/db"+query, ""); h.code != 200 || h.text != "" {
+			t.Errorf("HEAD %s: %d %q, want what GET says, without its text", query, h.code, h.text)
+		}
+	}
 	if n := v.ok("me", "db", "&ttl=30", "&note=a%20test").TTL; n != seconds(30*time.Second) {
 		t.Errorf("it lives for %v, want 30 s", n)
 	}
