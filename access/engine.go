@@ -245,7 +245,7 @@ func (e *guarded) thaw(ctx context.Context, r *rights, key lockkeeper.Key, endin
 	if err = e.pass.admission.may(r, Freeze, ending.Path); err == nil {
 		err = e.engine.End(ctx, key, ending)
 	}
-	e.pass.acted(Act{Verb: Freeze, Path: ending.Path, Label: ending.Label, Err: err})
+	e.pass.acted(Act{Verb: Thaw, Path: ending.Path, Label: ending.Label, Err: err})
 	return e.names.err(err)
 }
 

@@ -215,8 +215,8 @@ func TestOperators(t *testing.T) {
 	s.is("thawing by who may lock only", thaw(ci, "db/x"), lockkeeper.ErrDenied)
 	s.is("thawing elsewhere", thaw(ops, "site"), lockkeeper.ErrDenied)
 	s.is("thawing nothing", thaw(ops, "a/../b"), lockkeeper.ErrInvalid)
-	if err := thaw(ops, "db/x"); err != nil {
-		t.Error(err)
+	if err := thaw(ops, "db/x"); err != nil || s.act().Verb != access.Thaw || s.act().Path != "db/x" || s.act().Err != nil {
+		t.Errorf("a thaw: %v, told %+v", err, s.act())
 	}
 	if _, err := ops.pass.Drain("no right"); !errors.Is(err, lockkeeper.ErrDenied) || s.act().Verb != access.Drain {
 		t.Errorf("a drain: %v, told %+v", err, s.act())
