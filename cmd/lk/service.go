@@ -133,6 +133,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 		Version: version(), Connections: s.connections, Sessions: s.sessions, Draining: s.draining, Health: s.health, Audit: s.audit,
 	})
 	s.metrics.Engine(e)
+	export.OnError(func(err error) { s.log.Warn("not all traces were sent", "error", err) })
 	provider, shutdown, err := export.Start(ctx, "lockkeeper", version())
 	if err != nil {
 		return errors.Join(err, e.Close(), s.audit.Close())
