@@ -30,6 +30,7 @@ func keys(text []byte, into any) error {
 type keyWalk struct {
 	text []byte
 	at   int
+	each func(name string, t reflect.Type, text []byte) // is shown all strings, numbers, true and false; it may be nil
 }
 
 // next passes over spaces, and returns the byte that follows.
@@ -78,6 +79,7 @@ func (w *keyWalk) value(within string, key []byte, t reflect.Type) error {
 		t = t.Elem()
 	}
 	b := w.next()
+	from := w.at
 	switch {
 	case b == 'n':
 		return lockkeeper.Invalid("%s%s is null: leave out what has no value", within, key)
@@ -96,12 +98,21 @@ func (w *keyWalk) value(within string, key []byte, t reflect.Type) error {
 		return lockkeeper.Invalid("%s%s is an object or a list, which does not go there", within, key)
 	case b == '"':
 		w.quoted()
+		w.show(within, key, t, from)
 	default: // a number, true or false
 		for strings.IndexByte(",]} \t\r\n", w.text[w.at]) < 0 {
 			w.at++
 		}
+		w.show(within, key, t, from)
 	}
 	return nil
+}
+
+// show tells each what was walked over.
+func (w *keyWalk) show(within string, key []byte, t reflect.Type, from int) {
+	if w.each != nil {
+		w.each(within+string(key), t, w.text[from:w.at])
+	}
 }
 
 // key walks over a key, and returns it.
