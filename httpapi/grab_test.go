@@ -408,6 +408,9 @@ func TestGrabNonsense(t *testing.T) {
 	for _, method := range []string{"PUT", "PATCH", "LOCK", "OPTIONS", "BREW"} {
 		v.refused(405, "DELETE, GET, HEAD, POST", method, "/v1/grab/db?as=me", "")
 	}
+	if h := v.ask("POST", "/v1/grab/a/../b?as=me&priority=x", ""); h.code != 400 || !strings.Contains(h.text, `\"..\" is not allowed`) || strings.Contains(h.text, "targets") {
+		t.Errorf("%d %s, want what is wrong with the path, and not that there is none", h.code, h.text)
+	}
 	for _, path := range []string{"/ui", "/ui/", "/ui/index.html", "/ui/404", "/", "/v1", "/v1/grab"} {
 		v.refused(404, "no-such-resource", "GET", path, "")
 	}

@@ -60,7 +60,11 @@ func (c *call) placeRequest() (placeAsk, error) {
 	if method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
 		return ask, r.err(nil)
 	}
-	return ask, r.err(ask.Check())
+	checked := ask.Request
+	if len(checked.Targets) == 0 { // what is wrong with the path is said already
+		checked.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
+	}
+	return ask, r.err(checked.Check())
 }
 
 // fields are what the query and the body say, by name.
