@@ -53,6 +53,8 @@ func TestBadBodies(t *testing.T) {
 			`{"path":"db","units":2}`:                                     "units and limit go with permits only",
 			`{"path":"db","steal":"now"}`:                                 `write "ask"`,
 			`{"path":"db","soft":true,"steal":"ask"}`:                     "exclude each other",
+			`{"path":"db","quiet_period":"5s"}`:                           "goes with a wait that is no shorter",
+			`{"path":"db","quiet_period":"5s","wait":4}`:                  "goes with a wait that is no shorter",
 			`{"path":"../db"}`:                                            "is not allowed",
 			`{"path":"` + deep + `"}`:                                     "17 segments",
 			`{"path":"a\u0000b"}`:                                         "control character",
