@@ -269,7 +269,8 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 		return "", nil
 	}
 	if _, some := r.at[Revoke]; !some {
-		return "", e.pass.admission.may(r, Revoke, "")
+		ref.Session = e.names.out(ref.Session)
+		return "", denied("%s may not revoke %s: %s", e.pass.Name(), ref, r.spoken(Revoke))
 	}
 	st, found, err := e.look(ctx, ref)
 	if err != nil {
