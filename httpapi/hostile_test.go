@@ -58,6 +58,7 @@ func TestBadBodies(t *testing.T) {
 			`{"path":"../db"}`:                                            "is not allowed",
 			`{"path":"` + deep + `"}`:                                     "17 segments",
 			`{"path":"a\u0000b"}`:                                         "control character",
+			`{"path":"\ud83d"}`:                                           "half of a character",
 			"{\"path\":\"a\xff\"}":                                        "not UTF-8",
 			`{"path":"db","as":"` + strings.Repeat("x", 129) + `"}`:       "129 bytes",
 			`{"targets":[` + strings.Repeat(`{"path":"a"},`, 64) + `{}]}`: "65 targets",

@@ -1,11 +1,15 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -113,6 +117,37 @@ func (w *keyWalk) show(within string, key []byte, t reflect.Type, from int) {
 	if w.each != nil {
 		w.each(within+string(key), t, w.text[from:w.at])
 	}
+}
+
+// halved reports whether JSON that is valid has half of a character, such as "\ud83d"
+// alone. The library takes one for U+FFFD, so that two names would be one.
+func halved(text []byte) bool {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		i++
+		first, ok := escaped(text[i:])
+		if !ok || !utf16.IsSurrogate(first) {
+			continue
+		}
+		i += len("uXXXX")
+		second, ok := escaped(bytes.TrimPrefix(text[i:], []byte(`\`)))
+		if !ok || text[i] != '\\' || utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		}
+		i += len("uXXXX")
+	}
+	return false
+}
+
+// escaped is the number in uXXXX, if text begins with that.
+func escaped(text []byte) (rune, bool) {
+	if len(text) < len("uXXXX") || text[0] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[1:len("uXXXX")]), 16, 16)
+	return rune(n), err == nil
 }
 
 // key walks over a key, and returns it.

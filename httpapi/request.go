@@ -133,6 +133,9 @@ func (c *call) body(into any) error {
 	if err := keys(text, into); err != nil {
 		return err
 	}
+	if halved(text) {
+		return lockkeeper.Invalid("the body has half of a character, as \\ud83d without its other half: a text in it was cut in the middle of one")
+	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return unreadable(cmp.Or(wrongSpans(text, into), err))
 	}
