@@ -220,6 +220,9 @@ func (a *account) give(d demand) {
 
 // full is the refusal of n more.
 func (a *account) full(what string, have *counter, n, most int) error {
+	if n > most {
+		return overdrawn("%d %s are more than %d, the most that %s may have at a time", n, what, most, a.name)
+	}
 	return overdrawn("%s has %d %s and asks for %d more: %d are the most that it may have; release some, or wait until they end",
 		a.name, have.n.Load(), what, n, most)
 }

@@ -245,7 +245,7 @@ func (e *guarded) thaw(ctx context.Context, r *rights, key lockkeeper.Key, endin
 	if err = e.pass.admission.may(r, Freeze, ending.Path); err == nil {
 		err = e.engine.End(ctx, key, ending)
 	}
-	e.pass.acted(Act{Verb: Freeze, Path: ending.Path, Label: ending.Label, Err: err})
+	e.pass.acted(Act{Verb: Thaw, Path: ending.Path, Label: ending.Label, Err: err})
 	return e.names.err(err)
 }
 
@@ -269,7 +269,8 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 		return "", nil
 	}
 	if _, some := r.at[Revoke]; !some {
-		return "", e.pass.admission.may(r, Revoke, "")
+		ref.Session = e.names.out(ref.Session)
+		return "", denied("%s may not revoke %s: %s", e.pass.Name(), ref, r.spoken(Revoke))
 	}
 	st, found, err := e.look(ctx, ref)
 	if err != nil {

@@ -71,6 +71,7 @@ const (
 	Lock   Verb = "lock"
 	Revoke Verb = "revoke"
 	Freeze Verb = "freeze"
+	Thaw   Verb = "thaw"  // what an Act tells; the rules allow it by Freeze
 	Drain  Verb = "drain" // of the server as a whole
 )
 

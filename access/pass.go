@@ -160,9 +160,12 @@ func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
 	if r.allows(v, at) {
 		return nil
 	}
-	where := "everything"
-	if at != "" {
-		where = string(at)
+	where := string(at)
+	switch {
+	case v == Drain:
+		where = "this server"
+	case at == "":
+		where = "everything"
 	}
 	e := denied("%s may not %s %s: %s", a.name, v, where, r.spoken(v)).(*lockkeeper.Error)
 	e.Path = at

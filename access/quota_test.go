@@ -56,6 +56,7 @@ func TestQuotas(t *testing.T) {
 	high.Priority = 6
 	refused(claims(one, high), "priority 6 is higher than 5")
 
+	refused(claims(one, one.wants("a", "b", "c", "d", "e")), "5 paths are more than 4, the most that ci may have")
 	one.takes("a", "b")
 	waiting := one.takes("wait", "busy").Ref.ID
 	s.counts(2, 1, 2, 3)
@@ -74,7 +75,7 @@ func TestQuotas(t *testing.T) {
 	ops.releases(1) // one is granted what it waits for
 	s.counts(3, 0, 2, 4)
 	one.releases(waiting)
-	one.releases(1 + 1) // a, b: the first id was the one with the high priority
+	one.releases(2 + 1) // a, b: the first ids were of what is never allowed
 	s.counts(1, 0, 2, 1)
 	if st, err := one.tries(one.wants("unharmed")); err != nil || st.State != lockkeeper.Ended {
 		t.Errorf("%s, %v, want it taken", st.State, err)

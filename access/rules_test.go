@@ -194,6 +194,12 @@ func TestOperators(t *testing.T) {
 	s.is("what never was", revoke("ci:s", 99), lockkeeper.ErrNotHeld)
 	s.is("a claim of which it may revoke a part only", revoke("ci:s", 3), lockkeeper.ErrDenied)
 	s.is("an empty ref", revoke("", 0), lockkeeper.ErrNotHeld)
+	for _, who := range []string{"ops:o", "s"} {
+		err := ci.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: who, ID: 2}})
+		if !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "ci may not revoke "+who+".2: no rule allows it to revoke anything") {
+			t.Errorf("revoking by who may lock only: %v, want which claim", err)
+		}
+	}
 	if refs := ci.lists(lockkeeper.Query{}); !slices.Equal(refs, []string{"s.2", "s.3"}) {
 		t.Errorf("held are %v, want s.2 and s.3", refs)
 	}
@@ -215,10 +221,10 @@ func TestOperators(t *testing.T) {
 	s.is("thawing by who may lock only", thaw(ci, "db/x"), lockkeeper.ErrDenied)
 	s.is("thawing elsewhere", thaw(ops, "site"), lockkeeper.ErrDenied)
 	s.is("thawing nothing", thaw(ops, "a/../b"), lockkeeper.ErrInvalid)
-	if err := thaw(ops, "db/x"); err != nil {
-		t.Error(err)
+	if err := thaw(ops, "db/x"); err != nil || s.act().Verb != access.Thaw || s.act().Path != "db/x" || s.act().Err != nil {
+		t.Errorf("a thaw: %v, told %+v", err, s.act())
 	}
-	if _, err := ops.pass.Drain("no right"); !errors.Is(err, lockkeeper.ErrDenied) || s.act().Verb != access.Drain {
+	if _, err := ops.pass.Drain("no right"); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "ops may not drain this server") || s.act().Verb != access.Drain {
 		t.Errorf("a drain: %v, told %+v", err, s.act())
 	}
 	if _, draining := s.gate.Draining(); draining {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -303,7 +304,14 @@ func undone(asked *amendment, st *lockkeeper.Status) error {
 	if st.Reason == lockkeeper.Deadlock {
 		e.Err, e.Detail = lockkeeper.ErrDeadlock, st.Text
 	}
-	if asked.Wait == nil || *asked.Wait == 0 {
+	tried := asked.Wait == nil || *asked.Wait == 0
+	if e.Err == lockkeeper.ErrNotAcquired { // an engine does not tell who it was
+		e.Detail += ": others have it too; GET /v1/why?path=" + url.QueryEscape(string(st.Grants[0].Path)) + " tells who"
+		if tried {
+			e.Detail += ", and with \"wait\" it waits for them"
+		}
+	}
+	if tried {
 		return onlyTried(e)
 	}
 	return e

@@ -285,7 +285,9 @@ func TestAmend(t *testing.T) {
 	inMemory(t, 2, func(w *world) {
 		a := w.holds(`{"path":"site","mode":"shared"}`)
 		b := w.holds(`{"path":"site","mode":"shared","steal":"ask","priority":1}`)
-		w.want(w.ask("PATCH", a.header.Get("Location"), `{"mode":"exclusive"}`), 409, "not-acquired")
+		if tried := w.want(w.ask("PATCH", a.header.Get("Location"), `{"mode":"exclusive"}`), 409, "not-acquired"); !strings.Contains(tried.Detail, `GET /v1/why?path=site tells who, and with "wait" it waits`) {
+			w.Errorf("%s, want what to do", tried.text)
+		}
 		up := make(chan answer, 1)
 		go func() { up <- w.ask("PATCH", a.header.Get("Location"), `{"mode":"exclusive","wait":"10s"}`) }()
 		w.pass(3 * time.Second)

@@ -77,6 +77,7 @@ func (c *call) events() error {
 	if err == nil {
 		err = s.run()
 	}
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout)) // to take the end
 	if err != nil {
 		c.api.logger.Debug("a stream of events ended", "identity", c.pass.Name(), "error", err)
 	}
@@ -108,10 +109,13 @@ func (s *stream) flush() error {
 	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without deadlines is a test's
 	_, err := s.w.Write(s.text.Bytes())
 	s.text.Reset()
-	if err != nil {
-		return err
+	if err == nil {
+		err = to.Flush()
 	}
-	return to.Flush()
+	if err == nil {
+		_ = to.SetWriteDeadline(time.Time{}) // by HTTP/2 it ends a stream even if nothing is to be written
+	}
+	return err
 }
 
 // snapshot tells all that there is. Its events have an id with which nothing can be

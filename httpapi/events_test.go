@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,34 @@ func TestEvents(t *testing.T) {
 			t.Errorf("the server stops: %s", text)
 		}
 		_ = b
+	})
+}
+
+// TestEventsByHTTP2: a stream on which nothing happens goes on by HTTP/2 too, where a
+// deadline that is over ends it.
+func TestEventsByHTTP2(t *testing.T) {
+	inMemory(t, 0, func(w *world) {
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		w.serveBy(protocols)
+		w.client.Transport.(*witness).next.(*http.Transport).Protocols = protocols
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		stream := w.listen(ctx, "/v1/events?path=db")
+		w.pass(3 * time.Minute)
+		if text, _ := heard(t, stream); text != "ready" {
+			t.Errorf("at first: %s", text)
+		}
+		w.holds(`{"path":"db","as":"a"}`)
+		w.pass(0)
+		if text, _ := heard(t, stream); text != "change a held" {
+			t.Errorf("after minutes: %s", text)
+		}
+		w.apis[0].stop()
+		w.pass(0)
+		if text, _ := heard(t, stream); text != "end" {
+			t.Errorf("the server stops: %s", text)
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
@@ -138,8 +139,14 @@ func (c *call) lookPlace() error {
 	return c.tellPlace(answerOf("look", n, a))
 }
 
-// lookPath tells how many hold or wait for something that meets the paths.
+// lookPath tells how many hold or wait for something that meets the paths. Who may not
+// see all of them there is refused: to it "free" would be said of what is taken.
 func (c *call) lookPath(paths []lockkeeper.Path) error {
+	for _, p := range paths {
+		if err := c.pass.May(access.Look, p); err != nil {
+			return err
+		}
+	}
 	answer := &placeAnswer{Op: "look", Path: paths[0], Also: paths[1:], Status: "free", Held: new(int), Waiting: new(int)}
 	seen := make(map[lockkeeper.Ref]bool)
 	for _, p := range paths {

@@ -221,6 +221,11 @@ func TestGrabTells(t *testing.T) {
 	if h := v.ask("GET", "/v1/grab/db?as=me", ""); h.code != 200 || h.place.Status != "none" {
 		t.Errorf("%d %s, want none", h.code, h.text)
 	}
+	for _, query := range []string{"", "?as=me"} {
+		if h := v.ask("HEAD", "/v1/grab/db"+query, ""); h.code != 200 || h.text != "" {
+			t.Errorf("HEAD %s: %d %q, want what GET says, without its text", query, h.code, h.text)
+		}
+	}
 	if n := v.ok("me", "db", "&ttl=30", "&note=a%20test").TTL; n != seconds(30*time.Second) {
 		t.Errorf("it lives for %v, want 30 s", n)
 	}
@@ -402,6 +407,9 @@ func TestGrabNonsense(t *testing.T) {
 	v.refused(400, "no body", "DELETE", "/v1/grab/db?as=me", "as=me")
 	for _, method := range []string{"PUT", "PATCH", "LOCK", "OPTIONS", "BREW"} {
 		v.refused(405, "DELETE, GET, HEAD, POST", method, "/v1/grab/db?as=me", "")
+	}
+	if h := v.ask("POST", "/v1/grab/a/../b?as=me&priority=x", ""); h.code != 400 || !strings.Contains(h.text, `\"..\" is not allowed`) || strings.Contains(h.text, "targets") {
+		t.Errorf("%d %s, want what is wrong with the path, and not that there is none", h.code, h.text)
 	}
 	for _, path := range []string{"/ui", "/ui/", "/ui/index.html", "/ui/404", "/", "/v1", "/v1/grab"} {
 		v.refused(404, "no-such-resource", "GET", path, "")

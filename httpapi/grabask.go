@@ -38,9 +38,13 @@ func (c *call) placeRequest() (placeAsk, error) {
 		return placeAsk{}, err
 	}
 	r := placeReader{fields: fields}
+	method := c.r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
 	var ask placeAsk
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if known := placeFields[c.r.Method]; !slices.Contains(known, name) {
+		if known := placeFields[method]; !slices.Contains(known, name) {
 			r.addf("there is no parameter %s: there are %s", quoted(name), strings.Join(known, ", "))
 		} else if len(fields[name]) > 1 && name != "also" {
 			r.addf("%s is given %d times: give it once", name, len(fields[name]))
@@ -53,10 +57,14 @@ func (c *call) placeRequest() (placeAsk, error) {
 		r.addf("wait %s is out of range: 0 to 1m for one request, so ask again", ask.wait)
 	}
 	ask.Targets = r.targets(append([]string{c.r.PathValue("path")}, fields["also"]...))
-	if c.r.Method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
+	if method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
 		return ask, r.err(nil)
 	}
-	return ask, r.err(ask.Check())
+	checked := ask.Request
+	if len(checked.Targets) == 0 { // what is wrong with the path is said already
+		checked.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
+	}
+	return ask, r.err(checked.Check())
 }
 
 // fields are what the query and the body say, by name.

@@ -55,6 +55,11 @@ func TestNamesOfIdentities(t *testing.T) {
 		t.Errorf("%s, want ann unharmed", h.text)
 	}
 
+	v.refused(403, "bob may not look db", "GET", "/v1/grab/db", "", "Authorization", secrets["bob"]) // he would be told that it is free
+	if h := as("eve", "GET", "/v1/grab/db", ""); h.place.Status != "taken" {
+		t.Errorf("%d %s, want that it is taken", h.code, h.text)
+	}
+
 	const state = "/v1/terraform/infra"
 	lock := lockBody("one", "ann@host")
 	if h := v.ask("LOCK", state, lock, "Authorization", basic(secrets["ann"])); h.code != 200 {

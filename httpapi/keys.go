@@ -1,11 +1,15 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -30,6 +34,7 @@ func keys(text []byte, into any) error {
 type keyWalk struct {
 	text []byte
 	at   int
+	each func(name string, t reflect.Type, text []byte) // is shown all strings, numbers, true and false; it may be nil
 }
 
 // next passes over spaces, and returns the byte that follows.
@@ -78,6 +83,7 @@ func (w *keyWalk) value(within string, key []byte, t reflect.Type) error {
 		t = t.Elem()
 	}
 	b := w.next()
+	from := w.at
 	switch {
 	case b == 'n':
 		return lockkeeper.Invalid("%s%s is null: leave out what has no value", within, key)
@@ -96,12 +102,52 @@ func (w *keyWalk) value(within string, key []byte, t reflect.Type) error {
 		return lockkeeper.Invalid("%s%s is an object or a list, which does not go there", within, key)
 	case b == '"':
 		w.quoted()
+		w.show(within, key, t, from)
 	default: // a number, true or false
 		for strings.IndexByte(",]} \t\r\n", w.text[w.at]) < 0 {
 			w.at++
 		}
+		w.show(within, key, t, from)
 	}
 	return nil
+}
+
+// show tells each what was walked over.
+func (w *keyWalk) show(within string, key []byte, t reflect.Type, from int) {
+	if w.each != nil {
+		w.each(within+string(key), t, w.text[from:w.at])
+	}
+}
+
+// halved reports whether JSON that is valid has half of a character, such as "\ud83d"
+// alone. The library takes one for U+FFFD, so that two names would be one.
+func halved(text []byte) bool {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		i++
+		first, ok := escaped(text[i:])
+		if !ok || !utf16.IsSurrogate(first) {
+			continue
+		}
+		i += len("uXXXX")
+		second, ok := escaped(bytes.TrimPrefix(text[i:], []byte(`\`)))
+		if !ok || text[i] != '\\' || utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		}
+		i += len("uXXXX")
+	}
+	return false
+}
+
+// escaped is the number in uXXXX, if text begins with that.
+func escaped(text []byte) (rune, bool) {
+	if len(text) < len("uXXXX") || text[0] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[1:len("uXXXX")]), 16, 16)
+	return rune(n), err == nil
 }
 
 // key walks over a key, and returns it.

@@ -39,6 +39,24 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestHalved: of what is half a character the library makes U+FFFD, which it does of
+// nothing else that is UTF-8.
+func TestHalved(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"a"`: false, `"\n\\ud800"`: false, `"\u00e9\ufffd"`: false, `"\ud83d\ude00"`: false, `"\uD83D\uDE00\uD83D\uDE00"`: false,
+		`"\ud83d"`: true, `"\ude00"`: true, `"\ud83dx"`: true, `"\ud83d\n"`: true, `"\ud83d\u0041"`: true, `"\ud83d\ud83d\ude00"`: true,
+		`"\ud83d\ude00\ude00"`: true, `"\\\ud83d"`: true, `"\ud83dude00"`: true,
+	} {
+		if got := halved([]byte(text)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+		var plain string
+		if err := json.Unmarshal([]byte(text), &plain); err != nil || strings.Contains(plain, "\ufffd") != (want || strings.Contains(text, "ufffd")) {
+			t.Errorf("%s is %q, %v", text, plain, err)
+		}
+	}
+}
+
 // FuzzKeys: the walk goes through whatever is valid, and says of keys what one says
 // who reads them by the library's own tokens.
 func FuzzKeys(f *testing.F) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -58,7 +59,9 @@ func onlyTried(err error) error {
 func neverPasses(err error) bool {
 	var e *lockkeeper.Error
 	return errors.As(err, &e) && e.Err == lockkeeper.ErrDenied && e.Reason == lockkeeper.Quota &&
-		(strings.Contains(e.Detail, ", the longest TTL that ") || strings.Contains(e.Detail, ", the highest that "))
+		slices.ContainsFunc([]string{", the longest TTL that ", ", the highest that ", ", the most that "}, func(words string) bool {
+			return strings.Contains(e.Detail, words)
+		})
 }
 
 // withAddress adds to the refusal of a TTL where Terraform's is written.

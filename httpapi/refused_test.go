@@ -17,7 +17,7 @@ func (w *world) cramped() string {
 	w.apis[0].gate.Set(&access.Policy{
 		Tokens: []access.Token{{Name: "ci", Digest: digest}},
 		Rules:  []access.Rule{{Who: []string{"ci"}, May: []access.Verb{access.Lock, access.Look}, Paths: []string{"ci"}}},
-		Quotas: []access.Quota{{Who: []string{"ci"}, Sessions: 1, LongestTTL: duration.Span(time.Hour), HighestPriority: &highest}},
+		Quotas: []access.Quota{{Who: []string{"ci"}, Sessions: 1, Paths: 2, LongestTTL: duration.Span(time.Hour), HighestPriority: &highest}},
 	})
 	return "Authorization: Bearer " + secret
 }
@@ -56,6 +56,7 @@ func TestNeverPasses(t *testing.T) {
 			{"LOCK", "/v1/terraform/ci/prod?ttl=2h", lockBody("one", "me"), "?ttl=1h"},
 			{"POST", "/v1/claims", `{"path":"ci/x","ttl":"2h"}`, "longest TTL"},
 			{"POST", "/v1/claims", `{"path":"ci/x","priority":6}`, "highest"},
+			{"POST", "/v1/grab/ci/x?as=me&also=ci/y&also=ci/z", "", "3 paths are more than 2"},
 		} {
 			a := w.want(w.ask(c.method, c.path, c.body, ci), 403, "quota")
 			if !strings.Contains(a.Detail, c.says) || a.header.Get("Retry-After") != "" {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,29 +81,35 @@ type span time.Duration
 
 // UnmarshalJSON reads a number of seconds, or text such as "30s".
 func (s *span) UnmarshalJSON(text []byte) error {
-	written := string(text)
-	var d time.Duration
-	var err error
-	if text[0] == '"' {
-		if err := json.Unmarshal(text, &written); err != nil {
-			return err
-		}
-		d, err = spanOf("the duration", written)
-	} else if number, ok := secondsOf(written); ok {
-		d = number
-	} else {
-		err = lockkeeper.Invalid("the duration %s is neither a number of seconds, such as 1.5, nor text such as \"30s\"", quoted(written))
-	}
+	d, err := spanIn("the duration", text)
 	*s = span(d)
 	return err
 }
+
+// spanIn reads a duration as JSON has it.
+func spanIn(name string, text []byte) (time.Duration, error) {
+	written := string(text)
+	if text[0] == '"' {
+		if err := json.Unmarshal(text, &written); err != nil {
+			return 0, err
+		}
+		return spanOf(name, written)
+	}
+	if number, ok := secondsOf(written); ok {
+		return number, nil
+	}
+	return 0, lockkeeper.Invalid("%s %s is neither a number of seconds, such as 1.5, nor text such as \"30s\"", name, quoted(written))
+}
+
+// forever is a wait without a bound, as JSON has it.
+const forever = `"forever"`
 
 // patience is a span, or "forever".
 type patience time.Duration
 
 // UnmarshalJSON reads a span, or "forever".
 func (p *patience) UnmarshalJSON(text []byte) error {
-	if string(text) == `"forever"` {
+	if string(text) == forever {
 		*p = patience(lockkeeper.Forever)
 		return nil
 	}
@@ -126,10 +133,37 @@ func (c *call) body(into any) error {
 	if err := keys(text, into); err != nil {
 		return err
 	}
+	if halved(text) {
+		return lockkeeper.Invalid("the body has half of a character, as \\ud83d without its other half: a text in it was cut in the middle of one")
+	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return unreadable(err)
+		return unreadable(cmp.Or(wrongSpans(text, into), err))
 	}
 	return nil
+}
+
+// wrongSpans names all durations that can't be read, of a body whose keys are right: the
+// library does not tell a type for which key it reads. It is nil if all can be.
+func wrongSpans(text []byte, into any) error {
+	var wrong []string
+	w := keyWalk{text: text, each: func(name string, t reflect.Type, text []byte) {
+		either := ""
+		switch {
+		case t == reflect.TypeFor[patience]() && string(text) != forever:
+			either = "; or \"forever\""
+		case t != reflect.TypeFor[span]():
+			return
+		}
+		var e *lockkeeper.Error
+		if _, err := spanIn(name, text); errors.As(err, &e) {
+			wrong = append(wrong, e.Detail+either)
+		}
+	}}
+	w.next()
+	if err := w.object("", reflect.TypeOf(into).Elem()); err != nil || wrong == nil {
+		return err
+	}
+	return lockkeeper.Invalid("%s", strings.Join(wrong, "; "))
 }
 
 // read takes in the body, within its bound of size; that of time is set already.

@@ -93,6 +93,9 @@ func (q *claimRequest) want() (lockkeeper.Want, error) {
 	if q.Soft || q.Quiet != 0 {
 		w.Manners = lockkeeper.Soft
 	}
+	if w.Wait < w.Quiet {
+		return w, lockkeeper.Invalid("quiet_period %s goes with a wait that is no shorter: nothing is granted before it is over", w.Quiet)
+	}
 	switch {
 	case q.Steal != "" && q.Steal != "ask":
 		return w, lockkeeper.Invalid("steal %s: write \"ask\", or give steal_after, after which it is taken", quoted(q.Steal))

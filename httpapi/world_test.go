@@ -45,10 +45,14 @@ func inMemory(t *testing.T, n int, test func(*world)) {
 }
 
 // serve begins another server of the engine.
-func (w *world) serve() {
+func (w *world) serve() { w.serveBy(nil) }
+
+// serveBy is serve by other protocols than HTTP/1.
+func (w *world) serveBy(p *http.Protocols) {
 	api := New(access.New(w.engine, nil, access.Options{}), Options{Version: "v1"})
 	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	s := api.Server()
+	s.Protocols = p
 	w.apis, w.dials = append(w.apis, api), append(w.dials, l.conns)
 	go s.Serve(l)
 	w.Cleanup(func() { api.stop(); s.Close() })

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"sync"
@@ -27,6 +28,9 @@ type Concerns struct {
 	// Expires is when the certificate that is served now expires; the zero time if
 	// there is none.
 	Expires func() time.Time
+	// Logger is told when what is asked for is not as it was at the last time; nil: nobody
+	// is. That a server drains is not told: whoever has it drain says so.
+	Logger *slog.Logger
 }
 
 // Health answers whether a server lives, and whether it is ready: whether a lock can
@@ -40,10 +44,15 @@ type Health struct {
 	at   time.Time  // when it was asked; zero: never
 	last lockkeeper.Finding
 	out  chan error // the answer of a visit that is still out; nil: none is
+
+	toldMu sync.Mutex
+	told   map[string]lockkeeper.Grade // by check, as logged last
 }
 
 // NewHealth returns the health of the engine, which must not be decorated by a policy.
-func NewHealth(e lockkeeper.Engine, c Concerns) *Health { return &Health{engine: e, concerns: c} }
+func NewHealth(e lockkeeper.Engine, c Concerns) *Health {
+	return &Health{engine: e, concerns: c, told: make(map[string]lockkeeper.Grade)}
+}
 
 // Live answers 200 as long as the process answers at all.
 func (h *Health) Live() http.Handler {
@@ -94,8 +103,30 @@ func (h *Health) look() readiness {
 	}
 	for _, f := range answer.Checks {
 		answer.Ready = answer.Ready && f.Grade != lockkeeper.Broken
+		h.tell(f)
 	}
 	return answer
+}
+
+// tell logs a finding that is not as it was.
+func (h *Health) tell(f lockkeeper.Finding) {
+	if h.concerns.Logger == nil || f.Check == checkDraining {
+		return
+	}
+	h.toldMu.Lock()
+	defer h.toldMu.Unlock()
+	if h.told[f.Check] == f.Grade {
+		return
+	}
+	h.told[f.Check] = f.Grade
+	switch f.Grade {
+	case lockkeeper.Fine:
+		h.concerns.Logger.Info("well again", "check", f.Check, "detail", f.Detail)
+	case lockkeeper.Doubtful:
+		h.concerns.Logger.Warn("doubtful", "check", f.Check, "detail", f.Detail, "remedy", f.Remedy)
+	default:
+		h.concerns.Logger.Error("not ready", "check", f.Check, "detail", f.Detail, "remedy", f.Remedy)
+	}
 }
 
 // probe attaches a session and leaves it.
@@ -134,7 +165,7 @@ func (h *Health) probe() lockkeeper.Finding {
 	h.last = lockkeeper.Finding{Check: "engine", Detail: fmt.Sprintf("attached and left a session in %s", time.Since(began).Round(time.Microsecond))}
 	if err != nil {
 		h.last.Grade, h.last.Detail = lockkeeper.Broken, err.Error()
-		h.last.Remedy = "look at the server's log, and at the disk that keeps the locks"
+		h.last.Remedy = "see to the disk, or the database, that keeps the locks"
 	}
 	h.at = time.Now()
 	return h.last
@@ -151,11 +182,14 @@ func (h *Health) visit(ctx context.Context) error {
 	return h.engine.End(ctx, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Leave})
 }
 
+// checkDraining is the check that says whether new claims are taken.
+const checkDraining = "draining"
+
 func drainFinding(reason string, yes bool) lockkeeper.Finding {
 	if !yes {
-		return lockkeeper.Finding{Check: "draining", Detail: "new claims are taken"}
+		return lockkeeper.Finding{Check: checkDraining, Detail: "new claims are taken"}
 	}
-	return lockkeeper.Finding{Check: "draining", Grade: lockkeeper.Broken, Detail: "no new claims are taken: " + reason, Remedy: "send new clients elsewhere; those who hold or wait are served to their end"}
+	return lockkeeper.Finding{Check: checkDraining, Grade: lockkeeper.Broken, Detail: "no new claims are taken: " + reason, Remedy: "send new clients elsewhere; those who hold or wait are served to their end"}
 }
 
 func auditFinding(err error) lockkeeper.Finding {

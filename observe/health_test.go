@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
@@ -73,7 +74,14 @@ func TestReady(t *testing.T) {
 		e := &sick{Engine: memlock.New()}
 		var draining string
 		expires := time.Now().Add(90 * 24 * time.Hour)
+		var log strings.Builder
 		h := NewHealth(e, Concerns{
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey || a.Key == "detail" || a.Key == "remedy" {
+					return slog.Attr{}
+				}
+				return a
+			}})),
 			Draining: func() (string, bool) { return draining, draining != "" },
 			Expires:  func() time.Time { return expires },
 		})
@@ -103,8 +111,19 @@ func TestReady(t *testing.T) {
 		check(200, "certificate doubtful: valid for 3 more days")
 		expires = time.Now()
 		check(503, "certificate broken")
+		expires = time.Now().Add(90 * 24 * time.Hour)
+		check(200, "")
 		expires = time.Time{}
 		check(200, "")
+		// What changed was logged, once each; that it drained is told by others.
+		if want := `level=ERROR msg="not ready" check=engine
+level=INFO msg="well again" check=engine
+level=WARN msg=doubtful check=certificate
+level=ERROR msg="not ready" check=certificate
+level=INFO msg="well again" check=certificate
+`; log.String() != want {
+			t.Errorf("the log has\n%swant\n%s", log.String(), want)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"runtime"
 	"strings"
@@ -110,7 +111,7 @@ func (m *Metrics) registerEngine() {
 func (m *Metrics) registerServer() {
 	m.acts = m.counters("lockkeeper_operator_acts_total", "What operators did, by verb.", "verb")
 	m.denials = m.counters("lockkeeper_denials_total", "What was not allowed, by verb; enter is a credential that was not valid.", "verb")
-	for _, v := range []access.Verb{access.Enter, access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain} {
+	for _, v := range []access.Verb{access.Enter, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain} {
 		m.acts.WithLabelValues(string(v))
 		m.denials.WithLabelValues(string(v))
 	}
@@ -251,11 +252,13 @@ func (p *presence) Collect(to chan<- prometheus.Metric) {
 	gauge(expiryLagDesc, max(now.expiryLag, p.m.overdue()).Seconds())
 }
 
-// Act counts what an operator did, or what was denied; it is for [access.Options].
+// Act counts what an operator did, or what was denied; it is for [access.Options]. What
+// failed, such as the end of a freeze that is not there, is neither.
 func (m *Metrics) Act(act access.Act) {
-	if act.Err != nil {
+	switch {
+	case errors.Is(act.Err, lockkeeper.ErrDenied):
 		m.denials.WithLabelValues(string(act.Verb)).Inc()
-		return
+	case act.Err == nil:
+		m.acts.WithLabelValues(string(act.Verb)).Inc()
 	}
-	m.acts.WithLabelValues(string(act.Verb)).Inc()
 }

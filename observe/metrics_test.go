@@ -76,13 +76,18 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// What operators do, and what is denied, are counted by verb.
+// What operators do, and what is denied, are counted by verb; what failed is neither.
 func TestActs(t *testing.T) {
 	m := NewMetrics(Sources{})
 	m.Act(access.Act{Verb: access.Revoke})
 	m.Act(access.Act{Verb: access.Freeze, Err: lockkeeper.ErrDenied})
+	m.Act(access.Act{Verb: access.Thaw, Err: lockkeeper.ErrNotHeld})
+	m.Act(access.Act{Verb: access.Revoke, Err: lockkeeper.ErrUnavailable})
 	expect(t, m, `
 		operator_acts_total revoke: 1
+		operator_acts_total thaw: 0
+		denials_total thaw: 0
+		denials_total revoke: 0
 		denials_total freeze: 1
 		operator_acts_total freeze: 0`)
 }

@@ -12,6 +12,10 @@ import (
 // however little it keeps.
 const heapRoom = 64 << 20
 
+// mostPercent is by how much any heap may grow. Go takes no heap for smaller than
+// 4 MiB, so this makes heapRoom of one that is next to empty.
+const mostPercent = heapRoom / (4 << 20) * 100
+
 // TuneCollector has Go's garbage collector run after 64 MiB of new memory, or when
 // the heap has doubled, whichever is later. It is for processes that do nothing but
 // serve: a server with few locks keeps so little that the collector, which by itself
@@ -40,7 +44,7 @@ func afterCollection() {
 
 // collectorPercent is by how much the heap may grow.
 func collectorPercent(live uint64) int {
-	return int(max(100, min(heapRoom*100/max(live, 1), 10_000)))
+	return int(max(100, min(heapRoom*100/max(live, 1), mostPercent)))
 }
 
 // liveHeap is what the latest collection found in use.

@@ -1,17 +1,35 @@
 package server
 
-import "testing"
+import (
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+)
 
 func TestCollectorPercent(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
-	}{{0, 10_000}, {1 << 20, 6400}, {32 << 20, 200}, {64 << 20, 100}, {10 << 30, 100}} {
+	}{{0, 1600}, {1 << 20, 1600}, {4 << 20, 1600}, {32 << 20, 200}, {64 << 20, 100}, {10 << 30, 100}} {
 		if got := collectorPercent(c.live); got != c.want {
 			t.Errorf("with %d bytes in use the heap may grow by %d%%, want %d%%", c.live, got, c.want)
 		}
 	}
 	if live := liveHeap(); live > 1<<40 {
 		t.Errorf("%d bytes in use", live)
+	}
+}
+
+// A server that has just begun, or keeps next to nothing, is collected after some 64 MiB
+// as well: it must fit into a small container.
+func TestCollectorGoal(t *testing.T) {
+	for _, live := range []uint64{0, 1 << 20} {
+		before := debug.SetGCPercent(collectorPercent(live))
+		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(sample)
+		debug.SetGCPercent(before)
+		if goal := sample[0].Value.Uint64(); goal > heapRoom+32*liveHeap() {
+			t.Errorf("as if %d bytes were in use, it is collected when the heap has %d bytes", live, goal)
+		}
 	}
 }

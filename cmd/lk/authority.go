@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -113,6 +114,28 @@ func (au *authority) server(hosts []string, now time.Time) error {
 		}
 	}
 	return au.sign("server", template)
+}
+
+// serverHosts are the names and IP addresses of the server's certificate that is there;
+// none if there is none.
+func (au *authority) serverHosts() []string {
+	text, err := os.ReadFile(au.file("server"))
+	if err != nil {
+		return nil
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	hosts := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	return hosts
 }
 
 // client signs a certificate by which a server knows an identity.

@@ -28,12 +28,13 @@ func (a *app) newCA() *cobra.Command {
 		SuggestFor: []string{"cert", "certificate", "tls", "pki"},
 		Short:      "Make certificates for a first try with TLS",
 		Long: `Make a small certificate authority, a certificate for a server that is reached as
-HOST (default: this machine's name, localhost, 127.0.0.1 and ::1), and one for
-each --client, by which a server knows who comes. All go into one directory as
-PEM files; keys are for you alone to read.
+HOST (default: those of the certificate that is there; else this machine's name,
+localhost, 127.0.0.1 and ::1), and one for each --client, by which a server knows
+who comes. All go into one directory as PEM files; keys are for you alone to read.
 
-If the directory has an authority already, that one signs: typing the same again
-renews the server's certificate, and a running server takes it up by itself.
+If the directory has an authority already, that one signs: typing it again, also
+for one more client, renews the server's certificate, and a running server takes it
+up by itself.
 Certificates live for a year, the authority for ten. It is for a first try: where
 your company has an authority, use that, and nothing else changes.`,
 		Example: `  # a server with TLS on this network, and whom it knows
@@ -64,15 +65,34 @@ func (o *caOptions) check(a *app, hosts []string) {
 		}
 	}
 	o.hosts = hosts
-	if len(hosts) == 0 {
-		if name, err := os.Hostname(); err == nil {
-			o.hosts = append(o.hosts, name)
+}
+
+// settle chooses the hosts if none was named: those that the server's certificate has,
+// or else this machine. It returns those of that certificate which are named no more.
+func (o *caOptions) settle(had []string) (gone []string) {
+	switch {
+	case len(o.hosts) > 0:
+		return slices.DeleteFunc(had, func(host string) bool { return slices.ContainsFunc(o.hosts, sameHost(host)) })
+	case len(had) > 0:
+		o.hosts = had
+		return nil
+	}
+	if name, err := os.Hostname(); err == nil {
+		o.hosts = append(o.hosts, name)
+	}
+	for _, here := range []string{"localhost", "127.0.0.1", "::1"} {
+		if !slices.Contains(o.hosts, here) {
+			o.hosts = append(o.hosts, here)
 		}
-		for _, here := range []string{"localhost", "127.0.0.1", "::1"} {
-			if !slices.Contains(o.hosts, here) {
-				o.hosts = append(o.hosts, here)
-			}
-		}
+	}
+	return nil
+}
+
+// sameHost reports whether another way to write a host is the same one.
+func sameHost(host string) func(string) bool {
+	return func(other string) bool {
+		ip := net.ParseIP(host)
+		return strings.EqualFold(host, other) || ip != nil && ip.Equal(net.ParseIP(other))
 	}
 }
 
@@ -83,7 +103,9 @@ func (a *app) makeCertificates(o *caOptions) error {
 	if err == nil && now.After(au.cert.NotAfter) {
 		err = fmt.Errorf("the authority in %s has expired: move it away to begin anew", o.folder)
 	}
+	var gone []string
 	if err == nil {
+		gone = o.settle(au.serverHosts())
 		err = au.server(o.hosts, now)
 	}
 	for _, name := range o.clients {
@@ -99,6 +121,9 @@ func (a *app) makeCertificates(o *caOptions) error {
 		verb = "signed by a new authority"
 	}
 	fmt.Fprintf(a.stdout, "%s: for a server at %s, %s\n", au.file("server"), strings.Join(o.hosts, ", "), verb)
+	if len(gone) > 0 {
+		fmt.Fprintf(a.stderr, "lk: it was for %s as well, and is no more: who reaches the server so needs that named too\n", strings.Join(gone, ", "))
+	}
 	for _, name := range o.clients {
 		fmt.Fprintf(a.stdout, "%s: for the client %s\n", au.file(name), name)
 	}

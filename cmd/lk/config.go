@@ -126,7 +126,7 @@ func (o *serveOptions) settleEnvironment(a *app, cmd *cobra.Command, typed map[s
 		f := cmd.Flags().Lookup(name)
 		switch {
 		case f == nil || f.Name == "help":
-			a.bad.addf("unknown environment variable %s%s", variable, likeKey(cmd, name))
+			a.bad.addf("unknown environment variable %s%s", variable, likeVariable(cmd, name))
 		case typed[name]:
 		default:
 			if err := f.Value.Set(value); err != nil {
@@ -142,14 +142,33 @@ func likeKey(cmd *cobra.Command, key string) string {
 	if like := likeFlag(cmd, strings.ReplaceAll(key, "_", "-")); like != "" && !strings.Contains(like, "--config") {
 		return strings.NewReplacer("--", "", "-", "_").Replace(like)
 	}
-	keys := []string{"rules", "quotas"}
+	return ": there are " + strings.Join(keysOf(cmd, notInConfig, policyKeys...), ", ")
+}
+
+// likeVariable is likeKey for a flag's name in the environment.
+func likeVariable(cmd *cobra.Command, name string) string {
+	if slices.Contains(policyKeys, name) {
+		return ": " + name + " stand in the configuration file (--config) alone"
+	}
+	if like := likeFlag(cmd, name); like != "" {
+		return strings.NewReplacer("--", "", "-", "_").Replace(like)
+	}
+	return ": after " + serveVariables + " goes one of " + strings.ToUpper(strings.Join(keysOf(cmd, []string{"help"}), ", "))
+}
+
+// policyKeys are the keys of a configuration that are no flags.
+var policyKeys = []string{"rules", "quotas"}
+
+// keysOf are the names of flags as keys, and more, in order, without some.
+func keysOf(cmd *cobra.Command, without []string, more ...string) []string {
+	keys := slices.Clone(more)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains(notInConfig, f.Name) {
+		if !slices.Contains(without, f.Name) {
 			keys = append(keys, strings.ReplaceAll(f.Name, "-", "_"))
 		}
 	})
 	slices.Sort(keys)
-	return ": there are " + strings.Join(keys, ", ")
+	return keys
 }
 
 // ifBool says what a flag takes that is true or false; nothing of others.

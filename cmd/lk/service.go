@@ -128,11 +128,12 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 		s.audit.Close()
 		return fmt.Errorf("%s: %w%s", shownURL(o.engine), err, o.another(err))
 	}
-	s.health = observe.NewHealth(e, observe.Concerns{Draining: s.draining, Audit: s.audit, Expires: s.expires})
+	s.health = observe.NewHealth(e, observe.Concerns{Draining: s.draining, Audit: s.audit, Expires: s.expires, Logger: s.log})
 	s.metrics = observe.NewMetrics(observe.Sources{
 		Version: version(), Connections: s.connections, Sessions: s.sessions, Draining: s.draining, Health: s.health, Audit: s.audit,
 	})
 	s.metrics.Engine(e)
+	export.OnError(func(err error) { s.log.Warn("not all traces were sent", "error", err) })
 	provider, shutdown, err := export.Start(ctx, "lockkeeper", version())
 	if err != nil {
 		return errors.Join(err, e.Close(), s.audit.Close())

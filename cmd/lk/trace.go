@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -31,6 +32,11 @@ func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 		fmt.Fprintf(a.stderr, "lk: no traces are sent: %s\n", err)
 		return ctx, func() {}
 	}
+	var once sync.Once
+	unsent := func(err error) {
+		once.Do(func() { fmt.Fprintf(a.stderr, "lk: not all traces were sent: %s\n", err) })
+	}
+	export.OnError(unsent)
 	a.traced = func(e lockkeeper.Engine) lockkeeper.Engine { return tracing.Wrap(e, provider) }
 	ctx, span := provider.Tracer("github.com/lockkeeper/lockkeeper/cmd/lk").Start(ctx, "lk "+a.args[0])
 	a.traceparent = export.Environment(ctx)
@@ -39,7 +45,7 @@ func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 		bounded, cancel := context.WithTimeout(context.Background(), sendTime)
 		defer cancel()
 		if err := shutdown(bounded); err != nil {
-			fmt.Fprintf(a.stderr, "lk: not all traces were sent: %s\n", err)
+			unsent(err)
 		}
 	}
 }

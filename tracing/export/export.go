@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -60,6 +61,10 @@ func Start(ctx context.Context, service, version string) (provider trace.TracerP
 	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	return p, p.Shutdown, nil
 }
+
+// OnError has tell be told of traces that could not be sent, in the place of a line on
+// stderr. It counts for the whole process; the latest call does.
+func OnError(tell func(error)) { otel.SetErrorHandler(otel.ErrorHandlerFunc(tell)) }
 
 // protocol is by which the environment wants traces sent.
 func protocol() string {
