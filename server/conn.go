@@ -37,7 +37,7 @@ type conn struct {
 	out       wire.Outbox
 	spare     []byte           // what was written last, to be filled again
 	writing   bool             // somebody writes: whoever puts more into out need not
-	reading   bool             // the reader is at work, and writes when it is done
+	reading   bool             // the reader is at work without waiting for anything, and writes when it is done
 	missed    bool             // hints were dropped, and the client was not told yet
 	welcomed  bool             // the client was let in, and told so
 	finishing bool             // no further request is read
@@ -78,9 +78,13 @@ func (c *conn) run(enters *stranger) {
 		c.write()
 	}()
 	c.refuse(c.read())
+	c.mu.Lock()
+	c.reading = false // each answer is sent when it is there
+	c.mu.Unlock()
+	c.ring()
 	c.work.Wait()
 	c.mu.Lock()
-	c.answered, c.reading = true, false
+	c.answered = true
 	c.mu.Unlock()
 	c.ring()
 	<-writer
