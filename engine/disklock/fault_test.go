@@ -91,6 +91,35 @@ func TestWriterPanics(t *testing.T) {
 	}
 }
 
+// Who follows learns that nothing comes any more, also if it was a renewal that could
+// not be written, of which there is nothing to tell.
+func TestFollowersOfDeadJournal(t *testing.T) {
+	var now atomic.Bool
+	e := openHere(t, t.TempDir(), options{committed: func(*row) {
+		if now.Load() {
+			panic("planted")
+		}
+	}})
+	defer e.Close()
+	quiet := attachTo(t, e, "quiet")
+	attachTo(t, e, "ann").hold("db")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, err := range e.List(ctx, lockkeeper.Query{Follow: true}) {
+		if err != nil {
+			if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "could not be written") {
+				t.Errorf("the follower is told %v, want an ErrUnavailable that says what happened", err)
+			}
+			return
+		}
+		now.Store(true)
+		if _, err := e.Renew(ctx, quiet.key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("the follower is told nothing")
+}
+
 // TestFullDisk: while there is no room nobody is told of a grant, claims are refused
 // at the door, renewals and releases go on; with room again it all goes on by itself.
 func TestFullDisk(t *testing.T) {
