@@ -19,6 +19,7 @@ import (
 // work, another one writes what the first does not write itself.
 type conn struct {
 	server *Server
+	number uint64 // rises with each connection
 	net    net.Conn
 	in     *bufio.Reader
 	atWork chan struct{} // a place for each request that an engine works on beside the reader
@@ -48,7 +49,7 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
-		server: s, net: nc, in: bufio.NewReaderSize(nc, 16<<10), atWork: make(chan struct{}, maxAtWork),
+		server: s, number: s.came.Add(1), net: nc, in: bufio.NewReaderSize(nc, 16<<10), atWork: make(chan struct{}, maxAtWork),
 		bell: make(chan struct{}, 1), lists: make(map[uint64]*list),
 	}
 	c.room.L = &c.mu

@@ -9,8 +9,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A route leads hints about a session to the connection from which it was attached
-// or renewed last.
+// A route leads hints about a session to the connection from which it was attached,
+// or to a later one from which it was renewed. A client that has opened another
+// connection has left the one before, of which what it sent may still be read.
 type route struct {
 	server *Server
 	epoch  uint64               // of the attach; 0 until it is answered
@@ -64,8 +65,10 @@ func (rs *routes) renewing(k lockkeeper.Key, c *conn) bool {
 		return false
 	}
 	r.seen.Store(int64(rs.now()))
-	if r.conn.Load() != c {
-		r.conn.Store(c)
+	for now := r.conn.Load(); now != c && (now.number < c.number || !now.lives()); now = r.conn.Load() {
+		if r.conn.CompareAndSwap(now, c) {
+			break
+		}
 	}
 	return true
 }
@@ -81,7 +84,7 @@ func (rs *routes) ended(identity string, k lockkeeper.Key) {
 }
 
 // serves reports whether there is a connection from which the session, by its id at the
-// engine, was attached or renewed last.
+// engine, is to be told of what becomes of it, and that lives.
 func (rs *routes) serves(session string) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

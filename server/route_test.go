@@ -45,6 +45,27 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// A renewal that was read late, of a connection that its client has left for another
+// one, takes no hints away from that one: nobody reads them where it came from.
+func TestLateRenewalKeepsRoute(t *testing.T) {
+	_, address := startMemory(t)
+	former, p, other := greeted(t, address), greeted(t, address), greeted(t, address)
+	epoch, others := former.attach("ann"), other.attach("bob")
+	other.held("bob", others, 1, "db")
+	former.waiting("ann", epoch, 1, "db")
+	renew := func(p *peer) {
+		t.Helper()
+		if m := p.answered(p.ask(&wire.Request{Session: "ann", Epoch: epoch, Renew: true})); m.GetError() != nil {
+			t.Fatal(m.GetError().Read())
+		}
+	}
+	renew(p)
+	renew(former) // as if it had waited there for long
+	former.net.Close()
+	other.release("bob", others, 1)
+	p.granted("ann", 1)
+}
+
 // A lease with many claims comes in pieces, and all but the last say that there is
 // more.
 func TestLeaseComesInPieces(t *testing.T) {
