@@ -23,6 +23,7 @@ const (
 	maxUnsent = 4 << 20                // bytes that wait to be written: then callers wait
 	farAway   = 250 * time.Millisecond // in which the farthest server answers
 	fewCalls  = 4                      // calls that are out, up to which a caller writes by itself
+	fewBytes  = 32 << 10               // that the network takes without blocking, if nothing else is on its way
 )
 
 // A conn is one connection to a server.
@@ -40,6 +41,8 @@ type conn struct {
 	out     wire.Outbox
 	spare   []byte
 	writing bool
+	unheard int           // bytes that were written since a frame was read
+	since   int64         // how many had been read then
 	room    chan struct{} // closed when there is room in out again; nil if nobody waits
 	next    uint64        // number of the next request
 	calls   map[uint64]*call
@@ -157,12 +160,22 @@ func (c *conn) admit(ctx context.Context) error {
 // has room for one more, so that writing won't block, and the caller does it by
 // itself, which saves waking another goroutine. c.mu is held.
 func (c *conn) hurry() {
-	if !c.writing && len(c.calls) <= fewCalls {
+	if !c.writing && len(c.calls) <= fewCalls && c.easy() {
 		c.flushOnce()
 	}
 	if c.out.Len() > 0 && !c.writing {
 		c.ring()
 	}
+}
+
+// easy reports whether the network takes what is in out without blocking: hardly
+// anything else can be on its way. Calls that were given up may be, of which a server
+// that reads nothing has read nothing. c.mu is held.
+func (c *conn) easy() bool {
+	if now := c.heard.Load(); now != c.since {
+		c.unheard, c.since = 0, now
+	}
+	return c.unheard+c.out.Len() <= fewBytes
 }
 
 // forget reports whether a call was still without an answer, which nobody waits
@@ -230,6 +243,7 @@ func (c *conn) flushOnce() {
 	c.writing = true
 	frames := c.out.Take(c.spare)
 	c.spare = nil
+	c.unheard += len(frames)
 	if c.room != nil {
 		close(c.room)
 		c.room = nil

@@ -129,3 +129,27 @@ func TestLeaseInPieces(t *testing.T) {
 		e.Close()
 	}
 }
+
+// A call ends with its context also if the server reads nothing, however much was
+// sent to it by calls that were given up before.
+func TestCallEndsThoughNothingIsRead(t *testing.T) {
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { _ = welcomed(nc, in) })
+	e := dial(t, address)
+	defer e.Close()
+	large := lockkeeper.Session{ID: "many", TTL: time.Minute, Named: make([]uint64, 80_000)}
+	for i := range large.Named {
+		large.Named[i] = 1<<63 + uint64(i) // ten bytes each
+	}
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.Attach(ctx, large, nil)
+			ended <- err
+		}()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatalf("a call that was given up ends with %v", err)
+		}
+	}
+}
