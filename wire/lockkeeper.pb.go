@@ -895,8 +895,9 @@ func (x *Guarantees) GetBreaks() string {
 }
 
 // A Request has a number, the key under which it is made (renew, claim, end), and
-// exactly one of the fields from attach on. A key is the right to act for a
-// session: its id, and the epoch of its latest attach.
+// exactly one of the fields from attach on; one with none of them, or none that the
+// server knows, is answered by an error, which shows that the server is there. A key
+// is the right to act for a session: its id, and the epoch of its latest attach.
 type Request struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // not that of a request that is not answered yet; not 0

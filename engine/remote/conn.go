@@ -212,12 +212,13 @@ func (c *conn) write() {
 			}
 			c.mu.Unlock()
 		case <-look.C:
-			oldest := c.oldest()
-			if now := c.heard.Load(); oldest > 0 && oldest == owed && now == heard {
+			oldest, now := c.oldest(), c.heard.Load()
+			if oldest > 0 && oldest == owed && now == heard {
 				c.fail(errSilent)
-			} else {
-				heard, owed = now, oldest
+			} else if oldest == 0 && now == heard {
+				c.prod()
 			}
+			heard, owed = now, oldest
 		case <-c.over:
 			return
 		}
@@ -235,6 +236,19 @@ func (c *conn) oldest() uint64 {
 		}
 	}
 	return oldest
+}
+
+// prod has a server from which nothing was heard for a while owe an answer, if there
+// is a list: one that goes on may have nothing to tell for ever, so its silence says
+// nothing. It asks for nothing, which every server refuses.
+func (c *conn) prod() {
+	c.put(func(out *wire.Outbox) {
+		if len(c.lists) > 0 && c.failed == nil {
+			c.next++
+			c.calls[c.next] = &call{done: make(chan struct{}, 1)}
+			out.PutRequest(&wire.Request{Id: c.next})
+		}
+	})
 }
 
 // flushOnce writes what waits. It is called with c.mu held and nobody writing, and
