@@ -110,9 +110,11 @@ func (e *Engine) call(ctx context.Context, m *wire.Request) (answer, error) {
 var errSilent = errors.New("the server is silent")
 
 // suspect takes the server for dead if nothing was heard of it in all the time
-// that a call had, and that was not too short for an answer from far away.
+// that a call had, and that was not too short for an answer from far away. How late
+// it was noticed here that the time is over says nothing about the server.
 func (c *conn) suspect(ctx context.Context, heard int64, sent time.Time) {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.heard.Load() == heard && time.Since(sent) >= farAway {
+	until, bounded := ctx.Deadline()
+	if bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.heard.Load() == heard && until.Sub(sent) >= farAway {
 		c.fail(errSilent)
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // piped is an engine with a connection to a server in this process, which answers
-// each frame as answer says.
+// each frame as answer says. In a bubble of synctest it must be asked for lists alone:
+// calls leave channels behind that are used again.
 func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engine {
 	ours, theirs := net.Pipe()
 	e := &Engine{place: &place{addresses: []string{"pipe"}}, hearings: hearings{of: make(map[string]*hearing)}}
