@@ -150,6 +150,9 @@ func (c *conn) frame(f *wire.ClientFrame, room []byte, limit int) ([]byte, error
 	if err != nil {
 		return room, err
 	}
+	if err := wire.CheckElements(message); err != nil {
+		return room, err
+	}
 	if err := f.UnmarshalVT(message); err != nil {
 		return room, fmt.Errorf("%w: %w", wire.ErrFrame, err)
 	}

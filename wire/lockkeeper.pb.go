@@ -4,7 +4,8 @@
 // and so many bytes of one message, which is a ClientFrame towards the server and
 // a ServerFrame towards the client. That is the delimited form of protocol buffers
 // (writeDelimitedTo, parseDelimitedFrom, protodelim). A frame is at most 1 MiB long,
-// the first one of a connection at most 4 KiB.
+// the first one of a connection at most 4 KiB; one towards the server has at most
+// 16,384 requests, credits and targets of claims.
 //
 // The client begins with a frame that has hello, and waits for the server's
 // welcome. From then on each side sends when it likes. Requests are numbered by
