@@ -19,7 +19,6 @@ import (
 // work, another one writes what the first does not write itself.
 type conn struct {
 	server *Server
-	number uint64 // rises with each connection
 	net    net.Conn
 	in     *bufio.Reader
 	atWork chan struct{} // a place for each request that an engine works on beside the reader
@@ -45,11 +44,12 @@ type conn struct {
 	answered  bool             // nothing more will be put into out
 	failed    bool             // it can't be written to any more
 	lists     map[uint64]*list // by the number of the request
+	taken     map[*route]*conn // routes that led to another connection before, which lived
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
-		server: s, number: s.came.Add(1), net: nc, in: bufio.NewReaderSize(nc, 16<<10), atWork: make(chan struct{}, maxAtWork),
+		server: s, net: nc, in: bufio.NewReaderSize(nc, 16<<10), atWork: make(chan struct{}, maxAtWork),
 		bell: make(chan struct{}, 1), lists: make(map[uint64]*list),
 	}
 	c.room.L = &c.mu
@@ -90,6 +90,7 @@ func (c *conn) run(enters *stranger) {
 	c.ring()
 	<-writer
 	c.close() // hints may still come: nobody reads them
+	c.giveBack()
 }
 
 // read takes requests and has them answered until the connection ends.

@@ -45,8 +45,10 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// A renewal that was read late, of a connection that its client has left for another
-// one, takes no hints away from that one: nobody reads them where it came from.
+// A renewal that is read late, of a connection that its client has left for another
+// one, takes no hints away from that one for longer than the former connection lives;
+// and what is said again by somebody on a new connection for no longer than until the
+// client renews.
 func TestLateRenewalKeepsRoute(t *testing.T) {
 	_, address := startMemory(t)
 	former, p, other := greeted(t, address), greeted(t, address), greeted(t, address)
@@ -61,9 +63,24 @@ func TestLateRenewalKeepsRoute(t *testing.T) {
 	}
 	renew(p)
 	renew(former) // as if it had waited there for long
-	former.net.Close()
 	other.release("bob", others, 1)
-	p.granted("ann", 1)
+	former.granted("ann", 1)
+	former.net.Close()
+	p.until("waiting for the news that something was missed", func() bool { return p.missed })
+	p.release("ann", epoch, 1)
+
+	p.held("ann", epoch, 2, "db")
+	other.waiting("bob", others, 2, "db")
+	echo := greeted(t, address)
+	again := echo.answered(echo.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true}))
+	if again.GetError() != nil {
+		t.Fatal(again.GetError().Read())
+	}
+	if m := other.answered(other.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true})); m.GetError() != nil {
+		t.Fatal(m.GetError().Read())
+	}
+	p.release("ann", epoch, 2)
+	other.granted("bob", 2)
 }
 
 // A lease with many claims comes in pieces, and all but the last say that there is

@@ -70,7 +70,6 @@ type Server struct {
 	broad     atomic.Int64    // lists that are neither of one claim nor of one session
 	life      context.Context // ends when Shutdown gives up waiting
 	kill      context.CancelFunc
-	came      atomic.Uint64 // connections, up to now
 	drained   atomic.Bool   // clients were told that no new claims are taken
 	ending    atomic.Bool   // no grants are told any more
 	closing   chan struct{} // closed when no further connection is taken

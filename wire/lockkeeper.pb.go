@@ -594,10 +594,9 @@ type ServerFrame struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Welcome *Welcome               `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"` // in the first frame, and there alone
 	Replies []*Reply               `protobuf:"bytes,2,rep,name=replies,proto3" json:"replies,omitempty"`
-	// Statuses of claims that changed, of sessions that were attached over this
-	// connection, or renewed over it and over no open one that came after it. They are
-	// hints: they may be late, doubled, out of order or missing, and a Renew tells the
-	// truth.
+	// Statuses of claims that changed, of sessions whose latest Attach or Renew came
+	// over this connection. They are hints: they may be late, doubled, out of order
+	// or missing, and a Renew tells the truth.
 	Changed []*Status `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
 	// Hints were left out because the client read too slowly: it should renew its
 	// sessions now.
