@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// Who follows briefly is told of every claim that waits, but not why; and who follows
-// beside it is told all.
+// Who follows briefly is told of every claim that waits, but not why, nor does anybody
+// find that out who follows something else; and who follows beside it is told all.
 func TestBrief(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memlock.New()
@@ -27,10 +27,11 @@ func TestBrief(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		follow := func(brief bool) *[]lockkeeper.Status {
+		follow := func(q lockkeeper.Query) *[]lockkeeper.Status {
+			q.Follow = true
 			var waiting []lockkeeper.Status
 			go func() {
-				for st, err := range e.List(ctx, lockkeeper.Query{Follow: true, Brief: brief}) {
+				for st, err := range e.List(ctx, q) {
 					if err == nil && st.State == lockkeeper.Waiting {
 						waiting = append(waiting, st)
 					}
@@ -41,9 +42,10 @@ func TestBrief(t *testing.T) {
 		}
 		claim(1)
 		claim(2)
-		brief := follow(true)
+		brief := follow(lockkeeper.Query{Brief: true})
+		follow(lockkeeper.Query{Meets: "elsewhere"})
 		claim(3)
-		long := follow(false)
+		long := follow(lockkeeper.Query{})
 		claim(4)
 		synctest.Wait()
 		if len(*brief) != 3 || len(*long) != 3 {

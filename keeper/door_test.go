@@ -1,6 +1,7 @@
 package keeper_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,8 @@ func (l *oneCommit) Admit(bool) error {
 	return nil
 }
 
+func (l *oneCommit) Failed() <-chan struct{} { return nil }
+
 func (l *oneCommit) Append(*table.Command, table.Counters) *keeper.Commit { return l.commit }
 
 // gathering is a keeper of such a log.
@@ -36,6 +39,44 @@ func gathering(t *testing.T) (*keeper.Keeper, *oneCommit) {
 		func() time.Duration { return time.Since(start) }, table.New(), l)
 	t.Cleanup(func() { k.Close() })
 	return k, l
+}
+
+// failsBehind is a log that fails right behind whoever it has just let in.
+type failsBehind struct {
+	*slowLog
+	now bool
+}
+
+func (l *failsBehind) Admit(relies bool) error {
+	err := l.slowLog.Admit(relies)
+	if l.now {
+		l.now = false
+		l.fail(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is gone"})
+		synctest.Wait() // all that there is to be told of it is
+	}
+	return err
+}
+
+// TestFollowerBehindFailure: who begins to follow in the very moment in which the log
+// fails hears of it too.
+func TestFollowerBehindFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &failsBehind{slowLog: newSlowLog()}
+		k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures},
+			func() time.Duration { return 0 }, table.New(), l)
+		defer k.Close()
+		synctest.Wait()
+		l.now = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var told error
+		for _, err := range k.List(ctx, lockkeeper.Query{Follow: true}) {
+			told = err
+		}
+		if !errors.Is(told, lockkeeper.ErrUnavailable) || ctx.Err() != nil {
+			t.Errorf("the follower ends with %v, want unavailable at once", told)
+		}
+	})
 }
 
 // TestTimePassesWhenTheLogIsBack: what falls due while the log takes nothing happens

@@ -61,16 +61,12 @@ func (f *follower) put(about subject, st lockkeeper.Status) {
 	f.ring()
 }
 
-// tellFollowers passes an event on, with a log as a part of n. The mutex is held.
+// tellFollowers passes an event on, with a log as a part of n. What explains it is
+// found out only if somebody selects it who wants to know: it can cost as much as the
+// line is long, and everybody waits for it. The mutex is held.
 func (k *Keeper) tellFollowers(ev *table.Event, n *news) {
-	explain := k.table.Status
-	for f := range k.followers {
-		if !f.query.Brief {
-			explain = k.table.Explain
-			break
-		}
-	}
-	st, ok := explain(ev.Ref)
+	st, ok := k.table.Status(ev.Ref)
+	explained := ev.Path != ""
 	if ev.Path != "" {
 		st, ok = k.table.Freeze(ev.Path)
 		if ev.Kind == table.Thawed || !ok {
@@ -84,11 +80,16 @@ func (k *Keeper) tellFollowers(ev *table.Event, n *news) {
 	}
 	about := subject{ev.Ref, ev.Path}
 	for f := range k.followers {
-		switch {
-		case !f.query.Selects(&st):
-		case k.log == nil:
+		if !f.query.Selects(&st) {
+			continue
+		}
+		if !f.query.Brief && !explained {
+			st, _ = k.table.Explain(ev.Ref)
+			explained = true
+		}
+		if k.log == nil {
 			f.put(about, st)
-		default:
+		} else {
 			n.followed = append(n.followed, followed{f, about, st})
 		}
 	}

@@ -197,9 +197,15 @@ func (k *Keeper) lock(ctx context.Context, relies bool) error {
 		}
 	}
 	k.mu.Lock()
+	var err error
 	if k.closed {
+		err = unavailable(errClosed)
+	} else {
+		err = k.record.broken // since it was let in: nobody tells it of that any more
+	}
+	if err != nil {
 		k.mu.Unlock()
-		return unavailable(errClosed)
+		return err
 	}
 	k.command.At = k.clock()
 	return nil

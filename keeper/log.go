@@ -32,6 +32,10 @@ type Log interface {
 	// and must not keep c, nor anything that c refers to. The commit that it returns
 	// ends when the entry and all before it are safe, or never will be.
 	Append(c *table.Command, after table.Counters) *Commit
+
+	// Failed is closed when nothing more can be made safe, ever, also if nobody waits
+	// for a commit just then: from then on Admit says why, whatever it is asked.
+	Failed() <-chan struct{}
 }
 
 // A Commit is what a log makes safe at once: one entry or many. It is safe for
@@ -196,7 +200,7 @@ func (k *Keeper) safe(ctx context.Context, commit *Commit) error {
 }
 
 // tell delivers the news of each commit when it is safe, until the keeper is closed
-// or a commit fails.
+// or the log fails.
 func (k *Keeper) tell() {
 	for {
 		commit := k.untold()
@@ -205,6 +209,9 @@ func (k *Keeper) tell() {
 			case <-k.record.bell:
 				continue
 			case <-k.record.quit:
+				return
+			case <-k.log.Failed():
+				k.fail(k.log.Admit(false)) // who follows would wait for ever
 				return
 			}
 		}

@@ -25,10 +25,13 @@ type slowLog struct {
 	commits []*keeper.Commit // of the entries that are not safe
 	safe    *table.Table
 	broken  error
-	refuses bool // what relies on it
+	failed  chan struct{} // closed when it is broken
+	refuses bool          // what relies on it
 }
 
-func newSlowLog() *slowLog { return &slowLog{safe: table.New()} }
+func newSlowLog() *slowLog { return &slowLog{safe: table.New(), failed: make(chan struct{})} }
+
+func (l *slowLog) Failed() <-chan struct{} { return l.failed }
 
 func (l *slowLog) Admit(relies bool) error {
 	l.mu.Lock()
@@ -81,6 +84,7 @@ func (l *slowLog) fail(err error) {
 			c.End(err)
 		}
 		l.commits = nil
+		close(l.failed)
 	}
 }
 
@@ -246,8 +250,8 @@ func TestLogFails(t *testing.T) {
 		if !waiting() || !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Errorf("the call that waited ends with %v, want unavailable", err)
 		}
-		if following() {
-			t.Errorf("the follower ended with %v before anything happened", followed)
+		if !following() || !errors.Is(followed, lockkeeper.ErrUnavailable) {
+			t.Errorf("the follower, which would wait for ever, ends with %v, want unavailable", followed)
 		}
 		if _, err := k.Renew(t.Context(), lockkeeper.Key{}); !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Errorf("a renewal afterwards: %v, want unavailable", err)

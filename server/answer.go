@@ -27,10 +27,8 @@ func (c *conn) take(m *wire.Request) error {
 		c.answer(c.within(context.Background(), m), m)
 		return nil
 	}
-	select {
-	case c.atWork <- struct{}{}:
-	case <-c.server.life.Done():
-		return c.server.life.Err()
+	if err := c.begin(); err != nil {
+		return err
 	}
 	c.work.Add(1)
 	go func() {
@@ -39,6 +37,23 @@ func (c *conn) take(m *wire.Request) error {
 		<-c.atWork
 	}()
 	return nil
+}
+
+// begin waits until the engine may work on one request more. Meanwhile the reader is
+// not at work: what is answered, and hints, must not wait for it.
+func (c *conn) begin() error {
+	select {
+	case c.atWork <- struct{}{}:
+		return nil
+	default:
+	}
+	c.flush()
+	select {
+	case c.atWork <- struct{}{}:
+		return nil
+	case <-c.server.life.Done():
+		return c.server.life.Err()
+	}
 }
 
 // within is the context in which m is worked on: in the trace that it belongs to.

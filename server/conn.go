@@ -37,13 +37,14 @@ type conn struct {
 	out       wire.Outbox
 	spare     []byte           // what was written last, to be filled again
 	writing   bool             // somebody writes: whoever puts more into out need not
-	reading   bool             // the reader is at work, and writes when it is done
+	reading   bool             // the reader is at work without waiting for anything, and writes when it is done
 	missed    bool             // hints were dropped, and the client was not told yet
 	welcomed  bool             // the client was let in, and told so
 	finishing bool             // no further request is read
 	answered  bool             // nothing more will be put into out
 	failed    bool             // it can't be written to any more
 	lists     map[uint64]*list // by the number of the request
+	taken     map[*route]*conn // routes that led to another connection before, which lived
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -78,13 +79,18 @@ func (c *conn) run(enters *stranger) {
 		c.write()
 	}()
 	c.refuse(c.read())
+	c.mu.Lock()
+	c.reading = false // each answer is sent when it is there
+	c.mu.Unlock()
+	c.ring()
 	c.work.Wait()
 	c.mu.Lock()
-	c.answered, c.reading = true, false
+	c.answered = true
 	c.mu.Unlock()
 	c.ring()
 	<-writer
 	c.close() // hints may still come: nobody reads them
+	c.giveBack()
 }
 
 // read takes requests and has them answered until the connection ends.
@@ -143,6 +149,9 @@ func (c *conn) frame(f *wire.ClientFrame, room []byte, limit int) ([]byte, error
 	}
 	message, err := wire.ReadMessage(c.in, length, room)
 	if err != nil {
+		return room, err
+	}
+	if err := wire.CheckElements(message); err != nil {
 		return room, err
 	}
 	if err := f.UnmarshalVT(message); err != nil {

@@ -163,7 +163,7 @@ func killedHere(t *testing.T, seed uint64, address, way string, rounds int) {
 	took := time.Since(began)
 	t.Logf("%d kills in %s, %.1f a second, each %s until it served again; %s; fences up to %d", rounds, took.Round(time.Millisecond), float64(rounds)/took.Seconds(),
 		(down / time.Duration(rounds)).Round(time.Millisecond), c, c.Fence())
-	if err := crowd.Free(open(t, address), 7*time.Second); err != nil {
+	if err := crowd.Free(open(t, address), patience); err != nil {
 		t.Error(err)
 	}
 	if err := c.Disperse(); err != nil {

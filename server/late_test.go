@@ -65,7 +65,7 @@ func TestShutdownWithinHello(t *testing.T) {
 	p := connect(t, l.Addr().String())
 	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}})
 	<-conn.stands
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience/2) // before the client gives up
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Errorf("an idle client keeps the server from stopping: %v", err)

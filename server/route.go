@@ -10,7 +10,8 @@ import (
 )
 
 // A route leads hints about a session to the connection from which it was attached
-// or renewed last.
+// or renewed last. That can be one that its client has left already, of which what it
+// sent is read late: when it ends, it gives the route back to the one before.
 type route struct {
 	server *Server
 	epoch  uint64               // of the attach; 0 until it is answered
@@ -65,9 +66,38 @@ func (rs *routes) renewing(k lockkeeper.Key, c *conn) bool {
 	}
 	r.seen.Store(int64(rs.now()))
 	if r.conn.Load() != c {
-		r.conn.Store(c)
+		if before := r.conn.Swap(c); before != c && before.lives() {
+			c.took(r, before)
+		}
 	}
 	return true
+}
+
+// mostTaken is how many routes a connection gives back at most.
+const mostTaken = 16 << 10
+
+// took keeps from whom c took the route.
+func (c *conn) took(r *route, before *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken == nil || len(c.taken) == mostTaken {
+		c.taken = make(map[*route]*conn)
+	}
+	c.taken[r] = before
+}
+
+// giveBack gives the routes that c took, and has still, to the connections before,
+// whose clients may have missed hints. c has ended.
+func (c *conn) giveBack() {
+	c.mu.Lock()
+	taken := c.taken
+	c.taken = nil
+	c.mu.Unlock()
+	for r, before := range taken {
+		if before.lives() && r.conn.CompareAndSwap(c, before) {
+			before.miss()
+		}
+	}
 }
 
 // ended forgets the session's attach of that epoch.

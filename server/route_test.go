@@ -45,6 +45,44 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// A renewal that is read late, of a connection that its client has left for another
+// one, takes no hints away from that one for longer than the former connection lives;
+// and what is said again by somebody on a new connection for no longer than until the
+// client renews.
+func TestLateRenewalKeepsRoute(t *testing.T) {
+	_, address := startMemory(t)
+	former, p, other := greeted(t, address), greeted(t, address), greeted(t, address)
+	epoch, others := former.attach("ann"), other.attach("bob")
+	other.held("bob", others, 1, "db")
+	former.waiting("ann", epoch, 1, "db")
+	renew := func(p *peer) {
+		t.Helper()
+		if m := p.answered(p.ask(&wire.Request{Session: "ann", Epoch: epoch, Renew: true})); m.GetError() != nil {
+			t.Fatal(m.GetError().Read())
+		}
+	}
+	renew(p)
+	renew(former) // as if it had waited there for long
+	other.release("bob", others, 1)
+	former.granted("ann", 1)
+	former.net.Close()
+	p.until("waiting for the news that something was missed", func() bool { return p.missed })
+	p.release("ann", epoch, 1)
+
+	p.held("ann", epoch, 2, "db")
+	other.waiting("bob", others, 2, "db")
+	echo := greeted(t, address)
+	again := echo.answered(echo.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true}))
+	if again.GetError() != nil {
+		t.Fatal(again.GetError().Read())
+	}
+	if m := other.answered(other.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true})); m.GetError() != nil {
+		t.Fatal(m.GetError().Read())
+	}
+	p.release("ann", epoch, 2)
+	other.granted("bob", 2)
+}
+
 // A lease with many claims comes in pieces, and all but the last say that there is
 // more.
 func TestLeaseComesInPieces(t *testing.T) {

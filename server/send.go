@@ -80,6 +80,14 @@ func (c *conn) tell(statuses []lockkeeper.Status, ending bool) {
 	}
 }
 
+// miss has the client told that it may have missed hints. It does not wait.
+func (c *conn) miss() {
+	c.mu.Lock()
+	c.missed = true
+	c.mu.Unlock()
+	c.ring()
+}
+
 // ring wakes the writing goroutine.
 func (c *conn) ring() {
 	select {

@@ -238,7 +238,7 @@ func TestKilledServersOfOneDatabase(t *testing.T) {
 		}
 		judged(t, c, fmt.Sprintf("after %d kills", rounds))
 		t.Logf("%s; fences up to %d", c, c.Fence())
-		if err := crowd.Free(open(t, addresses[0]), 7*time.Second); err != nil {
+		if err := crowd.Free(open(t, addresses[0]), patience); err != nil {
 			t.Error(err)
 		}
 		if err := c.Disperse(); err != nil {

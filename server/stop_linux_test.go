@@ -59,7 +59,7 @@ func TestStoppedServer(t *testing.T) {
 			}
 			c.Rest()
 			t.Log(c)
-			if err := crowd.Free(open(t, s.address), stopTTL+2*time.Second); err != nil {
+			if err := crowd.Free(open(t, s.address), patience); err != nil {
 				t.Error(err)
 			}
 			if err := c.Disperse(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/lockkeeper/lockkeeper"
 )
 
 // readAll reads frames as a server does.
@@ -67,6 +69,50 @@ func TestOutboxIsDelimited(t *testing.T) {
 	}
 	if out.Len() != 0 {
 		t.Errorf("%d bytes are left", out.Len())
+	}
+}
+
+// No frame of an outbox has more elements than a server takes, however small they are,
+// and whoever makes one by other means is refused; what is no message is left to others.
+func TestElements(t *testing.T) {
+	var out Outbox
+	const many = 3 * MaxElements
+	for id := range uint64(many) {
+		out.PutRequest(&Request{Id: id + 1})
+	}
+	claim := &Request{Id: 1, Claim: &Claim{Targets: make([]*Target, lockkeeper.MaxTargets)}}
+	for i := range claim.Claim.Targets {
+		claim.Claim.Targets[i] = new(Target)
+	}
+	for range MaxElements / 32 {
+		out.PutRequest(claim)
+	}
+	messages, err := readAll(out.Take(nil), MaxFrame)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	requests := 0
+	for _, m := range messages {
+		var f ClientFrame
+		if err := errors.Join(CheckElements(m), f.UnmarshalVT(m)); err != nil {
+			t.Fatal(err)
+		}
+		requests += len(f.GetRequests())
+	}
+	if requests != many+MaxElements/32 {
+		t.Errorf("%d requests are read", requests)
+	}
+	for name, element := range map[string][]byte{
+		"requests": {fieldRequests<<3 | 2, 0},
+		"credits":  {3<<3 | 2, 0},
+		"targets":  {fieldRequests<<3 | 2, 4, fieldClaim<<3 | 2, 2, fieldTargets<<3 | 2, 0},
+	} {
+		if err := CheckElements(bytes.Repeat(element, MaxElements+1)); !errors.Is(err, ErrFrame) {
+			t.Errorf("too many %s: %v", name, err)
+		}
+	}
+	if err := CheckElements(bytes.Repeat([]byte{0xff}, MaxFrame)); err != nil {
+		t.Errorf("of garbage: %v", err)
 	}
 }
 

@@ -4,7 +4,8 @@
 // and so many bytes of one message, which is a ClientFrame towards the server and
 // a ServerFrame towards the client. That is the delimited form of protocol buffers
 // (writeDelimitedTo, parseDelimitedFrom, protodelim). A frame is at most 1 MiB long,
-// the first one of a connection at most 4 KiB.
+// the first one of a connection at most 4 KiB; one towards the server has at most
+// 16,384 requests, credits and targets of claims.
 //
 // The client begins with a frame that has hello, and waits for the server's
 // welcome. From then on each side sends when it likes. Requests are numbered by
@@ -894,8 +895,9 @@ func (x *Guarantees) GetBreaks() string {
 }
 
 // A Request has a number, the key under which it is made (renew, claim, end), and
-// exactly one of the fields from attach on. A key is the right to act for a
-// session: its id, and the epoch of its latest attach.
+// exactly one of the fields from attach on; one with none of them, or none that the
+// server knows, is answered by an error, which shows that the server is there. A key
+// is the right to act for a session: its id, and the epoch of its latest attach.
 type Request struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // not that of a request that is not answered yet; not 0

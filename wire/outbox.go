@@ -28,33 +28,35 @@ const fullFrame = 256 << 10
 type Outbox struct {
 	bytes []byte // frames, the last of them open
 	start int    // where the message of the open frame begins; 0: none is open
+	has   int    // elements in it
 }
 
 // Len is the number of bytes that wait.
 func (o *Outbox) Len() int { return len(o.bytes) }
 
 // PutRequest adds a request to a ClientFrame.
-func (o *Outbox) PutRequest(m *Request) { o.put(tagRequests, m) }
+func (o *Outbox) PutRequest(m *Request) { o.put(tagRequests, m, 1+len(m.GetClaim().GetTargets())) }
 
 // PutCredit adds credit for a list to a ClientFrame.
-func (o *Outbox) PutCredit(m *Credit) { o.put(tagCredits, m) }
+func (o *Outbox) PutCredit(m *Credit) { o.put(tagCredits, m, 1) }
 
 // PutReply adds a reply to a ServerFrame.
-func (o *Outbox) PutReply(m *Reply) { o.put(tagReplies, m) }
+func (o *Outbox) PutReply(m *Reply) { o.put(tagReplies, m, 1) }
 
 // PutChanged adds a hint to a ServerFrame.
-func (o *Outbox) PutChanged(m *Status) { o.put(tagChanged, m) }
+func (o *Outbox) PutChanged(m *Status) { o.put(tagChanged, m, 1) }
 
 // put appends one element of a repeated field. Elements of one frame are simply
 // written one after the other: that is what a message with many consists of.
-func (o *Outbox) put(tag byte, m part) {
+func (o *Outbox) put(tag byte, m part, elements int) {
 	size := m.SizeVT()
-	if o.start > 0 && len(o.bytes)-o.start+size > fullFrame {
+	if o.start > 0 && (len(o.bytes)-o.start+size > fullFrame || o.has+elements > MaxElements) {
 		o.close()
 	}
 	if o.start == 0 {
 		o.open()
 	}
+	o.has += elements
 	o.bytes = append(o.bytes, tag)
 	o.bytes = binary.AppendUvarint(o.bytes, uint64(size))
 	o.bytes = marshal(o.bytes, m, size)
@@ -100,7 +102,7 @@ func (o *Outbox) close() {
 		size >>= 7
 	}
 	head[headRoom-1] &^= 0x80
-	o.start = 0
+	o.start, o.has = 0, 0
 }
 
 // Take returns what waits, as whole frames, and leaves the outbox empty, with the

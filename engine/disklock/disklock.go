@@ -107,7 +107,7 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 	}
 	j := &journal{
 		options: o, path: f.journal(), store: s, seq: r.seq, chain: r.chain, after: r.table.Counters(), header: r.header, entries: r.entries,
-		bell: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+		bell: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
 	}
 	if err := j.open(f, r); err != nil {
 		s.close()

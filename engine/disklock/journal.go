@@ -41,6 +41,7 @@ type journal struct {
 	bell    chan struct{} // rung when there is something to write
 	quit    chan struct{} // closed to end the writer
 	ended   chan struct{} // closed by the writer
+	failed  chan struct{} // closed by the writer when it can't go on
 	result  error         // of the writer; read after ended
 	stats   stats
 	tell    atomic.Pointer[func(entries int, took time.Duration)] // of commits; nil: nobody wants to know
@@ -80,6 +81,9 @@ func (j *journal) Admit(relies bool) error {
 	}
 	return nil
 }
+
+// Failed implements keeper.Log.
+func (j *journal) Failed() <-chan struct{} { return j.failed }
 
 // Append implements keeper.Log.
 func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit {

@@ -61,6 +61,7 @@ func (j *journal) rescue() {
 	for b := j.next(); b != nil; b = j.next() {
 		b.commit.End(j.trouble.Load().err)
 	}
+	close(j.failed)
 }
 
 func (j *journal) broken() bool {

@@ -165,7 +165,7 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 		c.Rest()
 		p.Calm()
 		began := time.Now()
-		if err := crowd.Free(dialInsisting(t, address), crowdTTL+2*time.Second); err != nil {
+		if err := crowd.Free(dialInsisting(t, address), patience); err != nil {
 			t.Errorf("leg %d: %v", leg, err)
 		}
 		t.Logf("leg %d: %s; everything was free after %s", leg, c, time.Since(began).Round(time.Millisecond))

@@ -122,12 +122,9 @@ func (c *conn) sendAll(ctx context.Context, b *batch, requests []wire.Request, o
 		c.calls[c.next] = &open[i]
 		c.out.PutRequest(&requests[i])
 	}
-	if few && !c.writing && c.out.Len() <= fewBytes {
+	if few && !c.writing && c.easy() {
 		c.flushOnce()
 	}
 	c.hurry()
 	return nil
 }
-
-// fewBytes is what the network takes without blocking, if nothing else is on its way.
-const fewBytes = 32 << 10

@@ -23,6 +23,7 @@ const (
 	maxUnsent = 4 << 20                // bytes that wait to be written: then callers wait
 	farAway   = 250 * time.Millisecond // in which the farthest server answers
 	fewCalls  = 4                      // calls that are out, up to which a caller writes by itself
+	fewBytes  = 32 << 10               // that the network takes without blocking, if nothing else is on its way
 )
 
 // A conn is one connection to a server.
@@ -40,6 +41,8 @@ type conn struct {
 	out     wire.Outbox
 	spare   []byte
 	writing bool
+	unheard int           // bytes that were written since a frame was read
+	since   int64         // how many had been read then
 	room    chan struct{} // closed when there is room in out again; nil if nobody waits
 	next    uint64        // number of the next request
 	calls   map[uint64]*call
@@ -107,9 +110,11 @@ func (e *Engine) call(ctx context.Context, m *wire.Request) (answer, error) {
 var errSilent = errors.New("the server is silent")
 
 // suspect takes the server for dead if nothing was heard of it in all the time
-// that a call had, and that was not too short for an answer from far away.
+// that a call had, and that was not too short for an answer from far away. How late
+// it was noticed here that the time is over says nothing about the server.
 func (c *conn) suspect(ctx context.Context, heard int64, sent time.Time) {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.heard.Load() == heard && time.Since(sent) >= farAway {
+	until, bounded := ctx.Deadline()
+	if bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.heard.Load() == heard && until.Sub(sent) >= farAway {
 		c.fail(errSilent)
 	}
 }
@@ -157,12 +162,22 @@ func (c *conn) admit(ctx context.Context) error {
 // has room for one more, so that writing won't block, and the caller does it by
 // itself, which saves waking another goroutine. c.mu is held.
 func (c *conn) hurry() {
-	if !c.writing && len(c.calls) <= fewCalls {
+	if !c.writing && len(c.calls) <= fewCalls && c.easy() {
 		c.flushOnce()
 	}
 	if c.out.Len() > 0 && !c.writing {
 		c.ring()
 	}
+}
+
+// easy reports whether the network takes what is in out without blocking: hardly
+// anything else can be on its way. Calls that were given up may be, of which a server
+// that reads nothing has read nothing. c.mu is held.
+func (c *conn) easy() bool {
+	if now := c.heard.Load(); now != c.since {
+		c.unheard, c.since = 0, now
+	}
+	return c.unheard+c.out.Len() <= fewBytes
 }
 
 // forget reports whether a call was still without an answer, which nobody waits
@@ -199,12 +214,13 @@ func (c *conn) write() {
 			}
 			c.mu.Unlock()
 		case <-look.C:
-			oldest := c.oldest()
-			if now := c.heard.Load(); oldest > 0 && oldest == owed && now == heard {
+			oldest, now := c.oldest(), c.heard.Load()
+			if oldest > 0 && oldest == owed && now == heard {
 				c.fail(errSilent)
-			} else {
-				heard, owed = now, oldest
+			} else if oldest == 0 && now == heard {
+				c.prod()
 			}
+			heard, owed = now, oldest
 		case <-c.over:
 			return
 		}
@@ -224,12 +240,26 @@ func (c *conn) oldest() uint64 {
 	return oldest
 }
 
+// prod has a server from which nothing was heard for a while owe an answer, if there
+// is a list: one that goes on may have nothing to tell for ever, so its silence says
+// nothing. It asks for nothing, which every server refuses.
+func (c *conn) prod() {
+	c.put(func(out *wire.Outbox) {
+		if len(c.lists) > 0 && c.failed == nil {
+			c.next++
+			c.calls[c.next] = &call{done: make(chan struct{}, 1)}
+			out.PutRequest(&wire.Request{Id: c.next})
+		}
+	})
+}
+
 // flushOnce writes what waits. It is called with c.mu held and nobody writing, and
 // returns so; while it writes, c.mu is not held.
 func (c *conn) flushOnce() {
 	c.writing = true
 	frames := c.out.Take(c.spare)
 	c.spare = nil
+	c.unheard += len(frames)
 	if c.room != nil {
 		close(c.room)
 		c.room = nil

@@ -13,7 +13,16 @@ import (
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
-// Who had hardly any time says nothing about the server: the calls of others go on.
+// noticed is a context whose end is noticed late, as by a computer that has much to do.
+type noticed struct {
+	context.Context
+	until time.Time
+}
+
+func (c noticed) Deadline() (time.Time, bool) { return c.until, true }
+
+// Who had hardly any time says nothing about the server, however late it is noticed
+// that the time is over: the calls of others go on.
 func TestShortDeadline(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	gaveUp := make(chan struct{})
@@ -44,8 +53,9 @@ func TestShortDeadline(t *testing.T) {
 		renewed <- err
 	}()
 	<-asked
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	end, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+	ctx := noticed{end, time.Now().Add(5 * time.Millisecond)}
 	if err := e.End(ctx, key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call of 5 ms: %v", err)
 	}
@@ -127,5 +137,29 @@ func TestLeaseInPieces(t *testing.T) {
 			t.Errorf("of a lease in pieces: %v %v", lease, err)
 		}
 		e.Close()
+	}
+}
+
+// A call ends with its context also if the server reads nothing, however much was
+// sent to it by calls that were given up before.
+func TestCallEndsThoughNothingIsRead(t *testing.T) {
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { _ = welcomed(nc, in) })
+	e := dial(t, address)
+	defer e.Close()
+	large := lockkeeper.Session{ID: "many", TTL: time.Minute, Named: make([]uint64, 80_000)}
+	for i := range large.Named {
+		large.Named[i] = 1<<63 + uint64(i) // ten bytes each
+	}
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.Attach(ctx, large, nil)
+			ended <- err
+		}()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatalf("a call that was given up ends with %v", err)
+		}
 	}
 }

@@ -171,9 +171,7 @@ func TestCutOffHolderKnowsFirst(t *testing.T) {
 		lost := held.Done()
 		next := s.locking(s.Context(), s.near, "db")
 		s.die()
-		began := time.Now()
 		got := s.await(next)
-		took := time.Since(began)
 		select {
 		case <-lost:
 		default:
@@ -185,9 +183,6 @@ func TestCutOffHolderKnowsFirst(t *testing.T) {
 		}
 		if got.hold.Unconfirmed() || got.hold.Fence() <= held.Fence() {
 			s.Errorf("granted with fence %d after %d, unconfirmed %t", got.hold.Fence(), held.Fence(), got.hold.Unconfirmed())
-		}
-		if took < cableTTL/2 || took > 2*cableTTL+time.Second { // a renewal may have been on its way
-			s.Errorf("granted %s after the cut, want about %s", took, cableTTL)
 		}
 		s.plug()
 		s.ok(got.hold.Release(s.Context()))
@@ -243,11 +238,7 @@ func TestGivenUpUnheard(t *testing.T) {
 		case !errors.Is(r.err, context.Canceled):
 			s.Errorf("given up: %v", r.err)
 		}
-		began := time.Now()
 		s.ok(s.lock(s.near, "db").Release(s.Context()))
-		if took := time.Since(began); took > cableTTL+2*time.Second {
-			s.Errorf("had %s after the network was back", took)
-		}
 		s.listed("nothing is left", func(all []lockkeeper.Status) bool { return len(all) == 0 })
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,14 +20,15 @@ type Engine struct {
 	guarantees lockkeeper.Guarantees
 	parent     func(context.Context) string // of Trace; may be nil
 
-	mu       sync.Mutex
-	conn     *conn
-	former   *conn             // the connection before
-	last     int               // the address that answered last, or is to be tried first
-	drained  map[int]time.Time // addresses whose servers take no new claims, and when they said so
-	attempt  *attempt          // to connect; nil if there is none
-	sessions map[string]func([]lockkeeper.Status)
-	closed   bool
+	mu      sync.Mutex
+	conn    *conn
+	former  *conn             // the connection before
+	last    int               // the address that answered last, or is to be tried first
+	drained map[int]time.Time // addresses whose servers take no new claims, and when they said so
+	attempt *attempt          // to connect; nil if there is none
+	closed  bool
+
+	hearings hearings
 }
 
 // Check finds what is wrong with a URL, as Open takes it, and with the files and
@@ -60,7 +59,7 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{place: p, drained: make(map[int]time.Time), sessions: make(map[string]func([]lockkeeper.Status))}
+	e := &Engine{place: p, drained: make(map[int]time.Time), hearings: hearings{of: make(map[string]*hearing)}}
 	c, err := e.connection(ctx)
 	if err != nil {
 		return nil, err
@@ -79,17 +78,23 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	if notify != nil {
-		e.mu.Lock()
-		e.sessions[s.ID] = notify // before it is sent, since hints may come before the answer
-		e.mu.Unlock()
+	answered := e.hearings.ask(s.ID, notify)
+	lease, err := e.lease(ctx, &wire.Request{Session: s.ID, Attach: wire.SendSession(&s)})
+	if err != nil {
+		answered(nil)
+		return lockkeeper.Lease{}, err
 	}
-	return e.lease(ctx, &wire.Request{Session: s.ID, Attach: wire.SendSession(&s)})
+	answered(&lease)
+	return lease, nil
 }
 
 // Renew implements lockkeeper.Engine.
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	return e.lease(ctx, &wire.Request{Session: k.Session, Epoch: k.Epoch, Answered: k.Answered, Heard: k.Heard, Renew: true})
+	lease, err := e.lease(ctx, &wire.Request{Session: k.Session, Epoch: k.Epoch, Answered: k.Answered, Heard: k.Heard, Renew: true})
+	if err == nil {
+		e.hearings.renewed(&lease)
+	}
+	return lease, err
 }
 
 // lease does a call that is answered by a lease, perhaps in pieces.
@@ -129,9 +134,7 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	}
 	_, err := e.call(ctx, &wire.Request{Session: k.Session, Epoch: k.Epoch, Answered: k.Answered, Heard: k.Heard, End: wire.SendEnding(&ending)})
 	if ending.Kind == lockkeeper.Leave && err == nil {
-		e.mu.Lock()
-		delete(e.sessions, k.Session)
-		e.mu.Unlock()
+		e.hearings.left(k.Session)
 	}
 	return err
 }
@@ -142,8 +145,8 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	c := e.conn
-	clear(e.sessions)
 	e.mu.Unlock()
+	e.hearings.clear()
 	if c != nil {
 		c.fail(errClosed)
 		<-c.over
@@ -181,10 +184,7 @@ func (e *Engine) tell(hints []lockkeeper.Status) {
 		for n < len(hints) && hints[n].Ref.Session == session {
 			n++
 		}
-		e.mu.Lock()
-		notify := e.sessions[session]
-		e.mu.Unlock()
-		if notify != nil {
+		for _, notify := range e.hearings.those(session) {
 			notify(hints[:n])
 		}
 		hints = hints[n:]
@@ -193,10 +193,7 @@ func (e *Engine) tell(hints []lockkeeper.Status) {
 
 // missed tells every session that hints may have been missed.
 func (e *Engine) missed() {
-	e.mu.Lock()
-	notifies := slices.Collect(maps.Values(e.sessions))
-	e.mu.Unlock()
-	for _, notify := range notifies {
+	for _, notify := range e.hearings.everybody() {
 		notify(nil)
 	}
 }

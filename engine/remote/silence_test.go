@@ -1,0 +1,83 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// piped is an engine with a connection to a server in this process, which answers
+// each frame as answer says. In a bubble of synctest it must be asked for lists alone:
+// calls leave channels behind that are used again.
+func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engine {
+	ours, theirs := net.Pipe()
+	e := &Engine{place: &place{addresses: []string{"pipe"}}, hearings: hearings{of: make(map[string]*hearing)}}
+	c := newConn(e, ours, bufio.NewReader(ours), lockkeeper.Guarantees{})
+	e.conn = c
+	go c.receive()
+	go c.write()
+	go func() {
+		in := bufio.NewReader(theirs)
+		for {
+			length, err := wire.ReadLength(in, wire.MaxFrame)
+			if err != nil {
+				return
+			}
+			message, err := wire.ReadMessage(in, length, nil)
+			if err != nil {
+				return
+			}
+			f := new(wire.ClientFrame)
+			if err := f.UnmarshalVT(message); err != nil {
+				t.Error(err)
+			}
+			if said := answer(f); said != nil && wire.WriteFrame(theirs, said) != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { e.Close(); theirs.Close() })
+	return e
+}
+
+// follow follows everything for at most an hour, and tells how that ended.
+func follow(t *testing.T, e *Engine) (err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, told := range e.List(ctx, lockkeeper.Query{Follow: true}) {
+		err = told
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// Who follows hears of it when the server has fallen silent, and hears nothing as long
+// as it only has nothing to tell.
+func TestFollowerOfSilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := piped(t, func(*wire.ClientFrame) *wire.ServerFrame { return nil })
+		if err := follow(t, e); !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("of a silent server: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := piped(t, func(f *wire.ClientFrame) *wire.ServerFrame {
+			said := new(wire.ServerFrame)
+			for _, m := range f.GetRequests() {
+				if m.GetList() == nil && m.GetId() != 0 {
+					said.Replies = append(said.Replies, &wire.Reply{Id: m.GetId(), Error: wire.SendError(lockkeeper.ErrInvalid)})
+				}
+			}
+			return said
+		})
+		if err := follow(t, e); errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("of a server that has nothing to tell: %v", err)
+		}
+	})
+}

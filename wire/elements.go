@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// MaxElements is how many requests, credits and targets of claims one frame may have.
+// An element can be as short as two bytes, and takes a hundred times as much once it
+// is read.
+const MaxElements = 16 << 10
+
+// The numbers of fields on the way to elements.
+const (
+	fieldRequests = 2 // of ClientFrame
+	fieldClaim    = 6 // of Request
+	fieldTargets  = 2 // of Claim
+)
+
+// CheckElements refuses the message of a ClientFrame that has too many elements,
+// before any room is made for them. What else is wrong with it is not looked at.
+func CheckElements(message []byte) error {
+	if len(message) <= 2*MaxElements {
+		return nil
+	}
+	n := 0
+	eachField(message, func(of protowire.Number, element []byte) {
+		n++
+		if of == fieldRequests {
+			eachField(element, func(of protowire.Number, claim []byte) {
+				if of == fieldClaim {
+					eachField(claim, func(of protowire.Number, _ []byte) {
+						if of == fieldTargets {
+							n++
+						}
+					})
+				}
+			})
+		}
+	})
+	if n > MaxElements {
+		return fmt.Errorf("%w: it has %d requests, credits and targets, of at most %d", ErrFrame, n, MaxElements)
+	}
+	return nil
+}
+
+// eachField calls do with the fields of a message that have a length, until one is
+// not as it should be.
+func eachField(message []byte, do func(protowire.Number, []byte)) {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+			return
+		}
+		if kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message)
+			do(number, value)
+		}
+		message = message[n:]
+	}
+}
