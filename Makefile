@@ -11,8 +11,8 @@ SHELL       := /bin/bash
 # is compared in with the model. canal is tested in both ways: without the race
 # detector it goes through ten million keys.
 PURE      := ./internal/... ./canal
-STATES    ?= 1500000
-SEQUENCES ?= 15000
+STATES    ?= 1000000
+SEQUENCES ?= 10000
 FUZZTIME  ?= 5s
 BENCH     ?= .
 SYSTEMS   := windows/amd64 darwin/arm64 freebsd/amd64
