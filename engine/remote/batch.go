@@ -27,9 +27,9 @@ type batch struct {
 }
 
 // Batch does many calls in one exchange, and is back when all are answered or ctx
-// ends; those that were not answered then have an ErrUnavailable. The server begins
-// them in their order, but no call waits for another, and each is refused or
-// unanswered by itself. It is for programs that act for many: one that sends a
+// ends; those that were not answered then have an ErrUnavailable. No call waits for
+// another, so what one builds on must have been answered before, and each is refused
+// or unanswered by itself. It is for programs that act for many: one that sends a
 // thousand requests at once pays for few messages.
 func (e *Engine) Batch(ctx context.Context, calls []Call) {
 	requests := make([]wire.Request, len(calls))

@@ -63,6 +63,10 @@ func (e *Engine) connect(a *attempt, first int, former *conn) {
 	for i := range e.place.addresses {
 		at := (first + i) % len(e.place.addresses)
 		c, err := e.dial(e.place.addresses[at])
+		if err != nil && e.life.Err() != nil {
+			errs = []error{errClosed}
+			break
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -128,7 +132,7 @@ func (e *Engine) leaves(c *conn) bool {
 
 // dial opens a connection to one server, and greets it.
 func (e *Engine) dial(address string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+	ctx, cancel := context.WithTimeout(e.life, dialTime)
 	defer cancel()
 	token, err := e.place.credential()
 	if err != nil {
@@ -139,6 +143,7 @@ func (e *Engine) dial(address string) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.place.scheme(), address)
 	}
+	defer context.AfterFunc(e.life, func() { nc.Close() })()
 	c, err := e.enter(ctx, nc, address, token)
 	if err != nil {
 		nc.Close()

@@ -28,6 +28,8 @@ type Engine struct {
 	attempt *attempt          // to connect; nil if there is none
 	closed  bool
 
+	life     context.Context // ends when the engine is closed: nobody is dialled any more
+	end      context.CancelFunc
 	hearings hearings
 }
 
@@ -60,8 +62,10 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{place: p, drained: make(map[int]time.Time), hearings: hearings{of: make(map[string]*hearing)}}
+	e.life, e.end = context.WithCancel(context.Background())
 	c, err := e.connection(ctx)
 	if err != nil {
+		e.Close() // a connection may come yet
 		return nil, err
 	}
 	e.guarantees = c.guarantees
@@ -146,6 +150,7 @@ func (e *Engine) Close() error {
 	e.closed = true
 	c := e.conn
 	e.mu.Unlock()
+	e.end()
 	e.hearings.clear()
 	if c != nil {
 		c.fail(errClosed)

@@ -19,6 +19,7 @@ import (
 func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engine {
 	ours, theirs := net.Pipe()
 	e := &Engine{place: &place{addresses: []string{"pipe"}}, hearings: hearings{of: make(map[string]*hearing)}}
+	e.life, e.end = context.WithCancel(context.Background())
 	c := newConn(e, ours, bufio.NewReader(ours), lockkeeper.Guarantees{})
 	e.conn = c
 	go c.receive()

@@ -1,0 +1,81 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/badnet"
+	"github.com/lockkeeper/lockkeeper/wire"
+)
+
+// Who waits for a connection is told at once that the engine was closed, and nobody else is dialled.
+func TestCloseWhileDialling(t *testing.T) {
+	_, address := serve(t, memlock.New())
+	p := behind(t, address, 1, badnet.Weather{})
+	p.Calm()
+	e := dial(t, p.Addr()+","+p.Addr())
+	p.Set(badnet.Mood{Down: badnet.Way{Swallow: true}})
+	silent := p.Counts().Swallowed.Load()
+	p.Cut(true)
+	welcomed := func() bool { return p.Counts().Swallowed.Load() > silent }
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for !welcomed() && ctx.Err() == nil { // of the connection that is cut it may hear first
+			_, err = e.Renew(ctx, lockkeeper.Key{Session: "s", Epoch: 1})
+		}
+		ended <- err
+	}()
+	for !welcomed() && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "the engine is closed") {
+		t.Errorf("closed meanwhile: %v", err)
+	}
+}
+
+// A connection that comes when nobody waits for it any more is not kept.
+func TestOpenInVain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	came := make(chan net.Conn, 1)
+	go func() {
+		defer cancel()
+		c, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		came <- c
+	}()
+	if _, err := remote.Open(ctx, l.Addr().String()); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	c := <-came
+	defer c.Close()
+	_ = wire.WriteFrame(c, &wire.ServerFrame{Welcome: &wire.Welcome{Protocol: wire.Protocol, Guarantees: new(wire.Guarantees)}})
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	for err == nil {
+		_, err = c.Read(make([]byte, 100))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("it is open still")
+	}
+}
