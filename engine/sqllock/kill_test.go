@@ -87,7 +87,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		running.Wait()
 		c.Rest()
 		e := openEngine(t, url)
-		if err := crowd.Free(quiet{e}, lockkeeper.MinTTL+2*time.Second); err != nil {
+		if err := crowd.Free(quiet{e}, longest); err != nil {
 			t.Error(err)
 		}
 		verdict(t, c)

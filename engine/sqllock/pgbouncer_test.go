@@ -44,7 +44,7 @@ func TestCrowdBehindPgBouncer(t *testing.T) {
 	granted(t, c, 150)
 	c.Rest()
 	e := openEngine(t, url)
-	if err := crowd.Free(quiet{e}, lockkeeper.MinTTL+2*time.Second); err != nil {
+	if err := crowd.Free(quiet{e}, longest); err != nil {
 		t.Error(err)
 	}
 	verdict(t, c)

@@ -40,7 +40,7 @@ func TestDatabaseFailsUnderLoad(t *testing.T) {
 			granted(t, c, 5)
 			t.Logf("%s: the next were granted after %s", failure.name, time.Since(healed).Round(time.Millisecond))
 			c.Rest()
-			if err := crowd.Free(quiet{openEngine(t, url)}, lockkeeper.MinTTL+3*time.Second); err != nil {
+			if err := crowd.Free(quiet{openEngine(t, url)}, longest); err != nil {
 				t.Errorf("%s: %v", failure.name, err)
 			}
 			verdict(t, c)
