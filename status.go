@@ -92,6 +92,18 @@ type Asked struct {
 	Left   time.Duration `json:"left"`   // until then; Forever if it is a request only
 }
 
+// Words say why, and whom to ask, to who loses a claim: "the disk is full (by ann@ci)",
+// or what of that is known.
+func (a *Asked) Words() string {
+	switch {
+	case a.As == "":
+		return a.Note
+	case a.Note == "":
+		return "by " + a.As
+	}
+	return a.Note + " (by " + a.As + ")"
+}
+
 func (a *Asked) String() string {
 	who := a.As
 	if who == "" {

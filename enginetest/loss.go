@@ -181,7 +181,7 @@ var lossChecks = []check{
 		c, op := w.client("victim"), w.client("operator")
 		h, err := c.Lock(w.ctx(), "db")
 		w.ok(err)
-		w.ok(op.Revoke(w.ctx(), h.Ref(), true, lockkeeper.Label{Note: "now"}))
+		w.ok(op.Revoke(w.ctx(), h.Ref(), true, lockkeeper.Label{As: "eve", Note: "now"}))
 		if !w.harness.Bubble {
 			w.ok(c.Do(w.ctx(), "something else", func(context.Context) error { return nil }))
 		}

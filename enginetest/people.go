@@ -27,8 +27,8 @@ var peopleChecks = []check{
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)})) // again, which moves nothing to later
 		s := victim.told(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
 		w.between("revoked", w.now()-sent, shortTTL, shortTTL)
-		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance" {
-			w.Errorf("ended as %s (%q), want revoked (maintenance)", s.Reason, s.Text)
+		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance (by eve)" {
+			w.Errorf("ended as %s (%q), want revoked by eve for maintenance", s.Reason, s.Text)
 		}
 		w.free(exclusive("db"))
 	}},

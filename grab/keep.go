@@ -317,7 +317,7 @@ func (k *Keeping) late() error {
 	case asked != nil && asked.Left < k.answer.TTL: // no refresh could have moved that end
 		e.Reason = asked.Reason
 		if asked.Reason == lockkeeper.Revoked {
-			e.Detail = asked.Note
+			e.Detail = asked.Words()
 		}
 		return e
 	case k.failed != nil:

@@ -114,7 +114,7 @@ func TestKeepAskedByOperator(t *testing.T) {
 		w.asks("me", "db")
 		<-k.Done()
 		for _, err := range []error{k.Err(), k.Why(w.ctx())} {
-			if w.isLost(err, lockkeeper.Revoked); err.Error() != "keep db: lock lost (revoked): stuck" {
+			if w.isLost(err, lockkeeper.Revoked); err.Error() != "keep db: lock lost (revoked): stuck (by ops)" {
 				w.Errorf("got %q", err)
 			}
 		}

@@ -207,7 +207,7 @@
 // a held one it sets an operator's ask, whose end is the TTL of its session, or
 // DefaultTTL, after the moment; at that end the claim ends as revoked whether or
 // not anybody waits. A forced one ends it at once. A second revocation never
-// moves the end to later.
+// moves the end to later. The end is told with the operator's note and name.
 //
 // R19 restart. [Restart] gives every session its whole TTL and makes it resume:
 // until it is attached, commands with its key are refused, its waiting claims

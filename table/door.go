@@ -320,7 +320,7 @@ func (t *Table) revoke(e *lockkeeper.Ending) error {
 	}
 	switch {
 	case c.waiting():
-		t.endClaim(c, lockkeeper.Revoked, e.Note)
+		t.endClaim(c, lockkeeper.Revoked, (&lockkeeper.Asked{Label: e.Label}).Words())
 	case e.Force:
 		c.operator = &operatorAsk{Label: e.Label, end: t.now}
 		t.endForced(c, lockkeeper.Revoked)

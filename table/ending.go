@@ -74,7 +74,7 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason) {
 	held := len(c.held) > 0
 	text := c.text
 	if c.operator != nil {
-		text = c.operator.Note
+		text = (&lockkeeper.Asked{Label: c.operator.Label}).Words()
 	}
 	tomb := t.endClaim(c, reason, text)
 	if held && ghost > t.now {
