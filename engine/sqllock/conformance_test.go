@@ -2,6 +2,8 @@ package sqllock
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -32,9 +34,15 @@ func harness(fresh func(t *testing.T) string) enginetest.Harness {
 	}
 }
 
+// schemasOf are new schemas in a database of Postgres, which are made faster than databases.
+func schemasOf(url string) func(*testing.T) string {
+	var number atomic.Uint64
+	return func(*testing.T) string { return fmt.Sprintf("%s&schema=test_%d", url, number.Add(1)) }
+}
+
 func newPostgres(t *testing.T) string { return testdb.SharedPostgres(t).Database(t) }
 
-func TestConformancePostgres(t *testing.T) { enginetest.Run(t, harness(newPostgres)) }
+func TestConformancePostgres(t *testing.T) { enginetest.Run(t, harness(schemasOf(newPostgres(t)))) }
 
 func TestStressPostgres(t *testing.T) { enginetest.Stress(t, harness(newPostgres)) }
 

@@ -1,9 +1,7 @@
 package sqllock
 
 import (
-	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +21,7 @@ func newBouncer(t *testing.T) *testdb.Server {
 // PgBouncer 1.18 does not outlive that a database is dropped which it has connections to.
 func TestConformanceBehindPgBouncer(t *testing.T) {
 	url := testdb.PgBouncer(t, testdb.SharedPostgres(t), testdb.Set("default_pool_size", "16")).Database(t)
-	var number atomic.Uint64
-	enginetest.Run(t, harness(func(t *testing.T) string { return fmt.Sprintf("%s&schema=test_%d", url, number.Add(1)) }))
+	enginetest.Run(t, harness(schemasOf(url)))
 }
 
 // Whatever clients do at random holds behind PgBouncer too, where each transaction may
