@@ -15,7 +15,7 @@ STATES    ?= 1000000
 SEQUENCES ?= 10000
 FUZZTIME  ?= 5s
 BENCH     ?= .
-SYSTEMS   := windows/amd64 darwin/arm64 freebsd/amd64
+SYSTEMS   := windows/amd64 darwin/arm64
 TOOL      := go tool -modfile=tools/go.mod
 BUF       := go tool -modfile=../tools/proto/go.mod buf
 
@@ -25,7 +25,7 @@ help: ## list these targets
 build: ## build the command: bin/lk
 	go build -trimpath -ldflags "-X main.stamp=$$(git describe --tags --always --dirty 2>/dev/null || true)" -o bin/lk ./cmd/lk
 
-cross: ## vet and build for Windows, macOS and FreeBSD, where nothing is run
+cross: ## vet and build for Windows and macOS, where nothing is run
 	@for system in $(SYSTEMS); do \
 		echo "== $$system"; \
 		export GOOS=$${system%/*} GOARCH=$${system#*/}; \
