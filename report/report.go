@@ -35,33 +35,61 @@ func Meeting(path lockkeeper.Path, all []lockkeeper.Status) []lockkeeper.Status 
 }
 
 // Concerned are the claims that explain why path is not free: those that meet it,
-// and those that they wait for, directly or not. Without a path they explain why
-// anybody waits.
+// those that they wait for, directly or not, and those that wait inside one of them
+// and so keep it from going on. Without a path they explain all waits. Each comes
+// once, in the order of all. The cost is linear in what all names.
 func Concerned(path lockkeeper.Path, all []lockkeeper.Status) []lockkeeper.Status {
-	byRef := make(map[lockkeeper.Ref]lockkeeper.Status, len(all))
-	for _, s := range all {
-		byRef[s.Ref] = s
-	}
-	queue, seen := slices.Clone(Meeting(path, all)), map[lockkeeper.Ref]bool{}
-	if path == "" {
-		queue = Waiters(all)
-	}
-	var chosen []lockkeeper.Status
-	for len(queue) > 0 {
-		s := queue[0]
-		queue = queue[1:]
-		if s.Ref != (lockkeeper.Ref{}) && seen[s.Ref] {
-			continue
+	index := make(map[lockkeeper.Ref]int, len(all))
+	within := make(map[lockkeeper.Ref][]int) // claims by the one that they were made in
+	for i, s := range all {
+		if s.Ref != (lockkeeper.Ref{}) {
+			index[s.Ref] = i
 		}
-		seen[s.Ref] = true
-		chosen = append(chosen, s)
+		if s.Inside != (lockkeeper.Ref{}) {
+			within[s.Inside] = append(within[s.Inside], i)
+		}
+	}
+	holdsUp := make([]bool, len(all)) // it waits, or somebody does inside it
+	for i, s := range all {
+		for ok := Waits(s); ok && !holdsUp[i]; i, ok = index[all[i].Inside] {
+			holdsUp[i] = true
+		}
+	}
+	chosen := make([]bool, len(all))
+	var queue []int
+	choose := func(i int) {
+		if !chosen[i] {
+			chosen[i] = true
+			queue = append(queue, i)
+		}
+	}
+	query := lockkeeper.Query{Meets: path}
+	for i := range all {
+		if path == "" && Waits(all[i]) || path != "" && query.Selects(&all[i]) {
+			choose(i)
+		}
+	}
+	for len(queue) > 0 {
+		s := all[queue[0]]
+		queue = queue[1:]
 		for _, b := range s.Blockers {
-			if next, ok := byRef[b.Ref]; ok && !seen[b.Ref] {
-				queue = append(queue, next)
+			if i, ok := index[b.Ref]; ok {
+				choose(i)
+			}
+		}
+		for _, i := range within[s.Ref] {
+			if s.Ref != (lockkeeper.Ref{}) && holdsUp[i] {
+				choose(i)
 			}
 		}
 	}
-	return chosen
+	var some []lockkeeper.Status
+	for i, s := range all {
+		if chosen[i] {
+			some = append(some, s)
+		}
+	}
+	return some
 }
 
 // Who is the name of a claim's owner, or else that of the claim.

@@ -19,11 +19,14 @@ func (a *app) newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "why [PATH]",
 		SuggestFor: []string{"explain", "blocked", "who"},
-		Short:      "Say why a path is not free, or why anybody waits",
-		Long: `Say for everyone who waits for PATH, or for something above or below it, why
-they wait: who is in the way, who is in the way of that one, and so on to the
-claim in the end. If nobody waits, say who holds it; if it is free, say so.
-Without PATH, say it for everyone who waits.`,
+		Short:      "Explain why a path is not free, or why anybody waits",
+		Long: `List every claim that explains why PATH is not free, a line each: holders and
+freezes first, then the waiters in line, each with its position and what it
+waits for. That includes claims elsewhere that these wait for in turn. If PATH
+is free, lk says so. Without PATH, lk explains all waits.
+
+"about 2m to go" is an estimate: from what holders announced, else from how long
+recent holds of the path took.`,
 		Example: `  # why does my test not start?
   lk why mydatabase/mytest
 
@@ -71,140 +74,155 @@ func listAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Statu
 	return all, nil
 }
 
-// writeWhy explains why path is not free; without a path, why anybody waits.
+// writeWhy explains why path is not free; without a path, why anybody waits. Each
+// claim has one line: holders and freezes first, then the waiters in line.
 func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
-	concerned := report.Meeting(path, all)
-	waiters := report.Waiters(concerned)
-	e := explainer{to: to, all: all}
+	concerned := report.Concerned(path, all)
+	e := explainer{to: to, listed: map[lockkeeper.Ref]string{}, used: permitsInUse(all)}
 	switch {
-	case path == "" && len(waiters) == 0:
-		e.linef(0, "nobody waits")
+	case path == "" && len(concerned) == 0:
+		e.linef("nobody waits")
 	case len(concerned) == 0:
-		e.linef(0, "%s is free", path)
-	case len(waiters) == 0:
-		for _, s := range concerned {
-			e.linef(0, "%s", holdText(s))
-		}
-	default:
-		for _, s := range waiters {
-			e.linef(0, "%s", waitText(s))
-			e.blockers(1, s, []lockkeeper.Ref{s.Ref})
+		e.linef("%s is free", path)
+	}
+	for _, s := range concerned {
+		e.listed[s.Ref] = who(s.Label, s.Ref)
+	}
+	for _, s := range concerned {
+		if !report.Waits(s) {
+			e.linef("%s", holdText(s))
 		}
 	}
-	if slices.ContainsFunc(waiters, func(s lockkeeper.Status) bool { return s.ETA > 0 }) {
-		e.linef(0, "(The time to go is an estimate: by what holders have announced, else by how long recent holds of the path took.)")
+	for _, s := range concerned {
+		if report.Waits(s) {
+			e.linef("%s", e.waitText(s))
+		}
 	}
 	return e.err
 }
 
-// explainer writes chains of claims, each a level deeper than the one that it blocks.
-type explainer struct {
-	to  io.Writer
-	all []lockkeeper.Status
-	err error
-}
-
-func (e *explainer) linef(depth int, format string, args ...any) {
-	if e.err == nil {
-		_, e.err = fmt.Fprintf(e.to, strings.Repeat("  ", depth)+format+"\n", args...)
-	}
-}
-
-// blockers writes who is in the way of s, and of those who wait themselves, who
-// is in theirs. seen are the claims above in the chain.
-func (e *explainer) blockers(depth int, s lockkeeper.Status, seen []lockkeeper.Ref) {
-	full := e.fullPermits(s)
-	for _, text := range ownReasons(s) {
-		if full == "" || text != limitText(s) {
-			e.linef(depth, "%s", text)
-		}
-	}
-	if full != "" {
-		e.linef(depth, "%s", full)
-	}
-	for _, b := range s.Blockers {
-		more := slices.DeleteFunc(e.waitsOf(b), func(next lockkeeper.Status) bool { return slices.Contains(seen, next.Ref) })
-		if depth > 1 && len(more) == 0 {
-			e.linef(depth, "%s", atRoot(b))
-		} else {
-			e.linef(depth, "%s", onPath(b))
-		}
-		for _, next := range more {
-			if next.Ref != b.Ref {
-				e.linef(depth+1, "who %s", strings.TrimPrefix(waitText(next), who(next.Label, next.Ref)+" "))
-				e.blockers(depth+2, next, append(slices.Clone(seen), next.Ref))
-			} else {
-				e.blockers(depth+1, next, append(slices.Clone(seen), next.Ref))
+// permitsInUse counts the permits of each path that are held.
+func permitsInUse(all []lockkeeper.Status) map[lockkeeper.Path]int {
+	used := map[lockkeeper.Path]int{}
+	for _, s := range all {
+		for _, g := range s.Grants {
+			if s.State == lockkeeper.Held && g.Mode == lockkeeper.ModePermits {
+				used[g.Path] += g.Units
 			}
 		}
 	}
+	return used
 }
 
-// fullPermits says that all permits which s wants of a path are in use, if they
-// are: its holders follow.
+// explainer writes a line for each claim.
+type explainer struct {
+	to     io.Writer
+	listed map[lockkeeper.Ref]string // by name, the claims that have a line
+	used   map[lockkeeper.Path]int   // permits held
+	err    error
+}
+
+func (e *explainer) linef(format string, args ...any) {
+	if e.err == nil {
+		_, e.err = fmt.Fprintf(e.to, format+"\n", args...)
+	}
+}
+
+// waitText: "ci-18 waits for exclusive db for 12s (deploy): 2nd in line, behind ci-17", with
+// the claim in whose hold it waits.
+func (e *explainer) waitText(s lockkeeper.Status) string {
+	name := who(s.Label, s.Ref)
+	if outer, ok := e.listed[s.Inside]; ok && s.Inside != (lockkeeper.Ref{}) {
+		name += ", inside the hold of " + outer + ","
+	}
+	return waiting(name, s, e.reasons(s)...)
+}
+
+// waitText is a waiter's line by itself: "ci-18 waits for exclusive db for 12s
+// (deploy): 2nd in line".
+func waitText(s lockkeeper.Status) string { return waiting(who(s.Label, s.Ref), s) }
+
+func waiting(name string, s lockkeeper.Status, reasons ...string) string {
+	text := fmt.Sprintf("%s waits for %s for %s%s", name, targetsText(s), passed(s.Age), about(s.Label))
+	if s.Converting {
+		text = fmt.Sprintf("%s holds %s for %s and waits to have it alone%s", name, targetsText(s), passed(s.Age), about(s.Label))
+	}
+	var parts []string
+	if s.Place > 0 {
+		parts = append(parts, ordinal(s.Place)+" in line")
+	}
+	if s.ETA > 0 {
+		parts = append(parts, "about "+left(s.ETA)+" to go")
+	}
+	if parts = append(parts, reasons...); len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// mostReasons bounds how many paths or claims the line of one waiter names.
+const mostReasons = 3
+
+// reasons say what s waits for. Its blockers have lines of their own, so their names
+// are enough. Where claims wait ahead of it at a path, the last of them is named,
+// since that one's line goes on from there.
+func (e *explainer) reasons(s lockkeeper.Status) []string {
+	texts := ownReasons(s)
+	if full := e.fullPermits(s); full != "" {
+		texts = slices.DeleteFunc(texts, func(text string) bool { return text == limitText(s) })
+		return append(texts, full)
+	}
+	behind := map[lockkeeper.Path]int{} // the last blocker that waits ahead at a path
+	for i, b := range s.Blockers {
+		if b.Why == lockkeeper.Behind {
+			behind[b.Path] = i
+		}
+	}
+	var nearest []lockkeeper.Blocker
+	for i, b := range s.Blockers {
+		if last, ok := behind[b.Path]; !ok || i == last {
+			nearest = append(nearest, b)
+		}
+	}
+	for i, b := range nearest {
+		if i == mostReasons {
+			return append(texts, fmt.Sprintf("and %d more", len(nearest)-i))
+		}
+		texts = append(texts, e.blockerName(s, b))
+	}
+	return texts
+}
+
+// blockerName is "held by ci-17 at db/a"; the path is left out where s names no other.
+func (e *explainer) blockerName(s lockkeeper.Status, b lockkeeper.Blocker) string {
+	name, ok := e.listed[b.Ref]
+	if !ok || b.Ref == (lockkeeper.Ref{}) {
+		return blockerText(b) + at(s, b)
+	}
+	if b.Why == lockkeeper.Behind && len(s.Blockers) >= lockkeeper.MaxBlockers {
+		name += " and others" // of which the engine names no more
+	}
+	return fmt.Sprintf("%s %s%s", b.Why, name, at(s, b))
+}
+
+func at(s lockkeeper.Status, b lockkeeper.Blocker) string {
+	if len(s.Grants) == 1 && s.Grants[0].Path == b.Path {
+		return ""
+	}
+	return " at " + string(b.Path)
+}
+
+// fullPermits says that all permits which s wants of a path are in use, if they are.
 func (e *explainer) fullPermits(s lockkeeper.Status) string {
 	if len(s.Blockers) == 0 {
 		return ""
 	}
 	for _, g := range s.Grants {
-		used := 0
-		for _, held := range e.all {
-			for _, h := range held.Grants {
-				if held.State == lockkeeper.Held && h.Mode == lockkeeper.ModePermits && h.Path == g.Path {
-					used += h.Units
-				}
-			}
-		}
-		if g.Mode == lockkeeper.ModePermits && used == g.Limit {
-			return fmt.Sprintf("all %s of %s are in use:", plural(g.Limit, "permit"), g.Path)
+		if g.Mode == lockkeeper.ModePermits && e.used[g.Path] == g.Limit {
+			return fmt.Sprintf("all %s of %s are in use", plural(g.Limit, "permit"), g.Path)
 		}
 	}
 	return ""
-}
-
-// waitsOf are the waiting claims that keep a blocker from going on: itself, and
-// those that were made inside it.
-func (e *explainer) waitsOf(b lockkeeper.Blocker) []lockkeeper.Status {
-	if b.Ref == (lockkeeper.Ref{}) {
-		return nil
-	}
-	var next []lockkeeper.Status
-	for _, s := range e.all {
-		if report.Waits(s) && (s.Ref == b.Ref || e.inside(s, b.Ref)) {
-			next = append(next, s)
-		}
-	}
-	return next
-}
-
-// inside reports whether s was made in the hold ref, or in one that was made in it.
-func (e *explainer) inside(s lockkeeper.Status, ref lockkeeper.Ref) bool {
-	for range e.all { // as many as there are, should the names lead round in a circle
-		i := slices.IndexFunc(e.all, func(up lockkeeper.Status) bool { return up.Ref == s.Inside })
-		if s.Inside == (lockkeeper.Ref{}) || i < 0 {
-			return false
-		}
-		if s.Inside == ref {
-			return true
-		}
-		s = e.all[i]
-	}
-	return false
-}
-
-// waitText: "ci-18 waits for exclusive db for 12s, 2nd in line (deploy)".
-func waitText(s lockkeeper.Status) string {
-	place := ""
-	if s.Place > 0 {
-		place = ", " + ordinal(s.Place) + " in line"
-	}
-	if s.ETA > 0 {
-		place += ", about " + left(s.ETA) + " to go"
-	}
-	if s.Converting {
-		return fmt.Sprintf("%s holds %s for %s and waits to have it alone%s%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), place, about(s.Label))
-	}
-	return fmt.Sprintf("%s waits for %s for %s%s%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), place, about(s.Label))
 }
 
 // holdText: "ci-17 holds exclusive db/a for 2m, fence 41 (nightly)".
@@ -225,18 +243,6 @@ func targetsText(s lockkeeper.Status) string {
 		texts[i] = g.String()
 	}
 	return strings.Join(texts, ", ")
-}
-
-// onPath is blockerText with the path at which they meet.
-func onPath(b lockkeeper.Blocker) string { return fmt.Sprintf("%s: %s", b.Path, blockerText(b)) }
-
-// atRoot is onPath for one who waits for nobody: "in the end: ci-17 holds db/a
-// for 2m (nightly, https://ci/17)".
-func atRoot(b lockkeeper.Blocker) string {
-	if b.Why != lockkeeper.HeldBy {
-		return "in the end: " + onPath(b)
-	}
-	return fmt.Sprintf("in the end: %s holds %s for %s%s%s", who(b.Label, b.Ref), b.Path, passed(b.Age), about(b.Label), leftText(b.Left))
 }
 
 // ownReasons spells out why a claim waits where no other claim says it.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
 func TestHuman(t *testing.T) {
@@ -97,7 +99,7 @@ func TestWaitLine(t *testing.T) {
 	}
 }
 
-// The chain goes from the waiter to the claim in the end, also through a holder
+// Every claim of the chain has one line, also where the chain goes through a holder
 // that waits for something else itself.
 func TestWhyFollowsTheChain(t *testing.T) {
 	ref := func(session string) lockkeeper.Ref { return lockkeeper.Ref{Session: session, ID: 1} }
@@ -121,35 +123,15 @@ func TestWhyFollowsTheChain(t *testing.T) {
 		claim("late", lockkeeper.Waiting, "db/b", by("cleaner", lockkeeper.Behind, "db")),
 		middle, nested,
 	}
+	const outer, root = "outer holds exclusive db/a for 1m, fence 7\n", "root holds exclusive files for 1m, fence 7\n"
+	const pool = "middle holds exclusive pool for 1m, fence 7\n"
+	const cleaner, late = "cleaner waits for exclusive db for 1m: held by outer at db/a\n", "late waits for exclusive db/b for 1m: behind cleaner at db\n"
+	const inner = "nested, inside the hold of middle, waits for exclusive files for 1m: held by root\n"
 	for path, want := range map[lockkeeper.Path]string{
-		"db/b": `cleaner waits for exclusive db for 1m
-  db/a: held by outer for 1m
-    who waits for exclusive files for 1m
-      in the end: root holds files for 1m
-late waits for exclusive db/b for 1m
-  db: behind cleaner for 1m
-    db/a: held by outer for 1m
-      who waits for exclusive files for 1m
-        in the end: root holds files for 1m
-`,
+		"db/b":  outer + root + pool + cleaner + late + inner,
 		"other": "other is free\n",
-		"db/a": `cleaner waits for exclusive db for 1m
-  db/a: held by outer for 1m
-    who waits for exclusive files for 1m
-      in the end: root holds files for 1m
-`,
-		"": `cleaner waits for exclusive db for 1m
-  db/a: held by outer for 1m
-    who waits for exclusive files for 1m
-      in the end: root holds files for 1m
-late waits for exclusive db/b for 1m
-  db: behind cleaner for 1m
-    db/a: held by outer for 1m
-      who waits for exclusive files for 1m
-        in the end: root holds files for 1m
-nested waits for exclusive files for 1m
-  files: held by root for 1m
-`,
+		"db/a":  outer + root + pool + cleaner + inner,
+		"":      outer + root + pool + cleaner + late + inner,
 	} {
 		var got strings.Builder
 		if err := writeWhy(&got, path, all); err != nil || got.String() != want {
@@ -167,7 +149,7 @@ nested waits for exclusive files for 1m
 	got.Reset()
 	upgrade := claim("reader", lockkeeper.Held, "db", by("other", lockkeeper.HeldBy, "db"))
 	upgrade.Converting, upgrade.Place = true, 1
-	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits to have it alone, 1st in line\n  db: held by other for 1m\n" {
+	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits to have it alone: 1st in line, held by other for 1m\n" {
 		t.Errorf("upgrade: %s", got.String())
 	}
 	got.Reset()
@@ -177,11 +159,40 @@ nested waits for exclusive files for 1m
 	writeWhy(&got, "db/a", []lockkeeper.Status{hurried})
 	writeWhy(&got, "db/b", []lockkeeper.Status{own})
 	if want := `outer holds exclusive db/a for 1m, fence 7; it is asked to yield, by the operator ops (stuck): else it is taken in 30s
-late waits for exclusive db/b for 1m, 1st in line, about 2m to go
-  nobody is in its way; it waits until it has been quiet there for as long as it asked for
-(The time to go is an estimate: by what holders have announced, else by how long recent holds of the path took.)
+late waits for exclusive db/b for 1m: 1st in line, about 2m to go, nobody is in its way; it waits until it has been quiet there for as long as it asked for
 `; got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+}
+
+// A queue of n is n+1 lines, however long it is, and each waiter names the one before it.
+func TestWhyNamesEachClaimOnce(t *testing.T) {
+	engine := memlock.New()
+	defer engine.Close()
+	key := func(name string) lockkeeper.Key {
+		lease, err := engine.Attach(t.Context(), lockkeeper.Session{ID: name, TTL: time.Minute, Label: lockkeeper.Label{As: name}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease.Key
+	}
+	const n = 20
+	for i := range n + 1 {
+		name := fmt.Sprintf("w%d", i)
+		want := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "q", Mode: lockkeeper.ModeExclusive}}}
+		want.As = name
+		if _, err := engine.Claim(t.Context(), key(name), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := listAll(t.Context(), lockkeeper.New(engine))
+	var got strings.Builder
+	if err != nil || writeWhy(&got, "q", all) != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
+	if len(lines) != n+1 || !strings.HasPrefix(lines[0], "w0 holds") || !strings.Contains(lines[3], "w3 waits for exclusive q for <1s: 3rd in line, behind w2") {
+		t.Errorf("%d lines:\n%s", len(lines), got.String())
 	}
 }
 
