@@ -91,7 +91,7 @@ type Session struct {
 // [ErrInvalid]; nil if there is nothing. A TTL of 0 passes if noExpiry is set.
 func (s *Session) Check(noExpiry bool) error {
 	var c checker
-	c.text("session id", s.ID, MaxSessionID)
+	c.name("session id", s.ID, MaxSessionID)
 	if s.ID == "" {
 		c.addf("the session has no id")
 	}

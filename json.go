@@ -13,6 +13,16 @@ import (
 // nanosecond. What has no end is left out. All that is written can be read again,
 // and is then the same.
 
+// marshalVisible writes v with its hidden characters escaped: many tools print the
+// JSON that they get.
+func marshalVisible(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil || bytes.IndexFunc(text, hidden) < 0 {
+		return text, err
+	}
+	return AppendVisible(nil, text), nil
+}
+
 // seconds is a duration in JSON.
 type seconds time.Duration
 
@@ -84,7 +94,7 @@ type statusJSON struct {
 
 // MarshalJSON writes durations as seconds, and leaves out a Left without end.
 func (s Status) MarshalJSON() ([]byte, error) {
-	return json.Marshal(statusJSON{plainStatus(s), seconds(s.Age), finite(s.Left), seconds(s.ETA)})
+	return marshalVisible(statusJSON{plainStatus(s), seconds(s.Age), finite(s.Left), seconds(s.ETA)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -107,7 +117,7 @@ type askedJSON struct {
 
 // MarshalJSON writes Left as seconds, and leaves it out if it has no end.
 func (a Asked) MarshalJSON() ([]byte, error) {
-	return json.Marshal(askedJSON{plainAsked(a), finite(a.Left)})
+	return marshalVisible(askedJSON{plainAsked(a), finite(a.Left)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -131,7 +141,7 @@ type blockerJSON struct {
 
 // MarshalJSON writes durations as seconds.
 func (b Blocker) MarshalJSON() ([]byte, error) {
-	return json.Marshal(blockerJSON{plainBlocker(b), seconds(b.Age), seconds(b.Left)})
+	return marshalVisible(blockerJSON{plainBlocker(b), seconds(b.Age), seconds(b.Left)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

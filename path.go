@@ -23,7 +23,8 @@ type Path string
 // ParsePath reads a path as a person types it (R1). Extra, leading and trailing
 // slashes collapse, so "a//b/" is "a/b" and a whole URI is a fine name. It
 // refuses with [ErrInvalid] a path without segments, the segments "." and "..",
-// text that is not UTF-8, control characters, and what exceeds
+// text that is not UTF-8, control characters, characters that nobody sees
+// (bidirectional, zero-width, line separators), and what exceeds
 // [MaxPathSegments] or [MaxPathBytes].
 func ParsePath(s string) (Path, error) {
 	if Path(s).check() == nil {
@@ -66,7 +67,7 @@ func escapeSegment(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == '/' || r == '%' || unicode.IsControl(r) || (r == utf8.RuneError && size == 1) {
+		if r == '/' || r == '%' || unicode.IsControl(r) || hidden(r) || (r == utf8.RuneError && size == 1) {
 			for _, c := range []byte(s[i : i+size]) {
 				fmt.Fprintf(&b, "%%%02X", c)
 			}
@@ -114,6 +115,9 @@ func (p Path) check() error {
 		}
 		if unicode.IsControl(r) {
 			return invalidf("path %q has the control character %U at byte %d: leave it out, or write it as in a URL: %s", string(p), r, i, escapeSegment(string(r)))
+		}
+		if hidden(r) {
+			return invalidf("path %q has the invisible character %U at byte %d: leave it out, or write it as in a URL: %s", string(p), r, i, escapeSegment(string(r)))
 		}
 	}
 	return nil

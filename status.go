@@ -113,7 +113,7 @@ func (a *Asked) String() string {
 	case a.Reason == Overdue:
 		return "asked to yield: held for too long"
 	case a.Reason == Revoked:
-		return strings.TrimSuffix("asked to yield by an operator "+who+": "+a.Note, ": ")
+		return strings.TrimSuffix("asked to yield by an operator "+who+": "+Visible(a.Note), ": ")
 	}
 	return "asked to yield to " + who
 }
@@ -137,10 +137,10 @@ func (b Blocker) String() string {
 	}
 	s := fmt.Sprintf("%s %s on %s for %s", b.Why, who, b.Path, b.Age.Round(time.Millisecond))
 	if b.Note != "" {
-		s += fmt.Sprintf(" (%s)", b.Note)
+		s += fmt.Sprintf(" (%s)", Visible(b.Note))
 	}
 	if b.Link != "" {
-		s += " " + b.Link
+		s += " " + Visible(b.Link)
 	}
 	return s
 }

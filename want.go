@@ -277,9 +277,19 @@ func spoken(d time.Duration) string {
 }
 
 func (c *checker) label(l Label) {
-	c.text("name", l.As, MaxAsBytes)
+	c.name("name", l.As, MaxAsBytes)
 	c.text("note", l.Note, MaxNoteBytes)
 	c.text("link", l.Link, MaxNoteBytes)
+}
+
+// name checks a text by which people tell one from another: what nobody sees can't
+// be a part of it.
+func (c *checker) name(name, s string, most int) {
+	c.text(name, s, most)
+	if i := strings.IndexFunc(s, hidden); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(s[i:])
+		c.addf("%s %q has the invisible character %U at byte %d: leave it out", name, s, r, i)
+	}
 }
 
 func (c *checker) text(name, s string, most int) {

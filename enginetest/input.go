@@ -66,6 +66,7 @@ var badSessions = map[string]func(*lockkeeper.Session){
 	"no id":              func(s *lockkeeper.Session) { s.ID = "" },
 	"a long id":          func(s *lockkeeper.Session) { s.ID = strings.Repeat("x", lockkeeper.MaxSessionID+1) },
 	"control characters": func(s *lockkeeper.Session) { s.ID = "a\nb" },
+	"hidden characters":  func(s *lockkeeper.Session) { s.As = "a\u202eb" },
 	"a negative TTL":     func(s *lockkeeper.Session) { s.TTL = -1 },
 	"a tiny TTL":         func(s *lockkeeper.Session) { s.TTL = lockkeeper.MinTTL - 1 },
 	"a huge TTL":         func(s *lockkeeper.Session) { s.TTL = lockkeeper.MaxTTL + 1 },

@@ -139,7 +139,7 @@ func (c *call) send(status int, media string, v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	return c.sendBytes(status, media, b.Bytes())
+	return c.sendBytes(status, media, lockkeeper.AppendVisible(nil, b.Bytes()))
 }
 
 // sendBytes answers with what it is given. An error says that nobody took it; the

@@ -50,7 +50,7 @@ func encode(l *line) []byte {
 	if err != nil { // nothing in a line can't be written; if it were so, that must be seen
 		text, _ = json.Marshal(&line{Time: l.Time, Event: l.Event, Claim: l.Claim, Error: err.Error()})
 	}
-	return append(text, '\n')
+	return append(lockkeeper.AppendVisible(nil, text), '\n')
 }
 
 // about is a line about a claim.

@@ -143,7 +143,7 @@ func (w *watch) say(text string) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		fmt.Fprintf(os.Stderr, "lk: %s: %s\n", w.what, text)
+		fmt.Fprintf(stderr, "lk: %s: %s\n", w.what, text)
 	}()
 	select {
 	case <-told:

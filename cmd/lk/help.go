@@ -180,7 +180,7 @@ behind it.
 What a path may be
   Extra slashes at the ends and in between mean nothing: /a//b/ is a/b.
   At most 16 names and 512 bytes; upper and lower case are different.
-  Not . or .. as a name, and no control characters.`
+  Not . or .. as a name, and no control or invisible characters.`
 
 const exitCodesTopic = `lk run ends with the exit code of its command, exactly, if the command ran. Else:
 

@@ -28,8 +28,8 @@ func main() { os.Exit(mainCode()) }
 func mainCode() int {
 	a := &app{
 		args:   os.Args[1:],
-		stdout: os.Stdout,
-		stderr: os.Stderr,
+		stdout: stdout,
+		stderr: stderr,
 		open:   engine.New,
 	}
 	ctx, end := a.trace(context.Background())

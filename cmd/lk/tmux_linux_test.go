@@ -147,7 +147,7 @@ func TestSpinnerNeedsTerminal(t *testing.T) {
 	}{{tty, "xterm", true}, {tty, "dumb", false}, {tty, "", false}, {w, "xterm", false}} {
 		os.Stderr = c.stderr
 		t.Setenv("TERM", c.term)
-		if got := canErase(os.Stderr); got != c.want {
+		if got := canErase(stderr); got != c.want {
 			t.Errorf("TERM=%s, terminal %v: %v", c.term, c.stderr == tty, got)
 		}
 	}

@@ -166,5 +166,5 @@ func (s *spinner) erase() {
 // canErase reports whether w is a terminal that can erase what it shows.
 func canErase(w io.Writer) bool {
 	kind := os.Getenv("TERM")
-	return w == os.Stderr && term.IsTerminal(int(os.Stderr.Fd())) && kind != "" && kind != "dumb"
+	return w == stderr && term.IsTerminal(int(os.Stderr.Fd())) && kind != "" && kind != "dumb"
 }
