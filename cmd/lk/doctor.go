@@ -25,15 +25,16 @@ import (
 const doctorPatience = 15 * time.Second
 
 func (a *app) newDoctor() *cobra.Command {
-	var asJSON bool
+	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:        "doctor",
 		SuggestFor: []string{"check", "diagnose", "info", "config"},
 		Short:      "Check the set-up: which engine, and what is wrong",
-		Long: `Check the set-up, a line for each thing that was looked at: which engine is used
-and why that one, whether it can be opened, what it promises and what would break
-that, and what in this environment is odd. What is doubtful works, but not as
-surely as it could; what is broken does not. Under both stands what to do.
+		Long: `Check the set-up: which engine is used and why that one, whether it can be
+opened, what in it and in this environment is odd. If all is well, lk says so in
+one line. Otherwise it lists what is doubtful (it works, but not as surely as it
+could) and what is broken, each with what to do. With -v it lists every check,
+and what the engine promises.
 
 It changes nothing, and makes no file. The exit code is 1 if anything is broken.`,
 		Example: `  # why does it not work here?
@@ -54,17 +55,22 @@ It changes nothing, and makes no file. The exit code is 1 if anything is broken.
 			defer cancel()
 			d := &doctor{app: a}
 			d.examine(ctx)
-			return d.report(a.stdout, asJSON)
+			if asJSON {
+				return d.reportJSON(a.stdout)
+			}
+			return d.report(a.stdout, verbose)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line: check, grade, detail, remedy")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print every check as one JSON object a line: check, grade, detail, remedy")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every check, the fine ones too")
 	return cmd
 }
 
 // doctor collects findings.
 type doctor struct {
-	app  *app
-	list []lockkeeper.Finding
+	app    *app
+	engine string // which one, and why
+	list   []lockkeeper.Finding
 }
 
 func (d *doctor) fine(check, format string, args ...any) {
@@ -110,6 +116,7 @@ func (d *doctor) choice() (url string, ok bool) {
 		d.wrong(lockkeeper.Broken, "engine", err.Error(), homeRemedy)
 		return "", false
 	}
+	d.engine = shownURL(url) + ", by " + a.engineSource()
 	if named := os.Getenv(engineVariable); a.engineSource() == engineVariable && named != url {
 		others := "locks"
 		if fileOf(url) == "" {
@@ -119,7 +126,7 @@ func (d *doctor) choice() (url string, ok bool) {
 			"set it to "+shownURL(url)+", or to other absolute files")
 		return url, true
 	}
-	d.fine("engine", "%s, by %s", shownURL(url), a.engineSource())
+	d.fine("engine", "%s", d.engine)
 	return url, true
 }
 
@@ -171,7 +178,7 @@ func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
 		if isDatabase(url) {
 			who, whose = "everybody who names these tables of this database, on any machine", ""
 		}
-		d.fine("holders that are killed or cut off", "their locks end with the TTL: over a network nobody tells of dead processes")
+		d.fine("crash detection", "the lock of a process that is killed or cut off ends with its TTL")
 	}
 	d.fine("who it excludes", "%s", who)
 	d.fine(whose+"what it survives", "%s", g.Survives)
@@ -299,7 +306,7 @@ func (d *doctor) ci() {
 func (d *doctor) system() {
 	name := runtime.GOOS + "/" + runtime.GOARCH
 	if lacks := systemLacks(runtime.GOOS); lacks != "" {
-		d.wrong(lockkeeper.Doubtful, "system", name+": "+lacks, "nothing to do, but to know it")
+		d.wrong(lockkeeper.Doubtful, "system", name+": "+lacks, "nothing: it can not be changed")
 		return
 	}
 	d.fine("system", "%s: all that lk does works here", name)
@@ -367,16 +374,21 @@ func (d *doctor) clock() {
 	d.fine("time of day", "%s; no lock depends on it", now.Format(time.DateTime))
 }
 
-// report writes the findings, the worst first. Anything that is broken is the exit code 1.
-func (d *doctor) report(to io.Writer, asJSON bool) error {
+// counts says how many findings there are of each grade, and sorts the worst first.
+func (d *doctor) counts() (counts [lockkeeper.Broken + 1]int) {
 	slices.SortStableFunc(d.list, func(a, b lockkeeper.Finding) int { return int(b.Grade) - int(a.Grade) })
-	var counts [lockkeeper.Broken + 1]int
 	for _, f := range d.list {
 		counts[f.Grade]++
-		if asJSON {
-			if err := json.NewEncoder(to).Encode(f); err != nil {
-				return err
-			}
+	}
+	return counts
+}
+
+// report writes the findings that are not fine, with verbose all of them, the worst
+// first, and a summary. Anything that is broken is the exit code 1.
+func (d *doctor) report(to io.Writer, verbose bool) error {
+	counts := d.counts()
+	for _, f := range d.list {
+		if f.Grade == lockkeeper.Fine && !verbose {
 			continue
 		}
 		fmt.Fprintf(to, "%-9s %s: %s\n", f.Grade, f.Check, f.Detail)
@@ -384,9 +396,29 @@ func (d *doctor) report(to io.Writer, asJSON bool) error {
 			fmt.Fprintf(to, "          what to do: %s\n", f.Remedy)
 		}
 	}
-	if !asJSON {
-		fmt.Fprintf(to, "%d fine, %d doubtful, %d broken\n", counts[lockkeeper.Fine], counts[lockkeeper.Doubtful], counts[lockkeeper.Broken])
+	summary, about := fmt.Sprintf("%d fine, %d doubtful, %d broken", counts[lockkeeper.Fine], counts[lockkeeper.Doubtful], counts[lockkeeper.Broken]), ""
+	if counts[lockkeeper.Fine] == len(d.list) {
+		summary = fmt.Sprintf("all is well: %s passed", plural(len(d.list), "check"))
 	}
+	if d.engine != "" {
+		about = "; the engine is " + d.engine
+	}
+	fmt.Fprintf(to, "%s%s\n", summary, about)
+	return doctorsExit(counts)
+}
+
+// reportJSON writes every finding, the worst first.
+func (d *doctor) reportJSON(to io.Writer) error {
+	counts := d.counts()
+	for _, f := range d.list {
+		if err := json.NewEncoder(to).Encode(f); err != nil {
+			return err
+		}
+	}
+	return doctorsExit(counts)
+}
+
+func doctorsExit(counts [lockkeeper.Broken + 1]int) error {
 	if counts[lockkeeper.Broken] > 0 {
 		return &exit{code: exitFailure}
 	}

@@ -40,10 +40,10 @@ func (d *doctor) variables() {
 		if len(meant) > 0 {
 			remedy = "did you mean " + strings.Join(meant, ", or ") + "? Else unset it"
 		}
-		d.wrong(lockkeeper.Doubtful, "variables", variable+" is set, and nothing reads it", remedy)
+		d.wrong(lockkeeper.Doubtful, "environment", variable+" is set, and nothing reads it", remedy)
 	}
 	if unknown == 0 {
-		d.fine("variables", "none is set that nothing reads")
+		d.fine("environment", "no unknown LOCKKEEPER_* variables")
 	}
 }
 

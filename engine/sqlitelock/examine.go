@@ -211,7 +211,7 @@ func (e *Engine) examineRoom(context.Context, *insight) lockkeeper.Finding {
 
 // examineKernel tries whether the lock on a session file tells if its process lives.
 func (e *Engine) examineKernel(context.Context, *insight) lockkeeper.Finding {
-	const check = "kernel's word"
+	const check = "crash detection"
 	if !kernelKnows {
 		return doubtful(check, "this system does not tell when a process dies", "what a killed process held is free after its TTL: choose a short one")
 	}
@@ -274,7 +274,7 @@ func (e *Engine) examineSessions(_ context.Context, seen *insight) lockkeeper.Fi
 	if seen.err != nil {
 		return unseen(check)
 	}
-	return fine(check, "%d, of which %d have a process; %d claims are held, %d wait", seen.sessions, seen.withProcess, seen.held, seen.waiting)
+	return fine(check, "%d, of which %d have a process; %d held, %d waiting", seen.sessions, seen.withProcess, seen.held, seen.waiting)
 }
 
 func (e *Engine) examineTheDead(_ context.Context, seen *insight) lockkeeper.Finding {

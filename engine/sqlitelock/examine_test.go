@@ -15,7 +15,7 @@ import (
 
 var _ lockkeeper.Examiner = (*Engine)(nil)
 
-var allChecks = []string{"file", "contents", "log", "file system", "free space", "kernel's word", "permissions", "wake-ups", "sessions", "dead processes", "time"}
+var allChecks = []string{"file", "contents", "log", "file system", "free space", "crash detection", "permissions", "wake-ups", "sessions", "dead processes", "time"}
 
 // examined returns the findings, by their checks, which must all be there, and
 // whatever is not fine must say what to do.
@@ -58,7 +58,7 @@ func TestExamineFine(t *testing.T) {
 	}
 	found := examined(t, e)
 	expect(t, found["file"], lockkeeper.Fine, path)
-	expect(t, found["sessions"], lockkeeper.Fine, "1, of which 1 have a process; 1 claims are held, 1 wait")
+	expect(t, found["sessions"], lockkeeper.Fine, "1, of which 1 have a process; 1 held, 1 waiting")
 	compare(t, "after it was examined", snapshot(t, e), before)
 	if left, err := os.ReadDir(path + "-sessions"); err != nil || len(left) != 1 {
 		t.Errorf("%d session files, want that of the session alone (%v)", len(left), err)

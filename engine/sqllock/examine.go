@@ -205,7 +205,7 @@ func (x *examination) sessions() lockkeeper.Finding {
 	if err != nil {
 		return x.unseen(check, err)
 	}
-	return fine(check, "%d live; %d claims are held, %d wait; %d wake-ups are on their way", open, held, waiting, bells)
+	return fine(check, "%d live; %d held, %d waiting; %d wake-ups under way", open, held, waiting, bells)
 }
 
 // expiry looks whether what is over has been ended.

@@ -80,7 +80,7 @@ func TestExamine(t *testing.T) {
 				wantFinding(t, f, lockkeeper.Fine)
 			}
 		}
-		wantFinding(t, found["sessions"], lockkeeper.Fine, "2 live; 1 claims are held, 1 wait")
+		wantFinding(t, found["sessions"], lockkeeper.Fine, "2 live; 1 held, 1 waiting")
 		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas[e.db.flavour].latest), "a question takes")
 		wantFinding(t, found["durability"], lockkeeper.Doubtful)
 	})
