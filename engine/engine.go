@@ -29,15 +29,15 @@ type scheme struct {
 }
 
 var schemes = []scheme{
-	{"mem", "mem: (this process alone)", true, checkMem, openMem},
-	{"disk", "disk:DIR (this process alone, in a journal)", true, checkDisk, disklock.Open},
-	{"sqlite", "sqlite:FILE (this computer)", false, checkSQLite, openSQLite},
-	{"postgres", "postgres://HOST/DATABASE (a Postgres that is there already)", false, checkDatabase("postgres"), openDatabase("postgres")},
+	{"mem", "mem:", true, checkMem, openMem},
+	{"disk", "disk:DIR", true, checkDisk, disklock.Open},
+	{"sqlite", "sqlite:FILE", false, checkSQLite, openSQLite},
+	{"postgres", "postgres://HOST/DATABASE", false, checkDatabase("postgres"), openDatabase("postgres")},
 	{"postgresql", "", false, checkDatabase("postgresql"), openDatabase("postgresql")},
-	{"mysql", "mysql://HOST/DATABASE (a MariaDB or MySQL)", false, checkDatabase("mysql"), openDatabase("mysql")},
+	{"mysql", "mysql://HOST/DATABASE", false, checkDatabase("mysql"), openDatabase("mysql")},
 	{"mariadb", "", false, checkDatabase("mariadb"), openDatabase("mariadb")},
-	{"lk", "lk://HOST:PORT (a server)", false, checkServer("lk"), openServer("lk")},
-	{"lks", "lks://HOST:PORT (a server, by TLS)", false, checkServer("lks"), openServer("lks")},
+	{"lk", "lk://HOST", false, checkServer("lk"), openServer("lk")},
+	{"lks", "lks://HOST", false, checkServer("lks"), openServer("lks")},
 }
 
 // Open connects a client to the engine that the URL names:
@@ -92,17 +92,7 @@ func parse(url string) (s scheme, rest string, err error) {
 			return s, rest, s.check(rest)
 		}
 	}
-	var forms []string
-	for _, s := range schemes {
-		if !s.alone && s.form != "" {
-			forms = append(forms, s.form)
-		}
-	}
-	meant := ""
-	if !found || strings.Contains(name, "/") {
-		meant = "; did you mean sqlite:" + sqllock.Redacted(url) + "?"
-	}
-	return scheme{}, "", lockkeeper.Invalid("engine %q: a URL is %s%s", sqllock.Redacted(url), strings.Join(forms, " or "), meant)
+	return scheme{}, "", unknown(url)
 }
 
 func checkMem(rest string) error {

@@ -49,8 +49,16 @@ func TestOpen(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
 		"":                        "sqlite:FILE",
-		"locks.db":                "sqlite:FILE",
-		"redis://localhost":       "sqlite:FILE",
+		"locks.db":                "did you mean sqlite:locks.db?",
+		"redis://localhost":       "there are sqlite:FILE, postgres://HOST/DATABASE, mysql://HOST/DATABASE, lk://HOST, lks://HOST",
+		"http://127.0.0.1:7421":   "did you mean lk://127.0.0.1?",
+		"https://locks.example/":  "did you mean lks://locks.example?",
+		"127.0.0.1:7420":          "did you mean lk://127.0.0.1:7420?",
+		"[::1]:7420":              "did you mean lk://[::1]:7420?",
+		"localhost":               "did you mean lk://localhost?",
+		"SQLite3:/x/y.db":         "did you mean sqlite:/x/y.db?",
+		"pg://me:s3cret@h/d":      "did you mean postgres://me:xxxxx@h/d?",
+		"/var/lib/x:y.db":         "did you mean sqlite:/var/lib/x:y.db?",
 		"mem:x":                   "nothing follows",
 		"sqlite:":                 "names no file",
 		"sqlite://host/db":        "host",

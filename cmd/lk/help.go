@@ -83,8 +83,12 @@ func subjectOfHelp(root *cobra.Command, args []string) (c *cobra.Command, unknow
 	return c, ""
 }
 
-// didYouMean suggests verbs and topics that are like a word.
+// didYouMean suggests what does the same as a verb of another tool, else verbs and
+// topics that are like a word.
 func didYouMean(root *cobra.Command, word string) string {
+	if say := habitSays(word); say != "" {
+		return ": " + say
+	}
 	root.SuggestionsMinimumDistance = 2
 	names := root.SuggestionsFor(word)
 	for _, c := range root.Commands() {
@@ -122,8 +126,8 @@ func writeUsage(c *cobra.Command) error {
 	if c.HasAvailableLocalFlags() {
 		fmt.Fprintf(to, "\nFlags:\n%s", c.LocalFlags().FlagUsages())
 	}
-	if c.HasAvailableInheritedFlags() {
-		fmt.Fprintf(to, "\nFlags of every verb:\n%s", c.InheritedFlags().FlagUsages())
+	if usages := c.InheritedFlags().FlagUsages(); usages != "" {
+		fmt.Fprintf(to, "\nCommon flags:\n%s", usages)
 	}
 	if !c.HasParent() {
 		fmt.Fprint(to, "\n"+lastWords)

@@ -13,7 +13,7 @@ func (a *app) newLs() *cobra.Command {
 	var asJSON, long bool
 	cmd := &cobra.Command{
 		Use:        "ls [PATH]",
-		SuggestFor: []string{"list", "ps", "show", "status"},
+		SuggestFor: []string{"ps", "status"},
 		Short:      "List who holds and who waits",
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
 at it, above it or below it. Holders come first, then the line in its order.

@@ -20,13 +20,17 @@ func flagMistake(cmd *cobra.Command, err error, rest []string) string {
 		return fmt.Sprintf("--%s takes no value, or true or false, not %q", value.GetFlag().Name, value.GetValue())
 	case !errors.As(err, &unknown):
 	case unknown.GetSpecifiedShortnames() == "":
-		return "unknown flag: --" + unknown.GetSpecifiedName() + likeFlag(cmd, unknown.GetSpecifiedName())
-	default:
-		text := "unknown flag: -" + unknown.GetSpecifiedName()
-		if say := ofFlock(cmd, unknown.GetSpecifiedName(), rest); say != "" {
-			text += ": " + say
+		name := "--" + unknown.GetSpecifiedName()
+		if say := ofOtherTools(cmd, name, rest); say != "" {
+			return "unknown flag: " + name + ": " + say
 		}
-		return text
+		return "unknown flag: " + name + likeFlag(cmd, unknown.GetSpecifiedName())
+	default:
+		name := "-" + unknown.GetSpecifiedName()
+		if say := ofOtherTools(cmd, name, rest); say != "" {
+			return "unknown flag: " + name + ": " + say
+		}
+		return "unknown flag: " + name
 	}
 	return err.Error()
 }
@@ -45,28 +49,20 @@ func likeFlag(cmd *cobra.Command, name string) string {
 	return ": did you mean --" + strings.Join(like, ", or --") + "?"
 }
 
-// ofFlock answers those who write lk run as they write flock.
-func ofFlock(cmd *cobra.Command, short string, rest []string) string {
-	if cmd.Name() != "run" {
+// ofOtherTools answers the flags of other tools; name has its dashes, rest are the
+// arguments.
+func ofOtherTools(cmd *cobra.Command, name string, rest []string) string {
+	if cmd.Name() != "run" && cmd.Name() != "grab" {
 		return ""
 	}
-	switch short {
-	case "w":
+	if name == "-w" {
 		seconds := "5"
 		if i := slices.Index(rest, "-w"); i >= 0 && i+1 < len(rest) && isNumber(rest[i+1]) {
 			seconds = rest[i+1]
 		}
 		return fmt.Sprintf("to wait for at most %s seconds is --wait %ss", seconds, seconds)
-	case "c":
-		return "the command stands after --, as in: lk run mydatabase/mytest -- sh -c 'make test'"
-	case "x", "e":
-		return "it needs no flag to hold a path alone"
-	case "o":
-		return "it needs no flag: what the command leaves in the background does not hold the lock"
-	case "u":
-		return "the lock is released when the command ends; what lk grab took, lk release gives back"
 	}
-	return ""
+	return habitSays(name)
 }
 
 // isNumber reports whether text is digits alone.

@@ -29,7 +29,7 @@ func (a *app) newRevoke() *cobra.Command {
 	o := &revokeOptions{}
 	cmd := &cobra.Command{
 		Use:        "revoke PATH | --claim CLAIM | --as WHO [flags]",
-		SuggestFor: []string{"kill", "break", "unlock", "steal", "take"},
+		SuggestFor: []string{"kill", "break", "steal", "take"},
 		Short:      "Take a lock away from whoever holds it",
 		Long: `Take locks away: what is held at PATH or below it, or one claim, or what
 somebody has. The holder is asked to release; if it does not, the lock is taken

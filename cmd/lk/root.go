@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,8 +67,34 @@ exclude what you run on this machine. lk serve is a server for many machines.`,
 	root.AddCommand(newTopics()...)
 	root.InitDefaultCompletionCmd()
 	a.completion(root)
+	for _, c := range root.Commands() {
+		if slices.Contains([]string{"version", "man", "completion", "ca", "token", "help"}, c.Name()) {
+			a.withoutEngine(c)
+		}
+	}
 	a.completes(root)
 	return root
+}
+
+// withoutEngine has a verb that uses no engine, and those under it, refuse --engine and
+// not list it.
+func (a *app) withoutEngine(c *cobra.Command) {
+	c.Flags().Var(noEngine{&a.bad}, "engine", "")
+	_ = c.Flags().MarkHidden("engine") // it fails only where there is no such flag
+	for _, sub := range c.Commands() {
+		a.withoutEngine(sub)
+	}
+}
+
+// noEngine is the value of --engine where it means nothing.
+type noEngine struct{ bad *problems }
+
+func (noEngine) String() string { return "" }
+func (noEngine) Type() string   { return "URL" }
+
+func (n noEngine) Set(string) error {
+	n.bad.addf("--engine: this verb uses no engine: leave it out")
+	return nil
 }
 
 // verbError is an error of a verb that ran; all others are bad usage.

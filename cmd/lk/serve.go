@@ -92,6 +92,7 @@ when it is ready (Type=notify).`,
 	f.StringVar(&o.config, "config", "", "`FILE` (YAML) with values of these flags, rules and quotas")
 	f.StringVar(&o.listen, "listen", "", "`ADDR` to listen on, as HOST:PORT; port 0 is any that is free (default 127.0.0.1:7420 and [::1]:7420)")
 	f.StringVar(&o.http, "http", "", "`ADDR` to listen on for HTTP, or off (default 127.0.0.1:7421 and [::1]:7421; off if --listen is given)")
+	f.StringVar(&a.engineFlag, "engine", "", "`URL` of the engine to serve (default: that of --data)")
 	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; it is made if it is not there")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` (PEM) with the certificate of this server, and those between it and its authority")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` (PEM) with its key")
@@ -100,7 +101,7 @@ when it is ready (Type=notify).`,
 	f.StringVar(&o.audit, "audit", "", "`FILE` to append a line to for all that was granted, lost, revoked and denied")
 	f.BoolVar(&o.insecure, "insecure", false, "listen beyond this machine, although anyone who reaches the port can take and end locks")
 	f.Var(choice{&o.logFormat, &a.bad, "--log-format", []answer{"text", "json"}}, "log-format", "how to write the log, on stderr (default text on a terminal, else json)")
-	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level", "what to log: this, and what is graver")
+	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
 	return cmd
 }
 
