@@ -25,10 +25,12 @@ func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold,
 		}
 	}
 	cl.bound(ctx)
-	if err := c.start(ctx, cl); err != nil {
+	by := c.callerOf(ctx)
+	defer by.stop()
+	if err := c.start(by, cl); err != nil {
 		return nil, err
 	}
-	return c.await(ctx, cl, true)
+	return c.await(by, cl, true)
 }
 
 // checkedID stands for the id of a want that is checked before it is given one.
@@ -61,8 +63,9 @@ func (c *Client) prepare(ctx context.Context, cl *claim) error {
 	return nil
 }
 
-// start sends cl for the first time, and returns when it is answered.
-func (c *Client) start(ctx context.Context, cl *claim) error {
+// start sends cl for the first time, and returns when it is answered. If by ends before that,
+// the claim is given up.
+func (c *Client) start(by caller, cl *claim) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -77,11 +80,16 @@ func (c *Client) start(ctx context.Context, cl *claim) error {
 	if cl.waits {
 		patience = min(patience, max(cl.want.Wait, c.closeBound()))
 	}
-	err := c.send(ctx, cl, cl.want, patience)
+	err := c.send(by, cl, cl.want, patience)
 	if err == nil {
 		return nil
 	}
 	c.mu.Lock()
+	if cl.phase != over && cl.sent && !cl.answered && by.Err() != nil && !isRefusal(err) {
+		after, done := by.confirming()
+		defer done()
+		return c.giveUp(after, cl, cl.givenUp(by))
+	}
 	defer c.unlock()
 	if cl.phase == over {
 		return cl.ending() // ended meanwhile, by Close for instance
@@ -93,10 +101,10 @@ func (c *Client) start(ctx context.Context, cl *claim) error {
 
 // send sends what cl wants until it is answered, and learns from the answer. The
 // caller has counted it in cl.flying.
-func (c *Client) send(ctx context.Context, cl *claim, want Want, patience time.Duration) error {
+func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) error {
 	tries, sent := 0, byHint
 	stamped := c.session.TTL > 0 || want.MaxHold > 0 || want.Revision > 0
-	err := c.call(ctx, patience, func(ctx context.Context, k Key) (err error) {
+	err := c.callFor(by, patience, func(ctx context.Context, k Key) (err error) {
 		tries++
 		if (c.session.TTL > 0 || tries > 1) && !c.maySend(cl, k) {
 			return errPast
@@ -174,55 +182,63 @@ func (c *Client) maySend(cl *claim, k Key) bool {
 }
 
 // await waits until cl is granted and hands it out, or says why it never will
-// be. With final the claim is given up when ctx ends.
-func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error) {
+// be. With final the claim is given up when by ends.
+func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 	var late <-chan time.Time
+	ending := by.Done() // nil once the end is known, and the engine is still to say who stood in the way
 	for {
 		c.mu.Lock()
 		c.check(cl)
-		ended := ctx.Err() != nil
+		ended := by.Err() != nil
 		switch {
 		case cl.phase == over:
 			c.unlock()
 			return nil, cl.ending()
-		case ended && final:
-			return nil, c.giveUp(cl, cl.givenUp(ctx))
+		case ended && final && ending != nil && cl.phase == inLine && cl.byContext && by.Err() == context.DeadlineExceeded:
+			ending = nil
+			timer := time.NewTimer(min(margin(cl.want.Wait), boundNews))
+			defer timer.Stop()
+			late = timer.C
+		case ended && final && (ending != nil || cl.phase != inLine):
+			after, done := by.confirming()
+			defer done()
+			return nil, c.giveUp(after, cl, cl.givenUp(by))
 		case cl.phase == granted && !cl.confirm:
 			cl.taken = true
 			if cl.first.base == nil {
-				cl.first.base = ctx
+				cl.first.base = by.Context
 				cl.first.exclusive = cl.needsExclusive()
 			}
 			c.unlock()
 			return &cl.first, nil
-		case ended:
-			err := cl.givenUp(ctx)
+		case ended && !final:
+			err := cl.givenUp(by)
 			c.unlock()
 			return nil, err
 		case cl.phase == granted:
-			if err := c.ask(ctx, cl, final); err != nil {
+			if err := c.ask(by, cl, final); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		changed := cl.watch()
 		c.unlock()
-		if late == nil && cl.waits && c.session.TTL > 0 && cl.want.Wait < MaxDuration {
+		if late == nil && cl.waits && !cl.byContext && c.session.TTL > 0 && cl.want.Wait < MaxDuration {
 			// Behind the engine's own bound, for the case that its news is lost.
 			timer := time.NewTimer(cl.want.Wait + margin(cl.want.Wait))
 			defer timer.Stop()
 			late = timer.C
 		}
-		if late == nil && ctx.Done() == nil {
+		if late == nil && ending == nil {
 			<-changed // a select would cost as much again
 			continue
 		}
 		select {
 		case <-changed:
-		case <-ctx.Done():
+		case <-ending:
 		case <-late:
 			late = nil
-			if err := c.pastBound(ctx, cl, final); err != nil {
+			if err := c.pastBound(by, cl, final); err != nil {
 				return nil, err
 			}
 		}
@@ -232,37 +248,33 @@ func (c *Client) await(ctx context.Context, cl *claim, final bool) (*Hold, error
 // pastBound finds out what became of cl, whose bound has passed without news of it.
 // With final it is given up if that is not known, or if it waits still. nil says
 // that there is something to go on with.
-func (c *Client) pastBound(ctx context.Context, cl *claim, final bool) error {
-	err := c.lastLook(ctx, cl)
+func (c *Client) pastBound(by caller, cl *claim, final bool) error {
+	after, done := by.confirming()
+	defer done()
+	err := c.lastLook(after, cl)
 	c.mu.Lock()
 	if cl.phase != inLine {
 		c.unlock()
 		return nil
 	}
 	why := cl.refused(TimedOut, nil)
-	if err != nil {
-		why = wrap(cl.op, cl.path, unavailable(err, ctx)) // it may be free by now, or even be held by cl
+	if by.Err() != nil {
+		why = cl.givenUp(by)
 	}
 	if final {
-		return c.giveUp(cl, why)
+		return c.giveUp(after, cl, why)
 	}
 	c.unlock()
 	if err != nil {
-		return why
+		return wrap(cl.op, cl.path, unavailable(err, by)) // it may be free by now, or even be held by cl
 	}
 	return nil
 }
-
-// lastLookBound is how much longer than its bound a wait may take at an engine
-// that does not answer.
-const lastLookBound = time.Second
 
 // lastLook asks the engine what became of cl, whose bound has passed without news
 // of it: who refuses must say who stands in the way, and it may have been granted
 // just in time. An error says that nobody knows.
 func (c *Client) lastLook(ctx context.Context, cl *claim) error {
-	ctx, cancel := context.WithTimeout(ctx, lastLookBound)
-	defer cancel()
 	for s, err := range c.engine.List(ctx, Query{Ref: cl.ref()}) {
 		if errors.Is(err, ErrUnsupported) {
 			return nil
@@ -284,42 +296,23 @@ func (c *Client) lastLook(ctx context.Context, cl *claim) error {
 
 // ask asks what became of cl, whose grant was learned by a hint, so that its
 // longest hold can be counted. It is called with c.mu held, returns without it.
-func (c *Client) ask(ctx context.Context, cl *claim, final bool) error {
+func (c *Client) ask(by caller, cl *claim, final bool) error {
 	cl.flying++
 	want := cl.want
 	c.unlock()
-	err := c.send(ctx, cl, want, c.patience())
+	err := c.send(by, cl, want, c.patience())
 	if err == nil {
 		return nil
 	}
 	c.mu.Lock()
 	if cl.phase != over && final {
-		return c.giveUp(cl, wrap(cl.op, cl.path, err))
+		after, done := by.confirming()
+		defer done()
+		return c.giveUp(after, cl, wrap(cl.op, cl.path, err))
 	}
 	defer c.unlock()
 	if cl.phase == over {
 		return cl.ending()
 	}
 	return wrap(cl.op, cl.path, err)
-}
-
-// giveUp ends cl, whether or not it was granted in this very moment, so that it
-// is never granted later. It is called with c.mu held and returns without it.
-func (c *Client) giveUp(cl *claim, why *Error) error {
-	now := c.near && cl.answered && cl.flying == 0 && !cl.resend
-	c.drop(cl, why, !now)
-	c.unlock()
-	if now {
-		c.finish(c.life, cl, 0)
-	}
-	return why
-}
-
-// givenUp is the error of a claim whose context has ended.
-func (cl *claim) givenUp(ctx context.Context) *Error {
-	why := Cancelled
-	if ctx.Err() == context.DeadlineExceeded {
-		why = TimedOut
-	}
-	return cl.refused(why, whyEnded(ctx))
 }

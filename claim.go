@@ -56,6 +56,7 @@ type claim struct {
 	confirm  bool   // granted by a hint, but its longest hold must be counted from an answer
 	taken    bool   // handed to whoever asked
 	flying   int    // calls of Engine.Claim that are out: it is ended only when there are none
+	parting  bool   // whoever gave it up is ending it at the engine
 	live     int    // handles that are not released
 	known    bool   // status is set
 	status   Status

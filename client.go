@@ -107,10 +107,15 @@ func New(e Engine, options ...ClientOption) *Client {
 func (c *Client) Guarantees() Guarantees { return c.guarantees }
 
 // Lock waits until it holds the path exclusively, with all below it. The context
-// bounds the wait only, never the hold: when it ends first, the claim is ended,
-// a grant that arrives just then is given back, and the error matches both
-// ErrNotAcquired and the context's. Inside the [Hold.Context] of a hold that
-// covers the path it returns at once with another handle of that hold.
+// bounds the wait only, never the hold. When it ends first, the client ends the
+// claim, gives back a grant that arrives just then, and returns when the engine has
+// confirmed it: the error matches ErrNotAcquired and the context's, and the claim
+// stands in nobody's way any more. Without an answer of the engine within a second
+// the outcome is unknown: the error matches ErrUnavailable and the context's, and the
+// client goes on ending the claim in the background.
+//
+// Inside the [Hold.Context] of a hold that covers the path it returns at once with
+// another handle of that hold.
 func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	cl := c.newClaim("lock")
 	cl.target(path, Target{Mode: ModeExclusive})

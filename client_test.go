@@ -80,10 +80,13 @@ func TestCancelledIsNeverGrantedLater(t *testing.T) {
 		if w := f.wants[1][0].Wait; w <= 0 || w > 5*time.Second {
 			t.Errorf("the engine was told a wait of %s, want what the context leaves", w)
 		}
-		f.told([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: f.key.Session, ID: 1}, Change: 99, State: lockkeeper.Held}})
-		time.Sleep(10 * time.Second)
 		if got := f.count("release 1"); got != 3 {
 			t.Errorf("released %d times, want until it was acknowledged: 3; %s", got, f.log())
+		}
+		f.told([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: f.key.Session, ID: 1}, Change: 99, State: lockkeeper.Held}})
+		time.Sleep(10 * time.Second)
+		if got := f.count("release 1"); got != 4 {
+			t.Errorf("released %d times, want once more after it was said to be held: 4; %s", got, f.log())
 		}
 		if f.state(1) != lockkeeper.Ended {
 			t.Error("the claim outlived its cancellation")

@@ -225,7 +225,7 @@ func (c *Client) amend(ctx context.Context, cl *claim, op string, change func(*d
 	cl.flying++
 	c.unlock()
 
-	if err = c.send(ctx, cl, d.want, c.patience()); err == nil {
+	if err = c.send(caller{Context: ctx}, cl, d.want, c.patience()); err == nil {
 		return d.want.Revision, nil
 	}
 	c.mu.Lock()

@@ -238,6 +238,7 @@ func (h *Hold) Release(ctx context.Context) error {
 // held and returns without it. An amendment that is out is waited for: arriving
 // after the end it would be a new claim.
 func (c *Client) release(ctx context.Context, cl *claim) error {
+	var failed error
 	for cl.flying > 0 && ctx.Err() == nil {
 		changed := cl.watch()
 		c.unlock()
@@ -247,13 +248,14 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 		}
 		c.mu.Lock()
 	}
-	if cl.resend && cl.flying == 0 && ctx.Err() == nil {
+	if (cl.resend || cl.sent && !cl.answered) && cl.flying == 0 && ctx.Err() == nil {
 		cl.flying++
 		want := cl.want
 		c.unlock()
-		err := c.send(ctx, cl, want, c.patience())
+		failed = c.send(caller{Context: ctx}, cl, want, c.patience())
 		c.mu.Lock()
-		cl.resend = err != nil && !isRefusal(err)
+		cl.resend = failed != nil && !isRefusal(failed)
+		cl.answered = cl.answered || !cl.resend // a refusal is an answer too
 	}
 	later := cl.flying > 0 || cl.resend || ctx.Err() != nil && !c.near
 	if later && !c.closed {
@@ -261,6 +263,9 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 		c.kick()
 	}
 	c.unlock()
+	if later && cl.resend && failed != nil {
+		return failed
+	}
 	if later {
 		return unavailable(ctx.Err(), ctx)
 	}

@@ -27,7 +27,9 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 		}
 	}
 	cl.first.base, cl.first.exclusive = ctx, cl.needsExclusive()
-	if err := c.start(ctx, cl); err != nil {
+	by := c.callerOf(ctx)
+	defer by.stop()
+	if err := c.start(by, cl); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -48,7 +50,9 @@ func (p *Pending) Wait(ctx context.Context) (*Hold, error) {
 	if p.again != nil {
 		return p.again, nil
 	}
-	return p.claim.client.await(ctx, p.claim, false)
+	by := p.claim.client.callerOf(ctx)
+	defer by.stop()
+	return p.claim.client.await(by, p.claim, false)
 }
 
 // Status asks the engine where the claim stands: its place, who blocks it, and
@@ -75,10 +79,11 @@ func (p *Pending) Amend(ctx context.Context, requests ...Request) error {
 }
 
 // Cancel ends the claim; it is never granted after that, and if it was granted
-// already it is given back. It waits for the engine's word for at most 5 s, or
-// the TTL if that is shorter; without it the answer is ErrUnavailable, and the
-// cancellation is repeated in the background. A hold that Wait has given out is
-// not touched: Cancel answers ErrInvalid then. Cancelling what has ended is nil.
+// already it is given back. It returns when the engine has confirmed that. Without
+// an answer within a second it is an ErrUnavailable, and the client goes on ending
+// the claim in the background. A Wait that is under way returns at once. A hold that
+// Wait has given out is not touched: Cancel answers ErrInvalid then. Cancelling what
+// has ended is nil.
 func (p *Pending) Cancel() error {
 	if p.again != nil {
 		return p.again.Close()
@@ -104,10 +109,10 @@ func (p *Pending) Cancel() error {
 		return nil
 	}
 	c.retire(cl)
-	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
+	ctx, cancel := context.WithTimeout(outliving(context.Background()), confirmBound)
 	defer cancel()
-	if err := c.release(ctx, cl); err != nil {
-		return wrap("cancel", cl.path, err)
+	if err := c.endForGood(ctx, cl); err != nil {
+		return unconfirmed(&Error{Op: "cancel", Path: cl.path}, err)
 	}
 	return nil
 }

@@ -179,8 +179,8 @@ func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 		return true, nil, 0
 	}
 	for _, cl := range c.todo {
-		if cl.flying > 0 {
-			continue // whoever waits for that answer kicks again
+		if cl.flying > 0 || cl.parting {
+			continue // the goroutine that is at it wakes this one if it must be done again
 		}
 		if now >= c.mendAt {
 			return false, cl, 0
@@ -275,7 +275,7 @@ func (c *Client) slowDown(failures int) time.Duration {
 // claim that was answered can be ended for good, then the end.
 func (c *Client) mend(cl *claim) {
 	c.mu.Lock()
-	if c.todo[cl.id] != cl || cl.flying > 0 {
+	if c.todo[cl.id] != cl || cl.flying > 0 || cl.parting {
 		c.unlock()
 		return
 	}
@@ -284,7 +284,7 @@ func (c *Client) mend(cl *claim) {
 		cl.flying++
 		want := cl.want
 		c.unlock()
-		err := c.send(c.life, cl, want, 0)
+		err := c.send(caller{Context: c.life}, cl, want, 0)
 		if err != nil && !isRefusal(err) {
 			c.mendLater(err)
 			return

@@ -22,13 +22,18 @@ const (
 // on the way, which R16 makes safe, until ctx ends or the patience is over; with
 // no patience it tries once. Then the answer is ErrUnavailable.
 func (c *Client) call(ctx context.Context, patience time.Duration, do func(context.Context, Key) error) error {
+	return c.callFor(caller{Context: ctx}, patience, do)
+}
+
+// callFor is call for a caller whose request may be answered after it has given up.
+func (c *Client) callFor(by caller, patience time.Duration, do func(context.Context, Key) error) error {
 	var since time.Duration
 	if !c.near {
 		since = c.clock()
 	}
 	left := patience
 	for try := 0; ; try++ {
-		err := c.exchange(ctx, left, do)
+		err := c.exchange(by, left, do)
 		if err == nil || isRefusal(err) {
 			return err
 		}
@@ -38,30 +43,35 @@ func (c *Client) call(ctx context.Context, patience time.Duration, do func(conte
 		}
 		left = patience - (c.clock() - since)
 		again := left > 0 || unknown && try == 0
-		if !again || ctx.Err() != nil || unknown && try >= sessionRetries {
-			return unavailable(err, ctx)
+		if !again || by.Err() != nil || unknown && try >= sessionRetries {
+			return unavailable(err, by)
 		}
 		if unknown && try == 0 {
 			continue // the usual way of a resume: no reason to wait
 		}
-		if !c.pause(ctx, min(backoff(try), left)) {
-			return unavailable(err, ctx)
+		if !c.pause(by, min(backoff(try), left)) {
+			return unavailable(err, by)
 		}
 	}
 }
 
 // exchange does one try of call.
-func (c *Client) exchange(ctx context.Context, left time.Duration, do func(context.Context, Key) error) error {
-	bounded, cancel := c.bounded(ctx, left)
+func (c *Client) exchange(by caller, left time.Duration, do func(context.Context, Key) error) error {
+	ctx, cancel := c.bounded(by.Context, left)
 	defer cancel()
-	k, err := c.attached(bounded)
+	k, err := c.attached(ctx)
+	if err == nil && by.after != nil {
+		var stop context.CancelFunc
+		ctx, stop = c.bounded(by.after, left)
+		defer stop()
+	}
 	if err == nil {
-		err = do(bounded, k)
+		err = do(ctx, k)
 	}
 	switch {
 	case err == nil:
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return unavailable(ctx.Err(), ctx) // no answer, whatever the cause looks like
+	case by.Err() != nil && (errors.Is(err, context.Cause(by)) || by.after != nil && errors.Is(err, by.after.Err())):
+		return unavailable(by.Err(), by) // no answer, whatever the cause looks like
 	case errors.Is(err, ErrSession):
 		c.detach(k)
 	}
@@ -120,9 +130,13 @@ func unavailable(err error, ctx context.Context) *Error {
 	return e
 }
 
-// whyEnded is the error of ctx, with its cause if that says more.
+// whyEnded is the error of ctx, with its cause if that says more; nil if it has not ended, or is
+// none of the program's own.
 func whyEnded(ctx context.Context) error {
 	ended := ctx.Err()
+	if ended == nil || ctx.Value(outlivingKey{}) != nil {
+		return nil
+	}
 	if cause := context.Cause(ctx); cause != ended {
 		return fmt.Errorf("%w: %w", ended, cause)
 	}

@@ -49,8 +49,50 @@ var cancelChecks = []check{
 		w.between("the wait ended", w.now()-began, answered/2, answered)
 		w.is(err, lockkeeper.ErrNotAcquired)
 		w.is(err, context.DeadlineExceeded)
+		var e *lockkeeper.Error
+		if errors.As(err, &e); len(e.Blocked) == 0 || e.Blocked[0].Ref != holder.ref(holder.last) {
+			w.Errorf("not acquired without saying who has it: %v", err)
+		}
 		holder.release(holder.last)
 		w.free(exclusive("db"))
+	}},
+	{"Cancellation/leaves the lock to a try at once", 0, func(w *world) {
+		holder, waiter, third := w.client("holder"), w.client("waiter"), w.client("third")
+		unknown := 0
+		const times = 50
+		for i := range times {
+			h, err := holder.Lock(w.ctx(), "db")
+			w.ok(err)
+			var ctx context.Context
+			var cancel context.CancelFunc
+			var ended error
+			if i%2 == 0 {
+				ctx, cancel = context.WithCancel(w.ctx())
+				time.AfterFunc(20*time.Millisecond, cancel)
+				ended = context.Canceled
+			} else {
+				ctx, cancel = context.WithTimeout(w.ctx(), 20*time.Millisecond)
+				ended = context.DeadlineExceeded
+			}
+			_, err = waiter.Lock(ctx, "db")
+			w.is(err, ended)
+			cancel()
+			w.ok(h.Release(w.ctx()))
+			if errors.Is(err, lockkeeper.ErrUnavailable) {
+				unknown++ // the engine took longer than a second: nothing is promised
+				w.free(exclusive("db"))
+				continue
+			}
+			w.is(err, lockkeeper.ErrNotAcquired)
+			got, err := third.TryLock(w.ctx(), "db")
+			if err != nil {
+				w.Fatalf("try %d, after a Lock was cancelled and the holder released: %v", i+1, err)
+			}
+			w.ok(got.Release(w.ctx()))
+		}
+		if unknown > times/2 {
+			w.Errorf("%d of %d cancellations were not confirmed", unknown, times)
+		}
 	}},
 	{"Cancellation/at each moment of a free lock", 0, func(w *world) {
 		for _, m := range moments[:2] {
