@@ -60,10 +60,11 @@ type Engine interface {
 	// answered, or under a newer epoch.
 	End(ctx context.Context, k Key, e Ending) error
 
-	// List yields what q selects, each with evidence and place. With q.Follow it
-	// goes on with every change until ctx ends; a follower that is too slow
-	// misses intermediate states, never the last one. One that is much too slow
-	// may end with ErrUnavailable: then it has to begin anew.
+	// List yields what q selects, each with evidence and place unless q is brief. A
+	// claim that changes while a long list is yielded may come without them. With
+	// q.Follow it goes on with every change until ctx ends, in the order of the
+	// changes; a watcher that is too slow misses intermediate states, never the last
+	// one. One that is much too slow ends with ErrUnavailable: then it has to begin anew.
 	List(ctx context.Context, q Query) iter.Seq2[Status, error]
 
 	// Close leaves the engine. Sessions that were not left live on until their
@@ -183,9 +184,9 @@ type Query struct {
 	Ref     Ref    // this claim alone, also for a while after its end
 	Follow  bool   // go on with every change
 
-	// Brief: without place, estimate, reasons of the wait and blockers, which cost an
-	// engine as much as the line is long. For those who follow everything, all the
-	// time. Engines may answer at length nevertheless.
+	// Brief: without place, estimate, reasons of the wait and blockers, which can cost
+	// an engine as much as the line is long. For those who watch many claims, all the
+	// time.
 	Brief bool
 }
 

@@ -1,5 +1,5 @@
 // Package keeper runs a table: it gives it the time, serialises commands, lets
-// time pass when something falls due, and tells sessions and followers what
+// time pass when something falls due, and tells sessions and watchers what
 // became of their claims.
 //
 // A Keeper is a lockkeeper.Engine. Callers apply their commands under one mutex,
@@ -25,11 +25,15 @@ type Keeper struct {
 	guarantees lockkeeper.Guarantees
 	clock      func() time.Duration // the engine's time; never goes back
 
+	explaining chan struct{} // holds one while a claim is explained; taken before mu
+
 	mu        sync.Mutex // guards all below; never held while a notify runs
 	table     *table.Table
 	command   table.Command // the one at hand; fields that its Op does not look at are left over
 	notify    map[string]func([]lockkeeper.Status)
-	followers map[*follower]struct{}
+	watchers  index
+	changes   uint64 // the number of the latest change
+	allowance allowance
 	timer     *time.Timer
 	alarm     time.Duration // when timer fires; lockkeeper.Forever if it doesn't
 	closed    bool
@@ -43,7 +47,8 @@ type Keeper struct {
 func New(g lockkeeper.Guarantees, clock func() time.Duration) *Keeper {
 	k := &Keeper{
 		guarantees: g, clock: clock, table: table.New(), alarm: lockkeeper.Forever,
-		notify: make(map[string]func([]lockkeeper.Status)), followers: make(map[*follower]struct{}),
+		notify: make(map[string]func([]lockkeeper.Status)), explaining: make(chan struct{}, 1),
+		allowance: allowance{left: mostLooks},
 	}
 	return k
 }
@@ -172,8 +177,8 @@ func (k *Keeper) Close() error {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	for f := range k.followers {
-		f.ring()
+	for w := range k.watchers.all {
+		w.ring()
 	}
 	clear(k.notify)
 	return nil

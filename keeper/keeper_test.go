@@ -112,7 +112,7 @@ func TestSlowFollower(t *testing.T) {
 		k, attach := open(t)
 		ann := attach("ann", time.Minute, nil)
 		claim(t, k, ann, want(1, "db"), lockkeeper.Held)
-		const changed = 1<<14 + 1 // claims, one more than is kept for a follower
+		const changed = 4096 + 1 // claims, one more than is kept for a watcher
 		heard := 0
 		for st, err := range k.List(context.Background(), lockkeeper.Query{Follow: true}) {
 			if heard++; heard == 1 {

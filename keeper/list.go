@@ -12,50 +12,59 @@ import (
 // since clients learn of grants by it too.
 func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
-		f, now, commit, err := k.look(ctx, q)
+		w, now, commit, err := k.look(ctx, q)
+		defer k.unwatch(w)
 		if err == nil {
 			err = k.safe(ctx, commit)
 		}
 		if err != nil {
-			k.unfollow(f)
 			yield(lockkeeper.Status{}, err)
 			return
 		}
-		for _, st := range now {
-			if !yield(st, nil) {
-				k.unfollow(f)
-				return
-			}
-		}
-		if f != nil {
-			k.follow(ctx, f, yield)
+		if k.deliver(ctx, q, now, yield) && w != nil {
+			k.watch(ctx, w, yield)
 		}
 	}
 }
 
-// look lists what q selects, and begins to follow it if q says so, in one step:
+// look lists what q selects, and begins to watch it if q says so, in one step:
 // nothing falls between the list and what follows. The list may be told when the
 // commit is safe.
-func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*follower, []lockkeeper.Status, *Commit, error) {
+func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*change, *Commit, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return nil, nil, nil, err
 	}
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
 	// A Pass is never refused.
 	_, _ = k.table.Step(&k.command)
-	var now []lockkeeper.Status
-	for st := range k.table.List(q) {
-		now = append(now, st)
-	}
-	news, _ := k.settle("", nil) // those who follow already are told; f sees it in its list
-	var f *follower
+	now := k.present(q)
+	news, _ := k.settle("", nil) // those who watch already are told; w sees it in its list
+	var w *watcher
 	if q.Follow {
-		f = &follower{query: q, bell: make(chan struct{}, 1), place: make(map[subject]int)}
-		k.followers[f] = struct{}{}
+		w = &watcher{query: q, since: k.changes, wake: make(chan struct{}, 1)}
+		k.watchers.add(w)
 	}
 	commit := k.record.latest
 	k.arm()
 	k.mu.Unlock()
 	news.deliver()
-	return f, now, commit, nil
+	return w, now, commit, nil
+}
+
+// present is what q selects, explained as far as that costs little. The mutex is held.
+func (k *Keeper) present(q lockkeeper.Query) []*change {
+	var now []change
+	brief, looks := q, 0
+	brief.Brief = true
+	for st := range k.table.List(brief) {
+		now = append(now, change{status: st})
+	}
+	all := make([]*change, len(now))
+	for i := range now {
+		c := &now[i]
+		if all[i] = c; !q.Brief && waits(&c.status) && looks < mostLooks {
+			looks += k.explain(c)
+		}
+	}
+	return all
 }

@@ -17,7 +17,7 @@ import (
 // The keeper applies a command and appends it in one step, so the order of entries
 // is that in which things happened. What follows from an entry is told only when
 // the log has it safe: the answers to Attach and Claim, to what operators do, news
-// to sessions and followers, and what a list or a renewal shows. Renewals, releases
+// to sessions and watchers, and what a list or a renewal shows. Renewals, releases
 // and departures are answered before: if those are lost, a session has more than it
 // wanted for at most its TTL, which harms nobody.
 type Log interface {
@@ -211,7 +211,7 @@ func (k *Keeper) tell() {
 			case <-k.record.quit:
 				return
 			case <-k.log.Failed():
-				k.fail(k.log.Admit(false)) // who follows would wait for ever
+				k.fail(k.log.Admit(false)) // watchers would wait without end
 				return
 			}
 		}
@@ -224,7 +224,7 @@ func (k *Keeper) tell() {
 			k.fail(commit.err)
 			return
 		}
-		k.publish().deliver()
+		k.release().deliver()
 	}
 }
 
@@ -238,9 +238,9 @@ func (k *Keeper) untold() *Commit {
 	return k.record.steps[0].commit
 }
 
-// publish takes the oldest step, which is safe, tells followers, and returns what
+// release takes the oldest step, which is safe, publishes its changes, and returns what
 // sessions are to be told.
-func (k *Keeper) publish() *news {
+func (k *Keeper) release() *news {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := &k.record
@@ -250,21 +250,16 @@ func (k *Keeper) publish() *news {
 		r.steps = nil
 	}
 	r.told = first.changes
-	for i := range first.news.followed {
-		f := &first.news.followed[i]
-		if _, follows := k.followers[f.by]; follows {
-			f.by.put(f.about, f.st)
-		}
-	}
+	k.publish(first.news.changes)
 	return first.news
 }
 
-// fail ends all following: what is not safe is never told.
+// fail ends all watchers: what is not safe is never told.
 func (k *Keeper) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.record.broken, k.record.steps = err, nil
-	for f := range k.followers {
-		f.ring()
+	for w := range k.watchers.all {
+		w.ring()
 	}
 }

@@ -8,17 +8,10 @@ import (
 )
 
 // news is what one step has to tell, by session; with a log, what the steps of one
-// commit have to tell, and to followers too.
+// commit have to tell, and the changes that somebody watches.
 type news struct {
-	items    []item
-	followed []followed
-}
-
-// followed is what a follower is to be told.
-type followed struct {
-	by    *follower
-	about subject
-	st    lockkeeper.Status
+	items   []item
+	changes []*change
 }
 
 type item struct {
@@ -34,7 +27,7 @@ var newsRoom = sync.Pool{New: func() any { return new(news) }}
 // one that the command is about, nor any of the session own. The mutex is held.
 func (k *Keeper) collect(own string) *news {
 	c, events := &k.command, k.table.Events()
-	if len(events) == 0 || len(events) == 1 && len(k.followers) == 0 && about(c, events[0].Ref) {
+	if len(events) == 0 || len(events) == 1 && len(k.watchers.all) == 0 && about(c, events[0].Ref) {
 		return nil
 	}
 	n := newsRoom.Get().(*news)
@@ -47,8 +40,8 @@ func (k *Keeper) gather(n *news, own string) {
 	c, events := &k.command, k.table.Events()
 	for i := range events {
 		ev := &events[i]
-		if len(k.followers) > 0 {
-			k.tellFollowers(ev, n)
+		if len(k.watchers.all) > 0 {
+			k.notifyWatchers(ev, n)
 		}
 		if ev.Path != "" || ev.Ref.Session == own || about(c, ev.Ref) {
 			continue
@@ -98,7 +91,7 @@ func (n *news) deliver() {
 		clear(it.statuses)
 		it.notify = nil
 	}
-	clear(n.followed)
-	n.items, n.followed = n.items[:0], n.followed[:0]
+	clear(n.changes)
+	n.items, n.changes = n.items[:0], n.changes[:0]
 	newsRoom.Put(n)
 }

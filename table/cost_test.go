@@ -83,3 +83,28 @@ func TestAReleaseLooksAtFew(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceOfANewClaimLooksAtFew: telling the place of a claim that has just come looks at no
+// more claims in a long line than in a short one.
+func TestPlaceOfANewClaimLooksAtFew(t *testing.T) {
+	modes := []lockkeeper.Mode{lockkeeper.ModeExclusive, lockkeeper.ModeShared, lockkeeper.ModePermits}
+	for _, waiters := range []int{30, 3000} {
+		tb := New()
+		reply, _ := tb.Step(&Command{Op: Attach, Session: lockkeeper.Session{ID: "a"}})
+		for id := range uint64(waiters) {
+			target := lockkeeper.Target{Path: "db/hot", Mode: modes[id%3]}
+			if target.Mode == lockkeeper.ModePermits {
+				target.Units, target.Limit = 1, 2
+			}
+			want := lockkeeper.Want{ID: id + 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{target}}
+			if _, err := tb.Step(&Command{Op: Claim, Key: reply.Lease.Key, Want: want}); err != nil {
+				t.Fatal(err)
+			}
+			before := tb.Counted()
+			st, _ := tb.Explain(lockkeeper.Ref{Session: "a", ID: id + 1})
+			if looked := tb.Counted() - before; looked > 10 {
+				t.Fatalf("claim %d, %s: its place %d is found by looking at %d others", id+1, target.Mode, st.Place, looked)
+			}
+		}
+	}
+}

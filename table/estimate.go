@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -18,7 +19,9 @@ func (c *claim) ahead(f func(*claim) bool) {
 	var room [8]*place
 	fronts := room[:0]
 	for i := range c.wanted {
-		fronts = c.wanted[i].queuesAhead(fronts)
+		for q := range c.wanted[i].queuesAhead() {
+			fronts = append(fronts, q.head)
+		}
 	}
 	for len(fronts) > 0 {
 		next := fronts[0].claim
@@ -43,29 +46,26 @@ func (c *claim) ahead(f func(*claim) bool) {
 	}
 }
 
-// queuesAhead adds to fronts the heads of the queues at p's node whose claims
-// count for p's place.
-func (p *place) queuesAhead(fronts []*place) []*place {
-	l := p.node.line
-	if l == nil {
-		return fronts
-	}
-	add := func(q *queue) {
-		if q.head != nil {
-			fronts = append(fronts, q.head)
+// queuesAhead yields the queues at p's node whose claims count for p's place, none of them empty.
+func (p *place) queuesAhead() iter.Seq[*queue] {
+	return func(yield func(*queue) bool) {
+		l := p.node.line
+		if l == nil {
+			return
+		}
+		for k := range kindP {
+			if q := &l.queues[k]; q.head != nil && conflicts[p.kind].has(k) && !yield(q) {
+				return
+			}
+		}
+		for i := range l.permits {
+			q := &l.permits[i]
+			counts := conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit
+			if q.head != nil && counts && !yield(&q.queue) {
+				return
+			}
 		}
 	}
-	for k := range kindP {
-		if conflicts[p.kind].has(k) {
-			add(&l.queues[k])
-		}
-	}
-	for i := range l.permits {
-		if q := &l.permits[i]; conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit {
-			add(&q.queue)
-		}
-	}
-	return fronts
 }
 
 // estimate is how long c's wait will go on if everything lasts as expected (R17);

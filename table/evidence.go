@@ -21,14 +21,15 @@ func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
 			}
 		}
 	}
+	behind := func(p *place) bool { return f(p, lockkeeper.Behind) }
 	for i := range c.wanted {
 		p := &c.wanted[i]
 		crowded := p.kind == kindP && !p.fits()
-		if !p.node.line.before(c, func(q *place) bool {
-			against := conflicts[p.kind].has(q.kind) || crowded && q.kind == kindP && q.limit >= p.limit
-			return !against || f(q, lockkeeper.Behind)
-		}) {
-			return
+		for q := range p.queuesAhead() {
+			against := conflicts[p.kind].has(q.head.kind) || crowded
+			if against && !q.eachBefore(c, behind) {
+				return
+			}
 		}
 	}
 }
@@ -125,12 +126,30 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	return all
 }
 
-// placeOf is c's place in line: 1 and those ahead in line that it meets (R17).
+// placeOf is c's place in line: 1 and those ahead in line that it meets (R17). Where nobody
+// can be met twice, the queues are counted by themselves, which costs little for a claim
+// that has just come, however long they are.
 func (t *Table) placeOf(c *claim) int {
-	place := 1
-	c.ahead(func(*claim) bool {
-		place++
-		return true
-	})
+	place, several := 1, len(c.want.Targets) > 1
+	for i := range c.wanted {
+		for q := range c.wanted[i].queuesAhead() {
+			several = several || q.several > 0
+		}
+	}
+	if several {
+		c.ahead(func(*claim) bool {
+			place++
+			t.counted++
+			return true
+		})
+		return place
+	}
+	for i := range c.wanted {
+		for q := range c.wanted[i].queuesAhead() {
+			before, looked := q.rank(c)
+			place += before
+			t.counted += looked
+		}
+	}
 	return place
 }

@@ -17,6 +17,8 @@ type place struct {
 	units int // of permits
 	limit int // of permits: the claim's own view
 
+	several bool // in a queue: its claim may have another place in line that the same claim meets
+
 	prev, next *place // neighbours in the one list that it is in, if any
 }
 
@@ -41,7 +43,11 @@ type line struct {
 }
 
 // A queue is a list of places in the order of R4.
-type queue struct{ head, tail *place }
+type queue struct {
+	head, tail *place
+	length     int
+	several    int // places of claims with more than one target
+}
 
 // insert puts p where R4 has it. New claims come last among equals, so the walk
 // from the tail is short.
@@ -61,9 +67,17 @@ func (q *queue) insert(p *place) {
 	} else {
 		p.next.prev = p
 	}
+	q.length++
+	if p.several = len(p.claim.want.Targets) > 1; p.several {
+		q.several++
+	}
 }
 
 func (q *queue) remove(p *place) {
+	q.length--
+	if p.several {
+		q.several--
+	}
 	if p.prev == nil {
 		q.head = p.next
 	} else {
@@ -133,23 +147,18 @@ func (l *line) all(f func(*place) bool) {
 	l.soft.each(f)
 }
 
-// before calls f with every place here that stands in line before c and is
-// ahead of it (R5), until f returns false, and reports whether it never did.
-func (l *line) before(c *claim, f func(*place) bool) bool {
-	if l == nil {
-		return true
-	}
-	for k := range l.queues {
-		if !l.queues[k].eachBefore(c, f) {
-			return false
+// rank returns how many places of q stand before c. It looks from both ends, so a claim
+// that has just come, and one that is next, cost one look.
+func (q *queue) rank(c *claim) (rank, looked int) {
+	for first, last := q.head, q.tail; first != nil; first, last = first.next, last.prev {
+		if looked++; !first.claim.before(c) {
+			return looked - 1, looked
+		}
+		if last.claim.before(c) {
+			return q.length - looked + 1, looked
 		}
 	}
-	for i := range l.permits {
-		if !l.permits[i].eachBefore(c, f) {
-			return false
-		}
-	}
-	return true
+	return q.length, looked
 }
 
 // behind reports whether anybody stands in line here after c.

@@ -60,6 +60,7 @@ func (t *Table) recycle() {
 	}
 	clear(t.buried)
 	t.buried = t.buried[:0]
+	t.graves, t.indexed = nil, 0
 }
 
 // spareNode keeps the room of a node at which nobody is any more.

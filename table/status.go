@@ -20,10 +20,8 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 			return t.status(c), true
 		}
 	}
-	for _, tomb := range t.buried {
-		if tomb.ref == ref {
-			return t.tombStatus(tomb), true
-		}
+	if tomb := t.grave(ref); tomb != nil {
+		return t.tombStatus(tomb), true
 	}
 	if s != nil {
 		if tomb := t.remembered(s, ref.ID); tomb != nil {
@@ -32,6 +30,30 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	}
 	return lockkeeper.Status{}, false
 }
+
+// grave is the tombstone of a claim that ended in the step at hand; nil if it did not. It
+// indexes many of them, since whoever tells of the end of a session asks for each.
+func (t *Table) grave(ref lockkeeper.Ref) *tombstone {
+	if len(t.buried) <= fewGraves {
+		i := slices.IndexFunc(t.buried, func(tomb *tombstone) bool { return tomb.ref == ref })
+		if i < 0 {
+			return nil
+		}
+		return t.buried[i]
+	}
+	if t.graves == nil {
+		t.graves = make(map[lockkeeper.Ref]*tombstone, len(t.buried))
+	}
+	for _, tomb := range t.buried[t.indexed:] {
+		if t.graves[tomb.ref] == nil {
+			t.graves[tomb.ref] = tomb
+		}
+	}
+	t.indexed = len(t.buried)
+	return t.graves[ref]
+}
+
+const fewGraves = 8
 
 // Explain is Status with the evidence: place, reasons of the wait, and who stands in the way.
 func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
@@ -53,15 +75,15 @@ func (t *Table) explain(c *claim) lockkeeper.Status {
 // order of R4, freezes by path. The table must not be stepped meanwhile.
 func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 	return func(yield func(lockkeeper.Status) bool) {
+		tell, find := t.explain, t.Explain
+		if q.Brief {
+			tell, find = t.status, t.Status
+		}
 		if q.Ref != (lockkeeper.Ref{}) {
-			if st, ok := t.Explain(q.Ref); ok {
+			if st, ok := find(q.Ref); ok {
 				yield(st)
 			}
 			return
-		}
-		tell := t.explain
-		if q.Brief {
-			tell = t.status
 		}
 		for _, c := range t.inOrder(q) {
 			if !yield(tell(c)) {
@@ -78,10 +100,7 @@ func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 
 func (t *Table) inOrder(q lockkeeper.Query) []*claim {
 	var cs []*claim
-	for _, s := range t.sessionsByID() {
-		if q.Session != "" && q.Session != s.id {
-			continue
-		}
+	for _, s := range t.selected(q) {
 		for _, c := range s.claims { // order does not matter: sorted below
 			if slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool { return meets(q.Meets, target.Path) }) {
 				cs = append(cs, c)
@@ -98,6 +117,17 @@ func (t *Table) inOrder(q lockkeeper.Query) []*claim {
 		return cmp.Compare(a.fence, b.fence)
 	})
 	return cs
+}
+
+// selected are the sessions of which q may select a claim, by their ids.
+func (t *Table) selected(q lockkeeper.Query) []*session {
+	if q.Session == "" {
+		return t.sessionsByID()
+	}
+	if s := t.sessions[q.Session]; s != nil {
+		return []*session{s}
+	}
+	return nil
 }
 
 func meets(q, p lockkeeper.Path) bool { return q == "" || q.Covers(p) || p.Covers(q) }

@@ -33,13 +33,16 @@ type Table struct {
 	// Of the step at hand.
 	reply    Reply
 	events   []Event
-	touched  []*node      // nodes at which something was taken away
-	arrivals []*claim     // claims to be looked at whatever happened around them
-	doubtful []*claim     // waits that may have become outlasted (R8)
-	buried   []*tombstone // claims that ended
-	suspect  bool         // a knot may have come about (R15)
-	unsettle bool         // something changed that asks may depend on
+	touched  []*node                       // nodes at which something was taken away
+	arrivals []*claim                      // claims to be looked at whatever happened around them
+	doubtful []*claim                      // waits that may have become outlasted (R8)
+	buried   []*tombstone                  // claims that ended
+	graves   map[lockkeeper.Ref]*tombstone // of buried, by claim, once somebody looked for one among many
+	indexed  int                           // so many of buried are in graves
+	suspect  bool                          // a knot may have come about (R15)
+	unsettle bool                          // something changed that asks may depend on
 	passes   uint64
+	counted  int      // see Counted
 	spent    []*claim // claims that ended
 	due      []*timer // room for those of one instant
 	ready    []*claim // room for candidates
@@ -72,6 +75,10 @@ func (t *Table) Sessions() int { return len(t.sessions) }
 
 // Open reports whether the session is open.
 func (t *Table) Open(session string) bool { return t.sessions[session] != nil }
+
+// Counted is how many claims in line were looked at, ever, to tell places in line. It is
+// what evidence costs that has no other bound.
+func (t *Table) Counted() int { return t.counted }
 
 // Next is the instant at which something falls due; false if nothing will.
 func (t *Table) Next() (time.Duration, bool) {

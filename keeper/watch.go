@@ -1,0 +1,223 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"unique"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A watcher is one List that goes on with every change of what its query selects. It keeps
+// the latest change of each claim that it has not taken, in the order of the changes, so an
+// end is told before the grant that it made possible. A watcher that does not read costs no
+// more than mostPending references: with more it ends, and can only begin anew.
+type watcher struct {
+	query lockkeeper.Query
+	since uint64        // the changes up to this one are in its list
+	wake  chan struct{} // rung when there is something to take
+
+	// Guarded by Keeper.mu.
+	pending []*change                      // not yet taken, oldest first; nil: a later change took its place
+	taken   int                            // so many places were taken from the front of pending, ever
+	places  map[unique.Handle[subject]]int // in pending, counted from the first ever
+	err     error                          // why it ended
+}
+
+// Bounds of what is kept for a watcher.
+const (
+	mostPending = 4096 // claims that changed since it read
+	mostTaken   = 256  // changes that it takes at once
+	keptRoom    = 1024 // changes for which it keeps room that it does not need just now
+)
+
+var errTooSlow error = &lockkeeper.Error{
+	Err:    lockkeeper.ErrUnavailable,
+	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims have changed since it read; begin again", mostPending),
+}
+
+// A subject is a claim, or one path of a freeze.
+type subject struct {
+	ref  lockkeeper.Ref
+	path lockkeeper.Path
+}
+
+// A change is how a claim, or a freeze, stood after the step that changed it. All watchers
+// that have not taken it share it.
+type change struct {
+	about  unique.Handle[subject]
+	number uint64 // rises with every change that somebody watches
+	status lockkeeper.Status
+	evidence
+}
+
+// ring wakes whoever reads.
+func (w *watcher) ring() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put makes c the next change to take. It reports false if that is too much, and the watcher
+// has ended. The mutex is held.
+func (w *watcher) put(c *change) bool {
+	place, pending := w.places[c.about]
+	switch {
+	case pending && w.pending[place-w.taken] == c:
+		return true // it is reached by two of its paths
+	case pending:
+		w.pending[place-w.taken] = nil
+	case len(w.places) == mostPending:
+		w.err, w.pending, w.places = errTooSlow, nil, nil
+		w.ring()
+		return false
+	case w.places == nil:
+		w.places = make(map[unique.Handle[subject]]int)
+	}
+	if len(w.pending) > 2*len(w.places)+16 {
+		w.compact()
+	}
+	w.places[c.about] = w.taken + len(w.pending)
+	w.pending = append(w.pending, c)
+	w.ring()
+	return true
+}
+
+// compact removes the places that later changes left empty.
+func (w *watcher) compact() {
+	kept := w.pending[:0]
+	for _, c := range w.pending {
+		if c != nil {
+			w.places[c.about] = w.taken + len(kept)
+			kept = append(kept, c)
+		}
+	}
+	clear(w.pending[len(kept):])
+	w.pending = kept
+}
+
+// take moves the oldest changes to room. The mutex is held.
+func (w *watcher) take(room []*change) []*change {
+	n := 0
+	for ; n < len(w.pending) && len(room) < mostTaken; n++ {
+		if c := w.pending[n]; c != nil {
+			room = append(room, c)
+			delete(w.places, c.about)
+		}
+	}
+	clear(w.pending[:n])
+	w.pending, w.taken = w.pending[n:], w.taken+n
+	if len(w.places) == 0 {
+		if w.pending = w.pending[:0]; w.taken > keptRoom {
+			w.pending, w.places = nil, nil // a map never shrinks
+		}
+		w.taken = 0
+	}
+	return room
+}
+
+// notifyWatchers passes an event on to those who watch what it is about, with a log as a part
+// of n. The mutex is held.
+func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
+	if !k.watchers.mayWatch(ev.Ref) {
+		return
+	}
+	c := k.changeOf(ev)
+	if c == nil {
+		return
+	}
+	for w := range k.watchers.selecting(&c.status) {
+		if c.number == 0 {
+			k.changes++
+			c.number, c.about = k.changes, unique.Make(subject{ev.Ref, ev.Path})
+		}
+		if k.log != nil {
+			n.changes = append(n.changes, c)
+			return
+		}
+		k.offer(w, c)
+	}
+}
+
+// changeOf returns the change that an event tells of; nil if nobody can know any more.
+func (k *Keeper) changeOf(ev *table.Event) *change {
+	st, ok := lockkeeper.Status{}, false
+	if ev.Path == "" {
+		st, ok = k.table.Status(ev.Ref)
+	} else if st, ok = k.table.Freeze(ev.Path); ev.Kind == table.Thawed || !ok {
+		target := lockkeeper.Target{Path: ev.Path, Mode: lockkeeper.ModeExclusive}
+		st = lockkeeper.Status{Ref: ev.Ref, State: lockkeeper.Ended, Reason: ev.Reason, Grants: []lockkeeper.Grant{{Target: target}}}
+		ok = true
+	}
+	if !ok {
+		return nil
+	}
+	return &change{status: st}
+}
+
+// offer gives a change to a watcher that selects it. The mutex is held.
+func (k *Keeper) offer(w *watcher, c *change) {
+	if c.number > w.since && !w.put(c) {
+		k.watchers.remove(w)
+	}
+}
+
+// publish gives changes that are safe to those who watch. The mutex is held.
+func (k *Keeper) publish(changes []*change) {
+	for _, c := range changes {
+		for w := range k.watchers.selecting(&c.status) {
+			k.offer(w, c)
+		}
+	}
+}
+
+// watch yields changes until ctx ends, or the watcher does.
+func (k *Keeper) watch(ctx context.Context, w *watcher, yield func(lockkeeper.Status, error) bool) {
+	var room []*change
+	for {
+		changes, err := k.next(w, room[:0])
+		if err != nil {
+			yield(lockkeeper.Status{}, err)
+			return
+		}
+		if !k.deliver(ctx, w.query, changes, yield) {
+			return
+		}
+		clear(changes) // nothing is kept alive by it
+		if room = changes; len(changes) > 0 {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next takes what is pending, as far as room goes.
+func (k *Keeper) next(w *watcher, room []*change) ([]*change, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.closed:
+		return nil, unavailable(errClosed)
+	case k.record.broken != nil:
+		return nil, k.record.broken
+	case w.err != nil:
+		return nil, w.err
+	}
+	return w.take(room), nil
+}
+
+// unwatch forgets a watcher; nil may be forgotten too.
+func (k *Keeper) unwatch(w *watcher) {
+	if w == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.watchers.remove(w)
+}

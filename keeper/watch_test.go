@@ -1,0 +1,231 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// heldAt is the status of a hold.
+func heldAt(session string, id uint64, paths ...lockkeeper.Path) *lockkeeper.Status {
+	st := &lockkeeper.Status{Ref: lockkeeper.Ref{Session: session, ID: id}, State: lockkeeper.Held}
+	for _, path := range paths {
+		st.Grants = append(st.Grants, lockkeeper.Grant{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}})
+	}
+	return st
+}
+
+// TestWatchersOfOthersAreNotLookedAt: a change looks at the watchers of its own claim, session and
+// paths, however many there are of others.
+func TestWatchersOfOthersAreNotLookedAt(t *testing.T) {
+	var x index
+	var all []*watcher
+	watch := func(q lockkeeper.Query) {
+		w := &watcher{query: q}
+		all = append(all, w)
+		x.add(w)
+	}
+	for i := range 1000 {
+		watch(lockkeeper.Query{Session: fmt.Sprint("nobody", i)})
+		watch(lockkeeper.Query{Session: "nobody"})
+		watch(lockkeeper.Query{Ref: lockkeeper.Ref{Session: "ann", ID: uint64(i) + 2}})
+		watch(lockkeeper.Query{Meets: lockkeeper.Path(fmt.Sprint("db/", i))})
+	}
+	for _, q := range []lockkeeper.Query{
+		{}, {Session: "ann"}, {Ref: lockkeeper.Ref{Session: "ann", ID: 1}}, {Meets: "db"}, {Meets: "db/x"}, {Meets: "db/x/y/z"},
+	} {
+		watch(q)
+	}
+	looked := 0
+	for range x.candidates(heldAt("ann", 1, "db/x/y")) {
+		looked++
+	}
+	if looked != 6 {
+		t.Errorf("%d of %d watchers are looked at, want 6", looked, len(all))
+	}
+	if x.mayWatch(lockkeeper.Ref{Session: "bob", ID: 1}) != true {
+		t.Error("somebody watches everything, and is not found")
+	}
+	for _, w := range all {
+		x.remove(w)
+		x.remove(w)
+	}
+	if n := len(x.all) + len(x.everything) + len(x.refs) + len(x.sessions) + len(x.paths.at) + len(x.paths.below); n != 0 {
+		t.Errorf("%d entries are left of watchers that have gone", n)
+	}
+}
+
+// TestIndexFindsEveryWatcher compares the index with asking each watcher, at random.
+func TestIndexFindsEveryWatcher(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	word := func() string { return string(rune('a' + r.IntN(3))) }
+	path := func() lockkeeper.Path {
+		p := word()
+		for range r.IntN(4) {
+			p += "/" + word()
+		}
+		return lockkeeper.Path(p)
+	}
+	var x index
+	var all []*watcher
+	for range 2000 {
+		var q lockkeeper.Query
+		if r.IntN(3) == 0 {
+			q.Session = word()
+		}
+		if r.IntN(4) == 0 {
+			q.Ref = lockkeeper.Ref{Session: word(), ID: r.Uint64N(3)}
+		}
+		if r.IntN(2) == 0 {
+			q.Meets = path()
+		}
+		w := &watcher{query: q}
+		x.add(w)
+		all = append(all, w)
+		if r.IntN(2) == 0 {
+			i := r.IntN(len(all))
+			x.remove(all[i])
+			all = slices.Delete(all, i, i+1)
+		}
+		st := heldAt(word(), r.Uint64N(3), path(), path())
+		found := make(map[*watcher]bool)
+		for w := range x.selecting(st) {
+			found[w] = true
+		}
+		for _, w := range all {
+			if w.query.Selects(st) != found[w] {
+				t.Fatalf("seed %d: %+v, watched by %+v: found %t", seed, st, w.query, found[w])
+			}
+			delete(found, w)
+		}
+		if len(found) > 0 {
+			t.Fatalf("seed %d: watchers are found that have gone", seed)
+		}
+	}
+}
+
+// newTest returns a keeper in a synctest bubble, and a session that lives as long as it.
+func newTest(t *testing.T) (*Keeper, lockkeeper.Key) {
+	start := time.Now()
+	k := New(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}, func() time.Duration { return time.Since(start) })
+	t.Cleanup(func() { k.Close() })
+	lease, err := k.Attach(t.Context(), lockkeeper.Session{ID: "ann"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, lease.Key
+}
+
+// ask makes a claim that may wait.
+func ask(t *testing.T, k *Keeper, key lockkeeper.Key, id uint64, paths ...lockkeeper.Path) {
+	t.Helper()
+	w := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever}
+	for _, path := range paths {
+		w.Targets = append(w.Targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive})
+	}
+	if _, err := k.Claim(t.Context(), key, w); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestALongLineIsNotCountedForEachChange: who comes to a long line while somebody watches it does
+// not pay for its length, whether the watcher reads or not, and wants evidence or not.
+func TestALongLineIsNotCountedForEachChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		query  lockkeeper.Query
+		reads  bool
+		length uint64
+		paths  []lockkeeper.Path
+		looks  int
+	}{
+		"brief":                       {lockkeeper.Query{Follow: true, Brief: true}, true, 40_000, []lockkeeper.Path{"x"}, 0},
+		"unread":                      {lockkeeper.Query{Follow: true}, false, 40_000, []lockkeeper.Path{"x"}, 0},
+		"with evidence":               {lockkeeper.Query{Follow: true}, true, 40_000, []lockkeeper.Path{"x"}, 80_000},
+		"with evidence of many paths": {lockkeeper.Query{Follow: true}, true, 4_000, []lockkeeper.Path{"x", "y"}, mostLooks + 4_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k, ann := newTest(t)
+				ask(t, k, ann, 1, c.paths...)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				heard := 0
+				go func() {
+					for _, err := range k.List(ctx, c.query) {
+						if heard++; err != nil || !c.reads {
+							<-ctx.Done()
+						}
+					}
+				}()
+				synctest.Wait()
+				before := k.table.Counted()
+				for id := range c.length {
+					ask(t, k, ann, id+2, c.paths...)
+				}
+				if looks := k.table.Counted() - before; looks > c.looks {
+					t.Errorf("while %d claims came, %d were looked at to tell places, want %d at most", c.length, looks, c.looks)
+				}
+				if synctest.Wait(); heard == 0 {
+					t.Error("the watcher hears of nothing")
+				}
+			})
+		})
+	}
+}
+
+// TestWatchersShareChanges: what several watchers have not read is kept once; one that has too
+// much of it ends, and keeps nothing from then on.
+func TestWatchersShareChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, ann := newTest(t)
+		ask(t, k, ann, 1, "x")
+		errs, read := make(chan error, 2), make(chan struct{})
+		for range cap(errs) {
+			go func() {
+				for _, err := range k.List(t.Context(), lockkeeper.Query{Session: "ann", Follow: true, Brief: true}) {
+					if err != nil {
+						errs <- err
+						return
+					}
+					<-read
+				}
+			}()
+		}
+		synctest.Wait()
+		var all []*watcher
+		for w := range k.watchers.all {
+			all = append(all, w)
+		}
+		for id := range uint64(mostPending) {
+			ask(t, k, ann, id+2, lockkeeper.Path(fmt.Sprint("y/", id)))
+		}
+		if !slices.Equal(all[0].pending, all[1].pending) || len(all[0].pending) != mostPending {
+			t.Errorf("two watchers of one session keep %d and %d changes, want the same %d", len(all[0].pending), len(all[1].pending), mostPending)
+		}
+		for range 100_000 {
+			again := change{about: all[0].pending[len(all[0].pending)-1].about}
+			all[0].put(&again)
+		}
+		if n := cap(all[0].pending); n > 8*mostPending {
+			t.Errorf("a claim that changed again and again takes part in %d places for %d claims", n, mostPending)
+		}
+		ask(t, k, ann, mostPending+2, "z")
+		if len(k.watchers.all) != 0 || all[0].pending != nil || all[0].places != nil {
+			t.Error("a watcher that is much too slow is kept")
+		}
+		close(read)
+		for range cap(errs) {
+			if err := <-errs; !errors.Is(err, lockkeeper.ErrUnavailable) {
+				t.Errorf("it ends with %v, want ErrUnavailable", err)
+			}
+		}
+	})
+}
