@@ -20,7 +20,9 @@ import (
 // Refusals are errors that match the sentinels of this package; an engine that
 // can't be reached answers ErrUnavailable and nothing else.
 type Engine interface {
-	// Guarantees is what this engine claims. It is constant.
+	// Guarantees is what this engine claims. It is constant, but for the Epoch of an
+	// engine elsewhere that began anew: read after an answer, it is that of this
+	// answer or of a later one.
 	Guarantees() Guarantees
 
 	// Attach opens the session, or takes it over if it is open: under a new

@@ -76,6 +76,7 @@ type Guarantees struct {
 	Clock    string   // whose clock ends leases
 	Breaks   string   // what breaks its promises, to be read before choosing it
 	NoExpiry bool     // it accepts sessions with TTL 0, which live as long as the program does (R11)
+	Epoch    string   // tells this life of the engine from all others, where fences begin again with each; "" where they rise for good
 	Prompt   bool     // it answers out of memory: no call of it waits for a disk, a network or another process
 }
 

@@ -28,10 +28,11 @@ func New(e lockkeeper.Engine) *Places { return &Places{engine: e} }
 // Answer is what a name has.
 type Answer struct {
 	// Status is its claim: Held, or Waiting with its Place and who is in the way.
-	// The State is 0 if it has nothing, and Ended after a Wait in vain whose place
-	// was given back; then Place and Blockers tell how that stood.
+	// The State is 0 if it has nothing, and Ended after a try, or a Wait whose place
+	// was given back, without effect; then Place and Blockers tell how that stood.
 	lockkeeper.Status
 
+	Token     Token         // of its hold, for Confirm; zero if it holds nothing
 	TTL       time.Duration // for how long from when it was asked, if nobody repeats it; of Look 0
 	Lost      error         // of Grab: an ErrLost that tells what became of the hold that the name had; told once
 	Outlasted bool          // of Wait: it did not wait any longer, since others hold for longer than it would wait
@@ -70,11 +71,7 @@ func (p *Places) take(ctx context.Context, r Request, t *taking) (Answer, error)
 	if err != nil {
 		return Answer{}, n.wrap("grab", err)
 	}
-	var a Answer
-	err = n.repeat(ctx, func(ctx context.Context) (err error) {
-		a, err = p.grab(ctx, n, want, r.Terms, t)
-		return err
-	})
+	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) { return p.grab(ctx, n, want, r.Terms, t) })
 	a.Lost = t.lost
 	if err == nil {
 		a.Itself = p.itself(ctx, n, a)
@@ -102,6 +99,10 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 			err = p.allowed(ctx, n, terms, lease, st)
 		}
 		p.undo(ctx, lease.Key, err)
+		if err == nil && want.Wait == 0 && st.State == lockkeeper.Ended {
+			st.Place = 0 // it stood in no line
+			return Answer{Status: st}, p.leave(ctx, lease.Key)
+		}
 	case st.State != lockkeeper.Ended:
 		st, err = p.adapt(ctx, lease.Key, st, want)
 	}
@@ -205,6 +206,7 @@ func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Stat
 		return st, nil
 	}
 	want.Revision, want.Priority, want.Label = st.Revision+1, max(want.Priority, st.Priority), st.Label
+	want.Wait = lockkeeper.Forever // a place that is there stays
 	now, err := p.engine.Claim(ctx, k, want)
 	if errors.Is(err, lockkeeper.ErrInvalid) {
 		err = lockkeeper.Invalid("%s %s already, and was grabbed for another time: give the same time to hold it, or release it first", want.As, has(st))
@@ -259,9 +261,9 @@ func (n Name) lost(st lockkeeper.Status) error {
 	return &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 }
 
-// own reports whether a claim ended so because its own name gave it back.
+// own reports whether a claim ended so because its own name gave it back, or only tried.
 func own(r lockkeeper.Reason) bool {
-	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled
+	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled || r == lockkeeper.TimedOut
 }
 
 // repeat does do until no other process of the same name has come between. Each
@@ -293,6 +295,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// answer is what do has got, as repeat does it, with the token of a hold. An answer
+// may be of another life of the engine than the one that is known after it, but not
+// if that was known before it, too.
+func (p *Places) answer(ctx context.Context, n Name, do func(context.Context) (Answer, error)) (a Answer, err error) {
+	err = n.repeat(ctx, func(ctx context.Context) (err error) {
+		epoch := p.engine.Guarantees().Epoch
+		if a, err = do(ctx); p.engine.Guarantees().Epoch != epoch && !errors.Is(err, lockkeeper.ErrUnavailable) {
+			return errAgain
+		}
+		if a.State == lockkeeper.Held {
+			a.Token = Token{Fence: a.Fence, Epoch: epoch}
+		}
+		return err
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return a, nil
 }
 
 // wrap names the operation and the path in an error; nil stays nil.

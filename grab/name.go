@@ -112,6 +112,7 @@ type Request struct {
 	Priority int
 	Note     string // what for
 	Link     string // where to look
+	Try      bool   // take no place in line: what is not free at once is answered as Ended, and nothing is left
 	Terms
 }
 
@@ -136,8 +137,12 @@ func (r *Request) Check() error {
 func (r *Request) want() lockkeeper.Want {
 	targets := slices.Clone(r.Targets)
 	slices.SortFunc(targets, func(a, b lockkeeper.Target) int { return cmp.Compare(a.Path, b.Path) })
+	wait := lockkeeper.Forever
+	if r.Try {
+		wait = 0
+	}
 	return lockkeeper.Want{
-		ID: theClaim, Targets: targets, Priority: r.Priority, Wait: lockkeeper.Forever, Lasts: max(0, r.For),
+		ID: theClaim, Targets: targets, Priority: r.Priority, Wait: wait, Lasts: max(0, r.For),
 		Label: lockkeeper.Label{As: r.As, Note: r.Note, Link: r.Link},
 	}
 }

@@ -13,10 +13,11 @@ func (p *Places) Look(ctx context.Context, n Name) (Answer, error) {
 	if err := n.Check(); err != nil {
 		return Answer{}, n.wrap("look", err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, roundTrip)
-	defer cancel()
-	st, err := p.look(bounded, n)
-	return Answer{Status: st}, n.wrap("look", err)
+	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) {
+		st, err := p.look(ctx, n)
+		return Answer{Status: st}, err
+	})
+	return a, n.wrap("look", err)
 }
 
 // Renew refreshes what the name has, and never queues anew: if it has nothing the
@@ -25,11 +26,7 @@ func (p *Places) Renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 	if err := together(n.Check(), terms.check()); err != nil {
 		return Answer{}, n.wrap("renew", err)
 	}
-	var a Answer
-	err := n.repeat(ctx, func(ctx context.Context) (err error) {
-		a, err = p.renew(ctx, n, terms)
-		return err
-	})
+	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) { return p.renew(ctx, n, terms) })
 	return a, n.wrap("renew", err)
 }
 
@@ -43,21 +40,28 @@ func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 	if gone(st) {
 		return Answer{}, n.nothing(st)
 	}
-	lease, st, err := p.attach(ctx, n, terms.ttl(), 0)
+	lease, st, err := p.resume(ctx, n, terms)
 	if err != nil {
 		return Answer{}, err
-	}
-	if st.State == 0 {
-		// It ended just now, and another process may have begun to grab anew: then
-		// this session is its own, and the key of it is not.
-		if err := p.leave(ctx, lease.Key); err != nil && !errors.Is(err, lockkeeper.ErrSession) {
-			return Answer{}, err
-		}
 	}
 	if gone(st) {
 		return Answer{}, n.nothing(st)
 	}
 	return p.settle(ctx, n, terms, lease, st)
+}
+
+// resume attaches the session of a claim that was there just now, and leaves no
+// session where it has ended since.
+func (p *Places) resume(ctx context.Context, n Name, terms Terms) (lockkeeper.Lease, lockkeeper.Status, error) {
+	lease, st, err := p.attach(ctx, n, terms.ttl(), 0)
+	if err == nil && st.State == 0 {
+		// Another process may have begun to grab anew: then this session is its own,
+		// and the key of it is not.
+		if err = p.leave(ctx, lease.Key); errors.Is(err, lockkeeper.ErrSession) {
+			err = nil
+		}
+	}
+	return lease, st, err
 }
 
 // gone reports whether nothing is left of a claim.

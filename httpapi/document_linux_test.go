@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
 )
 
 // asWritten is where docs/http.md has its server.
@@ -68,10 +70,21 @@ func (v *village) bash(dir, script string) string {
 	return string(text)
 }
 
+// onDisk is a server as "lk serve" begins one: fences rise for good.
+func onDisk(t *testing.T) *village {
+	t.Helper()
+	e, err := disklock.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return villageOf(t, e)
+}
+
 // TestHTTPDocument: every session in docs/http.md, from top to bottom, has the answers
 // that are there.
 func TestHTTPDocument(t *testing.T) {
-	v := newVillage(t)
+	v := onDisk(t)
 	var script bytes.Buffer
 	var commands, expected []string
 	for line := range strings.Lines(strings.Join(documentedBlocks(t, "console"), "")) {
@@ -99,7 +112,7 @@ func TestHTTPDocument(t *testing.T) {
 // TestHTTPDocumentJob: the job in docs/http.md has its lock while it works, and gives it
 // back; its clean-up runs once, under the lock.
 func TestHTTPDocumentJob(t *testing.T) {
-	v := newVillage(t)
+	v := onDisk(t)
 	dir := t.TempDir()
 	asks := "#!/bin/sh\ncurl \"$L/grab/path/to/my/resource\" >>" + dir + "/%s\n"
 	for _, name := range []string{"work", "cleanup"} {
@@ -143,7 +156,7 @@ func (v *village) job(dir string) string {
 // TestHTTPDocumentJobIsStopped: a job whose lock is taken away is stopped, though the
 // repeat holds anew; its clean-up does not run, and it leaves nothing.
 func TestHTTPDocumentJobIsStopped(t *testing.T) {
-	v := newVillage(t)
+	v := onDisk(t)
 	dir := t.TempDir()
 	work := `#!/bin/sh
 claim=$(curl "$L/claims?state=held" | grep -o 'grab-[a-z0-9]*\.1' | head -n 1)
@@ -171,7 +184,7 @@ exec sleep 50
 
 // TestHTTPDocumentJobIsRefused: what can't be right is not asked for again and again.
 func TestHTTPDocumentJobIsRefused(t *testing.T) {
-	v := newVillage(t)
+	v := onDisk(t)
 	v.url += "/nowhere"
 	if out := v.job(t.TempDir()); !strings.Contains(out, "404") || !strings.HasSuffix(out, "ended 1\n") {
 		t.Errorf("it said %s", out)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,23 +16,25 @@ import (
 // placeRetry is how long after an engine could not tell of a place it is asked again.
 const placeRetry = time.Second
 
-// grabRoutes are locks for a name (package grab), for shells: three methods, and
+// grabRoutes are locks for a name (package grab), for shells: four methods, and
 // all that is to be known can stand in the URL.
 var grabRoutes = []route{
 	{pattern: "GET /v1/grab/{path...}", handle: (*call).lookPlace},
 	{pattern: "POST /v1/grab/{path...}", body: true, handle: (*call).grabPlace},
+	{pattern: "PATCH /v1/grab/{path...}", body: true, handle: (*call).renewPlace},
 	{pattern: "DELETE /v1/grab/{path...}", handle: (*call).releasePlace},
 }
 
 // placeAnswer is what a name has. Durations count from when the request was sent.
 type placeAnswer struct {
-	Op        string               `json:"op"` // look, grab, release
+	Op        string               `json:"op"` // look, grab, renew, release
 	As        string               `json:"as,omitempty"`
 	Path      lockkeeper.Path      `json:"path"`
 	Also      []lockkeeper.Path    `json:"also,omitempty"`
 	Status    string               `json:"status"` // ok, wait; of a look also none, and of one without a name free, taken
 	Claim     *lockkeeper.Ref      `json:"claim,omitempty"`
 	Fence     uint64               `json:"fence,omitempty"`
+	Token     string               `json:"token,omitempty"`    // of ok: names this hold and no other
 	Slot      int                  `json:"slot,omitempty"`     // of one unit
 	Position  int                  `json:"position,omitempty"` // of wait
 	TTL       seconds              `json:"ttl,omitempty"`      // of grab: it is there for so long without a repeat
@@ -57,7 +60,7 @@ func answerOf(op string, n grab.Name, a grab.Answer) *placeAnswer {
 	}
 	switch a.State {
 	case lockkeeper.Held:
-		answer.Status, answer.Fence = "ok", a.Fence
+		answer.Status, answer.Fence, answer.Token = "ok", a.Fence, a.Token.String()
 		if len(a.Grants) == 1 {
 			answer.Slot = a.Grants[0].Slot
 		}
@@ -76,16 +79,16 @@ func answerOf(op string, n grab.Name, a grab.Answer) *placeAnswer {
 	return answer
 }
 
-// line is the answer for shells: "ok FENCE", "ok FENCE SLOT", "wait POSITION",
+// line is the answer for shells: "ok TOKEN", "ok TOKEN SLOT", "wait POSITION",
 // "released N", or the status alone.
 func (a *placeAnswer) line() string {
 	switch {
 	case a.Released != nil:
 		return fmt.Sprintf("released %d", *a.Released)
 	case a.Status == "ok" && a.Slot > 0:
-		return fmt.Sprintf("ok %d %d", a.Fence, a.Slot)
+		return fmt.Sprintf("ok %s %d", a.Token, a.Slot)
 	case a.Status == "ok":
-		return fmt.Sprintf("ok %d", a.Fence)
+		return "ok " + a.Token
 	case a.Status == "wait":
 		return fmt.Sprintf("wait %d", a.Position)
 	}
@@ -96,7 +99,7 @@ func (a *placeAnswer) line() string {
 func (c *call) tellPlace(a *placeAnswer) error {
 	_, a.Draining = c.api.gate.Draining()
 	code := http.StatusOK
-	if a.Status == "wait" && a.Op == "grab" {
+	if a.Status == "wait" && a.Op != "look" {
 		code = http.StatusAccepted
 	}
 	if acceptsText(c.r) {
@@ -172,6 +175,32 @@ func (c *call) lookPath(paths []lockkeeper.Path) error {
 	return c.tellPlace(answer)
 }
 
+// renewPlace keeps what a name has, and never makes anything.
+func (c *call) renewPlace() error {
+	ask, err := c.placeRequest()
+	if err != nil {
+		return err
+	}
+	n := ask.Name()
+	a, err := grab.New(c.engine()).Renew(c.r.Context(), n, ask.Terms)
+	if err != nil {
+		return unknownPlace(err)
+	}
+	return c.tellPlace(answerOf("renew", n, a))
+}
+
+// unknownPlace is the error of a renewal of which the engine knows nothing: it may
+// never have been.
+func unknownPlace(err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
+		return err
+	}
+	unknown := *e
+	unknown.Err = lockkeeper.ErrNotHeld
+	return &unknown
+}
+
 // grabPlace gives a name what it asks for, or a place in line, or refreshes what it
 // has. With wait it stays open for so long until that is a hold, and repeats the
 // caller's request meanwhile; what it has then lives on for its TTL.
@@ -181,6 +210,13 @@ func (c *call) grabPlace() error {
 		return err
 	}
 	places := grab.New(c.engine())
+	if ask.token != (grab.Token{}) {
+		a, err := places.Confirm(c.r.Context(), ask.Request, ask.token)
+		if err != nil {
+			return err
+		}
+		return c.tellPlace(answerOf("grab", ask.Name(), a))
+	}
 	a, err := places.Grab(c.r.Context(), ask.Request)
 	lost, asked := a.Lost, c.received
 	if err == nil && a.State == lockkeeper.Waiting && ask.wait > 0 {

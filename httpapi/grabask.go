@@ -21,14 +21,16 @@ const maxPlaceWait = time.Minute
 // placeAsk is what a request says about a place.
 type placeAsk struct {
 	grab.Request
-	wait time.Duration
+	wait  time.Duration
+	token grab.Token // of the hold that a repeat goes on with; zero: of any
 }
 
 // placeFields are the names that each method takes, in the query or in the body.
 var placeFields = map[string][]string{
 	http.MethodGet:    {"as", "also"},
 	http.MethodDelete: {"as", "also"},
-	http.MethodPost:   {"as", "also", "shared", "limit", "units", "ttl", "for", "priority", "note", "link", "wait"},
+	http.MethodPost:   {"as", "also", "shared", "limit", "units", "ttl", "for", "priority", "note", "link", "wait", "fence"},
+	http.MethodPatch:  {"as", "also", "ttl", "for"},
 }
 
 // placeRequest reads the request: its path, and what its query and its body say. It refuses everything that is wrong at once.
@@ -55,6 +57,10 @@ func (c *call) placeRequest() (placeAsk, error) {
 	ask.TTL, ask.For, ask.wait = r.duration("ttl"), r.duration("for"), r.duration("wait")
 	if ask.wait > maxPlaceWait {
 		r.addf("wait %s is out of range: 0 to 1m for one request, so ask again", ask.wait)
+	}
+	ask.token = r.token("fence")
+	if r.fields.Has("fence") && ask.wait > 0 {
+		r.addf("wait goes without fence: a hold is there or lost, and never waited for")
 	}
 	ask.Targets = r.targets(append([]string{c.r.PathValue("path")}, fields["also"]...))
 	if method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
@@ -112,12 +118,13 @@ type placeBody struct {
 	Note     *string  `json:"note"`
 	Link     *string  `json:"link"`
 	Wait     *span    `json:"wait"`
+	Fence    *string  `json:"fence"`
 }
 
 // fields are what is there, as in a query.
 func (b *placeBody) fields() url.Values {
 	fields := url.Values{"also": b.Also}
-	for name, v := range map[string]*string{"as": b.As, "note": b.Note, "link": b.Link} {
+	for name, v := range map[string]*string{"as": b.As, "note": b.Note, "link": b.Link, "fence": b.Fence} {
 		if v != nil {
 			fields.Set(name, *v)
 		}
@@ -195,6 +202,18 @@ func (r *placeReader) duration(name string) time.Duration {
 		r.addf("%s", e.Detail)
 	}
 	return d
+}
+
+// token is a field's, and zero if it is not there.
+func (r *placeReader) token(name string) grab.Token {
+	if !r.fields.Has(name) {
+		return grab.Token{}
+	}
+	t, err := grab.ParseToken(r.one(name))
+	if e, ok := err.(*lockkeeper.Error); ok {
+		r.addf("%s", e.Detail)
+	}
+	return t
 }
 
 // targets are the paths in the mode that the fields say.

@@ -57,7 +57,7 @@ func (e *Error) Read() error {
 func SendGuarantees(g lockkeeper.Guarantees) *Guarantees {
 	return &Guarantees{
 		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: g.Survives,
-		Fences: g.Fences, Clock: g.Clock, Breaks: g.Breaks,
+		Fences: g.Fences, Clock: g.Clock, Breaks: g.Breaks, Epoch: g.Epoch,
 	}
 }
 
@@ -66,7 +66,7 @@ func SendGuarantees(g lockkeeper.Guarantees) *Guarantees {
 func (g *Guarantees) Read() lockkeeper.Guarantees {
 	read := lockkeeper.Guarantees{
 		Name: g.GetName(), Reach: lockkeeper.Reach(g.GetReach()), Survives: g.GetSurvives(),
-		Fences: g.GetFences(), Clock: g.GetClock(), Breaks: g.GetBreaks(),
+		Fences: g.GetFences(), Clock: g.GetClock(), Breaks: g.GetBreaks(), Epoch: g.GetEpoch(),
 	}
 	for bit := lockkeeper.Features(1); bit&lockkeeper.AllFeatures != 0; bit <<= 1 {
 		if slices.Contains(g.GetFeatures(), bit.String()) {

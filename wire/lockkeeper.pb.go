@@ -811,6 +811,7 @@ type Guarantees struct {
 	Fences        string                 `protobuf:"bytes,5,opt,name=fences,proto3" json:"fences,omitempty"`
 	Clock         string                 `protobuf:"bytes,6,opt,name=clock,proto3" json:"clock,omitempty"`
 	Breaks        string                 `protobuf:"bytes,7,opt,name=breaks,proto3" json:"breaks,omitempty"`
+	Epoch         string                 `protobuf:"bytes,8,opt,name=epoch,proto3" json:"epoch,omitempty"` // tells this life of the engine from all others, where fences begin again with each; "" where they rise for good
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -890,6 +891,13 @@ func (x *Guarantees) GetClock() string {
 func (x *Guarantees) GetBreaks() string {
 	if x != nil {
 		return x.Breaks
+	}
+	return ""
+}
+
+func (x *Guarantees) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
 	}
 	return ""
 }
@@ -2645,7 +2653,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12>\n" +
 	"\n" +
 	"guarantees\x18\x03 \x01(\v2\x1e.lockkeeper.wire.v1.GuaranteesR\n" +
-	"guarantees\"\xb4\x01\n" +
+	"guarantees\"\xca\x01\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -2654,7 +2662,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\bsurvives\x18\x04 \x01(\tR\bsurvives\x12\x16\n" +
 	"\x06fences\x18\x05 \x01(\tR\x06fences\x12\x14\n" +
 	"\x05clock\x18\x06 \x01(\tR\x05clock\x12\x16\n" +
-	"\x06breaks\x18\a \x01(\tR\x06breaks\"\xcc\x03\n" +
+	"\x06breaks\x18\a \x01(\tR\x06breaks\x12\x14\n" +
+	"\x05epoch\x18\b \x01(\tR\x05epoch\"\xcc\x03\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -47,7 +48,7 @@ func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
 func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
 	f := cmd.Flags()
 	addSpan(cmd, bad, &o.holdFor, "for", lockkeeper.MinTTL, "hold for D without a repeat, such as 90m or 2d; others are told so")
-	f.BoolVar(&o.asJSON, "json", false, "print the claim as one JSON object")
+	f.BoolVar(&o.asJSON, "json", false, "print the claim as one JSON object, with the token of a hold")
 	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code of \"wait\"")
 }
 
@@ -58,6 +59,10 @@ func (o *placeOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 		bad.addf("no --as: say who has it, by a name that no other job has, such as --as \"$GITHUB_RUN_ID-$GITHUB_JOB\"")
 	} else if strings.TrimSpace(o.as) == "" {
 		bad.addf("--as is empty: is the variable in it set?")
+	}
+	if cmd.ArgsLenAtDash() >= 0 {
+		bad.addf("%s runs no command; lk run does: lk run PATH -- COMMAND", cmd.CommandPath())
+		return
 	}
 	if len(args) == 0 {
 		bad.addf("no PATH: name what to hold, as in: %s mydatabase/mytest --as ci-17", cmd.CommandPath())
@@ -110,6 +115,9 @@ type grabOptions struct {
 	wait         time.Duration
 	note, link   string
 	priority     int
+	try          bool
+	fence        string
+	token        grab.Token // that fence says; zero: of no hold that is there already
 	targets      []lockkeeper.Target
 }
 
@@ -125,7 +133,12 @@ are taken together or not at all. Grab the same again to keep it.
 It prints "ok FENCE" (and the slot of one unit under -n) and exits 0 if the name
 holds it, or "wait PLACE" and exits 75 if it waits in line; who is in the way is
 told on stderr. Without --wait it does not wait: its place lives on for its TTL,
-may come up meanwhile, and then the next lk grab says ok.
+may come up meanwhile, and then the next lk grab says ok. With --try it takes no
+place, and prints nothing if it is taken.
+
+--fence goes on with the hold of which an earlier ok told the fence, and makes
+nothing: if the name has no hold with that fence any more, it exits 76, however
+often it is repeated. A script that must not go on after a loss uses it, or lk renew.
 
 With --wait it waits for so long. If that is in vain, or a signal ends it, it gives
 back the place that it took, prints no place, and exits 75; a place that an earlier
@@ -134,7 +147,8 @@ lk grab took stays. It fails at once if others are sure to hold for longer.
 
 Exit codes:
   0    ok
-  75   wait, or waited in vain (-E names another code)
+  75   wait, or it was not free in time (-E names another code)
+  76   lost: the name has no hold with that --fence
   2    bad usage; 69 the engine can't be reached; 77 denied`,
 		Example: `  # in the first step of a CI job: wait in line, and hold it for the steps after
   lk grab testsite --as "run-$GITHUB_RUN_ID" --wait 30m --for 1h || exit
@@ -159,6 +173,8 @@ Exit codes:
 		"limit", "n", "hold permits: at most N units in use at a time, as this caller sees it")
 	f.Var(number{&o.units, &a.bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
 	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2h (default: not at all)")
+	f.BoolVar(&o.try, "try", false, "take no place in line: if it is taken, give up at once")
+	f.StringVar(&o.fence, "fence", "", "go on with the hold whose ok had this `FENCE`, and make nothing")
 	f.StringVar(&o.note, "note", "", "what for, for others to read")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
 	f.Var(number{&o.priority, &a.bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
@@ -174,6 +190,7 @@ func (o *grabOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	if !limited && cmd.Flags().Changed("units") {
 		bad.addf("--units goes with -n: of how many are they?")
 	}
+	o.checkFence(cmd, bad)
 	for _, p := range o.paths {
 		switch {
 		case o.shared:
@@ -187,8 +204,25 @@ func (o *grabOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	o.checkRanges(o.request(), bad)
 }
 
+// checkFence reads --fence, and checks what excludes waiting.
+func (o *grabOptions) checkFence(cmd *cobra.Command, bad *problems) {
+	if o.try && o.wait > 0 {
+		bad.addf("--try and --wait exclude each other: --try does not wait")
+	}
+	if !cmd.Flags().Changed("fence") {
+		return
+	}
+	var err error
+	if o.token, err = grab.ParseToken(o.fence); err != nil {
+		bad.addf("--fence %q is none: give what an ok printed, such as 17", o.fence)
+	}
+	if o.wait > 0 {
+		bad.addf("--fence and --wait exclude each other: a hold is there or lost, and never waited for")
+	}
+}
+
 func (o *grabOptions) request() grab.Request {
-	return grab.Request{As: o.as, Targets: o.targets, Priority: o.priority, Note: o.note, Link: o.link, Terms: o.terms()}
+	return grab.Request{As: o.as, Targets: o.targets, Priority: o.priority, Note: o.note, Link: o.link, Try: o.try, Terms: o.terms()}
 }
 
 // places opens the engine for verbs on places.
@@ -211,12 +245,15 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 		return err
 	}
 	defer c.Close()
-	if o.wait == 0 {
-		answer, err := places.Grab(ctx, o.request())
+	if o.token != (grab.Token{}) {
+		answer, err := places.Confirm(ctx, o.request(), o.token)
 		if err != nil {
 			return err
 		}
 		return a.answer(&o.placeOptions, answer)
+	}
+	if o.wait == 0 {
+		return a.grabNow(ctx, places, o)
 	}
 	signals := make(chan os.Signal, 16)
 	notifySignals(signals)
@@ -247,12 +284,29 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	return a.answer(&o.placeOptions, answer)
 }
 
-// gaveUp tells of a wait in vain that has left no place. On stdout there is
+// grabNow is lk grab that does not wait.
+func (a *app) grabNow(ctx context.Context, places *grab.Places, o *grabOptions) error {
+	answer, err := places.Grab(ctx, o.request())
+	switch {
+	case err != nil:
+		return err
+	case answer.State == lockkeeper.Ended:
+		return a.gaveUp(o, answer)
+	}
+	if err = a.answer(&o.placeOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
+		a.noteUnless(o.quiet)(fmt.Sprintf("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes no place)", human(answer.TTL)))
+	}
+	return err
+}
+
+// gaveUp tells of a try, or a wait, that has left no place. On stdout there is
 // nothing to say, but for --json.
 func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	a.noteLost(&o.placeOptions, answer)
 	text := fmt.Sprintf("%s is still taken after %s: %s", o.what(), human(o.wait), waitLine(answer.Status))
 	switch {
+	case o.try:
+		text = fmt.Sprintf("%s is taken: %s", o.what(), waitLine(answer.Status))
 	case len(answer.Itself) > 0:
 		text = fmt.Sprintf("%s: %s", o.what(), o.itself(answer))
 	case answer.Outlasted:
@@ -302,7 +356,7 @@ func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 	var err error
 	switch {
 	case o.asJSON:
-		err = writeJSON(a.stdout, answer.Status)
+		err = writeJSON(a.stdout, jsonAnswer(answer))
 	default:
 		_, err = fmt.Fprintln(a.stdout, answerLine(answer))
 	}
@@ -312,16 +366,36 @@ func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 	return err
 }
 
-// answerLine is an answer for scripts: "ok FENCE", "ok FENCE SLOT" for one permit,
+// answerLine is an answer for scripts: "ok TOKEN", "ok TOKEN SLOT" for one permit,
 // or "wait PLACE".
 func answerLine(answer grab.Answer) string {
 	switch {
 	case answer.State == lockkeeper.Waiting:
 		return fmt.Sprintf("wait %d", answer.Place)
 	case len(answer.Grants) == 1 && answer.Grants[0].Slot > 0:
-		return fmt.Sprintf("ok %d %d", answer.Fence, answer.Grants[0].Slot)
+		return fmt.Sprintf("ok %s %d", answer.Token, answer.Grants[0].Slot)
 	}
-	return fmt.Sprintf("ok %d", answer.Fence)
+	return fmt.Sprintf("ok %s", answer.Token)
+}
+
+// jsonAnswer is an answer in JSON: the claim, and the token of a hold.
+func jsonAnswer(answer grab.Answer) any {
+	if answer.State != lockkeeper.Held {
+		return answer.Status
+	}
+	return heldAnswer{answer}
+}
+
+// heldAnswer is the claim of a hold, with its token.
+type heldAnswer struct{ grab.Answer }
+
+// MarshalJSON implements json.Marshaler.
+func (h heldAnswer) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(h.Status)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(text[:len(text)-1], `,"token":%q}`, h.Token), nil
 }
 
 // grabbedAs says, of a run that names itself as, that a hold in its way was grabbed

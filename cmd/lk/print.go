@@ -179,9 +179,9 @@ func (t table) rows(status lockkeeper.Status) {
 
 func (t table) flush() error { return t.out.Flush() }
 
-// writeJSON writes a claim as one line of JSON. Durations are in seconds.
-func writeJSON(to io.Writer, status lockkeeper.Status) error {
-	return json.NewEncoder(to).Encode(status)
+// writeJSON writes v as one line of JSON. Durations of claims are in seconds.
+func writeJSON(to io.Writer, v any) error {
+	return json.NewEncoder(to).Encode(v)
 }
 
 // printable makes text fit for a label: valid UTF-8 without control characters,

@@ -46,6 +46,7 @@ Exit codes:
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.release(cmd.Context(), &o, cleanup) }),
 	}
 	o.addName(cmd)
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print how many holds and places were released as one JSON object")
 	cmd.Flags().StringVar(&cleanup, "cleanup", "", "a command for sh -c, to run before while the lock is held")
 	return cmd
 }
@@ -77,6 +78,16 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 	released, err := release(ctx)
 	if err != nil {
 		return err
+	}
+	if o.asJSON {
+		told := struct {
+			As       string            `json:"as"`
+			Paths    []lockkeeper.Path `json:"paths"`
+			Released int               `json:"released"`
+		}{o.as, o.paths, released}
+		if err := writeJSON(a.stdout, told); err != nil {
+			return errors.Join(err, cleaned)
+		}
 	}
 	if released == 0 && cleaned == nil {
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s has nothing at %s, so there is nothing to release", o.as, o.what()))

@@ -3,6 +3,8 @@
 package memlock
 
 import (
+	"crypto/rand"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -21,6 +23,7 @@ func New() lockkeeper.Engine {
 		Fences:   "while the process lives",
 		Clock:    "the process's monotonic clock",
 		Breaks:   "the end of the process ends all claims",
+		Epoch:    strings.ToLower(rand.Text()[:8]),
 		NoExpiry: true,
 		Prompt:   true,
 	}, func() time.Duration { return time.Since(start) })

@@ -80,7 +80,7 @@ func (e *Engine) connect(a *attempt, first int, former *conn) {
 			close(a.done)
 			return
 		}
-		e.conn, e.last = c, at
+		e.conn, e.last, e.epoch = c, at, c.guarantees.Epoch
 		e.mu.Unlock()
 		go c.receive()
 		go c.write()

@@ -22,6 +22,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	conn    *conn
+	epoch   string            // of the engine at the other end, as the latest connection said
 	former  *conn             // the connection before
 	last    int               // the address that answered last, or is to be tried first
 	drained map[int]time.Time // addresses whose servers take no new claims, and when they said so
@@ -75,7 +76,13 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 }
 
 // Guarantees implements lockkeeper.Engine: those of the server's engine, over a network.
-func (e *Engine) Guarantees() lockkeeper.Guarantees { return e.guarantees }
+func (e *Engine) Guarantees() lockkeeper.Guarantees {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.guarantees
+	g.Epoch = e.epoch
+	return g
+}
 
 // Attach implements lockkeeper.Engine.
 func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {

@@ -298,3 +298,27 @@ func TestClosed(t *testing.T) {
 		}
 	}
 }
+
+// TestEpochIsOfTheLatestConnection: who asks for the epoch after an answer of a server
+// that began anew is not told of the life before.
+func TestEpochIsOfTheLatestConnection(t *testing.T) {
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { // each connection is another life
+		if err := welcomed(nc, in); err == nil {
+			_, _ = request(in)
+		}
+		nc.Close()
+	})
+	e, err := remote.Open(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	before := e.Guarantees().Epoch
+	remote.Break(e)
+	if _, err := e.About(t.Context()); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Fatalf("got %v of a server that hung up", err)
+	}
+	if after := e.Guarantees().Epoch; before == "" || after == "" || before == after {
+		t.Errorf("epoch %q, then %q; want that of each life", before, after)
+	}
+}

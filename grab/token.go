@@ -1,0 +1,101 @@
+package grab
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// maxEpoch bounds what a token has after its fence, in bytes.
+const maxEpoch = 64
+
+// A Token names one grant, and no other one, ever: by its fence, and by the engine's
+// epoch where fences begin again. The zero Token names none.
+type Token struct {
+	Fence uint64
+	Epoch string // lockkeeper.Guarantees.Epoch
+}
+
+// String is "17", or "17-k3x9q2ab" where fences begin again.
+func (t Token) String() string {
+	fence := strconv.FormatUint(t.Fence, 10)
+	if t.Epoch == "" {
+		return fence
+	}
+	return fence + "-" + t.Epoch
+}
+
+// ParseToken reads what String writes.
+func ParseToken(text string) (Token, error) {
+	number, epoch, some := strings.Cut(text, "-")
+	fence, err := strconv.ParseUint(number, 10, 64)
+	t := Token{Fence: fence, Epoch: epoch}
+	if err != nil || fence == 0 || len(epoch) > maxEpoch || some && epoch == "" || t.String() != text {
+		return Token{}, lockkeeper.Invalid("fence %.80q is none: give what the ok said, such as 17, or 17-k3x9q2ab", text)
+	}
+	return t, nil
+}
+
+// Confirm refreshes the hold that t names, and makes nothing. If the name has no claim,
+// one that waits, or another hold, that one is over: the error is an ErrLost, with the
+// reason if it is known, and so it is of every repeat. What r asks for must be what is
+// held, as in a repeat of [Places.Grab].
+func (p *Places) Confirm(ctx context.Context, r Request, t Token) (Answer, error) {
+	n := r.Name()
+	if err := r.Check(); err != nil {
+		return Answer{}, n.wrap("grab", err)
+	}
+	want := r.want()
+	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) { return p.confirm(ctx, n, want, r.Terms, t) })
+	return a, n.wrap("grab", err)
+}
+
+// confirm is one try of Confirm.
+func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t Token) (Answer, error) {
+	st, err := p.look(ctx, n) // which makes no session, and refreshes none of another hold
+	if err == nil {
+		err = p.isOver(n, t, st)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	lease, st, err := p.resume(ctx, n, terms)
+	if err == nil {
+		err = p.isOver(n, t, st)
+	}
+	if err == nil {
+		st, err = p.adapt(ctx, lease.Key, st, want)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return p.settle(ctx, n, terms, lease, st)
+}
+
+// isOver is the error of a hold that is over, by what the engine has just told of the
+// name's claim; nil if st is that hold.
+func (p *Places) isOver(n Name, t Token, st lockkeeper.Status) error {
+	epoch := p.engine.Guarantees().Epoch
+	if t.Epoch == "" && epoch != "" {
+		return lockkeeper.Invalid("fence %s is not whole: fences begin again whenever this engine is started, so give all that the ok said, as in %s-%s",
+			t, t, epoch)
+	}
+	e := &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost}
+	switch {
+	case t.Epoch != epoch:
+		e.Reason, e.Detail = lockkeeper.EngineRestarted, "fence "+t.String()+" is of before that"
+	case st.Fence == t.Fence && st.State == lockkeeper.Held:
+		return nil
+	case st.Fence == t.Fence && st.State == lockkeeper.Ended:
+		e.Reason, e.Detail = st.Reason, st.Text
+	case st.State == lockkeeper.Held:
+		e.Detail = n.As + " has another hold since, with fence " + Token{Fence: st.Fence, Epoch: epoch}.String() + ", and not the one with fence " + t.String()
+	case st.State == lockkeeper.Waiting:
+		e.Detail = n.As + " only waits in line since, and has not the hold with fence " + t.String()
+	default:
+		e.Detail = n.As + " has no hold with fence " + t.String() + " any more: it was released, or was not repeated in time"
+	}
+	return e
+}
