@@ -66,13 +66,13 @@ type Verb string
 
 // The verbs.
 const (
-	Enter  Verb = "enter" // be let in; nobody is given it by a rule: a valid credential is enough
-	Look   Verb = "look"
-	Lock   Verb = "lock"
-	Revoke Verb = "revoke"
-	Freeze Verb = "freeze"
-	Thaw   Verb = "thaw"  // what an Act tells; the rules allow it by Freeze
-	Drain  Verb = "drain" // of the server as a whole
+	Connect Verb = "connect" // be let in; nobody is given it by a rule: a valid credential is enough
+	Look    Verb = "look"
+	Lock    Verb = "lock"
+	Revoke  Verb = "revoke"
+	Freeze  Verb = "freeze"
+	Thaw    Verb = "thaw"  // what an Act tells; the rules allow it by Freeze
+	Drain   Verb = "drain" // of the server as a whole
 )
 
 // New returns a gate to the engine, which it never closes. With a nil policy everybody
@@ -125,7 +125,7 @@ func (g *Gate) Open() bool {
 func (g *Gate) Admit(c Credentials) (*Pass, error) {
 	a, err := g.admit(&c)
 	if err != nil {
-		g.acted(Act{From: c.From, Verb: Enter, Err: err})
+		g.acted(Act{From: c.From, Verb: Connect, Err: err})
 		return nil, err
 	}
 	return &Pass{admission: a, from: c.From}, nil

@@ -145,7 +145,7 @@ func (p *Pass) Drain(reason string) (began bool, err error) {
 func (p *Pass) enter() (*rights, error) {
 	r, err := p.admission.current()
 	if err != nil {
-		p.acted(Act{Verb: Enter, Err: err})
+		p.acted(Act{Verb: Connect, Err: err})
 	}
 	return r, err
 }

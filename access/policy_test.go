@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 		Rules: []access.Rule{
 			{Who: []string{"ci", "deploy-*", "*"}, May: []access.Verb{access.Look, access.Lock}, Paths: []string{"db/", "*"}},
 			{},
-			{Who: []string{"a b", "*x", "c*d", ""}, May: []access.Verb{"enter", "read"}, Paths: []string{"db/*", "..", ""}},
+			{Who: []string{"a b", "*x", "c*d", ""}, May: []access.Verb{"connect", "read"}, Paths: []string{"db/*", "..", ""}},
 			{Who: []string{"ops"}, May: []access.Verb{access.Drain}, Paths: []string{"db"}},
 		},
 		Quotas: []access.Quota{
@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 	}
 	for _, words := range []string{
 		"rule 2 names 0 identities", "rule 2 allows nothing", "rule 2 names 0 paths",
-		`identity "a b"`, `identity "*x"`, `identity "c*d"`, `rule 3: "enter" is none of`, `rule 3: "read" is none of`, `"db/*": a path covers`, `the segment ".."`, `path ""`,
+		`identity "a b"`, `identity "*x"`, `identity "c*d"`, `rule 3: "connect" is none of`, `rule 3: "read" is none of`, `"db/*": a path covers`, `the segment ".."`, `path ""`,
 		"rule 4: drain", "claims -1", "waiting -2", "sessions -3", "paths -4", "longest_ttl 1ms", "highest_priority 1000001", "quota 2 names 0 identities",
 		`"b:c"`, "b:c has the secret of another",
 	} {

@@ -299,7 +299,7 @@ func TestAdmit(t *testing.T) {
 		if p != nil || !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%.60q: %v, want %q", token, err, word)
 		}
-		if a := s.act(); a.Verb != access.Enter || a.From != "here" || a.Err == nil {
+		if a := s.act(); a.Verb != access.Connect || a.From != "here" || a.Err == nil {
 			t.Errorf("Acted is told %+v", a)
 		}
 		if len(token) > 10 && strings.Contains(err.Error(), token[4:10]) {

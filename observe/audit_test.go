@@ -218,7 +218,7 @@ func auditFullDisk(t *testing.T) {
 func TestAuditDenialsAreBounded(t *testing.T) {
 	a, path := auditFile(t)
 	for range 1000 {
-		a.Act(access.Act{Verb: access.Enter, Err: lockkeeper.ErrDenied})
+		a.Act(access.Act{Verb: access.Connect, Err: lockkeeper.ErrDenied})
 	}
 	must(t, 0, a.Close())
 	if lines, _ := read(t, path); len(lines) > 3*mostDenials || len(lines) < mostDenials {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +36,9 @@ type Metrics struct {
 
 	grants      [lockkeeper.ModePermits + 1]prometheus.Counter // by mode; 0: several
 	unconfirmed prometheus.Counter
-	holdsEnded  []prometheus.Counter // by reason
-	waitsEnded  []prometheus.Counter
-	yields      []prometheus.Counter
+	holdsEnded  *prometheus.CounterVec // by reason
+	waitsEnded  *prometheus.CounterVec
+	yields      *prometheus.CounterVec
 	wait, hold  prometheus.Histogram
 	gaps        prometheus.Counter
 
@@ -81,14 +80,12 @@ func (m *Metrics) registerLocks() {
 	for mode := lockkeeper.ModeExclusive; mode <= lockkeeper.ModePermits; mode++ {
 		m.grants[mode] = modes.WithLabelValues(mode.String())
 	}
-	holds := m.counters("lockkeeper_holds_ended_total", "Holds that ended, by reason.", "reason")
-	waits := m.counters("lockkeeper_waits_ended_total", "Claims that ended without having been granted, by reason.", "reason")
-	yields := m.counters("lockkeeper_asked_to_yield_total", "Holds that were asked to yield, by what their end will be if they don't.", "reason")
-	for r := lockkeeper.NoReason; !strings.HasPrefix(r.String(), "Reason("); r++ {
-		m.holdsEnded = append(m.holdsEnded, holds.WithLabelValues(r.String()))
-		m.waitsEnded = append(m.waitsEnded, waits.WithLabelValues(r.String()))
-		m.yields = append(m.yields, yields.WithLabelValues(r.String()))
-	}
+	m.holdsEnded = m.byReason("lockkeeper_holds_ended_total", "Holds that ended, by reason.",
+		lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Stolen, lockkeeper.Expired, lockkeeper.Overdue, lockkeeper.Revoked, lockkeeper.Superseded)
+	m.waitsEnded = m.byReason("lockkeeper_waits_ended_total", "Claims that ended without having been granted, by reason.",
+		lockkeeper.TimedOut, lockkeeper.Cancelled, lockkeeper.Expired, lockkeeper.Revoked, lockkeeper.Deadlock, lockkeeper.Superseded)
+	m.yields = m.byReason("lockkeeper_asked_to_yield_total", "Holds that were asked to yield, by what their end will be if they don't.",
+		lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked)
 	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total", "Grants made before the former holder could be sure to know of its loss.")
 	m.gaps = m.counter("lockkeeper_watch_gaps_total", "Times that the watch of the locks had to begin anew; what happened meanwhile may be missing in other numbers.")
 	m.wait = m.histogram("lockkeeper_wait_seconds", "How long those who were granted had waited.", longBuckets)
@@ -110,8 +107,8 @@ func (m *Metrics) registerEngine() {
 // registerServer makes what is about the server.
 func (m *Metrics) registerServer() {
 	m.acts = m.counters("lockkeeper_operator_acts_total", "What operators did, by verb.", "verb")
-	m.denials = m.counters("lockkeeper_denials_total", "What was not allowed, by verb; enter is a credential that was not valid.", "verb")
-	for _, v := range []access.Verb{access.Enter, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain} {
+	m.denials = m.counters("lockkeeper_denials_total", "What was not allowed, by verb; connect is a credential that was not valid.", "verb")
+	for _, v := range []access.Verb{access.Connect, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain} {
 		m.acts.WithLabelValues(string(v))
 		m.denials.WithLabelValues(string(v))
 	}
@@ -200,22 +197,23 @@ func modeOf(grants []lockkeeper.Grant) lockkeeper.Mode {
 // ended counts the end of a hold, or of a wait.
 func (m *Metrics) ended(st *lockkeeper.Status, took time.Duration) {
 	if st.Fence == 0 {
-		byReason(m.waitsEnded, st.Reason).Inc()
+		m.waitsEnded.WithLabelValues(st.Reason.String()).Inc()
 		return
 	}
-	byReason(m.holdsEnded, st.Reason).Inc()
+	m.holdsEnded.WithLabelValues(st.Reason.String()).Inc()
 	m.hold.Observe(took.Seconds())
 }
 
-func (m *Metrics) asked(r lockkeeper.Reason) { byReason(m.yields, r).Inc() }
+func (m *Metrics) asked(r lockkeeper.Reason) { m.yields.WithLabelValues(r.String()).Inc() }
 
-// byReason is the counter of r. One that a newer engine has, and this program does
-// not know, counts as none.
-func byReason(counters []prometheus.Counter, r lockkeeper.Reason) prometheus.Counter {
-	if int(r) >= len(counters) {
-		r = lockkeeper.NoReason
+// byReason makes counters by reason. Those that engines state are there from the
+// beginning, at 0.
+func (m *Metrics) byReason(name, help string, stated ...lockkeeper.Reason) *prometheus.CounterVec {
+	counters := m.counters(name, help, "reason")
+	for _, r := range stated {
+		counters.WithLabelValues(r.String())
 	}
-	return counters[r]
+	return counters
 }
 
 // presence collects what lives at the moment of asking, in one look.
