@@ -159,9 +159,9 @@ func notFrozen(path lockkeeper.Path, all []lockkeeper.Status) error {
 			others = append(others, string(s.Grants[0].Path))
 		}
 	}
-	text := fmt.Sprintf("%s is not frozen; nothing is", path)
+	text := fmt.Sprintf("%q is not frozen, and no other path is", path)
 	if len(others) > 0 {
-		text = fmt.Sprintf("%s is not frozen; frozen: %s", path, strings.Join(others, ", "))
+		text = fmt.Sprintf("%q is not frozen; frozen: %s", path, strings.Join(others, ", "))
 	}
 	return &exit{code: exitFailure, say: errors.New(text)}
 }

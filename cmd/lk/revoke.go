@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,12 +177,12 @@ func inside(path lockkeeper.Path, s lockkeeper.Status) bool {
 
 // where is what was named, for messages.
 func (o *revokeOptions) where() string {
-	text := string(o.path)
-	if text == "" {
-		text = "anything"
+	text := "anything"
+	if o.path != "" {
+		text = strconv.Quote(string(o.path))
 	}
 	if o.as != "" {
-		text += " as " + o.as
+		text += " as " + strconv.Quote(o.as)
 	}
 	return text
 }
