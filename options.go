@@ -39,8 +39,12 @@ func SessionLabel(l Label) ClientOption {
 }
 
 // BootClock replaces the clock by which deadlines are counted: it must never go
-// back, and must go on while the computer sleeps. The default is CLOCK_BOOTTIME
-// on Linux and Go's monotonic clock elsewhere.
+// back, must go on while the computer sleeps, and must not be slower than the engine's.
+// The default is [NewBootClock]: on Linux it advances by CLOCK_BOOTTIME or by
+// time.Since, whichever advanced more, so that leases run out and are renewed in a
+// [testing/synctest] bubble too; elsewhere it is Go's monotonic clock. Real time
+// counts beside the time of the bubble: a test that compares exact durations passes
+// a clock made of time.Since.
 func BootClock(now func() time.Duration) ClientOption {
 	return func(c *Client) { c.clock = now }
 }
