@@ -19,7 +19,7 @@ func BenchmarkPair(b *testing.B) {
 	}{
 		{"bare", func(e lockkeeper.Engine) lockkeeper.Engine { return e }},
 		{"uncounted", func(e lockkeeper.Engine) lockkeeper.Engine {
-			return engineOf(b, access.New(e, nil, access.Options{Claims: -1, Sessions: -1}), "")
+			return engineOf(b, access.New(e, nil, access.Options{Uncounted: true}), "")
 		}},
 		{"open", func(e lockkeeper.Engine) lockkeeper.Engine {
 			return engineOf(b, access.New(e, nil, access.Options{}), "")

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // guarded is an engine as one pass may use it.
 type guarded struct {
-	pass    Pass
-	engine  lockkeeper.Engine
-	names   names
-	account *account // nil: nothing is counted
+	pass   Pass
+	engine lockkeeper.Engine
+	names  names
+	usage  *limits.Identity // nil: claims and sessions are not counted
 }
 
 // Guarantees implements lockkeeper.Engine.
@@ -35,20 +36,20 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 			return lockkeeper.Lease{}, err
 		}
 	}
-	if e.account == nil {
+	if e.usage == nil {
 		return e.engine.Attach(ctx, s, notify)
 	}
-	seat, counted, err := e.account.attaches(own, s.TTL, r.quota.Sessions)
+	session, first, err := e.usage.Attaching(own, s.TTL, &r.limits)
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	lease, err := e.engine.Attach(ctx, s, func(all []lockkeeper.Status) {
-		e.account.told(own, all)
+		e.usage.Notified(own, all)
 		if notify != nil {
 			notify(e.names.statuses(all))
 		}
 	})
-	seat.attached(&lease, s.TTL, counted, err)
+	session.Attached(&lease, s.TTL, first, err)
 	return e.names.lease(lease), e.names.err(err)
 }
 
@@ -90,12 +91,12 @@ func (e *guarded) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	if e.account == nil {
+	if e.usage == nil {
 		return e.engine.Renew(ctx, key)
 	}
-	seat, turn := e.account.renews(k.Session)
+	session, generation := e.usage.Renewing(k.Session)
 	lease, err := e.engine.Renew(ctx, key)
-	e.account.renewed(seat, k.Session, turn, &lease, err)
+	e.usage.Renewed(session, k.Session, generation, &lease, err)
 	return e.names.lease(lease), e.names.err(err)
 }
 
@@ -127,27 +128,27 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 			return lockkeeper.Status{}, err
 		}
 	}
-	if e.account == nil { // it drains
+	if e.usage == nil { // it drains
 		return e.engine.Claim(ctx, key, w)
 	}
-	seat, err := e.account.claims(k, &w, &r.quota, &e.account.totals.most)
+	session, err := e.usage.Claiming(k, &w, &r.limits)
 	if err != nil { // what is there already is not refused
 		if err := e.known(ctx, key, w.ID, err); err != nil {
 			return lockkeeper.Status{}, err
 		}
-		if seat, err = e.account.claims(k, &w, &noBound, &noBound); err != nil {
+		if session, err = e.usage.Claiming(k, &w, nil); err != nil {
 			return lockkeeper.Status{}, err
 		}
 	}
 	st, err := e.engine.Claim(ctx, key, w)
-	seat.answered(k, w.ID, &st, err)
+	session.Claimed(k, w.ID, &st, err)
 	return e.names.status(st), e.names.err(err)
 }
 
 // passes reports whether there is nothing to map, count or refuse but a claim while
 // the gate drains. It only makes that cheap.
 func (e *guarded) passes() bool {
-	if e.account != nil {
+	if e.usage != nil {
 		return false
 	}
 	r := e.pass.admission.rights.Load()
@@ -231,8 +232,8 @@ func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 		return e.thaw(ctx, r, key, ending)
 	}
 	err = e.engine.End(ctx, key, ending)
-	if e.account != nil {
-		e.account.ended(k.Session, key, ending, err)
+	if e.usage != nil {
+		e.usage.Ended(k.Session, key, ending, err)
 	}
 	return e.names.err(err)
 }

@@ -4,38 +4,22 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // Usage is what counts for the identity, once what is over has been swept.
 func (g *Gate) Usage(name string) (claims, waiting, sessions, paths int) {
-	g.mu.RLock()
-	a := g.accounts[name]
-	g.mu.RUnlock()
-	if a == nil {
-		return 0, 0, 0, 0
-	}
-	a.makeRoom()
-	return int(a.claimed.n.Load()), int(a.waiting.n.Load()), int(a.sessions.n.Load()), int(a.used.n.Load())
+	i := g.ledger.Identity(name)
+	i.Remembered()
+	return i.Used(limits.Claims), i.Used(limits.Waiting), i.Used(limits.Sessions), i.Used(limits.Paths)
 }
 
-// Seats is how many sessions and claims the identity's account has in mind.
-func (g *Gate) Seats(name string) (seats, claims int) {
-	g.mu.RLock()
-	a := g.accounts[name]
-	g.mu.RUnlock()
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, s := range a.seats {
-		s.mu.Lock()
-		claims += len(s.claims)
-		s.mu.Unlock()
-	}
-	return len(a.seats), claims
-}
+// Seats is how many sessions and claims of the identity are kept in memory.
+func (g *Gate) Seats(name string) (seats, claims int) { return g.ledger.Identity(name).Remembered() }
 
 // Total is what all identities together have.
 func (g *Gate) Total() (claims, sessions int) {
-	return int(g.totals.claims.n.Load()), int(g.totals.sessions.n.Load())
+	return g.ledger.Used(limits.Claims), g.ledger.Used(limits.Sessions)
 }
 
 // NameInAndOut is what the identity calls the engine's session, and what the engine

@@ -1,12 +1,12 @@
 package access
 
 import (
-	"cmp"
 	"crypto/x509"
 	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // Credentials are what somebody shows to be let in.
@@ -20,20 +20,14 @@ type Credentials struct {
 type Gate struct {
 	engine  lockkeeper.Engine
 	options Options
-	totals  totals
+	ledger  *limits.Ledger
+	counts  bool // claims and sessions, also where everybody may do everything
 	drain   drain
 
 	mu         sync.RWMutex // guards all below
 	policy     *compiled    // nil: everybody may do everything
 	admissions map[credential]*admission
-	accounts   map[string]*account // by identity; one stays as long as the gate, so that what it has is never counted twice
 }
-
-// Hard caps of a gate over all identities, unless Options say otherwise.
-const (
-	DefaultClaims   = 1_000_000
-	DefaultSessions = 262_144
-)
 
 // maxAdmissions bounds the credentials that are in use at a time.
 const maxAdmissions = 1 << 16
@@ -44,8 +38,11 @@ type Options struct {
 	// the rules denied, before it is answered. It must not block. It may be nil.
 	Acted func(Act)
 
-	Claims   int // the most of all identities together; 0 is DefaultClaims, below 0: no bound
-	Sessions int // likewise; 0 is DefaultSessions. With neither bound an open gate counts nothing
+	// Limits bound what the identities use; nil is limits.DefaultBounds, with which an open gate
+	// counts too.
+	Limits *limits.Bounds
+	// Uncounted has an open gate count no claims and sessions, so that nothing bounds them.
+	Uncounted bool
 }
 
 // An Act is what somebody did, or tried to do, as an operator; or what the rules
@@ -79,11 +76,12 @@ const (
 // may do everything, and only hard caps bound how much. Of a policy that Check
 // refuses, what is wrong allows nothing.
 func New(e lockkeeper.Engine, p *Policy, o Options) *Gate {
-	g := &Gate{engine: e, options: o, admissions: make(map[credential]*admission), accounts: make(map[string]*account)}
-	g.totals.began, g.drain.settled = time.Now(), make(chan struct{})
-	g.totals.most = Quota{
-		Claims: max(0, cmp.Or(o.Claims, DefaultClaims)), Sessions: max(0, cmp.Or(o.Sessions, DefaultSessions)),
+	g := &Gate{engine: e, options: o, counts: !o.Uncounted, admissions: make(map[credential]*admission)}
+	bounds := limits.DefaultBounds()
+	if o.Limits != nil {
+		bounds = *o.Limits
 	}
+	g.ledger, g.drain.settled = limits.New(bounds), make(chan struct{})
 	g.Set(p)
 	return g
 }
@@ -111,6 +109,9 @@ func (g *Gate) Set(p *Policy) {
 		g.watch(a)
 	}
 }
+
+// Ledger returns what the identities use of the gate's server.
+func (g *Gate) Ledger() *limits.Ledger { return g.ledger }
 
 // Open reports whether everybody may do everything.
 func (g *Gate) Open() bool {
@@ -160,12 +161,7 @@ func (g *Gate) admit(c *Credentials) (*admission, error) {
 
 // begin makes the admission of whoever has the credential. g.mu is held.
 func (g *Gate) begin(c credential, r *rights) *admission {
-	own := g.accounts[c.name]
-	if own == nil && !(r.open && g.totals.most.Claims == 0 && g.totals.most.Sessions == 0) {
-		own = newAccount(c.name, &g.totals)
-		g.accounts[c.name] = own
-	}
-	a := newAdmission(g, c, own, r)
+	a := newAdmission(g, c, r)
 	g.admissions[c] = a
 	g.watch(a)
 	return a

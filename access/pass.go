@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // An admission is what all passes of one credential share.
 type admission struct {
-	gate    *Gate
-	of      credential
-	name    string
-	account *account               // nil: nothing is counted
-	rights  atomic.Pointer[rights] // nil: withdrawn
-	life    context.Context        // ends when it is withdrawn
-	end     context.CancelFunc
-	timer   *time.Timer // looks whether it has expired; guarded by gate.mu
+	gate   *Gate
+	of     credential
+	name   string
+	usage  *limits.Identity
+	rights atomic.Pointer[rights] // nil: withdrawn
+	life   context.Context        // ends when it is withdrawn
+	end    context.CancelFunc
+	timer  *time.Timer // looks whether it has expired; guarded by gate.mu
 }
 
-func newAdmission(g *Gate, of credential, own *account, r *rights) *admission {
-	a := &admission{gate: g, of: of, name: of.name, account: own}
+func newAdmission(g *Gate, of credential, r *rights) *admission {
+	a := &admission{gate: g, of: of, name: of.name, usage: g.ledger.Identity(of.name)}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.rights.Store(r)
 	return a
@@ -100,11 +101,17 @@ type Pass struct {
 // Name is the identity's; "" where everybody may do everything.
 func (p *Pass) Name() string { return p.admission.name }
 
+// Usage is what the identity uses of the server.
+func (p *Pass) Usage() *limits.Identity { return p.admission.usage }
+
 // Engine is the gate's engine as this identity may use it. It is as prompt as that
 // one. Closing it does nothing.
 func (p *Pass) Engine() lockkeeper.Engine {
 	a := p.admission
-	e := &guarded{pass: *p, engine: a.gate.engine, account: a.account}
+	e := &guarded{pass: *p, engine: a.gate.engine}
+	if a.gate.counts || a.name != "" {
+		e.usage = a.usage
+	}
 	if a.name != "" {
 		e.names = names{prefix: a.name + ":"}
 	}

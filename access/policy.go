@@ -31,10 +31,12 @@ type Rule struct {
 // its own.
 type Quota struct {
 	Who      []string `yaml:"who"`      // as in a Rule
-	Claims   int      `yaml:"claims"`   // held and waiting
+	Claims   int      `yaml:"claims"`   // held and waiting; 0 is the server's bound
 	Waiting  int      `yaml:"waiting"`  // of those, the waiting ones; a claim that may wait needs room here until it is granted
 	Sessions int      `yaml:"sessions"` // open sessions
 	Paths    int      `yaml:"paths"`    // targets of all claims; a path that two claims name counts twice
+
+	SessionClaims int `yaml:"session_claims"` // claims of one session; 0 is the server's bound
 
 	LongestTTL      duration.Span `yaml:"longest_ttl"`      // of a session
 	HighestPriority *int          `yaml:"highest_priority"` // of a claim; nil: no bound of its own
@@ -94,9 +96,9 @@ func (q *Quota) check(c *complaints, at string) {
 	for _, bound := range []struct {
 		name string
 		n    int
-	}{{"claims", q.Claims}, {"waiting", q.Waiting}, {"sessions", q.Sessions}, {"paths", q.Paths}} {
+	}{{"claims", q.Claims}, {"waiting", q.Waiting}, {"sessions", q.Sessions}, {"paths", q.Paths}, {"session_claims", q.SessionClaims}} {
 		if bound.n < 0 {
-			c.addf("%s: %s %d is out of range: 1 or more, or leave it out for no bound", at, bound.name, bound.n)
+			c.addf("%s: %s %d is out of range: 1 or more, or leave it out", at, bound.name, bound.n)
 		}
 	}
 	if ttl := time.Duration(q.LongestTTL); ttl != 0 && (ttl < lockkeeper.MinTTL || ttl > lockkeeper.MaxTTL) {

@@ -13,12 +13,20 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/duration"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // limited is a policy in which ci has the quota.
 func limited(q access.Quota) access.Policy {
 	q.Who = []string{"ci"}
 	return access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*"), rule("ops", "revoke", "*")}, Quotas: []access.Quota{q}}
+}
+
+// capped are bounds of all identities together; 0 is no bound.
+func capped(claims, sessions int) *limits.Bounds {
+	b := limits.DefaultBounds()
+	b.Total[limits.Claims], b.Total[limits.Sessions] = claims, sessions
+	return &b
 }
 
 // counts fails the test unless so much counts for ci.
@@ -156,7 +164,7 @@ func TestQuotaOfTheDead(t *testing.T) {
 
 // TestCaps: they bound all identities together, and everybody where there are none.
 func TestCaps(t *testing.T) {
-	s := newSite(t, limited(access.Quota{}), access.Options{Claims: 2, Sessions: 2})
+	s := newSite(t, limited(access.Quota{}), access.Options{Limits: capped(2, 2)})
 	ci, ops := s.user("ci", "s"), s.user("ops", "s")
 	ci.takes("a")
 	ops.takes("b")
@@ -175,7 +183,7 @@ func TestCaps(t *testing.T) {
 	s.is("a third session", ci.another("third"), lockkeeper.Quota)
 	s.counts(0, 0, 1, 0)
 
-	open := access.New(s.engine, nil, access.Options{Claims: 1, Sessions: 1})
+	open := access.New(s.engine, nil, access.Options{Limits: capped(1, 1)})
 	u := &user{site: s, Engine: engineOf(t, open, "")}
 	if err := u.attach("x:y", time.Minute); err != nil {
 		t.Fatal(err)
@@ -230,7 +238,7 @@ func TestBurst(t *testing.T) {
 
 // TestNoRoomWasted: as many as the quota allows, one claim each, are never refused.
 func TestNoRoomWasted(t *testing.T) {
-	s := newSite(t, limited(access.Quota{Claims: 8, Waiting: 8, Paths: 8, Sessions: 1}), access.Options{Claims: 8, Sessions: 1})
+	s := newSite(t, limited(access.Quota{Claims: 8, Waiting: 8, Paths: 8, Sessions: 1}), access.Options{Limits: capped(8, 1)})
 	u := s.user("ci", "s")
 	var running sync.WaitGroup
 	for i := range uint64(8) {
@@ -285,7 +293,7 @@ func TestAfterARestart(t *testing.T) {
 	}
 	s.counts(2, 0, 2, 2)
 
-	s.open(s.engine, access.Options{Claims: 1})
+	s.open(s.engine, access.Options{Limits: capped(1, 0)})
 	renewing = again(renewing)
 	s.user("ops", "full").takes("z")
 	for range 2 { // a claim that a gate does not know counts once

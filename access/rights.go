@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // A compiled policy answers quickly.
@@ -136,7 +137,8 @@ type rights struct {
 	open    bool // everything
 	at      map[Verb]reach
 	quota   Quota
-	expires time.Time // of the credential; zero: never
+	limits  limits.Quota // the numbers of quota
+	expires time.Time    // of the credential; zero: never
 }
 
 // A reach is where something is allowed.
@@ -167,6 +169,9 @@ func (p *compiled) rightsOf(name string, expires time.Time) *rights {
 	for _, q := range p.quotas {
 		if slices.ContainsFunc(q.Who, func(pattern string) bool { return matches(pattern, name) }) {
 			r.quota = q
+			r.limits = limits.Quota{
+				Claims: q.Claims, Waiting: q.Waiting, Sessions: q.Sessions, Paths: q.Paths, SessionClaims: q.SessionClaims,
+			}
 			break
 		}
 	}

@@ -2,10 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +10,6 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/duration"
-	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
 // A guarded world has three identities: ci and web lock below their names, ops may
@@ -187,78 +183,4 @@ func TestQuotaHolds(t *testing.T) {
 		w.pass(time.Minute)
 		w.holds(`{"path":"ci/again"}`, ci)
 	})
-}
-
-// TestPollsAreBounded: so many and no more, of one identity and in all.
-func TestPollsAreBounded(t *testing.T) {
-	s := newTurnstile(3, 2, "polls")
-	a, err := s.enter("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.enter("a"); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.enter("a"); problemOf(err).Status != http.StatusTooManyRequests {
-		t.Errorf("a third of one: %v", err)
-	}
-	if _, err := s.enter("b"); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.enter("c"); problemOf(err).Status != http.StatusTooManyRequests {
-		t.Errorf("a fourth of all: %v", err)
-	}
-	a()
-	if _, err := s.enter("c"); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestConnectionsAreBounded: so many and no more, and who has gone makes room.
-func TestConnectionsAreBounded(t *testing.T) {
-	e := memlock.New()
-	defer e.Close()
-	s := httptest.NewUnstartedServer(nil)
-	s.Config = New(access.New(e, nil, access.Options{}), Options{}).Server()
-	if s.Config.ConnState == nil {
-		t.Fatal("nothing bounds connections")
-	}
-	left := make(chan struct{}, 10)
-	d := &doorman{most: 2}
-	s.Config.ConnState = func(c net.Conn, at http.ConnState) {
-		d.state(c, at)
-		if at == http.StateClosed {
-			left <- struct{}{}
-		}
-	}
-	s.Start()
-	defer s.Close()
-	enters := func() (net.Conn, error) {
-		c, err := net.Dial("tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		if _, err := io.WriteString(c, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			return c, err
-		}
-		_, err = c.Read(make([]byte, 1))
-		return c, err
-	}
-	first, err := enters()
-	if err != nil {
-		t.Error(err)
-	}
-	if _, err := enters(); err != nil {
-		t.Error(err)
-	}
-	if _, err := enters(); err == nil {
-		t.Error("a third is let in")
-	}
-	<-left
-	first.Close()
-	<-left
-	if _, err := enters(); err != nil {
-		t.Errorf("when one has gone: %v", err)
-	}
 }

@@ -5,22 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 
-	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
-)
-
-// Bounds of what stays open: in all, and of one identity.
-const (
-	mostConnections = 16_384
-	mostPolls       = 4096
-	mostPollsEach   = 1024
-	mostStreams     = 1024
-	mostStreamsEach = 16
-	mostLists       = 64 // of many claims, each of which is a copy
-	mostListsEach   = 8
 )
 
 // check refuses what no route is asked about.
@@ -104,66 +90,4 @@ func unauthenticated(detail, challenge string) error {
 		problem: problem{name: "unauthenticated", Status: http.StatusUnauthorized, Title: "who are you?", Detail: detail},
 		header:  [2]string{"WWW-Authenticate", challenge},
 	}
-}
-
-// A doorman bounds the connections of one server, so that who opens them without end
-// takes neither its memory nor the files that others of the process need. Who comes when
-// it is full is sent away. It is safe for concurrent use.
-type doorman struct {
-	most int64
-	in   atomic.Int64
-}
-
-// state is http.Server.ConnState.
-func (d *doorman) state(c net.Conn, s http.ConnState) {
-	switch s {
-	case http.StateNew:
-		if d.in.Add(1) > d.most {
-			c.Close() // the server finds that out, and says that it is closed
-		}
-	case http.StateClosed, http.StateHijacked:
-		d.in.Add(-1)
-	}
-}
-
-// A turnstile bounds how many of something are open, in all and of each identity.
-// It is safe for concurrent use.
-type turnstile struct {
-	most, each int
-	what       string
-	mu         sync.Mutex // guards all below
-	in         int
-	of         map[string]int
-}
-
-func newTurnstile(most, each int, what string) *turnstile {
-	return &turnstile{most: most, each: each, what: what, of: make(map[string]int)}
-}
-
-// enter lets one more in, or refuses with a quota. Each that is in calls leave,
-// once. Where everybody may do everything there is one name, which is nobody's, so
-// only the sum is bounded.
-func (t *turnstile) enter(name string) (leave func(), err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.in == t.most:
-		return nil, quota("%d %s are open: at most that many are allowed in all", t.in, t.what)
-	case name != "" && t.of[name] == t.each:
-		return nil, quota("%s has %d %s open: at most that many are allowed", name, t.each, t.what)
-	}
-	t.in++
-	t.of[name]++
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.in--
-		if t.of[name]--; t.of[name] == 0 {
-			delete(t.of, name)
-		}
-	}, nil
-}
-
-func quota(format string, args ...any) error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(format, args...)}
 }

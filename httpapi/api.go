@@ -16,6 +16,7 @@ import (
 // What a request may bring, and for how long a connection may be idle or slow.
 const (
 	mostBody      = 64 << 10
+	ownBody       = 8 << 10 // what is longer takes room of all bodies and frames that arrive
 	mostHeader    = 16 << 10
 	mostURL       = 8 << 10
 	headerTimeout = 10 * time.Second // to send the header
@@ -43,9 +44,6 @@ type API struct {
 	logger  *slog.Logger
 	routes  []served
 	origin  *http.CrossOriginProtection
-	polls   *turnstile
-	streams *turnstile
-	lists   *turnstile
 	claims  *memory
 	feed    *feed
 	began   time.Time
@@ -81,8 +79,6 @@ func (c *call) engine() lockkeeper.Engine { return c.own }
 func New(g *access.Gate, o Options) *API {
 	a := &API{
 		gate: g, options: o, logger: o.Logger, origin: http.NewCrossOriginProtection(), began: time.Now(),
-		polls: newTurnstile(mostPolls, mostPollsEach, "long polls"), streams: newTurnstile(mostStreams, mostStreamsEach, "event streams"),
-		lists:  newTurnstile(mostLists, mostListsEach, "lists of claims"),
 		claims: newMemory(), stopping: make(chan struct{}),
 	}
 	a.stop = sync.OnceFunc(func() {
@@ -119,12 +115,14 @@ func allRoutes() []route {
 // what concerns its listener, such as TLSConfig, and closes it. When it shuts down,
 // the polls are answered as they stand and the streams end.
 func (a *API) Server() *http.Server {
+	cs := newConnections(a.stopping)
 	s := &http.Server{
 		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: mostHeader,
 		ErrorLog: slog.NewLogLogger(a.logger.Handler(), slog.LevelDebug),
 		// No WriteTimeout, since polls and streams are long: each write has its own.
 		DisableGeneralOptionsHandler: true,
-		ConnState:                    (&doorman{most: mostConnections}).state,
+		ConnContext:                  cs.begin,
+		ConnState:                    cs.state,
 	}
 	s.RegisterOnShutdown(a.stop)
 	return s
@@ -147,6 +145,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Also of a body that nobody reads: the library takes in the rest of it.
 		_ = http.NewResponseController(w).SetReadDeadline(c.received.Add(bodyTimeout)) // a writer without deadlines is a test's
 	}
+	if connection := connectionOf(r); connection != nil && !connection.isKnown() {
+		w.Header().Set("Connection", "close") // until somebody is let in
+	}
 	if err := a.serve(c); err != nil {
 		c.fail(err)
 	}
@@ -165,6 +166,9 @@ func (a *API) serve(c *call) error {
 		if c.pass, err = a.admit(c.r); err != nil {
 			return err
 		}
+		if err := c.letIn(); err != nil {
+			return err
+		}
 		c.own = c.pass.Engine()
 	}
 	if found.plain != nil {
@@ -179,6 +183,19 @@ func (a *API) serve(c *call) error {
 		return lockkeeper.Invalid("%s takes no body: leave it out", found.pattern)
 	}
 	return found.handle(c)
+}
+
+// letIn counts the connection for the caller, and keeps it open for further requests.
+func (c *call) letIn() error {
+	connection := connectionOf(c.r)
+	if connection == nil {
+		return nil
+	}
+	if err := connection.letIn(c.pass.Usage()); err != nil {
+		return err
+	}
+	c.w.Header().Del("Connection")
+	return nil
 }
 
 // served is a route, taken to pieces.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // keepAlive is how often a stream says that it is there.
@@ -48,7 +49,7 @@ func (c *call) events() error {
 		c.w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	leave, err := c.api.streams.enter(c.pass.Name())
+	leave, err := c.take(limits.Streams)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // heard empties a channel of events: "snapshot a held" and the like, and the last id.
@@ -185,12 +186,7 @@ func TestSlowReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.pass(time.Second)
-		open := func() int {
-			streams := w.apis[0].streams
-			streams.mu.Lock()
-			defer streams.mu.Unlock()
-			return streams.in
-		}
+		open := func() int { return w.apis[0].gate.Ledger().Used(limits.Streams) }
 		if open() != 1 {
 			t.Fatal("no stream")
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/grab"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // placeRetry is how long after an engine could not tell of a place it is asked again.
@@ -220,7 +221,7 @@ func (c *call) grabPlace() error {
 	a, err := places.Grab(c.r.Context(), ask.Request)
 	lost, asked := a.Lost, c.received
 	if err == nil && a.State == lockkeeper.Waiting && ask.wait > 0 {
-		leave, err := c.api.polls.enter(c.pass.Name())
+		leave, err := c.take(limits.Polls)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // village is one engine and one server of it, whose every exchange is held against
@@ -24,7 +25,6 @@ type village struct {
 	gate   *access.Gate
 	url    string
 	client *http.Client
-	polls  *turnstile
 }
 
 func newVillage(t *testing.T) *village {
@@ -46,7 +46,7 @@ func villageUnder(t *testing.T, e lockkeeper.Engine, p *access.Policy) *village 
 	v := &village{T: t, engine: e, gate: access.New(e, p, access.Options{})}
 	s := httptest.NewUnstartedServer(nil)
 	api := New(v.gate, Options{Version: "v1.2.3", Drain: func(string) {}})
-	v.polls, s.Config = api.polls, api.Server()
+	s.Config = api.Server()
 	s.Start()
 	t.Cleanup(s.Close)
 	v.url, v.client = s.URL, s.Client()
@@ -104,9 +104,7 @@ func (v *village) open(n int) {
 	v.Helper()
 	late := time.After(20 * time.Second)
 	for {
-		v.polls.mu.Lock()
-		in := v.polls.in
-		v.polls.mu.Unlock()
+		in := v.gate.Ledger().Used(limits.Polls)
 		if in == n {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 
 // village is w's first server, in its bubble of fake time.
 func (w *world) village() *village {
-	return &village{T: w.T, engine: w.engine, gate: w.apis[0].gate, url: "http://server0", client: w.client, polls: w.apis[0].polls}
+	return &village{T: w.T, engine: w.engine, gate: w.apis[0].gate, url: "http://server0", client: w.client}
 }
 
 func pass(d time.Duration) { <-time.After(d) }

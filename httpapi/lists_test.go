@@ -3,25 +3,23 @@ package httpapi
 import (
 	"net/http"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // Only so many lists of claims are made at a time; who comes then is told to come
 // again, and everything else goes on.
 func TestListsAreBounded(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
-		var leave []func()
-		for range mostLists {
-			l, err := w.apis[0].lists.enter("")
-			if err != nil {
-				t.Fatal(err)
-			}
-			leave = append(leave, l)
+		everybody := w.apis[0].gate.Ledger().Identity("")
+		if err := everybody.Take(limits.BroadLists, limits.DefaultBounds().Total[limits.BroadLists]); err != nil {
+			t.Fatal(err)
 		}
 		for _, url := range []string{"/v1/claims", "/v1/why?path=db", "/v1/stats", "/v1/freezes"} {
 			w.want(w.ask("GET", url, ""), http.StatusTooManyRequests, "quota")
 		}
 		w.holds(`{"path":"db"}`)
-		leave[0]()
+		everybody.Give(limits.BroadLists, 1)
 		w.want(w.ask("GET", "/v1/claims", ""), http.StatusOK, "")
 		w.want(w.ask("GET", "/v1/stats", ""), http.StatusOK, "")
 	})

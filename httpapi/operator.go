@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/report"
 )
 
@@ -110,7 +111,7 @@ func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error
 // each has a copy of what it looks at.
 func broad(handle func(*call) error) func(*call) error {
 	return func(c *call) error {
-		leave, err := c.api.lists.enter(c.pass.Name())
+		leave, err := c.take(limits.BroadLists)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
 // For how long a request may stay open to wait for news.
@@ -67,7 +68,7 @@ func (c *call) open(d time.Duration) (*poll, error) {
 	if d == 0 {
 		return nil, nil
 	}
-	leave, err := c.api.polls.enter(c.pass.Name())
+	leave, err := c.take(limits.Polls)
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,17 @@ func (c *call) read() ([]byte, error) {
 	if c.r.ContentLength > mostBody {
 		return nil, tooLarge()
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, mostBody))
+	from := http.MaxBytesReader(c.w, c.r.Body, mostBody)
+	text, err := io.ReadAll(io.LimitReader(from, ownBody))
+	if err == nil && len(text) == ownBody { // there may be more, which takes room as it arrives
+		if err := c.pass.Usage().TakeRoom(c.r.Context(), mostBody); err != nil {
+			return nil, err
+		}
+		defer c.pass.Usage().GiveRoom(mostBody)
+		var rest []byte
+		rest, err = io.ReadAll(from)
+		text = append(text, rest...)
+	}
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):

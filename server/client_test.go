@@ -94,7 +94,7 @@ func (p *peer) frame() (*wire.ServerFrame, error) {
 	if err != nil {
 		return nil, err
 	}
-	message, err := wire.ReadMessage(p.in, length, nil)
+	message, err := wire.ReadMessage(p.in, length, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -29,12 +29,15 @@ type conn struct {
 	pass     *access.Pass
 	gone     <-chan struct{}   // closed when the pass is withdrawn
 	identity string            // the pass's name
+	usage    *limits.Identity  // what it uses of this server
 	engine   lockkeeper.Engine // as the identity may use it
 	prompt   bool              // the engine answers out of memory
 
 	mu        sync.Mutex
 	room      sync.Cond // there is room in out again, or the connection has failed
 	out       wire.Outbox
+	sending   int              // bytes that were taken out of it and are being written
+	unsent    int              // bytes beyond ownUnsent that both may have, counted for the identity
 	spare     []byte           // what was written last, to be filled again
 	writing   bool             // somebody writes: whoever puts more into out need not
 	reading   bool             // the reader is at work without waiting for anything, and writes when it is done
@@ -49,7 +52,7 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
-		server: s, net: nc, in: bufio.NewReaderSize(nc, 16<<10), atWork: make(chan struct{}, maxAtWork),
+		server: s, net: nc, in: bufio.NewReaderSize(nc, ownFrame), atWork: make(chan struct{}, maxAtWork),
 		bell: make(chan struct{}, 1), lists: make(map[uint64]*list),
 	}
 	c.room.L = &c.mu
@@ -58,21 +61,21 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 // run serves the connection until it ends. What the engine works on when the
 // client stops asking is still answered.
-func (c *conn) run(enters *stranger) {
+func (c *conn) run(arrival *limits.Arrival) {
 	err := c.hello()
 	if err != nil {
 		c.refuse(err)
 		c.flush()
 		c.linger()
 		c.close()
-		c.server.strangers.leave(enters)
+		arrival.Leave()
 		if c.pass != nil { // it went away as it was let in
-			c.server.shares.disconnect(c.identity)
+			c.usage.Give(limits.Connections, 1)
 		}
 		return
 	}
-	c.server.strangers.leave(enters)
-	defer c.server.shares.disconnect(c.identity)
+	arrival.Leave()
+	defer c.usage.Give(limits.Connections, 1)
 	writer := make(chan struct{})
 	go func() {
 		defer close(writer)
@@ -95,32 +98,42 @@ func (c *conn) run(enters *stranger) {
 
 // read takes requests and has them answered until the connection ends.
 func (c *conn) read() error {
-	var room []byte
 	for {
 		var f wire.ClientFrame
-		var err error
-		if room, err = c.frame(&f, room, wire.MaxFrame); err != nil {
+		room, err := c.frame(&f, wire.MaxFrame)
+		if err == nil {
+			err = c.serve(&f)
+		}
+		if room > 0 {
+			c.usage.GiveRoom(room)
+		}
+		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		c.reading = true
-		over := c.finishing
-		c.mu.Unlock()
-		if over {
-			return io.EOF
-		}
-		for _, m := range f.GetRequests() {
-			if err := c.take(m); err != nil {
-				return err
-			}
-		}
-		for _, m := range f.GetCredits() {
-			c.credit(m)
-		}
-		if !c.another() {
-			c.flush()
+	}
+}
+
+// serve has the requests of one frame answered.
+func (c *conn) serve(f *wire.ClientFrame) error {
+	c.mu.Lock()
+	c.reading = true
+	over := c.finishing
+	c.mu.Unlock()
+	if over {
+		return io.EOF
+	}
+	for _, m := range f.GetRequests() {
+		if err := c.take(m); err != nil {
+			return err
 		}
 	}
+	for _, m := range f.GetCredits() {
+		c.credit(m)
+	}
+	if !c.another() {
+		c.flush()
+	}
+	return nil
 }
 
 // another reports whether a whole frame has arrived, so that reading it will not
@@ -131,43 +144,13 @@ func (c *conn) another() bool {
 	return n > 0 && uint64(c.in.Buffered()) >= uint64(n)+length
 }
 
-// frame reads one frame into f. It returns the room that it used.
-func (c *conn) frame(f *wire.ClientFrame, room []byte, limit int) ([]byte, error) {
-	length, err := wire.ReadLength(c.in, limit)
-	if err != nil {
-		return room, err
-	}
-	if length > bigFrame {
-		if err := c.server.big.take(c.server.life, length); err != nil {
-			return room, err
-		}
-		defer c.server.big.give(length)
-		if err := c.readBy(time.Now().Add(bigTime)); err != nil {
-			return room, err
-		}
-		defer c.readBy(time.Time{})
-	}
-	message, err := wire.ReadMessage(c.in, length, room)
-	if err != nil {
-		return room, err
-	}
-	if err := wire.CheckElements(message); err != nil {
-		return room, err
-	}
-	if err := f.UnmarshalVT(message); err != nil {
-		return room, fmt.Errorf("%w: %w", wire.ErrFrame, err)
-	}
-	if cap(message) > bigFrame {
-		return room, nil
-	}
-	return message, nil
-}
-
 // refuse takes note of why no more is read, tells the client if that is its fault,
 // and ends its lists.
 func (c *conn) refuse(err error) {
 	log := c.server.logger
 	switch {
+	case errors.Is(err, lockkeeper.ErrUnavailable):
+		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
 	case errors.Is(err, wire.ErrFrame) || errors.Is(err, errManners):
 		log.Warn("client breaks the protocol", "from", c.net.RemoteAddr(), "identity", c.identity, "error", err)
 		c.post(&wire.ServerFrame{Refused: wire.SendError(lockkeeper.Invalid("%s", err))})
@@ -216,6 +199,7 @@ func (c *conn) close() {
 	c.mu.Lock()
 	c.failed = true
 	c.out.Take(nil)
+	c.fits()
 	c.room.Broadcast()
 	c.mu.Unlock()
 	c.net.Close()

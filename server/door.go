@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -30,7 +28,7 @@ func (c *conn) hello() error {
 		return err
 	}
 	f := new(wire.ClientFrame)
-	if _, err := c.frame(f, nil, wire.MaxHello); err != nil {
+	if _, err := c.frame(f, wire.MaxHello); err != nil {
 		return err
 	}
 	if f.GetHello().GetProtocol() != wire.Protocol {
@@ -62,11 +60,13 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	if !c.server.shares.connect(pass.Name(), c.server.options.PerIdentity) {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(
-			"%s has %d connections to this server, and may not have more at a time: a program needs one", pass.Name(), c.server.options.PerIdentity)}
+	if err := pass.Usage().Take(limits.Connections, 1); err != nil {
+		full := err.(*lockkeeper.Error)
+		full.Err = lockkeeper.ErrUnavailable // what its sessions have goes on meanwhile
+		return full
 	}
 	c.pass, c.gone, c.identity, c.engine = pass, pass.Done(), pass.Name(), pass.Engine()
+	c.usage = pass.Usage()
 	c.prompt = c.engine.Guarantees().Prompt
 	return nil
 }
@@ -115,69 +115,6 @@ func (c *conn) plain() error {
 // have a field with the number 0.
 var tlsHandshake = []byte{22, 3}
 
-// strangers are the connections that have not said yet who they are, in the order
-// in which they came. Only so many are let in at a time, so that who never says it
-// costs little. The others stay in the listener's queue.
-type strangers struct {
-	mu     sync.Mutex
-	line   []*stranger
-	leaves chan struct{} // filled when one has left
-}
-
-type stranger struct {
-	net   net.Conn
-	since time.Time
-}
-
-// enter waits until there is room for one more. Where it is full, the one that is
-// there for longest has a second for it, and is sent away then. It returns nil if
-// gone is closed.
-func (ss *strangers) enter(nc net.Conn, gone <-chan struct{}) *stranger {
-	for {
-		ss.mu.Lock()
-		if len(ss.line) < maxStrangers {
-			mine := &stranger{nc, time.Now()}
-			ss.line = append(ss.line, mine)
-			ss.mu.Unlock()
-			return mine
-		}
-		oldest := ss.line[0]
-		ss.mu.Unlock()
-		timer := time.NewTimer(time.Until(oldest.since.Add(strangerTime)))
-		select {
-		case <-ss.leaves:
-		case <-gone:
-			timer.Stop()
-			return nil
-		case <-timer.C:
-			if ss.remove(oldest) {
-				hangUp(oldest.net)
-			}
-		}
-		timer.Stop()
-	}
-}
-
-// leave says that one is no stranger any more, or gone.
-func (ss *strangers) leave(one *stranger) {
-	ss.remove(one)
-	select {
-	case ss.leaves <- struct{}{}:
-	default:
-	}
-}
-
-// remove reports whether one was still there.
-func (ss *strangers) remove(one *stranger) bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	at := slices.Index(ss.line, one)
-	if at >= 0 {
-		ss.line = slices.Delete(ss.line, at, at+1)
-	}
-	return at >= 0
-}
-
 // linger has the client read why it was refused: what it sent meanwhile, and nobody
 // read, would make its system throw that away.
 func (c *conn) linger() {
@@ -188,15 +125,7 @@ func (c *conn) linger() {
 	if half, ok := raw.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		return
 	}
-	if c.readBy(time.Now().Add(strangerTime)) == nil {
-		_, _ = io.CopyN(io.Discard, raw, bigFrame)
+	if c.readBy(time.Now().Add(limits.ArrivalTime)) == nil {
+		_, _ = io.CopyN(io.Discard, raw, firstRoom)
 	}
-}
-
-// hangUp closes a connection without a word, so that it never waits for the client.
-func hangUp(nc net.Conn) {
-	if secure, ok := nc.(*tls.Conn); ok {
-		nc = secure.NetConn()
-	}
-	nc.Close()
 }

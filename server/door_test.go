@@ -124,7 +124,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	secure, trust := startSecure(t)
 	friend := secured(connect(t, secure), trust).welcome()
 	epoch := friend.attach("friend")
-	idle := make([]net.Conn, maxStrangers+50)
+	idle := make([]net.Conn, maxArrivals+50)
 	for i := range idle {
 		idle[i] = connect(t, secure).net
 		if i%2 == 0 {
@@ -167,7 +167,7 @@ func TestShutdownWithStrangers(t *testing.T) {
 	defer e.Close()
 	s, address := start(t, e, Options{})
 	friend := greeted(t, address)
-	for range maxStrangers + 10 {
+	for range maxArrivals + 10 {
 		connect(t, address)
 	}
 	began := time.Now()

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -27,13 +28,18 @@ type guests struct {
 // startGuarded serves an engine in memory to some identities, who may do everything
 // but drain it.
 func startGuarded(t *testing.T, o Options, names ...string) *guests {
+	return startBounded(t, o, nil, names...)
+}
+
+// startBounded is startGuarded with other bounds than the default ones.
+func startBounded(t *testing.T, o Options, bounds *limits.Bounds, names ...string) *guests {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })
 	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
 	for _, name := range names {
 		g.secrets[name], g.digests[name] = access.NewToken()
 	}
-	g.gate = access.New(e, g.policy(names...), access.Options{})
+	g.gate = access.New(e, g.policy(names...), access.Options{Limits: bounds})
 	o.Gate = g.gate
 	_, g.address = start(t, e, o)
 	return g
@@ -183,17 +189,19 @@ func TestTokenIsWithdrawn(t *testing.T) {
 
 // What one identity uses of the server leaves room for others.
 func TestSharesAreBounded(t *testing.T) {
-	g := startGuarded(t, Options{Connections: 12}, "alice", "bob")
+	bounds := limits.DefaultBounds()
+	bounds.Each[limits.Connections] = 3
+	g := startBounded(t, Options{}, &bounds, "alice", "bob")
 	first := g.as("alice")
 	g.as("alice")
 	third := g.as("alice")
 	refused, err := g.enter(g.secrets["alice"])
 	if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, lockkeeper.Quota) {
-		t.Errorf("a fourth connection of 12/4: %v", err)
+		t.Errorf("a fourth connection of 3: %v", err)
 	}
 	refused.over(lockkeeper.Quota)
 	bob := g.as("bob")
-	for range maxBroadEach {
+	for range bounds.Each[limits.BroadLists] {
 		first.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
 	}
 	first.attach("s") // requests are taken in their order: the lists have begun
@@ -245,8 +253,8 @@ func TestSharesOfTheFleeting(t *testing.T) {
 		}
 	}
 	s.ended.Wait()
-	if len(s.shares.of) > 0 {
-		t.Errorf("left: %v", s.shares.of)
+	if n := s.gate.Ledger().Used(limits.Connections); n != 0 {
+		t.Errorf("%d connections are left", n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -33,58 +34,38 @@ func (c *conn) list(m *wire.Request) error {
 		return fmt.Errorf("%w: there is a list %d already", errManners, m.GetId())
 	case full:
 		cancel()
-		c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(tooMany("%d lists at a time are the most that one connection may ask for", maxLists))})
+		c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(&lockkeeper.Error{
+			Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d lists at a time are the most that one connection may ask for", maxLists),
+		})})
 		return nil
 	}
-	broad := m.GetList().GetRef() == nil && m.GetList().GetSession() == ""
-	if broad {
-		if err := c.beginBroad(); err != nil {
-			c.endList(l, m)
+	taken := []limits.Resource{limits.Watchers}
+	if m.GetList().GetRef() == nil && m.GetList().GetSession() == "" {
+		taken = append(taken, limits.BroadLists)
+	}
+	for n, r := range taken {
+		if err := c.usage.Take(r, 1); err != nil {
+			c.endList(l, m, taken[:n])
 			c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(err)})
 			return nil
 		}
 	}
-	c.work.Go(func() {
-		c.answerList(ctx, l, m)
-		if broad {
-			c.endBroad()
-		}
-	})
+	c.work.Go(func() { c.answerList(ctx, l, m, taken) })
 	return nil
 }
 
-// beginBroad lets a list of everything, or of all below a path, begin, if there are
-// not too many of this identity, and of all.
-func (c *conn) beginBroad() error {
-	if !c.server.shares.list(c.identity) {
-		return tooMany("%d lists at a time of all claims, or of those of a path, are the most that this server answers %s: end one", maxBroadEach, c.identity)
-	}
-	if c.server.broad.Add(1) > maxBroad {
-		c.endBroad()
-		return tooMany("%d lists at a time of all claims, or of those of a path, are the most that this server answers: try again", maxBroad)
-	}
-	return nil
-}
-
-func (c *conn) endBroad() {
-	c.server.broad.Add(-1)
-	c.server.shares.unlist(c.identity)
-}
-
-// tooMany refuses a list.
-func tooMany(format string, args ...any) error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(format, args...)}
-}
-
-// endList forgets a list.
-func (c *conn) endList(l *list, m *wire.Request) {
+// endList forgets a list, and gives back one of each resource that it took.
+func (c *conn) endList(l *list, m *wire.Request, taken []limits.Resource) {
 	l.stop()
+	for _, r := range taken {
+		c.usage.Give(r, 1)
+	}
 	c.mu.Lock()
 	delete(c.lists, m.GetId())
 	c.mu.Unlock()
 }
 
-func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request) {
+func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken []limits.Resource) {
 	last := &wire.Reply{Id: m.GetId()}
 	for status, err := range c.engine.List(ctx, m.GetList().Read()) {
 		if err != nil {
@@ -99,7 +80,7 @@ func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request) {
 	if ctx.Err() != nil && last.Error == nil { // not its own end
 		last.Error = wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the list is cut short: the server ends this connection"})
 	}
-	c.endList(l, m)
+	c.endList(l, m, taken)
 	c.reply(last)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -99,7 +100,7 @@ func TestBroadListsAreBounded(t *testing.T) {
 	hog, p := greeted(t, address), greeted(t, address)
 	epoch := p.attach("me")
 	p.held("me", epoch, 1, "a")
-	for range maxBroad {
+	for range limits.DefaultBounds().Total[limits.BroadLists] {
 		hog.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
 	}
 	hog.attach("hog") // so its lists have been begun
@@ -112,7 +113,7 @@ func TestBroadListsAreBounded(t *testing.T) {
 		}
 	}
 	hog.net.Close()
-	for s.broad.Load() > 0 {
+	for s.gate.Ledger().Used(limits.BroadLists) > 0 {
 		runtime.Gosched()
 	}
 	if n, ended := listed(p, p.ask(&wire.Request{List: &wire.List{Credit: 9}}), 2); n != 1 || !ended {

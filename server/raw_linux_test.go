@@ -60,7 +60,7 @@ func (r *raw) frame() (*wire.ServerFrame, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.room, err = wire.ReadMessage(r.in, length, r.room); err != nil {
+	if r.room, err = wire.ReadMessage(r.in, length, r.room, nil); err != nil {
 		return nil, err
 	}
 	f := new(wire.ServerFrame)

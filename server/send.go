@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -16,7 +17,7 @@ func (c *conn) reply(m *wire.Reply) {
 		return // the client shows what it has now on another connection, and asks again
 	}
 	c.mu.Lock()
-	for c.out.Len() > maxUnsent && !c.failed {
+	for !c.fits() && !c.failed {
 		if c.writing {
 			c.room.Wait()
 		} else {
@@ -31,6 +32,23 @@ func (c *conn) reply(m *wire.Reply) {
 	if ring {
 		c.ring()
 	}
+}
+
+// fits reports whether more may be put into the outbox: its share grows as long as the identity's
+// allows that, and is given back when the client has read enough. c.mu is held.
+func (c *conn) fits() bool {
+	have := c.out.Len() + c.sending
+	if c.unsent > 0 && have <= ownUnsent {
+		c.usage.Give(limits.Unsent, c.unsent)
+		c.unsent = 0
+	}
+	for have > ownUnsent+c.unsent {
+		if have > maxUnsent || c.usage.Take(limits.Unsent, ownUnsent) != nil {
+			return false
+		}
+		c.unsent += ownUnsent
+	}
+	return true
 }
 
 // withdrawn reports whether the client's pass is.
@@ -65,7 +83,7 @@ func (c *conn) tell(statuses []lockkeeper.Status, ending bool) {
 		if ending && statuses[i].State == lockkeeper.Held {
 			continue
 		}
-		if c.missed || c.out.Len() > maxUnsent {
+		if c.missed || !c.fits() {
 			c.missed = true
 			break
 		}
@@ -138,12 +156,12 @@ func (c *conn) flush() {
 func (c *conn) flushLocked() {
 	c.writing = true
 	for (c.out.Len() > 0 || c.missed) && !c.failed {
-		if c.missed && c.out.Len() <= maxUnsent {
+		if c.missed && c.fits() {
 			c.missed = false
 			c.out.PutFrame(&wire.ServerFrame{Missed: true})
 		}
 		frames := c.out.Take(c.spare)
-		c.spare = nil
+		c.spare, c.sending = nil, len(frames)
 		c.mu.Unlock()
 		err := c.net.SetWriteDeadline(time.Now().Add(writeTime))
 		if err == nil {
@@ -153,10 +171,15 @@ func (c *conn) flushLocked() {
 			c.close()
 		}
 		c.mu.Lock()
-		if cap(frames) <= bigFrame {
+		if cap(frames) <= firstRoom {
 			c.spare = frames
 		}
+		c.sending = 0
+		c.fits()
 		c.room.Broadcast()
+	}
+	if cap(c.spare) > ownUnsent { // most connections are idle most of the time
+		c.spare = nil
 	}
 	c.writing = false
 	if c.answered {

@@ -12,35 +12,29 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
 // Bounds of one server and of each of its connections.
 const (
-	helloTime    = 10 * time.Second // in which a new connection must say hello, TLS included
-	writeTime    = 30 * time.Second // in which a client must read what one write sends
-	maxAtWork    = 1024             // requests of one connection that an engine works on
-	maxLists     = 64               // lists of one connection
-	maxBroad     = 64               // lists of everything, or of all below a path, of all connections together: each keeps a copy
-	maxBroadEach = 8                // of these, those of one identity
-	maxStrangers = 512              // connections at a time that have not said yet who they are
-	strangerTime = time.Second      // that each of these has, if others wait for its place
-	maxUnsent    = 1 << 20          // bytes that wait for one connection: then it is not read, and hints are dropped
-	bigFrame     = 64 << 10         // frames above this size share bigFrames, and must arrive in bigTime
-	bigTime      = 10 * time.Second
-	bigFrames    = 64 << 20    // bytes of big frames at a time, of all connections together
-	sweepTime    = time.Minute // between looks for sessions that are long over
+	helloTime   = 10 * time.Second // in which a new connection must say hello, TLS included
+	writeTime   = 30 * time.Second // in which a client must read what one write sends
+	maxAtWork   = 1024             // requests of one connection that an engine works on
+	maxLists    = 64               // lists of one connection
+	maxArrivals = 512              // connections at a time that have not said yet who they are
+	ownUnsent   = 32 << 10         // bytes that may wait for one connection, of which nobody keeps count
+	maxUnsent   = 1 << 20          // that may wait for it if its identity's share allows: then it is not read, and hints are dropped
+	ownFrame    = 16 << 10         // frames above this size take room of all connections, and must arrive in frameTime
+	firstRoom   = 64 << 10         // that they take first, when ownFrame of them has arrived
+	frameTime   = 10 * time.Second
+	sweepTime   = time.Minute // between looks for sessions that are long over
 )
-
-// DefaultConnections is how many connections a server keeps if Options don't say.
-const DefaultConnections = 16_384
 
 // Options of a server. The zero value is fine.
 type Options struct {
-	Logger      *slog.Logger // nil: nothing is logged
-	Name        string       // name and version that clients are told; "" is "lockkeeper"
-	Connections int          // the most at a time; 0 is DefaultConnections
-	PerIdentity int          // the most at a time of one identity; 0 is a quarter of Connections
+	Logger *slog.Logger // nil: nothing is logged
+	Name   string       // name and version that clients are told; "" is "lockkeeper"
 
 	// Gate decides who is let in, and what they may do with the engine. nil lets
 	// everybody do everything.
@@ -60,19 +54,16 @@ type Options struct {
 // A Server exports one engine to clients that come by network. It is safe for
 // concurrent use.
 type Server struct {
-	gate      *access.Gate
-	options   Options
-	logger    *slog.Logger
-	routes    routes
-	strangers strangers
-	shares    shares
-	big       budget
-	broad     atomic.Int64    // lists that are neither of one claim nor of one session
-	life      context.Context // ends when Shutdown gives up waiting
-	kill      context.CancelFunc
-	drained   atomic.Bool   // clients were told that no new claims are taken
-	ending    atomic.Bool   // no grants are told any more
-	closing   chan struct{} // closed when no further connection is taken
+	gate     *access.Gate
+	options  Options
+	logger   *slog.Logger
+	routes   routes
+	arrivals *limits.Arrivals
+	life     context.Context // ends when Shutdown gives up waiting
+	kill     context.CancelFunc
+	drained  atomic.Bool   // clients were told that no new claims are taken
+	ending   atomic.Bool   // no grants are told any more
+	closing  chan struct{} // closed when no further connection is taken
 
 	mu        sync.Mutex // guards all below
 	listeners map[net.Listener]struct{}
@@ -89,18 +80,14 @@ func New(e lockkeeper.Engine, o Options) *Server {
 		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
 	}
 	if s.gate == nil {
-		s.gate = access.New(e, nil, access.Options{Claims: -1, Sessions: -1}) // it has nothing to count
+		s.gate = access.New(e, nil, access.Options{Uncounted: true})
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.options.Name = cmp.Or(o.Name, "lockkeeper")
-	s.options.Connections = cmp.Or(o.Connections, DefaultConnections)
-	s.options.PerIdentity = cmp.Or(o.PerIdentity, max(s.options.Connections/4, 1))
 	s.routes = routes{began: time.Now(), of: make(map[owned]*route)}
-	s.shares.of = make(map[string]share)
-	s.strangers.leaves = make(chan struct{}, 1)
-	s.big.free = bigFrames
+	s.arrivals = limits.NewArrivals(maxArrivals)
 	s.life, s.kill = context.WithCancel(context.Background())
 	return s
 }
@@ -145,31 +132,27 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// welcome begins to serve a connection, if there is room for it. It waits while many
-// others have not said yet who they are.
+// welcome begins to serve a connection. It waits while many others have not said yet who they
+// are.
 func (s *Server) welcome(nc net.Conn) {
-	enters := s.strangers.enter(nc, s.closing)
-	if enters == nil {
-		hangUp(nc)
+	arrival := s.arrivals.Enter(nc, s.closing)
+	if arrival == nil {
+		limits.HangUp(nc)
 		return
 	}
 	c := newConn(s, nc)
 	s.mu.Lock()
-	full := len(s.conns) >= s.options.Connections
-	if full || s.closed {
+	if s.closed {
 		s.mu.Unlock()
-		s.strangers.leave(enters)
-		if full {
-			s.logger.Warn("too many connections", "from", nc.RemoteAddr(), "most", s.options.Connections)
-		}
-		hangUp(nc)
+		arrival.Leave()
+		limits.HangUp(nc)
 		return
 	}
 	s.conns[c] = struct{}{}
 	s.ended.Add(1)
 	s.mu.Unlock()
 	go func() {
-		c.run(enters)
+		c.run(arrival)
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
@@ -218,7 +201,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.kill()
 	s.mu.Lock()
 	for c := range s.conns {
-		hangUp(c.net)
+		limits.HangUp(c.net)
 		c.close()
 	}
 	s.mu.Unlock()

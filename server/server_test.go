@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -279,12 +281,13 @@ func TestRequestsAtWorkAreBounded(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
-	_, address := start(t, e, Options{Connections: 2})
+	bounds := limits.DefaultBounds()
+	bounds.Total[limits.Connections] = 2
+	_, address := start(t, e, Options{Gate: access.New(e, nil, access.Options{Limits: &bounds})})
 	first, _ := greeted(t, address), greeted(t, address)
 	third := connect(t, address)
-	if _, err := third.frame(); err == nil {
-		t.Fatal("a third connection is served")
-	}
+	third.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}})
+	third.over(lockkeeper.Quota)
 	first.net.Close()
 	for {
 		p := connect(t, address)

@@ -57,14 +57,20 @@ func within(size uint64, limit int) (int, error) {
 }
 
 // ReadMessage reads the message of a frame, whose length was read. It uses room if
-// that is large enough; else what it makes grows with what arrives, not with what
-// was announced: who announces much and sends little costs little.
-func ReadMessage(r *bufio.Reader, length int, room []byte) ([]byte, error) {
+// that is large enough; else it makes room as the message arrives: an announced length costs
+// nothing. Before it makes room for more bytes it calls grow with their number, if grow is not
+// nil, and gives up if that fails.
+func ReadMessage(r *bufio.Reader, length int, room []byte, grow func(bytes int) error) ([]byte, error) {
 	message := room[:0]
 	for len(message) < length {
 		have := len(message)
 		piece := min(length-have, max(cap(message)-have, firstPiece, have))
 		if have+piece > cap(message) {
+			if grow != nil {
+				if err := grow(have + piece - cap(message)); err != nil {
+					return message[:0], err
+				}
+			}
 			grown := make([]byte, have, have+piece)
 			copy(grown, message)
 			message = grown

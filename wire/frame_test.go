@@ -22,7 +22,7 @@ func readAll(frames []byte, limit int) (messages [][]byte, err error) {
 		if err != nil {
 			return messages, err
 		}
-		message, err := ReadMessage(in, length, nil)
+		message, err := ReadMessage(in, length, nil, nil)
 		if err != nil {
 			return messages, err
 		}
@@ -162,7 +162,7 @@ func TestRoomGrowsWithWhatArrives(t *testing.T) {
 	in := bufio.NewReader(bytes.NewReader(make([]byte, 100)))
 	room := make([]byte, 0, 8)
 	got := testing.AllocsPerRun(1, func() {
-		if m, err := ReadMessage(in, MaxFrame, room); err == nil || cap(m) > 2*firstPiece {
+		if m, err := ReadMessage(in, MaxFrame, room, nil); err == nil || cap(m) > 2*firstPiece {
 			t.Errorf("room for %d bytes, %v", cap(m), err)
 		}
 	})

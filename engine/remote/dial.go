@@ -224,7 +224,7 @@ func readFrame(in *bufio.Reader, f *wire.ServerFrame, room []byte) ([]byte, erro
 	if err != nil {
 		return room, err
 	}
-	message, err := wire.ReadMessage(in, length, room)
+	message, err := wire.ReadMessage(in, length, room, nil)
 	if err != nil {
 		return room, err
 	}

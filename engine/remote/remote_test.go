@@ -57,7 +57,7 @@ func request(in *bufio.Reader) (*wire.ClientFrame, error) {
 	if err != nil {
 		return nil, err
 	}
-	message, err := wire.ReadMessage(in, length, nil)
+	message, err := wire.ReadMessage(in, length, nil, nil)
 	if err != nil {
 		return nil, err
 	}

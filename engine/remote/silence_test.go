@@ -31,7 +31,7 @@ func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engi
 			if err != nil {
 				return
 			}
-			message, err := wire.ReadMessage(in, length, nil)
+			message, err := wire.ReadMessage(in, length, nil, nil)
 			if err != nil {
 				return
 			}

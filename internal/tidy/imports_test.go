@@ -36,9 +36,10 @@ var house = []room{
 	{"engine", ". engine/memlock engine/disklock engine/quorumlock engine/sqlitelock engine/sqllock engine/redlock engine/bakery engine/etcdlock engine/remote", ""},
 
 	{"wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
-	{"access", ". duration", ""},
-	{"server", ". wire access", ""},
-	{"httpapi", ". access grab duration report", ""},
+	{"internal/serve/limits", ".", "golang.org/x/sync"},
+	{"access", ". duration internal/serve/limits", ""},
+	{"server", ". wire access internal/serve/limits", ""},
+	{"httpapi", ". access internal/serve/limits grab duration report", ""},
 	{"observe", ". access", "github.com/prometheus/client_golang"},
 	{"tracing", ".", "go.opentelemetry.io/otel"},
 	{"tracing/export", ". tracing", "go.opentelemetry.io/otel"},
@@ -47,7 +48,7 @@ var house = []room{
 	{"canal", "", ""}, // the standard library alone
 	{"sim", ". table keeper history engine/quorumlock", ""},
 
-	{"cmd/lk", ". engine engine/remote engine/sqllock grab server wire access httpapi observe tracing tracing/export duration report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
+	{"cmd/lk", ". engine engine/remote engine/sqllock grab server wire access internal/serve/limits httpapi observe tracing tracing/export duration report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
 
 	{"internal/rows", ". table", ""},            // records as columns of a database
 	{"internal/following", ".", ""},             // what a follower has not been told yet

@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+)
+
+// mostArrivals bounds the connections at a time over which nobody was let in yet.
+const mostArrivals = 1024
+
+// connections are those of one server. A client that shows no credentials gets one answer on
+// each, so it never keeps an idle one; and while it has not sent its request, it may lose its
+// place to another one. It is safe for concurrent use.
+type connections struct {
+	arrivals *limits.Arrivals
+	gone     <-chan struct{} // closed when the server stops
+
+	mu sync.Mutex
+	of map[net.Conn]*connection
+}
+
+// A connection is a client's. It belongs to the identity that was let in over it first.
+type connection struct {
+	arrival *limits.Arrival
+
+	mu     sync.Mutex
+	usage  *limits.Identity // nil: nobody was let in
+	closed bool
+}
+
+func newConnections(gone <-chan struct{}) *connections {
+	return &connections{
+		arrivals: limits.NewArrivals(mostArrivals), gone: gone, of: make(map[net.Conn]*connection),
+	}
+}
+
+// connectionKey finds a request's connection in its context.
+type connectionKey struct{}
+
+// begin is http.Server.ConnContext. It waits while many others have not been let in.
+func (cs *connections) begin(ctx context.Context, nc net.Conn) context.Context {
+	arrival := cs.arrivals.Enter(nc, cs.gone)
+	if arrival == nil {
+		limits.HangUp(nc) // the server finds that out
+		return ctx
+	}
+	c := &connection{arrival: arrival}
+	cs.mu.Lock()
+	cs.of[nc] = c
+	cs.mu.Unlock()
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// state is http.Server.ConnState.
+func (cs *connections) state(nc net.Conn, s http.ConnState) {
+	cs.mu.Lock()
+	c := cs.of[nc]
+	if s == http.StateClosed || s == http.StateHijacked {
+		delete(cs.of, nc)
+	}
+	cs.mu.Unlock()
+	switch {
+	case c == nil:
+	case s == http.StateActive:
+		c.arrival.Request()
+	case s == http.StateClosed, s == http.StateHijacked:
+		c.end()
+	}
+}
+
+// connectionOf is the connection of a request; nil if its server is not the API's own.
+func connectionOf(r *http.Request) *connection {
+	c, _ := r.Context().Value(connectionKey{}).(*connection)
+	return c
+}
+
+// isKnown reports whether somebody was let in over it.
+func (c *connection) isKnown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usage != nil
+}
+
+// letIn counts the connection for the identity, unless somebody was let in over it before.
+func (c *connection) letIn(usage *limits.Identity) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.usage != nil || c.closed {
+		return nil
+	}
+	if err := usage.Take(limits.HTTPConnections, 1); err != nil {
+		return err
+	}
+	c.usage = usage
+	c.arrival.Leave()
+	return nil
+}
+
+func (c *connection) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrival.Leave()
+	if c.usage != nil {
+		c.usage.Give(limits.HTTPConnections, 1)
+	}
+	c.usage, c.closed = nil, true
+}
+
+// take takes one of a resource for the caller, until leave is called.
+func (c *call) take(r limits.Resource) (leave func(), err error) {
+	usage := c.pass.Usage()
+	if err := usage.Take(r, 1); err != nil {
+		return nil, err
+	}
+	return func() { usage.Give(r, 1) }, nil
+}

@@ -1,0 +1,283 @@
+package limits
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// What each call of the engine means for what counts. A method named …ing is called before the
+// call and leaves it in flight on a session; the method named …ed takes the answer and ends that.
+
+// Attaching counts the session before it is attached for ttl. first reports that it did not
+// count before.
+func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Session, first bool, err error) {
+	for tried := false; ; tried = true {
+		s := i.session(session)
+		if s.counted {
+			s.requested(ttl)
+			s.mu.Unlock()
+			return s, false, nil
+		}
+		err := i.take(Sessions, 1, q.Sessions)
+		if err == nil {
+			s.counted = true
+			s.requested(ttl)
+			s.mu.Unlock()
+			return s, true, nil
+		}
+		s.finishCall()
+		if tried {
+			return nil, false, err
+		}
+		i.expireSessions()
+	}
+}
+
+// Attached takes the answer to an attach that asked for ttl.
+func (s *Session) Attached(lease *lockkeeper.Lease, ttl time.Duration, first bool, err error) {
+	s.mu.Lock()
+	if s.over && err == nil { // the session before has left
+		s.finishCall()
+		s = s.identity.session(s.id)
+	}
+	defer s.finishCall()
+	switch {
+	case err == nil:
+		s.confirm()
+		s.requested(ttl)
+		if lease.Key.Epoch > s.taken { // else a later one was answered first
+			s.taken, s.epoch = lease.Key.Epoch, max(s.epoch, lease.Key.Epoch)
+			s.extend(lease.TTL)
+			s.adopt(lease)
+		}
+	case s.over || !s.counted:
+	case uncertain(err):
+		s.extend(s.longest) // it may be open, or promised more
+	case first && s.epoch == 0:
+		s.counted = false
+		s.identity.Give(Sessions, 1)
+	}
+}
+
+// adopt keeps the claims that the lease of an attach lists, which are all that the session had
+// then.
+func (s *Session) adopt(lease *lockkeeper.Lease) {
+	listed := make(map[uint64]struct{}, len(lease.Claims))
+	for n := range lease.Claims {
+		st := &lease.Claims[n]
+		listed[st.Ref.ID] = struct{}{}
+		s.learn(st, lease.Key.Epoch, true)
+	}
+	for id, c := range s.claims {
+		if _, ok := listed[id]; !ok && c.epoch < lease.Key.Epoch {
+			s.release(&c)
+			s.put(id, c)
+		}
+	}
+}
+
+// Renewing begins a renewal. The generation says what is old when the renewal is answered.
+func (i *Identity) Renewing(session string) (s *Session, generation uint64) {
+	if s = i.find(session); s != nil {
+		generation = s.generation
+		s.mu.Unlock()
+	}
+	return s, generation
+}
+
+// Renewed takes the answer. s comes from Renewing, and may be nil.
+func (i *Identity) Renewed(s *Session, session string, generation uint64, lease *lockkeeper.Lease, err error) {
+	switch {
+	case s == nil && err != nil:
+		return
+	case s == nil:
+		s = i.session(session)
+	default:
+		s.mu.Lock()
+	}
+	defer s.finishCall()
+	if err != nil && s.counted && uncertain(err) {
+		s.extend(s.longest)
+	}
+	if err != nil || s.over || lease.Key.Epoch < s.epoch {
+		return
+	}
+	s.epoch = lease.Key.Epoch
+	s.confirm()
+	s.extend(lease.TTL)
+	fresh := s.generation == generation
+	for n := range lease.Claims {
+		s.learn(&lease.Claims[n], lease.Key.Epoch, fresh)
+	}
+	s.reconcile(generation)
+}
+
+// Claiming counts the claim that w describes before the engine is asked for it, unless it counts
+// already. A nil quota refuses nothing.
+func (i *Identity) Claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota) (*Session, error) {
+	for tried := false; ; tried = true {
+		s := i.session(k.Session)
+		c, known := s.claims[w.ID]
+		if !known || c.gone {
+			c = counted{began: s.leased, calls: c.calls}
+		}
+		if err := s.take(&c, w, q); err != nil {
+			s.finishCall()
+			if tried {
+				return nil, err
+			}
+			i.expireSessions()
+			continue
+		}
+		c.calls++
+		c.epoch = max(c.epoch, k.Epoch)
+		s.claims[w.ID] = c
+		s.mu.Unlock()
+		return s, nil
+	}
+}
+
+// take counts what w may need beyond what c counts as.
+func (s *Session) take(c *counted, w *lockkeeper.Want, q *Quota) error {
+	more := c.more(w)
+	if q != nil && more.claims > 0 {
+		most := q.SessionClaims
+		if most == 0 {
+			most = s.identity.ledger.bounds.SessionClaims
+		}
+		if most > 0 && s.live+more.claims > most {
+			return refused("session %q has %d claims, which is the most that one session may have: release some, or open another session",
+				s.id, s.live)
+		}
+	}
+	if err := s.identity.takeDemand(more, q); err != nil {
+		return err
+	}
+	if more.waiting > 0 {
+		queued := make([]lockkeeper.Path, len(w.Targets))
+		for n := range w.Targets {
+			queued[n] = w.Targets[n].Path
+		}
+		most := 0
+		if q != nil {
+			most = s.identity.ledger.bounds.WaitingPerPath
+		}
+		if full, ok := s.identity.ledger.queues.join(queued, most); !ok {
+			s.identity.giveDemand(more)
+			err := refused("%d claims wait for %q, which is the most that may wait for one path: try again later", most, full).(*lockkeeper.Error)
+			err.Path = full
+			return err
+		}
+		c.queued = queued
+	}
+	s.live += more.claims
+	c.demand = c.demand.plus(more)
+	return nil
+}
+
+// more is what w may need beyond what counts. Of a claim whose state is not known each call may
+// be the one that makes it, whatever the others ask for.
+func (c *counted) more(w *lockkeeper.Want) demand {
+	if c.change != 0 {
+		return demand{}
+	}
+	need := demand{claims: 1, paths: max(len(w.Targets), c.demand.paths), waiting: c.demand.waiting}
+	if w.Wait != 0 {
+		need.waiting = 1
+	}
+	return need.minus(c.demand)
+}
+
+// Claimed takes the answer to a claim.
+func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, err error) {
+	s.mu.Lock()
+	c := s.claims[id]
+	c.calls--
+	switch {
+	case s.over:
+		s.put(id, c)
+		if later := k.Epoch > s.epoch; later && err == nil && living(st) { // than the one that has left
+			s.finishCall()
+			s = s.identity.session(s.id)
+			s.confirm()
+			s.learn(st, k.Epoch, true)
+		}
+	case err == nil:
+		s.epoch = max(s.epoch, k.Epoch)
+		s.confirm()
+		s.update(c, st)
+	case uncertain(err):
+		s.lost(&c)
+		s.put(id, c)
+	default:
+		if c.calls == 0 && c.change == 0 && c.unknown == 0 {
+			s.release(&c)
+		}
+		s.put(id, c)
+	}
+	s.finishCall()
+}
+
+// Ended takes the answer to an ending.
+func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, err error) {
+	s := i.find(session)
+	if s == nil {
+		return
+	}
+	leaves := e.Kind == lockkeeper.Leave && err == nil && k.Epoch >= s.epoch
+	if c, ok := s.claims[e.ID]; ok && e.Kind == lockkeeper.Release {
+		switch {
+		case err == nil, c.calls == 0 && errors.Is(err, lockkeeper.ErrNotHeld):
+			s.release(&c)
+		case uncertain(err):
+			s.lost(&c)
+		}
+		s.put(e.ID, c)
+	}
+	s.finishCall()
+	if leaves {
+		i.left(s, k.Epoch)
+	}
+}
+
+// left forgets a session that has left under that epoch.
+func (i *Identity) left(s *Session, epoch uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch >= s.epoch && !s.over {
+		s.epoch = epoch
+		i.remove(s)
+	}
+}
+
+// Notified takes notifications. A claim that is not known never counted, or has ended.
+func (i *Identity) Notified(session string, all []lockkeeper.Status) {
+	s := i.find(session)
+	if s == nil {
+		return
+	}
+	for n := range all {
+		if c, ok := s.claims[all[n].Ref.ID]; ok {
+			s.update(c, &all[n])
+		}
+	}
+	s.finishCall()
+}
+
+// Remembered returns how many sessions and claims are kept in memory, and what counts once
+// expired sessions are gone.
+func (i *Identity) Remembered() (sessions, claims int) {
+	i.expireSessions()
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, s := range i.sessions {
+		s.mu.Lock()
+		claims += len(s.claims)
+		s.mu.Unlock()
+	}
+	return len(i.sessions), claims
+}
