@@ -92,7 +92,9 @@ func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 	c.want = *w
 	t.mark(c)
 	if raised {
-		t.unsettle = true
+		for i := range c.held {
+			t.changeAt(c.held[i].node, c.held[i].kind)
+		}
 		t.doubtAround(c)
 	}
 }
@@ -114,17 +116,16 @@ func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	c.held = t.places(c, nil)
 	t.grantModes(c)
 	for i := range old {
-		old[i].node.drop(&old[i])
+		t.drop(&old[i])
 		t.touch(old[i].node, old[i].kind.set())
 	}
 	for i := range c.held {
-		c.held[i].node.hold(&c.held[i])
+		t.hold(&c.held[i])
 	}
 	for i := range old {
 		t.unref(old[i].node)
 	}
 	c.undone, c.text = lockkeeper.NoReason, ""
-	t.unsettle = true
 	t.note(c, Downgraded, lockkeeper.NoReason)
 	t.settle()
 }
@@ -136,7 +137,7 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 		t.leaveLine(c, true)
 	}
 	t.adopt(c, w)
-	for _, v := range c.asking {
+	for _, v := range c.victims() {
 		v.sortAsks()
 		t.note(v, AskChanged, lockkeeper.NoReason)
 	}
@@ -156,7 +157,6 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 		t.doubtAround(c)
 		t.note(c, AskChanged, lockkeeper.NoReason)
 	}
-	t.unsettle = true
 	t.suspect = true
 	t.settle()
 }

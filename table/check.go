@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -188,10 +187,13 @@ func (t *Table) checkFences() error {
 // checkNesting: who says in whose hold they are made is counted, and so is who
 // keeps back what is held.
 func (t *Table) checkNesting() error {
-	joint, named := 0, make(map[lockkeeper.Ref]int)
+	joint, nested := 0, 0
 	for _, c := range t.everyClaim() {
 		if c.nested() {
-			named[c.want.Inside]++
+			nested++
+			if named := t.named[c.want.Inside]; c.named >= len(named) || named[c.named] != c {
+				return fmt.Errorf("claim %s is not among those inside %s", c.ref, c.want.Inside)
+			}
 		}
 		if c.inLine && c.entangles() {
 			joint++
@@ -200,15 +202,17 @@ func (t *Table) checkNesting() error {
 	if joint != t.joint {
 		return fmt.Errorf("joint is %d, counted %d", t.joint, joint)
 	}
-	if !maps.Equal(named, t.named) {
-		return fmt.Errorf("named are %v, counted %v", t.named, named)
+	for ref, named := range t.named { // order does not matter: any failure is one
+		if nested -= len(named); len(named) == 0 || nested < 0 {
+			return fmt.Errorf("%d claims are noted inside %s, more than say so", len(named), ref)
+		}
 	}
 	return nil
 }
 
 // checkLists: thieves, frozen and lasting are exact, and nothing of a step is left over.
 func (t *Table) checkLists() error {
-	lasting, softs, mixed := 0, 0, 0
+	lasting, softs, mixed, thieves := 0, 0, 0, 0
 	for _, n := range t.lines() {
 		if len(n.line.permits) > 1 {
 			mixed++
@@ -218,8 +222,10 @@ func (t *Table) checkLists() error {
 		if c.inLine && c.soft() {
 			softs++
 		}
-		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief || thief != slices.Contains(t.thieves, c) {
+		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief {
 			return fmt.Errorf("claim %s: thief is %t", c.ref, c.isThief)
+		} else if thief {
+			thieves++
 		}
 		if c.frozen != slices.Contains(t.frozen, c) {
 			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref, c.frozen)
@@ -230,6 +236,9 @@ func (t *Table) checkLists() error {
 	}
 	if softs != t.softs || mixed != t.mixed {
 		return fmt.Errorf("soft claims and mixed lines are %d and %d, counted %d and %d", t.softs, t.mixed, softs, mixed)
+	}
+	if thieves != len(t.thieves) || len(t.outdated) > 0 || len(t.changedAt) > 0 || len(t.takers) > 0 {
+		return fmt.Errorf("%d thieves are listed, %d are there; or a step left something to do for them", len(t.thieves), thieves)
 	}
 	if lasting != t.lasting || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.doubtful) > 0 {
 		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.lasting, lasting)
@@ -270,12 +279,12 @@ func (t *Table) checkAsks() error {
 			return fmt.Errorf("claim %s asks %d holders, R10 says %d", c.ref, len(c.asking), len(set))
 		}
 		for _, v := range set {
-			if !slices.Contains(c.asking, v) || !slices.ContainsFunc(v.asks, func(a ask) bool { return a.by == c }) {
+			if _, asked := c.asking[v]; !asked || !slices.ContainsFunc(v.asks, func(a ask) bool { return a.by == c }) {
 				return fmt.Errorf("claim %s does not ask %s", c.ref, v.ref)
 			}
 		}
 		for i, a := range c.asks {
-			if !slices.Contains(a.by.asking, c) || i > 0 && !c.asks[i-1].by.before(a.by) {
+			if end, asked := a.by.asking[c]; !asked || end != a.end || i > 0 && !c.asks[i-1].by.before(a.by) {
 				return fmt.Errorf("claim %s is asked by %s, which does not know, or out of order", c.ref, a.by.ref)
 			}
 		}

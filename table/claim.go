@@ -41,14 +41,15 @@ type claim struct {
 	reason      lockkeeper.Reason // why it ended
 	text        string            // words to either
 
-	asking   []*claim     // holders that it asks to yield; each has it in asks
-	asks     []ask        // who asks it to yield, in line order
-	overdue  bool         // its longest hold has passed
-	operator *operatorAsk // nil unless revoked and not yet at its end
+	asking   map[*claim]time.Duration // holders that it asks to yield, until when; each has it in asks
+	asks     []ask                    // who asks it to yield, in line order
+	overdue  bool                     // its longest hold has passed
+	operator *operatorAsk             // nil unless revoked and not yet at its end
 
 	tomb    *tombstone // set when it ended
 	due     timer      // the next moment at which something becomes of it
 	pass    uint64     // the latest look at many claims in which it was marked
+	named   int        // its index among those that are made in the same hold (R15)
 	isThief bool       // it is in Table.thieves
 
 	few [3]place // room for the places of most claims

@@ -13,7 +13,7 @@ func (t *Table) clone() *Table {
 	u := &Table{
 		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, softs: t.softs, mixed: t.mixed, passes: t.passes,
 		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		named: maps.Clone(t.named), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: slices.Clone(t.freezes),
+		named: make(map[lockkeeper.Ref][]*claim), thieves: make(map[*claim]struct{}), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: slices.Clone(t.freezes),
 	}
 	u.dream = t.dream // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)
@@ -29,9 +29,10 @@ func (t *Table) clone() *Table {
 		d.due = timer{at: forever, claim: d}
 		d.held, d.wanted = u.clonePlaces(d, c.held), u.clonePlaces(d, c.wanted)
 		d.asking, d.asks = nil, slices.Clone(c.asks)
-		for _, v := range c.asking {
-			d.asking = append(d.asking, twin(v))
+		for v, end := range c.asking { // order does not matter: a copy
+			d.askFor(twin(v), end)
 		}
+		u.nest(d)
 		for i, a := range d.asks {
 			d.asks[i].by = twin(a.by)
 		}
@@ -54,8 +55,8 @@ func (t *Table) clone() *Table {
 	for path, n := range t.nodes { // order does not matter: a copy
 		u.cloneLists(u.nodes[path], n, twins)
 	}
-	for _, c := range t.thieves {
-		u.thieves = append(u.thieves, twins[c])
+	for c := range t.thieves { // order does not matter: a copy
+		u.thieves[twins[c]] = struct{}{}
 	}
 	for _, c := range t.frozen {
 		u.frozen = append(u.frozen, twins[c])
@@ -107,6 +108,9 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 	n.line.all(func(p *place) bool {
 		q := find(twins[p.claim].wanted, p)
 		twin.line.queueOf(q).insert(q)
+		if q.claim.isThief {
+			twin.line.addThief(q)
+		}
 		return true
 	})
 }

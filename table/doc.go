@@ -72,11 +72,14 @@
 // taken from a set of holders of lower priority that T is not inside of, with the
 // fewest units in sum that suffices, and among such sets the one that comes first
 // when holders are tried lowest priority first, then youngest (highest fence)
-// first, each taken if a smallest set can still be completed with it (where the
-// holders' units make more than 65,536 different sums, they are taken in that
-// order until they suffice). If they don't suffice, or if permits waiting ahead
+// first, each taken if a smallest set can still be completed with it. The search is
+// bounded: where there are more than 64 such holders, or sets of them make more than
+// 64 different sums of units below what is missing (that of no holder, 0, included),
+// they are taken in that order until they suffice. If they don't suffice, or if permits waiting ahead
 // count against it by R7, the ask set is empty. The ask set is determined anew
-// after each step; asks of holders no longer in it are withdrawn.
+// after each step; asks of holders no longer in it are withdrawn. A table computes it
+// only when something changed that it depends on: at the paths of T and their ancestors,
+// at T itself, or at the claims that T is inside of.
 //
 // An ask carries who asks, and with Take an end: the moment of the ask plus the
 // thief's bound, or plus the TTL of the holder's session if that is shorter (and

@@ -96,7 +96,9 @@ func (t *Table) resume(s *session) {
 	for _, c := range s.byID() {
 		if len(c.wanted) > 0 {
 			t.arrivals = append(t.arrivals, c)
-			t.unsettle = true
+			if c.isThief {
+				t.outdated = append(t.outdated, c)
+			}
 		}
 	}
 }
@@ -119,9 +121,11 @@ func (t *Table) restart() {
 				c.told, c.toldIn, c.believed = forever, 0, forever
 				t.mark(c)
 			}
+			if c.isThief {
+				t.outdated = append(t.outdated, c)
+			}
 		}
 	}
-	t.unsettle = true
 	t.settle()
 }
 
@@ -172,6 +176,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	}
 	s.claims[w.ID] = c
 	t.nest(c)
+	t.outdateInside(c.ref)
 	c.wanted = t.places(c, c.few[:0])
 	t.begin(c)
 	if c.ended {

@@ -11,16 +11,13 @@ import (
 // endClaim ends c for good.
 func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombstone {
 	t.stopStealing(c)
-	for len(c.asks) > 0 {
-		t.withdraw(c.asks[0].by, c)
-	}
+	t.withdrawAll(c)
 	if len(c.held) > 0 {
 		t.learn(c, reason)
 	}
 	t.unlink(c, true)
 	t.suspect = t.suspect || t.erratic()
 	c.ended, c.reason, c.text = true, reason, text
-	t.unsettle = true
 	t.note(c, Ended, reason)
 	return t.bury(c)
 }
@@ -32,8 +29,7 @@ func (t *Table) unlink(c *claim, ends bool) {
 		t.lasting--
 	}
 	if c.isThief {
-		c.isThief = false
-		t.thieves = remove(t.thieves, c)
+		t.forgetThief(c)
 	}
 	if len(c.wanted) > 0 {
 		t.leaveLine(c, ends)
@@ -45,6 +41,7 @@ func (t *Table) unlink(c *claim, ends bool) {
 	t.unnest(c)
 	t.schedule.set(&c.due, forever)
 	delete(c.session.claims, c.ref.ID)
+	t.outdateInside(c.ref)
 }
 
 // giveUp ends c's wait: a waiting claim ends, a conversion is undone (R14).
@@ -351,6 +348,9 @@ func (t *Table) refreeze() {
 			c.frozen = false
 			t.line(c)
 			t.mark(c)
+			if c.isThief {
+				t.outdated = append(t.outdated, c)
+			}
 		} else {
 			t.doubtful = append(t.doubtful, c)
 		}
@@ -358,7 +358,6 @@ func (t *Table) refreeze() {
 	if len(t.freezes) > 0 {
 		t.freezeLine()
 	}
-	t.unsettle = true
 }
 
 // freezeLine takes claims out of the lines that a freeze forbids by now.
@@ -378,6 +377,9 @@ func (t *Table) freezeLine() {
 		c.frozen = true
 		t.frozen = append(t.frozen, c)
 		t.doubtful = append(t.doubtful, c)
+		if c.isThief {
+			t.outdated = append(t.outdated, c)
+		}
 		t.mark(c)
 	}
 }

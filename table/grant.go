@@ -73,10 +73,7 @@ func (t *Table) settle() {
 		if t.refuseOutlasted() || t.refuseKnot() {
 			continue
 		}
-		if t.unsettle {
-			t.unsettle = false
-			t.askAnew()
-		}
+		t.askAnew()
 		if !t.take() {
 			return
 		}
@@ -162,7 +159,7 @@ func (t *Table) grant(c *claim) {
 		t.grantModes(c)
 	}
 	for i := range c.held {
-		c.held[i].node.hold(&c.held[i])
+		t.hold(&c.held[i])
 	}
 	for i := range c.grants {
 		g := &c.grants[i]
@@ -189,8 +186,7 @@ func (t *Table) grant(c *claim) {
 		t.lasting++
 	}
 	t.doubtAround(c)
-	t.unsettle = true
-	if t.named[c.ref] > 0 || t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft {
+	if len(t.named[c.ref]) > 0 || t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft {
 		t.suspect = true // somebody may wait inside it, or go after it who would have gone before
 	}
 	t.note(c, Granted, lockkeeper.NoReason)
@@ -204,11 +200,9 @@ func (t *Table) enterLine(c *claim) {
 	} else {
 		t.line(c)
 	}
-	if c.steals() && !c.isThief {
-		c.isThief = true
-		t.thieves = append(t.thieves, c)
+	if c.steals() {
+		t.startStealing(c)
 	}
-	t.unsettle = true
 }
 
 // line puts c's places into the queues of their nodes.
@@ -221,6 +215,9 @@ func (t *Table) line(c *claim) {
 		p.node.line.queueOf(p).insert(p)
 		if p.kind == kindP && len(p.node.line.permits) == 2 && p.prev == nil && p.next == nil {
 			t.mixed++
+		}
+		if t.changeAt(p.node, p.kind); c.steals() {
+			p.node.line.addThief(p)
 		}
 	}
 	if c.inLine = true; c.soft() {
@@ -253,6 +250,8 @@ func (t *Table) leaveLine(c *claim, givesUp bool) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
 		p.node.line.queueOf(p).remove(p)
+		delete(p.node.line.thieves, p)
+		t.changeAt(p.node, p.kind)
 		if p.kind == kindP && p.node.line.trim() && len(p.node.line.permits) == 1 {
 			t.mixed--
 		}
@@ -260,7 +259,6 @@ func (t *Table) leaveLine(c *claim, givesUp bool) {
 			t.touch(p.node, p.kind.set())
 		}
 	}
-	t.unsettle = true
 }
 
 // dropHeld takes c's hold out of the nodes. If it ends, those who wait for it may go.
@@ -272,7 +270,7 @@ func (t *Table) dropHeld(c *claim, ends bool) {
 	}
 	for i := range c.held {
 		p := &c.held[i]
-		p.node.drop(p)
+		t.drop(p)
 		if ends {
 			t.touch(p.node, p.kind.set())
 			t.disturb(p)

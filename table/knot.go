@@ -9,10 +9,11 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// nest counts c among those who say in whose hold they are made.
+// nest notes c among those that say in whose hold they are made.
 func (t *Table) nest(c *claim) {
 	if c.nested() {
-		t.named[c.want.Inside]++
+		c.named = len(t.named[c.want.Inside])
+		t.named[c.want.Inside] = append(t.named[c.want.Inside], c)
 	}
 }
 
@@ -21,7 +22,12 @@ func (t *Table) unnest(c *claim) {
 	if !c.nested() {
 		return
 	}
-	if t.named[c.want.Inside]--; t.named[c.want.Inside] == 0 {
+	siblings := t.named[c.want.Inside]
+	last := len(siblings) - 1
+	siblings[c.named] = siblings[last]
+	siblings[c.named].named = c.named
+	siblings[last] = nil
+	if t.named[c.want.Inside] = siblings[:last]; last == 0 {
 		delete(t.named, c.want.Inside)
 	}
 }
@@ -46,16 +52,6 @@ func (t *Table) around(c *claim) iter.Seq[*claim] {
 	}
 }
 
-// inside reports whether c is inside d (R15).
-func (t *Table) inside(c, d *claim) bool {
-	for e := range t.around(c) {
-		if e == d {
-			return true
-		}
-	}
-	return false
-}
-
 // entangles reports whether a wait of c keeps back what is held: c's own hold, or
 // those that it is inside of.
 func (c *claim) entangles() bool { return c.nested() || c.converting() }
@@ -67,7 +63,7 @@ func (t *Table) mayKnot(c *claim) bool {
 	if t.joint == 0 {
 		return false
 	}
-	return c.entangles() || t.named[c.ref] > 0 || slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
+	return c.entangles() || len(t.named[c.ref]) > 0 || slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
 }
 
 // erratic reports whether an end or a grant can make a knot. Else it only ever helps those

@@ -32,6 +32,7 @@ type node struct {
 	slots   slots         // of held permits of one unit
 	line    *line         // who waits here; nil until somebody did
 	touched kindSet       // what was taken away since the line was last settled
+	changed kindSet       // what came or went since thieves here last had their asks updated
 }
 
 // A line is who waits at one node. Soft claims stand in soft: ahead of nobody.
@@ -40,6 +41,7 @@ type line struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
 	permits []permitQueue // hard claims for permits, by limit, highest first
 	soft    queue
+	thieves map[*place]struct{} // those of the places here whose claims steal; nil until there was one
 }
 
 // A queue is a list of places in the order of R4.
@@ -129,6 +131,13 @@ func (l *line) waitsFor(ks kindSet, c *claim) bool {
 	return false
 }
 
+func (l *line) addThief(p *place) {
+	if l.thieves == nil {
+		l.thieves = make(map[*place]struct{})
+	}
+	l.thieves[p] = struct{}{}
+}
+
 // all calls f with every place in line here, until f returns false.
 func (l *line) all(f func(*place) bool) {
 	if l == nil {
@@ -203,6 +212,18 @@ func (n *node) hold(p *place) {
 	}
 	n.held[p.kind] = p
 	n.units += p.units
+}
+
+// hold counts p among what is held at its node, and has thieves there look again.
+func (t *Table) hold(p *place) {
+	p.node.hold(p)
+	t.changeAt(p.node, p.kind)
+}
+
+// drop is the reverse of hold.
+func (t *Table) drop(p *place) {
+	p.node.drop(p)
+	t.changeAt(p.node, p.kind)
 }
 
 // drop is the reverse of hold.

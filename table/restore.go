@@ -57,7 +57,11 @@ func (t *Table) Load(snap Snapshot) error {
 	for _, n := range t.lines() {
 		n.touched = 0
 	}
-	t.suspect, t.unsettle = false, false
+	t.suspect, t.outdated, t.takers, t.insidePass = false, nil, nil, 0
+	for _, n := range t.changedAt {
+		n.changed = 0
+	}
+	t.changedAt = t.changedAt[:0]
 	return nil
 }
 
@@ -68,14 +72,14 @@ func (t *Table) setCounters(c Counters) {
 // unlinkAsks takes all asks apart, and returns them by the claims that are asked.
 func (t *Table) unlinkAsks() map[lockkeeper.Ref][]AskRecord {
 	asks := make(map[lockkeeper.Ref][]AskRecord)
-	for _, c := range t.thieves {
-		for _, v := range c.asking {
+	for c := range t.thieves { // order does not matter: all of them
+		for v := range c.asking { // order does not matter: all of them
 			if _, done := asks[v.ref]; !done {
 				asks[v.ref] = v.record().Asks
 				v.asks = nil
 			}
 		}
-		c.asking = nil
+		clear(c.asking)
 	}
 	return asks
 }
@@ -87,15 +91,14 @@ func (t *Table) linkAsks(asks map[lockkeeper.Ref][]AskRecord) {
 		for _, r := range records {
 			if c := t.find(r.By); c != nil && v != nil && len(v.held) > 0 && len(c.wanted) > 0 {
 				v.asks = append(v.asks, ask{by: c, end: r.End})
-				c.asking = append(c.asking, v)
+				c.askFor(v, r.End)
 			}
 		}
 		if v != nil {
 			v.sortAsks()
 		}
 	}
-	for _, c := range t.thieves {
-		slices.SortFunc(c.asking, func(a, b *claim) int { return compareRefs(a.ref, b.ref) })
+	for c := range t.thieves { // order does not matter: each has its own timer
 		t.reschedule(c)
 	}
 }
@@ -210,7 +213,7 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 	c.held = t.places(c, nil)
 	c.want.Targets = wanted
 	for i := range c.held {
-		c.held[i].node.hold(&c.held[i])
+		t.hold(&c.held[i])
 	}
 	for _, g := range c.grants {
 		if g.Slot == 0 {

@@ -45,7 +45,8 @@ func (t *Table) newTombstone() *tombstone {
 func (t *Table) recycle() {
 	for _, c := range t.spent {
 		if len(t.spare.claims) < mostSpare {
-			asking, asks := c.asking[:0], c.asks[:0]
+			asking, asks := c.asking, c.asks[:0]
+			clear(asking)
 			*c = claim{asking: asking, asks: asks}
 			t.spare.claims = append(t.spare.claims, c)
 		}
@@ -65,7 +66,7 @@ func (t *Table) recycle() {
 
 // spareNode keeps the room of a node at which nobody is any more.
 func (t *Table) spareNode(n *node) {
-	if n.touched != 0 || len(t.spare.nodes) >= mostSpare {
+	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
 		return // a touched one is still to be looked at in this step
 	}
 	line, slots := n.line, n.slots.taken[:0]

@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,26 +10,59 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// askAnew brings the asks of all thieves up to date (R10). Asks don't depend on
-// each other, so the order of the thieves does not matter; holders whose asks
-// changed are told in the order of their fences.
+// changeAt notes that a place of kind k came to n or left it, or that its claim has another
+// priority: the ask sets of thieves that wait at n against that kind may be others now.
+func (t *Table) changeAt(n *node, k kind) {
+	if n.line == nil || len(n.line.thieves) == 0 {
+		return
+	}
+	if n.changed == 0 {
+		t.changedAt = append(t.changedAt, n)
+	}
+	n.changed |= k.set()
+}
+
+// outdateInside has the ask sets determined again of thieves that say that they are inside of
+// ref, directly or by others: it came or went, and nobody robs a hold that it is inside of.
+// Claims that it has come to since the asks were last brought up to date are left out.
+func (t *Table) outdateInside(ref lockkeeper.Ref) {
+	if len(t.named[ref]) == 0 || len(t.thieves) == 0 {
+		return
+	}
+	if t.insidePass == 0 {
+		t.passes++
+		t.insidePass = t.passes
+	}
+	for refs := []lockkeeper.Ref{ref}; len(refs) > 0; {
+		last := len(refs) - 1
+		ref, refs = refs[last], refs[:last]
+		for _, c := range t.named[ref] {
+			if c.pass == t.insidePass {
+				continue
+			}
+			c.pass = t.insidePass
+			if c.isThief {
+				t.outdated = append(t.outdated, c)
+			}
+			refs = append(refs, c.ref)
+		}
+	}
+}
+
+// askAnew brings the asks of those thieves up to date whose ask sets may have changed
+// (R10). Asks don't depend on each other, so the order of the thieves does not matter;
+// holders whose asks changed are told in the order of their fences.
 func (t *Table) askAnew() {
+	t.insidePass = 0
+	if len(t.outdated) == 0 && len(t.changedAt) == 0 {
+		return
+	}
 	var told []*claim
-	for _, c := range t.thieves {
-		set := t.askSet(c)
-		for _, v := range slices.Clone(c.asking) {
-			if !slices.Contains(set, v) {
-				t.withdraw(c, v)
-				told = append(told, v)
-			}
+	for _, c := range t.affectedThieves() {
+		told = t.updateAsks(c, told)
+		if len(c.asking) > 0 {
+			t.takers = append(t.takers, c)
 		}
-		for _, v := range set {
-			if !slices.Contains(c.asking, v) {
-				t.ask(c, v)
-				told = append(told, v)
-			}
-		}
-		t.reschedule(c)
 	}
 	slices.SortFunc(told, func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
 	for _, v := range slices.Compact(told) {
@@ -38,38 +72,120 @@ func (t *Table) askAnew() {
 	}
 }
 
+// affectedThieves takes the thieves whose ask sets may have changed, each once.
+func (t *Table) affectedThieves() []*claim {
+	t.passes++
+	all := t.outdated[:0]
+	add := func(c *claim) {
+		if c.isThief && c.pass != t.passes {
+			c.pass = t.passes
+			all = append(all, c)
+		}
+	}
+	for _, c := range t.outdated {
+		add(c)
+	}
+	for i, n := range t.changedAt {
+		for p := range n.line.thieves { // order does not matter: each asks by itself
+			if conflicts[p.kind]&n.changed != 0 || p.kind == kindP && n.changed.has(kindP) {
+				add(p.claim)
+			}
+		}
+		n.changed = 0
+		t.changedAt[i] = nil
+	}
+	t.outdated, t.changedAt = nil, t.changedAt[:0]
+	return all
+}
+
+// updateAsks brings c's asks up to date, and adds to told the holders whose asks changed.
+func (t *Table) updateAsks(c *claim, told []*claim) []*claim {
+	set := t.askSet(c)
+	t.passes++
+	for _, v := range set {
+		v.pass = t.passes
+	}
+	for v := range c.asking { // order does not matter: told is sorted
+		if v.pass != t.passes {
+			t.withdraw(c, v)
+			told = append(told, v)
+		}
+	}
+	for _, v := range set {
+		if _, asked := c.asking[v]; !asked {
+			t.ask(c, v)
+			told = append(told, v)
+		}
+	}
+	t.reschedule(c)
+	return told
+}
+
 // askSet is whom c asks to yield: exactly those who must release so that it can
 // be granted, or nobody if that would be in vain (R10).
 func (t *Table) askSet(c *claim) []*claim {
 	if c.frozen || !c.session.resumed || c.want.Wait == 0 {
 		return nil
 	}
-	var set []*claim
+	t.passes++
+	s := askSearch{thief: c, outer: t.passes, table: t}
+	for d := t.outer(c); d != nil && d.pass != s.outer; d = t.outer(d) {
+		d.pass = s.outer
+	}
+	t.passes++
+	s.chosen = t.passes
 	for i := range c.wanted {
-		p := &c.wanted[i]
-		against := conflicts[p.kind]
-		if p.node.line != nil && p.node.line.waitsFor(against, c) {
+		if !s.askAgainst(&c.wanted[i]) {
 			return nil
-		}
-		for against != 0 {
-			for h := p.node.held[against.next()]; h != nil; h = h.next {
-				switch {
-				case h.claim == c:
-				case !t.mayRob(c, h.claim):
-					return nil
-				case !slices.Contains(set, h.claim):
-					set = append(set, h.claim)
-				}
-			}
 		}
 	}
 	for _, p := range c.permitsByPath() {
-		var enough bool
-		if set, enough = t.askPermits(p, set); !enough {
+		if !s.askPermits(p) {
 			return nil
 		}
 	}
-	return set
+	return s.set
+}
+
+// askSearch is the search for the ask set of one thief. In what it looks at, a claim is marked
+// with the pass outer if the thief is inside of it, and with chosen if it is in the set.
+type askSearch struct {
+	table         *Table
+	thief         *claim
+	set           []*claim
+	outer, chosen uint64
+}
+
+func (s *askSearch) add(h *claim) {
+	h.pass = s.chosen
+	s.set = append(s.set, h)
+}
+
+// mayRob reports whether the thief may ask h to yield: nobody robs an equal, or a hold
+// that it is inside of.
+func (s *askSearch) mayRob(h *claim) bool {
+	return h.want.Priority < s.thief.want.Priority && h.pass != s.outer
+}
+
+// askAgainst adds the holders that are incompatible with p by its kind; false if one of
+// them may not be robbed, or somebody is ahead in line.
+func (s *askSearch) askAgainst(p *place) bool {
+	against := conflicts[p.kind]
+	if s.table.work++; p.node.line != nil && p.node.line.waitsFor(against, s.thief) {
+		return false
+	}
+	for against != 0 {
+		for h := p.node.held[against.next()]; h != nil; h = h.next {
+			switch s.table.work++; {
+			case h.claim == s.thief || h.claim.pass == s.chosen:
+			case !s.mayRob(h.claim):
+				return false
+			default:
+				s.add(h.claim)
+			}
+		}
+	}
+	return true
 }
 
 // permitsByPath are the places where c wants permits, in the order of their
@@ -85,106 +201,35 @@ func (c *claim) permitsByPath() []*place {
 	return permits
 }
 
-// mayRob reports whether c may ask h to yield: nobody robs an equal, or a hold
-// that it is inside of.
-func (t *Table) mayRob(c, h *claim) bool {
-	return h.want.Priority < c.want.Priority && !t.inside(c, h)
-}
-
-// askPermits adds to set the holders of permits at p's node that must yield for
-// p to fit; false if that can't be had.
-func (t *Table) askPermits(p *place, set []*claim) ([]*claim, bool) {
-	c := p.claim
+// askPermits adds the holders of permits at p's node that must yield for p to fit;
+// false if that can't be had.
+func (s *askSearch) askPermits(p *place) bool {
 	units := p.node.units
 	var holders []*place
 	for h := p.node.held[kindP]; h != nil; h = h.next {
-		if slices.Contains(set, h.claim) {
+		s.table.work++
+		if h.claim.pass == s.chosen {
 			units -= h.units
-		} else if t.mayRob(c, h.claim) {
+		} else if s.mayRob(h.claim) {
 			holders = append(holders, h)
 		}
 	}
 	missing := units + p.units - p.limit
-	if p.node.line != nil {
-		if ahead := p.node.line.unitsAhead(p, p.limit); ahead > 0 && missing+ahead > 0 {
-			return nil, false
-		}
+	if free := max(0, -missing); p.node.line != nil && p.node.line.unitsAhead(p, free) > free {
+		return false
 	}
 	if missing <= 0 {
-		return set, true
+		return true
 	}
 	slices.SortFunc(holders, func(a, b *place) int {
 		return cmp.Or(cmp.Compare(a.claim.want.Priority, b.claim.want.Priority), cmp.Compare(b.claim.fence, a.claim.fence))
 	})
-	chosen := fewest(holders, missing)
+	chosen, steps := fewest(holders, missing)
+	s.table.work += steps
 	for _, h := range chosen {
-		set = append(set, h.claim)
+		s.add(h.claim)
 	}
-	return set, chosen != nil
-}
-
-// mostSums bounds the work of fewest.
-const mostSums = 1 << 16
-
-// fewest chooses among holders a set with at least missing units and as few as
-// possible; of several such sets the one that prefers holders in the order
-// given. Nil if all together don't have enough. sums[i] are the sums that
-// holders from i on can reach; one that is not below missing plus the largest
-// single number of units is never the smallest. Where holders have so many different
-// numbers of units that there are more sums than mostSums, it takes them in
-// order until they suffice.
-func fewest(holders []*place, missing int) []*place {
-	most, all := 0, 0
-	for _, h := range holders {
-		most = max(most, h.units)
-		all += h.units
-	}
-	if all < missing {
-		return nil
-	}
-	sums := make([][]int, len(holders)+1)
-	sums[len(holders)] = []int{0}
-	count := 0
-	for i := len(holders) - 1; i >= 0; i-- {
-		sums[i] = withUnits(sums[i+1], holders[i].units, missing+most)
-		if count += len(sums[i]); count > mostSums {
-			return inOrder(holders, missing)
-		}
-	}
-	i, _ := slices.BinarySearch(sums[0], missing)
-	sum := sums[0][i]
-	var chosen []*place
-	for i, h := range holders {
-		if _, reached := slices.BinarySearch(sums[i+1], sum-h.units); reached {
-			chosen = append(chosen, h)
-			sum -= h.units
-		}
-	}
-	return chosen
-}
-
-// withUnits are the given sums, and each of them plus units, in order, those not
-// below bound left out.
-func withUnits(sums []int, units, bound int) []int {
-	both := make([]int, 0, 2*len(sums))
-	both = append(both, sums...)
-	for _, s := range sums {
-		if s+units < bound {
-			both = append(both, s+units)
-		}
-	}
-	slices.Sort(both)
-	return slices.Compact(both)
-}
-
-// inOrder chooses holders in the order given until they have enough units.
-func inOrder(holders []*place, missing int) []*place {
-	for i, h := range holders {
-		if missing -= h.units; missing <= 0 {
-			return holders[:i+1]
-		}
-	}
-	return nil
+	return chosen != nil
 }
 
 // ask makes c ask v to yield.
@@ -197,22 +242,54 @@ func (t *Table) ask(c, v *claim) {
 		}
 		end += t.now
 	}
-	c.asking = append(c.asking, v)
-	v.asks = append(v.asks, ask{by: c, end: end})
-	v.sortAsks()
+	c.askFor(v, end)
+	i, _ := slices.BinarySearchFunc(v.asks, c, func(a ask, c *claim) int { return a.by.compare(c) })
+	v.asks = slices.Insert(v.asks, i, ask{by: c, end: end})
 	t.mark(c)
+}
+
+// askFor notes that c asks v, which has it in its asks.
+func (c *claim) askFor(v *claim, end time.Duration) {
+	if c.asking == nil {
+		c.asking = make(map[*claim]time.Duration)
+	}
+	c.asking[v] = end
 }
 
 func (c *claim) sortAsks() {
 	slices.SortFunc(c.asks, func(a, b ask) int { return a.by.compare(b.by) })
 }
 
-// withdraw ends c's ask of v, if there is one.
+// victims are the holders that c asks, by their fences.
+func (c *claim) victims() []*claim {
+	return slices.SortedFunc(maps.Keys(c.asking), func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
+}
+
+// withdrawAll ends all asks of v, which ends.
+func (t *Table) withdrawAll(v *claim) {
+	for _, a := range v.asks {
+		delete(a.by.asking, v)
+		t.mark(a.by)
+	}
+	clear(v.asks)
+	v.asks = v.asks[:0]
+}
+
+// withdraw ends c's ask of v.
 func (t *Table) withdraw(c, v *claim) {
-	c.asking = remove(c.asking, v)
+	delete(c.asking, v)
 	v.asks = slices.DeleteFunc(v.asks, func(a ask) bool { return a.by == c })
 	t.mark(c)
 	t.mark(v)
+}
+
+// startStealing makes c a thief, unless it is one, and has its asks determined.
+func (t *Table) startStealing(c *claim) {
+	if !c.isThief {
+		c.isThief = true
+		t.thieves[c] = struct{}{}
+	}
+	t.outdated = append(t.outdated, c)
 }
 
 // stopStealing ends all that c does as a thief, because it waits no longer.
@@ -220,10 +297,8 @@ func (t *Table) stopStealing(c *claim) {
 	if !c.isThief {
 		return
 	}
-	c.isThief = false
-	t.thieves = remove(t.thieves, c)
-	for len(c.asking) > 0 {
-		v := c.asking[0]
+	t.forgetThief(c)
+	for _, v := range c.victims() {
 		t.withdraw(c, v)
 		if !v.ended {
 			t.note(v, AskChanged, lockkeeper.NoReason)
@@ -231,16 +306,17 @@ func (t *Table) stopStealing(c *claim) {
 	}
 }
 
+func (t *Table) forgetThief(c *claim) {
+	c.isThief = false
+	delete(t.thieves, c)
+}
+
 // takeAt is when c may take what it asks for; forever if never, or if that has
 // come already.
 func (t *Table) takeAt(c *claim) time.Duration {
 	at := time.Duration(0)
-	for _, v := range c.asking {
-		for _, a := range v.asks {
-			if a.by == c {
-				at = max(at, a.end)
-			}
-		}
+	for _, end := range c.asking { // order does not matter: the latest counts
+		at = max(at, end)
 	}
 	if at <= t.now {
 		return forever
@@ -249,20 +325,25 @@ func (t *Table) takeAt(c *claim) time.Duration {
 }
 
 // take lets the first thief in line whose bounds have passed have its way:
-// those whom it asked end as stolen, and it is granted, in this one step.
+// those whom it asked end as stolen, and it is granted, in this one step. It looks
+// at those alone whose asks changed, or for which the time has come.
 func (t *Table) take() bool {
 	var taker *claim
-	for _, c := range t.thieves {
-		if len(c.asking) > 0 && t.allEnded(c) && (taker == nil || c.before(taker)) {
+	may := t.takers[:0]
+	for _, c := range t.takers {
+		if !c.isThief || len(c.asking) == 0 || !t.allEnded(c) {
+			continue
+		}
+		if may = append(may, c); taker == nil || c.before(taker) {
 			taker = c
 		}
 	}
+	clear(t.takers[len(may):])
+	t.takers = may
 	if taker == nil {
 		return false
 	}
-	victims := slices.Clone(taker.asking)
-	slices.SortFunc(victims, func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
-	for _, v := range victims {
+	for _, v := range taker.victims() {
 		t.endForced(v, lockkeeper.Stolen)
 	}
 	t.grant(taker) // in the same step, so that nobody else can go before it
@@ -271,11 +352,9 @@ func (t *Table) take() bool {
 
 // allEnded reports whether the bounds of all that c asked have passed.
 func (t *Table) allEnded(c *claim) bool {
-	for _, v := range c.asking {
-		for _, a := range v.asks {
-			if a.by == c && a.end > t.now {
-				return false
-			}
+	for _, end := range c.asking { // order does not matter: all of them count
+		if end > t.now {
+			return false
 		}
 	}
 	return true

@@ -18,11 +18,11 @@ type Table struct {
 	changes  uint64 // the last Status.Change given
 	nodes    map[lockkeeper.Path]*node
 	sessions map[string]*session
-	named    map[lockkeeper.Ref]int // how many live claims say that they are made in a hold (R15)
-	freezes  []*freeze              // by path
-	frozen   []*claim               // waiting or converting claims that a freeze forbids
-	thieves  []*claim               // waiting or converting claims that steal
-	ghosts   []*tombstone           // forced out, and perhaps not aware of it (R12)
+	named    map[lockkeeper.Ref][]*claim // which live claims say that they are made in a hold (R15)
+	freezes  []*freeze                   // by path
+	frozen   []*claim                    // waiting or converting claims that a freeze forbids
+	thieves  map[*claim]struct{}         // waiting or converting claims that steal
+	ghosts   []*tombstone                // forced out, and perhaps not aware of it (R12)
 	schedule schedule
 	paces    paces // how long holds lately lasted (R17)
 	joint    int   // claims in line that keep back what is held: only with one of them is there a knot (R15)
@@ -31,21 +31,25 @@ type Table struct {
 	mixed    int   // lines in which permits wait under different limits (R7)
 
 	// Of the step at hand.
-	reply    Reply
-	events   []Event
-	touched  []*node                       // nodes at which something was taken away
-	arrivals []*claim                      // claims to be looked at whatever happened around them
-	doubtful []*claim                      // waits that may have become outlasted (R8)
-	buried   []*tombstone                  // claims that ended
-	graves   map[lockkeeper.Ref]*tombstone // of buried, by claim, once somebody looked for one among many
-	indexed  int                           // so many of buried are in graves
-	suspect  bool                          // a knot may have come about (R15)
-	unsettle bool                          // something changed that asks may depend on
-	passes   uint64
-	counted  int      // see Counted
-	spent    []*claim // claims that ended
-	due      []*timer // room for those of one instant
-	ready    []*claim // room for candidates
+	reply      Reply
+	events     []Event
+	touched    []*node                       // nodes at which something was taken away
+	arrivals   []*claim                      // claims to be looked at whatever happened around them
+	doubtful   []*claim                      // waits that may have become outlasted (R8)
+	buried     []*tombstone                  // claims that ended
+	graves     map[lockkeeper.Ref]*tombstone // of buried, by claim, once somebody looked for one among many
+	indexed    int                           // so many of buried are in graves
+	suspect    bool                          // a knot may have come about (R15)
+	outdated   []*claim                      // thieves whose asks have to be determined again
+	changedAt  []*node                       // nodes at which something changed that asks may depend on
+	takers     []*claim                      // thieves that may take now
+	insidePass uint64                        // the pass in which outdateInside marks; 0: none yet
+	passes     uint64
+	counted    int      // see Counted
+	work       int      // how much was looked at for the sake of thieves and ghosts; tests of cost count it
+	spent      []*claim // claims that ended
+	due        []*timer // room for those of one instant
+	ready      []*claim // room for candidates
 
 	spare    spare
 	dream    *Table // room for imagine
@@ -58,7 +62,8 @@ func New() *Table {
 	return &Table{
 		nodes:    make(map[lockkeeper.Path]*node),
 		sessions: make(map[string]*session),
-		named:    make(map[lockkeeper.Ref]int),
+		named:    make(map[lockkeeper.Ref][]*claim),
+		thieves:  make(map[*claim]struct{}),
 		paces:    paces{of: make(map[lockkeeper.Path]*pace)},
 	}
 }
@@ -162,7 +167,10 @@ func (t *Table) review() {
 			}
 		}
 	}
-	t.suspect, t.unsettle = true, true
+	for c := range t.thieves { // order does not matter: each asks by itself
+		t.outdated = append(t.outdated, c)
+	}
+	t.suspect = true
 	t.settle()
 }
 
@@ -236,6 +244,7 @@ func (t *Table) fallDue(c *claim) {
 		t.note(c, AskChanged, lockkeeper.NoReason)
 	}
 	t.arrivals = append(t.arrivals, c)
+	t.takers = append(t.takers, c)
 	t.reschedule(c)
 }
 

@@ -38,6 +38,7 @@ type taste struct {
 	nested, freezes int
 	bounded         int
 	hears           int // of 100 commands with a key
+	large           int // of 100 permits targets
 }
 
 var tastes = []taste{
@@ -48,6 +49,7 @@ var tastes = []taste{
 	{shared: 30, permits: 10, steal: 5, soft: 5, nested: 80, freezes: 8, bounded: 5, hears: 10},
 	{shared: 20, permits: 20, steal: 60, soft: 10, nested: 10, freezes: 4, bounded: 60, hears: 60},
 	{shared: 30, permits: 20, steal: 70, nested: 10, freezes: 1, bounded: 10, hears: 20},
+	{permits: 95, steal: 30, nested: 10, freezes: 1, bounded: 10, large: 95},
 }
 
 var (
@@ -313,6 +315,10 @@ func (g *generator) target(path lockkeeper.Path) lockkeeper.Target {
 		t.Mode = lockkeeper.ModePermits
 		t.Limit = 1 + g.IntN(5)
 		t.Units = 1 + g.IntN(min(3, t.Limit))
+		if g.taste.large > 0 && g.percent(g.taste.large) {
+			t.Units = 1 << g.IntN(8)
+			t.Limit = 300 + g.IntN(3)
+		}
 	}
 	return t
 }

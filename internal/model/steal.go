@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,8 +89,12 @@ func (m *Model) askForUnits(t *claim, p lockkeeper.Target, set []*claim) ([]*cla
 
 // fewestUnits is the set of candidates with the smallest sum of units that is
 // at least missing, and of such sets the first: each candidate is taken in turn
-// if a smallest set can still be completed with it.
+// if a smallest set can still be completed with it. If that would be a long search,
+// each is taken until they suffice.
 func fewestUnits(candidates []*claim, path lockkeeper.Path, missing int) ([]*claim, bool) {
+	if longSearch(candidates, path, missing) {
+		return untilEnough(candidates, path, missing)
+	}
 	least, ok := leastSum(candidates, path, missing)
 	if !ok {
 		return nil, false
@@ -108,6 +113,33 @@ func fewestUnits(candidates []*claim, path lockkeeper.Path, missing int) ([]*cla
 		}
 	}
 	return set, true
+}
+
+// longSearch reports whether there are more than 64 candidates, or more than 64 different
+// sums of units below missing that sets of them make.
+func longSearch(candidates []*claim, path lockkeeper.Path, missing int) bool {
+	sums := map[int]bool{0: true}
+	for _, c := range candidates {
+		for sum := range maps.Clone(sums) {
+			if with := sum + unitsOf(c.held, path); with < missing {
+				sums[with] = true
+			}
+		}
+		if len(sums) > 64 {
+			return true
+		}
+	}
+	return len(candidates) > 64
+}
+
+// untilEnough takes candidates in their order until they have missing units.
+func untilEnough(candidates []*claim, path lockkeeper.Path, missing int) ([]*claim, bool) {
+	for i, c := range candidates {
+		if missing -= unitsOf(c.held, path); missing <= 0 {
+			return candidates[:i+1], true
+		}
+	}
+	return nil, false
 }
 
 // leastSum is the smallest sum of units of a set of candidates that is at least
