@@ -190,6 +190,11 @@ type Query struct {
 	// an engine as much as the line is long. For those who watch many claims, all the
 	// time.
 	Brief bool
+
+	// Sees reports whether the caller may see a status; nil: it may see everything. An
+	// engine may leave out what it may not see, so that nobody pays for the evidence of
+	// that. It does not cross a network, and is never called with a lock of the engine.
+	Sees func(*Status) bool `json:"-"`
 }
 
 // Selects reports whether q selects s. It is for engines whose followers sort out

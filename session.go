@@ -287,7 +287,7 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error
 		return nil
 	}
 	var found []Status
-	for s, err := range c.engine.List(ctx, Query{Session: c.session.ID}) {
+	for s, err := range c.engine.List(ctx, Query{Session: c.session.ID, Brief: true}) {
 		if errors.Is(err, ErrUnsupported) {
 			break // then what the lease does not vouch for is taken for gone
 		}

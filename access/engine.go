@@ -167,7 +167,7 @@ func (e *guarded) known(ctx context.Context, key lockkeeper.Key, id uint64, refu
 
 // look is the claim of that name, as the engine has it.
 func (e *guarded) look(ctx context.Context, ref lockkeeper.Ref) (lockkeeper.Status, bool, error) {
-	for st, err := range e.engine.List(ctx, lockkeeper.Query{Ref: ref}) {
+	for st, err := range e.engine.List(ctx, lockkeeper.Query{Ref: ref, Brief: true}) {
 		return st, err == nil, err
 	}
 	return lockkeeper.Status{}, false, nil
@@ -310,7 +310,12 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 		defer cancel()
 		stop := context.AfterFunc(e.pass.admission.life, cancel)
 		defer stop()
-		for st, err := range e.engine.List(ctx, e.names.query(q)) {
+		q = e.names.query(q)
+		q.Sees = func(st *lockkeeper.Status) bool { // else others would pay for evidence that is not told
+			r, withdrawn := e.pass.admission.current()
+			return withdrawn == nil && e.sees(r, st)
+		}
+		for st, err := range e.engine.List(ctx, q) {
 			r, withdrawn := e.pass.admission.current()
 			if withdrawn != nil {
 				break

@@ -1,20 +1,34 @@
 package access
 
 import (
+	"context"
+	"iter"
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
+// asked is an engine that keeps the latest query.
+type asked struct {
+	lockkeeper.Engine
+	query lockkeeper.Query
+}
+
+func (e *asked) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	e.query = q
+	return e.Engine.List(ctx, q)
+}
+
 // TestShowsWhatListLists: what a pass shows of a status of the gate's engine is what
-// its own engine lists.
+// its own engine lists, and what that engine is told that the pass may see.
 func TestShowsWhatListLists(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	me, mine := NewToken()
 	you, yours := NewToken()
-	g := New(e, &Policy{
+	inner := &asked{Engine: e}
+	g := New(inner, &Policy{
 		Rules: []Rule{
 			{Who: []string{"*"}, May: []Verb{Lock}, Paths: []string{"*"}},
 			{Who: []string{"you"}, May: []Verb{Look}, Paths: []string{"open"}},
@@ -50,6 +64,10 @@ func TestShowsWhatListLists(t *testing.T) {
 		}
 		shown := map[lockkeeper.Ref]bool{}
 		for st := range e.List(t.Context(), lockkeeper.Query{}) {
+			_, ok := pass(who).Shows(st)
+			if sees := inner.query.Sees(&st); sees != ok {
+				t.Errorf("the engine is told that the pass may see %s: %t, want %t", st.Ref, sees, ok)
+			}
 			if st, ok := pass(who).Shows(st); ok {
 				shown[st.Ref] = true
 				for _, b := range st.Blockers {

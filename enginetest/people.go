@@ -149,6 +149,20 @@ var listChecks = []check{
 			}
 		}
 	}},
+	{"R18/a brief list tells who waits, and not why", operators, func(w *world) {
+		one, two := w.peer("one"), w.peer("two")
+		one.hold(exclusive("db"))
+		two.queue(exclusive("db"))
+		for _, brief := range []bool{true, false} {
+			all := one.list(lockkeeper.Query{Session: two.session.ID, Brief: brief})
+			if len(all) != 1 || all[0].State != lockkeeper.Waiting {
+				w.Fatalf("listed %+v, want who waits", all)
+			}
+			if st := all[0]; brief != (st.Place == 0 && len(st.Waits) == 0 && len(st.Blockers) == 0) {
+				w.Errorf("brief is %t: listed %+v", brief, st)
+			}
+		}
+	}},
 	{"R18/an ended claim can be looked up for a while", operators, func(w *world) {
 		p := w.peer("one")
 		p.hold(exclusive("db"))

@@ -44,6 +44,7 @@ func (c *call) events() error {
 	if err != nil {
 		return err
 	}
+	q.Brief = true // as the feed: why anybody waits is asked for by itself
 	if c.r.Method == http.MethodHead {
 		c.w.Header().Set("Content-Type", "text/event-stream")
 		c.w.WriteHeader(http.StatusOK)

@@ -167,7 +167,7 @@ func (f *feed) run(ctx context.Context) {
 		known := make(map[subject]bool)
 		left := 0
 		var failed error
-		for st, err := range e.List(ctx, lockkeeper.Query{}) {
+		for st, err := range e.List(ctx, lockkeeper.Query{Brief: true}) {
 			if failed = err; err != nil {
 				break
 			}
@@ -175,7 +175,7 @@ func (f *feed) run(ctx context.Context) {
 			left++
 		}
 		if failed == nil {
-			for st, err := range e.List(ctx, lockkeeper.Query{Follow: true}) {
+			for st, err := range e.List(ctx, lockkeeper.Query{Follow: true, Brief: true}) {
 				if err != nil {
 					break
 				}

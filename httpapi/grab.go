@@ -154,7 +154,7 @@ func (c *call) lookPath(paths []lockkeeper.Path) error {
 	answer := &placeAnswer{Op: "look", Path: paths[0], Also: paths[1:], Status: "free", Held: new(int), Waiting: new(int)}
 	seen := make(map[lockkeeper.Ref]bool)
 	for _, p := range paths {
-		for st, err := range c.engine().List(c.r.Context(), lockkeeper.Query{Meets: p}) {
+		for st, err := range c.engine().List(c.r.Context(), lockkeeper.Query{Meets: p, Brief: true}) {
 			if err != nil {
 				return err
 			}
@@ -265,7 +265,7 @@ func (c *call) news(ref lockkeeper.Ref, atMost time.Duration) error {
 		case <-followed:
 		}
 	}()
-	for st, err := range c.engine().List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
+	for st, err := range c.engine().List(ctx, lockkeeper.Query{Ref: ref, Follow: true, Brief: true}) {
 		if err != nil {
 			sleep(ctx, placeRetry) // an engine that can't tell is asked by the next repeat
 			break

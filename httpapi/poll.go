@@ -93,7 +93,7 @@ func (p *poll) follow(ctx context.Context, bell chan<- struct{}) {
 		}
 	}
 	for {
-		for st, err := range p.engine().List(ctx, lockkeeper.Query{Ref: p.ref, Follow: true}) {
+		for st, err := range p.engine().List(ctx, lockkeeper.Query{Ref: p.ref, Follow: true, Brief: true}) {
 			if err != nil {
 				break
 			}

@@ -175,7 +175,7 @@ func (s states) revoke(ctx context.Context, ref lockkeeper.Ref, by lockkeeper.La
 
 // holder is the lock that Terraform has of the path; nil if it has none.
 func (s states) holder(ctx context.Context, path lockkeeper.Path) (*lockkeeper.Blocker, error) {
-	for st, err := range s.engine.List(ctx, lockkeeper.Query{Meets: path}) {
+	for st, err := range s.engine.List(ctx, lockkeeper.Query{Meets: path, Brief: true}) {
 		if err != nil {
 			return nil, err
 		}

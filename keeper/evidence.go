@@ -67,6 +67,9 @@ func (k *Keeper) explain(c *change) (looks int) {
 // A claim that has changed meanwhile is left out if q follows it, since that change comes too;
 // else it is told as it was, without evidence.
 func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield func(lockkeeper.Status, error) bool) bool {
+	if q.Sees != nil {
+		changes = slices.DeleteFunc(changes, func(c *change) bool { return !q.Sees(&c.status) })
+	}
 	for some := range slices.Chunk(changes, mostExplained) {
 		if !q.Brief {
 			if err := k.explainAll(ctx, some); err != nil {

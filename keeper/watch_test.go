@@ -139,6 +139,7 @@ func ask(t *testing.T, k *Keeper, key lockkeeper.Key, id uint64, paths ...lockke
 // TestALongLineIsNotCountedForEachChange: who comes to a long line while somebody watches it does
 // not pay for its length, whether the watcher reads or not, and wants evidence or not.
 func TestALongLineIsNotCountedForEachChange(t *testing.T) {
+	nobody := func(*lockkeeper.Status) bool { return false }
 	for name, c := range map[string]struct {
 		query  lockkeeper.Query
 		reads  bool
@@ -149,6 +150,7 @@ func TestALongLineIsNotCountedForEachChange(t *testing.T) {
 		"brief":                       {lockkeeper.Query{Follow: true, Brief: true}, true, 40_000, []lockkeeper.Path{"x"}, 0},
 		"unread":                      {lockkeeper.Query{Follow: true}, false, 40_000, []lockkeeper.Path{"x"}, 0},
 		"with evidence":               {lockkeeper.Query{Follow: true}, true, 40_000, []lockkeeper.Path{"x"}, 80_000},
+		"that it may not see":         {lockkeeper.Query{Follow: true, Sees: nobody}, true, 4_000, []lockkeeper.Path{"x", "y"}, 0},
 		"with evidence of many paths": {lockkeeper.Query{Follow: true}, true, 4_000, []lockkeeper.Path{"x", "y"}, mostLooks + 4_000},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,8 +175,8 @@ func TestALongLineIsNotCountedForEachChange(t *testing.T) {
 				if looks := k.table.Counted() - before; looks > c.looks {
 					t.Errorf("while %d claims came, %d were looked at to tell places, want %d at most", c.length, looks, c.looks)
 				}
-				if synctest.Wait(); heard == 0 {
-					t.Error("the watcher hears of nothing")
+				if synctest.Wait(); (heard > 0) != (c.query.Sees == nil) {
+					t.Errorf("the watcher hears of %d changes", heard)
 				}
 			})
 		})

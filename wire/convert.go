@@ -162,12 +162,15 @@ func (e *End) Read() lockkeeper.Ending {
 
 // SendQuery makes a message of q.
 func SendQuery(q *lockkeeper.Query, credit uint32) *List {
-	return &List{Meets: string(q.Meets), Session: q.Session, Ref: sendRef(q.Ref), Follow: q.Follow, Credit: credit}
+	return &List{
+		Meets: string(q.Meets), Session: q.Session, Ref: sendRef(q.Ref), Follow: q.Follow, Credit: credit, Brief: q.Brief,
+	}
 }
 
 // Read is the query that l carries.
 func (l *List) Read() lockkeeper.Query {
 	return lockkeeper.Query{
 		Meets: lockkeeper.Path(l.GetMeets()), Session: l.GetSession(), Ref: l.GetRef().read(), Follow: l.GetFollow(),
+		Brief: l.GetBrief(),
 	}
 }

@@ -43,7 +43,7 @@ func fill(r *rand.Rand, v reflect.Value, zero bool) {
 		return
 	}
 	switch v.Kind() {
-	case reflect.Interface: // an error, which its test sets
+	case reflect.Interface, reflect.Func: // an error, which its test sets; what does not cross
 	case reflect.String:
 		v.SetString(fmt.Sprintf("text-%d", r.Uint64()))
 	case reflect.Bool:
@@ -117,10 +117,7 @@ func TestAllCrosses(t *testing.T) {
 	})
 	t.Run("ending", func(t *testing.T) { crossing(t, SendEnding, (*End).Read) })
 	t.Run("query", func(t *testing.T) {
-		crossing(t, func(q *lockkeeper.Query) *List {
-			q.Brief = false // is for who follows an engine in the same process, and does not cross
-			return SendQuery(q, 7)
-		}, (*List).Read)
+		crossing(t, func(q *lockkeeper.Query) *List { return SendQuery(q, 7) }, (*List).Read)
 	})
 	t.Run("status", func(t *testing.T) {
 		crossing(t, func(s *lockkeeper.Status) *Status { return SendStatus(s, "") }, func(m *Status) lockkeeper.Status { return m.Read("") })

@@ -1890,6 +1890,7 @@ type List struct {
 	Ref           *Ref                   `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`         // this claim alone
 	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`  // go on with every change
 	Credit        uint32                 `protobuf:"varint,5,opt,name=credit,proto3" json:"credit,omitempty"`  // how many statuses the server may send before it must wait for more credit; not 0
+	Brief         bool                   `protobuf:"varint,6,opt,name=brief,proto3" json:"brief,omitempty"`    // without place, eta, waits and blockers, which can cost the server as much as a line is long
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1957,6 +1958,13 @@ func (x *List) GetCredit() uint32 {
 		return x.Credit
 	}
 	return 0
+}
+
+func (x *List) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
 }
 
 // Credit lets the server send more statuses of a list.
@@ -2751,13 +2759,14 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x0e\n" +
 	"\x02as\x18\x06 \x01(\tR\x02as\x12\x12\n" +
 	"\x04note\x18\a \x01(\tR\x04note\x12\x12\n" +
-	"\x04link\x18\b \x01(\tR\x04link\"\x91\x01\n" +
+	"\x04link\x18\b \x01(\tR\x04link\"\xa7\x01\n" +
 	"\x04List\x12\x14\n" +
 	"\x05meets\x18\x01 \x01(\tR\x05meets\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12)\n" +
 	"\x03ref\x18\x03 \x01(\v2\x17.lockkeeper.wire.v1.RefR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x16\n" +
-	"\x06credit\x18\x05 \x01(\rR\x06credit\",\n" +
+	"\x06credit\x18\x05 \x01(\rR\x06credit\x12\x14\n" +
+	"\x05brief\x18\x06 \x01(\bR\x05brief\",\n" +
 	"\x06Credit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\rR\x04more\"\xa0\x01\n" +

@@ -1272,6 +1272,16 @@ func (m *List) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Brief {
+		i--
+		if m.Brief {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x30
+	}
 	if m.Credit != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Credit))
 		i--
@@ -2446,6 +2456,9 @@ func (m *List) SizeVT() (n int) {
 	}
 	if m.Credit != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Credit))
+	}
+	if m.Brief {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6366,6 +6379,26 @@ func (m *List) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 6:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Brief", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Brief = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

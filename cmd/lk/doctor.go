@@ -148,7 +148,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		return nil
 	}
 	n := 0
-	for _, err := range client.List(ctx, lockkeeper.Query{}) {
+	for _, err := range client.List(ctx, lockkeeper.Query{Brief: true}) {
 		if err != nil {
 			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, url))
 			return client
@@ -249,7 +249,7 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 	case client == nil:
 		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held", remedy)
 	default:
-		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {
+		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Brief: true}) {
 			if err == nil && status.State == lockkeeper.Held {
 				d.fine("inside a run", "%s", holdText(status))
 				return

@@ -39,7 +39,7 @@ func enclosing(ctx context.Context, client *connection) ([]lockkeeper.Status, er
 
 // claimOf is the status of the claim ref; the zero Status if it is unknown.
 func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, error) {
-	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref}) {
+	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Brief: true}) {
 		return status, err
 	}
 	return lockkeeper.Status{}, nil
@@ -70,7 +70,7 @@ func awaitInner(client *connection, hold *lockkeeper.Hold) {
 
 // holdsInside reports whether a claim that was made inside ref is held.
 func holdsInside(ctx context.Context, client *connection, ref lockkeeper.Ref) bool {
-	for status, err := range client.List(ctx, lockkeeper.Query{}) {
+	for status, err := range client.List(ctx, lockkeeper.Query{Brief: true}) {
 		if err != nil {
 			return false // the hold must not outlast the engine's trouble
 		}

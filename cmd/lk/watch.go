@@ -125,7 +125,7 @@ func (w *watcher) comeBack(ctx context.Context, client *lockkeeper.Client, path 
 		}
 		there := map[subject]bool{}
 		var err error
-		for status, listed := range client.List(ctx, lockkeeper.Query{Meets: path}) {
+		for status, listed := range client.List(ctx, lockkeeper.Query{Meets: path, Brief: true}) {
 			there[subjectOf(status)], err = true, listed
 		}
 		if err == nil {
