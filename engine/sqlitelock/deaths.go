@@ -78,9 +78,7 @@ func (e *Engine) sortedWaits() []lockkeeper.Ref {
 // watchDeath sees to it that the engine is told when nobody has the session's
 // file locked any more.
 func (e *Engine) watchDeath(id, file string) {
-	if path := e.folder.file(file); path != "" {
-		watchedFiles.watch(path, e, id)
-	}
+	watchedFiles.watch(e.folder, file, e, id)
 }
 
 // died notes that nobody has the session's file locked any more. The rows say
@@ -117,9 +115,10 @@ type watches struct {
 	files map[string]map[*Engine]string // by path: who is to be told, of which session
 }
 
-// watch has e told of the session when nobody has the file at path locked any
+// watch has e told of the session when nobody has its file in that folder locked any
 // more; unless too many are watched, or it is gone, which proves nothing.
-func (w *watches) watch(path string, e *Engine, session string) {
+func (w *watches) watch(in *folder, name string, e *Engine, session string) {
+	path := in.file(name)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if engines, watched := w.files[path]; watched {
@@ -129,7 +128,7 @@ func (w *watches) watch(path string, e *Engine, session string) {
 	if len(w.files) >= mostWatchers {
 		return
 	}
-	f, err := os.Open(path)
+	f, err := in.find(name, os.O_RDONLY)
 	if err != nil {
 		return
 	}

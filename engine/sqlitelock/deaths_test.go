@@ -86,7 +86,7 @@ func TestWaitingLeavesOneThread(t *testing.T) {
 func TestKilledHolderBesideDaemons(t *testing.T) {
 	path := file(t)
 	c, e := testClient(t, path)
-	daemons := folder{path: filepath.Join(t.TempDir(), "sessions"), mode: 0o600, database: e.db.file}
+	daemons := newFolder(&database{path: filepath.Join(t.TempDir(), "locks.db"), file: e.db.file, me: e.db.me})
 	full := func() bool {
 		watchedFiles.mu.Lock()
 		defer watchedFiles.mu.Unlock()
@@ -99,7 +99,7 @@ func TestKilledHolderBesideDaemons(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		watchedFiles.watch(daemons.file(name), other, fmt.Sprint("daemon", i))
+		watchedFiles.watch(daemons, name, other, fmt.Sprint("daemon", i))
 	}
 	holder := roles.Start(t, "hold", path, "db")
 	holder.Read("held")

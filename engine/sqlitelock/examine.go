@@ -2,7 +2,9 @@ package sqlitelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,11 +31,13 @@ type insight struct {
 	withProcess   int
 	held, waiting int
 	dead, missing []string // sessions, whose processes are gone; whose files are
+	foreign       []string // what is among the session files, and is none
+	folder        error    // why the folder of session files can't be used
 	behind        time.Duration
 }
 
 // Examine implements lockkeeper.Examiner. It looks at the file by a connection
-// of its own, so that nobody waits for it, and makes a session file for a moment.
+// of its own, so that nobody waits for it, and changes nothing.
 func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	var seen insight
 	if err := e.call(ctx, true, func(tx *transaction) { seen = tx.look() }); err != nil {
@@ -41,11 +45,16 @@ func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	}
 	checks := []func(context.Context, *insight) lockkeeper.Finding{
 		e.examineFile, e.examineContents, e.examineLog, e.examineFileSystem, e.examineRoom, e.examineKernel,
-		e.examinePermissions, e.examineBell, e.examineSessions, e.examineTheDead, e.examineTime,
+		e.examinePermissions, e.examineFolder, e.examineBell, e.examineSessions, e.examineTheDead, e.examineTime,
 	}
 	findings := make([]lockkeeper.Finding, len(checks))
-	for i, check := range checks {
-		findings[i] = check(ctx, &seen)
+	err := e.db.me.do(func() {
+		for i, check := range checks {
+			findings[i] = check(ctx, &seen)
+		}
+	})
+	if err != nil {
+		return []lockkeeper.Finding{broken("file", err.Error(), "do as it says")}
 	}
 	return findings
 }
@@ -63,13 +72,18 @@ func (tx *transaction) look() (seen insight) {
 			continue
 		}
 		seen.withProcess++
-		switch path := e.folder.file(s.file); {
-		case e.local[id] != nil:
-		case e.folder.state(s.file) == fileFree:
+		if e.local[id] != nil {
+			continue
+		}
+		switch e.folder.state(s.file) {
+		case fileFree:
 			seen.dead = append(seen.dead, id)
-		case path == "" || !exists(path):
+		case fileGone:
 			seen.missing = append(seen.missing, id)
 		}
+	}
+	if _, seen.foreign, seen.folder = e.folder.entries(); errors.Is(seen.folder, fs.ErrNotExist) {
+		seen.folder = nil // no session has been there yet
 	}
 	for st := range e.cache.table.List(lockkeeper.Query{}) {
 		switch st.State {
@@ -84,8 +98,6 @@ func (tx *transaction) look() (seen insight) {
 	seen.behind = tx.meta.base + tx.meta.counters.Now - reading
 	return seen
 }
-
-func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
 // fine, doubtful and broken make findings.
 func fine(check, format string, args ...any) lockkeeper.Finding {
@@ -215,17 +227,38 @@ func (e *Engine) examineKernel(context.Context, *insight) lockkeeper.Finding {
 	if !kernelKnows {
 		return doubtful(check, "this system does not tell when a process dies", "what a killed process held is free after its TTL: choose a short one")
 	}
-	f, name, err := e.folder.create()
-	if err != nil {
-		return broken(check, err.Error(), "sessions need files: "+whyNotWritable(e.db.path))
-	}
-	defer e.folder.remove(name)
-	living := e.folder.state(name)
-	f.Close()
-	if dead := e.folder.state(name); living != fileLocked || dead == fileLocked {
-		return broken(check, "locks on files in "+e.folder.path+" don't hold", "use a file on another file system: here the living would be taken for dead")
+	folder := filepath.Dir(e.db.path)
+	holds, err := locksHold(folder)
+	switch {
+	case err != nil:
+		return broken(check, err.Error(), "sessions need files: "+e.db.whyNotWritable())
+	case !holds:
+		return broken(check, "locks in "+folder+" don't hold", "use a file on another file system: here the living would be taken for dead")
 	}
 	return fine(check, "a killed process is noticed at once, by the locks on files in %s", e.folder.path)
+}
+
+// locksHold tries locks as sessions have them, on a directory, so that nothing need be made.
+func locksHold(directory string) (bool, error) {
+	var f [2]*os.File
+	for i := range f {
+		opened, err := openDirectory(directory)
+		if err != nil {
+			return false, err
+		}
+		defer opened.Close()
+		f[i] = opened
+	}
+	switch err := lockFile(f[0], true); {
+	case errors.Is(err, errFileLocked):
+		return true, nil // somebody else is just trying it
+	case err != nil:
+		return false, err
+	}
+	living := lockFile(f[1], false)
+	f[0].Close()
+	dead := lockFile(f[1], false)
+	return errors.Is(living, errFileLocked) && dead == nil, nil
 }
 
 func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Finding {
@@ -233,19 +266,44 @@ func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Findin
 	folder := filepath.Dir(e.db.path)
 	for _, path := range []string{e.db.path, folder} {
 		if access(path) != nil {
-			return broken(check, whyNotWritable(e.db.path), "let this user write both the file and its directory")
+			return broken(check, e.db.whyNotWritable(), "let this user write both the file and its directory")
 		}
 	}
 	detail := fmt.Sprintf("the file is %s, its directory %s", ownership(e.db.path), ownership(folder))
 	info, err := os.Stat(e.db.path)
-	if err == nil && info.Mode()&0o002 != 0 {
+	switch {
+	case err != nil: // which is told of the file
+	case info.Mode()&0o002 != 0:
 		return doubtful(check, detail, "everybody on this computer may end every lock: take the permission to write from others (chmod o-w)")
+	case info.Mode()&0o004 != 0:
+		return doubtful(check, detail, "everybody on this computer may hold up all who use it, by locks on its log: "+
+			"take the permission to read from others (chmod o-r), of "+e.db.path+"-wal and -shm too")
 	}
-	if made, err := os.Stat(e.folder.path); err == nil && info != nil && made.Mode().Perm()&^0o111 != info.Mode().Perm() {
+	if made, err := os.Stat(e.folder.path); err == nil && made.Mode().Perm()&^0o111 != e.folder.mode() {
 		return doubtful(check, detail+", and that of session files "+ownership(e.folder.path),
-			"give the directory of session files the file's permissions, and leave to enter it: else some users wake others late")
+			fmt.Sprintf("give the directory of session files the mode %o: else some users wake others late", directoryMode(e.folder.mode())))
 	}
 	return fine(check, "%s", detail)
+}
+
+// examineFolder looks for what others have put among the session files.
+func (e *Engine) examineFolder(_ context.Context, seen *insight) lockkeeper.Finding {
+	const check = "session files"
+	const named = 3
+	switch {
+	case seen.err != nil:
+		return unseen(check)
+	case seen.folder != nil:
+		return broken(check, seen.folder.Error(), "do as it says: until then nobody can begin a session with a process")
+	case len(seen.foreign) > 0:
+		names := fmt.Sprintf("%q", seen.foreign[:min(len(seen.foreign), named)])
+		if more := len(seen.foreign) - named; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		return doubtful(check, fmt.Sprintf("in %s there is what no session has made, which is left alone: %s", e.folder.path, names),
+			"look at it, and move it elsewhere or remove it")
+	}
+	return fine(check, "there is nothing else in %s", e.folder.path)
 }
 
 // examineBell tries whether this process can be woken by changes of files.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -17,14 +18,14 @@ import (
 // applicationID marks a file as ours.
 const applicationID = 0x6c6f636b
 
-// openDatabase opens the file, or makes it. What is not ours it refuses and
-// leaves as it is.
-func openDatabase(ctx context.Context, path string, o options) (*database, error) {
-	real, err := realPath(path)
-	if err != nil {
-		return nil, err
-	}
-	db := &database{path: real, options: o, schema: ownSchema}
+// making is held while a file is made, and before anybody connects to one: to close a file drops
+// all locks that this process has on it.
+var making sync.Mutex
+
+// openDatabase opens the file at a path without links, or makes it. What is not ours it refuses
+// and leaves as it is.
+func openDatabase(ctx context.Context, real string, me actor, o options) (*database, error) {
+	db := &database{path: real, me: me, options: o, schema: ownSchema}
 	if o.schema != nil {
 		db.schema = *o.schema
 	}
@@ -34,42 +35,13 @@ func openDatabase(ctx context.Context, path string, o options) (*database, error
 	if err := db.peek(ctx); err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(real)
-	db.makes = errors.Is(err, fs.ErrNotExist)
-	log, err := os.Stat(real + "-wal")
-	db.foundLog = err == nil && log.Size() > 0
+	_, err := os.Stat(real + "-wal")
+	db.foundLog = err == nil
 	if err := db.connect(ctx); err != nil {
 		db.leaveUntouched()
 		return nil, db.refusal(err)
 	}
 	return db, nil
-}
-
-// realPath is the one path of the file by whatever links it is named: the log
-// and the session files are beside it, and must be the same for everybody.
-func realPath(path string) (string, error) {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(absolute)
-	if err == nil && info.IsDir() {
-		return "", lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		return "", lockkeeper.Invalid("%s is a device, a pipe or a socket: name a file that is new, or one of lockkeeper's", path)
-	}
-	if real, err := filepath.EvalSymlinks(absolute); err == nil {
-		return real, nil
-	}
-	if end, err := os.Readlink(absolute); err == nil {
-		// Nothing is made at its end: that may be a disk which is not mounted.
-		return "", lockkeeper.Invalid("%s is a symbolic link to %s, which can't be reached: make that file (touch), or remove the link, or name another file", path, end)
-	}
-	if folder, err := filepath.EvalSymlinks(filepath.Dir(absolute)); err == nil {
-		return filepath.Join(folder, filepath.Base(absolute)), nil
-	}
-	return absolute, nil // its directory is missing, which is told by whoever opens it
 }
 
 // address is the file as the driver wants it, with parameters of SQLite.
@@ -95,17 +67,24 @@ func (db *database) dial(ctx context.Context, parameters string) (*sql.DB, *sql.
 
 // connect makes the connection that is not there.
 func (db *database) connect(ctx context.Context) (err error) {
-	parameters := ""
-	if db.file != nil {
-		parameters = "mode=rw" // it was there, and must not be made anew
-	}
 	// SQLite would read a file all the same that this user may not write, and so
 	// leave a log and its index beside it that are his: nobody else could go on.
-	if obstacle(db.path) != "" {
+	if db.obstacle() != "" {
 		return db.notWritable()
 	}
-	before, _ := os.Stat(db.path)
-	if db.pool, db.conn, err = db.dial(ctx, parameters); err != nil {
+	if db.file == nil {
+		if err := db.makeFile(); err != nil {
+			return err
+		}
+	}
+	before, err := os.Stat(db.path)
+	if err != nil {
+		return fmt.Errorf("%w (%w)", db.removed(), err)
+	}
+	if err := db.refusePlanted(before); err != nil {
+		return err
+	}
+	if db.pool, db.conn, err = db.dial(ctx, "mode=rw"); err != nil { // it is there
 		return err
 	}
 	if access(db.path) != nil { // somebody else has just made it
@@ -123,14 +102,43 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
 		return err
 	}
-	if err := db.sameFile(nil); err != nil { // and see its mode, which may be new
+	if err := db.sameFile(nil); err != nil {
 		return err
 	}
 	if err := db.prepare(); err != nil {
 		return err
 	}
+	if err := db.refusePlanted(db.file); err != nil { // just now
+		return err
+	}
 	db.log, err = os.Stat(db.path + "-wal")
 	return err
+}
+
+// makeFile makes an empty file if there is none: for its owner alone, or for the group of a
+// directory that is made for one, whatever the umask. SQLite and session files follow its mode.
+func (db *database) makeFile() error {
+	making.Lock()
+	defer making.Unlock()
+	if _, err := os.Lstat(db.path); err == nil {
+		return nil // whoever made it has chosen its mode
+	}
+	directory, err := os.Stat(filepath.Dir(db.path))
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o600)
+	if handsDown(directory) {
+		mode = 0o660
+	}
+	f, err := os.OpenFile(db.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // somebody else was faster
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(mode), f.Close())
 }
 
 // sameFile makes sure that a new connection leads to the file that was used before,
@@ -158,7 +166,6 @@ func (db *database) identify(ctx context.Context) error {
 		return err
 	}
 	if kind == empty {
-		db.shareNew()
 		if err := db.writeAhead(); err != nil {
 			return err
 		}
@@ -235,22 +242,4 @@ func (db *database) leaveUntouched() {
 		_, _ = conn.ExecContext(context.Background(), "SELECT count(*) FROM sqlite_schema")
 	}
 	db.disconnect()
-}
-
-// shareNew lets the group use a new file if its directory is made for that:
-// writable for the group, which all files in it inherit (setgid). SQLite and the
-// session files follow the mode of the file.
-func (db *database) shareNew() {
-	const writable = 0o020
-	if !db.makes {
-		return // whoever made it has chosen its mode
-	}
-	folder, err := os.Stat(filepath.Dir(db.path))
-	if err != nil || folder.Mode()&fs.ModeSetgid == 0 || folder.Mode()&writable == 0 {
-		return
-	}
-	if info, err := os.Stat(db.path); err == nil && info.Size() == 0 {
-		// It fails if somebody else was faster, who does it then.
-		_ = os.Chmod(db.path, info.Mode().Perm()&^0o007|0o660)
-	}
 }

@@ -25,13 +25,13 @@ const (
 // of it drops the locks that SQLite has on it in this process.
 type database struct {
 	path     string      // absolute, without symbolic links
+	me       actor       // as whom it is used
 	file     fs.FileInfo // which file it was when it was opened; nil before
 	options  options
 	schema   schema
 	log      fs.FileInfo // which log the connection has
 	size     int64       // of the file, which never becomes smaller
-	makes    bool        // it was not there before it was opened
-	foundLog bool        // there was something in its log before it was opened
+	foundLog bool        // it had a log before it was opened
 	pool     *sql.DB     // of one connection; nil after a failure, until the next use
 	conn     *sql.Conn
 	blocked  atomic.Bool // somebody has kept SQLite's lock for a strange time

@@ -2,6 +2,8 @@ package sqlitelock
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -31,7 +33,7 @@ type Engine struct {
 	clock   func() (time.Duration, error)
 	boot    string
 	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
-	folder  folder
+	folder  *folder
 	bell    bell
 	dead    map[string]bool           // sessions of which deaths told
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
@@ -65,26 +67,56 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	if path == "" {
 		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
 	}
-	db, err := openDatabase(ctx, path, o)
+	path, err := realPath(path)
+	if err != nil {
+		return nil, err
+	}
+	me, err := actorOf(path)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
 		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
-		deaths: make(chan struct{}, 1), db: db, clock: clock, boot: boot, folder: newFolder(db), dead: make(map[string]bool),
+		deaths: make(chan struct{}, 1), clock: clock, boot: boot, dead: make(map[string]bool),
 		waits: make(map[lockkeeper.Ref]uint64), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
 	}
-	if err := e.first(ctx); err != nil {
-		db.leaveUntouched()
-		return nil, db.refusal(err)
+	opened := make(chan error)
+	go e.live(ctx, path, me, o, opened)
+	if err := <-opened; err != nil {
+		return nil, err
 	}
-	go e.run()
 	return e, nil
+}
+
+// live is the engine's goroutine: it opens the file, tells how that went, and runs the engine
+// until it is closed. All that is opened and made is so by this goroutine, as me.
+func (e *Engine) live(ctx context.Context, path string, me actor, o options, opened chan<- error) {
+	defer close(e.ran)
+	if err := me.become(); err != nil {
+		opened <- err
+		return
+	}
+	db, err := openDatabase(ctx, path, me, o)
+	if err == nil {
+		e.db, e.folder = db, newFolder(db)
+		if err = e.first(ctx); err != nil {
+			e.folder.close()
+			db.leaveUntouched()
+			err = db.refusal(err)
+		}
+	}
+	opened <- err
+	if err == nil {
+		e.run()
+	}
 }
 
 // first reads everything for the first time, ends the sessions of processes
 // that were killed, and removes what they left.
 func (e *Engine) first(ctx context.Context) error {
+	if _, err := e.folder.opened(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	tx := &transaction{e: e, writes: true, wanted: ctx.Err}
 	if err := tx.begin(); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -81,21 +82,21 @@ func (db *database) keptBusy() string {
 
 // notWritable is the error of a file that this process may not write.
 func (db *database) notWritable() *lockkeeper.Error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + whyNotWritable(db.path)}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + db.whyNotWritable()}
 }
 
 // whyNotWritable says what keeps this process from using the file.
-func whyNotWritable(path string) string {
-	return cmp.Or(obstacle(path), "its directory must exist, and both must be writable")
+func (db *database) whyNotWritable() string {
+	return cmp.Or(db.obstacle(), "its directory must exist, and both must be writable")
 }
 
 // obstacle looks for what keeps this process from using the file, without opening
 // anything; "" if nothing is found.
-func obstacle(path string) string {
-	folder := filepath.Dir(path)
+func (db *database) obstacle() string {
+	path, folder := db.path, filepath.Dir(db.path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Sprintf("its directory does not exist: make it (mkdir -p %s)", folder)
+		return fmt.Sprintf("its directory does not exist: make it (mkdir -p %s), or name another file", folder)
 	case err == nil && !info.IsDir():
 		return folder + " is a file and no directory: name another place"
 	case err != nil:
@@ -103,17 +104,42 @@ func obstacle(path string) string {
 	}
 	if _, err := os.Stat(path); err == nil {
 		if err := access(path); err != nil {
-			return fmt.Sprintf("this user (%s) may not read and write it (%v; %s): let them, with its group for instance, or name another file", user(), err, ownership(path))
+			return fmt.Sprintf("this user (%s) may not read and write it (%v; %s): let them, with its group for instance, or name another file",
+				db.me, err, ownership(path))
 		}
 	}
 	if err := access(folder); err != nil {
-		return fmt.Sprintf("this user (%s) may not make files in its directory, as SQLite must (%v; %s): let them, with its group for instance, or name another file",
-			user(), err, ownership(folder))
+		return fmt.Sprintf("this user (%s) may not make files in its directory, as SQLite must (%v; %s): "+
+			"let them, with its group for instance, or name another file", db.me, err, ownership(folder))
 	}
 	for _, beside := range []string{"-wal", "-shm"} {
 		if _, err := os.Stat(path + beside); err == nil && access(path+beside) != nil {
-			return fmt.Sprintf("this user (%s) may not write %s (%s): once nobody uses it, give all files there one group and one mode", user(), path+beside, ownership(path+beside))
+			return fmt.Sprintf("this user (%s) may not write %s (%s): once nobody uses it, give all files there one group and one mode",
+				db.me, path+beside, ownership(path+beside))
 		}
 	}
 	return ""
+}
+
+// refusePlanted refuses to use a file beside which somebody else has put what SQLite would
+// take for its own: it would follow what is written there, or wait for it forever.
+func (db *database) refusePlanted(file fs.FileInfo) error {
+	for _, beside := range []string{"-wal", "-shm", "-journal"} {
+		info, err := os.Lstat(db.path + beside)
+		if err != nil {
+			continue
+		}
+		why := ""
+		switch {
+		case !info.Mode().IsRegular():
+			why = "is " + kindOf(info) + ", and no file"
+		case !trusted(info, file, db.me):
+			why = "belongs to another user (" + ownershipOf(info) + ")"
+		default:
+			continue
+		}
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
+			"%s, which is SQLite's, %s, and %s is not used: look at what it is, then move it away or remove it", db.path+beside, why, db.path)}
+	}
+	return nil
 }

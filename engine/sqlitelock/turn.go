@@ -14,9 +14,8 @@ const (
 	lookAgain       = 4 * time.Millisecond // see bell.early
 )
 
-// run is the engine's goroutine. It alone uses the connection and the cache.
+// run runs the engine. Its goroutine alone uses the connection and the cache.
 func (e *Engine) run() {
-	defer close(e.ran)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -275,5 +274,6 @@ func (e *Engine) shut() {
 	watchedFiles.forget(e)
 	e.bell.close()
 	e.db.disconnect()
+	e.folder.close()
 	e.keepFiles()
 }

@@ -1,0 +1,72 @@
+package sqlitelock
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	osuser "os/user"
+	"path/filepath"
+	"strconv"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// actorOf decides as whom this process uses the file at path, which need not be there. Only
+// root can act as another user, and must: who owns the file or its directory can put
+// something else in the place of what root makes and opens there.
+func actorOf(path string) (actor, error) {
+	me := actor{uid: os.Geteuid()}
+	if me.uid != 0 {
+		return me, nil
+	}
+	directory, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return me, nil // which is told by whoever opens the file
+	}
+	above, group, known := owner(directory)
+	if !known {
+		return me, nil
+	}
+	file, err := os.Lstat(path)
+	if err != nil {
+		return actor{above, group, above != 0}, nil
+	}
+	uid, gid, _ := owner(file)
+	if uid == 0 && above != 0 {
+		return me, lockkeeper.Invalid("%s is root's, in a directory of %s, who can put another file in its place: give it to %[2]s (chown %[2]s %[1]s), or name another file",
+			path, userName(above))
+	}
+	return actor{uid, gid, uid != 0}, nil
+}
+
+// cantBecome is the error of root where it can't act as another user.
+func (a actor) cantBecome(why error) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
+		"root can't use a file of %s as that user here (%v): write sudo -u %[1]s lk …", userName(a.uid), why)}
+}
+
+// userName is the name of a user as sudo takes it.
+func userName(uid int) string {
+	u, err := osuser.LookupId(strconv.Itoa(uid))
+	if err != nil || u.Username == "" {
+		return "#" + strconv.Itoa(uid)
+	}
+	return u.Username
+}
+
+// ownershipOf says whose a file is, and what others may do with it.
+func ownershipOf(info fs.FileInfo) string {
+	if uid, gid, known := owner(info); known {
+		return fmt.Sprintf("%s of uid %d, gid %d", info.Mode(), uid, gid)
+	}
+	return info.Mode().String()
+}
+
+// ownership is ownershipOf what is at a path.
+func ownership(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err.Error()
+	}
+	return ownershipOf(info)
+}

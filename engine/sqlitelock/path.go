@@ -1,0 +1,103 @@
+package sqlitelock
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// realPath is the one path of the file by whatever links it is named: the log
+// and the session files are beside it, and must be the same for everybody.
+func realPath(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(absolute)
+	if err == nil && info.IsDir() {
+		return "", lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return "", lockkeeper.Invalid("%s is %s: name a file that is new, or one of lockkeeper's", path, kindOf(info))
+	}
+	if err := refuseLinks(absolute); err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(absolute); err == nil {
+		return real, nil
+	}
+	if end, err := os.Readlink(absolute); err == nil {
+		// Nothing is made at its end: that may be a disk which is not mounted.
+		return "", lockkeeper.Invalid("%s is a symbolic link to %s, which can't be reached: make that file (touch), or remove the link, or name another file", path, end)
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(absolute)); err == nil {
+		return filepath.Join(folder, filepath.Base(absolute)), nil
+	}
+	return absolute, nil // its directory is missing, which is told by whoever opens it
+}
+
+// refuseLinks refuses a path whose links may have been made to have this user write elsewhere: a
+// link in the place of the file must belong to this user, to root, or to the owner of the file
+// that it leads to. For root that goes for the directories of the path too.
+func refuseLinks(path string) error {
+	there, err := os.Stat(path)
+	if err != nil {
+		if there, err = os.Stat(filepath.Dir(path)); err != nil {
+			return nil // which is told by whoever opens it
+		}
+	}
+	me := os.Geteuid()
+	owns, _, known := owner(there)
+	if !known {
+		return nil
+	}
+	for _, link := range linksOf(path) {
+		uid, _, _ := owner(link.info)
+		if uid == 0 || uid == me || uid == owns || !link.last && me != 0 {
+			continue
+		}
+		return lockkeeper.Invalid("%s: %s is a symbolic link of another user (uid %d), and leads to %s: name the file itself, if it is the right one",
+			path, link.path, uid, ownershipOf(there))
+	}
+	return nil
+}
+
+// link is a symbolic link on the way along a path; the last stands in the place of its end.
+type link struct {
+	path string
+	info fs.FileInfo
+	last bool
+}
+
+// mostLinks bounds how many links are followed, like the kernel does.
+const mostLinks = 40
+
+// linksOf finds the links that the kernel follows along an absolute path.
+func linksOf(path string) (links []link) {
+	at, rest := filepath.VolumeName(path)+string(filepath.Separator), path[len(filepath.VolumeName(path)):]
+	for rest != "" && len(links) <= mostLinks {
+		var name string
+		name, rest, _ = strings.Cut(strings.TrimLeft(rest, string(filepath.Separator)), string(filepath.Separator))
+		at = filepath.Join(at, name)
+		info, err := os.Lstat(at)
+		if err != nil {
+			return links
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		links = append(links, link{at, info, rest == ""})
+		to, err := os.Readlink(at)
+		if err != nil {
+			return links
+		}
+		rest = to + string(filepath.Separator) + rest
+		if at = filepath.Dir(at); filepath.IsAbs(to) {
+			at = filepath.VolumeName(to) + string(filepath.Separator)
+		}
+	}
+	return links
+}
