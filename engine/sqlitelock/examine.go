@@ -85,7 +85,7 @@ func (tx *transaction) look() (seen insight) {
 	if _, seen.foreign, seen.folder = e.folder.entries(); errors.Is(seen.folder, fs.ErrNotExist) {
 		seen.folder = nil // no session has been there yet
 	}
-	for st := range e.cache.table.List(lockkeeper.Query{}) {
+	for st := range e.shown().List(lockkeeper.Query{}) {
 		switch st.State {
 		case lockkeeper.Held:
 			seen.held++

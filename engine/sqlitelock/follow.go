@@ -40,7 +40,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Status, error) {
 	var all []lockkeeper.Status
 	err := e.call(ctx, true, func(tx *transaction) {
-		all = slices.Collect(e.cache.table.List(q))
+		all = slices.Collect(e.shown().List(q))
 	})
 	if err != nil {
 		return nil, err

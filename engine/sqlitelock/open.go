@@ -72,12 +72,15 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if db.obstacle() != "" {
 		return db.notWritable()
 	}
-	if db.file == nil {
+	if db.file == nil && !db.options.looks {
 		if err := db.makeFile(); err != nil {
 			return err
 		}
 	}
 	before, err := os.Stat(db.path)
+	if err != nil && db.file == nil {
+		return fmt.Errorf("%s does not exist: nothing was ever locked in it (%w)", db.path, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w (%w)", db.removed(), err)
 	}
@@ -99,8 +102,10 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if err := db.patiently(ctx.Err, func() error { return db.identify(ctx) }); err != nil {
 		return err
 	}
-	if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
-		return err
+	if !db.options.looks {
+		if err := db.patiently(ctx.Err, db.writeAhead); err != nil {
+			return err
+		}
 	}
 	if err := db.sameFile(nil); err != nil {
 		return err
@@ -113,6 +118,15 @@ func (db *database) connect(ctx context.Context) (err error) {
 	}
 	db.log, err = os.Stat(db.path + "-wal")
 	return err
+}
+
+// close closes the connection for good.
+func (db *database) close() {
+	if db.options.looks {
+		db.leaveLooked()
+	} else {
+		db.disconnect()
+	}
 }
 
 // makeFile makes an empty file if there is none: for its owner alone, or for the group of a
@@ -162,8 +176,11 @@ func (db *database) sameFile(before fs.FileInfo) error {
 // at its header, unless it is new or of an older version.
 func (db *database) identify(ctx context.Context) error {
 	kind, err := db.kind(db.conn)
-	if err != nil || kind == current {
+	if err != nil || kind == current && !db.options.looks {
 		return err
+	}
+	if db.options.looks {
+		return db.lookAtFile(kind)
 	}
 	if kind == empty {
 		if err := db.writeAhead(); err != nil {

@@ -49,6 +49,9 @@ func (e *Engine) call(ctx context.Context, reads bool, do func(*transaction)) er
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
 	}
+	if e.db.options.looks && !reads {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: e.db.path + " was opened to look at it alone"}
+	}
 	j := &job{reads: reads, do: do, done: make(chan error, 1)}
 	if !e.queue.put(j) {
 		return unavailable(errClosed)

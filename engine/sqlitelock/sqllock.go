@@ -13,6 +13,7 @@ import (
 
 // options change how a file is opened.
 type options struct {
+	looks    bool    // see Look
 	careless bool    // of tests: commits don't wait for the disk
 	driver   string  // of tests: another driver than SQLite's own
 	schema   *schema // of tests: other migrations
@@ -30,6 +31,7 @@ type Engine struct {
 	// Of the goroutine alone.
 	db      *database
 	cache   *cache // nil: the rows must be read anew
+	view    *view  // see imagine
 	clock   func() (time.Duration, error)
 	boot    string
 	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
@@ -117,9 +119,12 @@ func (e *Engine) first(ctx context.Context) error {
 	if _, err := e.folder.opened(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tx := &transaction{e: e, writes: true, wanted: ctx.Err}
+	tx := &transaction{e: e, writes: !e.db.options.looks, wanted: ctx.Err}
 	if err := tx.begin(); err != nil {
 		return err
+	}
+	if !tx.writes {
+		return errors.Join(tx.prepare(), e.db.rollback())
 	}
 	known := make(map[string]bool)
 	err := tx.prepare()

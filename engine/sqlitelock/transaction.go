@@ -121,7 +121,9 @@ func (tx *transaction) learn(l loaded) {
 	}
 	for _, st := range l.ended {
 		tx.hear(st)
-		tx.heard.ended = append(tx.heard.ended, st)
+		if !e.view.recorded(st.Ref) {
+			tx.heard.ended = append(tx.heard.ended, st)
+		}
 	}
 	tx.heard.any = true
 }

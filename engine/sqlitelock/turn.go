@@ -192,6 +192,9 @@ func (tx *transaction) prepare() error {
 	if err != nil {
 		return err
 	}
+	if tx.e.db.options.looks {
+		return tx.imagine(rebooted)
+	}
 	if !tx.writes {
 		if rebooted || tx.due() {
 			return errMustWrite
@@ -248,7 +251,7 @@ func (e *Engine) pause() time.Duration {
 	if e.cache == nil {
 		return min(poll, pollWithoutBell) // it failed: try again soon
 	}
-	at, any := e.cache.table.Next()
+	at, any := e.shown().Next()
 	reading, err := e.clock()
 	if !any || err != nil {
 		return poll
@@ -273,7 +276,7 @@ func (e *Engine) shut() {
 	e.mu.Unlock()
 	watchedFiles.forget(e)
 	e.bell.close()
-	e.db.disconnect()
+	e.db.close()
 	e.folder.close()
 	e.keepFiles()
 }

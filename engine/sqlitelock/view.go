@@ -1,0 +1,126 @@
+package sqlitelock
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// Look opens the locks in a file to look at them alone: it makes no file, changes no row and
+// removes nothing. Where nothing was ever locked the error is an [fs.ErrNotExist] too. All but List and Examine is refused with ErrUnsupported. What the next
+// process to write would find out first, that a session's process is dead, that a TTL has
+// passed, or that the computer was started anew, List shows as if it had been written.
+//
+// SQLite's index of the log, FILE-shm, may be made and written all the same: readers share it
+// with writers.
+func Look(ctx context.Context, path string) (*Engine, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return open(ctx, path, options{looks: true}, newBootClock(), boot)
+}
+
+// view is the table as a process that only looks shows it: a copy in which time has passed and
+// the dead have lost their sessions. There is one only where that makes a difference.
+type view struct {
+	table   *table.Table
+	version int64                   // of the rows that it is a copy of
+	told    map[lockkeeper.Ref]bool // claims of whose end followers know, and the rows don't
+}
+
+// shown is the table that lists are made from.
+func (e *Engine) shown() *table.Table {
+	if e.view != nil {
+		return e.view.table
+	}
+	return e.cache.table
+}
+
+// recorded reports whether followers were told already of an end that is in the rows now.
+func (v *view) recorded(ref lockkeeper.Ref) bool {
+	told := v != nil && v.told[ref]
+	if told {
+		delete(v.told, ref)
+	}
+	return told
+}
+
+// imagine brings the view up to this moment.
+func (tx *transaction) imagine(rebooted bool) error {
+	e := tx.e
+	var dead []lockkeeper.Key
+	for id, s := range e.cache.sessions {
+		if s.file != "" && (rebooted || e.folder.state(s.file) == fileFree) {
+			dead = append(dead, lockkeeper.Key{Session: id, Epoch: s.epoch})
+		}
+	}
+	now := tx.now
+	if rebooted {
+		now = tx.meta.counters.Now // it stands still until somebody writes
+	}
+	at, due := e.cache.table.Next()
+	old := e.view
+	if e.view == nil || e.view.version != e.cache.version {
+		e.view = nil
+		if len(dead) == 0 && !rebooted && !(due && at <= now) {
+			return nil
+		}
+		copied, err := table.Restore(e.cache.table.Snapshot())
+		if err != nil {
+			return err
+		}
+		copied.Track()
+		e.view = &view{table: copied, version: e.cache.version, told: make(map[lockkeeper.Ref]bool)}
+		if old != nil {
+			e.view.told = old.told
+		}
+	}
+	for _, k := range dead {
+		if e.view.table.Open(k.Session) {
+			tx.imagineStep(table.Command{Op: table.Gone, Key: k, At: now})
+		}
+	}
+	tx.imagineStep(table.Command{Op: table.Pass, At: now})
+	return nil
+}
+
+// imagineStep applies one step to the view. A claim that ends by it is told to followers once,
+// however often the view is made anew.
+func (tx *transaction) imagineStep(c table.Command) {
+	v := tx.e.view
+	_, _ = v.table.Step(&c) // never refused
+	for _, ev := range v.table.Events() {
+		tx.heard.any = true
+		if ev.Path != "" {
+			continue
+		}
+		if st, ok := v.table.Status(ev.Ref); ok && st.State == lockkeeper.Ended && !v.told[ev.Ref] {
+			v.told[ev.Ref] = true
+			tx.heard.ended = append(tx.heard.ended, st)
+		}
+	}
+}
+
+// lookAtFile makes sure that there is something to look at.
+func (db *database) lookAtFile(kind fileKind) error {
+	switch kind {
+	case empty:
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " is empty: nothing was ever locked in it", Cause: fs.ErrNotExist}
+	case older:
+		return lockkeeper.Invalid("%s is of an older version: whoever locks something brings it up to date", db.path)
+	}
+	return db.exec("PRAGMA query_only = ON")
+}
+
+// leaveLooked closes a connection that only looked. Whoever is the last to close a file moves
+// what is in its log into it, unless it can't write.
+func (db *database) leaveLooked() {
+	log, err := os.Stat(db.path + "-wal")
+	db.foundLog = db.foundLog && !errors.Is(err, fs.ErrNotExist) || err == nil && log.Size() > 0
+	db.leaveUntouched()
+}
