@@ -77,10 +77,11 @@ type Engine interface {
 // Session is the unit of liveness (R11): while it is renewed within its TTL its
 // claims live, and when it ends they all end.
 type Session struct {
-	ID    string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
-	TTL   time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
-	Named []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
-	Epoch uint64        `json:"-"`   // that the caller believes the session to have, 0 if it knows of none; of no account if it is not open (R19)
+	ID     string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
+	TTL    time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
+	Named  []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
+	Lapsed []Lapse       `json:"-"`   // claims that its client has counted itself out of (R12)
+	Epoch  uint64        `json:"-"`   // that the caller believes the session to have, 0 if it knows of none; of no account if it is not open (R19)
 
 	// Outlive: it lives by its TTL alone, also when none of its processes is
 	// left. For sessions that several short programs use one after the other.
@@ -101,8 +102,34 @@ func (s *Session) Check(noExpiry bool) error {
 	if (s.TTL < MinTTL && (s.TTL != 0 || !noExpiry)) || s.TTL > MaxTTL {
 		c.addf("TTL %s is out of range: %s to %s", spoken(s.TTL), spoken(MinTTL), spoken(MaxTTL))
 	}
+	for i := range s.Lapsed {
+		s.Lapsed[i].check(&c)
+	}
 	c.label(s.Label)
 	return c.err()
+}
+
+// Lapse says that the client of a session has counted itself out of a hold: it stops
+// using a hold a margin before the end that the engine stated, and a hold of which it
+// knows no end a margin before its session ends. The claim stays held for that margin:
+// it ends at the stated end, for that reason, even if the engine has withdrawn the end
+// meanwhile (R12).
+type Lapse struct {
+	ID     uint64
+	Reason Reason        // Stolen, Overdue, Revoked, or Expired if the session's end has come
+	EndsAt time.Duration // as Asked.EndsAt or Lease.EndsAt stated it; of Overdue it may be 0, since the engine knows it
+}
+
+func (l *Lapse) check(c *checker) {
+	switch l.Reason {
+	case Stolen, Overdue, Revoked, Expired:
+	default:
+		c.addf("claim %d lapsed for the reason %q, which is none of stolen, overdue, revoked, expired",
+			l.ID, l.Reason.String())
+	}
+	if l.EndsAt < 0 {
+		c.addf("claim %d lapsed for an end at %s, which is before the engine's time began", l.ID, l.EndsAt)
+	}
 }
 
 // Key is the right to act for a session: its id, and the epoch of the Attach
@@ -131,7 +158,12 @@ type Lease struct {
 	Key    Key
 	TTL    time.Duration // the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a former attach promised more
 	Number uint64        // rises with every lease of the session, also over its epochs: for Key.Heard; 0 if the engine does not look at that
-	Claims []Status      // every claim that has an end or an ask, and every one that changed within the last TTL
+
+	// EndsAt is when the session ends, in the engine's time (R20); 0 if it does not
+	// end. It is repeated in Lapse.EndsAt, and compared with nothing.
+	EndsAt time.Duration
+
+	Claims []Status // every claim that has an end or an ask, and every one that changed within the last TTL
 }
 
 // EndingKind says what an [Ending] ends.
@@ -148,6 +180,8 @@ const (
 	Revoke
 	// Thaw, by an operator, ends the freeze of Path.
 	Thaw
+	// Lapsed says that the client has counted itself out of the hold that Lapse names.
+	Lapsed
 )
 
 // Ending says what [Engine.End] should end.
@@ -157,6 +191,7 @@ type Ending struct {
 	Ref   Ref    // of Revoke
 	Path  Path   // of Thaw
 	Force bool   // of Revoke: at once, without asking
+	Lapse Lapse  // of Lapsed
 	Label        // of Revoke: who and why
 }
 
@@ -172,8 +207,10 @@ func (e *Ending) Check() error {
 		if err := e.Path.check(); err != nil {
 			c.addf("%s", err.(*Error).Detail)
 		}
+	case Lapsed:
+		e.Lapse.check(&c)
 	default:
-		c.addf("ending %d is none of release, leave, revoke, thaw", e.Kind)
+		c.addf("ending %d is none of release, leave, revoke, thaw, lapsed", e.Kind)
 	}
 	return c.err()
 }

@@ -90,6 +90,10 @@ type Asked struct {
 	Label                // of whoever asks
 	Reason Reason        `json:"reason"` // what the end will be if it does not release: Stolen, Overdue, Revoked
 	Left   time.Duration `json:"left"`   // until then; Forever if it is a request only
+
+	// EndsAt is the same moment in the engine's time (R20); 0 if it is a request only.
+	// It is repeated in Lapse.EndsAt, and compared with nothing.
+	EndsAt time.Duration `json:"-"`
 }
 
 // Words say why, and whom to ask, to who loses a claim: "the disk is full (by ann@ci)",

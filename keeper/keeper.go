@@ -144,11 +144,11 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 
 // End implements lockkeeper.Engine. With a log, Release and Leave are answered at
 // once: if one is lost, the session is there again after a restart, and ends what
-// it does not name, or ends itself (R19). What an operator does is waited for:
-// nobody would do it again.
+// it does not name, or ends itself (R19). What an operator does is waited for, and
+// that a hold lapsed: nobody would do it again.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
-	operator := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
-	if err := k.lock(ctx, operator); err != nil {
+	lasts := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
+	if err := k.lock(ctx, lasts && e.Kind != lockkeeper.Lapsed); err != nil {
 		return err
 	}
 	k.command.Op, k.command.Key, k.command.Ending = table.End, key, e
@@ -159,7 +159,7 @@ func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 		delete(k.notify, left)
 	}
 	commit := k.unlock(left, err)
-	if operator && err == nil {
+	if lasts && err == nil {
 		err = k.safe(ctx, commit)
 	}
 	return err

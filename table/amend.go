@@ -18,6 +18,10 @@ func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 		}
 		return nil
 	}
+	if c.lapse != nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "claim " + c.ref.String() +
+			" can't be amended any more: its client has counted itself out of it"}
+	}
 	converts, err := c.mayBecome(w)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // hold. It costs far more than a step; tests call it after each one.
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
-		t.checkClaims, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
+		t.checkClaims, t.checkLapses, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
 		t.checkLists, t.checkAsks, t.checkPaces, t.checkSchedule, t.checkSettled,
 	} {
 		if err := check(); err != nil {
@@ -49,6 +49,22 @@ func (t *Table) checkClaims() error {
 		}
 		if err := c.want.Check(); err != nil {
 			return fmt.Errorf("claim %s: %w", c.ref, err)
+		}
+	}
+	return nil
+}
+
+// checkLapses: a hold that its client has counted itself out of waits for nothing, and
+// is not held for longer than to the end that was stated.
+func (t *Table) checkLapses() error {
+	for _, c := range t.everyClaim() {
+		switch {
+		case c.lapse == nil:
+		case len(c.held) == 0 || len(c.wanted) > 0:
+			return fmt.Errorf("claim %s lapsed, and waits", c.ref)
+		case c.lapse.end <= t.now || c.due.at > c.lapse.end:
+			return fmt.Errorf("claim %s lapsed until %s, and is due at %s; it is %s",
+				c.ref, c.lapse.end, c.due.at, t.now)
 		}
 	}
 	return nil

@@ -45,6 +45,7 @@ type claim struct {
 	asks     []ask                    // who asks it to yield, in line order
 	overdue  bool                     // its longest hold has passed
 	operator *operatorAsk             // nil unless revoked and not yet at its end
+	lapse    *lapse                   // set when its client has counted itself out of it
 
 	tomb    *tombstone // set when it ended
 	due     timer      // the next moment at which something becomes of it
@@ -65,6 +66,13 @@ type ask struct {
 type operatorAsk struct {
 	lockkeeper.Label
 	end time.Duration
+}
+
+// A lapse is how a hold ends that its client has counted itself out of (R12).
+type lapse struct {
+	end    time.Duration
+	reason lockkeeper.Reason
+	text   string
 }
 
 func (c *claim) waiting() bool    { return len(c.held) == 0 && !c.ended }
@@ -124,6 +132,9 @@ func (c *claim) enforcedEnd() time.Duration {
 	}
 	if c.operator != nil {
 		end = min(end, c.operator.end)
+	}
+	if c.lapse != nil {
+		end = min(end, c.lapse.end)
 	}
 	return end
 }

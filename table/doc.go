@@ -50,8 +50,8 @@
 // asked for. A wait is outlasted when its bound ends no later than (a) a freeze
 // that forbids it, or (b) a set of announced holds incompatible with it: held
 // claims other than itself with Lasts, whose announced end, or enforced end
-// (longest hold plus grace, revocation) if that is sooner, is no sooner than the
-// bound. A claim that steals doesn't count announced holds of lower priority. An
+// (longest hold plus grace, revocation, lapse) if that is sooner, is no sooner than
+// the bound. A claim that steals doesn't count announced holds of lower priority. An
 // outlasted wait ends as timed out at once, whenever it becomes so.
 //
 // R9 manners, for exclusive targets only. A soft claim is ahead of nobody while
@@ -115,6 +115,23 @@
 // has no end, or, if it has a longest hold, which its holder counts from an answer
 // alone, nothing.
 //
+// A client counts itself out of a hold a margin before the end that it was told, or
+// before the end of its session, and says that the hold lapsed
+// ([lockkeeper.Lapsed], or an attach that names it as lapsed): for which reason, and by
+// which end it counted, as the answer stated that end. This is engine time that the
+// client only repeats, so no clocks are compared. A held claim that lapsed waits for
+// nothing (its conversion is undone as cancelled), its amendments are refused as not
+// held, neither a release nor an attach ends it, and it leaves no ghost. It ends at the
+// stated end (overdue: at the end of its longest hold and grace; revoked: at the
+// operator's), or at the end that its session has at the moment when it lapses, if
+// that is sooner; at once if it has passed. If something else ends it before, that
+// counts too. Always it ends for the stated reason, even if the ask is withdrawn
+// by then. So no claim is held for longer than its client was told once that has
+// counted itself out. The first word counts; one that comes twice or late changes nothing.
+// A claim without such an end (revoked, but by no operator; overdue, but without a longest
+// hold) is released. A waiting claim ends, as expired if its session's end had come for
+// its client, else as cancelled.
+//
 // R13 fences. One counter, one number for every grant, upgrades included;
 // downgrades keep theirs.
 //
@@ -172,6 +189,19 @@
 // with it by their kinds, or want permits of a path of which it wants permits
 // too, with a limit not below its own.
 //
+// Everybody is told one reason of an end. Its holder, List, followers, events and logs
+// agree but for these pairs, since a holder may know less than the engine:
+//
+//	the holder says          everybody else says
+//	released                 released, or yielded if it was asked to
+//	unreachable, suspended   expired
+//	engine restarted         nothing: the engine knows nothing of it
+//
+// Where a message is lost, or crosses another, everybody else may say what the engine knew
+// first: another end of that moment instead of the holder's release, lapse or loss of
+// contact; superseded if the session was taken over before the release arrived; expired
+// if no word of a lapse arrived.
+//
 // A table remembers, for at most 1,024 paths, how long holds of them lately
 // lasted: their pace. The first hold sets it to its duration, each later one moves
 // it by a quarter of the difference, rounded towards zero. Those count that ended
@@ -184,7 +214,7 @@
 // A hold's expected length is what it announces (Lasts), or else the highest pace
 // of its target paths, and at most its longest hold plus grace; 0 is unknown. What
 // is left of a hold is its expected length less its age, or the time until the end
-// by which it was asked to yield, if that is sooner; it is unknown if there is no
+// by which it was asked to yield, or at which it lapses, if that is sooner; it is unknown if there is no
 // such end and its expected length is unknown or has passed.
 //
 // The estimate of a wait says how long it will go on if everything lasts as
@@ -217,12 +247,13 @@
 // keep their place but are not granted and ask nobody. An engine that restarts may
 // not know any more what it answered last: the promise of a session is at least its
 // new end from then on, and no claim counts as told an end (R12). Attaching a
-// session that is open ends the claims that are not named, as superseded, and gives
-// it a new epoch: one counter, one number for every attach. An attach says which
-// epoch it follows, 0 for none. If the session is open, also if it has to resume,
-// and its epoch is another one, the attach is refused, with the session's epoch, and
-// changes nothing: so one that comes late, or twice, takes nothing back from its
-// successor. If it is not open it makes no difference which epoch is named.
+// session that is open ends the claims that are not named, as superseded, but for
+// those that lapsed, before or by this attach (R12), and gives it a new epoch: one
+// counter, one number for every attach. An attach says which epoch it follows, 0 for
+// none. If the session is open, also if it has to resume, and its epoch is another
+// one, the attach is refused, with the session's epoch, and changes nothing: so one that
+// comes late, or twice, takes nothing back from its successor. If it is not open it
+// makes no difference which epoch is named.
 //
 // R20 time. [Command].At is the engine's time, from 0. A command that is earlier
 // than the table's time happens at the table's time. Before a command, all that

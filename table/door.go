@@ -31,16 +31,20 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 		s.due.session = s
 		t.sessions[want.ID] = s
 	}
+	s.answered = 0
+	for i := range want.Lapsed {
+		t.lapseClaim(s.claims[want.Lapsed[i].ID], &want.Lapsed[i])
+	}
 	s.ttl = want.TTL
 	named := lookup(want.Named)
 	for _, c := range s.byID() {
-		if !named(c.ref.ID) {
+		if c.lapse == nil && !named(c.ref.ID) {
 			t.endClaim(c, lockkeeper.Superseded, "")
 		}
 	}
 	t.layGhosts(s.id, func(id uint64) bool { return !named(id) })
 	t.epochs++
-	s.label, s.epoch, s.resumed, s.answered = want.Label, t.epochs, true, 0
+	s.label, s.epoch, s.resumed = want.Label, t.epochs, true
 	t.extend(s)
 	t.forget(s)
 	t.resume(s)
@@ -287,26 +291,33 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Path: e.Path, Detail: "it is not frozen; name a path as the list of freezes has it"}
 	}
-	return t.release(s, e.ID)
-}
-
-// release ends a claim of s: a hold is released, a waiting one cancelled.
-func (t *Table) release(s *session, id uint64) error {
-	c := s.claims[id]
-	if c == nil {
-		laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
-		if laid || t.remembered(s, id) != nil || 0 < id && id < s.answered {
-			return nil
-		}
-		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "session " + s.id + " has no such claim; nothing was changed"}
+	id := e.ID
+	if e.Kind == lockkeeper.Lapsed {
+		id = e.Lapse.ID
 	}
-	if c.waiting() {
+	c := s.claims[id]
+	switch {
+	case c == nil:
+		return t.endedBefore(s, id)
+	case e.Kind == lockkeeper.Lapsed:
+		t.lapseClaim(c, &e.Lapse)
+	case c.waiting():
 		t.endClaim(c, lockkeeper.Cancelled, "")
-	} else {
+	case c.lapse == nil: // else its end is settled
 		t.endClaim(c, t.releaseReason(c), "")
 	}
 	t.settle()
 	return nil
+}
+
+// endedBefore answers to the end of a claim that s does not have: it is fine if it has
+// ended, and then its holder knows.
+func (t *Table) endedBefore(s *session, id uint64) error {
+	laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
+	if laid || t.remembered(s, id) != nil || 0 < id && id < s.answered {
+		return nil
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "session " + s.id + " has no such claim; nothing was changed"}
 }
 
 // revoke ends another session's claim for an operator (R18).
@@ -325,10 +336,9 @@ func (t *Table) revoke(e *lockkeeper.Ending) error {
 	}
 	switch {
 	case c.waiting():
-		t.endClaim(c, lockkeeper.Revoked, (&lockkeeper.Asked{Label: e.Label}).Words())
+		t.endClaim(c, lockkeeper.Revoked, words(e.Label))
 	case e.Force:
-		c.operator = &operatorAsk{Label: e.Label, end: t.now}
-		t.endForced(c, lockkeeper.Revoked)
+		t.endForced(c, lockkeeper.Revoked, e.Label)
 	case c.operator == nil || t.now+ttl < c.operator.end:
 		c.operator = &operatorAsk{Label: e.Label, end: t.now + ttl}
 		t.note(c, AskChanged, lockkeeper.NoReason)

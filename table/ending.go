@@ -8,8 +8,11 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// endClaim ends c for good.
+// endClaim ends c for good: for that reason, or for the one for which it lapsed.
 func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombstone {
+	if c.lapse != nil {
+		reason, text = c.lapse.reason, c.lapse.text
+	}
 	t.stopStealing(c)
 	t.withdrawAll(c)
 	if len(c.held) > 0 {
@@ -65,27 +68,30 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 }
 
 // endForced ends a hold that its holder did not give back: it leaves a ghost if
-// the holder may not know yet (R12).
-func (t *Table) endForced(c *claim, reason lockkeeper.Reason) {
+// the holder may not know yet (R12). by is who ends it, if that is a claim or an operator.
+func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Label) {
 	ghost := min(c.session.promise, c.countedOn())
-	held := len(c.held) > 0
-	text := c.text
-	if c.operator != nil {
-		text = (&lockkeeper.Asked{Label: c.operator.Label}).Words()
+	if c.lapse != nil {
+		ghost = 0
 	}
-	tomb := t.endClaim(c, reason, text)
+	held := len(c.held) > 0
+	tomb := t.endClaim(c, reason, words(by))
 	if held && ghost > t.now {
 		tomb.ghost, tomb.kept = ghost, true
 		t.ghosts = append(t.ghosts, tomb)
 	}
 }
 
+// words are what an end is told with: who ended it, and what they said.
+func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).Words() }
+
 // bury remembers c, which ended, for one TTL of its session (R16).
 func (t *Table) bury(c *claim) *tombstone {
 	tomb := t.newTombstone()
 	*tomb = tombstone{
 		ref: c.ref, inside: c.want.Inside, at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
-		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority, known: bySession(c.reason),
+		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
+		known: bySession(c.reason) || c.lapse != nil,
 	}
 	c.tomb = tomb
 	t.spent = append(t.spent, c)

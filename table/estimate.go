@@ -186,7 +186,7 @@ func (t *Table) freed(p *place, missing int, seen func(*claim) bool) time.Durati
 }
 
 // left is how long c will still be held: as long as is expected, or until the
-// end by which it was asked to yield; forever if that is not known.
+// end by which it was asked to yield or for which it lapsed; forever if that is not known.
 func (t *Table) left(c *claim) time.Duration {
 	rest := t.expected(c) - (t.now - c.granted)
 	if rest < 0 || t.expected(c) == 0 {
@@ -198,7 +198,7 @@ func (t *Table) left(c *claim) time.Duration {
 	return rest
 }
 
-// askedEnd is the end that c's holder was asked to yield by; forever if none.
+// askedEnd is the end that c's holder was asked to yield by, or counted by; forever if none.
 func (c *claim) askedEnd() time.Duration {
 	end := forever
 	if c.operator != nil {
@@ -209,6 +209,9 @@ func (c *claim) askedEnd() time.Duration {
 	}
 	for _, a := range c.asks {
 		end = min(end, a.end)
+	}
+	if c.lapse != nil {
+		end = min(end, c.lapse.end)
 	}
 	return end
 }

@@ -66,6 +66,7 @@ type ClaimRecord struct {
 	Overdue     bool
 	Asks        []AskRecord
 	Operator    *OperatorRecord
+	Lapse       *LapseRecord
 	Reason      lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
 	Text        string
 	Thawed      bool          // of an ended one: it was not a claim but a freeze
@@ -85,6 +86,13 @@ type AskRecord struct {
 type OperatorRecord struct {
 	lockkeeper.Label
 	End time.Duration
+}
+
+// LapseRecord is how a hold ends that its client has counted itself out of.
+type LapseRecord struct {
+	End    time.Duration
+	Reason lockkeeper.Reason
+	Text   string
 }
 
 // FreezeRecord is one freeze.
@@ -273,6 +281,9 @@ func (c *claim) record() ClaimRecord {
 	}
 	if c.operator != nil {
 		r.Operator = &OperatorRecord{Label: c.operator.Label, End: c.operator.end}
+	}
+	if c.lapse != nil {
+		r.Lapse = &LapseRecord{End: c.lapse.end, Reason: c.lapse.reason, Text: c.lapse.text}
 	}
 	return r
 }

@@ -188,6 +188,9 @@ func (t *Table) loadClaim(r *ClaimRecord) error {
 	if r.Operator != nil {
 		c.operator = &operatorAsk{Label: r.Operator.Label, end: r.Operator.End}
 	}
+	if r.Lapse != nil {
+		c.lapse = &lapse{end: r.Lapse.End, reason: r.Lapse.Reason, text: r.Lapse.Text}
+	}
 	s.claims[r.Ref.ID] = c
 	t.nest(c)
 	if r.State == lockkeeper.Held {

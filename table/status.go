@@ -171,9 +171,13 @@ func left(at, now time.Duration) time.Duration {
 func (t *Table) asked(c *claim) *lockkeeper.Asked {
 	var most *lockkeeper.Asked
 	press := func(a lockkeeper.Asked, end time.Duration) {
-		if a.Left = left(end, t.now); most == nil || a.Left < most.Left {
-			most = &a
+		if a.Left = left(end, t.now); most != nil && a.Left >= most.Left {
+			return
 		}
+		if end != forever {
+			a.EndsAt = end
+		}
+		most = &a
 	}
 	if c.operator != nil {
 		press(lockkeeper.Asked{Label: c.operator.Label, Reason: lockkeeper.Revoked}, c.operator.end)
@@ -208,7 +212,7 @@ func (t *Table) freezeStatus(f *freeze) lockkeeper.Status {
 func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 	l := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}}
 	if s.ttl > 0 {
-		l.TTL = s.deadline - t.now
+		l.TTL, l.EndsAt = s.deadline-t.now, s.deadline
 	}
 	s.promise = s.deadline
 	s.leases++

@@ -344,7 +344,7 @@ func (t *Table) take() bool {
 		return false
 	}
 	for _, v := range taker.victims() {
-		t.endForced(v, lockkeeper.Stolen)
+		t.endForced(v, lockkeeper.Stolen, taker.want.Label)
 	}
 	t.grant(taker) // in the same step, so that nobody else can go before it
 	return true

@@ -228,10 +228,10 @@ func (t *Table) instant() {
 func (t *Table) fallDue(c *claim) {
 	switch {
 	case c.operator != nil && c.operator.end <= t.now:
-		t.endForced(c, lockkeeper.Revoked)
+		t.endForced(c, lockkeeper.Revoked, c.operator.Label)
 		return
-	case c.enforcedEnd() <= t.now:
-		t.endForced(c, lockkeeper.Overdue)
+	case c.enforcedEnd() <= t.now: // if it lapsed, for the reason of that
+		t.endForced(c, lockkeeper.Overdue, lockkeeper.Label{})
 		return
 	case len(c.wanted) > 0 && c.bound <= t.now:
 		t.giveUp(c, lockkeeper.TimedOut, "")

@@ -59,13 +59,44 @@ func readLabel(m labelled) lockkeeper.Label {
 
 // SendSession makes a message of s.
 func SendSession(s *lockkeeper.Session) *Attach {
-	return &Attach{Session: s.ID, Ttl: sendDuration(s.TTL), Named: s.Named, Outlive: s.Outlive, Epoch: s.Epoch, As: s.As, Note: s.Note, Link: s.Link}
+	return &Attach{
+		Session: s.ID, Ttl: sendDuration(s.TTL), Named: s.Named, Lapsed: sendLapses(s.Lapsed), Outlive: s.Outlive, Epoch: s.Epoch,
+		As: s.As, Note: s.Note, Link: s.Link,
+	}
+}
+
+// sendLapses makes one message of those that follow each other and differ in their
+// claims alone: when a session ends they all do.
+func sendLapses(all []lockkeeper.Lapse) (ms []*Lapse) {
+	for i, l := range all {
+		if i == 0 || l.Reason != all[i-1].Reason || l.EndsAt != all[i-1].EndsAt {
+			ms = append(ms, &Lapse{Reason: Reason(l.Reason), EndsAt: sendDuration(l.EndsAt)})
+		}
+		last := ms[len(ms)-1]
+		last.Ids = append(last.Ids, l.ID)
+	}
+	return ms
+}
+
+func readLapses(ms []*Lapse) (all []lockkeeper.Lapse) {
+	for _, m := range ms {
+		for _, id := range m.GetIds() {
+			all = append(all, m.read(id))
+		}
+	}
+	return all
+}
+
+// read is the lapse of one of m's claims.
+func (m *Lapse) read(id uint64) lockkeeper.Lapse {
+	return lockkeeper.Lapse{ID: id, Reason: narrow[lockkeeper.Reason](m.GetReason()), EndsAt: readDuration(m.GetEndsAt())}
 }
 
 // Read is the session that a asks for; it shares a's list of claims.
 func (a *Attach) Read() lockkeeper.Session {
 	return lockkeeper.Session{
-		ID: a.GetSession(), TTL: readDuration(a.GetTtl()), Named: a.GetNamed(), Outlive: a.GetOutlive(), Epoch: a.GetEpoch(), Label: readLabel(a),
+		ID: a.GetSession(), TTL: readDuration(a.GetTtl()), Named: a.GetNamed(), Lapsed: readLapses(a.GetLapsed()), Outlive: a.GetOutlive(),
+		Epoch: a.GetEpoch(), Label: readLabel(a),
 	}
 }
 
@@ -73,7 +104,7 @@ func (a *Attach) Read() lockkeeper.Session {
 // as one message should carry; what is left of l has the others.
 func SendLease(l *lockkeeper.Lease) (m *Lease, left lockkeeper.Lease) {
 	left = *l
-	m = &Lease{Epoch: l.Key.Epoch, Ttl: sendDuration(l.TTL), Number: l.Number}
+	m = &Lease{Epoch: l.Key.Epoch, Ttl: sendDuration(l.TTL), Number: l.Number, EndsAt: sendDuration(l.EndsAt)}
 	for size := 0; len(left.Claims) > 0 && size < leaseBytes; left.Claims = left.Claims[1:] {
 		claim := SendStatus(&left.Claims[0], l.Key.Session)
 		size += claim.SizeVT()
@@ -87,7 +118,10 @@ const leaseBytes = 64 << 10
 
 // Read is the lease of a session that l carries.
 func (l *Lease) Read(session string) lockkeeper.Lease {
-	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: session, Epoch: l.GetEpoch()}, TTL: readDuration(l.GetTtl()), Number: l.GetNumber()}
+	lease := lockkeeper.Lease{
+		Key: lockkeeper.Key{Session: session, Epoch: l.GetEpoch()}, TTL: readDuration(l.GetTtl()), Number: l.GetNumber(),
+		EndsAt: readDuration(l.GetEndsAt()),
+	}
 	for _, s := range l.GetClaims() {
 		lease.Claims = append(lease.Claims, s.Read(session))
 	}
@@ -146,18 +180,26 @@ func (c *Claim) Read() lockkeeper.Want {
 
 // SendEnding makes a message of e.
 func SendEnding(e *lockkeeper.Ending) *End {
-	return &End{
+	m := &End{
 		Kind: EndKind(e.Kind), Id: e.ID, Ref: sendRef(e.Ref), Path: string(e.Path), Force: e.Force,
 		As: e.As, Note: e.Note, Link: e.Link,
 	}
+	if e.Lapse != (lockkeeper.Lapse{}) {
+		m.Lapse = sendLapses([]lockkeeper.Lapse{e.Lapse})[0]
+	}
+	return m
 }
 
 // Read is the ending that e carries.
 func (e *End) Read() lockkeeper.Ending {
-	return lockkeeper.Ending{
+	ending := lockkeeper.Ending{
 		Kind: narrow[lockkeeper.EndingKind](e.GetKind()), ID: e.GetId(), Ref: e.GetRef().read(),
 		Path: lockkeeper.Path(e.GetPath()), Force: e.GetForce(), Label: readLabel(e),
 	}
+	if m := e.GetLapse(); len(m.GetIds()) > 0 {
+		ending.Lapse = m.read(m.GetIds()[0])
+	}
+	return ending
 }
 
 // SendQuery makes a message of q.

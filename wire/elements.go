@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxElements is how many requests, credits and targets of claims one frame may have.
+// MaxElements is how many requests, credits, targets of claims and lapses one frame may have.
 // An element can be as short as two bytes, and takes a hundred times as much once it
 // is read.
 const MaxElements = 16 << 10
@@ -16,6 +16,8 @@ const (
 	fieldRequests = 2 // of ClientFrame
 	fieldClaim    = 6 // of Request
 	fieldTargets  = 2 // of Claim
+	fieldAttach   = 4 // of Request
+	fieldLapsed   = 9 // of Attach
 )
 
 // CheckElements refuses the message of a ClientFrame that has too many elements,
@@ -28,10 +30,10 @@ func CheckElements(message []byte) error {
 	eachField(message, func(of protowire.Number, element []byte) {
 		n++
 		if of == fieldRequests {
-			eachField(element, func(of protowire.Number, claim []byte) {
-				if of == fieldClaim {
-					eachField(claim, func(of protowire.Number, _ []byte) {
-						if of == fieldTargets {
+			eachField(element, func(of protowire.Number, part []byte) {
+				if of == fieldClaim || of == fieldAttach {
+					eachField(part, func(within protowire.Number, _ []byte) {
+						if of == fieldClaim && within == fieldTargets || of == fieldAttach && within == fieldLapsed {
 							n++
 						}
 					})
@@ -40,7 +42,7 @@ func CheckElements(message []byte) error {
 		}
 	})
 	if n > MaxElements {
-		return fmt.Errorf("%w: it has %d requests, credits and targets, of at most %d", ErrFrame, n, MaxElements)
+		return fmt.Errorf("%w: it has %d requests, credits, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
 	}
 	return nil
 }

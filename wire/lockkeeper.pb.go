@@ -202,6 +202,7 @@ const (
 	EndKind_END_KIND_LEAVE       EndKind = 2
 	EndKind_END_KIND_REVOKE      EndKind = 3
 	EndKind_END_KIND_THAW        EndKind = 4
+	EndKind_END_KIND_LAPSED      EndKind = 5
 )
 
 // Enum value maps for EndKind.
@@ -212,6 +213,7 @@ var (
 		2: "END_KIND_LEAVE",
 		3: "END_KIND_REVOKE",
 		4: "END_KIND_THAW",
+		5: "END_KIND_LAPSED",
 	}
 	EndKind_value = map[string]int32{
 		"END_KIND_UNSPECIFIED": 0,
@@ -219,6 +221,7 @@ var (
 		"END_KIND_LEAVE":       2,
 		"END_KIND_REVOKE":      3,
 		"END_KIND_THAW":        4,
+		"END_KIND_LAPSED":      5,
 	}
 )
 
@@ -1330,6 +1333,7 @@ type Attach struct {
 	As            string                 `protobuf:"bytes,6,opt,name=as,proto3" json:"as,omitempty"`        // who
 	Note          string                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`    // what for
 	Link          string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"`    // where to look
+	Lapsed        []*Lapse               `protobuf:"bytes,9,rep,name=lapsed,proto3" json:"lapsed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,19 +1424,91 @@ func (x *Attach) GetLink() string {
 	return ""
 }
 
-type Lease struct {
+func (x *Attach) GetLapsed() []*Lapse {
+	if x != nil {
+		return x.Lapsed
+	}
+	return nil
+}
+
+// Lapse says that a client has counted itself out of holds, a margin before an end
+// that the server told it. They are held until that end.
+type Lapse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Ttl           int64                  `protobuf:"zigzag64,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	Claims        []*Status              `protobuf:"bytes,3,rep,name=claims,proto3" json:"claims,omitempty"`
-	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // rises with every lease of the session: for heard
+	Ids           []uint64               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Reason        Reason                 `protobuf:"varint,2,opt,name=reason,proto3,enum=lockkeeper.wire.v1.Reason" json:"reason,omitempty"` // stolen, overdue, revoked or expired
+	EndsAt        int64                  `protobuf:"zigzag64,3,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"`                // as the server stated it, in Asked or Lease
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lapse) Reset() {
+	*x = Lapse{}
+	mi := &file_lockkeeper_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lapse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lapse) ProtoMessage() {}
+
+func (x *Lapse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockkeeper_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lapse.ProtoReflect.Descriptor instead.
+func (*Lapse) Descriptor() ([]byte, []int) {
+	return file_lockkeeper_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Lapse) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Lapse) GetReason() Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return Reason_REASON_UNSPECIFIED
+}
+
+func (x *Lapse) GetEndsAt() int64 {
+	if x != nil {
+		return x.EndsAt
+	}
+	return 0
+}
+
+type Lease struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Epoch  uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Ttl    int64                  `protobuf:"zigzag64,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Claims []*Status              `protobuf:"bytes,3,rep,name=claims,proto3" json:"claims,omitempty"`
+	Number uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // rises with every lease of the session: for heard
+	// When the session ends, in the server's time, which is only repeated in Lapse; 0 if
+	// it does not end.
+	EndsAt        int64 `protobuf:"zigzag64,5,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_lockkeeper_proto_msgTypes[10]
+	mi := &file_lockkeeper_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1520,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[10]
+	mi := &file_lockkeeper_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1533,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{10}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lease) GetEpoch() uint64 {
@@ -1488,6 +1564,13 @@ func (x *Lease) GetNumber() uint64 {
 	return 0
 }
 
+func (x *Lease) GetEndsAt() int64 {
+	if x != nil {
+		return x.EndsAt
+	}
+	return 0
+}
+
 type Ref struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1498,7 +1581,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_lockkeeper_proto_msgTypes[11]
+	mi := &file_lockkeeper_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1593,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[11]
+	mi := &file_lockkeeper_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1606,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{11}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ref) GetSession() string {
@@ -1552,7 +1635,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_lockkeeper_proto_msgTypes[12]
+	mi := &file_lockkeeper_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1647,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[12]
+	mi := &file_lockkeeper_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1660,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{12}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Target) GetPath() string {
@@ -1634,7 +1717,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_lockkeeper_proto_msgTypes[13]
+	mi := &file_lockkeeper_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1729,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[13]
+	mi := &file_lockkeeper_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1742,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{13}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Claim) GetId() uint64 {
@@ -1781,7 +1864,8 @@ func (x *Claim) GetFreeze() int64 {
 	return 0
 }
 
-// End releases a claim, leaves the session, revokes another's claim or ends a freeze.
+// End releases a claim, leaves the session, revokes another's claim, ends a freeze, or
+// says that a hold has lapsed.
 type End struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          EndKind                `protobuf:"varint,1,opt,name=kind,proto3,enum=lockkeeper.wire.v1.EndKind" json:"kind,omitempty"`
@@ -1792,13 +1876,14 @@ type End struct {
 	As            string                 `protobuf:"bytes,6,opt,name=as,proto3" json:"as,omitempty"`        // of revoke
 	Note          string                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`    // of revoke
 	Link          string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"`    // of revoke
+	Lapse         *Lapse                 `protobuf:"bytes,9,opt,name=lapse,proto3" json:"lapse,omitempty"`  // of lapsed; it has one id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_lockkeeper_proto_msgTypes[14]
+	mi := &file_lockkeeper_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1895,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[14]
+	mi := &file_lockkeeper_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1908,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{14}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *End) GetKind() EndKind {
@@ -1882,6 +1967,13 @@ func (x *End) GetLink() string {
 	return ""
 }
 
+func (x *End) GetLapse() *Lapse {
+	if x != nil {
+		return x.Lapse
+	}
+	return nil
+}
+
 // List asks for claims and freezes.
 type List struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1897,7 +1989,7 @@ type List struct {
 
 func (x *List) Reset() {
 	*x = List{}
-	mi := &file_lockkeeper_proto_msgTypes[15]
+	mi := &file_lockkeeper_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2001,7 @@ func (x *List) String() string {
 func (*List) ProtoMessage() {}
 
 func (x *List) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[15]
+	mi := &file_lockkeeper_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2014,7 @@ func (x *List) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use List.ProtoReflect.Descriptor instead.
 func (*List) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{15}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *List) GetMeets() string {
@@ -1978,7 +2070,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_lockkeeper_proto_msgTypes[16]
+	mi := &file_lockkeeper_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2082,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[16]
+	mi := &file_lockkeeper_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2095,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{16}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Credit) GetId() uint64 {
@@ -2034,7 +2126,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_lockkeeper_proto_msgTypes[17]
+	mi := &file_lockkeeper_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2138,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[17]
+	mi := &file_lockkeeper_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2151,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{17}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Grant) GetPath() string {
@@ -2137,7 +2229,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_lockkeeper_proto_msgTypes[18]
+	mi := &file_lockkeeper_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2241,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[18]
+	mi := &file_lockkeeper_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2254,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{18}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Status) GetSession() string {
@@ -2342,13 +2434,14 @@ type Asked struct {
 	As            string                 `protobuf:"bytes,4,opt,name=as,proto3" json:"as,omitempty"`
 	Note          string                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
 	Link          string                 `protobuf:"bytes,6,opt,name=link,proto3" json:"link,omitempty"`
+	EndsAt        int64                  `protobuf:"zigzag64,7,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"` // the same in the server's time, which is only repeated in Lapse; 0 for a request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_lockkeeper_proto_msgTypes[19]
+	mi := &file_lockkeeper_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2453,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[19]
+	mi := &file_lockkeeper_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2466,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{19}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Asked) GetBy() *Ref {
@@ -2418,6 +2511,13 @@ func (x *Asked) GetLink() string {
 	return ""
 }
 
+func (x *Asked) GetEndsAt() int64 {
+	if x != nil {
+		return x.EndsAt
+	}
+	return 0
+}
+
 // Blocker is a claim or a freeze that another one waits for.
 type Blocker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2437,7 +2537,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_lockkeeper_proto_msgTypes[20]
+	mi := &file_lockkeeper_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2549,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[20]
+	mi := &file_lockkeeper_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2562,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{20}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Blocker) GetRef() *Ref {
@@ -2552,7 +2652,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_lockkeeper_proto_msgTypes[21]
+	mi := &file_lockkeeper_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2664,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[21]
+	mi := &file_lockkeeper_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2677,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{21}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Error) GetCode() Code {
@@ -2709,7 +2809,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x06engine\x18\b \x01(\tR\x06engine\x12\x1a\n" +
 	"\bidentity\x18\t \x01(\tR\bidentity\x12\x18\n" +
 	"\aalready\x18\n" +
-	" \x01(\bR\aalready\"\xb2\x01\n" +
+	" \x01(\bR\aalready\"\xe5\x01\n" +
 	"\x06Attach\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x12R\x03ttl\x12\x14\n" +
@@ -2718,12 +2818,18 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02as\x18\x06 \x01(\tR\x02as\x12\x12\n" +
 	"\x04note\x18\a \x01(\tR\x04note\x12\x12\n" +
-	"\x04link\x18\b \x01(\tR\x04link\"{\n" +
+	"\x04link\x18\b \x01(\tR\x04link\x121\n" +
+	"\x06lapsed\x18\t \x03(\v2\x19.lockkeeper.wire.v1.LapseR\x06lapsed\"f\n" +
+	"\x05Lapse\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\x04R\x03ids\x122\n" +
+	"\x06reason\x18\x02 \x01(\x0e2\x1a.lockkeeper.wire.v1.ReasonR\x06reason\x12\x17\n" +
+	"\aends_at\x18\x03 \x01(\x12R\x06endsAt\"\x94\x01\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x12R\x03ttl\x122\n" +
 	"\x06claims\x18\x03 \x03(\v2\x1a.lockkeeper.wire.v1.StatusR\x06claims\x12\x16\n" +
-	"\x06number\x18\x04 \x01(\x04R\x06number\"/\n" +
+	"\x06number\x18\x04 \x01(\x04R\x06number\x12\x17\n" +
+	"\aends_at\x18\x05 \x01(\x12R\x06endsAt\"/\n" +
 	"\x03Ref\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\"v\n" +
@@ -2750,7 +2856,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\bmax_hold\x18\x0e \x01(\x12R\amaxHold\x12\x14\n" +
 	"\x05grace\x18\x0f \x01(\x12R\x05grace\x12\x14\n" +
 	"\x05lasts\x18\x10 \x01(\x12R\x05lasts\x12\x16\n" +
-	"\x06freeze\x18\x11 \x01(\x12R\x06freeze\"\xd3\x01\n" +
+	"\x06freeze\x18\x11 \x01(\x12R\x06freeze\"\x84\x02\n" +
 	"\x03End\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.lockkeeper.wire.v1.EndKindR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12)\n" +
@@ -2759,7 +2865,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x0e\n" +
 	"\x02as\x18\x06 \x01(\tR\x02as\x12\x12\n" +
 	"\x04note\x18\a \x01(\tR\x04note\x12\x12\n" +
-	"\x04link\x18\b \x01(\tR\x04link\"\xa7\x01\n" +
+	"\x04link\x18\b \x01(\tR\x04link\x12/\n" +
+	"\x05lapse\x18\t \x01(\v2\x19.lockkeeper.wire.v1.LapseR\x05lapse\"\xa7\x01\n" +
 	"\x04List\x12\x14\n" +
 	"\x05meets\x18\x01 \x01(\tR\x05meets\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12)\n" +
@@ -2804,14 +2911,15 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05place\x18\x15 \x01(\x03R\x05place\x12\x10\n" +
 	"\x03eta\x18\x16 \x01(\x12R\x03eta\x124\n" +
 	"\x05waits\x18\x17 \x03(\x0e2\x1e.lockkeeper.wire.v1.WaitReasonR\x05waits\x127\n" +
-	"\bblockers\x18\x18 \x03(\v2\x1b.lockkeeper.wire.v1.BlockerR\bblockers\"\xb0\x01\n" +
+	"\bblockers\x18\x18 \x03(\v2\x1b.lockkeeper.wire.v1.BlockerR\bblockers\"\xc9\x01\n" +
 	"\x05Asked\x12'\n" +
 	"\x02by\x18\x01 \x01(\v2\x17.lockkeeper.wire.v1.RefR\x02by\x122\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1a.lockkeeper.wire.v1.ReasonR\x06reason\x12\x12\n" +
 	"\x04left\x18\x03 \x01(\x12R\x04left\x12\x0e\n" +
 	"\x02as\x18\x04 \x01(\tR\x02as\x12\x12\n" +
 	"\x04note\x18\x05 \x01(\tR\x04note\x12\x12\n" +
-	"\x04link\x18\x06 \x01(\tR\x04link\"\x9c\x02\n" +
+	"\x04link\x18\x06 \x01(\tR\x04link\x12\x17\n" +
+	"\aends_at\x18\a \x01(\x12R\x06endsAt\"\x9c\x02\n" +
 	"\aBlocker\x12)\n" +
 	"\x03ref\x18\x01 \x01(\v2\x17.lockkeeper.wire.v1.RefR\x03ref\x120\n" +
 	"\x03why\x18\x02 \x01(\x0e2\x1e.lockkeeper.wire.v1.WaitReasonR\x03why\x12\x12\n" +
@@ -2845,13 +2953,14 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x11STEAL_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tSTEAL_ASK\x10\x01\x12\x0e\n" +
 	"\n" +
-	"STEAL_TAKE\x10\x02*u\n" +
+	"STEAL_TAKE\x10\x02*\x8a\x01\n" +
 	"\aEndKind\x12\x18\n" +
 	"\x14END_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10END_KIND_RELEASE\x10\x01\x12\x12\n" +
 	"\x0eEND_KIND_LEAVE\x10\x02\x12\x13\n" +
 	"\x0fEND_KIND_REVOKE\x10\x03\x12\x11\n" +
-	"\rEND_KIND_THAW\x10\x04*d\n" +
+	"\rEND_KIND_THAW\x10\x04\x12\x13\n" +
+	"\x0fEND_KIND_LAPSED\x10\x05*d\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x0e\n" +
@@ -2913,7 +3022,7 @@ func file_lockkeeper_proto_rawDescGZIP() []byte {
 }
 
 var file_lockkeeper_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_lockkeeper_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_lockkeeper_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_lockkeeper_proto_goTypes = []any{
 	(Mode)(0),           // 0: lockkeeper.wire.v1.Mode
 	(Manners)(0),        // 1: lockkeeper.wire.v1.Manners
@@ -2933,67 +3042,71 @@ var file_lockkeeper_proto_goTypes = []any{
 	(*Drain)(nil),       // 15: lockkeeper.wire.v1.Drain
 	(*About)(nil),       // 16: lockkeeper.wire.v1.About
 	(*Attach)(nil),      // 17: lockkeeper.wire.v1.Attach
-	(*Lease)(nil),       // 18: lockkeeper.wire.v1.Lease
-	(*Ref)(nil),         // 19: lockkeeper.wire.v1.Ref
-	(*Target)(nil),      // 20: lockkeeper.wire.v1.Target
-	(*Claim)(nil),       // 21: lockkeeper.wire.v1.Claim
-	(*End)(nil),         // 22: lockkeeper.wire.v1.End
-	(*List)(nil),        // 23: lockkeeper.wire.v1.List
-	(*Credit)(nil),      // 24: lockkeeper.wire.v1.Credit
-	(*Grant)(nil),       // 25: lockkeeper.wire.v1.Grant
-	(*Status)(nil),      // 26: lockkeeper.wire.v1.Status
-	(*Asked)(nil),       // 27: lockkeeper.wire.v1.Asked
-	(*Blocker)(nil),     // 28: lockkeeper.wire.v1.Blocker
-	(*Error)(nil),       // 29: lockkeeper.wire.v1.Error
+	(*Lapse)(nil),       // 18: lockkeeper.wire.v1.Lapse
+	(*Lease)(nil),       // 19: lockkeeper.wire.v1.Lease
+	(*Ref)(nil),         // 20: lockkeeper.wire.v1.Ref
+	(*Target)(nil),      // 21: lockkeeper.wire.v1.Target
+	(*Claim)(nil),       // 22: lockkeeper.wire.v1.Claim
+	(*End)(nil),         // 23: lockkeeper.wire.v1.End
+	(*List)(nil),        // 24: lockkeeper.wire.v1.List
+	(*Credit)(nil),      // 25: lockkeeper.wire.v1.Credit
+	(*Grant)(nil),       // 26: lockkeeper.wire.v1.Grant
+	(*Status)(nil),      // 27: lockkeeper.wire.v1.Status
+	(*Asked)(nil),       // 28: lockkeeper.wire.v1.Asked
+	(*Blocker)(nil),     // 29: lockkeeper.wire.v1.Blocker
+	(*Error)(nil),       // 30: lockkeeper.wire.v1.Error
 }
 var file_lockkeeper_proto_depIdxs = []int32{
 	10, // 0: lockkeeper.wire.v1.ClientFrame.hello:type_name -> lockkeeper.wire.v1.Hello
 	13, // 1: lockkeeper.wire.v1.ClientFrame.requests:type_name -> lockkeeper.wire.v1.Request
-	24, // 2: lockkeeper.wire.v1.ClientFrame.credits:type_name -> lockkeeper.wire.v1.Credit
+	25, // 2: lockkeeper.wire.v1.ClientFrame.credits:type_name -> lockkeeper.wire.v1.Credit
 	11, // 3: lockkeeper.wire.v1.ServerFrame.welcome:type_name -> lockkeeper.wire.v1.Welcome
 	14, // 4: lockkeeper.wire.v1.ServerFrame.replies:type_name -> lockkeeper.wire.v1.Reply
-	26, // 5: lockkeeper.wire.v1.ServerFrame.changed:type_name -> lockkeeper.wire.v1.Status
-	29, // 6: lockkeeper.wire.v1.ServerFrame.refused:type_name -> lockkeeper.wire.v1.Error
+	27, // 5: lockkeeper.wire.v1.ServerFrame.changed:type_name -> lockkeeper.wire.v1.Status
+	30, // 6: lockkeeper.wire.v1.ServerFrame.refused:type_name -> lockkeeper.wire.v1.Error
 	12, // 7: lockkeeper.wire.v1.Welcome.guarantees:type_name -> lockkeeper.wire.v1.Guarantees
 	17, // 8: lockkeeper.wire.v1.Request.attach:type_name -> lockkeeper.wire.v1.Attach
-	21, // 9: lockkeeper.wire.v1.Request.claim:type_name -> lockkeeper.wire.v1.Claim
-	22, // 10: lockkeeper.wire.v1.Request.end:type_name -> lockkeeper.wire.v1.End
-	23, // 11: lockkeeper.wire.v1.Request.list:type_name -> lockkeeper.wire.v1.List
+	22, // 9: lockkeeper.wire.v1.Request.claim:type_name -> lockkeeper.wire.v1.Claim
+	23, // 10: lockkeeper.wire.v1.Request.end:type_name -> lockkeeper.wire.v1.End
+	24, // 11: lockkeeper.wire.v1.Request.list:type_name -> lockkeeper.wire.v1.List
 	15, // 12: lockkeeper.wire.v1.Request.drain:type_name -> lockkeeper.wire.v1.Drain
-	29, // 13: lockkeeper.wire.v1.Reply.error:type_name -> lockkeeper.wire.v1.Error
-	18, // 14: lockkeeper.wire.v1.Reply.lease:type_name -> lockkeeper.wire.v1.Lease
-	26, // 15: lockkeeper.wire.v1.Reply.status:type_name -> lockkeeper.wire.v1.Status
+	30, // 13: lockkeeper.wire.v1.Reply.error:type_name -> lockkeeper.wire.v1.Error
+	19, // 14: lockkeeper.wire.v1.Reply.lease:type_name -> lockkeeper.wire.v1.Lease
+	27, // 15: lockkeeper.wire.v1.Reply.status:type_name -> lockkeeper.wire.v1.Status
 	16, // 16: lockkeeper.wire.v1.Reply.about:type_name -> lockkeeper.wire.v1.About
-	26, // 17: lockkeeper.wire.v1.Lease.claims:type_name -> lockkeeper.wire.v1.Status
-	0,  // 18: lockkeeper.wire.v1.Target.mode:type_name -> lockkeeper.wire.v1.Mode
-	20, // 19: lockkeeper.wire.v1.Claim.targets:type_name -> lockkeeper.wire.v1.Target
-	19, // 20: lockkeeper.wire.v1.Claim.inside:type_name -> lockkeeper.wire.v1.Ref
-	1,  // 21: lockkeeper.wire.v1.Claim.manners:type_name -> lockkeeper.wire.v1.Manners
-	2,  // 22: lockkeeper.wire.v1.Claim.steal:type_name -> lockkeeper.wire.v1.Steal
-	3,  // 23: lockkeeper.wire.v1.End.kind:type_name -> lockkeeper.wire.v1.EndKind
-	19, // 24: lockkeeper.wire.v1.End.ref:type_name -> lockkeeper.wire.v1.Ref
-	19, // 25: lockkeeper.wire.v1.List.ref:type_name -> lockkeeper.wire.v1.Ref
-	0,  // 26: lockkeeper.wire.v1.Grant.mode:type_name -> lockkeeper.wire.v1.Mode
-	4,  // 27: lockkeeper.wire.v1.Status.state:type_name -> lockkeeper.wire.v1.State
-	25, // 28: lockkeeper.wire.v1.Status.grants:type_name -> lockkeeper.wire.v1.Grant
-	19, // 29: lockkeeper.wire.v1.Status.inside:type_name -> lockkeeper.wire.v1.Ref
-	5,  // 30: lockkeeper.wire.v1.Status.reason:type_name -> lockkeeper.wire.v1.Reason
-	27, // 31: lockkeeper.wire.v1.Status.asked:type_name -> lockkeeper.wire.v1.Asked
-	6,  // 32: lockkeeper.wire.v1.Status.waits:type_name -> lockkeeper.wire.v1.WaitReason
-	28, // 33: lockkeeper.wire.v1.Status.blockers:type_name -> lockkeeper.wire.v1.Blocker
-	19, // 34: lockkeeper.wire.v1.Asked.by:type_name -> lockkeeper.wire.v1.Ref
-	5,  // 35: lockkeeper.wire.v1.Asked.reason:type_name -> lockkeeper.wire.v1.Reason
-	19, // 36: lockkeeper.wire.v1.Blocker.ref:type_name -> lockkeeper.wire.v1.Ref
-	6,  // 37: lockkeeper.wire.v1.Blocker.why:type_name -> lockkeeper.wire.v1.WaitReason
-	0,  // 38: lockkeeper.wire.v1.Blocker.mode:type_name -> lockkeeper.wire.v1.Mode
-	7,  // 39: lockkeeper.wire.v1.Error.code:type_name -> lockkeeper.wire.v1.Code
-	5,  // 40: lockkeeper.wire.v1.Error.reason:type_name -> lockkeeper.wire.v1.Reason
-	28, // 41: lockkeeper.wire.v1.Error.blocked:type_name -> lockkeeper.wire.v1.Blocker
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	18, // 17: lockkeeper.wire.v1.Attach.lapsed:type_name -> lockkeeper.wire.v1.Lapse
+	5,  // 18: lockkeeper.wire.v1.Lapse.reason:type_name -> lockkeeper.wire.v1.Reason
+	27, // 19: lockkeeper.wire.v1.Lease.claims:type_name -> lockkeeper.wire.v1.Status
+	0,  // 20: lockkeeper.wire.v1.Target.mode:type_name -> lockkeeper.wire.v1.Mode
+	21, // 21: lockkeeper.wire.v1.Claim.targets:type_name -> lockkeeper.wire.v1.Target
+	20, // 22: lockkeeper.wire.v1.Claim.inside:type_name -> lockkeeper.wire.v1.Ref
+	1,  // 23: lockkeeper.wire.v1.Claim.manners:type_name -> lockkeeper.wire.v1.Manners
+	2,  // 24: lockkeeper.wire.v1.Claim.steal:type_name -> lockkeeper.wire.v1.Steal
+	3,  // 25: lockkeeper.wire.v1.End.kind:type_name -> lockkeeper.wire.v1.EndKind
+	20, // 26: lockkeeper.wire.v1.End.ref:type_name -> lockkeeper.wire.v1.Ref
+	18, // 27: lockkeeper.wire.v1.End.lapse:type_name -> lockkeeper.wire.v1.Lapse
+	20, // 28: lockkeeper.wire.v1.List.ref:type_name -> lockkeeper.wire.v1.Ref
+	0,  // 29: lockkeeper.wire.v1.Grant.mode:type_name -> lockkeeper.wire.v1.Mode
+	4,  // 30: lockkeeper.wire.v1.Status.state:type_name -> lockkeeper.wire.v1.State
+	26, // 31: lockkeeper.wire.v1.Status.grants:type_name -> lockkeeper.wire.v1.Grant
+	20, // 32: lockkeeper.wire.v1.Status.inside:type_name -> lockkeeper.wire.v1.Ref
+	5,  // 33: lockkeeper.wire.v1.Status.reason:type_name -> lockkeeper.wire.v1.Reason
+	28, // 34: lockkeeper.wire.v1.Status.asked:type_name -> lockkeeper.wire.v1.Asked
+	6,  // 35: lockkeeper.wire.v1.Status.waits:type_name -> lockkeeper.wire.v1.WaitReason
+	29, // 36: lockkeeper.wire.v1.Status.blockers:type_name -> lockkeeper.wire.v1.Blocker
+	20, // 37: lockkeeper.wire.v1.Asked.by:type_name -> lockkeeper.wire.v1.Ref
+	5,  // 38: lockkeeper.wire.v1.Asked.reason:type_name -> lockkeeper.wire.v1.Reason
+	20, // 39: lockkeeper.wire.v1.Blocker.ref:type_name -> lockkeeper.wire.v1.Ref
+	6,  // 40: lockkeeper.wire.v1.Blocker.why:type_name -> lockkeeper.wire.v1.WaitReason
+	0,  // 41: lockkeeper.wire.v1.Blocker.mode:type_name -> lockkeeper.wire.v1.Mode
+	7,  // 42: lockkeeper.wire.v1.Error.code:type_name -> lockkeeper.wire.v1.Code
+	5,  // 43: lockkeeper.wire.v1.Error.reason:type_name -> lockkeeper.wire.v1.Reason
+	29, // 44: lockkeeper.wire.v1.Error.blocked:type_name -> lockkeeper.wire.v1.Blocker
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_lockkeeper_proto_init() }
@@ -3007,7 +3120,7 @@ func file_lockkeeper_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockkeeper_proto_rawDesc), len(file_lockkeeper_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,7 +56,10 @@ func sendAsked(a *lockkeeper.Asked) *Asked {
 	if a == nil {
 		return nil
 	}
-	return &Asked{By: sendRef(a.By), Reason: Reason(a.Reason), Left: sendDuration(a.Left), As: a.As, Note: a.Note, Link: a.Link}
+	return &Asked{
+		By: sendRef(a.By), Reason: Reason(a.Reason), Left: sendDuration(a.Left), EndsAt: sendDuration(a.EndsAt),
+		As: a.As, Note: a.Note, Link: a.Link,
+	}
 }
 
 func (a *Asked) read() *lockkeeper.Asked {
@@ -65,6 +68,7 @@ func (a *Asked) read() *lockkeeper.Asked {
 	}
 	return &lockkeeper.Asked{
 		By: a.GetBy().read(), Label: readLabel(a), Reason: narrow[lockkeeper.Reason](a.GetReason()), Left: readDuration(a.GetLeft()),
+		EndsAt: readDuration(a.GetEndsAt()),
 	}
 }
 

@@ -31,12 +31,19 @@ type refJSON struct {
 }
 
 type sessionJSON struct {
-	ID      string   `json:"id"`
-	TTL     int64    `json:"ttl_ns"`
-	Follows uint64   `json:"follows"` // the epoch that it takes over; 0: none
-	Named   []uint64 `json:"named"`
-	Outlive bool     `json:"outlive"`
+	ID      string      `json:"id"`
+	TTL     int64       `json:"ttl_ns"`
+	Follows uint64      `json:"follows"` // the epoch that it takes over; 0: none
+	Named   []uint64    `json:"named"`
+	Lapsed  []lapseJSON `json:"lapsed"`
+	Outlive bool        `json:"outlive"`
 	lockkeeper.Label
+}
+
+type lapseJSON struct {
+	ID     uint64            `json:"id"`
+	Reason lockkeeper.Reason `json:"reason"`
+	EndsAt time.Duration     `json:"ends_at_ns"`
 }
 
 type wantJSON struct {
@@ -58,11 +65,12 @@ type wantJSON struct {
 }
 
 type endJSON struct {
-	Kind  string  `json:"kind"`
-	ID    uint64  `json:"id"`
-	Claim refJSON `json:"claim"`
-	Force bool    `json:"force"`
-	Path  string  `json:"path"`
+	Kind  string    `json:"kind"`
+	ID    uint64    `json:"id"`
+	Claim refJSON   `json:"claim"`
+	Force bool      `json:"force"`
+	Path  string    `json:"path"`
+	Lapse lapseJSON `json:"lapse"`
 	lockkeeper.Label
 }
 
@@ -101,6 +109,9 @@ func (r *commandJSON) command(c *table.Command) error {
 	case op == table.Attach && r.Session != nil:
 		s := r.Session
 		c.Session = lockkeeper.Session{ID: s.ID, TTL: time.Duration(s.TTL), Epoch: s.Follows, Named: s.Named, Outlive: s.Outlive, Label: s.Label}
+		for _, l := range s.Lapsed {
+			c.Session.Lapsed = append(c.Session.Lapsed, lockkeeper.Lapse(l))
+		}
 	case op == table.Claim && r.Want != nil:
 		c.Want = r.Want.want()
 	case op == table.End && r.End != nil:
@@ -109,7 +120,10 @@ func (r *commandJSON) command(c *table.Command) error {
 		if kind < int(lockkeeper.Release) {
 			return fmt.Errorf("ending %q is unknown", e.Kind)
 		}
-		c.Ending = lockkeeper.Ending{Kind: lockkeeper.EndingKind(kind), ID: e.ID, Ref: lockkeeper.Ref(e.Claim), Path: lockkeeper.Path(e.Path), Force: e.Force, Label: e.Label}
+		c.Ending = lockkeeper.Ending{
+			Kind: lockkeeper.EndingKind(kind), ID: e.ID, Ref: lockkeeper.Ref(e.Claim), Path: lockkeeper.Path(e.Path), Force: e.Force,
+			Lapse: lockkeeper.Lapse(e.Lapse), Label: e.Label,
+		}
 	case op == table.Attach || op == table.Claim || op == table.End:
 		return fmt.Errorf("op %q says nothing", r.Op)
 	}

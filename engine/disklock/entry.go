@@ -56,6 +56,13 @@ func appendSession(b []byte, s *lockkeeper.Session) []byte {
 		}
 		b = append(b, ']')
 	}
+	if len(s.Lapsed) > 0 {
+		b = append(b, `,"lapsed":`...)
+		for i := range s.Lapsed {
+			b = appendLapse(append(b, separator(i)), &s.Lapsed[i])
+		}
+		b = append(b, ']')
+	}
 	if s.Outlive {
 		b = append(b, `,"outlive":true`...)
 	}
@@ -123,11 +130,26 @@ func appendEnding(b []byte, e *lockkeeper.Ending) []byte {
 		b = appendLabel(b, &e.Label)
 	case lockkeeper.Thaw:
 		b = appendText(append(b, `,"path":`...), string(e.Path))
+	case lockkeeper.Lapsed:
+		b = appendLapse(append(b, `,"lapse":`...), &e.Lapse)
 	}
 	return append(b, '}')
 }
 
-var endingNames = [...]string{lockkeeper.Release: "release", lockkeeper.Leave: "leave", lockkeeper.Revoke: "revoke", lockkeeper.Thaw: "thaw"}
+func appendLapse(b []byte, l *lockkeeper.Lapse) []byte {
+	b = append(b, `{"id":`...)
+	b = strconv.AppendUint(b, l.ID, 10)
+	b = appendText(append(b, `,"reason":`...), l.Reason.String())
+	return append(appendDuration(b, `,"ends_at_ns":`, l.EndsAt), '}')
+}
+
+var endingNames = [...]string{
+	lockkeeper.Release: "release",
+	lockkeeper.Leave:   "leave",
+	lockkeeper.Revoke:  "revoke",
+	lockkeeper.Thaw:    "thaw",
+	lockkeeper.Lapsed:  "lapsed",
+}
 
 // appendRef writes session and number apart, so that any ref can be read again.
 func appendRef(b []byte, r lockkeeper.Ref) []byte {

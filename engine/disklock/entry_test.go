@@ -31,6 +31,9 @@ func randomCommand(random *rand.Rand) table.Command {
 		for range random.IntN(4) {
 			c.Session.Named = append(c.Session.Named, random.Uint64())
 		}
+		for range random.IntN(3) {
+			c.Session.Lapsed = append(c.Session.Lapsed, randomLapse(random))
+		}
 	case table.Renew, table.Gone:
 		c.Key = key
 	case table.Pass:
@@ -51,7 +54,7 @@ func randomCommand(random *rand.Rand) table.Command {
 		}
 	case table.End:
 		c.Key = key
-		c.Ending.Kind = lockkeeper.EndingKind(1 + random.IntN(4))
+		c.Ending.Kind = lockkeeper.EndingKind(1 + random.IntN(5))
 		switch c.Ending.Kind {
 		case lockkeeper.Release:
 			c.Ending.ID = random.Uint64()
@@ -59,9 +62,15 @@ func randomCommand(random *rand.Rand) table.Command {
 			c.Ending.Ref, c.Ending.Force, c.Ending.Label = lockkeeper.Ref{Session: pick(random), ID: random.Uint64()}, random.IntN(2) == 0, label
 		case lockkeeper.Thaw:
 			c.Ending.Path = lockkeeper.Path(pick(random))
+		case lockkeeper.Lapsed:
+			c.Ending.Lapse = randomLapse(random)
 		}
 	}
 	return c
+}
+
+func randomLapse(random *rand.Rand) lockkeeper.Lapse {
+	return lockkeeper.Lapse{ID: random.Uint64(), Reason: lockkeeper.Reason(random.IntN(10)), EndsAt: time.Duration(random.IntN(3))}
 }
 
 // What is written is read again, by encoding/json.
@@ -91,6 +100,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		r := table.ClaimRecord{Ref: lockkeeper.Ref{Session: "s.1", ID: 7}, Want: w.Want, State: lockkeeper.State(1 + random.IntN(3)), Bound: lockkeeper.Forever,
 			Told: lockkeeper.Forever, Change: random.Uint64(), Reason: lockkeeper.Reason(random.IntN(3)), Text: pick(random), Asks: []table.AskRecord{{End: 5}},
 			Operator: &table.OperatorRecord{Label: w.Want.Label, End: 9}, Grants: []lockkeeper.Grant{{Target: w.Want.Targets[0], InUse: 3, Slot: 1}}}
+		r.Lapse = &table.LapseRecord{End: 8, Reason: lockkeeper.Stolen, Text: pick(random)}
 		text, err := json.Marshal(&r)
 		if err != nil {
 			t.Fatal(err)

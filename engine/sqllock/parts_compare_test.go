@@ -130,7 +130,11 @@ func texts[T any](all []T) (lines []string) {
 			if c.Operator != nil {
 				operator, c.Operator = *c.Operator, nil
 			}
-			lines = append(lines, fmt.Sprintf("%+v, operator %+v", c, operator))
+			lapse := table.LapseRecord{}
+			if c.Lapse != nil {
+				lapse, c.Lapse = *c.Lapse, nil
+			}
+			lines = append(lines, fmt.Sprintf("%+v, operator %+v, lapse %+v", c, operator, lapse))
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%+v", one))

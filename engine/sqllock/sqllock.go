@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -96,7 +97,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	s.Named = slices.Clone(s.Named)
+	s.Named, s.Lapsed = slices.Clone(s.Named), slices.Clone(s.Lapsed)
 	var reply table.Reply
 	var refused error
 	attempt := rand.Text()
@@ -163,8 +164,8 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
 	_, err := e.command(ctx, table.Command{Op: table.End, Key: k, Ending: ending}, func(sc *scope) {
 		switch ending.Kind {
-		case lockkeeper.Release:
-			ref := lockkeeper.Ref{Session: k.Session, ID: ending.ID}
+		case lockkeeper.Release, lockkeeper.Lapsed:
+			ref := lockkeeper.Ref{Session: k.Session, ID: cmp.Or(ending.ID, ending.Lapse.ID)}
 			sc.refs[ref] = true
 			sc.add(e.local.targets(ref))
 		case lockkeeper.Leave:

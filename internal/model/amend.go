@@ -10,6 +10,9 @@ import (
 // amend changes c to the higher revision w, or refuses (R16). It changes
 // nothing if it refuses.
 func (m *Model) amend(c *claim, w *lockkeeper.Want) error {
+	if c.lapse != nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld}
+	}
 	if !sameButAmendable(&c.want, w) || w.Priority < c.want.Priority {
 		return refuseAmendment(c)
 	}

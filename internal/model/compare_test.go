@@ -205,7 +205,8 @@ func differReply(c table.Command, got, want table.Reply, m *model.Model) string 
 			return d
 		}
 	}
-	if got.Lease.Key != want.Lease.Key || got.Lease.TTL != want.Lease.TTL || got.Lease.Number != want.Lease.Number {
+	if got.Lease.Key != want.Lease.Key || got.Lease.TTL != want.Lease.TTL ||
+		got.Lease.Number != want.Lease.Number || got.Lease.EndsAt != want.Lease.EndsAt {
 		return fmt.Sprintf("lease of the table: %v, of the model: %v", got.Lease, want.Lease)
 	}
 	told, must := brief(got.Lease.Claims...), brief(want.Lease.Claims...)

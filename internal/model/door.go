@@ -56,11 +56,16 @@ func (m *Model) attach(want lockkeeper.Session) (table.Reply, error) {
 		s = &session{id: want.ID}
 		m.sessions = append(m.sessions, s)
 	}
+	for _, l := range want.Lapsed {
+		if c := m.claim(lockkeeper.Ref{Session: s.id, ID: l.ID}); c != nil {
+			m.lapses(c, s, l)
+		}
+	}
 	m.epoch++
 	s.epoch, s.ttl, s.resuming, s.answered = m.epoch, want.TTL, false, 0
 	unnamed := func(c *claim) bool { return c.ref.Session == s.id && !slices.Contains(want.Named, c.ref.ID) }
 	for _, c := range slices.Clone(m.claims) {
-		if unnamed(c) {
+		if unnamed(c) && c.lapse == nil {
 			m.end(c, lockkeeper.Superseded)
 		}
 	}
@@ -85,7 +90,7 @@ func (m *Model) lease(s *session) table.Reply {
 	s.promise = s.end // by the answer, which tells what has just come of it too
 	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, Number: s.leases}
 	if s.end != forever {
-		lease.TTL = s.end - m.now
+		lease.TTL, lease.EndsAt = s.end-m.now, s.end
 	}
 	for _, c := range m.claims {
 		if c.ref.Session == s.id {
@@ -220,9 +225,14 @@ func (m *Model) endWhat(k lockkeeper.Key, e lockkeeper.Ending) error {
 	if err != nil {
 		return err
 	}
+	if err := e.Check(); err != nil {
+		return err
+	}
 	switch e.Kind {
 	case lockkeeper.Release:
 		err = m.release(lockkeeper.Ref{Session: s.id, ID: e.ID})
+	case lockkeeper.Lapsed:
+		err = m.lapsed(s, e.Lapse)
 	case lockkeeper.Leave:
 		m.leave(s)
 	case lockkeeper.Revoke:
@@ -246,8 +256,51 @@ func (m *Model) release(ref lockkeeper.Ref) error {
 		}
 		return err
 	}
-	m.end(c, releaseReason(c))
+	if c.lapse == nil {
+		m.end(c, releaseReason(c))
+	}
 	return nil
+}
+
+// lapsed takes in that a client has counted itself out of a hold (R12).
+func (m *Model) lapsed(s *session, l lockkeeper.Lapse) error {
+	ref := lockkeeper.Ref{Session: s.id, ID: l.ID}
+	if c := m.claim(ref); c != nil {
+		m.lapses(c, s, l)
+		return nil
+	}
+	return m.release(ref) // it has ended before, or never was
+}
+
+func (m *Model) lapses(c *claim, s *session, l lockkeeper.Lapse) {
+	switch {
+	case c.lapse != nil:
+		return // the first word counts
+	case !c.holds() && l.Reason == lockkeeper.Expired:
+		m.end(c, lockkeeper.Expired)
+		return
+	case !c.holds():
+		m.end(c, lockkeeper.Cancelled)
+		return
+	}
+	end := l.EndsAt
+	switch l.Reason {
+	case lockkeeper.Overdue:
+		end = c.overdueEnd()
+	case lockkeeper.Revoked:
+		end = c.operatorEnd()
+	}
+	if end == forever { // there is no such end
+		m.end(c, releaseReason(c))
+		return
+	}
+	if end = min(end, s.end); end > m.now && c.converting() {
+		m.giveUp(c, lockkeeper.Cancelled)
+	}
+	c.lapse = &lapse{end: end, reason: l.Reason}
+	if end <= m.now {
+		m.end(c, l.Reason)
+	}
 }
 
 func releaseReason(c *claim) lockkeeper.Reason {

@@ -8,8 +8,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// end ends c for good: what it holds, and what it waits for.
+// end ends c for good: what it holds, and what it waits for. One that lapsed ends for
+// the reason of that (R12).
 func (m *Model) end(c *claim, reason lockkeeper.Reason) {
+	if c.lapse != nil {
+		reason = c.lapse.reason
+	}
 	if c.holds() {
 		m.learn(c, reason)
 		m.past = append(m.past, pastHold{held: c.held, end: m.now})
@@ -34,7 +38,7 @@ func (m *Model) knownToSession(c *claim) bool {
 	case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Cancelled:
 		return true
 	}
-	return c.brief
+	return c.brief || c.lapse != nil
 }
 
 // haunt leaves a ghost of a hold whose holder may not know of its end yet (R12).
@@ -42,7 +46,7 @@ func (m *Model) haunt(c *claim, reason lockkeeper.Reason) {
 	until := min(m.session(c.ref.Session).promise, m.countedOn(c))
 	switch reason {
 	case lockkeeper.Stolen, lockkeeper.Revoked, lockkeeper.Overdue:
-		if m.now < until {
+		if m.now < until && c.lapse == nil {
 			m.ghosts = append(m.ghosts, &ghost{claim: c, until: until})
 		}
 	}
@@ -116,6 +120,14 @@ func (c *claim) operatorEnd() time.Duration {
 	return c.operator.end
 }
 
+// lapsedEnd is when it ends since its client has counted itself out of it (R12).
+func (c *claim) lapsedEnd() time.Duration {
+	if c.lapse == nil {
+		return forever
+	}
+	return c.lapse.end
+}
+
 // announcedEnd is when it says that it will be released (R8).
 func (c *claim) announcedEnd() time.Duration {
 	if c.want.Lasts == 0 {
@@ -148,7 +160,7 @@ func (m *Model) outlasted(c *claim) bool {
 	}
 	var lasting []*claim
 	for _, h := range m.holders() {
-		until := min(h.announcedEnd(), h.overdueEnd(), h.operatorEnd())
+		until := min(h.announcedEnd(), h.overdueEnd(), h.operatorEnd(), h.lapsedEnd())
 		robbed := c.want.Steal != lockkeeper.NoSteal && h.want.Priority < c.want.Priority
 		if h != c && h.want.Lasts > 0 && c.bound <= until && !robbed {
 			lasting = append(lasting, h)

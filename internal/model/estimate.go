@@ -65,6 +65,9 @@ func (m *Model) leftOf(h *claim) time.Duration {
 	if a := m.toldAsk(h); a.reason != lockkeeper.NoReason {
 		left = min(left, m.left(a.end))
 	}
+	if h.lapse != nil {
+		left = min(left, m.left(h.lapse.end))
+	}
 	return left
 }
 

@@ -187,7 +187,9 @@ func (g *generator) attach(id string) table.Command {
 		s.TTL = time.Millisecond // too short
 	}
 	for _, ref := range g.refs {
-		if ref.Session == id && g.percent(90) {
+		if ref.Session == id && g.percent(5) {
+			s.Lapsed = append(s.Lapsed, g.lapse(id, ref.ID))
+		} else if ref.Session == id && g.percent(90) {
 			s.Named = append(s.Named, ref.ID)
 		}
 	}
@@ -221,7 +223,26 @@ func (g *generator) ending(session string) lockkeeper.Ending {
 	case p < 12+g.taste.freezes*2:
 		return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: paths[g.IntN(len(paths))]}
 	}
+	if g.percent(25) {
+		return lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: g.lapse(session, g.own(session))}
+	}
 	return lockkeeper.Ending{Kind: lockkeeper.Release, ID: g.own(session)}
+}
+
+// lapse is for an end that is mostly about now: whether somebody asked so is not looked at.
+func (g *generator) lapse(session string, id uint64) lockkeeper.Lapse {
+	reasons := [...]lockkeeper.Reason{lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked, lockkeeper.Expired, lockkeeper.Stolen}
+	end := max(0, g.now+time.Duration(g.IntN(5)-1)*time.Second)
+	l := lockkeeper.Lapse{ID: id, Reason: reasons[g.IntN(len(reasons))], EndsAt: end}
+	switch {
+	case l.Reason == lockkeeper.Overdue && g.percent(50):
+		l.EndsAt = 0
+	case l.Reason == lockkeeper.Expired && g.ends[session] != forever && g.percent(70):
+		l.EndsAt = g.ends[session]
+	case g.percent(2):
+		l.EndsAt += 1000 * time.Hour
+	}
+	return l
 }
 
 // want is a new claim or freeze.

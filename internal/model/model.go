@@ -63,6 +63,7 @@ type claim struct {
 	unconfirmed bool              // R12
 	undone      lockkeeper.Reason // why the latest conversion came to nothing
 	operator    *operatorAsk      // R18
+	lapse       *lapse            // R12
 	told        time.Duration     // the end that its last answer stated (R12)
 	stated      []statement       // all that its holder may count on
 	asked       asked             // what it was asked after the last step
@@ -82,6 +83,12 @@ type statement struct {
 type operatorAsk struct {
 	end time.Duration
 	by  lockkeeper.Label
+}
+
+// lapse is how a hold ends of which its client has counted itself out (R12).
+type lapse struct {
+	end    time.Duration
+	reason lockkeeper.Reason
 }
 
 type ghost struct {
@@ -156,6 +163,7 @@ func (m *Model) nextDue() time.Duration {
 			consider(c.overdueAsk())
 			consider(c.overdueEnd())
 			consider(c.operatorEnd())
+			consider(c.lapsedEnd())
 		}
 	}
 	return next
@@ -176,6 +184,8 @@ func (m *Model) instant() {
 			m.end(c, lockkeeper.Revoked)
 		case c.overdueEnd() <= m.now:
 			m.end(c, lockkeeper.Overdue)
+		case c.lapsedEnd() <= m.now:
+			m.end(c, c.lapse.reason)
 		}
 	}
 	for _, c := range m.line() {

@@ -71,7 +71,11 @@ func (m *Model) askedStatus(c *claim) *lockkeeper.Asked {
 	if a.reason == lockkeeper.NoReason {
 		return nil
 	}
-	return &lockkeeper.Asked{By: a.by, Label: a.label, Reason: a.reason, Left: m.left(a.end)}
+	all := &lockkeeper.Asked{By: a.by, Label: a.label, Reason: a.reason, Left: m.left(a.end)}
+	if a.end != forever {
+		all.EndsAt = a.end
+	}
+	return all
 }
 
 // left is the time until end; an end that has passed leaves none.

@@ -257,7 +257,7 @@ func (m *Model) tellAsks() {
 
 // enforcedEnd is when c ends at the latest for what it was asked, or will be.
 func (m *Model) enforcedEnd(c *claim) time.Duration {
-	end := min(c.overdueEnd(), c.operatorEnd())
+	end := min(c.overdueEnd(), c.operatorEnd(), c.lapsedEnd())
 	for _, a := range m.asks {
 		if a.holder == c {
 			end = min(end, a.end)

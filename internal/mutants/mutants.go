@@ -273,9 +273,27 @@ var mutants = []mutant{
 	},
 	{
 		"a claim that an attach does not name lives on", "table/door.go",
-		`if !named(c.ref.ID) {`,
-		`if !named(c.ref.ID) && c.waiting() {`,
+		`if c.lapse == nil && !named(c.ref.ID) {`,
+		`if c.lapse == nil && !named(c.ref.ID) && c.waiting() {`,
 		"table TestStories/r19",
+	},
+	{
+		"a hold that lapses is free before its end", "table/lapse.go",
+		`stated.end = min(stated.end, c.session.deadline)`,
+		`stated.end = t.now`,
+		"table TestStories/r12_lapsed",
+	},
+	{
+		"a client holds for as long as it states with a lapse", "table/lapse.go",
+		`stated.end = min(stated.end, c.session.deadline)`,
+		`stated.end += 0`,
+		"table TestStories/r12_lapsed",
+	},
+	{
+		"a hold that lapsed ends for another reason than its holder knows", "table/ending.go",
+		`reason, text = c.lapse.reason, c.lapse.text`,
+		`text = c.lapse.text`,
+		"table TestStories/r12_lapsed",
 	},
 	{
 		"one slot is given out twice", "table/permits.go",

@@ -94,6 +94,9 @@ func (f *formatter) session(s lockkeeper.Session) {
 		}
 		f.words("named=" + strings.Join(named, ","))
 	}
+	for _, l := range s.Lapsed {
+		f.text("lapsed", lapseText(l))
+	}
 	switch s.Epoch {
 	case 0:
 	case NoEpoch:
@@ -169,6 +172,8 @@ func (f *formatter) ending(c table.Command) {
 	switch e.Kind {
 	case lockkeeper.Release:
 		f.words("release", who, strconv.FormatUint(e.ID, 10))
+	case lockkeeper.Lapsed:
+		f.words("lapsed", who, quote(lapseText(e.Lapse)))
 	case lockkeeper.Leave:
 		f.words("leave", who)
 	case lockkeeper.Revoke:
@@ -180,6 +185,10 @@ func (f *formatter) ending(c table.Command) {
 		f.words("thaw", who, quote(string(e.Path)))
 	}
 	f.label(e.Label)
+}
+
+func lapseText(l lockkeeper.Lapse) string {
+	return fmt.Sprintf("%d/%s/%s", l.ID, l.Reason, Duration(l.EndsAt))
 }
 
 // duration reads what Duration writes, and d and w for days and weeks.

@@ -140,7 +140,7 @@ func (p *parser) command(verb string, l *line) {
 		c.Key.Session = p.bare("session")
 	case "claim", "freeze":
 		p.claim(verb, c)
-	case "release", "leave", "revoke", "thaw":
+	case "release", "leave", "revoke", "thaw", "lapsed":
 		p.ending(verb, c)
 	default:
 		p.failf("there is no command %q", verb)
@@ -183,6 +183,9 @@ func (p *parser) ending(verb string, c *table.Command) {
 	case "release":
 		c.Ending.Kind = lockkeeper.Release
 		c.Ending.ID = p.number(p.bare("id"))
+	case "lapsed":
+		c.Ending.Kind = lockkeeper.Lapsed
+		c.Ending.Lapse = p.lapse(p.bare("lapse"))
 	case "leave":
 		c.Ending.Kind = lockkeeper.Leave
 	case "revoke":
@@ -192,6 +195,20 @@ func (p *parser) ending(verb string, c *table.Command) {
 		c.Ending.Kind = lockkeeper.Thaw
 		c.Ending.Path = lockkeeper.Path(p.bare("path"))
 	}
+}
+
+// lapse reads what lapseText writes: 1/stolen/5s.
+func (p *parser) lapse(s string) (l lockkeeper.Lapse) {
+	words := strings.Split(s, "/")
+	if len(words) != 3 {
+		p.failf("%q is no lapse: it is written as id/reason/end, such as 1/stolen/5s", s)
+		return l
+	}
+	l.ID, l.EndsAt = p.number(words[0]), p.duration(words[2])
+	if err := l.Reason.UnmarshalText([]byte(words[1])); err != nil && p.err == nil {
+		p.err = err
+	}
+	return l
 }
 
 // options eats the words that may stand in any order.
@@ -247,6 +264,8 @@ func (p *parser) option(w word, c *table.Command) bool {
 		for id := range strings.SplitSeq(w.text, ",") {
 			c.Session.Named = append(c.Session.Named, p.number(id))
 		}
+	case w.key == "lapsed" && c.Op == table.Attach:
+		c.Session.Lapsed = append(c.Session.Lapsed, p.lapse(w.text))
 	case w.key == "" && w.text == "force" && c.Op == table.End:
 		c.Ending.Force = true
 	default:

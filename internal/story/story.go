@@ -7,6 +7,7 @@
 //	claim bob 7 permits router/snmp 2/3, shared site wait=10s steal-after=5s max-hold=1m grace=5s lasts=2h inside=alice.1 rev=1 as=bob note="the nightly run"
 //	freeze ops 1 db for=1h note="disk swap"
 //	release alice 1
+//	lapsed alice 1/stolen/5s
 //	leave alice
 //	gone alice
 //	revoke ops alice.1 force note="stuck"
@@ -24,7 +25,8 @@
 // the latest epoch of its session, and an attach follows it, unless the line says
 // epoch=3, or for an attach that knows of none epoch=none. With answered=7 a key
 // states that no claim with a lower id is begun any more, and with heard=3 that the
-// third lease of its session was heard.
+// third lease of its session was heard. A lapse is a claim's id, its reason and the end by
+// which its client counted; attach bob lapsed=1/expired/30s states one.
 package story
 
 import (

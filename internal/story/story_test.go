@@ -14,6 +14,8 @@ import (
 var lines = []string{
 	"attach alice ttl=30s named=1,2",
 	"attach alice epoch=7",
+	"attach alice ttl=30s named=1 lapsed=2/stolen/5s lapsed=3/expired/30s epoch=7",
+	"lapsed alice 1/overdue/0s",
 	"attach alice ttl=30s epoch=none",
 	"at 12s renew alice",
 	"renew alice epoch=2 answered=7 heard=3",
@@ -82,6 +84,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 		"at soon renew bob":                `"soon" is not a duration`,
 		"attach alice named=1,x":           `"x" is not a number`,
 		"renew alice ttl=5s":               "ttl=5s is no part",
+		"lapsed alice 1":                   `"1" is no lapse`,
+		"lapsed alice 1/bored/5s":          `reason "bored" is unknown`,
 		"claim bob 1 exclusive a lasts=1y": `"1y" is not a duration`,
 	} {
 		_, err := Parse(text)

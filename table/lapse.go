@@ -1,0 +1,65 @@
+package table
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// lapseClaim takes in that the client of c, if that is there, has counted itself out of it. The
+// first word counts: what comes twice or late changes nothing (R12).
+func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse) {
+	switch {
+	case c == nil || c.lapse != nil:
+		return
+	case c.waiting() && l.Reason == lockkeeper.Expired:
+		t.endClaim(c, lockkeeper.Expired, "")
+		return
+	case c.waiting():
+		t.endClaim(c, lockkeeper.Cancelled, "")
+		return
+	}
+	stated := c.lapseFor(l)
+	if stated == nil {
+		t.endClaim(c, t.releaseReason(c), "")
+		return
+	}
+	stated.end = min(stated.end, c.session.deadline)
+	if stated.end <= t.now {
+		c.lapse = stated
+		t.endClaim(c, stated.reason, stated.text)
+		return
+	}
+	if c.converting() {
+		t.giveUp(c, lockkeeper.Cancelled, "")
+	}
+	c.lapse = stated
+	t.mark(c)
+	t.reschedule(c)
+}
+
+// lapseFor is how c ends if it lapses as l says; nil if it can't have an end for that reason.
+func (c *claim) lapseFor(l *lockkeeper.Lapse) *lapse {
+	stated := &lapse{end: l.EndsAt, reason: l.Reason}
+	switch {
+	case l.Reason == lockkeeper.Overdue && c.want.MaxHold == 0, l.Reason == lockkeeper.Revoked && c.operator == nil:
+		return nil
+	case l.Reason == lockkeeper.Overdue:
+		stated.end = c.granted + c.want.MaxHold + c.want.Grace
+	case l.Reason == lockkeeper.Revoked:
+		stated.end, stated.text = c.operator.end, words(c.operator.Label)
+	case l.Reason == lockkeeper.Stolen:
+		stated.text = c.askedBy(l.EndsAt)
+	}
+	return stated
+}
+
+// askedBy are the words of the claim that may take c at that instant; "" if it asks no more.
+func (c *claim) askedBy(end time.Duration) string {
+	for _, a := range c.asks {
+		if a.end == end {
+			return words(a.by.want.Label)
+		}
+	}
+	return ""
+}
