@@ -196,6 +196,21 @@ func TestCaps(t *testing.T) {
 	u.takes("e")
 }
 
+func TestQuotaBoundsClaimsOfOneSession(t *testing.T) {
+	s := newSite(t, limited(access.Quota{SessionClaims: 2}), access.Options{})
+	ci, other, ops := s.user("ci", "s"), s.user("ci", "other"), s.user("ops", "s")
+	ci.takes("a")
+	ci.takes("b")
+	_, err := ci.tries(ci.wants("c"))
+	s.is("a third claim of one session", err, lockkeeper.Quota)
+	other.takes("c")
+	for _, path := range []string{"d", "e", "f"} {
+		ops.takes(path)
+	}
+	ci.releases(1)
+	ci.takes("g")
+}
+
 // TestBurst: many at once never have more than the quota, all of it is used, and
 // nothing counts when all is given back.
 func TestBurst(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/access"
@@ -27,32 +29,56 @@ func (a *API) check(r *http.Request) error {
 	return a.checkHost(r)
 }
 
-// checkHost refuses a name that a stranger's page has bound to this computer's own
-// address (DNS rebinding). It matters only where who reaches the server may do
-// everything: no page has another's token.
+// checkHost refuses requests for a host name that a page elsewhere may have bound to an address of
+// this server (DNS rebinding): a browser takes such a page for the server's own. Without a list
+// of hosts this matters only where a request needs no token. An IP address in place of a name
+// can't be bound to anything.
 func (a *API) checkHost(r *http.Request) error {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || !a.gate.Open() {
+	if !ok || len(a.options.Hosts) == 0 && !a.gate.Open() {
 		return nil
 	}
 	here, ok := local.(*net.TCPAddr)
-	if !ok || !here.IP.IsLoopback() || isLoopback(r.Host) {
+	if !ok {
 		return nil
 	}
+	host, ip := hostOf(r)
+	loopback := strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	listed := slices.ContainsFunc(a.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
+	switch {
+	case listed, here.IP.IsLoopback() && loopback:
+		return nil
+	case !here.IP.IsLoopback() && ip != nil:
+		return nil
+	case !here.IP.IsLoopback() && len(a.options.Hosts) == 0 && isOwnName(host):
+		return nil
+	}
+	remedy := "name it 127.0.0.1, [::1] or localhost, or have the server ask for tokens"
+	if !here.IP.IsLoopback() {
+		remedy = "name its IP address, or start it with --http-hosts " + strings.Join(append(slices.Clone(a.options.Hosts), host), ",")
+	}
 	return &refusal{problem: problem{
-		name: "cross-origin", Status: http.StatusForbidden, Title: "this server is not known by that name",
-		Detail: "the request names the host " + quoted(r.Host) + ", and came to a loopback address that everybody may use: name it 127.0.0.1, [::1] or localhost, or have the server ask for tokens",
+		name: "unknown-host", Status: http.StatusMisdirectedRequest, Title: "this server is not known by that name",
+		Detail: "the request names the host " + quoted(r.Host) + ", which is not one of this server's: " + remedy,
 	}}
 }
 
-// isLoopback reports whether a Host header names this computer to itself.
-func isLoopback(host string) bool {
+// hostOf is the host that a request names, without its port, and that as an IP address if it is
+// one.
+func hostOf(r *http.Request) (string, net.IP) {
+	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	return host, net.ParseIP(host)
+}
+
+// isOwnName reports whether a name is certain to be one of this network: this machine's, or one
+// without a dot, which nobody can register.
+func isOwnName(host string) bool {
+	own, err := os.Hostname()
+	return host != "" && !strings.Contains(host, ".") || err == nil && strings.EqualFold(host, own)
 }
 
 // admit lets in who sends r, or refuses with a 401.

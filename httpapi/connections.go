@@ -9,9 +9,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// mostArrivals bounds the connections at a time over which nobody was let in yet.
-const mostArrivals = 1024
-
 // connections are those of one server. A client that shows no credentials gets one answer on
 // each, so it never keeps an idle one; and while it has not sent its request, it may lose its
 // place to another one. It is safe for concurrent use.
@@ -34,7 +31,7 @@ type connection struct {
 
 func newConnections(gone <-chan struct{}) *connections {
 	return &connections{
-		arrivals: limits.NewArrivals(mostArrivals), gone: gone, of: make(map[net.Conn]*connection),
+		arrivals: limits.NewArrivals(limits.MostHTTPArrivals), gone: gone, of: make(map[net.Conn]*connection),
 	}
 }
 

@@ -105,7 +105,7 @@ func TestFloodLeavesRoomForProbesAndClients(t *testing.T) {
 		t.Fatal(got)
 	}
 	first := browse(t, address)
-	for range mostArrivals + 50 { // they say nothing
+	for range limits.MostHTTPArrivals + 50 { // they say nothing
 		browse(t, address)
 	}
 	if got := browse(t, address).get("/healthz", ""); got != 200 {

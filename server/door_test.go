@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
@@ -124,7 +125,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	secure, trust := startSecure(t)
 	friend := secured(connect(t, secure), trust).welcome()
 	epoch := friend.attach("friend")
-	idle := make([]net.Conn, maxArrivals+50)
+	idle := make([]net.Conn, limits.MostArrivals+50)
 	for i := range idle {
 		idle[i] = connect(t, secure).net
 		if i%2 == 0 {
@@ -167,7 +168,7 @@ func TestShutdownWithStrangers(t *testing.T) {
 	defer e.Close()
 	s, address := start(t, e, Options{})
 	friend := greeted(t, address)
-	for range maxArrivals + 10 {
+	for range limits.MostArrivals + 10 {
 		connect(t, address)
 	}
 	began := time.Now()

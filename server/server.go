@@ -87,7 +87,7 @@ func New(e lockkeeper.Engine, o Options) *Server {
 	}
 	s.options.Name = cmp.Or(o.Name, "lockkeeper")
 	s.routes = routes{began: time.Now(), of: make(map[owned]*route)}
-	s.arrivals = limits.NewArrivals(maxArrivals)
+	s.arrivals = limits.NewArrivals(limits.MostArrivals)
 	s.life, s.kill = context.WithCancel(context.Background())
 	return s
 }

@@ -35,7 +35,7 @@ type shape func(n *yaml.Node) (right string, ok bool)
 var (
 	ruleKeys  = map[string]shape{"who": listLike("[ci]"), "may": listLike("[look, lock]"), "paths": listLike("[mydatabase]")}
 	quotaKeys = map[string]shape{
-		"who": listLike(`["*"]`), "claims": isCount, "waiting": isCount, "sessions": isCount, "paths": isCount,
+		"who": listLike(`["*"]`), "claims": isCount, "waiting": isCount, "sessions": isCount, "paths": isCount, "session_claims": isCount,
 		"longest_ttl": isSpan, "highest_priority": isCount,
 	}
 )

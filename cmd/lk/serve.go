@@ -28,11 +28,14 @@ type serveOptions struct {
 	tokens    string
 	audit     string
 	insecure  bool
+	hosts     string
+	limits    serveLimits
 	logFormat answer
 	logLevel  answer
 
-	engine string      // URL of what is served
-	file   *configFile // what --config names; nil if it names none
+	engine    string      // URL of what is served
+	hostNames []string    // what --http-hosts names
+	file      *configFile // what --config names; nil if it names none
 }
 
 func (a *app) newServe() *cobra.Command {
@@ -100,6 +103,7 @@ when it is ready (Type=notify).`,
 	f.StringVar(&o.tokens, "tokens", "", "`FILE` with the tokens that clients are let in by (lk token)")
 	f.StringVar(&o.audit, "audit", "", "`FILE` to append a line to for all that was granted, lost, revoked and denied")
 	f.BoolVar(&o.insecure, "insecure", false, "listen beyond this machine, although anyone who reaches the port can take and end locks")
+	o.boundFlags(f)
 	f.Var(choice{&o.logFormat, &a.bad, "--log-format", []answer{"text", "json"}}, "log-format", "how to write the log, on stderr (default text on a terminal, else json)")
 	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
 	return cmd
@@ -113,6 +117,8 @@ func (o *serveOptions) check(a *app, cmd *cobra.Command, args []string) {
 	o.settle(a, cmd)
 	o.checkEngine(a, cmd)
 	o.checkSecurity(a)
+	o.limits.check(a)
+	o.checkHosts(a)
 	for _, on := range []endpoint{o.onWire(), o.onHTTP()} {
 		if on.text != "" && on.text != httpOff {
 			_, err := on.parse()
@@ -173,6 +179,21 @@ func (o *serveOptions) knowsClients() bool { return o.tokens != "" || o.clientCA
 // the network in the clear.
 func (o *serveOptions) beyond() bool { return o.insecure || o.knowsClients() && o.tlsCert != "" }
 
+// checkHosts reads the names by which HTTP clients may call this server.
+func (o *serveOptions) checkHosts(a *app) {
+	if o.hosts == "" {
+		return
+	}
+	for name := range strings.SplitSeq(o.hosts, ",") {
+		name = strings.Trim(strings.TrimSuffix(strings.TrimSpace(name), "."), "[]")
+		if name == "" || strings.ContainsAny(name, "/:*? ") && net.ParseIP(name) == nil {
+			a.bad.addf("--http-hosts %q: write names without scheme and port, such as locks.example.com,locks", o.hosts)
+			return
+		}
+		o.hostNames = append(o.hostNames, name)
+	}
+}
+
 // httpOff is the value of --http for no HTTP.
 const httpOff = "off"
 
@@ -231,6 +252,9 @@ func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 		notes = append(notes, "anyone who reaches this port can take and end locks (--insecure)")
 	} else if o.insecure && s.tls == nil {
 		notes = append(notes, "tokens and locks cross the network in the clear (--insecure)")
+	}
+	if note := o.limits.openFiles(len(pages) > 0); note != "" {
+		notes = append(notes, note)
 	}
 	if named := os.Getenv(engineVariable); named != "" && a.engineFlag == "" && o.data == "" && !strings.HasPrefix(named, "lk:") && !strings.HasPrefix(named, "lks:") {
 		notes = append(notes, fmt.Sprintf("%s=%s is not what is served: --engine %s would be", engineVariable, shownURL(named), shownURL(named)))

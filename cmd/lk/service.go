@@ -140,7 +140,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 	}
 	s.traces = shutdown
 	s.engine = s.metrics.Counted(tracing.Wrap(e, provider))
-	s.gate = access.New(s.engine, policy, access.Options{Acted: s.acted})
+	s.gate = access.New(s.engine, policy, access.Options{Acted: s.acted, Limits: o.limits.bounds()})
 	if s.audit != nil || o.onHTTP().text != httpOff {
 		s.watch = observe.NewWatch(e, s.metrics, s.audit, s.log)
 	}
@@ -149,7 +149,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 	})
 	if o.onHTTP().text != httpOff {
 		s.web = httpapi.New(s.gate, httpapi.Options{
-			Logger: s.log, Version: version(), Drain: s.drain, About: s.aboutHTTP,
+			Logger: s.log, Hosts: o.hostNames, Version: version(), Drain: s.drain, About: s.aboutHTTP,
 			Open:    map[string]http.Handler{"GET /healthz": s.health.Live(), "GET /readyz": s.health.Ready()},
 			Private: map[string]http.Handler{"GET /metrics": s.metrics.Handler()}, Trace: tracing.WithParent,
 		}).Server()

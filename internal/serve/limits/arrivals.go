@@ -11,6 +11,12 @@ import (
 // while others wait for that place.
 const ArrivalTime = time.Second
 
+// How many connections at a time a server keeps whose client has not proved who it is.
+const (
+	MostArrivals     = 512
+	MostHTTPArrivals = 1024
+)
+
 // Arrivals bounds the connections whose client has not proved who it is. When they take all
 // places and another one comes, the address with the most of them loses its oldest one. It is
 // safe for concurrent use.

@@ -1,0 +1,14 @@
+//go:build unix
+
+package main
+
+import "syscall"
+
+// openFilesLimit is how many files this process may have open.
+func openFilesLimit() (uint64, bool) {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 0, false
+	}
+	return uint64(limit.Cur), true
+}
