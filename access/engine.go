@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -36,8 +37,12 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 			return lockkeeper.Lease{}, err
 		}
 	}
+	alone := s.Outlive
+	s.Outlive = true // its processes are not this one, which may be started again
 	if e.usage == nil {
-		return e.engine.Attach(ctx, s, notify)
+		lease, err := e.engine.Attach(ctx, s, notify)
+		e.attached(&s, &lease, alone, err)
+		return lease, err
 	}
 	session, first, err := e.usage.Attaching(own, s.TTL, &r.limits)
 	if err != nil {
@@ -50,7 +55,16 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 		}
 	})
 	session.Attached(&lease, s.TTL, first, err)
+	e.attached(&s, &lease, alone, err)
 	return e.names.lease(lease), e.names.err(err)
+}
+
+// attached takes note of an attach that may have been done, of a session that lives by
+// its TTL alone.
+func (e *guarded) attached(s *lockkeeper.Session, lease *lockkeeper.Lease, alone bool, err error) {
+	if alone && (err == nil || errors.Is(err, lockkeeper.ErrUnavailable)) {
+		e.pass.admission.gate.refreshed.note(s.ID, max(s.TTL, lease.TTL), true)
+	}
 }
 
 // session is the engine's id of s, which is checked.
@@ -91,12 +105,20 @@ func (e *guarded) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
+	refreshed := &e.pass.admission.gate.refreshed
 	if e.usage == nil {
-		return e.engine.Renew(ctx, key)
+		lease, err := e.engine.Renew(ctx, key)
+		if err == nil {
+			refreshed.note(key.Session, lease.TTL, false)
+		}
+		return lease, err
 	}
 	session, generation := e.usage.Renewing(k.Session)
 	lease, err := e.engine.Renew(ctx, key)
 	e.usage.Renewed(session, k.Session, generation, &lease, err)
+	if err == nil {
+		refreshed.note(key.Session, lease.TTL, false)
+	}
 	return e.names.lease(lease), e.names.err(err)
 }
 
@@ -232,6 +254,9 @@ func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 		return e.thaw(ctx, r, key, ending)
 	}
 	err = e.engine.End(ctx, key, ending)
+	if err == nil && ending.Kind == lockkeeper.Leave {
+		e.pass.admission.gate.refreshed.forget(key.Session)
+	}
 	if e.usage != nil {
 		e.usage.Ended(k.Session, key, ending, err)
 	}

@@ -18,11 +18,12 @@ type Credentials struct {
 
 // A Gate lets identities in to one engine. It is safe for concurrent use.
 type Gate struct {
-	engine  lockkeeper.Engine
-	options Options
-	ledger  *limits.Ledger
-	counts  bool // claims and sessions, also where everybody may do everything
-	drain   drain
+	engine    lockkeeper.Engine
+	options   Options
+	ledger    *limits.Ledger
+	counts    bool // claims and sessions, also where everybody may do everything
+	drain     drain
+	refreshed refreshed
 
 	mu         sync.RWMutex // guards all below
 	policy     *compiled    // nil: everybody may do everything

@@ -358,7 +358,8 @@ func (c *call) drain() error {
 	}
 	type answer struct {
 		Draining string `json:"draining,omitempty"`
-		Already  bool   `json:"already"` // it is that version already, so nothing was done
+		Began    bool   `json:"began"`        // by this request; else the server was draining before, or does not drain
+		Same     bool   `json:"same_version"` // it has that version, so nothing was done
 		Version  string `json:"version"`
 	}
 	version := c.api.options.Version
@@ -366,7 +367,7 @@ func (c *call) drain() error {
 		if err := c.pass.May(access.Drain, ""); err != nil {
 			return err
 		}
-		return c.write(http.StatusOK, answer{Already: true, Version: version})
+		return c.write(http.StatusOK, answer{Same: true, Version: version})
 	}
 	began, err := c.pass.Drain(asked.Reason)
 	if err != nil {
@@ -376,5 +377,5 @@ func (c *call) drain() error {
 		c.api.options.Drain(asked.Reason)
 	}
 	reason, _ := c.api.gate.Draining()
-	return c.write(http.StatusAccepted, answer{Draining: reason, Version: version})
+	return c.write(http.StatusAccepted, answer{Draining: reason, Began: began, Version: version})
 }

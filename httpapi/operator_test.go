@@ -152,12 +152,12 @@ func TestDrain(t *testing.T) {
 		w.want(w.ask("POST", "/v1/drain", ""), 501, "unsupported")
 		calls := 0
 		w.apis[0].options.Drain = func(string) { calls++ }
-		if a := w.want(w.ask("POST", "/v1/drain", `{"unless_version":"v1"}`), 200, ""); calls != 0 || !strings.Contains(a.text, `"already":true`) {
+		if a := w.want(w.ask("POST", "/v1/drain", `{"unless_version":"v1"}`), 200, ""); calls != 0 || !strings.Contains(a.text, `"began":false,"same_version":true`) {
 			t.Errorf("%d calls, %s", calls, a.text)
 		}
-		for range 2 {
+		for _, began := range []string{"true", "false"} {
 			a := w.want(w.ask("POST", "/v1/drain", `{"reason":"new kernel","unless_version":"v2"}`), 202, "")
-			if calls != 1 || !strings.Contains(a.text, `"draining":"new kernel"`) {
+			if calls != 1 || !strings.Contains(a.text, `"draining":"new kernel","began":`+began+`,"same_version":false`) {
 				t.Errorf("%d calls, %s", calls, a.text)
 			}
 		}

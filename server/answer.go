@@ -115,7 +115,6 @@ func (c *conn) attach(ctx context.Context, s lockkeeper.Session) (lockkeeper.Lea
 	if err := s.Check(false); err != nil { // without a TTL nothing would ever end it
 		return lockkeeper.Lease{}, err
 	}
-	s.Outlive = true // its processes are elsewhere, and this one may be started again
 	r := &route{server: c.server}
 	r.conn.Store(c)
 	lease, err := c.engine.Attach(ctx, s, r.tell)

@@ -64,9 +64,11 @@ func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (wire.Ser
 		state.Already = true
 		return state, nil
 	}
-	if _, err := c.pass.Drain(m.GetReason()); err != nil {
+	began, err := c.pass.Drain(m.GetReason())
+	if err != nil {
 		return wire.ServerState{}, err
 	}
+	state.Began = began
 	s.options.Drain(m.GetReason())
 	state.Draining, _ = s.gate.Draining()
 	return state, nil

@@ -1218,6 +1218,7 @@ type About struct {
 	Engine        string                 `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`     // name of the engine that it exports
 	Identity      string                 `protobuf:"bytes,9,opt,name=identity,proto3" json:"identity,omitempty"` // whom it takes the client for; "" where everybody may do everything
 	Already       bool                   `protobuf:"varint,10,opt,name=already,proto3" json:"already,omitempty"` // of drain: it has that version, so nothing was done
+	Began         bool                   `protobuf:"varint,11,opt,name=began,proto3" json:"began,omitempty"`     // of drain: this request began it; false if the server was draining before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1318,6 +1319,13 @@ func (x *About) GetIdentity() string {
 func (x *About) GetAlready() bool {
 	if x != nil {
 		return x.Already
+	}
+	return false
+}
+
+func (x *About) GetBegan() bool {
+	if x != nil {
+		return x.Began
 	}
 	return false
 }
@@ -2797,7 +2805,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05about\x18\x06 \x01(\v2\x19.lockkeeper.wire.v1.AboutR\x05about\"F\n" +
 	"\x05Drain\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12%\n" +
-	"\x0eunless_version\x18\x02 \x01(\tR\runlessVersion\"\x8f\x02\n" +
+	"\x0eunless_version\x18\x02 \x01(\tR\runlessVersion\"\xa5\x02\n" +
 	"\x05About\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06uptime\x18\x02 \x01(\x12R\x06uptime\x12\x1a\n" +
@@ -2809,7 +2817,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x06engine\x18\b \x01(\tR\x06engine\x12\x1a\n" +
 	"\bidentity\x18\t \x01(\tR\bidentity\x12\x18\n" +
 	"\aalready\x18\n" +
-	" \x01(\bR\aalready\"\xe5\x01\n" +
+	" \x01(\bR\aalready\x12\x14\n" +
+	"\x05began\x18\v \x01(\bR\x05began\"\xe5\x01\n" +
 	"\x06Attach\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x12R\x03ttl\x12\x14\n" +

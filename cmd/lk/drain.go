@@ -29,9 +29,14 @@ func (a *app) newDrain() *cobra.Command {
 		Use:        "drain",
 		SuggestFor: []string{"shutdown", "stop", "quit"},
 		Short:      "Have a server end once nobody has anything",
-		Long: `Have a server end in peace: from now on it takes no new claims, and says so. Whoever
-holds goes on and renews, whoever waits keeps the place and is granted in turn. When
-none of its clients holds or waits for anything, the process ends, with exit code 0.
+		Long: `Have a server end in peace: from now on it takes no new claims, and says so. Holders
+go on and renew, waiters keep their places and are granted in turn. When none of its
+clients holds or waits for anything, the process ends, with exit code 0.
+
+Of a server over a shared engine (a file, a database) its clients are those that are
+connected to it, and the names (lk grab) and claims over HTTP that were refreshed at
+it within their TTL. What others have by other servers, or by the engine itself, goes
+on, and is not waited for.
 
 With --unless-version V nothing happens if the server runs version V already; then
 the exit code is ` + fmt.Sprint(exitAlready) + `. So a deployment may type it every time.
@@ -79,7 +84,11 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 	case about.Already:
 		return &exit{code: exitAlready, say: fmt.Errorf("not drained: the server runs %s already", about.Version)}
 	}
-	fmt.Fprintf(a.stderr, "lk: the server drains: %s held, %d waiting; it ends when its clients have none\n", plural(int(about.Held), "lock"), about.Waiting)
+	begun := "drains"
+	if !about.Began {
+		begun = "was draining already"
+	}
+	fmt.Fprintf(a.stderr, "lk: the server %s: %s held, %d waiting; it ends when its clients have none\n", begun, plural(int(about.Held), "lock"), about.Waiting)
 	if o.wait == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/grab"
 )
 
 // silentEngine can't tell what it has, as often as it is asked for it.
@@ -113,4 +114,57 @@ func TestDrainOfASharedEngine(t *testing.T) {
 			t.Error("it waits for those whom others serve")
 		}
 	})
+}
+
+// TestDrainWaitsForNamesRefreshedHere: over a shared engine a drain waits for names,
+// which have no connection, as long as they are refreshed at this server, and for a TTL
+// after; not for those of others.
+func TestDrainWaitsForNamesRefreshedHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memlock.New()
+		defer shared.Close()
+		grabs := func(e lockkeeper.Engine, path lockkeeper.Path) {
+			t.Helper()
+			target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
+			a, err := grab.New(e).Grab(t.Context(), grab.Request{As: "me", Targets: []lockkeeper.Target{target}})
+			if err != nil || a.State != lockkeeper.Held {
+				t.Fatalf("%s, %v", a.State, err)
+			}
+		}
+		name := func(path lockkeeper.Path) grab.Name { return grab.Name{As: "me", Paths: []lockkeeper.Path{path}} }
+		for ending, lasts := range map[string]time.Duration{"expires": 100 * time.Second, "is released": 50 * time.Second} {
+			g := access.New(shared, nil, access.Options{})
+			here := admitted(t, g)
+			grabs(here, "here")
+			grabs(shared, "elsewhere")
+			g.Drain("")
+			ended := make(chan error, 1)
+			began := time.Now()
+			go func() { ended <- awaitEmpty(t.Context(), g, shared, g.Refreshed, slog.New(slog.DiscardHandler)) }()
+			time.Sleep(40 * time.Second)
+			grabs(here, "here")
+			time.Sleep(10 * time.Second)
+			if ending == "is released" {
+				if _, err := grab.New(here).Release(t.Context(), name("here")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-ended; err != nil || time.Since(began).Truncate(2*emptyRetry) != lasts {
+				t.Errorf("%s: it ended after %s, %v; want %s", ending, time.Since(began), err, lasts)
+			}
+			if _, err := grab.New(shared).Release(t.Context(), name("elsewhere")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// admitted is a gate's engine as its clients have it.
+func admitted(t *testing.T, g *access.Gate) lockkeeper.Engine {
+	t.Helper()
+	pass, err := g.Admit(access.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pass.Engine()
 }

@@ -289,14 +289,15 @@ func (s *service) close() error {
 }
 
 // drain is what lk drain asks for: the process ends when nobody has anything, or, of
-// an engine that can be reached by other ways, nobody who is connected to this server.
+// an engine that can be reached by other ways, nobody who is connected to this server,
+// or has refreshed a name or a claim here within its TTL.
 func (s *service) drain(reason string) {
 	s.wire.Drain(reason)
 	s.once.Do(func() {
 		s.beside.Go(func() {
 			var serves func(session string) bool
 			if s.engine.Guarantees().Reach != lockkeeper.InProcess {
-				serves = s.wire.Serves
+				serves = func(session string) bool { return s.wire.Serves(session) || s.gate.Refreshed(session) }
 			}
 			err := awaitEmpty(s.life, s.gate, s.engine, serves, s.log)
 			if s.life.Err() == nil {
