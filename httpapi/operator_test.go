@@ -40,7 +40,7 @@ func TestLists(t *testing.T) {
 		if text := listed(t, w.ask("GET", "/v1/why?path=site", "")); text != "b held" {
 			t.Errorf("why site: %s", text)
 		}
-		if text := listed(t, w.ask("GET", "/v1/why", "")); text != "c waiting, b held, a held" {
+		if text := listed(t, w.ask("GET", "/v1/why", "")); text != "a held, b held, c waiting" {
 			t.Errorf("why: %s", text)
 		}
 		for _, bad := range []string{"/v1/claims?limit=0", "/v1/claims?limit=10001", "/v1/claims?state=ended", "/v1/claims?path=..", "/v1/claims?who=me", "/v1/claims?limit=1&limit=2", "/v1/why?path=/"} {
