@@ -232,7 +232,16 @@ type Query struct {
 	// engine may leave out what it may not see, so that nobody pays for the evidence of
 	// that. It does not cross a network, and is never called with a lock of the engine.
 	Sees func(*Status) bool `json:"-"`
+
+	// Keep reports whether an engine may keep n more statuses for the caller, that it has not
+	// taken; nil: as many as the engine itself allows. An engine in the same process gives back
+	// what was taken by a negative n, which is never refused. Keep must not block: it may be
+	// called with a lock of the engine. It does not cross a network.
+	Keep func(n int) bool `json:"-"`
 }
+
+// MayKeep is Keep, and true without it.
+func (q *Query) MayKeep(n int) bool { return q.Keep == nil || q.Keep(n) }
 
 // Selects reports whether q selects s. It is for engines whose followers sort out
 // what they tell.

@@ -340,6 +340,7 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 			r, withdrawn := e.pass.admission.current()
 			return withdrawn == nil && e.sees(r, st)
 		}
+		q.Keep = e.pass.Usage().Keep
 		for st, err := range e.engine.List(ctx, q) {
 			r, withdrawn := e.pass.admission.current()
 			if withdrawn != nil {

@@ -14,14 +14,20 @@ func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 	return func(yield func(lockkeeper.Status, error) bool) {
 		w, now, commit, err := k.look(ctx, q)
 		defer k.unwatch(w)
+		if err == nil && !q.MayKeep(len(now)) {
+			err, now = errTooLong, nil
+		}
 		if err == nil {
 			err = k.safe(ctx, commit)
 		}
+		wanted := false
 		if err != nil {
 			yield(lockkeeper.Status{}, err)
-			return
+		} else {
+			wanted = k.deliver(ctx, q, now, yield)
 		}
-		if k.deliver(ctx, q, now, yield) && w != nil {
+		q.MayKeep(-len(now))
+		if wanted && w != nil {
 			k.watch(ctx, w, yield)
 		}
 	}

@@ -37,6 +37,18 @@ var errTooSlow error = &lockkeeper.Error{
 	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims have changed since it read; begin again", mostPending),
 }
 
+var (
+	errTooMuch error = &lockkeeper.Error{
+		Err:    lockkeeper.ErrUnavailable,
+		Detail: "the watcher is too slow: too many changes wait for the watchers of its identity; read faster, watch less, or begin again",
+	}
+	errTooLong error = &lockkeeper.Error{
+		Err:    lockkeeper.ErrDenied,
+		Reason: lockkeeper.Quota,
+		Detail: "too many statuses wait for the lists of this identity to be read: read those first, or try again",
+	}
+)
+
 // A subject is a claim, or one path of a freeze.
 type subject struct {
 	ref  lockkeeper.Ref
@@ -65,15 +77,20 @@ func (w *watcher) ring() {
 func (w *watcher) put(c *change) bool {
 	place, pending := w.places[c.about]
 	switch {
+	case w.err != nil:
+		return true
 	case pending && w.pending[place-w.taken] == c:
 		return true // it is reached by two of its paths
 	case pending:
 		w.pending[place-w.taken] = nil
 	case len(w.places) == mostPending:
-		w.err, w.pending, w.places = errTooSlow, nil, nil
-		w.ring()
+		w.end(errTooSlow)
 		return false
-	case w.places == nil:
+	case !w.query.MayKeep(1):
+		w.end(errTooMuch)
+		return false
+	}
+	if w.places == nil {
 		w.places = make(map[unique.Handle[subject]]int)
 	}
 	if len(w.pending) > 2*len(w.places)+16 {
@@ -83,6 +100,13 @@ func (w *watcher) put(c *change) bool {
 	w.pending = append(w.pending, c)
 	w.ring()
 	return true
+}
+
+// end ends w for that reason, and keeps nothing for it. The mutex is held.
+func (w *watcher) end(err error) {
+	w.query.MayKeep(-len(w.places))
+	w.err, w.pending, w.places = err, nil, nil
+	w.ring()
 }
 
 // compact removes the places that later changes left empty.
@@ -182,7 +206,9 @@ func (k *Keeper) watch(ctx context.Context, w *watcher, yield func(lockkeeper.St
 			yield(lockkeeper.Status{}, err)
 			return
 		}
-		if !k.deliver(ctx, w.query, changes, yield) {
+		wanted := k.deliver(ctx, w.query, changes, yield)
+		w.query.MayKeep(-len(changes))
+		if !wanted {
 			return
 		}
 		clear(changes) // nothing is kept alive by it
@@ -220,4 +246,5 @@ func (k *Keeper) unwatch(w *watcher) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watchers.remove(w)
+	w.end(w.err)
 }

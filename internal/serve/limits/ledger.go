@@ -78,7 +78,7 @@ func DefaultBounds() Bounds {
 		{HTTPConnections, DefaultConnections, DefaultConnections / 4},
 		{Watchers, 4096, 256},
 		{BroadLists, 64, 8},
-		{Undelivered, 1 << 18, 1 << 16},
+		{Undelivered, 1 << 18, 1 << 15},
 		{Polls, 4096, 1024},
 		{Streams, 1024, 16},
 		{Unsent, 256 << 20, 64 << 20},
@@ -163,6 +163,20 @@ func (i *Identity) Take(r Resource, n int) error {
 func (i *Identity) Give(r Resource, n int) {
 	i.used[r].give(n)
 	i.ledger.used[r].give(n)
+}
+
+// Keep counts n more undelivered statuses, and reports whether that is allowed. A first list is
+// allowed however long it is. A negative n gives back. It is lockkeeper.Query.Keep.
+func (i *Identity) Keep(n int) bool {
+	switch {
+	case n <= 0:
+		i.Give(Undelivered, -n)
+		return true
+	case i.used[Undelivered].n.CompareAndSwap(0, int64(n)):
+		i.ledger.used[Undelivered].take(n, 0)
+		return true
+	}
+	return i.Take(Undelivered, n) == nil
 }
 
 // Used returns how much the identity uses.

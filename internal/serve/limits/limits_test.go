@@ -276,3 +276,21 @@ func TestClaimsOfOneSessionAndIdentityAreBounded(t *testing.T) {
 		t.Errorf("after a release: %v", err)
 	}
 }
+
+func TestUndeliveredStatusesAreBoundedButForAFirstList(t *testing.T) {
+	b := DefaultBounds()
+	b.Each[Undelivered], b.Total[Undelivered] = 10, 1000
+	l := New(b)
+	i := l.Identity("a")
+	if !i.Keep(500) || i.Keep(1) {
+		t.Error("not one list of any length, and no more")
+	}
+	i.Keep(-500)
+	if !i.Keep(4) || !i.Keep(6) || i.Keep(1) {
+		t.Error("not 10 statuses of several lists, and no more")
+	}
+	i.Keep(-10)
+	if n := l.Used(Undelivered); n != 0 {
+		t.Errorf("%d statuses are left", n)
+	}
+}
