@@ -146,6 +146,17 @@ func (w *Want) Check() error {
 	return c.err()
 }
 
+// CheckWait refuses a claim whose wait ends before its quiet period, so that it could
+// never be granted. It is for those who take requests from people, and apart from
+// Check: of a wait that has begun less may be left when the claim gets to an engine.
+func (w *Want) CheckWait() error {
+	if w.Quiet <= w.Wait {
+		return nil
+	}
+	return invalidf("quiet period %s is longer than wait %s: nothing is granted before it is over, so wait for at least as long",
+		spoken(w.Quiet), spoken(w.Wait))
+}
+
 func (w *Want) checkTargets(c *checker) {
 	if len(w.Targets) == 0 || len(w.Targets) > MaxTargets {
 		c.addf("%d targets: 1 to %d are allowed", len(w.Targets), MaxTargets)

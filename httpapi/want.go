@@ -93,8 +93,8 @@ func (q *claimRequest) want() (lockkeeper.Want, error) {
 	if q.Soft || q.Quiet != 0 {
 		w.Manners = lockkeeper.Soft
 	}
-	if w.Wait < w.Quiet {
-		return w, lockkeeper.Invalid("quiet_period %s goes with a wait that is no shorter: nothing is granted before it is over", w.Quiet)
+	if err := w.CheckWait(); err != nil {
+		return w, err
 	}
 	switch {
 	case q.Steal != "" && q.Steal != "ask":

@@ -262,9 +262,11 @@ func (a *app) completion(root *cobra.Command) {
 	c.Args = a.checkedAlone(func(_ *cobra.Command, args []string) {
 		if len(args) > 0 {
 			a.bad.addf("no completions for %q: there are some for bash, zsh, fish and powershell", args[0])
+		} else {
+			a.bad.addf("no SHELL: name one of bash, zsh, fish and powershell, as in: lk completion bash")
 		}
 	})
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	c.RunE = func(*cobra.Command, []string) error { return nil } // without one its Args would not be asked
 	c.Short = "Write the completions of a shell"
 	c.Long = `Write a script that lets a shell complete verbs, flags, paths that are held or
 waited for, claims and names. A completion never waits longer than a moment, and

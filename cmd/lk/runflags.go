@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	f.BoolVar(&o.try, "try", false, "do not wait: give up at once if it is taken")
 	addSpan(cmd, bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2w3d (default: for ever)")
 	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "free the locks D after lk was last heard of; lk renews at a third of it")
-	addSpan(cmd, bad, &o.maxHold, "max-hold", 0, "hold for at most D: then the command is asked to stop (default: no bound)")
+	addSpan(cmd, bad, &o.maxHold, "max-hold", time.Millisecond, "hold for at most D: then the command is asked to stop (default: no bound)")
 	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
 	f.BoolVar(&o.steal, "steal", false, "ask holders of lower priority to yield, and wait until they do")
 	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0, "ask them, and take the locks D later, or their TTL if that is sooner")
@@ -101,6 +102,9 @@ func (o *runOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	}
 	// The rest the package lockkeeper knows.
 	want := lockkeeper.Want{ID: 1, Targets: o.targets, Priority: o.priority, Label: o.labels()}
+	if o.soft && !o.try {
+		bad.add((&lockkeeper.Want{Wait: o.wait, Quiet: o.quietPeriod}).CheckWait())
+	}
 	if len(o.targets) > 0 {
 		bad.add(want.Check())
 	}

@@ -48,6 +48,7 @@ func (p *problems) add(err error) {
 func flagOf(cmd *cobra.Command, text string) string {
 	for _, known := range [...]struct{ begins, flag string }{
 		{"priority ", "priority"}, {"name ", "as"}, {"note ", "note"}, {"link ", "link"},
+		{"quiet period ", "quiet-period"},
 	} {
 		if strings.HasPrefix(text, known.begins) && cmd.Flags().Lookup(known.flag) != nil {
 			return "--" + known.flag + ": "
@@ -169,7 +170,7 @@ func (s span) Set(text string) error {
 	value, err := duration.Parse(text)
 	switch {
 	case err != nil && isNumber(text):
-		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q: did you mean %ss?", s.name, text, text)
+		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q, which has no unit: did you mean %ss?", s.name, text, text)
 	case err != nil:
 		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q", s.name, text)
 	case value < s.least || value > lockkeeper.MaxDuration:
