@@ -103,8 +103,8 @@ func (k *Keeper) sweep() {
 const smallSweep = 64
 
 // Renew implements lockkeeper.Engine. With a log it is answered at once, unless it
-// tells of what is not safe yet: a renewal that is lost harms nobody, since after a
-// restart the session has its whole TTL ahead, from a later moment on (R19).
+// tells of what is not safe yet: a renewal that is lost harms nobody, since the session's Attach
+// is safe, so after a restart it has its whole TTL ahead, from a later moment on (R19).
 func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return lockkeeper.Lease{}, err
@@ -263,11 +263,12 @@ func (k *Keeper) passAgain() {
 
 const pauseOfPass = 200 * time.Millisecond
 
-// arm sets the timer to the next moment at which something falls due. A timer
-// that would fire too early is left alone: it then finds nothing and is set anew.
+// arm sets the timer to the next moment at which something falls due or the log has to learn
+// the time. A timer that would fire too early is left alone: it then finds nothing and is set
+// again.
 func (k *Keeper) arm() {
-	at, any := k.table.Next()
-	if !any || at >= k.alarm {
+	at, _ := k.table.Next()
+	if at = min(at, k.recordAt()); at >= k.alarm {
 		return
 	}
 	k.alarm = at

@@ -62,10 +62,16 @@ func (c *Commit) Done() <-chan struct{} { return c.done }
 // Err is the error with which the commit ended. It must not be called before Done.
 func (c *Commit) Err() error { return c.err }
 
+// recordTime is how often at least the log learns the engine's time while a session with a TTL
+// has to resume (R19). What is not recorded when the engine dies has not passed: with a death
+// every 2 s, a session with a TTL of 30 s lives for 15 times this longer.
+const recordTime = 100 * time.Millisecond
+
 // record is what a keeper knows of its log. It is guarded by Keeper.mu, but for
 // the channels.
 type record struct {
 	last   *Commit       // of the latest entry; nil if there was none
+	at     time.Duration // the time of the latest entry
 	latest *Commit       // of the latest step that made something happen; nil if there was none
 	told   uint64        // the changes up to this one are safe
 	steps  []step        // those that made something happen, and are not known to be safe; oldest first
@@ -87,7 +93,7 @@ type step struct {
 func NewLogged(g lockkeeper.Guarantees, clock func() time.Duration, t *table.Table, log Log) *Keeper {
 	k := New(g, clock)
 	k.table, k.log = t, log
-	k.record = record{told: t.Counters().Changes, bell: make(chan struct{}, 1), quit: make(chan struct{})}
+	k.record = record{at: t.Now(), told: t.Counters().Changes, bell: make(chan struct{}, 1), quit: make(chan struct{})}
 	k.mu.Lock()
 	k.arm()
 	k.mu.Unlock()
@@ -105,8 +111,8 @@ func (k *Keeper) Snapshot(with func(table.Snapshot)) {
 
 // enter appends to the log what the step at hand did. What was refused, and a look
 // at the table, did nothing but let time pass: that is an entry only if something
-// came of it, or if the key of what was refused stated something (R12, R16). The mutex is
-// held.
+// came of it, if the key of what was refused stated something (R12, R16), or if the time
+// has to be recorded (R19). The mutex is held.
 func (k *Keeper) enter(own string, refused error) *Commit {
 	events := len(k.table.Events()) > 0
 	after := k.table.Counters()
@@ -118,16 +124,25 @@ func (k *Keeper) enter(own string, refused error) *Commit {
 		}
 		c = &pass
 	}
-	if c.Op == table.Pass && !events && c.Key.Answered == 0 && c.Key.Heard == 0 {
+	if c.Op == table.Pass && !events && c.Key.Answered == 0 && c.Key.Heard == 0 && after.Now < k.recordAt() {
 		return nil
 	}
-	c.At = after.Now
+	c.At, k.record.at = after.Now, after.Now
 	commit := k.log.Append(c, after)
 	k.record.last = commit
 	if events {
 		k.stage(own, commit, after.Changes)
 	}
 	return commit
+}
+
+// recordAt is when the log has to learn the time; lockkeeper.Forever if it need not. The
+// mutex is held.
+func (k *Keeper) recordAt() time.Duration {
+	if k.log == nil || !k.table.Resuming() {
+		return lockkeeper.Forever
+	}
+	return k.record.at + recordTime
 }
 
 // stage keeps what the step has to tell until its commit is safe. The mutex is held.

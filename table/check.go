@@ -315,10 +315,17 @@ func (t *Table) checkSchedule() error {
 			return fmt.Errorf("timer %d at %s has index %d, now is %s", i, tm.at, tm.index, t.now)
 		}
 	}
+	resuming := 0
 	for _, s := range t.sessionsByID() {
+		if !s.resumed && s.ttl > 0 {
+			resuming++
+		}
 		if s.due.at != s.deadline || (s.deadline == forever) != (s.ttl == 0) {
 			return fmt.Errorf("session %s ends at %s but is due at %s", s.id, s.deadline, s.due.at)
 		}
+	}
+	if resuming != t.resuming {
+		return fmt.Errorf("%d sessions have to resume before they end, counted %d", resuming, t.resuming)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // it; what is kept or sent goes through Snapshot.
 func (t *Table) clone() *Table {
 	u := &Table{
-		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, softs: t.softs, mixed: t.mixed, passes: t.passes,
+		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, resuming: t.resuming, softs: t.softs, mixed: t.mixed, passes: t.passes,
 		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
 		named: make(map[lockkeeper.Ref][]*claim), thieves: make(map[*claim]struct{}), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: slices.Clone(t.freezes),
 	}

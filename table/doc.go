@@ -242,11 +242,15 @@
 // not anybody waits. A forced one ends it at once. A second revocation never
 // moves the end to later. The end is told with the operator's note and name.
 //
-// R19 restart. [Restart] gives every session its whole TTL and makes it resume:
-// until it is attached, commands with its key are refused, its waiting claims
+// R19 restart. [Restart] makes every session resume. One that was attached since the
+// last restart gets its whole TTL again, because renewals may have been answered and lost.
+// One that still has to resume keeps what is left of its TTL: nothing was promised to it
+// since. So that this time passes however often an engine is restarted, the engine records
+// its time at short intervals while a session with a TTL has to resume. An engine answers an
+// Attach only when it can't be lost any more. Until a session is attached, commands with its key are refused, its waiting claims
 // keep their place but are not granted and ask nobody. An engine that restarts may
 // not know any more what it answered last: the promise of a session is at least its
-// new end from then on, and no claim counts as told an end (R12). Attaching a
+// end from then on, and no claim counts as told an end (R12). Attaching a
 // session that is open ends the claims that are not named, as superseded, but for
 // those that lapsed, before or by this attach (R12), and gives it a new epoch: one
 // counter, one number for every attach. An attach says which epoch it follows, 0 for

@@ -28,13 +28,14 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 			return quota("sessions", MaxSessions)
 		}
 		s = &session{id: want.ID, claims: make(map[uint64]*claim)}
-		s.due.session = s
+		s.due.session, s.resumed = s, true
 		t.sessions[want.ID] = s
 	}
 	s.answered = 0
 	for i := range want.Lapsed {
 		t.lapseClaim(s.claims[want.Lapsed[i].ID], &want.Lapsed[i])
 	}
+	t.setResumed(s, true)
 	s.ttl = want.TTL
 	named := lookup(want.Named)
 	for _, c := range s.byID() {
@@ -44,7 +45,7 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	}
 	t.layGhosts(s.id, func(id uint64) bool { return !named(id) })
 	t.epochs++
-	s.label, s.epoch, s.resumed = want.Label, t.epochs, true
+	s.label, s.epoch = want.Label, t.epochs
 	t.extend(s)
 	t.forget(s)
 	t.resume(s)
@@ -114,11 +115,14 @@ func (t *Table) renew(s *session) {
 }
 
 // restart makes every session resume (R19). What the last answers were is not
-// known any more, so holders are taken to rely on as much as can have been said.
+// known any more, so holders are taken to rely on as much as can have been said. A session
+// that had not resumed since the restart before was promised nothing since.
 func (t *Table) restart() {
 	for _, s := range t.sessionsByID() {
-		s.resumed = false
-		t.extend(s)
+		if s.resumed {
+			t.setResumed(s, false)
+			t.extend(s)
+		}
 		s.promise = max(s.promise, s.deadline)
 		for _, c := range s.byID() {
 			if c.told != forever || c.believed != forever {
@@ -131,6 +135,18 @@ func (t *Table) restart() {
 		}
 	}
 	t.settle()
+}
+
+// setResumed notes that s resumed, or has to, and counts those that have to before they end.
+func (t *Table) setResumed(s *session, resumed bool) {
+	if s.ttl > 0 && s.resumed != resumed {
+		if resumed {
+			t.resuming--
+		} else {
+			t.resuming++
+		}
+	}
+	s.resumed = resumed
 }
 
 // claim makes, amends or answers the claim that w names (R16).

@@ -266,6 +266,7 @@ func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 		tomb.forget = t.now // what is remembered of ended claims goes with their session
 	}
 	t.schedule.set(&s.due, forever)
+	t.setResumed(s, true) // it has to no longer
 	delete(t.sessions, s.id)
 	t.markClosed(s)
 }

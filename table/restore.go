@@ -118,21 +118,24 @@ func (t *Table) loadSession(r *SessionRecord) {
 				t.unload(c.ref)
 			}
 			t.schedule.set(&s.due, forever)
+			t.setResumed(s, true)
 			delete(t.sessions, r.ID)
 		}
 		t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool { return g.ref.Session == r.ID })
 		return
 	}
 	if s == nil {
-		s = &session{id: r.ID, claims: make(map[uint64]*claim)}
+		s = &session{id: r.ID, resumed: true, claims: make(map[uint64]*claim)}
 		s.due.session = s
 		t.sessions[r.ID] = s
 	}
 	if s.epoch != r.Epoch {
 		s.answered = 0
 	}
+	t.setResumed(s, true)
 	s.label, s.ttl, s.epoch, s.deadline = r.Label, r.TTL, r.Epoch, r.Deadline
-	s.promise, s.resumed, s.leases, s.heard = r.Promise, r.Resumed, r.Leases, r.Heard
+	s.promise, s.leases, s.heard = r.Promise, r.Leases, r.Heard
+	t.setResumed(s, r.Resumed)
 	t.heed(s, r.Answered)
 	t.schedule.set(&s.due, s.deadline)
 	t.forget(s)

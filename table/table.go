@@ -25,6 +25,7 @@ type Table struct {
 	ghosts   []*tombstone                // forced out, and perhaps not aware of it (R12)
 	schedule schedule
 	paces    paces // how long holds lately lasted (R17)
+	resuming int   // sessions with a TTL that have to resume (R19)
 	joint    int   // claims in line that keep back what is held: only with one of them is there a knot (R15)
 	lasting  int   // holds with an announced end (R8)
 	softs    int   // soft claims in line (R9)
@@ -77,6 +78,10 @@ func (t *Table) Now() time.Duration { return t.now }
 
 // Sessions is the number of sessions that are open.
 func (t *Table) Sessions() int { return len(t.sessions) }
+
+// Resuming reports whether a session with a TTL has to resume: its end comes only if the engine's
+// time is recorded (R19).
+func (t *Table) Resuming() bool { return t.resuming > 0 }
 
 // Open reports whether the session is open.
 func (t *Table) Open(session string) bool { return t.sessions[session] != nil }

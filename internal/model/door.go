@@ -377,11 +377,13 @@ func (m *Model) gone(k lockkeeper.Key) error {
 	return nil
 }
 
-// restart makes every session resume, with its whole TTL ahead (R19). Nobody knows
-// what the last answers to it said.
+// restart makes every session resume: with its whole TTL ahead, or, if it has to already,
+// with what is left of it (R19). Nobody knows what the last answers to it said.
 func (m *Model) restart() {
 	for _, s := range m.sessions {
-		m.extend(s)
+		if !s.resuming {
+			m.extend(s)
+		}
 		s.promise = max(s.promise, s.end)
 		s.resuming = true
 	}

@@ -79,6 +79,18 @@ var mutants = []mutant{
 		"table TestSearchForUnits",
 	},
 	{
+		"after a restart a session that may have renewed has only what is left of its TTL", "table/door.go",
+		`if s.resumed {`,
+		`if s.resumed && s.ttl < 0 {`,
+		"internal/model TestPromises",
+	},
+	{
+		"every restart keeps the dead alive for a whole TTL", "table/door.go",
+		`if s.resumed {`,
+		`if s != nil {`,
+		"table TestStories/r19_repeated",
+	},
+	{
 		"a take may last longer than the holder's lease", "table/steal.go",
 		`end = min(end, ttl)`,
 		`end = max(end, ttl)`,
