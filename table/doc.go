@@ -247,7 +247,9 @@
 // One that still has to resume keeps what is left of its TTL: nothing was promised to it
 // since. So that this time passes however often an engine is restarted, the engine records
 // its time at short intervals while a session with a TTL has to resume. An engine answers an
-// Attach only when it can't be lost any more. Until a session is attached, commands with its key are refused, its waiting claims
+// Attach only when it can't be lost any more.
+//
+// Until a session is attached, commands with its key are refused, its waiting claims
 // keep their place but are not granted and ask nobody. An engine that restarts may
 // not know any more what it answered last: the promise of a session is at least its
 // end from then on, and no claim counts as told an end (R12). Attaching a

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	roles.Play(map[string]func(args []string) error{"open": playOpen, "work": playWork, "claim": playClaim})
+	roles.Play(map[string]func(args []string) error{"open": playOpen, "work": playWork, "claim": playClaim, "held": playHeld})
 	os.Exit(m.Run())
 }
 

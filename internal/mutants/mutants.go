@@ -91,6 +91,12 @@ var mutants = []mutant{
 		"table TestStories/r19_repeated",
 	},
 	{
+		"time does not pass for the dead while the engine is restarted again and again", "keeper/log.go",
+		`return k.record.at + recordTime`,
+		`return lockkeeper.Forever`,
+		"engine/disklock TestDeadSessionEndsThoughItRestarts",
+	},
+	{
 		"a take may last longer than the holder's lease", "table/steal.go",
 		`end = min(end, ttl)`,
 		`end = max(end, ttl)`,
