@@ -228,6 +228,12 @@ type Query struct {
 	// time.
 	Brief bool
 
+	// Stale: an engine that can't make safe what is so now, because its disk is full, yields
+	// what was so when it last could, and then an Error in which Stale is set; else it yields
+	// an ErrUnavailable alone. For people who look, not for who relies on the answer. It
+	// means nothing with Follow.
+	Stale bool
+
 	// Sees reports whether the caller may see a status; nil: it may see everything. An
 	// engine may leave out what it may not see, so that nobody pays for the evidence of
 	// that. It does not cross a network, and is never called with a lock of the engine.

@@ -40,6 +40,13 @@ func (g Grade) String() string {
 // MarshalText writes the grade as String does.
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
+// A TroubleNotifier is an [Engine] that knows when it begins to refuse claims because it can't
+// make them safe, such as on a full disk, and when that is over. It calls changed then, which
+// must be quick; changed replaces the one before.
+type TroubleNotifier interface {
+	NotifyTrouble(changed func())
+}
+
 // An Examiner is an [Engine] that can check its own set-up. Examine changes
 // nothing that a user of the engine could notice, and reports everything that it
 // looked at, the fine things too, in a fixed order. What can't be looked at is a

@@ -29,6 +29,12 @@ func (l *oneCommit) Admit(bool) error {
 
 func (l *oneCommit) Failed() <-chan struct{} { return nil }
 
+func (l *oneCommit) Stuck() <-chan struct{} { return nil }
+
+func (l *oneCommit) Safe(context.Context) (*table.Table, error) {
+	return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable}
+}
+
 func (l *oneCommit) Append(*table.Command, table.Counters) *keeper.Commit { return l.commit }
 
 // gathering is a keeper of such a log.

@@ -72,7 +72,7 @@ func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*cha
 	}
 	for some := range slices.Chunk(changes, mostExplained) {
 		if !q.Brief {
-			if err := k.explainAll(ctx, some); err != nil {
+			if err := k.explainAll(ctx, q.Follow, some); err != nil {
 				if !q.Follow || ctx.Err() == nil {
 					yield(lockkeeper.Status{}, err)
 				}
@@ -98,7 +98,7 @@ func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*cha
 
 // explainAll finds out the evidence of the changes that have some, and waits until all of it
 // is safe.
-func (k *Keeper) explainAll(ctx context.Context, changes []*change) error {
+func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change) error {
 	for _, c := range changes {
 		if waits(&c.status) {
 			if err := k.explainOne(ctx, c); err != nil {
@@ -107,7 +107,11 @@ func (k *Keeper) explainAll(ctx context.Context, changes []*change) error {
 		}
 	}
 	for _, c := range changes {
-		if err := k.safe(ctx, c.commit); err != nil {
+		safe := k.safeToList
+		if follows {
+			safe = k.safe // while the log is stuck there is nothing to tell
+		}
+		if err := safe(ctx, c.commit); err != nil {
 			return err
 		}
 	}

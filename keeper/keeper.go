@@ -26,6 +26,7 @@ type Keeper struct {
 	clock      func() time.Duration // the engine's time; never goes back
 
 	explaining chan struct{} // holds one while a claim is explained; taken before mu
+	staleList  sync.Mutex    // held while a table that the log says is safe is read
 
 	mu        sync.Mutex // guards all below; never held while a notify runs
 	table     *table.Table

@@ -2,14 +2,18 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // List implements lockkeeper.Engine. With a log it tells nothing that is not safe,
-// since clients learn of grants by it too.
+// since clients learn of grants by it too. A log that is stuck, such as on a full disk, holds
+// nobody up who looks.
 func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		w, now, commit, err := k.look(ctx, q)
@@ -18,19 +22,93 @@ func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 			err, now = errTooLong, nil
 		}
 		if err == nil {
-			err = k.safe(ctx, commit)
+			err = k.safeToList(ctx, commit)
 		}
 		wanted := false
-		if err != nil {
-			yield(lockkeeper.Status{}, err)
-		} else {
+		switch {
+		case err == nil:
 			wanted = k.deliver(ctx, q, now, yield)
+		case q.Stale && !q.Follow && k.log != nil && err != errTooLong:
+			k.listStale(ctx, q, err, yield)
+		default:
+			yield(lockkeeper.Status{}, err)
 		}
 		q.MayKeep(-len(now))
 		if wanted && w != nil {
 			k.watch(ctx, w, yield)
 		}
 	}
+}
+
+// safeToList waits until the commit is safe, unless the log is stuck.
+func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
+	for commit != nil {
+		select {
+		case <-commit.done:
+			return commit.err
+		default:
+		}
+		select {
+		case <-commit.done:
+		case <-ctx.Done():
+			return k.safe(ctx, commit)
+		case <-k.log.Stuck():
+			if err := k.log.Admit(true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// staleTime is how long a list may take that tells what was so when the log got stuck.
+const staleTime = 700 * time.Millisecond
+
+// listStale yields what q selects of what is safe, and why there is no more.
+func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, yield func(lockkeeper.Status, error) bool) {
+	soon, cancel := context.WithTimeout(ctx, staleTime)
+	defer cancel()
+	t, err := k.log.Safe(soon)
+	if err != nil {
+		yield(lockkeeper.Status{}, why)
+		return
+	}
+	ago, all := max(k.clock()-t.Now(), 1), k.staleStatuses(t, q)
+	if !q.MayKeep(len(all)) {
+		yield(lockkeeper.Status{}, errTooLong)
+		return
+	}
+	defer q.MayKeep(-len(all))
+	for _, st := range all {
+		if !yield(st, nil) {
+			return
+		}
+	}
+	stale := lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: why}
+	if told := new(lockkeeper.Error); errors.As(why, &told) {
+		stale = *told
+	}
+	stale.Stale = ago
+	yield(lockkeeper.Status{}, &stale)
+}
+
+// staleStatuses is what q selects of a table that changes no more, explained as far as that
+// costs little.
+func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.Status {
+	k.staleList.Lock()
+	defer k.staleList.Unlock()
+	brief := q
+	brief.Brief = true
+	all := slices.Collect(t.List(brief))
+	if q.Sees != nil {
+		all = slices.DeleteFunc(all, func(st lockkeeper.Status) bool { return !q.Sees(&st) })
+	}
+	for i, before := 0, t.Counted(); i < len(all) && !q.Brief && t.Counted()-before < mostLooks; i++ {
+		if waits(&all[i]) {
+			all[i], _ = t.Explain(all[i].Ref)
+		}
+	}
+	return all
 }
 
 // look lists what q selects, and begins to watch it if q says so, in one step:

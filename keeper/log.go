@@ -27,6 +27,15 @@ type Log interface {
 	// for concurrent use, and must not wait.
 	Admit(relies bool) error
 
+	// Stuck is closed while Admit refuses what relies on the log: what was appended may not
+	// be safe for long. Another channel is returned when that is over.
+	Stuck() <-chan struct{}
+
+	// Safe returns the table as it is safe, while the log is stuck. The table changes no more;
+	// who uses it must not do so at once with others. If the log is not stuck, or can't tell
+	// before ctx ends, it is an ErrUnavailable.
+	Safe(ctx context.Context) (*table.Table, error)
+
 	// Append makes c the next entry; after are the table's counters then. It is
 	// called by one goroutine at a time. It must not wait for a disk or a network,
 	// and must not keep c, nor anything that c refers to. The commit that it returns

@@ -27,9 +27,36 @@ type slowLog struct {
 	broken  error
 	failed  chan struct{} // closed when it is broken
 	refuses bool          // what relies on it
+	stuck   chan struct{} // closed while it does
 }
 
-func newSlowLog() *slowLog { return &slowLog{safe: table.New(), failed: make(chan struct{})} }
+func newSlowLog() *slowLog {
+	return &slowLog{safe: table.New(), failed: make(chan struct{}), stuck: make(chan struct{})}
+}
+
+// refuse begins or ceases to refuse what relies on it.
+func (l *slowLog) refuse(refuses bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refuses = refuses; refuses {
+		close(l.stuck)
+	} else {
+		l.stuck = make(chan struct{})
+	}
+}
+
+func (l *slowLog) Stuck() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stuck
+}
+
+// Safe returns a table that must not change while it is read: nothing is synced meanwhile.
+func (l *slowLog) Safe(context.Context) (*table.Table, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.safe, nil
+}
 
 func (l *slowLog) Failed() <-chan struct{} { return l.failed }
 
@@ -303,9 +330,7 @@ func TestLogNeverAnswers(t *testing.T) {
 		if !returned() {
 			t.Error("not answered when the context has ended")
 		}
-		l.mu.Lock()
-		l.refuses = true
-		l.mu.Unlock()
+		l.refuse(true)
 		if _, err := k.Attach(t.Context(), lockkeeper.Session{ID: "eve", TTL: time.Minute}, nil); !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Errorf("at the door: %v, want unavailable", err)
 		}

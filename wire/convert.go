@@ -205,7 +205,8 @@ func (e *End) Read() lockkeeper.Ending {
 // SendQuery makes a message of q.
 func SendQuery(q *lockkeeper.Query, credit uint32) *List {
 	return &List{
-		Meets: string(q.Meets), Session: q.Session, Ref: sendRef(q.Ref), Follow: q.Follow, Credit: credit, Brief: q.Brief,
+		Meets: string(q.Meets), Session: q.Session, Ref: sendRef(q.Ref), Follow: q.Follow, Credit: credit,
+		Brief: q.Brief, Stale: q.Stale,
 	}
 }
 
@@ -213,6 +214,6 @@ func SendQuery(q *lockkeeper.Query, credit uint32) *List {
 func (l *List) Read() lockkeeper.Query {
 	return lockkeeper.Query{
 		Meets: lockkeeper.Path(l.GetMeets()), Session: l.GetSession(), Ref: l.GetRef().read(), Follow: l.GetFollow(),
-		Brief: l.GetBrief(),
+		Brief: l.GetBrief(), Stale: l.GetStale(),
 	}
 }

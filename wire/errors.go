@@ -29,7 +29,7 @@ func SendError(err error) *Error {
 	}
 	m := &Error{
 		Code: Code(max(slices.Index(codes[:], e.Err), 0)), Path: string(e.Path), Reason: Reason(e.Reason), Detail: e.Detail,
-		Blocked: sendBlockers(e.Blocked), Place: int64(e.Place), Eta: sendDuration(e.ETA), Epoch: e.Epoch,
+		Blocked: sendBlockers(e.Blocked), Place: int64(e.Place), Eta: sendDuration(e.ETA), Epoch: e.Epoch, Stale: sendDuration(e.Stale),
 	}
 	if e.Cause != nil { // the error itself stays where it is: only words can cross
 		if m.Detail != "" {
@@ -50,6 +50,7 @@ func (e *Error) Read() error {
 	return &lockkeeper.Error{
 		Err: sentinel, Path: lockkeeper.Path(e.GetPath()), Reason: narrow[lockkeeper.Reason](e.GetReason()), Detail: e.GetDetail(),
 		Blocked: readBlockers(e.GetBlocked()), Place: readInt(e.GetPlace()), ETA: readDuration(e.GetEta()), Epoch: e.GetEpoch(),
+		Stale: readDuration(e.GetStale()),
 	}
 }
 

@@ -1219,6 +1219,7 @@ type About struct {
 	Identity      string                 `protobuf:"bytes,9,opt,name=identity,proto3" json:"identity,omitempty"` // whom it takes the client for; "" where everybody may do everything
 	Already       bool                   `protobuf:"varint,10,opt,name=already,proto3" json:"already,omitempty"` // of drain: it has that version, so nothing was done
 	Began         bool                   `protobuf:"varint,11,opt,name=began,proto3" json:"began,omitempty"`     // of drain: this request began it; false if the server was draining before
+	Trouble       string                 `protobuf:"bytes,12,opt,name=trouble,proto3" json:"trouble,omitempty"`  // why its engine can take no claims at present, such as a full disk; "" if it can
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1328,6 +1329,13 @@ func (x *About) GetBegan() bool {
 		return x.Began
 	}
 	return false
+}
+
+func (x *About) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
 }
 
 // Attach opens a session or takes it over. Claims of it that are not named end.
@@ -1984,13 +1992,16 @@ func (x *End) GetLapse() *Lapse {
 
 // List asks for claims and freezes.
 type List struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meets         string                 `protobuf:"bytes,1,opt,name=meets,proto3" json:"meets,omitempty"`     // a path: what is at it, above it or below it
-	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // what this session has
-	Ref           *Ref                   `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`         // this claim alone
-	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`  // go on with every change
-	Credit        uint32                 `protobuf:"varint,5,opt,name=credit,proto3" json:"credit,omitempty"`  // how many statuses the server may send before it must wait for more credit; not 0
-	Brief         bool                   `protobuf:"varint,6,opt,name=brief,proto3" json:"brief,omitempty"`    // without place, eta, waits and blockers, which can cost the server as much as a line is long
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Meets   string                 `protobuf:"bytes,1,opt,name=meets,proto3" json:"meets,omitempty"`     // a path: what is at it, above it or below it
+	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // what this session has
+	Ref     *Ref                   `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`         // this claim alone
+	Follow  bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`  // go on with every change
+	Credit  uint32                 `protobuf:"varint,5,opt,name=credit,proto3" json:"credit,omitempty"`  // how many statuses the server may send before it must wait for more credit; not 0
+	Brief   bool                   `protobuf:"varint,6,opt,name=brief,proto3" json:"brief,omitempty"`    // without place, eta, waits and blockers, which can cost the server as much as a line is long
+	// While the server can't make safe what is so now, it sends what was so when it
+	// last could, and then an error in which stale is set.
+	Stale         bool `protobuf:"varint,7,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2063,6 +2074,13 @@ func (x *List) GetCredit() uint32 {
 func (x *List) GetBrief() bool {
 	if x != nil {
 		return x.Brief
+	}
+	return false
+}
+
+func (x *List) GetStale() bool {
+	if x != nil {
+		return x.Stale
 	}
 	return false
 }
@@ -2653,7 +2671,8 @@ type Error struct {
 	Blocked       []*Blocker             `protobuf:"bytes,5,rep,name=blocked,proto3" json:"blocked,omitempty"`
 	Place         int64                  `protobuf:"varint,6,opt,name=place,proto3" json:"place,omitempty"`
 	Eta           int64                  `protobuf:"zigzag64,7,opt,name=eta,proto3" json:"eta,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the session, where an attach was refused because it has another
+	Epoch         uint64                 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`   // of the session, where an attach was refused because it has another
+	Stale         int64                  `protobuf:"zigzag64,9,opt,name=stale,proto3" json:"stale,omitempty"` // of a list: what was sent of it was so that long ago; 0: nothing was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2744,6 +2763,13 @@ func (x *Error) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *Error) GetStale() int64 {
+	if x != nil {
+		return x.Stale
+	}
+	return 0
+}
+
 var File_lockkeeper_proto protoreflect.FileDescriptor
 
 const file_lockkeeper_proto_rawDesc = "" +
@@ -2805,7 +2831,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05about\x18\x06 \x01(\v2\x19.lockkeeper.wire.v1.AboutR\x05about\"F\n" +
 	"\x05Drain\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12%\n" +
-	"\x0eunless_version\x18\x02 \x01(\tR\runlessVersion\"\xa5\x02\n" +
+	"\x0eunless_version\x18\x02 \x01(\tR\runlessVersion\"\xbf\x02\n" +
 	"\x05About\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06uptime\x18\x02 \x01(\x12R\x06uptime\x12\x1a\n" +
@@ -2818,7 +2844,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\bidentity\x18\t \x01(\tR\bidentity\x12\x18\n" +
 	"\aalready\x18\n" +
 	" \x01(\bR\aalready\x12\x14\n" +
-	"\x05began\x18\v \x01(\bR\x05began\"\xe5\x01\n" +
+	"\x05began\x18\v \x01(\bR\x05began\x12\x18\n" +
+	"\atrouble\x18\f \x01(\tR\atrouble\"\xe5\x01\n" +
 	"\x06Attach\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x12R\x03ttl\x12\x14\n" +
@@ -2875,14 +2902,15 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x02as\x18\x06 \x01(\tR\x02as\x12\x12\n" +
 	"\x04note\x18\a \x01(\tR\x04note\x12\x12\n" +
 	"\x04link\x18\b \x01(\tR\x04link\x12/\n" +
-	"\x05lapse\x18\t \x01(\v2\x19.lockkeeper.wire.v1.LapseR\x05lapse\"\xa7\x01\n" +
+	"\x05lapse\x18\t \x01(\v2\x19.lockkeeper.wire.v1.LapseR\x05lapse\"\xbd\x01\n" +
 	"\x04List\x12\x14\n" +
 	"\x05meets\x18\x01 \x01(\tR\x05meets\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12)\n" +
 	"\x03ref\x18\x03 \x01(\v2\x17.lockkeeper.wire.v1.RefR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x16\n" +
 	"\x06credit\x18\x05 \x01(\rR\x06credit\x12\x14\n" +
-	"\x05brief\x18\x06 \x01(\bR\x05brief\",\n" +
+	"\x05brief\x18\x06 \x01(\bR\x05brief\x12\x14\n" +
+	"\x05stale\x18\a \x01(\bR\x05stale\",\n" +
 	"\x06Credit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\rR\x04more\"\xa0\x01\n" +
@@ -2940,7 +2968,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x02as\x18\b \x01(\tR\x02as\x12\x12\n" +
 	"\x04note\x18\t \x01(\tR\x04note\x12\x12\n" +
 	"\x04link\x18\n" +
-	" \x01(\tR\x04link\"\x8a\x02\n" +
+	" \x01(\tR\x04link\"\xa0\x02\n" +
 	"\x05Error\x12,\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x18.lockkeeper.wire.v1.CodeR\x04code\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x122\n" +
@@ -2949,7 +2977,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\ablocked\x18\x05 \x03(\v2\x1b.lockkeeper.wire.v1.BlockerR\ablocked\x12\x14\n" +
 	"\x05place\x18\x06 \x01(\x03R\x05place\x12\x10\n" +
 	"\x03eta\x18\a \x01(\x12R\x03eta\x12\x14\n" +
-	"\x05epoch\x18\b \x01(\x04R\x05epoch*S\n" +
+	"\x05epoch\x18\b \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05stale\x18\t \x01(\x12R\x05stale*S\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eMODE_EXCLUSIVE\x10\x01\x12\x0f\n" +

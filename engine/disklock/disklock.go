@@ -108,7 +108,10 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 	j := &journal{
 		options: o, path: f.journal(), store: s, seq: r.seq, chain: r.chain, after: r.table.Counters(), header: r.header, entries: r.entries,
 		bell: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
+		asks: make(chan chan<- safeTable),
 	}
+	stuck := make(chan struct{})
+	j.stuck.Store(&stuck)
 	if err := j.open(f, r); err != nil {
 		s.close()
 		return nil, err
@@ -165,6 +168,10 @@ func (j *journal) open(f folder, r *recovered) error {
 // by the one goroutine that writes, before anybody is answered, so it must be quick. It
 // replaces the one before.
 func (e *Engine) Committed(tell func(entries int, took time.Duration)) { e.journal.tell.Store(&tell) }
+
+// NotifyTrouble implements lockkeeper.TroubleNotifier. changed is called by the one goroutine
+// that writes.
+func (e *Engine) NotifyTrouble(changed func()) { e.journal.changed.Store(&changed) }
 
 // Close makes safe what is not, writes a snapshot, and lets go of the directory.
 // Sessions that were not left are there again when it is opened the next time.

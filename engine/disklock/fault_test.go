@@ -242,3 +242,58 @@ func worstOf(findings []lockkeeper.Finding) (worst lockkeeper.Finding) {
 	}
 	return worst
 }
+
+// TestListsOnAFullDisk: who looks while the disk is full is told what is safe, that it is old, and
+// why; it is told once that the disk is full, and once that it is not any more.
+func TestListsOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "2m")
+	e := openHere(t, filepath.Join(dir, "locks"), options{})
+	defer e.Close()
+	changed := make(chan struct{}, 10)
+	e.NotifyTrouble(func() { changed <- struct{}{} })
+	a := attachTo(t, e, "ann")
+	a.hold("db")
+	fill(t, dir)
+	if err := a.claimUntilFull(); err == nil {
+		t.Fatal("the disk does not become full")
+	}
+	if err := a.release(1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	list := func() (held int, last error) {
+		for st, err := range e.List(ctx, lockkeeper.Query{Stale: true}) {
+			if last = err; err == nil && st.State == lockkeeper.Held {
+				held++
+			}
+		}
+		return held, last
+	}
+	for range 2 {
+		held, err := list()
+		if _, ok := lockkeeper.Stale(err); !ok || !strings.Contains(err.Error(), "disk is full") || held != int(a.id)-1 {
+			t.Errorf("%d holds, then %v; want those that were granted, %d, and that the disk is full", held, err, a.id-1)
+		}
+	}
+	<-changed
+	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	for {
+		held, err := list()
+		if err == nil {
+			if held != int(a.id)-1 && held != int(a.id)-2 { // the one that was not answered may be there
+				t.Errorf("with room again %d holds of %d", held, a.id)
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(changed) > 0 {
+		t.Error("it is told more than twice")
+	}
+}

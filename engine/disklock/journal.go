@@ -1,6 +1,7 @@
 package disklock
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,9 @@ type journal struct {
 	failed  chan struct{} // closed by the writer when it can't go on
 	result  error         // of the writer; read after ended
 	stats   stats
+	stuck   atomic.Pointer[chan struct{}]                         // closed while trouble is there
+	changed atomic.Pointer[func()]                                // told when trouble comes or goes; nil: nobody wants to know
+	asks    chan chan<- safeTable                                 // who asks for the table as it is safe, while the disk is full
 	tell    atomic.Pointer[func(entries int, took time.Duration)] // of commits; nil: nobody wants to know
 
 	// Of the writer alone.
@@ -57,8 +61,9 @@ type journal struct {
 	entries  int    // since then
 	pages    int    // in SQLite's log, about
 	snapshot *snapshot
-	tries    uint64 // snapshots that were given up, so that their numbers are not used again
-	distrust bool   // what the system says of the files can't be trusted any more
+	tries    uint64     // snapshots that were given up, so that their numbers are not used again
+	safe     *safeTable // as it is safe, if somebody asked since the disk is full
+	distrust bool       // what the system says of the files can't be trusted any more
 }
 
 // stats are what people may want to know. They are read by anybody.
@@ -84,6 +89,33 @@ func (j *journal) Admit(relies bool) error {
 
 // Failed implements keeper.Log.
 func (j *journal) Failed() <-chan struct{} { return j.failed }
+
+// Stuck implements keeper.Log.
+func (j *journal) Stuck() <-chan struct{} { return *j.stuck.Load() }
+
+// safeTable is the table as it is safe, or why that can't be told.
+type safeTable struct {
+	table *table.Table
+	err   error
+}
+
+// Safe implements keeper.Log.
+func (j *journal) Safe(ctx context.Context) (*table.Table, error) {
+	answer := make(chan safeTable, 1)
+	select {
+	case j.asks <- answer:
+	case <-j.ended:
+		return nil, unavailable(nil, "the journal %s is written no more", j.path)
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err(), "the journal %s is written, or can't be read now", j.path)
+	}
+	select {
+	case safe := <-answer:
+		return safe.table, safe.err
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err(), "the journal %s is still being read", j.path)
+	}
+}
 
 // Append implements keeper.Log.
 func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit {

@@ -52,6 +52,23 @@ func (s *store) recover(ctx context.Context) (*recovered, error) {
 	return r, s.replay(ctx, r)
 }
 
+// replayed is the table as the rows up to seq make it.
+func (s *store) replayed(seq uint64) (*table.Table, error) {
+	r, err := new(recovered), error(nil)
+	if r.header, err = s.latest(); err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	if r.table, err = s.restore(ctx, &r.header); err != nil {
+		return nil, err
+	}
+	r.seq, r.chain = r.header.seq, r.header.chain
+	if err = s.replay(ctx, r); err == nil && r.seq != seq {
+		err = damagef("the last row is %d, it should be %d", r.seq, seq)
+	}
+	return r.table, err
+}
+
 const (
 	stateOpen   = "open"
 	stateClosed = "closed"

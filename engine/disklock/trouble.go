@@ -9,6 +9,35 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// setTrouble begins, or with nil ends, to refuse commands. It is for the writer, and for who
+// makes the journal.
+func (j *journal) setTrouble(t *trouble) {
+	was := j.trouble.Swap(t)
+	if (was == nil) == (t == nil) {
+		return
+	}
+	if t != nil {
+		close(*j.stuck.Load())
+	} else {
+		stuck := make(chan struct{})
+		j.stuck.Store(&stuck)
+		j.safe = nil
+	}
+	if changed := j.changed.Load(); changed != nil {
+		(*changed)()
+	}
+}
+
+// readSafe reads the table as it is safe, from the disk, which has nothing else for the writer
+// to do while it is full. It takes as long as opening the directory.
+func (j *journal) readSafe() safeTable {
+	if j.safe == nil {
+		t, err := j.store.replayed(j.seq)
+		j.safe = &safeTable{t, err}
+	}
+	return *j.safe
+}
+
 var errInUse = errors.New("in use")
 
 // trouble is why commands are refused at the door.

@@ -81,7 +81,7 @@ func (j *journal) poison(err error) {
 // end ends the journal for good.
 func (j *journal) end(err *lockkeeper.Error) {
 	j.result = err
-	j.trouble.Store(&trouble{err: err})
+	j.setTrouble(&trouble{err: err})
 }
 
 // write makes a batch safe, if it is not nil, with a piece of a snapshot if one is
@@ -121,7 +121,7 @@ func (j *journal) insist(r *row) bool {
 		err := j.commit(r)
 		switch {
 		case err == nil:
-			j.trouble.Store(nil)
+			j.setTrouble(nil)
 			if tell := j.tell.Load(); tell != nil && r != nil {
 				(*tell)(r.count, time.Since(began))
 			}
@@ -135,18 +135,38 @@ func (j *journal) insist(r *row) bool {
 			j.tries++
 			continue
 		}
-		j.trouble.Store(&trouble{passing: true, err: unavailable(err, "%s", words(j.path, err))})
-		select {
-		case <-j.quit:
-			if err := j.commit(r); err != nil {
-				j.end(unavailable(err, "%s; closed meanwhile: what was not answered is lost", words(j.path, err)))
-				return false
-			}
-			j.trouble.Store(nil)
-			return true
-		case <-time.After(wait):
+		j.setTrouble(&trouble{passing: true, err: unavailable(err, "%s", words(j.path, err))})
+		if !j.rest(wait) {
+			return j.lastTry(r)
 		}
 	}
+}
+
+// rest waits before the next try, and meanwhile tells what is safe. It reports false if there
+// is to be no next try but the last.
+func (j *journal) rest(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case answer := <-j.asks:
+			answer <- j.readSafe()
+		case <-j.quit:
+			return false
+		}
+	}
+}
+
+// lastTry commits r when the journal is closed while the disk is full. It reports whether r is safe.
+func (j *journal) lastTry(r *row) bool {
+	if err := j.commit(r); err != nil {
+		j.end(unavailable(err, "%s; closed meanwhile: what was not answered is lost", words(j.path, err)))
+		return false
+	}
+	j.setTrouble(nil)
+	return true
 }
 
 // commit does one transaction: the row, and a piece of a snapshot if one is being made.
