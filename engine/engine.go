@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -46,7 +45,8 @@ var schemes = []scheme{
 //	disk:DIR      locks of this process, which is mostly a server, in a journal in
 //	              a directory, so that they outlive it; it is made if it is not there
 //	sqlite:FILE   locks of this computer, in a file that any number of processes
-//	              share; it is made if it is not there, with its directory
+//	              share; it is made if it is not there, but its directory must be;
+//	              after ?mode=ro it is only looked at, see [sqlitelock.Look]
 //	postgres://HOST/DATABASE, mysql://HOST/DATABASE
 //	              locks in tables of a database, which are made if they are not there;
 //	              postgresql: and mariadb: are the same; see [sqllock.Open]
@@ -114,7 +114,12 @@ func checkDisk(dir string) error {
 	return nil
 }
 
-func checkSQLite(file string) error {
+func checkSQLite(rest string) error {
+	file, query, asked := strings.Cut(rest, "?")
+	if asked && query != "mode=ro" {
+		return lockkeeper.Invalid("engine \"sqlite:%s\": %q is no parameter of a file: mode=ro is the only one, which opens it to look at it alone; "+
+			"a file with a ? in its name can't be named", rest, query)
+	}
 	if file == "" {
 		return lockkeeper.Invalid("engine \"sqlite:\" names no file: write sqlite:FILE, such as sqlite:/var/lib/lockkeeper/locks.db")
 	}
@@ -125,11 +130,12 @@ func checkSQLite(file string) error {
 }
 
 func openSQLite(ctx context.Context, file string) (lockkeeper.Engine, error) {
-	file = filepath.Clean(file)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no directory for " + file, Cause: err}
+	file, _, looks := strings.Cut(file, "?")
+	open := sqlitelock.Open
+	if looks {
+		open = sqlitelock.Look
 	}
-	e, err := sqlitelock.Open(ctx, file)
+	e, err := open(ctx, filepath.Clean(file))
 	if err != nil {
 		return nil, err
 	}

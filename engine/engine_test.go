@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +17,11 @@ func TestOpen(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
 	for url, file := range map[string]string{
-		"mem:":                             "",
-		"sqlite:locks.db":                  "locks.db",
-		"sqlite:new/deep/x.db":             "new/deep/x.db",
-		"sqlite:" + folder + "/a":          "a",
-		"disk:new/journal":                 "new/journal/journal.db",
-		"sqlite://" + folder + "/b:c?d.db": "b:c?d.db",
+		"mem:":                           "",
+		"sqlite:locks.db":                "locks.db",
+		"sqlite:" + folder + "/a":        "a",
+		"disk:new/journal":               "new/journal/journal.db",
+		"sqlite://" + folder + "/b:c.db": "b:c.db",
 	} {
 		c, err := engine.Open(context.Background(), url)
 		if err != nil {
@@ -43,6 +43,47 @@ func TestOpen(t *testing.T) {
 	}
 	if info, err := os.Stat("new"); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory that was made: %v (%v), want it private", info.Mode(), err)
+	}
+}
+
+// A file that is opened to look at it is not made, and nothing is locked in it.
+func TestOpenToLook(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	if _, err := engine.Open(context.Background(), "sqlite:"+file+"?mode=ro"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: got %v, want that it does not exist", err)
+	}
+	c, err := engine.Open(context.Background(), "sqlite:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c, err = engine.Open(context.Background(), "sqlite:"+file+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Lock(context.Background(), "db"); !errors.Is(err, lockkeeper.ErrUnsupported) {
+		t.Errorf("got %v, want ErrUnsupported", err)
+	}
+}
+
+// Nothing is made of a URL that looks like a mistake.
+func TestMistakesMakeNothing(t *testing.T) {
+	folder := t.TempDir()
+	for url, word := range map[string]string{
+		"sqlite:" + folder + "/a.db?x=1":       "\"x=1\" is no parameter of a file",
+		"sqlite:" + folder + "/new/locks.db":   "make it (mkdir -p " + folder + "/new)",
+		"sqlite:" + folder + "/a.db?mode=ro&":  "no parameter",
+		"sqlite:" + folder + "/a.db?":          "no parameter",
+		"sqlite:" + folder + "/what?.db":       "a ? in its name can't be named",
+		"sqlite:" + folder + "/n/e/w/locks.db": "or name another file",
+	} {
+		if _, err := engine.New(context.Background(), url); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: got %v, want %q", url, err, word)
+		}
+	}
+	if names, err := os.ReadDir(folder); err != nil || len(names) > 0 {
+		t.Errorf("there is %v (%v), want nothing", names, err)
 	}
 }
 

@@ -226,7 +226,7 @@ func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
 // live lists what there is, without making a file and within completionBound;
 // nothing if that is not possible.
 func (a *app) live() []lockkeeper.Status {
-	a.looks = true
+	a.looks, a.reads = true, true
 	if a.checkEngine(); len(a.bad.list) > 0 || a.missingFile() != "" {
 		return nil
 	}
@@ -238,11 +238,9 @@ func (a *app) live() []lockkeeper.Status {
 		client, err := a.connect(ctx)
 		if err == nil {
 			all, _ = listAll(ctx, client.Client)
+			client.Close() // before lk ends, so that SQLite leaves nothing behind
 		}
 		listed <- all
-		if client != nil {
-			client.Close()
-		}
 	}()
 	select {
 	case all := <-listed:

@@ -137,7 +137,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		d.missing(file)
 		return nil
 	}
-	d.app.looks = true
+	d.app.looks, d.app.reads = true, true
 	client, err := d.app.connect(ctx)
 	if errors.Is(err, sqllock.ErrNoTables) && lookingURL(url) != url {
 		d.fine("opening it", "the database has no tables of lockkeeper yet; the first lock makes them, or lk migrate")
@@ -221,7 +221,10 @@ func (d *doctor) folderRemedy(folder string) string {
 // openRemedy is what to do about an engine that can't be opened.
 func (d *doctor) openRemedy(err error, url string) string {
 	file := fileOf(url)
+	var refused *exit
 	switch {
+	case errors.As(err, &refused):
+		return "do as it says"
 	case isDatabase(url):
 		return databaseRemedy(err)
 	case d.app.engineSource() == "the default" && !errors.Is(err, lockkeeper.ErrInvalid):
@@ -295,7 +298,7 @@ func (d *doctor) ci() {
 		return
 	}
 	if d.app.engineSource() == "the default" {
-		d.wrong(lockkeeper.Doubtful, "CI", "no engine is named, so that only what this user runs on this machine is excluded",
+		d.wrong(lockkeeper.Doubtful, "CI", "no engine is named, so that "+defaultReach()+" is excluded",
 			"name an engine that all jobs reach, such as a server (lk serve), with --engine or "+engineVariable)
 		return
 	}

@@ -24,21 +24,22 @@ type connection struct {
 	*lockkeeper.Client
 	engine lockkeeper.Engine
 	url    string
-	named  bool // by --engine or by the environment; else it is the user's own file
+	named  bool // by --engine or by the environment; else it is the default file
 }
 
 // connect opens the engine of this run: that of --engine or an argument, else of
-// LOCKKEEPER_URL, else a file in the user's state directory.
+// LOCKKEEPER_URL, else the default file.
 func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (*connection, error) {
 	url, named, err := a.chooseURL()
 	if err != nil {
 		return nil, err
 	}
-	opened := url
-	if a.looks {
-		opened = lookingURL(url)
+	if !named {
+		if err := a.prepareDefault(ctx); err != nil {
+			return nil, err
+		}
 	}
-	e, err := a.open(ctx, opened)
+	e, err := a.open(ctx, a.openedURL(url))
 	if err != nil && named {
 		return nil, fmt.Errorf("%s: %w", a.engineSource(), err)
 	}
@@ -48,6 +49,9 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 	if e.Guarantees().Reach == lockkeeper.InProcess && !a.within {
 		e.Close()
 		return nil, &exit{code: exitUsage, say: errors.New(withinProcess(url))}
+	}
+	if !a.looks {
+		a.noteSudo(named)
 	}
 	return &connection{lockkeeper.New(a.tracing(e), options...), e, url, named}, nil
 }
@@ -60,19 +64,40 @@ func withinProcess(url string) string {
 	return url + " keeps locks within one process, so that lk would exclude nobody: name another engine"
 }
 
-// look is connect for verbs that only look: they make no file and no tables. Where
-// these are not there nothing is held: look says so, and the connection is nil.
+// openedURL is an engine's URL as this verb opens it.
+func (a *app) openedURL(url string) string {
+	if scheme, _, _ := strings.Cut(url, ":"); scheme == "sqlite" && a.reads && queryOf(url) == len(url) {
+		return url + "?mode=ro"
+	}
+	if a.looks {
+		return lookingURL(url)
+	}
+	return url
+}
+
+// look is connect for verbs that only look: they change nothing. Where no file and no
+// tables are, nothing is held: look says so, and the connection is nil.
 func (a *app) look(ctx context.Context) (*connection, error) {
+	a.reads = true
+	return a.existing(ctx)
+}
+
+// existing is connect for verbs that are about claims that exist, and make no file and no
+// tables for them. Where these are not there the connection is nil, as look has it.
+func (a *app) existing(ctx context.Context) (*connection, error) {
 	if file := a.missingFile(); file != "" {
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s does not exist yet\n", file)
 		return nil, nil
 	}
 	a.looks = true
 	client, err := a.connect(ctx)
-	if errors.Is(err, sqllock.ErrNoTables) {
+	if errors.Is(err, sqllock.ErrNoTables) || a.reads && errors.Is(err, fs.ErrNotExist) {
 		url, _, _ := a.chooseURL() // connect has chosen it too
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n", shownURL(url))
 		return nil, nil
+	}
+	if err == nil {
+		a.noteSudo(client.named)
 	}
 	return client, err
 }
@@ -93,6 +118,9 @@ func (a *app) missingFile() string {
 // fileOf is the file that an engine's URL names, "" if it names none.
 func fileOf(url string) string {
 	scheme, file, _ := strings.Cut(url, ":")
+	if scheme == "sqlite" {
+		file, _, _ = strings.Cut(file, "?")
+	}
 	if (scheme != "sqlite" && scheme != "disk") || file == "" {
 		return ""
 	}
@@ -140,8 +168,8 @@ func (a *app) chooseURL() (url string, named bool, err error) {
 		url, err = absoluteURL(url)
 		return url, true, err
 	}
-	folder, err := stateFolder()
-	return "sqlite:" + filepath.Join(folder, "locks.db"), false, err
+	url, err = defaultURL()
+	return url, false, err
 }
 
 // sessionFile is the file by which the kernel tells that the processes of a

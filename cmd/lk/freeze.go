@@ -110,7 +110,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 }
 
 func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
-	client, err := a.look(ctx)
+	client, err := a.existing(ctx)
 	if err != nil {
 		return err
 	}

@@ -202,14 +202,17 @@ another one does not.
 
   --engine URL        names it for one command
   LOCKKEEPER_URL      names it for all commands that see this variable
-  without both        it is a file of yours in your state directory
-                      ($XDG_STATE_HOME/lockkeeper, or ~/.local/state/lockkeeper)
+  without both        it is /var/lib/lockkeeper-local/locks.db where that directory
+                      exists, for all users of this machine; else a file for you
+                      alone in your state directory ($XDG_STATE_HOME/lockkeeper, or
+                      ~/.local/state/lockkeeper)
 
 What URL can be
   sqlite:FILE         locks of this computer, in a file that is made when it is
-                      not there. Not on a network file system: it can't keep its
-                      promises there. Users who are to exclude each other need a
-                      FILE, and a directory, that all of them may write.
+                      not there, but its directory must be. Not on a network file
+                      system: it can't keep its promises there. Users who are to
+                      exclude each other need a directory for their group (2770).
+                      ?mode=ro after it opens the file to look at it alone.
   lk://HOST:PORT      locks of a server (lk serve), for all machines that reach it.
                       The port may be left out if it is 7420; several servers that
                       share one engine are written lk://HOST,HOST
@@ -230,8 +233,8 @@ At a server and in a database, the locks of a process that is killed or cut off 
 with their TTL; in a file they end at once. Who is cut off for less than that has lost
 nothing.
 
-In CI the default excludes only what the same user runs on the same machine: name
-an engine that all jobs reach, such as a server.
+In CI the default excludes too little, only what runs on the same machine: name an
+engine that all jobs reach, such as a server.
 
 lk doctor says which engine is used, why, what it promises, and what is wrong with
 it.`

@@ -136,13 +136,12 @@ func stoppedBy(ctx context.Context, signals <-chan os.Signal, stops func(os.Sign
 	}
 }
 
-// noteReach says, where CI would expect more, that the default engine excludes
-// only this user on this machine.
+// noteReach says, where CI would expect more, what little the default engine excludes.
 func (a *app) noteReach(named bool, o *runOptions) {
 	if ci := os.Getenv("CI"); named || o.quiet || ci == "" || ci == "false" {
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes only what this user runs on this machine; %s=lk://HOST or sqlite:FILE names one, and then this is not said\n", engineVariable)
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; %s=lk://HOST or sqlite:FILE names one, and then this is not said\n", defaultReach(), engineVariable)
 }
 
 // label fills in what others will read of this hold where the user said nothing.

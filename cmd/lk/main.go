@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine"
@@ -51,8 +52,10 @@ type app struct {
 	engineArg      string                                    // an engine that is named among the arguments
 	within         bool                                      // an engine within this process will do
 	looks          bool                                      // nothing is to be made: neither a file nor tables
+	reads          bool                                      // and nothing is to be changed
 	traceparent    string                                    // TRACEPARENT=… for children; "" if this is part of no trace
 	traced         func(lockkeeper.Engine) lockkeeper.Engine // nil: nothing is traced here
+	noted          sync.Once                                 // see noteSudo
 	bad            problems                                  // all that is wrong with the arguments
 	interrupt      os.Signal                                 // the terminal's, of which lk dies; nil: none
 	interruptGroup bool                                      // and its whole group with it

@@ -93,7 +93,7 @@ func (o *revokeOptions) label() lockkeeper.Label {
 
 // revoke revokes what is selected, and says for each what that means.
 func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
-	client, err := a.look(ctx)
+	client, err := a.existing(ctx)
 	if err != nil {
 		return err
 	}

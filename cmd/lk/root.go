@@ -33,8 +33,9 @@ func (a *app) newRoot() *cobra.Command {
 
 A lock is named by a path, such as mydatabase/mytest, and covers all that is
 below it: whoever wants mydatabase waits for everybody inside it, in fair order.
-No server is needed: without --engine the locks are in a file of yours, and
-exclude what you run on this machine. lk serve is a server for many machines.`,
+No server is needed: without --engine the locks are in a file of yours, and exclude
+what you run on this machine; where /var/lib/lockkeeper-local exists they are there,
+and exclude what anybody runs here. lk serve is a server for many machines.`,
 		Example: `  # run the tests while nobody else has the database
   lk run mydatabase/mytest -- go test ./...
 
@@ -55,7 +56,7 @@ exclude what you run on this machine. lk serve is a server for many machines.`,
 	root.SetErr(a.stderr)
 	root.SetUsageFunc(writeUsage)
 	root.SetVersionTemplate(versionLine() + "\n")
-	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "`URL` of the engine that keeps the locks (default $"+engineVariable+", else a file of yours)")
+	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "`URL` of the engine that keeps the locks (default $"+engineVariable+", else a file)")
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(groups...)
 	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())

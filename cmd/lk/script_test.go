@@ -27,7 +27,10 @@ var programs = map[string]func(){
 	"revoke": func() { os.Exit(revoke(os.Args[1])) },
 }
 
-func TestMain(m *testing.M) { testscript.Main(m, programs) }
+func TestMain(m *testing.M) {
+	machineFolder = os.Getenv("TEST_MACHINE_FOLDER") // never the one of the machine that tests run on
+	testscript.Main(m, programs)
+}
 
 // Each file in testdata is a session at a terminal, with the real program. Where no
 // engine is named its locks are in a file.
@@ -73,6 +76,9 @@ func runSessions(t *testing.T, folder, kept string, setup func(env *testscript.E
 			return setup(env)
 		},
 		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
 			if cond != "file" && cond != "server" {
 				return false, fmt.Errorf("unknown condition %q", cond)
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -64,11 +65,7 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt)
 		defer stop()
 	}
-	if !a.awaitFile(ctx) {
-		return interrupted(os.Interrupt)
-	}
-	a.looks = true
-	client, err := a.connect(ctx)
+	client, err := a.awaitFile(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,24 +153,27 @@ func (w *watcher) missing(there map[subject]bool, now time.Time) error {
 	return nil
 }
 
-// awaitFile waits until the engine's file is there, since one who only looks
-// does not make it. It is false if ctx ends first.
-func (a *app) awaitFile(ctx context.Context) bool {
-	file := a.missingFile()
-	if file == "" {
-		return true
+// awaitFile connects to the engine, once its file is there: one who only looks does not make it.
+func (a *app) awaitFile(ctx context.Context) (*connection, error) {
+	a.looks, a.reads = true, true
+	if file := a.missingFile(); file != "" {
+		fmt.Fprintf(a.stderr, "lk: nothing is held yet: %s comes with the first lock\n", file)
 	}
-	fmt.Fprintf(a.stderr, "lk: nothing is held yet: %s comes with the first lock\n", file)
 	tick := time.NewTicker(filePause)
 	defer tick.Stop()
-	for a.missingFile() != "" {
+	for {
+		if a.missingFile() == "" {
+			client, err := a.connect(ctx)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return client, err
+			}
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return false
+			return nil, interrupted(os.Interrupt)
 		}
 	}
-	return true
 }
 
 // subject is what a change is about: a claim, or one path of a freeze.

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// machineFolder holds the locks of everybody on this machine, where it exists: the package makes
+// it, for a group that it makes too.
+var machineFolder = "/var/lib/lockkeeper-local"
+
+// lockFile is the name of the default file in its folder.
+const lockFile = "locks.db"
+
+// hasMachineFolder reports whether the default file is everybody's.
+func hasMachineFolder() bool {
+	_, err := os.Stat(machineFolder)
+	return err == nil
+}
+
+// defaultURL is the engine where none is named.
+func defaultURL() (string, error) {
+	if hasMachineFolder() {
+		return "sqlite:" + filepath.Join(machineFolder, lockFile), nil
+	}
+	folder, err := stateFolder()
+	return "sqlite:" + filepath.Join(folder, lockFile), err
+}
+
+// defaultReach says what the default excludes.
+func defaultReach() string {
+	if hasMachineFolder() {
+		return "only what runs on this machine"
+	}
+	return "only what this user runs on this machine"
+}
+
+// prepareDefault refuses the default file where it would not exclude what it should, and else
+// makes its folder if that is the user's own.
+func (a *app) prepareDefault(ctx context.Context) error {
+	if hasMachineFolder() {
+		if !mayWrite(machineFolder) {
+			return refuseDefault("%s", notInGroup())
+		}
+		return a.refuseWhileOwnFileIsUsed(ctx)
+	}
+	folder, err := stateFolder()
+	if err != nil || a.looks {
+		return err
+	}
+	return makeOwnFolder(folder)
+}
+
+// refuseDefault is the error of a default file that is not used.
+func refuseDefault(format string, args ...any) error {
+	return &exit{code: exitUnavailable, say: fmt.Errorf(format, args...)}
+}
+
+// notInGroup says what a user does who may not write to the machine's folder.
+func notInGroup() string {
+	group, name := "GROUP", "$USER"
+	if _, gid, known := ownerIDs(machineFolder); known {
+		group = strconv.Itoa(gid)
+		if g, err := user.LookupGroupId(group); err == nil {
+			group = g.Name
+		}
+	}
+	if me, err := user.Current(); err == nil {
+		name = me.Username
+	}
+	return fmt.Sprintf("the locks of this machine are in %s, where you may not write: join the group (sudo usermod -aG %s %s, then log in again), "+
+		"or name a file of your own, which excludes only what you run: --engine sqlite:$HOME/%s", machineFolder, group, name, lockFile)
+}
+
+// refuseWhileOwnFileIsUsed refuses the machine's file while claims are left in the file that was the
+// user's default before: whoever has them would not be excluded.
+func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
+	folder, err := stateFolder()
+	if err != nil {
+		return nil // there is no such file
+	}
+	file := filepath.Join(folder, lockFile)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	old, err := a.open(ctx, "sqlite:"+file+"?mode=ro")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockkeeper.ErrInvalid) {
+		return nil // nobody can have locks in it
+	}
+	if err == nil {
+		defer old.Close()
+		for _, failed := range old.List(ctx, lockkeeper.Query{}) {
+			if err = failed; err == nil {
+				return refuseDefault("locks are left in %s, your default before %s was made: wait until they end (lk ls --engine sqlite:%[1]s), "+
+					"or go on there with --engine sqlite:%[1]s", file, machineFolder)
+			}
+		}
+	}
+	if err != nil {
+		return refuseDefault("%s, your default before %s was made, may still be in use: %w", file, machineFolder, err)
+	}
+	return nil
+}
+
+// makeOwnFolder makes the folder of a user's own default file. Root makes none in somebody else's
+// home, where its owner could not use it.
+func makeOwnFolder(folder string) error {
+	if _, err := os.Stat(folder); err == nil {
+		return nil
+	}
+	above := filepath.Dir(folder)
+	for {
+		if _, err := os.Stat(above); err == nil || above == filepath.Dir(above) {
+			break
+		}
+		above = filepath.Dir(above)
+	}
+	if uid, _, known := ownerIDs(above); known && os.Geteuid() == 0 && uid != 0 {
+		name := "#" + strconv.Itoa(uid)
+		if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+			name = u.Username
+		}
+		return refuseDefault("%s would be root's, in a folder of %s: write sudo -u %[2]s lk … for the locks of %[2]s, sudo -H lk … for those of root, "+
+			"or name one file for both with --engine", folder, name)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return refuseDefault("there is no folder for the locks: %w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
+	}
+	return nil
+}
+
+// noteSudo says, under sudo, that the default file is not that of the user who called sudo.
+func (a *app) noteSudo(named bool) {
+	caller := os.Getenv("SUDO_USER")
+	if named || caller == "" || caller == "root" || os.Geteuid() != 0 || hasMachineFolder() {
+		return
+	}
+	folder, err := stateFolder()
+	if uid, _, known := ownerIDs(folder); err == nil && known && uid != 0 {
+		return // it is that user's
+	}
+	a.noted.Do(func() {
+		fmt.Fprintf(a.stderr, "lk: warning: under sudo these locks are root's own, and exclude nothing that %s runs; "+
+			"name one file for both with --engine\n", caller)
+	})
+}
