@@ -25,6 +25,7 @@ func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold,
 		}
 	}
 	cl.bound(ctx)
+	cl.begin(time.Now())
 	by := c.callerOf(ctx)
 	defer by.stop()
 	if err := c.start(by, cl); err != nil {
@@ -77,8 +78,8 @@ func (c *Client) start(by caller, cl *claim) error {
 	cl.flying++
 	c.mu.Unlock()
 	patience := c.patience()
-	if cl.waits {
-		patience = min(patience, max(cl.want.Wait, c.closeBound()))
+	if cl.want.Wait < MaxDuration {
+		patience = max(cl.want.Wait, c.closeBound())
 	}
 	err := c.send(by, cl, cl.want, patience)
 	if err == nil {
@@ -109,6 +110,9 @@ func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) e
 		if (c.session.TTL > 0 || tries > 1) && !c.maySend(cl, k) {
 			return errPast
 		}
+		if tries == 1 {
+			c.shorten(cl, &want)
+		}
 		held := c.key.Load() // before it is sent: what the answer says counts under this one
 		if stamped {
 			sent = c.clock() // before it is sent: what the answer promises counts from here (R12)
@@ -135,6 +139,20 @@ func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) e
 		}
 	}
 	return err
+}
+
+// shorten has the engine count what is left of the bound of cl's wait when it is asked for the
+// first time: the session may have had to be attached first. Every repetition asks for the same.
+func (c *Client) shorten(cl *claim, want *Want) {
+	if cl.due.IsZero() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !cl.sent && want.Revision == 0 {
+		want.Wait = max(time.Until(cl.due), time.Nanosecond)
+		cl.want.Wait = want.Wait
+	}
 }
 
 // errStale discards an answer: the lease under which it was asked has passed, or
@@ -185,7 +203,8 @@ func (c *Client) maySend(cl *claim, k Key) bool {
 // be. With final the claim is given up when by ends.
 func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 	var late <-chan time.Time
-	ending := by.Done() // nil once the end is known, and the engine is still to say who stood in the way
+	look := cl.due.Add(cl.slack) // behind the engine's own bound, for the case that its news is lost
+	ending := by.Done()          // nil once the end is known, and the engine is still to say who stood in the way
 	for {
 		c.mu.Lock()
 		c.check(cl)
@@ -196,7 +215,7 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 			return nil, cl.ending()
 		case ended && final && ending != nil && cl.phase == inLine && cl.byContext && by.Err() == context.DeadlineExceeded:
 			ending = nil
-			timer := time.NewTimer(min(margin(cl.want.Wait), boundNews))
+			timer := time.NewTimer(min(cl.slack, boundNews))
 			defer timer.Stop()
 			late = timer.C
 		case ended && final && (ending != nil || cl.phase != inLine):
@@ -223,9 +242,8 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 		}
 		changed := cl.watch()
 		c.unlock()
-		if late == nil && cl.waits && !cl.byContext && c.session.TTL > 0 && cl.want.Wait < MaxDuration {
-			// Behind the engine's own bound, for the case that its news is lost.
-			timer := time.NewTimer(cl.want.Wait + margin(cl.want.Wait))
+		if late == nil && !cl.due.IsZero() && !cl.byContext && c.session.TTL > 0 {
+			timer := time.NewTimer(time.Until(look))
 			defer timer.Stop()
 			late = timer.C
 		}
@@ -237,7 +255,7 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 		case <-changed:
 		case <-ending:
 		case <-late:
-			late = nil
+			late, look = nil, time.Now().Add(confirmBound)
 			if err := c.pastBound(by, cl, final); err != nil {
 				return nil, err
 			}

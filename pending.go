@@ -1,6 +1,9 @@
 package lockkeeper
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Pending is a claim in line whose program does something else meanwhile. It keeps
 // its place as long as the client lives. It must be waited for or cancelled: once
@@ -27,6 +30,7 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 		}
 	}
 	cl.first.base, cl.first.exclusive = ctx, cl.needsExclusive()
+	cl.begin(time.Now())
 	by := c.callerOf(ctx)
 	defer by.stop()
 	if err := c.start(by, cl); err != nil {

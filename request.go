@@ -15,11 +15,13 @@ type Request func(*demand)
 // demand is a Want in the making.
 type demand struct {
 	want       Want
-	inline     [1]Target // room for the usual single target, so that it costs no allocation
-	waits      bool      // WithWait was given
-	prioritise bool      // WithPriority was given
-	amends     bool      // it changes a claim: targets replace those of the same path
-	byContext  bool      // the wait is bounded by the context's deadline
+	inline     [1]Target     // room for the usual single target, so that it costs no allocation
+	waits      bool          // WithWait was given
+	prioritise bool          // WithPriority was given
+	amends     bool          // it changes a claim: targets replace those of the same path
+	byContext  bool          // the wait is bounded by the context's deadline
+	due        time.Time     // when the bound of the wait passes; zero without one
+	slack      time.Duration // by how much later the engine may count that
 	wrong      checker
 }
 
@@ -41,6 +43,10 @@ func Permits(path string, units, limit int) Request {
 
 // WithWait bounds the wait: 0 tries and never waits, [Forever] is the default.
 // It never bounds the hold. A wait that is certain to be outlasted fails at once.
+//
+// The bound counts from the call, as a context's deadline does, and an engine that can't
+// be reached is tried until then: the answer is ErrUnavailable if it never is. Without a
+// bound it is tried for the session's TTL.
 func WithWait(d time.Duration) Request {
 	return func(r *demand) { r.want.Wait, r.waits = d, true }
 }
@@ -145,6 +151,13 @@ func (d *demand) bound(ctx context.Context) {
 	}
 	if left := time.Until(deadline); left < d.want.Wait && left <= MaxDuration {
 		d.want.Wait, d.byContext = max(left, time.Nanosecond), true
+	}
+}
+
+// begin counts the bound of the wait from now.
+func (d *demand) begin(now time.Time) {
+	if d.want.Wait > 0 && d.want.Wait < MaxDuration {
+		d.due, d.slack = now.Add(d.want.Wait), margin(d.want.Wait)
 	}
 }
 

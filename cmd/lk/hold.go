@@ -25,7 +25,8 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		return err // before an hour in line
 	}
 	opening, opened := stoppedBy(ctx, signals, anySignal)
-	client, err := a.connect(opening, lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
+	o.began = time.Now()
+	client, err := a.reach(opening, o)
 	stopped := opened()
 	if err == nil {
 		defer client.Close()
@@ -86,9 +87,8 @@ func lostPlace(err error) bool {
 // the wait.
 func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request, signals <-chan os.Signal) (*lockkeeper.Hold, error) {
 	ctx, over := stoppedBy(ctx, signals, anySignal)
-	began := time.Now()
 	hold, err := a.waitFor(ctx, client, o, requests)
-	waited := time.Since(began)
+	waited := time.Since(o.began)
 	if stopped := over(); stopped != nil {
 		if hold != nil {
 			hold.Close()

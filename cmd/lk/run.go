@@ -29,6 +29,7 @@ type runOptions struct {
 
 	targets []lockkeeper.Target
 	command []string
+	began   time.Time // when lk began: the bound of the wait counts from then
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -44,7 +45,8 @@ command alone, or shared with others (-s), or for a limited number of them (-n).
 Several paths are taken together or not at all; --with adds some that are taken
 otherwise, as in --with s:testsite --with 3:router1/snmp.
 
-It waits in line until they are free. The command gets the signals that lk gets.
+It waits in line until they are free. A server or database that can't be reached yet is
+tried until the bound of the wait, or for the TTL where it has none. The command gets the signals that lk gets.
 Should the locks be lost, the command and all that it started in its process group
 are stopped before anyone else can get them: by TERM a third of the TTL before the
 end, or 5s if that is less, and by KILL at the end. What a command leaves in the
@@ -117,7 +119,7 @@ func (o *runOptions) requests(targets []lockkeeper.Target) []lockkeeper.Request 
 	if o.maxHold > 0 {
 		all = append(all, lockkeeper.WithMaxHold(o.maxHold, o.grace()))
 	}
-	return append(all, lockkeeper.WithWait(o.wait), lockkeeper.WithPriority(o.priority),
+	return append(all, lockkeeper.WithWait(o.waitLeft()), lockkeeper.WithPriority(o.priority),
 		lockkeeper.WithAs(o.as), lockkeeper.WithNote(o.note), lockkeeper.WithLink(o.link))
 }
 
