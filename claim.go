@@ -22,8 +22,9 @@ const byHint time.Duration = -1
 // ending is when a claim ends at the latest, by the boot clock, and why. The
 // zero ending is none.
 type ending struct {
-	at  time.Duration
-	why Reason
+	at     time.Duration
+	why    Reason
+	endsAt time.Duration // the engine's end, a margin later, as the engine stated it: for Lapse
 }
 
 // sooner is the earlier of the two endings.
@@ -53,6 +54,7 @@ type claim struct {
 	answered bool   // the engine has answered it, so that ending it is final
 	epoch    uint64 // of the key with which it was last sent or named
 	resend   bool   // the want must be sent again in the background
+	lapse    Lapse  // of over: how it lapsed, if it did
 	confirm  bool   // granted by a hint, but its longest hold must be counted from an answer
 	taken    bool   // handed to whoever asked
 	flying   int    // calls of Engine.Claim that are out: it is ended only when there are none
@@ -132,8 +134,8 @@ func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 		if at == byHint {
 			at = c.clock()
 		}
-		end = ending{at + s.Asked.Left - margin(s.Asked.Left), s.Asked.Reason}
-		if end.why == NoReason {
+		end = ending{at + s.Asked.Left - margin(s.Asked.Left), s.Asked.Reason, s.Asked.EndsAt}
+		if end.why != Overdue && end.why != Revoked {
 			end.why = Stolen
 		}
 	}
@@ -156,7 +158,7 @@ func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 		// which clocks may differ.
 		left := most + cl.want.Grace - s.Age
 		if at := sent + left - margin(left); cl.overdue.why == NoReason || at > cl.overdue.at {
-			cl.overdue = ending{at, Overdue}
+			cl.overdue = ending{at: at, why: Overdue}
 		}
 		cl.confirm = false
 	} else if most > 0 && cl.overdue.why == NoReason {
@@ -250,13 +252,23 @@ func lost(cl *claim, why Reason, text string) *Error {
 	return &Error{Op: "hold", Path: cl.path, Err: ErrLost, Reason: why, Detail: text}
 }
 
-// outlived is the error of a hold that has passed its own end.
-func (cl *claim) outlived(why Reason) *Error {
+// outlive ends cl, which has passed its own end. The engine is told by which end it
+// went: so the hold lasts for the margin, and ends for everybody for the same reason.
+func (c *Client) outlive(cl *claim, end ending) {
 	text := ""
-	if asked := cl.status.Asked; asked != nil && asked.Reason == why {
+	if asked := cl.status.Asked; asked != nil && asked.Reason == end.why {
 		text = asked.String()
 	}
-	return lost(cl, why, text)
+	cl.lapse = Lapse{ID: cl.id, Reason: end.why, EndsAt: end.endsAt}
+	c.drop(cl, lost(cl, end.why, text), true)
+}
+
+// farewell is how cl, which is over here, is ended at the engine.
+func (cl *claim) farewell() Ending {
+	if cl.lapse.Reason != NoReason {
+		return Ending{Kind: Lapsed, Lapse: cl.lapse}
+	}
+	return Ending{Kind: Release, ID: cl.id}
 }
 
 // refused is the error of a claim that ended before anybody had it, with the

@@ -55,6 +55,7 @@ type Client struct {
 	alive     bool          // a lease has been had, and its deadline has not been seen to pass
 	ttl       time.Duration // as the last lease stated it
 	good      time.Duration // when the last good Attach or Renew was sent
+	endsAt    time.Duration // the end of the session that its lease stated, in the engine's time
 	lapsed    time.Duration // when the deadline was seen to have passed
 	seen      time.Duration // when this process was last seen to run
 	failures  int           // renewals that failed since
@@ -322,6 +323,7 @@ func (c *Client) Close() error {
 		why.Detail = "the client is closed"
 		c.drop(cl, why, false)
 	}
+	lapsed := c.lapses()
 	clear(c.todo)
 	running, attaching := c.running, c.attaching
 	c.quit()
@@ -336,7 +338,7 @@ func (c *Client) Close() error {
 	}
 	var left error
 	if k := c.key.Swap(nil); k != nil {
-		left = c.leave(*k)
+		left = c.leave(*k, lapsed)
 	}
 	if err := c.engine.Close(); err != nil && left == nil {
 		left = err

@@ -26,6 +26,7 @@ type fake struct {
 	calls   []string // what was asked, in order: "claim 1", "release 1", ...
 	times   []time.Time
 	named   []uint64 // of the latest Attach
+	lapses  []lockkeeper.Lapse
 	wants   map[uint64][]lockkeeper.Want
 	claims  map[uint64]*lockkeeper.Status
 	until   map[uint64]time.Time // end of the ask of a claim
@@ -208,8 +209,11 @@ func (f *fake) amendLocked(st *lockkeeper.Status, w lockkeeper.Want) {
 
 func (f *fake) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
 	call := fmt.Sprintf("release %d", e.ID)
-	if e.Kind == lockkeeper.Leave {
+	switch e.Kind {
+	case lockkeeper.Leave:
 		call = "leave"
+	case lockkeeper.Lapsed:
+		call = fmt.Sprintf("lapsed %d", e.Lapse.ID)
 	}
 	return f.do(ctx, call, func() error {
 		switch {
@@ -221,6 +225,9 @@ func (f *fake) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) e
 			for id := range f.claims {
 				f.endLocked(id, lockkeeper.Released)
 			}
+		case e.Kind == lockkeeper.Lapsed:
+			f.lapses = append(f.lapses, e.Lapse)
+			f.endLocked(e.Lapse.ID, e.Lapse.Reason)
 		case f.claims[e.ID] == nil:
 			return lockkeeper.ErrNotHeld
 		default:
@@ -310,7 +317,8 @@ func (f *fake) grant(id uint64, quiet bool) {
 func (f *fake) ask(id uint64, d time.Duration, quiet bool) lockkeeper.Status {
 	return f.news(id, quiet, func(st *lockkeeper.Status) {
 		f.until[id] = time.Now().Add(d)
-		st.Asked = &lockkeeper.Asked{Reason: lockkeeper.Stolen, Left: d, Label: lockkeeper.Label{As: "thief"}}
+		label := lockkeeper.Label{As: "thief"}
+		st.Asked = &lockkeeper.Asked{Reason: lockkeeper.Stolen, Left: d, EndsAt: time.Hour + d, Label: label}
 	})
 }
 

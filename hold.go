@@ -167,7 +167,7 @@ func (h *Hold) Remaining() time.Duration {
 	}
 	end := cl.end()
 	if c.ttl > 0 {
-		end = end.sooner(ending{c.deadline(), Unreachable})
+		end = end.sooner(ending{at: c.deadline(), why: Unreachable})
 	}
 	if end.why == NoReason {
 		return Forever

@@ -148,8 +148,9 @@ func TestAskedWithEnd(t *testing.T) {
 		}
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Stolen)
 		synctest.Wait()
-		if f.state(1) != lockkeeper.Ended {
-			t.Error("it was not released at the engine")
+		want := []lockkeeper.Lapse{{ID: 1, Reason: lockkeeper.Stolen, EndsAt: time.Hour + 5*time.Second}}
+		if !slices.Equal(f.lapses, want) {
+			t.Errorf("the engine is told of %+v, want %+v", f.lapses, want)
 		}
 	})
 }

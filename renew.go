@@ -52,7 +52,7 @@ func (c *Client) onTick() {
 	next := now + tick
 	for cl := range c.ends {
 		if end := cl.end(); now >= end.at {
-			c.drop(cl, cl.outlived(end.why), true)
+			c.outlive(cl, end)
 		} else {
 			next = min(next, end.at)
 		}
@@ -86,6 +86,9 @@ func (c *Client) settle(now time.Duration) {
 	c.alive, c.lapsed = false, now
 	c.key.Store(nil)
 	for _, cl := range c.claims {
+		if cl.phase != asking {
+			cl.lapse = Lapse{ID: cl.id, Reason: Expired, EndsAt: c.endsAt}
+		}
 		switch cl.phase {
 		case granted:
 			gone := lost(cl, why, "")
@@ -114,7 +117,7 @@ func (c *Client) check(cl *claim) {
 	now := c.clock()
 	c.settle(now)
 	if end := cl.end(); end.why != NoReason && now >= end.at && cl.phase == granted {
-		c.drop(cl, cl.outlived(end.why), true)
+		c.outlive(cl, end)
 	}
 }
 
@@ -335,7 +338,7 @@ func (c *Client) mendLater(err error) {
 // end ends cl at the engine, which must know it.
 func (c *Client) end(ctx context.Context, cl *claim, patience time.Duration) error {
 	return c.call(ctx, patience, func(ctx context.Context, k Key) error {
-		return c.engine.End(ctx, k, Ending{Kind: Release, ID: cl.id})
+		return c.engine.End(ctx, k, cl.farewell())
 	})
 }
 

@@ -1,6 +1,7 @@
 package lockkeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,6 +224,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 		named = append(named, cl)
 	}
 	slices.Sort(s.Named)
+	s.Lapsed = c.lapses()
 	dropped := make([]uint64, 0, len(c.todo))
 	for id, cl := range c.todo {
 		if cl.phase == over {
@@ -245,7 +247,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.mu.Lock()
 	if err == nil && c.closed {
 		c.mu.Unlock()
-		c.leave(lease.Key) // Close waits for this
+		c.leave(lease.Key, nil) // Close waits for this
 		c.mu.Lock()
 		err = errClosed
 	}
@@ -267,7 +269,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.recount()
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
-		delete(c.todo, id) // not named, so ended by the engine, and all later news of it is refused
+		delete(c.todo, id) // not named, so ended by the engine, or it lapsed; all later news of it is refused
 	}
 	c.renewed(lease, sent)
 	k, _ := c.keyNow()
@@ -327,7 +329,7 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error
 func (c *Client) renewed(lease Lease, sent time.Duration) {
 	c.alive, c.failures, c.failure, c.retries = true, 0, nil, 0
 	c.ttl = lease.TTL
-	c.good = max(c.good, sent)
+	c.good, c.endsAt = max(c.good, sent), lease.EndsAt
 	c.owed = max(c.owed-1, 0)
 	if c.ttl > 0 {
 		third := c.ttl / 3
@@ -368,7 +370,8 @@ func (c *Client) payOwed() {
 // disown ends a claim of the session that nobody here knows: one that arrived at
 // the engine again, after its end had been forgotten there.
 func (c *Client) disown(s *Status) {
-	if s.Ref.Session != c.session.ID || s.State != Waiting && s.State != Held || c.closed || c.session.TTL == 0 {
+	live := (s.State == Waiting || s.State == Held) && !s.Lapsed
+	if s.Ref.Session != c.session.ID || !live || c.closed || c.session.TTL == 0 {
 		return
 	}
 	cl := &claim{client: c, op: "release", id: s.Ref.ID, phase: over, sent: true, answered: true}
@@ -417,10 +420,29 @@ func (c *Client) detach(k Key) {
 	c.unlock()
 }
 
-// leave ends the session k at the engine, within a bound.
-func (c *Client) leave(k Key) error {
+// lapses are those of the claims that are still to be ended at the engine, grouped by end.
+func (c *Client) lapses() (all []Lapse) {
+	for _, cl := range c.todo {
+		if cl.phase == over && cl.lapse.Reason != NoReason {
+			all = append(all, cl.lapse)
+		}
+	}
+	slices.SortFunc(all, func(a, b Lapse) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.EndsAt, b.EndsAt), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// leave ends the session k at the engine, within a bound. What lapsed is told before, once, so
+// that it ends for its own reason.
+func (c *Client) leave(k Key, lapsed []Lapse) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
 	defer cancel()
+	for _, l := range lapsed {
+		if c.engine.End(ctx, k, Ending{Kind: Lapsed, Lapse: l}) != nil {
+			break // to leave is more urgent
+		}
+	}
 	for try := 0; ; try++ {
 		err := c.engine.End(ctx, k, Ending{Kind: Leave})
 		if err == nil || errors.Is(err, ErrSession) {

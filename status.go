@@ -70,6 +70,7 @@ type Status struct {
 	Unconfirmed bool   `json:"unconfirmed,omitempty"` // granted before the former holder could be sure to know of its loss (R12)
 	Converting  bool   `json:"converting,omitempty"`  // held shared, waiting to be exclusive (R14)
 	Asked       *Asked `json:"asked,omitempty"`       // of Held: asked to yield
+	Lapsed      bool   `json:"lapsed,omitempty"`      // of Held: its client has counted itself out of it (R12)
 
 	Age  time.Duration `json:"age"`  // since it was granted, or since it began to wait
 	Left time.Duration `json:"left"` // Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if there is none; its session's TTL is not counted

@@ -63,7 +63,7 @@ func checks() []check {
 		pathChecks, modeChecks, orderChecks, manyChecks, permitChecks, patienceChecks, mannersChecks,
 		stealChecks, leaseChecks, toldChecks, heardChecks, fenceChecks, convertChecks, deadlockChecks, onceChecks, answeredChecks, reasonChecks,
 		peopleChecks, listChecks, resumeChecks, epochChecks, badInputChecks,
-		lossChecks, cancelChecks, abandonChecks, contentionChecks, unsupportedChecks,
+		lossChecks, lapseChecks, oneReasonChecks, cancelChecks, abandonChecks, contentionChecks, unsupportedChecks,
 		slotCases, readWriteCases, stealCases, grabCases, clusterCases, grabFlaws, clusterFlaws,
 	)
 }

@@ -91,7 +91,7 @@ func (t *Table) bury(c *claim) *tombstone {
 	*tomb = tombstone{
 		ref: c.ref, inside: c.want.Inside, at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
 		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
-		known: bySession(c.reason) || c.lapse != nil,
+		known: bySession(c.reason),
 	}
 	c.tomb = tomb
 	t.spent = append(t.spent, c)

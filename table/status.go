@@ -150,6 +150,7 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 	}
 	if len(c.held) > 0 {
 		st.State, st.Age, st.Asked = lockkeeper.Held, t.now-c.granted, t.asked(c)
+		st.Lapsed = c.lapse != nil
 		end := c.statedEnd()
 		if c.want.Lasts > 0 {
 			end = min(end, c.granted+c.want.Lasts)

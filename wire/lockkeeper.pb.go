@@ -2249,6 +2249,7 @@ type Status struct {
 	Eta           int64                  `protobuf:"zigzag64,22,opt,name=eta,proto3" json:"eta,omitempty"`
 	Waits         []WaitReason           `protobuf:"varint,23,rep,packed,name=waits,proto3,enum=lockkeeper.wire.v1.WaitReason" json:"waits,omitempty"`
 	Blockers      []*Blocker             `protobuf:"bytes,24,rep,name=blockers,proto3" json:"blockers,omitempty"`
+	Lapsed        bool                   `protobuf:"varint,25,opt,name=lapsed,proto3" json:"lapsed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2449,6 +2450,13 @@ func (x *Status) GetBlockers() []*Blocker {
 		return x.Blockers
 	}
 	return nil
+}
+
+func (x *Status) GetLapsed() bool {
+	if x != nil {
+		return x.Lapsed
+	}
+	return false
 }
 
 // Asked tells a holder that it should release.
@@ -2920,7 +2928,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05units\x18\x03 \x01(\x03R\x05units\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x15\n" +
 	"\x06in_use\x18\x05 \x01(\x03R\x05inUse\x12\x12\n" +
-	"\x04slot\x18\x06 \x01(\x03R\x04slot\"\xf5\x05\n" +
+	"\x04slot\x18\x06 \x01(\x03R\x04slot\"\x8d\x06\n" +
 	"\x06Status\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x16\n" +
@@ -2948,7 +2956,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05place\x18\x15 \x01(\x03R\x05place\x12\x10\n" +
 	"\x03eta\x18\x16 \x01(\x12R\x03eta\x124\n" +
 	"\x05waits\x18\x17 \x03(\x0e2\x1e.lockkeeper.wire.v1.WaitReasonR\x05waits\x127\n" +
-	"\bblockers\x18\x18 \x03(\v2\x1b.lockkeeper.wire.v1.BlockerR\bblockers\"\xc9\x01\n" +
+	"\bblockers\x18\x18 \x03(\v2\x1b.lockkeeper.wire.v1.BlockerR\bblockers\x12\x16\n" +
+	"\x06lapsed\x18\x19 \x01(\bR\x06lapsed\"\xc9\x01\n" +
 	"\x05Asked\x12'\n" +
 	"\x02by\x18\x01 \x01(\v2\x17.lockkeeper.wire.v1.RefR\x02by\x122\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1a.lockkeeper.wire.v1.ReasonR\x06reason\x12\x12\n" +

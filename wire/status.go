@@ -12,7 +12,7 @@ func SendStatus(s *lockkeeper.Status, session string) *Status {
 	m := &Status{
 		Id: s.Ref.ID, As: s.As, Note: s.Note, Link: s.Link, Inside: sendRef(s.Inside), Change: s.Change, Revision: s.Revision,
 		State: State(s.State), Reason: Reason(s.Reason), Text: s.Text, Priority: int64(s.Priority),
-		Fence: s.Fence, Unconfirmed: s.Unconfirmed, Converting: s.Converting, Asked: sendAsked(s.Asked),
+		Fence: s.Fence, Unconfirmed: s.Unconfirmed, Converting: s.Converting, Asked: sendAsked(s.Asked), Lapsed: s.Lapsed,
 		Age: sendDuration(s.Age), Left: sendDuration(s.Left), Ticket: s.Ticket, Place: int64(s.Place), Eta: sendDuration(s.ETA),
 		Blockers: sendBlockers(s.Blockers),
 	}
@@ -36,7 +36,7 @@ func (s *Status) Read(session string) lockkeeper.Status {
 		Ref: lockkeeper.Ref{Session: cmp.Or(s.GetSession(), session), ID: s.GetId()}, Inside: s.GetInside().read(), Change: s.GetChange(), Revision: s.GetRevision(),
 		State: narrow[lockkeeper.State](s.GetState()), Reason: narrow[lockkeeper.Reason](s.GetReason()), Text: s.GetText(),
 		Priority: readInt(s.GetPriority()), Label: readLabel(s),
-		Fence: s.GetFence(), Unconfirmed: s.GetUnconfirmed(), Converting: s.GetConverting(), Asked: s.GetAsked().read(),
+		Fence: s.GetFence(), Unconfirmed: s.GetUnconfirmed(), Converting: s.GetConverting(), Asked: s.GetAsked().read(), Lapsed: s.GetLapsed(),
 		Age: readDuration(s.GetAge()), Left: readDuration(s.GetLeft()), Ticket: s.GetTicket(), Place: readInt(s.GetPlace()), ETA: readDuration(s.GetEta()),
 		Blockers: readBlockers(s.GetBlockers()),
 	}

@@ -38,7 +38,7 @@ func (m *Model) knownToSession(c *claim) bool {
 	case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Cancelled:
 		return true
 	}
-	return c.brief || c.lapse != nil
+	return c.brief
 }
 
 // haunt leaves a ghost of a hold whose holder may not know of its end yet (R12).

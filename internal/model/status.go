@@ -46,7 +46,7 @@ func (m *Model) status(c *claim) lockkeeper.Status {
 	case c.holds():
 		s.State = lockkeeper.Held
 		s.Converting = c.converting()
-		s.Asked = m.askedStatus(c)
+		s.Asked, s.Lapsed = m.askedStatus(c), c.lapse != nil
 		s.Age = m.now - c.granted
 		s.Left = m.left(min(c.announcedEnd(), m.enforcedEnd(c)))
 	default:

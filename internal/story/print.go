@@ -113,6 +113,9 @@ func detailsOf(s lockkeeper.Status) []string {
 	if s.State != lockkeeper.Waiting && s.Fence != 0 {
 		add("fence %d", s.Fence)
 	}
+	if s.Lapsed {
+		add("lapsed")
+	}
 	for _, g := range s.Grants {
 		if g.InUse != 0 {
 			add("%d in use", g.InUse)

@@ -1,0 +1,264 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// R12: a client counts itself out a margin before the end; the hold lasts until then.
+var lapseChecks = []check{
+	{"Lapsed/held to the stated end although the thief gives up", stealing, func(w *world) {
+		victim, t, next := w.peer("victim"), w.peer("thief"), w.peer("next")
+		id := victim.hold(exclusive("db")).Ref.ID
+		const after = time.Second
+		sent := w.now()
+		t.queueAs(taker(1, after, exclusive("db")))
+		asked := victim.asked(id)
+		next.queue(exclusive("db"))
+		ending := lapsed(id, lockkeeper.Stolen, asked.EndsAt)
+		w.ok(victim.end(ending))
+		w.ok(victim.end(ending)) // it came twice
+		victim.release(id)       // and what comes after it changes nothing
+		t.release(t.last)
+		s := next.granted(next.last)
+		w.between("granted", w.now()-sent, after, after)
+		if s.Unconfirmed {
+			w.Error("the victim's client has counted itself out, and yet the grant is unconfirmed")
+		}
+		victim.ended(id, lockkeeper.Stolen)
+		w.ok(victim.end(ending)) // too late, and harmless
+		next.still(next.last, lockkeeper.Held)
+	}},
+	{"Lapsed/what comes late ends at once", stealing, func(w *world) {
+		victim, t, next := w.peer("victim"), w.peer("thief"), w.peer("next")
+		id := victim.hold(exclusive("db")).Ref.ID
+		t.queueAs(taker(1, 500*time.Millisecond, exclusive("db")))
+		asked := victim.asked(id)
+		t.release(t.last) // withdrawn, so the engine ends nothing
+		w.pass(600 * time.Millisecond)
+		next.queue(exclusive("db"))
+		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, asked.EndsAt)))
+		next.granted(next.last)
+		victim.ended(id, lockkeeper.Stolen)
+	}},
+	{"Lapsed/nobody holds longer by it than the session lives", 0, func(w *world) {
+		victim, next := w.peerFor("victim", shortTTL), w.peer("next")
+		id := victim.hold(exclusive("db")).Ref.ID
+		next.queue(exclusive("db"))
+		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, victim.lease.EndsAt+time.Hour)))
+		victim.renewUntil(next.grantedNow(next.last))
+		victim.ended(id, lockkeeper.Stolen)
+	}},
+	{"Lapsed/with the session, as the next attach says", 0, func(w *world) {
+		p, next := w.peerFor("lost", shortTTL), w.peer("next")
+		sent := p.sent
+		held, line := p.hold(exclusive("db")).Ref.ID, uint64(0)
+		next.queue(exclusive("db"))
+		line = p.queue(exclusive("db"))
+		for _, id := range []uint64{held, line} {
+			l := lockkeeper.Lapse{ID: id, Reason: lockkeeper.Expired, EndsAt: p.lease.EndsAt}
+			p.session.Lapsed = append(p.session.Lapsed, l)
+		}
+		p.attach()
+		p.session.Lapsed = nil
+		p.ended(line, lockkeeper.Expired)
+		p.renewUntil(next.grantedNow(next.last))
+		if took := w.now() - sent; took < shortTTL {
+			w.Errorf("granted %s after the session was attached for %s", took, shortTTL)
+		}
+		p.ended(held, lockkeeper.Expired)
+	}},
+	{"Lapsed/for an end that it can't have is a release", 0, func(w *world) {
+		p := w.peer("one")
+		for _, why := range []lockkeeper.Reason{lockkeeper.Overdue, lockkeeper.Revoked} {
+			id := p.hold(exclusive("db")).Ref.ID
+			w.ok(p.end(lapsed(id, why, p.lease.EndsAt)))
+			p.ended(id, lockkeeper.Released)
+		}
+		id := p.hold(exclusive("db")).Ref.ID
+		w.is(p.end(lapsed(id, lockkeeper.Released, 0)), lockkeeper.ErrInvalid)
+		w.is(p.end(lapsed(id, lockkeeper.Stolen, -1)), lockkeeper.ErrInvalid)
+		w.is(p.end(lapsed(1<<40, lockkeeper.Stolen, 1)), lockkeeper.ErrNotHeld)
+		p.still(id, lockkeeper.Held)
+	}},
+}
+
+func lapsed(id uint64, why lockkeeper.Reason, endsAt time.Duration) lockkeeper.Ending {
+	return lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: lockkeeper.Lapse{ID: id, Reason: why, EndsAt: endsAt}}
+}
+
+// others follows a path and says how claims of it ended for everybody but their holder.
+type others struct {
+	*world
+	seen chan lockkeeper.Status
+}
+
+// others begins to follow, and has seen all that is there.
+func (w *world) others(path lockkeeper.Path) *others {
+	w.Helper()
+	o := &others{w, make(chan lockkeeper.Status, 1000)}
+	watcher := w.peer("watcher")
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	w.Cleanup(func() { cancel(); <-stopped })
+	go func() {
+		defer close(stopped)
+		for ctx.Err() == nil {
+			for s, err := range watcher.engine.List(ctx, lockkeeper.Query{Follow: true, Meets: path}) {
+				if err != nil {
+					break // it begins anew
+				}
+				o.seen <- s
+			}
+		}
+	}()
+	return o
+}
+
+// await waits until the claim is seen so.
+func (o *others) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.Status {
+	o.Helper()
+	end := time.After(patience)
+	for {
+		select {
+		case s := <-o.seen:
+			if s.Ref == ref && s.State == state {
+				return s
+			}
+		case <-end:
+			o.Fatalf("nobody else sees claim %s %s", ref, state)
+		}
+	}
+}
+
+// oneReason is R17's table: what others may be told, by what the holder is told. What
+// is not there must be the same.
+var oneReason = map[lockkeeper.Reason][]lockkeeper.Reason{
+	lockkeeper.Released:        {lockkeeper.Released, lockkeeper.Yielded},
+	lockkeeper.Unreachable:     {lockkeeper.Expired},
+	lockkeeper.Suspended:       {lockkeeper.Expired},
+	lockkeeper.EngineRestarted: {},
+}
+
+// agree waits until h is over for its holder and for everybody else, for reasons that
+// R17 allows together, and for others for the one that is wanted.
+func (o *others) agree(h *lockkeeper.Hold, want lockkeeper.Reason) {
+	o.Helper()
+	o.done(h.Done(), "told of the end")
+	seen := o.await(h.Ref(), lockkeeper.Ended)
+	if seen.Reason != want {
+		o.Errorf("everybody else sees it end as %s (%s), want %s", seen.Reason, seen.Text, want)
+	}
+	var e *lockkeeper.Error
+	if !errors.As(h.Err(), &e) {
+		o.Fatalf("the holder is told %v", h.Err())
+	}
+	allowed, other := oneReason[e.Reason]
+	if !other {
+		allowed = []lockkeeper.Reason{e.Reason}
+	}
+	if !slices.Contains(allowed, seen.Reason) {
+		o.Errorf("the holder is told %s, and everybody else %s (%s)", e.Reason, seen.Reason, seen.Text)
+	}
+	for s, err := range o.handles[0].List(o.ctx(), lockkeeper.Query{Ref: h.Ref()}) {
+		if o.ok(err); s.State == lockkeeper.Ended && s.Reason != seen.Reason {
+			o.Errorf("followers see it end as %s, and List as %s", seen.Reason, s.Reason)
+		}
+	}
+}
+
+// holdSeen is a hold of the client that others see.
+func (o *others) holdSeen(c *lockkeeper.Client, more ...lockkeeper.Request) *lockkeeper.Hold {
+	o.Helper()
+	h, err := c.Lock(o.ctx(), "db", more...)
+	o.ok(err)
+	o.await(h.Ref(), lockkeeper.Held)
+	return h
+}
+
+// nextAfter waits until next has the lock, which must not be sooner than the engine ends
+// the hold: it ends so long after it was asked to, at sent. The holder must know by then.
+func (o *others) nextAfter(h *lockkeeper.Hold, next *lockkeeper.Client, sent, end time.Duration, more ...lockkeeper.Request) {
+	o.Helper()
+	got, err := next.Lock(o.ctx(), "db", more...)
+	took := o.now() - sent
+	o.ok(err)
+	if h.Err() == nil && !got.Unconfirmed() {
+		o.Error("the next one was granted, and the holder does not know that it lost")
+	}
+	if took < end {
+		o.Errorf("granted %s after the end was set: the margin that should lie before %s is gone", took, end)
+	}
+	o.ok(got.Release(o.ctx()))
+}
+
+// R17: everybody is told the same reason, and the margin lies between two holders.
+var oneReasonChecks = []check{
+	{"OneReason/stolen", operators | stealing, func(w *world) {
+		victim, thief, o := w.client("victim"), w.client("thief"), w.others("db")
+		h := o.holdSeen(victim)
+		const after = 3 * time.Second
+		o.nextAfter(h, thief, w.now(), after, lockkeeper.WithPriority(1), lockkeeper.WithStealAfter(after))
+		o.agree(h, lockkeeper.Stolen)
+	}},
+	{"OneReason/revoked", operators, func(w *world) {
+		victim, next, o := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("next"), w.others("db")
+		h := o.holdSeen(victim)
+		sent := w.now()
+		w.ok(next.Revoke(w.ctx(), h.Ref(), false, lockkeeper.Label{As: "ops", Note: "the disk is full"}))
+		o.nextAfter(h, next, sent, shortTTL)
+		o.agree(h, lockkeeper.Revoked)
+	}},
+	{"OneReason/revoked by force", operators, func(w *world) {
+		victim, next, o := w.client("victim"), w.client("next"), w.others("db")
+		h := o.holdSeen(victim)
+		w.ok(next.Revoke(w.ctx(), h.Ref(), true, lockkeeper.Label{As: "ops"}))
+		o.agree(h, lockkeeper.Revoked)
+	}},
+	{"OneReason/overdue", operators | maxHold, func(w *world) {
+		victim, next, o := w.client("victim"), w.client("next"), w.others("db")
+		sent := w.now()
+		h := o.holdSeen(victim, lockkeeper.WithMaxHold(2*time.Second, time.Second))
+		o.nextAfter(h, next, sent, 3*time.Second)
+		o.agree(h, lockkeeper.Overdue)
+	}},
+	{"OneReason/released", operators, func(w *world) {
+		c, o := w.client("one"), w.others("db")
+		h := o.holdSeen(c)
+		w.ok(h.Release(w.ctx()))
+		o.agree(h, lockkeeper.Released)
+	}},
+	{"OneReason/yielded", operators | stealing, func(w *world) {
+		victim, t, o := w.client("victim"), w.peer("thief"), w.others("db")
+		h := o.holdSeen(victim)
+		t.queueAs(thief(1, exclusive("db")))
+		w.done(h.YieldAsked(), "asked to yield")
+		w.ok(h.Release(w.ctx()))
+		o.agree(h, lockkeeper.Yielded)
+	}},
+	{"OneReason/contact is lost, and comes back", operators, func(w *world) {
+		o := w.others("db")
+		c, l := w.wired("lost", nil, lockkeeper.SessionTTL(shortTTL))
+		h := o.holdSeen(c)
+		l.cut.Store(true)
+		w.done(h.Done(), "told of the loss")
+		l.cut.Store(false)
+		again, err := c.Lock(w.ctx(), "db") // which attaches the session anew
+		w.ok(err)
+		o.agree(h, lockkeeper.Expired)
+		w.ok(again.Release(w.ctx()))
+	}},
+	{"OneReason/the session is taken over", operators, func(w *world) {
+		o, id := w.others("db"), lockkeeper.SessionID(w.name("session"))
+		first, second := w.client("first", id), w.client("second", id)
+		h := o.holdSeen(first)
+		w.ok(second.Do(w.ctx(), "other", func(context.Context) error { return nil }))
+		if s := o.await(h.Ref(), lockkeeper.Ended); s.Reason != lockkeeper.Superseded {
+			w.Errorf("everybody else sees it end as %s, want superseded", s.Reason)
+		}
+	}},
+}
