@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -51,5 +52,29 @@ func TestStallBeforeJobs(t *testing.T) {
 	}
 	if promised := sent + reply.Lease.TTL; sessions[0].Deadline < promised {
 		t.Errorf("the session ends at %s, and %s was promised", sessions[0].Deadline, promised)
+	}
+}
+
+// A holder with whom nobody contends, and who has nothing to say to the engine, hears when its
+// longest hold is over, and when its grace is.
+func TestLoneHolderHearsOfItsLongestHold(t *testing.T) {
+	e := openReal(t, file(t))
+	notify, all := told()
+	k := attach(t, e, "a", time.Hour, notify)
+	w := exclusive(1, "db")
+	w.MaxHold, w.Grace = 50*time.Millisecond, 50*time.Millisecond
+	claim(t, e, k, w)
+	next(t, all, "asked", func(st lockkeeper.Status) bool {
+		return st.State == lockkeeper.Held && st.Asked != nil && st.Asked.Reason == lockkeeper.Overdue
+	})
+	next(t, all, "overdue", func(st lockkeeper.Status) bool {
+		return st.State == lockkeeper.Ended && st.Reason == lockkeeper.Overdue
+	})
+	var pause time.Duration
+	if err := e.call(bounded(t), true, func(*transaction) { pause = e.pause() }); err != nil {
+		t.Fatal(err)
+	}
+	if pause < time.Minute {
+		t.Errorf("after that it looks every %s, want that it rests", pause)
 	}
 }

@@ -48,12 +48,18 @@ func (e *Engine) deliver(n *news) {
 	}
 }
 
-// noteWait keeps account of the waiting claims of this process.
+// noteWait keeps account of the claims of this process that wait, and of those whose hold has an
+// end: its holder is asked at its longest, though nobody else may look at the file.
 func (e *Engine) noteWait(st *lockkeeper.Status) {
-	waits := st.State == lockkeeper.Waiting || st.Converting
-	if waits && e.local[st.Ref.Session] != nil {
+	here := e.local[st.Ref.Session] != nil
+	if here && (st.State == lockkeeper.Waiting || st.Converting) {
 		e.waits[st.Ref] = st.Ticket
 	} else {
 		delete(e.waits, st.Ref)
+	}
+	if here && st.State == lockkeeper.Held && st.Left != lockkeeper.Forever {
+		e.bounds[st.Ref] = true
+	} else {
+		delete(e.bounds, st.Ref)
 	}
 }

@@ -1,6 +1,7 @@
 package sqlitelock
 
 import (
+	"maps"
 	"os"
 	"time"
 
@@ -59,11 +60,9 @@ func (e *Engine) detach(id string) {
 	e.fileless -= a.fileless()
 	delete(e.local, id)
 	e.mu.Unlock()
-	for ref := range e.waits {
-		if ref.Session == id {
-			delete(e.waits, ref)
-		}
-	}
+	ofSession := func(ref lockkeeper.Ref) bool { return ref.Session == id }
+	maps.DeleteFunc(e.waits, func(ref lockkeeper.Ref, _ uint64) bool { return ofSession(ref) })
+	maps.DeleteFunc(e.bounds, func(ref lockkeeper.Ref, _ bool) bool { return ofSession(ref) })
 	if a.file != nil {
 		e.folder.remove(a.name)
 		a.file.Close()

@@ -39,6 +39,7 @@ type Engine struct {
 	bell    bell
 	dead    map[string]bool           // sessions of which deaths told
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
+	bounds  map[lockkeeper.Ref]bool   // held claims of this process of which something becomes by itself
 	askedAt time.Duration             // when the kernel was last asked for the dead
 	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
 
@@ -80,7 +81,7 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	e := &Engine{
 		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
 		deaths: make(chan struct{}, 1), clock: clock, boot: boot, dead: make(map[string]bool),
-		waits: make(map[lockkeeper.Ref]uint64), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
+		waits: make(map[lockkeeper.Ref]uint64), bounds: make(map[lockkeeper.Ref]bool), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
 	}
 	opened := make(chan error)
 	go e.live(ctx, path, me, o, opened)

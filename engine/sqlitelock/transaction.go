@@ -132,6 +132,7 @@ func (tx *transaction) learn(l loaded) {
 func (tx *transaction) relearn(l loaded) {
 	e := tx.e
 	clear(e.waits)
+	clear(e.bounds)
 	for id, a := range e.local {
 		s, open := e.cache.sessions[id]
 		if !open && a.epoch != 0 || open && a.epoch != 0 && s.epoch != a.epoch {

@@ -238,10 +238,13 @@ func (tx *transaction) catchUp() error {
 // pause is how long nothing needs to be looked at.
 func (e *Engine) pause() time.Duration {
 	waits, follows := len(e.waits) > 0, e.followed() > 0 || e.waitsFileless()
-	if !waits && !follows {
-		return time.Hour
+	poll := time.Hour
+	switch {
+	case waits || follows:
+		poll = pollBehindBell
+	case len(e.bounds) == 0:
+		return poll
 	}
-	poll := pollBehindBell
 	if waits && e.bell.deaf || follows && !e.bell.log {
 		poll = pollWithoutBell
 	}
