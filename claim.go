@@ -3,6 +3,7 @@ package lockkeeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -277,6 +278,9 @@ func (cl *claim) refused(why Reason, cause error) *Error {
 	s := &cl.status
 	e := &Error{Op: cl.op, Path: cl.path, Err: ErrNotAcquired, Reason: why, Detail: s.Text,
 		Blocked: s.Blockers, Place: s.Place, ETA: s.ETA, Cause: cause}
+	if e.Detail == "" && slices.ContainsFunc(s.Blockers, cl.isOwn) {
+		e.Detail = "this client holds it: pass the Context of that hold to lock it again inside of it"
+	}
 	switch why {
 	case Deadlock:
 		e.Err = ErrDeadlock
@@ -288,6 +292,11 @@ func (cl *claim) refused(why Reason, cause error) *Error {
 		}
 	}
 	return e
+}
+
+// isOwn reports whether it is a hold of the same client that b stands for.
+func (cl *claim) isOwn(b Blocker) bool {
+	return b.Why == HeldBy && b.Ref.Session == cl.client.session.ID
 }
 
 // wrap gives err the operation and the path, once.

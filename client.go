@@ -25,6 +25,7 @@ import (
 type Client struct {
 	engine     Engine
 	guarantees Guarantees
+	shares     bool    // the engine is not the client's to close
 	near       bool    // the engine answers out of memory: its calls don't hang
 	session    Session // without Named and Epoch
 	clock      func() time.Duration
@@ -75,8 +76,8 @@ type Client struct {
 
 var errClosed error = &Error{Err: ErrInvalid, Detail: "the client is closed"}
 
-// New makes a client that stands on e alone, and that closes e when it is closed
-// itself. It does not call e yet: the session is attached with the first use,
+// New makes a client that stands on e, and that closes e when it is closed itself,
+// unless it is a [SharedEngine]. It does not call e yet: the session is attached with the first use,
 // and what is wrong with the options is answered then.
 func New(e Engine, options ...ClientOption) *Client {
 	c := &Client{
@@ -124,7 +125,8 @@ func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold,
 }
 
 // TryLock holds the path exclusively at once, or fails with ErrNotAcquired and
-// who has it. It never waits for a lock, whatever is asked with it.
+// who has it. It never waits for a lock, whatever is asked with it. A try of shared
+// or permits targets is [Client.Acquire] with [WithWait] of 0.
 func (c *Client) TryLock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	cl := c.newClaim("try lock")
 	cl.target(path, Target{Mode: ModeExclusive})
@@ -294,7 +296,7 @@ func (c *Client) patience() time.Duration {
 // closeBound bounds calls that have no context of their own.
 func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.patience()) }
 
-// Close leaves the session and closes the engine. All that it holds is released
+// Close leaves the session and closes the engine, unless it is a [SharedEngine]. All that it holds is released
 // and its contexts end with the reason Released; all that waits fails with the
 // reason Cancelled; every later call is refused. It returns when the goroutine
 // of the client has ended and the engine has acknowledged, or after 5 s, or the
@@ -340,8 +342,10 @@ func (c *Client) Close() error {
 	if k := c.key.Swap(nil); k != nil {
 		left = c.leave(*k, lapsed)
 	}
-	if err := c.engine.Close(); err != nil && left == nil {
-		left = err
+	if !c.shares {
+		if err := c.engine.Close(); err != nil && left == nil {
+			left = err
+		}
 	}
 	if left != nil {
 		return wrap("close", "", left)

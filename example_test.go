@@ -70,6 +70,24 @@ func ExampleClient_Acquire() {
 	// 1 of 8 permits of workers
 }
 
+// A try of shared or permits targets is an Acquire that does not wait.
+func ExampleWithWait() {
+	client := lockkeeper.New(memlock.New())
+	defer client.Close()
+	ctx := context.Background()
+
+	reader, err := client.Acquire(ctx, lockkeeper.Shared("prices"), lockkeeper.WithWait(0))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer reader.Close()
+	_, err = client.TryLock(ctx, "prices")
+	fmt.Println("taken:", errors.Is(err, lockkeeper.ErrNotAcquired))
+	// Output:
+	// taken: true
+}
+
 // Each caller has its own view of the limit: A, B and E see 3 slots, C and D
 // see 6. Who sees more may go on where the others find it full.
 func ExamplePermits() {

@@ -67,6 +67,11 @@ const (
 
 // Guarantees is what an engine declares of itself. The suite, the documentation
 // and the commands all read it from here.
+//
+// An engine that wraps another one, to delay its calls or to send them elsewhere, declares
+// what is true of itself. Above all it clears Prompt: a client does not bound calls of an
+// engine that is Prompt, so a context would not end one that hangs. If it can lose a hint
+// or an answer, it clears NoExpiry and sets Reach too.
 type Guarantees struct {
 	Name     string   // of the engine, as its URL's scheme
 	Features Features // what it can do

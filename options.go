@@ -49,6 +49,12 @@ func BootClock(now func() time.Duration) ClientOption {
 	return func(c *Client) { c.clock = now }
 }
 
+// SharedEngine leaves the engine open when the client is closed: for several clients of
+// one engine in this process, which the program closes after them.
+func SharedEngine() ClientOption {
+	return func(c *Client) { c.shares = true }
+}
+
 // Logger says where the client tells of losses and of what it repeats in the
 // background. Without it, nowhere: every loss is told to its holder anyway.
 func Logger(l *slog.Logger) ClientOption {

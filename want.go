@@ -158,7 +158,11 @@ func (w *Want) CheckWait() error {
 }
 
 func (w *Want) checkTargets(c *checker) {
-	if len(w.Targets) == 0 || len(w.Targets) > MaxTargets {
+	if len(w.Targets) == 0 {
+		c.addf("nothing is asked for: name 1 to %d paths, and a mode for each", MaxTargets)
+		return
+	}
+	if len(w.Targets) > MaxTargets {
 		c.addf("%d targets: 1 to %d are allowed", len(w.Targets), MaxTargets)
 		return
 	}
