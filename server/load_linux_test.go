@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/rawwire"
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
@@ -19,6 +20,32 @@ func files(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return int(limit.Cur) - 200
+}
+
+// opened is a client with a session.
+func opened(t *testing.T, address, session string) *rawwire.Locker {
+	t.Helper()
+	l, err := rawwire.Open(address, "", session, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// raws are n connections.
+func raws(t *testing.T, address string, n int) []*rawwire.Conn {
+	t.Helper()
+	all := make([]*rawwire.Conn, n)
+	for i := range all {
+		r, err := rawwire.Dial(address, "")
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		t.Cleanup(func() { r.Close() })
+		all[i] = r
+	}
+	return all
 }
 
 const hotPaths = 100
@@ -40,11 +67,11 @@ func TestManySessions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, "127.0.0.1:0", "mem", "")
 			before := s.memory()
-			holder := mustLocker(t, s.address, "holder")
+			holder := opened(t, s.address, "holder")
 			for i := range hotPaths {
-				holder.put(claim("holder", holder.epoch, uint64(i+1), fmt.Sprint("hot/", i), 0))
+				holder.Put(rawwire.Claim("holder", holder.Epoch, uint64(i+1), fmt.Sprint("hot/", i), 0))
 			}
-			if _, err := holder.all(hotPaths); err != nil {
+			if _, err := holder.All(hotPaths); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
@@ -68,7 +95,7 @@ func TestManySessions(t *testing.T) {
 
 // fill attaches sessions over connections, each of which holds one claim and waits
 // with ten others.
-func fill(t *testing.T, all []*raw, sessions int) {
+func fill(t *testing.T, all []*rawwire.Conn, sessions int) {
 	t.Helper()
 	var running sync.WaitGroup
 	const width = 4
@@ -85,16 +112,16 @@ func fill(t *testing.T, all []*raw, sessions int) {
 	running.Wait()
 }
 
-func fillOne(r *raw, first, step, sessions int) error {
+func fillOne(r *rawwire.Conn, first, step, sessions int) error {
 	const batch = 100
 	for from := first; from < sessions; from += batch * step {
 		to := min(from+batch*step, sessions)
 		n := 0
 		for i := from; i < to; i += step {
-			r.put(attach(fmt.Sprint("s", i), 10*time.Minute))
+			r.Put(rawwire.Attach(fmt.Sprint("s", i), 10*time.Minute))
 			n++
 		}
-		leases, err := r.all(n)
+		leases, err := r.All(n)
 		if err != nil {
 			return err
 		}
@@ -102,16 +129,16 @@ func fillOne(r *raw, first, step, sessions int) error {
 		for _, m := range leases {
 			epochs[m.GetId()] = m.GetLease().GetEpoch()
 		}
-		id := r.number - uint64(n)
+		id := r.Number - uint64(n)
 		for i := from; i < to; i += step {
 			id++
 			session, epoch := fmt.Sprint("s", i), epochs[id]
-			r.put(claim(session, epoch, 1, "own/"+session, 0))
+			r.Put(rawwire.Claim(session, epoch, 1, "own/"+session, 0))
 			for k := range uint64(10) {
-				r.put(claim(session, epoch, 2+k, fmt.Sprint("hot/", (i*10+int(k))%hotPaths), lockkeeper.Forever))
+				r.Put(rawwire.Claim(session, epoch, 2+k, fmt.Sprint("hot/", (i*10+int(k))%hotPaths), lockkeeper.Forever))
 			}
 		}
-		statuses, err := r.all(11 * n)
+		statuses, err := r.All(11 * n)
 		if err != nil {
 			return err
 		}
@@ -129,14 +156,14 @@ func fillOne(r *raw, first, step, sessions int) error {
 }
 
 // next releases a hot path and sees that somebody is told of having it.
-func next(t *testing.T, holder *locker, all []*raw) {
+func next(t *testing.T, holder *rawwire.Locker, all []*rawwire.Conn) {
 	t.Helper()
 	told := make(chan time.Time, len(all))
 	for _, r := range all {
 		_ = r.SetDeadline(time.Now().Add(patience))
 		go func() {
 			for {
-				f, err := r.frame()
+				f, err := r.Frame()
 				if err != nil {
 					return
 				}
@@ -150,7 +177,7 @@ func next(t *testing.T, holder *locker, all []*raw) {
 		}()
 	}
 	began := time.Now()
-	if _, err := holder.one(release("holder", holder.epoch, 1)); err != nil {
+	if _, err := holder.One(rawwire.Release("holder", holder.Epoch, 1)); err != nil {
 		t.Fatal(err)
 	}
 	select {
