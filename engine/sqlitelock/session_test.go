@@ -185,6 +185,33 @@ func TestSessionFiles(t *testing.T) {
 	}
 }
 
+// A session whose time has passed begins again with a file of its own, which is there and locked.
+func TestSessionThatBeginsAgainHasANewFile(t *testing.T) {
+	path := file(t)
+	clock := &fakeClock{}
+	e, other := openFake(t, path, clock, "boot"), openFake(t, path, clock, "boot")
+	attach(t, e, "a", time.Minute, nil)
+	first := e.SessionFile("a")
+	clock.advance(2 * time.Minute)
+	claim(t, e, attach(t, e, "a", time.Minute, nil), exclusive(1, "db"))
+	again := e.SessionFile("a")
+	if again == nil || again == first {
+		t.Fatalf("its file is %v, as before: %v", again, again == first)
+	}
+	if _, err := again.Stat(); err != nil {
+		t.Errorf("a child can't have it: %v", err)
+	}
+	var state fileState
+	if err := other.call(bounded(t), true, func(tx *transaction) {
+		state = other.folder.state(other.cache.sessions["a"].file)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if kernelKnows && state != fileLocked {
+		t.Errorf("to others its file is in state %d, want that it is locked", state)
+	}
+}
+
 // A session that was promised a long time, and then attached for a short one, lives
 // on for the long one when its engine is closed (R11).
 func TestSessionFileKept(t *testing.T) {

@@ -26,9 +26,11 @@ func (a *attachment) fileless() int {
 }
 
 // fileFor returns the attachment of a session of this process, with a file of
-// its own. A session that is attached again keeps its file: children have it.
+// its own. A session that is attached again keeps its file: children have it. One that has ended
+// and begins again gets another: the old one goes with the end, which may be in this transaction.
 func (e *Engine) fileFor(id string) (*attachment, error) {
-	if a := e.local[id]; a != nil && a.file != nil && e.folder.leadsTo(a.name, a.file) {
+	a := e.local[id]
+	if a != nil && a.file != nil && e.cache.sessions[id].file == a.name && e.folder.leadsTo(a.name, a.file) {
 		return a, nil
 	}
 	f, name, err := e.folder.create()

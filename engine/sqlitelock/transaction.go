@@ -297,8 +297,12 @@ func (tx *transaction) close(id string, s session) {
 	if s.file != "" {
 		tx.gone = append(tx.gone, s.file)
 	}
-	if tx.e.local[id] != nil {
-		tx.after = append(tx.after, func() { tx.e.detach(id) })
+	if a := tx.e.local[id]; a != nil {
+		tx.after = append(tx.after, func() {
+			if tx.e.local[id] == a { // else it has begun again since
+				tx.e.detach(id)
+			}
+		})
 	}
 }
 
