@@ -10,12 +10,13 @@ import (
 )
 
 // ears listen for what the database tells. They take a connection of the pool while
-// something waits here, or is held for longer than a moment. MariaDB and MySQL have
-// nothing like it.
+// something waits here, or is held for longer than a moment, and for a while after that.
+// MariaDB and MySQL have nothing like it.
 type ears struct {
 	e       *Engine
 	now     *listening // nil: they are closed
 	since   time.Time  // something is held
+	needed  time.Time  // when something was last held or waited for
 	useless time.Time  // when they were last found to hear nothing
 }
 
@@ -27,7 +28,8 @@ type listening struct {
 }
 
 const (
-	heldLong  = time.Second            // then it is worth a connection
+	heldLong  = 50 * time.Millisecond  // then it is worth a connection
+	earsIdle  = 5 * time.Second        // for so long the connection is kept, so that brief holds share one
 	deafPause = 30 * time.Second       // until they are tried again
 	hearBound = 500 * time.Millisecond // in which a notice of our own must come back
 )
@@ -37,14 +39,20 @@ func newEars(e *Engine) *ears { return &ears{e: e} }
 // hear reports whether the database tells this process when it is rung for.
 func (a *ears) hear() bool { return a.now != nil && a.now.works.Load() }
 
-// open opens the ears if there is something to hear, and closes them when there is not.
-func (a *ears) open(waits, holds bool) {
+// open opens the ears if there is something to hear, and closes them when there has been
+// nothing for a while. It returns when it must be called again at the latest; zero if the
+// next change is soon enough.
+func (a *ears) open(waits, holds bool) time.Time {
 	now := time.Now()
 	if !holds {
 		a.since = time.Time{}
+		if idle := a.needed.Add(earsIdle); a.now != nil && now.Before(idle) {
+			return idle
+		}
 		a.close()
-		return
+		return time.Time{}
 	}
+	a.needed = now
 	if a.since.IsZero() {
 		a.since = now
 	}
@@ -55,11 +63,14 @@ func (a *ears) open(waits, holds bool) {
 			a.useless = now
 		default:
 		}
-		return
+		return time.Time{}
 	}
 	listener, can := a.e.dialect.(interface{ channel() string })
-	if !can || !waits && now.Sub(a.since) < heldLong || now.Sub(a.useless) < deafPause {
-		return
+	if !can || now.Sub(a.useless) < deafPause {
+		return time.Time{}
+	}
+	if worth := a.since.Add(heldLong); !waits && now.Before(worth) {
+		return worth
 	}
 	ctx, stop := context.WithCancel(a.e.closing)
 	l := &listening{stop: stop, ended: make(chan struct{})}
@@ -69,6 +80,7 @@ func (a *ears) open(waits, holds bool) {
 		defer l.works.Store(false)
 		_ = l.listen(ctx, a.e, listener.channel()) // whatever it is: polling goes on
 	})
+	return time.Time{}
 }
 
 // close has the listening end. It does not wait for that.

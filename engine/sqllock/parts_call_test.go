@@ -39,7 +39,8 @@ func (w *world) prepare(c table.Command) *played {
 		}
 		p.call = func() (err error) { p.status, err = p.e.Claim(ctx, key, c.Want); return err }
 	case table.End:
-		if ref := (lockkeeper.Ref{Session: key.Session, ID: c.Ending.ID}); w.forgot(ref) || w.forgot(c.Ending.Ref) {
+		ref := lockkeeper.Ref{Session: key.Session, ID: cmp.Or(c.Ending.ID, c.Ending.Lapse.ID)}
+		if w.forgot(ref) || w.forgot(c.Ending.Ref) {
 			return nil
 		}
 		p.call = func() error { return p.e.End(ctx, key, c.Ending) }

@@ -14,12 +14,15 @@ import (
 // How often this process looks whether others have rung its bell.
 const (
 	pollListening = 2 * time.Second        // the database tells at once: this stands behind it
-	pollHolding   = time.Second            // it doesn't, and only holds are concerned
+	holdingFirst  = 64 * time.Millisecond  // it doesn't, and only holds are concerned, which may be asked for
+	holdingLast   = time.Second            // and nothing has happened for a while
 	pollFirst     = 4 * time.Millisecond   // it doesn't, and claims have begun to wait
 	pollLast      = 128 * time.Millisecond // and nothing has happened for a while
 	// pollPart: between them it is that part of the time since something happened. So
-	// who waits learns of the end of the wait later by that part of it, at most.
-	pollPart = 16
+	// who waits learns of the end of the wait later by that part of it, at most, and a holder
+	// of an ask by a larger one.
+	pollPart    = 16
+	holdingPart = 4
 )
 
 // watch wakes the goroutine that looks after what waits.
@@ -68,7 +71,9 @@ func (e *Engine) watching() {
 			e.look(refs)
 		}
 		waiting, all := e.local.counts()
-		ears.open(waiting > 0, all > 0)
+		if at := ears.open(waiting > 0, all > 0); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
 		if pause := e.pollPause(ears, waiting, all); pause > 0 {
 			if rung || now.Sub(polled) >= pause {
 				e.answerBells()
@@ -97,7 +102,7 @@ func (e *Engine) pollPause(ears *ears, waiting, all int) time.Duration {
 	case ears.hear():
 		return pollListening
 	case waiting == 0:
-		return pollHolding
+		return min(max(time.Since(e.watch.lively)/holdingPart, holdingFirst), holdingLast)
 	}
 	return min(max(time.Since(e.watch.lively)/pollPart, pollFirst), pollLast)
 }
