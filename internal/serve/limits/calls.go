@@ -227,14 +227,19 @@ func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, 
 		return
 	}
 	leaves := e.Kind == lockkeeper.Leave && err == nil && k.Epoch >= s.epoch
-	if c, ok := s.claims[e.ID]; ok && e.Kind == lockkeeper.Release {
+	id := e.ID
+	if e.Kind == lockkeeper.Lapsed {
+		id = e.Lapse.ID
+	}
+	if c, ok := s.claims[id]; ok && (e.Kind == lockkeeper.Release || e.Kind == lockkeeper.Lapsed) {
 		switch {
+		case err == nil && e.Kind == lockkeeper.Lapsed: // it ends later, and that is notified
 		case err == nil, c.calls == 0 && errors.Is(err, lockkeeper.ErrNotHeld):
 			s.release(&c)
 		case uncertain(err):
 			s.lost(&c)
 		}
-		s.put(e.ID, c)
+		s.put(id, c)
 	}
 	s.finishCall()
 	if leaves {
