@@ -315,7 +315,7 @@ func TestDocumentHasEveryField(t *testing.T) {
 var documentedTypes = map[string]any{
 	"Status": lockkeeper.Status{}, "Blocker": lockkeeper.Blocker{}, "Asked": lockkeeper.Asked{}, "Grant": lockkeeper.Grant{},
 	"Target": lockkeeper.Target{}, "Problem": problem{}, "ClaimRequest": claimRequest{}, "Amendment": amendment{}, "Listing": listing{},
-	"Stats": report.Stats{}, "Line": report.Line{}, "Count": report.Count{}, "Place": placeAnswer{}, "GrabRequest": placeBody{}, "TerraformLock": lockInfo{},
+	"Stats": statistics{}, "Line": report.Line{}, "Count": report.Count{}, "Place": placeAnswer{}, "GrabRequest": placeBody{}, "TerraformLock": lockInfo{},
 }
 
 // TestDocumentIsServed: to everybody, and it is what was tested.

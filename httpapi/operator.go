@@ -37,6 +37,7 @@ var operatorRoutes = []route{
 type listing struct {
 	Claims []lockkeeper.Status `json:"claims"`
 	More   bool                `json:"more"` // there are more than the limit
+	staleness
 }
 
 // selection reads the parameters path and session.
@@ -91,9 +92,13 @@ func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error
 	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
 	defer cancel()
 	answer := listing{Claims: []lockkeeper.Status{}}
+	q.Stale = true
 	for st, err := range c.engine().List(ctx, q) {
 		if err != nil {
-			return err
+			if answer.staleness, err = staleBy(err); err != nil {
+				return err
+			}
+			break
 		}
 		if state != 0 && st.State != state {
 			continue
@@ -103,6 +108,12 @@ func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error
 			break
 		}
 		answer.Claims = append(answer.Claims, st)
+	}
+	if answer.More {
+		var err error
+		if answer.staleness, err = c.staleAfter(ctx); err != nil {
+			return err
+		}
 	}
 	return c.write(http.StatusOK, answer)
 }
@@ -121,17 +132,17 @@ func broad(handle func(*call) error) func(*call) error {
 }
 
 // all is everything of one moment.
-func (c *call) all() ([]lockkeeper.Status, error) {
+func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
 	defer cancel()
-	var all []lockkeeper.Status
-	for st, err := range c.engine().List(ctx, lockkeeper.Query{}) {
-		if err != nil {
-			return nil, err
+	for st, failed := range c.engine().List(ctx, lockkeeper.Query{Stale: true}) {
+		if failed != nil {
+			s, err = staleBy(failed)
+			return all, s, err
 		}
 		all = append(all, st)
 	}
-	return all, nil
+	return all, s, nil
 }
 
 // why is GET /v1/why: who holds and who waits, and whom those wait for, to the end.
@@ -148,13 +159,13 @@ func (c *call) why() error {
 	if err != nil {
 		return err
 	}
-	all, err := c.all()
+	all, stale, err := c.all()
 	if err != nil {
 		return err
 	}
 	chosen := report.Concerned(q.Meets, all)
 	more := len(chosen) > limit
-	return c.write(http.StatusOK, listing{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more})
+	return c.write(http.StatusOK, listing{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more, stale})
 }
 
 // stats is GET /v1/stats, the same as lk stats --json.
@@ -167,11 +178,11 @@ func (c *call) stats() error {
 	if err != nil {
 		return err
 	}
-	all, err := c.all()
+	all, stale, err := c.all()
 	if err != nil {
 		return err
 	}
-	return c.write(http.StatusOK, report.StatsOf(report.Meeting(q.Meets, all)))
+	return c.write(http.StatusOK, statistics{report.StatsOf(report.Meeting(q.Meets, all)), stale})
 }
 
 // operate does what an operator does, in a session that lives as long as that.

@@ -84,6 +84,25 @@ func (h *Health) Ready() http.Handler {
 	})
 }
 
+// Changed asks anew, beside, because the engine's trouble has come or gone: so the log tells it
+// though nobody asks.
+func (h *Health) Changed() {
+	go func() {
+		h.mu.Lock()
+		h.at = time.Time{}
+		h.mu.Unlock()
+		h.look()
+	}()
+}
+
+// Trouble is why no lock can be taken, draining aside; "" if one can.
+func (h *Health) Trouble() string {
+	if f := h.probe(); f.Grade == lockkeeper.Broken {
+		return f.Detail
+	}
+	return ""
+}
+
 // ready reports whether a lock can be taken.
 func (h *Health) ready() bool { return h.look().Ready }
 

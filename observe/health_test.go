@@ -193,3 +193,31 @@ func TestLive(t *testing.T) {
 		t.Errorf("%d: %q", w.Code, w.Body)
 	}
 }
+
+// TestChangedTellsTheLog: when the engine says that its trouble has come or gone, the log says so
+// once, though nobody asks whether the server is ready.
+func TestChangedTellsTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		e := &sick{Engine: memlock.New()}
+		defer e.Close()
+		h := NewHealth(e, Concerns{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if why := h.Trouble(); why != "" {
+			t.Errorf("there is trouble: %s", why)
+		}
+		full := error(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is full"})
+		for _, now := range []*error{&full, nil} {
+			e.err.Store(now)
+			h.Changed()
+			synctest.Wait()
+			if why := h.Trouble(); (why != "") != (now != nil) {
+				t.Errorf("the trouble is %q, the engine's error %v", why, now)
+			}
+		}
+		for _, said := range []string{"the disk is full", "well again"} {
+			if n := strings.Count(log.String(), said); n != 1 {
+				t.Errorf("the log says %d times that %s:\n%s", n, said, log.String())
+			}
+		}
+	})
+}

@@ -237,7 +237,7 @@ func (a *app) live() []lockkeeper.Status {
 		var all []lockkeeper.Status
 		client, err := a.connect(ctx)
 		if err == nil {
-			all, _ = listAll(ctx, client.Client)
+			all, _ = listAll(ctx, client.Client, lockkeeper.Query{Stale: true})
 			client.Close() // before lk ends, so that SQLite leaves nothing behind
 		}
 		listed <- all

@@ -147,15 +147,22 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		d.wrong(lockkeeper.Broken, "opening it", err.Error(), d.openRemedy(err, url))
 		return nil
 	}
-	n := 0
-	for _, err := range client.List(ctx, lockkeeper.Query{Brief: true}) {
-		if err != nil {
+	n, old := 0, false
+	for _, err := range client.List(ctx, lockkeeper.Query{Brief: true, Stale: true}) {
+		var ago time.Duration
+		switch ago, old = lockkeeper.Stale(err); {
+		case old:
+			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("it tells only what was so %s ago: %s", passed(ago), err), diskRemedy)
+		case err != nil:
 			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, url))
 			return client
+		default:
+			n++
 		}
-		n++
 	}
-	d.fine("opening it", "it answers, and lists %s", plural(n, "claim"))
+	if !old {
+		d.fine("opening it", "it answers, and lists %s", plural(n, "claim"))
+	}
 	d.promises(client.Guarantees(), url)
 	if client.Guarantees().Reach == lockkeeper.OnNetwork {
 		d.roundTrips(ctx, client, url)
@@ -166,6 +173,9 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 	}
 	return client
 }
+
+// diskRemedy is what to do about a full disk that keeps the locks.
+const diskRemedy = "make room on that disk: it goes on by itself, and what is held stays held meanwhile"
 
 // promises are what the engine declares.
 func (d *doctor) promises(g lockkeeper.Guarantees, url string) {

@@ -20,8 +20,8 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 	var took latencies
 	for range roundTrips {
 		began := time.Now()
-		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1}}) {
-			if err != nil {
+		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1}, Stale: true}) {
+			if _, old := lockkeeper.Stale(err); err != nil && !old {
 				d.wrong(lockkeeper.Broken, check, err.Error(), d.openRemedy(err, url))
 				return
 			}
@@ -57,6 +57,9 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 	}
 	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
 		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))
+	if about.Trouble != "" {
+		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble, "see to the disk, or the database, that keeps its locks")
+	}
 	if about.Draining != "" {
 		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining, "wait until it is back, or name another server")
 	}

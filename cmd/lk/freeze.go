@@ -89,7 +89,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	if err := client.Freeze(ctx, string(o.path), o.span, o.label()); err != nil {
 		return err
 	}
-	all, err := listAll(ctx, client.Client)
+	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 		return &exit{code: exitFailure}
 	}
 	defer client.Close()
-	all, err := listAll(ctx, client.Client)
+	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ func (a *app) newLs() *cobra.Command {
 		SuggestFor: []string{"ps", "status"},
 		Short:      "List who holds and who waits",
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
-at it, above it or below it. Holders come first, then the line in its order.
+at it, above it or below it. Holders come first, then the line in its order. While
+the disk of a server is full, it prints the last state that is safe, and how old it is.
 
 With --json, each claim or freeze is an object on a line of its own. All durations
 are in seconds; what is not so, or has no end, is left out.
@@ -62,9 +63,12 @@ are in seconds; what is not so, or has no end, is left out.
 
 func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeeper.Path, asJSON, long bool) error {
 	rows, empty := newTable(a.stdout, long), true
-	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: path}) {
+	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: path, Stale: true}) {
 		if err != nil {
-			return err
+			if err = a.asOf(err); err != nil {
+				return err
+			}
+			break
 		}
 		if asJSON {
 			if err := writeJSON(a.stdout, status); err != nil {

@@ -101,7 +101,7 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 		return &exit{code: exitFailure}
 	}
 	defer client.Close()
-	all, err := listAll(ctx, client.Client)
+	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
 	if err != nil {
 		return err
 	}

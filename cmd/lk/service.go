@@ -133,6 +133,9 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 		Version: version(), Connections: s.connections, Sessions: s.sessions, Draining: s.draining, Health: s.health, Audit: s.audit,
 	})
 	s.metrics.Engine(e)
+	if n, ok := e.(lockkeeper.TroubleNotifier); ok {
+		n.NotifyTrouble(s.health.Changed)
+	}
 	export.OnError(func(err error) { s.log.Warn("not all traces were sent", "error", err) })
 	provider, shutdown, err := export.Start(ctx, "lockkeeper", version())
 	if err != nil {
@@ -309,13 +312,13 @@ func (s *service) drain(reason string) {
 
 // about tells clients how the server is. What is held may be a moment old.
 func (s *service) about(ctx context.Context) wire.ServerState {
-	state := wire.ServerState{Version: version(), Sessions: int64(s.sessions())}
+	state := wire.ServerState{Version: version(), Sessions: int64(s.sessions()), Trouble: s.health.Trouble()}
 	if s.watch != nil {
 		held, waiting := s.watch.Counts()
 		state.Held, state.Waiting = int64(held), int64(waiting)
 		return state
 	}
-	for st, err := range s.engine.List(ctx, lockkeeper.Query{Brief: true}) {
+	for st, err := range s.engine.List(ctx, lockkeeper.Query{Brief: true, Stale: true}) {
 		switch {
 		case err != nil:
 			return state

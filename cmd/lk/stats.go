@@ -40,7 +40,7 @@ In the bars each # is a hold and each . is one that waits.`,
 			client, err := a.look(cmd.Context())
 			if err == nil && client != nil {
 				defer client.Close()
-				all, err = listAll(cmd.Context(), client.Client)
+				all, err = a.lookAtAll(cmd.Context(), client.Client)
 			}
 			if err != nil {
 				return err

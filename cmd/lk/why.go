@@ -41,7 +41,7 @@ recent holds of the path took.`,
 			client, err := a.look(cmd.Context())
 			if err == nil && client != nil {
 				defer client.Close()
-				all, err = listAll(cmd.Context(), client.Client)
+				all, err = a.lookAtAll(cmd.Context(), client.Client)
 			}
 			if err != nil {
 				return err
@@ -61,13 +61,13 @@ recent holds of the path took.`,
 	return cmd
 }
 
-// listAll lists all claims at once, so that the chain from a waiter to the
+// listAll lists all claims that q selects at once, so that the chain from a waiter to the
 // root is of one moment.
-func listAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Status, error) {
+func listAll(ctx context.Context, client *lockkeeper.Client, q lockkeeper.Query) ([]lockkeeper.Status, error) {
 	var all []lockkeeper.Status
-	for status, err := range client.List(ctx, lockkeeper.Query{}) {
+	for status, err := range client.List(ctx, q) {
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		all = append(all, status)
 	}

@@ -185,7 +185,7 @@ func TestWhyNamesEachClaimOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := listAll(t.Context(), lockkeeper.New(engine))
+	all, err := listAll(t.Context(), lockkeeper.New(engine), lockkeeper.Query{})
 	var got strings.Builder
 	if err != nil || writeWhy(&got, "q", all) != nil {
 		t.Fatal(err)
