@@ -20,10 +20,15 @@ func (a *API) check(r *http.Request) error {
 		}}
 	}
 	// A page of somebody else that a browser shows must not act for its user here.
-	if err := a.origin.Check(r); err != nil {
+	if a.origin.Check(r) != nil {
+		from := "another site"
+		if origin := r.Header.Get("Origin"); origin != "" {
+			from = quoted(origin)
+		}
 		return &refusal{problem: problem{
 			name: "cross-origin", Status: http.StatusForbidden, Title: "a page of another origin may not do that",
-			Detail: "the request comes from a page of " + quoted(r.Header.Get("Origin")) + ", and this is " + quoted(r.Host) + ": " + err.Error(),
+			Detail: "the request comes from a page of " + from + ", and this is " + quoted(r.Host) +
+				": a page may only use the server that it came from; a program sends no Origin",
 		}}
 	}
 	return a.checkHost(r)
@@ -113,7 +118,7 @@ func (a *API) admit(r *http.Request) (*access.Pass, error) {
 
 func unauthenticated(detail, challenge string) error {
 	return &refusal{
-		problem: problem{name: "unauthenticated", Status: http.StatusUnauthorized, Title: "who are you?", Detail: detail},
+		problem: problem{name: "unauthenticated", Status: http.StatusUnauthorized, Title: "authentication required", Detail: detail},
 		header:  [2]string{"WWW-Authenticate", challenge},
 	}
 }

@@ -27,47 +27,37 @@ var claimRoutes = []route{
 }
 
 // ref is the {claim} of the URL.
-func (c *call) ref() (lockkeeper.Ref, error) { return lockkeeper.ParseRef(c.r.PathValue("claim")) }
+func (c *call) ref(m *mistakes) lockkeeper.Ref {
+	ref, err := lockkeeper.ParseRef(c.r.PathValue("claim"))
+	m.add(err)
+	return ref
+}
 
 // key is the Idempotency-Key, "" if there is none.
-func (c *call) key() (string, error) {
+func (c *call) key(m *mistakes) string {
 	lines := c.r.Header.Values("Idempotency-Key")
 	switch {
 	case len(lines) == 0:
-		return "", nil
+		return ""
 	case len(lines) > 1 || lines[0] == "" || len(lines[0]) > mostKey:
-		return "", lockkeeper.Invalid("Idempotency-Key: give one of 1 to %d bytes, that no other claim of yours has", mostKey)
+		m.addf("Idempotency-Key: give one of 1 to %d bytes, that no other claim of yours has", mostKey)
 	}
-	return lines[0], nil
+	return lines[0]
 }
 
 // makeClaim is POST /v1/claims: it makes a claim, with a session of its own, and
 // waits for it for as long as the poll.
 func (c *call) makeClaim() error {
-	q, err := c.query("poll")
-	if err != nil {
-		return err
-	}
+	var m mistakes
+	q := c.query(&m, "poll")
 	var asked claimRequest
-	if err := c.body(&asked); err != nil {
-		return err
-	}
-	want, err := asked.want()
+	c.body(&asked, &m)
+	want, ttl := asked.want(&m), asked.ttl(&m)
+	key, longest := c.key(&m), pollOf(q.Get("poll"), pollFor(want.Wait), &m)
+	err := m.err()
 	if err == nil {
 		err = c.engine().Guarantees().Refuse(&want)
 	}
-	if err != nil {
-		return err
-	}
-	ttl, err := asked.ttl()
-	if err != nil {
-		return err
-	}
-	key, err := c.key()
-	if err != nil {
-		return err
-	}
-	longest, err := pollOf(q.Get("poll"), pollFor(want.Wait))
 	if err != nil {
 		return err
 	}
@@ -161,11 +151,9 @@ func (c *call) claimText(now *tidings) ([]byte, error) {
 
 // lookAtClaim is GET /v1/claims/{claim}: how it stands. It renews nothing.
 func (c *call) lookAtClaim() error {
-	ref, err := c.ref()
-	if err != nil {
-		return err
-	}
-	p, change, err := c.asks(0)
+	var m mistakes
+	ref := c.ref(&m)
+	p, change, err := c.asks(&m)
 	if err != nil {
 		return err
 	}
@@ -194,16 +182,11 @@ func (c *call) lookAtClaim() error {
 }
 
 // asks reads the parameters of a look, and opens its poll. Close it.
-func (c *call) asks(otherwise time.Duration) (p *poll, change uint64, err error) {
-	q, err := c.query("poll", "change")
-	if err != nil {
-		return nil, 0, err
-	}
-	longest, err := pollOf(q.Get("poll"), otherwise)
-	if err == nil {
-		change, err = changeOf(q.Get("change"))
-	}
-	if err != nil {
+func (c *call) asks(m *mistakes) (p *poll, change uint64, err error) {
+	q := c.query(m, "poll", "change")
+	longest := pollOf(q.Get("poll"), 0, m)
+	change = changeOf(q.Get("change"), m)
+	if err := m.err(); err != nil {
 		return nil, 0, err
 	}
 	p, err = c.open(longest)
@@ -220,19 +203,17 @@ func news(change uint64) func(*lockkeeper.Status) bool {
 
 // renewClaim is POST /v1/claims/{claim}/renew: heartbeat and question in one.
 func (c *call) renewClaim() error {
-	ref, err := c.ref()
-	if err != nil {
-		return err
-	}
-	t, err := c.tenancyOf(ref)
-	if err != nil {
-		return err
-	}
-	p, change, err := c.asks(0)
+	var m mistakes
+	ref := c.ref(&m)
+	p, change, err := c.asks(&m)
 	if err != nil {
 		return err
 	}
 	defer p.close()
+	t, err := c.tenancyOf(ref)
+	if err != nil {
+		return err
+	}
 	t.heard(change)
 	now, err := t.renew(c.r.Context())
 	if err == nil && p != nil {
@@ -248,27 +229,20 @@ func (c *call) renewClaim() error {
 
 // amendClaim is PATCH /v1/claims/{claim}: another priority, limit or mode.
 func (c *call) amendClaim() error {
-	ref, err := c.ref()
-	if err != nil {
-		return err
-	}
-	q, err := c.query("poll")
-	if err != nil {
-		return err
-	}
+	var m mistakes
+	ref := c.ref(&m)
+	q := c.query(&m, "poll")
 	var asked amendment
-	if err := c.body(&asked); err != nil {
-		return err
-	}
-	t, err := c.tenancyOf(ref)
-	if err != nil {
-		return err
-	}
+	c.body(&asked, &m)
 	var wait time.Duration
 	if asked.Wait != nil {
 		wait = time.Duration(*asked.Wait)
 	}
-	longest, err := pollOf(q.Get("poll"), pollFor(wait))
+	longest := pollOf(q.Get("poll"), pollFor(wait), &m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	t, err := c.tenancyOf(ref)
 	if err != nil {
 		return err
 	}
@@ -319,11 +293,10 @@ func undone(asked *amendment, st *lockkeeper.Status) error {
 
 // releaseClaim is DELETE /v1/claims/{claim}: it is released, or leaves the line.
 func (c *call) releaseClaim() error {
-	ref, err := c.ref()
-	if err != nil {
-		return err
-	}
-	if _, err := c.query(); err != nil {
+	var m mistakes
+	ref := c.ref(&m)
+	c.query(&m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	t, err := c.tenancyOf(ref)

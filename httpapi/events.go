@@ -36,12 +36,10 @@ type stream struct {
 // the higher change is true. The id of a change, or of ready, resumes the stream
 // after it.
 func (c *call) events() error {
-	values, err := c.query("path", "session", "last_event_id")
-	if err != nil {
-		return err
-	}
-	q, err := selection(values.Get("path"), values.Get("session"))
-	if err != nil {
+	var m mistakes
+	values := c.query(&m, "path", "session", "last_event_id")
+	q := selection(values.Get("path"), values.Get("session"), &m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	q.Brief = true // as the feed: why anybody waits is asked for by itself

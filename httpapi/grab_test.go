@@ -375,7 +375,7 @@ func TestGrabNonsense(t *testing.T) {
 		"as=%00":                         "control characters",
 		"as=me&priority=high":            "not a number",
 		"as=me&priority=9999999":         "out of range",
-		"as=me&shared=perhaps":           "1 or 0",
+		"as=me&shared=perhaps":           "write 1 or true, 0 or false",
 		"as=me&shared=1&limit=2":         "exclude each other",
 		"as=me&units=2":                  "of how many",
 		"as=me&limit=0":                  "out of range",

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"maps"
 	"mime"
 	"net/http"
@@ -35,11 +34,9 @@ var placeFields = map[string][]string{
 
 // placeRequest reads the request: its path, and what its query and its body say. It refuses everything that is wrong at once.
 func (c *call) placeRequest() (placeAsk, error) {
-	fields, err := c.fields()
-	if err != nil {
-		return placeAsk{}, err
-	}
-	r := placeReader{fields: fields}
+	var r placeReader
+	c.fields(&r)
+	fields := r.fields
 	method := c.r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -64,45 +61,45 @@ func (c *call) placeRequest() (placeAsk, error) {
 	}
 	ask.Targets = r.targets(append([]string{c.r.PathValue("path")}, fields["also"]...))
 	if method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
-		return ask, r.err(nil)
+		return ask, r.err()
 	}
 	checked := ask.Request
 	if len(checked.Targets) == 0 { // what is wrong with the path is said already
 		checked.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
 	}
-	return ask, r.err(checked.Check())
+	if r.in("as") {
+		checked.As = "as" // likewise
+	}
+	r.add(checked.Check())
+	return ask, r.err()
 }
 
-// fields are what the query and the body say, by name.
-func (c *call) fields() (url.Values, error) {
+// fields reads what the query and the body say, by name.
+func (c *call) fields(r *placeReader) {
 	fields, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return nil, lockkeeper.Invalid("the query can't be read: %s", err)
+		r.addf("the query can't be read: %s", err)
 	}
+	r.fields = fields
 	if c.r.ContentLength == 0 {
-		return fields, nil
+		return
 	}
 	var more url.Values
 	switch media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); media {
 	case "application/x-www-form-urlencoded":
-		var text []byte
-		if text, err = c.read(); err != nil {
-			return nil, err
-		}
+		text, err := c.read()
+		r.add(err)
 		if more, err = url.ParseQuery(string(text)); err != nil {
-			return nil, lockkeeper.Invalid("the form can't be read: %s", err)
+			r.addf("the form can't be read: %s", err)
 		}
 	default:
 		var body placeBody
-		if err := c.body(&body); err != nil {
-			return nil, err
-		}
+		c.body(&body, &r.mistakes)
 		more = body.fields()
 	}
 	for name, values := range more {
 		fields[name] = append(fields[name], values...)
 	}
-	return fields, nil
 }
 
 // placeBody is a POST's JSON: the same fields as those of a query.
@@ -148,22 +145,7 @@ func (b *placeBody) fields() url.Values {
 // placeReader reads fields and collects what is wrong with them.
 type placeReader struct {
 	fields url.Values
-	wrong  []string
-}
-
-func (r *placeReader) addf(format string, args ...any) {
-	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
-}
-
-// err is all that is wrong, with what a check has found besides; nil if nothing is.
-func (r *placeReader) err(checked error) error {
-	if e, ok := checked.(*lockkeeper.Error); ok {
-		r.wrong = append(r.wrong, e.Detail)
-	}
-	if len(r.wrong) == 0 {
-		return nil
-	}
-	return lockkeeper.Invalid("%s", strings.Join(r.wrong, "; "))
+	mistakes
 }
 
 func (r *placeReader) one(name string) string { return r.fields.Get(name) }
@@ -175,7 +157,7 @@ func (r *placeReader) flag(name string) bool {
 	}
 	yes, err := strconv.ParseBool(r.one(name))
 	if err != nil {
-		r.addf("%s %s: write 1 or 0", name, quoted(r.one(name)))
+		r.addf("%s %s: write 1 or true, 0 or false", name, quoted(r.one(name)))
 	}
 	return yes
 }
@@ -198,9 +180,7 @@ func (r *placeReader) duration(name string) time.Duration {
 		return 0
 	}
 	d, err := spanOf(name, r.one(name))
-	if e, ok := err.(*lockkeeper.Error); ok {
-		r.addf("%s", e.Detail)
-	}
+	r.add(err)
 	return d
 }
 
@@ -210,9 +190,7 @@ func (r *placeReader) token(name string) grab.Token {
 		return grab.Token{}
 	}
 	t, err := grab.ParseToken(r.one(name))
-	if e, ok := err.(*lockkeeper.Error); ok {
-		r.addf("%s", e.Detail)
-	}
+	r.add(err)
 	return t
 }
 
@@ -234,8 +212,8 @@ func (r *placeReader) targets(texts []string) []lockkeeper.Target {
 	var targets []lockkeeper.Target
 	for _, text := range texts {
 		p, err := lockkeeper.ParsePath(text)
-		if e, ok := err.(*lockkeeper.Error); ok {
-			r.addf("%s", e.Detail)
+		if err != nil {
+			r.add(err)
 			continue
 		}
 		as.Path = p

@@ -26,7 +26,7 @@ func TestBadBodies(t *testing.T) {
 			`[]`:                                    "no JSON object",
 			`null`:                                  "no JSON object",
 			`{"path":"db"`:                          "no JSON",
-			`{"path":"db"} {}`:                      "no JSON that goes here",
+			`{"path":"db"} {}`:                      "the body is no JSON: byte 15 can't be read",
 			`{"path":"db","path":"db"}`:             "there twice",
 			`{"Path":"db"}`:                         `there is no "Path"`,
 			`{"path":"db","waits":3}`:               `there is no "waits": there are as,`,
@@ -36,7 +36,7 @@ func TestBadBodies(t *testing.T) {
 			`{"targets":[[[[]]]]}`:                                        "does not go there",
 			`{"path":"db","targets":[{"path":"a"}]}`:                      "beside targets",
 			`{"path":null}`:                                               "leave out what has no value",
-			`{"path":7}`:                                                  "path is a number",
+			`{"path":7}`:                                                  "path is the number 7, which does not go there: it takes text",
 			`{"path":"db","mode":"mine"}`:                                 "none of exclusive, shared, permits",
 			`{"path":"db","ttl":NaN}`:                                     "no JSON",
 			`{"path":"db","ttl":1e400}`:                                   "ttl \"1e400\" is neither a number of seconds",
@@ -79,6 +79,62 @@ func TestBadBodies(t *testing.T) {
 		w.want(w.ask("GET", "/v1/claims/x.1?change=-1", ""), 400, "invalid")
 		if a := w.want(w.ask("PUT", "/v1/claims", `{}`), 405, "method"); a.header.Get("Allow") != "GET, HEAD, POST" {
 			t.Errorf("Allow: %s", a.header.Get("Allow"))
+		}
+		if !w.free() {
+			t.Error("something was made")
+		}
+	})
+}
+
+// TestAllMistakesAreNamed: one answer names everything that is wrong with a request, in
+// words of the API and of no program, on every route.
+func TestAllMistakesAreNamed(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		for _, c := range []struct{ method, url, body, says string }{
+			{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`, `ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ` +
+				`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
+			{"POST", "/v1/claims", `{"path":5}`, `path is the number 5, which does not go there: it takes text`},
+			{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
+				`targets[].path is the number 5, which does not go there: it takes text; targets[].mode is the number 7, which does not go there: it takes text; ` +
+					`there is no "wiat": there are as, grace, lasts, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
+					`note is an object or a list, which does not go there: it takes text; soft is text, which does not go there: it takes true or false; ` +
+					`path, mode, units and limit beside targets: put them into a target of their own`},
+			{"POST", "/v1/claims?poll=2h&wait=1", `{"quiet_period":"5s","wait":true,"steal":"now","limit":1.5}`,
+				`there is no parameter "wait": there are poll; wait "true" is neither a number of seconds, such as 1.5, nor text such as "30s"; or "forever"; ` +
+					`limit is the number 1.5, which does not go there: it takes a whole number; steal "now": write "ask", or give steal_after, after which it is taken; ` +
+					`poll "2h" is out of range: 0 to 1m0s; ask again when it is over`},
+			{"POST", "/v1/claims", `{"targets":[{"path":".."},{"path":"a/../b"}],"priority":9999999,"ttl":0}`,
+				`path "..": the segment ".." is not allowed: write the path in full; path "a/../b": the segment ".." is not allowed: write the path in full; ` +
+					`priority 9999999 is out of range: -1000000 to 1000000; TTL 0s is out of range: 1s to 10 years`},
+			{"GET", "/v1/claims?path=..&state=gone&limit=0&who=me", "",
+				`there is no parameter "who": there are path, session, state, limit; path "..": the segment ".." is not allowed: write the path in full; ` +
+					`state "gone" is none of waiting, held, frozen; limit "0" is out of range: 1 to 10000`},
+			{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`, `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+				`priority is text, which does not go there: it takes a whole number; poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds`},
+			{"POST", "/v1/claims/x/renew?poll=x&change=y", "", `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+				`poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; change "y" is no number: give that of the latest answer`},
+			{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `path "..": the segment ".." is not allowed: write the path in full; there is no parameter "x": this takes none; ` +
+				`as is the number 1, which does not go there: it takes text; for how long? Give "for", such as "30m"; DELETE ends it earlier`},
+			{"DELETE", "/v1/freezes/..?x=1", "", `path "..": the segment ".." is not allowed: write the path in full; there is no parameter "x": this takes none`},
+			{"POST", "/v1/drain?x=1", `{"reason":false}`, `there is no parameter "x": this takes none; reason is false, which does not go there: it takes text`},
+			{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`, `as is the number 5, which does not go there: it takes text; ` +
+				`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; there is no parameter "x": ` +
+				`there are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
+				`path "..": the segment ".." is not allowed: write the path in full`},
+			{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`, `path "..": the segment ".." is not allowed: write the path in full; ` +
+				`ttl "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ID "": Terraform names each lock by 1 to 128 bytes without spaces`},
+		} {
+			if a := w.want(w.ask(c.method, c.url, c.body), 400, "invalid"); a.Detail != c.says {
+				t.Errorf("%s %s %s:\n%s, want\n%s", c.method, c.url, c.body, a.Detail, c.says)
+			}
+		}
+		many := w.want(w.ask("POST", "/v1/claims", "{"+strings.Repeat(`"x":1,`, 5000)+`"a":1}`), 400, "invalid")
+		if len(many.Detail) > 4<<10 {
+			t.Errorf("5000 mistakes take %d bytes", len(many.Detail))
+		}
+		foreign := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Origin: http://evil.example"), 403, "cross-origin")
+		if want := `the request comes from a page of "http://evil.example", and this is "server0": a page may only use the server that it came from; a program sends no Origin`; foreign.Detail != want {
+			t.Errorf("%s, want %s", foreign.Detail, want)
 		}
 		if !w.free() {
 			t.Error("something was made")

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,27 +15,71 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// keys checks the keys of a JSON object, and of the objects in it, against the
-// fields of a struct. The library takes a key twice, and in any case of letters:
-// then two who read the same text may read two things. So it takes null.
-func keys(text []byte, into any) error {
-	if !json.Valid(text) {
-		var any any
-		return unreadable(json.Unmarshal(text, &any))
+// readObject reads a JSON object into a struct, and adds everything that is wrong with
+// it to m. What is wrong is left out: the rest is read all the same. The library takes
+// a key twice, and in any case of letters: then two who read the same text may read two
+// things. So it takes null.
+func readObject(text []byte, into any, m *mistakes) {
+	t := reflect.TypeOf(into).Elem()
+	err := json.Unmarshal(text, new(json.RawMessage))
+	w := keyWalk{text: text, mistakes: m}
+	switch {
+	case err != nil:
+		err = noJSON(err)
+	case w.next() != '{':
+		err = lockkeeper.Invalid("the body is no JSON object: send {…}")
 	}
-	w := keyWalk{text: text}
-	if w.next() != '{' {
-		return lockkeeper.Invalid("the body is no JSON object: send {…}")
+	if err != nil {
+		m.add(err)
+		m.keys = append(m.keys, knownKeys(t).names...)
+		return
 	}
-	return w.object("", reflect.TypeOf(into).Elem())
+	if halved(text) {
+		m.addf("the body has half of a character, as \\ud83d without its other half: a text in it was cut in the middle of one")
+	}
+	w.object("", t)
+	if err := json.Unmarshal(w.without(), into); err != nil && len(m.list) == 0 {
+		m.addf("the body can't be read")
+	}
+}
+
+// noJSON says what is wrong with text that is no JSON.
+func noJSON(err error) error {
+	var at *json.SyntaxError
+	if !errors.As(err, &at) || strings.HasPrefix(at.Error(), "unexpected end") {
+		return lockkeeper.Invalid("the body is no JSON: it ends before it is complete")
+	}
+	return lockkeeper.Invalid("the body is no JSON: byte %d can't be read", at.Offset)
 }
 
 // A keyWalk goes through JSON that is known to be valid, so it looks at no more than
 // it needs to find its way.
 type keyWalk struct {
-	text []byte
-	at   int
-	each func(name string, t reflect.Type, text []byte) // is shown all strings, numbers, true and false; it may be nil
+	text     []byte
+	at       int
+	mistakes *mistakes
+	holes    [][2]int // where values are that can't be used
+}
+
+// without is the text with null in place of the values that can't be used.
+func (w *keyWalk) without() []byte {
+	if w.holes == nil {
+		return w.text
+	}
+	var text []byte
+	from := 0
+	for _, hole := range w.holes {
+		text = append(append(text, w.text[from:hole[0]]...), "null"...)
+		from = hole[1]
+	}
+	return append(text, w.text[from:]...)
+}
+
+// wrong notes a mistake in the value that was walked over from there on.
+func (w *keyWalk) wrong(name string, from int, format string, args ...any) {
+	w.mistakes.addf(format, args...)
+	w.mistakes.keys = append(w.mistakes.keys, name)
+	w.holes = append(w.holes, [2]int{from, w.at})
 }
 
 // next passes over spaces, and returns the byte that follows.
@@ -50,7 +95,7 @@ func (w *keyWalk) next() byte {
 }
 
 // object walks over an object that goes into type t.
-func (w *keyWalk) object(within string, t reflect.Type) error {
+func (w *keyWalk) object(within string, t reflect.Type) {
 	known := knownKeys(t)
 	var seen uint64
 	for w.at++; w.next() != '}'; {
@@ -58,27 +103,30 @@ func (w *keyWalk) object(within string, t reflect.Type) error {
 			w.at++
 			continue
 		}
-		key := w.key()
-		i, ok := known.number[string(key)]
-		switch {
-		case !ok:
-			return lockkeeper.Invalid("there is no %s: there are %s", quoted(within+string(key)), strings.Join(known.names, ", "))
-		case seen&(1<<i) != 0:
-			return lockkeeper.Invalid("%s%s is there twice: write it once", within, key)
-		}
-		seen |= 1 << i
+		name := string(w.key())
+		i, ok := known.number[name]
+		name = within + name
 		w.next()
 		w.at++ // the colon
-		if err := w.value(within, key, known.types[i]); err != nil {
-			return err
+		w.next()
+		from := w.at
+		switch {
+		case !ok:
+			w.skip()
+			w.wrong(name, from, "there is no %s: there are %s", quoted(name), strings.Join(known.names, ", "))
+		case seen&(1<<i) != 0:
+			w.skip()
+			w.wrong(name, from, "%s is there twice: write it once", name)
+		default:
+			seen |= 1 << i
+			w.value(name, known.types[i])
 		}
 	}
 	w.at++
-	return nil
 }
 
 // value walks over what goes into type t.
-func (w *keyWalk) value(within string, key []byte, t reflect.Type) error {
+func (w *keyWalk) value(name string, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -86,37 +134,88 @@ func (w *keyWalk) value(within string, key []byte, t reflect.Type) error {
 	from := w.at
 	switch {
 	case b == 'n':
-		return lockkeeper.Invalid("%s%s is null: leave out what has no value", within, key)
+		w.skip()
+		w.wrong(name, from, "%s is null: leave out what has no value", name)
 	case b == '{' && t.Kind() == reflect.Struct:
-		return w.object(within+string(key)+".", t)
+		w.object(name+".", t)
 	case b == '[' && t.Kind() == reflect.Slice:
 		for w.at++; w.next() != ']'; {
 			if w.text[w.at] == ',' {
 				w.at++
-			} else if err := w.value(within, append(slices.Clip(key), "[]"...), t.Elem()); err != nil {
-				return err
+			} else {
+				w.value(name+"[]", t.Elem())
 			}
 		}
 		w.at++
-	case b == '{' || b == '[':
-		return lockkeeper.Invalid("%s%s is an object or a list, which does not go there", within, key)
-	case b == '"':
-		w.quoted()
-		w.show(within, key, t, from)
-	default: // a number, true or false
-		for strings.IndexByte(",]} \t\r\n", w.text[w.at]) < 0 {
-			w.at++
+	default:
+		w.skip()
+		if says := misplaced(name, t, w.text[from:w.at]); says != "" {
+			w.wrong(name, from, "%s", says)
 		}
-		w.show(within, key, t, from)
 	}
-	return nil
 }
 
-// show tells each what was walked over.
-func (w *keyWalk) show(within string, key []byte, t reflect.Type, from int) {
-	if w.each != nil {
-		w.each(within+string(key), t, w.text[from:w.at])
+// skip walks over any value.
+func (w *keyWalk) skip() {
+	depth := 0
+	for {
+		switch w.next() {
+		case '{', '[':
+			depth++
+			w.at++
+		case '}', ']':
+			depth--
+			w.at++
+		case ',', ':':
+			w.at++
+		case '"':
+			w.quoted()
+		default: // a number, true, false or null
+			for w.at < len(w.text) && strings.IndexByte(",]}: \t\r\n", w.text[w.at]) < 0 {
+				w.at++
+			}
+		}
+		if depth == 0 {
+			return
+		}
 	}
+}
+
+// misplaced says why a value of JSON does not go into type t; "" if it does.
+func misplaced(name string, t reflect.Type, text []byte) string {
+	var err error
+	either := ""
+	switch {
+	case t == reflect.TypeFor[patience]() && string(text) == forever:
+	case t == reflect.TypeFor[patience]():
+		either = "; or \"forever\""
+		fallthrough
+	case t == reflect.TypeFor[span]():
+		_, err = spanIn(name, text)
+	default:
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	var e *lockkeeper.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return e.Detail + either
+	}
+	return name + " is " + kindOf(text) + ", which does not go there: it takes " + jsonKind(t)
+}
+
+// kindOf says what kind of JSON a value is.
+func kindOf(text []byte) string {
+	switch text[0] {
+	case '{', '[':
+		return "an object or a list"
+	case '"':
+		return "text"
+	case 't', 'f':
+		return string(text)
+	}
+	return "the number " + string(text[:min(len(text), 40)])
 }
 
 // halved reports whether JSON that is valid has half of a character, such as "\ud83d"

@@ -15,7 +15,9 @@ var document []byte
 var documentRoutes = []route{{pattern: "GET /openapi.json", handle: (*call).tellDocument}}
 
 func (c *call) tellDocument() error {
-	if _, err := c.query(); err != nil {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	return c.sendBytes(http.StatusOK, "application/json", document)

@@ -41,47 +41,44 @@ type listing struct {
 }
 
 // selection reads the parameters path and session.
-func selection(path, session string) (q lockkeeper.Query, err error) {
+func selection(path, session string, m *mistakes) (q lockkeeper.Query) {
 	if path != "" {
+		var err error
 		q.Meets, err = lockkeeper.ParsePath(path)
+		m.add(err)
 	}
-	if err == nil && session != "" {
+	if session != "" {
 		q.Session = session
-		err = (&lockkeeper.Session{ID: session, TTL: lockkeeper.DefaultTTL}).Check(false)
+		m.add((&lockkeeper.Session{ID: session, TTL: lockkeeper.DefaultTTL}).Check(false))
 	}
-	return q, err
+	return q
 }
 
 // limitOf reads the parameter limit.
-func limitOf(text string) (int, error) {
+func limitOf(text string, m *mistakes) int {
 	if text == "" {
-		return defaultListed, nil
+		return defaultListed
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > mostListed {
-		return 0, lockkeeper.Invalid("limit %s is out of range: 1 to %d", quoted(text), mostListed)
+		m.addf("limit %s is out of range: 1 to %d", quoted(text), mostListed)
 	}
-	return n, nil
+	return n
 }
 
 // listClaims is GET /v1/claims: holds first, then who waits, then freezes.
 func (c *call) listClaims() error {
-	values, err := c.query("path", "session", "state", "limit")
-	if err != nil {
-		return err
-	}
-	q, err := selection(values.Get("path"), values.Get("session"))
-	if err != nil {
-		return err
-	}
+	var m mistakes
+	values := c.query(&m, "path", "session", "state", "limit")
+	q := selection(values.Get("path"), values.Get("session"), &m)
 	var state lockkeeper.State
 	if text := values.Get("state"); text != "" {
 		if err := state.UnmarshalText([]byte(text)); err != nil || state == lockkeeper.Ended {
-			return lockkeeper.Invalid("state %s is none of waiting, held, frozen", quoted(text))
+			m.addf("state %s is none of waiting, held, frozen", quoted(text))
 		}
 	}
-	limit, err := limitOf(values.Get("limit"))
-	if err != nil {
+	limit := limitOf(values.Get("limit"), &m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	return c.list(q, state, limit)
@@ -147,16 +144,10 @@ func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
 
 // why is GET /v1/why: who holds and who waits, and whom those wait for, to the end.
 func (c *call) why() error {
-	values, err := c.query("path", "limit")
-	if err != nil {
-		return err
-	}
-	q, err := selection(values.Get("path"), "")
-	if err != nil {
-		return err
-	}
-	limit, err := limitOf(values.Get("limit"))
-	if err != nil {
+	var m mistakes
+	values := c.query(&m, "path", "limit")
+	q, limit := selection(values.Get("path"), "", &m), limitOf(values.Get("limit"), &m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	all, stale, err := c.all()
@@ -170,12 +161,9 @@ func (c *call) why() error {
 
 // stats is GET /v1/stats, the same as lk stats --json.
 func (c *call) stats() error {
-	values, err := c.query("path")
-	if err != nil {
-		return err
-	}
-	q, err := selection(values.Get("path"), "")
-	if err != nil {
+	var m mistakes
+	q := selection(c.query(&m, "path").Get("path"), "", &m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	all, stale, err := c.all()
@@ -212,10 +200,9 @@ func (c *call) label(as, note, link string) lockkeeper.Label {
 
 // revokeClaim is POST /v1/claims/{claim}/revoke. The answer is how the claim then stands.
 func (c *call) revokeClaim() error {
-	ref, err := c.ref()
-	if err != nil {
-		return err
-	}
+	var m mistakes
+	ref := c.ref(&m)
+	c.query(&m)
 	var asked struct {
 		As    string `json:"as"`
 		Note  string `json:"note"`
@@ -223,12 +210,12 @@ func (c *call) revokeClaim() error {
 		Force bool   `json:"force"`
 	}
 	if c.r.ContentLength != 0 {
-		if err := c.body(&asked); err != nil {
-			return err
-		}
+		c.body(&asked, &m)
 	}
 	e := lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: asked.Force, Label: c.label(asked.As, asked.Note, asked.Link)}
-	if err := e.Check(); err != nil {
+	m.add(e.Check())
+	err := m.err()
+	if err != nil {
 		return err
 	}
 	now := tidings{}
@@ -255,7 +242,9 @@ func (c *call) revokeClaim() error {
 
 // listFreezes is GET /v1/freezes.
 func (c *call) listFreezes() error {
-	if _, err := c.query(); err != nil {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, mostListed)
@@ -263,27 +252,32 @@ func (c *call) listFreezes() error {
 
 // freeze is PUT /v1/freezes/{path...}: nobody is let in for a while.
 func (c *call) freeze() error {
-	path, err := c.path()
-	if err != nil {
-		return err
-	}
+	var m mistakes
+	path := c.path(&m)
+	c.query(&m)
 	var asked struct {
 		For  *span  `json:"for"`
 		As   string `json:"as"`
 		Note string `json:"note"`
 		Link string `json:"link"`
 	}
-	if err := c.body(&asked); err != nil {
-		return err
-	}
-	if asked.For == nil || *asked.For == 0 {
-		return lockkeeper.Invalid("for how long? Give \"for\", such as \"30m\"; DELETE ends it earlier")
-	}
+	c.body(&asked, &m)
 	want := lockkeeper.Want{
 		ID: theClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
-		Freeze: time.Duration(*asked.For), Label: c.label(asked.As, asked.Note, asked.Link),
+		Freeze: lockkeeper.MinTTL, Label: c.label(asked.As, asked.Note, asked.Link),
 	}
-	if err := want.Check(); err != nil {
+	switch {
+	case asked.For != nil && *asked.For != 0:
+		want.Freeze = time.Duration(*asked.For)
+	case !m.in("for"):
+		m.addf("for how long? Give \"for\", such as \"30m\"; DELETE ends it earlier")
+	}
+	if path == "" {
+		want.Targets[0].Path = "path" // what is wrong with it is said already
+	}
+	m.add(want.Check())
+	err := m.err()
+	if err != nil {
 		return err
 	}
 	now := tidings{}
@@ -300,7 +294,10 @@ func (c *call) freeze() error {
 
 // thaw is DELETE /v1/freezes/{path...}.
 func (c *call) thaw() error {
-	path, err := c.path()
+	var m mistakes
+	path := c.path(&m)
+	c.query(&m)
+	err := m.err()
 	if err != nil {
 		return err
 	}
@@ -322,7 +319,9 @@ func (c *call) thaw() error {
 
 // server is GET /v1/server: what one talks to, and as whom.
 func (c *call) server() error {
-	if _, err := c.query(); err != nil {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	told := map[string]any{}
@@ -355,13 +354,14 @@ func (c *call) drain() error {
 		Reason        string `json:"reason"`
 		UnlessVersion string `json:"unless_version"`
 	}
+	var m mistakes
+	c.query(&m)
 	if c.r.ContentLength != 0 {
-		if err := c.body(&asked); err != nil {
-			return err
-		}
+		c.body(&asked, &m)
 	}
 	asked.Reason = cmp.Or(asked.Reason, "an operator asked for it")
-	if err := (&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: asked.Reason}}).Check(); err != nil {
+	m.add((&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: asked.Reason}}).Check())
+	if err := m.err(); err != nil {
 		return err
 	}
 	if c.api.options.Drain == nil {

@@ -21,15 +21,16 @@ const (
 var errGone error = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the client has gone"}
 
 // pollOf reads the parameter poll; "" is otherwise.
-func pollOf(text string, otherwise time.Duration) (time.Duration, error) {
+func pollOf(text string, otherwise time.Duration, m *mistakes) time.Duration {
 	if text == "" {
-		return otherwise, nil
+		return otherwise
 	}
 	d, err := spanOf("poll", text)
-	if err == nil && d > longestPoll {
-		err = lockkeeper.Invalid("poll %s is out of range: 0 to %s; ask again when it is over", quoted(text), longestPoll)
+	m.add(err)
+	if d > longestPoll {
+		m.addf("poll %s is out of range: 0 to %s; ask again when it is over", quoted(text), longestPoll)
 	}
-	return d, err
+	return d
 }
 
 // pollFor is for how long a request stays open that waits for so long, if it does
@@ -42,15 +43,15 @@ func pollFor(wait time.Duration) time.Duration {
 }
 
 // changeOf reads the parameter change; 0 if it is not given.
-func changeOf(text string) (uint64, error) {
+func changeOf(text string, m *mistakes) uint64 {
 	if text == "" {
-		return 0, nil
+		return 0
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, lockkeeper.Invalid("change %s is no number: give that of the latest answer", quoted(text))
+		m.addf("change %s is no number: give that of the latest answer", quoted(text))
 	}
-	return n, nil
+	return n
 }
 
 // A poll waits for news of one claim. It ends when its client is gone, and when the

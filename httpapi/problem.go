@@ -50,11 +50,11 @@ var kinds = []struct {
 }{
 	{lockkeeper.Quota, "quota", http.StatusTooManyRequests, "a quota is used up"},
 	{lockkeeper.Draining, "draining", http.StatusServiceUnavailable, "the server takes no new claims"},
-	{lockkeeper.ErrInvalid, "invalid", http.StatusBadRequest, "the request can't be right"},
+	{lockkeeper.ErrInvalid, "invalid", http.StatusBadRequest, "invalid request"},
 	{lockkeeper.ErrUnsupported, "unsupported", http.StatusNotImplemented, "this engine does not claim to do that"},
 	{lockkeeper.ErrDenied, "denied", http.StatusForbidden, "you may not do that"},
 	{lockkeeper.ErrDeadlock, "deadlock", http.StatusConflict, "waiting could never have ended"},
-	{lockkeeper.ErrNotAcquired, "not-acquired", http.StatusConflict, "it is taken"},
+	{lockkeeper.ErrNotAcquired, "not-acquired", http.StatusConflict, "lock is taken"},
 	{lockkeeper.ErrLost, "lost", http.StatusGone, "the claim is over"},
 	{lockkeeper.ErrNotHeld, "unknown-claim", http.StatusNotFound, "there is no such claim"},
 	{lockkeeper.ErrSession, "unavailable", http.StatusServiceUnavailable, "others came between"},
@@ -171,7 +171,7 @@ func methodError(method string, allowed []string) error {
 	list := strings.Join(slices.Compact(allowed), ", ")
 	return &refusal{
 		problem: problem{
-			name: "method", Status: http.StatusMethodNotAllowed, Title: "not by that method",
+			name: "method", Status: http.StatusMethodNotAllowed, Title: "method not allowed",
 			Detail: "the method " + quoted(method) + " is not for this resource: it takes " + list,
 		},
 		header: [2]string{"Allow", list},

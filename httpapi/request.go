@@ -1,11 +1,12 @@
 package httpapi
 
 import (
-	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -21,36 +22,39 @@ import (
 )
 
 // path is the {path...} of the URL, which is a path as people write it.
-func (c *call) path() (lockkeeper.Path, error) { return lockkeeper.ParsePath(c.r.PathValue("path")) }
+func (c *call) path(m *mistakes) lockkeeper.Path {
+	path, err := lockkeeper.ParsePath(c.r.PathValue("path"))
+	m.add(err)
+	return path
+}
 
-// query reads the query of the URL. It refuses parameters that are not known, and
-// one that is given twice.
-func (c *call) query(known ...string) (url.Values, error) {
+// query reads the query of the URL. It adds to m parameters that are not known, or given
+// twice, and leaves them out.
+func (c *call) query(m *mistakes, known ...string) url.Values {
 	if c.r.URL.RawQuery == "" {
-		return nil, nil
+		return nil
 	}
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return nil, lockkeeper.Invalid("the query can't be read: %s", err)
+		m.addf("the query can't be read: %s", err)
 	}
-	var wrong []string
-	for name, given := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		given := values[name]
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			wrong = append(wrong, fmt.Sprintf("there is no parameter %s: this takes none", quoted(name)))
+			m.addf("there is no parameter %s: this takes none", quoted(name))
 		case !slices.Contains(known, name):
-			wrong = append(wrong, fmt.Sprintf("there is no parameter %s: there are %s", quoted(name), strings.Join(known, ", ")))
+			m.addf("there is no parameter %s: there are %s", quoted(name), strings.Join(known, ", "))
 		case len(given) > 1:
-			wrong = append(wrong, fmt.Sprintf("%s is given %d times: give it once", name, len(given)))
+			m.addf("%s is given %d times: give it once", name, len(given))
 		case !utf8.ValidString(given[0]):
-			wrong = append(wrong, fmt.Sprintf("%s is not UTF-8", name))
+			m.addf("%s is not UTF-8", name)
+		default:
+			continue
 		}
+		delete(values, name)
 	}
-	if wrong != nil {
-		slices.Sort(wrong)
-		return nil, lockkeeper.Invalid("%s", strings.Join(wrong, "; "))
-	}
-	return values, nil
+	return values
 }
 
 // spanOf reads a duration of a query: "30s", or a number of seconds.
@@ -116,54 +120,23 @@ func (p *patience) UnmarshalJSON(text []byte) error {
 	return (*span)(p).UnmarshalJSON(text)
 }
 
-// body reads the JSON object that the request brings into a struct. It refuses
-// what has other keys, or one twice, or more after it.
-func (c *call) body(into any) error {
+// body reads the JSON object that the request brings into a struct. It adds to m what
+// is wrong with it, such as other keys, or one twice.
+func (c *call) body(into any, m *mistakes) {
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		return &refusal{problem: problem{
-			name: "media-type", Status: http.StatusUnsupportedMediaType, Title: "not that kind of body",
+		m.add(&refusal{problem: problem{
+			name: "media-type", Status: http.StatusUnsupportedMediaType, Title: "unsupported media type",
 			Detail: "the body has the Content-Type " + quoted(c.r.Header.Get("Content-Type")) + ": send JSON, with Content-Type: application/json",
-		}}
+		}})
+		return
 	}
 	text, err := c.read()
 	if err != nil {
-		return err
+		m.add(err)
+		return
 	}
-	if err := keys(text, into); err != nil {
-		return err
-	}
-	if halved(text) {
-		return lockkeeper.Invalid("the body has half of a character, as \\ud83d without its other half: a text in it was cut in the middle of one")
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return unreadable(cmp.Or(wrongSpans(text, into), err))
-	}
-	return nil
-}
-
-// wrongSpans names all durations that can't be read, of a body whose keys are right: the
-// library does not tell a type for which key it reads. It is nil if all can be.
-func wrongSpans(text []byte, into any) error {
-	var wrong []string
-	w := keyWalk{text: text, each: func(name string, t reflect.Type, text []byte) {
-		either := ""
-		switch {
-		case t == reflect.TypeFor[patience]() && string(text) != forever:
-			either = "; or \"forever\""
-		case t != reflect.TypeFor[span]():
-			return
-		}
-		var e *lockkeeper.Error
-		if _, err := spanIn(name, text); errors.As(err, &e) {
-			wrong = append(wrong, e.Detail+either)
-		}
-	}}
-	w.next()
-	if err := w.object("", reflect.TypeOf(into).Elem()); err != nil || wrong == nil {
-		return err
-	}
-	return lockkeeper.Invalid("%s", strings.Join(wrong, "; "))
+	readObject(text, into, m)
 }
 
 // read takes in the body, within its bound of size; that of time is set already.
@@ -205,21 +178,11 @@ func tooLarge() error {
 	}
 }
 
-// unreadable says what is wrong with JSON.
-func unreadable(err error) error {
-	var kind *json.UnmarshalTypeError
-	var known *lockkeeper.Error
-	switch {
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &kind) && kind.Field != "":
-		return lockkeeper.Invalid("%s is a %s, which does not go there: it takes %s", kind.Field, kind.Value, jsonKind(kind.Type))
-	}
-	return lockkeeper.Invalid("the body is no JSON that goes here: %s", err)
-}
-
 // jsonKind is what JSON calls a type.
 func jsonKind(t reflect.Type) string {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return "text"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "text"

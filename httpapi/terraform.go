@@ -33,26 +33,20 @@ var terraformRoutes = []route{
 // lockState is Terraform's LOCK: 200 if it has the lock, 423 with the lock in the
 // way if not.
 func (c *call) lockState() error {
-	path, err := c.path()
-	if err != nil {
-		return err
-	}
-	query, err := c.query("ttl")
-	if err != nil {
-		return err
-	}
-	ttl := terraformTTL
+	var m mistakes
+	path := c.path(&m)
+	query := c.query(&m, "ttl")
+	ttl, err := terraformTTL, error(nil)
 	if query.Has("ttl") {
-		if ttl, err = spanOf("ttl", query.Get("ttl")); err != nil {
-			return err
-		}
+		ttl, err = spanOf("ttl", query.Get("ttl"))
+		m.add(err)
 	}
 	body, err := c.read()
 	if err != nil {
 		return err
 	}
-	info, err := readLockInfo(body)
-	if err != nil {
+	info := readLockInfo(body, &m)
+	if err := m.err(); err != nil {
 		return err
 	}
 	taken, err := states{c.engine()}.lock(c.r.Context(), path, info, ttl)
@@ -69,15 +63,12 @@ func (c *call) lockState() error {
 // there. Without a body it is Terraform's force-unlock. A ttl is what was copied from
 // the address for LOCK, and is not looked at.
 func (c *call) unlockState() error {
-	path, err := c.path()
-	if err != nil {
-		return err
-	}
-	if _, err := c.query("ttl"); err != nil {
-		return err
-	}
+	var m mistakes
+	path := c.path(&m)
+	c.query(&m, "ttl")
 	body, err := c.read()
-	if err != nil {
+	m.add(err)
+	if err := m.err(); err != nil {
 		return err
 	}
 	s := states{c.engine()}
@@ -93,7 +84,7 @@ func (c *call) unlockState() error {
 	}
 	var info lockInfo
 	if err := json.Unmarshal(body, &info); err != nil {
-		return lockkeeper.Invalid("the body is not what Terraform sends with UNLOCK, a JSON object with an ID: %s", err)
+		return lockkeeper.Invalid("the body is not what Terraform sends with UNLOCK: a JSON object with an ID, and texts alone")
 	}
 	id, _, _ := strings.Cut(info.ID, " ") // as inTheWay writes it
 	if err := checkLockID(id); err != nil {
@@ -122,23 +113,23 @@ type lockInfo struct {
 
 // readLockInfo reads what Terraform sends with LOCK, and refuses what could not be
 // told to others later.
-func readLockInfo(body []byte) (lockInfo, error) {
+func readLockInfo(body []byte, m *mistakes) lockInfo {
 	var info lockInfo
 	if err := json.Unmarshal(body, &info); err != nil {
-		return info, lockkeeper.Invalid("the body is not what Terraform sends with LOCK, a JSON object with an ID: %s", err)
+		m.addf("the body is not what Terraform sends with LOCK: a JSON object with an ID, and texts alone")
+		return info
 	}
-	if err := checkLockID(info.ID); err != nil {
-		return info, err
-	}
+	m.add(checkLockID(info.ID))
 	if !isTime(info.Created) {
-		return info, lockkeeper.Invalid("Created %s: Terraform writes a time as 2006-01-02T15:04:05Z, and could not read another one", quoted(info.Created))
+		m.addf("Created %s: Terraform writes a time as 2006-01-02T15:04:05Z, and could not read another one", quoted(info.Created))
 	}
 	label := info.label()
-	err := (&lockkeeper.Session{ID: "x", TTL: terraformTTL, Label: label}).Check(false)
 	if len(label.Note) > lockkeeper.MaxNoteBytes {
-		return info, lockkeeper.Invalid("Terraform's lock has %d bytes beside Who: at most %d are kept, so shorten Info, or Path", len(label.Note), lockkeeper.MaxNoteBytes)
+		m.addf("Terraform's lock has %d bytes beside Who: at most %d are kept, so shorten Info, or Path", len(label.Note), lockkeeper.MaxNoteBytes)
+		label.Note = ""
 	}
-	return info, err
+	m.add((&lockkeeper.Session{ID: "x", TTL: terraformTTL, Label: label}).Check(false))
+	return info
 }
 
 // isTime reports whether Terraform can read the time of a lock.

@@ -167,10 +167,7 @@ func (e *slowEngine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[loc
 // comes a second time and is answered, a lock that nobody was told of is gone, and one
 // that somebody was told of is there.
 func TestTerraformGivesUp(t *testing.T) {
-	info, err := readLockInfo([]byte(lockBody("one", "me")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := readLockInfo([]byte(lockBody("one", "me")), new(mistakes))
 	for _, repeated := range []bool{false, true} {
 		for at, more := 0, true; more; at++ {
 			e := memlock.New()
@@ -209,7 +206,7 @@ func TestTerraformGivesUp(t *testing.T) {
 // TestTerraformLostAnswers: what an engine did and could not say is undone, or found
 // by the repeat.
 func TestTerraformLostAnswers(t *testing.T) {
-	info, _ := readLockInfo([]byte(lockBody("one", "me")))
+	info := readLockInfo([]byte(lockBody("one", "me")), new(mistakes))
 	for at, more := 0, true; more; at++ {
 		e := memlock.New()
 		n := 0

@@ -36,8 +36,11 @@ type targetRequest struct {
 }
 
 // target is what t asks for.
-func (t *targetRequest) target() (lockkeeper.Target, error) {
+func (t *targetRequest) target(m *mistakes) lockkeeper.Target {
 	path, err := lockkeeper.ParsePath(t.Path)
+	if t.Path != "" || !m.in("path", "targets") {
+		m.add(err)
+	}
 	mode := t.Mode
 	switch {
 	case mode == 0 && t.Limit != 0:
@@ -49,41 +52,36 @@ func (t *targetRequest) target() (lockkeeper.Target, error) {
 	if mode == lockkeeper.ModePermits {
 		units = cmp.Or(units, 1)
 	}
-	return lockkeeper.Target{Path: path, Mode: mode, Units: units, Limit: t.Limit}, err
+	return lockkeeper.Target{Path: path, Mode: mode, Units: units, Limit: t.Limit}
 }
 
-// targets are all that the request asks for.
-func (q *claimRequest) targets() ([]lockkeeper.Target, error) {
+// targets are all that the request asks for. They are not complete if anything is wrong
+// with them.
+func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 	list := q.Targets
 	short := q.targetRequest != targetRequest{}
 	switch {
 	case short && len(list) > 0:
-		return nil, lockkeeper.Invalid("path, mode, units and limit beside targets: put them into a target of their own")
+		m.addf("path, mode, units and limit beside targets: put them into a target of their own")
 	case short:
 		list = []targetRequest{q.targetRequest}
 	case len(list) == 0:
-		return nil, lockkeeper.Invalid("nothing is asked for: give \"path\", or \"targets\": [{\"path\": …}]")
+		m.addf("nothing is asked for: give \"path\", or \"targets\": [{\"path\": …}]")
 	case len(list) > lockkeeper.MaxTargets:
-		return nil, lockkeeper.Invalid("%d targets: 1 to %d are allowed", len(list), lockkeeper.MaxTargets)
+		m.addf("%d targets: 1 to %d are allowed", len(list), lockkeeper.MaxTargets)
+		return nil
 	}
 	targets := make([]lockkeeper.Target, len(list))
 	for i := range list {
-		var err error
-		if targets[i], err = list[i].target(); err != nil {
-			return nil, err
-		}
+		targets[i] = list[i].target(m)
 	}
-	return targets, nil
+	return targets
 }
 
-// want is the claim that the request describes. All that is wrong with it is refused here.
-func (q *claimRequest) want() (lockkeeper.Want, error) {
-	targets, err := q.targets()
-	if err != nil {
-		return lockkeeper.Want{}, err
-	}
+// want is the claim that the request describes. All that is wrong with it is said here.
+func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	w := lockkeeper.Want{
-		ID: theClaim, Targets: targets, Priority: q.Priority,
+		ID: theClaim, Priority: q.Priority,
 		MaxHold: time.Duration(q.MaxHold), Grace: time.Duration(q.Grace), Lasts: time.Duration(q.Lasts), Quiet: time.Duration(q.Quiet),
 		Label: lockkeeper.Label{As: q.As, Note: q.Note, Link: q.Link},
 	}
@@ -93,27 +91,40 @@ func (q *claimRequest) want() (lockkeeper.Want, error) {
 	if q.Soft || q.Quiet != 0 {
 		w.Manners = lockkeeper.Soft
 	}
-	if err := w.CheckWait(); err != nil {
-		return w, err
+	if !m.in("wait") {
+		m.add(w.CheckWait())
 	}
 	switch {
 	case q.Steal != "" && q.Steal != "ask":
-		return w, lockkeeper.Invalid("steal %s: write \"ask\", or give steal_after, after which it is taken", quoted(q.Steal))
+		m.addf("steal %s: write \"ask\", or give steal_after, after which it is taken", quoted(q.Steal))
 	case q.StealAfter != nil:
 		w.Steal, w.After = lockkeeper.Take, time.Duration(*q.StealAfter)
 	case q.Steal == "ask":
 		w.Steal = lockkeeper.Ask
 	}
-	return w, w.Check()
+	known := len(m.list)
+	if unread := m.in("path", "mode", "units", "limit", "targets"); !unread || q.Path != "" || len(q.Targets) > 0 {
+		w.Targets = q.targets(m)
+		if !unread && len(m.list) == known {
+			m.add(w.Check())
+			return w
+		}
+	}
+	// What is wrong with the targets is said already.
+	rest := w
+	rest.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
+	m.add(rest.Check())
+	return w
 }
 
 // ttl is that of the claim's session.
-func (q *claimRequest) ttl() (time.Duration, error) {
+func (q *claimRequest) ttl(m *mistakes) time.Duration {
 	if q.TTL == nil {
-		return lockkeeper.DefaultTTL, nil
+		return lockkeeper.DefaultTTL
 	}
 	s := lockkeeper.Session{ID: "x", TTL: time.Duration(*q.TTL)}
-	return s.TTL, s.Check(false)
+	m.add(s.Check(false))
+	return s.TTL
 }
 
 // An amendment is the body of PATCH /v1/claims/{claim}: what is to be different. A
@@ -150,6 +161,7 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	if *a == (amendment{}) {
 		return w, lockkeeper.Invalid("nothing is to be different: give priority, limit or mode")
 	}
+	var m mistakes
 	w.Targets = append([]lockkeeper.Target(nil), w.Targets...)
 	limited := false
 	for i := range w.Targets {
@@ -162,7 +174,7 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 		}
 	}
 	if a.Limit != nil && !limited {
-		return w, lockkeeper.Invalid("limit: the claim wants no permits")
+		m.addf("limit: the claim wants no permits")
 	}
 	if a.Priority != nil {
 		w.Priority = *a.Priority
@@ -186,11 +198,12 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	case a.Steal == "ask":
 		w.Steal = lockkeeper.Ask
 	case a.Steal != "":
-		return w, lockkeeper.Invalid("steal %s: write \"ask\", or give steal_after", quoted(a.Steal))
+		m.addf("steal %s: write \"ask\", or give steal_after", quoted(a.Steal))
 	}
 	if a.Soft != nil && *a.Soft || a.Quiet != nil && *a.Quiet != 0 {
 		w.Manners = lockkeeper.Soft
 	}
 	w.Revision++
-	return w, w.Check()
+	m.add(w.Check())
+	return w, m.err()
 }
