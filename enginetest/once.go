@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -139,6 +140,39 @@ var onceChecks = []check{
 		p.still(id, lockkeeper.Held)
 		other.refused(exclusive("db"))
 		w.free(exclusive("x"))
+	}},
+	{"R19/late calls after leaving make nothing", 0, func(w *world) {
+		// Another process leaves the session of one that is dead, by its key. Calls of
+		// the dead one arrive after that.
+		p := w.peer("dead")
+		held := p.hold(exclusive("db")).Ref.ID
+		p.leave()
+		late := lockkeeper.Want{ID: held + 1, Targets: []lockkeeper.Target{exclusive("x")}, Wait: lockkeeper.Forever}
+		refused := func() {
+			w.Helper()
+			for _, want := range []lockkeeper.Want{p.wants[held], late} {
+				_, err := p.engine.Claim(w.ctx(), p.key, want)
+				w.is(err, lockkeeper.ErrSession)
+			}
+			_, err := p.engine.Renew(w.ctx(), p.key)
+			w.is(err, lockkeeper.ErrSession)
+			w.free(exclusive("db"))
+			w.free(exclusive("x"))
+		}
+		refused()
+		again := p.session
+		again.Named, again.Epoch = []uint64{held}, p.key.Epoch
+		lease, err := p.engine.Attach(w.ctx(), again, nil)
+		w.ok(err)
+		if lease.Key.Epoch <= p.key.Epoch {
+			w.Errorf("attached late under epoch %d, want one after %d", lease.Key.Epoch, p.key.Epoch)
+		}
+		refused()
+		if found := p.list(lockkeeper.Query{Session: p.session.ID}); slices.ContainsFunc(found, func(s lockkeeper.Status) bool {
+			return s.State != lockkeeper.Ended
+		}) {
+			w.Errorf("the session has %v", found)
+		}
 	}},
 	{"R16/a key of nobody is refused", 0, func(w *world) {
 		e := w.handles[0]

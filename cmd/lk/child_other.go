@@ -17,9 +17,13 @@ type (
 	child struct {
 		exited  chan struct{}
 		stopped chan os.Signal
-		group   struct{ number int }
+		group   group
 	}
 	guard struct{}
+	group struct {
+		number int
+		began  uint64
+	}
 )
 
 func notifySignals(chan<- os.Signal) {}
@@ -33,8 +37,8 @@ func findCommand(string) error       { return errNoGroups }
 func inForeground() bool             { return false }
 func bootTime() time.Duration        { return 0 }
 
-func startChild([]string, []string, *os.File) (*child, error) { return nil, errNoGroups }
-func replaceByCommand([]string, []string) error               { return errNoGroups }
+func startChild([]string, []string, ...*os.File) (*child, error) { return nil, errNoGroups }
+func replaceByCommand([]string, []string) error                  { return errNoGroups }
 
 func (c *child) forward(os.Signal)         {}
 func (c *child) terminate()                {}
@@ -46,13 +50,16 @@ func (c *child) reap() int                 { return 0 }
 func (c *child) stopWithIt(os.Signal) bool { return false }
 func (c *child) goOn()                     {}
 
-func startGuard(string, *os.File, *os.File, func(string)) *guard { return nil }
+func newGuard(string, *os.File, *os.File, func(string)) *guard { return nil }
 
-func (g *guard) watch(int, time.Duration) {}
-func (g *guard) until(time.Duration)      {}
-func (g *guard) saidStop()                {}
-func (g *guard) left() <-chan bool        { return nil }
-func (g *guard) follow(bool)              {}
-func (g *guard) stop()                    {}
+func (g *guard) leaves([]byte, uint64) *os.File { return nil }
+func (g *guard) watch(group, time.Duration)     {}
+func (g *guard) attached(uint64)                {}
+func (g *guard) start()                         {}
+func (g *guard) until(time.Duration)            {}
+func (g *guard) saidStop()                      {}
+func (g *guard) left() <-chan bool              { return nil }
+func (g *guard) follow(bool)                    {}
+func (g *guard) stop()                          {}
 
 func (a *app) newGuardVerb() *cobra.Command { return &cobra.Command{Use: "guard", Hidden: true} }

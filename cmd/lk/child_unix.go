@@ -87,25 +87,27 @@ type child struct {
 	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
 }
 
-// inherited has start start a process that inherits file, if there is one. No
-// two processes may be started at the same time by lk.
-func inherited(file *os.File, start func() error) error {
-	if file == nil {
-		return start()
-	}
-	defer unix.CloseOnExec(int(file.Fd())) // for this process alone
-	// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be that
-	// of a file which lk itself inherited for the same purpose.
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
-		return err
+// inherited calls start, which starts a process that inherits these files; nil stands
+// for none. No two processes may be started at the same time by lk.
+func inherited(files []*os.File, start func() error) error {
+	for _, file := range files {
+		if file == nil {
+			continue
+		}
+		defer unix.CloseOnExec(int(file.Fd())) // for this process alone
+		// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be that
+		// of a file which lk itself inherited for the same purpose.
+		if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
+			return err
+		}
 	}
 	return start()
 }
 
 // startChild starts the command with lk's own standard files, and lets it
-// inherit the session's, if there is one. It must be called by the main goroutine
+// inherit these others; nil stands for none. It must be called by the main goroutine
 // (see init).
-func startChild(command, env []string, session *os.File) (*child, error) {
+func startChild(command, env []string, inherits ...*os.File) (*child, error) {
 	c := &child{
 		tty:     terminal(),
 		exited:  make(chan struct{}, 1),
@@ -117,7 +119,7 @@ func startChild(command, env []string, session *os.File) (*child, error) {
 	cmd := newCommand(command, env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = attr
-	if err := inherited(session, cmd.Start); err != nil {
+	if err := inherited(inherits, cmd.Start); err != nil {
 		return nil, startFailure(command[0], err)
 	}
 	c.group = openGroup(cmd.Process.Pid)

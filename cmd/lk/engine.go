@@ -22,9 +22,11 @@ const engineVariable = "LOCKKEEPER_URL"
 // connection is a client with what lk knows of its engine.
 type connection struct {
 	*lockkeeper.Client
-	engine lockkeeper.Engine
-	url    string
-	named  bool // by --engine or by the environment; else it is the default file
+	engine   lockkeeper.Engine
+	attached *attachments // by the client
+	url      string
+	closed   bool // closeBy was called
+	named    bool // by --engine or by the environment; else it is the default file
 }
 
 // connect opens the engine of this run: that of --engine or an argument, else of
@@ -53,7 +55,14 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 	if !a.looks {
 		a.noteSudo(named)
 	}
-	return &connection{lockkeeper.New(a.tracing(e), options...), e, url, named}, nil
+	attached := noteAttachments(a.tracing(e))
+	return &connection{
+		Client:   lockkeeper.New(attached, options...),
+		engine:   e,
+		attached: attached,
+		url:      url,
+		named:    named,
+	}, nil
 }
 
 // withinProcess says why an engine that is within one process is of no use to lk.

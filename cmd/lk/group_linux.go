@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -18,7 +14,8 @@ const bootClock = unix.CLOCK_BOOTTIME
 // group is a process group.
 type group struct {
 	number int
-	leader int // a file that stands for its leader, dead or alive; 0: none
+	leader int    // a file that stands for its leader, dead or alive; 0: none
+	began  uint64 // when its leader was started, as /proc tells; 0: unknown
 }
 
 // openGroup must be called while the group's leader lives, or is not waited for
@@ -28,7 +25,11 @@ func openGroup(number int) group {
 	if err != nil {
 		leader = 0
 	}
-	return group{number, leader}
+	began := uint64(0)
+	if p, err := readProcess(number); err == nil {
+		began = p.began
+	}
+	return group{number, leader, began}
 }
 
 // signalGroup has pidfd_send_signal reach the group of the process (Linux 6.9).
@@ -52,19 +53,12 @@ func (g group) runs() bool {
 	if err := g.signal(0); errors.Is(err, unix.ESRCH) {
 		return false
 	}
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil || len(folders) == 0 {
+	numbers, err := processes()
+	if err != nil {
 		return true
 	}
-	want := []byte(strconv.Itoa(g.number))
-	for _, folder := range folders {
-		stat, err := os.ReadFile(folder + "/stat")
-		if err != nil {
-			continue // it is gone
-		}
-		// The program's name, in brackets, may hold anything.
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) > 2 && bytes.Equal(fields[2], want) && !bytes.ContainsAny(fields[0], "ZX") {
+	for _, number := range numbers {
+		if p, err := readProcess(number); err == nil && p.group == g.number && !p.dead { // on an error it is gone
 			return true
 		}
 	}

@@ -36,10 +36,13 @@ type guard struct {
 	starts  int
 
 	// What the next one must be told, should this one be killed.
-	group int
-	grace time.Duration
-	end   time.Duration // of the lease, by the boot clock; 0: it was not told any
-	asked bool
+	group    group
+	grace    time.Duration
+	end      time.Duration // of the lease, by the boot clock; 0: it was not told any
+	asked    bool
+	farewell []byte   // how to leave the session; nil: it must not
+	epoch    uint64   // of the session's latest attach
+	lifeline *os.File // the end that the guard reads; nil without farewell
 }
 
 const (
@@ -49,13 +52,24 @@ const (
 	ordersPatience = 100 * time.Millisecond
 )
 
-// startGuard starts a guard. It inherits the session's file, if there is one, as
-// the command does: else those of the command's processes that closed the file
+// newGuard makes a guard to be started. It inherits the session's file, if there is one,
+// as the command does: else those of the command's processes that closed the file
 // could still run when the kernel tells the engine that the session is dead.
-func startGuard(what string, stderr, session *os.File, note func(string)) *guard {
-	g := &guard{what: what, stderr: stderr, session: session, note: note}
-	g.start()
-	return g
+func newGuard(what string, stderr, session *os.File, note func(string)) *guard {
+	return &guard{what: what, stderr: stderr, session: session, note: note}
+}
+
+// leaves has the guard leave the session once lk and all of the command are dead. The
+// file that leaves returns is for the command to inherit, and for nobody else: while any
+// process has it open, something of the command may run. nil if there is no such file;
+// then the guard does not leave. It is called before start.
+func (g *guard) leaves(farewell []byte, epoch uint64) *os.File {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil
+	}
+	g.farewell, g.epoch, g.lifeline = farewell, epoch, in
+	return out
 }
 
 // start starts a guard, or the next one, and tells it all that it must know. It
@@ -70,8 +84,12 @@ func (g *guard) start() {
 		g.note(fmt.Sprintf("no second watcher (%s): should lk be killed, what its command started may run on", err))
 		return
 	}
-	if g.group != 0 {
-		g.tell("group %d %d", g.group, g.grace)
+	if g.farewell != nil {
+		g.tell("leave %s", g.farewell)
+		g.tell("epoch %d", g.epoch)
+	}
+	if g.group.number != 0 {
+		g.tellGroup()
 	}
 	if g.end != 0 {
 		g.tell("end %d", g.end)
@@ -95,12 +113,16 @@ func (g *guard) launch() error {
 		Path:        program,
 		Args:        []string{"lk", guardVerb, g.what},
 		Stdin:       in,
+		Env:         []string{}, // it needs none, and others may read it
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	if g.stderr != nil {
 		cmd.Stderr = g.stderr
 	}
-	if err := inherited(g.session, cmd.Start); err != nil {
+	if g.lifeline != nil {
+		cmd.Stdout = g.lifeline // see lifeline in guard_leave.go
+	}
+	if err := inherited([]*os.File{g.session}, cmd.Start); err != nil {
 		orders.Close()
 		return err
 	}
@@ -122,10 +144,20 @@ func ownProgram() (string, error) {
 
 // watch tells the guard which group to guard, and how long before the end of the
 // lease it is asked to stop.
-func (g *guard) watch(group int, grace time.Duration) {
+func (g *guard) watch(group group, grace time.Duration) {
 	if g != nil {
 		g.group, g.grace = group, grace
-		g.tell("group %d %d", group, grace)
+		g.tellGroup()
+	}
+}
+
+func (g *guard) tellGroup() { g.tell("group %d %d %d", g.group.number, g.grace, g.group.began) }
+
+// attached tells the guard the epoch of the session's latest attach, if that is news.
+func (g *guard) attached(epoch uint64) {
+	if g != nil && g.farewell != nil && epoch != g.epoch {
+		g.epoch = epoch
+		g.tell("epoch %d", epoch)
 	}
 }
 
@@ -177,7 +209,13 @@ func (g *guard) follow(done bool) {
 // stop ends the guard and returns when it is dead: from then on the number of the
 // command's group may be that of another one.
 func (g *guard) stop() {
-	if g == nil || g.process == nil {
+	if g == nil {
+		return
+	}
+	if g.lifeline != nil {
+		g.lifeline.Close()
+	}
+	if g.process == nil {
 		return
 	}
 	_ = g.process.Kill()

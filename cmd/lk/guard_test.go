@@ -18,11 +18,12 @@ func TestGuardIsFollowed(t *testing.T) {
 	l := newFakeLease(time.Hour)
 	s := superviseScript(t, l, time.Second, `echo $$; exec sleep 600`)
 	pid := s.line(t)
-	g := startGuard("db", nil, nil, func(text string) { notes = append(notes, text) })
+	g := newGuard("db", nil, nil, func(text string) { notes = append(notes, text) })
+	g.start()
 	t.Cleanup(g.stop)
 	var number int
 	fmt.Sscan(pid, &number)
-	g.watch(number, time.Second)
+	g.watch(openGroup(number), time.Second)
 	g.until(bootTime() + time.Hour)
 	for range mostGuards - 1 {
 		first := g.process.Pid
@@ -51,7 +52,8 @@ func TestGuardIsFollowed(t *testing.T) {
 // A guard that stands still does not hold lk up: when it reads nothing any more,
 // it is replaced.
 func TestGuardThatStandsStill(t *testing.T) {
-	g := startGuard("db", nil, nil, func(text string) { t.Error(text) })
+	g := newGuard("db", nil, nil, func(text string) { t.Error(text) })
+	g.start()
 	defer g.stop()
 	if err := unix.Kill(g.process.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)

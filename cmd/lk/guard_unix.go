@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,18 +18,23 @@ import (
 
 // watch is what a guard knows. Its orders are lines:
 //
-//	group N GRACE   guard the process group N; ask it to stop GRACE before the end
-//	end AT          the lease ends AT, by the boot clock
-//	asked           it was asked to stop already
+//	leave FAREWELL        leave the session when lk and all of the command are dead
+//	epoch N               of the session's latest attach
+//	group N GRACE BEGAN   guard the process group N, whose leader was started at BEGAN
+//	                      (see mayDescend); ask it to stop GRACE before the end
+//	end AT                the lease ends AT, by the boot clock
+//	asked                 it was asked to stop already
 //
 // Durations are in nanoseconds. The end of the orders is the death of lk.
 type watch struct {
-	what  string
-	group group
-	grace time.Duration
-	end   time.Duration // 0: none is known
-	asked bool
-	rest  []byte // of an order that has not arrived whole
+	what     string
+	group    group
+	grace    time.Duration
+	end      time.Duration // 0: none is known
+	asked    bool
+	farewell *farewell // nil: the session is left to its TTL
+	epoch    uint64
+	rest     []byte // of an order that has not arrived whole
 }
 
 // standGuard is a guard's life.
@@ -53,6 +59,7 @@ func standGuard(what string) error {
 		case orphan:
 			w.kill()
 			w.say("lk itself was killed, so its command was ended")
+			w.leave()
 			return nil
 		case w.end != 0 && now >= w.end:
 			w.kill()
@@ -113,16 +120,24 @@ func (w *watch) take(text []byte) {
 }
 
 func (w *watch) obey(order string) {
-	var number, at int64
-	switch n, _ := fmt.Sscanf(order, "group %d %d", &number, &at); {
-	case n == 2:
-		w.group, w.grace = openGroup(int(number)), time.Duration(at)
-	case order == "asked":
+	verb, rest, _ := strings.Cut(order, " ")
+	switch verb {
+	case "leave":
+		w.farewell = readFarewell(rest)
+	case "epoch":
+		w.epoch, _ = strconv.ParseUint(rest, 10, 64)
+	case "group":
+		var number int
+		var grace int64
+		var began uint64
+		fmt.Sscan(rest, &number, &grace, &began)
+		w.group, w.grace = openGroup(number), time.Duration(grace)
+		w.group.began = began // lk had it from the living leader
+	case "end":
+		at, _ := strconv.ParseInt(rest, 10, 64)
+		w.end = time.Duration(at)
+	case "asked":
 		w.asked = true
-	default:
-		if n, _ := fmt.Sscanf(order, "end %d", &at); n == 1 {
-			w.end = time.Duration(at)
-		}
 	}
 }
 

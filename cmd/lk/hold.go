@@ -29,7 +29,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	client, err := a.reach(opening, o)
 	stopped := opened()
 	if err == nil {
-		defer client.Close()
+		defer func() { client.closeBy(time.Now().Add(releaseTime)) }()
 	}
 	if stopped != nil {
 		return stopped
@@ -213,6 +213,9 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	s.note = a.noteUnless(o.quiet)
 	after := s
 	after.note = a.noteUnless(false)
+	if o.cleanup == "" { // else a lock that is free at once would say that the clean-up was run
+		s.farewell, s.attached = client.farewell(hold, o.ttl), client.attached
+	}
 	if err := s.start(o.command, env, session); err != nil {
 		if lost := hold.Err(); lost != nil {
 			return lost // and with it the session's file
@@ -221,26 +224,73 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 		return err
 	}
 	code, err := s.supervise(signals)
-	awaitInner(client, hold)
-	if o.cleanup != "" {
-		runCleanup(o.cleanup, append(env, exitVariable(code)), session, after, signals)
+	ended := time.Now()
+	if awaitInner(client, hold) {
+		ended = time.Now() // the engine answers, so that this wait was not for it
 	}
-	released := hold.Close()
+	cleaned := 0
+	if o.cleanup != "" {
+		cleaned = runCleanup(o.cleanup, append(env, exitVariable(code)), session, after, signals)
+		ended = time.Now()
+	}
+	unreleased := client.release(hold, ended.Add(releaseTime))
 	switch {
 	case err != nil:
 		return &exit{code: exitLost, say: err}
-	case released != nil && !errors.Is(released, lockkeeper.ErrLost):
-		s.note(fmt.Sprintf("%s is not released yet, and is free after at most %s: %s", o.what(), human(o.ttl), released))
+	case unreleased != "":
+		s.note(fmt.Sprintf("%s was not released: %s; it is free after at most %s", o.what(), unreleased, human(o.ttl)))
+	}
+	if code == 0 {
+		code = cleaned
 	}
 	switch {
 	case code == 0:
 		return nil
 	case s.child.interrupted(code):
-		ended := interrupted(s.child.signal(code))
-		ended.group = true
-		return ended
+		end := interrupted(s.child.signal(code))
+		end.group = true
+		return end
 	}
 	return &exit{code: code}
+}
+
+// releaseTime bounds how long lk tries to release after the command has ended: without
+// it the TTL ends the session. lk has ended within 2 s.
+const releaseTime = 1700 * time.Millisecond
+
+// release releases the hold, closes the client, and says why the hold was not released
+// until then; "" if it was, or was lost before.
+func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased string) {
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	err := hold.Release(ctx)
+	switch {
+	case errors.Is(err, lockkeeper.ErrUnavailable):
+		unreleased = shownURL(c.url) + " is unreachable"
+		until = time.Now() // to leave would take as long
+	case err != nil && !errors.Is(err, lockkeeper.ErrLost):
+		unreleased = err.Error()
+	}
+	c.closeBy(until)
+	return unreleased
+}
+
+// closeBy closes the client, once, and returns at that time at the latest. What is not
+// done by then ends with lk.
+func (c *connection) closeBy(until time.Time) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Until(until)):
+	}
 }
 
 // supervisor is one for commands under this hold.

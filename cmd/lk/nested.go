@@ -51,34 +51,41 @@ const innerPatience = time.Second
 // awaitInner waits, for a moment, until no run inside this one holds anything. It
 // is for those whose lk was killed: their guards are about to end their commands,
 // which rely on this hold too. One that was left in the background on purpose is
-// not waited for any longer.
-func awaitInner(client *connection, hold *lockkeeper.Hold) {
+// not waited for any longer. It reports whether the engine answered.
+func awaitInner(client *connection, hold *lockkeeper.Hold) (answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), innerPatience)
 	defer cancel()
 	tick := time.NewTicker(groupPoll)
 	defer tick.Stop()
-	for holdsInside(ctx, client, hold.Ref()) {
+	for {
+		held, err := holdsInside(ctx, client, hold.Ref())
+		if err != nil {
+			return false // the hold must not outlast the engine's trouble
+		}
+		if !held {
+			return true
+		}
 		select {
 		case <-tick.C:
 		case <-hold.Done():
-			return
+			return true
 		case <-ctx.Done():
-			return
+			return true
 		}
 	}
 }
 
 // holdsInside reports whether a claim that was made inside ref is held.
-func holdsInside(ctx context.Context, client *connection, ref lockkeeper.Ref) bool {
+func holdsInside(ctx context.Context, client *connection, ref lockkeeper.Ref) (bool, error) {
 	for status, err := range client.List(ctx, lockkeeper.Query{Brief: true}) {
 		if err != nil {
-			return false // the hold must not outlast the engine's trouble
+			return false, err
 		}
 		if status.State == lockkeeper.Held && status.Inside == ref {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // uncovered are those of targets that whoever has the holds does not have already:

@@ -45,18 +45,21 @@ command alone, or shared with others (-s), or for a limited number of them (-n).
 Several paths are taken together or not at all; --with adds some that are taken
 otherwise, as in --with s:testsite --with 3:router1/snmp.
 
-It waits in line until they are free. A server or database that can't be reached yet is
-tried until the bound of the wait, or for the TTL where it has none. The command gets the signals that lk gets.
-Should the locks be lost, the command and all that it started in its process group
-are stopped before anyone else can get them: by TERM a third of the TTL before the
-end, or 5s if that is less, and by KILL at the end. What a command leaves in the
-background when it ends is not waited for, but for a moment if it ended because it
-was asked to (TERM, Ctrl-C). If lk itself is killed (kill -9), all that is ended at
-once, and then the locks go on: at a server (lk://...) or in a database when their
-TTL is over, since nobody can tell it of dead processes; a cleanup is not run then.
-If lk stands still, as by Ctrl-Z, the command is asked to stop before the locks end,
-and ended with them. A server or a database that is started again within the TTL
-changes nothing for the command.
+It waits in line until they are free. A server or database that can't be reached yet
+is tried until the bound of the wait, or for the TTL where it has none. The command
+gets the signals that lk gets. If the locks can't be kept, lk stops the command's
+process group before anyone else gets them: it sends TERM a third of the TTL before
+the end, or 5s if that is less, and KILL at the end. If lk stands still, as by
+Ctrl-Z, its second process does the same. Background processes left by the command
+are not waited for (only briefly after TERM or Ctrl-C). A server or a database that
+is started again within the TTL changes nothing for the command.
+
+If lk is killed with kill -9, its second process kills the command's process group,
+and the locks are free at once. On a server or a database they end with the TTL
+instead if anything that the command started still runs, if --cleanup was given (it
+is not run then), or if the second process was killed too. lk does not kill what has
+left the process group (setsid), and does not see what runs elsewhere (ssh, a
+container): these can outlive the locks. LK_FENCE tells a resource which is newer.
 
 The command finds in its environment:
   LK_PATH         the paths, one a line

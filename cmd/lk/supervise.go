@@ -43,6 +43,9 @@ type supervisor struct {
 	note    func(string)  // tells the user
 	stderr  *os.File      // for the guard; nil: it says nothing
 
+	farewell []byte       // by which the guard leaves the session, see guard.leaves; nil: it does not
+	attached *attachments // of the session; nil without farewell
+
 	child   *child
 	guard   *guard
 	yielded bool // the child was asked to stop because somebody asked for the lock
@@ -60,8 +63,16 @@ const unkillable = 5 * time.Second
 // start starts the command, and before it the guard, which gets ready meanwhile:
 // until it is told the group, the kernel ends the command should lk die.
 func (s *supervisor) start(command, env []string, session *os.File) error {
-	s.guard = startGuard(s.what, s.stderr, session, s.note)
-	child, err := startChild(command, env, session)
+	s.guard = newGuard(s.what, s.stderr, session, s.note)
+	var lifeline *os.File
+	if s.farewell != nil {
+		lifeline = s.guard.leaves(s.farewell, s.attached.epoch.Load())
+	}
+	s.guard.start()
+	child, err := startChild(command, env, session, lifeline)
+	if lifeline != nil {
+		lifeline.Close() // it is the command's alone
+	}
 	if err != nil {
 		s.guard.stop()
 		return err
@@ -71,7 +82,7 @@ func (s *supervisor) start(command, env []string, session *os.File) error {
 	if s.onLost == kill {
 		grace = 0
 	}
-	s.guard.watch(child.group.number, grace)
+	s.guard.watch(child.group, grace)
 	s.tellEnd()
 	return nil
 }
@@ -82,10 +93,14 @@ func (s *supervisor) start(command, env []string, session *os.File) error {
 // run on.
 func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 	var (
-		done  = s.lease.Done()
-		asked = s.lease.YieldAsked()
-		alarm = time.NewTimer(s.untilGrace())
+		done     = s.lease.Done()
+		asked    = s.lease.YieldAsked()
+		alarm    = time.NewTimer(s.untilGrace())
+		attached <-chan struct{}
 	)
+	if s.attached != nil {
+		attached = s.attached.changed
+	}
 	defer alarm.Stop()
 	notifyStops(signals)
 	for {
@@ -113,6 +128,8 @@ func (s *supervisor) supervise(signals chan os.Signal) (code int, lost error) {
 			alarm.Reset(s.untilGrace())
 		case over := <-s.guard.left():
 			s.guard.follow(over)
+		case <-attached:
+			s.guard.attached(s.attached.epoch.Load())
 		case <-done:
 			done = nil
 			lost = s.lose()

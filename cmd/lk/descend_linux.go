@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is what /proc/PID/stat tells of a process.
+type process struct {
+	parent  int
+	group   int
+	session int
+	began   uint64 // when it was started, in clock ticks since boot
+	dead    bool   // it has ended, and its parent has not waited for it
+}
+
+// processes are the numbers of all processes that /proc shows.
+func processes() ([]int, error) {
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err == nil && len(folders) == 0 {
+		err = errors.New("/proc is not mounted")
+	}
+	numbers := make([]int, 0, len(folders))
+	for _, folder := range folders {
+		if number, err := strconv.Atoi(filepath.Base(folder)); err == nil {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers, err
+}
+
+func readProcess(number int) (p process, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", number))
+	if err != nil {
+		return p, err
+	}
+	// The program's name, in brackets, may contain anything.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const began = 19 // fields after the name
+	if len(fields) <= began {
+		return p, fmt.Errorf("/proc/%d/stat has %d fields", number, len(fields))
+	}
+	p.dead = bytes.ContainsAny(fields[0], "ZX")
+	for i, to := range map[int]*int{1: &p.parent, 2: &p.group, 3: &p.session} {
+		if *to, err = strconv.Atoi(string(fields[i])); err != nil {
+			return p, err
+		}
+	}
+	p.began, err = strconv.ParseUint(string(fields[began]), 10, 64)
+	return p, err
+}
+
+// mayDescend reports whether a process runs that may descend from a command of lk
+// which began then, whatever that process has done since: left the group and the
+// session, closed its files, cleared its environment, changed its user. When lk and the
+// command are dead, the kernel has given their orphans to the process that adopted this
+// guard. So the ancestors of a descendant, up to that adopter, all began after the
+// command. The reverse is not true: the adopter may have other children as young. When
+// in doubt the answer is yes.
+func mayDescend(began uint64, session int) bool {
+	// Twice, since a process may fork and end while the list is read.
+	return began == 0 || listsDescendant(began, session) || listsDescendant(began, session)
+}
+
+func listsDescendant(began uint64, session int) bool {
+	numbers, err := processes()
+	if err != nil {
+		return true
+	}
+	adopter := unix.Getppid()
+	if _, err := readProcess(adopter); err != nil {
+		return true // other users' processes are hidden from this one
+	}
+	for _, number := range numbers {
+		p, err := readProcess(number)
+		if err != nil || p.dead || p.began < began || number == unix.Getpid() {
+			continue
+		}
+		if adoptedSince(p, began, adopter) && !olderSession(p, began, session) {
+			return true
+		}
+	}
+	return false
+}
+
+// mostAncestors bounds the search: numbers of processes are used again, and a list read
+// from them may go round in a circle.
+const mostAncestors = 1000
+
+// adoptedSince reports whether all ancestors of p below the adopter began at that time or later.
+func adoptedSince(p process, began uint64, adopter int) bool {
+	for range mostAncestors {
+		if p.parent == adopter {
+			return true
+		}
+		if p.parent == 0 {
+			return false // its parent is outside of this container
+		}
+		parent, err := readProcess(p.parent)
+		if err != nil {
+			return true // it ended just now, or is hidden
+		}
+		if parent.began < began {
+			return false
+		}
+		p = parent
+	}
+	return true
+}
+
+// olderSession reports whether p is in another session than lk, which was there before
+// the command: a descendant can only be in lk's session, or make a new one. The number
+// of a session is not used again while a process is in it.
+func olderSession(p process, began uint64, session int) bool {
+	if p.session == session {
+		return false
+	}
+	leader, err := readProcess(p.session)
+	return p.session == 0 || err == nil && leader.began < began
+}
