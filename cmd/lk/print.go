@@ -161,6 +161,8 @@ func (t table) rows(status lockkeeper.Status) {
 		state = ordinal(status.Place) + " in line"
 	case status.Converting:
 		state += ", upgrading"
+	case status.Lapsed:
+		state += ", given up"
 	case status.Asked != nil:
 		state += ", asked to yield"
 	}

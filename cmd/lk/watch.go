@@ -270,6 +270,8 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 			facts += ", for " + passed(s.Age)
 		}
 		return "holds", fmt.Sprintf("%s holds %s (%s)%s", name, what, facts, about(s.Label))
+	case s.Lapsed:
+		return "", "" // its client uses it no more, so asks don't matter: its end comes soon
 	case askKey(before.Asked) != askKey(s.Asked) && s.Asked != nil:
 		return "asked", fmt.Sprintf("%s is asked to yield %s%s", name, what, askText(s.Asked))
 	case askKey(before.Asked) != askKey(s.Asked):

@@ -37,6 +37,8 @@ func TestWatchTellsChanges(t *testing.T) {
 	asked.Asked = &lockkeeper.Asked{By: lockkeeper.Ref{Session: "t", ID: 1}, Reason: lockkeeper.Stolen, Left: lockkeeper.Forever, Label: lockkeeper.Label{As: "deploy", Note: "hotfix"}}
 	overdue := held
 	overdue.Asked = &lockkeeper.Asked{Reason: lockkeeper.Overdue, Left: 4*time.Second + 1}
+	lapsed := held
+	lapsed.Lapsed = true
 	sharing := with(func(s *lockkeeper.Status) {
 		s.State, s.Fence, s.Grants = lockkeeper.Held, 42, target(lockkeeper.ModeShared)
 	})
@@ -60,6 +62,9 @@ func TestWatchTellsChanges(t *testing.T) {
 		"asked, and not any longer": {[]lockkeeper.Status{older, asked, asked, held, overdue},
 			"holds: ci-17 holds db (fence 41, for 1h); asked: ci-17 is asked to yield db, by deploy (hotfix); " +
 				"kept: ci-17 may keep db: it is not asked to yield any longer; asked: ci-17 is asked to yield db, since it is held for too long: else it is taken in 5s"},
+		"asked, given up, and then the ask withdrawn": {[]lockkeeper.Status{held, asked, lapsed, ended(41, lockkeeper.Stolen, "by deploy")},
+			"holds: ci-17 holds db (fence 41); asked: ci-17 is asked to yield db, by deploy (hotfix); " +
+				"lost: ci-17 lost db: stolen: by deploy (held 3s)"},
 		"upgrade": {[]lockkeeper.Status{sharing, upgrading, with(func(s *lockkeeper.Status) { s.State, s.Fence = lockkeeper.Held, 43 })},
 			"holds: ci-17 holds shared db (fence 42); upgrades: ci-17 waits to have shared db alone: held by; holds: ci-17 holds db (fence 43, waited 1s)"},
 		"freeze":         {[]lockkeeper.Status{frozen, frozen, thawed}, "frozen: db is frozen by ci-17 for 1h more; thawed: db is frozen no longer"},
