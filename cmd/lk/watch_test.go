@@ -64,7 +64,7 @@ func TestWatchTellsChanges(t *testing.T) {
 				"kept: ci-17 may keep db: it is not asked to yield any longer; asked: ci-17 is asked to yield db, since it is held for too long: else it is taken in 5s"},
 		"asked, given up, and then the ask withdrawn": {[]lockkeeper.Status{held, asked, lapsed, ended(41, lockkeeper.Stolen, "by deploy")},
 			"holds: ci-17 holds db (fence 41); asked: ci-17 is asked to yield db, by deploy (hotfix); " +
-				"lost: ci-17 lost db: stolen: by deploy (held 3s)"},
+				"lost: ci-17 lost db: stolen: by deploy (held 1s)"},
 		"upgrade": {[]lockkeeper.Status{sharing, upgrading, with(func(s *lockkeeper.Status) { s.State, s.Fence = lockkeeper.Held, 43 })},
 			"holds: ci-17 holds shared db (fence 42); upgrades: ci-17 waits to have shared db alone: held by; holds: ci-17 holds db (fence 43, waited 1s)"},
 		"freeze":         {[]lockkeeper.Status{frozen, frozen, thawed}, "frozen: db is frozen by ci-17 for 1h more; thawed: db is frozen no longer"},
