@@ -109,7 +109,7 @@ func (a *API) add(handlers map[string]http.Handler, open bool) {
 
 // allRoutes is the table of routes.
 func allRoutes() []route {
-	return slices.Concat(claimRoutes, operatorRoutes, eventRoutes, grabRoutes, terraformRoutes, documentRoutes)
+	return slices.Concat(claimRoutes, operatorRoutes, eventRoutes, grabRoutes, terraformRoutes, documentRoutes, frontRoutes)
 }
 
 // Server returns a server of the API that has all its bounds set. The caller sets
@@ -216,8 +216,8 @@ func serve(r route) served {
 	return served{route: r, method: method, segments: strings.Split(path, "/")[1:], open: openRoutes[r.pattern]}
 }
 
-// openRoutes tell nothing of locks, so they need no credentials.
-var openRoutes = map[string]bool{"GET /openapi.json": true}
+// openRoutes tell strangers nothing of locks, so they need no credentials.
+var openRoutes = map[string]bool{"GET /openapi.json": true, "GET /": true}
 
 // matches reports whether the segments of a URL are those of s, and gives r their values.
 func (s *served) matches(segments []string, r *http.Request) bool {

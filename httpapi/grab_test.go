@@ -43,10 +43,17 @@ func villageOf(t *testing.T, e lockkeeper.Engine) *village {
 // villageUnder is a server with a policy.
 func villageUnder(t *testing.T, e lockkeeper.Engine, p *access.Policy) *village {
 	t.Helper()
-	v := &village{T: t, engine: e, gate: access.New(e, p, access.Options{})}
+	v := villageBehind(t, access.New(e, p, access.Options{}), Options{Version: "v1.2.3", Drain: func(string) {}})
+	v.engine = e
+	return v
+}
+
+// villageBehind is a server with options of its own.
+func villageBehind(t *testing.T, g *access.Gate, o Options) *village {
+	t.Helper()
+	v := &village{T: t, gate: g}
 	s := httptest.NewUnstartedServer(nil)
-	api := New(v.gate, Options{Version: "v1.2.3", Drain: func(string) {}})
-	s.Config = api.Server()
+	s.Config = New(g, o).Server()
 	s.Start()
 	t.Cleanup(s.Close)
 	v.url, v.client = s.URL, s.Client()
@@ -409,7 +416,7 @@ func TestGrabNonsense(t *testing.T) {
 	if h := v.ask("POST", "/v1/grab/a/../b?as=me&priority=x", ""); h.code != 400 || !strings.Contains(h.text, `\"..\" is not allowed`) || strings.Contains(h.text, "targets") {
 		t.Errorf("%d %s, want what is wrong with the path, and not that there is none", h.code, h.text)
 	}
-	for _, path := range []string{"/ui", "/ui/", "/ui/index.html", "/ui/404", "/", "/v1", "/v1/grab"} {
+	for _, path := range []string{"/ui", "/ui/", "/ui/index.html", "/ui/404", "/v1", "/v1/grab", "//"} {
 		v.refused(404, "no-such-resource", "GET", path, "")
 	}
 	v.refused(400, `\"op\": there are as, also; there is no parameter \"until\"`, "GET", "/v1/grab/db?op=x&until=y", "")

@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"html/template"
+	"net/http"
+	"strings"
+)
+
+//go:embed front.html
+var frontText string
+
+// frontPage is what a browser is shown at the address of a server.
+var frontPage = template.Must(template.New("front").Parse(frontText))
+
+var frontRoutes = []route{{pattern: "GET /", handle: (*call).front}}
+
+// A front is what the page tells.
+type front struct {
+	Known         bool // the reader was let in, and may know all that follows
+	Version       string
+	Draining      string
+	Counted       bool
+	Held, Waiting any
+}
+
+// front is GET /: a page for browsers, and GET /v1/server for programs. A stranger
+// learns from the page that the server asks for credentials, and nothing else.
+func (c *call) front() error {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	asksJSON := acceptsJSON(c.r)
+	if asksJSON || c.api.gate.Open() || shows(c.r) {
+		var err error
+		if c.pass, err = c.api.admit(c.r); err != nil {
+			return err
+		}
+		c.own = c.pass.Engine()
+	}
+	if asksJSON {
+		return c.server()
+	}
+	page := front{Known: c.pass != nil}
+	if page.Known {
+		page.Version = c.api.options.Version
+		page.Draining, _ = c.api.gate.Draining()
+		if c.api.options.About != nil {
+			ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+			defer cancel()
+			if about, err := c.api.options.About(ctx); err == nil { // else the page goes without
+				page.Held, page.Waiting = about["held"], about["waiting"]
+				page.Counted = page.Held != nil && page.Waiting != nil
+			}
+		}
+	}
+	var text bytes.Buffer
+	if err := frontPage.Execute(&text, page); err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	c.w.Header().Set("Referrer-Policy", "no-referrer")
+	return c.sendBytes(http.StatusOK, "text/html; charset=utf-8", text.Bytes())
+}
+
+// shows reports whether a request shows credentials.
+func shows(r *http.Request) bool {
+	return r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+}
+
+// acceptsJSON reports whether a client asks for JSON, and for no page.
+func acceptsJSON(r *http.Request) bool {
+	accepts := strings.Join(r.Header.Values("Accept"), ",")
+	return strings.Contains(accepts, "json") && !strings.Contains(accepts, "text/html")
+}
