@@ -45,8 +45,8 @@ func TestCallerBoundsWhatIsKeptForIt(t *testing.T) {
 			ask(t, k, ann, id+2, lockkeeper.Path(fmt.Sprint("y/", id)))
 		}
 		synctest.Wait()
-		if most != 10 || len(k.watchers.all) == cap(errs) {
-			t.Errorf("%d statuses were kept, for %d watchers in the end", most, len(k.watchers.all))
+		if most != 10 || k.watchers.Len() == cap(errs) {
+			t.Errorf("%d statuses were kept, for %d watchers in the end", most, k.watchers.Len())
 		}
 		close(read)
 		for range cap(errs) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -32,7 +33,7 @@ type Keeper struct {
 	table     *table.Table
 	command   table.Command // the one at hand; fields that its Op does not look at are left over
 	notify    map[string]func([]lockkeeper.Status)
-	watchers  index
+	watchers  watching.Index[*watcher]
 	changes   uint64 // the number of the latest change
 	allowance allowance
 	timer     *time.Timer
@@ -178,7 +179,7 @@ func (k *Keeper) Close() error {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	for w := range k.watchers.all {
+	for w := range k.watchers.All() {
 		w.ring()
 	}
 	clear(k.notify)

@@ -126,7 +126,7 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	var w *watcher
 	if q.Follow {
 		w = &watcher{query: q, since: k.changes, wake: make(chan struct{}, 1)}
-		k.watchers.add(w)
+		k.watchers.Add(q, w)
 	}
 	commit := k.record.latest
 	k.arm()

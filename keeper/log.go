@@ -283,7 +283,7 @@ func (k *Keeper) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.record.broken, k.record.steps = err, nil
-	for w := range k.watchers.all {
+	for w := range k.watchers.All() {
 		w.ring()
 	}
 }

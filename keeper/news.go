@@ -27,7 +27,7 @@ var newsRoom = sync.Pool{New: func() any { return new(news) }}
 // one that the command is about, nor any of the session own. The mutex is held.
 func (k *Keeper) collect(own string) *news {
 	c, events := &k.command, k.table.Events()
-	if len(events) == 0 || len(events) == 1 && len(k.watchers.all) == 0 && about(c, events[0].Ref) {
+	if len(events) == 0 || len(events) == 1 && k.watchers.Len() == 0 && about(c, events[0].Ref) {
 		return nil
 	}
 	n := newsRoom.Get().(*news)
@@ -40,7 +40,7 @@ func (k *Keeper) gather(n *news, own string) {
 	c, events := &k.command, k.table.Events()
 	for i := range events {
 		ev := &events[i]
-		if len(k.watchers.all) > 0 {
+		if k.watchers.Len() > 0 {
 			k.notifyWatchers(ev, n)
 		}
 		if ev.Path != "" || ev.Ref.Session == own || about(c, ev.Ref) {

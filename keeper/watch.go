@@ -145,14 +145,14 @@ func (w *watcher) take(room []*change) []*change {
 // notifyWatchers passes an event on to those who watch what it is about, with a log as a part
 // of n. The mutex is held.
 func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
-	if !k.watchers.mayWatch(ev.Ref) {
+	if !k.watchers.MayWatch(ev.Ref) {
 		return
 	}
 	c := k.changeOf(ev)
 	if c == nil {
 		return
 	}
-	for w := range k.watchers.selecting(&c.status) {
+	for w := range k.watchers.Selecting(&c.status) {
 		if c.number == 0 {
 			k.changes++
 			c.number, c.about = k.changes, unique.Make(subject{ev.Ref, ev.Path})
@@ -184,14 +184,14 @@ func (k *Keeper) changeOf(ev *table.Event) *change {
 // offer gives a change to a watcher that selects it. The mutex is held.
 func (k *Keeper) offer(w *watcher, c *change) {
 	if c.number > w.since && !w.put(c) {
-		k.watchers.remove(w)
+		k.watchers.Remove(w)
 	}
 }
 
 // publish gives changes that are safe to those who watch. The mutex is held.
 func (k *Keeper) publish(changes []*change) {
 	for _, c := range changes {
-		for w := range k.watchers.selecting(&c.status) {
+		for w := range k.watchers.Selecting(&c.status) {
 			k.offer(w, c)
 		}
 	}
@@ -245,6 +245,6 @@ func (k *Keeper) unwatch(w *watcher) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.watchers.remove(w)
+	k.watchers.Remove(w)
 	w.end(w.err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,105 +11,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 )
-
-// heldAt is the status of a hold.
-func heldAt(session string, id uint64, paths ...lockkeeper.Path) *lockkeeper.Status {
-	st := &lockkeeper.Status{Ref: lockkeeper.Ref{Session: session, ID: id}, State: lockkeeper.Held}
-	for _, path := range paths {
-		st.Grants = append(st.Grants, lockkeeper.Grant{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}})
-	}
-	return st
-}
-
-// TestWatchersOfOthersAreNotLookedAt: a change looks at the watchers of its own claim, session and
-// paths, however many there are of others.
-func TestWatchersOfOthersAreNotLookedAt(t *testing.T) {
-	var x index
-	var all []*watcher
-	watch := func(q lockkeeper.Query) {
-		w := &watcher{query: q}
-		all = append(all, w)
-		x.add(w)
-	}
-	for i := range 1000 {
-		watch(lockkeeper.Query{Session: fmt.Sprint("nobody", i)})
-		watch(lockkeeper.Query{Session: "nobody"})
-		watch(lockkeeper.Query{Ref: lockkeeper.Ref{Session: "ann", ID: uint64(i) + 2}})
-		watch(lockkeeper.Query{Meets: lockkeeper.Path(fmt.Sprint("db/", i))})
-	}
-	for _, q := range []lockkeeper.Query{
-		{}, {Session: "ann"}, {Ref: lockkeeper.Ref{Session: "ann", ID: 1}}, {Meets: "db"}, {Meets: "db/x"}, {Meets: "db/x/y/z"},
-	} {
-		watch(q)
-	}
-	looked := 0
-	for range x.candidates(heldAt("ann", 1, "db/x/y")) {
-		looked++
-	}
-	if looked != 6 {
-		t.Errorf("%d of %d watchers are looked at, want 6", looked, len(all))
-	}
-	if x.mayWatch(lockkeeper.Ref{Session: "bob", ID: 1}) != true {
-		t.Error("somebody watches everything, and is not found")
-	}
-	for _, w := range all {
-		x.remove(w)
-		x.remove(w)
-	}
-	if n := len(x.all) + len(x.everything) + len(x.refs) + len(x.sessions) + len(x.paths.at) + len(x.paths.below); n != 0 {
-		t.Errorf("%d entries are left of watchers that have gone", n)
-	}
-}
-
-// TestIndexFindsEveryWatcher compares the index with asking each watcher, at random.
-func TestIndexFindsEveryWatcher(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
-	word := func() string { return string(rune('a' + r.IntN(3))) }
-	path := func() lockkeeper.Path {
-		p := word()
-		for range r.IntN(4) {
-			p += "/" + word()
-		}
-		return lockkeeper.Path(p)
-	}
-	var x index
-	var all []*watcher
-	for range 2000 {
-		var q lockkeeper.Query
-		if r.IntN(3) == 0 {
-			q.Session = word()
-		}
-		if r.IntN(4) == 0 {
-			q.Ref = lockkeeper.Ref{Session: word(), ID: r.Uint64N(3)}
-		}
-		if r.IntN(2) == 0 {
-			q.Meets = path()
-		}
-		w := &watcher{query: q}
-		x.add(w)
-		all = append(all, w)
-		if r.IntN(2) == 0 {
-			i := r.IntN(len(all))
-			x.remove(all[i])
-			all = slices.Delete(all, i, i+1)
-		}
-		st := heldAt(word(), r.Uint64N(3), path(), path())
-		found := make(map[*watcher]bool)
-		for w := range x.selecting(st) {
-			found[w] = true
-		}
-		for _, w := range all {
-			if w.query.Selects(st) != found[w] {
-				t.Fatalf("seed %d: %+v, watched by %+v: found %t", seed, st, w.query, found[w])
-			}
-			delete(found, w)
-		}
-		if len(found) > 0 {
-			t.Fatalf("seed %d: watchers are found that have gone", seed)
-		}
-	}
-}
 
 // newTest returns a keeper in a synctest bubble, and a session that lives as long as it.
 func newTest(t *testing.T) (*Keeper, lockkeeper.Key) {
@@ -203,7 +103,7 @@ func TestWatchersShareChanges(t *testing.T) {
 		}
 		synctest.Wait()
 		var all []*watcher
-		for w := range k.watchers.all {
+		for w := range k.watchers.All() {
 			all = append(all, w)
 		}
 		for id := range uint64(mostPending) {
@@ -220,7 +120,7 @@ func TestWatchersShareChanges(t *testing.T) {
 			t.Errorf("a claim that changed again and again takes part in %d places for %d claims", n, mostPending)
 		}
 		ask(t, k, ann, mostPending+2, "z")
-		if len(k.watchers.all) != 0 || all[0].pending != nil || all[0].places != nil {
+		if k.watchers.Len() != 0 || all[0].pending != nil || all[0].places != nil {
 			t.Error("a watcher that is much too slow is kept")
 		}
 		close(read)

@@ -2,9 +2,11 @@ package sqlitelock
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -48,25 +50,57 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 	return all, nil
 }
 
+// mostEnded is how many claims may have ended since a follower looked. With more it ends.
+const mostEnded = 4096
+
+var errTooSlow error = &lockkeeper.Error{
+	Err:    lockkeeper.ErrUnavailable,
+	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims have ended since it read; begin again", mostEnded),
+}
+
 // follower is one List that goes on.
 type follower struct {
-	query lockkeeper.Query
-	bell  chan struct{}
+	bell    chan struct{}
+	waiting atomic.Bool // it was told why somebody waits, which any change may alter
 
 	mu    sync.Mutex
 	ended []lockkeeper.Status // what ended since it last looked
+	slow  bool                // too much did
 }
 
 // tell notes what ended, and wakes the follower.
-func (f *follower) tell(ended []lockkeeper.Status) {
+func (f *follower) tell(ended *lockkeeper.Status) {
 	f.mu.Lock()
-	for _, st := range ended {
-		if f.query.Selects(&st) {
-			f.ended = append(f.ended, st)
-		}
+	switch {
+	case f.slow:
+	case len(f.ended) == mostEnded:
+		f.slow, f.ended = true, nil
+	default:
+		f.ended = append(f.ended, *ended)
 	}
 	f.mu.Unlock()
 	f.ring()
+}
+
+// tellFollowers notes what ended, and wakes the followers that a change concerns.
+func (e *Engine) tellFollowers(n *news) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range n.ended {
+		for f := range e.followers.Selecting(&n.ended[i]) {
+			f.tell(&n.ended[i])
+		}
+	}
+	for i := range n.changed {
+		for f := range e.followers.Selecting(&n.changed[i]) {
+			f.ring()
+		}
+	}
+	for f := range e.followers.All() {
+		if n.anything || f.waiting.Load() {
+			f.ring()
+		}
+	}
 }
 
 func (f *follower) ring() {
@@ -77,30 +111,36 @@ func (f *follower) ring() {
 }
 
 // takeEnded returns what ended since the last call.
-func (f *follower) takeEnded() []lockkeeper.Status {
+func (f *follower) takeEnded() ([]lockkeeper.Status, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.slow {
+		return nil, errTooSlow
+	}
 	ended := f.ended
 	f.ended = nil
-	return ended
+	return ended, nil
 }
 
 // followed counts the followers.
 func (e *Engine) followed() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.followers)
+	return e.followers.Len()
 }
+
+// waits reports whether there is evidence of st.
+func waits(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting || st.Converting }
 
 // follow yields what q selects, and goes on with what changes of it.
 func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
-	f := &follower{query: q, bell: make(chan struct{}, 1)}
+	f := &follower{bell: make(chan struct{}, 1)}
 	e.mu.Lock()
-	e.followers[f] = struct{}{}
+	e.followers.Add(q, f)
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
-		delete(e.followers, f)
+		e.followers.Remove(f)
 		e.mu.Unlock()
 	}()
 	pause := time.NewTimer(0)
@@ -112,14 +152,20 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 		case <-ctx.Done():
 			return
 		}
+		f.waiting.Store(!q.Brief) // until it is known what it sees
 		all, err := e.list(ctx, q)
+		var ended []lockkeeper.Status
+		if err == nil {
+			ended, err = f.takeEnded()
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				yield(lockkeeper.Status{}, err)
 			}
 			return
 		}
-		if !told.Tell(all, f.takeEnded(), yield) {
+		f.waiting.Store(!q.Brief && slices.ContainsFunc(all, waits))
+		if !told.Tell(all, ended, yield) {
 			return
 		}
 		pause.Reset(followPause)

@@ -7,6 +7,10 @@ type news struct {
 	items []item
 	ended []lockkeeper.Status // claims and freezes that ended, for followers
 	any   bool                // something changed at all
+
+	// What changed and has not ended, for followers; or anything may have.
+	changed  []lockkeeper.Status
+	anything bool
 }
 
 // item is what one session is told.
@@ -41,11 +45,7 @@ func (e *Engine) deliver(n *news) {
 	if !n.any || e.followed() == 0 {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for f := range e.followers {
-		f.tell(n.ended)
-	}
+	e.tellFollowers(n)
 }
 
 // noteWait keeps account of the claims of this process that wait, and of those whose hold has an

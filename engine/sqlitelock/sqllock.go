@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -46,7 +47,7 @@ type Engine struct {
 	mu        sync.Mutex             // guards all below
 	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
 	fileless  int                    // how many of them live by their TTL alone
-	followers map[*follower]struct{}
+	followers watching.Index[*follower]
 	told      []string // sessions whose file nobody has locked any more
 }
 
@@ -81,7 +82,7 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	e := &Engine{
 		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
 		deaths: make(chan struct{}, 1), clock: clock, boot: boot, dead: make(map[string]bool),
-		waits: make(map[lockkeeper.Ref]uint64), bounds: make(map[lockkeeper.Ref]bool), local: make(map[string]*attachment), followers: make(map[*follower]struct{}),
+		waits: make(map[lockkeeper.Ref]uint64), bounds: make(map[lockkeeper.Ref]bool), local: make(map[string]*attachment),
 	}
 	opened := make(chan error)
 	go e.live(ctx, path, me, o, opened)

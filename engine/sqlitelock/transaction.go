@@ -125,7 +125,7 @@ func (tx *transaction) learn(l loaded) {
 			tx.heard.ended = append(tx.heard.ended, st)
 		}
 	}
-	tx.heard.any = true
+	tx.heard.any, tx.heard.anything = true, true
 }
 
 // relearn prepares the news about everything, after all rows were read anew.
@@ -148,7 +148,7 @@ func (tx *transaction) relearn(l loaded) {
 	for _, st := range l.ended {
 		tx.hear(st)
 	}
-	tx.heard.any = true
+	tx.heard.any, tx.heard.anything = true, true
 }
 
 // hear prepares to notify a session of this process.
@@ -186,12 +186,15 @@ type attached struct{ id, file string }
 // collect prepares the news of a step.
 func (tx *transaction) collect(t *table.Table) {
 	e := tx.e
+	follows := e.followed() > 0 // who begins to follow after that looks after this transaction
 	for _, ev := range t.Events() {
 		tx.news.any = true
 		if ev.Path != "" {
+			st := rows.ThawedStatus(ev.Ref, ev.Path, ev.Reason)
 			if ev.Kind == table.Thawed {
-				tx.news.ended = append(tx.news.ended, rows.ThawedStatus(ev.Ref, ev.Path, ev.Reason))
+				tx.news.ended = append(tx.news.ended, st)
 			}
+			tx.news.changed = append(tx.news.changed, st)
 			continue
 		}
 		st, ok := t.Status(ev.Ref)
@@ -200,6 +203,8 @@ func (tx *transaction) collect(t *table.Table) {
 		}
 		if st.State == lockkeeper.Ended {
 			tx.news.ended = append(tx.news.ended, st)
+		} else if follows {
+			tx.news.changed = append(tx.news.changed, st)
 		}
 		if a := e.local[ev.Ref.Session]; a != nil {
 			tx.news.add(a.notify, st)

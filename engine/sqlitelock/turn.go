@@ -273,7 +273,7 @@ func (e *Engine) shut() {
 		j.done <- unavailable(errClosed)
 	}
 	e.mu.Lock()
-	for f := range e.followers {
+	for f := range e.followers.All() {
 		f.ring()
 	}
 	e.mu.Unlock()

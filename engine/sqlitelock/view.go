@@ -95,7 +95,7 @@ func (tx *transaction) imagineStep(c table.Command) {
 	v := tx.e.view
 	_, _ = v.table.Step(&c) // never refused
 	for _, ev := range v.table.Events() {
-		tx.heard.any = true
+		tx.heard.any, tx.heard.anything = true, true
 		if ev.Path != "" {
 			continue
 		}

@@ -17,7 +17,7 @@ var house = []room{
 	// package            of this module                      of others
 	{".", "", "golang.org/x/sys"},
 	{"table", ".", ""},
-	{"keeper", ". table", "golang.org/x/sys"},
+	{"keeper", ". table internal/watching", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history", ""},
 	{"fence", ".", ""},
@@ -27,7 +27,7 @@ var house = []room{
 	{"engine/memlock", ". table keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table keeper", "modernc.org/sqlite golang.org/x/sys"},
 	{"engine/quorumlock", ". table keeper", "go.etcd.io/raft/v3 golang.org/x/sys"},
-	{"engine/sqlitelock", ". table internal/rows internal/following", "modernc.org/sqlite github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
+	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching", "modernc.org/sqlite github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
 	{"engine/sqllock", ". table internal/rows internal/following", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/pressly/goose/v3 golang.org/x/sync"},
 	{"engine/redlock", ".", "github.com/redis/go-redis/v9"},
 	{"engine/bakery", ".", "github.com/fsnotify/fsnotify"},
@@ -52,6 +52,7 @@ var house = []room{
 
 	{"internal/rows", ". table", ""},            // records as columns of a database
 	{"internal/following", ".", ""},             // what a follower has not been told yet
+	{"internal/watching", ".", ""},              // which watchers a change concerns
 	{"internal/model", ". table", ""},           // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""},           // commands and tables as text
 	{"internal/interleave", "", ""},             // small programs under every schedule

@@ -1,0 +1,68 @@
+package sqlitelock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// TestFollowersOfOthersDoNotLook: a change wakes the followers that it concerns, and those that
+// were told why somebody waits; all others cost nothing.
+func TestFollowersOfOthersDoNotLook(t *testing.T) {
+	e := openReal(t, file(t))
+	defer e.Close()
+	followers := make(map[string]*follower)
+	for name, q := range map[string]lockkeeper.Query{
+		"everything":           {Brief: true},
+		"its session":          {Session: "ann"},
+		"its path":             {Meets: "db/x", Brief: true},
+		"another session":      {Session: "nobody"},
+		"another path":         {Meets: "elsewhere", Brief: true},
+		"a claim that waits":   {Ref: lockkeeper.Ref{Session: "bob", ID: 1}},
+		"a claim, but not why": {Ref: lockkeeper.Ref{Session: "bob", ID: 1}, Brief: true},
+	} {
+		f := &follower{bell: make(chan struct{}, 1)}
+		f.waiting.Store(name == "a claim that waits")
+		e.mu.Lock()
+		e.followers.Add(q, f)
+		e.mu.Unlock()
+		followers[name] = f
+	}
+	ann := attach(t, e, "ann", time.Minute, nil)
+	claim(t, e, ann, exclusive(1, "db"))
+	<-followers["everything"].bell
+	delete(followers, "everything")
+	e.mu.Lock() // all are woken, or none is
+	defer e.mu.Unlock()
+	for name, f := range followers {
+		want := name == "its session" || name == "its path" || name == "a claim that waits"
+		if rung := len(f.bell) > 0; rung != want {
+			t.Errorf("the follower of %s is woken: %t, want %t", name, rung, want)
+		}
+	}
+}
+
+// TestUnreadFollowerIsBounded: what ends while a follower does not read is kept only so far; then
+// it ends, and says so.
+func TestUnreadFollowerIsBounded(t *testing.T) {
+	e := openReal(t, file(t))
+	defer e.Close()
+	ann := attach(t, e, "ann", time.Minute, nil)
+	claim(t, e, ann, exclusive(1, "db"))
+	var last error
+	for st, err := range e.List(bounded(t), lockkeeper.Query{Session: "ann", Follow: true}) {
+		if last = err; err != nil {
+			break
+		}
+		ended := news{ended: []lockkeeper.Status{st}}
+		for id := range uint64(mostEnded + 1) {
+			ended.ended[0].Ref.ID = id + 2
+			e.tellFollowers(&ended)
+		}
+	}
+	if !errors.Is(last, lockkeeper.ErrUnavailable) {
+		t.Errorf("the follower ends with %v, want ErrUnavailable", last)
+	}
+}

@@ -1,0 +1,193 @@
+// Package watching finds the watchers that a change concerns.
+package watching
+
+import (
+	"iter"
+	"maps"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// An Index finds the watchers W of a claim, so that those of other claims cost nothing. Each
+// watcher is in one part, by the narrowest thing that its query names. The zero Index has none.
+// It is not safe for concurrent use.
+type Index[W comparable] struct {
+	all        map[W]lockkeeper.Query
+	everything set[W]
+	refs       map[lockkeeper.Ref]set[W]
+	sessions   map[string]set[W]
+	paths      pathNode[W]
+}
+
+type set[W comparable] map[W]struct{}
+
+// A pathNode has the watchers of one path, and of those below it. It exists only while there
+// are any.
+type pathNode[W comparable] struct {
+	at    set[W]
+	below map[string]*pathNode[W] // by the next segment
+}
+
+// Len is the number of watchers.
+func (x *Index[W]) Len() int { return len(x.all) }
+
+// All yields all watchers, in no order.
+func (x *Index[W]) All() iter.Seq[W] { return maps.Keys(x.all) }
+
+// Add adds a watcher of what q selects. It must not be there yet.
+func (x *Index[W]) Add(q lockkeeper.Query, w W) {
+	if x.all == nil {
+		x.all = make(map[W]lockkeeper.Query)
+	}
+	x.all[w] = q
+	switch {
+	case q.Ref != (lockkeeper.Ref{}):
+		x.refs = addTo(x.refs, q.Ref, w)
+	case q.Session != "":
+		x.sessions = addTo(x.sessions, q.Session, w)
+	case q.Meets != "":
+		insert(&x.paths.make(q.Meets).at, w)
+	default:
+		insert(&x.everything, w)
+	}
+}
+
+// make finds the node of a path below n, or makes it.
+func (n *pathNode[W]) make(path lockkeeper.Path) *pathNode[W] {
+	for segment := range strings.SplitSeq(string(path), "/") {
+		child := n.below[segment]
+		if child == nil {
+			if n.below == nil {
+				n.below = make(map[string]*pathNode[W])
+			}
+			child = new(pathNode[W])
+			n.below[segment] = child
+		}
+		n = child
+	}
+	return n
+}
+
+// Remove removes a watcher, if it is there.
+func (x *Index[W]) Remove(w W) {
+	q, found := x.all[w]
+	if !found {
+		return
+	}
+	delete(x.all, w)
+	switch {
+	case q.Ref != (lockkeeper.Ref{}):
+		removeFrom(x.refs, q.Ref, w)
+	case q.Session != "":
+		removeFrom(x.sessions, q.Session, w)
+	case q.Meets != "":
+		x.paths.remove(string(q.Meets), w)
+	default:
+		delete(x.everything, w)
+	}
+}
+
+func insert[W comparable](to *set[W], w W) {
+	if *to == nil {
+		*to = make(set[W])
+	}
+	(*to)[w] = struct{}{}
+}
+
+func addTo[K, W comparable](sets map[K]set[W], key K, w W) map[K]set[W] {
+	if sets == nil {
+		sets = make(map[K]set[W])
+	}
+	to := sets[key]
+	insert(&to, w)
+	sets[key] = to
+	return sets
+}
+
+func removeFrom[K, W comparable](sets map[K]set[W], key K, w W) {
+	if delete(sets[key], w); len(sets[key]) == 0 {
+		delete(sets, key)
+	}
+}
+
+// remove removes a watcher of the path, and the nodes that nobody needs any more.
+func (n *pathNode[W]) remove(path string, w W) {
+	if path == "" {
+		delete(n.at, w)
+		return
+	}
+	segment, rest, _ := strings.Cut(path, "/")
+	child := n.below[segment]
+	if child.remove(rest, w); len(child.at)+len(child.below) == 0 {
+		delete(n.below, segment)
+	}
+}
+
+// MayWatch reports whether somebody may watch the claim. Its paths are not looked at.
+func (x *Index[W]) MayWatch(ref lockkeeper.Ref) bool {
+	return len(x.everything) > 0 || len(x.paths.below) > 0 || len(x.refs[ref]) > 0 || len(x.sessions[ref.Session]) > 0
+}
+
+// Selecting yields the watchers that select st, some of them more than once. They may be
+// removed meanwhile.
+func (x *Index[W]) Selecting(st *lockkeeper.Status) iter.Seq[W] {
+	return func(yield func(W) bool) {
+		for w := range x.candidates(st) {
+			if q, there := x.all[w]; there && q.Selects(st) && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// candidates yields the watchers that may select st, in no order. Only those of st's claim, of
+// its session, of a path that meets one of its own, and of everything are looked at.
+func (x *Index[W]) candidates(st *lockkeeper.Status) iter.Seq[W] {
+	return func(yield func(W) bool) {
+		if !x.everything.each(yield) || !x.refs[st.Ref].each(yield) || !x.sessions[st.Ref.Session].each(yield) {
+			return
+		}
+		for i := range st.Grants {
+			if len(x.paths.below) == 0 || !x.paths.meeting(st.Grants[i].Path, yield) {
+				return
+			}
+		}
+	}
+}
+
+// each yields the watchers in no order, until yield returns false, and reports whether it never did.
+func (s set[W]) each(yield func(W) bool) bool {
+	for w := range s {
+		if !yield(w) {
+			return false
+		}
+	}
+	return true
+}
+
+// meeting yields the watchers at path, above it and below it.
+func (n *pathNode[W]) meeting(path lockkeeper.Path, yield func(W) bool) bool {
+	for segment := range strings.SplitSeq(string(path), "/") {
+		if !n.at.each(yield) {
+			return false
+		}
+		if n = n.below[segment]; n == nil {
+			return true
+		}
+	}
+	return n.subtree(yield)
+}
+
+// subtree yields the watchers at n and below it.
+func (n *pathNode[W]) subtree(yield func(W) bool) bool {
+	if !n.at.each(yield) {
+		return false
+	}
+	for _, child := range n.below { // order does not matter
+		if !child.subtree(yield) {
+			return false
+		}
+	}
+	return true
+}
