@@ -111,7 +111,7 @@ func TestRootWithAUsersHome(t *testing.T) {
 	}
 	environment := []string{"HOME=" + home, "SUDO_USER=anna"}
 	got := runAs(0, 0, environment, program, "run", "db", "--", "true")
-	if !strings.Contains(got, "sudo -u #50001 lk …") {
+	if !strings.Contains(got, "sudo -u '#50001' lk …") {
 		t.Errorf("got %q, want it refused, and how else", got)
 	}
 	if names, err := os.ReadDir(home); err != nil || len(names) > 0 {

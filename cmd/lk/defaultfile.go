@@ -124,12 +124,12 @@ func makeOwnFolder(folder string) error {
 		above = filepath.Dir(above)
 	}
 	if uid, _, known := ownerIDs(above); known && os.Geteuid() == 0 && uid != 0 {
-		name := "#" + strconv.Itoa(uid)
+		name := "'#" + strconv.Itoa(uid) + "'"
 		if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 			name = u.Username
 		}
-		return refuseDefault("%s would be root's, in a folder of %s: write sudo -u %[2]s lk … for the locks of %[2]s, sudo -H lk … for those of root, "+
-			"or name one file for both with --engine", folder, name)
+		return refuseDefault("%s would be root's, in the folder of another user: write sudo -u %s lk … for the locks of that user, "+
+			"sudo -H lk … for those of root, or name one file for both with --engine", folder, name)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return refuseDefault("there is no folder for the locks: %w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)

@@ -33,8 +33,8 @@ func actorOf(path string) (actor, error) {
 	}
 	uid, gid, _ := owner(file)
 	if uid == 0 && above != 0 {
-		return me, lockkeeper.Invalid("%s is root's, in a directory of %s, who can put another file in its place: give it to %[2]s (chown %[2]s %[1]s), or name another file",
-			path, userName(above))
+		return me, lockkeeper.Invalid("%s is root's, in a directory of another user, who can put another file in its place: "+
+			"give it to that user (chown %d %[1]s), or name another file", path, above)
 	}
 	return actor{uid, gid, uid != 0}, nil
 }
@@ -42,14 +42,14 @@ func actorOf(path string) (actor, error) {
 // cantBecome is the error of root where it can't act as another user.
 func (a actor) cantBecome(why error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
-		"root can't use a file of %s as that user here (%v): write sudo -u %[1]s lk …", userName(a.uid), why)}
+		"root can't act here as the user whose file this is (%v): write sudo -u %s lk …", why, userName(a.uid))}
 }
 
-// userName is the name of a user as sudo takes it.
+// userName is the name of a user as a shell and sudo take it.
 func userName(uid int) string {
 	u, err := osuser.LookupId(strconv.Itoa(uid))
 	if err != nil || u.Username == "" {
-		return "#" + strconv.Itoa(uid)
+		return "'#" + strconv.Itoa(uid) + "'"
 	}
 	return u.Username
 }

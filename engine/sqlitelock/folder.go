@@ -135,7 +135,7 @@ func (d *folder) create() (*os.File, string, error) {
 		return nil, "", fmt.Errorf("no place for session files: %w", err)
 	}
 	for {
-		name := strings.ToLower(rand.Text())
+		name := strings.ToLower(rand.Text()[:nameLength])
 		f, err := openIn(dir, name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 		if err != nil {
 			return nil, "", fmt.Errorf("making a session file in %s: %w", d.path, err)
@@ -156,7 +156,9 @@ func (d *folder) create() (*os.File, string, error) {
 	}
 }
 
-// ownName is the form of the names that create gives.
+// nameLength is that of the names that create gives, and ownName their form.
+const nameLength = 26
+
 var ownName = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // isOwn reports whether info describes a file that create can have made: what is in it is

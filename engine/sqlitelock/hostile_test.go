@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -383,10 +384,34 @@ func TestRootMakesAUsersFile(t *testing.T) {
 		}
 	}
 	roots := fill(t, filepath.Join(home, "roots.db"), 0, "")
-	mustRefuse(t, works(t, 0, program, roots), "is root's, in a directory of", "chown")
+	mustRefuse(t, works(t, 0, program, roots), "is root's, in a directory of another user", "chown 50001 "+roots)
 	if got := image(t, home)[roots]; !strings.HasSuffix(got, `0:0 ""`) {
 		t.Errorf("root's file is %s", got)
 	}
+}
+
+// Root that can't act as the owner of a file, as in a container without that capability, opens
+// nothing, and is told how else.
+func TestRootThatCantActAsTheOwnerIsRefused(t *testing.T) {
+	needsRoot(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("capabilities are Linux's")
+	}
+	folder, program := public(t)
+	home := private(t, filepath.Join(folder, "home"), anna)
+	path := filepath.Join(home, "locks.db")
+	if got := works(t, anna, program, path); got != "worked" {
+		t.Fatal(got)
+	}
+	before := image(t, home)
+	cmd := exec.Command("setpriv", "--bounding-set=-setuid,-setgid", program, path)
+	cmd.Env = []string{roles.Variable + "=work", "PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	mustRefuse(t, string(out), "write sudo -u '#50001' lk …")
+	unchanged(t, home, before)
 }
 
 // Whatever the umask, nobody but the owner, or the group of a directory that is made for one, can
