@@ -27,8 +27,9 @@ type Engine interface {
 
 	// Attach opens the session, or takes it over if it is open: under a new
 	// epoch, with its whole TTL ahead, or what was promised before if that is
-	// longer (R11). Claims of it that s does not name end as
-	// Superseded, and older keys are refused with ErrSession from then on (R19).
+	// longer (R11). Claims of it that s does not name end as Superseded, or for
+	// their own reasons if they lapsed, and older keys are refused with ErrSession
+	// from then on (R19).
 	//
 	// Only who knows the epoch of an open session takes it over. Is it open,
 	// or has it to resume, under another epoch than s.Epoch, then the answer is an
@@ -127,8 +128,8 @@ func (l *Lapse) check(c *checker) {
 		c.addf("claim %d lapsed for the reason %q, which is none of stolen, overdue, revoked, expired",
 			l.ID, l.Reason.String())
 	}
-	if l.EndsAt < 0 {
-		c.addf("claim %d lapsed for an end at %s, which is before the engine's time began", l.ID, l.EndsAt)
+	if l.EndsAt < 0 || l.EndsAt == Forever {
+		c.addf("claim %d lapsed for an end at %s of the engine's time, which no engine states", l.ID, l.EndsAt)
 	}
 }
 

@@ -82,6 +82,7 @@ var lapseChecks = []check{
 		id := p.hold(exclusive("db")).Ref.ID
 		w.is(p.end(lapsed(id, lockkeeper.Released, 0)), lockkeeper.ErrInvalid)
 		w.is(p.end(lapsed(id, lockkeeper.Stolen, -1)), lockkeeper.ErrInvalid)
+		w.is(p.end(lapsed(id, lockkeeper.Stolen, lockkeeper.Forever)), lockkeeper.ErrInvalid)
 		w.is(p.end(lapsed(1<<40, lockkeeper.Stolen, 1)), lockkeeper.ErrNotHeld)
 		p.still(id, lockkeeper.Held)
 	}},
