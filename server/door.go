@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -25,6 +26,9 @@ func (c *conn) hello() error {
 	}
 	certificate, err := c.handshake(until)
 	if err != nil {
+		return err
+	}
+	if err := c.noHTTP(until); err != nil {
 		return err
 	}
 	f := new(wire.ClientFrame)
@@ -84,6 +88,10 @@ func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
 	err := secure.Handshake()
 	if stranger, ok := errors.AsType[tls.RecordHeaderError](err); ok && stranger.Conn != nil {
 		// It reads no TLS, so it is told in the clear.
+		if isHTTP(stranger.RecordHeader[:]) {
+			_, _ = stranger.Conn.Write(notHTTP)
+			return nil, errNotHTTP
+		}
 		_ = wire.WriteFrame(stranger.Conn, &wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{
 			Err: lockkeeper.ErrUnsupported, Detail: "this server speaks TLS: its URL begins with lks://",
 		})})
@@ -110,6 +118,39 @@ func (c *conn) plain() error {
 	c.post(&wire.ServerFrame{Refused: wire.SendError(refused)})
 	return refused
 }
+
+// noHTTP refuses a client that speaks HTTP, in its own language.
+func (c *conn) noHTTP(until time.Time) error {
+	first, err := c.in.Peek(1)
+	if err != nil || first[0] < 'A' || first[0] > 'Z' {
+		return err // the frame, if there is one, begins in another way than HTTP
+	}
+	if first, err = c.in.Peek(len(httpMethods[0])); err != nil || !isHTTP(first) {
+		return err
+	}
+	if err := c.net.SetWriteDeadline(until); err != nil {
+		return err
+	}
+	_, _ = c.net.Write(notHTTP) // it is closed in any case
+	return errNotHTTP
+}
+
+// httpMethods are how requests of HTTP begin. No first frame begins so: after its length
+// comes the tag of hello, which is no letter.
+var httpMethods = [...]string{"GET ", "HEAD", "POST", "PUT ", "DELE", "PATC", "OPTI", "PRI ", "LOCK", "UNLO"}
+
+func isHTTP(first []byte) bool {
+	return slices.ContainsFunc(httpMethods[:], func(method string) bool { return bytes.HasPrefix(first, []byte(method)) })
+}
+
+var errNotHTTP = errors.New("the client speaks HTTP, and came to the port of lk://")
+
+// notHTTP is what it is answered.
+var notHTTP = func() []byte {
+	const text = "This port is for lk and Go programs (lk://). HTTP is at another port of this server, mostly 7421.\n"
+	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		len(text), text)
+}()
 
 // tlsHandshake is how every TLS connection begins, and no frame: the message would
 // have a field with the number 0.

@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -95,6 +97,34 @@ func TestOneSideSpeaksTLS(t *testing.T) {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); !ok {
 		t.Errorf("a client of TLS is told %v", err)
 	}
+}
+
+// TestHTTPAtTheWrongPort: a client of HTTP is told in HTTP what the port is, with TLS
+// and without.
+func TestHTTPAtTheWrongPort(t *testing.T) {
+	secure, trust := startSecure(t)
+	_, plain := startMemory(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	for _, url := range []string{"http://" + plain, "https://" + secure, "http://" + secure} {
+		for _, method := range []string{"GET", "POST", "DELETE", "LOCK"} {
+			r, err := http.NewRequestWithContext(t.Context(), method, url+"/v1/grab/x?as=me", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := client.Do(r)
+			if err != nil {
+				t.Errorf("%s %s: %v", method, url, err)
+				continue
+			}
+			text, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "lk://") || err != nil {
+				t.Errorf("%s %s: %d %s, %v", method, url, answer.StatusCode, text, err)
+			}
+		}
+	}
+	secured(connect(t, secure), trust).welcome() // and others are served
 }
 
 // drip writes one byte at a time.

@@ -175,7 +175,22 @@ func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) 
 	if answer, ok := err.(*lockkeeper.Error); ok {
 		return nil, e.place.advise(answer, address, token)
 	}
+	if !e.place.secure && !errors.Is(err, wire.ErrFrame) && speaksHTTPS(ctx, address) {
+		err = errHTTP
+	}
 	return nil, fmt.Errorf("%s does not answer as a Lockkeeper server: %w", address, err)
+}
+
+// speaksHTTPS reports whether HTTP over TLS is at an address. A server of that hangs up
+// without a word on who speaks anything else. Nothing is sent to it here.
+func speaksHTTPS(ctx context.Context, address string) bool {
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} // it is only asked what it speaks
+	nc, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	return nc.(*tls.Conn).ConnectionState().NegotiatedProtocol != ""
 }
 
 // greet says hello and reads the welcome.

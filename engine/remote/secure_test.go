@@ -135,7 +135,7 @@ func TestPortOfHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
-	for _, url := range []string{"lk://" + at(clear), "lks://" + at(clear), "lks://" + at(secure) + "?ca=" + ca} {
+	for _, url := range []string{"lk://" + at(clear), "lk://" + at(secure), "lks://" + at(clear), "lks://" + at(secure) + "?ca=" + ca} {
 		_, err := remote.Open(t.Context(), url)
 		if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "that port speaks HTTP: name the other port of the server, mostly 7420") {
 			t.Errorf("%s: %v", url, err)
