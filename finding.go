@@ -54,3 +54,9 @@ type TroubleNotifier interface {
 type Examiner interface {
 	Examine(ctx context.Context) []Finding
 }
+
+// A Noticer is an [Engine] that may have found something odd when it was opened, which it works
+// around and somebody should look at.
+type Noticer interface {
+	Notices() []Finding
+}

@@ -231,7 +231,7 @@ func (a *app) places(ctx context.Context, o *placeOptions) (*connection, *grab.P
 	if err != nil {
 		return nil, nil, err
 	}
-	a.noteReach(c.named, &runOptions{quiet: o.quiet})
+	a.noteReach(c, o.quiet)
 	if last := o.as[len(o.as)-1:]; strings.Contains("-_.:/", last) {
 		a.noteUnless(o.quiet)(fmt.Sprintf("the name %s ends with %q: is the variable in it set?", o.as, last))
 	}

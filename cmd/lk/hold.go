@@ -37,7 +37,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	a.noteReach(client.named, o)
+	a.noteReach(client, o.quiet)
 
 	for {
 		holds, err := enclosing(ctx, client)
@@ -136,9 +136,18 @@ func stoppedBy(ctx context.Context, signals <-chan os.Signal, stops func(os.Sign
 	}
 }
 
-// noteReach says, where CI would expect more, what little the default engine excludes.
-func (a *app) noteReach(named bool, o *runOptions) {
-	if ci := os.Getenv("CI"); named || o.quiet || ci == "" || ci == "false" {
+// noteReach says what the engine noticed when it was opened, and, where CI would expect more,
+// what little the default engine excludes.
+func (a *app) noteReach(client *connection, quiet bool) {
+	if quiet {
+		return
+	}
+	if e, ok := client.engine.(lockkeeper.Noticer); ok {
+		for _, f := range e.Notices() {
+			fmt.Fprintf(a.stderr, "lk: warning: %s: %s\n", f.Detail, f.Remedy)
+		}
+	}
+	if ci := os.Getenv("CI"); client.named || ci == "" || ci == "false" {
 		return
 	}
 	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; %s=lk://HOST or sqlite:FILE names one, and then this is not said\n", defaultReach(), engineVariable)

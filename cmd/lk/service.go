@@ -128,6 +128,11 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 		s.audit.Close()
 		return fmt.Errorf("%s: %w%s", shownURL(o.engine), err, o.another(err))
 	}
+	if n, ok := e.(lockkeeper.Noticer); ok {
+		for _, f := range n.Notices() {
+			s.log.Warn(f.Detail, "remedy", f.Remedy)
+		}
+	}
 	s.health = observe.NewHealth(e, observe.Concerns{Draining: s.draining, Audit: s.audit, Expires: s.expires, Logger: s.log})
 	s.metrics = observe.NewMetrics(observe.Sources{
 		Version: version(), Connections: s.connections, Sessions: s.sessions, Draining: s.draining, Health: s.health, Audit: s.audit,

@@ -21,6 +21,14 @@
 // attached with Outlive has no such file: it lives by its TTL alone, and its
 // waits are woken by the database's own log, which every change is written to.
 //
+// # Users
+//
+// A new file is for its owner alone, or for the group of a directory that hands its group
+// down, whatever the umask. Other users may be able to put anything beside it: what this
+// package has not made itself is neither followed, nor written to, nor removed. Root uses
+// the file of another user as that user, on Linux, and is refused elsewhere. See
+// docs/engines/sqlite.md.
+//
 // # Time
 //
 // The engine's time is the computer's boot clock, counted from when the file was

@@ -289,21 +289,34 @@ func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Findin
 // examineFolder looks for what others have put among the session files.
 func (e *Engine) examineFolder(_ context.Context, seen *insight) lockkeeper.Finding {
 	const check = "session files"
-	const named = 3
 	switch {
 	case seen.err != nil:
 		return unseen(check)
 	case seen.folder != nil:
 		return broken(check, seen.folder.Error(), "do as it says: until then nobody can begin a session with a process")
 	case len(seen.foreign) > 0:
-		names := fmt.Sprintf("%q", seen.foreign[:min(len(seen.foreign), named)])
-		if more := len(seen.foreign) - named; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
-		return doubtful(check, fmt.Sprintf("in %s there is what no session has made, which is left alone: %s", e.folder.path, names),
-			"look at it, and move it elsewhere or remove it")
+		return e.foreignFiles(seen.foreign)
 	}
 	return fine(check, "there is nothing else in %s", e.folder.path)
+}
+
+// foreignFiles is the finding of what is among the session files, and is none.
+func (e *Engine) foreignFiles(names []string) lockkeeper.Finding {
+	const named = 3
+	list := fmt.Sprintf("%q", names[:min(len(names), named)])
+	if more := len(names) - named; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return doubtful("session files", fmt.Sprintf("in %s there is what no session has made, which is left alone: %s", e.folder.path, list),
+		"look at it, and move it elsewhere or remove it")
+}
+
+// Notices implements lockkeeper.Noticer.
+func (e *Engine) Notices() []lockkeeper.Finding {
+	if len(e.foreign) == 0 {
+		return nil
+	}
+	return []lockkeeper.Finding{e.foreignFiles(e.foreign)}
 }
 
 // examineBell tries whether this process can be woken by changes of files.

@@ -287,17 +287,19 @@ func (d *folder) entries() (own, foreign []string, err error) {
 }
 
 // clean removes session files that were left over: of no open session, and locked by
-// nobody. A file that is just being made is not mistaken for one, see create.
-func (d *folder) clean(known map[string]bool) {
-	own, _, err := d.entries()
+// nobody. A file that is just being made is not mistaken for one, see create. It returns what
+// is no session file, which it leaves alone.
+func (d *folder) clean(known map[string]bool) (foreign []string) {
+	own, foreign, err := d.entries()
 	if err != nil || !kernelKnows {
-		return
+		return foreign
 	}
 	for _, name := range own {
 		if !known[name] {
 			d.removeFree(name)
 		}
 	}
+	return foreign
 }
 
 func (d *folder) removeFree(name string) {

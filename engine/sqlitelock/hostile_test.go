@@ -308,6 +308,7 @@ func TestPlantedLogIsRefused(t *testing.T) {
 	folder, program := public(t)
 	tmp := directory(t, filepath.Join(folder, "tmp"), 0, 0, 0o777|fs.ModeSticky)
 	secret := fill(t, filepath.Join(folder, "secret"), 0, "a file that must not change")
+	words := map[string]string{"link": "is a symbolic link", "pipe": "is a pipe", "stranger": "uid 50002"}
 	for name, plant := range map[string]func(at string) error{
 		"link":     func(at string) error { return os.Symlink(secret, at) },
 		"pipe":     func(at string) error { return syscall.Mkfifo(at, 0o666) },
@@ -323,7 +324,7 @@ func TestPlantedLogIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, uid := range []uint32{anna, 0} {
-				mustRefuse(t, works(t, uid, program, path), path+beside)
+				mustRefuse(t, works(t, uid, program, path), path+beside, words[name])
 			}
 		}
 	}

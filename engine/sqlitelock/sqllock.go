@@ -38,6 +38,7 @@ type Engine struct {
 	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
 	folder  *folder
 	bell    bell
+	foreign []string                  // what was among the session files when they were cleaned, and is none
 	dead    map[string]bool           // sessions of which deaths told
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
 	bounds  map[lockkeeper.Ref]bool   // held claims of this process of which something becomes by itself
@@ -145,7 +146,7 @@ func (e *Engine) first(ctx context.Context) error {
 		_ = e.db.rollback()
 		return err
 	}
-	e.folder.clean(known)
+	e.foreign = e.folder.clean(known)
 	for _, file := range tx.rings {
 		e.folder.ring(file)
 	}

@@ -113,7 +113,7 @@ func (db *database) obstacle() string {
 			"let them, with its group for instance, or name another file", db.me, err, ownership(folder))
 	}
 	for _, beside := range []string{"-wal", "-shm"} {
-		if _, err := os.Stat(path + beside); err == nil && access(path+beside) != nil {
+		if info, err := os.Lstat(path + beside); err == nil && info.Mode().IsRegular() && access(path+beside) != nil {
 			return fmt.Sprintf("this user (%s) may not write %s (%s): once nobody uses it, give all files there one group and one mode",
 				db.me, path+beside, ownership(path+beside))
 		}
