@@ -16,8 +16,9 @@ import (
 const terraformTTL = 24 * time.Hour
 
 const (
-	maxLockID     = 128          // bytes of Terraform's name for one lock
-	terraformNote = "terraform " // how the note of a state's lock begins; JSON follows
+	maxLockID     = 128         // bytes of Terraform's name for one lock
+	terraformNote = "terraform" // how the note of a state's lock begins
+	beforeID      = ", ID "     // in that note
 )
 
 // terraformRoutes are the locks of Terraform's http backend. Which methods it uses
@@ -100,7 +101,7 @@ func (c *call) unlockState() error {
 	return c.write(http.StatusOK, struct{}{})
 }
 
-// lockInfo is what Terraform says of a lock. Its stamps are for people to read.
+// lockInfo is what Terraform says of a lock.
 type lockInfo struct {
 	ID        string `json:"ID"`
 	Operation string `json:"Operation,omitempty"`
@@ -120,22 +121,8 @@ func readLockInfo(body []byte, m *mistakes) lockInfo {
 		return info
 	}
 	m.add(checkLockID(info.ID))
-	if !isTime(info.Created) {
-		m.addf("Created %s: Terraform writes a time as 2006-01-02T15:04:05Z, and could not read another one", quoted(info.Created))
-	}
-	label := info.label()
-	if len(label.Note) > lockkeeper.MaxNoteBytes {
-		m.addf("Terraform's lock has %d bytes beside Who: at most %d are kept, so shorten Info, or Path", len(label.Note), lockkeeper.MaxNoteBytes)
-		label.Note = ""
-	}
-	m.add((&lockkeeper.Session{ID: "x", TTL: terraformTTL, Label: label}).Check(false))
+	m.add((&lockkeeper.Session{ID: "x", TTL: terraformTTL, Label: info.label()}).Check(false))
 	return info
-}
-
-// isTime reports whether Terraform can read the time of a lock.
-func isTime(text string) bool {
-	_, err := time.Parse(time.RFC3339, text)
-	return err == nil || text == ""
 }
 
 func checkLockID(id string) error {
@@ -145,23 +132,24 @@ func checkLockID(id string) error {
 	return nil
 }
 
-// label carries a lock's info, so that any server of the engine can tell it.
+// label says of a lock what others need to know of it, as people read it: who, and
+// "terraform apply, ID 5f0c". Any server of the engine finds the ID in it.
 func (i lockInfo) label() lockkeeper.Label {
-	who := i.Who
-	i.Who = ""
-	text, _ := json.Marshal(i) // strings alone
-	return lockkeeper.Label{As: who, Note: terraformNote + string(text)}
+	operation := i.Operation
+	if kind, ok := strings.CutPrefix(operation, "OperationType"); ok {
+		operation = strings.ToLower(kind)
+	}
+	return lockkeeper.Label{As: i.Who, Note: strings.TrimSpace(terraformNote+" "+operation) + beforeID + i.ID}
 }
 
 // infoOf is the reverse of lockInfo.label; false if the label is of something else.
 func infoOf(l lockkeeper.Label) (lockInfo, bool) {
-	var info lockInfo
-	text, ok := strings.CutPrefix(l.Note, terraformNote)
-	if !ok || json.Unmarshal([]byte(text), &info) != nil || checkLockID(info.ID) != nil || !isTime(info.Created) {
+	operation, ours := strings.CutPrefix(l.Note, terraformNote)
+	i := strings.LastIndex(operation, beforeID)
+	if !ours || i < 0 || checkLockID(operation[i+len(beforeID):]) != nil {
 		return lockInfo{}, false
 	}
-	info.Who = l.As
-	return info, true
+	return lockInfo{ID: operation[i+len(beforeID):], Operation: strings.TrimSpace(operation[:i]), Who: l.As}, true
 }
 
 // inTheWay tells Terraform of whoever has the state. All that it shows of this to
@@ -169,14 +157,13 @@ func infoOf(l lockkeeper.Label) (lockInfo, bool) {
 // claim that is none of Terraform's, is its first word.
 func inTheWay(b lockkeeper.Blocker, now time.Time) lockInfo {
 	info, ok := infoOf(b.Label)
-	if ok {
-		b.Note = info.Operation
-	} else {
-		info = lockInfo{ID: b.Ref.String(), Who: b.As, Info: b.Note, Created: now.Add(-b.Age).UTC().Format(time.RFC3339)}
+	if !ok {
+		info = lockInfo{ID: b.Ref.String(), Who: b.As, Info: b.Note}
 		if info.ID == "" {
 			info.ID = "freeze"
 		}
 	}
+	info.Created = now.Add(-b.Age).UTC().Format(time.RFC3339)
 	b.Age = b.Age.Round(time.Second)
 	info.ID, info.Path = info.ID+" "+blockerText(b), string(b.Path)
 	return info
