@@ -111,13 +111,13 @@ func (p Path) check() error {
 	}
 	for i, r := range string(p) {
 		if r == utf8.RuneError && !strings.HasPrefix(string(p[i:]), string(utf8.RuneError)) {
-			return invalidf("path %q is not UTF-8 at byte %d: leave that byte out, or write it as in a URL: %%%02X", string(p), i, p[i])
+			return invalidf("path %q is not UTF-8 at byte %d: leave that byte out, or put the text \"%%%02X\" in its place, which is not decoded", string(p), i, p[i])
 		}
 		if unicode.IsControl(r) {
-			return invalidf("path %q has the control character %U at byte %d: leave it out, or write it as in a URL: %s", string(p), r, i, escapeSegment(string(r)))
+			return invalidf("path %q has the control character %U at byte %d: leave it out, or put the text %q in its place, which is not decoded", string(p), r, i, escapeSegment(string(r)))
 		}
 		if hidden(r) {
-			return invalidf("path %q has the invisible character %U at byte %d: leave it out, or write it as in a URL: %s", string(p), r, i, escapeSegment(string(r)))
+			return invalidf("path %q has the invisible character %U at byte %d: leave it out, or put the text %q in its place, which is not decoded", string(p), r, i, escapeSegment(string(r)))
 		}
 	}
 	return nil

@@ -448,3 +448,12 @@ func TestGrabWhileDraining(t *testing.T) {
 		t.Errorf("left: %v", all)
 	}
 }
+
+// TestPathWithPercentSign: a URL is decoded once, and lk and Go decode nothing.
+func TestPathWithPercentSign(t *testing.T) {
+	v := newVillage(t)
+	if a := v.ok("me", "a%250Ab"); a.Path != "a%0Ab" {
+		t.Errorf("it has %q", a.Path)
+	}
+	v.refused(400, `put the text \"%0A\" in its place, which is not decoded`, "POST", "/v1/grab/a%0Ab?as=me", "")
+}
