@@ -79,13 +79,15 @@ func TestMachinesFileIsForMembers(t *testing.T) {
 		}
 	}
 	environment := []string{"HOME=" + home, "TEST_MACHINE_FOLDER=" + machine}
-	for _, uid := range []uint32{50001, 50002, 0} {
+	for _, uid := range []uint32{0, 50001, 50002, 0} {
 		inner := "if " + program + " run --try db -- true 2>/dev/null; then echo within; fi; echo $LOCKKEEPER_URL"
-		if got := runAs(uid, 54321, environment, program, "run", "db", "--", "sh", "-c", inner); got != "within\nsqlite:"+machine+"/locks.db\n" {
+		got := runAs(uid, 54321, environment, program, "run", "db", "--", "sh", "-c", inner)
+		if got != "within\nsqlite:"+machine+"/locks.db\n" {
 			t.Errorf("uid %d, a member: %s", uid, got)
 		}
 	}
-	for _, args := range [][]string{{"run", "db", "--", "true"}, {"ls"}, {"doctor"}, {"grab", "db", "--as", "me"}, {"revoke", "db"}} {
+	for _, verb := range []string{"run db -- true", "ls", "doctor", "grab db --as me", "revoke db"} {
+		args := strings.Fields(verb)
 		got := runAs(50003, 50003, environment, program, args...)
 		for _, word := range []string{machine, "may not write", "usermod -aG 54321", "--engine sqlite:$HOME/locks.db"} {
 			if !strings.Contains(got, word) {

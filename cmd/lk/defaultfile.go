@@ -76,8 +76,9 @@ func notInGroup() string {
 	if me, err := user.Current(); err == nil {
 		name = me.Username
 	}
-	return fmt.Sprintf("the locks of this machine are in %s, where you may not write: join the group (sudo usermod -aG %s %s, then log in again), "+
-		"or name a file of your own, which excludes only what you run: --engine sqlite:$HOME/%s", machineFolder, group, name, lockFile)
+	return fmt.Sprintf("the locks of this machine are in %s, where you may not write: "+
+		"join the group (sudo usermod -aG %s %s, then log in again), or name a file of your own, "+
+		"which excludes only what you run: --engine sqlite:$HOME/%s", machineFolder, group, name, lockFile)
 }
 
 // refuseWhileOwnFileIsUsed refuses the machine's file while claims are left in the file that was the
@@ -99,8 +100,8 @@ func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 		defer old.Close()
 		for _, failed := range old.List(ctx, lockkeeper.Query{}) {
 			if err = failed; err == nil {
-				return refuseDefault("locks are left in %s, your default before %s was made: wait until they end (lk ls --engine sqlite:%[1]s), "+
-					"or go on there with --engine sqlite:%[1]s", file, machineFolder)
+				return refuseDefault("locks are left in %s, your default before %s was made: "+
+					"wait until they end (lk ls --engine sqlite:%[1]s), or go on there with --engine sqlite:%[1]s", file, machineFolder)
 			}
 		}
 	}
@@ -128,11 +129,12 @@ func makeOwnFolder(folder string) error {
 		if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 			name = u.Username
 		}
-		return refuseDefault("%s would be root's, in the folder of another user: write sudo -u %s lk … for the locks of that user, "+
-			"sudo -H lk … for those of root, or name one file for both with --engine", folder, name)
+		return refuseDefault("%s would be root's, in the folder of another user: "+
+			"write sudo -u %s lk … for the locks of that user, sudo -H lk … for those of root, or name one file for both with --engine", folder, name)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return refuseDefault("there is no folder for the locks: %w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
+		return refuseDefault("there is no folder for the locks: %w "+
+			"(another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
 	}
 	return nil
 }

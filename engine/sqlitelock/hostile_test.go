@@ -361,7 +361,8 @@ func TestLinkOfAStrangerIsRefused(t *testing.T) {
 	if err := os.Lchown(filepath.Join(home, "here"), ben, ben); err != nil {
 		t.Fatal(err)
 	}
-	mustRefuse(t, works(t, 0, program, filepath.Join(home, "here", "locks.db")), "a symbolic link of another user (uid 50002)")
+	through := filepath.Join(home, "here", "locks.db")
+	mustRefuse(t, works(t, 0, program, through), "a symbolic link of another user (uid 50002)")
 	unchanged(t, etc, map[string]string{etc: image(t, etc)[etc]})
 	if names, err := os.ReadDir(etc); err != nil || len(names) > 0 {
 		t.Errorf("root has made %v (%v)", names, err)
@@ -469,8 +470,8 @@ func TestReaderCantHoldUpWriters(t *testing.T) {
 	if err != nil || len(sessions) != 1 {
 		t.Fatalf("%v (%v), want one", sessions, err)
 	}
-	reader := exec.Command("/bin/sh", append([]string{"-c", `for f; do if cat "$f" >/dev/null 2>&1 || ls "$f/" >/dev/null 2>&1; then echo "$f"; fi; done`, "sh"},
-		append(files, sessions...)...)...)
+	const tries = `for f; do if cat "$f" >/dev/null 2>&1 || ls "$f/" >/dev/null 2>&1; then echo "$f"; fi; done`
+	reader := exec.Command("/bin/sh", append([]string{"-c", tries, "sh"}, append(files, sessions...)...)...)
 	as(reader, nobody)
 	if out, err := reader.Output(); err != nil || len(out) > 0 {
 		t.Errorf("a stranger may read %s (%v)", out, err)

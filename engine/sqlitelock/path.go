@@ -18,7 +18,8 @@ func realPath(path string) (string, error) {
 	}
 	info, err := os.Stat(absolute)
 	if err == nil && info.IsDir() {
-		return "", lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
+		in := filepath.Join(path, "locks.db")
+		return "", lockkeeper.Invalid("%s is a directory: name a file in it, such as %s", path, in)
 	}
 	if err == nil && !info.Mode().IsRegular() {
 		return "", lockkeeper.Invalid("%s is %s: name a file that is new, or one of lockkeeper's", path, kindOf(info))
@@ -31,7 +32,8 @@ func realPath(path string) (string, error) {
 	}
 	if end, err := os.Readlink(absolute); err == nil {
 		// Nothing is made at its end: that may be a disk which is not mounted.
-		return "", lockkeeper.Invalid("%s is a symbolic link to %s, which can't be reached: make that file (touch), or remove the link, or name another file", path, end)
+		return "", lockkeeper.Invalid("%s is a symbolic link to %s, which can't be reached: "+
+			"make that file (touch), or remove the link, or name another file", path, end)
 	}
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(absolute)); err == nil {
 		return filepath.Join(folder, filepath.Base(absolute)), nil
@@ -59,8 +61,8 @@ func refuseLinks(path string) error {
 		if uid == 0 || uid == me || uid == owns || !link.last && me != 0 {
 			continue
 		}
-		return lockkeeper.Invalid("%s: %s is a symbolic link of another user (uid %d), and leads to %s: name the file itself, if it is the right one",
-			path, link.path, uid, ownershipOf(there))
+		return lockkeeper.Invalid("%s: %s is a symbolic link of another user (uid %d), and leads to %s: "+
+			"name the file itself, if it is the right one", path, link.path, uid, ownershipOf(there))
 	}
 	return nil
 }

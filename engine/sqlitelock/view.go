@@ -11,9 +11,10 @@ import (
 )
 
 // Look opens the locks in a file to look at them alone: it makes no file, changes no row and
-// removes nothing. Where nothing was ever locked the error is an [fs.ErrNotExist] too. All but List and Examine is refused with ErrUnsupported. What the next
-// process to write would find out first, that a session's process is dead, that a TTL has
-// passed, or that the computer was started anew, List shows as if it had been written.
+// removes nothing. Where nothing was ever locked the error is an [fs.ErrNotExist] too. All but
+// List and Examine is refused with ErrUnsupported. What the next process to write would find out
+// first, that a session's process is dead, that a TTL has passed, or that the computer was
+// started anew, List shows as if it had been written.
 //
 // SQLite's index of the log, FILE-shm, may be made and written all the same: readers share it
 // with writers.
@@ -110,7 +111,9 @@ func (tx *transaction) imagineStep(c table.Command) {
 func (db *database) lookAtFile(kind fileKind) error {
 	switch kind {
 	case empty:
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " is empty: nothing was ever locked in it", Cause: fs.ErrNotExist}
+		return &lockkeeper.Error{
+			Err: lockkeeper.ErrUnavailable, Detail: db.path + " is empty: nothing was ever locked in it", Cause: fs.ErrNotExist,
+		}
 	case older:
 		return lockkeeper.Invalid("%s is of an older version: whoever locks something brings it up to date", db.path)
 	}

@@ -111,21 +111,24 @@ func TestLookLeavesNoLog(t *testing.T) {
 // Who looks makes no file, and takes nothing.
 func TestLookTakesNothing(t *testing.T) {
 	path := file(t)
-	if e, err := Look(bounded(t), path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("got %v, %v, want that it does not exist", e, err)
+	_, err := Look(bounded(t), path)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("got %v, want that it does not exist", err)
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := Look(bounded(t), path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "is empty") {
-		t.Errorf("got %v, %v, want that it is empty", e, err)
+	_, err = Look(bounded(t), path)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("got %v, want that it is empty", err)
 	}
 	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
 		t.Errorf("there are %v (%v), want the empty file alone", names, err)
 	}
 	openReal(t, path).Close()
 	e := look(t, path)
-	if _, err := e.Attach(bounded(t), lockkeeper.Session{ID: "a", TTL: time.Minute}, nil); !errors.Is(err, lockkeeper.ErrUnsupported) {
+	_, err = e.Attach(bounded(t), lockkeeper.Session{ID: "a", TTL: time.Minute}, nil)
+	if !errors.Is(err, lockkeeper.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
 	}
 }
@@ -165,7 +168,9 @@ func TestLookFollows(t *testing.T) {
 		return st.Ref.Session == "b" && st.State == lockkeeper.Ended && st.Reason == lockkeeper.Expired
 	})
 	claim(t, a, ka, exclusive(2, "db"))
-	st := next(t, seen, "anything more", func(st lockkeeper.Status) bool { return st.Ref.Session == "b" || st.Ref.ID == 2 })
+	st := next(t, seen, "anything more", func(st lockkeeper.Status) bool {
+		return st.Ref.Session == "b" || st.Ref.ID == 2
+	})
 	if st.Ref.Session == "b" {
 		t.Errorf("told once more: %+v", st)
 	}
