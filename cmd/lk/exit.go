@@ -60,7 +60,7 @@ func (a *app) exitCode(err error) int {
 		e = &exit{code: codeOf(err), say: err}
 	}
 	if e.say != nil {
-		fmt.Fprintf(a.stderr, "lk: %s\n", e.say)
+		fmt.Fprintf(a.stderr, "lk: %s\n", words(e.say))
 	}
 	a.interrupt, a.interruptGroup = e.signal, e.group
 	return e.code

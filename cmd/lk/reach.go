@@ -23,7 +23,7 @@ func (a *app) reach(ctx context.Context, o *runOptions) (*connection, error) {
 		return client, err
 	}
 	if !o.quiet {
-		fmt.Fprintf(a.stderr, "lk: %s: not in line yet: %s; lk keeps trying for %s\n", o.what(), err, human(patience))
+		fmt.Fprintf(a.stderr, "lk: %s: not in line yet: %s; lk keeps trying for %s\n", o.what(), words(err), human(patience))
 	}
 	ctx, cancel := context.WithDeadline(ctx, o.began.Add(patience))
 	defer cancel()

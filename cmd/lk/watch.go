@@ -79,7 +79,7 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 		if client.Guarantees().Reach != lockkeeper.OnNetwork || !errors.Is(err, lockkeeper.ErrUnavailable) {
 			return err
 		}
-		fmt.Fprintf(a.stderr, "lk: %s; lk watch goes on when it can be reached\n", err)
+		fmt.Fprintf(a.stderr, "lk: %s; lk watch goes on when it can be reached\n", words(err))
 		if err := w.comeBack(ctx, client.Client, path); err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -49,7 +50,9 @@ func (db database) refusal(err error) error {
 		return db.occupied("migrations")
 	}
 	switch code(err) {
-	case "28P01", "28000":
+	case "28000":
+		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in: it knows no such user, or not from here")
+	case "28P01":
 		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in; a password can be in PGPASSWORD or ~/.pgpass")
 	case "1045", "1698":
 		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in; a password can be in ~/.my.cnf or MYSQL_PWD")
@@ -70,10 +73,19 @@ func (db database) refusal(err error) error {
 }
 
 // oneLine is an error in one line. The driver of Postgres writes one for each way that it has
-// tried, which are often the same but for TLS.
+// tried, with and without TLS: of these what the server said counts, or why it could not be
+// reached.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string {
+	var pg *pgconn.PgError
+	var dial *net.OpError
+	switch {
+	case errors.As(e.error, &pg):
+		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	case errors.As(e.error, &dial):
+		return dial.Error()
+	}
 	lines := strings.Split(e.error.Error(), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(line)
