@@ -168,6 +168,9 @@ var onceChecks = []check{
 			w.Errorf("attached late under epoch %d, want one after %d", lease.Key.Epoch, p.key.Epoch)
 		}
 		refused()
+		if !w.claims(operators) {
+			return // it can't be listed
+		}
 		if found := p.list(lockkeeper.Query{Session: p.session.ID}); slices.ContainsFunc(found, func(s lockkeeper.Status) bool {
 			return s.State != lockkeeper.Ended
 		}) {
