@@ -197,12 +197,15 @@ func (c *Client) Revoke(ctx context.Context, ref Ref, force bool, by Label) erro
 }
 
 // Freeze, by an operator, forbids new grants on the path and below it for d, or
-// until [Client.Thaw]. Present holders don't feel it (R18).
+// until [Client.Thaw]; on [Root], everywhere. Present holders don't feel it (R18).
 func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by Label) error {
-	var f demand
-	f.target(path, Target{Mode: ModeExclusive})
+	at, err := parseFreezable(path)
+	if err != nil {
+		return wrap("freeze", "", err)
+	}
+	f := demand{want: Want{Targets: []Target{{Path: at, Mode: ModeExclusive}}}}
 	f.want.ID, f.want.Freeze, f.want.Label = checkedID, d, by
-	err := f.check()
+	err = f.check()
 	if err == nil && d == 0 {
 		err = Invalid("freeze for 0s: say for how long")
 	}
@@ -212,7 +215,6 @@ func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by La
 	if err != nil {
 		return wrap("freeze", "", err)
 	}
-	at := f.want.Targets[0].Path
 	if err := c.usable("freeze", at); err != nil {
 		return err
 	}
@@ -250,7 +252,7 @@ func (c *Client) freezeAnswered(id uint64) {
 
 // Thaw ends the freeze of the path; ErrNotHeld if there is none.
 func (c *Client) Thaw(ctx context.Context, path string) error {
-	p, err := ParsePath(path)
+	p, err := parseFreezable(path)
 	if err != nil {
 		return wrap("thaw", "", err)
 	}

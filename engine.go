@@ -205,7 +205,7 @@ func (e *Ending) Check() error {
 	case Revoke:
 		c.label(e.Label)
 	case Thaw:
-		if err := e.Path.check(); err != nil {
+		if err := e.Path.checkFreezable(); err != nil {
 			c.addf("%s", err.(*Error).Detail)
 		}
 	case Lapsed:

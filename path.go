@@ -20,6 +20,11 @@ const (
 // and [PathOf] return.
 type Path string
 
+// Root covers all paths. Only a freeze may name it (R18), which asks nothing of those who lock: a
+// lock of everything would make claims of programs that know nothing of each other wait for one
+// another, and whoever may lock anything could stop everybody. [ParsePath] does not return it.
+const Root Path = "/"
+
 // ParsePath reads a path as a person types it (R1). Extra, leading and trailing
 // slashes collapse, so "a//b/" is "a/b" and a whole URI is a fine name. It
 // refuses with [ErrInvalid] a path without segments, the segments "." and "..",
@@ -82,9 +87,25 @@ func escapeSegment(s string) string {
 // Valid reports whether p is a path as [ParsePath] returns it.
 func (p Path) Valid() bool { return p.check() == nil }
 
+// checkFreezable is check for a path that a freeze may name.
+func (p Path) checkFreezable() error {
+	if p == Root {
+		return nil
+	}
+	return p.check()
+}
+
+// parseFreezable reads the path of a freeze as a person types it: a path, or "/" for everything.
+func parseFreezable(s string) (Path, error) {
+	if Path(s) == Root {
+		return Root, nil
+	}
+	return ParsePath(s)
+}
+
 // check finds what is wrong with p, for which ParsePath would not return it.
 func (p Path) check() error {
-	if p == "" || p == "/" {
+	if p == "" || p == Root {
 		return invalidf("path %q names nothing: write a name such as \"mydatabase/mytest\"", string(p))
 	}
 	if len(p) > MaxPathBytes {
@@ -123,19 +144,22 @@ func (p Path) check() error {
 	return nil
 }
 
-// Tree is the first segment, which names the tree that p is in.
+// Tree is the first segment, which names the tree that p is in; of [Root] it is itself.
 func (p Path) Tree() Path {
+	if p == Root {
+		return p
+	}
 	if i := strings.IndexByte(string(p), '/'); i >= 0 {
 		return p[:i]
 	}
 	return p
 }
 
-// Ancestors yields the paths above p, the tree's root first; not p itself.
+// Ancestors yields the paths above p, the tree's root first; not p itself, nor [Root].
 func (p Path) Ancestors() iter.Seq[Path] {
 	return func(yield func(Path) bool) {
 		for i := range len(p) {
-			if p[i] == '/' && !yield(p[:i]) {
+			if i > 0 && p[i] == '/' && !yield(p[:i]) {
 				return
 			}
 		}
@@ -144,7 +168,7 @@ func (p Path) Ancestors() iter.Seq[Path] {
 
 // Covers reports whether q is p or below it.
 func (p Path) Covers(q Path) bool {
-	return len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
+	return p == Root || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
 func (p Path) String() string { return string(p) }

@@ -167,7 +167,11 @@ func (w *Want) checkTargets(c *checker) {
 		return
 	}
 	for i, t := range w.Targets {
-		if err := t.Path.check(); err != nil {
+		check := t.Path.check
+		if w.Freeze != 0 {
+			check = t.Path.checkFreezable
+		}
+		if err := check(); err != nil {
 			c.addf("%s", err.(*Error).Detail)
 		}
 		switch {

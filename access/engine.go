@@ -319,8 +319,11 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 
 // sees reports whether the pass may look at st, as the engine has it.
 func (e *guarded) sees(r *rights, st *lockkeeper.Status) bool {
+	_, looks := r.at[Look]
 	return r.open || e.names.owns(st.Ref.Session) ||
-		slices.ContainsFunc(st.Grants, func(g lockkeeper.Grant) bool { return r.allows(Look, g.Path) })
+		slices.ContainsFunc(st.Grants, func(g lockkeeper.Grant) bool {
+			return g.Path == lockkeeper.Root && looks || r.allows(Look, g.Path) // a freeze of everything is one of each path
+		})
 }
 
 // List implements lockkeeper.Engine. A follower ends with an ErrDenied when the pass

@@ -171,7 +171,7 @@ func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
 	switch {
 	case v == Drain:
 		where = "this server"
-	case at == "":
+	case at == "", at == lockkeeper.Root:
 		where = "everything"
 	}
 	e := denied("%s may not %s %s: %s", a.name, v, where, r.spoken(v)).(*lockkeeper.Error)

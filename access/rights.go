@@ -199,14 +199,14 @@ func (r *rights) give(v Verb, paths []string) {
 	}
 }
 
-// allows reports whether v is allowed at the path, which must be valid; "" is
+// allows reports whether v is allowed at the path, which must be valid; "" and the root are
 // everything.
 func (r *rights) allows(v Verb, at lockkeeper.Path) bool {
 	if r.open {
 		return true
 	}
 	where, ok := r.at[v]
-	if !ok || where.all || at == "" {
+	if !ok || where.all || at == "" || at == lockkeeper.Root {
 		return ok && where.all
 	}
 	if _, ok := where.below[at]; ok {

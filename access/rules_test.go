@@ -171,6 +171,21 @@ func TestLook(t *testing.T) {
 	if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "126 bytes: at most 125") {
 		t.Errorf("a session with a longer id: %v, want invalid", err)
 	}
+
+	everything := ops.wants("x")
+	everything.Targets[0].Path, everything.Freeze = lockkeeper.Root, time.Minute
+	if _, err := ops.tries(everything); err != nil {
+		t.Fatal(err)
+	}
+	for by, want := range map[*user]bool{ci: false, ops: true, eye: true, all: true} {
+		seen := false
+		for st := range by.List(t.Context(), lockkeeper.Query{}) {
+			seen = seen || st.State == lockkeeper.Freezing && st.Grants[0].Path == lockkeeper.Root
+		}
+		if seen != want {
+			t.Errorf("%s sees the freeze of everything: %t, want %t", by.pass.Name(), seen, want)
+		}
+	}
 }
 
 // TestOperators: who may revoke and freeze where, and what is told of it.
@@ -215,6 +230,10 @@ func TestOperators(t *testing.T) {
 	}
 	s.is("freezing elsewhere", freeze(ops, "site"), lockkeeper.ErrDenied)
 	s.is("freezing above", freeze(ci, "db"), lockkeeper.ErrDenied)
+	if err := freeze(ops, string(lockkeeper.Root)); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "ops may not freeze everything") {
+		t.Errorf("freezing everything by who may freeze some paths: %v", err)
+	}
+	s.is("thawing everything", thaw(ops, lockkeeper.Root), lockkeeper.ErrDenied)
 	if err := freeze(ops, "db/x"); err != nil || s.act().Verb != access.Freeze || s.act().Err != nil {
 		t.Errorf("a freeze: %v, told %+v", err, s.act())
 	}

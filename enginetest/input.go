@@ -43,6 +43,7 @@ var badWants = map[string]func(*lockkeeper.Want){
 	"an endless longest hold":     func(w *lockkeeper.Want) { w.MaxHold = forever },
 	"a negative announcement":     func(w *lockkeeper.Want) { w.Lasts = -1 },
 	"a negative freeze":           func(w *lockkeeper.Want) { w.Freeze = -1 },
+	"a lock of everything":        func(w *lockkeeper.Want) { w.Targets[0] = exclusive(string(lockkeeper.Root)) },
 	"a shared freeze":             func(w *lockkeeper.Want) { w.Targets[0] = shared("x"); w.Freeze = time.Second },
 	"a long name":                 func(w *lockkeeper.Want) { w.As = strings.Repeat("x", lockkeeper.MaxAsBytes+1) },
 	"a long note":                 func(w *lockkeeper.Want) { w.Note = strings.Repeat("x", lockkeeper.MaxNoteBytes+1) },

@@ -77,6 +77,42 @@ var peopleChecks = []check{
 		next.granted(next.last)
 		w.is(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}), lockkeeper.ErrNotHeld)
 	}},
+	{"R18/a freeze of the root is one of everything", operators, func(w *world) {
+		root := string(lockkeeper.Root)
+		holder, op, one, two := w.peer("holder"), w.peer("operator"), w.peer("one"), w.peer("two")
+		id := holder.hold(exclusive("db")).Ref.ID
+		behind := one.queue(exclusive("db"))
+		if s := op.ask(freezing(root, time.Hour)); s.State != lockkeeper.Freezing || s.Left <= 0 {
+			w.Fatalf("frozen: %+v", s)
+		}
+		if s := holder.explain(id); s.State != lockkeeper.Held || s.Asked != nil {
+			w.Errorf("the holder feels the freeze: %+v", s)
+		}
+		free := two.queue(exclusive("site"))
+		two.refused(exclusive("third"))
+		if s := two.explain(free); !slices.Contains(s.Waits, lockkeeper.Frozen) || s.Blockers[0].Path != lockkeeper.Root {
+			w.Errorf("it waits for %v, %+v, want the freeze of %s", s.Waits, s.Blockers, root)
+		}
+		holder.release(id)
+		if first, second := one.explain(behind), two.explain(free); first.State != lockkeeper.Waiting || second.State != lockkeeper.Waiting {
+			w.Errorf("in spite of the freeze they are %s and %s", first.State, second.State)
+		}
+		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}))
+		one.granted(behind)
+		two.granted(free)
+		w.is(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}), lockkeeper.ErrNotHeld)
+	}},
+	{"R18/a freeze of the root ends by itself", operators, func(w *world) {
+		op, one, two := w.peer("operator"), w.peer("one"), w.peer("two")
+		const d = 500 * time.Millisecond
+		sent := w.now()
+		op.ask(freezing(string(lockkeeper.Root), d))
+		one.queue(exclusive("db"))
+		two.queue(exclusive("site"))
+		one.granted(one.last)
+		two.granted(two.last)
+		w.between("thawed", w.now()-sent, d, d)
+	}},
 	{"R18/a freeze ends by itself, and outlives its session", operators, func(w *world) {
 		op, next := w.peer("operator"), w.peer("next")
 		const d = 500 * time.Millisecond

@@ -113,9 +113,9 @@ func TestAllMistakesAreNamed(t *testing.T) {
 				`priority is text, which does not go there: it takes a whole number; poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds`},
 			{"POST", "/v1/claims/x/renew?poll=x&change=y", "", `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
 				`poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; change "y" is no number: give that of the latest answer`},
-			{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `path "..": the segment ".." is not allowed: write the path in full; there is no parameter "x": this takes none; ` +
-				`as is the number 1, which does not go there: it takes text; for how long? Give "for", such as "30m"; DELETE ends it earlier`},
-			{"DELETE", "/v1/freezes/..?x=1", "", `path "..": the segment ".." is not allowed: write the path in full; there is no parameter "x": this takes none`},
+			{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `there is no parameter "x": this takes none; ` +
+				`as is the number 1, which does not go there: it takes text; path "..": the segment ".." is not allowed: write the path in full; for how long? Give "for", such as "30m"; DELETE ends it earlier`},
+			{"DELETE", "/v1/freezes/..?x=1", "", `there is no parameter "x": there are all; path "..": the segment ".." is not allowed: write the path in full`},
 			{"POST", "/v1/drain?x=1", `{"reason":false}`, `there is no parameter "x": this takes none; reason is false, which does not go there: it takes text`},
 			{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`, `as is the number 5, which does not go there: it takes text; ` +
 				`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; there is no parameter "x": ` +

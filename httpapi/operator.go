@@ -27,6 +27,8 @@ var operatorRoutes = []route{
 	{"GET /v1/why", false, broad((*call).why)},
 	{"GET /v1/stats", false, broad((*call).stats)},
 	{"GET /v1/freezes", false, broad((*call).listFreezes)},
+	{"PUT /v1/freezes", true, (*call).freeze},
+	{"DELETE /v1/freezes", false, (*call).thaw},
 	{"PUT /v1/freezes/{path...}", true, (*call).freeze},
 	{"DELETE /v1/freezes/{path...}", false, (*call).thaw},
 	{"GET /v1/server", false, (*call).server},
@@ -250,18 +252,32 @@ func (c *call) listFreezes() error {
 	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, mostListed)
 }
 
+// freezable is the path of a freeze. Everything is said in so many words, since a path may be
+// empty by mistake.
+func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
+	switch named := c.r.PathValue("path"); {
+	case all && named != "":
+		m.addf("all is everything: leave %s out, or all", quoted(named))
+		return ""
+	case all:
+		return lockkeeper.Root
+	}
+	return c.path(m)
+}
+
 // freeze is PUT /v1/freezes/{path...}: nobody is let in for a while.
 func (c *call) freeze() error {
 	var m mistakes
-	path := c.path(&m)
 	c.query(&m)
 	var asked struct {
+		All  bool   `json:"all"`
 		For  *span  `json:"for"`
 		As   string `json:"as"`
 		Note string `json:"note"`
 		Link string `json:"link"`
 	}
 	c.body(&asked, &m)
+	path := c.freezable(&m, asked.All)
 	want := lockkeeper.Want{
 		ID: theClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
 		Freeze: lockkeeper.MinTTL, Label: c.label(asked.As, asked.Note, asked.Link),
@@ -295,8 +311,11 @@ func (c *call) freeze() error {
 // thaw is DELETE /v1/freezes/{path...}.
 func (c *call) thaw() error {
 	var m mistakes
-	path := c.path(&m)
-	c.query(&m)
+	all := c.query(&m, "all").Get("all")
+	if all != "" && all != "true" {
+		m.addf("all is %s: write all=true, or leave it out", quoted(all))
+	}
+	path := c.freezable(&m, all == "true")
 	err := m.err()
 	if err != nil {
 		return err

@@ -146,6 +146,26 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
+// TestFreezeOfEverythingIsAskedInSoManyWords: no path that is empty by mistake stops everybody.
+func TestFreezeOfEverythingIsAskedInSoManyWords(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		for _, url := range []string{"/v1/freezes", "/v1/freezes/", "/v1/freezes//", "/v1/freezes/%2F"} {
+			w.want(w.ask("PUT", url, `{"for":"1h"}`), 400, "invalid")
+		}
+		w.want(w.ask("PUT", "/v1/freezes/db", `{"all":true,"for":"1h"}`), 400, "invalid")
+		a := w.want(w.ask("PUT", "/v1/freezes", `{"all":true,"for":"1h","as":"ops"}`), 200, "")
+		if len(a.Grants) != 1 || a.Grants[0].Path != lockkeeper.Root {
+			t.Errorf("frozen: %s", a.text)
+		}
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`), 409, "not-acquired")
+		w.want(w.ask("DELETE", "/v1/freezes", ""), 400, "invalid")
+		w.want(w.ask("DELETE", "/v1/freezes?all=yes", ""), 400, "invalid")
+		w.want(w.ask("DELETE", "/v1/freezes?all=true", ""), 204, "")
+		w.want(w.ask("DELETE", "/v1/freezes?all=true", ""), 404, "not-frozen")
+		w.holds(`{"path":"db"}`)
+	})
+}
+
 // TestDrain: no new claims, and the same question again changes nothing.
 func TestDrain(t *testing.T) {
 	inMemory(t, 1, func(w *world) {

@@ -235,7 +235,8 @@
 // timed out keeps place and estimate of its end.
 //
 // R18 people. A freeze of a path is like a held exclusive target on it that
-// nobody who holds feels. It lasts for a duration, unless replaced by another
+// nobody who holds feels. A freeze may also name lockkeeper.Root, which covers all
+// paths and is no path to lock: then it is like one on every tree. It lasts for a duration, unless replaced by another
 // freeze of the same path, or thawed. A revocation of a waiting claim ends it; of
 // a held one it sets an operator's ask, whose end is the TTL of its session, or
 // DefaultTTL, after the moment; at that end the claim ends as revoked whether or

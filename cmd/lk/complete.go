@@ -110,7 +110,7 @@ func (a *app) livePaths(args []string, frozenOnly bool) map[string]string {
 			continue
 		}
 		for _, g := range s.Grants {
-			if path := string(g.Path); !slices.Contains(args, path) {
+			if path := string(g.Path); g.Path != lockkeeper.Root && !slices.Contains(args, path) {
 				text := fmt.Sprintf("%s by %s", s.State, who(s.Label, s.Ref))
 				if s.State == lockkeeper.Waiting {
 					text = who(s.Label, s.Ref) + " waits for it"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // freezeOptions are the arguments of lk freeze and lk thaw.
 type freezeOptions struct {
 	path lockkeeper.Path
+	all  bool // everything: path is the root
 	span time.Duration
 	note string
 	json bool
@@ -24,21 +26,27 @@ type freezeOptions struct {
 func (a *app) newFreeze() *cobra.Command {
 	o := &freezeOptions{}
 	cmd := &cobra.Command{
-		Use:   "freeze PATH --for D",
+		Use:   "freeze {PATH | --all} --for D",
 		Short: "Let nobody in for a while",
 		Long: `Grant nothing at PATH and below it, for a while: who asks for it waits, and
 those who won't wait that long are refused at once. Who holds something there
 goes on undisturbed: to empty it, wait (lk ls PATH), or use lk revoke as well.
 
-A second freeze of the same path replaces the first; lk thaw ends it.`,
+A second freeze of the same path replaces the first; lk thaw ends it.
+
+With --all nothing is granted anywhere. A lock of everything there is not: it would
+have programs wait for each other that have nothing to do with each other.`,
 		Example: `  # no deployments over the weekend
   lk freeze deploy --for 2d12h --note "code freeze"
 
   # maintenance: let nobody in, then send away who is inside
   lk freeze mydatabase --for 30m --note "new disks"
-  lk revoke mydatabase --all --note "new disks"`,
+  lk revoke mydatabase --all --note "new disks"
+
+  # grant nothing at all
+  lk freeze --all --for 1h --note "the data centre moves"`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) {
-			o.path = a.thePath(cmd, args)
+			o.checkPath(a, cmd, args)
 			if !cmd.Flags().Changed("for") {
 				a.bad.addf("for how long? Say it as in --for 30m; lk thaw ends it earlier")
 			} else if o.span == 0 && len(a.bad.list) == 0 {
@@ -51,6 +59,7 @@ A second freeze of the same path replaces the first; lk thaw ends it.`,
 	}
 	f := cmd.Flags()
 	addSpan(cmd, &a.bad, &o.span, "for", 0, "for how long, such as 30m or 2d")
+	f.BoolVar(&o.all, "all", false, "freeze everything, in place of PATH")
 	f.StringVar(&o.note, "note", "", "`WHY`, for everybody who waits")
 	f.BoolVar(&o.json, "json", false, "print the freeze as JSON; durations are in seconds")
 	return cmd
@@ -59,21 +68,44 @@ A second freeze of the same path replaces the first; lk thaw ends it.`,
 func (a *app) newThaw() *cobra.Command {
 	o := &freezeOptions{}
 	cmd := &cobra.Command{
-		Use:        "thaw PATH",
+		Use:        "thaw {PATH | --all}",
 		SuggestFor: []string{"unfreeze", "melt"},
 		Short:      "End a freeze",
-		Long: `End the freeze of PATH before its time. Where PATH is not frozen, the exit code
-is 1.`,
+		Long: `End the freeze of PATH before its time, or with --all that of everything; freezes
+of single paths stay. Where PATH is not frozen, the exit code is 1.`,
 		Example: `  # the maintenance is done
   lk thaw mydatabase
 
   # what is frozen at all?
   lk ls | grep frozen`,
-		Args: a.checked(func(cmd *cobra.Command, args []string) { o.path = a.thePath(cmd, args) }),
+		Args: a.checked(func(cmd *cobra.Command, args []string) { o.checkPath(a, cmd, args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.thaw(cmd.Context(), o) }),
 	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "end the freeze of everything, in place of PATH")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the freeze that ended as JSON; durations are in seconds")
 	return cmd
+}
+
+// checkPath reads PATH, or --all in place of it.
+func (o *freezeOptions) checkPath(a *app, cmd *cobra.Command, args []string) {
+	switch {
+	case o.all && len(args) > 0:
+		a.bad.addf("--all is everything: name no path with it")
+	case o.all:
+		o.path = lockkeeper.Root
+	case len(args) == 1 && args[0] == string(lockkeeper.Root):
+		a.bad.addf("everything is named by --all, as in: %s --all", program(cmd))
+	default:
+		o.path = a.thePath(cmd, args)
+	}
+}
+
+// frozenPath names the path of a freeze in a sentence.
+func frozenPath(path lockkeeper.Path) string {
+	if path == lockkeeper.Root {
+		return "everything"
+	}
+	return string(path)
 }
 
 func (o *freezeOptions) label() lockkeeper.Label {
@@ -93,11 +125,15 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s is frozen for %s", o.path, human(o.span))
+	text := fmt.Sprintf("%s is frozen for %s", frozenPath(o.path), human(o.span))
 	if n := len(slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool {
 		return s.State != lockkeeper.Held || !inside(o.path, s)
 	})); n > 0 {
-		text += fmt.Sprintf("; what is held there goes on (%d, see lk ls %s)", n, o.path)
+		see := "lk ls"
+		if !o.all {
+			see += " " + string(o.path)
+		}
+		text += fmt.Sprintf("; what is held there goes on (%d, see %s)", n, see)
 	}
 	if frozen, ok := freezeOf(o.path, all); ok && o.json {
 		return writeEvent(a.stdout, time.Now(), "frozen", text, frozen)
@@ -132,7 +168,7 @@ func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s is frozen no longer", o.path)
+	text := fmt.Sprintf("%s is frozen no longer", frozenPath(o.path))
 	if o.json {
 		frozen.State = lockkeeper.Ended
 		return writeEvent(a.stdout, time.Now(), "thawed", text, frozen)
@@ -156,12 +192,16 @@ func notFrozen(path lockkeeper.Path, all []lockkeeper.Status) error {
 	var others []string
 	for _, s := range all {
 		if s.State == lockkeeper.Freezing {
-			others = append(others, string(s.Grants[0].Path))
+			others = append(others, frozenPath(s.Grants[0].Path))
 		}
 	}
-	text := fmt.Sprintf("%q is not frozen, and no other path is", path)
+	what := strconv.Quote(string(path)) + " is not frozen"
+	if path == lockkeeper.Root {
+		what = "not everything is frozen"
+	}
+	text := what + ", and no other path is"
 	if len(others) > 0 {
-		text = fmt.Sprintf("%q is not frozen; frozen: %s", path, strings.Join(others, ", "))
+		text = what + "; frozen: " + strings.Join(others, ", ")
 	}
 	return &exit{code: exitFailure, say: errors.New(text)}
 }

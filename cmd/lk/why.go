@@ -228,7 +228,7 @@ func (e *explainer) fullPermits(s lockkeeper.Status) string {
 // holdText: "ci-17 holds exclusive db/a for 2m, fence 41 (nightly)".
 func holdText(s lockkeeper.Status) string {
 	if s.State == lockkeeper.Freezing {
-		return fmt.Sprintf("%s is frozen by %s for %s more%s", s.Grants[0].Path, who(s.Label, s.Ref), left(s.Left), about(s.Label))
+		return fmt.Sprintf("%s is frozen by %s for %s more%s", frozenPath(s.Grants[0].Path), who(s.Label, s.Ref), left(s.Left), about(s.Label))
 	}
 	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), s.Fence, about(s.Label))
 	if s.Asked != nil {

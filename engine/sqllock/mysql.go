@@ -438,7 +438,8 @@ func meetings(regions []region) (where string, args []any) {
 		case above:
 			each, args = append(each, `t.path = ? AND t.mode < 3`), append(args, string(r.path))
 		case below:
-			each, args = append(each, `t.path >= ? AND t.path < ?`), append(args, string(r.path)+"/", string(r.path)+"0") // "0" comes after "/"
+			low, high := r.span()
+			each, args = append(each, `t.path >= ? AND t.path < ?`), append(args, low, high)
 		}
 	}
 	return strings.Join(each, ` OR `), args

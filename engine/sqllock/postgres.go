@@ -308,7 +308,7 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 		c := of[r.part]
 		c.n, c.low, c.high = append(c.n, int64(i)), append(c.low, string(r.path)), append(c.high, "")
 		if r.part == below {
-			c.low[len(c.low)-1], c.high[len(c.high)-1] = string(r.path)+"/", string(r.path)+"0" // "0" comes after "/"
+			c.low[len(c.low)-1], c.high[len(c.high)-1] = r.span()
 		}
 	}
 	const from = `unnest(?::bigint[], ?::text[], ?::text[]) AS r(n, low, high)`

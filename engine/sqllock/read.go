@@ -66,7 +66,7 @@ func (tx *transaction) read(ctx context.Context) (wider bool, err error) {
 	s, d, c := tx.scope, tx.e.dialect, tx.view
 	near, long, apart := tx.e.local.near(s.paths, s.head)
 	elsewhere, scattered := tx.e.long.known(s.paths)
-	if long = long || elsewhere; long && !apart && !scattered && !s.long {
+	if long = long || elsewhere; long && s.line > 0 && !apart && !scattered && !s.long {
 		s.line = s.tip
 	}
 	s.long = s.long || long
@@ -96,7 +96,10 @@ func (tx *transaction) read(ctx context.Context) (wider bool, err error) {
 	all = append(all, d.freezes(func(f table.FreezeRecord) { c.freezes = append(c.freezes, f) }))
 	keepPace := func(p table.PaceRecord) { c.paces[p.Path] = p }
 	unknown := tx.e.paces.known(s.paths, keepPace)
-	if len(unknown) > 0 {
+	if s.paths[lockkeeper.Root] {
+		unknown = nil
+		all = append(all, d.paces(nil, keepPace))
+	} else if len(unknown) > 0 {
 		all = append(all, d.paces(unknown, keepPace))
 	}
 	if err := tx.send(ctx, all...); err != nil {

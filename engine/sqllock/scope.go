@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/rows"
@@ -56,8 +58,17 @@ func newScope(b bounds) *scope {
 
 // add takes in where targets may meet others, and reports whether that is new.
 // Permits don't meet what is below them (R3).
+//
+// The root, which only a freeze names, meets all that there is: everything is latched, and
+// whole lines are read.
 func (s *scope) add(targets []lockkeeper.Target) (wider bool) {
 	for _, t := range targets {
+		if s.paths[lockkeeper.Root] {
+			return wider
+		}
+		if t.Path == lockkeeper.Root {
+			s.all, s.line = true, 0
+		}
 		below := t.Mode != lockkeeper.ModePermits
 		if old, known := s.paths[t.Path]; !known || below && !old {
 			s.paths[t.Path] = below
@@ -166,8 +177,19 @@ func (r region) has(path lockkeeper.Path, mode lockkeeper.Mode) bool {
 	case above:
 		return path == r.path && mode != lockkeeper.ModePermits
 	}
-	return strings.HasPrefix(string(path), string(r.path)+"/")
+	return path != r.path && r.path.Covers(path)
 }
+
+// span is from where to before where the paths below r begin, in the order of their bytes.
+func (r region) span() (low, high string) {
+	if r.path == lockkeeper.Root {
+		return "", pastAll
+	}
+	return string(r.path) + "/", string(r.path) + "0" // "0" comes after "/"
+}
+
+// pastAll comes after every path.
+var pastAll = strings.Repeat(string(unicode.MaxRune), lockkeeper.MaxPathBytes/utf8.UTFMax+1)
 
 // regions lists where the targets of s meet others.
 func (s *scope) regions() []region {

@@ -221,6 +221,9 @@ func (g *generator) ending(session string) lockkeeper.Ending {
 		e.As = session
 		return e
 	case p < 12+g.taste.freezes*2:
+		if g.percent(15) {
+			return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}
+		}
 		return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: paths[g.IntN(len(paths))]}
 	}
 	if g.percent(25) {
@@ -251,6 +254,9 @@ func (g *generator) want(id uint64) lockkeeper.Want {
 		w := lockkeeper.Want{ID: id, Freeze: g.pick(1, 3, 5, 20) * time.Second, Label: lockkeeper.Label{As: "op"}}
 		for _, i := range g.Perm(len(paths))[:1+g.IntN(6)/5] {
 			w.Targets = append(w.Targets, lockkeeper.Target{Path: paths[i], Mode: lockkeeper.ModeExclusive})
+		}
+		if g.percent(15) {
+			w.Targets[0].Path = lockkeeper.Root
 		}
 		return w
 	}

@@ -344,9 +344,9 @@ var mutants = []mutant{
 		". TestReentranceIsCounted",
 	},
 	{
-		"a grant that arrives as the wait is given up is kept", "acquire.go",
-		`c.drop(cl, why, !now)`,
-		`c.drop(cl, why, false)`,
+		"a grant that arrives as the wait is given up is kept", "giveup.go",
+		"if err := c.endForGood(ctx, cl); err != nil {",
+		"c.unlock()\n\tif err := error(nil); err != nil {",
 		". TestGrantAsContextEndsIsGivenBack",
 	},
 	{
