@@ -3,14 +3,14 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build cross tools test lint bench peers peertest fuzz generate schema ci clean
+.PHONY: help build cross tools test test-rules test-race long lint bench peers peertest fuzz generate schema ci clean
 
-# The rules, and tests about them and about text: there is nothing in them to
-# race, and they get further without the race detector's cost. STATES is how many
-# states of the table are looked at, one by one; SEQUENCES how many random ones it
-# is compared in with the model. canal is tested in both ways: without the race
-# detector it goes through ten million keys.
-PURE      := ./internal/... ./canal
+# Packages without goroutines of ours, and tests about text: there is nothing in them to
+# race, and they get further without the race detector's cost. STATES is how many states of
+# the table are looked at, one by one; SEQUENCES how many random ones it is compared in with
+# the model. canal is tested in both ways: without the race detector it goes through ten
+# million keys.
+PURE      := canalsteps interleave mutants readme story tidy
 STATES    ?= 1000000
 SEQUENCES ?= 10000
 FUZZTIME  ?= 5s
@@ -38,14 +38,23 @@ cross: ## vet and build for Windows and macOS, where nothing is run
 tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, strace, curl, PostgreSQL, MariaDB, PgBouncer
 	@tools/install
 
-# Tests keep to temporary folders and loopback addresses, and leave no file
-# behind outside the Go caches. Those of engines on disk run one package at a time:
-# many tests of one are about real time, and another would keep the disk busy.
+# Tests keep to temporary folders and loopback addresses, and leave no file behind outside
+# the Go caches. Two streams run side by side: one computes, the other mostly waits. In the
+# latter one package runs at a time, since many tests are about real time and the disk.
 test: tools ## run all tests, with the race detector where goroutines meet
+	@$(MAKE) --no-print-directory -j2 test-rules test-race
+
+test-rules:
 	go test -timeout 20m ./table -states $(STATES)
 	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
-	go test -timeout 9m $$(go list $(PURE) | grep -v /model$$)
-	go test -timeout 12m -p 1 -race $$(go list ./... | grep -vE "^$$(go list -m)/(table|internal)(/|$$)")
+	go test -timeout 9m -p 1 ./canal $(PURE:%=./internal/%)
+
+test-race:
+	go test -timeout 12m -p 1 -race $$(go list ./... | grep -vE "/(table|internal/(model|$(subst $() ,|,$(PURE))))$$")
+
+long: ## run the tests with far more states, sequences and fuzzing than make test
+	$(MAKE) test STATES=5000000 SEQUENCES=200000
+	$(MAKE) fuzz FUZZTIME=2m
 
 lint: ## gofmt, go vet, staticcheck (chosen in staticcheck.conf), go.mod
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted"; exit 1; fi
