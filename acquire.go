@@ -103,6 +103,7 @@ func (c *Client) start(by caller, cl *claim) error {
 // send sends what cl wants until it is answered, and learns from the answer. The
 // caller has counted it in cl.flying.
 func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) error {
+	by.tries = want.Wait == 0
 	tries, sent := 0, byHint
 	stamped := c.session.TTL > 0 || want.MaxHold > 0 || want.Revision > 0
 	err := c.callFor(by, patience, func(ctx context.Context, k Key) (err error) {

@@ -22,6 +22,7 @@ type caller struct {
 	context.Context
 	after context.Context // ends confirmBound after the call's; nil if no request can hang
 	stop  func()
+	tries bool // it does not wait: an engine that takes no new claims is asked once more, and then no more
 }
 
 func (c *Client) callerOf(ctx context.Context) caller {
@@ -30,7 +31,7 @@ func (c *Client) callerOf(ctx context.Context) caller {
 	}
 	after, cancel := context.WithCancel(outliving(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(confirmBound, cancel) })
-	return caller{ctx, after, func() { stop(); cancel() }}
+	return caller{Context: ctx, after: after, stop: func() { stop(); cancel() }}
 }
 
 // confirming is the context of what ends the claim of a call that has given up.

@@ -44,7 +44,9 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 		}
 		left = patience - (c.clock() - since)
 		again := left > 0 || unknown && try == 0
-		if !again || by.Err() != nil || unknown && try >= sessionRetries {
+		// Once more, since another server of the same engine may answer then.
+		turnedAway := by.tries && try > 0 && errors.Is(err, Draining)
+		if !again || turnedAway || by.Err() != nil || unknown && try >= sessionRetries {
 			return unavailable(err, by)
 		}
 		if unknown && try == 0 {

@@ -347,7 +347,7 @@ func (k *Keeping) end(err error) {
 // misses, the next refresh tells.
 func (p *Places) follow(ctx context.Context, n Name, to chan<- lockkeeper.Status) {
 	for ctx.Err() == nil {
-		for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: n.Ref(), Follow: true, Brief: true}) {
+		for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: n.Ref(), Follow: true}) {
 			if err != nil {
 				break
 			}

@@ -32,6 +32,14 @@ func left(d time.Duration) string {
 	return human(d)
 }
 
+// exact writes a duration that somebody has given: "2.5s".
+func exact(d time.Duration) string {
+	if d > time.Second && d%time.Second != 0 {
+		return d.String()
+	}
+	return human(d)
+}
+
 // human writes a duration as people say it: two units at most, rounded down.
 func human(d time.Duration) string {
 	switch {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -58,11 +59,13 @@ func (c *connection) farewell(hold *lockkeeper.Hold, ttl time.Duration) []byte {
 	return order
 }
 
-// attachments is an engine for one session, which notes the epoch of its latest Attach.
+// attachments is an engine for one session, which notes the epoch of its latest Attach, and
+// that the engine takes no new claims.
 type attachments struct {
 	lockkeeper.Engine
 	epoch   atomic.Uint64
-	changed chan struct{} // filled after epoch has changed
+	changed chan struct{}               // filled after epoch has changed
+	drains  atomic.Pointer[func(error)] // called when a claim was refused for that; nil: nobody
 }
 
 func noteAttachments(e lockkeeper.Engine) *attachments {
@@ -82,4 +85,15 @@ func (a *attachments) Attach(
 		}
 	}
 	return lease, err
+}
+
+// Claim implements lockkeeper.Engine.
+func (a *attachments) Claim(
+	ctx context.Context, k lockkeeper.Key, w lockkeeper.Want,
+) (lockkeeper.Status, error) {
+	status, err := a.Engine.Claim(ctx, k, w)
+	if drains := a.drains.Load(); err != nil && drains != nil && errors.Is(err, lockkeeper.Draining) {
+		(*drains)(err)
+	}
+	return status, err
 }

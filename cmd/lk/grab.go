@@ -99,13 +99,11 @@ func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
 func (o *placeOptions) name() grab.Name   { return grab.Name{As: o.as, Paths: o.paths} }
 func (o *placeOptions) terms() grab.Terms { return grab.Terms{TTL: o.ttl, For: o.holdFor} }
 
+// contest is what the name wants, for messages.
+func (o *placeOptions) contest() contest { return contest{wanted: o.paths} }
+
 // what names the paths in messages: the first, and how many more.
-func (o *placeOptions) what() string {
-	if n := len(o.paths) - 1; n > 0 {
-		return fmt.Sprintf("%s and %d more", o.paths[0], n)
-	}
-	return string(o.paths[0])
-}
+func (o *placeOptions) what() string { return o.contest().all() }
 
 // grabOptions are the flags of lk grab.
 type grabOptions struct {
@@ -259,13 +257,9 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	notifySignals(signals)
 	defer signal.Stop(signals)
 	ctx, over := stoppedBy(ctx, signals, anySignal)
-	said := ""
-	answer, err := places.Wait(ctx, o.request(), o.wait, func(w grab.Answer) {
-		if key := waitKey(w.Status); key != said && !o.quiet {
-			fmt.Fprintf(a.stderr, "lk: waiting for %s: %s\n", o.what(), waitLine(w.Status))
-			said = key
-		}
-	})
+	teller := newWaitTeller(o.contest(), a.noteUnless(o.quiet), c.Client)
+	answer, err := places.Wait(ctx, o.request(), o.wait, func(w grab.Answer) { teller.changed(ctx, w.Status) })
+	teller.stop()
 	if stopped := over(); stopped != nil && answer.State != lockkeeper.Held {
 		if answer.State == lockkeeper.Waiting {
 			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the place in line is left to its TTL", o.what()))
@@ -279,6 +273,9 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 		return err
 	}
 	if answer.State == lockkeeper.Ended {
+		if len(answer.Blockers) == 0 { // what was known last says more
+			answer.Blockers, answer.Place = teller.last.Blockers, teller.last.Place
+		}
 		return a.gaveUp(o, answer)
 	}
 	return a.answer(&o.placeOptions, answer)
@@ -303,14 +300,16 @@ func (a *app) grabNow(ctx context.Context, places *grab.Places, o *grabOptions) 
 // nothing to say, but for --json.
 func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	a.noteLost(&o.placeOptions, answer)
-	text := fmt.Sprintf("%s is still taken after %s: %s", o.what(), human(o.wait), waitLine(answer.Status))
+	c := o.contest()
+	name, state := c.name(answer.Blockers), waitLine(answer.Status)+c.others()
+	text := fmt.Sprintf("%s is still taken after %s: %s", name, exact(o.wait), state)
 	switch {
 	case o.try:
-		text = fmt.Sprintf("%s is taken: %s", o.what(), waitLine(answer.Status))
+		text = fmt.Sprintf("%s is taken: %s", name, state)
 	case len(answer.Itself) > 0:
 		text = fmt.Sprintf("%s: %s", o.what(), o.itself(answer))
 	case answer.Outlasted:
-		text = fmt.Sprintf("%s is not free in time: %s", o.what(), waitLine(answer.Status))
+		text = fmt.Sprintf("%s is not free in time: %s", name, state)
 	}
 	a.noteUnless(o.quiet)(text)
 	if o.asJSON {
@@ -347,9 +346,10 @@ func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 	case waiting && len(answer.Itself) > 0:
 		note(fmt.Sprintf("%s: %s", o.what(), o.itself(answer)))
 	case waiting && answer.Outlasted:
-		note(fmt.Sprintf("%s is not free in time: %s", o.what(), waitLine(answer.Status)))
+		c := o.contest()
+		note(fmt.Sprintf("%s is not free in time: %s", c.name(answer.Blockers), waitLine(answer.Status)+c.others()))
 	case waiting:
-		note(fmt.Sprintf("%s: %s", o.what(), waitLine(answer.Status)))
+		note(o.contest().line(answer.Status))
 	case answer.Asked != nil:
 		note(fmt.Sprintf("%s: %s", o.what(), answer.Asked))
 	}

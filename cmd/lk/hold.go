@@ -45,6 +45,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 			return err
 		}
 		targets := uncovered(holds, o.targets)
+		o.around = holds
 		if len(targets) == 0 {
 			client.Close()
 			if o.cleanup != "" {
@@ -56,7 +57,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		if len(holds) > 0 {
 			requests = append(requests, lockkeeper.WithInside(holds[0].Ref))
 		}
-		hold, err := a.acquire(ctx, client.Client, o, requests, signals)
+		hold, err := a.acquire(ctx, client, o, requests, signals)
 		if lostPlace(err) && o.wait == lockkeeper.Forever {
 			a.noteUnless(o.quiet)(o.what() + ": lk stood still for longer than its TTL and lost its place in line; it waits anew")
 			continue
@@ -85,7 +86,9 @@ func lostPlace(err error) bool {
 
 // acquire takes the locks, and tells on stderr whom it waits for. A signal ends
 // the wait.
-func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request, signals <-chan os.Signal) (*lockkeeper.Hold, error) {
+func (a *app) acquire(
+	ctx context.Context, client *connection, o *runOptions, requests []lockkeeper.Request, signals <-chan os.Signal,
+) (*lockkeeper.Hold, error) {
 	ctx, over := stoppedBy(ctx, signals, anySignal)
 	hold, err := a.waitFor(ctx, client, o, requests)
 	waited := time.Since(o.began)
@@ -96,6 +99,12 @@ func (a *app) acquire(ctx context.Context, client *lockkeeper.Client, o *runOpti
 		return nil, stopped
 	}
 	if err != nil && codeOf(err) == exitNotAcquired {
+		var e *lockkeeper.Error
+		if errors.As(err, &e) && !o.quiet {
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), innerPatience)
+			a.hintSteal(asking, client.Client, o, e.Blocked, a.noteUnless(false))
+			cancel()
+		}
 		refused := &exit{code: o.conflictCode, say: taken(o, err, waited)}
 		if o.quiet {
 			refused.say = nil
@@ -326,19 +335,23 @@ func taken(o *runOptions, err error, waited time.Duration) error {
 	if !errors.As(err, &e) {
 		return err
 	}
+	c := o.contest()
+	if text := c.deadlock(e); text != "" {
+		return errors.New(text)
+	}
 	if e.Reason != lockkeeper.TimedOut || len(e.Blocked) == 0 {
 		bare := *e
 		bare.Op, bare.Path = "", ""
 		return fmt.Errorf("%s: %w", o.what(), &bare)
 	}
-	text := blockerText(e.Blocked[0]) + moreText(len(e.Blocked)-1) + grabbedAs(o.as, e.Blocked)
+	name, text := c.name(e.Blocked), c.blockedText(e.Blocked)+grabbedAs(o.as, e.Blocked)+c.others()
 	switch {
 	case o.wait == 0:
-		return fmt.Errorf("%s is taken: %s", o.what(), text)
+		return fmt.Errorf("%s is taken: %s", name, text)
 	case waited < o.wait:
-		return fmt.Errorf("%s is sure to be taken for longer than %s: %s", o.what(), human(o.wait), text)
+		return fmt.Errorf("%s will not be free within %s: %s", name, exact(o.wait), text)
 	}
-	return fmt.Errorf("%s is still taken after %s: %s", o.what(), human(o.wait), text)
+	return fmt.Errorf("%s is still taken after %s: %s", name, exact(o.wait), text)
 }
 
 // noteUnless returns a function that writes lines of lk's own to stderr.

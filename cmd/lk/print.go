@@ -73,8 +73,8 @@ func waitLine(status lockkeeper.Status) string {
 	switch {
 	case reason == "" && len(place) == 0:
 		return "it is taken"
-	case reason == "":
-		return strings.Join(place, ", ")
+	case reason == "": // its holder is over, and nobody else is in its way
+		reason = "the engine has yet to end a holder that has not renewed"
 	case len(place) == 0:
 		return reason
 	}

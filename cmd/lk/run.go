@@ -29,7 +29,10 @@ type runOptions struct {
 
 	targets []lockkeeper.Target
 	command []string
-	began   time.Time // when lk began: the bound of the wait counts from then
+
+	around []lockkeeper.Status // the holds of the runs around this one
+	hinted bool                // that --steal asks nobody was said
+	began  time.Time           // when lk began: the bound of the wait counts from then
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -45,14 +48,16 @@ command alone, or shared with others (-s), or for a limited number of them (-n).
 Several paths are taken together or not at all; --with adds some that are taken
 otherwise, as in --with s:testsite --with 3:router1/snmp.
 
-It waits in line until they are free. A server or database that can't be reached yet
-is tried until the bound of the wait, or for the TTL where it has none. The command
-gets the signals that lk gets. If the locks can't be kept, lk stops the command's
-process group before anyone else gets them: it sends TERM a third of the TTL before
-the end, or 5s if that is less, and KILL at the end. If lk stands still, as by
-Ctrl-Z, its second process does the same. Background processes left by the command
-are not waited for (only briefly after TERM or Ctrl-C). A server or a database that
-is started again within the TTL changes nothing for the command.
+It waits in line until they are free, and says for whom, again every two minutes. A
+server or database that can't be reached yet, or that drains, is tried until the
+bound of the wait, or for the TTL where it has none. The command gets the signals
+that lk gets. If the locks can't be kept, lk stops the command's process group before
+anyone else gets them: it sends TERM a third of the TTL before the end, or 5s if that
+is less, and KILL at the end. If lk stands still, as by Ctrl-Z, its second process
+does the same. Background processes left by the command are not waited for (only
+briefly after TERM or Ctrl-C). A server or a database that is started again within
+the TTL changes nothing for the command. If it is gone when the command ends, lk
+tries to release for less than 2s, and says when the locks are free.
 
 If lk is killed with kill -9, its second process kills the command's process group,
 and the locks are free at once. On a server or a database they end with the TTL

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,13 +22,13 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "free the locks D after lk was last heard of; lk renews at a third of it")
 	addSpan(cmd, bad, &o.maxHold, "max-hold", time.Millisecond, "hold for at most D: then the command is asked to stop (default: no bound)")
 	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
-	f.BoolVar(&o.steal, "steal", false, "ask holders of lower priority to yield, and wait until they do")
+	f.BoolVar(&o.steal, "steal", false, "ask holders of lower --priority to yield, and wait until they do")
 	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0, "ask them, and take the locks D later, or their TTL if that is sooner")
 	f.BoolVar(&o.soft, "soft", false, "hold nobody back while waiting: whoever comes later may go first")
 	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until nobody has held it for D")
 	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield", "when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
 	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
-	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` by sh -c once, after the command ended, while the locks are still held; LK_EXIT is the command's exit code")
+	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` by sh -c once, after the command ended, while the locks are still held; LK_EXIT is the command's exit code. After a good command lk ends with the clean-up's")
 	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
 	f.StringVar(&o.note, "note", "", "what for (default: the command's name)")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
@@ -160,10 +159,14 @@ func (o *runOptions) target(path lockkeeper.Path, limited bool) lockkeeper.Targe
 	return lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
 }
 
-// what names the targets in messages: the first path, and how many more.
-func (o *runOptions) what() string {
-	if n := len(o.targets) - 1; n > 0 {
-		return fmt.Sprintf("%s and %d more", o.targets[0].Path, n)
+// contest is what this run wants, for messages.
+func (o *runOptions) contest() contest {
+	c := contest{around: o.around}
+	for _, t := range o.targets {
+		c.wanted = append(c.wanted, t.Path)
 	}
-	return string(o.targets[0].Path)
+	return c
 }
+
+// what names the targets in messages: the first path, and how many more.
+func (o *runOptions) what() string { return o.contest().all() }

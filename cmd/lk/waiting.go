@@ -19,13 +19,23 @@ import (
 const silentFor = 2 * time.Second
 
 // waitFor waits in line, and tells the user for whom.
-func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOptions, requests []lockkeeper.Request) (*lockkeeper.Hold, error) {
+func (a *app) waitFor(
+	ctx context.Context, client *connection, o *runOptions, requests []lockkeeper.Request,
+) (*lockkeeper.Hold, error) {
 	if o.wait == 0 || o.quiet {
 		return client.Acquire(ctx, requests...)
 	}
 	silence := time.AfterFunc(silentFor, func() {
 		fmt.Fprintf(a.stderr, "lk: %s: not in line yet, since the engine takes no request just now; lk goes on asking (lk doctor says what is wrong)\n", o.what())
 	})
+	var once sync.Once
+	drains := func(err error) {
+		silence.Stop()
+		once.Do(func() {
+			fmt.Fprintf(a.stderr, "lk: %s: not in line yet: %s; lk goes on asking\n", o.what(), words(err))
+		})
+	}
+	client.attached.drains.Store(&drains)
 	pending, err := client.Enqueue(ctx, requests...)
 	silence.Stop()
 	if err != nil {
@@ -35,7 +45,7 @@ func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOpti
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		a.tellWait(telling, client, pending.Ref(), o)
+		a.tellWait(telling, client.Client, pending.Ref(), o)
 	}()
 	hold, err := pending.Wait(ctx)
 	stop()
@@ -44,15 +54,16 @@ func (a *app) waitFor(ctx context.Context, client *lockkeeper.Client, o *runOpti
 }
 
 // tellWait writes a line whenever the place in line changes, or who is in the
-// way, until the claim waits no longer or ctx ends. It only informs: while the
-// engine can't tell, it says nothing.
+// way, and every two minutes, until the claim waits no longer or ctx ends. It only
+// informs: while the engine can't tell, it says nothing.
 func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
 	began := time.Now()
 	lines := spinner{to: a.stderr, text: func() string {
 		return fmt.Sprintf("waiting for %s, Ctrl-C gives up", passed(time.Since(began)))
 	}}
 	defer lines.stop()
-	said := ""
+	teller := newWaitTeller(o.contest(), func(text string) { lines.say("lk: " + text + "\n") }, client)
+	defer teller.stop()
 	for {
 		var failed error
 		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
@@ -62,9 +73,9 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 			if status.State != lockkeeper.Waiting {
 				return
 			}
-			if key := waitKey(status); key != said {
-				lines.say(fmt.Sprintf("lk: waiting for %s: %s\n", o.what(), waitLine(status)))
-				said = key
+			teller.changed(ctx, status)
+			if o.steal && !o.hinted {
+				a.hintSteal(ctx, client, o, status.Blockers, teller.note)
 			}
 		}
 		if !errors.Is(failed, lockkeeper.ErrUnavailable) || client.Guarantees().Reach != lockkeeper.OnNetwork {
@@ -75,6 +86,120 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// stateEvery is how often a wait is told again without a change: a CI system may end jobs
+// that print nothing for ten minutes.
+const stateEvery = 2 * time.Minute
+
+// waitTeller tells where a claim in line stands: whenever that changes, and every
+// stateEvery, until it is stopped.
+type waitTeller struct {
+	contest
+	note   func(text string)
+	client *lockkeeper.Client
+	quit   context.CancelFunc // nil before the first change
+	ended  chan struct{}
+
+	mu   sync.Mutex
+	said string            // the key of what was said last
+	last lockkeeper.Status // that told who is in the way
+}
+
+func newWaitTeller(c contest, note func(text string), client *lockkeeper.Client) *waitTeller {
+	return &waitTeller{contest: c, note: note, client: client, ended: make(chan struct{})}
+}
+
+// changed tells a status if it is news.
+func (t *waitTeller) changed(ctx context.Context, status lockkeeper.Status) {
+	if status.State != lockkeeper.Waiting {
+		return
+	}
+	if t.quit == nil {
+		ctx, t.quit = context.WithCancel(ctx)
+		go t.repeat(ctx, status.Ref)
+	}
+	if len(status.Blockers) == 0 { // not every answer has evidence
+		if status = t.look(ctx, status.Ref); status.State != lockkeeper.Waiting {
+			return
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if waitKey(status) != t.said {
+		t.say(status)
+	}
+}
+
+// look asks where the claim stands; the zero Status if the engine does not tell.
+func (t *waitTeller) look(ctx context.Context, ref lockkeeper.Ref) lockkeeper.Status {
+	for status, err := range t.client.List(ctx, lockkeeper.Query{Ref: ref}) {
+		if err == nil {
+			return status
+		}
+	}
+	return lockkeeper.Status{}
+}
+
+// stop ends the repetition.
+func (t *waitTeller) stop() {
+	if t.quit != nil {
+		t.quit()
+		<-t.ended
+	}
+}
+
+func (t *waitTeller) repeat(ctx context.Context, ref lockkeeper.Ref) {
+	defer close(t.ended)
+	tick := time.NewTicker(stateEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if status := t.look(ctx, ref); status.State == lockkeeper.Waiting {
+			t.mu.Lock()
+			t.say(status)
+			t.mu.Unlock()
+		}
+	}
+}
+
+// say tells a status. A claim that nothing keeps from being granted waits for the engine to
+// end the holder that was in its way. t.mu is held.
+func (t *waitTeller) say(status lockkeeper.Status) {
+	t.said = waitKey(status)
+	if len(status.Blockers) > 0 {
+		t.last = status
+	} else if before := t.last.Blockers; len(before) > 0 && len(ownReasons(status)) == 0 {
+		t.note(fmt.Sprintf("%s: waiting for the engine to end %s, which has not renewed%s",
+			t.name(before), who(before[0].Label, before[0].Ref), t.others()))
+		return
+	}
+	t.note("waiting for " + t.line(status))
+}
+
+// hintSteal says, once, if --steal asks nobody since the holder's priority is not lower.
+func (a *app) hintSteal(
+	ctx context.Context, client *lockkeeper.Client, o *runOptions, blocked []lockkeeper.Blocker, note func(string),
+) {
+	if o.hinted || !o.steal || len(blocked) == 0 || blocked[0].Why != lockkeeper.HeldBy {
+		return
+	}
+	for holder, err := range client.List(ctx, lockkeeper.Query{Ref: blocked[0].Ref, Brief: true}) {
+		if err != nil || holder.State != lockkeeper.Held || holder.Priority < o.priority {
+			return
+		}
+		have := fmt.Sprintf("and you have %d", o.priority)
+		if holder.Priority == o.priority {
+			have = "and so have you"
+		}
+		o.hinted = true
+		note(fmt.Sprintf("--steal asks nobody: the holder has priority %d, %s; see --priority", holder.Priority, have))
+		return
 	}
 }
 

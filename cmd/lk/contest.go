@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// contest is what a command wants and others have, in the words for people. All verbs
+// that take locks use it.
+type contest struct {
+	wanted []lockkeeper.Path
+	around []lockkeeper.Status // the holds of the runs around this one
+}
+
+// mostWanted is how many paths a message names.
+const mostWanted = 5
+
+// name is the wanted path where the first blocker stands; without one it stands for all.
+func (c contest) name(blocked []lockkeeper.Blocker) string {
+	if len(blocked) > 0 {
+		for _, path := range c.wanted {
+			if path.Covers(blocked[0].Path) || blocked[0].Path.Covers(path) {
+				return string(path)
+			}
+		}
+	}
+	return c.all()
+}
+
+// all names the first path, and how many more.
+func (c contest) all() string {
+	if n := len(c.wanted) - 1; n > 0 {
+		return fmt.Sprintf("%s and %d more", c.wanted[0], n)
+	}
+	return string(c.wanted[0])
+}
+
+// others names all paths that are wanted together, in brackets with a space before;
+// empty if it is one.
+func (c contest) others() string {
+	if len(c.wanted) < 2 {
+		return ""
+	}
+	names := make([]string, 0, mostWanted)
+	for _, path := range c.wanted[:min(len(c.wanted), mostWanted)] {
+		names = append(names, string(path))
+	}
+	more := ""
+	if n := len(c.wanted) - mostWanted; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return " (wanted: " + strings.Join(names, ", ") + more + ")"
+}
+
+// line says where a claim stands: "b: held by ci-17 for 2m, 2nd in line (wanted: a, b)".
+func (c contest) line(status lockkeeper.Status) string {
+	return c.name(status.Blockers) + ": " + waitLine(status) + c.others()
+}
+
+// blockedText says who stands in the way.
+func (c contest) blockedText(blocked []lockkeeper.Blocker) string {
+	text := blockerText(blocked[0])
+	if c.isAround(blocked[0].Ref) {
+		text = "held by the lk run around this command"
+	}
+	return text + moreText(len(blocked)-1)
+}
+
+func (c contest) isAround(ref lockkeeper.Ref) bool {
+	return slices.ContainsFunc(c.around, func(hold lockkeeper.Status) bool { return hold.Ref == ref })
+}
+
+// deadlock explains the refusal of a run that would wait for a run around it, which waits
+// for its command; empty if err is nothing of that kind.
+func (c contest) deadlock(err *lockkeeper.Error) string {
+	if !errors.Is(err, lockkeeper.ErrDeadlock) {
+		return ""
+	}
+	i := slices.IndexFunc(err.Blocked, func(b lockkeeper.Blocker) bool { return c.isAround(b.Ref) })
+	if i < 0 {
+		return ""
+	}
+	b := err.Blocked[i]
+	path := c.name(err.Blocked[i:])
+	does, remedy := "holds", fmt.Sprintf("Take %s there.", path)
+	if b.Mode == lockkeeper.ModeShared {
+		does, remedy = "shares", fmt.Sprintf("Take %s there, without -s.", path)
+		if b.Path.Covers(lockkeeper.Path(path)) {
+			remedy = "Take it without -s there."
+		}
+	}
+	return fmt.Sprintf("%s: deadlock: the lk run around this command %s %s, and does not release it before this command ends. %s",
+		path, does, b.Path, remedy)
+}

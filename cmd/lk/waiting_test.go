@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+)
+
+// lines collects what is told.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
+	return len(text), nil
+}
+
+func (l *lines) is(t *testing.T, want ...string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got := strings.Join(l.all, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("told\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	l.all = nil
+}
+
+// waits has another client wait for these paths in a bubble, behind one that holds b.
+func waits(t *testing.T, o *runOptions, then func(told *lines, holder *lockkeeper.Hold)) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memlock.New()
+		client := lockkeeper.New(shared, lockkeeper.SessionLabel(lockkeeper.Label{As: "waiter"}))
+		defer client.Close()
+		holder, err := client.Lock(t.Context(), "b", lockkeeper.WithAs("hold"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending, err := client.Enqueue(t.Context(), o.requests(o.targets)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := &lines{}
+		a := &app{stderr: told}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			a.tellWait(ctx, client, pending.Ref(), o)
+		}()
+		synctest.Wait()
+		then(told, holder)
+		cancel()
+		<-ended
+		pending.Cancel()
+	})
+}
+
+func wanting(paths ...lockkeeper.Path) *runOptions {
+	o := &runOptions{wait: lockkeeper.Forever, as: "waiter"}
+	for _, path := range paths {
+		o.targets = append(o.targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive})
+	}
+	return o
+}
+
+// A long wait is told again and again, as it stands by then.
+func TestLongWaitIsToldEveryTwoMinutes(t *testing.T) {
+	waits(t, wanting("a", "b", "c"), func(told *lines, _ *lockkeeper.Hold) {
+		told.is(t, "lk: waiting for b: held by hold for <1s, 1st in line (wanted: a, b, c)")
+		time.Sleep(stateEvery - time.Second)
+		synctest.Wait()
+		told.is(t)
+		time.Sleep(stateEvery)
+		synctest.Wait()
+		told.is(t, "lk: waiting for b: held by hold for 2m, 1st in line (wanted: a, b, c)")
+		time.Sleep(stateEvery)
+		synctest.Wait()
+		told.is(t, "lk: waiting for b: held by hold for 4m, 1st in line (wanted: a, b, c)")
+	})
+}
+
+// --steal asks only holders of lower priority: that it asks nobody is told, once.
+func TestStealThatAsksNobodyIsTold(t *testing.T) {
+	o := wanting("b")
+	o.steal = true
+	waits(t, o, func(told *lines, _ *lockkeeper.Hold) {
+		time.Sleep(stateEvery)
+		synctest.Wait()
+		told.is(t,
+			"lk: waiting for b: held by hold for <1s, 1st in line",
+			"lk: --steal asks nobody: the holder has priority 0, and so have you; see --priority",
+			"lk: waiting for b: held by hold for 2m, 1st in line")
+	})
+	o = wanting("b")
+	o.steal, o.priority = true, 1
+	waits(t, o, func(told *lines, _ *lockkeeper.Hold) {
+		told.is(t, "lk: waiting for b: held by hold for <1s, asked to yield, 1st in line")
+	})
+}
+
+// A claim that nothing keeps from being granted waits for the engine to end its holder, as
+// at a database when a session is over that nobody has ended yet.
+func TestWaitAlwaysHasAReason(t *testing.T) {
+	var told lines
+	teller := newWaitTeller(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) { told.Write([]byte(text)) }, nil)
+	waiting := lockkeeper.Status{State: lockkeeper.Waiting, Place: 1}
+	teller.say(waiting)
+	told.is(t, "waiting for a and 1 more: the engine has yet to end a holder that has not renewed, 1st in line (wanted: a, b)")
+	held := waiting
+	held.Blockers = []lockkeeper.Blocker{{Why: lockkeeper.HeldBy, Path: "b/c", Label: lockkeeper.Label{As: "dead"}}}
+	teller.say(held)
+	teller.say(waiting)
+	told.is(t, "waiting for b: held by dead for <1s, 1st in line (wanted: a, b)",
+		"b: waiting for the engine to end dead, which has not renewed (wanted: a, b)")
+}
+
+// silentEnding answers no End.
+type silentEnding struct{ lockkeeper.Engine }
+
+func (e silentEnding) Guarantees() lockkeeper.Guarantees {
+	g := e.Engine.Guarantees()
+	g.Prompt, g.Reach = false, lockkeeper.OnNetwork
+	return g
+}
+
+func (e silentEnding) End(ctx context.Context, _ lockkeeper.Key, _ lockkeeper.Ending) error {
+	<-ctx.Done()
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: ctx.Err()}
+}
+
+// An engine that is gone does not keep lk for longer than 2 s after its command.
+func TestReleaseAtASilentEngineIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memlock.New()
+		c := &connection{Client: lockkeeper.New(silentEnding{memory}), url: "lk://h"}
+		hold, err := c.Lock(t.Context(), "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		unreleased := c.release(hold, began.Add(releaseTime))
+		if took := time.Since(began); unreleased != "lk://h is unreachable" || took > 2*time.Second {
+			t.Errorf("after %s: %q", took, unreleased)
+		}
+		c.closeBy(time.Now().Add(releaseTime)) // it is closed already
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("closed a second time, after %s", took)
+		}
+		c.Close() // so that nothing is left in the bubble
+	})
+}
