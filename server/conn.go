@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -122,7 +123,10 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 	if over {
 		return io.EOF
 	}
-	for _, m := range f.GetRequests() {
+	for i, m := range f.GetRequests() {
+		if i%turn == turn-1 {
+			runtime.Gosched() // else a frame of many keeps other connections waiting for 10 ms
+		}
 		if err := c.take(m); err != nil {
 			return err
 		}

@@ -28,24 +28,23 @@ func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
 		}
 		return 0, err
 	}
-	if length <= ownFrame {
-		err := decode(f, begun)
-		_, _ = c.in.Discard(length) // it is there
-		return 0, err
+	if length > ownFrame {
+		return c.largeFrame(f, length)
 	}
+	err = c.decode(f, begun, 0, c.grow(c.server.life, &room))
+	_, _ = c.in.Discard(length) // it is there
+	return room, err
+}
+
+// largeFrame is frame for one that is larger than ownFrame.
+func (c *conn) largeFrame(f *wire.ClientFrame, length int) (room int, err error) {
 	ctx, cancel := context.WithTimeout(c.server.life, frameTime)
 	defer cancel()
 	until, _ := ctx.Deadline()
 	if err := c.readBy(until); err != nil {
 		return 0, err
 	}
-	grow := func(n int) error {
-		if err := c.usage.TakeRoom(ctx, n); err != nil {
-			return err
-		}
-		room += n
-		return nil
-	}
+	grow := c.grow(ctx, &room)
 	if err := grow(firstRoom); err != nil {
 		return room, err
 	}
@@ -53,7 +52,7 @@ func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
 	defer frames.Put(buffer)
 	message, err := wire.ReadMessage(c.in, length, buffer[:], grow)
 	if err == nil {
-		err = decode(f, message)
+		err = c.decode(f, message, room, grow)
 	}
 	if err == nil {
 		err = c.readBy(time.Time{})
@@ -61,13 +60,37 @@ func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
 	return room, err
 }
 
+// grow returns a function that takes more room for a frame.
+func (c *conn) grow(ctx context.Context, room *int) func(int) error {
+	return func(n int) error {
+		if c.usage == nil { // of a hello, which is small, and forgotten at once
+			return nil
+		}
+		err := c.usage.TakeRoom(ctx, n)
+		if err == nil {
+			*room += n
+		}
+		return err
+	}
+}
+
 // frames are buffers for what is larger than ownFrame.
 var frames = sync.Pool{New: func() any { return new([firstRoom]byte) }}
 
-// decode reads a message, of which f keeps nothing.
-func decode(f *wire.ClientFrame, message []byte) error {
-	if err := wire.CheckElements(message); err != nil {
+// elementRoom is what an element takes once it is decoded, which may have two bytes before.
+const elementRoom = 256
+
+// decode reads a message, of which f keeps nothing. If it has many elements it takes room for
+// them first, beyond what the frame has already.
+func (c *conn) decode(f *wire.ClientFrame, message []byte, room int, grow func(int) error) error {
+	n, err := wire.CheckElements(message)
+	if err != nil {
 		return err
+	}
+	if more := n*elementRoom - room; more > 0 {
+		if err := grow(more); err != nil {
+			return err
+		}
 	}
 	if err := f.UnmarshalVT(message); err != nil {
 		return fmt.Errorf("%w: %w", wire.ErrFrame, err)

@@ -2,11 +2,10 @@ package server
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
@@ -60,29 +59,49 @@ func TestAnnouncedFramesTakeNoRoom(t *testing.T) {
 	}
 }
 
-// Frames that stall when most of them has arrived take up the share of their identity alone. Its
-// next frame is refused as unavailable, and when the stalled ones are given up there is room.
-func TestStalledFramesTakeTheirIdentitysShareAlone(t *testing.T) {
+// When the frames of an identity take up its share, its next one is refused as unavailable, but
+// nobody else's; small frames go on.
+func TestFramesTakeTheirIdentitysShareAlone(t *testing.T) {
 	bounds := limits.DefaultBounds()
-	bounds.FrameBytesEach = 2 << 20
 	g := startBounded(t, Options{}, &bounds, "alice", "bob")
-	for range 2 {
-		g.as("alice").begins(wire.MaxFrame - 1)
+	alice := g.gate.Ledger().Identity("alice")
+	if err := alice.TakeRoom(t.Context(), bounds.FrameBytesEach); err != nil {
+		t.Fatal(err)
 	}
-	refused := 0
-	for refused == 0 { // as soon as the server has read what was sent
-		p := g.as("alice")
-		p.begins(ownFrame + 1)
-		p.net.SetReadDeadline(time.Now().Add(2 * limits.RoomTime))
-		if _, err := p.frame(); err == nil && p.refused != nil {
-			refused++
-			if !errors.Is(p.refused, lockkeeper.ErrUnavailable) {
-				t.Errorf("refused with %v", p.refused)
-			}
-		}
-	}
+	late := g.as("alice")
+	late.begins(ownFrame + 1)
 	g.as("bob").bulk("b")
-	if p := g.as("alice"); p.attach("small") == 0 { // small frames need no room
-		t.Error("no epoch")
+	g.as("alice").attach("small")
+	late.over(lockkeeper.ErrUnavailable)
+	alice.GiveRoom(bounds.FrameBytesEach)
+	g.as("alice").bulk("a")
+}
+
+// A small frame of very many elements takes the room that they need once they are decoded.
+func TestManyElementsOfASmallFrameTakeRoom(t *testing.T) {
+	bounds := limits.DefaultBounds()
+	bounds.FrameBytesEach = 1000 * elementRoom
+	g := startBounded(t, Options{}, &bounds, "alice")
+	credits := func(n int) *wire.ClientFrame {
+		return &wire.ClientFrame{Credits: slices.Repeat([]*wire.Credit{{Id: 1}}, n)}
+	}
+	fits, tooMany := g.as("alice"), g.as("alice")
+	fits.send(credits(1000))
+	fits.attach("s")
+	tooMany.send(credits(1001))
+	tooMany.over(lockkeeper.ErrUnavailable)
+}
+
+// A greeting with as many elements as fit is a greeting.
+func TestHelloWithManyElements(t *testing.T) {
+	_, address := startMemory(t)
+	p := connect(t, address)
+	f := &wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}}
+	for range 1000 {
+		f.Requests = append(f.Requests, &wire.Request{})
+	}
+	p.send(f)
+	if f, err := p.frame(); err != nil || f.GetWelcome() == nil {
+		t.Errorf("%v %v", f, err)
 	}
 }

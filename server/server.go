@@ -20,6 +20,7 @@ import (
 const (
 	helloTime   = 10 * time.Second // in which a new connection must say hello, TLS included
 	writeTime   = 30 * time.Second // in which a client must read what one write sends
+	turn        = 64               // requests of one connection that are answered before others have their turn
 	maxAtWork   = 1024             // requests of one connection that an engine works on
 	maxLists    = 64               // lists of one connection
 	maxArrivals = 512              // connections at a time that have not said yet who they are

@@ -20,13 +20,16 @@ const (
 	fieldLapsed   = 9 // of Attach
 )
 
-// CheckElements refuses the message of a ClientFrame that has too many elements,
-// before any room is made for them. What else is wrong with it is not looked at.
-func CheckElements(message []byte) error {
-	if len(message) <= 2*MaxElements {
-		return nil
+// fewElements is how many a message of up to twice as many bytes may have, that nobody counts.
+const fewElements = 128
+
+// CheckElements counts the elements of the message of a ClientFrame, before any room is made for
+// them, and refuses it if they are too many. The number is 0 if they are so few that it does not
+// matter. What else is wrong with the message is not looked at.
+func CheckElements(message []byte) (n int, err error) {
+	if len(message) <= 2*fewElements {
+		return 0, nil
 	}
-	n := 0
 	eachField(message, func(of protowire.Number, element []byte) {
 		n++
 		if of == fieldRequests {
@@ -42,9 +45,12 @@ func CheckElements(message []byte) error {
 		}
 	})
 	if n > MaxElements {
-		return fmt.Errorf("%w: it has %d requests, credits, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
+		return n, fmt.Errorf("%w: it has %d requests, credits, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
 	}
-	return nil
+	if n <= fewElements {
+		n = 0
+	}
+	return n, nil
 }
 
 // eachField calls do with the fields of a message that have a length, until one is

@@ -94,8 +94,12 @@ func TestElements(t *testing.T) {
 	requests := 0
 	for _, m := range messages {
 		var f ClientFrame
-		if err := errors.Join(CheckElements(m), f.UnmarshalVT(m)); err != nil {
+		n, err := CheckElements(m)
+		if err := errors.Join(err, f.UnmarshalVT(m)); err != nil {
 			t.Fatal(err)
+		}
+		if has := len(f.GetRequests()) + len(f.GetCredits()); n < has && has > fewElements {
+			t.Errorf("%d elements are counted, of %d requests and credits", n, has)
 		}
 		requests += len(f.GetRequests())
 	}
@@ -107,11 +111,11 @@ func TestElements(t *testing.T) {
 		"credits":  {3<<3 | 2, 0},
 		"targets":  {fieldRequests<<3 | 2, 4, fieldClaim<<3 | 2, 2, fieldTargets<<3 | 2, 0},
 	} {
-		if err := CheckElements(bytes.Repeat(element, MaxElements+1)); !errors.Is(err, ErrFrame) {
+		if _, err := CheckElements(bytes.Repeat(element, MaxElements+1)); !errors.Is(err, ErrFrame) {
 			t.Errorf("too many %s: %v", name, err)
 		}
 	}
-	if err := CheckElements(bytes.Repeat([]byte{0xff}, MaxFrame)); err != nil {
+	if _, err := CheckElements(bytes.Repeat([]byte{0xff}, MaxFrame)); err != nil {
 		t.Errorf("of garbage: %v", err)
 	}
 }

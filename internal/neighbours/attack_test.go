@@ -171,7 +171,7 @@ func (a *attacker) client() (c *lockkeeper.Client, end func()) {
 // attach attaches a session, which leaves when the attack has ended.
 func (a *attacker) attach(c *rawwire.Conn, session string) (epoch uint64, ok bool) {
 	a.Helper()
-	reply, err := c.One(rawwire.Attach(session, time.Minute))
+	reply, err := c.One(rawwire.Attach(session, 10*time.Minute))
 	if err != nil {
 		if !a.over() {
 			a.Errorf("session %s: %v", session, err)
@@ -202,7 +202,7 @@ func (a *attacker) leave() {
 // harmless is the neighbour that attacks are compared with: it locks and releases paths of its
 // own, some at a time if its rate is high.
 func harmless(a *attacker) {
-	const most = 100 // sessions that it may have
+	const most = 100 // sessions
 	ready := a.counted()
 	pairs := max(1, a.rate/2/min(a.conns, most)/100)
 	a.each(func(n int, c *rawwire.Conn) {
@@ -254,7 +254,7 @@ func (s *site) check(at *attack, before, used uses) {
 	}
 	bounds := map[string][2]int{
 		"watchers": {used.watchers, 256}, "undelivered statuses": {used.undelivered, 1 << 15}, "unread bytes": {used.unsent, 64 << 20},
-		"claims": {used.claims, 100_000 + 101}, "sessions": {used.sessions, 101}, "connections": {used.connections, 4096 + 1},
+		"claims": {used.claims, 100_000 + 101}, "sessions": {used.sessions, 1001}, "connections": {used.connections, 4096 + 1},
 		"HTTP connections": {used.web, 2},
 	}
 	for what, bound := range bounds {

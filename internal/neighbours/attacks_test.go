@@ -26,6 +26,7 @@ var attacks = []attack{
 	{name: "connections that come and go", conns: 200, rate: 1000, most: 50, do: churn},
 	{name: "HTTP connections without credentials", conns: 2000, rate: 1000, most: 100, do: floodHTTP},
 	{name: "answers that are not read", conns: 20, rate: 20_000, most: 150, do: unreadAnswers},
+	{name: "frames of tiny requests, whose answers are not read", conns: 200, rate: 100_000, most: 150, do: tinyRequests},
 	{name: "one byte at a time", conns: 100, rate: 1000, most: 50, do: drip},
 	{name: "too large frames", conns: 50, rate: 500, most: 50, do: tooLargeFrames},
 	{name: "garbage", conns: 50, rate: 500, most: 50, do: garbage},

@@ -9,7 +9,7 @@ import (
 // BenchmarkNeighbours reports by how much each attack makes the victim's 99th percentile longer
 // than a harmless neighbour does: the median of five comparisons.
 func BenchmarkNeighbours(b *testing.B) {
-	const rounds, pairs = 5, 2000
+	const rounds, pairs = 5, 1000
 	for i := range attacks {
 		at := &attacks[i]
 		b.Run(at.name, func(b *testing.B) {

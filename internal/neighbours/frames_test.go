@@ -88,6 +88,31 @@ func stalledFrames(a *attacker) {
 	})
 }
 
+// tinyRequests have four bytes each, and take much more room when they are decoded. They ask for
+// nothing, and nobody reads the answers.
+func tinyRequests(a *attacker) {
+	const each = 4000
+	var frame bytes.Buffer
+	frame.Write(binary.AppendUvarint(nil, 4*each))
+	for range each {
+		frame.Write([]byte{2<<3 | 2, 2, 1 << 3, 1}) // a request with the number 1
+	}
+	ready := a.counted()
+	a.each(func(_ int, c *rawwire.Conn) {
+		ready := sync.OnceFunc(ready)
+		_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		for a.pace(each) {
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+			_, err := c.Write(frame.Bytes())
+			ready()
+			if err != nil { // the server does not read any more, or has hung up
+				break
+			}
+		}
+		<-a.stop
+	})
+}
+
 // tooLargeFrames are announced only: the server says what is wrong, and hangs up.
 func tooLargeFrames(a *attacker) {
 	sizes := []uint64{wire.MaxFrame + 1, 1 << 31, 1 << 35, 1<<63 + 1}

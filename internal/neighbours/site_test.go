@@ -57,7 +57,7 @@ func newSite(t testing.TB) *site {
 // answers each line with its memory, and with what is used of the ledger.
 func playServer([]string) error {
 	e := memlock.New()
-	policy := &access.Policy{Quotas: []access.Quota{{Who: []string{"*"}, Sessions: 100}}}
+	policy := &access.Policy{Quotas: []access.Quota{{Who: []string{"*"}, Sessions: 1000}}}
 	secrets := map[string]string{}
 	for who, path := range map[string]string{"attacker": "a", "victim": "v"} {
 		secret, digest := access.NewToken()
