@@ -353,6 +353,12 @@ func TestLinkOfAStrangerIsRefused(t *testing.T) {
 	if got := works(t, ben, program, empty); got != "worked" {
 		t.Errorf("by its own name: %s", got)
 	}
+	// Nor does a second name of an empty file make it one for locks.
+	second := filepath.Join(home, "second")
+	if err := os.Link(fill(t, filepath.Join(home, "mark"), ben, ""), second); err != nil {
+		t.Fatal(err)
+	}
+	mustRefuse(t, works(t, ben, program, second), "has 2 names")
 	// Root walks along no link of a user to what is root's.
 	etc := directory(t, filepath.Join(folder, "etc"), 0, 0, 0o755)
 	if err := os.Symlink(etc, filepath.Join(home, "here")); err != nil {

@@ -182,6 +182,10 @@ func (db *database) identify(ctx context.Context) error {
 	if db.options.looks {
 		return db.lookAtFile(kind)
 	}
+	if n := links(db.file); kind == empty && n > 1 {
+		return lockkeeper.Invalid("%s is empty and has %d names, and may be somebody else's by another: "+
+			"name a file that is new", db.path, n)
+	}
 	if kind == empty {
 		if err := db.writeAhead(); err != nil {
 			return err
