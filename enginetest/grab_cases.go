@@ -167,5 +167,5 @@ var grabFlaws = []check{
 	// F3.5: case T3.6e.
 	// F3.8: cases T3.6h and T3.6j; rule R2 for the explicit shared mode.
 	// F3.10: a matter of the command's flags, which are typed there.
-	// F3.12: no engine drains yet; Draining is a reason of its own, so that a waiter can be told.
+	// F3.12: engines don't drain, servers do: see package access and lk drain.
 }
