@@ -33,7 +33,7 @@ type allowance struct {
 const (
 	mostLooks     = 20_000                // at once
 	lookTime      = 500 * time.Nanosecond // there is one more look after this
-	mostExplained = 16                    // claims, which wait for one commit together
+	mostExplained = 128                   // claims, which wait for one commit together
 )
 
 // refill adds what came since the last time, and reports whether there is any.
@@ -66,7 +66,7 @@ func (k *Keeper) explain(c *change) (looks int) {
 // deliver yields changes, with evidence unless q is brief, and reports whether more is wanted.
 // A claim that has changed meanwhile is left out if q follows it, since that change comes too;
 // else it is told as it was, without evidence.
-func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield func(lockkeeper.Status, error) bool) bool {
+func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield statusFunc) bool {
 	if q.Sees != nil {
 		changes = slices.DeleteFunc(changes, func(c *change) bool { return !q.Sees(&c.status) })
 	}

@@ -117,6 +117,9 @@ func TestSlowFollower(t *testing.T) {
 		for st, err := range k.List(context.Background(), lockkeeper.Query{Follow: true}) {
 			if heard++; heard == 1 {
 				for id := range uint64(changed) {
+					if id == changed-1 {
+						time.Sleep(2 * time.Second) // of the bubble's time: it does not read meanwhile
+					}
 					claim(t, k, ann, want(2+id, "other"), lockkeeper.Held)
 					if err := k.End(t.Context(), ann, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 2 + id}); err != nil {
 						t.Fatal(err)

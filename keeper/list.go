@@ -11,6 +11,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
+// A statusFunc takes the statuses of a list.
+type statusFunc = func(lockkeeper.Status, error) bool
+
 // List implements lockkeeper.Engine. With a log it tells nothing that is not safe,
 // since clients learn of grants by it too. A log that is stuck, such as on a full disk, holds
 // nobody up who looks.
@@ -65,7 +68,7 @@ func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
 const staleTime = 700 * time.Millisecond
 
 // listStale yields what q selects of what is safe, and why there is no more.
-func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, yield func(lockkeeper.Status, error) bool) {
+func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, yield statusFunc) {
 	soon, cancel := context.WithTimeout(ctx, staleTime)
 	defer cancel()
 	t, err := k.log.Safe(soon)

@@ -38,7 +38,8 @@ func TestSlowWatcherHearsEndsBeforeTheirGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if want := []string{"ann.1 held none", "ann.1 ended released", "bob.1 ended released", "ann.2 held none"}; !slices.Equal(heard, want) {
+		want := []string{"ann.1 held none", "ann.1 ended released", "bob.1 ended released", "ann.2 held none"}
+		if !slices.Equal(heard, want) {
 			t.Errorf("heard %q, want %q", heard, want)
 		}
 	})

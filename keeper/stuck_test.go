@@ -67,7 +67,9 @@ func TestListsDoNotWaitForAStuckLog(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second) // of the bubble's time
 		states, err := list(lockkeeper.Query{Stale: true})
-		if ago, ok := lockkeeper.Stale(err); !ok || ago < 12*time.Second || ago > 13*time.Second || !slices.Equal(states, []lockkeeper.State{lockkeeper.Held}) {
+		held := []lockkeeper.State{lockkeeper.Held}
+		ago, ok := lockkeeper.Stale(err)
+		if !ok || ago < 12*time.Second || ago > 13*time.Second || !slices.Equal(states, held) {
 			t.Errorf("told of %v, and then %v, of %s ago; want what was held 12s ago", states, err, ago)
 		}
 		if _, err := list(lockkeeper.Query{}); !errors.Is(err, lockkeeper.ErrUnavailable) {
@@ -75,7 +77,7 @@ func TestListsDoNotWaitForAStuckLog(t *testing.T) {
 		} else if _, ok := lockkeeper.Stale(err); ok {
 			t.Error("it passes for one that is old")
 		}
-		if !slices.Equal(watched, []lockkeeper.State{lockkeeper.Held}) {
+		if !slices.Equal(watched, held) {
 			t.Errorf("the watcher heard of %v before it was safe", watched)
 		}
 		l.refuse(false)

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"time"
 	"unique"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -12,7 +13,8 @@ import (
 // A watcher is one List that goes on with every change of what its query selects. It keeps
 // the latest change of each claim that it has not taken, in the order of the changes, so an
 // end is told before the grant that it made possible. A watcher that does not read costs no
-// more than mostPending references: with more it ends, and can only begin anew.
+// more than mostPending references: with more it ends, and can only begin anew. One that reads
+// may have more for a moment, since one step can change all claims of a session.
 type watcher struct {
 	query lockkeeper.Query
 	since uint64        // the changes up to this one are in its list
@@ -20,6 +22,7 @@ type watcher struct {
 
 	// Guarded by Keeper.mu.
 	pending []*change                      // not yet taken, oldest first; nil: a later change took its place
+	unread  time.Duration                  // since then it took nothing though there was something
 	taken   int                            // so many places were taken from the front of pending, ever
 	places  map[unique.Handle[subject]]int // in pending, counted from the first ever
 	err     error                          // why it ended
@@ -27,14 +30,16 @@ type watcher struct {
 
 // Bounds of what is kept for a watcher.
 const (
-	mostPending = 4096 // claims that changed since it read
-	mostTaken   = 256  // changes that it takes at once
-	keptRoom    = 1024 // changes for which it keeps room that it does not need just now
+	mostPending = 4096        // claims that changed since it read, if it has not read for readTime
+	mostAtAll   = 1 << 17     // claims that changed since it read, in any case
+	readTime    = time.Second // in which a reader reads
+	mostTaken   = 256         // changes that it takes at once
+	keptRoom    = 1024        // changes for which it keeps room that it does not need just now
 )
 
 var errTooSlow error = &lockkeeper.Error{
 	Err:    lockkeeper.ErrUnavailable,
-	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims have changed since it read; begin again", mostPending),
+	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims changed since it read; begin again", mostPending),
 }
 
 var (
@@ -72,10 +77,13 @@ func (w *watcher) ring() {
 	}
 }
 
-// put makes c the next change to take. It reports false if that is too much, and the watcher
-// has ended. The mutex is held.
-func (w *watcher) put(c *change) bool {
+// put makes c the next change to take, now. It reports false if that is too much, and the
+// watcher has ended. The mutex is held.
+func (w *watcher) put(c *change, now time.Duration) bool {
 	place, pending := w.places[c.about]
+	if len(w.places) == 0 {
+		w.unread = now
+	}
 	switch {
 	case w.err != nil:
 		return true
@@ -83,7 +91,7 @@ func (w *watcher) put(c *change) bool {
 		return true // it is reached by two of its paths
 	case pending:
 		w.pending[place-w.taken] = nil
-	case len(w.places) == mostPending:
+	case len(w.places) >= mostPending && (now-w.unread > readTime || len(w.places) == mostAtAll):
 		w.end(errTooSlow)
 		return false
 	case !w.query.MayKeep(1):
@@ -161,7 +169,7 @@ func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
 			n.changes = append(n.changes, c)
 			return
 		}
-		k.offer(w, c)
+		k.offer(w, c, k.command.At)
 	}
 }
 
@@ -172,7 +180,9 @@ func (k *Keeper) changeOf(ev *table.Event) *change {
 		st, ok = k.table.Status(ev.Ref)
 	} else if st, ok = k.table.Freeze(ev.Path); ev.Kind == table.Thawed || !ok {
 		target := lockkeeper.Target{Path: ev.Path, Mode: lockkeeper.ModeExclusive}
-		st = lockkeeper.Status{Ref: ev.Ref, State: lockkeeper.Ended, Reason: ev.Reason, Grants: []lockkeeper.Grant{{Target: target}}}
+		st = lockkeeper.Status{
+			Ref: ev.Ref, State: lockkeeper.Ended, Reason: ev.Reason, Grants: []lockkeeper.Grant{{Target: target}},
+		}
 		ok = true
 	}
 	if !ok {
@@ -182,23 +192,24 @@ func (k *Keeper) changeOf(ev *table.Event) *change {
 }
 
 // offer gives a change to a watcher that selects it. The mutex is held.
-func (k *Keeper) offer(w *watcher, c *change) {
-	if c.number > w.since && !w.put(c) {
+func (k *Keeper) offer(w *watcher, c *change, now time.Duration) {
+	if c.number > w.since && !w.put(c, now) {
 		k.watchers.Remove(w)
 	}
 }
 
 // publish gives changes that are safe to those who watch. The mutex is held.
 func (k *Keeper) publish(changes []*change) {
+	now := k.clock()
 	for _, c := range changes {
 		for w := range k.watchers.Selecting(&c.status) {
-			k.offer(w, c)
+			k.offer(w, c, now)
 		}
 	}
 }
 
 // watch yields changes until ctx ends, or the watcher does.
-func (k *Keeper) watch(ctx context.Context, w *watcher, yield func(lockkeeper.Status, error) bool) {
+func (k *Keeper) watch(ctx context.Context, w *watcher, yield statusFunc) {
 	var room []*change
 	for {
 		changes, err := k.next(w, room[:0])
@@ -235,6 +246,7 @@ func (k *Keeper) next(w *watcher, room []*change) ([]*change, error) {
 	case w.err != nil:
 		return nil, w.err
 	}
+	w.unread = k.clock()
 	return w.take(room), nil
 }
 

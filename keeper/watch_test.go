@@ -15,7 +15,8 @@ import (
 // newTest returns a keeper in a synctest bubble, and a session that lives as long as it.
 func newTest(t *testing.T) (*Keeper, lockkeeper.Key) {
 	start := time.Now()
-	k := New(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}, func() time.Duration { return time.Since(start) })
+	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}
+	k := New(g, func() time.Duration { return time.Since(start) })
 	t.Cleanup(func() { k.Close() })
 	lease, err := k.Attach(t.Context(), lockkeeper.Session{ID: "ann"}, nil)
 	if err != nil {
@@ -39,6 +40,7 @@ func ask(t *testing.T, k *Keeper, key lockkeeper.Key, id uint64, paths ...lockke
 // TestALongLineIsNotCountedForEachChange: who comes to a long line while somebody watches it does
 // not pay for its length, whether the watcher reads or not, and wants evidence or not.
 func TestALongLineIsNotCountedForEachChange(t *testing.T) {
+	one, two := []lockkeeper.Path{"x"}, []lockkeeper.Path{"x", "y"}
 	nobody := func(*lockkeeper.Status) bool { return false }
 	for name, c := range map[string]struct {
 		query  lockkeeper.Query
@@ -47,11 +49,11 @@ func TestALongLineIsNotCountedForEachChange(t *testing.T) {
 		paths  []lockkeeper.Path
 		looks  int
 	}{
-		"brief":                       {lockkeeper.Query{Follow: true, Brief: true}, true, 40_000, []lockkeeper.Path{"x"}, 0},
-		"unread":                      {lockkeeper.Query{Follow: true}, false, 40_000, []lockkeeper.Path{"x"}, 0},
-		"with evidence":               {lockkeeper.Query{Follow: true}, true, 40_000, []lockkeeper.Path{"x"}, 80_000},
-		"that it may not see":         {lockkeeper.Query{Follow: true, Sees: nobody}, true, 4_000, []lockkeeper.Path{"x", "y"}, 0},
-		"with evidence of many paths": {lockkeeper.Query{Follow: true}, true, 4_000, []lockkeeper.Path{"x", "y"}, mostLooks + 4_000},
+		"brief":                       {lockkeeper.Query{Follow: true, Brief: true}, true, 40_000, one, 0},
+		"unread":                      {lockkeeper.Query{Follow: true}, false, 40_000, one, 0},
+		"with evidence":               {lockkeeper.Query{Follow: true}, true, 40_000, one, 80_000},
+		"that it may not see":         {lockkeeper.Query{Follow: true, Sees: nobody}, true, 4_000, two, 0},
+		"with evidence of many paths": {lockkeeper.Query{Follow: true}, true, 4_000, two, mostLooks + 4_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -110,15 +112,17 @@ func TestWatchersShareChanges(t *testing.T) {
 			ask(t, k, ann, id+2, lockkeeper.Path(fmt.Sprint("y/", id)))
 		}
 		if !slices.Equal(all[0].pending, all[1].pending) || len(all[0].pending) != mostPending {
-			t.Errorf("two watchers of one session keep %d and %d changes, want the same %d", len(all[0].pending), len(all[1].pending), mostPending)
+			t.Errorf("two watchers of one session keep %d and %d changes, want the same %d",
+				len(all[0].pending), len(all[1].pending), mostPending)
 		}
 		for range 100_000 {
 			again := change{about: all[0].pending[len(all[0].pending)-1].about}
-			all[0].put(&again)
+			all[0].put(&again, k.clock())
 		}
 		if n := cap(all[0].pending); n > 8*mostPending {
 			t.Errorf("a claim that changed again and again takes part in %d places for %d claims", n, mostPending)
 		}
+		time.Sleep(2 * readTime) // of the bubble's time
 		ask(t, k, ann, mostPending+2, "z")
 		if k.watchers.Len() != 0 || all[0].pending != nil || all[0].places != nil {
 			t.Error("a watcher that is much too slow is kept")
@@ -128,6 +132,38 @@ func TestWatchersShareChanges(t *testing.T) {
 			if err := <-errs; !errors.Is(err, lockkeeper.ErrUnavailable) {
 				t.Errorf("it ends with %v, want ErrUnavailable", err)
 			}
+		}
+	})
+}
+
+// TestReaderHearsOfAllThatOneStepEnds: a watcher that reads is not too slow for a step that ends
+// more claims than are kept for one that does not.
+func TestReaderHearsOfAllThatOneStepEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, ann := newTest(t)
+		const claims = 2 * mostPending
+		for id := range uint64(claims) {
+			ask(t, k, ann, id+1, lockkeeper.Path(fmt.Sprint("x/", id)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ends := 0
+		go func() {
+			for st, err := range k.List(ctx, lockkeeper.Query{Follow: true, Brief: true}) {
+				if err != nil {
+					t.Error(err)
+				}
+				if st.State == lockkeeper.Ended && st.Reason == lockkeeper.Released {
+					ends++
+				}
+			}
+		}()
+		time.Sleep(time.Hour) // of the bubble's time: it has nothing to read
+		if err := k.End(ctx, ann, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
+			t.Fatal(err)
+		}
+		if synctest.Wait(); ends != claims {
+			t.Errorf("it hears of %d ends, want %d", ends, claims)
 		}
 	})
 }

@@ -29,12 +29,13 @@ func TestLookingAtAServerWithAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "ann", TTL: time.Hour, Label: lockkeeper.Label{As: "ann"}}, nil)
+	ann := lockkeeper.Label{As: "ann"}
+	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "ann", TTL: time.Hour, Label: ann}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := lockkeeper.Want{
-		ID: 1, Label: lockkeeper.Label{As: "ann"}, Targets: []lockkeeper.Target{{Path: "site/eu", Mode: lockkeeper.ModeExclusive}},
+		ID: 1, Label: ann, Targets: []lockkeeper.Target{{Path: "site/eu", Mode: lockkeeper.ModeExclusive}},
 	}
 	if _, err := e.Claim(t.Context(), lease.Key, want); err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func TestLookingAtAServerWithAFullDisk(t *testing.T) {
 		}
 	}
 	out, said, err := runAt(s.url, "doctor")
-	if code := new(exec.ExitError); !errors.As(err, &code) || code.ExitCode() != exitFailure || !strings.Contains(out, "the disk is full") ||
+	code := new(exec.ExitError)
+	if !errors.As(err, &code) || code.ExitCode() != exitFailure || !strings.Contains(out, "the disk is full") ||
 		strings.Contains(out, "deadline") || strings.Contains(out, "see that it runs") {
 		t.Errorf("lk doctor: %v\n%s%s", err, out, said)
 	}

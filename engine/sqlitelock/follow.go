@@ -50,8 +50,12 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 	return all, nil
 }
 
-// mostEnded is how many claims may have ended since a follower looked. With more it ends.
-const mostEnded = 4096
+// Bounds of what is kept for a follower that does not look: with more it ends.
+const (
+	mostEnded = 4096        // claims that ended since it looked, if it has not for readTime
+	mostAtAll = 1 << 17     // claims that ended since it looked, in any case: one step can end many
+	readTime  = time.Second // in which a reader looks
+)
 
 var errTooSlow error = &lockkeeper.Error{
 	Err:    lockkeeper.ErrUnavailable,
@@ -65,15 +69,19 @@ type follower struct {
 
 	mu    sync.Mutex
 	ended []lockkeeper.Status // what ended since it last looked
+	first time.Time           // when the first of them did
 	slow  bool                // too much did
 }
 
 // tell notes what ended, and wakes the follower.
 func (f *follower) tell(ended *lockkeeper.Status) {
 	f.mu.Lock()
-	switch {
+	if len(f.ended) == 0 {
+		f.first = time.Now()
+	}
+	switch n := len(f.ended); {
 	case f.slow:
-	case len(f.ended) == mostEnded:
+	case n >= mostEnded && time.Since(f.first) > readTime || n == mostAtAll:
 		f.slow, f.ended = true, nil
 	default:
 		f.ended = append(f.ended, *ended)

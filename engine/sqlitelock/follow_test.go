@@ -57,7 +57,7 @@ func TestUnreadFollowerIsBounded(t *testing.T) {
 			break
 		}
 		ended := news{ended: []lockkeeper.Status{st}}
-		for id := range uint64(mostEnded + 1) {
+		for id := range uint64(mostAtAll + 1) {
 			ended.ended[0].Ref.ID = id + 2
 			e.tellFollowers(&ended)
 		}

@@ -38,7 +38,8 @@ func TestWatchersOfOthersAreNotLookedAt(t *testing.T) {
 		watch(lockkeeper.Query{Meets: lockkeeper.Path(fmt.Sprint("db/", i))})
 	}
 	for _, q := range []lockkeeper.Query{
-		{}, {Session: "ann"}, {Ref: lockkeeper.Ref{Session: "ann", ID: 1}}, {Meets: "db"}, {Meets: "db/x"}, {Meets: "db/x/y/z"},
+		{}, {Session: "ann"}, {Ref: lockkeeper.Ref{Session: "ann", ID: 1}},
+		{Meets: "db"}, {Meets: "db/x"}, {Meets: "db/x/y/z"},
 	} {
 		watch(q)
 	}
