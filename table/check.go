@@ -243,7 +243,7 @@ func (t *Table) checkLists() error {
 		} else if thief {
 			thieves++
 		}
-		if c.frozen != slices.Contains(t.frozen, c) {
+		if _, listed := t.frozen[c]; c.frozen != listed {
 			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref, c.frozen)
 		}
 		if len(c.held) > 0 && c.want.Lasts > 0 {
@@ -259,26 +259,25 @@ func (t *Table) checkLists() error {
 	if lasting != t.lasting || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.doubtful) > 0 {
 		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.lasting, lasting)
 	}
-	for i, f := range t.freezes {
-		if i > 0 && t.freezes[i-1].path >= f.path {
+	for i, f := range t.freezes.all {
+		if i > 0 && t.freezes.all[i-1].path >= f.path {
 			return fmt.Errorf("freezes are not in order at %s", f.path)
 		}
 	}
 	return nil
 }
 
-// checkPaces: the list has what the map has, in order, and not too many.
+// checkPaces: the heap has what the map has, each in its place, and not too many.
 func (t *Table) checkPaces() error {
-	n := 0
-	for p := t.paces.oldest; p != nil; p = p.newer {
-		if n++; t.paces.of[p.path] != p || p.newer != nil && !p.before(p.newer) || p.newer == nil && t.paces.newest != p {
+	for i, p := range t.paces.ages {
+		if t.paces.of[p.path] != p || p.index != i || p.before(t.paces.ages[max(0, (i-1)/2)]) {
 			return fmt.Errorf("the pace of %s is not in its place", p.path)
 		}
 		if p.lasts < 0 || p.at > t.now || !p.path.Valid() {
 			return fmt.Errorf("the pace of %s is %s since %s", p.path, p.lasts, p.at)
 		}
 	}
-	if n != len(t.paces.of) || n > MaxPaces {
+	if n := len(t.paces.ages); n != len(t.paces.of) || n > MaxPaces {
 		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.paces.of), MaxPaces)
 	}
 	return nil

@@ -13,7 +13,7 @@ func (t *Table) clone() *Table {
 	u := &Table{
 		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, resuming: t.resuming, softs: t.softs, mixed: t.mixed, passes: t.passes,
 		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		named: make(map[lockkeeper.Ref][]*claim), thieves: make(map[*claim]struct{}), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: slices.Clone(t.freezes),
+		named: make(map[lockkeeper.Ref][]*claim), thieves: make(map[*claim]struct{}), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)}, frozen: make(map[*claim]struct{}),
 	}
 	u.dream = t.dream // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)
@@ -58,8 +58,8 @@ func (t *Table) clone() *Table {
 	for c := range t.thieves { // order does not matter: a copy
 		u.thieves[twins[c]] = struct{}{}
 	}
-	for _, c := range t.frozen {
-		u.frozen = append(u.frozen, twins[c])
+	for c := range t.frozen { // order does not matter: a copy
+		u.setFrozen(twins[c])
 	}
 	return u
 }

@@ -264,7 +264,7 @@ func (t *Table) answer(c *claim) {
 // session; repeating the command changes nothing.
 func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
-	if len(t.freezes)+len(w.Targets) > MaxFreezes {
+	if len(t.freezes.all)+len(w.Targets) > MaxFreezes {
 		return quota("freezes", MaxFreezes)
 	}
 	for _, target := range w.Targets {
@@ -277,7 +277,10 @@ func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 
 // freezeBy is the first freeze that ref made; nil if there is none.
 func (t *Table) freezeBy(ref lockkeeper.Ref) *freeze {
-	for _, f := range t.freezes {
+	if t.freezes.by[ref] == 0 {
+		return nil
+	}
+	for _, f := range t.freezes.all {
 		if f.by == ref {
 			return f
 		}
@@ -298,12 +301,10 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 	case lockkeeper.Revoke:
 		return t.revoke(e)
 	case lockkeeper.Thaw:
-		for _, f := range t.freezes {
-			if f.path == e.Path {
-				t.thaw(f, lockkeeper.Released)
-				t.settle()
-				return nil
-			}
+		if f := t.freezes.on(e.Path); f != nil {
+			t.thaw(f, lockkeeper.Released)
+			t.settle()
+			return nil
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Path: e.Path, Detail: "it is not frozen; name a path as the list of freezes has it"}
 	}

@@ -2,7 +2,6 @@ package table
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -78,7 +77,7 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Labe
 	tomb := t.endClaim(c, reason, words(by))
 	if held && ghost > t.now {
 		tomb.ghost, tomb.kept = ghost, true
-		t.ghosts = append(t.ghosts, tomb)
+		t.haunt(tomb)
 	}
 }
 
@@ -145,8 +144,13 @@ func (t *Table) heed(s *session, answered uint64) {
 			}
 		}
 	}
+	s.dropIdle(t.now)
+}
+
+// dropIdle drops ends that were forgotten before their time, when they are many.
+func (s *session) dropIdle(now time.Duration) {
 	if s.idle > len(s.endings)/2 {
-		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.forget <= t.now })
+		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.forget <= now })
 		s.idle = 0
 	}
 }
@@ -166,10 +170,8 @@ func (t *Table) remembered(s *session, id uint64) *tombstone {
 	if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {
 		return tomb
 	}
-	for _, g := range t.ghosts {
-		if g.ref.ID == id && g.ref.Session == s.id && g.ghost > t.now {
-			return g
-		}
+	if g := t.ghosts.of[s.id][id]; g != nil && g.ghost > t.now {
+		return g
 	}
 	return nil
 }
@@ -183,67 +185,9 @@ func (t *Table) forget(s *session) {
 		}
 		n++
 	}
-	if n > 0 {
-		s.endings = slices.Delete(s.endings, 0, n)
-	}
-	if len(t.ghosts) > 0 {
-		t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool { return g.ghost <= t.now })
-	}
-}
-
-// layGhosts ends the doubt about ghosts of s that pick selects: their holder knows.
-func (t *Table) layGhosts(session string, pick func(id uint64) bool) bool {
-	before := len(t.ghosts)
-	t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool {
-		if g.ref.Session != session || !pick(g.ref.ID) {
-			return false
-		}
-		g.ghost = 0
-		t.markEnded(g)
-		return true
-	})
-	return len(t.ghosts) != before
-}
-
-// meetsGhost reports whether what c holds is incompatible with a hold that was
-// forced to end and whose holder may not know it yet (R12).
-func (t *Table) meetsGhost(c *claim) bool {
-	if len(t.ghosts) == 0 {
-		return false
-	}
-	for _, want := range c.grants {
-		units := 0 // permits of the path that ghosts may still use
-		for _, g := range t.ghosts {
-			for _, target := range g.grants {
-				switch {
-				case g.ghost <= t.now:
-				case incompatible(target.Target, want.Target):
-					return true
-				case target.Path == want.Path:
-					units += target.Units
-				}
-			}
-		}
-		if units > 0 && t.nodes[want.Path].units+units > want.Limit {
-			return true
-		}
-	}
-	return false
-}
-
-// incompatible reports whether two targets can't be held at once, their units aside (R3).
-func incompatible(a, b lockkeeper.Target) bool {
-	k, intentA := kindOf(a.Mode)
-	l, intentB := kindOf(b.Mode)
-	switch {
-	case a.Path == b.Path:
-		return conflicts[k].has(l)
-	case a.Path.Covers(b.Path):
-		return conflicts[k].has(intentB)
-	case b.Path.Covers(a.Path):
-		return conflicts[l].has(intentA)
-	}
-	return false
+	clear(s.endings[:n])
+	s.endings = s.endings[n:]
+	t.forgetGhosts()
 }
 
 // endSession ends s and all its claims.
@@ -277,116 +221,4 @@ func (t *Table) releaseReason(c *claim) lockkeeper.Reason {
 		return lockkeeper.Yielded
 	}
 	return lockkeeper.Released
-}
-
-// A freeze forbids new grants in a subtree until it ends (R18).
-type freeze struct {
-	path lockkeeper.Path
-	by   lockkeeper.Ref
-	lockkeeper.Label
-	since time.Duration
-	until time.Duration
-	due   timer
-}
-
-// forbids reports whether an exclusive hold of f's path would be in c's way.
-func (f *freeze) forbids(targets []lockkeeper.Target) bool {
-	for _, target := range targets {
-		if f.path.Covers(target.Path) || (target.Path.Covers(f.path) && target.Mode != lockkeeper.ModePermits) {
-			return true
-		}
-	}
-	return false
-}
-
-// forbidden is the freeze that forbids what c wants for the longest; nil if none does.
-func (t *Table) forbidden(c *claim) *freeze {
-	var longest *freeze
-	for _, f := range t.freezes {
-		if f.forbids(c.want.Targets) && (longest == nil || f.until > longest.until) {
-			longest = f
-		}
-	}
-	return longest
-}
-
-// beginFreeze begins or replaces a freeze.
-func (t *Table) beginFreeze(f *freeze) {
-	i, found := slices.BinarySearchFunc(t.freezes, f.path, func(f *freeze, p lockkeeper.Path) int {
-		return strings.Compare(string(f.path), string(p))
-	})
-	if found {
-		t.thaw(t.freezes[i], lockkeeper.Superseded)
-	}
-	t.freezes = slices.Insert(t.freezes, i, f)
-	f.due.freeze = f
-	t.schedule.set(&f.due, f.until)
-	t.markFreeze(f)
-	t.events = append(t.events, Event{At: t.now, Kind: Froze, Ref: f.by, Path: f.path})
-	t.refreeze()
-}
-
-// thaw ends a freeze, and remembers its id for its session.
-func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
-	t.freezes = slices.DeleteFunc(t.freezes, func(g *freeze) bool { return g == f })
-	t.schedule.set(&f.due, forever)
-	t.markFreeze(f)
-	if s := t.sessions[f.by.Session]; s != nil && !slices.ContainsFunc(t.freezes, func(g *freeze) bool { return g.by == f.by }) {
-		t.changes++
-		tomb := &tombstone{ref: f.by, thawed: true, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
-		t.retain(s, tomb)
-		t.markEnded(tomb)
-	}
-	t.events = append(t.events, Event{At: t.now, Kind: Thawed, Ref: f.by, Reason: reason, Path: f.path})
-	t.refreeze()
-}
-
-func freezeGrants(f *freeze) []lockkeeper.Grant {
-	return []lockkeeper.Grant{{Target: lockkeeper.Target{Path: f.path, Mode: lockkeeper.ModeExclusive}}}
-}
-
-// refreeze brings who stands in line up to date after a change of the freezes.
-func (t *Table) refreeze() {
-	frozen := slices.Clone(t.frozen)
-	sortClaims(frozen)
-	for _, c := range frozen {
-		if t.forbidden(c) == nil {
-			t.frozen = remove(t.frozen, c)
-			c.frozen = false
-			t.line(c)
-			t.mark(c)
-			if c.isThief {
-				t.outdated = append(t.outdated, c)
-			}
-		} else {
-			t.doubtful = append(t.doubtful, c)
-		}
-	}
-	if len(t.freezes) > 0 {
-		t.freezeLine()
-	}
-}
-
-// freezeLine takes claims out of the lines that a freeze forbids by now.
-func (t *Table) freezeLine() {
-	var caught []*claim
-	for _, n := range t.lines() {
-		n.line.all(func(p *place) bool {
-			if p == &p.claim.wanted[0] && t.forbidden(p.claim) != nil {
-				caught = append(caught, p.claim)
-			}
-			return true
-		})
-	}
-	t.suspect = t.suspect || t.erratic()
-	for _, c := range caught {
-		t.leaveLine(c, true)
-		c.frozen = true
-		t.frozen = append(t.frozen, c)
-		t.doubtful = append(t.doubtful, c)
-		if c.isThief {
-			t.outdated = append(t.outdated, c)
-		}
-		t.mark(c)
-	}
 }

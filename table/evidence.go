@@ -1,6 +1,11 @@
 package table
 
-import "github.com/lockkeeper/lockkeeper"
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
 
 // obstacles calls f with the places of other claims that c waits for, until f
 // returns false: those held first, then those ahead in line.
@@ -37,13 +42,11 @@ func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
 // blockers names those who stand in c's way, at most MaxBlockers.
 func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 	var all []lockkeeper.Blocker
-	for _, f := range t.freezes { // also of a claim that is refused at once, and was never counted as frozen
-		if f.forbids(c.want.Targets) && len(all) < lockkeeper.MaxBlockers {
-			all = append(all, lockkeeper.Blocker{
-				Ref: f.by, Why: lockkeeper.Frozen, Path: f.path, Mode: lockkeeper.ModeExclusive,
-				Age: t.now - f.since, Left: left(f.until, t.now), Label: f.Label,
-			})
-		}
+	for _, f := range t.freezesAgainst(c) { // also of a claim that is refused at once, and was never counted as frozen
+		all = append(all, lockkeeper.Blocker{
+			Ref: f.by, Why: lockkeeper.Frozen, Path: f.path, Mode: lockkeeper.ModeExclusive,
+			Age: t.now - f.since, Left: left(f.until, t.now), Label: f.Label,
+		})
 	}
 	seen := make(map[*claim]bool)
 	c.obstacles(func(p *place, why lockkeeper.WaitReason) bool {
@@ -54,6 +57,14 @@ func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 		return len(all) < lockkeeper.MaxBlockers
 	})
 	return all
+}
+
+// freezesAgainst are the freezes that forbid what c wants, by path, at most MaxBlockers.
+func (t *Table) freezesAgainst(c *claim) []*freeze {
+	fs := slices.Collect(t.freezes.forbidding(c.want.Targets))
+	slices.SortFunc(fs, func(a, b *freeze) int { return strings.Compare(string(a.path), string(b.path)) })
+	fs = slices.Compact(fs)
+	return fs[:min(len(fs), lockkeeper.MaxBlockers)]
 }
 
 func (t *Table) blocker(c, d *claim, p *place, why lockkeeper.WaitReason) lockkeeper.Blocker {

@@ -48,21 +48,26 @@ func (t *Table) grantable(c *claim) bool {
 // which was held, is the end of a conflicting hold (R9).
 func (t *Table) disturb(p *place) {
 	again := func(q *place) bool {
-		if q.node == p.node && conflicts[q.kind].has(p.kind) && q.claim.want.Quiet > 0 {
+		if t.work++; q.claim.want.Quiet > 0 {
 			q.claim.quiet = t.now
 			t.reschedule(q.claim)
 			t.mark(q.claim)
 		}
 		return true
 	}
-	if p.node.line != nil {
-		p.node.line.soft.each(again)
+	if p.node.line == nil || p.node.line.apart == nil {
+		return
 	}
-	for _, c := range t.frozen {
-		for i := range c.wanted {
-			again(&c.wanted[i])
-		}
+	a := p.node.line.apart
+	if a.disturbedAt != t.now {
+		a.disturbedAt, a.disturbed = t.now, 0
 	}
+	if a.disturbed.has(p.kind) {
+		return // many holds that end at once disturb once
+	}
+	a.disturbed |= p.kind.set()
+	eachOf(&a.soft, conflicts[p.kind], again)
+	eachOf(&a.frozen, conflicts[p.kind], again)
 }
 
 // settle grants what R5 allows, ends waits that are outlasted (R8), breaks knots
@@ -142,8 +147,13 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 	if (conflicts[kindP]|kindP.set())&taken != 0 && !n.heldAgainst(conflicts[kindP], nil) {
 		n.openPermits(f)
 	}
-	for p := n.line.soft.head; p != nil; p = p.next {
-		f(p.claim)
+	for k := kind(0); n.line.apart != nil && k < kinds; k++ {
+		if conflicts[k]&taken == 0 {
+			continue
+		}
+		for p := n.line.apart.soft[k].head; p != nil; p = p.next {
+			f(p.claim)
+		}
 	}
 }
 
@@ -195,8 +205,8 @@ func (t *Table) grant(c *claim) {
 
 // enterLine makes c stand in line for what it wants.
 func (t *Table) enterLine(c *claim) {
-	if c.frozen = t.forbidden(c) != nil; c.frozen {
-		t.frozen = append(t.frozen, c)
+	if t.forbidden(c) != nil {
+		t.setFrozen(c)
 	} else {
 		t.line(c)
 	}
@@ -212,7 +222,10 @@ func (t *Table) line(c *claim) {
 		if p.node.line == nil {
 			p.node.line = new(line)
 		}
-		p.node.line.queueOf(p).insert(p)
+		t.work += p.node.line.queueOf(p).insert(p)
+		if p.node.line.apart != nil {
+			p.node.line.apart.disturbed = 0
+		}
 		if p.kind == kindP && len(p.node.line.permits) == 2 && p.prev == nil && p.next == nil {
 			t.mixed++
 		}
@@ -234,8 +247,7 @@ func (t *Table) line(c *claim) {
 // was ahead of may go.
 func (t *Table) leaveLine(c *claim, givesUp bool) {
 	if c.frozen {
-		c.frozen = false
-		t.frozen = remove(t.frozen, c)
+		t.clearFrozen(c)
 		return
 	}
 	if !c.inLine {
@@ -250,9 +262,9 @@ func (t *Table) leaveLine(c *claim, givesUp bool) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
 		p.node.line.queueOf(p).remove(p)
-		delete(p.node.line.thieves, p)
+		p.node.line.removeThief(p)
 		t.changeAt(p.node, p.kind)
-		if p.kind == kindP && p.node.line.trim() && len(p.node.line.permits) == 1 {
+		if p.kind == kindP && p.node.line.trim(p.limit) && len(p.node.line.permits) == 1 {
 			t.mixed--
 		}
 		if givesUp {

@@ -62,6 +62,14 @@ var conflicts = [kinds]kindSet{
 	kindP:  1<<kindS | 1<<kindX,
 }
 
+// against are the kinds that may stand in the way of k on one node, or k in theirs.
+func against(k kind) kindSet {
+	if k == kindP {
+		return conflicts[k] | kindP.set()
+	}
+	return conflicts[k]
+}
+
 // kindOf is what a mode does to the target's own node, and to its ancestors.
 func kindOf(m lockkeeper.Mode) (target, intent kind) {
 	switch m {
@@ -99,4 +107,19 @@ func matrix() string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// incompatible reports whether two targets can't be held at once, their units aside (R3).
+func incompatible(a, b lockkeeper.Target) bool {
+	k, intentA := kindOf(a.Mode)
+	l, intentB := kindOf(b.Mode)
+	switch {
+	case a.Path == b.Path:
+		return conflicts[k].has(l)
+	case a.Path.Covers(b.Path):
+		return conflicts[k].has(intentB)
+	case b.Path.Covers(a.Path):
+		return conflicts[l].has(intentA)
+	}
+	return false
 }

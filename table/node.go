@@ -3,6 +3,7 @@ package table
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -35,13 +36,38 @@ type node struct {
 	changed kindSet       // what came or went since thieves here last had their asks updated
 }
 
-// A line is who waits at one node. Soft claims stand in soft: ahead of nobody.
+// A line is who waits at one node. Soft claims stand apart: ahead of nobody.
 // Claims that a freeze forbids stand in no line.
 type line struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
 	permits []permitQueue // hard claims for permits, by limit, highest first
-	soft    queue
-	thieves map[*place]struct{} // those of the places here whose claims steal; nil until there was one
+	apart   *apart        // nil until there was something of it
+}
+
+// apart is what is seldom there at a node, all by kind, so that whatever comes or goes
+// looks only at those that it concerns.
+type apart struct {
+	soft    [kinds]queue
+	frozen  [kinds]queue               // those that a freeze forbids, in any order
+	thieves [kinds]map[*place]struct{} // those in line whose claims steal
+
+	disturbedAt time.Duration // when kinds of holds last ended here
+	disturbed   kindSet       // which did then, and no claim came to soft or frozen since
+}
+
+// rare is l.apart, made if need be.
+func (l *line) rare() *apart {
+	if l.apart == nil {
+		l.apart = new(apart)
+	}
+	return l.apart
+}
+
+// eachOf calls f with the places in those of the queues that are of the kinds ks.
+func eachOf(qs *[kinds]queue, ks kindSet, f func(*place) bool) {
+	for ks != 0 {
+		qs[ks.next()].each(f)
+	}
 }
 
 // A queue is a list of places in the order of R4.
@@ -52,11 +78,12 @@ type queue struct {
 }
 
 // insert puts p where R4 has it. New claims come last among equals, so the walk
-// from the tail is short.
-func (q *queue) insert(p *place) {
+// from the tail is short. It returns how many others it looked at.
+func (q *queue) insert(p *place) (looked int) {
 	after := q.tail
 	for after != nil && p.claim.before(after.claim) {
 		after = after.prev
+		looked++
 	}
 	p.prev = after
 	if after == nil {
@@ -72,6 +99,19 @@ func (q *queue) insert(p *place) {
 	q.length++
 	if p.several = len(p.claim.want.Targets) > 1; p.several {
 		q.several++
+	}
+	return looked
+}
+
+// push puts p first.
+func (q *queue) push(p *place) {
+	q.length++
+	p.several = false
+	p.prev, p.next = nil, q.head
+	if q.head = p; p.next == nil {
+		q.tail = p
+	} else {
+		p.next.prev = p
 	}
 }
 
@@ -97,7 +137,7 @@ func (q *queue) remove(p *place) {
 func (l *line) queueOf(p *place) *queue {
 	switch {
 	case p.claim.soft():
-		return &l.soft
+		return &l.rare().soft[p.kind]
 	case p.kind == kindP:
 		return l.permitQueue(p.limit)
 	}
@@ -131,11 +171,20 @@ func (l *line) waitsFor(ks kindSet, c *claim) bool {
 	return false
 }
 
+// addThief notes p among the thieves here; its claim must be in line.
 func (l *line) addThief(p *place) {
-	if l.thieves == nil {
-		l.thieves = make(map[*place]struct{})
+	a := l.rare()
+	if a.thieves[p.kind] == nil {
+		a.thieves[p.kind] = make(map[*place]struct{})
 	}
-	l.thieves[p] = struct{}{}
+	a.thieves[p.kind][p] = struct{}{}
+}
+
+// removeThief is the reverse of addThief; nothing if p is not among them.
+func (l *line) removeThief(p *place) {
+	if l.apart != nil {
+		delete(l.apart.thieves[p.kind], p)
+	}
 }
 
 // all calls f with every place in line here, until f returns false.
@@ -153,7 +202,9 @@ func (l *line) all(f func(*place) bool) {
 			return
 		}
 	}
-	l.soft.each(f)
+	if l.apart != nil {
+		eachOf(&l.apart.soft, anyKind, f)
+	}
 }
 
 // rank returns how many places of q stand before c. It looks from both ends, so a claim
@@ -170,6 +221,20 @@ func (q *queue) rank(c *claim) (rank, looked int) {
 	return q.length, looked
 }
 
+// eachOf calls f with the places in line here that are of the kinds ks, soft ones apart.
+func (l *line) eachOf(ks kindSet, f func(*place) bool) {
+	for k := range l.queues {
+		if ks.has(kind(k)) {
+			l.queues[k].each(f)
+		}
+	}
+	for i := range l.permits {
+		if ks.has(kindP) {
+			l.permits[i].each(f)
+		}
+	}
+}
+
 // behind reports whether anybody stands in line here after c.
 func (l *line) behind(c *claim) bool {
 	after := func(q *queue) bool { return q.tail != nil && c.before(q.tail.claim) }
@@ -183,7 +248,7 @@ func (l *line) behind(c *claim) bool {
 			return true
 		}
 	}
-	return after(&l.soft)
+	return l.apart != nil && (after(&l.apart.soft[kindX]) || after(&l.apart.soft[kindIX])) // they are exclusive
 }
 
 func (q *queue) eachBefore(c *claim, f func(*place) bool) bool {

@@ -53,12 +53,22 @@ func (t *Table) doubtAround(c *claim) {
 		return
 	}
 	for i := range c.held {
-		c.held[i].node.line.all(func(p *place) bool {
+		h := &c.held[i]
+		doubt := func(p *place) bool {
+			t.work++
 			t.doubtful = append(t.doubtful, p.claim)
 			return true
-		})
+		}
+		l, ks := h.node.line, against(h.kind)
+		if l == nil {
+			continue
+		}
+		l.eachOf(ks, doubt)
+		if l.apart != nil {
+			eachOf(&l.apart.soft, ks, doubt)
+			eachOf(&l.apart.frozen, ks, doubt)
+		}
 	}
-	t.doubtful = append(t.doubtful, t.frozen...)
 }
 
 // refuseOutlasted ends the waits that have become outlasted; it reports whether

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"container/heap"
 	"strings"
 	"time"
 
@@ -12,17 +13,42 @@ const MaxPaces = 1 << 10
 
 // A pace is how long holds of one path lately lasted.
 type pace struct {
-	path         lockkeeper.Path
-	lasts        time.Duration
-	at           time.Duration // when the latest hold that counts ended
-	older, newer *pace
+	path  lockkeeper.Path
+	lasts time.Duration
+	at    time.Duration // when the latest hold that counts ended
+	index int           // in paces.ages
 }
 
-// paces are all that are remembered, by path, and from the oldest to the newest:
-// by the latest end, then by path.
+// paces are all that are remembered, by path, and as a heap with the oldest first: by the
+// latest end, then by path. Where thousands of holds end at one instant, each costs the
+// logarithm of MaxPaces.
 type paces struct {
-	of             map[lockkeeper.Path]*pace
-	oldest, newest *pace
+	of   map[lockkeeper.Path]*pace
+	ages paceHeap
+}
+
+type paceHeap []*pace
+
+func (h paceHeap) Len() int           { return len(h) }
+func (h paceHeap) Less(i, k int) bool { return h[i].before(h[k]) }
+
+func (h paceHeap) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].index, h[k].index = i, k
+}
+
+func (h *paceHeap) Push(x any) {
+	p := x.(*pace)
+	p.index = len(*h)
+	*h = append(*h, p)
+}
+
+func (h *paceHeap) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return p
 }
 
 // learn takes in how long c was held, which ends for that reason now.
@@ -49,24 +75,19 @@ func (t *Table) learn(c *claim, reason lockkeeper.Reason) {
 func (ps *paces) add(path lockkeeper.Path, lasts, at time.Duration) {
 	p := &pace{path: path, lasts: lasts, at: at}
 	ps.of[path] = p
-	ps.link(p)
+	heap.Push(&ps.ages, p)
 }
 
 // set changes p.
 func (ps *paces) set(p *pace, lasts, at time.Duration) {
-	if p == ps.newest && at >= p.at {
-		p.lasts, p.at = lasts, at // and stays the newest
-		return
-	}
-	ps.unlink(p)
 	p.lasts, p.at = lasts, at
-	ps.link(p)
+	heap.Fix(&ps.ages, p.index)
 }
 
 // forgetPaces forgets the oldest while there are too many.
 func (t *Table) forgetPaces() {
 	for len(t.paces.of) > MaxPaces {
-		path := t.paces.oldest.path
+		path := t.paces.ages[0].path
 		t.forgetPace(path)
 		t.markPace(path)
 	}
@@ -74,42 +95,9 @@ func (t *Table) forgetPaces() {
 
 func (t *Table) forgetPace(path lockkeeper.Path) {
 	if p := t.paces.of[path]; p != nil {
-		t.paces.unlink(p)
+		heap.Remove(&t.paces.ages, p.index)
 		delete(t.paces.of, path)
 	}
-}
-
-// link puts p in its place. It is mostly the newest, so the walk is short.
-func (ps *paces) link(p *pace) {
-	older := ps.newest
-	for older != nil && p.before(older) {
-		older = older.older
-	}
-	p.older = older
-	if older == nil {
-		p.newer, ps.oldest = ps.oldest, p
-	} else {
-		p.newer, older.newer = older.newer, p
-	}
-	if p.newer == nil {
-		ps.newest = p
-	} else {
-		p.newer.older = p
-	}
-}
-
-func (ps *paces) unlink(p *pace) {
-	if p.older == nil {
-		ps.oldest = p.newer
-	} else {
-		p.older.newer = p.newer
-	}
-	if p.newer == nil {
-		ps.newest = p.older
-	} else {
-		p.newer.older = p.older
-	}
-	p.older, p.newer = nil, nil
 }
 
 func (p *pace) before(q *pace) bool {

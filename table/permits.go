@@ -11,21 +11,29 @@ type permitQueue struct {
 	queue
 }
 
+// searchLimit is where the queue of a limit is or would be.
+func (l *line) searchLimit(limit int) (i int, found bool) {
+	return slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
+}
+
 // permitQueue finds the queue of a limit, or makes it in its place.
 func (l *line) permitQueue(limit int) *queue {
-	i, found := slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
+	i, found := l.searchLimit(limit)
 	if !found {
 		l.permits = slices.Insert(l.permits, i, permitQueue{limit: limit})
 	}
 	return &l.permits[i].queue
 }
 
-// trim forgets empty queues, so that limits that nobody wants any more cost
-// nothing; it reports whether there was one.
-func (l *line) trim() bool {
-	before := len(l.permits)
-	l.permits = slices.DeleteFunc(l.permits, func(q permitQueue) bool { return q.head == nil })
-	return len(l.permits) < before
+// trim forgets the queue of a limit if it is empty, so that limits that nobody wants any more
+// cost nothing; it reports whether it was.
+func (l *line) trim(limit int) bool {
+	i, found := l.searchLimit(limit)
+	if !found || l.permits[i].head != nil {
+		return false
+	}
+	l.permits = slices.Delete(l.permits, i, i+1)
+	return true
 }
 
 // unitsAhead is the sum of the units that count against permits of p (R7) because
@@ -106,14 +114,17 @@ func (s *slots) take() int {
 // slot gives out a slot at n: the lowest that is free, but not one that a ghost
 // may still use, if there is another up to the limit (R12).
 func (t *Table) slot(n *node, limit int) int {
-	if len(t.ghosts) == 0 {
+	t.forgetGhosts()
+	h := t.ghosts.at[n.path]
+	if h == nil {
 		return n.slots.take()
 	}
 	var haunted []int
-	for _, g := range t.ghosts {
-		for _, target := range g.grants {
-			if g.ghost > t.now && target.Path == n.path && target.Slot > 0 && n.slots.occupy(target.Slot) {
-				haunted = append(haunted, target.Slot)
+	for g := range h.targets { // order does not matter: all of them
+		t.work++
+		for _, grant := range g.grants {
+			if grant.Path == n.path && grant.Slot > 0 && n.slots.occupy(grant.Slot) {
+				haunted = append(haunted, grant.Slot)
 			}
 		}
 	}

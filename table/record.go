@@ -195,10 +195,8 @@ func (t *Table) Changes() Snapshot {
 	}
 	for path := range d.freezes { // order does not matter: sorted below
 		record := FreezeRecord{Path: path, Ended: true}
-		for _, f := range t.freezes {
-			if f.path == path {
-				record = f.record()
-			}
+		if f := t.freezes.on(path); f != nil {
+			record = f.record()
 		}
 		snap.Freezes = append(snap.Freezes, record)
 	}
@@ -227,12 +225,15 @@ func (t *Table) Snapshot() Snapshot {
 			}
 		}
 	}
-	for _, g := range t.ghosts {
-		if s := t.sessions[g.ref.Session]; g.ghost > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
-			snap.Claims = append(snap.Claims, g.record())
+	for id, ghosts := range t.ghosts.of { // order does not matter: sorted below
+		s := t.sessions[id]
+		for _, g := range ghosts { // order does not matter: sorted below
+			if g.ghost > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
+				snap.Claims = append(snap.Claims, g.record())
+			}
 		}
 	}
-	for _, f := range t.freezes {
+	for _, f := range t.freezes.all {
 		snap.Freezes = append(snap.Freezes, f.record())
 	}
 	for _, p := range t.paces.of { // order does not matter: sorted below

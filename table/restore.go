@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -25,70 +26,75 @@ func (t *Table) Load(snap Snapshot) error {
 	tracking := t.tracking
 	t.tracking = false
 	defer func() { t.tracking = tracking }()
-	asks := t.unlinkAsks()
 	t.setCounters(snap.Counters)
+	links := links{asks: make(map[lockkeeper.Ref][]AskRecord), thieves: make(map[lockkeeper.Ref]struct{})}
 	for i := range snap.Sessions {
-		t.loadSession(&snap.Sessions[i])
+		t.loadSession(&snap.Sessions[i], &links)
 	}
 	for i := range snap.Claims { // all of them first: what one has now another may have had
-		delete(asks, snap.Claims[i].Ref)
-		t.unload(snap.Claims[i].Ref)
-	}
-	for i := range snap.Claims {
-		r := &snap.Claims[i]
-		if r.State == lockkeeper.Ended {
-			t.loadEnded(r)
-		} else if err := t.loadClaim(r); err != nil {
-			return err
-		}
-		if len(r.Asks) > 0 && r.State == lockkeeper.Held {
-			asks[r.Ref] = r.Asks
-		}
+		t.unload(snap.Claims[i].Ref, &links)
 	}
 	for i := range snap.Freezes {
 		t.loadFreeze(&snap.Freezes[i])
+	}
+	if err := t.loadClaims(snap.Claims, &links); err != nil {
+		return err
+	}
+	if len(snap.Freezes) > 0 {
+		t.refreeze()
 	}
 	for i := range snap.Paces {
 		t.loadPace(&snap.Paces[i])
 	}
 	t.forgetPaces()
-	t.linkAsks(asks)
-	t.events, t.touched, t.arrivals, t.doubtful = t.events[:0], t.touched[:0], t.arrivals[:0], t.doubtful[:0]
-	for _, n := range t.lines() {
+	t.linkAsks(&links)
+	t.dropStep()
+	return nil
+}
+
+// dropStep forgets what a step would have to do: what is loaded is settled.
+func (t *Table) dropStep() {
+	for _, n := range t.touched {
 		n.touched = 0
 	}
-	t.suspect, t.outdated, t.takers, t.insidePass = false, nil, nil, 0
 	for _, n := range t.changedAt {
 		n.changed = 0
 	}
-	t.changedAt = t.changedAt[:0]
-	return nil
+	t.events, t.touched, t.arrivals, t.doubtful = t.events[:0], t.touched[:0], t.arrivals[:0], t.doubtful[:0]
+	t.suspect, t.outdated, t.changedAt, t.takers, t.insidePass = false, nil, t.changedAt[:0], nil, 0
 }
 
 func (t *Table) setCounters(c Counters) {
 	t.now, t.fences, t.tickets, t.epochs, t.changes = c.Now, c.Fences, c.Tickets, c.Epochs, c.Changes
 }
 
-// unlinkAsks takes all asks apart, and returns them by the claims that are asked.
-func (t *Table) unlinkAsks() map[lockkeeper.Ref][]AskRecord {
-	asks := make(map[lockkeeper.Ref][]AskRecord)
-	for c := range t.thieves { // order does not matter: all of them
-		for v := range c.asking { // order does not matter: all of them
-			if _, done := asks[v.ref]; !done {
-				asks[v.ref] = v.record().Asks
-				v.asks = nil
-			}
+// links are the asks to be linked again when all claims are loaded, and the thieves to which that
+// matters.
+type links struct {
+	asks    map[lockkeeper.Ref][]AskRecord // by the claim that is asked
+	thieves map[lockkeeper.Ref]struct{}
+}
+
+// unlinkAsks takes apart the asks of c and by c.
+func (t *Table) unlinkAsks(c *claim, l *links) {
+	apart := func(v *claim) {
+		if len(v.asks) > 0 {
+			l.asks[v.ref] = v.record().Asks
 		}
-		clear(c.asking)
+		t.withdrawAll(v)
 	}
-	return asks
+	apart(c)
+	for v := range maps.Clone(c.asking) { // order does not matter: all of them
+		apart(v)
+	}
 }
 
 // linkAsks is the reverse of unlinkAsks. Asks by or of claims that are no more are dropped.
-func (t *Table) linkAsks(asks map[lockkeeper.Ref][]AskRecord) {
-	for ref, records := range asks { // order does not matter: each claim's asks are sorted
+func (t *Table) linkAsks(l *links) {
+	for ref, records := range l.asks { // order does not matter: each claim's asks are sorted
 		v := t.find(ref)
 		for _, r := range records {
+			l.thieves[r.By] = struct{}{}
 			if c := t.find(r.By); c != nil && v != nil && len(v.held) > 0 && len(c.wanted) > 0 {
 				v.asks = append(v.asks, ask{by: c, end: r.End})
 				c.askFor(v, r.End)
@@ -98,8 +104,10 @@ func (t *Table) linkAsks(asks map[lockkeeper.Ref][]AskRecord) {
 			v.sortAsks()
 		}
 	}
-	for c := range t.thieves { // order does not matter: each has its own timer
-		t.reschedule(c)
+	for ref := range l.thieves { // order does not matter: each has its own timer
+		if c := t.find(ref); c != nil {
+			t.reschedule(c)
+		}
 	}
 }
 
@@ -110,18 +118,20 @@ func (t *Table) find(ref lockkeeper.Ref) *claim {
 	return nil
 }
 
-func (t *Table) loadSession(r *SessionRecord) {
+func (t *Table) loadSession(r *SessionRecord, l *links) {
 	s := t.sessions[r.ID]
 	if r.Closed {
 		if s != nil {
 			for _, c := range s.byID() {
-				t.unload(c.ref)
+				t.unload(c.ref, l)
 			}
 			t.schedule.set(&s.due, forever)
 			t.setResumed(s, true)
 			delete(t.sessions, r.ID)
 		}
-		t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool { return g.ref.Session == r.ID })
+		for _, g := range t.ghosts.of[r.ID] { // order does not matter: all of them
+			t.unhaunt(g)
+		}
 		return
 	}
 	if s == nil {
@@ -142,22 +152,65 @@ func (t *Table) loadSession(r *SessionRecord) {
 }
 
 // unload takes a claim out without a trace, or the memory of an ended one.
-func (t *Table) unload(ref lockkeeper.Ref) {
-	t.ghosts = slices.DeleteFunc(t.ghosts, func(g *tombstone) bool { return g.ref == ref })
+func (t *Table) unload(ref lockkeeper.Ref, l *links) {
+	if g := t.ghosts.of[ref.Session][ref.ID]; g != nil {
+		t.unhaunt(g)
+	}
 	s := t.sessions[ref.Session]
 	if s == nil {
 		return
 	}
-	if s.ended[ref.ID] != nil {
+	if tomb := s.ended[ref.ID]; tomb != nil {
 		delete(s.ended, ref.ID)
-		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.ref == ref })
+		tomb.forget = t.now
+		s.idle++
+		s.dropIdle(t.now)
 	}
 	if c := s.claims[ref.ID]; c != nil {
+		t.unlinkAsks(c, l)
 		t.unlink(c, false)
 	}
 }
 
-func (t *Table) loadEnded(r *ClaimRecord) {
+// loadClaims loads all of them, and only then has them enter the lines, in their order, and sorts the
+// ends of each session: so the cost is that of sorting them once.
+func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
+	var waiting []*claim
+	unsorted := make(map[*session]struct{})
+	for i := range records {
+		r := &records[i]
+		if delete(l.asks, r.Ref); len(r.Asks) > 0 && r.State == lockkeeper.Held {
+			l.asks[r.Ref] = r.Asks
+		}
+		if r.State == lockkeeper.Ended {
+			if s := t.loadEnded(r); s != nil {
+				unsorted[s] = struct{}{}
+			}
+			continue
+		}
+		c, err := t.loadClaim(r)
+		if err != nil {
+			return err
+		}
+		if len(c.wanted) > 0 {
+			waiting = append(waiting, c)
+		}
+	}
+	for s := range unsorted { // order does not matter: each by itself
+		t.work += len(s.endings)
+		slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return cmp.Compare(a.at, b.at) })
+	}
+	sortClaims(waiting)
+	for _, c := range waiting {
+		t.enterLine(c)
+		t.reschedule(c)
+	}
+	return nil
+}
+
+// loadEnded loads the memory of an ended claim, and returns its session if its ends are no longer in
+// order by that.
+func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 	tomb := &tombstone{
 		ref: r.Ref, inside: r.Want.Inside, thawed: r.Thawed, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
 		text: r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost, known: r.Known,
@@ -165,21 +218,22 @@ func (t *Table) loadEnded(r *ClaimRecord) {
 	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.known && tomb.ref.ID < s.answered) {
 		s.remember(tomb)
 		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // ids mostly end in their order
-			slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return int(a.at - b.at) })
+			unsorted = s
 		}
 	}
 	if tomb.ghost > t.now {
-		t.ghosts = append(t.ghosts, tomb)
+		t.haunt(tomb)
 	}
+	return unsorted
 }
 
-func (t *Table) loadClaim(r *ClaimRecord) error {
+func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 	s := t.sessions[r.Ref.Session]
 	if s == nil {
-		return fmt.Errorf("claim %s: its session is not there", r.Ref)
+		return nil, fmt.Errorf("claim %s: its session is not there", r.Ref)
 	}
 	if err := r.Want.Check(); err != nil {
-		return fmt.Errorf("claim %s: %w", r.Ref, err)
+		return nil, fmt.Errorf("claim %s: %w", r.Ref, err)
 	}
 	c := &claim{
 		ref: r.Ref, session: s, want: r.Want, grants: slices.Clone(r.Grants), ticket: r.Ticket, fence: r.Fence, change: r.Change,
@@ -198,15 +252,14 @@ func (t *Table) loadClaim(r *ClaimRecord) error {
 	t.nest(c)
 	if r.State == lockkeeper.Held {
 		if err := t.loadHeld(c, r); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if r.State == lockkeeper.Waiting || r.Converting {
 		c.wanted = t.places(c, nil)
-		t.enterLine(c)
 	}
 	t.reschedule(c)
-	return nil
+	return c, nil
 }
 
 // loadHeld makes c hold what r says.
@@ -246,24 +299,14 @@ func (t *Table) loadPace(r *PaceRecord) {
 }
 
 func (t *Table) loadFreeze(r *FreezeRecord) {
-	for _, f := range t.freezes {
-		if f.path == r.Path {
-			t.freezes = slices.DeleteFunc(t.freezes, func(g *freeze) bool { return g == f })
-			t.schedule.set(&f.due, forever)
-			break
-		}
+	if f := t.freezes.on(r.Path); f != nil {
+		t.freezes.remove(f)
+		t.schedule.set(&f.due, forever)
 	}
 	if !r.Ended {
 		f := &freeze{path: r.Path, by: r.By, Label: r.Label, since: r.Since, until: r.Until}
 		f.due.freeze, f.due.at = f, forever
-		t.freezes = append(t.freezes, f)
-		slices.SortFunc(t.freezes, func(a, b *freeze) int {
-			if a.path < b.path {
-				return -1
-			}
-			return 1
-		})
+		t.freezes.add(f)
 		t.schedule.set(&f.due, f.until)
 	}
-	t.refreeze()
 }

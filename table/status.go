@@ -90,7 +90,7 @@ func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 				return
 			}
 		}
-		for _, f := range t.freezes {
+		for _, f := range t.freezes.all {
 			if (q.Session == "" || q.Session == f.by.Session) && meets(q.Meets, f.path) && !yield(t.freezeStatus(f)) {
 				return
 			}
@@ -234,10 +234,8 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 
 // Freeze tells of the freeze of exactly this path; false if there is none.
 func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
-	for _, f := range t.freezes {
-		if f.path == path {
-			return t.freezeStatus(f), true
-		}
+	if f := t.freezes.on(path); f != nil {
+		return t.freezeStatus(f), true
 	}
 	return lockkeeper.Status{}, false
 }

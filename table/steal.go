@@ -13,13 +13,23 @@ import (
 // changeAt notes that a place of kind k came to n or left it, or that its claim has another
 // priority: the ask sets of thieves that wait at n against that kind may be others now.
 func (t *Table) changeAt(n *node, k kind) {
-	if n.line == nil || len(n.line.thieves) == 0 {
+	if n.line == nil || n.line.apart == nil || !n.line.apart.hasThieves(k) {
 		return
 	}
 	if n.changed == 0 {
 		t.changedAt = append(t.changedAt, n)
 	}
 	n.changed |= k.set()
+}
+
+// hasThieves reports whether there are thieves to which it matters what of kind k comes or goes.
+func (a *apart) hasThieves(k kind) bool {
+	for ks := against(k); ks != 0; {
+		if len(a.thieves[ks.next()]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // outdateInside has the ask sets determined again of thieves that say that they are inside of
@@ -86,8 +96,12 @@ func (t *Table) affectedThieves() []*claim {
 		add(c)
 	}
 	for i, n := range t.changedAt {
-		for p := range n.line.thieves { // order does not matter: each asks by itself
-			if conflicts[p.kind]&n.changed != 0 || p.kind == kindP && n.changed.has(kindP) {
+		for k, thieves := range n.line.apart.thieves {
+			if against(kind(k))&n.changed == 0 {
+				continue
+			}
+			for p := range thieves { // order does not matter: each asks by itself
+				t.work++
 				add(p.claim)
 			}
 		}
@@ -268,6 +282,7 @@ func (c *claim) victims() []*claim {
 // withdrawAll ends all asks of v, which ends.
 func (t *Table) withdrawAll(v *claim) {
 	for _, a := range v.asks {
+		t.work++
 		delete(a.by.asking, v)
 		t.mark(a.by)
 	}
@@ -277,6 +292,7 @@ func (t *Table) withdrawAll(v *claim) {
 
 // withdraw ends c's ask of v.
 func (t *Table) withdraw(c, v *claim) {
+	t.work += len(v.asks)
 	delete(c.asking, v)
 	v.asks = slices.DeleteFunc(v.asks, func(a ask) bool { return a.by == c })
 	t.mark(c)

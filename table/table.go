@@ -19,10 +19,10 @@ type Table struct {
 	nodes    map[lockkeeper.Path]*node
 	sessions map[string]*session
 	named    map[lockkeeper.Ref][]*claim // which live claims say that they are made in a hold (R15)
-	freezes  []*freeze                   // by path
-	frozen   []*claim                    // waiting or converting claims that a freeze forbids
-	thieves  map[*claim]struct{}         // waiting or converting claims that steal
-	ghosts   []*tombstone                // forced out, and perhaps not aware of it (R12)
+	freezes  freezes
+	frozen   map[*claim]struct{} // waiting or converting claims that a freeze forbids
+	thieves  map[*claim]struct{} // waiting or converting claims that steal
+	ghosts   ghosts              // forced out, and perhaps not aware of it (R12)
 	schedule schedule
 	paces    paces // how long holds lately lasted (R17)
 	resuming int   // sessions with a TTL that have to resume (R19)
@@ -47,7 +47,7 @@ type Table struct {
 	insidePass uint64                        // the pass in which outdateInside marks; 0: none yet
 	passes     uint64
 	counted    int      // see Counted
-	work       int      // how much was looked at for the sake of thieves and ghosts; tests of cost count it
+	work       int      // claims, holders, asks and sums looked at beside the claim of the command; tests of cost count them
 	spent      []*claim // claims that ended
 	due        []*timer // room for those of one instant
 	ready      []*claim // room for candidates
@@ -65,6 +65,7 @@ func New() *Table {
 		sessions: make(map[string]*session),
 		named:    make(map[lockkeeper.Ref][]*claim),
 		thieves:  make(map[*claim]struct{}),
+		frozen:   make(map[*claim]struct{}),
 		paces:    paces{of: make(map[lockkeeper.Path]*pace)},
 	}
 }
@@ -286,16 +287,6 @@ func (t *Table) note(c *claim, kind EventKind, reason lockkeeper.Reason) {
 
 // sortClaims puts claims in the order of R4.
 func sortClaims(cs []*claim) { slices.SortFunc(cs, (*claim).compare) }
-
-// remove takes c out of a list in which order does not matter.
-func remove(cs []*claim, c *claim) []*claim {
-	if i := slices.Index(cs, c); i >= 0 {
-		last := len(cs) - 1
-		cs[i], cs[last] = cs[last], nil
-		return cs[:last]
-	}
-	return cs
-}
 
 // byID lists the claims of a session by their ids.
 func (s *session) byID() []*claim {

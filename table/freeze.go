@@ -1,0 +1,200 @@
+package table
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A freeze forbids new grants in a subtree until it ends (R18).
+type freeze struct {
+	path lockkeeper.Path
+	by   lockkeeper.Ref
+	lockkeeper.Label
+	since time.Duration
+	until time.Duration
+	due   timer
+}
+
+// freezes are all of them, by path: the descendants of a path follow each other.
+type freezes struct {
+	all []*freeze
+	by  map[lockkeeper.Ref]int // how many each claim made
+}
+
+// search is where a freeze of that path is or would be.
+func (fs *freezes) search(path lockkeeper.Path) (i int, found bool) {
+	return slices.BinarySearchFunc(fs.all, path, func(f *freeze, p lockkeeper.Path) int {
+		return strings.Compare(string(f.path), string(p))
+	})
+}
+
+// on is the freeze of exactly this path; nil if there is none.
+func (fs *freezes) on(path lockkeeper.Path) *freeze {
+	if i, found := fs.search(path); found {
+		return fs.all[i]
+	}
+	return nil
+}
+
+// add adds f; its path must not be frozen.
+func (fs *freezes) add(f *freeze) {
+	i, _ := fs.search(f.path)
+	fs.all = slices.Insert(fs.all, i, f)
+	if fs.by == nil {
+		fs.by = make(map[lockkeeper.Ref]int)
+	}
+	fs.by[f.by]++
+}
+
+func (fs *freezes) remove(f *freeze) {
+	i, _ := fs.search(f.path)
+	fs.all = slices.Delete(fs.all, i, i+1)
+	if fs.by[f.by]--; fs.by[f.by] == 0 {
+		delete(fs.by, f.by)
+	}
+}
+
+// forbidding yields the freezes that are in the way of a claim with these targets, some of them
+// more than once: an exclusive hold of their path would be. It looks at no others.
+func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
+	return func(yield func(*freeze) bool) {
+		if len(fs.all) == 0 {
+			return
+		}
+		for _, target := range targets {
+			for path := range target.Path.Ancestors() {
+				if f := fs.on(path); f != nil && !yield(f) {
+					return
+				}
+			}
+			if f := fs.on(target.Path); f != nil && !yield(f) {
+				return
+			}
+			if target.Mode == lockkeeper.ModePermits {
+				continue // it is for one path, not for what is below
+			}
+			below := target.Path + "/"
+			for i, _ := fs.search(below); i < len(fs.all) && strings.HasPrefix(string(fs.all[i].path), string(below)); i++ {
+				if !yield(fs.all[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// forbidden is the freeze that forbids what c wants for the longest; nil if none does.
+func (t *Table) forbidden(c *claim) *freeze {
+	var longest *freeze
+	for f := range t.freezes.forbidding(c.want.Targets) {
+		if t.work++; longest == nil || f.until > longest.until {
+			longest = f
+		}
+	}
+	return longest
+}
+
+// beginFreeze begins or replaces a freeze.
+func (t *Table) beginFreeze(f *freeze) {
+	if old := t.freezes.on(f.path); old != nil {
+		t.thaw(old, lockkeeper.Superseded)
+	}
+	t.freezes.add(f)
+	f.due.freeze = f
+	t.schedule.set(&f.due, f.until)
+	t.markFreeze(f)
+	t.events = append(t.events, Event{At: t.now, Kind: Froze, Ref: f.by, Path: f.path})
+	t.refreeze()
+}
+
+// thaw ends a freeze, and remembers its id for its session.
+func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
+	t.freezes.remove(f)
+	t.schedule.set(&f.due, forever)
+	t.markFreeze(f)
+	if s := t.sessions[f.by.Session]; s != nil && t.freezes.by[f.by] == 0 {
+		t.changes++
+		tomb := &tombstone{ref: f.by, thawed: true, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
+		t.retain(s, tomb)
+		t.markEnded(tomb)
+	}
+	t.events = append(t.events, Event{At: t.now, Kind: Thawed, Ref: f.by, Reason: reason, Path: f.path})
+	t.refreeze()
+}
+
+func freezeGrants(f *freeze) []lockkeeper.Grant {
+	return []lockkeeper.Grant{{Target: lockkeeper.Target{Path: f.path, Mode: lockkeeper.ModeExclusive}}}
+}
+
+// refreeze brings who stands in line up to date after a change of the freezes.
+func (t *Table) refreeze() {
+	frozen := slices.Collect(maps.Keys(t.frozen))
+	sortClaims(frozen)
+	for _, c := range frozen {
+		if t.forbidden(c) == nil {
+			t.clearFrozen(c)
+			t.line(c)
+			t.mark(c)
+			if c.isThief {
+				t.outdated = append(t.outdated, c)
+			}
+		} else {
+			t.doubtful = append(t.doubtful, c)
+		}
+	}
+	if len(t.freezes.all) > 0 {
+		t.freezeLine()
+	}
+}
+
+// freezeLine takes claims out of the lines that a freeze forbids by now.
+func (t *Table) freezeLine() {
+	var caught []*claim
+	for _, n := range t.lines() {
+		n.line.all(func(p *place) bool {
+			if p == &p.claim.wanted[0] && t.forbidden(p.claim) != nil {
+				caught = append(caught, p.claim)
+			}
+			return true
+		})
+	}
+	t.suspect = t.suspect || t.erratic()
+	for _, c := range caught {
+		t.leaveLine(c, true)
+		t.setFrozen(c)
+		t.doubtful = append(t.doubtful, c)
+		if c.isThief {
+			t.outdated = append(t.outdated, c)
+		}
+		t.mark(c)
+	}
+}
+
+// setFrozen notes that a freeze forbids c, which has left the lines.
+func (t *Table) setFrozen(c *claim) {
+	c.frozen = true
+	t.frozen[c] = struct{}{}
+	for i := range c.wanted {
+		n := c.wanted[i].node
+		if n.line == nil {
+			n.line = new(line)
+		}
+		n.line.rare().frozen[c.wanted[i].kind].push(&c.wanted[i])
+		n.line.apart.disturbed = 0
+	}
+}
+
+// clearFrozen is the reverse of setFrozen.
+func (t *Table) clearFrozen(c *claim) {
+	c.frozen = false
+	delete(t.frozen, c)
+	for i := range c.wanted {
+		p := &c.wanted[i]
+		p.node.line.apart.frozen[p.kind].remove(p)
+	}
+}
