@@ -11,7 +11,7 @@ import (
 
 // TestUnreadWatchersTakeLittleMemory: what a watcher does not read costs a reference, not a status.
 func TestUnreadWatchersTakeLittleMemory(t *testing.T) {
-	const watchers, changed, mostBytes = 128, 4000, 128
+	const watchers, changed, mostBytes = 128, 4000, 160
 	synctest.Test(t, func(t *testing.T) {
 		k, attach := open(t)
 		ann := attach("ann", 0, nil)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unique"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -21,11 +20,11 @@ type watcher struct {
 	wake  chan struct{} // rung when there is something to take
 
 	// Guarded by Keeper.mu.
-	pending []*change                      // not yet taken, oldest first; nil: a later change took its place
-	unread  time.Duration                  // since then it took nothing though there was something
-	taken   int                            // so many places were taken from the front of pending, ever
-	places  map[unique.Handle[subject]]int // in pending, counted from the first ever
-	err     error                          // why it ended
+	pending []*change       // not yet taken, oldest first; nil: a later change took its place
+	unread  time.Duration   // since then it took nothing though there was something
+	taken   int             // so many places were taken from the front of pending, ever
+	places  map[subject]int // in pending, counted from the first ever
+	err     error           // why it ended
 }
 
 // Bounds of what is kept for a watcher.
@@ -63,7 +62,7 @@ type subject struct {
 // A change is how a claim, or a freeze, stood after the step that changed it. All watchers
 // that have not taken it share it.
 type change struct {
-	about  unique.Handle[subject]
+	about  subject
 	number uint64 // rises with every change that somebody watches
 	status lockkeeper.Status
 	evidence
@@ -99,7 +98,7 @@ func (w *watcher) put(c *change, now time.Duration) bool {
 		return false
 	}
 	if w.places == nil {
-		w.places = make(map[unique.Handle[subject]]int)
+		w.places = make(map[subject]int)
 	}
 	if len(w.pending) > 2*len(w.places)+16 {
 		w.compact()
@@ -163,7 +162,7 @@ func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
 	for w := range k.watchers.Selecting(&c.status) {
 		if c.number == 0 {
 			k.changes++
-			c.number, c.about = k.changes, unique.Make(subject{ev.Ref, ev.Path})
+			c.number, c.about = k.changes, subject{ev.Ref, ev.Path}
 		}
 		if k.log != nil {
 			n.changes = append(n.changes, c)
