@@ -66,6 +66,9 @@ func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
 		if len(fs.all) == 0 {
 			return
 		}
+		if f := fs.on(lockkeeper.Root); f != nil && !yield(f) {
+			return
+		}
 		for _, target := range targets {
 			for path := range target.Path.Ancestors() {
 				if f := fs.on(path); f != nil && !yield(f) {

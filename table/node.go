@@ -248,7 +248,7 @@ func (l *line) behind(c *claim) bool {
 			return true
 		}
 	}
-	return l.apart != nil && (after(&l.apart.soft[kindX]) || after(&l.apart.soft[kindIX])) // they are exclusive
+	return l.apart != nil && slices.ContainsFunc(l.apart.soft[:], func(q queue) bool { return after(&q) })
 }
 
 func (q *queue) eachBefore(c *claim, f func(*place) bool) bool {
