@@ -224,8 +224,8 @@ func (o *grabOptions) request() grab.Request {
 }
 
 // places opens the engine for verbs on places.
-func (a *app) places(ctx context.Context, o *placeOptions) (*connection, *grab.Places, error) {
-	c, err := a.connect(ctx)
+func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection, *grab.Places, error) {
+	c, err := a.reach(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,7 +238,8 @@ func (a *app) places(ctx context.Context, o *placeOptions) (*connection, *grab.P
 
 // grab is lk grab.
 func (a *app) grab(ctx context.Context, o *grabOptions) error {
-	c, places, err := a.places(ctx, &o.placeOptions)
+	began := time.Now()
+	c, places, err := a.places(ctx, &o.placeOptions, trial{began, o.wait, o.what(), o.quiet})
 	if err != nil {
 		return err
 	}
@@ -258,7 +259,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	defer signal.Stop(signals)
 	ctx, over := stoppedBy(ctx, signals, anySignal)
 	teller := newWaitTeller(o.contest(), a.noteUnless(o.quiet), c.Client)
-	answer, err := places.Wait(ctx, o.request(), o.wait, func(w grab.Answer) { teller.changed(ctx, w.Status) })
+	answer, err := places.Wait(ctx, o.request(), leftOf(began, o.wait), func(w grab.Answer) { teller.changed(ctx, w.Status) })
 	teller.stop()
 	if stopped := over(); stopped != nil && answer.State != lockkeeper.Held {
 		if answer.State == lockkeeper.Waiting {

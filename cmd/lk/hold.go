@@ -26,7 +26,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	}
 	opening, opened := stoppedBy(ctx, signals, anySignal)
 	o.began = time.Now()
-	client, err := a.reach(opening, o)
+	client, err := a.reach(opening, o.trial(), lockkeeper.SessionTTL(o.ttl), lockkeeper.SessionLabel(o.labels()))
 	stopped := opened()
 	if err == nil {
 		defer func() { client.closeBy(time.Now().Add(releaseTime)) }()

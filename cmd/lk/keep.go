@@ -145,7 +145,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 // startKeeping opens the engine and keeps what the name has. What it answers beside an
 // error has to be closed too.
 func (a *app) startKeeping(ctx context.Context, o *keepOptions) (*connection, *grab.Keeping, error) {
-	c, places, err := a.places(ctx, &o.placeOptions)
+	c, places, err := a.places(ctx, &o.placeOptions, trial{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -53,7 +53,7 @@ Exit codes:
 
 // release is lk release.
 func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) error {
-	c, places, err := a.places(ctx, o)
+	c, places, err := a.places(ctx, o, trial{})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ Exit codes:
 			o.checkRanges(grab.Request{}, &a.bad)
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			c, places, err := a.places(cmd.Context(), &o)
+			c, places, err := a.places(cmd.Context(), &o, trial{})
 			if err != nil {
 				return err
 			}
