@@ -55,7 +55,7 @@ func (x *Index[W]) Add(q lockkeeper.Query, w W) {
 
 // make finds the node of a path below n, or makes it.
 func (n *pathNode[W]) make(path lockkeeper.Path) *pathNode[W] {
-	for segment := range strings.SplitSeq(string(path), "/") {
+	for segment := range segments(path) {
 		child := n.below[segment]
 		if child == nil {
 			if n.below == nil {
@@ -68,6 +68,16 @@ func (n *pathNode[W]) make(path lockkeeper.Path) *pathNode[W] {
 	}
 	return n
 }
+
+// segments yields the segments of a path; [lockkeeper.Root] has none.
+func segments(path lockkeeper.Path) iter.Seq[string] {
+	if path == lockkeeper.Root {
+		return func(func(string) bool) {}
+	}
+	return strings.SplitSeq(string(path), "/")
+}
+
+func (n *pathNode[W]) empty() bool { return len(n.at)+len(n.below) == 0 }
 
 // Remove removes a watcher, if it is there.
 func (x *Index[W]) Remove(w W) {
@@ -82,7 +92,7 @@ func (x *Index[W]) Remove(w W) {
 	case q.Session != "":
 		removeFrom(x.sessions, q.Session, w)
 	case q.Meets != "":
-		x.paths.remove(string(q.Meets), w)
+		x.paths.remove(strings.TrimPrefix(string(q.Meets), string(lockkeeper.Root)), w)
 	default:
 		delete(x.everything, w)
 	}
@@ -119,14 +129,14 @@ func (n *pathNode[W]) remove(path string, w W) {
 	}
 	segment, rest, _ := strings.Cut(path, "/")
 	child := n.below[segment]
-	if child.remove(rest, w); len(child.at)+len(child.below) == 0 {
+	if child.remove(rest, w); child.empty() {
 		delete(n.below, segment)
 	}
 }
 
 // MayWatch reports whether somebody may watch the claim. Its paths are not looked at.
 func (x *Index[W]) MayWatch(ref lockkeeper.Ref) bool {
-	return len(x.everything) > 0 || len(x.paths.below) > 0 || len(x.refs[ref]) > 0 || len(x.sessions[ref.Session]) > 0
+	return len(x.everything) > 0 || !x.paths.empty() || len(x.refs[ref]) > 0 || len(x.sessions[ref.Session]) > 0
 }
 
 // Selecting yields the watchers that select st, some of them more than once. They may be
@@ -149,7 +159,7 @@ func (x *Index[W]) candidates(st *lockkeeper.Status) iter.Seq[W] {
 			return
 		}
 		for i := range st.Grants {
-			if len(x.paths.below) == 0 || !x.paths.meeting(st.Grants[i].Path, yield) {
+			if x.paths.empty() || !x.paths.meeting(st.Grants[i].Path, yield) {
 				return
 			}
 		}
@@ -168,7 +178,7 @@ func (s set[W]) each(yield func(W) bool) bool {
 
 // meeting yields the watchers at path, above it and below it.
 func (n *pathNode[W]) meeting(path lockkeeper.Path, yield func(W) bool) bool {
-	for segment := range strings.SplitSeq(string(path), "/") {
+	for segment := range segments(path) {
 		if !n.at.each(yield) {
 			return false
 		}

@@ -68,6 +68,9 @@ func TestIndexFindsEveryWatcher(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	word := func() string { return string(rune('a' + r.IntN(3))) }
 	path := func() lockkeeper.Path {
+		if r.IntN(10) == 0 {
+			return lockkeeper.Root
+		}
 		p := word()
 		for range r.IntN(4) {
 			p += "/" + word()
