@@ -368,6 +368,18 @@ var mutants = []mutant{
 		". TestGrantAsContextEndsIsGivenBack",
 	},
 	{
+		"leases do not run out in a synctest bubble", "bootclock_linux.go",
+		`return (&furtherClock{boot: boot, own: monotonicClock()}).now`,
+		`return boot`,
+		". TestDefaultClockCountsLeasesInABubble",
+	},
+	{
+		"what reaching the engine took is waited for once more", "acquire.go",
+		`want.Wait = max(time.Until(cl.due), time.Nanosecond)`,
+		`_ = max(time.Until(cl.due), time.Nanosecond)`,
+		". TestWaitBoundCountsFromTheCall",
+	},
+	{
 		"what was lost comes back with a late attach", "session.go",
 		`c.settle(c.clock()) // what was lost meanwhile stays lost`,
 		`c.alive = true`,
