@@ -179,12 +179,7 @@ func (k *Keeper) closeNews(session string) {
 	if last < 0 {
 		return
 	}
-	items := k.record.steps[last].news.items
-	for i := range items {
-		if items[i].session == session {
-			items[i].session = ""
-		}
-	}
+	k.record.steps[last].news.closeItem(session)
 }
 
 // tellsUnsafe reports whether one of claims tells of a change that is not known to

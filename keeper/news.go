@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -11,8 +12,12 @@ import (
 // commit have to tell, and the changes that somebody watches.
 type news struct {
 	items   []item
+	of      map[string]int // of items, by session; empty while they are few
 	changes []*change
 }
+
+// fewItems is how many items are looked through rather than indexed.
+const fewItems = 16
 
 type item struct {
 	notify   func([]lockkeeper.Status)
@@ -63,12 +68,29 @@ func about(c *table.Command, ref lockkeeper.Ref) bool {
 	return c.Op == table.Claim && c.Want.ID == ref.ID || c.Op == table.End && c.Ending.Kind == lockkeeper.Release && c.Ending.ID == ref.ID
 }
 
+// find is the item of a session; -1 if there is none.
+func (n *news) find(session string) int {
+	if len(n.items) <= fewItems {
+		return slices.IndexFunc(n.items, func(it item) bool { return it.session == session })
+	}
+	if i, found := n.of[session]; found {
+		return i
+	}
+	return -1
+}
+
+// closeItem has what comes for the session from now on be another item.
+func (n *news) closeItem(session string) {
+	if i := n.find(session); i >= 0 {
+		n.items[i].session = ""
+		delete(n.of, session)
+	}
+}
+
 func (n *news) add(session string, notify func([]lockkeeper.Status), st lockkeeper.Status) {
-	for i := range n.items {
-		if n.items[i].session == session {
-			n.items[i].statuses = append(n.items[i].statuses, st)
-			return
-		}
+	if i := n.find(session); i >= 0 {
+		n.items[i].statuses = append(n.items[i].statuses, st)
+		return
 	}
 	if len(n.items) < cap(n.items) {
 		n.items = n.items[:len(n.items)+1]
@@ -78,6 +100,25 @@ func (n *news) add(session string, notify func([]lockkeeper.Status), st lockkeep
 	it := &n.items[len(n.items)-1]
 	it.session, it.notify = session, notify
 	it.statuses = append(it.statuses[:0], st)
+	n.index()
+}
+
+// index brings n.of up to date with the last item.
+func (n *news) index() {
+	last := len(n.items) - 1
+	switch {
+	case len(n.items) <= fewItems:
+		return
+	case len(n.items) == fewItems+1:
+		if n.of == nil {
+			n.of = make(map[string]int)
+		}
+		for i := range n.items {
+			n.of[n.items[i].session] = i
+		}
+	default:
+		n.of[n.items[last].session] = last
+	}
 }
 
 // deliver calls the notifies; the mutex must not be held. It takes n's room back.
@@ -92,6 +133,7 @@ func (n *news) deliver() {
 		it.notify = nil
 	}
 	clear(n.changes)
+	clear(n.of)
 	n.items, n.changes = n.items[:0], n.changes[:0]
 	newsRoom.Put(n)
 }
