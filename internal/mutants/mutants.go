@@ -351,8 +351,8 @@ var mutants = []mutant{
 	},
 	{
 		"a holder counts its lease from the answer, not from the question", "session.go",
-		`c.good = max(c.good, sent)`,
-		`c.good = max(c.good, c.clock())`,
+		`c.good, c.endsAt = max(c.good, sent), lease.EndsAt`,
+		`c.good, c.endsAt = max(c.good, c.clock()), lease.EndsAt`,
 		". TestDeadlineCountsFromSending",
 	},
 	{
