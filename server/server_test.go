@@ -34,7 +34,6 @@ func TestStrangers(t *testing.T) {
 	})
 	for name, bytes := range map[string][]byte{
 		"a long hello":    binary.AppendUvarint(nil, wire.MaxHello+1),
-		"a web browser":   []byte("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a browser with a name that is long enough\r\n\r\n"),
 		"no varint":       bytes.Repeat([]byte{0xff}, 16),
 		"no message":      append([]byte{4}, 0xff, 0xff, 0xff, 0xff),
 		"a broken string": append([]byte{3}, 0x0a, 0x7f, 'x'),
