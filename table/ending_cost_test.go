@@ -37,9 +37,11 @@ func (w *worker) crowd(n int, others *worker) {
 	}
 	for range 10 {
 		others.claim(1, exclusive("wide"))
+		others.claim(1, exclusive("shared"))
+	}
+	for range n / 20 {
 		soft := lockkeeper.Want{Manners: lockkeeper.Soft, Quiet: time.Second, Targets: []lockkeeper.Target{exclusive("wide")}}
 		others.want(soft)
-		others.claim(1, exclusive("shared"))
 	}
 }
 
