@@ -33,7 +33,10 @@ func (j *journal) setTrouble(t *trouble) {
 func (j *journal) readSafe() safeTable {
 	if j.safe == nil {
 		t, err := j.store.replayed(j.seq)
-		j.safe = &safeTable{t, err}
+		if err != nil {
+			return safeTable{err: err} // who asks next may have more luck
+		}
+		j.safe = &safeTable{table: t}
 	}
 	return *j.safe
 }
