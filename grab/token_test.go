@@ -3,6 +3,7 @@ package grab_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -148,6 +149,37 @@ func TestTryLeavesNoPlace(t *testing.T) {
 		w.released(1, "holder", "db")
 		if a := try("me"); a.State != lockkeeper.Held {
 			w.Errorf("%s, want it held", a.State)
+		}
+	})
+}
+
+// TestConfirmByManyAtOnce: processes of one name that confirm its hold at the same time
+// never take each other for a loss.
+func TestConfirmByManyAtOnce(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		token := w.ok("me", "db").Token
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 5 {
+					if a, err := w.places().Confirm(w.ctx(), w.request("me", "db"), token); err != nil || a.Token != token {
+						w.Errorf("%s, %v; want it held", a.Token, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		w.released(1, "me", "db")
+		for range 4 {
+			all.Go(func() {
+				if _, err := w.places().Confirm(w.ctx(), w.request("me", "db"), token); !errors.Is(err, lockkeeper.ErrLost) {
+					w.Errorf("got %v, want ErrLost", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := w.listed(); n != 0 {
+			w.Errorf("%d claims are left", n)
 		}
 	})
 }
