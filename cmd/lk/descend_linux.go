@@ -17,7 +17,7 @@ type process struct {
 	group   int
 	session int
 	began   uint64 // when it was started, in clock ticks since boot
-	dead    bool   // it has ended, and its parent has not waited for it
+	dead    bool   // all of it has ended, and its parent has not waited for it
 }
 
 // processes are the numbers of all processes that /proc shows.
@@ -42,11 +42,13 @@ func readProcess(number int) (p process, err error) {
 	}
 	// The program's name, in brackets, may contain anything.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const began = 19 // fields after the name
+	const threads, began = 17, 19 // fields after the name
 	if len(fields) <= began {
 		return p, fmt.Errorf("/proc/%d/stat has %d fields", number, len(fields))
 	}
-	p.dead = bytes.ContainsAny(fields[0], "ZX")
+	// The state is that of the main thread, and others may run when that has ended. One
+	// thread is left of a process that is dead.
+	p.dead = bytes.ContainsAny(fields[0], "ZX") && (string(fields[threads]) == "1" || string(fields[threads]) == "0")
 	for i, to := range map[int]*int{1: &p.parent, 2: &p.group, 3: &p.session} {
 		if *to, err = strconv.Atoi(string(fields[i])); err != nil {
 			return p, err
@@ -74,13 +76,16 @@ func listsDescendant(began uint64, session int) bool {
 		return true
 	}
 	adopter := unix.Getppid()
-	if _, err := readProcess(adopter); err != nil {
-		return true // other users' processes are hidden from this one
+	// The first process is another user's: where /proc hides those (hidepid) it hides it too.
+	for _, number := range []int{1, adopter} {
+		if _, err := readProcess(number); err != nil {
+			return true
+		}
 	}
 	for _, number := range numbers {
 		p, err := readProcess(number)
 		if err != nil || p.dead || p.began < began || number == unix.Getpid() {
-			continue
+			continue // on an error it is gone
 		}
 		if adoptedSince(p, began, adopter) && !olderSession(p, began, session) {
 			return true

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() { programs["headless"] = headless }
+
+// headless ends its main thread, says so, and runs on until its input ends. As lk it runs on the
+// main thread until then (see init).
+func headless() {
+	go func() {
+		for {
+			stat, _ := os.ReadFile("/proc/self/stat")
+			if bytes.Contains(stat, []byte(") Z ")) {
+				break
+			}
+			runtime.Gosched()
+		}
+		fmt.Println("headless")
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}()
+	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0) // of this thread alone
+}
+
+// A process runs until the last of its threads has ended, although /proc tells of its main
+// thread alone. Else the next holder is let in beside it.
+func TestProcessRunsWithoutItsMainThread(t *testing.T) {
+	cmd := exec.Command("headless")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	g := openGroup(cmd.Process.Pid)
+	if p, err := readProcess(g.number); err != nil || p.dead || !g.runs() {
+		t.Errorf("read as %+v, %v, and its group runs: %v", p, err, g.runs())
+	}
+	in.Close()
+	if over, err := awaitEnd(g.number); !over || err != nil {
+		t.Fatal(over, err)
+	}
+	if p, err := readProcess(g.number); err != nil || !p.dead || g.runs() {
+		t.Errorf("after its end read as %+v, %v, and its group runs: %v", p, err, g.runs())
+	}
+}
