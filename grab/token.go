@@ -79,8 +79,8 @@ func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, term
 func (p *Places) isOver(n Name, t Token, st lockkeeper.Status) error {
 	epoch := p.engine.Guarantees().Epoch
 	if t.Epoch == "" && epoch != "" {
-		return lockkeeper.Invalid("fence %s is not whole: fences begin again whenever this engine is started, so give all that the ok said, as in %s-%s",
-			t, t, epoch)
+		return lockkeeper.Invalid("fence %s is not whole: fences begin again whenever this engine is started, "+
+			"so give all that the ok said, as in %s-%s", t, t, epoch)
 	}
 	e := &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost}
 	switch {
@@ -91,7 +91,8 @@ func (p *Places) isOver(n Name, t Token, st lockkeeper.Status) error {
 	case st.Fence == t.Fence && st.State == lockkeeper.Ended:
 		e.Reason, e.Detail = st.Reason, st.Text
 	case st.State == lockkeeper.Held:
-		e.Detail = n.As + " has another hold since, with fence " + Token{Fence: st.Fence, Epoch: epoch}.String() + ", and not the one with fence " + t.String()
+		now := Token{Fence: st.Fence, Epoch: epoch}
+		e.Detail = n.As + " has another hold since, with fence " + now.String() + ", and not the one with fence " + t.String()
 	case st.State == lockkeeper.Waiting:
 		e.Detail = n.As + " only waits in line since, and has not the hold with fence " + t.String()
 	default:

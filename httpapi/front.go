@@ -62,7 +62,8 @@ func (c *call) front() error {
 	if err := frontPage.Execute(&text, page); err != nil {
 		return err
 	}
-	c.w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	c.w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	return c.sendBytes(http.StatusOK, "text/html; charset=utf-8", text.Bytes())
 }

@@ -35,7 +35,8 @@ func readObject(text []byte, into any, m *mistakes) {
 		return
 	}
 	if halved(text) {
-		m.addf("the body has half of a character, as \\ud83d without its other half: a text in it was cut in the middle of one")
+		m.addf("the body has half of a character, as \\ud83d without its other half: " +
+			"a text in it was cut in the middle of one")
 	}
 	w.object("", t)
 	if err := json.Unmarshal(w.without(), into); err != nil && len(m.list) == 0 {

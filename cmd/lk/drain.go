@@ -88,7 +88,8 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 	if !about.Began {
 		begun = "was draining already"
 	}
-	fmt.Fprintf(a.stderr, "lk: the server %s: %s held, %d waiting; it ends when its clients have none\n", begun, plural(int(about.Held), "lock"), about.Waiting)
+	fmt.Fprintf(a.stderr, "lk: the server %s: %s held, %d waiting; it ends when its clients have none\n",
+		begun, plural(int(about.Held), "lock"), about.Waiting)
 	if o.wait == 0 {
 		return nil
 	}

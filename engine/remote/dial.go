@@ -184,7 +184,8 @@ func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) 
 // speaksHTTPS reports whether HTTP over TLS is at an address. A server of that hangs up
 // without a word on who speaks anything else. Nothing is sent to it here.
 func speaksHTTPS(ctx context.Context, address string) bool {
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} // it is only asked what it speaks
+	// It is only asked what it speaks, whoever it is.
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}
 	nc, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
