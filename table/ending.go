@@ -17,8 +17,8 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 	if len(c.held) > 0 {
 		t.learn(c, reason)
 	}
+	t.suspect = t.suspect || t.erratic() && t.matters(c)
 	t.unlink(c, true)
-	t.suspect = t.suspect || t.erratic()
 	c.ended, c.reason, c.text = true, reason, text
 	t.note(c, Ended, reason)
 	return t.bury(c)

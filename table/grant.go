@@ -196,7 +196,7 @@ func (t *Table) grant(c *claim) {
 		t.lasting++
 	}
 	t.doubtAround(c)
-	if len(t.named[c.ref]) > 0 || t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft {
+	if len(t.named[c.ref]) > 0 || (t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft) && t.matters(c) {
 		t.suspect = true // somebody may wait inside it, or go after it who would have gone before
 	}
 	t.note(c, Granted, lockkeeper.NoReason)

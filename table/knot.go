@@ -71,6 +71,17 @@ func (t *Table) mayKnot(c *claim) bool {
 // others that were ahead of them.
 func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
 
+// matters reports whether it makes a difference to any claim in line that c waits or is held: one
+// that is inside nothing, inside which nothing is, and that no place in line conflicts with, comes and
+// goes without making a knot.
+func (t *Table) matters(c *claim) bool {
+	if c.nested() || len(t.named[c.ref]) > 0 {
+		return true
+	}
+	meets := func(p place) bool { return p.node.line != nil && p.node.line.meets(against(p.kind), c) }
+	return slices.ContainsFunc(c.held, meets) || slices.ContainsFunc(c.wanted, meets)
+}
+
 // refuseKnot refuses the youngest claim of a knot, if there is one (R15).
 func (t *Table) refuseKnot() bool {
 	if !t.suspect {
@@ -119,6 +130,7 @@ func (t *Table) imagine() *Table {
 		}
 	}
 	sortClaims(all)
+	t.work += len(all)
 	for _, c := range all {
 		im.copyOf(c)
 	}

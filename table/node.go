@@ -235,6 +235,20 @@ func (l *line) eachOf(ks kindSet, f func(*place) bool) {
 	}
 }
 
+// meets reports whether a place of one of the kinds ks stands in line here, also a soft one, of
+// another claim than c.
+func (l *line) meets(ks kindSet, c *claim) bool {
+	other := func(q *queue) bool { return q.head != nil && (q.head.claim != c || q.head.next != nil) }
+	for k := range kinds {
+		switch {
+		case !ks.has(k):
+		case k < kindP && other(&l.queues[k]), l.apart != nil && other(&l.apart.soft[k]):
+			return true
+		}
+	}
+	return ks.has(kindP) && slices.ContainsFunc(l.permits, func(q permitQueue) bool { return other(&q.queue) })
+}
+
 // behind reports whether anybody stands in line here after c.
 func (l *line) behind(c *claim) bool {
 	after := func(q *queue) bool { return q.tail != nil && c.before(q.tail.claim) }

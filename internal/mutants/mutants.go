@@ -115,6 +115,12 @@ var mutants = []mutant{
 		"internal/model TestCompare",
 	},
 	{
+		"each end and grant is searched for knots among all claims, though it concerns none", "table/knot.go",
+		`c.nested() || len(t.named[c.ref]) > 0 {`,
+		`c != nil {`,
+		"table TestSearchForKnots",
+	},
+	{
 		"a take may last longer than the holder's lease", "table/steal.go",
 		`end = min(end, ttl)`,
 		`end = max(end, ttl)`,
@@ -208,14 +214,14 @@ var mutants = []mutant{
 	},
 	{
 		"a knot that closes from above is overlooked", "table/grant.go",
-		`if len(t.named[c.ref]) > 0 || t.erratic()`,
-		`if len(t.named[c.ref]) > 1<<30 || t.erratic()`,
+		`if len(t.named[c.ref]) > 0 || (t.erratic()`,
+		`if len(t.named[c.ref]) > 1<<30 || (t.erratic()`,
 		"internal/model TestCompare",
 	},
 	{
 		"a soft claim's turn makes no knot", "table/grant.go",
-		`|| t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft {`,
-		`{`,
+		`(t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft) && t.matters(c) {`,
+		`t.joint < 0 {`,
 		"table TestStories/r15_soft_turn",
 	},
 	{
