@@ -43,8 +43,8 @@ type Engine struct {
 }
 
 // Open opens the directory, which it makes if it is not there, and has all that
-// was safe again. Sessions in it have their whole TTL ahead and must resume (R19). ctx
-// bounds the opening.
+// was safe again. Sessions in it must resume. They have their whole TTL ahead, or what is left of it
+// if they did not resume since the opening before (R19). ctx bounds the opening.
 //
 // A directory that another process has open is refused with ErrUnavailable, which
 // names that process. One in which something that was safe is missing or damaged is
