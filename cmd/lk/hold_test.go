@@ -20,7 +20,8 @@ func TestSignalWhileOpening(t *testing.T) {
 		do      func(*app) error
 	}{
 		"run": {[]os.Signal{syscall.SIGTERM}, func(a *app) error {
-			return a.run(t.Context(), &runOptions{command: []string{"true"}})
+			target := lockkeeper.Target{Path: "db", Mode: lockkeeper.ModeExclusive}
+			return a.run(t.Context(), &runOptions{command: []string{"true"}, targets: []lockkeeper.Target{target}})
 		}},
 		"keep, which outlives its terminal": {[]os.Signal{syscall.SIGHUP, syscall.SIGTERM}, func(a *app) error {
 			return a.keep(t.Context(), &keepOptions{placeOptions: place, pid: os.Getpid()})
