@@ -22,10 +22,14 @@ type process struct {
 
 // processes are the numbers of all processes that /proc shows.
 func processes() ([]int, error) {
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err == nil && len(folders) == 0 {
-		err = errors.New("/proc is not mounted")
+	if !procIsOurs() {
+		return nil, errors.New("/proc is not mounted, or shows the processes of another namespace")
 	}
+	// It is another user's: where /proc hides those (hidepid) it hides the first process too.
+	if _, err := readProcess(1); err != nil {
+		return nil, fmt.Errorf("/proc hides the processes of other users: %w", err)
+	}
+	folders, err := filepath.Glob("/proc/[0-9]*")
 	numbers := make([]int, 0, len(folders))
 	for _, folder := range folders {
 		if number, err := strconv.Atoi(filepath.Base(folder)); err == nil {
@@ -33,6 +37,13 @@ func processes() ([]int, error) {
 		}
 	}
 	return numbers, err
+}
+
+// procIsOurs reports whether the numbers in /proc are those that this process knows others by.
+// They are not where a PID namespace was made without a /proc of its own (unshare --pid).
+func procIsOurs() bool {
+	self, err := os.Readlink("/proc/self")
+	return err == nil && self == strconv.Itoa(os.Getpid())
 }
 
 func readProcess(number int) (p process, err error) {
@@ -76,11 +87,8 @@ func listsDescendant(began uint64, session int) bool {
 		return true
 	}
 	adopter := unix.Getppid()
-	// The first process is another user's: where /proc hides those (hidepid) it hides it too.
-	for _, number := range []int{1, adopter} {
-		if _, err := readProcess(number); err != nil {
-			return true
-		}
+	if _, err := readProcess(adopter); err != nil {
+		return true
 	}
 	for _, number := range numbers {
 		p, err := readProcess(number)

@@ -12,7 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { programs["headless"] = headless }
+func init() {
+	programs["headless"] = headless
+	programs["elsewhere"] = elsewhere
+}
 
 // headless ends its main thread, says so, and runs on until its input ends. As lk it runs on the
 // main thread until then (see init).
@@ -35,6 +38,9 @@ func headless() {
 // A process runs until the last of its threads has ended, although /proc tells of its main
 // thread alone. Else the next holder is let in beside it.
 func TestProcessRunsWithoutItsMainThread(t *testing.T) {
+	if _, err := processes(); err != nil {
+		t.Skip(err)
+	}
 	cmd := exec.Command("headless")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
@@ -63,5 +69,36 @@ func TestProcessRunsWithoutItsMainThread(t *testing.T) {
 	}
 	if p, err := readProcess(g.number); err != nil || !p.dead || g.runs() {
 		t.Errorf("after its end read as %+v, %v, and its group runs: %v", p, err, g.runs())
+	}
+}
+
+// elsewhere starts a process in a group of its own, and tells what is known of it.
+func elsewhere() {
+	cmd := exec.Command("await", "never")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	g := openGroup(cmd.Process.Pid)
+	fmt.Printf("runs %v, may descend %v", g.runs(), mayDescend(g.began, 0))
+}
+
+// Where /proc shows the processes of another namespace, nothing in it proves that one is dead.
+func TestProcOfAnotherNamespaceProvesNoDeath(t *testing.T) {
+	cmd := exec.Command("elsewhere")
+	mapping := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
+		UidMappings: mapping(os.Getuid()),
+		GidMappings: mapping(os.Getgid()),
+	}
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
+	if len(out) == 0 && err != nil {
+		t.Skipf("no PID namespace can be made here: %v", err)
+	}
+	if want := "runs true, may descend true"; string(out) != want || err != nil {
+		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }

@@ -26,7 +26,7 @@ func openGroup(number int) group {
 		leader = 0
 	}
 	began := uint64(0)
-	if p, err := readProcess(number); err == nil {
+	if p, err := readProcess(number); err == nil && procIsOurs() {
 		began = p.began
 	}
 	return group{number, leader, began}
