@@ -247,6 +247,20 @@ type Query struct {
 	Keep func(n int) bool `json:"-"`
 }
 
+// Check finds what is wrong with q, in an error that is an [ErrInvalid]; nil if there is nothing.
+// Every engine refuses what it finds, since queries come from anybody.
+func (q *Query) Check() error {
+	var c checker
+	if q.Meets != "" {
+		if err := q.Meets.checkFreezable(); err != nil {
+			c.addf("%s", err.(*Error).Detail)
+		}
+	}
+	c.text("session id", q.Session, MaxSessionID)
+	c.text("claim", q.Ref.Session, MaxSessionID)
+	return c.err()
+}
+
 // MayKeep is Keep, and true without it.
 func (q *Query) MayKeep(n int) bool { return q.Keep == nil || q.Keep(n) }
 

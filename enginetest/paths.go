@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -76,6 +77,24 @@ var pathChecks = []check{
 			_, err := one.TryLock(w.ctx(), path)
 			w.is(err, lockkeeper.ErrInvalid)
 		}
+	}},
+	{"R1/queries of what is no path", trees, func(w *world) {
+		p := w.peer("one")
+		long := strings.Repeat("s", lockkeeper.MaxSessionID+1)
+		for _, q := range []lockkeeper.Query{
+			{Meets: "/a"}, {Meets: "a/"}, {Meets: "a//b"}, {Meets: "a\n"}, {Session: long}, {Ref: lockkeeper.Ref{Session: long, ID: 1}},
+		} {
+			for _, q.Follow = range []bool{false, true} {
+				ctx, cancel := context.WithCancel(w.ctx())
+				var refusal error
+				for _, refusal = range p.engine.List(ctx, q) {
+					break
+				}
+				cancel()
+				w.is(refusal, lockkeeper.ErrInvalid)
+			}
+		}
+		p.hold(exclusive("a")) // the engine lives on
 	}},
 	{"R1/segments that hold anything", trees, func(w *world) {
 		seen := make(map[lockkeeper.Path]bool)

@@ -19,6 +19,10 @@ type statusFunc = func(lockkeeper.Status, error) bool
 // nobody up who looks.
 func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
+		if err := q.Check(); err != nil {
+			yield(lockkeeper.Status{}, err)
+			return
+		}
 		w, now, commit, err := k.look(ctx, q)
 		defer k.unwatch(w)
 		if err == nil && !q.MayKeep(len(now)) {

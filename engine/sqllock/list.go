@@ -18,6 +18,10 @@ import (
 // between it misses, but never the last state of a claim.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
+		if err := q.Check(); err != nil {
+			yield(lockkeeper.Status{}, err)
+			return
+		}
 		if q.Follow {
 			e.follow(ctx, q, yield)
 			return
