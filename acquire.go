@@ -64,8 +64,8 @@ func (c *Client) prepare(ctx context.Context, cl *claim) error {
 	return nil
 }
 
-// start sends cl for the first time, and returns when it is answered. If by ends before that,
-// the claim is given up.
+// start sends cl for the first time, and returns when the engine has answered. If by ends before
+// that, start gives the claim up.
 func (c *Client) start(by caller, cl *claim) error {
 	c.mu.Lock()
 	if c.closed {
@@ -142,8 +142,8 @@ func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) e
 	return err
 }
 
-// shorten has the engine count what is left of the bound of cl's wait when it is asked for the
-// first time: the session may have had to be attached first. Every repetition asks for the same.
+// shorten sets the wait of the first request to the time until cl.due, because the client may
+// have attached the session first. Every repetition asks for the same wait.
 func (c *Client) shorten(cl *claim, want *Want) {
 	if cl.due.IsZero() {
 		return
@@ -204,8 +204,8 @@ func (c *Client) maySend(cl *claim, k Key) bool {
 // be. With final the claim is given up when by ends.
 func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 	var late <-chan time.Time
-	look := cl.due.Add(cl.slack) // behind the engine's own bound, for the case that its news is lost
-	ending := by.Done()          // nil once the end is known, and the engine is still to say who stood in the way
+	look := cl.due.Add(cl.slack) // after the engine's own bound, in case its notification is lost
+	ending := by.Done()          // nil after the deadline, while the engine has time to name the blockers
 	for {
 		c.mu.Lock()
 		c.check(cl)

@@ -8,10 +8,10 @@ import (
 )
 
 // NewBootClock returns a clock that only goes forward and goes on while the computer sleeps, for
-// programs that count a lease by themselves. Go's own timers and time.Since stand still then, so
-// a lease measured with them would outlive its end at the engine (R12). The clock goes on too
-// when time.Since jumps ahead and CLOCK_BOOTTIME does not, as in a testing/synctest bubble. Where
-// the system has no CLOCK_BOOTTIME it is Go's clock. It is safe for concurrent use.
+// programs that count a lease by themselves. Go's own timers and time.Since stand still during
+// sleep, so a lease measured with them would outlive its end at the engine (R12). The clock also
+// advances when time.Since jumps ahead and CLOCK_BOOTTIME does not, as in a testing/synctest
+// bubble. On a system without CLOCK_BOOTTIME it is Go's clock. It is safe for concurrent use.
 func NewBootClock() func() time.Duration {
 	var start unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &start) != nil {
@@ -26,21 +26,21 @@ func NewBootClock() func() time.Duration {
 	return (&furtherClock{boot: boot, own: monotonicClock()}).now
 }
 
-// clockTolerance is how far two readings of one moment may lie apart without counting as time
-// that one clock measured and the other did not.
+// clockTolerance is the largest difference between two readings of one moment that does not count
+// as time that only one clock measured.
 const clockTolerance = time.Millisecond
 
-// furtherClock measures time by two clocks, and never less than either of them: between any two
-// readings it advances by what the clock says that advanced more, less at most clockTolerance.
-// While the computer sleeps only the boot clock goes on; while a testing/synctest bubble jumps
-// ahead, only Go's own. Whichever an engine counts by, a lease counted so ends here first.
+// furtherClock combines two clocks. Between any two readings it advances as much as the clock that
+// advanced more, less at most clockTolerance. During sleep only the boot clock goes on; when a
+// testing/synctest bubble jumps ahead, only Go's clock does. So a lease that is counted by it ends
+// here before it ends at an engine that counts by either clock.
 type furtherClock struct {
 	boot, own func() time.Duration
 
 	mu   sync.Mutex
 	at   time.Duration // the furthest reading of own
-	lead time.Duration // how far boot was ahead of own when it was least so, or when that was last added
-	more time.Duration // what boot measured and own did not
+	lead time.Duration // the smallest boot-at since more last grew
+	more time.Duration // the time that boot measured and own did not
 }
 
 func (c *furtherClock) now() time.Duration {
@@ -58,7 +58,7 @@ func (c *furtherClock) now() time.Duration {
 	return c.at + c.more
 }
 
-// readings are of one moment, unless this thread keeps being interrupted between them.
+// readings reads both clocks at one moment, unless the thread is interrupted at every try.
 func (c *furtherClock) readings() (boot, own time.Duration) {
 	for range 3 {
 		before := c.own()

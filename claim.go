@@ -25,7 +25,7 @@ const byHint time.Duration = -1
 type ending struct {
 	at     time.Duration
 	why    Reason
-	endsAt time.Duration // the engine's end, a margin later, as the engine stated it: for Lapse
+	endsAt time.Duration // the engine's end, one margin later, as the engine stated it: for Lapse
 }
 
 // sooner is the earlier of the two endings.
@@ -55,11 +55,11 @@ type claim struct {
 	answered bool   // the engine has answered it, so that ending it is final
 	epoch    uint64 // of the key with which it was last sent or named
 	resend   bool   // the want must be sent again in the background
-	lapse    Lapse  // of over: how it lapsed, if it did
+	lapse    Lapse  // of a claim that is over: its lapse, if it lapsed
 	confirm  bool   // granted by a hint, but its longest hold must be counted from an answer
 	taken    bool   // handed to whoever asked
 	flying   int    // calls of Engine.Claim that are out: it is ended only when there are none
-	parting  bool   // whoever gave it up is ending it at the engine
+	parting  bool   // the caller that gave it up is ending it at the engine
 	live     int    // handles that are not released
 	known    bool   // status is set
 	status   Status
@@ -253,8 +253,8 @@ func lost(cl *claim, why Reason, text string) *Error {
 	return &Error{Op: "hold", Path: cl.path, Err: ErrLost, Reason: why, Detail: text}
 }
 
-// outlive ends cl, which has passed its own end. The engine is told by which end it
-// went: so the hold lasts for the margin, and ends for everybody for the same reason.
+// outlive ends cl, which has passed its own end in this client. The report to the engine states
+// that end: so the engine holds the claim for the margin, and ends it for the same reason.
 func (c *Client) outlive(cl *claim, end ending) {
 	text := ""
 	if asked := cl.status.Asked; asked != nil && asked.Reason == end.why {
@@ -264,8 +264,8 @@ func (c *Client) outlive(cl *claim, end ending) {
 	c.drop(cl, lost(cl, end.why, text), true)
 }
 
-// farewell is how cl, which is over here, is ended at the engine.
-func (cl *claim) farewell() Ending {
+// endRequest returns the Ending that ends cl, which is over in this client, at the engine.
+func (cl *claim) endRequest() Ending {
 	if cl.lapse.Reason != NoReason {
 		return Ending{Kind: Lapsed, Lapse: cl.lapse}
 	}
@@ -279,7 +279,7 @@ func (cl *claim) refused(why Reason, cause error) *Error {
 	e := &Error{Op: cl.op, Path: cl.path, Err: ErrNotAcquired, Reason: why, Detail: s.Text,
 		Blocked: s.Blockers, Place: s.Place, ETA: s.ETA, Cause: cause}
 	if e.Detail == "" && slices.ContainsFunc(s.Blockers, cl.isOwn) {
-		e.Detail = "this client holds it: pass the Context of that hold to lock it again inside of it"
+		e.Detail = "this client holds it: pass the Context of that hold to lock it again inside that hold"
 	}
 	switch why {
 	case Deadlock:
@@ -294,7 +294,7 @@ func (cl *claim) refused(why Reason, cause error) *Error {
 	return e
 }
 
-// isOwn reports whether it is a hold of the same client that b stands for.
+// isOwn reports whether b is a hold of the same client.
 func (cl *claim) isOwn(b Blocker) bool {
 	return b.Why == HeldBy && b.Ref.Session == cl.client.session.ID
 }

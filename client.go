@@ -25,7 +25,7 @@ import (
 type Client struct {
 	engine     Engine
 	guarantees Guarantees
-	shares     bool    // the engine is not the client's to close
+	shares     bool    // Close leaves the engine open
 	near       bool    // the engine answers out of memory: its calls don't hang
 	session    Session // without Named and Epoch
 	clock      func() time.Duration
@@ -56,7 +56,7 @@ type Client struct {
 	alive     bool          // a lease has been had, and its deadline has not been seen to pass
 	ttl       time.Duration // as the last lease stated it
 	good      time.Duration // when the last good Attach or Renew was sent
-	endsAt    time.Duration // the end of the session that its lease stated, in the engine's time
+	endsAt    time.Duration // the end of the session as the last lease stated it, in engine time
 	lapsed    time.Duration // when the deadline was seen to have passed
 	seen      time.Duration // when this process was last seen to run
 	failures  int           // renewals that failed since
@@ -76,9 +76,8 @@ type Client struct {
 
 var errClosed error = &Error{Err: ErrInvalid, Detail: "the client is closed"}
 
-// New makes a client that stands on e, and that closes e when it is closed itself,
-// unless it is a [SharedEngine]. It does not call e yet: the session is attached with the first use,
-// and what is wrong with the options is answered then.
+// New makes a client of e. [Client.Close] closes e too, unless [SharedEngine] is given. New does
+// not call e: the first use attaches the session, and reports invalid options.
 func New(e Engine, options ...ClientOption) *Client {
 	c := &Client{
 		engine:     e,
@@ -109,11 +108,11 @@ func New(e Engine, options ...ClientOption) *Client {
 func (c *Client) Guarantees() Guarantees { return c.guarantees }
 
 // Lock waits until it holds the path exclusively, with all below it. The context
-// bounds the wait only, never the hold. When it ends first, the client ends the
-// claim, gives back a grant that arrives just then, and returns when the engine has
-// confirmed it: the error matches ErrNotAcquired and the context's, and the claim
-// stands in nobody's way any more. Without an answer of the engine within a second
-// the outcome is unknown: the error matches ErrUnavailable and the context's, and the
+// bounds the wait only, never the hold. If the context ends first, the client ends the
+// claim, releases a grant that arrives at that moment, and returns when the engine has
+// confirmed the end. The error then matches ErrNotAcquired and the context's, and the
+// claim no longer blocks anybody. If the engine does not answer within a second, the
+// outcome is unknown: the error matches ErrUnavailable and the context's, and the
 // client goes on ending the claim in the background.
 //
 // Inside the [Hold.Context] of a hold that covers the path it returns at once with
@@ -125,8 +124,8 @@ func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold,
 }
 
 // TryLock holds the path exclusively at once, or fails with ErrNotAcquired and
-// who has it. It never waits for a lock, whatever is asked with it. A try of shared
-// or permits targets is [Client.Acquire] with [WithWait] of 0.
+// who has it. It never waits for a lock, whatever is asked with it. To try shared or
+// permits targets, call [Client.Acquire] with [WithWait](0).
 func (c *Client) TryLock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	cl := c.newClaim("try lock")
 	cl.target(path, Target{Mode: ModeExclusive})
@@ -298,9 +297,9 @@ func (c *Client) patience() time.Duration {
 // closeBound bounds calls that have no context of their own.
 func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.patience()) }
 
-// Close leaves the session and closes the engine, unless it is a [SharedEngine]. All that it holds is released
-// and its contexts end with the reason Released; all that waits fails with the
-// reason Cancelled; every later call is refused. It returns when the goroutine
+// Close leaves the session and closes the engine, unless [SharedEngine] was given. All that
+// it holds is released and its contexts end with the reason Released; all that waits fails
+// with the reason Cancelled; every later call is refused. It returns when the goroutine
 // of the client has ended and the engine has acknowledged, or after 5 s, or the
 // TTL if that is shorter, with an ErrUnavailable: then the session ends with its
 // TTL. A second Close waits for the first, and is nil.

@@ -20,15 +20,15 @@ import (
 // Refusals are errors that match the sentinels of this package; an engine that
 // can't be reached answers ErrUnavailable and nothing else.
 type Engine interface {
-	// Guarantees is what this engine claims. It is constant, but for the Epoch of an
-	// engine elsewhere that began anew: read after an answer, it is that of this
-	// answer or of a later one.
+	// Guarantees is what this engine claims. It is constant, except for Epoch, which
+	// changes when a remote engine starts again: read after an answer, it is the epoch
+	// of that answer or of a later one.
 	Guarantees() Guarantees
 
 	// Attach opens the session, or takes it over if it is open: under a new
 	// epoch, with its whole TTL ahead, or what was promised before if that is
-	// longer (R11). Claims of it that s does not name end as Superseded, or for
-	// their own reasons if they lapsed, and older keys are refused with ErrSession
+	// longer (R11). Claims of it that s does not name end as Superseded, or for the
+	// reason of their lapse if they lapsed. Older keys are refused with ErrSession
 	// from then on (R19).
 	//
 	// Only who knows the epoch of an open session takes it over. Is it open,
@@ -63,11 +63,11 @@ type Engine interface {
 	// answered, or under a newer epoch.
 	End(ctx context.Context, k Key, e Ending) error
 
-	// List yields what q selects, each with evidence and place unless q is brief. A
-	// claim that changes while a long list is yielded may come without them. With
-	// q.Follow it goes on with every change until ctx ends, in the order of the
-	// changes; a watcher that is too slow misses intermediate states, never the last
-	// one. One that is much too slow ends with ErrUnavailable: then it has to begin anew.
+	// List yields the claims that q selects, each with evidence and position unless q is
+	// brief. A claim that changes while a long list is yielded may lack both. With
+	// q.Follow it goes on with every change until ctx ends, in the order of the changes.
+	// A watcher that is too slow misses intermediate states, never the last one. The
+	// engine ends one that is much too slow with ErrUnavailable: it must call List again.
 	List(ctx context.Context, q Query) iter.Seq2[Status, error]
 
 	// Close leaves the engine. Sessions that were not left live on until their
@@ -81,7 +81,7 @@ type Session struct {
 	ID     string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
 	TTL    time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
 	Named  []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
-	Lapsed []Lapse       `json:"-"`   // claims that its client has counted itself out of (R12)
+	Lapsed []Lapse       `json:"-"`   // claims that lapsed at its client (R12)
 	Epoch  uint64        `json:"-"`   // that the caller believes the session to have, 0 if it knows of none; of no account if it is not open (R19)
 
 	// Outlive: it lives by its TTL alone, also when none of its processes is
@@ -110,26 +110,26 @@ func (s *Session) Check(noExpiry bool) error {
 	return c.err()
 }
 
-// Lapse says that the client of a session has counted itself out of a hold: it stops
-// using a hold a margin before the end that the engine stated, and a hold of which it
-// knows no end a margin before its session ends. The claim stays held for that margin:
-// it ends at the stated end, for that reason, even if the engine has withdrawn the end
-// meanwhile (R12).
+// Lapse reports that a client stopped using a hold because its end is near. The client
+// stops one margin before the end that the engine stated for the hold, or, without
+// such an end, one margin before its session ends. The claim stays held for that
+// margin: it ends at the stated end, for that reason, even if the engine has withdrawn
+// the end meanwhile (R12).
 type Lapse struct {
 	ID     uint64
-	Reason Reason        // Stolen, Overdue, Revoked, or Expired if the session's end has come
-	EndsAt time.Duration // as Asked.EndsAt or Lease.EndsAt stated it; of Overdue it may be 0, since the engine knows it
+	Reason Reason        // Stolen, Overdue, Revoked, or Expired for the end of the session
+	EndsAt time.Duration // as Asked.EndsAt or Lease.EndsAt stated it; may be 0 for Overdue: the engine knows it
 }
 
 func (l *Lapse) check(c *checker) {
 	switch l.Reason {
 	case Stolen, Overdue, Revoked, Expired:
 	default:
-		c.addf("claim %d lapsed for the reason %q, which is none of stolen, overdue, revoked, expired",
+		c.addf("claim %d lapsed for the reason %q: allowed are stolen, overdue, revoked, expired",
 			l.ID, l.Reason.String())
 	}
 	if l.EndsAt < 0 || l.EndsAt == Forever {
-		c.addf("claim %d lapsed for an end at %s of the engine's time, which no engine states", l.ID, l.EndsAt)
+		c.addf("claim %d lapsed for an end at %s of engine time: repeat the end that the engine stated", l.ID, l.EndsAt)
 	}
 }
 
@@ -160,8 +160,8 @@ type Lease struct {
 	TTL    time.Duration // the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a former attach promised more
 	Number uint64        // rises with every lease of the session, also over its epochs: for Key.Heard; 0 if the engine does not look at that
 
-	// EndsAt is when the session ends, in the engine's time (R20); 0 if it does not
-	// end. It is repeated in Lapse.EndsAt, and compared with nothing.
+	// EndsAt is the end of the session in engine time (R20); 0 if it has no end. A
+	// client only repeats it in Lapse.EndsAt; it must not compare it with any clock.
 	EndsAt time.Duration
 
 	Claims []Status // every claim that has an end or an ask, and every one that changed within the last TTL
@@ -181,7 +181,7 @@ const (
 	Revoke
 	// Thaw, by an operator, ends the freeze of Path.
 	Thaw
-	// Lapsed says that the client has counted itself out of the hold that Lapse names.
+	// Lapsed reports that the client stopped using the hold that Lapse names.
 	Lapsed
 )
 
@@ -224,31 +224,32 @@ type Query struct {
 	Ref     Ref    // this claim alone, also for a while after its end
 	Follow  bool   // go on with every change
 
-	// Brief: without place, estimate, reasons of the wait and blockers, which can cost
-	// an engine as much as the line is long. For those who watch many claims, all the
-	// time.
+	// Brief leaves out position, estimate, wait reasons and blockers, whose cost to an
+	// engine can grow with the queue. It is for permanent watchers of many claims.
 	Brief bool
 
-	// Stale: an engine that can't make safe what is so now, because its disk is full, yields
-	// what was so when it last could, and then an Error in which Stale is set; else it yields
-	// an ErrUnavailable alone. For people who look, not for who relies on the answer. It
-	// means nothing with Follow.
+	// Stale permits old statuses. An engine that can't make its present state durable,
+	// such as on a full disk, yields its last durable state and then an Error with
+	// Stale set. Without the permission, or without such a state, it yields only an
+	// ErrUnavailable. Stale is for display: no program may rely on such an answer. Stale
+	// has no effect with Follow.
 	Stale bool
 
-	// Sees reports whether the caller may see a status; nil: it may see everything. An
-	// engine may leave out what it may not see, so that nobody pays for the evidence of
-	// that. It does not cross a network, and is never called with a lock of the engine.
+	// Sees reports whether the caller may see a status; nil: it may see every status. An
+	// engine may leave out the others, to save the cost of their evidence. Sees does not
+	// cross a network. An engine never calls it with a lock of its own held.
 	Sees func(*Status) bool `json:"-"`
 
-	// Keep reports whether an engine may keep n more statuses for the caller, that it has not
-	// taken; nil: as many as the engine itself allows. An engine in the same process gives back
-	// what was taken by a negative n, which is never refused. Keep must not block: it may be
-	// called with a lock of the engine. It does not cross a network.
+	// Keep reports whether an engine may keep n more statuses that the caller has not
+	// read; nil: as many as the engine itself allows. With a negative n an engine in the
+	// same process gives back statuses that it no longer keeps; Keep always allows that.
+	// Keep must not block: an engine may call it with a lock held. It does not cross a
+	// network.
 	Keep func(n int) bool `json:"-"`
 }
 
-// Check finds what is wrong with q, in an error that is an [ErrInvalid]; nil if there is nothing.
-// Every engine refuses what it finds, since queries come from anybody.
+// Check returns an [ErrInvalid] with all that is wrong with q; nil if q is valid. Every engine
+// checks queries, because they may come from anybody.
 func (q *Query) Check() error {
 	var c checker
 	if q.Meets != "" {
@@ -261,7 +262,7 @@ func (q *Query) Check() error {
 	return c.err()
 }
 
-// MayKeep is Keep, and true without it.
+// MayKeep calls Keep, and reports true if that is nil.
 func (q *Query) MayKeep(n int) bool { return q.Keep == nil || q.Keep(n) }
 
 // Selects reports whether q selects s. It is for engines whose followers sort out

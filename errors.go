@@ -48,7 +48,7 @@ type Error struct {
 	Place   int           // position in line when it gave up, counted from 1; 0 if none
 	ETA     time.Duration // about how long it would still have waited (R17); 0 if unknown
 	Epoch   uint64        // of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
-	Stale   time.Duration // of a List with Query.Stale: what it yielded was so that long ago; 0: it yielded nothing
+	Stale   time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
 	Cause   error         // the error beneath, if there is one
 }
 
@@ -96,8 +96,8 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// Stale returns how long ago what a List yielded was so, if err says that it could not tell
-// what is so now but yielded what was.
+// Stale returns the age of the statuses that a List with Query.Stale yielded before err. ok is
+// false if err is not about old statuses.
 func Stale(err error) (ago time.Duration, ok bool) {
 	var e *Error
 	if !errors.As(err, &e) || e.Stale == 0 {

@@ -41,8 +41,8 @@ func (g Grade) String() string {
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // A TroubleNotifier is an [Engine] that knows when it begins to refuse claims because it can't
-// make them safe, such as on a full disk, and when that is over. It calls changed then, which
-// must be quick; changed replaces the one before.
+// make them durable, such as on a full disk, and when it accepts claims again. It calls changed
+// at both moments. changed must return quickly. It replaces the function given before.
 type TroubleNotifier interface {
 	NotifyTrouble(changed func())
 }
@@ -55,8 +55,8 @@ type Examiner interface {
 	Examine(ctx context.Context) []Finding
 }
 
-// A Noticer is an [Engine] that may have found something odd when it was opened, which it works
-// around and somebody should look at.
+// A Noticer is an [Engine] that may have found problems when it was opened. It works in spite of
+// them, but a person should look at each.
 type Noticer interface {
 	Notices() []Finding
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// confirmBound is how long a caller that gives up waits for the engine to confirm that the
-// claim is over, and how much longer than its bound a wait may take at a silent engine.
+// confirmBound limits how long a caller that gives up waits for the engine to confirm the end of
+// its claim. A wait at a silent engine exceeds its own bound by at most as much.
 const confirmBound = time.Second
 
-// boundNews is how long after a context's deadline, which the engine knows as the bound of the
-// wait, the client waits for the engine to end the wait by itself.
+// boundNews is the time that the engine has, after a context's deadline, to notify the client that
+// the wait timed out: the engine knows the deadline as the bound of the wait.
 const boundNews = confirmBound / 4
 
-// caller is the call of a program that asks for a claim. The claim is given up when its context
-// ends. Requests that are out by then may still be answered within confirmBound: only a claim
-// that was answered can be ended for good.
+// caller is a program's call for a claim. The client gives the claim up when the context ends.
+// The engine may still answer requests in flight within confirmBound: the client can end only a
+// claim that was answered for good.
 type caller struct {
 	context.Context
 	after context.Context // ends confirmBound after the call's; nil if no request can hang
 	stop  func()
-	tries bool // it does not wait: an engine that takes no new claims is asked once more, and then no more
+	tries bool // the claim does not wait: the client repeats it only once at an engine that drains
 }
 
 func (c *Client) callerOf(ctx context.Context) caller {
@@ -34,7 +34,7 @@ func (c *Client) callerOf(ctx context.Context) caller {
 	return caller{Context: ctx, after: after, stop: func() { stop(); cancel() }}
 }
 
-// confirming is the context of what ends the claim of a call that has given up.
+// confirming returns the context for the requests that end the claim of a call that gave up.
 func (by caller) confirming() (context.Context, context.CancelFunc) {
 	if by.after != nil && by.Err() != nil {
 		return by.after, func() {}
@@ -42,15 +42,15 @@ func (by caller) confirming() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(outliving(by.Context), confirmBound)
 }
 
-// outlivingKey marks contexts that outlive a program's call: programs know nothing of their ends,
-// so no error tells of them.
+// outlivingKey marks contexts that outlive a program's call. Programs do not know these contexts,
+// so no error mentions their ends.
 type outlivingKey struct{}
 
 func outliving(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), outlivingKey{}, true)
 }
 
-// givenUp is the error of a claim whose context has ended.
+// givenUp returns the error of a claim whose context has ended.
 func (cl *claim) givenUp(ctx context.Context) *Error {
 	why := Cancelled
 	if ctx.Err() == context.DeadlineExceeded {
@@ -59,9 +59,9 @@ func (cl *claim) givenUp(ctx context.Context) *Error {
 	return cl.refused(why, whyEnded(ctx))
 }
 
-// giveUp ends cl, whether or not it was granted in this very moment, so that it is never
-// granted later. It returns why when the engine has confirmed that, and an ErrUnavailable when
-// ctx ends first. It is called with c.mu held and returns without it.
+// giveUp ends cl, even if the engine grants it at this moment, so that it is never granted later.
+// It returns why once the engine has confirmed the end, and an ErrUnavailable if ctx ends first.
+// The caller holds c.mu; giveUp unlocks it.
 func (c *Client) giveUp(ctx context.Context, cl *claim, why *Error) error {
 	c.drop(cl, why, false)
 	if err := c.endForGood(ctx, cl); err != nil {
@@ -70,12 +70,12 @@ func (c *Client) giveUp(ctx context.Context, cl *claim, why *Error) error {
 	return why
 }
 
-// endForGood ends cl, which is over here, at the engine: a want without an answer is sent again
-// first. What is not confirmed when ctx ends, the client's goroutine goes on with. It is called
-// with c.mu held and returns without it.
+// endForGood ends cl, which is over in this client, at the engine. It first repeats a want without
+// an answer. If ctx ends before the engine has confirmed the end, the client's goroutine goes on
+// with it. The caller holds c.mu; endForGood unlocks it.
 func (c *Client) endForGood(ctx context.Context, cl *claim) error {
 	if !c.closed {
-		c.todo[cl.id] = cl // whatever becomes of this caller
+		c.todo[cl.id] = cl // the client ends it even if this caller does not
 	}
 	cl.parting = true
 	err := c.release(ctx, cl)
@@ -91,11 +91,11 @@ func (c *Client) endForGood(ctx context.Context, cl *claim) error {
 	return err
 }
 
-// unconfirmed is the error of a claim that was given up for this reason, and of which the engine
-// has not confirmed that it is over: it may be held for a moment. It is never "taken".
+// unconfirmed returns the error of a claim given up for that reason, whose end the engine has not
+// confirmed: the engine may hold it for a moment. The error is never ErrNotAcquired.
 func unconfirmed(why *Error, failed error) *Error {
 	e := &Error{Op: why.Op, Path: why.Path, Err: ErrUnavailable, Cause: why.Cause,
-		Detail: "the engine has not confirmed that the claim is over; the client goes on ending it"}
+		Detail: "the engine has not confirmed the end of the claim; the client keeps trying to end it"}
 	var met *Error
 	if !errors.As(failed, &met) || met.Cause == nil || isContextEnd(met.Cause) {
 		return e

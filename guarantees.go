@@ -68,10 +68,10 @@ const (
 // Guarantees is what an engine declares of itself. The suite, the documentation
 // and the commands all read it from here.
 //
-// An engine that wraps another one, to delay its calls or to send them elsewhere, declares
-// what is true of itself. Above all it clears Prompt: a client does not bound calls of an
-// engine that is Prompt, so a context would not end one that hangs. If it can lose a hint
-// or an answer, it clears NoExpiry and sets Reach too.
+// An engine that wraps another one, to delay its calls or to send them elsewhere, must
+// declare its own guarantees. It must clear Prompt: a client sets no deadline for calls of
+// a Prompt engine, so a context would not end a call that hangs. If it can lose a hint or
+// an answer, it must also clear NoExpiry and set Reach.
 type Guarantees struct {
 	Name     string   // of the engine, as its URL's scheme
 	Features Features // what it can do
@@ -81,7 +81,7 @@ type Guarantees struct {
 	Clock    string   // whose clock ends leases
 	Breaks   string   // what breaks its promises, to be read before choosing it
 	NoExpiry bool     // it accepts sessions with TTL 0, which live as long as the program does (R11)
-	Epoch    string   // tells this life of the engine from all others, where fences begin again with each; "" where they rise for good
+	Epoch    string   // identifies one life of an engine whose fences start again in each; else ""
 	Prompt   bool     // it answers out of memory: no call of it waits for a disk, a network or another process
 }
 

@@ -13,8 +13,8 @@ import (
 // nanosecond. What has no end is left out. All that is written can be read again,
 // and is then the same.
 
-// marshalVisible writes v with its hidden characters escaped: many tools print the
-// JSON that they get.
+// marshalVisible writes v with its hidden characters escaped, because many tools print
+// JSON as it is.
 func marshalVisible(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil || bytes.IndexFunc(text, hidden) < 0 {

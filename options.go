@@ -38,19 +38,18 @@ func SessionLabel(l Label) ClientOption {
 	return func(c *Client) { c.session.Label = l }
 }
 
-// BootClock replaces the clock by which deadlines are counted: it must never go
-// back, must go on while the computer sleeps, and must not be slower than the engine's.
-// The default is [NewBootClock]: on Linux it advances by CLOCK_BOOTTIME or by
-// time.Since, whichever advanced more, so that leases run out and are renewed in a
-// [testing/synctest] bubble too; elsewhere it is Go's monotonic clock. Real time
-// counts beside the time of the bubble: a test that compares exact durations passes
-// a clock made of time.Since.
+// BootClock replaces the clock by which the client counts deadlines. The clock must never
+// go back, must go on while the computer sleeps, and must not be slower than the engine's.
+// The default is [NewBootClock]. On Linux that clock advances by CLOCK_BOOTTIME or by
+// time.Since, whichever advanced more, so leases run out and are renewed in a
+// [testing/synctest] bubble too. Elsewhere it is Go's monotonic clock. In a bubble, real
+// time counts too: a test that compares exact durations passes a clock made of time.Since.
 func BootClock(now func() time.Duration) ClientOption {
 	return func(c *Client) { c.clock = now }
 }
 
-// SharedEngine leaves the engine open when the client is closed: for several clients of
-// one engine in this process, which the program closes after them.
+// SharedEngine makes [Client.Close] leave the engine open. It is for several clients of
+// one engine in this process: the program closes the engine after the last client.
 func SharedEngine() ClientOption {
 	return func(c *Client) { c.shares = true }
 }

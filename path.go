@@ -20,15 +20,15 @@ const (
 // and [PathOf] return.
 type Path string
 
-// Root covers all paths. Only a freeze may name it (R18), which asks nothing of those who lock: a
-// lock of everything would make claims of programs that know nothing of each other wait for one
-// another, and whoever may lock anything could stop everybody. [ParsePath] does not return it.
+// Root covers all paths. Only a freeze may name it (R18). A lock of Root would make unrelated
+// programs wait for each other, and any program that may lock something could stop all others.
+// [ParsePath] does not return it.
 const Root Path = "/"
 
 // ParsePath reads a path as a person types it (R1). Extra, leading and trailing
 // slashes collapse, so "a//b/" is "a/b" and a whole URI is a fine name. It
 // refuses with [ErrInvalid] a path without segments, the segments "." and "..",
-// text that is not UTF-8, control characters, characters that nobody sees
+// text that is not UTF-8, control characters, invisible characters
 // (bidirectional, zero-width, line separators), and what exceeds
 // [MaxPathSegments] or [MaxPathBytes].
 func ParsePath(s string) (Path, error) {
@@ -95,7 +95,7 @@ func (p Path) checkFreezable() error {
 	return p.check()
 }
 
-// parseFreezable reads the path of a freeze as a person types it: a path, or "/" for everything.
+// parseFreezable reads the path of a freeze as a person types it: a path, or "/" for [Root].
 func parseFreezable(s string) (Path, error) {
 	if Path(s) == Root {
 		return Root, nil
@@ -132,19 +132,24 @@ func (p Path) check() error {
 	}
 	for i, r := range string(p) {
 		if r == utf8.RuneError && !strings.HasPrefix(string(p[i:]), string(utf8.RuneError)) {
-			return invalidf("path %q is not UTF-8 at byte %d: leave that byte out, or put the text \"%%%02X\" in its place, which is not decoded", string(p), i, p[i])
+			return invalidf("path %q is not UTF-8 at byte %d: "+
+				"leave that byte out, or put the text \"%%%02X\" in its place, which is not decoded", string(p), i, p[i])
 		}
 		if unicode.IsControl(r) {
-			return invalidf("path %q has the control character %U at byte %d: leave it out, or put the text %q in its place, which is not decoded", string(p), r, i, escapeSegment(string(r)))
+			return invalidf("path %q has the control character %U at byte %d: "+
+				"leave it out, or put the text %q in its place, which is not decoded",
+				string(p), r, i, escapeSegment(string(r)))
 		}
 		if hidden(r) {
-			return invalidf("path %q has the invisible character %U at byte %d: leave it out, or put the text %q in its place, which is not decoded", string(p), r, i, escapeSegment(string(r)))
+			return invalidf("path %q has the invisible character %U at byte %d: "+
+				"leave it out, or put the text %q in its place, which is not decoded",
+				string(p), r, i, escapeSegment(string(r)))
 		}
 	}
 	return nil
 }
 
-// Tree is the first segment, which names the tree that p is in; of [Root] it is itself.
+// Tree is the first segment, which names the tree that p is in. The tree of [Root] is Root.
 func (p Path) Tree() Path {
 	if p == Root {
 		return p

@@ -82,12 +82,12 @@ func (p *Pending) Amend(ctx context.Context, requests ...Request) error {
 	return err
 }
 
-// Cancel ends the claim; it is never granted after that, and if it was granted
-// already it is given back. It returns when the engine has confirmed that. Without
-// an answer within a second it is an ErrUnavailable, and the client goes on ending
-// the claim in the background. A Wait that is under way returns at once. A hold that
-// Wait has given out is not touched: Cancel answers ErrInvalid then. Cancelling what
-// has ended is nil.
+// Cancel ends the claim, and releases it if it is granted already. It returns when the
+// engine has confirmed the end; the claim is never granted after that. If the engine does
+// not answer within a second, Cancel returns an ErrUnavailable, and the client goes on
+// ending the claim in the background. A Wait in progress returns at once. Cancel does not
+// touch a hold that Wait has returned: it returns ErrInvalid then. It returns nil for a
+// claim that has ended.
 func (p *Pending) Cancel() error {
 	if p.again != nil {
 		return p.again.Close()

@@ -183,7 +183,7 @@ func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 	}
 	for _, cl := range c.todo {
 		if cl.flying > 0 || cl.parting {
-			continue // the goroutine that is at it wakes this one if it must be done again
+			continue // another goroutine works on it, and wakes this one if the work must be repeated
 		}
 		if now >= c.mendAt {
 			return false, cl, 0
@@ -338,7 +338,7 @@ func (c *Client) mendLater(err error) {
 // end ends cl at the engine, which must know it.
 func (c *Client) end(ctx context.Context, cl *claim, patience time.Duration) error {
 	return c.call(ctx, patience, func(ctx context.Context, k Key) error {
-		return c.engine.End(ctx, k, cl.farewell())
+		return c.engine.End(ctx, k, cl.endRequest())
 	})
 }
 

@@ -20,8 +20,8 @@ type demand struct {
 	prioritise bool          // WithPriority was given
 	amends     bool          // it changes a claim: targets replace those of the same path
 	byContext  bool          // the wait is bounded by the context's deadline
-	due        time.Time     // when the bound of the wait passes; zero without one
-	slack      time.Duration // by how much later the engine may count that
+	due        time.Time     // the end of a bounded wait; zero without a bound
+	slack      time.Duration // the engine's end of the wait may be so much later than due
 	wrong      checker
 }
 
@@ -44,9 +44,9 @@ func Permits(path string, units, limit int) Request {
 // WithWait bounds the wait: 0 tries and never waits, [Forever] is the default.
 // It never bounds the hold. A wait that is certain to be outlasted fails at once.
 //
-// The bound counts from the call, as a context's deadline does, and an engine that can't
-// be reached is tried until then: the answer is ErrUnavailable if it never is. Without a
-// bound it is tried for the session's TTL.
+// The bound counts from the call, as a context's deadline does. Until then the client
+// retries an engine that it can't reach, and returns ErrUnavailable if it never reaches
+// it. Without a bound the client retries for the session's TTL.
 func WithWait(d time.Duration) Request {
 	return func(r *demand) { r.want.Wait, r.waits = d, true }
 }
@@ -154,7 +154,7 @@ func (d *demand) bound(ctx context.Context) {
 	}
 }
 
-// begin counts the bound of the wait from now.
+// begin starts the bound of the wait at now.
 func (d *demand) begin(now time.Time) {
 	if d.want.Wait > 0 && d.want.Wait < MaxDuration {
 		d.due, d.slack = now.Add(d.want.Wait), margin(d.want.Wait)

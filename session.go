@@ -26,7 +26,7 @@ func (c *Client) call(ctx context.Context, patience time.Duration, do func(conte
 	return c.callFor(caller{Context: ctx}, patience, do)
 }
 
-// callFor is call for a caller whose request may be answered after it has given up.
+// callFor is call for a caller that may give up before the engine answers its request.
 func (c *Client) callFor(by caller, patience time.Duration, do func(context.Context, Key) error) error {
 	var since time.Duration
 	if !c.near {
@@ -44,7 +44,7 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 		}
 		left = patience - (c.clock() - since)
 		again := left > 0 || unknown && try == 0
-		// Once more, since another server of the same engine may answer then.
+		// It tries once more, because another server of the same engine may answer then.
 		turnedAway := by.tries && try > 0 && errors.Is(err, Draining)
 		if !again || turnedAway || by.Err() != nil || unknown && try >= sessionRetries {
 			return unavailable(err, by)
@@ -133,8 +133,8 @@ func unavailable(err error, ctx context.Context) *Error {
 	return e
 }
 
-// whyEnded is the error of ctx, with its cause if that says more; nil if it has not ended, or is
-// none of the program's own.
+// whyEnded returns the error of ctx, with its cause if that differs; nil if ctx has not ended, or
+// if it is a context of the client and not of the program.
 func whyEnded(ctx context.Context) error {
 	ended := ctx.Err()
 	if ended == nil || ctx.Value(outlivingKey{}) != nil {
@@ -271,7 +271,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.recount()
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
-		delete(c.todo, id) // not named, so ended by the engine, or it lapsed; all later news of it is refused
+		delete(c.todo, id) // it lapsed, or the engine ended it as not named; later news of it is refused
 	}
 	c.renewed(lease, sent)
 	k, _ := c.keyNow()
@@ -422,7 +422,8 @@ func (c *Client) detach(k Key) {
 	c.unlock()
 }
 
-// lapses are those of the claims that are still to be ended at the engine, grouped by end.
+// lapses returns the lapses of claims that the client still has to end at the engine, sorted by
+// reason and end.
 func (c *Client) lapses() (all []Lapse) {
 	for _, cl := range c.todo {
 		if cl.phase == over && cl.lapse.Reason != NoReason {
@@ -435,14 +436,14 @@ func (c *Client) lapses() (all []Lapse) {
 	return all
 }
 
-// leave ends the session k at the engine, within a bound. What lapsed is told before, once, so
-// that it ends for its own reason.
+// leave ends the session k at the engine, within a bound. It first reports each lapse, once, so
+// that the claim ends for the reason of its lapse.
 func (c *Client) leave(k Key, lapsed []Lapse) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
 	defer cancel()
 	for _, l := range lapsed {
 		if c.engine.End(ctx, k, Ending{Kind: Lapsed, Lapse: l}) != nil {
-			break // to leave is more urgent
+			break // leaving is more urgent
 		}
 	}
 	for try := 0; ; try++ {

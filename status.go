@@ -70,7 +70,7 @@ type Status struct {
 	Unconfirmed bool   `json:"unconfirmed,omitempty"` // granted before the former holder could be sure to know of its loss (R12)
 	Converting  bool   `json:"converting,omitempty"`  // held shared, waiting to be exclusive (R14)
 	Asked       *Asked `json:"asked,omitempty"`       // of Held: asked to yield
-	Lapsed      bool   `json:"lapsed,omitempty"`      // of Held: its client has counted itself out of it (R12)
+	Lapsed      bool   `json:"lapsed,omitempty"`      // of Held: its client stopped using it (R12)
 
 	Age  time.Duration `json:"age"`  // since it was granted, or since it began to wait
 	Left time.Duration `json:"left"` // Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if there is none; its session's TTL is not counted
@@ -92,8 +92,8 @@ type Asked struct {
 	Reason Reason        `json:"reason"` // what the end will be if it does not release: Stolen, Overdue, Revoked
 	Left   time.Duration `json:"left"`   // until then; Forever if it is a request only
 
-	// EndsAt is the same moment in the engine's time (R20); 0 if it is a request only.
-	// It is repeated in Lapse.EndsAt, and compared with nothing.
+	// EndsAt is the same moment in engine time (R20); 0 if it is a request only. A client
+	// only repeats it in Lapse.EndsAt; it must not compare it with any clock.
 	EndsAt time.Duration `json:"-"`
 }
 

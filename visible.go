@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether r is a character that is not seen and changes what is:
-// bidirectional controls, zero-width characters and the like (Unicode category
-// Cf), line and paragraph separators (Zl, Zp). With such characters one name can
-// be made to look like another, so paths and names refuse them. Notes may have
-// them, as other languages and emoji need some, and every output escapes them.
+// hidden reports whether r is invisible and changes how text looks: bidirectional
+// controls, zero-width characters and the like (Unicode category Cf), line and
+// paragraph separators (Zl, Zp). Such characters can make one name look like another,
+// so paths and names refuse them. Notes may contain them, because some languages and
+// emoji need them, and every output escapes them.
 func hidden(r rune) bool {
 	return r >= 0xAD && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// Visible returns s with every hidden character (categories Cf, Zl and Zp of Unicode)
-// written as an escape such as \u202e. It is for showing the notes of others: text
-// that they wrote can't pass for something else.
+// Visible returns s with every hidden character (Unicode categories Cf, Zl and Zp)
+// escaped, such as \u202e. Use it to show notes that others wrote, so that their text
+// can't look like something else.
 func Visible(s string) string {
 	i := strings.IndexFunc(s, hidden)
 	if i < 0 {

@@ -146,15 +146,15 @@ func (w *Want) Check() error {
 	return c.err()
 }
 
-// CheckWait refuses a claim whose wait ends before its quiet period, so that it could
-// never be granted. It is for those who take requests from people, and apart from
-// Check: of a wait that has begun less may be left when the claim gets to an engine.
+// CheckWait refuses a claim whose wait ends before its quiet period: it could never be
+// granted. Call it where a person's request arrives. It is not part of Check, because a
+// claim may reach an engine after a part of its wait has passed.
 func (w *Want) CheckWait() error {
 	if w.Quiet <= w.Wait {
 		return nil
 	}
-	return invalidf("quiet period %s is longer than wait %s: nothing is granted before it is over, so wait for at least as long",
-		spoken(w.Quiet), spoken(w.Wait))
+	return invalidf("quiet period %s is longer than wait %s: "+
+		"nothing is granted before it is over, so wait for at least as long", spoken(w.Quiet), spoken(w.Wait))
 }
 
 func (w *Want) checkTargets(c *checker) {
@@ -301,8 +301,7 @@ func (c *checker) label(l Label) {
 	c.text("link", l.Link, MaxNoteBytes)
 }
 
-// name checks a text by which people tell one from another: what nobody sees can't
-// be a part of it.
+// name checks a text that people use to identify something: it must have no invisible characters.
 func (c *checker) name(name, s string, most int) {
 	c.text(name, s, most)
 	if i := strings.IndexFunc(s, hidden); i >= 0 {

@@ -8,35 +8,35 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Evidence is why a claim waits: place, estimate, reasons, who is in the way. It is found out
-// when somebody takes the claim's status, for that claim alone and once for all who take it.
-// Telling a place can cost as much as the line is long, and everybody waits meanwhile. So a
-// list explains only as much at once as costs little, and the rest, as watchers do, one claim
-// at a time, within an allowance of looks at other claims. Only those who want evidence wait
-// for that.
+// Evidence says why a claim waits: position, estimate, reasons, blockers. The keeper computes it
+// when a reader takes the claim's status: for that claim alone, and once for all its readers. The
+// cost of a position can grow with the queue, and the keeper serves no other call meanwhile. So a
+// list computes at once only what mostLooks allows. It computes the rest as watchers do: one claim
+// at a time, within an allowance of visits to other claims. Only readers of evidence wait for that.
 
-// evidence is what is known of why a claim waits. It is guarded by Keeper.explaining.
+// evidence is the computed evidence of one claim. It is guarded by Keeper.explaining.
 type evidence struct {
 	known   bool
-	full    lockkeeper.Status // with the evidence, if the claim has not changed since
-	current bool              // it has not
-	commit  *Commit           // full may be told when this is safe; nil: at once
+	full    lockkeeper.Status // with the evidence, if current
+	current bool              // the claim has not changed since
+	commit  *Commit           // full may be sent when this is safe; nil: at once
 }
 
-// allowance is how many claims may still be looked at for evidence. It is guarded by Keeper.mu.
+// allowance limits how many more claims the keeper may visit for evidence. It is guarded by
+// Keeper.mu.
 type allowance struct {
-	left int // less than 0: more were looked at than there was
+	left int // below 0 after the last computation visited more claims than were left
 	at   time.Duration
 }
 
-// Bounds of evidence. To look at a claim takes some 10 to 60 ns.
+// Bounds of evidence. A visit to a claim takes some 10 to 60 ns.
 const (
-	mostLooks     = 20_000                // at once
-	lookTime      = 500 * time.Nanosecond // there is one more look after this
-	mostExplained = 128                   // claims, which wait for one commit together
+	mostLooks     = 20_000                // visits at once
+	lookTime      = 500 * time.Nanosecond // the allowance grows by one visit in this time
+	mostExplained = 128                   // claims that wait together for one commit
 )
 
-// refill adds what came since the last time, and reports whether there is any.
+// refill adds the visits allowed since the last call, and reports whether any are left.
 func (a *allowance) refill(now time.Duration) bool {
 	looks := (now - a.at) / lookTime
 	a.at += looks * lookTime
@@ -48,14 +48,14 @@ func (a *allowance) refill(now time.Duration) bool {
 	return a.left > 0
 }
 
-// wait is how long it takes until there is some.
+// wait returns the time until one visit is allowed.
 func (a *allowance) wait() time.Duration { return time.Duration(1-a.left) * lookTime }
 
-// waits reports whether there is evidence of st.
+// waits reports whether st waits, so that it has evidence.
 func waits(st *lockkeeper.Status) bool { return st.State == lockkeeper.Waiting || st.Converting }
 
-// explain finds out the evidence of c, and returns how many claims it looked at for that. The
-// mutex is held.
+// explain computes the evidence of c, and returns how many claims it visited for that. The caller
+// holds the mutex.
 func (k *Keeper) explain(c *change) (looks int) {
 	before := k.table.Counted()
 	st, found := k.table.Explain(c.status.Ref)
@@ -63,9 +63,9 @@ func (k *Keeper) explain(c *change) (looks int) {
 	return k.table.Counted() - before
 }
 
-// deliver yields changes, with evidence unless q is brief, and reports whether more is wanted.
-// A claim that has changed meanwhile is left out if q follows it, since that change comes too;
-// else it is told as it was, without evidence.
+// deliver yields changes, with evidence unless q is brief, and reports whether the caller wants
+// more. It omits a claim that has changed meanwhile if q follows, because that change comes too.
+// Otherwise it yields the claim's former status without evidence.
 func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield statusFunc) bool {
 	if q.Sees != nil {
 		changes = slices.DeleteFunc(changes, func(c *change) bool { return !q.Sees(&c.status) })
@@ -96,7 +96,7 @@ func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*cha
 	return true
 }
 
-// explainAll finds out the evidence of the changes that have some, and waits until all of it
+// explainAll computes the evidence of the waiting claims among changes, and waits until all of it
 // is safe.
 func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change) error {
 	for _, c := range changes {
@@ -109,7 +109,7 @@ func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change
 	for _, c := range changes {
 		safe := k.safeToList
 		if follows {
-			safe = k.safe // while the log is stuck there is nothing to tell
+			safe = k.safe // while the log is stuck, watchers get nothing
 		}
 		if err := safe(ctx, c.commit); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change
 	return nil
 }
 
-// explainOne finds out the evidence of c, unless somebody has.
+// explainOne computes the evidence of c, unless another reader has.
 func (k *Keeper) explainOne(ctx context.Context, c *change) error {
 	select {
 	case k.explaining <- struct{}{}:
@@ -145,7 +145,7 @@ func (k *Keeper) explainOne(ctx context.Context, c *change) error {
 	return nil
 }
 
-// tryExplain finds out the evidence of c, or says for how long there is no allowance for it.
+// tryExplain computes the evidence of c, or returns the time until the allowance permits it.
 func (k *Keeper) tryExplain(c *change) (wait time.Duration, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package keeper runs a table: it gives it the time, serialises commands, lets
-// time pass when something falls due, and tells sessions and watchers what
-// became of their claims.
+// time pass when something falls due, and notifies sessions and watchers of
+// changes to their claims.
 //
 // A Keeper is a lockkeeper.Engine. Callers apply their commands under one mutex,
 // and a single timer lets time pass.
@@ -27,7 +27,7 @@ type Keeper struct {
 	clock      func() time.Duration // the engine's time; never goes back
 
 	explaining chan struct{} // holds one while a claim is explained; taken before mu
-	staleList  sync.Mutex    // held while a table that the log says is safe is read
+	staleList  sync.Mutex    // held while a list reads the log's safe table
 
 	mu        sync.Mutex // guards all below; never held while a notify runs
 	table     *table.Table
@@ -146,8 +146,8 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 
 // End implements lockkeeper.Engine. With a log, Release and Leave are answered at
 // once: if one is lost, the session is there again after a restart, and ends what
-// it does not name, or ends itself (R19). What an operator does is waited for, and
-// that a hold lapsed: nobody would do it again.
+// it does not name, or ends itself (R19). End waits until an operator's ending or a
+// lapse is safe, because no client would repeat it.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
 	lasts := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
 	if err := k.lock(ctx, lasts && e.Kind != lockkeeper.Lapsed); err != nil {
@@ -180,7 +180,7 @@ func (k *Keeper) Close() error {
 		k.timer.Stop()
 	}
 	for w := range k.watchers.All() {
-		w.ring()
+		w.wake()
 	}
 	clear(k.notify)
 	return nil
@@ -265,9 +265,8 @@ func (k *Keeper) passAgain() {
 
 const pauseOfPass = 200 * time.Millisecond
 
-// arm sets the timer to the next moment at which something falls due or the log has to learn
-// the time. A timer that would fire too early is left alone: it then finds nothing and is set
-// again.
+// arm sets the timer to the next moment at which something falls due or the log must record the
+// time. It does not change a timer that fires earlier: that one finds nothing due and arms again.
 func (k *Keeper) arm() {
 	at, _ := k.table.Next()
 	if at = min(at, k.recordAt()); at >= k.alarm {

@@ -11,12 +11,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// A statusFunc takes the statuses of a list.
+// A statusFunc receives the statuses of a list.
 type statusFunc = func(lockkeeper.Status, error) bool
 
-// List implements lockkeeper.Engine. With a log it tells nothing that is not safe,
-// since clients learn of grants by it too. A log that is stuck, such as on a full disk, holds
-// nobody up who looks.
+// List implements lockkeeper.Engine. With a log it yields nothing that is not safe, because
+// clients learn of grants by it too. A log that is stuck, such as on a full disk, does not block
+// a list.
 func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if err := q.Check(); err != nil {
@@ -68,10 +68,10 @@ func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
 	return nil
 }
 
-// staleTime is how long a list may take that tells what was so when the log got stuck.
+// staleTime limits how long a list waits for the safe table of a stuck log.
 const staleTime = 700 * time.Millisecond
 
-// listStale yields what q selects of what is safe, and why there is no more.
+// listStale yields the claims that q selects from the log's safe table, and then why as the error.
 func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, yield statusFunc) {
 	soon, cancel := context.WithTimeout(ctx, staleTime)
 	defer cancel()
@@ -99,8 +99,8 @@ func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, y
 	yield(lockkeeper.Status{}, &stale)
 }
 
-// staleStatuses is what q selects of a table that changes no more, explained as far as that
-// costs little.
+// staleStatuses returns what q selects from a table that no longer changes. It computes evidence
+// for as many claims as mostLooks allows.
 func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.Status {
 	k.staleList.Lock()
 	defer k.staleList.Unlock()
@@ -118,9 +118,9 @@ func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.
 	return all
 }
 
-// look lists what q selects, and begins to watch it if q says so, in one step:
-// nothing falls between the list and what follows. The list may be told when the
-// commit is safe.
+// look lists what q selects, and begins to watch it if q follows, in one step: no
+// change falls between the list and the watch. The list may be sent when the commit
+// is safe.
 func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*change, *Commit, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return nil, nil, nil, err
@@ -129,10 +129,10 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	// A Pass is never refused.
 	_, _ = k.table.Step(&k.command)
 	now := k.present(q)
-	news, _ := k.settle("", nil) // those who watch already are told; w sees it in its list
+	news, _ := k.settle("", nil) // for existing watchers; w has it in its list
 	var w *watcher
 	if q.Follow {
-		w = &watcher{query: q, since: k.changes, wake: make(chan struct{}, 1)}
+		w = &watcher{query: q, since: k.changes, wakeup: make(chan struct{}, 1)}
 		k.watchers.Add(q, w)
 	}
 	commit := k.record.latest
@@ -142,7 +142,8 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	return w, now, commit, nil
 }
 
-// present is what q selects, explained as far as that costs little. The mutex is held.
+// present returns what q selects. It computes evidence for as many claims as mostLooks allows. The
+// caller holds the mutex.
 func (k *Keeper) present(q lockkeeper.Query) []*change {
 	var now []change
 	brief, looks := q, 0

@@ -27,13 +27,13 @@ type Log interface {
 	// for concurrent use, and must not wait.
 	Admit(relies bool) error
 
-	// Stuck is closed while Admit refuses what relies on the log: what was appended may not
-	// be safe for long. Another channel is returned when that is over.
+	// Stuck returns a channel that is closed while Admit refuses what relies on the log:
+	// entries may take long to become safe. It returns another channel when that is over.
 	Stuck() <-chan struct{}
 
-	// Safe returns the table as it is safe, while the log is stuck. The table changes no more;
-	// who uses it must not do so at once with others. If the log is not stuck, or can't tell
-	// before ctx ends, it is an ErrUnavailable.
+	// Safe returns the table of all safe entries while the log is stuck. That table no longer
+	// changes, but callers must not use it concurrently. If the log is not stuck, or ctx ends
+	// first, Safe returns an ErrUnavailable.
 	Safe(ctx context.Context) (*table.Table, error)
 
 	// Append makes c the next entry; after are the table's counters then. It is
@@ -71,9 +71,9 @@ func (c *Commit) Done() <-chan struct{} { return c.done }
 // Err is the error with which the commit ended. It must not be called before Done.
 func (c *Commit) Err() error { return c.err }
 
-// recordTime is how often at least the log learns the engine's time while a session with a TTL
-// has to resume (R19). What is not recorded when the engine dies has not passed: with a death
-// every 2 s, a session with a TTL of 30 s lives for 15 times this longer.
+// recordTime is the longest interval at which the log records the engine's time while a session
+// with a TTL has to resume (R19). Time that is not recorded when the engine dies has not passed:
+// if the engine dies every 2 s, a session with a TTL of 30 s lives up to 15 recordTimes longer.
 const recordTime = 100 * time.Millisecond
 
 // record is what a keeper knows of its log. It is guarded by Keeper.mu, but for
@@ -145,8 +145,8 @@ func (k *Keeper) enter(own string, refused error) *Commit {
 	return commit
 }
 
-// recordAt is when the log has to learn the time; lockkeeper.Forever if it need not. The
-// mutex is held.
+// recordAt returns when the log must record the time; lockkeeper.Forever if it need not. The
+// caller holds the mutex.
 func (k *Keeper) recordAt() time.Duration {
 	if k.log == nil || !k.table.Resuming() {
 		return lockkeeper.Forever
@@ -257,8 +257,8 @@ func (k *Keeper) untold() *Commit {
 	return k.record.steps[0].commit
 }
 
-// release takes the oldest step, which is safe, publishes its changes, and returns what
-// sessions are to be told.
+// release takes the oldest step, which is safe, publishes its changes, and returns the
+// notifications for sessions.
 func (k *Keeper) release() *news {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,12 +273,12 @@ func (k *Keeper) release() *news {
 	return first.news
 }
 
-// fail ends all watchers: what is not safe is never told.
+// fail ends all watchers, because no change that is not safe may be published.
 func (k *Keeper) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.record.broken, k.record.steps = err, nil
 	for w := range k.watchers.All() {
-		w.ring()
+		w.wake()
 	}
 }

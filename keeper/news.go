@@ -9,14 +9,14 @@ import (
 )
 
 // news is what one step has to tell, by session; with a log, what the steps of one
-// commit have to tell, and the changes that somebody watches.
+// commit have to tell, and the changes that have watchers.
 type news struct {
 	items   []item
-	of      map[string]int // of items, by session; empty while they are few
+	of      map[string]int // index in items, by session; empty while items are few
 	changes []*change
 }
 
-// fewItems is how many items are looked through rather than indexed.
+// fewItems is the most items that find searches without the map.
 const fewItems = 16
 
 type item struct {
@@ -68,7 +68,7 @@ func about(c *table.Command, ref lockkeeper.Ref) bool {
 	return c.Op == table.Claim && c.Want.ID == ref.ID || c.Op == table.End && c.Ending.Kind == lockkeeper.Release && c.Ending.ID == ref.ID
 }
 
-// find is the item of a session; -1 if there is none.
+// find returns the index of a session's item; -1 if there is none.
 func (n *news) find(session string) int {
 	if len(n.items) <= fewItems {
 		return slices.IndexFunc(n.items, func(it item) bool { return it.session == session })
@@ -79,7 +79,7 @@ func (n *news) find(session string) int {
 	return -1
 }
 
-// closeItem has what comes for the session from now on be another item.
+// closeItem makes later statuses of the session start another item.
 func (n *news) closeItem(session string) {
 	if i := n.find(session); i >= 0 {
 		n.items[i].session = ""
@@ -103,7 +103,7 @@ func (n *news) add(session string, notify func([]lockkeeper.Status), st lockkeep
 	n.index()
 }
 
-// index brings n.of up to date with the last item.
+// index adds the last item to n.of, or all items when they are no longer few.
 func (n *news) index() {
 	last := len(n.items) - 1
 	switch {

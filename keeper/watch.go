@@ -9,47 +9,48 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// A watcher is one List that goes on with every change of what its query selects. It keeps
-// the latest change of each claim that it has not taken, in the order of the changes, so an
-// end is told before the grant that it made possible. A watcher that does not read costs no
-// more than mostPending references: with more it ends, and can only begin anew. One that reads
-// may have more for a moment, since one step can change all claims of a session.
+// A watcher is one List that goes on with every change of what its query selects. It keeps the
+// latest unread change of each claim, in the order of the changes. So an end arrives before the
+// grant that it made possible. A watcher that does not read keeps at most mostPending references:
+// with more, the keeper ends it, and its client must call List again. A watcher that reads may
+// keep more for a moment, because one step can change all claims of a session.
 type watcher struct {
-	query lockkeeper.Query
-	since uint64        // the changes up to this one are in its list
-	wake  chan struct{} // rung when there is something to take
+	query  lockkeeper.Query
+	since  uint64        // its list includes the changes up to this one
+	wakeup chan struct{} // filled when there is something to take
 
 	// Guarded by Keeper.mu.
-	pending []*change       // not yet taken, oldest first; nil: a later change took its place
-	unread  time.Duration   // since then it took nothing though there was something
-	taken   int             // so many places were taken from the front of pending, ever
-	places  map[subject]int // in pending, counted from the first ever
+	pending []*change       // unread, oldest first; nil: replaced by a later change
+	unread  time.Duration   // the last read, or later when the first unread change came
+	taken   int             // number of entries removed from the front of pending
+	places  map[subject]int // taken + index in pending
 	err     error           // why it ended
 }
 
-// Bounds of what is kept for a watcher.
+// Bounds of the changes kept for a watcher.
 const (
-	mostPending = 4096        // claims that changed since it read, if it has not read for readTime
-	mostAtAll   = 1 << 17     // claims that changed since it read, in any case
-	readTime    = time.Second // in which a reader reads
-	mostTaken   = 256         // changes that it takes at once
-	keptRoom    = 1024        // changes for which it keeps room that it does not need just now
+	mostPending = 4096        // changed claims, if it has not read for readTime
+	mostAtAll   = 1 << 17     // changed claims, in any case
+	readTime    = time.Second // a watcher that reads does so within this time
+	mostTaken   = 256         // changes per read
+	keptRoom    = 1024        // entries whose memory an idle watcher keeps
 )
 
 var errTooSlow error = &lockkeeper.Error{
 	Err:    lockkeeper.ErrUnavailable,
-	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims changed since it read; begin again", mostPending),
+	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims changed since it read; list again", mostPending),
 }
 
 var (
 	errTooMuch error = &lockkeeper.Error{
-		Err:    lockkeeper.ErrUnavailable,
-		Detail: "the watcher is too slow: too many changes wait for the watchers of its identity; read faster, watch less, or begin again",
+		Err: lockkeeper.ErrUnavailable,
+		Detail: "the watcher is too slow: too many changes wait for the watchers of its identity; " +
+			"read faster, watch less, or list again",
 	}
 	errTooLong error = &lockkeeper.Error{
 		Err:    lockkeeper.ErrDenied,
 		Reason: lockkeeper.Quota,
-		Detail: "too many statuses wait for the lists of this identity to be read: read those first, or try again",
+		Detail: "too many statuses wait until the lists of this identity are read: read those first, or try again",
 	}
 )
 
@@ -59,25 +60,25 @@ type subject struct {
 	path lockkeeper.Path
 }
 
-// A change is how a claim, or a freeze, stood after the step that changed it. All watchers
-// that have not taken it share it.
+// A change is the status of a claim, or of a freeze, after the step that changed it. All watchers
+// that have not read it share it.
 type change struct {
 	about  subject
-	number uint64 // rises with every change that somebody watches
+	number uint64 // rises with every change that has watchers
 	status lockkeeper.Status
 	evidence
 }
 
-// ring wakes whoever reads.
-func (w *watcher) ring() {
+// wake wakes the reader.
+func (w *watcher) wake() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// put makes c the next change to take, now. It reports false if that is too much, and the
-// watcher has ended. The mutex is held.
+// put adds c as the latest change. It returns false if that exceeds a bound: it has then ended the
+// watcher. The caller holds the mutex.
 func (w *watcher) put(c *change, now time.Duration) bool {
 	place, pending := w.places[c.about]
 	if len(w.places) == 0 {
@@ -87,7 +88,7 @@ func (w *watcher) put(c *change, now time.Duration) bool {
 	case w.err != nil:
 		return true
 	case pending && w.pending[place-w.taken] == c:
-		return true // it is reached by two of its paths
+		return true // the index found w by two paths of the claim
 	case pending:
 		w.pending[place-w.taken] = nil
 	case len(w.places) >= mostPending && (now-w.unread > readTime || len(w.places) == mostAtAll):
@@ -105,18 +106,18 @@ func (w *watcher) put(c *change, now time.Duration) bool {
 	}
 	w.places[c.about] = w.taken + len(w.pending)
 	w.pending = append(w.pending, c)
-	w.ring()
+	w.wake()
 	return true
 }
 
-// end ends w for that reason, and keeps nothing for it. The mutex is held.
+// end ends w with err, and drops its unread changes. The caller holds the mutex.
 func (w *watcher) end(err error) {
 	w.query.MayKeep(-len(w.places))
 	w.err, w.pending, w.places = err, nil, nil
-	w.ring()
+	w.wake()
 }
 
-// compact removes the places that later changes left empty.
+// compact removes the entries of pending that later changes replaced.
 func (w *watcher) compact() {
 	kept := w.pending[:0]
 	for _, c := range w.pending {
@@ -129,7 +130,7 @@ func (w *watcher) compact() {
 	w.pending = kept
 }
 
-// take moves the oldest changes to room. The mutex is held.
+// take moves the oldest changes to room. The caller holds the mutex.
 func (w *watcher) take(room []*change) []*change {
 	n := 0
 	for ; n < len(w.pending) && len(room) < mostTaken; n++ {
@@ -149,8 +150,8 @@ func (w *watcher) take(room []*change) []*change {
 	return room
 }
 
-// notifyWatchers passes an event on to those who watch what it is about, with a log as a part
-// of n. The mutex is held.
+// notifyWatchers gives an event to the watchers of its subject. With a log it adds the change to n
+// instead, until the step is safe. The caller holds the mutex.
 func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
 	if !k.watchers.MayWatch(ev.Ref) {
 		return
@@ -172,7 +173,7 @@ func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
 	}
 }
 
-// changeOf returns the change that an event tells of; nil if nobody can know any more.
+// changeOf returns the change of an event; nil if the table no longer knows its subject.
 func (k *Keeper) changeOf(ev *table.Event) *change {
 	st, ok := lockkeeper.Status{}, false
 	if ev.Path == "" {
@@ -190,14 +191,14 @@ func (k *Keeper) changeOf(ev *table.Event) *change {
 	return &change{status: st}
 }
 
-// offer gives a change to a watcher that selects it. The mutex is held.
+// offer gives a change to a watcher that selects it. The caller holds the mutex.
 func (k *Keeper) offer(w *watcher, c *change, now time.Duration) {
 	if c.number > w.since && !w.put(c, now) {
 		k.watchers.Remove(w)
 	}
 }
 
-// publish gives changes that are safe to those who watch. The mutex is held.
+// publish gives safe changes to their watchers. The caller holds the mutex.
 func (k *Keeper) publish(changes []*change) {
 	now := k.clock()
 	for _, c := range changes {
@@ -207,7 +208,7 @@ func (k *Keeper) publish(changes []*change) {
 	}
 }
 
-// watch yields changes until ctx ends, or the watcher does.
+// watch yields changes until ctx or the watcher ends.
 func (k *Keeper) watch(ctx context.Context, w *watcher, yield statusFunc) {
 	var room []*change
 	for {
@@ -221,19 +222,19 @@ func (k *Keeper) watch(ctx context.Context, w *watcher, yield statusFunc) {
 		if !wanted {
 			return
 		}
-		clear(changes) // nothing is kept alive by it
+		clear(changes) // for the garbage collector
 		if room = changes; len(changes) > 0 {
 			continue
 		}
 		select {
-		case <-w.wake:
+		case <-w.wakeup:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// next takes what is pending, as far as room goes.
+// next takes the oldest unread changes.
 func (k *Keeper) next(w *watcher, room []*change) ([]*change, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,7 +250,7 @@ func (k *Keeper) next(w *watcher, room []*change) ([]*change, error) {
 	return w.take(room), nil
 }
 
-// unwatch forgets a watcher; nil may be forgotten too.
+// unwatch removes a watcher; w may be nil.
 func (k *Keeper) unwatch(w *watcher) {
 	if w == nil {
 		return

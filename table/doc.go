@@ -73,13 +73,13 @@
 // fewest units in sum that suffices, and among such sets the one that comes first
 // when holders are tried lowest priority first, then youngest (highest fence)
 // first, each taken if a smallest set can still be completed with it. The search is
-// bounded: where there are more than 64 such holders, or sets of them make more than
-// 64 different sums of units below what is missing (that of no holder, 0, included),
-// they are taken in that order until they suffice. If they don't suffice, or if permits waiting ahead
-// count against it by R7, the ask set is empty. The ask set is determined anew
-// after each step; asks of holders no longer in it are withdrawn. A table computes it
-// only when something changed that it depends on: at the paths of T and their ancestors,
-// at T itself, or at the claims that T is inside of.
+// bounded: if there are more than 64 such holders, or if sets of them make more than
+// 64 different sums of units below what is missing (the sum 0 of no holder included),
+// the table takes holders in that order until they suffice. If they don't suffice, or
+// if permits waiting ahead count against it by R7, the ask set is empty. The ask set is
+// determined again after each step; asks of holders no longer in it are withdrawn. A
+// table computes it only when something that it depends on changed: at the paths of T
+// and their ancestors, at T itself, or at the claims that T is inside of.
 //
 // An ask carries who asks, and with Take an end: the moment of the ask plus the
 // thief's bound, or plus the TTL of the holder's session if that is shorter (and
@@ -115,22 +115,24 @@
 // has no end, or, if it has a longest hold, which its holder counts from an answer
 // alone, nothing.
 //
-// A client counts itself out of a hold a margin before the end that it was told, or
-// before the end of its session, and says that the hold lapsed
-// ([lockkeeper.Lapsed], or an attach that names it as lapsed): for which reason, and by
-// which end it counted, as the answer stated that end. This is engine time that the
-// client only repeats, so no clocks are compared. A held claim that lapsed waits for
-// nothing (its conversion is undone as cancelled), its amendments are refused as not
-// held, neither a release nor an attach ends it, and it leaves no ghost. It ends at the
-// stated end (overdue: at the end of its longest hold and grace; revoked: at the
-// operator's), or at the end that its session has at the moment when it lapses, if
-// that is sooner; at once if it has passed. If something else ends it before, that
-// counts too. Always it ends for the stated reason, even if the ask is withdrawn
-// by then. So no claim is held for longer than its client was told once that has
-// counted itself out. The first word counts; one that comes twice or late changes nothing.
-// A claim without such an end (revoked, but by no operator; overdue, but without a longest
-// hold) is released. A waiting claim ends, as expired if its session's end had come for
-// its client, else as cancelled.
+// A client stops using a hold one margin before the end that an answer told for it, or
+// before the end of its session. The client then reports that the hold lapsed
+// ([lockkeeper.Lapsed], or an attach that names it as lapsed). The report states the
+// reason, and the end by which the client counted, as the answer stated it. That end is
+// engine time that the client only repeats, so no clocks are compared.
+//
+// A held claim that lapsed waits for nothing: its conversion is undone as cancelled. Its
+// amendments are refused as not held. Neither a release nor an attach ends it. It leaves
+// no ghost. It ends at the stated end (overdue: at the end of its longest hold and grace;
+// revoked: at the operator's end), or at the end that its session has at the moment when
+// it lapses, if that is sooner; at once if that has passed. Something else may end it
+// sooner. In each case it ends for the stated reason, even if the ask has been withdrawn
+// by then. So after the report no claim is held beyond the end that its client was told.
+//
+// Only the first report counts: one that arrives twice or late changes nothing. A report
+// for which a held claim has no end (revoked, but by no operator; overdue, but without a
+// longest hold) releases it. A report on a waiting claim ends it: as expired if the
+// reason is the end of the session, else as cancelled.
 //
 // R13 fences. One counter, one number for every grant, upgrades included;
 // downgrades keep theirs.
@@ -189,18 +191,18 @@
 // with it by their kinds, or want permits of a path of which it wants permits
 // too, with a limit not below its own.
 //
-// Everybody is told one reason of an end. Its holder, List, followers, events and logs
-// agree but for these pairs, since a holder may know less than the engine:
+// A claim ends for one reason, and all report that one. The holder, List, watchers, events
+// and logs differ only in these pairs, since a holder may know less than the engine:
 //
-//	the holder says          everybody else says
+//	the holder reports       all others report
 //	released                 released, or yielded if it was asked to
 //	unreachable, suspended   expired
 //	engine restarted         nothing: the engine knows nothing of it
 //
-// Where a message is lost, or crosses another, everybody else may say what the engine knew
+// If a message is lost, or crosses another one, all others may report what the engine knew
 // first: another end of that moment instead of the holder's release, lapse or loss of
 // contact; superseded if the session was taken over before the release arrived; expired
-// if no word of a lapse arrived.
+// if no report of a lapse arrived.
 //
 // A table remembers, for at most 1,024 paths, how long holds of them lately
 // lasted: their pace. The first hold sets it to its duration, each later one moves
@@ -214,8 +216,8 @@
 // A hold's expected length is what it announces (Lasts), or else the highest pace
 // of its target paths, and at most its longest hold plus grace; 0 is unknown. What
 // is left of a hold is its expected length less its age, or the time until the end
-// by which it was asked to yield, or at which it lapses, if that is sooner; it is unknown if there is no
-// such end and its expected length is unknown or has passed.
+// by which it was asked to yield, or at which it ends as lapsed (R12), if that is sooner; it
+// is unknown if there is no such end and its expected length is unknown or has passed.
 //
 // The estimate of a wait says how long it will go on if everything lasts as
 // expected. It is no promise: nobody knows who will come with a higher priority,
@@ -235,32 +237,32 @@
 // timed out keeps place and estimate of its end.
 //
 // R18 people. A freeze of a path is like a held exclusive target on it that
-// nobody who holds feels. A freeze may also name lockkeeper.Root, which covers all
-// paths and is no path to lock: then it is like one on every tree. It lasts for a duration, unless replaced by another
-// freeze of the same path, or thawed. A revocation of a waiting claim ends it; of
+// nobody who holds feels. A freeze may also name lockkeeper.Root, which covers all paths
+// and can't be locked: this freeze acts as one on every tree. A freeze lasts for a duration,
+// unless replaced by another freeze of the same path, or thawed. A revocation of a waiting claim ends it; of
 // a held one it sets an operator's ask, whose end is the TTL of its session, or
 // DefaultTTL, after the moment; at that end the claim ends as revoked whether or
 // not anybody waits. A forced one ends it at once. A second revocation never
 // moves the end to later. The end is told with the operator's note and name.
 //
-// R19 restart. [Restart] makes every session resume. One that was attached since the
-// last restart gets its whole TTL again, because renewals may have been answered and lost.
-// One that still has to resume keeps what is left of its TTL: nothing was promised to it
-// since. So that this time passes however often an engine is restarted, the engine records
-// its time at short intervals while a session with a TTL has to resume. An engine answers an
-// Attach only when it can't be lost any more.
+// R19 restart. [Restart] makes every session resume. A session that was attached since the
+// last restart gets its whole TTL again, because the engine may have answered renewals and
+// lost them. A session that still has to resume keeps the rest of its TTL: no answer has
+// promised more since. While a session with a TTL has to resume, the engine records its time
+// at short intervals: so that rest runs out however often the engine restarts. An engine
+// answers an Attach only when the Attach can't be lost any more.
 //
 // Until a session is attached, commands with its key are refused, its waiting claims
 // keep their place but are not granted and ask nobody. An engine that restarts may
 // not know any more what it answered last: the promise of a session is at least its
 // end from then on, and no claim counts as told an end (R12). Attaching a
-// session that is open ends the claims that are not named, as superseded, but for
-// those that lapsed, before or by this attach (R12), and gives it a new epoch: one
-// counter, one number for every attach. An attach says which epoch it follows, 0 for
-// none. If the session is open, also if it has to resume, and its epoch is another
-// one, the attach is refused, with the session's epoch, and changes nothing: so one that
-// comes late, or twice, takes nothing back from its successor. If it is not open it
-// makes no difference which epoch is named.
+// session that is open ends the claims that are not named, as superseded, except those
+// that lapsed, before or by this attach (R12). It gives the session a new epoch: one
+// counter, one number for every attach. An attach names the epoch that it follows, 0 for
+// none. If the session is open, also if it has to resume, and has another epoch, the
+// attach is refused, with the session's epoch, and changes nothing: so an attach that
+// arrives late, or twice, takes nothing back from its successor. If the session is not
+// open, the engine ignores the epoch that the attach names.
 //
 // R20 time. [Command].At is the engine's time, from 0. A command that is earlier
 // than the table's time happens at the table's time. Before a command, all that

@@ -6,8 +6,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// lapseClaim takes in that the client of c, if that is there, has counted itself out of it. The
-// first word counts: what comes twice or late changes nothing (R12).
+// lapseClaim applies the report that c lapsed; c may be nil. Only the first report counts: one
+// that arrives twice or late changes nothing (R12).
 func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse) {
 	switch {
 	case c == nil || c.lapse != nil:
@@ -38,7 +38,7 @@ func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse) {
 	t.reschedule(c)
 }
 
-// lapseFor is how c ends if it lapses as l says; nil if it can't have an end for that reason.
+// lapseFor returns the end of c after the report l; nil if c has no end for that reason.
 func (c *claim) lapseFor(l *lockkeeper.Lapse) *lapse {
 	stated := &lapse{end: l.EndsAt, reason: l.Reason}
 	switch {
@@ -54,7 +54,7 @@ func (c *claim) lapseFor(l *lockkeeper.Lapse) *lapse {
 	return stated
 }
 
-// askedBy are the words of the claim that may take c at that instant; "" if it asks no more.
+// askedBy describes the claim whose ask may take c at that instant; "" if the ask was withdrawn.
 func (c *claim) askedBy(end time.Duration) string {
 	for _, a := range c.asks {
 		if a.end == end {

@@ -1,4 +1,4 @@
-// Package watching finds the watchers that a change concerns.
+// Package watching finds the watchers of a claim.
 package watching
 
 import (
@@ -9,9 +9,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// An Index finds the watchers W of a claim, so that those of other claims cost nothing. Each
-// watcher is in one part, by the narrowest thing that its query names. The zero Index has none.
-// It is not safe for concurrent use.
+// An Index finds the watchers W of a claim without visiting watchers of unrelated claims. Each
+// watcher is in one of the index's parts, chosen by the narrowest thing that its query names. The
+// zero Index is empty. An Index is not safe for concurrent use.
 type Index[W comparable] struct {
 	all        map[W]lockkeeper.Query
 	everything set[W]
@@ -22,20 +22,20 @@ type Index[W comparable] struct {
 
 type set[W comparable] map[W]struct{}
 
-// A pathNode has the watchers of one path, and of those below it. It exists only while there
-// are any.
+// A pathNode has the watchers of one path, and of paths below it. It exists only while it has
+// some.
 type pathNode[W comparable] struct {
 	at    set[W]
 	below map[string]*pathNode[W] // by the next segment
 }
 
-// Len is the number of watchers.
+// Len returns the number of watchers.
 func (x *Index[W]) Len() int { return len(x.all) }
 
 // All yields all watchers, in no order.
 func (x *Index[W]) All() iter.Seq[W] { return maps.Keys(x.all) }
 
-// Add adds a watcher of what q selects. It must not be there yet.
+// Add adds a watcher of the claims that q selects. The index must not have it yet.
 func (x *Index[W]) Add(q lockkeeper.Query, w W) {
 	if x.all == nil {
 		x.all = make(map[W]lockkeeper.Query)
@@ -53,7 +53,7 @@ func (x *Index[W]) Add(q lockkeeper.Query, w W) {
 	}
 }
 
-// make finds the node of a path below n, or makes it.
+// make returns the node of a path below n, and creates it if n has none.
 func (n *pathNode[W]) make(path lockkeeper.Path) *pathNode[W] {
 	for segment := range segments(path) {
 		child := n.below[segment]
@@ -79,7 +79,7 @@ func segments(path lockkeeper.Path) iter.Seq[string] {
 
 func (n *pathNode[W]) empty() bool { return len(n.at)+len(n.below) == 0 }
 
-// Remove removes a watcher, if it is there.
+// Remove removes a watcher, if the index has it.
 func (x *Index[W]) Remove(w W) {
 	q, found := x.all[w]
 	if !found {
@@ -121,7 +121,7 @@ func removeFrom[K, W comparable](sets map[K]set[W], key K, w W) {
 	}
 }
 
-// remove removes a watcher of the path, and the nodes that nobody needs any more.
+// remove removes a watcher of the path, and the nodes that it leaves empty.
 func (n *pathNode[W]) remove(path string, w W) {
 	if path == "" {
 		delete(n.at, w)
@@ -134,13 +134,13 @@ func (n *pathNode[W]) remove(path string, w W) {
 	}
 }
 
-// MayWatch reports whether somebody may watch the claim. Its paths are not looked at.
+// MayWatch reports whether the claim may have watchers. It does not consider the claim's paths.
 func (x *Index[W]) MayWatch(ref lockkeeper.Ref) bool {
 	return len(x.everything) > 0 || !x.paths.empty() || len(x.refs[ref]) > 0 || len(x.sessions[ref.Session]) > 0
 }
 
-// Selecting yields the watchers that select st, some of them more than once. They may be
-// removed meanwhile.
+// Selecting yields the watchers whose queries select st, some more than once. The caller may
+// remove watchers during the iteration.
 func (x *Index[W]) Selecting(st *lockkeeper.Status) iter.Seq[W] {
 	return func(yield func(W) bool) {
 		for w := range x.candidates(st) {
@@ -151,8 +151,8 @@ func (x *Index[W]) Selecting(st *lockkeeper.Status) iter.Seq[W] {
 	}
 }
 
-// candidates yields the watchers that may select st, in no order. Only those of st's claim, of
-// its session, of a path that meets one of its own, and of everything are looked at.
+// candidates yields the watchers whose queries may select st, in no order: watchers of the claim,
+// of its session, of a path that meets one of its paths, and of everything.
 func (x *Index[W]) candidates(st *lockkeeper.Status) iter.Seq[W] {
 	return func(yield func(W) bool) {
 		if !x.everything.each(yield) || !x.refs[st.Ref].each(yield) || !x.sessions[st.Ref.Session].each(yield) {
@@ -166,7 +166,7 @@ func (x *Index[W]) candidates(st *lockkeeper.Status) iter.Seq[W] {
 	}
 }
 
-// each yields the watchers in no order, until yield returns false, and reports whether it never did.
+// each yields the watchers in no order. It stops when yield returns false, and then returns false.
 func (s set[W]) each(yield func(W) bool) bool {
 	for w := range s {
 		if !yield(w) {

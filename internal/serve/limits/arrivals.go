@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// ArrivalTime is how long a connection may keep its place before its client has proved who it is,
-// while others wait for that place.
+// ArrivalTime is how long an unauthenticated connection keeps its slot while other connections
+// wait for one.
 const ArrivalTime = time.Second
 
-// How many connections at a time a server keeps whose client has not proved who it is.
+// The most unauthenticated connections that a server keeps at a time.
 const (
 	MostArrivals     = 512
 	MostHTTPArrivals = 1024
 )
 
-// Arrivals bounds the connections whose client has not proved who it is. When they take all
-// places and another one comes, the address with the most of them loses its oldest one. It is
-// safe for concurrent use.
+// Arrivals limits unauthenticated connections. If they take all slots when another connection
+// arrives, the address with the most of them loses its oldest one. Arrivals is safe for concurrent
+// use.
 type Arrivals struct {
 	most int
 
 	mu   sync.Mutex
-	all  []*Arrival    // in the order in which they came
+	all  []*Arrival    // in the order of their arrival
 	room chan struct{} // filled when one has left
 }
 
-// An Arrival is one connection whose client has not proved who it is.
+// An Arrival is one unauthenticated connection.
 type Arrival struct {
 	arrivals *Arrivals
 	net      net.Conn
 	address  netip.Addr // or the network, for IPv6
-	since    time.Time  // it came, or began its latest request
+	since    time.Time  // when it arrived, or began its latest request
 }
 
-// NewArrivals returns room for so many.
+// NewArrivals returns an Arrivals with that many slots.
 func NewArrivals(most int) *Arrivals { return &Arrivals{most: most, room: make(chan struct{}, 1)} }
 
-// Enter gives the connection a place. Where there is none, it waits until the oldest one of the
-// address with the most has had ArrivalTime, and closes that one. It returns nil if gone is
-// closed.
+// Enter gives the connection a slot. If all slots are taken, Enter waits until the oldest
+// connection of the address with the most has had ArrivalTime, and closes that connection. It
+// returns nil if gone is closed.
 func (as *Arrivals) Enter(nc net.Conn, gone <-chan struct{}) *Arrival {
 	mine := &Arrival{arrivals: as, net: nc, address: network(nc.RemoteAddr())}
 	for {
@@ -70,7 +70,7 @@ func (as *Arrivals) Enter(nc net.Conn, gone <-chan struct{}) *Arrival {
 	}
 }
 
-// evictable is the oldest arrival of the address with the most. as.mu is held.
+// evictable returns the oldest arrival of the address with the most. The caller holds as.mu.
 func (as *Arrivals) evictable() *Arrival {
 	of := make(map[netip.Addr]int)
 	for _, a := range as.all {
@@ -88,19 +88,19 @@ func (as *Arrivals) evictable() *Arrival {
 	return oldest
 }
 
-// Request notes that the client has begun a request: it has ArrivalTime from now on.
+// Request restarts ArrivalTime, because the client has begun a request.
 func (a *Arrival) Request() {
 	a.arrivals.mu.Lock()
 	defer a.arrivals.mu.Unlock()
 	a.since = time.Now()
 }
 
-// Leave gives the place to somebody else: the client has proved who it is, or is gone.
+// Leave frees the slot: the client has authenticated or is gone.
 func (a *Arrival) Leave() {
 	a.leave()
 }
 
-// leave reports whether a still had its place.
+// leave frees the slot, and reports whether a still had it.
 func (a *Arrival) leave() bool {
 	as := a.arrivals
 	as.mu.Lock()
@@ -119,7 +119,8 @@ func (a *Arrival) leave() bool {
 	return false
 }
 
-// network is what counts as one address: of IPv6 a whole /64, since one host may use all of it.
+// network returns what counts as one address: the whole /64 for IPv6, because one host may use all
+// of it.
 func network(from net.Addr) netip.Addr {
 	tcp, ok := from.(*net.TCPAddr)
 	if !ok {
@@ -134,9 +135,9 @@ func network(from net.Addr) netip.Addr {
 	return ip
 }
 
-// HangUp closes a connection without a word, so that it never waits for the client.
+// HangUp closes a connection without sending anything, so that it never waits for the client.
 func HangUp(nc net.Conn) {
-	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS would say good-bye
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS would send an alert
 		nc = secure.NetConn()
 	}
 	nc.Close()

@@ -7,11 +7,12 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What each call of the engine means for what counts. A method named …ing is called before the
-// call and leaves it in flight on a session; the method named …ed takes the answer and ends that.
+// The methods here count what each engine call changes. The caller calls the method named …ing
+// before the engine call, which is then in flight on a session. It passes the answer to the method
+// named …ed, which ends that.
 
-// Attaching counts the session before it is attached for ttl. first reports that it did not
-// count before.
+// Attaching counts the session before it is attached for ttl. first reports that the session was
+// not counted before.
 func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Session, first bool, err error) {
 	for tried := false; ; tried = true {
 		s := i.session(session)
@@ -35,7 +36,7 @@ func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Se
 	}
 }
 
-// Attached takes the answer to an attach that asked for ttl.
+// Attached applies the answer to an attach that requested ttl.
 func (s *Session) Attached(lease *lockkeeper.Lease, ttl time.Duration, first bool, err error) {
 	s.mu.Lock()
 	if s.over && err == nil { // the session before has left
@@ -61,8 +62,7 @@ func (s *Session) Attached(lease *lockkeeper.Lease, ttl time.Duration, first boo
 	}
 }
 
-// adopt keeps the claims that the lease of an attach lists, which are all that the session had
-// then.
+// adopt keeps only the claims that the lease of an attach lists: the session had no others then.
 func (s *Session) adopt(lease *lockkeeper.Lease) {
 	listed := make(map[uint64]struct{}, len(lease.Claims))
 	for n := range lease.Claims {
@@ -78,7 +78,7 @@ func (s *Session) adopt(lease *lockkeeper.Lease) {
 	}
 }
 
-// Renewing begins a renewal. The generation says what is old when the renewal is answered.
+// Renewing begins a renewal. Renewed compares the generation to find changes since the request.
 func (i *Identity) Renewing(session string) (s *Session, generation uint64) {
 	if s = i.find(session); s != nil {
 		generation = s.generation
@@ -87,7 +87,7 @@ func (i *Identity) Renewing(session string) (s *Session, generation uint64) {
 	return s, generation
 }
 
-// Renewed takes the answer. s comes from Renewing, and may be nil.
+// Renewed applies the answer to a renewal. s comes from Renewing, and may be nil.
 func (i *Identity) Renewed(s *Session, session string, generation uint64, lease *lockkeeper.Lease, err error) {
 	switch {
 	case s == nil && err != nil:
@@ -114,8 +114,8 @@ func (i *Identity) Renewed(s *Session, session string, generation uint64, lease 
 	s.reconcile(generation)
 }
 
-// Claiming counts the claim that w describes before the engine is asked for it, unless it counts
-// already. A nil quota refuses nothing.
+// Claiming counts the claim that w describes before the engine call, unless it is counted already.
+// A nil quota refuses nothing.
 func (i *Identity) Claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota) (*Session, error) {
 	for tried := false; ; tried = true {
 		s := i.session(k.Session)
@@ -139,7 +139,7 @@ func (i *Identity) Claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota) (*Se
 	}
 }
 
-// take counts what w may need beyond what c counts as.
+// take counts what w may need beyond the present demand of c.
 func (s *Session) take(c *counted, w *lockkeeper.Want, q *Quota) error {
 	more := c.more(w)
 	if q != nil && more.claims > 0 {
@@ -148,8 +148,8 @@ func (s *Session) take(c *counted, w *lockkeeper.Want, q *Quota) error {
 			most = s.identity.ledger.bounds.SessionClaims
 		}
 		if most > 0 && s.live+more.claims > most {
-			return refused("session %q has %d claims, which is the most that one session may have: release some, or open another session",
-				s.id, s.live)
+			return refused("session %q has %d claims, which is the most that one session may have: "+
+				"release some, or open another session", s.id, s.live)
 		}
 	}
 	if err := s.identity.takeDemand(more, q); err != nil {
@@ -166,7 +166,8 @@ func (s *Session) take(c *counted, w *lockkeeper.Want, q *Quota) error {
 		}
 		if full, ok := s.identity.ledger.queues.join(queued, most); !ok {
 			s.identity.giveDemand(more)
-			err := refused("%d claims wait for %q, which is the most that may wait for one path: try again later", most, full).(*lockkeeper.Error)
+			err := refused("%d claims wait for %q, which is the most that may wait for one path: try again later",
+				most, full).(*lockkeeper.Error)
 			err.Path = full
 			return err
 		}
@@ -177,8 +178,8 @@ func (s *Session) take(c *counted, w *lockkeeper.Want, q *Quota) error {
 	return nil
 }
 
-// more is what w may need beyond what counts. Of a claim whose state is not known each call may
-// be the one that makes it, whatever the others ask for.
+// more returns what w may need beyond the present demand. While the state of a claim is unknown,
+// each call may be the one that creates it.
 func (c *counted) more(w *lockkeeper.Want) demand {
 	if c.change != 0 {
 		return demand{}
@@ -190,7 +191,7 @@ func (c *counted) more(w *lockkeeper.Want) demand {
 	return need.minus(c.demand)
 }
 
-// Claimed takes the answer to a claim.
+// Claimed applies the answer to a claim.
 func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, err error) {
 	s.mu.Lock()
 	c := s.claims[id]
@@ -198,7 +199,7 @@ func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, er
 	switch {
 	case s.over:
 		s.put(id, c)
-		if later := k.Epoch > s.epoch; later && err == nil && living(st) { // than the one that has left
+		if later := k.Epoch > s.epoch; later && err == nil && living(st) { // a successor of the one that left
 			s.finishCall()
 			s = s.identity.session(s.id)
 			s.confirm()
@@ -220,7 +221,7 @@ func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, er
 	s.finishCall()
 }
 
-// Ended takes the answer to an ending.
+// Ended applies the answer to an ending.
 func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, err error) {
 	s := i.find(session)
 	if s == nil {
@@ -233,7 +234,7 @@ func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, 
 	}
 	if c, ok := s.claims[id]; ok && (e.Kind == lockkeeper.Release || e.Kind == lockkeeper.Lapsed) {
 		switch {
-		case err == nil && e.Kind == lockkeeper.Lapsed: // it ends later, and that is notified
+		case err == nil && e.Kind == lockkeeper.Lapsed: // it ends later, with a notification
 		case err == nil, c.calls == 0 && errors.Is(err, lockkeeper.ErrNotHeld):
 			s.release(&c)
 		case uncertain(err):
@@ -247,7 +248,7 @@ func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, 
 	}
 }
 
-// left forgets a session that has left under that epoch.
+// left removes a session that has left under that epoch.
 func (i *Identity) left(s *Session, epoch uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -259,7 +260,7 @@ func (i *Identity) left(s *Session, epoch uint64) {
 	}
 }
 
-// Notified takes notifications. A claim that is not known never counted, or has ended.
+// Notified applies notifications. An unknown claim was never counted, or has ended.
 func (i *Identity) Notified(session string, all []lockkeeper.Status) {
 	s := i.find(session)
 	if s == nil {
@@ -273,8 +274,7 @@ func (i *Identity) Notified(session string, all []lockkeeper.Status) {
 	s.finishCall()
 }
 
-// Remembered returns how many sessions and claims are kept in memory, and what counts once
-// expired sessions are gone.
+// Remembered removes expired sessions, and returns how many sessions and claims remain in memory.
 func (i *Identity) Remembered() (sessions, claims int) {
 	i.expireSessions()
 	i.mu.RLock()

@@ -1,16 +1,16 @@
-// Package limits knows what each identity uses of one server, and what it may use. The server of
-// the wire protocol, package access and the HTTP API share one Ledger.
+// Package limits counts what each identity uses of one server, and enforces its limits. The server
+// of the wire protocol, package access and the HTTP API share one Ledger.
 //
 // Three kinds of things are counted:
 //
 //   - Resources that a caller takes and gives back: connections, watchers, lists, polls, bytes
-//     that wait to be sent. Take refuses at once when the identity, or all together, have as much
-//     as they may have.
-//   - Bytes of large frames that have arrived. Room wakes waiters in the order in which they
-//     came, and gives up after a second. An announced length costs nothing.
-//   - Sessions and claims, which the engine may end without this process. An Identity follows the
-//     calls that pass by, the answers and the notifications. When it cannot know, it counts too
-//     much rather than too little.
+//     that wait to be sent. Take refuses at once if the identity, or all identities together,
+//     would exceed a limit.
+//   - Bytes of large frames that have arrived. TakeRoom wakes waiters in the order of their
+//     arrival, and gives up after a second. An announced length costs nothing.
+//   - Sessions and claims, which the engine may end without this process. An Identity derives
+//     them from the calls that pass, the answers and the notifications. Where it cannot know, it
+//     counts too many, never too few.
 //
-// Connections whose client has not proved who it is belong to nobody: Arrivals bounds them.
+// Unauthenticated connections belong to no identity: Arrivals limits them.
 package limits

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A Quota bounds what one identity may have at a time. 0 is the bound of the ledger, if it has
-// one.
+// A Quota limits what one identity may have at a time. 0 stands for the bound of the ledger, if it
+// has one.
 type Quota struct {
 	Claims, Waiting, Sessions, Paths int
 	SessionClaims                    int // claims of one of its sessions
 }
 
-// An Identity counts what one identity uses. The order of locks is Identity, Session; neither is
-// held while the engine is called.
+// An Identity counts what one identity uses. The lock order is Identity, Session; no engine call
+// runs with either held.
 type Identity struct {
 	name   string
 	ledger *Ledger
@@ -26,7 +26,7 @@ type Identity struct {
 
 	mu       sync.RWMutex
 	sessions map[string]*Session // by id, as the identity calls it
-	sweepAt  int                 // with so many sessions it pays to look which are over
+	sweepAt  int                 // number of sessions at which the next sweep is worth its cost
 }
 
 const smallSweep = 64
@@ -34,7 +34,7 @@ const smallSweep = 64
 func newIdentity(name string, l *Ledger) *Identity {
 	i := &Identity{name: name, ledger: l, sessions: make(map[string]*Session), sweepAt: smallSweep}
 	share := l.bounds.FrameBytesEach
-	if name == "" { // everybody of an open server
+	if name == "" { // all clients of an open server
 		share = l.bounds.FrameBytes
 	}
 	i.frames = newRoom(share)
@@ -42,15 +42,15 @@ func newIdentity(name string, l *Ledger) *Identity {
 	return i
 }
 
-// find returns the session, locked and with a call in flight on it; nil if nothing is known of
-// it. Whoever has found it calls Session.finishCall.
+// find returns the session, locked and with a call in flight on it; nil if it is unknown. The
+// caller must call Session.finishCall.
 func (i *Identity) find(session string) *Session {
 	i.mu.RLock()
-	defer i.mu.RUnlock() // until it is locked, so that it is in use
+	defer i.mu.RUnlock() // held until the session is locked and in use
 	return i.beginCall(session)
 }
 
-// beginCall is find; i is locked, for reading at least.
+// beginCall is find for a caller that holds i.mu, at least for reading.
 func (i *Identity) beginCall(session string) *Session {
 	s := i.sessions[session]
 	if s != nil {
@@ -60,7 +60,7 @@ func (i *Identity) beginCall(session string) *Session {
 	return s
 }
 
-// session is find, but makes what is not there.
+// session is find, but creates an unknown session.
 func (i *Identity) session(session string) *Session {
 	if s := i.find(session); s != nil {
 		return s
@@ -77,7 +77,7 @@ func (i *Identity) session(session string) *Session {
 	return i.beginCall(session)
 }
 
-// discard forgets a session that never came about.
+// discard removes a session that was never counted.
 func (i *Identity) discard(s *Session) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -88,7 +88,7 @@ func (i *Identity) discard(s *Session) {
 	}
 }
 
-// remove gives back all that s has. Both are locked.
+// remove removes s and gives back all that it uses. The caller holds both locks.
 func (i *Identity) remove(s *Session) {
 	s.over = true
 	for id, c := range s.claims {
@@ -102,8 +102,8 @@ func (i *Identity) remove(s *Session) {
 	delete(i.sessions, s.id)
 }
 
-// expireSessions gives back what sessions have whose time is over. It costs nothing until the
-// next one can be.
+// expireSessions gives back what expired sessions use. It returns at once until the next session
+// can have expired.
 func (i *Identity) expireSessions() {
 	now := i.ledger.now()
 	if int64(now) < i.soonest.Load() {
@@ -114,9 +114,9 @@ func (i *Identity) expireSessions() {
 	i.sweep(now)
 }
 
-// sweep is expireSessions; i is locked.
+// sweep is expireSessions for a caller that holds i.mu.
 func (i *Identity) sweep(now time.Duration) {
-	i.soonest.Store(math.MaxInt64) // before looking: an attach that comes meanwhile lowers it again
+	i.soonest.Store(math.MaxInt64) // before the loop: a concurrent attach may lower it again
 	for _, s := range i.sessions {
 		s.mu.Lock()
 		if s.counted && s.calls == 0 && s.until <= now {
@@ -128,7 +128,7 @@ func (i *Identity) sweep(now time.Duration) {
 	}
 }
 
-// expect notes that a session may be over at that time.
+// expect records that a session may expire at that time.
 func (i *Identity) expect(until time.Duration) {
 	for {
 		soonest := i.soonest.Load()
@@ -138,7 +138,7 @@ func (i *Identity) expect(until time.Duration) {
 	}
 }
 
-// A demand is what counts of one claim.
+// A demand is what one claim counts for.
 type demand struct{ claims, waiting, paths int }
 
 func (d demand) plus(e demand) demand {
@@ -149,7 +149,7 @@ func (d demand) minus(e demand) demand {
 	return demand{d.claims - e.claims, d.waiting - e.waiting, d.paths - e.paths}
 }
 
-// takeDemand counts d, if there is room. With a nil quota there always is.
+// takeDemand counts d, or refuses it if it exceeds q. A nil quota refuses nothing.
 func (i *Identity) takeDemand(d demand, q *Quota) error {
 	if q == nil {
 		i.addDemand(d)
@@ -172,7 +172,7 @@ func (i *Identity) takeDemand(d demand, q *Quota) error {
 	return nil
 }
 
-// addDemand counts d, which is there already.
+// addDemand counts d without a limit, because the claim exists already.
 func (i *Identity) addDemand(d demand) {
 	for _, part := range d.parts() {
 		i.Give(part.of, -part.n)

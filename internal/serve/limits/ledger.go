@@ -9,28 +9,28 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A Resource is something of which a server has only so much.
+// A Resource is something that a server limits.
 type Resource int
 
-// The resources. Sessions, Claims, Waiting and Paths are counted by the calls of an Identity; the
-// others are taken and given back.
+// The resources. An Identity counts Sessions, Claims, Waiting and Paths from its calls. Callers
+// take the others and give them back.
 const (
 	Sessions        Resource = iota
 	Claims                   // held and waiting
 	Waiting                  // claims that wait
 	Paths                    // targets of all claims; a path of two claims counts twice
 	Connections              // of the wire protocol
-	HTTPConnections          // over which the identity was let in
+	HTTPConnections          // over which the identity has authenticated
 	Watchers                 // lists under way, of every kind: of a claim, a session, a path, everything
 	BroadLists               // lists of everything or of all below a path: each keeps a copy
-	Undelivered              // statuses that engines keep for lists until the client takes them
+	Undelivered              // statuses that engines keep for lists until the client reads them
 	Polls                    // HTTP requests that wait
 	Streams                  // HTTP event streams
 	Unsent                   // bytes of answers that clients have not read
 	resources
 )
 
-// name is what people read in a refusal.
+// name names each resource in refusals.
 var name = [resources]string{
 	Sessions: "sessions", Claims: "claims", Waiting: "claims that wait", Paths: "paths",
 	Connections: "connections to this server", HTTPConnections: "HTTP connections to this server",
@@ -39,10 +39,10 @@ var name = [resources]string{
 	Unsent: "bytes of unread answers",
 }
 
-// Bounds say how much of each resource there is. 0 is no bound.
+// Bounds are the limits of each resource. 0 is no limit.
 type Bounds struct {
 	Total [resources]int // of all identities together
-	Each  [resources]int // of one identity; the identity "" is everybody of an open server, and has none
+	Each  [resources]int // of one identity; "" stands for all clients of an open server, and has no limit
 
 	SessionClaims  int // claims of one session; a Quota may say otherwise
 	WaitingPerPath int // claims that wait for one path
@@ -60,7 +60,7 @@ const (
 	DefaultConnections    = 16_384
 )
 
-// DefaultBounds returns the bounds of a server that nobody has configured.
+// DefaultBounds returns the bounds of a server without configured limits.
 func DefaultBounds() Bounds {
 	b := Bounds{
 		SessionClaims:  DefaultSessionClaims,
@@ -91,13 +91,13 @@ func DefaultBounds() Bounds {
 // A Ledger counts what all identities of one server use. It is safe for concurrent use.
 type Ledger struct {
 	bounds Bounds
-	began  time.Time // the zero of all times that it notes
+	began  time.Time // the zero of all times that it records
 	used   [resources]counter
 	frames *room
 	queues queues
 
 	mu sync.Mutex
-	of map[string]*Identity // an identity stays: what it has must never be counted twice
+	of map[string]*Identity // never removed: what an identity uses must not be counted twice
 }
 
 // New returns a ledger in which nothing is used.
@@ -107,7 +107,7 @@ func New(b Bounds) *Ledger {
 	return l
 }
 
-// Identity returns what the identity of that name uses.
+// Identity returns the counts of the identity with that name.
 func (l *Ledger) Identity(name string) *Identity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,16 +122,16 @@ func (l *Ledger) Identity(name string) *Identity {
 // Used returns how much all identities together use.
 func (l *Ledger) Used(r Resource) int { return int(l.used[r].n.Load()) }
 
-// now is the time since the ledger was made. It does not jump with the wall clock.
+// now returns the monotonic time since the ledger was made.
 func (l *Ledger) now() time.Duration { return time.Since(l.began) }
 
 // A counter counts what is used. It never exceeds a bound, not even for a moment.
 type counter struct{ n atomic.Int64 }
 
-// take counts n more, unless that would be more than most; 0 is no bound.
+// take counts n more, unless the sum would exceed most; 0 is no bound.
 func (c *counter) take(n, most int) bool {
 	if n == 0 {
-		return true // also if a bound was lowered beneath what is used
+		return true // also if the bound is now below what is used
 	}
 	if most <= 0 {
 		c.n.Add(int64(n))
@@ -165,8 +165,8 @@ func (i *Identity) Give(r Resource, n int) {
 	i.ledger.used[r].give(n)
 }
 
-// Keep counts n more undelivered statuses, and reports whether that is allowed. A first list is
-// allowed however long it is. A negative n gives back. It is lockkeeper.Query.Keep.
+// Keep counts n more undelivered statuses, and reports whether the bounds allow them. They allow a
+// first list of any length. A negative n gives back. Keep implements lockkeeper.Query.Keep.
 func (i *Identity) Keep(n int) bool {
 	switch {
 	case n <= 0:
@@ -182,7 +182,7 @@ func (i *Identity) Keep(n int) bool {
 // Used returns how much the identity uses.
 func (i *Identity) Used(r Resource) int { return int(i.used[r].n.Load()) }
 
-// bound is the most that the identity may have of r, unless a quota says otherwise.
+// bound returns the most that the identity may have of r, unless a quota overrides it.
 func (i *Identity) bound(r Resource) int {
 	if i.name == "" {
 		return 0
@@ -190,7 +190,7 @@ func (i *Identity) bound(r Resource) int {
 	return i.ledger.bounds.Each[r]
 }
 
-// take is Take with another bound of the identity.
+// take is Take with most as the bound of the identity.
 func (i *Identity) take(r Resource, n, most int) error {
 	if !i.used[r].take(n, most) {
 		return i.full(r, n, most)
@@ -203,16 +203,16 @@ func (i *Identity) take(r Resource, n, most int) error {
 	return nil
 }
 
-// full is the refusal of n more.
+// full returns the refusal of n more.
 func (i *Identity) full(r Resource, n, most int) error {
 	if n > most {
 		return refused("%d %s are more than %d, the most that %s may have at a time", n, name[r], most, i.name)
 	}
-	return refused("%s has %d %s and asks for %d more: %d are the most that it may have; release some, or wait until they end",
-		i.name, i.Used(r), name[r], n, most)
+	return refused("%s has %d %s and asks for %d more: %d are the most that it may have; "+
+		"release some, or wait until they end", i.name, i.Used(r), name[r], n, most)
 }
 
-// refused is the refusal of what would exceed a bound.
+// refused returns the refusal of a request that would exceed a bound.
 func refused(format string, args ...any) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(format, args...)}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// queues counts the claims that wait, by path.
+// queues counts waiting claims by path.
 type queues struct {
 	seed   maphash.Seed
-	shards [64]queueShard // so that claims on different paths seldom wait for one mutex
+	shards [64]queueShard // by path, so that claims on different paths seldom share a mutex
 }
 
 type queueShard struct {
@@ -29,8 +29,8 @@ func (q *queues) shard(p lockkeeper.Path) *queueShard {
 	return &q.shards[maphash.String(q.seed, string(p))%uint64(len(q.shards))]
 }
 
-// join counts a claim that waits for all the paths, unless one of them has most already: then it
-// returns that path. 0 is no bound.
+// join counts a claim that waits for all the paths. If one of them has most waiting claims already,
+// join counts nothing and returns that path. 0 is no bound.
 func (q *queues) join(paths []lockkeeper.Path, most int) (full lockkeeper.Path, ok bool) {
 	for i, p := range paths {
 		s := q.shard(p)

@@ -11,10 +11,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// RoomTime is how long a frame waits for room before it is refused.
+// RoomTime is how long a frame waits for room before the server refuses it.
 const RoomTime = time.Second
 
-// A room has so many bytes. Who waits for some gets them in the order in which they came.
+// A room is a number of bytes. Waiters get bytes in the order of their arrival.
 type room struct {
 	*semaphore.Weighted
 	size int
@@ -22,9 +22,9 @@ type room struct {
 
 func newRoom(size int) *room { return &room{semaphore.NewWeighted(int64(size)), size} }
 
-// TakeRoom takes n bytes for frames that arrive, first of the identity's share and then of what
-// all have together, so that a waiter for its share is in nobody else's way. It waits for at most
-// RoomTime, and refuses with ErrUnavailable then. GiveRoom gives the bytes back.
+// TakeRoom takes n bytes for arriving frames: first from the identity's share, then from the room
+// of all identities. So a waiter for its own share blocks no other identity. TakeRoom waits for at
+// most RoomTime, and then refuses with ErrUnavailable. GiveRoom gives the bytes back.
 func (i *Identity) TakeRoom(ctx context.Context, n int) error {
 	if i.frames.TryAcquire(int64(n)) {
 		if i.ledger.frames.TryAcquire(int64(n)) {
@@ -46,7 +46,8 @@ func (i *Identity) TakeRoom(ctx context.Context, n int) error {
 		return err
 	}
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
-		"frames on their way to this server take up all of %d MiB for longer than %s: send smaller ones, or try again", full>>20, RoomTime)}
+		"frames on their way to this server take up all of %d MiB for longer than %s: "+
+			"send smaller ones, or try again", full>>20, RoomTime)}
 }
 
 // GiveRoom is the reverse of TakeRoom.

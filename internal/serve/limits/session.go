@@ -9,43 +9,43 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A Session counts what one session uses. When it cannot know it counts too much rather than too
+// A Session counts what one session uses. Where it cannot know, it counts too much, never too
 // little.
 //
-// Answers of the engine, notifications and leases arrive in any order. So Status.Change decides
-// which state of a claim is newer, an end is final, and an ended claim is remembered as long as
-// calls about it are in flight. A lease may be older than what is known. It makes a claim count
-// only if nothing has ended since the lease was requested.
+// Answers, notifications and leases arrive in any order. So Status.Change decides which state of a
+// claim is newer, an end is final, and the session remembers an ended claim as long as calls about
+// it are in flight. A lease may be older than other known states. It adds a claim only if no claim
+// has ended since the lease was requested.
 type Session struct {
 	identity *Identity
 	id       string
 
 	mu         sync.Mutex // guards all below
 	claims     map[uint64]counted
-	epoch      uint64        // the latest that is known; 0: none is
-	taken      uint64        // the latest whose attach was answered here; 0: none was
-	shortest   time.Duration // requested TTL; 0: not known, or one without end
-	longest    time.Duration // likewise; lockkeeper.Forever: one without end
+	epoch      uint64        // the latest known; 0: none
+	taken      uint64        // the latest whose attach was answered here; 0: none
+	shortest   time.Duration // shortest TTL requested; 0: unknown, or one of them has no end
+	longest    time.Duration // longest TTL requested; lockkeeper.Forever: one of them has no end
 	leased     time.Duration // last attached, renewed or found to exist, by Ledger.now
-	until      time.Duration // over at the latest unless it is renewed, by Ledger.now
-	generation uint64        // rises with every end, and every answer that is lost
+	until      time.Duration // latest end unless it is renewed, by Ledger.now
+	generation uint64        // rises with every end, and every lost answer
 	unknown    int           // claims whose outcome is unknown
-	live       int           // claims that count
-	calls      int           // in flight; as long as there are some, the session is kept
+	live       int           // counted claims
+	calls      int           // in flight; while there are some, the session stays
 	counted    bool          // as a session
-	over       bool          // the identity has forgotten it, and everything was given back
+	over       bool          // removed from the identity, and everything given back
 }
 
-// counted is a claim as it is counted.
+// counted is the count of one claim.
 type counted struct {
-	change  uint64        // Status.Change of the newest state; 0: none is known
+	change  uint64        // Status.Change of the newest state; 0: none known
 	epoch   uint64        // the latest under which it was claimed
-	began   time.Duration // it did not exist before, by Ledger.now
+	began   time.Duration // its earliest possible start, by Ledger.now
 	unknown uint64        // the generation in which an answer was lost; 0: none was
 	demand  demand
-	queued  []lockkeeper.Path // at which it counts as waiting
-	calls   int               // claims in flight
-	gone    bool              // it has ended, and no longer counts
+	queued  []lockkeeper.Path // paths at which it is counted as waiting
+	calls   int               // Claim calls in flight
+	gone    bool              // it has ended, and is no longer counted
 }
 
 // finishCall ends a call in flight on s, and unlocks s.
@@ -68,7 +68,7 @@ func (s *Session) confirm() {
 	s.extend(lockkeeper.DefaultTTL) // until a lease states it
 }
 
-// requested notes that an attach may give the session that TTL.
+// requested records that an attach may give the session that TTL.
 func (s *Session) requested(ttl time.Duration) {
 	switch {
 	case ttl == 0:
@@ -80,8 +80,8 @@ func (s *Session) requested(ttl time.Duration) {
 	}
 }
 
-// extend notes that the session lives so long from now on, unless it is renewed; 0 is without
-// end. Only an end takes back what was promised before (R11).
+// extend records that the session lives for ttl from now, unless it is renewed; 0 is without end.
+// A shorter ttl never brings an earlier promise nearer (R11).
 func (s *Session) extend(ttl time.Duration) {
 	s.leased = s.identity.ledger.now()
 	until := lockkeeper.Forever
@@ -94,12 +94,12 @@ func (s *Session) extend(ttl time.Duration) {
 	s.identity.expect(s.until)
 }
 
-// living reports whether st is a claim that counts.
+// living reports whether st is waiting or held, so that it is counted.
 func living(st *lockkeeper.Status) bool {
 	return st.State == lockkeeper.Waiting || st.State == lockkeeper.Held
 }
 
-// update applies a state of the claim that counts as c.
+// update applies a state of the claim that is counted as c.
 func (s *Session) update(c counted, st *lockkeeper.Status) {
 	switch {
 	case !living(st):
@@ -112,7 +112,7 @@ func (s *Session) update(c counted, st *lockkeeper.Status) {
 	s.put(st.Ref.ID, c)
 }
 
-// demandOf is what counts of the claim with the status st.
+// demandOf returns the demand of the claim with the status st.
 func demandOf(st *lockkeeper.Status) demand {
 	d := demand{claims: 1, paths: len(st.Grants)}
 	if st.State == lockkeeper.Waiting {
@@ -121,7 +121,7 @@ func demandOf(st *lockkeeper.Status) demand {
 	return d
 }
 
-// become has c count as what it has turned out to be.
+// become sets the demand of c to that of its known state.
 func (s *Session) become(c *counted, st *lockkeeper.Status) {
 	d := demandOf(st)
 	s.live += d.claims - c.demand.claims
@@ -138,14 +138,14 @@ func (s *Session) become(c *counted, st *lockkeeper.Status) {
 	}
 }
 
-// leaveQueues has c no longer count as waiting at its paths.
+// leaveQueues stops counting c as waiting at its paths.
 func (s *Session) leaveQueues(c *counted) {
 	s.identity.ledger.queues.leave(c.queued)
 	c.queued = nil
 }
 
-// learn is update for a claim that may not be counted yet. If the status is fresh, it is counted
-// from now on.
+// learn is update for a claim that may not be counted yet. It counts an unknown claim only if the
+// status is fresh.
 func (s *Session) learn(st *lockkeeper.Status, epoch uint64, fresh bool) {
 	c, known := s.claims[st.Ref.ID]
 	switch {
@@ -158,7 +158,7 @@ func (s *Session) learn(st *lockkeeper.Status, epoch uint64, fresh bool) {
 	}
 }
 
-// put keeps c, if it is of any use.
+// put stores c, or removes it if it has ended and no call about it is in flight.
 func (s *Session) put(id uint64, c counted) {
 	if c.gone && c.calls == 0 {
 		delete(s.claims, id)
@@ -167,7 +167,7 @@ func (s *Session) put(id uint64, c counted) {
 	s.claims[id] = c
 }
 
-// release has c no longer count, since it has ended.
+// release stops counting c, which has ended.
 func (s *Session) release(c *counted) {
 	if c.gone {
 		return
@@ -180,7 +180,7 @@ func (s *Session) release(c *counted) {
 	c.gone = true
 }
 
-// lost notes that an answer about c was lost.
+// lost records that an answer about c was lost.
 func (s *Session) lost(c *counted) {
 	if c.gone {
 		return
@@ -192,7 +192,7 @@ func (s *Session) lost(c *counted) {
 	c.unknown = s.generation
 }
 
-// known notes that the outcome of c is known.
+// known records that the outcome of c is known.
 func (s *Session) known(c *counted) {
 	if c.unknown != 0 {
 		c.unknown = 0
@@ -200,12 +200,12 @@ func (s *Session) known(c *counted) {
 	}
 }
 
-// longAgo is when a claim may have begun that existed already.
+// longAgo is the earliest possible start of a claim that existed already.
 const longAgo = math.MinInt64 / 2
 
-// reconcile releases claims whose outcome is unknown and that a lease does not list. The lease
-// was requested in that generation, and would list them if they had been made within the TTL
-// before.
+// reconcile releases claims whose outcome is unknown and that a lease does not list. The client
+// requested the lease in that generation. The lease would list each claim made within the TTL
+// before it.
 func (s *Session) reconcile(generation uint64) {
 	if s.unknown == 0 {
 		return
@@ -229,7 +229,7 @@ func uncertain(err error) bool {
 	return true
 }
 
-// refusals are errors with which an engine has changed nothing.
+// refusals are the errors after which an engine has changed nothing.
 var refusals = [...]error{
 	lockkeeper.ErrSession, lockkeeper.ErrNotHeld, lockkeeper.ErrInvalid, lockkeeper.ErrDenied,
 	lockkeeper.ErrUnsupported, lockkeeper.ErrNotAcquired,
