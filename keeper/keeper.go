@@ -66,7 +66,7 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := k.lock(ctx, true); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	k.command.Op, k.command.Session = table.Attach, s
+	k.command.Op, k.command.Session = table.Attach, k.table.Concerned(s)
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.settle("", err) // whoever had the session before is told what it lost
 	if err == nil {

@@ -54,6 +54,47 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	return nil
 }
 
+// Concerned is want with those of the claims in its lists alone that are there, each once: the
+// others mean nothing to [Attach], and anybody may list any number of them.
+func (t *Table) Concerned(want lockkeeper.Session) lockkeeper.Session {
+	if len(want.Named)+len(want.Lapsed) == 0 {
+		return want
+	}
+	s, ghosts := t.sessions[want.ID], t.ghosts.of[want.ID]
+	claims := make(map[uint64]bool) // false: it is not listed yet
+	if s != nil {
+		for id := range s.claims { // order does not matter: all of them
+			claims[id] = false
+		}
+	}
+	for id := range ghosts { // order does not matter: all of them
+		claims[id] = false
+	}
+	first := func(id uint64) bool {
+		listed, there := claims[id]
+		if there {
+			claims[id] = true
+		}
+		return there && !listed
+	}
+	all := want
+	want.Named, want.Lapsed = nil, nil
+	for i := range all.Lapsed {
+		if first(all.Lapsed[i].ID) {
+			want.Lapsed = append(want.Lapsed, all.Lapsed[i])
+		}
+	}
+	for id := range claims { // order does not matter: all of them
+		claims[id] = false
+	}
+	for _, id := range all.Named {
+		if first(id) {
+			want.Named = append(want.Named, id)
+		}
+	}
+	return want
+}
+
 // lookup tells whether an id is in the list, in a time that does not grow with it.
 func lookup(ids []uint64) func(id uint64) bool {
 	const few = 16
