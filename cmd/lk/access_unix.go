@@ -12,7 +12,7 @@ import (
 // mayWrite reports whether this user may make files in a folder.
 func mayWrite(folder string) bool { return unix.Access(folder, unix.W_OK|unix.X_OK) == nil }
 
-// ownerIDs is the owner and the group of what is at a path.
+// ownerIDs returns the owner and the group of the file at path.
 func ownerIDs(path string) (uid, gid int, known bool) {
 	info, err := os.Stat(path)
 	if err != nil {

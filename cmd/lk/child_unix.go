@@ -87,16 +87,16 @@ type child struct {
 	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
 }
 
-// inherited calls start, which starts a process that inherits these files; nil stands
-// for none. No two processes may be started at the same time by lk.
+// inherited calls start, which starts a process that inherits the non-nil files. lk must
+// not start two processes at the same time.
 func inherited(files []*os.File, start func() error) error {
 	for _, file := range files {
 		if file == nil {
 			continue
 		}
 		defer unix.CloseOnExec(int(file.Fd())) // for this process alone
-		// Not by exec.Cmd.ExtraFiles: the number that it gives the file may be that
-		// of a file which lk itself inherited for the same purpose.
+		// Not by exec.Cmd.ExtraFiles: its number for the file may belong to a file
+		// that lk itself inherited for the same purpose.
 		if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
 			return err
 		}
@@ -104,9 +104,8 @@ func inherited(files []*os.File, start func() error) error {
 	return start()
 }
 
-// startChild starts the command with lk's own standard files, and lets it
-// inherit these others; nil stands for none. It must be called by the main goroutine
-// (see init).
+// startChild starts the command with lk's own standard files and the other non-nil
+// files. Only the main goroutine may call it (see init).
 func startChild(command, env []string, inherits ...*os.File) (*child, error) {
 	c := &child{
 		tty:     terminal(),

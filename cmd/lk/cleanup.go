@@ -8,10 +8,9 @@ import (
 )
 
 // runCleanup runs a shell command under the lease that s supervises, with these
-// variables, tells the user of its failure, and returns its exit code. What is left of
-// the lease bounds it as it bounds any command; if nothing is, it is not run. s serves
-// this command alone: it must not have been started. It must be called by the main
-// goroutine.
+// variables, reports its failure, and returns its exit code. The rest of the lease bounds
+// it as it bounds any command; if the lease is over, the script is not run. s must be a
+// supervisor that was not started. Only the main goroutine may call runCleanup.
 func runCleanup(script string, env []string, session *os.File, s supervisor, signals chan os.Signal) (code int) {
 	if err := s.lease.Err(); err != nil {
 		s.note(fmt.Sprintf("the clean-up was not run, since others may hold the lock by now: %s", err))
@@ -41,10 +40,10 @@ func runCleanup(script string, env []string, session *os.File, s supervisor, sig
 	return code
 }
 
-// exitVariable tells a clean-up how the command ended.
+// exitVariable gives a clean-up the exit code of the command.
 func exitVariable(code int) string { return "LK_EXIT=" + strconv.Itoa(code) }
 
-// withCleanup is the command followed by its clean-up, where lk is not there to
+// withCleanup is the command followed by its clean-up, for an lk that can't
 // run it since it became the command of a run around it.
 func withCleanup(command []string, cleanup string) []string {
 	const script = `cleanup=$1; shift; trap : INT QUIT TERM HUP

@@ -238,7 +238,7 @@ func (a *app) live() []lockkeeper.Status {
 		client, err := a.connect(ctx)
 		if err == nil {
 			all, _ = listAll(ctx, client.Client, lockkeeper.Query{Stale: true})
-			client.Close() // before lk ends, so that SQLite leaves nothing behind
+			client.Close() // before lk ends, so that SQLite removes its files
 		}
 		listed <- all
 	}()
@@ -264,7 +264,7 @@ func (a *app) completion(root *cobra.Command) {
 			a.bad.addf("no SHELL: name one of bash, zsh, fish and powershell, as in: lk completion bash")
 		}
 	})
-	c.RunE = func(*cobra.Command, []string) error { return nil } // without one its Args would not be asked
+	c.RunE = func(*cobra.Command, []string) error { return nil } // cobra checks Args only of a command with RunE
 	c.Short = "Write the completions of a shell"
 	c.Long = `Write a script that lets a shell complete verbs, flags, paths that are held or
 waited for, claims and names. A completion never waits longer than a moment, and

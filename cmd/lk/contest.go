@@ -9,17 +9,17 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// contest is what a command wants and others have, in the words for people. All verbs
+// contest writes messages about the paths that a command wants and others hold. All verbs
 // that take locks use it.
 type contest struct {
 	wanted []lockkeeper.Path
-	around []lockkeeper.Status // the holds of the runs around this one
+	around []lockkeeper.Status // holds of the runs around this one
 }
 
-// mostWanted is how many paths a message names.
+// mostWanted bounds the paths that a message names.
 const mostWanted = 5
 
-// name is the wanted path where the first blocker stands; without one it stands for all.
+// name returns the wanted path that the first blocker blocks; without a blocker, all paths.
 func (c contest) name(blocked []lockkeeper.Blocker) string {
 	if len(blocked) > 0 {
 		for _, path := range c.wanted {
@@ -31,7 +31,7 @@ func (c contest) name(blocked []lockkeeper.Blocker) string {
 	return c.all()
 }
 
-// all names the first path, and how many more.
+// all names the first path and counts the others.
 func (c contest) all() string {
 	if n := len(c.wanted) - 1; n > 0 {
 		return fmt.Sprintf("%s and %d more", c.wanted[0], n)
@@ -39,8 +39,7 @@ func (c contest) all() string {
 	return string(c.wanted[0])
 }
 
-// others names all paths that are wanted together, in brackets with a space before;
-// empty if it is one.
+// others lists all wanted paths, in brackets after a space; it is empty for one path.
 func (c contest) others() string {
 	if len(c.wanted) < 2 {
 		return ""
@@ -56,12 +55,12 @@ func (c contest) others() string {
 	return " (wanted: " + strings.Join(names, ", ") + more + ")"
 }
 
-// line says where a claim stands: "b: held by ci-17 for 2m, 2nd in line (wanted: a, b)".
+// line describes the wait of a claim: "b: held by ci-17 for 2m, 2nd in line (wanted: a, b)".
 func (c contest) line(status lockkeeper.Status) string {
 	return c.name(status.Blockers) + ": " + waitLine(status) + c.others()
 }
 
-// blockedText says who stands in the way.
+// blockedText describes the first blocker and counts the others.
 func (c contest) blockedText(blocked []lockkeeper.Blocker) string {
 	text := blockerText(blocked[0])
 	if c.isAround(blocked[0].Ref) {
@@ -74,8 +73,8 @@ func (c contest) isAround(ref lockkeeper.Ref) bool {
 	return slices.ContainsFunc(c.around, func(hold lockkeeper.Status) bool { return hold.Ref == ref })
 }
 
-// deadlock explains the refusal of a run that would wait for a run around it, which waits
-// for its command; empty if err is nothing of that kind.
+// deadlock explains why a run was refused: it would wait for a run around it, which waits
+// for this command. It is empty for other errors.
 func (c contest) deadlock(err *lockkeeper.Error) string {
 	if !errors.Is(err, lockkeeper.ErrDeadlock) {
 		return ""

@@ -13,20 +13,20 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// machineFolder holds the locks of everybody on this machine, where it exists: the package makes
-// it, for a group that it makes too.
+// machineFolder, where it exists, holds the locks of all users of this machine. The system
+// package creates it, with a group for it.
 var machineFolder = "/var/lib/lockkeeper-local"
 
-// lockFile is the name of the default file in its folder.
+// lockFile is the name of the default file.
 const lockFile = "locks.db"
 
-// hasMachineFolder reports whether the default file is everybody's.
+// hasMachineFolder reports whether all users of the machine share the default file.
 func hasMachineFolder() bool {
 	_, err := os.Stat(machineFolder)
 	return err == nil
 }
 
-// defaultURL is the engine where none is named.
+// defaultURL is the engine if the user names none.
 func defaultURL() (string, error) {
 	if hasMachineFolder() {
 		return "sqlite:" + filepath.Join(machineFolder, lockFile), nil
@@ -43,8 +43,8 @@ func defaultReach() string {
 	return "only what this user runs on this machine"
 }
 
-// prepareDefault refuses the default file where it would not exclude what it should, and else
-// makes its folder if that is the user's own.
+// prepareDefault refuses the default file if locks in it would not exclude all that they
+// should. Otherwise it creates the folder of a user's own file.
 func (a *app) prepareDefault(ctx context.Context) error {
 	if hasMachineFolder() {
 		if !mayWrite(machineFolder) {
@@ -59,12 +59,12 @@ func (a *app) prepareDefault(ctx context.Context) error {
 	return makeOwnFolder(folder)
 }
 
-// refuseDefault is the error of a default file that is not used.
+// refuseDefault is the error of a refused default file.
 func refuseDefault(format string, args ...any) error {
 	return &exit{code: exitUnavailable, say: fmt.Errorf(format, args...)}
 }
 
-// notInGroup says what a user does who may not write to the machine's folder.
+// notInGroup is the remedy for a user without write permission to the machine's folder.
 func notInGroup() string {
 	group, name := "GROUP", "$USER"
 	if _, gid, known := ownerIDs(machineFolder); known {
@@ -81,8 +81,8 @@ func notInGroup() string {
 		"which excludes only what you run: --engine sqlite:$HOME/%s", machineFolder, group, name, lockFile)
 }
 
-// refuseWhileOwnFileIsUsed refuses the machine's file while claims are left in the file that was the
-// user's default before: whoever has them would not be excluded.
+// refuseWhileOwnFileIsUsed refuses the machine's file while claims are left in the user's
+// earlier default file: locks in the machine's file would not exclude their holders.
 func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 	folder, err := stateFolder()
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 		for _, failed := range old.List(ctx, lockkeeper.Query{}) {
 			if err = failed; err == nil {
 				return refuseDefault("locks are left in %s, your default before %s was made: "+
-					"wait until they end (lk ls --engine sqlite:%[1]s), or go on there with --engine sqlite:%[1]s", file, machineFolder)
+					"wait until they end (lk ls --engine sqlite:%[1]s), or keep using it with --engine sqlite:%[1]s", file, machineFolder)
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 	return nil
 }
 
-// makeOwnFolder makes the folder of a user's own default file. Root makes none in somebody else's
-// home, where its owner could not use it.
+// makeOwnFolder creates the folder of a user's own default file. Root creates none in another
+// user's home, since that user could not use it.
 func makeOwnFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil {
 		return nil
@@ -130,16 +130,16 @@ func makeOwnFolder(folder string) error {
 			name = u.Username
 		}
 		return refuseDefault("%s would be root's, in the folder of another user: "+
-			"write sudo -u %s lk … for the locks of that user, sudo -H lk … for those of root, or name one file for both with --engine", folder, name)
+			"use sudo -u %s lk … for the locks of that user, sudo -H lk … for those of root, or name one file for both with --engine", folder, name)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return refuseDefault("there is no folder for the locks: %w "+
-			"(another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
+			"(name another engine with --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
 	}
 	return nil
 }
 
-// noteSudo says, under sudo, that the default file is not that of the user who called sudo.
+// noteSudo warns, under sudo, that the default file is not that of the calling user.
 func (a *app) noteSudo(named bool) {
 	caller := os.Getenv("SUDO_USER")
 	if named || caller == "" || caller == "root" || os.Geteuid() != 0 || hasMachineFolder() {
@@ -147,7 +147,7 @@ func (a *app) noteSudo(named bool) {
 	}
 	folder, err := stateFolder()
 	if uid, _, known := ownerIDs(folder); err == nil && known && uid != 0 {
-		return // it is that user's
+		return // the file is the user's
 	}
 	a.noted.Do(func() {
 		fmt.Fprintf(a.stderr, "lk: warning: under sudo these locks are root's own, and exclude nothing that %s runs; "+

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what /proc/PID/stat tells of a process.
+// process has the fields of /proc/PID/stat that a guard needs.
 type process struct {
 	parent  int
 	group   int
 	session int
-	began   uint64 // when it was started, in clock ticks since boot
-	dead    bool   // all of it has ended, and its parent has not waited for it
+	began   uint64 // start time, in clock ticks since boot
+	dead    bool   // all threads have ended, and the parent has not waited for it
 }
 
-// processes are the numbers of all processes that /proc shows.
+// processes returns the numbers of all processes that /proc shows.
 func processes() ([]int, error) {
 	if !procIsOurs() {
 		return nil, errors.New("/proc is not mounted, or shows the processes of another namespace")
 	}
-	// It is another user's: where /proc hides those (hidepid) it hides the first process too.
+	// Process 1 belongs to root. If /proc hides processes of other users (hidepid), it hides this one.
 	if _, err := readProcess(1); err != nil {
 		return nil, fmt.Errorf("/proc hides the processes of other users: %w", err)
 	}
@@ -57,8 +57,8 @@ func readProcess(number int) (p process, err error) {
 	if len(fields) <= began {
 		return p, fmt.Errorf("/proc/%d/stat has %d fields", number, len(fields))
 	}
-	// The state is that of the main thread, and others may run when that has ended. One
-	// thread is left of a process that is dead.
+	// The state is that of the main thread. Other threads may run after it has ended; a
+	// dead process has one thread left.
 	p.dead = bytes.ContainsAny(fields[0], "ZX") && (string(fields[threads]) == "1" || string(fields[threads]) == "0")
 	for i, to := range map[int]*int{1: &p.parent, 2: &p.group, 3: &p.session} {
 		if *to, err = strconv.Atoi(string(fields[i])); err != nil {
@@ -69,15 +69,14 @@ func readProcess(number int) (p process, err error) {
 	return p, err
 }
 
-// mayDescend reports whether a process runs that may descend from a command of lk
-// which began then, whatever that process has done since: left the group and the
-// session, closed its files, cleared its environment, changed its user. When lk and the
-// command are dead, the kernel has given their orphans to the process that adopted this
-// guard. So the ancestors of a descendant, up to that adopter, all began after the
-// command. The reverse is not true: the adopter may have other children as young. When
-// in doubt the answer is yes.
+// mayDescend reports whether a running process may descend from a command of lk that
+// began at that time, even if the process left the group and the session, closed its
+// files, cleared its environment or changed its user. When lk and the command are dead,
+// the kernel has given their orphans to the process that adopted this guard. So all
+// ancestors of a descendant, up to that adopter, began after the command. The reverse is
+// not true: the adopter may have other young children. In doubt mayDescend returns true.
 func mayDescend(began uint64, session int) bool {
-	// Twice, since a process may fork and end while the list is read.
+	// Twice, since a process may fork and end during the first pass.
 	return began == 0 || listsDescendant(began, session) || listsDescendant(began, session)
 }
 
@@ -102,8 +101,8 @@ func listsDescendant(began uint64, session int) bool {
 	return false
 }
 
-// mostAncestors bounds the search: numbers of processes are used again, and a list read
-// from them may go round in a circle.
+// mostAncestors bounds the search: the kernel reuses process numbers, so the parents read
+// one after the other may form a cycle.
 const mostAncestors = 1000
 
 // adoptedSince reports whether all ancestors of p below the adopter began at that time or later.
@@ -113,7 +112,7 @@ func adoptedSince(p process, began uint64, adopter int) bool {
 			return true
 		}
 		if p.parent == 0 {
-			return false // its parent is outside of this container
+			return false // the parent is outside this container
 		}
 		parent, err := readProcess(p.parent)
 		if err != nil {
@@ -127,9 +126,9 @@ func adoptedSince(p process, began uint64, adopter int) bool {
 	return true
 }
 
-// olderSession reports whether p is in another session than lk, which was there before
-// the command: a descendant can only be in lk's session, or make a new one. The number
-// of a session is not used again while a process is in it.
+// olderSession reports whether p is in a session other than lk's that is older than the
+// command. A descendant is in lk's session or in a newer one. The kernel does not reuse
+// the number of a session while a process is in it.
 func olderSession(p process, began uint64, session int) bool {
 	if p.session == session {
 		return false

@@ -30,11 +30,11 @@ func (a *app) newDoctor() *cobra.Command {
 		Use:        "doctor",
 		SuggestFor: []string{"check", "diagnose", "info", "config"},
 		Short:      "Check the set-up: which engine, and what is wrong",
-		Long: `Check the set-up: which engine is used and why that one, whether it can be
-opened, what in it and in this environment is odd. If all is well, lk says so in
-one line. Otherwise it lists what is doubtful (it works, but not as surely as it
-could) and what is broken, each with what to do. With -v it lists every check,
-and what the engine promises.
+		Long: `Check the set-up: which engine lk uses and why, whether lk can open it, and problems
+in the engine and in this environment. If all is well, lk says so in one line.
+Otherwise it lists what is doubtful (it works, but less reliably) and what is
+broken, each with a remedy. With -v it lists every check, and what the engine
+promises.
 
 It changes nothing, and makes no file. The exit code is 1 if anything is broken.`,
 		Example: `  # why does it not work here?
@@ -62,14 +62,14 @@ It changes nothing, and makes no file. The exit code is 1 if anything is broken.
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print every check as one JSON object a line: check, grade, detail, remedy")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every check, the fine ones too")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every check, also those that are fine")
 	return cmd
 }
 
 // doctor collects findings.
 type doctor struct {
 	app    *app
-	engine string // which one, and why
+	engine string // its URL, and why lk uses it
 	list   []lockkeeper.Finding
 }
 
@@ -152,7 +152,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		var ago time.Duration
 		switch ago, old = lockkeeper.Stale(err); {
 		case old:
-			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("it tells only what was so %s ago: %s", passed(ago), err), diskRemedy)
+			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("its lists are %s old: %s", passed(ago), err), diskRemedy)
 		case err != nil:
 			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, url))
 			return client
@@ -175,7 +175,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 }
 
 // diskRemedy is what to do about a full disk that keeps the locks.
-const diskRemedy = "make room on that disk: it goes on by itself, and what is held stays held meanwhile"
+const diskRemedy = "make room on that disk: then it continues by itself; holders keep their locks meanwhile"
 
 // promises are what the engine declares.
 func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
@@ -188,7 +188,7 @@ func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
 		if isDatabase(url) {
 			who, whose = "everybody who names these tables of this database, on any machine", ""
 		}
-		d.fine("crash detection", "the lock of a process that is killed or cut off ends with its TTL")
+		d.fine("crash detection", "the lock of a killed or disconnected process ends with its TTL")
 	}
 	d.fine("who it excludes", "%s", who)
 	d.fine(whose+"what it survives", "%s", g.Survives)
@@ -308,7 +308,7 @@ func (d *doctor) ci() {
 		return
 	}
 	if d.app.engineSource() == "the default" {
-		d.wrong(lockkeeper.Doubtful, "CI", "no engine is named, so that "+defaultReach()+" is excluded",
+		d.wrong(lockkeeper.Doubtful, "CI", "no engine is named, so locks exclude "+defaultReach(),
 			"name an engine that all jobs reach, such as a server (lk serve), with --engine or "+engineVariable)
 		return
 	}
@@ -387,7 +387,7 @@ func (d *doctor) clock() {
 	d.fine("time of day", "%s; no lock depends on it", now.Format(time.DateTime))
 }
 
-// counts says how many findings there are of each grade, and sorts the worst first.
+// counts counts the findings of each grade, and sorts the worst first.
 func (d *doctor) counts() (counts [lockkeeper.Broken + 1]int) {
 	slices.SortStableFunc(d.list, func(a, b lockkeeper.Finding) int { return int(b.Grade) - int(a.Grade) })
 	for _, f := range d.list {
@@ -396,8 +396,8 @@ func (d *doctor) counts() (counts [lockkeeper.Broken + 1]int) {
 	return counts
 }
 
-// report writes the findings that are not fine, with verbose all of them, the worst
-// first, and a summary. Anything that is broken is the exit code 1.
+// report writes the findings that are not fine (with verbose all of them), the worst
+// first, and a summary. Its error is exit code 1 if anything is broken.
 func (d *doctor) report(to io.Writer, verbose bool) error {
 	counts := d.counts()
 	for _, f := range d.list {

@@ -58,7 +58,7 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
 		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))
 	if about.Trouble != "" {
-		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble, "see to the disk, or the database, that keeps its locks")
+		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble, "check the disk or database that keeps its locks")
 	}
 	if about.Draining != "" {
 		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining, "wait until it is back, or name another server")

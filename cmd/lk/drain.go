@@ -29,21 +29,21 @@ func (a *app) newDrain() *cobra.Command {
 		Use:        "drain",
 		SuggestFor: []string{"shutdown", "stop", "quit"},
 		Short:      "Have a server end once nobody has anything",
-		Long: `Have a server end in peace: from now on it takes no new claims, and says so. Holders
-go on and renew, waiters keep their places and are granted in turn. When none of its
+		Long: `End a server when nobody needs it: it refuses new claims, and says why. Holders can
+renew, and waiters keep their places and get their locks in turn. When none of its
 clients holds or waits for anything, the process ends, with exit code 0.
 
-Of a server over a shared engine (a file, a database) its clients are those that are
-connected to it, and the names (lk grab) and claims over HTTP that were refreshed at
-it within their TTL. What others have by other servers, or by the engine itself, goes
-on, and is not waited for.
+On a shared engine (a file, a database) the clients of a server are those connected to
+it, and the names (lk grab) and HTTP claims that were refreshed at it within their
+TTL. The server does not wait for claims made through other servers or directly at
+the engine.
 
 With --unless-version V nothing happens if the server runs version V already; then
 the exit code is ` + fmt.Sprint(exitAlready) + `. So a deployment may type it every time.
 
 lk drain itself ends when the server has agreed. With --wait it stays until the
 server has ended, for at most so long (exit code 75 if that was not enough). A
-server whose locks are on disk need not be drained to be started anew: stop it, and
+server whose locks are on disk need not be drained for a restart: stop it, and
 holders find their locks when it is back.`,
 		Example: `  # before an upgrade of a server that keeps its locks in memory
   lk drain --unless-version v1.4.0 --wait 10m

@@ -32,7 +32,7 @@ func left(d time.Duration) string {
 	return human(d)
 }
 
-// exact writes a duration that somebody has given: "2.5s".
+// exact writes a duration as the user gave it: "2.5s".
 func exact(d time.Duration) string {
 	if d > time.Second && d%time.Second != 0 {
 		return d.String()

@@ -23,10 +23,10 @@ const engineVariable = "LOCKKEEPER_URL"
 type connection struct {
 	*lockkeeper.Client
 	engine   lockkeeper.Engine
-	attached *attachments // by the client
+	attached *attachments // of the client
 	url      string
 	closed   bool // closeBy was called
-	named    bool // by --engine or by the environment; else it is the default file
+	named    bool // --engine or the environment names the engine; else it is the default file
 }
 
 // connect opens the engine of this run: that of --engine or an argument, else of
@@ -73,7 +73,7 @@ func withinProcess(url string) string {
 	return url + " keeps locks within one process, so that lk would exclude nobody: name another engine"
 }
 
-// openedURL is an engine's URL as this verb opens it.
+// openedURL is the URL by which this verb opens the engine.
 func (a *app) openedURL(url string) string {
 	if scheme, _, _ := strings.Cut(url, ":"); scheme == "sqlite" && a.reads && queryOf(url) == len(url) {
 		return url + "?mode=ro"

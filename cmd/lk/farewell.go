@@ -13,20 +13,20 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// farewell is what a guard must know to leave the session of an lk that was killed. It
-// may contain passwords, and the session's id, which is the right to act for it: it goes
-// through a pipe, and never into arguments, an environment or a file. What may not be
-// UTF-8 is bytes, which JSON keeps as they are.
+// farewell is the data by which a guard leaves the session of a killed lk. It may contain
+// passwords, and contains the session's id, which is the right to act for the session. So
+// it goes through a pipe, and never into arguments, an environment or a file. Text that
+// may not be UTF-8 is bytes, which JSON preserves.
 type farewell struct {
-	LK          int      // its process
+	LK          int      // process number
 	URL         []byte   // of the engine
-	Environment [][]byte // NAME=VALUE of what engines read
+	Environment [][]byte // NAME=VALUE of variables that engines read
 	Session     string
 	TTL         time.Duration
 }
 
-// environmentOf are the variables by which an engine is reached, beside its URL: ours,
-// those of Postgres, certificates, and by which the home directory is found.
+// environmentOf selects the variables that an engine needs in addition to its URL: those of
+// Lockkeeper, of Postgres, of certificates, and of the home directory.
 func environmentOf(all []string) [][]byte {
 	var chosen [][]byte
 	for _, variable := range all {
@@ -39,8 +39,8 @@ func environmentOf(all []string) [][]byte {
 	return chosen
 }
 
-// farewell has a guard leave the session of this hold once lk and its command are dead,
-// where only that or the TTL ends it: elsewhere the kernel tells the engine.
+// farewell returns the order for a guard to leave the session of this hold when lk and its
+// command are dead. It is nil if the kernel notifies the engine of dead processes.
 func (c *connection) farewell(hold *lockkeeper.Hold, ttl time.Duration) []byte {
 	session := hold.Ref().Session
 	if c.engine.Guarantees().Reach != lockkeeper.OnNetwork || c.sessionFile(session) != nil {
@@ -54,18 +54,18 @@ func (c *connection) farewell(hold *lockkeeper.Hold, ttl time.Duration) []byte {
 		TTL:         ttl,
 	})
 	if err != nil {
-		return nil // can't be
+		return nil // impossible
 	}
 	return order
 }
 
-// attachments is an engine for one session, which notes the epoch of its latest Attach, and
-// that the engine takes no new claims.
+// attachments is an engine for one session. It records the epoch of the latest Attach, and
+// reports that the engine is draining.
 type attachments struct {
 	lockkeeper.Engine
 	epoch   atomic.Uint64
-	changed chan struct{}               // filled after epoch has changed
-	drains  atomic.Pointer[func(error)] // called when a claim was refused for that; nil: nobody
+	changed chan struct{}               // gets a value after a change of epoch
+	drains  atomic.Pointer[func(error)] // called when a draining engine refuses a claim; may be nil
 }
 
 func noteAttachments(e lockkeeper.Engine) *attachments {
@@ -81,7 +81,7 @@ func (a *attachments) Attach(
 		a.epoch.Store(lease.Key.Epoch)
 		select {
 		case a.changed <- struct{}{}:
-		default: // it is filled already
+		default: // a wakeup is pending
 		}
 	}
 	return lease, err

@@ -28,14 +28,14 @@ func (a *app) newFreeze() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "freeze {PATH | --all} --for D",
 		Short: "Let nobody in for a while",
-		Long: `Grant nothing at PATH and below it, for a while: who asks for it waits, and
-those who won't wait that long are refused at once. Who holds something there
-goes on undisturbed: to empty it, wait (lk ls PATH), or use lk revoke as well.
+		Long: `Grant nothing at PATH and below it, for a while. New requests wait; those whose bound
+is shorter are refused at once. Holders keep their locks: to empty the path, wait
+(lk ls PATH), or use lk revoke as well.
 
 A second freeze of the same path replaces the first; lk thaw ends it.
 
-With --all nothing is granted anywhere. A lock of everything there is not: it would
-have programs wait for each other that have nothing to do with each other.`,
+With --all the engine grants nothing anywhere. There is no lock of everything: it would
+make unrelated programs wait for each other.`,
 		Example: `  # no deployments over the weekend
   lk freeze deploy --for 2d12h --note "code freeze"
 
@@ -86,7 +86,7 @@ of single paths stay. Where PATH is not frozen, the exit code is 1.`,
 	return cmd
 }
 
-// checkPath reads PATH, or --all in place of it.
+// checkPath parses PATH, or --all in place of it.
 func (o *freezeOptions) checkPath(a *app, cmd *cobra.Command, args []string) {
 	switch {
 	case o.all && len(args) > 0:
@@ -94,7 +94,7 @@ func (o *freezeOptions) checkPath(a *app, cmd *cobra.Command, args []string) {
 	case o.all:
 		o.path = lockkeeper.Root
 	case len(args) == 1 && args[0] == string(lockkeeper.Root):
-		a.bad.addf("everything is named by --all, as in: %s --all", program(cmd))
+		a.bad.addf("use --all for everything, as in: %s --all", program(cmd))
 	default:
 		o.path = a.thePath(cmd, args)
 	}
@@ -133,7 +133,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 		if !o.all {
 			see += " " + string(o.path)
 		}
-		text += fmt.Sprintf("; what is held there goes on (%d, see %s)", n, see)
+		text += fmt.Sprintf("; holders there keep their locks (%d, see %s)", n, see)
 	}
 	if frozen, ok := freezeOf(o.path, all); ok && o.json {
 		return writeEvent(a.stdout, time.Now(), "frozen", text, frozen)

@@ -99,7 +99,7 @@ func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
 func (o *placeOptions) name() grab.Name   { return grab.Name{As: o.as, Paths: o.paths} }
 func (o *placeOptions) terms() grab.Terms { return grab.Terms{TTL: o.ttl, For: o.holdFor} }
 
-// contest is what the name wants, for messages.
+// contest describes the paths that the name wants, for messages.
 func (o *placeOptions) contest() contest { return contest{wanted: o.paths} }
 
 // what names the paths in messages: the first, and how many more.
@@ -115,7 +115,7 @@ type grabOptions struct {
 	priority     int
 	try          bool
 	fence        string
-	token        grab.Token // that fence says; zero: of no hold that is there already
+	token        grab.Token // parsed from fence; zero without --fence
 	targets      []lockkeeper.Target
 }
 
@@ -129,18 +129,18 @@ or shared with others (-s), or for a limited number of them (-n). Several paths
 are taken together or not at all. Grab the same again to keep it.
 
 It prints "ok FENCE" (and the slot of one unit under -n) and exits 0 if the name
-holds it, or "wait PLACE" and exits 75 if it waits in line; who is in the way is
-told on stderr. Without --wait it does not wait: its place lives on for its TTL,
-may come up meanwhile, and then the next lk grab says ok. With --try it takes no
-place, and prints nothing if it is taken.
+holds it, or "wait PLACE" and exits 75 if it waits in line; stderr names the holder.
+Without --wait it does not wait: its place lasts for its TTL and may become a hold
+meanwhile; then the next lk grab prints ok. With --try it takes no place; if the lock
+is taken, it prints nothing on stdout.
 
---fence goes on with the hold of which an earlier ok told the fence, and makes
-nothing: if the name has no hold with that fence any more, it exits 76, however
-often it is repeated. A script that must not go on after a loss uses it, or lk renew.
+--fence continues the hold for which an earlier lk grab printed that fence, and makes
+no claim. If the name no longer has that hold, lk exits 76, also when repeated. Use
+--fence or lk renew in a script that must not continue after a loss.
 
-With --wait it waits for so long. If that is in vain, or a signal ends it, it gives
+With --wait it waits for at most D. If the wait fails or a signal ends it, lk gives
 back the place that it took, prints no place, and exits 75; a place that an earlier
-lk grab took stays. It fails at once if others are sure to hold for longer.
+lk grab took stays. It fails at once if the lock will not be free within D.
 ` + placesHelp + `
 
 Exit codes:
@@ -171,8 +171,8 @@ Exit codes:
 		"limit", "n", "hold permits: at most N units in use at a time, as this caller sees it")
 	f.Var(number{&o.units, &a.bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
 	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2h (default: not at all)")
-	f.BoolVar(&o.try, "try", false, "take no place in line: if it is taken, give up at once")
-	f.StringVar(&o.fence, "fence", "", "go on with the hold whose ok had this `FENCE`, and make nothing")
+	f.BoolVar(&o.try, "try", false, "take no place in line: if the lock is taken, give up at once")
+	f.StringVar(&o.fence, "fence", "", "continue the hold with this `FENCE`, which ok printed, and make no claim")
 	f.StringVar(&o.note, "note", "", "what for, for others to read")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
 	f.Var(number{&o.priority, &a.bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
@@ -202,7 +202,7 @@ func (o *grabOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	o.checkRanges(o.request(), bad)
 }
 
-// checkFence reads --fence, and checks what excludes waiting.
+// checkFence parses --fence, and checks the flags that exclude --wait.
 func (o *grabOptions) checkFence(cmd *cobra.Command, bad *problems) {
 	if o.try && o.wait > 0 {
 		bad.addf("--try and --wait exclude each other: --try does not wait")
@@ -212,10 +212,10 @@ func (o *grabOptions) checkFence(cmd *cobra.Command, bad *problems) {
 	}
 	var err error
 	if o.token, err = grab.ParseToken(o.fence); err != nil {
-		bad.addf("--fence %q is none: give what an ok printed, such as 17", o.fence)
+		bad.addf("--fence %q is not a fence: give what ok printed, such as 17", o.fence)
 	}
 	if o.wait > 0 {
-		bad.addf("--fence and --wait exclude each other: a hold is there or lost, and never waited for")
+		bad.addf("--fence and --wait exclude each other: --fence does not wait")
 	}
 }
 
@@ -274,7 +274,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 		return err
 	}
 	if answer.State == lockkeeper.Ended {
-		if len(answer.Blockers) == 0 { // what was known last says more
+		if len(answer.Blockers) == 0 { // the last known blockers
 			answer.Blockers, answer.Place = teller.last.Blockers, teller.last.Place
 		}
 		return a.gaveUp(o, answer)

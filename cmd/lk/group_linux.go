@@ -15,7 +15,7 @@ const bootClock = unix.CLOCK_BOOTTIME
 type group struct {
 	number int
 	leader int    // a file that stands for its leader, dead or alive; 0: none
-	began  uint64 // when its leader was started, as /proc tells; 0: unknown
+	began  uint64 // start time of its leader, from /proc; 0: unknown
 }
 
 // openGroup must be called while the group's leader lives, or is not waited for

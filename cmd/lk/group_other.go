@@ -17,7 +17,7 @@ const bootClock = unix.CLOCK_MONOTONIC
 // group is a process group.
 type group struct {
 	number int
-	began  uint64 // 0: when its leader was started is not known here
+	began  uint64 // 0: this system does not tell the start time of its leader
 }
 
 func openGroup(number int) group { return group{number: number} }
@@ -28,7 +28,7 @@ func (g group) signal(s syscall.Signal) error { return unix.Kill(-g.number, s) }
 // runs reports whether any process of the group is left.
 func (g group) runs() bool { return !errors.Is(g.signal(0), unix.ESRCH) }
 
-// mayDescend says of no process that it may: only the group and the lifeline tell here.
+// mayDescend returns false: on this system a guard sees only the group and the lifeline.
 func mayDescend(uint64, int) bool { return false }
 
 func waitReadable(in int, until time.Duration) { pollReadable(in, until) }

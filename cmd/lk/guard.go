@@ -35,12 +35,12 @@ type guard struct {
 	gone    chan bool // it has exited; true: it has nothing left to do
 	starts  int
 
-	// What the next one must be told, should this one be killed.
+	// Orders for the next guard, if this one is killed.
 	group    group
 	grace    time.Duration
-	end      time.Duration // of the lease, by the boot clock; 0: it was not told any
+	end      time.Duration // of the lease, by the boot clock; 0: not sent yet
 	asked    bool
-	farewell []byte   // how to leave the session; nil: it must not
+	farewell []byte   // how to leave the session; nil: the guard must not leave
 	epoch    uint64   // of the session's latest attach
 	lifeline *os.File // the end that the guard reads; nil without farewell
 }
@@ -52,17 +52,16 @@ const (
 	ordersPatience = 100 * time.Millisecond
 )
 
-// newGuard makes a guard to be started. It inherits the session's file, if there is one,
-// as the command does: else those of the command's processes that closed the file
-// could still run when the kernel tells the engine that the session is dead.
+// newGuard makes a guard that is not started yet. Its process inherits the session's file,
+// if there is one. Otherwise processes of the command that closed the file could still run
+// when the kernel notifies the engine that the session is dead.
 func newGuard(what string, stderr, session *os.File, note func(string)) *guard {
 	return &guard{what: what, stderr: stderr, session: session, note: note}
 }
 
-// leaves has the guard leave the session once lk and all of the command are dead. The
-// file that leaves returns is for the command to inherit, and for nobody else: while any
-// process has it open, something of the command may run. nil if there is no such file;
-// then the guard does not leave. It is called before start.
+// leaves makes the guard leave the session when lk and all of the command are dead. Only
+// the command may inherit the returned file: while a process has it open, part of the
+// command may run. If the file is nil, the guard does not leave. Call leaves before start.
 func (g *guard) leaves(farewell []byte, epoch uint64) *os.File {
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -113,7 +112,7 @@ func (g *guard) launch() error {
 		Path:        program,
 		Args:        []string{"lk", guardVerb, g.what},
 		Stdin:       in,
-		Env:         []string{}, // it needs none, and others may read it
+		Env:         []string{}, // it needs none, and other users may read it
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	if g.stderr != nil {
@@ -153,7 +152,7 @@ func (g *guard) watch(group group, grace time.Duration) {
 
 func (g *guard) tellGroup() { g.tell("group %d %d %d", g.group.number, g.grace, g.group.began) }
 
-// attached tells the guard the epoch of the session's latest attach, if that is news.
+// attached sends the guard the epoch of the session's latest attach, if it changed.
 func (g *guard) attached(epoch uint64) {
 	if g != nil && g.farewell != nil && epoch != g.epoch {
 		g.epoch = epoch

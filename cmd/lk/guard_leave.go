@@ -16,21 +16,22 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine"
 )
 
-// lifeline is the file by which a guard sees whether anything of the command runs: the
-// reading end of a pipe. The command and all that it starts inherit the other end, also
-// those that leave its process group. Nobody writes. It is the guard's standard output,
-// which has no other use, and so needs no number of its own.
+// lifeline is the reading end of a pipe. The command and its descendants inherit the other
+// end, even if they leave the process group. The pipe reaches its end when none of them
+// has it open. Nobody writes to it. It is the guard's standard output, which the guard
+// does not use otherwise.
 const lifeline = 1
 
 const (
-	// leaveTime bounds the one attempt to leave. The TTL does the same, later.
+	// leaveTime bounds the only attempt to leave. If it fails, the TTL ends the session.
 	leaveTime = 2 * time.Second
-	// firstLook and lastLook are pauses between looks whether anything of the command runs.
+	// firstLook and lastLook are the shortest and longest pause between two checks whether
+	// any process of the command runs.
 	firstLook = time.Millisecond
 	lastLook  = time.Second
 )
 
-// readFarewell is nil if text is none; then the guard does not leave.
+// readFarewell parses text. It returns nil if text is invalid; then the guard does not leave.
 func readFarewell(text string) *farewell {
 	var f farewell
 	if json.Unmarshal([]byte(text), &f) != nil {
@@ -39,11 +40,10 @@ func readFarewell(text string) *farewell {
 	return &f
 }
 
-// leave ends the session of lk, which is dead, so that others need not wait for its TTL.
-// It does so only when nothing of the command can run any more, and tries once. A call of
-// lk that is still on its way changes nothing after that: its session is over, and if the
-// session was attached under a later epoch than the guard knows, the engine refuses to
-// leave it.
+// leave ends the session of the dead lk, so that waiters need not wait for its TTL. It
+// first waits until no process of the command can run, and tries once. A call of lk that
+// arrives later changes nothing, since its session has ended. If lk attached the session
+// under a later epoch than the guard knows, the engine refuses the leave.
 func (w *watch) leave() {
 	if w.farewell == nil || w.epoch == 0 {
 		return
@@ -64,15 +64,15 @@ func (w *watch) leave() {
 	}()
 	select {
 	case <-left:
-	case <-ctx.Done(): // what it still does ends with this process
+	case <-ctx.Done(): // the exit of this process ends the attempt
 	}
 }
 
-// leave leaves the session under that epoch. Nobody is left to act on an error.
+// leave leaves the session under that epoch. Nobody could act on an error.
 func (f *farewell) leave(ctx context.Context, epoch uint64) {
 	for _, variable := range f.Environment {
 		name, value, _ := strings.Cut(string(variable), "=")
-		_ = os.Setenv(name, value) // not visible to other processes, as what a process starts with is
+		_ = os.Setenv(name, value) // other processes see only the environment that a process starts with
 	}
 	e, err := engine.New(ctx, lookingURL(string(f.URL)))
 	if err != nil {
@@ -82,12 +82,12 @@ func (f *farewell) leave(ctx context.Context, epoch uint64) {
 	_ = e.Close()
 }
 
-// awaitNothing waits until nothing of the command can run, and reports whether it saw
-// that before the boot clock showed until.
+// awaitNothing waits until no process of the command can run, and reports whether that was
+// so before the boot clock showed until.
 func (w *watch) awaitNothing(until time.Duration) bool {
 	for pause := firstLook; bootTime() < until; pause = min(2*pause, lastLook) {
 		if !lifelineClosed() {
-			waitReadable(lifeline, until) // its end can be read
+			waitReadable(lifeline, until) // readable: the pipe reached its end
 			pause = firstLook
 			continue
 		}
@@ -99,9 +99,9 @@ func (w *watch) awaitNothing(until time.Duration) bool {
 	return false
 }
 
-// nothingRuns reports whether lk is dead, and nothing of the command runs. The lifeline is
-// closed. What has closed it by itself can still be in the group, or may be seen to
-// descend from the command.
+// nothingRuns reports whether lk is dead and no process of the command runs. The lifeline
+// is closed. Processes that closed it themselves can still be in the group, or be
+// descendants of the command.
 func (w *watch) nothingRuns() bool {
 	session, err := unix.Getsid(0)
 	return err == nil && unix.Getppid() != w.farewell.LK && !w.group.runs() && !mayDescend(w.group.began, session)
@@ -114,7 +114,7 @@ func lifelineClosed() bool {
 	for {
 		n, err := unix.Read(lifeline, written[:])
 		switch {
-		case n > 0 || errors.Is(err, unix.EINTR): // what somebody wrote to an unknown file
+		case n > 0 || errors.Is(err, unix.EINTR): // a process wrote to a file that it did not know
 		default:
 			return n == 0 && err == nil
 		}

@@ -19,22 +19,22 @@ import (
 // watch is what a guard knows. Its orders are lines:
 //
 //	leave FAREWELL        leave the session when lk and all of the command are dead
-//	epoch N               of the session's latest attach
-//	group N GRACE BEGAN   guard the process group N, whose leader was started at BEGAN
+//	epoch N               the epoch of the session's latest attach
+//	group N GRACE BEGAN   guard the process group N, whose leader started at BEGAN
 //	                      (see mayDescend); ask it to stop GRACE before the end
 //	end AT                the lease ends AT, by the boot clock
-//	asked                 it was asked to stop already
+//	asked                 lk has asked the group to stop
 //
 // Durations are in nanoseconds. The end of the orders is the death of lk.
 type watch struct {
 	what     string
 	group    group
 	grace    time.Duration
-	end      time.Duration // 0: none is known
+	end      time.Duration // 0: unknown
 	asked    bool
-	farewell *farewell // nil: the session is left to its TTL
+	farewell *farewell // nil: the TTL ends the session
 	epoch    uint64
-	rest     []byte // of an order that has not arrived whole
+	rest     []byte // start of an order that has not arrived completely
 }
 
 // standGuard is a guard's life.
@@ -132,7 +132,7 @@ func (w *watch) obey(order string) {
 		var began uint64
 		fmt.Sscan(rest, &number, &grace, &began)
 		w.group, w.grace = openGroup(number), time.Duration(grace)
-		w.group.began = began // lk had it from the living leader
+		w.group.began = began // lk read it while the leader lived
 	case "end":
 		at, _ := strconv.ParseInt(rest, 10, 64)
 		w.end = time.Duration(at)

@@ -1,27 +1,27 @@
 package main
 
-// A habit is a verb or flag of another lock tool that people type at lk, and what
-// says the same here. Sources: flock(1), etcdctl(1) lock and elect, consul lock, and
+// A habit is a verb or flag of another lock tool that users type, and its equivalent in
+// lk. Sources: flock(1), etcdctl(1) lock and elect, consul lock, and
 // the names that lock libraries have for these calls.
 type habit struct {
 	word string // a verb; or a flag, with its dashes
 	say  string
 }
 
-// habits are the words that lk answers although it has none of them.
+// habits are words that lk does not have but answers with a hint.
 var habits = []habit{
 	{"lock", runsUnderLock}, {"acquire", runsUnderLock}, {"get", runsUnderLock}, {"exec", runsUnderLock},
 	{"with", runsUnderLock}, {"do", runsUnderLock}, {"flock", runsUnderLock},
 	{"try", "lk run --try PATH -- COMMAND runs the command only if nobody has PATH"},
 	{"unlock", "lk release gives back what lk grab took; what lk run holds ends with its command"},
 	{"drop", "lk release gives back what lk grab took"},
-	{"semaphore", "lk run -n 3 PATH -- COMMAND is one of at most three"},
+	{"semaphore", "lk run -n 3 PATH -- COMMAND lets at most three run at a time"},
 	{"elect", "lk run PATH -- COMMAND: the process that holds PATH leads"},
 	{"campaign", "lk run PATH -- COMMAND: the process that holds PATH leads"},
 	{"show", "lk ls lists claims"}, {"list", "lk ls lists claims"}, {"locks", "lk ls lists claims"},
 	{"extend", "lk renew renews what lk grab took"}, {"refresh", "lk renew renews what lk grab took"},
 	{"keepalive", "lk keep renews what lk grab took until a process ends"},
-	{"reserve", "lk grab holds PATH for a name, from step to step of a script"},
+	{"reserve", "lk grab holds PATH for a name, across the steps of a script"},
 
 	{"-e", "a path is held alone unless -s or -n is given"}, {"-x", "a path is held alone unless -s or -n is given"},
 	{"--exclusive", "a path is held alone unless -s or -n is given"},
@@ -29,14 +29,14 @@ var habits = []habit{
 	{"--nonblock", "--try does not wait"}, {"--nonblocking", "--try does not wait"}, {"--nb", "--try does not wait"},
 	{"--timeout", "--wait 5s waits for at most five seconds"},
 	{"-c", commandLast}, {"--command", commandLast},
-	{"-o", "it needs no flag: what the command leaves in the background does not hold the lock"},
-	{"--close", "it needs no flag: what the command leaves in the background does not hold the lock"},
-	{"-u", "the lock is released when the command ends; what lk grab took, lk release gives back"},
-	{"--unlock", "the lock is released when the command ends; what lk grab took, lk release gives back"},
-	{"-F", "lk stays, to stop the command before its lock could go to another"},
-	{"--no-fork", "lk stays, to stop the command before its lock could go to another"},
+	{"-o", "no flag is needed: background processes of the command do not hold the lock"},
+	{"--close", "no flag is needed: background processes of the command do not hold the lock"},
+	{"-u", "lk run releases the lock when its command ends; lk release gives back what lk grab took"},
+	{"--unlock", "lk run releases the lock when its command ends; lk release gives back what lk grab took"},
+	{"-F", "lk keeps running, to stop the command before anyone else gets the lock"},
+	{"--no-fork", "lk keeps running, to stop the command before anyone else gets the lock"},
 	{"--child-exit-code", "lk always ends with the command's own exit code"},
-	{"--shell", "the command is run without a shell; for one write -- sh -c '...'"},
+	{"--shell", "lk runs the command without a shell; for one write -- sh -c '...'"},
 	{"--name", "--as says who holds it"}, {"--lease", "--ttl bounds how long a lock outlives its holder"},
 }
 
@@ -45,8 +45,7 @@ const (
 	commandLast   = "the command stands after --, as in: lk run mydatabase/mytest -- sh -c 'make test'"
 )
 
-// habitSays is what lk has in place of a verb or a flag of another tool, "" if that
-// is not known.
+// habitSays returns the equivalent of another tool's verb or flag, "" if there is none.
 func habitSays(word string) string {
 	for _, h := range habits {
 		if h.word == word {

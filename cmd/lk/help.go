@@ -83,8 +83,8 @@ func subjectOfHelp(root *cobra.Command, args []string) (c *cobra.Command, unknow
 	return c, ""
 }
 
-// didYouMean suggests what does the same as a verb of another tool, else verbs and
-// topics that are like a word.
+// didYouMean suggests the equivalent of another tool's verb, else verbs and topics with
+// a similar name.
 func didYouMean(root *cobra.Command, word string) string {
 	if say := habitSays(word); say != "" {
 		return ": " + say
@@ -233,8 +233,8 @@ At a server and in a database, the locks of a process that is killed or cut off 
 with their TTL; in a file they end at once. Who is cut off for less than that has lost
 nothing.
 
-In CI the default excludes too little, only what runs on the same machine: name an
-engine that all jobs reach, such as a server.
+In CI the default is not enough: it excludes only processes of the same machine. Name
+an engine that all jobs reach, such as a server.
 
 lk doctor says which engine is used, why, what it promises, and what is wrong with
 it.`

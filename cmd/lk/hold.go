@@ -59,7 +59,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		}
 		hold, err := a.acquire(ctx, client, o, requests, signals)
 		if lostPlace(err) && o.wait == lockkeeper.Forever {
-			a.noteUnless(o.quiet)(o.what() + ": lk stood still for longer than its TTL and lost its place in line; it waits anew")
+			a.noteUnless(o.quiet)(o.what() + ": lk stood still for longer than its TTL and lost its place in line; it waits again")
 			continue
 		}
 		if err != nil {
@@ -145,8 +145,8 @@ func stoppedBy(ctx context.Context, signals <-chan os.Signal, stops func(os.Sign
 	}
 }
 
-// noteReach says what the engine noticed when it was opened, and, where CI would expect more,
-// what little the default engine excludes.
+// noteReach prints the warnings of opening the engine. In CI it also warns that the
+// default engine excludes only processes of this machine.
 func (a *app) noteReach(client *connection, quiet bool) {
 	if quiet {
 		return
@@ -159,7 +159,7 @@ func (a *app) noteReach(client *connection, quiet bool) {
 	if ci := os.Getenv("CI"); client.named || ci == "" || ci == "false" {
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; %s=lk://HOST or sqlite:FILE names one, and then this is not said\n", defaultReach(), engineVariable)
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; name one with %s=lk://HOST or sqlite:FILE\n", defaultReach(), engineVariable)
 }
 
 // label fills in what others will read of this hold where the user said nothing.
@@ -231,7 +231,7 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	s.note = a.noteUnless(o.quiet)
 	after := s
 	after.note = a.noteUnless(false)
-	if o.cleanup == "" { // else a lock that is free at once would say that the clean-up was run
+	if o.cleanup == "" { // the guard does not run the clean-up, so it must not free the lock
 		s.farewell, s.attached = client.farewell(hold, o.ttl), client.attached
 	}
 	if err := s.start(o.command, env, session); err != nil {
@@ -244,7 +244,7 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	code, err := s.supervise(signals)
 	ended := time.Now()
 	if awaitInner(client, hold) {
-		ended = time.Now() // the engine answers, so that this wait was not for it
+		ended = time.Now() // the engine answers: the time for inner holds does not count
 	}
 	cleaned := 0
 	if o.cleanup != "" {
@@ -272,12 +272,12 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	return &exit{code: code}
 }
 
-// releaseTime bounds how long lk tries to release after the command has ended: without
-// it the TTL ends the session. lk has ended within 2 s.
+// releaseTime bounds how long lk tries to release after the command has ended. If that
+// fails, the TTL ends the session. So lk returns within 2 s.
 const releaseTime = 1700 * time.Millisecond
 
-// release releases the hold, closes the client, and says why the hold was not released
-// until then; "" if it was, or was lost before.
+// release releases the hold, closes the client, and returns why the release failed
+// until then; "" if the hold was released, or was lost before.
 func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased string) {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
@@ -285,7 +285,7 @@ func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased
 	switch {
 	case errors.Is(err, lockkeeper.ErrUnavailable):
 		unreleased = shownURL(c.url) + " is unreachable"
-		until = time.Now() // to leave would take as long
+		until = time.Now() // leaving would take as long
 	case err != nil && !errors.Is(err, lockkeeper.ErrLost):
 		unreleased = err.Error()
 	}
@@ -293,8 +293,8 @@ func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased
 	return unreleased
 }
 
-// closeBy closes the client, once, and returns at that time at the latest. What is not
-// done by then ends with lk.
+// closeBy closes the client, once, and returns at that time at the latest. The exit of
+// lk ends the rest.
 func (c *connection) closeBy(until time.Time) {
 	if c.closed {
 		return

@@ -16,8 +16,8 @@ func (a *app) newLs() *cobra.Command {
 		SuggestFor: []string{"ps", "status"},
 		Short:      "List who holds and who waits",
 		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
-at it, above it or below it. Holders come first, then the line in its order. While
-the disk of a server is full, it prints the last state that is safe, and how old it is.
+at it, above it or below it. Holders come first, then the waiters in line. While the
+disk of a server is full, lk prints the last safe state and its age.
 
 With --json, each claim or freeze is an object on a line of its own. All durations
 are in seconds; what is not so, or has no end, is left out.

@@ -52,7 +52,7 @@ type app struct {
 	engineArg      string                                    // an engine that is named among the arguments
 	within         bool                                      // an engine within this process will do
 	looks          bool                                      // nothing is to be made: neither a file nor tables
-	reads          bool                                      // and nothing is to be changed
+	reads          bool                                      // the verb only reads: the engine must not change
 	traceparent    string                                    // TRACEPARENT=… for children; "" if this is part of no trace
 	traced         func(lockkeeper.Engine) lockkeeper.Engine // nil: nothing is traced here
 	noted          sync.Once                                 // see noteSudo

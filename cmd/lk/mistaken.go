@@ -49,7 +49,7 @@ func likeFlag(cmd *cobra.Command, name string) string {
 	return ": did you mean --" + strings.Join(like, ", or --") + "?"
 }
 
-// ofOtherTools answers the flags of other tools; name has its dashes, rest are the
+// ofOtherTools answers flags of other tools. name includes the dashes; rest are the other
 // arguments.
 func ofOtherTools(cmd *cobra.Command, name string, rest []string) string {
 	if cmd.Name() != "run" && cmd.Name() != "grab" {

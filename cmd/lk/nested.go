@@ -60,7 +60,7 @@ func awaitInner(client *connection, hold *lockkeeper.Hold) (answered bool) {
 	for {
 		held, err := holdsInside(ctx, client, hold.Ref())
 		if err != nil {
-			return false // the hold must not outlast the engine's trouble
+			return false // don't keep the hold because the engine has a problem
 		}
 		if !held {
 			return true

@@ -2,5 +2,5 @@
 
 package main
 
-// openFilesLimit is how many files this process may have open: here there is no such limit.
+// openFilesLimit is the limit of open files of this process; this system has none.
 func openFilesLimit() (uint64, bool) { return 0, false }

@@ -73,7 +73,7 @@ func waitLine(status lockkeeper.Status) string {
 	switch {
 	case reason == "" && len(place) == 0:
 		return "it is taken"
-	case reason == "": // its holder is over, and nobody else is in its way
+	case reason == "": // the holder's lease is over, and nothing else blocks
 		reason = "the engine has yet to end a holder that has not renewed"
 	case len(place) == 0:
 		return reason

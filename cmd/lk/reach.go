@@ -10,16 +10,16 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// trial is for how long an engine that can't be reached yet is tried.
+// trial says how long to try an engine that can't be reached yet.
 type trial struct {
 	began time.Time
-	bound time.Duration // 0: it fails at once
-	what  string        // is asked for, for messages
+	bound time.Duration // from began; 0: fail at once
+	what  string        // the wanted paths, for messages
 	quiet bool
 }
 
-// reach is connect for verbs that wait: a server or a database that can't be reached yet is
-// tried again. The bound of their wait covers that too.
+// reach is connect for verbs that wait. It tries again while a server or a database can't
+// be reached; the bound of the wait includes that time.
 func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOption) (*connection, error) {
 	client, err := a.connect(ctx, options...)
 	if !errors.Is(err, lockkeeper.ErrUnavailable) || p.bound == 0 || !a.onNetwork() {
@@ -32,7 +32,7 @@ func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOp
 		select {
 		case <-time.After(networkPause):
 		case <-ctx.Done():
-			return nil, err // what the engine said, not that the time is over
+			return nil, err // the error of the engine, not of the context
 		}
 		client, again := a.connect(ctx, options...)
 		if !errors.Is(again, lockkeeper.ErrUnavailable) {
@@ -44,13 +44,13 @@ func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOp
 	}
 }
 
-// onNetwork reports whether the engine is somewhere else, where it may come back.
+// onNetwork reports whether the engine is a server or a database, which may come back.
 func (a *app) onNetwork() bool {
 	url, _, err := a.chooseURL()
 	return err == nil && (isDatabase(url) || strings.HasPrefix(url, "lk:") || strings.HasPrefix(url, "lks:"))
 }
 
-// trial is that of lk run: until the bound of the wait, or for the TTL where there is none.
+// trial returns the trial of lk run: until the bound of the wait, or without one for the TTL.
 func (o *runOptions) trial() trial {
 	bound := o.wait
 	if bound == lockkeeper.Forever {
@@ -59,7 +59,7 @@ func (o *runOptions) trial() trial {
 	return trial{o.began, bound, o.what(), o.quiet}
 }
 
-// waitLeft is what is left of the bound of the wait.
+// waitLeft is the rest of the wait.
 func (o *runOptions) waitLeft() time.Duration {
 	if o.wait == 0 || o.wait == lockkeeper.Forever {
 		return o.wait
@@ -67,7 +67,7 @@ func (o *runOptions) waitLeft() time.Duration {
 	return leftOf(o.began, o.wait)
 }
 
-// leftOf is what is left of a wait with that bound.
+// leftOf is the rest of a wait with that bound.
 func leftOf(began time.Time, bound time.Duration) time.Duration {
 	return max(time.Until(began.Add(bound)), time.Nanosecond)
 }

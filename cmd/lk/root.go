@@ -33,9 +33,9 @@ func (a *app) newRoot() *cobra.Command {
 
 A lock is named by a path, such as mydatabase/mytest, and covers all that is
 below it: whoever wants mydatabase waits for everybody inside it, in fair order.
-No server is needed: without --engine the locks are in a file of yours, and exclude
-what you run on this machine; where /var/lib/lockkeeper-local exists they are there,
-and exclude what anybody runs here. lk serve is a server for many machines.`,
+No server is needed: without --engine, lk keeps the locks in a file. The file is yours,
+and excludes what you run on this machine. Where /var/lib/lockkeeper-local exists, the
+file is there, and excludes all users of this machine. For many machines see lk serve.`,
 		Example: `  # run the tests while nobody else has the database
   lk run mydatabase/mytest -- go test ./...
 
@@ -77,8 +77,8 @@ and exclude what anybody runs here. lk serve is a server for many machines.`,
 	return root
 }
 
-// withoutEngine has a verb that uses no engine, and those under it, refuse --engine and
-// not list it.
+// withoutEngine makes a verb that uses no engine, and its subcommands, refuse --engine
+// and hide it in their help.
 func (a *app) withoutEngine(c *cobra.Command) {
 	c.Flags().Var(noEngine{&a.bad}, "engine", "")
 	_ = c.Flags().MarkHidden("engine") // it fails only where there is no such flag

@@ -30,9 +30,9 @@ type runOptions struct {
 	targets []lockkeeper.Target
 	command []string
 
-	around []lockkeeper.Status // the holds of the runs around this one
-	hinted bool                // that --steal asks nobody was said
-	began  time.Time           // when lk began: the bound of the wait counts from then
+	around []lockkeeper.Status // holds of the runs around this one
+	hinted bool                // hintSteal has printed its hint
+	began  time.Time           // when lk began; the bound of the wait counts from here
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -48,23 +48,23 @@ command alone, or shared with others (-s), or for a limited number of them (-n).
 Several paths are taken together or not at all; --with adds some that are taken
 otherwise, as in --with s:testsite --with 3:router1/snmp.
 
-It waits in line until they are free, and says for whom, again every two minutes. A
-server or database that can't be reached yet, or that drains, is tried until the
-bound of the wait, or for the TTL where it has none. The command gets the signals
-that lk gets. If the locks can't be kept, lk stops the command's process group before
+lk waits in line until the locks are free, and names the holder, again every two
+minutes. If a server or database can't be reached yet, or drains, lk tries until the
+bound of the wait, or without a bound for the TTL. lk passes its signals on to the
+command. If lk can't keep the locks, it stops the command's process group before
 anyone else gets them: it sends TERM a third of the TTL before the end, or 5s if that
 is less, and KILL at the end. If lk stands still, as by Ctrl-Z, its second process
-does the same. Background processes left by the command are not waited for (only
-briefly after TERM or Ctrl-C). A server or a database that is started again within
-the TTL changes nothing for the command. If it is gone when the command ends, lk
-tries to release for less than 2s, and says when the locks are free.
+does the same. lk does not wait for background processes that the command leaves
+behind (only briefly after TERM or Ctrl-C). The command keeps its locks if a server or
+database restarts within the TTL. If the engine can't be reached when the command
+ends, lk tries to release for less than 2s, and says when the locks are free.
 
-If lk is killed with kill -9, its second process kills the command's process group,
-and the locks are free at once. On a server or a database they end with the TTL
-instead if anything that the command started still runs, if --cleanup was given (it
-is not run then), or if the second process was killed too. lk does not kill what has
-left the process group (setsid), and does not see what runs elsewhere (ssh, a
-container): these can outlive the locks. LK_FENCE tells a resource which is newer.
+If you kill -9 lk, its second process kills the command's process group, and the locks
+are free at once. On a server or a database they end with the TTL instead if a process
+that the command started still runs, if --cleanup was given (lk does not run it then),
+or if the second process was killed too. lk does not kill processes that left the
+process group (setsid), and does not see processes elsewhere (ssh, a container): these
+can outlive the locks. By LK_FENCE a resource can refuse an older holder.
 
 The command finds in its environment:
   LK_PATH         the paths, one a line

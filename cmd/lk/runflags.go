@@ -28,7 +28,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until nobody has held it for D")
 	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield", "when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
 	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
-	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` by sh -c once, after the command ended, while the locks are still held; LK_EXIT is the command's exit code. After a good command lk ends with the clean-up's")
+	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c once after the command, while lk still holds the locks; LK_EXIT is the command's exit code. If the command succeeds, lk exits with CMD's exit code")
 	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
 	f.StringVar(&o.note, "note", "", "what for (default: the command's name)")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
@@ -159,7 +159,7 @@ func (o *runOptions) target(path lockkeeper.Path, limited bool) lockkeeper.Targe
 	return lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
 }
 
-// contest is what this run wants, for messages.
+// contest describes the paths that this run wants, for messages.
 func (o *runOptions) contest() contest {
 	c := contest{around: o.around}
 	for _, t := range o.targets {

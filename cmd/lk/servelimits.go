@@ -8,22 +8,22 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// serveLimits are the bounds of a server that its users may choose.
+// serveLimits are the bounds of a server that flags set.
 type serveLimits struct {
 	sessionClaims, identityClaims, pathWaiting int
 }
 
-// mostClaims is the highest value of each: it is what a server takes in all.
+// mostClaims is the highest value of each: the bound of all claims of a server.
 const mostClaims = limits.DefaultClaims
 
-// boundFlags are the flags that bound what clients may do, and by which names they do it.
+// boundFlags adds the flags that bound claims, and --http-hosts.
 func (o *serveOptions) boundFlags(f *pflag.FlagSet) {
 	l := &o.limits
 	f.StringVar(&o.hosts, "http-hosts", "", "`NAMES`, comma-separated, by which HTTP clients may call this server "+
 		"(default any where tokens are needed, else addresses, this machine's name and names without a dot)")
 	f.IntVar(&l.sessionClaims, "session-claims", limits.DefaultSessionClaims, "the most claims, `N`, of one session")
 	f.IntVar(&l.identityClaims, "identity-claims", limits.DefaultIdentityClaims,
-		"the most claims, `N`, of one identity to which no quota gives another number")
+		"the most claims, `N`, of one identity, unless a quota says otherwise")
 	f.IntVar(&l.pathWaiting, "path-waiting", limits.DefaultWaitingPerPath, "the most claims, `N`, that wait for one path")
 }
 
@@ -38,7 +38,7 @@ func (l *serveLimits) check(a *app) {
 	}
 }
 
-// bounds are those of the server.
+// bounds returns the bounds of the server.
 func (l *serveLimits) bounds() *limits.Bounds {
 	b := limits.DefaultBounds()
 	b.SessionClaims, b.WaitingPerPath = l.sessionClaims, l.pathWaiting
@@ -46,12 +46,11 @@ func (l *serveLimits) bounds() *limits.Bounds {
 	return &b
 }
 
-// otherFiles is how many files a server has open beside its connections, at most.
+// otherFiles bounds the open files of a server other than its connections.
 const otherFiles = 256
 
-// openFiles says what is wrong if the system lets this process have fewer files open than its
-// connections may need; "" if all is well. The Go runtime has raised the soft limit to the hard
-// one.
+// openFiles returns a warning if the system allows fewer open files than the connections may
+// need, else "". The Go runtime has raised the soft limit to the hard limit.
 func (l *serveLimits) openFiles(web bool) string {
 	need := limits.DefaultConnections + limits.MostArrivals + otherFiles
 	if web {
@@ -61,6 +60,6 @@ func (l *serveLimits) openFiles(web bool) string {
 	if !known || have >= uint64(need) {
 		return ""
 	}
-	return fmt.Sprintf("this process may have %d files open, and its connections may need %d: with more of them no new ones are taken; "+
+	return fmt.Sprintf("this process may open %d files, but its connections may need %d: at the limit it accepts no new connections; "+
 		"raise the hard limit (LimitNOFILE= of systemd, ulimit -Hn of a shell)", have, need)
 }

@@ -296,9 +296,9 @@ func (s *service) close() error {
 	return err
 }
 
-// drain is what lk drain asks for: the process ends when nobody has anything, or, of
-// an engine that can be reached by other ways, nobody who is connected to this server,
-// or has refreshed a name or a claim here within its TTL.
+// drain carries out lk drain: the process ends when no claims are left. On an engine that
+// others reach directly, only claims of clients connected to this server count, and names
+// and HTTP claims that were refreshed here within their TTL.
 func (s *service) drain(reason string) {
 	s.wire.Drain(reason)
 	s.once.Do(func() {

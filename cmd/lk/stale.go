@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// asOf says in one line that a list is old, if err tells that, and returns any other error.
+// asOf prints the age of a stale list, if err reports one, and returns other errors.
 func (a *app) asOf(err error) error {
 	ago, stale := lockkeeper.Stale(err)
 	if !stale {
@@ -20,8 +20,8 @@ func (a *app) asOf(err error) error {
 	return nil
 }
 
-// lookAtAll lists all claims at once for somebody who looks: while the engine can't make safe
-// what is so now, what was so.
+// lookAtAll lists all claims at once. While the engine can't make changes safe, it lists the
+// last safe state.
 func (a *app) lookAtAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Status, error) {
 	all, err := listAll(ctx, client, lockkeeper.Query{Stale: true})
 	return all, a.asOf(err)

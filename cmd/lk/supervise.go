@@ -43,7 +43,7 @@ type supervisor struct {
 	note    func(string)  // tells the user
 	stderr  *os.File      // for the guard; nil: it says nothing
 
-	farewell []byte       // by which the guard leaves the session, see guard.leaves; nil: it does not
+	farewell []byte       // see guard.leaves; nil: the guard does not leave the session
 	attached *attachments // of the session; nil without farewell
 
 	child   *child
@@ -71,7 +71,7 @@ func (s *supervisor) start(command, env []string, session *os.File) error {
 	s.guard.start()
 	child, err := startChild(command, env, session, lifeline)
 	if lifeline != nil {
-		lifeline.Close() // it is the command's alone
+		lifeline.Close() // only the command may have it
 	}
 	if err != nil {
 		s.guard.stop()

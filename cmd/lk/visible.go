@@ -7,9 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// visibleOutput writes what lk says with hidden characters escaped, so that the
-// notes of others can't make a line look like another. Each Write must end between
-// two characters.
+// visibleOutput escapes hidden characters, so that notes of other users can't forge
+// output of lk. No Write may split a character.
 type visibleOutput struct{ to *os.File }
 
 func (v visibleOutput) Write(text []byte) (int, error) {
@@ -19,7 +18,7 @@ func (v visibleOutput) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// The streams of this process, for people.
+// The output streams of this process.
 var (
 	stdout io.Writer = visibleOutput{os.Stdout}
 	stderr io.Writer = visibleOutput{os.Stderr}

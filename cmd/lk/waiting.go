@@ -14,11 +14,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// silentFor is how long an engine may leave a request without an answer before the
-// user is told.
+// silentFor is how long lk tries to queue before it notifies the user.
 const silentFor = 2 * time.Second
 
-// waitFor waits in line, and tells the user for whom.
+// waitFor waits in line, and shows the user the holder.
 func (a *app) waitFor(
 	ctx context.Context, client *connection, o *runOptions, requests []lockkeeper.Request,
 ) (*lockkeeper.Hold, error) {
@@ -26,13 +25,13 @@ func (a *app) waitFor(
 		return client.Acquire(ctx, requests...)
 	}
 	silence := time.AfterFunc(silentFor, func() {
-		fmt.Fprintf(a.stderr, "lk: %s: not in line yet, since the engine takes no request just now; lk goes on asking (lk doctor says what is wrong)\n", o.what())
+		fmt.Fprintf(a.stderr, "lk: %s: not in line yet: the engine accepts no requests now; lk keeps asking (lk doctor says what is wrong)\n", o.what())
 	})
 	var once sync.Once
 	drains := func(err error) {
 		silence.Stop()
 		once.Do(func() {
-			fmt.Fprintf(a.stderr, "lk: %s: not in line yet: %s; lk goes on asking\n", o.what(), words(err))
+			fmt.Fprintf(a.stderr, "lk: %s: not in line yet: %s; lk keeps asking\n", o.what(), words(err))
 		})
 	}
 	client.attached.drains.Store(&drains)
@@ -53,9 +52,8 @@ func (a *app) waitFor(
 	return hold, err
 }
 
-// tellWait writes a line whenever the place in line changes, or who is in the
-// way, and every two minutes, until the claim waits no longer or ctx ends. It only
-// informs: while the engine can't tell, it says nothing.
+// tellWait writes a line when the position or the blocker changes, and every two minutes,
+// until the claim no longer waits or ctx ends. It ignores errors, since it only informs.
 func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
 	began := time.Now()
 	lines := spinner{to: a.stderr, text: func() string {
@@ -89,12 +87,12 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 	}
 }
 
-// stateEvery is how often a wait is told again without a change: a CI system may end jobs
-// that print nothing for ten minutes.
+// stateEvery is how often lk repeats the state of a wait without a change: a CI system may
+// end a job that prints nothing for ten minutes.
 const stateEvery = 2 * time.Minute
 
-// waitTeller tells where a claim in line stands: whenever that changes, and every
-// stateEvery, until it is stopped.
+// waitTeller prints the position and the blockers of a waiting claim, at each change and
+// every stateEvery, until stop.
 type waitTeller struct {
 	contest
 	note   func(text string)
@@ -103,15 +101,15 @@ type waitTeller struct {
 	ended  chan struct{}
 
 	mu   sync.Mutex
-	said string            // the key of what was said last
-	last lockkeeper.Status // that told who is in the way
+	said string            // waitKey of the last printed status
+	last lockkeeper.Status // the last one with blockers
 }
 
 func newWaitTeller(c contest, note func(text string), client *lockkeeper.Client) *waitTeller {
 	return &waitTeller{contest: c, note: note, client: client, ended: make(chan struct{})}
 }
 
-// changed tells a status if it is news.
+// changed prints a status if it differs from the last one.
 func (t *waitTeller) changed(ctx context.Context, status lockkeeper.Status) {
 	if status.State != lockkeeper.Waiting {
 		return
@@ -132,7 +130,7 @@ func (t *waitTeller) changed(ctx context.Context, status lockkeeper.Status) {
 	}
 }
 
-// look asks where the claim stands; the zero Status if the engine does not tell.
+// look reads the status of the claim; it is zero on an error.
 func (t *waitTeller) look(ctx context.Context, ref lockkeeper.Ref) lockkeeper.Status {
 	for status, err := range t.client.List(ctx, lockkeeper.Query{Ref: ref}) {
 		if err == nil {
@@ -168,8 +166,8 @@ func (t *waitTeller) repeat(ctx context.Context, ref lockkeeper.Ref) {
 	}
 }
 
-// say tells a status. A claim that nothing keeps from being granted waits for the engine to
-// end the holder that was in its way. t.mu is held.
+// say prints a status. If nothing blocks the claim any more, it waits for the engine to end
+// the last holder. The caller holds t.mu.
 func (t *waitTeller) say(status lockkeeper.Status) {
 	t.said = waitKey(status)
 	if len(status.Blockers) > 0 {
@@ -182,7 +180,7 @@ func (t *waitTeller) say(status lockkeeper.Status) {
 	t.note("waiting for " + t.line(status))
 }
 
-// hintSteal says, once, if --steal asks nobody since the holder's priority is not lower.
+// hintSteal prints, once, that --steal asks nobody because the holder's priority is not lower.
 func (a *app) hintSteal(
 	ctx context.Context, client *lockkeeper.Client, o *runOptions, blocked []lockkeeper.Blocker, note func(string),
 ) {

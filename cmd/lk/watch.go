@@ -153,11 +153,11 @@ func (w *watcher) missing(there map[subject]bool, now time.Time) error {
 	return nil
 }
 
-// awaitFile connects to the engine, once its file is there: one who only looks does not make it.
+// awaitFile connects to the engine when its file exists: read-only verbs do not create it.
 func (a *app) awaitFile(ctx context.Context) (*connection, error) {
 	a.looks, a.reads = true, true
 	if file := a.missingFile(); file != "" {
-		fmt.Fprintf(a.stderr, "lk: nothing is held yet: %s comes with the first lock\n", file)
+		fmt.Fprintf(a.stderr, "lk: nothing is held yet: the first lock creates %s\n", file)
 	}
 	tick := time.NewTicker(filePause)
 	defer tick.Stop()
@@ -271,7 +271,7 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 		}
 		return "holds", fmt.Sprintf("%s holds %s (%s)%s", name, what, facts, about(s.Label))
 	case s.Lapsed:
-		return "", "" // its client uses it no more, so asks don't matter: its end comes soon
+		return "", "" // its client no longer uses it, and its end comes soon: requests to yield don't matter
 	case askKey(before.Asked) != askKey(s.Asked) && s.Asked != nil:
 		return "asked", fmt.Sprintf("%s is asked to yield %s%s", name, what, askText(s.Asked))
 	case askKey(before.Asked) != askKey(s.Asked):

@@ -61,7 +61,7 @@ recent holds of the path took.`,
 	return cmd
 }
 
-// listAll lists all claims that q selects at once, so that the chain from a waiter to the
+// listAll reads all claims of q in one list, so that the chain from a waiter to the
 // root is of one moment.
 func listAll(ctx context.Context, client *lockkeeper.Client, q lockkeeper.Query) ([]lockkeeper.Status, error) {
 	var all []lockkeeper.Status
@@ -75,7 +75,7 @@ func listAll(ctx context.Context, client *lockkeeper.Client, q lockkeeper.Query)
 }
 
 // writeWhy explains why path is not free; without a path, why anybody waits. Each
-// claim has one line: holders and freezes first, then the waiters in line.
+// claim has one line: holders and freezes first, then the waiters.
 func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
 	concerned := report.Concerned(path, all)
 	e := explainer{to: to, listed: map[lockkeeper.Ref]string{}, used: permitsInUse(all)}
@@ -101,7 +101,7 @@ func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error
 	return e.err
 }
 
-// permitsInUse counts the permits of each path that are held.
+// permitsInUse counts the held permits of each path.
 func permitsInUse(all []lockkeeper.Status) map[lockkeeper.Path]int {
 	used := map[lockkeeper.Path]int{}
 	for _, s := range all {
@@ -117,7 +117,7 @@ func permitsInUse(all []lockkeeper.Status) map[lockkeeper.Path]int {
 // explainer writes a line for each claim.
 type explainer struct {
 	to     io.Writer
-	listed map[lockkeeper.Ref]string // by name, the claims that have a line
+	listed map[lockkeeper.Ref]string // names of the claims that have a line
 	used   map[lockkeeper.Path]int   // permits held
 	err    error
 }
@@ -128,8 +128,8 @@ func (e *explainer) linef(format string, args ...any) {
 	}
 }
 
-// waitText: "ci-18 waits for exclusive db for 12s (deploy): 2nd in line, behind ci-17", with
-// the claim in whose hold it waits.
+// waitText: "ci-18 waits for exclusive db for 12s (deploy): 2nd in line, behind ci-17". It
+// names the hold in which the claim waits, if there is one.
 func (e *explainer) waitText(s lockkeeper.Status) string {
 	name := who(s.Label, s.Ref)
 	if outer, ok := e.listed[s.Inside]; ok && s.Inside != (lockkeeper.Ref{}) {
@@ -163,9 +163,9 @@ func waiting(name string, s lockkeeper.Status, reasons ...string) string {
 // mostReasons bounds how many paths or claims the line of one waiter names.
 const mostReasons = 3
 
-// reasons say what s waits for. Its blockers have lines of their own, so their names
-// are enough. Where claims wait ahead of it at a path, the last of them is named,
-// since that one's line goes on from there.
+// reasons say why s waits. Its blockers have their own lines, so reasons only names them.
+// Of several claims that wait ahead of s at a path it names the last one, whose line
+// names the next.
 func (e *explainer) reasons(s lockkeeper.Status) []string {
 	texts := ownReasons(s)
 	if full := e.fullPermits(s); full != "" {
@@ -193,14 +193,14 @@ func (e *explainer) reasons(s lockkeeper.Status) []string {
 	return texts
 }
 
-// blockerName is "held by ci-17 at db/a"; the path is left out where s names no other.
+// blockerName is "held by ci-17 at db/a", without the path if s has only that path.
 func (e *explainer) blockerName(s lockkeeper.Status, b lockkeeper.Blocker) string {
 	name, ok := e.listed[b.Ref]
 	if !ok || b.Ref == (lockkeeper.Ref{}) {
 		return blockerText(b) + at(s, b)
 	}
 	if b.Why == lockkeeper.Behind && len(s.Blockers) >= lockkeeper.MaxBlockers {
-		name += " and others" // of which the engine names no more
+		name += " and others" // the engine names at most MaxBlockers
 	}
 	return fmt.Sprintf("%s %s%s", b.Why, name, at(s, b))
 }
@@ -212,7 +212,7 @@ func at(s lockkeeper.Status, b lockkeeper.Blocker) string {
 	return " at " + string(b.Path)
 }
 
-// fullPermits says that all permits which s wants of a path are in use, if they are.
+// fullPermits reports a path whose permits are all in use, "" if s waits for none.
 func (e *explainer) fullPermits(s lockkeeper.Status) string {
 	if len(s.Blockers) == 0 {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// words is err for people. What an error of the package lockkeeper says for programs (the
-// call that failed, the name of its sentinel) is left out where the rest says it.
+// words is err for users. It omits the parts of a lockkeeper.Error that are for programs
+// (the failed call, the name of the sentinel) if the rest says the same.
 func words(err error) string {
 	var e *lockkeeper.Error
 	text := err.Error()
@@ -19,7 +19,7 @@ func words(err error) string {
 	return strings.Replace(text, e.Error(), reason(e), 1)
 }
 
-// reason is what is wrong, where.
+// reason is the detail of e, with its path.
 func reason(e *lockkeeper.Error) string {
 	detail := e.Detail
 	if e.Cause != nil {
@@ -52,7 +52,7 @@ func reason(e *lockkeeper.Error) string {
 	return e.Error()
 }
 
-// dialFailure is the failure to reach an address that err is about, nil if it is none.
+// dialFailure returns the failed dial in the chain of err, or nil.
 func dialFailure(err error) *net.OpError {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
@@ -61,7 +61,7 @@ func dialFailure(err error) *net.OpError {
 	return nil
 }
 
-// innermost is the cause of all causes, such as the kernel's error without the call's name.
+// innermost returns the last error of the chain, such as the kernel's error without the call.
 func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
