@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// publicProgram is a folder that everybody may enter, with this program in it as lk.
+// publicProgram returns a folder with this program as lk that all users may enter.
 func publicProgram(t *testing.T) (folder, program string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -49,7 +49,7 @@ func publicProgram(t *testing.T) (folder, program string) {
 	return folder, program
 }
 
-// runAs runs a program as another user, and returns all that it says.
+// runAs runs a program as another user, and returns its output.
 func runAs(uid uint32, group uint32, environment []string, program string, args ...string) string {
 	cmd := exec.Command(program, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environment...)
@@ -62,8 +62,8 @@ func runAs(uid uint32, group uint32, environment []string, program string, args 
 	return string(out)
 }
 
-// Members of the group of the machine's folder share its locks; who is none is refused with what to
-// do, by every verb, and never given a file of his own.
+// Members of the group of the machine's folder share its locks. Every verb refuses other users with
+// a remedy, and creates no file for them.
 func TestMachinesFileIsForMembers(t *testing.T) {
 	folder, program := publicProgram(t)
 	machine, home := filepath.Join(folder, "machine"), filepath.Join(folder, "home")
@@ -100,8 +100,8 @@ func TestMachinesFileIsForMembers(t *testing.T) {
 	}
 }
 
-// Root with the home of a user, as by sudo -E, makes no folder there that the user could not use, and
-// shares the user's locks once they are there. What it runs is still root's.
+// Root with the home of a user, as by sudo -E, creates no folder there that the user could not use. It
+// shares the user's locks if they exist. Its commands still run as root.
 func TestRootWithAUsersHome(t *testing.T) {
 	folder, program := publicProgram(t)
 	home := filepath.Join(folder, "home")

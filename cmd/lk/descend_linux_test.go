@@ -17,7 +17,7 @@ func init() {
 	programs["elsewhere"] = elsewhere
 }
 
-// headless ends its main thread, says so, and runs on until its input ends. As lk it runs on the
+// headless ends its main thread, prints that, and runs until its input ends. As lk it runs on the
 // main thread until then (see init).
 func headless() {
 	go func() {
@@ -35,8 +35,8 @@ func headless() {
 	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0) // of this thread alone
 }
 
-// A process runs until the last of its threads has ended, although /proc tells of its main
-// thread alone. Else the next holder is let in beside it.
+// A process runs until its last thread has ended, although /proc shows the state of its main
+// thread. Otherwise the next holder would get the lock while the process runs.
 func TestProcessRunsWithoutItsMainThread(t *testing.T) {
 	if _, err := processes(); err != nil {
 		t.Skip(err)

@@ -116,9 +116,9 @@ func TestDrainOfASharedEngine(t *testing.T) {
 	})
 }
 
-// TestDrainWaitsForNamesRefreshedHere: over a shared engine a drain waits for names,
-// which have no connection, as long as they are refreshed at this server, and for a TTL
-// after; not for those of others.
+// TestDrainWaitsForNamesRefreshedHere: on a shared engine a drain waits for names, which
+// have no connection, until a TTL after their last refresh at this server. It does not wait
+// for names that are refreshed at other servers.
 func TestDrainWaitsForNamesRefreshedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memlock.New()
@@ -159,7 +159,7 @@ func TestDrainWaitsForNamesRefreshedHere(t *testing.T) {
 	})
 }
 
-// admitted is a gate's engine as its clients have it.
+// admitted is the engine that a gate gives to its clients.
 func admitted(t *testing.T, g *access.Gate) lockkeeper.Engine {
 	t.Helper()
 	pass, err := g.Admit(access.Credentials{})

@@ -11,7 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What a person reads begins with what is wrong, not with names of calls and sentinels.
+// Messages begin with the problem, not with names of calls and sentinels.
 func TestErrorsArePrintedInWords(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7420},
 		Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}

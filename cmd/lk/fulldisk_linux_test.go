@@ -15,8 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine"
 )
 
-// TestLookingAtAServerWithAFullDisk: who looks is answered, with what was so and how long ago; the
-// doctor names the disk; the server's log says it once, and once that it is over.
+// TestLookingAtAServerWithAFullDisk: read-only verbs show the last safe state and its age. The doctor
+// names the disk. The server logs the full disk once, and its end once.
 func TestLookingAtAServerWithAFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=4m"); err != nil {
@@ -86,7 +86,7 @@ func fillDisk(t *testing.T, file string) {
 	}
 }
 
-// awaitText waits until the file has the text in it.
+// awaitText waits until the file contains the text.
 func awaitText(t *testing.T, file, text string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
@@ -100,7 +100,7 @@ func awaitText(t *testing.T, file, text string) {
 	}
 }
 
-// runAt runs lk for an engine.
+// runAt runs lk with an engine.
 func runAt(url string, args ...string) (out, said string, err error) {
 	var stdout, stderr strings.Builder
 	cmd := exec.Command("lk", args...)

@@ -20,7 +20,7 @@ import (
 )
 
 // forgetful is an engine that refuses the first renewal, so that the client attaches
-// again, and tells of what follows.
+// again, and reports the later calls.
 type forgetful struct {
 	lockkeeper.Engine
 	leases chan uint64 // the epochs of leases that were given
@@ -68,7 +68,7 @@ func (c *cutter) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// lease is the epoch of the next lease that the engine gives.
+// lease returns the epoch of the next lease of the engine.
 func (e *forgetful) lease(t *testing.T) uint64 {
 	t.Helper()
 	select {
@@ -80,8 +80,8 @@ func (e *forgetful) lease(t *testing.T) uint64 {
 	}
 }
 
-// The guard leaves under the epoch of the latest Attach: one that it was not told when
-// it was started.
+// The guard leaves under the epoch of the latest Attach, which is later than the one at its
+// start.
 func TestGuardLeavesUnderLatestEpoch(t *testing.T) {
 	e := &forgetful{Engine: memlock.New(), leases: make(chan uint64, 8), left: make(chan uint64, 8)}
 	defer e.Engine.Close()
@@ -98,7 +98,7 @@ func TestGuardLeavesUnderLatestEpoch(t *testing.T) {
 		s.Shutdown(ended)
 	}()
 
-	// Orphans are adopted: the guard waits for all that may descend from the command.
+	// This process adopts the orphans: the guard waits for all possible descendants of the command.
 	folder := t.TempDir()
 	cmd := exec.Command("adopt", "sh", "-c", `echo $$; exec lk run --ttl 60s db -- sh script`)
 	cmd.Dir = folder

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// lines collects what is told.
+// lines collects the printed lines.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -35,7 +35,7 @@ func (l *lines) is(t *testing.T, want ...string) {
 	l.all = nil
 }
 
-// waits has another client wait for these paths in a bubble, behind one that holds b.
+// waits makes a client wait for these paths in a bubble, behind a holder of b.
 func waits(t *testing.T, o *runOptions, then func(told *lines, holder *lockkeeper.Hold)) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memlock.New()
@@ -73,7 +73,7 @@ func wanting(paths ...lockkeeper.Path) *runOptions {
 	return o
 }
 
-// A long wait is told again and again, as it stands by then.
+// lk repeats the current state of a long wait.
 func TestLongWaitIsToldEveryTwoMinutes(t *testing.T) {
 	waits(t, wanting("a", "b", "c"), func(told *lines, _ *lockkeeper.Hold) {
 		told.is(t, "lk: waiting for b: held by hold for <1s, 1st in line (wanted: a, b, c)")
@@ -89,7 +89,7 @@ func TestLongWaitIsToldEveryTwoMinutes(t *testing.T) {
 	})
 }
 
-// --steal asks only holders of lower priority: that it asks nobody is told, once.
+// --steal asks only holders of lower priority. If it asks nobody, lk says so once.
 func TestStealThatAsksNobodyIsTold(t *testing.T) {
 	o := wanting("b")
 	o.steal = true
@@ -108,8 +108,8 @@ func TestStealThatAsksNobodyIsTold(t *testing.T) {
 	})
 }
 
-// A claim that nothing keeps from being granted waits for the engine to end its holder, as
-// at a database when a session is over that nobody has ended yet.
+// An unblocked claim waits for the engine to end the last holder, as on a database when a
+// session has expired and no process has ended it yet.
 func TestWaitAlwaysHasAReason(t *testing.T) {
 	var told lines
 	teller := newWaitTeller(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) { told.Write([]byte(text)) }, nil)
@@ -124,7 +124,7 @@ func TestWaitAlwaysHasAReason(t *testing.T) {
 		"b: waiting for the engine to end dead, which has not renewed (wanted: a, b)")
 }
 
-// silentEnding answers no End.
+// silentEnding never answers End.
 type silentEnding struct{ lockkeeper.Engine }
 
 func (e silentEnding) Guarantees() lockkeeper.Guarantees {
@@ -138,7 +138,7 @@ func (e silentEnding) End(ctx context.Context, _ lockkeeper.Key, _ lockkeeper.En
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: ctx.Err()}
 }
 
-// An engine that is gone does not keep lk for longer than 2 s after its command.
+// If the engine is gone, lk returns within 2 s after its command.
 func TestReleaseAtASilentEngineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memlock.New()

@@ -165,7 +165,7 @@ late waits for exclusive db/b for 1m: 1st in line, about 2m to go, nobody is in 
 	}
 }
 
-// A queue of n is n+1 lines, however long it is, and each waiter names the one before it.
+// A queue of n waiters is n+1 lines, and each waiter names the one before it.
 func TestWhyNamesEachClaimOnce(t *testing.T) {
 	engine := memlock.New()
 	defer engine.Close()
