@@ -39,8 +39,8 @@ func processes() ([]int, error) {
 	return numbers, err
 }
 
-// procIsOurs reports whether the numbers in /proc are those that this process knows others by.
-// They are not where a PID namespace was made without a /proc of its own (unshare --pid).
+// procIsOurs reports whether /proc shows the PID namespace of this process. It does not if
+// somebody made the namespace without a new /proc (unshare --pid).
 func procIsOurs() bool {
 	self, err := os.Readlink("/proc/self")
 	return err == nil && self == strconv.Itoa(os.Getpid())

@@ -72,7 +72,7 @@ func TestProcessRunsWithoutItsMainThread(t *testing.T) {
 	}
 }
 
-// elsewhere starts a process in a group of its own, and tells what is known of it.
+// elsewhere starts a process in its own group, and prints what lk can tell about it.
 func elsewhere() {
 	cmd := exec.Command("await", "never")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
@@ -84,7 +84,7 @@ func elsewhere() {
 	fmt.Printf("runs %v, may descend %v", g.runs(), mayDescend(g.began, 0))
 }
 
-// Where /proc shows the processes of another namespace, nothing in it proves that one is dead.
+// If /proc shows another namespace, it never proves that a process is dead.
 func TestProcOfAnotherNamespaceProvesNoDeath(t *testing.T) {
 	cmd := exec.Command("elsewhere")
 	mapping := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }

@@ -297,8 +297,8 @@ func (a *app) grabNow(ctx context.Context, places *grab.Places, o *grabOptions) 
 	return err
 }
 
-// gaveUp tells of a try, or a wait, that has left no place. On stdout there is
-// nothing to say, but for --json.
+// gaveUp reports a failed try, or a failed wait, that left no place. It prints nothing on
+// stdout, except with --json.
 func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	a.noteLost(&o.placeOptions, answer)
 	c := o.contest()

@@ -12,7 +12,7 @@ import (
 )
 
 // A guard that is killed is followed by another, which knows all that it must,
-// but not for ever; and lk says so when it goes on without.
+// but not without limit; and lk says so when it continues without one.
 func TestGuardIsFollowed(t *testing.T) {
 	var notes []string
 	l := newFakeLease(time.Hour)

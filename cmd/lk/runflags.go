@@ -18,7 +18,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	f.Var(number{&o.units, bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
 	f.StringArrayVar(&o.with, "with", nil, "take also `SPEC`, again and again: PATH or x:PATH alone, s:PATH shared, N:PATH one unit of at most N, U/N:PATH U units")
 	f.BoolVar(&o.try, "try", false, "do not wait: give up at once if it is taken")
-	addSpan(cmd, bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2w3d (default: for ever)")
+	addSpan(cmd, bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2w3d (default: no bound)")
 	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "free the locks D after lk was last heard of; lk renews at a third of it")
 	addSpan(cmd, bad, &o.maxHold, "max-hold", time.Millisecond, "hold for at most D: then the command is asked to stop (default: no bound)")
 	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
