@@ -82,7 +82,7 @@ type Session struct {
 	TTL    time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
 	Named  []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
 	Lapsed []Lapse       `json:"-"`   // claims that lapsed at its client (R12)
-	Epoch  uint64        `json:"-"`   // that the caller believes the session to have, 0 if it knows of none; of no account if it is not open (R19)
+	Epoch  uint64        `json:"-"`   // the epoch that it takes over, 0 for none; ignored if it is not open (R19)
 
 	// Outlive: it lives by its TTL alone, also when none of its processes is
 	// left. For sessions that several short programs use one after the other.

@@ -59,8 +59,8 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 	return e.names.lease(lease), e.names.err(err)
 }
 
-// attached takes note of an attach that may have been done, of a session that lives by
-// its TTL alone.
+// attached records an attach that the engine may have done, for a session that lives by its TTL
+// alone.
 func (e *guarded) attached(s *lockkeeper.Session, lease *lockkeeper.Lease, alone bool, err error) {
 	if alone && (err == nil || errors.Is(err, lockkeeper.ErrUnavailable)) {
 		e.pass.admission.gate.refreshed.note(s.ID, max(s.TTL, lease.TTL), true)
@@ -322,7 +322,7 @@ func (e *guarded) sees(r *rights, st *lockkeeper.Status) bool {
 	_, looks := r.at[Look]
 	return r.open || e.names.owns(st.Ref.Session) ||
 		slices.ContainsFunc(st.Grants, func(g lockkeeper.Grant) bool {
-			return g.Path == lockkeeper.Root && looks || r.allows(Look, g.Path) // a freeze of everything is one of each path
+			return g.Path == lockkeeper.Root && looks || r.allows(Look, g.Path) // a freeze of Root freezes each path
 		})
 }
 
@@ -339,7 +339,7 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 		stop := context.AfterFunc(e.pass.admission.life, cancel)
 		defer stop()
 		q = e.names.query(q)
-		q.Sees = func(st *lockkeeper.Status) bool { // else others would pay for evidence that is not told
+		q.Sees = func(st *lockkeeper.Status) bool { // so that the engine computes no hidden evidence
 			r, withdrawn := e.pass.admission.current()
 			return withdrawn == nil && e.sees(r, st)
 		}

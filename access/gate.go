@@ -21,7 +21,7 @@ type Gate struct {
 	engine    lockkeeper.Engine
 	options   Options
 	ledger    *limits.Ledger
-	counts    bool // claims and sessions, also where everybody may do everything
+	counts    bool // it counts claims and sessions, even with an open gate
 	drain     drain
 	refreshed refreshed
 
@@ -39,10 +39,9 @@ type Options struct {
 	// the rules denied, before it is answered. It must not block. It may be nil.
 	Acted func(Act)
 
-	// Limits bound what the identities use; nil is limits.DefaultBounds, with which an open gate
-	// counts too.
+	// Limits bound what the identities use; nil is limits.DefaultBounds. An open gate counts too.
 	Limits *limits.Bounds
-	// Uncounted has an open gate count no claims and sessions, so that nothing bounds them.
+	// Uncounted makes an open gate count no claims and sessions, so that it does not bound them.
 	Uncounted bool
 }
 
@@ -111,7 +110,7 @@ func (g *Gate) Set(p *Policy) {
 	}
 }
 
-// Ledger returns what the identities use of the gate's server.
+// Ledger returns the counts of what identities use of the gate's server.
 func (g *Gate) Ledger() *limits.Ledger { return g.ledger }
 
 // Open reports whether everybody may do everything.

@@ -101,7 +101,7 @@ type Pass struct {
 // Name is the identity's; "" where everybody may do everything.
 func (p *Pass) Name() string { return p.admission.name }
 
-// Usage is what the identity uses of the server.
+// Usage returns the counts of what the identity uses of the server.
 func (p *Pass) Usage() *limits.Identity { return p.admission.usage }
 
 // Engine is the gate's engine as this identity may use it. It is as prompt as that

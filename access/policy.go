@@ -96,7 +96,10 @@ func (q *Quota) check(c *complaints, at string) {
 	for _, bound := range []struct {
 		name string
 		n    int
-	}{{"claims", q.Claims}, {"waiting", q.Waiting}, {"sessions", q.Sessions}, {"paths", q.Paths}, {"session_claims", q.SessionClaims}} {
+	}{
+		{"claims", q.Claims}, {"waiting", q.Waiting}, {"sessions", q.Sessions}, {"paths", q.Paths},
+		{"session_claims", q.SessionClaims},
+	} {
 		if bound.n < 0 {
 			c.addf("%s: %s %d is out of range: 1 or more, or leave it out", at, bound.name, bound.n)
 		}

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// smallest is how many sessions make it worth to look which have ended.
+// smallest is the number of sessions at which a first sweep for ended ones is worth its cost.
 const smallest = 64
 
-// refreshed are the sessions that no connection stands for, since they live by their
-// TTL alone: a name's, or those of claims made over HTTP. Each is kept with the end of
-// its TTL, counted from when the gate last let it be attached or renewed.
+// refreshed has the sessions that live by their TTL alone, without a connection: those of names
+// and of claims made over HTTP. It records the end of each TTL, counted from the last attach or
+// renewal that the gate permitted.
 type refreshed struct {
 	mu      sync.Mutex           // guards all below
 	until   map[string]time.Time // by the engine's id of the session
 	sweepAt int
 }
 
-// note keeps a session that was attached or renewed, if it is one of those. Of a
-// renewal the gate knows only what it attached.
+// note records a session that was attached or renewed, if it lives by its TTL alone. The gate
+// recognises renewals only of sessions that it attached.
 func (r *refreshed) note(session string, ttl time.Duration, attached bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,9 +49,9 @@ func (r *refreshed) forget(session string) {
 	delete(r.until, session)
 }
 
-// Refreshed reports whether a session that outlives its processes, by its id at the
-// engine, was attached or renewed through this gate within its TTL: who has it may
-// know no other way to the engine.
+// Refreshed reports whether a session that outlives its processes was attached or renewed through
+// this gate within its TTL: its client may have no other way to the engine. The id is that at the
+// engine.
 func (g *Gate) Refreshed(session string) bool {
 	g.refreshed.mu.Lock()
 	defer g.refreshed.mu.Unlock()

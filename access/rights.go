@@ -137,7 +137,7 @@ type rights struct {
 	open    bool // everything
 	at      map[Verb]reach
 	quota   Quota
-	limits  limits.Quota // the numbers of quota
+	limits  limits.Quota // the numbers in quota
 	expires time.Time    // of the credential; zero: never
 }
 

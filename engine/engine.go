@@ -117,7 +117,8 @@ func checkDisk(dir string) error {
 func checkSQLite(rest string) error {
 	file, query, asked := strings.Cut(rest, "?")
 	if asked && query != "mode=ro" {
-		return lockkeeper.Invalid("engine \"sqlite:%s\": %q is no parameter of a file: mode=ro is the only one, which opens it to look at it alone; "+
+		return lockkeeper.Invalid("engine \"sqlite:%s\": %q is no parameter of a file: "+
+			"mode=ro is the only one, which opens it to look at it alone; "+
 			"a file with a ? in its name can't be named", rest, query)
 	}
 	if file == "" {

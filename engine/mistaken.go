@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
-// otherNames are schemes that people write for one of ours.
+// otherNames maps schemes that people write by mistake to the schemes of engines.
 var otherNames = map[string]string{
 	"http": "lk", "https": "lks", "tcp": "lk", "tls": "lks", "lkss": "lks", "lockkeeper": "lk", "server": "lk",
 	"sqlite3": "sqlite", "sqlight": "sqlite", "file": "sqlite",
@@ -16,7 +16,7 @@ var otherNames = map[string]string{
 	"maria": "mariadb", "mysqls": "mysql", "memory": "mem", "journal": "disk",
 }
 
-// unknown says that a URL names none of the engines, which there are, and which one
+// unknown returns the error of a URL that names no engine. It lists the engines, and the one that
 // was probably meant.
 func unknown(url string) error {
 	shown := sqllock.Redacted(url)
@@ -32,7 +32,7 @@ func unknown(url string) error {
 	return lockkeeper.Invalid("engine %q is none: there are %s", shown, strings.Join(forms, ", "))
 }
 
-// likely is the URL that was probably meant, "" if nothing is likely.
+// likely returns the URL that was probably meant; "" if none is likely.
 func likely(url string) string {
 	name, rest, found := strings.Cut(url, ":")
 	lower := strings.ToLower(name)

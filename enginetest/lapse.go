@@ -27,7 +27,7 @@ var lapseChecks = []check{
 		s := next.granted(next.last)
 		w.between("granted", w.now()-sent, after, after)
 		if s.Unconfirmed {
-			w.Error("the victim's client has counted itself out, and yet the grant is unconfirmed")
+			w.Error("the victim's client has reported a lapse, and yet the grant is unconfirmed")
 		}
 		victim.ended(id, lockkeeper.Stolen)
 		w.ok(victim.end(ending)) // too late, and harmless

@@ -19,8 +19,8 @@
 //     its TTL, and the next call says so.
 //   - What was lost, to an operator or to a thief, is told by [Places.Renew] as
 //     long as the session lives; [Places.Grab] tells it once and queues anew.
-//   - Who goes on with one hold states its [Token] to [Places.Confirm], which makes
-//     nothing: any other claim of the name is a loss.
+//   - A caller that continues one hold passes its [Token] to [Places.Confirm], which
+//     creates no claim: any other claim of the name is a loss.
 //   - Whoever knows a name can act for it, so names that must not meet have to
 //     differ: by the number of a CI run, say.
 package grab

@@ -8,17 +8,17 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// maxEpoch bounds what a token has after its fence, in bytes.
+// maxEpoch bounds the epoch of a token, in bytes.
 const maxEpoch = 64
 
-// A Token names one grant, and no other one, ever: by its fence, and by the engine's
-// epoch where fences begin again. The zero Token names none.
+// A Token identifies one grant uniquely: by its fence, and by the engine's epoch if fences start
+// again with the engine. The zero Token identifies none.
 type Token struct {
 	Fence uint64
 	Epoch string // lockkeeper.Guarantees.Epoch
 }
 
-// String is "17", or "17-k3x9q2ab" where fences begin again.
+// String returns "17", or "17-k3x9q2ab" if fences start again with the engine.
 func (t Token) String() string {
 	fence := strconv.FormatUint(t.Fence, 10)
 	if t.Epoch == "" {
@@ -27,7 +27,7 @@ func (t Token) String() string {
 	return fence + "-" + t.Epoch
 }
 
-// ParseToken reads what String writes.
+// ParseToken parses the text of a Token that String returned.
 func ParseToken(text string) (Token, error) {
 	number, epoch, some := strings.Cut(text, "-")
 	fence, err := strconv.ParseUint(number, 10, 64)
@@ -38,10 +38,10 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// Confirm refreshes the hold that t names, and makes nothing. If the name has no claim,
-// one that waits, or another hold, that one is over: the error is an ErrLost, with the
-// reason if it is known, and so it is of every repeat. What r asks for must be what is
-// held, as in a repeat of [Places.Grab].
+// Confirm refreshes the hold that t identifies, and creates no claim. If the name has no claim, a
+// waiting claim, or another hold, the hold of t is over: Confirm and every repeat return an
+// ErrLost, with the reason if it is known. r must ask for what is held, as in a repeat of
+// [Places.Grab].
 func (p *Places) Confirm(ctx context.Context, r Request, t Token) (Answer, error) {
 	n := r.Name()
 	if err := r.Check(); err != nil {
@@ -54,7 +54,7 @@ func (p *Places) Confirm(ctx context.Context, r Request, t Token) (Answer, error
 
 // confirm is one try of Confirm.
 func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t Token) (Answer, error) {
-	st, err := p.look(ctx, n) // which makes no session, and refreshes none of another hold
+	st, err := p.look(ctx, n) // creates no session, and refreshes none of another hold
 	if err == nil {
 		err = p.isOver(n, t, st)
 	}
@@ -74,8 +74,8 @@ func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, term
 	return p.settle(ctx, n, terms, lease, st)
 }
 
-// isOver is the error of a hold that is over, by what the engine has just told of the
-// name's claim; nil if st is that hold.
+// isOver returns the error of a hold that is over, according to the present status of the name's
+// claim; nil if st is that hold.
 func (p *Places) isOver(n Name, t Token, st lockkeeper.Status) error {
 	epoch := p.engine.Guarantees().Epoch
 	if t.Epoch == "" && epoch != "" {

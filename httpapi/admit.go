@@ -34,10 +34,9 @@ func (a *API) check(r *http.Request) error {
 	return a.checkHost(r)
 }
 
-// checkHost refuses requests for a host name that a page elsewhere may have bound to an address of
+// checkHost refuses requests for a host name that a foreign page may have bound to an address of
 // this server (DNS rebinding): a browser takes such a page for the server's own. Without a list
-// of hosts this matters only where a request needs no token. An IP address in place of a name
-// can't be bound to anything.
+// of hosts it refuses only if requests need no token. It permits IP addresses, which can't be bound.
 func (a *API) checkHost(r *http.Request) error {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || len(a.options.Hosts) == 0 && !a.gate.Open() {
@@ -60,7 +59,8 @@ func (a *API) checkHost(r *http.Request) error {
 	}
 	remedy := "name it 127.0.0.1, [::1] or localhost, or have the server ask for tokens"
 	if !here.IP.IsLoopback() {
-		remedy = "name its IP address, or start it with --http-hosts " + strings.Join(append(slices.Clone(a.options.Hosts), host), ",")
+		remedy = "name its IP address, or start it with --http-hosts " +
+			strings.Join(append(slices.Clone(a.options.Hosts), host), ",")
 	}
 	return &refusal{problem: problem{
 		name: "unknown-host", Status: http.StatusMisdirectedRequest, Title: "this server is not known by that name",
@@ -68,8 +68,7 @@ func (a *API) checkHost(r *http.Request) error {
 	}}
 }
 
-// hostOf is the host that a request names, without its port, and that as an IP address if it is
-// one.
+// hostOf returns the host that a request names, without its port, and its IP address if it is one.
 func hostOf(r *http.Request) (string, net.IP) {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -79,8 +78,8 @@ func hostOf(r *http.Request) (string, net.IP) {
 	return host, net.ParseIP(host)
 }
 
-// isOwnName reports whether a name is certain to be one of this network: this machine's, or one
-// without a dot, which nobody can register.
+// isOwnName reports whether a name certainly belongs to this network: the name of this machine, or
+// one without a dot, which can't be registered.
 func isOwnName(host string) bool {
 	own, err := os.Hostname()
 	return host != "" && !strings.Contains(host, ".") || err == nil && strings.EqualFold(host, own)
@@ -118,7 +117,9 @@ func (a *API) admit(r *http.Request) (*access.Pass, error) {
 
 func unauthenticated(detail, challenge string) error {
 	return &refusal{
-		problem: problem{name: "unauthenticated", Status: http.StatusUnauthorized, Title: "authentication required", Detail: detail},
-		header:  [2]string{"WWW-Authenticate", challenge},
+		problem: problem{
+			name: "unauthenticated", Status: http.StatusUnauthorized, Title: "authentication required", Detail: detail,
+		},
+		header: [2]string{"WWW-Authenticate", challenge},
 	}
 }

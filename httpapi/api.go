@@ -34,7 +34,7 @@ type Options struct {
 	About   func(ctx context.Context) (map[string]any, error) // what GET /v1/server tells beside the version; nil: nothing
 	Open    map[string]http.Handler                           // further routes, by pattern: "GET /healthz"; without a method they take all
 	Private map[string]http.Handler                           // likewise, for whoever is let in: "GET /metrics"
-	Hosts   []string                                          // names by which clients may call this server; without any, every name will do where tokens are needed
+	Hosts   []string                                          // allowed Host names; nil: any name if tokens are needed
 	Trace   func(context.Context, string) context.Context     // a context within the span that a request's Traceparent names; nil: of no account
 }
 
@@ -109,7 +109,8 @@ func (a *API) add(handlers map[string]http.Handler, open bool) {
 
 // allRoutes is the table of routes.
 func allRoutes() []route {
-	return slices.Concat(claimRoutes, operatorRoutes, eventRoutes, grabRoutes, terraformRoutes, documentRoutes, frontRoutes)
+	return slices.Concat(claimRoutes, operatorRoutes, eventRoutes, grabRoutes, terraformRoutes, documentRoutes,
+		frontRoutes)
 }
 
 // Server returns a server of the API that has all its bounds set. The caller sets

@@ -9,9 +9,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// connections are those of one server. A client that shows no credentials gets one answer on
-// each, so it never keeps an idle one; and while it has not sent its request, it may lose its
-// place to another one. It is safe for concurrent use.
+// connections has the connections of one server. A client without credentials gets one answer per
+// connection, so it never keeps an idle one. Until it has sent its request, it may lose its slot to
+// another connection. connections is safe for concurrent use.
 type connections struct {
 	arrivals *limits.Arrivals
 	gone     <-chan struct{} // closed when the server stops
@@ -20,12 +20,12 @@ type connections struct {
 	of map[net.Conn]*connection
 }
 
-// A connection is a client's. It belongs to the identity that was let in over it first.
+// A connection belongs to the identity that authenticated over it first.
 type connection struct {
 	arrival *limits.Arrival
 
 	mu     sync.Mutex
-	usage  *limits.Identity // nil: nobody was let in
+	usage  *limits.Identity // nil: unauthenticated
 	closed bool
 }
 
@@ -38,11 +38,11 @@ func newConnections(gone <-chan struct{}) *connections {
 // connectionKey finds a request's connection in its context.
 type connectionKey struct{}
 
-// begin is http.Server.ConnContext. It waits while many others have not been let in.
+// begin is http.Server.ConnContext. It waits while too many others are unauthenticated.
 func (cs *connections) begin(ctx context.Context, nc net.Conn) context.Context {
 	arrival := cs.arrivals.Enter(nc, cs.gone)
 	if arrival == nil {
-		limits.HangUp(nc) // the server finds that out
+		limits.HangUp(nc) // the HTTP server's next read fails
 		return ctx
 	}
 	c := &connection{arrival: arrival}
@@ -69,20 +69,20 @@ func (cs *connections) state(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// connectionOf is the connection of a request; nil if its server is not the API's own.
+// connectionOf returns the connection of a request; nil if its server is not the API's own.
 func connectionOf(r *http.Request) *connection {
 	c, _ := r.Context().Value(connectionKey{}).(*connection)
 	return c
 }
 
-// isKnown reports whether somebody was let in over it.
+// isKnown reports whether a client has authenticated over c.
 func (c *connection) isKnown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.usage != nil
 }
 
-// letIn counts the connection for the identity, unless somebody was let in over it before.
+// letIn counts the connection for the identity, unless an identity has authenticated over it before.
 func (c *connection) letIn(usage *limits.Identity) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *connection) end() {
 	c.usage, c.closed = nil, true
 }
 
-// take takes one of a resource for the caller, until leave is called.
+// take takes one unit of a resource for the caller; leave gives it back.
 func (c *call) take(r limits.Resource) (leave func(), err error) {
 	usage := c.pass.Usage()
 	if err := usage.Take(r, 1); err != nil {

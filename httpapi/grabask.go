@@ -28,8 +28,10 @@ type placeAsk struct {
 var placeFields = map[string][]string{
 	http.MethodGet:    {"as", "also"},
 	http.MethodDelete: {"as", "also"},
-	http.MethodPost:   {"as", "also", "shared", "limit", "units", "ttl", "for", "priority", "note", "link", "wait", "fence"},
-	http.MethodPatch:  {"as", "also", "ttl", "for"},
+	http.MethodPost: {
+		"as", "also", "shared", "limit", "units", "ttl", "for", "priority", "note", "link", "wait", "fence",
+	},
+	http.MethodPatch: {"as", "also", "ttl", "for"},
 }
 
 // placeRequest reads the request: its path, and what its query and its body say. It refuses everything that is wrong at once.

@@ -15,10 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// readObject reads a JSON object into a struct, and adds everything that is wrong with
-// it to m. What is wrong is left out: the rest is read all the same. The library takes
-// a key twice, and in any case of letters: then two who read the same text may read two
-// things. So it takes null.
+// readObject reads a JSON object into a struct, and adds all its mistakes to m. It skips wrong
+// values and reads the rest. encoding/json accepts a key twice, in any case of letters, and null.
+// readObject refuses these, because two readers could understand the same text differently.
 func readObject(text []byte, into any, m *mistakes) {
 	t := reflect.TypeOf(into).Elem()
 	err := json.Unmarshal(text, new(json.RawMessage))
@@ -44,7 +43,7 @@ func readObject(text []byte, into any, m *mistakes) {
 	}
 }
 
-// noJSON says what is wrong with text that is no JSON.
+// noJSON returns the error of text that is not JSON.
 func noJSON(err error) error {
 	var at *json.SyntaxError
 	if !errors.As(err, &at) || strings.HasPrefix(at.Error(), "unexpected end") {
@@ -59,10 +58,10 @@ type keyWalk struct {
 	text     []byte
 	at       int
 	mistakes *mistakes
-	holes    [][2]int // where values are that can't be used
+	holes    [][2]int // the ranges of wrong values
 }
 
-// without is the text with null in place of the values that can't be used.
+// without returns the text with null in place of wrong values.
 func (w *keyWalk) without() []byte {
 	if w.holes == nil {
 		return w.text
@@ -76,7 +75,7 @@ func (w *keyWalk) without() []byte {
 	return append(text, w.text[from:]...)
 }
 
-// wrong notes a mistake in the value that was walked over from there on.
+// wrong records a mistake in the value from that offset to the present one.
 func (w *keyWalk) wrong(name string, from int, format string, args ...any) {
 	w.mistakes.addf(format, args...)
 	w.mistakes.keys = append(w.mistakes.keys, name)
@@ -156,7 +155,7 @@ func (w *keyWalk) value(name string, t reflect.Type) {
 	}
 }
 
-// skip walks over any value.
+// skip skips any value.
 func (w *keyWalk) skip() {
 	depth := 0
 	for {
@@ -182,7 +181,7 @@ func (w *keyWalk) skip() {
 	}
 }
 
-// misplaced says why a value of JSON does not go into type t; "" if it does.
+// misplaced says why a JSON value does not fit type t; "" if it fits.
 func misplaced(name string, t reflect.Type, text []byte) string {
 	var err error
 	either := ""
@@ -206,7 +205,7 @@ func misplaced(name string, t reflect.Type, text []byte) string {
 	return name + " is " + kindOf(text) + ", which does not go there: it takes " + jsonKind(t)
 }
 
-// kindOf says what kind of JSON a value is.
+// kindOf names the kind of a JSON value.
 func kindOf(text []byte) string {
 	switch text[0] {
 	case '{', '[':

@@ -9,14 +9,14 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// mostMistakes bounds how many mistakes of one request are named.
+// mostMistakes bounds the mistakes that one answer lists.
 const mostMistakes = 16
 
-// mistakes collects everything that is wrong with a request, so that one answer names it all.
+// mistakes collects all mistakes of a request, so that one answer lists them.
 type mistakes struct {
 	list  []string
-	more  bool     // than the list has
-	keys  []string // of the body, whose values can't be used
+	more  bool     // there are more than in list
+	keys  []string // keys of the body with wrong values
 	other error    // a refusal of another kind, such as that of a body that is too large
 }
 
@@ -31,7 +31,7 @@ func (m *mistakes) addf(format string, args ...any) {
 	}
 }
 
-// add adds what a check has found; nil is nothing.
+// add adds the error of a check; err may be nil.
 func (m *mistakes) add(err error) {
 	var e *lockkeeper.Error
 	switch {
@@ -43,8 +43,8 @@ func (m *mistakes) add(err error) {
 	}
 }
 
-// in reports whether the value of one of these keys can't be used, so that what
-// follows from its absence is no mistake of its own.
+// in reports whether one of these keys has a wrong value, so that its absence is no further
+// mistake.
 func (m *mistakes) in(keys ...string) bool {
 	return slices.ContainsFunc(m.keys, func(key string) bool {
 		top, _, _ := strings.Cut(key, ".")
@@ -52,7 +52,7 @@ func (m *mistakes) in(keys ...string) bool {
 	})
 }
 
-// err is one error of all mistakes; nil if there are none.
+// err returns one error for all mistakes; nil if there are none.
 func (m *mistakes) err() error {
 	if m.other != nil || len(m.list) == 0 {
 		return m.other

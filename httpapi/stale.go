@@ -8,11 +8,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/report"
 )
 
-// A staleness is a part of an answer that tells what was so, since the engine can't make safe
-// what is so now.
+// A staleness is the part of an answer that marks it as old, because the engine can't make its
+// present state durable.
 type staleness struct {
-	Stale   seconds `json:"stale,omitempty"`   // that long ago
-	Because string  `json:"because,omitempty"` // why not what is so now
+	Stale   seconds `json:"stale,omitempty"`   // the age of the answer
+	Because string  `json:"because,omitempty"` // why it is old
 }
 
 // statistics is the answer of GET /v1/stats.
@@ -21,7 +21,7 @@ type statistics struct {
 	staleness
 }
 
-// staleBy is the staleness that err tells of, or else err.
+// staleBy returns the staleness in err; if there is none, it returns err.
 func staleBy(err error) (staleness, error) {
 	ago, stale := lockkeeper.Stale(err)
 	if !stale {
@@ -32,7 +32,7 @@ func staleBy(err error) (staleness, error) {
 	return staleness{seconds(ago), detail(e)}, nil
 }
 
-// staleAfter is the staleness of a list of which not all was read.
+// staleAfter returns the staleness of a list that the caller did not read to its end.
 func (c *call) staleAfter(ctx context.Context) (s staleness, err error) {
 	nothing := lockkeeper.Query{Ref: lockkeeper.Ref{Session: madeHere + "nothing", ID: theClaim}, Brief: true, Stale: true}
 	for _, failed := range c.engine().List(ctx, nothing) {

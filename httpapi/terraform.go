@@ -85,7 +85,8 @@ func (c *call) unlockState() error {
 	}
 	var info lockInfo
 	if err := json.Unmarshal(body, &info); err != nil {
-		return lockkeeper.Invalid("the body is not what Terraform sends with UNLOCK: a JSON object with an ID, and texts alone")
+		return lockkeeper.Invalid("the body is not what Terraform sends with UNLOCK: " +
+			"a JSON object with an ID, and texts alone")
 	}
 	id, _, _ := strings.Cut(info.ID, " ") // as inTheWay writes it
 	if err := checkLockID(id); err != nil {

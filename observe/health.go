@@ -84,8 +84,8 @@ func (h *Health) Ready() http.Handler {
 	})
 }
 
-// Changed asks anew, beside, because the engine's trouble has come or gone: so the log tells it
-// though nobody asks.
+// Changed checks the engine again in the background, because its trouble has begun or ended. So the
+// log shows the change without a health request.
 func (h *Health) Changed() {
 	go func() {
 		h.mu.Lock()
@@ -95,7 +95,7 @@ func (h *Health) Changed() {
 	}()
 }
 
-// Trouble is why no lock can be taken, draining aside; "" if one can.
+// Trouble returns why no lock can be taken, apart from draining; "" if one can.
 func (h *Health) Trouble() string {
 	if f := h.probe(); f.Grade == lockkeeper.Broken {
 		return f.Detail

@@ -81,10 +81,13 @@ func (m *Metrics) registerLocks() {
 		m.grants[mode] = modes.WithLabelValues(mode.String())
 	}
 	m.holdsEnded = m.byReason("lockkeeper_holds_ended_total", "Holds that ended, by reason.",
-		lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Stolen, lockkeeper.Expired, lockkeeper.Overdue, lockkeeper.Revoked, lockkeeper.Superseded)
+		lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Stolen, lockkeeper.Expired, lockkeeper.Overdue,
+		lockkeeper.Revoked, lockkeeper.Superseded)
 	m.waitsEnded = m.byReason("lockkeeper_waits_ended_total", "Claims that ended without having been granted, by reason.",
-		lockkeeper.TimedOut, lockkeeper.Cancelled, lockkeeper.Expired, lockkeeper.Revoked, lockkeeper.Deadlock, lockkeeper.Superseded)
-	m.yields = m.byReason("lockkeeper_asked_to_yield_total", "Holds that were asked to yield, by what their end will be if they don't.",
+		lockkeeper.TimedOut, lockkeeper.Cancelled, lockkeeper.Expired, lockkeeper.Revoked, lockkeeper.Deadlock,
+		lockkeeper.Superseded)
+	m.yields = m.byReason("lockkeeper_asked_to_yield_total",
+		"Holds that were asked to yield, by what their end will be if they don't.",
 		lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked)
 	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total", "Grants made before the former holder could be sure to know of its loss.")
 	m.gaps = m.counter("lockkeeper_watch_gaps_total", "Times that the watch of the locks had to begin anew; what happened meanwhile may be missing in other numbers.")
@@ -107,8 +110,11 @@ func (m *Metrics) registerEngine() {
 // registerServer makes what is about the server.
 func (m *Metrics) registerServer() {
 	m.acts = m.counters("lockkeeper_operator_acts_total", "What operators did, by verb.", "verb")
-	m.denials = m.counters("lockkeeper_denials_total", "What was not allowed, by verb; connect is a credential that was not valid.", "verb")
-	for _, v := range []access.Verb{access.Connect, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain} {
+	m.denials = m.counters("lockkeeper_denials_total",
+		"What was not allowed, by verb; connect is a credential that was not valid.", "verb")
+	for _, v := range []access.Verb{
+		access.Connect, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain,
+	} {
 		m.acts.WithLabelValues(string(v))
 		m.denials.WithLabelValues(string(v))
 	}

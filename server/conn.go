@@ -30,15 +30,15 @@ type conn struct {
 	pass     *access.Pass
 	gone     <-chan struct{}   // closed when the pass is withdrawn
 	identity string            // the pass's name
-	usage    *limits.Identity  // what it uses of this server
+	usage    *limits.Identity  // counts of what its identity uses of this server
 	engine   lockkeeper.Engine // as the identity may use it
 	prompt   bool              // the engine answers out of memory
 
 	mu        sync.Mutex
 	room      sync.Cond // there is room in out again, or the connection has failed
 	out       wire.Outbox
-	sending   int              // bytes that were taken out of it and are being written
-	unsent    int              // bytes beyond ownUnsent that both may have, counted for the identity
+	sending   int              // bytes of it that are being written
+	unsent    int              // bytes beyond ownUnsent counted for the identity, for both
 	spare     []byte           // what was written last, to be filled again
 	writing   bool             // somebody writes: whoever puts more into out need not
 	reading   bool             // the reader is at work without waiting for anything, and writes when it is done
@@ -114,7 +114,7 @@ func (c *conn) read() error {
 	}
 }
 
-// serve has the requests of one frame answered.
+// serve answers the requests of one frame.
 func (c *conn) serve(f *wire.ClientFrame) error {
 	c.mu.Lock()
 	c.reading = true
@@ -125,7 +125,7 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 	}
 	for i, m := range f.GetRequests() {
 		if i%turn == turn-1 {
-			runtime.Gosched() // else a frame of many keeps other connections waiting for 10 ms
+			runtime.Gosched() // without it, a frame of many requests delays other connections by 10 ms
 		}
 		if err := c.take(m); err != nil {
 			return err

@@ -66,7 +66,7 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	}
 	if err := pass.Usage().Take(limits.Connections, 1); err != nil {
 		full := err.(*lockkeeper.Error)
-		full.Err = lockkeeper.ErrUnavailable // what its sessions have goes on meanwhile
+		full.Err = lockkeeper.ErrUnavailable // its sessions keep what they have meanwhile
 		return full
 	}
 	c.pass, c.gone, c.identity, c.engine = pass, pass.Done(), pass.Name(), pass.Engine()
@@ -119,7 +119,7 @@ func (c *conn) plain() error {
 	return refused
 }
 
-// noHTTP refuses a client that speaks HTTP, in its own language.
+// noHTTP refuses a client that speaks HTTP, with an HTTP response.
 func (c *conn) noHTTP(until time.Time) error {
 	first, err := c.in.Peek(1)
 	if err != nil || first[0] < 'A' || first[0] > 'Z' {
@@ -135,20 +135,21 @@ func (c *conn) noHTTP(until time.Time) error {
 	return errNotHTTP
 }
 
-// httpMethods are how requests of HTTP begin. No first frame begins so: after its length
-// comes the tag of hello, which is no letter.
+// httpMethods are the first bytes of HTTP requests. No first frame begins with them: after the
+// length it has the tag of hello, which is no letter.
 var httpMethods = [...]string{"GET ", "HEAD", "POST", "PUT ", "DELE", "PATC", "OPTI", "PRI ", "LOCK", "UNLO"}
 
 func isHTTP(first []byte) bool {
 	return slices.ContainsFunc(httpMethods[:], func(method string) bool { return bytes.HasPrefix(first, []byte(method)) })
 }
 
-var errNotHTTP = errors.New("the client speaks HTTP, and came to the port of lk://")
+var errNotHTTP = errors.New("the client speaks HTTP at the port of lk://")
 
-// notHTTP is what it is answered.
+// notHTTP is the response to an HTTP client.
 var notHTTP = func() []byte {
 	const text = "This port is for lk and Go programs (lk://). HTTP is at another port of this server, mostly 7421.\n"
-	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s",
 		len(text), text)
 }()
 

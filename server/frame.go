@@ -10,12 +10,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
-// frame reads one frame into f. It returns how much room of the identity that takes until its
-// requests are answered.
+// frame reads one frame into f. It returns how much of the identity's room the frame takes until
+// its requests are answered.
 //
-// A frame of up to ownFrame bytes is read from the connection's own buffer. A larger one takes
-// room as it arrives: at most four times as much as has arrived, so that an announced length
-// costs nothing.
+// A frame of up to ownFrame bytes uses the connection's own buffer. A larger one takes room as it
+// arrives: at most four times the bytes that have arrived, so that an announced length costs
+// nothing.
 func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
 	length, err := wire.ReadLength(c.in, limit)
 	if err != nil {
@@ -32,11 +32,11 @@ func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
 		return c.largeFrame(f, length)
 	}
 	err = c.decode(f, begun, 0, c.grow(c.server.life, &room))
-	_, _ = c.in.Discard(length) // it is there
+	_, _ = c.in.Discard(length) // the buffer has it, so this can't fail
 	return room, err
 }
 
-// largeFrame is frame for one that is larger than ownFrame.
+// largeFrame is frame for frames larger than ownFrame.
 func (c *conn) largeFrame(f *wire.ClientFrame, length int) (room int, err error) {
 	ctx, cancel := context.WithTimeout(c.server.life, frameTime)
 	defer cancel()
@@ -63,7 +63,7 @@ func (c *conn) largeFrame(f *wire.ClientFrame, length int) (room int, err error)
 // grow returns a function that takes more room for a frame.
 func (c *conn) grow(ctx context.Context, room *int) func(int) error {
 	return func(n int) error {
-		if c.usage == nil { // of a hello, which is small, and forgotten at once
+		if c.usage == nil { // a hello is small, and freed at once
 			return nil
 		}
 		err := c.usage.TakeRoom(ctx, n)
@@ -74,14 +74,14 @@ func (c *conn) grow(ctx context.Context, room *int) func(int) error {
 	}
 }
 
-// frames are buffers for what is larger than ownFrame.
+// frames are buffers for frames larger than ownFrame.
 var frames = sync.Pool{New: func() any { return new([firstRoom]byte) }}
 
-// elementRoom is what an element takes once it is decoded, which may have two bytes before.
+// elementRoom is the size of a decoded element, which may be only two bytes when encoded.
 const elementRoom = 256
 
-// decode reads a message, of which f keeps nothing. If it has many elements it takes room for
-// them first, beyond what the frame has already.
+// decode decodes a message; f keeps no reference to its bytes. For a message with many elements it
+// first takes room beyond that of the frame.
 func (c *conn) decode(f *wire.ClientFrame, message []byte, room int, grow func(int) error) error {
 	n, err := wire.CheckElements(message)
 	if err != nil {

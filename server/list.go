@@ -35,7 +35,8 @@ func (c *conn) list(m *wire.Request) error {
 	case full:
 		cancel()
 		c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(&lockkeeper.Error{
-			Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d lists at a time are the most that one connection may ask for", maxLists),
+			Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota,
+			Detail: fmt.Sprintf("%d lists at a time are the most that one connection may ask for", maxLists),
 		})})
 		return nil
 	}
@@ -54,7 +55,7 @@ func (c *conn) list(m *wire.Request) error {
 	return nil
 }
 
-// endList forgets a list, and gives back one of each resource that it took.
+// endList removes a list, and gives back one of each resource that it took.
 func (c *conn) endList(l *list, m *wire.Request, taken []limits.Resource) {
 	l.stop()
 	for _, r := range taken {

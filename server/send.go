@@ -34,8 +34,8 @@ func (c *conn) reply(m *wire.Reply) {
 	}
 }
 
-// fits reports whether more may be put into the outbox: its share grows as long as the identity's
-// allows that, and is given back when the client has read enough. c.mu is held.
+// fits reports whether the outbox may take more. Its share grows while the identity's bound allows,
+// and is given back when the client has read enough. The caller holds c.mu.
 func (c *conn) fits() bool {
 	have := c.out.Len() + c.sending
 	if c.unsent > 0 && have <= ownUnsent {

@@ -25,7 +25,7 @@ const (
 	maxLists    = 64               // lists of one connection
 	maxArrivals = 512              // connections at a time that have not said yet who they are
 	ownUnsent   = 32 << 10         // bytes that may wait for one connection, of which nobody keeps count
-	maxUnsent   = 1 << 20          // that may wait for it if its identity's share allows: then it is not read, and hints are dropped
+	maxUnsent   = 1 << 20          // likewise, if its identity's share allows: beyond it hints are dropped
 	ownFrame    = 16 << 10         // frames above this size take room of all connections, and must arrive in frameTime
 	firstRoom   = 64 << 10         // that they take first, when ownFrame of them has arrived
 	frameTime   = 10 * time.Second
@@ -133,8 +133,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// welcome begins to serve a connection. It waits while many others have not said yet who they
-// are.
+// welcome begins to serve a connection. It waits while too many others are unauthenticated.
 func (s *Server) welcome(nc net.Conn) {
 	arrival := s.arrivals.Enter(nc, s.closing)
 	if arrival == nil {

@@ -20,7 +20,7 @@ func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 	}
 	if c.lapse != nil {
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "claim " + c.ref.String() +
-			" can't be amended any more: its client has counted itself out of it"}
+			" can't be amended: it has lapsed, because its client stopped using it"}
 	}
 	converts, err := c.mayBecome(w)
 	if err != nil {

@@ -54,8 +54,7 @@ func (t *Table) checkClaims() error {
 	return nil
 }
 
-// checkLapses: a hold that its client has counted itself out of waits for nothing, and
-// is not held for longer than to the end that was stated.
+// checkLapses verifies that a lapsed hold waits for nothing, and is not held beyond the stated end.
 func (t *Table) checkLapses() error {
 	for _, c := range t.everyClaim() {
 		switch {
@@ -254,7 +253,8 @@ func (t *Table) checkLists() error {
 		return fmt.Errorf("soft claims and mixed lines are %d and %d, counted %d and %d", t.softs, t.mixed, softs, mixed)
 	}
 	if thieves != len(t.thieves) || len(t.outdated) > 0 || len(t.changedAt) > 0 || len(t.takers) > 0 {
-		return fmt.Errorf("%d thieves are listed, %d are there; or a step left something to do for them", len(t.thieves), thieves)
+		return fmt.Errorf("%d thieves are listed, %d are there; or a step left something to do for them",
+			len(t.thieves), thieves)
 	}
 	if lasting != t.lasting || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.doubtful) > 0 {
 		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.lasting, lasting)
@@ -267,7 +267,8 @@ func (t *Table) checkLists() error {
 	return nil
 }
 
-// checkPaces: the heap has what the map has, each in its place, and not too many.
+// checkPaces verifies that the heap has the entries of the map, each at its index, and not too
+// many.
 func (t *Table) checkPaces() error {
 	for i, p := range t.paces.ages {
 		if t.paces.of[p.path] != p || p.index != i || p.before(t.paces.ages[max(0, (i-1)/2)]) {

@@ -41,16 +41,16 @@ type claim struct {
 	reason      lockkeeper.Reason // why it ended
 	text        string            // words to either
 
-	asking   map[*claim]time.Duration // holders that it asks to yield, until when; each has it in asks
-	asks     []ask                    // who asks it to yield, in line order
+	asking   map[*claim]time.Duration // end of each ask, by the holder asked; each holder has it in asks
+	asks     []ask                    // claims that ask it to yield, in line order
 	overdue  bool                     // its longest hold has passed
 	operator *operatorAsk             // nil unless revoked and not yet at its end
-	lapse    *lapse                   // set when its client has counted itself out of it
+	lapse    *lapse                   // set when it has lapsed
 
 	tomb    *tombstone // set when it ended
 	due     timer      // the next moment at which something becomes of it
 	pass    uint64     // the latest look at many claims in which it was marked
-	named   int        // its index among those that are made in the same hold (R15)
+	named   int        // its index in Table.named, if it is made in a hold (R15)
 	isThief bool       // it is in Table.thieves
 
 	few [3]place // room for the places of most claims
@@ -68,7 +68,7 @@ type operatorAsk struct {
 	end time.Duration
 }
 
-// A lapse is how a hold ends that its client has counted itself out of (R12).
+// A lapse is the end of a lapsed hold (R12).
 type lapse struct {
 	end    time.Duration
 	reason lockkeeper.Reason

@@ -75,7 +75,7 @@ const (
 	Downgraded
 	// Undone: a conversion was given up; Event.Reason says why. It stays held shared.
 	Undone
-	// AskChanged: what it is asked changed: by whom, until when, or no longer; or it lapsed.
+	// AskChanged: an ask of it came, changed or was withdrawn; or it lapsed.
 	AskChanged
 	// Ended for good; Event.Reason says why.
 	Ended

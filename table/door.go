@@ -156,8 +156,8 @@ func (t *Table) renew(s *session) {
 }
 
 // restart makes every session resume (R19). What the last answers were is not
-// known any more, so holders are taken to rely on as much as can have been said. A session
-// that had not resumed since the restart before was promised nothing since.
+// known any more, so each holder may rely on the latest end that an answer can have stated. No
+// answer has promised more to a session that had not resumed since the restart before.
 func (t *Table) restart() {
 	for _, s := range t.sessionsByID() {
 		if s.resumed {
@@ -178,7 +178,7 @@ func (t *Table) restart() {
 	t.settle()
 }
 
-// setResumed notes that s resumed, or has to, and counts those that have to before they end.
+// setResumed sets s.resumed, and counts the sessions with a TTL that have to resume.
 func (t *Table) setResumed(s *session, resumed bool) {
 	if s.ttl > 0 && s.resumed != resumed {
 		if resumed {
@@ -361,21 +361,24 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 		t.lapseClaim(c, &e.Lapse)
 	case c.waiting():
 		t.endClaim(c, lockkeeper.Cancelled, "")
-	case c.lapse == nil: // else its end is settled
+	case c.lapse == nil: // otherwise its end is fixed
 		t.endClaim(c, t.releaseReason(c), "")
 	}
 	t.settle()
 	return nil
 }
 
-// endedBefore answers to the end of a claim that s does not have: it is fine if it has
-// ended, and then its holder knows.
+// endedBefore answers an End for a claim that s does not have. It is no error if the claim has
+// ended; its holder then knows of the end.
 func (t *Table) endedBefore(s *session, id uint64) error {
 	laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
 	if laid || t.remembered(s, id) != nil || 0 < id && id < s.answered {
 		return nil
 	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "session " + s.id + " has no such claim; nothing was changed"}
+	return &lockkeeper.Error{
+		Err:    lockkeeper.ErrNotHeld,
+		Detail: "session " + s.id + " has no such claim; nothing was changed",
+	}
 }
 
 // revoke ends another session's claim for an operator (R18).

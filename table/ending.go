@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// endClaim ends c for good: for that reason, or for the one for which it lapsed.
+// endClaim ends c for good: for that reason, or for the reason of its lapse.
 func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombstone {
 	if c.lapse != nil {
 		reason, text = c.lapse.reason, c.lapse.text
@@ -67,7 +67,7 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 }
 
 // endForced ends a hold that its holder did not give back: it leaves a ghost if
-// the holder may not know yet (R12). by is who ends it, if that is a claim or an operator.
+// the holder may not know yet (R12). by labels the claim or operator that ends it, if any.
 func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Label) {
 	ghost := min(c.session.promise, c.countedOn())
 	if c.lapse != nil {
@@ -81,7 +81,7 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Labe
 	}
 }
 
-// words are what an end is told with: who ended it, and what they said.
+// words returns the text of an end: the name and the note of by.
 func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).Words() }
 
 // bury remembers c, which ended, for one TTL of its session (R16).
@@ -147,7 +147,7 @@ func (t *Table) heed(s *session, answered uint64) {
 	s.dropIdle(t.now)
 }
 
-// dropIdle drops ends that were forgotten before their time, when they are many.
+// dropIdle removes ends that were forgotten early, once they are more than half of all.
 func (s *session) dropIdle(now time.Duration) {
 	if s.idle > len(s.endings)/2 {
 		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.forget <= now })
@@ -210,7 +210,7 @@ func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 		tomb.forget = t.now // what is remembered of ended claims goes with their session
 	}
 	t.schedule.set(&s.due, forever)
-	t.setResumed(s, true) // it has to no longer
+	t.setResumed(s, true) // it no longer has to resume
 	delete(t.sessions, s.id)
 	t.markClosed(s)
 }

@@ -46,7 +46,7 @@ func (c *claim) ahead(f func(*claim) bool) {
 	}
 }
 
-// queuesAhead yields the queues at p's node whose claims count for p's place, none of them empty.
+// queuesAhead yields the queues at p's node, except empty ones, whose claims count for p's place.
 func (p *place) queuesAhead() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
 		l := p.node.line
@@ -198,7 +198,8 @@ func (t *Table) left(c *claim) time.Duration {
 	return rest
 }
 
-// askedEnd is the end that c's holder was asked to yield by, or counted by; forever if none.
+// askedEnd returns the end by which c's holder was asked to yield, or that of its lapse; forever
+// if there is none.
 func (c *claim) askedEnd() time.Duration {
 	end := forever
 	if c.operator != nil {

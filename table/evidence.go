@@ -42,7 +42,7 @@ func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
 // blockers names those who stand in c's way, at most MaxBlockers.
 func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 	var all []lockkeeper.Blocker
-	for _, f := range t.freezesAgainst(c) { // also of a claim that is refused at once, and was never counted as frozen
+	for _, f := range t.freezesAgainst(c) { // not only if c.frozen: c may be refused at once
 		all = append(all, lockkeeper.Blocker{
 			Ref: f.by, Why: lockkeeper.Frozen, Path: f.path, Mode: lockkeeper.ModeExclusive,
 			Age: t.now - f.since, Left: left(f.until, t.now), Label: f.Label,
@@ -59,7 +59,7 @@ func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 	return all
 }
 
-// freezesAgainst are the freezes that forbid what c wants, by path, at most MaxBlockers.
+// freezesAgainst returns the freezes that forbid c, sorted by path, at most MaxBlockers.
 func (t *Table) freezesAgainst(c *claim) []*freeze {
 	fs := slices.Collect(t.freezes.forbidding(c.want.Targets))
 	slices.SortFunc(fs, func(a, b *freeze) int { return strings.Compare(string(a.path), string(b.path)) })
@@ -137,9 +137,9 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	return all
 }
 
-// placeOf is c's place in line: 1 and those ahead in line that it meets (R17). Where nobody
-// can be met twice, the queues are counted by themselves, which costs little for a claim
-// that has just come, however long they are.
+// placeOf returns c's place in line: 1 plus the claims ahead that it meets (R17). If c can't meet a
+// claim twice, it adds c's rank in each queue. The rank of a claim that has just arrived costs
+// little, however long the queue is.
 func (t *Table) placeOf(c *claim) int {
 	place, several := 1, len(c.want.Targets) > 1
 	for i := range c.wanted {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Bounds of the search for the fewest units (R10): it takes some thousand steps at the most.
+// Bounds of the search for the fewest units (R10), which keep it below some thousand steps.
 const (
 	mostHolders = 64
 	mostSums    = 64
 )
 
-// fewest chooses among holders, which are in the order of R10, a set with at least missing
-// units and as few as possible; of several such sets the one that prefers holders in the
-// order given. Nil if all together don't have enough. Beyond the bounds of R10 it takes them in
-// order until they suffice. It tells how many steps it took.
+// fewest chooses a set of holders, which are in the order of R10, with at least missing units and
+// as few units as possible. Among several such sets it prefers holders in the order given. It
+// returns nil if all holders together don't have enough. Beyond the bounds of R10 it takes holders
+// in order until they suffice. steps counts its work.
 //
-// sums are the different sums of units below missing. To take holder i where the sum is
-// sums[k] is best if bit k of takes[i] is set: then the rest can be completed with least.
+// sums are the different sums of units below missing. If bit k of takes[i] is set, taking holder
+// i at the sum sums[k] is best: it leads to the least total, least[k], of holders from i on.
 func fewest(holders []*place, missing int) (chosen []*place, steps int) {
 	all := 0
 	for _, h := range holders {
@@ -36,7 +36,7 @@ func fewest(holders []*place, missing int) (chosen []*place, steps int) {
 		least[k] = math.MaxInt
 	}
 	for i := len(holders) - 1; i >= 0; i-- {
-		for k, sum := range sums { // those above are still as they were before holder i
+		for k, sum := range sums { // least is still that of holder i+1 for larger sums
 			steps++
 			with := sum + holders[i].units
 			if with < missing {
@@ -66,8 +66,8 @@ func fewest(holders []*place, missing int) (chosen []*place, steps int) {
 	return chosen, steps
 }
 
-// sumsBelow are the different sums of units below missing that sets of holders make, in
-// order; nil if the holders or the sums are too many.
+// sumsBelow returns the different sums of units below missing that sets of holders make, sorted;
+// nil if the holders or the sums exceed their bounds.
 func sumsBelow(holders []*place, missing int) (sums []int, steps int) {
 	if len(holders) > mostHolders {
 		return nil, 0

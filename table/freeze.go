@@ -20,20 +20,20 @@ type freeze struct {
 	due   timer
 }
 
-// freezes are all of them, by path: the descendants of a path follow each other.
+// freezes has all freezes, sorted by path, so that the descendants of a path are adjacent.
 type freezes struct {
 	all []*freeze
-	by  map[lockkeeper.Ref]int // how many each claim made
+	by  map[lockkeeper.Ref]int // number of freezes of each claim
 }
 
-// search is where a freeze of that path is or would be.
+// search returns the index at which a freeze of that path is, or would be inserted.
 func (fs *freezes) search(path lockkeeper.Path) (i int, found bool) {
 	return slices.BinarySearchFunc(fs.all, path, func(f *freeze, p lockkeeper.Path) int {
 		return strings.Compare(string(f.path), string(p))
 	})
 }
 
-// on is the freeze of exactly this path; nil if there is none.
+// on returns the freeze of exactly this path; nil if there is none.
 func (fs *freezes) on(path lockkeeper.Path) *freeze {
 	if i, found := fs.search(path); found {
 		return fs.all[i]
@@ -59,8 +59,8 @@ func (fs *freezes) remove(f *freeze) {
 	}
 }
 
-// forbidding yields the freezes that are in the way of a claim with these targets, some of them
-// more than once: an exclusive hold of their path would be. It looks at no others.
+// forbidding yields the freezes that block a claim with these targets, as an exclusive hold of the
+// freeze's path would, some more than once. It visits no other freezes.
 func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
 	return func(yield func(*freeze) bool) {
 		if len(fs.all) == 0 {
@@ -79,7 +79,7 @@ func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
 				return
 			}
 			if target.Mode == lockkeeper.ModePermits {
-				continue // it is for one path, not for what is below
+				continue // permits cover one path, not its descendants
 			}
 			below := target.Path + "/"
 			for i, _ := fs.search(below); i < len(fs.all) && strings.HasPrefix(string(fs.all[i].path), string(below)); i++ {
@@ -91,7 +91,7 @@ func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
 	}
 }
 
-// forbidden is the freeze that forbids what c wants for the longest; nil if none does.
+// forbidden returns the freeze that forbids c for longest; nil if none does.
 func (t *Table) forbidden(c *claim) *freeze {
 	var longest *freeze
 	for f := range t.freezes.forbidding(c.want.Targets) {
@@ -122,7 +122,10 @@ func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
 	t.markFreeze(f)
 	if s := t.sessions[f.by.Session]; s != nil && t.freezes.by[f.by] == 0 {
 		t.changes++
-		tomb := &tombstone{ref: f.by, thawed: true, at: t.now, change: t.changes, reason: reason, label: f.Label, grants: freezeGrants(f)}
+		tomb := &tombstone{
+			ref: f.by, thawed: true, at: t.now, change: t.changes, reason: reason, label: f.Label,
+			grants: freezeGrants(f),
+		}
 		t.retain(s, tomb)
 		t.markEnded(tomb)
 	}
@@ -134,7 +137,7 @@ func freezeGrants(f *freeze) []lockkeeper.Grant {
 	return []lockkeeper.Grant{{Target: lockkeeper.Target{Path: f.path, Mode: lockkeeper.ModeExclusive}}}
 }
 
-// refreeze brings who stands in line up to date after a change of the freezes.
+// refreeze updates which waiting claims are frozen, after a change of the freezes.
 func (t *Table) refreeze() {
 	frozen := slices.Collect(maps.Keys(t.frozen))
 	sortClaims(frozen)
@@ -155,7 +158,7 @@ func (t *Table) refreeze() {
 	}
 }
 
-// freezeLine takes claims out of the lines that a freeze forbids by now.
+// freezeLine removes claims that a freeze forbids from the lines.
 func (t *Table) freezeLine() {
 	var caught []*claim
 	for _, n := range t.lines() {
@@ -178,7 +181,7 @@ func (t *Table) freezeLine() {
 	}
 }
 
-// setFrozen notes that a freeze forbids c, which has left the lines.
+// setFrozen marks c, which has left the lines, as forbidden by a freeze.
 func (t *Table) setFrozen(c *claim) {
 	c.frozen = true
 	t.frozen[c] = struct{}{}

@@ -7,22 +7,22 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// ghosts are the holds that were forced to end and whose holders may not know it yet (R12). They
-// are found by their claims and by their paths, so that a step costs what concerns it.
+// ghosts has the holds that were forced to end and whose holders may not know it yet (R12). It
+// indexes them by claim and by path, so that a step visits only ghosts that concern it.
 type ghosts struct {
 	of  map[string]map[uint64]*tombstone // by session and id
 	at  map[lockkeeper.Path]*haunt       // by their target paths and the ancestors of those
 	due ghostEnds
 }
 
-// A haunt is what the ghosts at one path may still hold there.
+// A haunt counts what the ghosts at one path may still hold there.
 type haunt struct {
-	kinds   [kinds]int // how many targets and intents of each kind
+	kinds   [kinds]int // number of targets and intents of each kind
 	units   int        // of permits
 	targets map[*tombstone]struct{}
 }
 
-// A ghostEnd is when a ghost goes. It stays in the heap until then if the ghost goes before.
+// A ghostEnd is the end of a ghost. It stays in the heap until then, even if the ghost goes before.
 type ghostEnd struct {
 	at   time.Duration
 	tomb *tombstone
@@ -67,7 +67,7 @@ func (t *Table) haunt(tomb *tombstone) {
 	}
 }
 
-// path is what ghosts hold at a path, made if need be.
+// path returns the haunt of a path, and creates it if there is none.
 func (g *ghosts) path(path lockkeeper.Path) *haunt {
 	h := g.at[path]
 	if h == nil {
@@ -77,7 +77,7 @@ func (g *ghosts) path(path lockkeeper.Path) *haunt {
 	return h
 }
 
-// unhaunt is the reverse of haunt; nothing if tomb is no ghost.
+// unhaunt is the reverse of haunt; it does nothing if tomb is no ghost.
 func (t *Table) unhaunt(tomb *tombstone) {
 	g := &t.ghosts
 	if g.of[tomb.ref.Session][tomb.ref.ID] != tomb {
@@ -105,15 +105,15 @@ func (g *ghosts) leave(path lockkeeper.Path, k kind) {
 	}
 }
 
-// forgetGhosts forgets the ghosts whose time has passed.
+// forgetGhosts removes the ghosts whose end has passed.
 func (t *Table) forgetGhosts() {
 	for g := &t.ghosts; len(g.due) > 0 && g.due[0].at <= t.now; {
 		t.unhaunt(heap.Pop(&g.due).(ghostEnd).tomb)
 	}
 }
 
-// layGhosts ends the doubt about ghosts of a session that pick selects: their holder knows. It
-// reports whether there were any.
+// layGhosts removes the ghosts of a session that pick selects, because their holder knows that they
+// ended. It reports whether there were any.
 func (t *Table) layGhosts(session string, pick func(id uint64) bool) bool {
 	laid := false
 	for id, tomb := range t.ghosts.of[session] { // order does not matter: each by itself

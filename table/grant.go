@@ -63,7 +63,7 @@ func (t *Table) disturb(p *place) {
 		a.disturbedAt, a.disturbed = t.now, 0
 	}
 	if a.disturbed.has(p.kind) {
-		return // many holds that end at once disturb once
+		return // many holds that end at one instant disturb once
 	}
 	a.disturbed |= p.kind.set()
 	eachOf(&a.soft, conflicts[p.kind], again)

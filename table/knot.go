@@ -9,7 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// nest notes c among those that say in whose hold they are made.
+// nest adds c to the claims made in the same hold.
 func (t *Table) nest(c *claim) {
 	if c.nested() {
 		c.named = len(t.named[c.want.Inside])
@@ -63,7 +63,8 @@ func (t *Table) mayKnot(c *claim) bool {
 	if t.joint == 0 {
 		return false
 	}
-	return c.entangles() || len(t.named[c.ref]) > 0 || slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
+	return c.entangles() || len(t.named[c.ref]) > 0 ||
+		slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
 }
 
 // erratic reports whether an end or a grant can make a knot. Else it only ever helps those
@@ -71,9 +72,8 @@ func (t *Table) mayKnot(c *claim) bool {
 // others that were ahead of them.
 func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
 
-// matters reports whether it makes a difference to any claim in line that c waits or is held: one
-// that is inside nothing, inside which nothing is, and that no place in line conflicts with, comes and
-// goes without making a knot.
+// matters reports whether the start or end of c may make a knot. It can't if c is inside nothing,
+// nothing is inside c, and no place in line conflicts with c.
 func (t *Table) matters(c *claim) bool {
 	if c.nested() || len(t.named[c.ref]) > 0 {
 		return true

@@ -62,7 +62,7 @@ var conflicts = [kinds]kindSet{
 	kindP:  1<<kindS | 1<<kindX,
 }
 
-// against are the kinds that may stand in the way of k on one node, or k in theirs.
+// against returns the kinds that may block k on one node, or that k may block.
 func against(k kind) kindSet {
 	if k == kindP {
 		return conflicts[k] | kindP.set()
@@ -109,7 +109,7 @@ func matrix() string {
 	return strings.Join(lines, "\n")
 }
 
-// incompatible reports whether two targets can't be held at once, their units aside (R3).
+// incompatible reports whether two targets exclude each other, apart from their units (R3).
 func incompatible(a, b lockkeeper.Target) bool {
 	k, intentA := kindOf(a.Mode)
 	l, intentB := kindOf(b.Mode)

@@ -18,7 +18,7 @@ type place struct {
 	units int // of permits
 	limit int // of permits: the claim's own view
 
-	several bool // in a queue: its claim may have another place in line that the same claim meets
+	several bool // in a queue: a claim may meet both this place and another one of its claim
 
 	prev, next *place // neighbours in the one list that it is in, if any
 }
@@ -33,7 +33,7 @@ type node struct {
 	slots   slots         // of held permits of one unit
 	line    *line         // who waits here; nil until somebody did
 	touched kindSet       // what was taken away since the line was last settled
-	changed kindSet       // what came or went since thieves here last had their asks updated
+	changed kindSet       // kinds that came or went since the last update of asks by thieves here
 }
 
 // A line is who waits at one node. Soft claims stand apart: ahead of nobody.
@@ -41,21 +41,21 @@ type node struct {
 type line struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
 	permits []permitQueue // hard claims for permits, by limit, highest first
-	apart   *apart        // nil until there was something of it
+	apart   *apart        // nil until it is first needed
 }
 
-// apart is what is seldom there at a node, all by kind, so that whatever comes or goes
-// looks only at those that it concerns.
+// apart has the rare claims of a node, by kind, so that a change at the node visits only those
+// that it concerns.
 type apart struct {
 	soft    [kinds]queue
-	frozen  [kinds]queue               // those that a freeze forbids, in any order
-	thieves [kinds]map[*place]struct{} // those in line whose claims steal
+	frozen  [kinds]queue               // places that a freeze forbids, in any order
+	thieves [kinds]map[*place]struct{} // places in line whose claims steal
 
-	disturbedAt time.Duration // when kinds of holds last ended here
-	disturbed   kindSet       // which did then, and no claim came to soft or frozen since
+	disturbedAt time.Duration // when holds last ended here
+	disturbed   kindSet       // kinds that ended then; cleared when a claim joins a line or is frozen here
 }
 
-// rare is l.apart, made if need be.
+// rare returns l.apart, and creates it if it is nil.
 func (l *line) rare() *apart {
 	if l.apart == nil {
 		l.apart = new(apart)
@@ -63,7 +63,7 @@ func (l *line) rare() *apart {
 	return l.apart
 }
 
-// eachOf calls f with the places in those of the queues that are of the kinds ks.
+// eachOf calls f with the places in the queues of the kinds ks.
 func eachOf(qs *[kinds]queue, ks kindSet, f func(*place) bool) {
 	for ks != 0 {
 		qs[ks.next()].each(f)
@@ -78,7 +78,7 @@ type queue struct {
 }
 
 // insert puts p where R4 has it. New claims come last among equals, so the walk
-// from the tail is short. It returns how many others it looked at.
+// from the tail is short. It returns the number of other places that it visited.
 func (q *queue) insert(p *place) (looked int) {
 	after := q.tail
 	for after != nil && p.claim.before(after.claim) {
@@ -103,7 +103,7 @@ func (q *queue) insert(p *place) (looked int) {
 	return looked
 }
 
-// push puts p first.
+// push inserts p at the head.
 func (q *queue) push(p *place) {
 	q.length++
 	p.several = false
@@ -171,7 +171,7 @@ func (l *line) waitsFor(ks kindSet, c *claim) bool {
 	return false
 }
 
-// addThief notes p among the thieves here; its claim must be in line.
+// addThief adds p to the thieves here; its claim must be in line.
 func (l *line) addThief(p *place) {
 	a := l.rare()
 	if a.thieves[p.kind] == nil {
@@ -180,7 +180,7 @@ func (l *line) addThief(p *place) {
 	a.thieves[p.kind][p] = struct{}{}
 }
 
-// removeThief is the reverse of addThief; nothing if p is not among them.
+// removeThief is the reverse of addThief; it does nothing if p is not among the thieves.
 func (l *line) removeThief(p *place) {
 	if l.apart != nil {
 		delete(l.apart.thieves[p.kind], p)
@@ -207,8 +207,8 @@ func (l *line) all(f func(*place) bool) {
 	}
 }
 
-// rank returns how many places of q stand before c. It looks from both ends, so a claim
-// that has just come, and one that is next, cost one look.
+// rank returns the number of places in q before c. It searches from both ends, so it visits one
+// place for a claim that has just arrived, and for one that is next.
 func (q *queue) rank(c *claim) (rank, looked int) {
 	for first, last := q.head, q.tail; first != nil; first, last = first.next, last.prev {
 		if looked++; !first.claim.before(c) {
@@ -221,7 +221,7 @@ func (q *queue) rank(c *claim) (rank, looked int) {
 	return q.length, looked
 }
 
-// eachOf calls f with the places in line here that are of the kinds ks, soft ones apart.
+// eachOf calls f with the places in line here of the kinds ks, except soft ones.
 func (l *line) eachOf(ks kindSet, f func(*place) bool) {
 	for k := range l.queues {
 		if ks.has(kind(k)) {
@@ -235,8 +235,8 @@ func (l *line) eachOf(ks kindSet, f func(*place) bool) {
 	}
 }
 
-// meets reports whether a place of one of the kinds ks stands in line here, also a soft one, of
-// another claim than c.
+// meets reports whether a claim other than c has a place of one of the kinds ks in line here, soft
+// places included.
 func (l *line) meets(ks kindSet, c *claim) bool {
 	other := func(q *queue) bool { return q.head != nil && (q.head.claim != c || q.head.next != nil) }
 	for k := range kinds {
@@ -293,7 +293,7 @@ func (n *node) hold(p *place) {
 	n.units += p.units
 }
 
-// hold counts p among what is held at its node, and has thieves there look again.
+// hold adds p to the places held at its node, and marks the asks of thieves there for an update.
 func (t *Table) hold(p *place) {
 	p.node.hold(p)
 	t.changeAt(p.node, p.kind)

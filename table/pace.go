@@ -15,13 +15,12 @@ const MaxPaces = 1 << 10
 type pace struct {
 	path  lockkeeper.Path
 	lasts time.Duration
-	at    time.Duration // when the latest hold that counts ended
+	at    time.Duration // end of the latest hold that counts
 	index int           // in paces.ages
 }
 
-// paces are all that are remembered, by path, and as a heap with the oldest first: by the
-// latest end, then by path. Where thousands of holds end at one instant, each costs the
-// logarithm of MaxPaces.
+// paces has all remembered paces, by path, and as a heap with the oldest first: by the latest end,
+// then by path. So each of thousands of holds that end at one instant costs log(MaxPaces).
 type paces struct {
 	of   map[lockkeeper.Path]*pace
 	ages paceHeap

@@ -11,7 +11,7 @@ type permitQueue struct {
 	queue
 }
 
-// searchLimit is where the queue of a limit is or would be.
+// searchLimit returns the index at which the queue of a limit is, or would be inserted.
 func (l *line) searchLimit(limit int) (i int, found bool) {
 	return slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
 }
@@ -25,8 +25,8 @@ func (l *line) permitQueue(limit int) *queue {
 	return &l.permits[i].queue
 }
 
-// trim forgets the queue of a limit if it is empty, so that limits that nobody wants any more
-// cost nothing; it reports whether it was.
+// trim removes the queue of a limit if it is empty, so that unused limits cost nothing. It reports
+// whether it did.
 func (l *line) trim(limit int) bool {
 	i, found := l.searchLimit(limit)
 	if !found || l.permits[i].head != nil {

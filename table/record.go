@@ -88,7 +88,7 @@ type OperatorRecord struct {
 	End time.Duration
 }
 
-// LapseRecord is how a hold ends that its client has counted itself out of.
+// LapseRecord is the end of a lapsed hold.
 type LapseRecord struct {
 	End    time.Duration
 	Reason lockkeeper.Reason

@@ -52,7 +52,7 @@ func (t *Table) Load(snap Snapshot) error {
 	return nil
 }
 
-// dropStep forgets what a step would have to do: what is loaded is settled.
+// dropStep clears the pending work of a step, because the loaded table is settled.
 func (t *Table) dropStep() {
 	for _, n := range t.touched {
 		n.touched = 0
@@ -68,14 +68,13 @@ func (t *Table) setCounters(c Counters) {
 	t.now, t.fences, t.tickets, t.epochs, t.changes = c.Now, c.Fences, c.Tickets, c.Epochs, c.Changes
 }
 
-// links are the asks to be linked again when all claims are loaded, and the thieves to which that
-// matters.
+// links has the asks to link again after all claims are loaded, and the thieves whose asks change.
 type links struct {
 	asks    map[lockkeeper.Ref][]AskRecord // by the claim that is asked
 	thieves map[lockkeeper.Ref]struct{}
 }
 
-// unlinkAsks takes apart the asks of c and by c.
+// unlinkAsks removes the asks of c and by c, and records them in l.
 func (t *Table) unlinkAsks(c *claim, l *links) {
 	apart := func(v *claim) {
 		if len(v.asks) > 0 {
@@ -172,8 +171,8 @@ func (t *Table) unload(ref lockkeeper.Ref, l *links) {
 	}
 }
 
-// loadClaims loads all of them, and only then has them enter the lines, in their order, and sorts the
-// ends of each session: so the cost is that of sorting them once.
+// loadClaims loads all claims. Only then do they enter the lines, in their order, and it sorts the
+// ends of each session: so it sorts each once.
 func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 	var waiting []*claim
 	unsorted := make(map[*session]struct{})
@@ -208,8 +207,8 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 	return nil
 }
 
-// loadEnded loads the memory of an ended claim, and returns its session if its ends are no longer in
-// order by that.
+// loadEnded loads the record of an ended claim. It returns the claim's session if that leaves the
+// session's ends unsorted.
 func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 	tomb := &tombstone{
 		ref: r.Ref, inside: r.Want.Inside, thawed: r.Thawed, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,

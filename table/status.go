@@ -31,8 +31,8 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	return lockkeeper.Status{}, false
 }
 
-// grave is the tombstone of a claim that ended in the step at hand; nil if it did not. It
-// indexes many of them, since whoever tells of the end of a session asks for each.
+// grave returns the tombstone of a claim that ended in this step; nil if it did not. It indexes
+// them if they are many, because a caller that reports the end of a session needs each.
 func (t *Table) grave(ref lockkeeper.Ref) *tombstone {
 	if len(t.buried) <= fewGraves {
 		i := slices.IndexFunc(t.buried, func(tomb *tombstone) bool { return tomb.ref == ref })
@@ -119,7 +119,7 @@ func (t *Table) inOrder(q lockkeeper.Query) []*claim {
 	return cs
 }
 
-// selected are the sessions of which q may select a claim, by their ids.
+// selected returns the sessions that may have claims that q selects, sorted by id.
 func (t *Table) selected(q lockkeeper.Query) []*session {
 	if q.Session == "" {
 		return t.sessionsByID()

@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// changeAt notes that a place of kind k came to n or left it, or that its claim has another
-// priority: the ask sets of thieves that wait at n against that kind may be others now.
+// changeAt records that a place of kind k came to n or left it, or that its claim has another
+// priority. That may change the ask sets of thieves at n that conflict with k.
 func (t *Table) changeAt(n *node, k kind) {
 	if n.line == nil || n.line.apart == nil || !n.line.apart.hasThieves(k) {
 		return
@@ -22,7 +22,7 @@ func (t *Table) changeAt(n *node, k kind) {
 	n.changed |= k.set()
 }
 
-// hasThieves reports whether there are thieves to which it matters what of kind k comes or goes.
+// hasThieves reports whether there are thieves whose ask sets depend on places of kind k.
 func (a *apart) hasThieves(k kind) bool {
 	for ks := against(k); ks != 0; {
 		if len(a.thieves[ks.next()]) > 0 {
@@ -32,9 +32,9 @@ func (a *apart) hasThieves(k kind) bool {
 	return false
 }
 
-// outdateInside has the ask sets determined again of thieves that say that they are inside of
-// ref, directly or by others: it came or went, and nobody robs a hold that it is inside of.
-// Claims that it has come to since the asks were last brought up to date are left out.
+// outdateInside marks the ask sets of thieves inside of ref, directly or by others, for an update,
+// because ref came or went and no thief may rob a hold that it is inside of. It skips claims that
+// it has visited since the last update of asks.
 func (t *Table) outdateInside(ref lockkeeper.Ref) {
 	if len(t.named[ref]) == 0 || len(t.thieves) == 0 {
 		return
@@ -59,9 +59,9 @@ func (t *Table) outdateInside(ref lockkeeper.Ref) {
 	}
 }
 
-// askAnew brings the asks of those thieves up to date whose ask sets may have changed
-// (R10). Asks don't depend on each other, so the order of the thieves does not matter;
-// holders whose asks changed are told in the order of their fences.
+// askAnew updates the asks of thieves whose ask sets may have changed (R10). Asks don't depend on
+// each other, so the order of the thieves does not matter. Events for holders whose asks changed
+// come in the order of their fences.
 func (t *Table) askAnew() {
 	t.insidePass = 0
 	if len(t.outdated) == 0 && len(t.changedAt) == 0 {
@@ -82,7 +82,8 @@ func (t *Table) askAnew() {
 	}
 }
 
-// affectedThieves takes the thieves whose ask sets may have changed, each once.
+// affectedThieves returns the thieves whose ask sets may have changed, each once, and clears the
+// marks.
 func (t *Table) affectedThieves() []*claim {
 	t.passes++
 	all := t.outdated[:0]
@@ -112,7 +113,7 @@ func (t *Table) affectedThieves() []*claim {
 	return all
 }
 
-// updateAsks brings c's asks up to date, and adds to told the holders whose asks changed.
+// updateAsks updates c's asks, and appends the holders whose asks changed to told.
 func (t *Table) updateAsks(c *claim, told []*claim) []*claim {
 	set := t.askSet(c)
 	t.passes++
@@ -161,8 +162,8 @@ func (t *Table) askSet(c *claim) []*claim {
 	return s.set
 }
 
-// askSearch is the search for the ask set of one thief. In what it looks at, a claim is marked
-// with the pass outer if the thief is inside of it, and with chosen if it is in the set.
+// askSearch is the search for the ask set of one thief. It sets claim.pass to outer if the thief is
+// inside of that claim, and to chosen if the claim is in the set.
 type askSearch struct {
 	table         *Table
 	thief         *claim
@@ -181,8 +182,8 @@ func (s *askSearch) mayRob(h *claim) bool {
 	return h.want.Priority < s.thief.want.Priority && h.pass != s.outer
 }
 
-// askAgainst adds the holders that are incompatible with p by its kind; false if one of
-// them may not be robbed, or somebody is ahead in line.
+// askAgainst adds the holders that are incompatible with p by its kind. It returns false if the
+// thief may not rob one of them, or if an incompatible claim is ahead in line.
 func (s *askSearch) askAgainst(p *place) bool {
 	against := conflicts[p.kind]
 	if s.table.work++; p.node.line != nil && p.node.line.waitsFor(against, s.thief) {
@@ -215,8 +216,8 @@ func (c *claim) permitsByPath() []*place {
 	return permits
 }
 
-// askPermits adds the holders of permits at p's node that must yield for p to fit;
-// false if that can't be had.
+// askPermits adds the holders of permits at p's node that must yield for p to fit. It returns
+// false if p can't fit.
 func (s *askSearch) askPermits(p *place) bool {
 	units := p.node.units
 	var holders []*place
@@ -262,7 +263,7 @@ func (t *Table) ask(c, v *claim) {
 	t.mark(c)
 }
 
-// askFor notes that c asks v, which has it in its asks.
+// askFor records in c that it asks v; v.asks has the same ask.
 func (c *claim) askFor(v *claim, end time.Duration) {
 	if c.asking == nil {
 		c.asking = make(map[*claim]time.Duration)
@@ -274,12 +275,12 @@ func (c *claim) sortAsks() {
 	slices.SortFunc(c.asks, func(a, b ask) int { return a.by.compare(b.by) })
 }
 
-// victims are the holders that c asks, by their fences.
+// victims returns the holders that c asks, sorted by fence.
 func (c *claim) victims() []*claim {
 	return slices.SortedFunc(maps.Keys(c.asking), func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
 }
 
-// withdrawAll ends all asks of v, which ends.
+// withdrawAll removes all asks of v, which ends.
 func (t *Table) withdrawAll(v *claim) {
 	for _, a := range v.asks {
 		t.work++
@@ -299,7 +300,7 @@ func (t *Table) withdraw(c, v *claim) {
 	t.mark(v)
 }
 
-// startStealing makes c a thief, unless it is one, and has its asks determined.
+// startStealing makes c a thief, unless it is one, and marks its asks for an update.
 func (t *Table) startStealing(c *claim) {
 	if !c.isThief {
 		c.isThief = true

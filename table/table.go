@@ -18,11 +18,11 @@ type Table struct {
 	changes  uint64 // the last Status.Change given
 	nodes    map[lockkeeper.Path]*node
 	sessions map[string]*session
-	named    map[lockkeeper.Ref][]*claim // which live claims say that they are made in a hold (R15)
+	named    map[lockkeeper.Ref][]*claim // live claims by the hold that they are made in (R15)
 	freezes  freezes
 	frozen   map[*claim]struct{} // waiting or converting claims that a freeze forbids
 	thieves  map[*claim]struct{} // waiting or converting claims that steal
-	ghosts   ghosts              // forced out, and perhaps not aware of it (R12)
+	ghosts   ghosts              // holds forced to end whose holders may not know it (R12)
 	schedule schedule
 	paces    paces // how long holds lately lasted (R17)
 	resuming int   // sessions with a TTL that have to resume (R19)
@@ -38,16 +38,16 @@ type Table struct {
 	arrivals   []*claim                      // claims to be looked at whatever happened around them
 	doubtful   []*claim                      // waits that may have become outlasted (R8)
 	buried     []*tombstone                  // claims that ended
-	graves     map[lockkeeper.Ref]*tombstone // of buried, by claim, once somebody looked for one among many
-	indexed    int                           // so many of buried are in graves
-	suspect    bool                          // a knot may have come about (R15)
-	outdated   []*claim                      // thieves whose asks have to be determined again
-	changedAt  []*node                       // nodes at which something changed that asks may depend on
-	takers     []*claim                      // thieves that may take now
-	insidePass uint64                        // the pass in which outdateInside marks; 0: none yet
+	graves     map[lockkeeper.Ref]*tombstone // the first indexed tombstones of buried, by claim
+	indexed    int
+	suspect    bool     // a knot may have come about (R15)
+	outdated   []*claim // thieves whose asks need an update
+	changedAt  []*node  // nodes with changes that asks may depend on
+	takers     []*claim // thieves that may take now
+	insidePass uint64   // the pass in which outdateInside marks; 0: none yet
 	passes     uint64
 	counted    int      // see Counted
-	work       int      // claims, holders, asks and sums looked at beside the claim of the command; tests of cost count them
+	work       int      // claims, holders, asks and sums visited beside the command's own claim; for tests
 	spent      []*claim // claims that ended
 	due        []*timer // room for those of one instant
 	ready      []*claim // room for candidates
@@ -80,15 +80,15 @@ func (t *Table) Now() time.Duration { return t.now }
 // Sessions is the number of sessions that are open.
 func (t *Table) Sessions() int { return len(t.sessions) }
 
-// Resuming reports whether a session with a TTL has to resume: its end comes only if the engine's
-// time is recorded (R19).
+// Resuming reports whether a session with a TTL has to resume: the engine must then record its time
+// (R19).
 func (t *Table) Resuming() bool { return t.resuming > 0 }
 
 // Open reports whether the session is open.
 func (t *Table) Open(session string) bool { return t.sessions[session] != nil }
 
-// Counted is how many claims in line were looked at, ever, to tell places in line. It is
-// what evidence costs that has no other bound.
+// Counted returns the number of claims visited so far to compute places in line, the only cost of
+// evidence that has no bound of its own.
 func (t *Table) Counted() int { return t.counted }
 
 // Next is the instant at which something falls due; false if nothing will.

@@ -60,7 +60,8 @@ func readLabel(m labelled) lockkeeper.Label {
 // SendSession makes a message of s.
 func SendSession(s *lockkeeper.Session) *Attach {
 	return &Attach{
-		Session: s.ID, Ttl: sendDuration(s.TTL), Named: s.Named, Lapsed: sendLapses(s.Lapsed), Outlive: s.Outlive, Epoch: s.Epoch,
+		Session: s.ID, Ttl: sendDuration(s.TTL), Named: s.Named, Lapsed: sendLapses(s.Lapsed),
+		Outlive: s.Outlive, Epoch: s.Epoch,
 		As: s.As, Note: s.Note, Link: s.Link,
 	}
 }
@@ -87,7 +88,7 @@ func readLapses(ms []*Lapse) (all []lockkeeper.Lapse) {
 	return all
 }
 
-// read is the lapse of one of m's claims.
+// read returns the lapse of one of m's claims.
 func (m *Lapse) read(id uint64) lockkeeper.Lapse {
 	return lockkeeper.Lapse{ID: id, Reason: narrow[lockkeeper.Reason](m.GetReason()), EndsAt: readDuration(m.GetEndsAt())}
 }
@@ -95,8 +96,9 @@ func (m *Lapse) read(id uint64) lockkeeper.Lapse {
 // Read is the session that a asks for; it shares a's list of claims.
 func (a *Attach) Read() lockkeeper.Session {
 	return lockkeeper.Session{
-		ID: a.GetSession(), TTL: readDuration(a.GetTtl()), Named: a.GetNamed(), Lapsed: readLapses(a.GetLapsed()), Outlive: a.GetOutlive(),
-		Epoch: a.GetEpoch(), Label: readLabel(a),
+		ID: a.GetSession(), TTL: readDuration(a.GetTtl()), Named: a.GetNamed(), Lapsed: readLapses(a.GetLapsed()),
+		Outlive: a.GetOutlive(),
+		Epoch:   a.GetEpoch(), Label: readLabel(a),
 	}
 }
 

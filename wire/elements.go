@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxElements is how many requests, credits, targets of claims and lapses one frame may have.
+// MaxElements is the most requests, credits, targets of claims and lapses that one frame may have.
 // An element can be as short as two bytes, and takes a hundred times as much once it
 // is read.
 const MaxElements = 16 << 10
@@ -23,9 +23,9 @@ const (
 // fewElements is how many a message of up to twice as many bytes may have, that nobody counts.
 const fewElements = 128
 
-// CheckElements counts the elements of the message of a ClientFrame, before any room is made for
-// them, and refuses it if they are too many. The number is 0 if they are so few that it does not
-// matter. What else is wrong with the message is not looked at.
+// CheckElements counts the elements of an encoded ClientFrame before anything is allocated for them,
+// and refuses the message if they are too many. It returns 0 if they are too few to matter. It makes
+// no other check of the message.
 func CheckElements(message []byte) (n int, err error) {
 	if len(message) <= 2*fewElements {
 		return 0, nil

@@ -29,7 +29,8 @@ func SendError(err error) *Error {
 	}
 	m := &Error{
 		Code: Code(max(slices.Index(codes[:], e.Err), 0)), Path: string(e.Path), Reason: Reason(e.Reason), Detail: e.Detail,
-		Blocked: sendBlockers(e.Blocked), Place: int64(e.Place), Eta: sendDuration(e.ETA), Epoch: e.Epoch, Stale: sendDuration(e.Stale),
+		Blocked: sendBlockers(e.Blocked), Place: int64(e.Place), Eta: sendDuration(e.ETA), Epoch: e.Epoch,
+		Stale: sendDuration(e.Stale),
 	}
 	if e.Cause != nil { // the error itself stays where it is: only words can cross
 		if m.Detail != "" {

@@ -36,7 +36,8 @@ func (s *Status) Read(session string) lockkeeper.Status {
 		Ref: lockkeeper.Ref{Session: cmp.Or(s.GetSession(), session), ID: s.GetId()}, Inside: s.GetInside().read(), Change: s.GetChange(), Revision: s.GetRevision(),
 		State: narrow[lockkeeper.State](s.GetState()), Reason: narrow[lockkeeper.Reason](s.GetReason()), Text: s.GetText(),
 		Priority: readInt(s.GetPriority()), Label: readLabel(s),
-		Fence: s.GetFence(), Unconfirmed: s.GetUnconfirmed(), Converting: s.GetConverting(), Asked: s.GetAsked().read(), Lapsed: s.GetLapsed(),
+		Fence: s.GetFence(), Unconfirmed: s.GetUnconfirmed(), Converting: s.GetConverting(),
+		Asked: s.GetAsked().read(), Lapsed: s.GetLapsed(),
 		Age: readDuration(s.GetAge()), Left: readDuration(s.GetLeft()), Ticket: s.GetTicket(), Place: readInt(s.GetPlace()), ETA: readDuration(s.GetEta()),
 		Blockers: readBlockers(s.GetBlockers()),
 	}

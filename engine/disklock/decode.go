@@ -121,7 +121,8 @@ func (r *commandJSON) command(c *table.Command) error {
 			return fmt.Errorf("ending %q is unknown", e.Kind)
 		}
 		c.Ending = lockkeeper.Ending{
-			Kind: lockkeeper.EndingKind(kind), ID: e.ID, Ref: lockkeeper.Ref(e.Claim), Path: lockkeeper.Path(e.Path), Force: e.Force,
+			Kind: lockkeeper.EndingKind(kind), ID: e.ID, Ref: lockkeeper.Ref(e.Claim),
+			Path: lockkeeper.Path(e.Path), Force: e.Force,
 			Lapse: lockkeeper.Lapse(e.Lapse), Label: e.Label,
 		}
 	case op == table.Attach || op == table.Claim || op == table.End:

@@ -169,8 +169,7 @@ func (j *journal) open(f folder, r *recovered) error {
 // replaces the one before.
 func (e *Engine) Committed(tell func(entries int, took time.Duration)) { e.journal.tell.Store(&tell) }
 
-// NotifyTrouble implements lockkeeper.TroubleNotifier. changed is called by the one goroutine
-// that writes.
+// NotifyTrouble implements lockkeeper.TroubleNotifier. The writer goroutine calls changed.
 func (e *Engine) NotifyTrouble(changed func()) { e.journal.changed.Store(&changed) }
 
 // Close makes safe what is not, writes a snapshot, and lets go of the directory.

@@ -46,8 +46,8 @@ type journal struct {
 	result  error         // of the writer; read after ended
 	stats   stats
 	stuck   atomic.Pointer[chan struct{}]                         // closed while trouble is there
-	changed atomic.Pointer[func()]                                // told when trouble comes or goes; nil: nobody wants to know
-	asks    chan chan<- safeTable                                 // who asks for the table as it is safe, while the disk is full
+	changed atomic.Pointer[func()]                                // called when trouble begins or ends; may be nil
+	asks    chan chan<- safeTable                                 // requests for the safe table, while the disk is full
 	tell    atomic.Pointer[func(entries int, took time.Duration)] // of commits; nil: nobody wants to know
 
 	// Of the writer alone.
@@ -62,7 +62,7 @@ type journal struct {
 	pages    int    // in SQLite's log, about
 	snapshot *snapshot
 	tries    uint64     // snapshots that were given up, so that their numbers are not used again
-	safe     *safeTable // as it is safe, if somebody asked since the disk is full
+	safe     *safeTable // the safe table, if a caller requested it since the disk is full
 	distrust bool       // what the system says of the files can't be trusted any more
 }
 
@@ -93,7 +93,7 @@ func (j *journal) Failed() <-chan struct{} { return j.failed }
 // Stuck implements keeper.Log.
 func (j *journal) Stuck() <-chan struct{} { return *j.stuck.Load() }
 
-// safeTable is the table as it is safe, or why that can't be told.
+// safeTable is the table of all safe rows, or the error of reading it.
 type safeTable struct {
 	table *table.Table
 	err   error

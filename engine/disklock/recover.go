@@ -52,7 +52,7 @@ func (s *store) recover(ctx context.Context) (*recovered, error) {
 	return r, s.replay(ctx, r)
 }
 
-// replayed is the table as the rows up to seq make it.
+// replayed returns the table after the rows up to seq.
 func (s *store) replayed(seq uint64) (*table.Table, error) {
 	r, err := new(recovered), error(nil)
 	if r.header, err = s.latest(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// setTrouble begins, or with nil ends, to refuse commands. It is for the writer, and for who
-// makes the journal.
+// setTrouble starts refusing commands because of t, or stops if t is nil. Only the writer and the
+// journal's constructor call it.
 func (j *journal) setTrouble(t *trouble) {
 	was := j.trouble.Swap(t)
 	if (was == nil) == (t == nil) {
@@ -28,13 +28,13 @@ func (j *journal) setTrouble(t *trouble) {
 	}
 }
 
-// readSafe reads the table as it is safe, from the disk, which has nothing else for the writer
-// to do while it is full. It takes as long as opening the directory.
+// readSafe reads the safe table from the disk. The writer has no other work while the disk is full.
+// It takes as long as opening the directory.
 func (j *journal) readSafe() safeTable {
 	if j.safe == nil {
 		t, err := j.store.replayed(j.seq)
 		if err != nil {
-			return safeTable{err: err} // who asks next may have more luck
+			return safeTable{err: err} // the next request tries again
 		}
 		j.safe = &safeTable{table: t}
 	}

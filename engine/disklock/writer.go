@@ -142,8 +142,8 @@ func (j *journal) insist(r *row) bool {
 	}
 }
 
-// rest waits before the next try, and meanwhile tells what is safe. It reports false if there
-// is to be no next try but the last.
+// rest waits before the next try, and answers requests for the safe table meanwhile. It returns
+// false if only the last try remains.
 func (j *journal) rest(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -159,7 +159,7 @@ func (j *journal) rest(wait time.Duration) bool {
 	}
 }
 
-// lastTry commits r when the journal is closed while the disk is full. It reports whether r is safe.
+// lastTry commits r when the journal closes while the disk is full. It reports whether r is safe.
 func (j *journal) lastTry(r *row) bool {
 	if err := j.commit(r); err != nil {
 		j.end(unavailable(err, "%s; closed meanwhile: what was not answered is lost", words(j.path, err)))

@@ -181,10 +181,10 @@ func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) 
 	return nil, fmt.Errorf("%s does not answer as a Lockkeeper server: %w", address, err)
 }
 
-// speaksHTTPS reports whether HTTP over TLS is at an address. A server of that hangs up
-// without a word on who speaks anything else. Nothing is sent to it here.
+// speaksHTTPS reports whether a server of HTTP over TLS is at an address. Such a server closes other
+// connections without an answer. speaksHTTPS sends no data after the handshake.
 func speaksHTTPS(ctx context.Context, address string) bool {
-	// It is only asked what it speaks, whoever it is.
+	// The handshake only negotiates the protocol, so the certificate does not matter.
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}
 	nc, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -22,7 +22,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	conn    *conn
-	epoch   string            // of the engine at the other end, as the latest connection said
+	epoch   string            // of the engine at the other end, as the latest connection stated it
 	former  *conn             // the connection before
 	last    int               // the address that answered last, or is to be tried first
 	drained map[int]time.Time // addresses whose servers take no new claims, and when they said so

@@ -11,9 +11,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// actorOf decides as whom this process uses the file at path, which need not be there. Only
-// root can act as another user, and must: who owns the file or its directory can put
-// something else in the place of what root makes and opens there.
+// actorOf returns the user as whom this process uses the file at path, which need not exist. Only
+// root can act as another user, and it must: the owner of the file or its directory can replace
+// what root creates and opens there.
 func actorOf(path string) (actor, error) {
 	me := actor{uid: os.Geteuid()}
 	if me.uid != 0 {
@@ -21,7 +21,7 @@ func actorOf(path string) (actor, error) {
 	}
 	directory, err := os.Stat(filepath.Dir(path))
 	if err != nil {
-		return me, nil // which is told by whoever opens the file
+		return me, nil // opening the file reports the error
 	}
 	above, group, known := owner(directory)
 	if !known {
@@ -39,13 +39,13 @@ func actorOf(path string) (actor, error) {
 	return actor{uid, gid, uid != 0}, nil
 }
 
-// cantBecome is the error of root where it can't act as another user.
+// cantBecome returns the error of root that can't act as another user.
 func (a actor) cantBecome(why error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
 		"root can't act here as the user whose file this is (%v): write sudo -u %s lk …", why, userName(a.uid))}
 }
 
-// userName is the name of a user as a shell and sudo take it.
+// userName returns the name of a user as a shell and sudo accept it.
 func userName(uid int) string {
 	u, err := osuser.LookupId(strconv.Itoa(uid))
 	if err != nil || u.Username == "" {
@@ -54,7 +54,7 @@ func userName(uid int) string {
 	return u.Username
 }
 
-// ownershipOf says whose a file is, and what others may do with it.
+// ownershipOf describes the owner, group and mode of a file.
 func ownershipOf(info fs.FileInfo) string {
 	if uid, gid, known := owner(info); known {
 		return fmt.Sprintf("%s of uid %d, gid %d", info.Mode(), uid, gid)
@@ -62,7 +62,7 @@ func ownershipOf(info fs.FileInfo) string {
 	return info.Mode().String()
 }
 
-// ownership is ownershipOf what is at a path.
+// ownership is ownershipOf the file at a path.
 func ownership(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// become has this goroutine act as a, until it ends. The kernel checks what a thread may do with
-// files by the thread's own ids (setfsuid(2)), without which root has no more rights than
-// that user. The thread belongs to the goroutine from now on, and ends with it.
+// become makes this goroutine act as a until it ends. The kernel checks a thread's file access by
+// the thread's own ids (setfsuid(2)): with those of a, root has no more rights than that user. The
+// goroutine stays locked to its thread, and the thread ends with it.
 func (a actor) become() error {
 	if !a.other {
 		return nil
@@ -20,7 +20,7 @@ func (a actor) become() error {
 	}
 	unix.SetfsgidRetGid(a.gid)
 	unix.SetfsuidRetUid(a.uid)
-	gid, _ := unix.SetfsgidRetGid(-1) // which changes nothing
+	gid, _ := unix.SetfsgidRetGid(-1) // reads the id, changes nothing
 	uid, _ := unix.SetfsuidRetUid(-1)
 	if uid != a.uid || gid != a.gid {
 		return a.cantBecome(errors.New("the kernel refuses it"))

@@ -4,7 +4,7 @@ package sqlitelock
 
 import "errors"
 
-// become has this goroutine act as a, which only Linux allows.
+// become makes this goroutine act as a. Only Linux allows that.
 func (a actor) become() error {
 	if !a.other {
 		return nil

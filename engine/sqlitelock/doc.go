@@ -23,10 +23,10 @@
 //
 // # Users
 //
-// A new file is for its owner alone, or for the group of a directory that hands its group
-// down, whatever the umask. Other users may be able to put anything beside it: what this
-// package has not made itself is neither followed, nor written to, nor removed. Root uses
-// the file of another user as that user, on Linux, and is refused elsewhere. See
+// Only the owner may use a new file, or also the group of its directory if the directory hands its
+// group down (setgid), whatever the umask. Other users may be able to put anything beside the
+// file: this package does not follow, write or remove what it has not created itself. On Linux,
+// root uses another user's file as that user; elsewhere the package refuses root. See
 // docs/engines/sqlite.md.
 //
 // # Time

@@ -31,8 +31,8 @@ type insight struct {
 	withProcess   int
 	held, waiting int
 	dead, missing []string // sessions, whose processes are gone; whose files are
-	foreign       []string // what is among the session files, and is none
-	folder        error    // why the folder of session files can't be used
+	foreign       []string // entries among the session files that are none
+	folder        error    // why the folder of session files is unusable
 	behind        time.Duration
 }
 
@@ -233,7 +233,8 @@ func (e *Engine) examineKernel(context.Context, *insight) lockkeeper.Finding {
 	case err != nil:
 		return broken(check, err.Error(), "sessions need files: "+e.db.whyNotWritable())
 	case !holds:
-		return broken(check, "locks in "+folder+" don't hold", "use a file on another file system: here the living would be taken for dead")
+		return broken(check, "locks in "+folder+" don't hold",
+			"use a file on another file system: here the living would be taken for dead")
 	}
 	return fine(check, "a killed process is noticed at once, by the locks on files in %s", e.folder.path)
 }
@@ -251,7 +252,7 @@ func locksHold(directory string) (bool, error) {
 	}
 	switch err := lockFile(f[0], true); {
 	case errors.Is(err, errFileLocked):
-		return true, nil // somebody else is just trying it
+		return true, nil // another process tests it now
 	case err != nil:
 		return false, err
 	}
@@ -281,12 +282,13 @@ func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Findin
 	}
 	if made, err := os.Stat(e.folder.path); err == nil && made.Mode().Perm()&^0o111 != e.folder.mode() {
 		return doubtful(check, detail+", and that of session files "+ownership(e.folder.path),
-			fmt.Sprintf("give the directory of session files the mode %o: else some users wake others late", directoryMode(e.folder.mode())))
+			fmt.Sprintf("give the directory of session files the mode %o: else some users wake others late",
+				directoryMode(e.folder.mode())))
 	}
 	return fine(check, "%s", detail)
 }
 
-// examineFolder looks for what others have put among the session files.
+// examineFolder looks for foreign files among the session files.
 func (e *Engine) examineFolder(_ context.Context, seen *insight) lockkeeper.Finding {
 	const check = "session files"
 	switch {
@@ -300,14 +302,15 @@ func (e *Engine) examineFolder(_ context.Context, seen *insight) lockkeeper.Find
 	return fine(check, "there is nothing else in %s", e.folder.path)
 }
 
-// foreignFiles is the finding of what is among the session files, and is none.
+// foreignFiles returns the finding about foreign files among the session files.
 func (e *Engine) foreignFiles(names []string) lockkeeper.Finding {
 	const named = 3
 	list := fmt.Sprintf("%q", names[:min(len(names), named)])
 	if more := len(names) - named; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return doubtful("session files", fmt.Sprintf("in %s there is what no session has made, which is left alone: %s", e.folder.path, list),
+	return doubtful("session files",
+		fmt.Sprintf("in %s there is what no session has made, which is left alone: %s", e.folder.path, list),
 		"look at it, and move it elsewhere or remove it")
 }
 
@@ -345,7 +348,8 @@ func (e *Engine) examineSessions(_ context.Context, seen *insight) lockkeeper.Fi
 	if seen.err != nil {
 		return unseen(check)
 	}
-	return fine(check, "%d, of which %d have a process; %d held, %d waiting", seen.sessions, seen.withProcess, seen.held, seen.waiting)
+	return fine(check, "%d, of which %d have a process; %d held, %d waiting",
+		seen.sessions, seen.withProcess, seen.held, seen.waiting)
 }
 
 func (e *Engine) examineTheDead(_ context.Context, seen *insight) lockkeeper.Finding {

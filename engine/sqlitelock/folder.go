@@ -41,7 +41,8 @@ func newFolder(db *database) *folder {
 	return &folder{path: db.path + "-sessions", database: db.file, me: db.me}
 }
 
-// mode is that of session files: like the database for its owner alone, or for its group too.
+// mode returns the mode of session files: like the database, for the owner alone or for the group
+// too.
 func (d *folder) mode() fs.FileMode {
 	const group = 0o060
 	if d.database.Mode().Perm()&group == group {
@@ -50,11 +51,12 @@ func (d *folder) mode() fs.FileMode {
 	return 0o600
 }
 
-// directoryMode is the mode of a directory of files of that mode: who may read them may enter it.
+// directoryMode returns the mode of a directory for files of that mode: users that may read the
+// files may enter it.
 func directoryMode(files fs.FileMode) fs.FileMode { return files | files&0o440>>2 }
 
 // opened returns the descriptor of the folder that is at the path now. The error is an
-// fs.ErrNotExist if there is none, and else says why the folder can't be used.
+// fs.ErrNotExist if there is none; other errors say why this package can't use the folder.
 func (d *folder) opened() (*os.File, error) {
 	there, err := os.Lstat(d.path)
 	if err == nil && d.dir != nil {
@@ -85,7 +87,7 @@ func (d *folder) opened() (*os.File, error) {
 	return dir, nil
 }
 
-// refuse says why what stands in the place of the folder is not used, and what to do.
+// refuse returns the error that says why this package does not use the folder, and what to do.
 func (d *folder) refuse(why string) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
 		"%s, where session files belong, is not used: %s. Look at what it is, then move it away or remove it", d.path, why)}
@@ -98,7 +100,7 @@ func (d *folder) close() {
 	}
 }
 
-// make opens the folder, and makes it if it is not there.
+// make opens the folder, and creates it if there is none.
 func (d *folder) make() (*os.File, error) {
 	dir, err := d.opened()
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +112,7 @@ func (d *folder) make() (*os.File, error) {
 	}
 	err = os.Mkdir(d.path, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		return d.opened() // somebody else was faster
+		return d.opened() // another process was faster
 	}
 	if err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func (d *folder) make() (*os.File, error) {
 	}
 	made, err := dir.Stat()
 	if err != nil || !d.me.owns(made) || made.Mode().Perm()&0o077 != 0 {
-		return dir, err // it was replaced, or somebody has changed its mode
+		return dir, err // it was replaced, or its mode has changed
 	}
 	if names, err := namesIn(dir, 1); err != nil || len(names) > 0 {
 		return dir, err // it was replaced by one that was there before
@@ -161,14 +163,14 @@ const nameLength = 26
 
 var ownName = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
-// isOwn reports whether info describes a file that create can have made: what is in it is
-// what ring writes, and it has no other name by which it is more than that.
+// isOwn reports whether info describes a file that create can have made: it has only the content
+// that ring writes, and no other name.
 func isOwn(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() <= 1 && links(info) == 1
 }
 
-// find opens the session file of that name. It follows no link, waits for nobody, and returns
-// an error if this package can't have made what is there.
+// find opens the session file of that name. It follows no link, does not block, and returns an
+// error if this package can't have made the file.
 func (d *folder) find(name string, flag int) (*os.File, error) {
 	dir, err := d.opened()
 	if err != nil {
@@ -207,8 +209,8 @@ func (d *folder) leadsTo(name string, f *os.File) bool {
 	return err == nil && os.SameFile(this, there)
 }
 
-// file is the path of a session file, for a watcher: it follows a link that somebody puts
-// there, and then hears of changes of something else.
+// file returns the path of a session file, for a watcher: if another user puts a link there, the
+// watcher follows it, and only gets wakeups for another file.
 func (d *folder) file(name string) string { return filepath.Join(d.path, name) }
 
 // ring tells the process that watches the file to look at the rows. It is a
@@ -262,10 +264,10 @@ func (d *folder) state(name string) fileState {
 	return fileUnknown
 }
 
-// mostEntries bounds how many entries of the folder are looked at: others may put any number there.
+// mostEntries bounds how many entries of the folder are read: other users may put any number there.
 const mostEntries = 10_000
 
-// entries are the names in the folder, at most mostEntries: those of session files, and others.
+// entries returns the names in the folder, at most mostEntries: those of session files, and others.
 func (d *folder) entries() (own, foreign []string, err error) {
 	dir, err := d.opened()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDirectory opens a directory, and nothing else that is at the path, be it a link to one.
+// openDirectory opens a directory. It refuses everything else at the path, links included.
 func openDirectory(path string) (*os.File, error) {
 	fd, err := untilDone(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -23,7 +23,7 @@ func openDirectory(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openIn opens a file of a directory, and follows no link. To open a pipe waits for nobody.
+// openIn opens a file of a directory. It follows no link, and does not block on a pipe.
 func openIn(dir *os.File, name string, flag int) (*os.File, error) {
 	fd, err := untilDone(func() (int, error) {
 		return unix.Openat(int(dir.Fd()), name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o600)
@@ -31,7 +31,7 @@ func openIn(dir *os.File, name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "openat", Path: name, Err: err}
 	}
-	// To os.NewFile a descriptor that does not block is one to poll, which regular files can't be.
+	// os.NewFile would poll a descriptor that does not block, and regular files can't be polled.
 	if err := unix.SetNonblock(fd, false); err != nil {
 		unix.Close(fd)
 		return nil, &fs.PathError{Op: "openat", Path: name, Err: err}
@@ -49,12 +49,12 @@ func untilDone(call func() (int, error)) (int, error) {
 	}
 }
 
-// removeIn removes an entry of a directory that is no directory itself.
+// removeIn removes an entry of a directory, unless the entry is a directory itself.
 func removeIn(dir *os.File, name string) error { return unix.Unlinkat(int(dir.Fd()), name, 0) }
 
-// namesIn lists a directory from its begin, up to a number of entries.
+// namesIn lists a directory from its start, up to a number of entries.
 func namesIn(dir *os.File, most int) ([]string, error) {
-	again, err := openIn(dir, ".", os.O_RDONLY|unix.O_DIRECTORY) // which has a position of its own
+	again, err := openIn(dir, ".", os.O_RDONLY|unix.O_DIRECTORY) // a descriptor with its own position
 	if err != nil {
 		return nil, err
 	}

@@ -54,11 +54,11 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 	return all, nil
 }
 
-// Bounds of what is kept for a follower that does not look: with more it ends.
+// Bounds of the ends kept for a follower that does not read: beyond them it ends.
 const (
 	mostEnded = 4096        // claims that ended since it looked, if it has not for readTime
 	mostAtAll = 1 << 17     // claims that ended since it looked, in any case: one step can end many
-	readTime  = time.Second // in which a reader looks
+	readTime  = time.Second // a follower that reads does so within this time
 )
 
 var errTooSlow error = &lockkeeper.Error{
@@ -69,7 +69,7 @@ var errTooSlow error = &lockkeeper.Error{
 // follower is one List that goes on.
 type follower struct {
 	bell    chan struct{}
-	waiting atomic.Bool // it was told why somebody waits, which any change may alter
+	waiting atomic.Bool // it has shown why a claim waits, which any change may alter
 
 	mu    sync.Mutex
 	ended []lockkeeper.Status // what ended since it last looked
@@ -164,7 +164,7 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 		case <-ctx.Done():
 			return
 		}
-		f.waiting.Store(!q.Brief) // until it is known what it sees
+		f.waiting.Store(!q.Brief) // until the first read sets it
 		all, err := e.list(ctx, q)
 		var ended []lockkeeper.Status
 		if err == nil {

@@ -18,12 +18,12 @@ import (
 // applicationID marks a file as ours.
 const applicationID = 0x6c6f636b
 
-// making is held while a file is made, and before anybody connects to one: to close a file drops
-// all locks that this process has on it.
+// making is held while this process creates a file, and before a connection to it, because closing
+// a file drops all locks that this process has on it.
 var making sync.Mutex
 
-// openDatabase opens the file at a path without links, or makes it. What is not ours it refuses
-// and leaves as it is.
+// openDatabase opens the file at a path without links, or creates it. It refuses a file that is not
+// Lockkeeper's, and leaves it unchanged.
 func openDatabase(ctx context.Context, real string, me actor, o options) (*database, error) {
 	db := &database{path: real, me: me, options: o, schema: ownSchema}
 	if o.schema != nil {
@@ -129,13 +129,13 @@ func (db *database) close() {
 	}
 }
 
-// makeFile makes an empty file if there is none: for its owner alone, or for the group of a
-// directory that is made for one, whatever the umask. SQLite and session files follow its mode.
+// makeFile creates an empty file if there is none: for its owner alone, or for the group too if the
+// directory hands its group down, whatever the umask. SQLite's files and session files get its mode.
 func (db *database) makeFile() error {
 	making.Lock()
 	defer making.Unlock()
 	if _, err := os.Lstat(db.path); err == nil {
-		return nil // whoever made it has chosen its mode
+		return nil // the process that made it has chosen its mode
 	}
 	directory, err := os.Stat(filepath.Dir(db.path))
 	if err != nil {

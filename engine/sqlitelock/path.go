@@ -38,12 +38,12 @@ func realPath(path string) (string, error) {
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(absolute)); err == nil {
 		return filepath.Join(folder, filepath.Base(absolute)), nil
 	}
-	return absolute, nil // its directory is missing, which is told by whoever opens it
+	return absolute, nil // its directory is missing; opening the file reports that
 }
 
-// refuseLinks refuses a path whose links may have been made to have this user write elsewhere: a
-// link in the place of the file must belong to this user, to root, or to the owner of the file
-// that it leads to. For root that goes for the directories of the path too.
+// refuseLinks refuses a path whose links another user may have made to redirect this user's writes:
+// a link in the place of the file must belong to this user, to root, or to the owner of the file
+// that it leads to. For root the same holds for the directories of the path.
 func refuseLinks(path string) error {
 	there, err := os.Stat(path)
 	if err != nil {
@@ -67,14 +67,14 @@ func refuseLinks(path string) error {
 	return nil
 }
 
-// link is a symbolic link on the way along a path; the last stands in the place of its end.
+// link is a symbolic link along a path; the last one may be the final component.
 type link struct {
 	path string
 	info fs.FileInfo
 	last bool
 }
 
-// mostLinks bounds how many links are followed, like the kernel does.
+// mostLinks bounds the links followed, as the kernel does.
 const mostLinks = 40
 
 // linksOf finds the links that the kernel follows along an absolute path.

@@ -82,7 +82,10 @@ func (db *database) keptBusy() string {
 
 // notWritable is the error of a file that this process may not write.
 func (db *database) notWritable() *lockkeeper.Error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.path + " can't be opened for writing: " + db.whyNotWritable()}
+	return &lockkeeper.Error{
+		Err:    lockkeeper.ErrUnavailable,
+		Detail: db.path + " can't be opened for writing: " + db.whyNotWritable(),
+	}
 }
 
 // whyNotWritable says what keeps this process from using the file.
@@ -104,7 +107,8 @@ func (db *database) obstacle() string {
 	}
 	if _, err := os.Stat(path); err == nil {
 		if err := access(path); err != nil {
-			return fmt.Sprintf("this user (%s) may not read and write it (%v; %s): let them, with its group for instance, or name another file",
+			return fmt.Sprintf("this user (%s) may not read and write it (%v; %s): "+
+				"let them, with its group for instance, or name another file",
 				db.me, err, ownership(path))
 		}
 	}
@@ -114,15 +118,16 @@ func (db *database) obstacle() string {
 	}
 	for _, beside := range []string{"-wal", "-shm"} {
 		if info, err := os.Lstat(path + beside); err == nil && info.Mode().IsRegular() && access(path+beside) != nil {
-			return fmt.Sprintf("this user (%s) may not write %s (%s): once nobody uses it, give all files there one group and one mode",
+			return fmt.Sprintf("this user (%s) may not write %s (%s): "+
+				"once nobody uses it, give all files there one group and one mode",
 				db.me, path+beside, ownership(path+beside))
 		}
 	}
 	return ""
 }
 
-// refusePlanted refuses to use a file beside which somebody else has put what SQLite would
-// take for its own: it would follow what is written there, or wait for it forever.
+// refusePlanted refuses a file if another user has put something beside it that SQLite would take
+// for its own: SQLite would trust its content, or wait for it forever.
 func (db *database) refusePlanted(file fs.FileInfo) error {
 	for _, beside := range []string{"-wal", "-shm", "-journal"} {
 		info, err := os.Lstat(db.path + beside)
@@ -139,7 +144,8 @@ func (db *database) refusePlanted(file fs.FileInfo) error {
 			continue
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
-			"%s, which is SQLite's, %s, and %s is not used: look at what it is, then move it away or remove it", db.path+beside, why, db.path)}
+			"%s, which is SQLite's, %s, and %s is not used: look at what it is, then move it away or remove it",
+			db.path+beside, why, db.path)}
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// actor is the user as whom this process uses a file: itself, or, if it is root and the file
-// another user's, that user.
+// actor is the user as whom this process uses a file: its own user, or the file's owner if this
+// process is root.
 type actor struct {
 	uid, gid int
-	other    bool // not the user as whom the process runs
+	other    bool // not the user of this process
 }
 
 func (a actor) String() string {
@@ -26,7 +26,7 @@ func (a actor) owns(info fs.FileInfo) bool {
 	return !known || uid == a.uid
 }
 
-// do has work done by a, and returns when it is done.
+// do runs work as a, and returns when it has finished.
 func (a actor) do(work func()) error {
 	if !a.other {
 		work()
@@ -43,9 +43,9 @@ func (a actor) do(work func()) error {
 	return <-done
 }
 
-// trusted reports whether a file or directory beside the database belongs to a user who may
-// decide about the database: its owner, this user, root, or, where a directory hands the
-// database's group down, that group.
+// trusted reports whether a file or directory beside the database belongs to a user that may control
+// the database: its owner, this user, root, or, if the directory hands the database's group down,
+// a member of that group.
 func trusted(info, database fs.FileInfo, me actor) bool {
 	uid, gid, known := owner(info)
 	if !known {
@@ -60,15 +60,15 @@ func trusted(info, database fs.FileInfo, me actor) bool {
 	return shared && (!info.IsDir() || info.Mode()&fs.ModeSetgid != 0)
 }
 
-// handsDown reports whether files that are made in a directory are for its group: it may write
-// there, and the files inherit it (setgid).
+// handsDown reports whether new files in a directory are for its group: the group may write to the
+// directory, and files inherit the group (setgid).
 func handsDown(directory fs.FileInfo) bool {
 	const write = 0o020
 	return directory.Mode()&fs.ModeSetgid != 0 && directory.Mode()&write != 0
 }
 
-// inherits reports whether the database is for the group of its directory, so that any of its
-// users may make what lies beside it.
+// inherits reports whether the database is for the group of its directory, so that any member of
+// the group may create the files beside it.
 func inherits(directory string, database fs.FileInfo) bool {
 	info, err := os.Stat(directory)
 	if err != nil || !handsDown(info) {
@@ -79,8 +79,8 @@ func inherits(directory string, database fs.FileInfo) bool {
 	return known && gid == group
 }
 
-// shareWith gives a new file, or directory, that mode whatever the umask, and the group of the
-// database if its group is to use it.
+// shareWith gives a new file or directory that mode, whatever the umask, and the database's group if
+// the mode admits the group.
 func shareWith(f *os.File, database fs.FileInfo, mode fs.FileMode) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -96,7 +96,7 @@ func shareWith(f *os.File, database fs.FileInfo, mode fs.FileMode) error {
 	return f.Chmod(mode)
 }
 
-// kindOf says what is at a path.
+// kindOf names the kind of file.
 func kindOf(info fs.FileInfo) string {
 	switch info.Mode().Type() {
 	case 0:

@@ -10,14 +10,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Look opens the locks in a file to look at them alone: it makes no file, changes no row and
-// removes nothing. Where nothing was ever locked the error is an [fs.ErrNotExist] too. All but
-// List and Examine is refused with ErrUnsupported. What the next process to write would find out
-// first, that a session's process is dead, that a TTL has passed, or that the computer was
-// started anew, List shows as if it had been written.
+// Look opens the locks in a file for reading only: it creates no file, changes no row and removes
+// nothing. If the file has never held locks, the error is an [fs.ErrNotExist] too. The engine
+// refuses all calls but List and Examine with ErrUnsupported. List shows what the next writer
+// would record first as if it were recorded: that a session's process is dead, that a TTL has
+// passed, or that the computer has started again.
 //
-// SQLite's index of the log, FILE-shm, may be made and written all the same: readers share it
-// with writers.
+// SQLite may still create and write its index of the log, FILE-shm: readers share it with writers.
 func Look(ctx context.Context, path string) (*Engine, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -26,15 +25,15 @@ func Look(ctx context.Context, path string) (*Engine, error) {
 	return open(ctx, path, options{looks: true}, newBootClock(), boot)
 }
 
-// view is the table as a process that only looks shows it: a copy in which time has passed and
-// the dead have lost their sessions. There is one only where that makes a difference.
+// view is the table that a read-only process shows: a copy in which time has passed and sessions of
+// dead processes have ended. It exists only where it differs from the table.
 type view struct {
 	table   *table.Table
-	version int64                   // of the rows that it is a copy of
-	told    map[lockkeeper.Ref]bool // claims of whose end followers know, and the rows don't
+	version int64                   // of the rows that it copies
+	told    map[lockkeeper.Ref]bool // claims whose end followers know, and the rows don't
 }
 
-// shown is the table that lists are made from.
+// shown returns the table from which List reads.
 func (e *Engine) shown() *table.Table {
 	if e.view != nil {
 		return e.view.table
@@ -42,7 +41,7 @@ func (e *Engine) shown() *table.Table {
 	return e.cache.table
 }
 
-// recorded reports whether followers were told already of an end that is in the rows now.
+// recorded reports whether followers already have an end that is in the rows now.
 func (v *view) recorded(ref lockkeeper.Ref) bool {
 	told := v != nil && v.told[ref]
 	if told {
@@ -51,7 +50,7 @@ func (v *view) recorded(ref lockkeeper.Ref) bool {
 	return told
 }
 
-// imagine brings the view up to this moment.
+// imagine updates the view to this moment.
 func (tx *transaction) imagine(rebooted bool) error {
 	e := tx.e
 	var dead []lockkeeper.Key
@@ -90,8 +89,8 @@ func (tx *transaction) imagine(rebooted bool) error {
 	return nil
 }
 
-// imagineStep applies one step to the view. A claim that ends by it is told to followers once,
-// however often the view is made anew.
+// imagineStep applies one step to the view. Followers get each end once, however often the view is
+// rebuilt.
 func (tx *transaction) imagineStep(c table.Command) {
 	v := tx.e.view
 	_, _ = v.table.Step(&c) // never refused
@@ -107,7 +106,7 @@ func (tx *transaction) imagineStep(c table.Command) {
 	}
 }
 
-// lookAtFile makes sure that there is something to look at.
+// lookAtFile returns an error if the file has no locks to show.
 func (db *database) lookAtFile(kind fileKind) error {
 	switch kind {
 	case empty:
@@ -120,8 +119,8 @@ func (db *database) lookAtFile(kind fileKind) error {
 	return db.exec("PRAGMA query_only = ON")
 }
 
-// leaveLooked closes a connection that only looked. Whoever is the last to close a file moves
-// what is in its log into it, unless it can't write.
+// leaveLooked closes a read-only connection. The last connection to close a file would move the
+// content of the log into it, unless it can't write.
 func (db *database) leaveLooked() {
 	log, err := os.Stat(db.path + "-wal")
 	db.foundLog = db.foundLog && !errors.Is(err, fs.ErrNotExist) || err == nil && log.Size() > 0

@@ -29,7 +29,7 @@ type listening struct {
 
 const (
 	heldLong  = 50 * time.Millisecond  // then it is worth a connection
-	earsIdle  = 5 * time.Second        // for so long the connection is kept, so that brief holds share one
+	earsIdle  = 5 * time.Second        // the connection stays open this long, so that brief holds share one
 	deafPause = 30 * time.Second       // until they are tried again
 	hearBound = 500 * time.Millisecond // in which a notice of our own must come back
 )

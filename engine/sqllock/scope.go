@@ -59,8 +59,8 @@ func newScope(b bounds) *scope {
 // add takes in where targets may meet others, and reports whether that is new.
 // Permits don't meet what is below them (R3).
 //
-// The root, which only a freeze names, meets all that there is: everything is latched, and
-// whole lines are read.
+// The root, which only a freeze names, meets all paths: the engine latches everything and reads
+// whole queues.
 func (s *scope) add(targets []lockkeeper.Target) (wider bool) {
 	for _, t := range targets {
 		if s.paths[lockkeeper.Root] {
@@ -180,7 +180,7 @@ func (r region) has(path lockkeeper.Path, mode lockkeeper.Mode) bool {
 	return path != r.path && r.path.Covers(path)
 }
 
-// span is from where to before where the paths below r begin, in the order of their bytes.
+// span returns the half-open range [low, high) of the paths below r, in the order of their bytes.
 func (r region) span() (low, high string) {
 	if r.path == lockkeeper.Root {
 		return "", pastAll

@@ -262,7 +262,7 @@ func (m *Model) release(ref lockkeeper.Ref) error {
 	return nil
 }
 
-// lapsed takes in that a client has counted itself out of a hold (R12).
+// lapsed applies the report that a hold lapsed (R12).
 func (m *Model) lapsed(s *session, l lockkeeper.Lapse) error {
 	ref := lockkeeper.Ref{Session: s.id, ID: l.ID}
 	if c := m.claim(ref); c != nil {
@@ -275,7 +275,7 @@ func (m *Model) lapsed(s *session, l lockkeeper.Lapse) error {
 func (m *Model) lapses(c *claim, s *session, l lockkeeper.Lapse) {
 	switch {
 	case c.lapse != nil:
-		return // the first word counts
+		return // only the first report counts
 	case !c.holds() && l.Reason == lockkeeper.Expired:
 		m.end(c, lockkeeper.Expired)
 		return
@@ -377,8 +377,8 @@ func (m *Model) gone(k lockkeeper.Key) error {
 	return nil
 }
 
-// restart makes every session resume: with its whole TTL ahead, or, if it has to already,
-// with what is left of it (R19). Nobody knows what the last answers to it said.
+// restart makes every session resume: with its whole TTL ahead, or with the rest of its TTL if it
+// already has to resume (R19). The last answers to the session are unknown.
 func (m *Model) restart() {
 	for _, s := range m.sessions {
 		if !s.resuming {

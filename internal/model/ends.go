@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// end ends c for good: what it holds, and what it waits for. One that lapsed ends for
-// the reason of that (R12).
+// end ends c for good: what it holds, and what it waits for. A claim that lapsed ends for the
+// reason of its lapse (R12).
 func (m *Model) end(c *claim, reason lockkeeper.Reason) {
 	if c.lapse != nil {
 		reason = c.lapse.reason
@@ -120,7 +120,7 @@ func (c *claim) operatorEnd() time.Duration {
 	return c.operator.end
 }
 
-// lapsedEnd is when it ends since its client has counted itself out of it (R12).
+// lapsedEnd returns the end of a hold that lapsed (R12).
 func (c *claim) lapsedEnd() time.Duration {
 	if c.lapse == nil {
 		return forever

@@ -38,7 +38,7 @@ type taste struct {
 	nested, freezes int
 	bounded         int
 	hears           int // of 100 commands with a key
-	large           int // of 100 permits targets
+	large           int // number of large targets per 100 permits targets
 }
 
 var tastes = []taste{
@@ -232,9 +232,11 @@ func (g *generator) ending(session string) lockkeeper.Ending {
 	return lockkeeper.Ending{Kind: lockkeeper.Release, ID: g.own(session)}
 }
 
-// lapse is for an end that is mostly about now: whether somebody asked so is not looked at.
+// lapse makes a report with an end mostly near now, whether or not there is such an ask.
 func (g *generator) lapse(session string, id uint64) lockkeeper.Lapse {
-	reasons := [...]lockkeeper.Reason{lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked, lockkeeper.Expired, lockkeeper.Stolen}
+	reasons := [...]lockkeeper.Reason{
+		lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked, lockkeeper.Expired, lockkeeper.Stolen,
+	}
 	end := max(0, g.now+time.Duration(g.IntN(5)-1)*time.Second)
 	l := lockkeeper.Lapse{ID: id, Reason: reasons[g.IntN(len(reasons))], EndsAt: end}
 	switch {

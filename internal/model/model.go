@@ -85,7 +85,7 @@ type operatorAsk struct {
 	by  lockkeeper.Label
 }
 
-// lapse is how a hold ends of which its client has counted itself out (R12).
+// lapse is the end of a lapsed hold (R12).
 type lapse struct {
 	end    time.Duration
 	reason lockkeeper.Reason

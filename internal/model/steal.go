@@ -89,8 +89,8 @@ func (m *Model) askForUnits(t *claim, p lockkeeper.Target, set []*claim) ([]*cla
 
 // fewestUnits is the set of candidates with the smallest sum of units that is
 // at least missing, and of such sets the first: each candidate is taken in turn
-// if a smallest set can still be completed with it. If that would be a long search,
-// each is taken until they suffice.
+// if a smallest set can still be completed with it. If that search is too long, it takes
+// each until they suffice.
 func fewestUnits(candidates []*claim, path lockkeeper.Path, missing int) ([]*claim, bool) {
 	if longSearch(candidates, path, missing) {
 		return untilEnough(candidates, path, missing)

@@ -12,13 +12,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/wire"
 )
 
-// patience bounds what must happen soon. It is a safety net.
+// patience bounds each wait, as a safety net.
 const patience = 30 * time.Second
 
 // Conn is one connection. It is for one goroutine.
 type Conn struct {
 	net.Conn
-	Hints  int    // how many came so far
+	Hints  int    // number received so far
 	Number uint64 // of the latest request
 
 	in   *bufio.Reader
@@ -70,24 +70,24 @@ func (c *Conn) Frame() (*wire.ServerFrame, error) {
 	return f, nil
 }
 
-// Put adds a request to what is sent next.
+// Put adds a request to the next send.
 func (c *Conn) Put(m *wire.Request) {
 	c.Number++
 	m.Id = c.Number
 	c.out.PutRequest(m)
 }
 
-// Take returns what was put, as frames, and forgets it.
+// Take returns the requests that were put, as frames, and removes them.
 func (c *Conn) Take() []byte { return c.out.Take(nil) }
 
-// Send sends what was put, and waits for no answer.
+// Send sends the requests that were put. It waits for no answer.
 func (c *Conn) Send() error {
 	_, err := c.Write(c.Take())
 	return err
 }
 
-// All sends what was put and reads until n requests are answered. The first error that is an
-// answer ends it.
+// All sends the requests that were put, and reads until n requests are answered, or until an answer
+// is an error.
 func (c *Conn) All(n int) ([]*wire.Reply, error) {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	written := make(chan error, 1)
@@ -132,7 +132,8 @@ func Attach(session string, ttl time.Duration) *wire.Request {
 
 // Claim is a request for an exclusive lock.
 func Claim(session string, epoch, id uint64, path string, wait time.Duration) *wire.Request {
-	w := lockkeeper.Want{ID: id, Wait: wait, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}}
+	targets := []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}
+	w := lockkeeper.Want{ID: id, Wait: wait, Targets: targets}
 	return &wire.Request{Session: session, Epoch: epoch, Claim: wire.SendWant(&w)}
 }
 
@@ -151,7 +152,7 @@ func Renew(session string, epoch uint64) *wire.Request {
 	return &wire.Request{Session: session, Epoch: epoch, Renew: true}
 }
 
-// List is a request for a list, with credit for so many statuses.
+// List is a request for a list, with credit for that many statuses.
 func List(q lockkeeper.Query, credit uint32) *wire.Request {
 	return &wire.Request{List: wire.SendQuery(&q, credit)}
 }

@@ -63,7 +63,8 @@ type blocker lockkeeper.Blocker
 func (d *details) isZero() bool {
 	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
 		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && d.ToldIn == 0 && d.Believed == 0 && !d.Unconfirmed && !d.Overdue &&
-		len(d.Asks) == 0 && d.Operator == nil && d.Lapse == nil && d.Text == "" && !d.Thawed && !d.Known && len(d.Blockers) == 0 && d.Place == 0 && d.ETA == 0
+		len(d.Asks) == 0 && d.Operator == nil && d.Lapse == nil && d.Text == "" && !d.Thawed && !d.Known &&
+		len(d.Blockers) == 0 && d.Place == 0 && d.ETA == 0
 }
 
 // detailsOf is what c has that few claims have.
@@ -71,7 +72,8 @@ func (c *Claim) detailsOf() details {
 	d := details{
 		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
 		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
-		ToldIn: c.ToldIn, Believed: c.Believed, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator, Lapse: c.Lapse, Text: c.Text, Thawed: c.Thawed,
+		ToldIn: c.ToldIn, Believed: c.Believed, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
+		Lapse: c.Lapse, Text: c.Text, Thawed: c.Thawed,
 		Known: c.Known && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
 	}
 	for _, b := range c.Blockers {
@@ -162,7 +164,8 @@ func (c *Claim) fill(d *details) {
 	w := &c.Want
 	w.Revision, w.Inside, w.Manners, w.Quiet, w.Steal = d.Revision, d.Inside, d.Manners, d.Quiet, d.Steal
 	w.After, w.MaxHold, w.Grace, w.Lasts = d.After, d.MaxHold, d.Grace, d.Lasts
-	c.Unconfirmed, c.Overdue, c.Asks, c.Operator, c.Lapse, c.Text = d.Unconfirmed, d.Overdue, d.Asks, d.Operator, d.Lapse, d.Text
+	c.Unconfirmed, c.Overdue, c.Asks = d.Unconfirmed, d.Overdue, d.Asks
+	c.Operator, c.Lapse, c.Text = d.Operator, d.Lapse, d.Text
 	c.Place, c.ETA = d.Place, d.ETA
 	for _, b := range d.Blockers {
 		c.Blockers = append(c.Blockers, lockkeeper.Blocker(b))
