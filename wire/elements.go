@@ -24,20 +24,25 @@ const (
 const fewElements = 128
 
 // CheckElements counts the elements of an encoded ClientFrame before anything is allocated for them,
-// and refuses the message if they are too many. It returns 0 if they are too few to matter. It makes
+// and refuses the message if they are too many. Ids of lapses count, but are never too many: a
+// session may have any number of claims. It returns 0 if they are too few to matter. It makes
 // no other check of the message.
 func CheckElements(message []byte) (n int, err error) {
 	if len(message) <= 2*fewElements {
 		return 0, nil
 	}
+	ids := 0
 	eachField(message, func(of protowire.Number, element []byte) {
 		n++
 		if of == fieldRequests {
 			eachField(element, func(of protowire.Number, part []byte) {
 				if of == fieldClaim || of == fieldAttach {
-					eachField(part, func(within protowire.Number, _ []byte) {
+					eachField(part, func(within protowire.Number, listed []byte) {
 						if of == fieldClaim && within == fieldTargets || of == fieldAttach && within == fieldLapsed {
 							n++
+						}
+						if of == fieldAttach && within == fieldLapsed {
+							ids += varints(listed) // at least as many as ids, packed or not
 						}
 					})
 				}
@@ -47,10 +52,19 @@ func CheckElements(message []byte) (n int, err error) {
 	if n > MaxElements {
 		return n, fmt.Errorf("%w: it has %d requests, credits, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
 	}
-	if n <= fewElements {
+	if n += ids; n <= fewElements {
 		n = 0
 	}
 	return n, nil
+}
+
+// varints is how many numbers text can hold: the last byte of each has its high bit clear.
+func varints(text []byte) int {
+	n := 0
+	for _, b := range text {
+		n += int(^b >> 7)
+	}
+	return n
 }
 
 // eachField calls do with the fields of a message that have a length, until one is

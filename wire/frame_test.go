@@ -115,6 +115,15 @@ func TestElements(t *testing.T) {
 			t.Errorf("too many %s: %v", name, err)
 		}
 	}
+	ids := make([]uint64, 4*MaxElements)
+	attach := &ClientFrame{Requests: []*Request{{Attach: &Attach{Lapsed: []*Lapse{{Ids: ids}}}}}}
+	message, err := attach.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := CheckElements(message); err != nil || n < len(ids) {
+		t.Errorf("%d elements are counted, of %d ids of lapses (%v)", n, len(ids), err)
+	}
 	if _, err := CheckElements(bytes.Repeat([]byte{0xff}, MaxFrame)); err != nil {
 		t.Errorf("of garbage: %v", err)
 	}

@@ -81,7 +81,8 @@ type follower struct {
 func (f *follower) tell(ended *lockkeeper.Status) {
 	f.mu.Lock()
 	if len(f.ended) == 0 {
-		f.first = time.Now()
+		began := time.Now()
+		f.first = began
 	}
 	switch n := len(f.ended); {
 	case f.slow:
