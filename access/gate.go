@@ -68,7 +68,7 @@ const (
 	Lock    Verb = "lock"
 	Revoke  Verb = "revoke"
 	Freeze  Verb = "freeze"
-	Thaw    Verb = "thaw"  // what an Act tells; the rules allow it by Freeze
+	Thaw    Verb = "thaw"  // only in an Act; rules grant it with Freeze
 	Drain   Verb = "drain" // of the server as a whole
 )
 

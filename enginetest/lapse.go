@@ -92,7 +92,7 @@ func lapsed(id uint64, why lockkeeper.Reason, endsAt time.Duration) lockkeeper.E
 	return lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: lockkeeper.Lapse{ID: id, Reason: why, EndsAt: endsAt}}
 }
 
-// others follows a path and says how claims of it ended for everybody but their holder.
+// others watches a path, and reports how claims of it ended for all but their holder.
 type others struct {
 	*world
 	seen chan lockkeeper.Status
@@ -111,7 +111,7 @@ func (w *world) others(path lockkeeper.Path) *others {
 		for ctx.Err() == nil {
 			for s, err := range watcher.engine.List(ctx, lockkeeper.Query{Follow: true, Meets: path}) {
 				if err != nil {
-					break // it begins anew
+					break // it lists again
 				}
 				o.seen <- s
 			}
@@ -248,7 +248,7 @@ var oneReasonChecks = []check{
 		l.cut.Store(true)
 		w.done(h.Done(), "told of the loss")
 		l.cut.Store(false)
-		again, err := c.Lock(w.ctx(), "db") // which attaches the session anew
+		again, err := c.Lock(w.ctx(), "db") // attaches the session again
 		w.ok(err)
 		o.agree(h, lockkeeper.Expired)
 		w.ok(again.Release(w.ctx()))

@@ -28,8 +28,8 @@ func New(e lockkeeper.Engine) *Places { return &Places{engine: e} }
 // Answer is what a name has.
 type Answer struct {
 	// Status is its claim: Held, or Waiting with its Place and who is in the way.
-	// The State is 0 if it has nothing, and Ended after a try, or a Wait whose place
-	// was given back, without effect; then Place and Blockers tell how that stood.
+	// The State is 0 if the name has no claim. It is Ended after a try without effect, or a
+	// Wait whose place was given back; Place and Blockers then show the state at that end.
 	lockkeeper.Status
 
 	Token     Token         // of its hold, for Confirm; zero if it holds nothing
@@ -100,7 +100,7 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 		}
 		p.undo(ctx, lease.Key, err)
 		if err == nil && want.Wait == 0 && st.State == lockkeeper.Ended {
-			st.Place = 0 // it stood in no line
+			st.Place = 0 // a try does not queue
 			return Answer{Status: st}, p.leave(ctx, lease.Key)
 		}
 	case st.State != lockkeeper.Ended:
@@ -206,7 +206,7 @@ func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Stat
 		return st, nil
 	}
 	want.Revision, want.Priority, want.Label = st.Revision+1, max(want.Priority, st.Priority), st.Label
-	want.Wait = lockkeeper.Forever // a place that is there stays
+	want.Wait = lockkeeper.Forever // an existing claim keeps its place
 	now, err := p.engine.Claim(ctx, k, want)
 	if errors.Is(err, lockkeeper.ErrInvalid) {
 		err = lockkeeper.Invalid("%s %s already, and was grabbed for another time: give the same time to hold it, or release it first", want.As, has(st))
@@ -261,7 +261,7 @@ func (n Name) lost(st lockkeeper.Status) error {
 	return &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 }
 
-// own reports whether a claim ended so because its own name gave it back, or only tried.
+// own reports whether its own name ended the claim, or only tried.
 func own(r lockkeeper.Reason) bool {
 	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled || r == lockkeeper.TimedOut
 }
@@ -297,9 +297,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// answer is what do has got, as repeat does it, with the token of a hold. An answer
-// may be of another life of the engine than the one that is known after it, but not
-// if that was known before it, too.
+// answer returns the answer of do, as repeat does it, with the token of a hold. It compares the
+// engine's epoch before and after do: only if both are equal does the answer belong to that epoch.
 func (p *Places) answer(ctx context.Context, n Name, do func(context.Context) (Answer, error)) (a Answer, err error) {
 	err = n.repeat(ctx, func(ctx context.Context) (err error) {
 		epoch := p.engine.Guarantees().Epoch

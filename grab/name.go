@@ -112,7 +112,7 @@ type Request struct {
 	Priority int
 	Note     string // what for
 	Link     string // where to look
-	Try      bool   // take no place in line: what is not free at once is answered as Ended, and nothing is left
+	Try      bool   // do not wait: if it is not free at once, the answer is Ended and no claim remains
 	Terms
 }
 

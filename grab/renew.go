@@ -50,13 +50,13 @@ func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 	return p.settle(ctx, n, terms, lease, st)
 }
 
-// resume attaches the session of a claim that was there just now, and leaves no
-// session where it has ended since.
+// resume attaches the session of a claim that existed a moment ago. If the claim has ended
+// since, it leaves no session.
 func (p *Places) resume(ctx context.Context, n Name, terms Terms) (lockkeeper.Lease, lockkeeper.Status, error) {
 	lease, st, err := p.attach(ctx, n, terms.ttl(), 0)
 	if err == nil && st.State == 0 {
-		// Another process may have begun to grab anew: then this session is its own,
-		// and the key of it is not.
+		// Another process may have begun to grab again: then the session belongs to that
+		// process, and this key is not valid.
 		if err = p.leave(ctx, lease.Key); errors.Is(err, lockkeeper.ErrSession) {
 			err = nil
 		}

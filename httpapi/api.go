@@ -16,7 +16,7 @@ import (
 // What a request may bring, and for how long a connection may be idle or slow.
 const (
 	mostBody      = 64 << 10
-	ownBody       = 8 << 10 // what is longer takes room of all bodies and frames that arrive
+	ownBody       = 8 << 10 // a longer body takes room of all arriving bodies and frames
 	mostHeader    = 16 << 10
 	mostURL       = 8 << 10
 	headerTimeout = 10 * time.Second // to send the header
@@ -148,7 +148,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(c.received.Add(bodyTimeout)) // a writer without deadlines is a test's
 	}
 	if connection := connectionOf(r); connection != nil && !connection.isKnown() {
-		w.Header().Set("Connection", "close") // until somebody is let in
+		w.Header().Set("Connection", "close") // until a client authenticates
 	}
 	if err := a.serve(c); err != nil {
 		c.fail(err)
@@ -217,7 +217,7 @@ func serve(r route) served {
 	return served{route: r, method: method, segments: strings.Split(path, "/")[1:], open: openRoutes[r.pattern]}
 }
 
-// openRoutes tell strangers nothing of locks, so they need no credentials.
+// openRoutes reveal nothing about locks, so they need no credentials.
 var openRoutes = map[string]bool{"GET /openapi.json": true, "GET /": true}
 
 // matches reports whether the segments of a URL are those of s, and gives r their values.

@@ -42,7 +42,7 @@ func (c *call) events() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	q.Brief = true // as the feed: why anybody waits is asked for by itself
+	q.Brief = true // as in the feed: clients request evidence separately
 	if c.r.Method == http.MethodHead {
 		c.w.Header().Set("Content-Type", "text/event-stream")
 		c.w.WriteHeader(http.StatusOK)

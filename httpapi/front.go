@@ -12,22 +12,22 @@ import (
 //go:embed front.html
 var frontText string
 
-// frontPage is what a browser is shown at the address of a server.
+// frontPage is the page that a browser gets at the address of a server.
 var frontPage = template.Must(template.New("front").Parse(frontText))
 
 var frontRoutes = []route{{pattern: "GET /", handle: (*call).front}}
 
-// A front is what the page tells.
+// A front is the content of the page.
 type front struct {
-	Known         bool // the reader was let in, and may know all that follows
+	Known         bool // the reader has authenticated, and may see the fields below
 	Version       string
 	Draining      string
 	Counted       bool
 	Held, Waiting any
 }
 
-// front is GET /: a page for browsers, and GET /v1/server for programs. A stranger
-// learns from the page that the server asks for credentials, and nothing else.
+// front is GET /: a page for browsers, and GET /v1/server for programs. To an
+// unauthenticated reader the page says only that the server requires credentials.
 func (c *call) front() error {
 	var m mistakes
 	c.query(&m)
@@ -52,7 +52,7 @@ func (c *call) front() error {
 		if c.api.options.About != nil {
 			ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
 			defer cancel()
-			if about, err := c.api.options.About(ctx); err == nil { // else the page goes without
+			if about, err := c.api.options.About(ctx); err == nil { // the page can do without it
 				page.Held, page.Waiting = about["held"], about["waiting"]
 				page.Counted = page.Held != nil && page.Waiting != nil
 			}
@@ -68,12 +68,12 @@ func (c *call) front() error {
 	return c.sendBytes(http.StatusOK, "text/html; charset=utf-8", text.Bytes())
 }
 
-// shows reports whether a request shows credentials.
+// shows reports whether a request has credentials.
 func shows(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
-// acceptsJSON reports whether a client asks for JSON, and for no page.
+// acceptsJSON reports whether a client accepts JSON and no HTML.
 func acceptsJSON(r *http.Request) bool {
 	accepts := strings.Join(r.Header.Values("Accept"), ",")
 	return strings.Contains(accepts, "json") && !strings.Contains(accepts, "text/html")

@@ -35,7 +35,7 @@ type placeAnswer struct {
 	Status    string               `json:"status"` // ok, wait; of a look also none, and of one without a name free, taken
 	Claim     *lockkeeper.Ref      `json:"claim,omitempty"`
 	Fence     uint64               `json:"fence,omitempty"`
-	Token     string               `json:"token,omitempty"`    // of ok: names this hold and no other
+	Token     string               `json:"token,omitempty"`    // of ok: identifies this hold
 	Slot      int                  `json:"slot,omitempty"`     // of one unit
 	Position  int                  `json:"position,omitempty"` // of wait
 	TTL       seconds              `json:"ttl,omitempty"`      // of grab: it is there for so long without a repeat
@@ -176,7 +176,7 @@ func (c *call) lookPath(paths []lockkeeper.Path) error {
 	return c.tellPlace(answer)
 }
 
-// renewPlace keeps what a name has, and never makes anything.
+// renewPlace renews the claim of a name, and never creates one.
 func (c *call) renewPlace() error {
 	ask, err := c.placeRequest()
 	if err != nil {
@@ -190,8 +190,8 @@ func (c *call) renewPlace() error {
 	return c.tellPlace(answerOf("renew", n, a))
 }
 
-// unknownPlace is the error of a renewal of which the engine knows nothing: it may
-// never have been.
+// unknownPlace returns the error of a renewal without a claim at the engine: there may never
+// have been one.
 func unknownPlace(err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {

@@ -21,7 +21,7 @@ const maxPlaceWait = time.Minute
 type placeAsk struct {
 	grab.Request
 	wait  time.Duration
-	token grab.Token // of the hold that a repeat goes on with; zero: of any
+	token grab.Token // of the hold that a repeat continues; zero: any
 }
 
 // placeFields are the names that each method takes, in the query or in the body.
@@ -76,7 +76,7 @@ func (c *call) placeRequest() (placeAsk, error) {
 	return ask, r.err()
 }
 
-// fields reads what the query and the body say, by name.
+// fields reads the fields of the query and the body, by name.
 func (c *call) fields(r *placeReader) {
 	fields, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -186,7 +186,7 @@ func (r *placeReader) duration(name string) time.Duration {
 	return d
 }
 
-// token is a field's, and zero if it is not there.
+// token returns the token in a field; zero if the field is absent.
 func (r *placeReader) token(name string) grab.Token {
 	if !r.fields.Has(name) {
 		return grab.Token{}

@@ -252,8 +252,8 @@ func (c *call) listFreezes() error {
 	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, mostListed)
 }
 
-// freezable is the path of a freeze. Everything is said in so many words, since a path may be
-// empty by mistake.
+// freezable returns the path of a freeze. A request must name a freeze of everything explicitly,
+// because a path may be empty by mistake.
 func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
 	switch named := c.r.PathValue("path"); {
 	case all && named != "":
@@ -289,7 +289,7 @@ func (c *call) freeze() error {
 		m.addf("for how long? Give \"for\", such as \"30m\"; DELETE ends it earlier")
 	}
 	if path == "" {
-		want.Targets[0].Path = "path" // what is wrong with it is said already
+		want.Targets[0].Path = "path" // its mistakes are in m already
 	}
 	m.add(want.Check())
 	err := m.err()
@@ -388,7 +388,7 @@ func (c *call) drain() error {
 	}
 	type answer struct {
 		Draining string `json:"draining,omitempty"`
-		Began    bool   `json:"began"`        // by this request; else the server was draining before, or does not drain
+		Began    bool   `json:"began"`        // by this request; if not, the server was draining before, or does not drain
 		Same     bool   `json:"same_version"` // it has that version, so nothing was done
 		Version  string `json:"version"`
 	}

@@ -28,8 +28,8 @@ func (c *call) path(m *mistakes) lockkeeper.Path {
 	return path
 }
 
-// query reads the query of the URL. It adds to m parameters that are not known, or given
-// twice, and leaves them out.
+// query reads the query of the URL. It adds unknown and repeated parameters to m, and leaves
+// them out.
 func (c *call) query(m *mistakes, known ...string) url.Values {
 	if c.r.URL.RawQuery == "" {
 		return nil
@@ -120,8 +120,8 @@ func (p *patience) UnmarshalJSON(text []byte) error {
 	return (*span)(p).UnmarshalJSON(text)
 }
 
-// body reads the JSON object that the request brings into a struct. It adds to m what
-// is wrong with it, such as other keys, or one twice.
+// body reads the JSON object of the request into a struct. It adds mistakes to m, such as
+// unknown or repeated keys.
 func (c *call) body(into any, m *mistakes) {
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
@@ -146,7 +146,7 @@ func (c *call) read() ([]byte, error) {
 	}
 	from := http.MaxBytesReader(c.w, c.r.Body, mostBody)
 	text, err := io.ReadAll(io.LimitReader(from, ownBody))
-	if err == nil && len(text) == ownBody { // there may be more, which takes room as it arrives
+	if err == nil && len(text) == ownBody { // the rest takes room as it arrives
 		if err := c.pass.Usage().TakeRoom(c.r.Context(), mostBody); err != nil {
 			return nil, err
 		}

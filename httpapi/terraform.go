@@ -102,7 +102,7 @@ func (c *call) unlockState() error {
 	return c.write(http.StatusOK, struct{}{})
 }
 
-// lockInfo is what Terraform says of a lock.
+// lockInfo is Terraform's description of a lock.
 type lockInfo struct {
 	ID        string `json:"ID"`
 	Operation string `json:"Operation,omitempty"`
@@ -133,8 +133,8 @@ func checkLockID(id string) error {
 	return nil
 }
 
-// label says of a lock what others need to know of it, as people read it: who, and
-// "terraform apply, ID 5f0c". Any server of the engine finds the ID in it.
+// label returns the label of a lock for people: the name, and a note such as
+// "terraform apply, ID 5f0c". Any server of the engine finds the ID in the note.
 func (i lockInfo) label() lockkeeper.Label {
 	operation := i.Operation
 	if kind, ok := strings.CutPrefix(operation, "OperationType"); ok {

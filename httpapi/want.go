@@ -55,8 +55,7 @@ func (t *targetRequest) target(m *mistakes) lockkeeper.Target {
 	return lockkeeper.Target{Path: path, Mode: mode, Units: units, Limit: t.Limit}
 }
 
-// targets are all that the request asks for. They are not complete if anything is wrong
-// with them.
+// targets returns the targets of the request; they are incomplete if some are wrong.
 func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 	list := q.Targets
 	short := q.targetRequest != targetRequest{}
@@ -78,7 +77,7 @@ func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 	return targets
 }
 
-// want is the claim that the request describes. All that is wrong with it is said here.
+// want returns the claim that the request describes, and adds all its mistakes to m.
 func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	w := lockkeeper.Want{
 		ID: theClaim, Priority: q.Priority,
@@ -110,7 +109,7 @@ func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 			return w
 		}
 	}
-	// What is wrong with the targets is said already.
+	// The mistakes of the targets are in m already.
 	rest := w
 	rest.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
 	m.add(rest.Check())

@@ -9,7 +9,7 @@ import (
 )
 
 // news is what one step has to tell, by session; with a log, what the steps of one
-// commit have to tell, and the changes that have watchers.
+// commit have to publish, and the changes that have watchers.
 type news struct {
 	items   []item
 	of      map[string]int // index in items, by session; empty while items are few

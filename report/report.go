@@ -49,7 +49,7 @@ func Concerned(path lockkeeper.Path, all []lockkeeper.Status) []lockkeeper.Statu
 			within[s.Inside] = append(within[s.Inside], i)
 		}
 	}
-	holdsUp := make([]bool, len(all)) // it waits, or somebody does inside it
+	holdsUp := make([]bool, len(all)) // the claim waits, or a claim inside it does
 	for i, s := range all {
 		for ok := Waits(s); ok && !holdsUp[i]; i, ok = index[all[i].Inside] {
 			holdsUp[i] = true

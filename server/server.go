@@ -24,7 +24,7 @@ const (
 	maxAtWork   = 1024             // requests of one connection that an engine works on
 	maxLists    = 64               // lists of one connection
 	maxArrivals = 512              // connections at a time that have not said yet who they are
-	ownUnsent   = 32 << 10         // bytes that may wait for one connection, of which nobody keeps count
+	ownUnsent   = 32 << 10         // unread bytes of one connection that are not counted
 	maxUnsent   = 1 << 20          // likewise, if its identity's share allows: beyond it hints are dropped
 	ownFrame    = 16 << 10         // frames above this size take room of all connections, and must arrive in frameTime
 	firstRoom   = 64 << 10         // that they take first, when ownFrame of them has arrived
@@ -35,7 +35,7 @@ const (
 // Options of a server. The zero value is fine.
 type Options struct {
 	Logger *slog.Logger // nil: nothing is logged
-	Name   string       // name and version that clients are told; "" is "lockkeeper"
+	Name   string       // name and version sent to clients; "" is "lockkeeper"
 
 	// Gate decides who is let in, and what they may do with the engine. nil lets
 	// everybody do everything.
@@ -62,8 +62,8 @@ type Server struct {
 	arrivals *limits.Arrivals
 	life     context.Context // ends when Shutdown gives up waiting
 	kill     context.CancelFunc
-	drained  atomic.Bool   // clients were told that no new claims are taken
-	ending   atomic.Bool   // no grants are told any more
+	drained  atomic.Bool   // clients were notified that the server takes no new claims
+	ending   atomic.Bool   // the server notifies clients of no more grants
 	closing  chan struct{} // closed when no further connection is taken
 
 	mu        sync.Mutex // guards all below

@@ -36,7 +36,7 @@ type node struct {
 	changed kindSet       // kinds that came or went since the last update of asks by thieves here
 }
 
-// A line is who waits at one node. Soft claims stand apart: ahead of nobody.
+// A line has the places that wait at one node. Soft claims are apart: ahead of no claim.
 // Claims that a freeze forbids stand in no line.
 type line struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4

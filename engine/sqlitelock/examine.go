@@ -273,7 +273,7 @@ func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Findin
 	detail := fmt.Sprintf("the file is %s, its directory %s", ownership(e.db.path), ownership(folder))
 	info, err := os.Stat(e.db.path)
 	switch {
-	case err != nil: // which is told of the file
+	case err != nil: // the check of the file reports it
 	case info.Mode()&0o002 != 0:
 		return doubtful(check, detail, "everybody on this computer may end every lock: take the permission to write from others (chmod o-w)")
 	case info.Mode()&0o004 != 0:

@@ -213,8 +213,8 @@ func (d *folder) leadsTo(name string, f *os.File) bool {
 // watcher follows it, and only gets wakeups for another file.
 func (d *folder) file(name string) string { return filepath.Join(d.path, name) }
 
-// ring tells the process that watches the file to look at the rows. It is a
-// hint: whoever misses it looks by itself after a while.
+// ring wakes the process that watches the file, to read the rows. It is a hint: a
+// process that misses it reads them by itself after a while.
 func (d *folder) ring(name string) {
 	f, err := d.find(name, os.O_WRONLY)
 	if err != nil {

@@ -147,7 +147,7 @@ func (db *database) makeFile() error {
 	}
 	f, err := os.OpenFile(db.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // somebody else was faster
+		return nil // another process was faster
 	}
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func refuseLinks(path string) error {
 	there, err := os.Stat(path)
 	if err != nil {
 		if there, err = os.Stat(filepath.Dir(path)); err != nil {
-			return nil // which is told by whoever opens it
+			return nil // opening the file reports it
 		}
 	}
 	me := os.Geteuid()

@@ -41,7 +41,7 @@ type Engine struct {
 	foreign []string                  // what was among the session files when they were cleaned, and is none
 	dead    map[string]bool           // sessions of which deaths told
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
-	bounds  map[lockkeeper.Ref]bool   // held claims of this process of which something becomes by itself
+	bounds  map[lockkeeper.Ref]bool   // held claims of this process with an event that is due
 	askedAt time.Duration             // when the kernel was last asked for the dead
 	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
 

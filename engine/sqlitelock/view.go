@@ -61,7 +61,7 @@ func (tx *transaction) imagine(rebooted bool) error {
 	}
 	now := tx.now
 	if rebooted {
-		now = tx.meta.counters.Now // it stands still until somebody writes
+		now = tx.meta.counters.Now // it stands still until the next write
 	}
 	at, due := e.cache.table.Next()
 	old := e.view
