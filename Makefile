@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build cross tools test test-rules test-race long lint bench peers peertest fuzz generate schema ci clean
+.PHONY: help build cross tools test test-rules test-disks test-race long lint bench peers peertest fuzz generate schema ci clean
 
 # Packages without goroutines of ours, and tests about text: there is nothing in them to
 # race, and they get further without the race detector's cost. STATES is how many states of
@@ -11,7 +11,7 @@ SHELL       := /bin/bash
 # the model. canal is tested in both ways: without the race detector it goes through ten
 # million keys.
 PURE      := canalsteps interleave mutants readme story tidy
-STATES    ?= 1000000
+STATES    ?= 500000
 SEQUENCES ?= 10000
 FUZZTIME  ?= 5s
 BENCH     ?= .
@@ -39,18 +39,24 @@ tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, stra
 	@tools/install
 
 # Tests keep to temporary folders and loopback addresses, and leave no file behind outside
-# the Go caches. Two streams run side by side: one computes, the other mostly waits. In the
-# latter one package runs at a time, since many tests are about real time and the disk.
+# the Go caches. Three streams run side by side: the first computes, the others mostly wait for
+# real time, for disks and for databases, so in these one package runs at a time.
+DISKS := disklock sqlitelock sqllock
+WITHOUT = grep -vE "/(table|internal/(model|$(subst $() ,|,$(PURE)))|engine/($(subst $() ,|,$(DISKS))))$$"
+
 test: tools ## run all tests, with the race detector where goroutines meet
-	@$(MAKE) --no-print-directory -j2 test-rules test-race
+	@$(MAKE) --no-print-directory -j3 test-rules test-disks test-race
 
 test-rules:
 	go test -timeout 20m ./table -states $(STATES)
 	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
-	go test -timeout 9m -p 1 ./canal $(PURE:%=./internal/%)
+	go test -timeout 15m -p 1 ./canal $(PURE:%=./internal/%)
+
+test-disks:
+	go test -timeout 15m -p 1 -race $(DISKS:%=./engine/%)
 
 test-race:
-	go test -timeout 12m -p 1 -race $$(go list ./... | grep -vE "/(table|internal/(model|$(subst $() ,|,$(PURE))))$$")
+	go test -timeout 15m -p 1 -race $$(go list ./... | $(WITHOUT))
 
 long: ## run the tests with far more states, sequences and fuzzing than make test
 	$(MAKE) test STATES=5000000 SEQUENCES=200000
