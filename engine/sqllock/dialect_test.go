@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 // been written, as long as do runs.
 type pausing struct {
 	dialect
-	do func() // nil: they don't
+	do atomic.Pointer[func()] // nil: they don't
 }
 
 func (p *pausing) with(ctx context.Context, pool *sql.DB, do func(link) error) error {
@@ -39,12 +40,11 @@ type pausingLink struct {
 
 func (l pausingLink) send(ctx context.Context, all []statement) error {
 	last := len(all) - 1
-	if do := l.p.do; do != nil && all[last].text == l.p.commit().text {
-		l.p.do = nil
+	if do := l.p.do.Load(); do != nil && all[last].text == l.p.commit().text && l.p.do.CompareAndSwap(do, nil) {
 		if err := l.link.send(ctx, all[:last]); err != nil {
 			return err
 		}
-		do()
+		(*do)()
 		all = all[last:]
 	}
 	return l.link.send(ctx, all)
@@ -86,10 +86,9 @@ func TestOthersDoNotWait(t *testing.T) {
 			func() { join(t, e, "five", cutTTL) },
 			func() { one.end(lockkeeper.Ending{Kind: lockkeeper.Leave}) },
 		} {
-			p.do = others
+			p.do.Store(&others)
 			act()
-			if p.do != nil {
-				p.do = nil
+			if p.do.Swap(nil) != nil {
 				t.Error("it did not commit")
 			}
 		}

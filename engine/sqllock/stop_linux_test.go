@@ -60,12 +60,18 @@ func TestStoppedAtEveryRequest(t *testing.T) {
 			same: join(t, e, "same", cutTTL), beside: join(t, e, "beside", cutTTL), renewed: join(t, e, "renewed", cutTTL),
 		}
 		s.process.Read("open")
-		n := 1
-		for s.at(n) {
-			n++
+		// What the engine asks beside its transactions counts as a request too, and can take the
+		// place of the one with the latches: then the requests are gone through again.
+		const mostRounds = 10
+		for range mostRounds {
+			for n := 1; s.at(n); n++ {
+			}
+			if s.blocked > 0 {
+				break
+			}
 		}
-		if s.blocked == 0 || s.delayed > n/3 {
-			t.Errorf("of %d stops %d were felt by who wanted the same path, and %d by others; want some of the former", n-1, s.blocked, s.delayed)
+		if s.blocked == 0 || s.delayed > s.stops/3 {
+			t.Errorf("of %d stops the same path felt %d, and others %d; want some of the former", s.stops, s.blocked, s.delayed)
 		}
 	})
 }
@@ -80,6 +86,7 @@ type stopping struct {
 	same    *member // wants the same path
 	beside  *member // wants one beside it
 	renewed *member // only renews
+	stops   int     // how often it was stopped, or should have been
 	blocked int     // how often its latches were felt there
 	delayed int     // and elsewhere
 }
@@ -87,7 +94,8 @@ type stopping struct {
 // at stops the process at its nth request, and reports whether there was one.
 func (s *stopping) at(n int) bool {
 	s.Helper()
-	path, id := fmt.Sprintf("tree/%d", n), uint64(n)
+	s.stops++
+	path, id := fmt.Sprintf("tree/%d", s.stops), uint64(s.stops)
 	stopped := s.process.stopAt(s.proxy, n)
 	answered := make(chan uint64, 2) // the fence, and 0 when it is given back
 	s.process.Tell("lock", path)
