@@ -69,10 +69,24 @@ func TestConnectionLostAtEveryMessage(t *testing.T) {
 	})
 }
 
-// everywhere does it again and again, until nothing was left to be cut.
+// everywhere goes through all messages, and again if none with a COMMIT was cut: what the engine
+// asks in the background counts as a message too, and can take the place of that one.
 func (c *cutting) everywhere(way string, step int, plan func(n int), one func(*cutting, func()) func()) {
 	c.Helper()
-	commits, cuts := 0, 0
+	const mostRounds = 10
+	for range mostRounds {
+		if c.round(way, step, plan, one) > 0 {
+			return
+		}
+	}
+	c.Errorf("nothing was lost %s a COMMIT: that proves little", way)
+}
+
+// round does it again and again, until nothing was left to be cut, and returns how many of the
+// requests that were cut had a COMMIT.
+func (c *cutting) round(way string, step int, plan func(n int), one func(*cutting, func()) func()) (commits int) {
+	c.Helper()
+	cuts := 0
 	for n := 1; ; n += step {
 		c.n++
 		check := one(c, func() { plan(n) })
@@ -85,15 +99,12 @@ func (c *cutting) everywhere(way string, step int, plan func(n int), one func(*c
 		}
 		if struck == "" {
 			c.Logf("lost %s one of %d, %d of them in a request with COMMIT", way, cuts, commits)
-			break
+			return commits
 		}
 		cuts++
 		if strings.Contains(struck, "COMMIT") {
 			commits++
 		}
-	}
-	if commits == 0 {
-		c.Errorf("nothing was lost %s a COMMIT: that proves little", way)
 	}
 }
 
