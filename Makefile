@@ -41,8 +41,9 @@ tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, stra
 # Tests keep to temporary folders and loopback addresses, and leave no file behind outside
 # the Go caches. Three streams run side by side: the first computes, the others mostly wait for
 # real time, for disks and for databases, so in these one package runs at a time.
+# The first is done early, so it also has the engines that stand on others.
 DISKS := disklock sqlitelock sqllock
-WITHOUT = grep -vE "/(table|internal/(model|$(subst $() ,|,$(PURE)))|engine/($(subst $() ,|,$(DISKS))))$$"
+WITHOUT = grep -vE "/(table|internal/(model|$(subst $() ,|,$(PURE)))|engine/(remote|$(subst $() ,|,$(DISKS)))|enginetest)$$"
 
 test: tools ## run all tests, with the race detector where goroutines meet
 	@$(MAKE) --no-print-directory -j3 test-rules test-disks test-race
@@ -51,6 +52,7 @@ test-rules:
 	go test -timeout 20m ./table -states $(STATES)
 	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
 	go test -timeout 15m -p 1 ./canal $(PURE:%=./internal/%)
+	go test -timeout 15m -p 1 -race ./enginetest ./engine/remote
 
 test-disks:
 	go test -timeout 15m -p 1 -race $(DISKS:%=./engine/%)
