@@ -27,6 +27,9 @@ func onEachClient(t *testing.T, test func(t *testing.T, run func(v *village, pat
 		t.Run(name, func(t *testing.T) {
 			for _, needs := range []string{program[0], "curl"} {
 				if _, err := exec.LookPath(needs); err != nil {
+					if os.Getenv("CI") != "" {
+						t.Fatal(needs + " is not installed: make tools does that")
+					}
 					t.Skip(needs + " is not installed")
 				}
 			}

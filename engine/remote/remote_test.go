@@ -299,8 +299,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestEpochIsOfTheLatestConnection: who asks for the epoch after an answer of a server
-// that began anew is not told of the life before.
+// TestEpochIsOfTheLatestConnection: after an answer of a restarted server, the client reports the
+// epoch of that server, not the one before.
 func TestEpochIsOfTheLatestConnection(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { // each connection is another life
 		if err := welcomed(nc, in); err == nil {

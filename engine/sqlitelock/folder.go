@@ -15,8 +15,8 @@ import (
 
 // folder holds a file for each session that has a process. The file is
 //
-//   - the session's bell: whoever changes a claim of it writes a byte there, and
-//     the session's process, which watches the file, then looks at the rows;
+//   - the session's wakeup: a process that changes a claim of the session writes a byte
+//     there. The session's own process watches the file and then reads the rows;
 //   - the kernel's word that the session lives: its process has an exclusive
 //     lock (flock) on it, which ends when the process and all children that
 //     have inherited the file are dead, however they died.

@@ -55,8 +55,8 @@ func TestStallBeforeJobs(t *testing.T) {
 	}
 }
 
-// A holder with whom nobody contends, and who has nothing to say to the engine, hears when its
-// longest hold is over, and when its grace is.
+// The engine notifies a holder when its longest hold is over, and again when its grace is, also if
+// no other claim waits and the holder makes no call.
 func TestLoneHolderHearsOfItsLongestHold(t *testing.T) {
 	e := openReal(t, file(t))
 	notify, all := told()

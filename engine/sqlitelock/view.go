@@ -114,7 +114,7 @@ func (db *database) lookAtFile(kind fileKind) error {
 			Err: lockkeeper.ErrUnavailable, Detail: db.path + " is empty: nothing was ever locked in it", Cause: fs.ErrNotExist,
 		}
 	case older:
-		return lockkeeper.Invalid("%s is of an older version: whoever locks something brings it up to date", db.path)
+		return lockkeeper.Invalid("%s is of an older version: the first lock (lk run, lk grab) brings it up to date", db.path)
 	}
 	return db.exec("PRAGMA query_only = ON")
 }

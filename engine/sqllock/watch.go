@@ -18,9 +18,9 @@ const (
 	holdingLast   = time.Second            // and nothing has happened for a while
 	pollFirst     = 4 * time.Millisecond   // it doesn't, and claims have begun to wait
 	pollLast      = 128 * time.Millisecond // and nothing has happened for a while
-	// pollPart: between them it is that part of the time since something happened. So
-	// who waits learns of the end of the wait later by that part of it, at most, and a holder
-	// of an ask by a larger one.
+	// pollPart: between first and last, the interval is timeSinceLastEvent / pollPart. So a
+	// waiter learns of its grant at most wait/pollPart late. A holder learns of an ask at most
+	// 1/holdingPart of that time late.
 	pollPart    = 16
 	holdingPart = 4
 )
