@@ -80,18 +80,31 @@ func (e insisting) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Wan
 	return s, err
 }
 
+// End counts a repeated Leave as done if the session has ended meanwhile, and a repeated Thaw if the
+// path was frozen before the first try. An earlier try was then done, and its answer lost.
 func (e insisting) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
 	unknown := false
+	frozen := ending.Kind == lockkeeper.Thaw && e.frozen(ctx, ending.Path)
 	return e.insist(ctx, func(ctx context.Context) error {
 		err := e.Engine.End(ctx, k, ending)
 		left := ending.Kind == lockkeeper.Leave && errors.Is(err, lockkeeper.ErrSession)
-		thawed := ending.Kind == lockkeeper.Thaw && errors.Is(err, lockkeeper.ErrNotHeld)
+		thawed := frozen && errors.Is(err, lockkeeper.ErrNotHeld)
 		if unknown && (left || thawed) {
-			return nil // an earlier try was done, and its answer lost
+			return nil
 		}
 		unknown = unknown || err != nil
 		return err
 	})
+}
+
+// frozen reports whether the engine lists a freeze of path.
+func (e insisting) frozen(ctx context.Context, path lockkeeper.Path) bool {
+	for s, err := range e.List(ctx, lockkeeper.Query{}) {
+		if err == nil && s.State == lockkeeper.Freezing && s.Grants[0].Path == path {
+			return true
+		}
+	}
+	return false
 }
 
 // List begins anew where a list was cut off. Who follows is told again how things
