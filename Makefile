@@ -10,14 +10,14 @@ SHELL       := /bin/bash
 # the table are looked at, one by one; SEQUENCES how many random ones it is compared in with
 # the model. canal is tested in both ways: without the race detector it goes through ten
 # million keys.
-PURE      := canalsteps interleave mutants readme story tidy
+PURE      := canalsteps mutants readme story tidy
 STATES    ?= 500000
 SEQUENCES ?= 10000
 FUZZTIME  ?= 5s
 BENCH     ?= .
 SYSTEMS   := windows/amd64 darwin/arm64
 TOOL      := go tool -modfile=tools/go.mod
-BUF       := go tool -modfile=../tools/proto/go.mod buf
+BUF       := go tool -modfile=../../../tools/proto/go.mod buf
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -51,7 +51,7 @@ test: tools ## run all tests, with the race detector where goroutines meet
 test-rules:
 	go test -timeout 20m ./table -states $(STATES)
 	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
-	go test -timeout 15m -p 1 ./canal $(PURE:%=./internal/%)
+	go test -timeout 15m -p 1 ./semaphore $(PURE:%=./internal/%)
 	go test -timeout 15m -p 1 -race ./enginetest ./engine/remote
 
 test-disks:
@@ -87,15 +87,12 @@ fuzz: ## fuzz every target for FUZZTIME (5s) each
 		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$${file%/*}"; \
 	done
 
-generate: ## write the generated parts: of README.md, and the code of wire/lockkeeper.proto
-	cd wire && $(BUF) lint && $(BUF) generate
+generate: ## write the generated parts: of README.md, and the code of internal/serve/wire/lockkeeper.proto
+	cd internal/serve/wire && $(BUF) lint && $(BUF) generate
 	go test ./internal/readme -count=1 -run TestMatrix -write
 
-# What a client of yesterday sends must still be understood: the schema only grows.
-schema: ## check wire/lockkeeper.proto, that it breaks nothing of main, and the code made of it
-	cd wire && $(BUF) lint && { git rev-parse -q --verify main >/dev/null 2>&1 || exit 0; } && \
-		$(BUF) breaking --against '../.git#branch=main,subdir=wire'
-	cd wire && $(BUF) generate && git diff --exit-code -- .
+schema: ## check internal/serve/wire/lockkeeper.proto and the code generated from it
+	cd internal/serve/wire && $(BUF) lint && $(BUF) generate && git diff --exit-code -- .
 
 ci: lint schema build cross test peertest ## all that .ci/run checks
 

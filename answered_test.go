@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
-	"github.com/lockkeeper/lockkeeper/keeper"
+	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
 // recorder keeps the claims that pass, to deliver them again.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/keeper"
+	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
 // endOf is how a claim ended for everybody but its holder; the State tells if it has.

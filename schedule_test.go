@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/keeper"
+	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
 // Each test here is a schedule that once broke the client.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
-	"github.com/lockkeeper/lockkeeper/keeper"
+	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
 // Memlock: a session is taken over; its former client is never told.

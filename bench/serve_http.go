@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
-	"github.com/lockkeeper/lockkeeper/httpapi"
-	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
 // serveOverHTTP is our server of an engine in memory, for HTTP alone.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // ourSizes are the lengths of the frames that our own server and its clients

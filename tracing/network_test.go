@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
-	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // caOptions are the arguments of lk ca.

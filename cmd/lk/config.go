@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // serveVariables is how the environment variables of lk serve begin. Behind it

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lockkeeper/lockkeeper/duration"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // configTree reads the document of a configuration file by hand, since what the decoder

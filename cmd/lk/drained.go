@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // emptyRetry is when an engine is asked again that could not tell what it has, or that

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/grab"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // silentEngine can't tell what it has, as often as it is asked for it.

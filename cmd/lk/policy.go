@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // policy is who may do what, as the files have it now; nil if everybody may do

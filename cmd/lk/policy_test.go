@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // watchedPolicy is a gate whose files of rules and tokens are watched.

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/report"
+	"github.com/lockkeeper/lockkeeper/internal/report"
 )
 
 // who names a claim for people: who made it, else its reference.

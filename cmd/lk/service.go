@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/access"
-	"github.com/lockkeeper/lockkeeper/httpapi"
-	"github.com/lockkeeper/lockkeeper/observe"
-	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/internal/otlp"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
+	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 	"github.com/lockkeeper/lockkeeper/tracing"
-	"github.com/lockkeeper/lockkeeper/tracing/export"
-	"github.com/lockkeeper/lockkeeper/wire"
 )
 
 // drainTime is how long a server that was told to stop goes on to answer what it

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/report"
+	"github.com/lockkeeper/lockkeeper/internal/report"
 )
 
 func (a *app) newStats() *cobra.Command {

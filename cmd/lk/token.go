@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
 // tokenOptions are the arguments of lk token and what is below it.

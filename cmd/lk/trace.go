@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/tracing"
-	"github.com/lockkeeper/lockkeeper/tracing/export"
 )
 
 // sendTime bounds how long lk waits in the end for its traces to be sent.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/duration"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // problems collects all that is wrong with the arguments, so that it can be

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/report"
+	"github.com/lockkeeper/lockkeeper/internal/report"
 )
 
 // Each change is told once, in words, and what only time changes is not told.

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/badnet"
-	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
 // shared is an engine that several servers have, of which none closes it.

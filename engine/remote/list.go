@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // window is how many statuses of one list the server may send ahead of whoever

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // many holds so many paths at e, for a session.

@@ -3,7 +3,7 @@ package remote
 import (
 	"context"
 
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // About asks how the server is, and whom it takes this client for. ErrInvalid if

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 func TestAddresses(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/enginetest"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
-	"github.com/lockkeeper/lockkeeper/server"
-	"github.com/lockkeeper/lockkeeper/wire"
 )
 
 // everything lets those with the tokens do everything.

@@ -19,8 +19,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
-	"github.com/lockkeeper/lockkeeper/server"
 )
 
 // secured starts a server of e by TLS for the time of the test, and returns its

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const source = "../../canal"
+const source = "../../semaphore"
 
 // meetings are the methods and functions by which goroutines meet.
 var meetings = []string{"Load", "Store", "Add", "And", "Or", "Swap", "CompareAndSwap", "Lock", "TryLock", "Unlock", "Err", "unwatch", "AfterFunc", "AddCleanup", "KeepAlive"}

@@ -91,7 +91,7 @@ var mutants = []mutant{
 		"table TestStories/r19_repeated",
 	},
 	{
-		"time does not pass for dead sessions while the engine restarts again and again", "keeper/log.go",
+		"time does not pass for dead sessions while the engine restarts again and again", "internal/keeper/log.go",
 		`return k.record.at + recordTime`,
 		`return lockkeeper.Forever`,
 		"engine/disklock TestDeadSessionEndsThoughItRestarts",

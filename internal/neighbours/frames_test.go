@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/rawwire"
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // again does something with one connection after the other, as many at a time as the attacker has, until

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/access"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
-	"github.com/lockkeeper/lockkeeper/httpapi"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
-	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
 func TestMain(m *testing.M) {

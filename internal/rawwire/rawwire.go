@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/wire"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // patience bounds each wait, as a safety net.

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine"
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
-	"github.com/lockkeeper/lockkeeper/server"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
 var write = flag.Bool("write", false, "write the matrix into README.md")

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	_ "github.com/lockkeeper/lockkeeper/canal" // so that this runs again when what the snippets use changes
 	_ "github.com/lockkeeper/lockkeeper/engine"
+	_ "github.com/lockkeeper/lockkeeper/semaphore" // so that this runs again when what the snippets use changes
 )
 
 // surroundings is what the Go snippets of README.md leave out: what a reader has.
@@ -20,12 +20,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lockkeeper/lockkeeper/canal"
+	"github.com/lockkeeper/lockkeeper/semaphore"
 	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 var (
-	_          = canal.New[string]
+	_          = semaphore.New[string]
 	_          = engine.Open
 	_          = errors.Is
 	machines   = 2

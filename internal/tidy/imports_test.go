@@ -17,45 +17,38 @@ var house = []room{
 	// package            of this module                      of others
 	{".", "", "golang.org/x/sys"},
 	{"table", ".", ""},
-	{"keeper", ". table internal/watching", "golang.org/x/sys"},
+	{"internal/keeper", ". table internal/watching", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history", ""},
-	{"fence", ".", ""},
 	{"grab", ".", ""},
-	{"duration", "", ""},
+	{"internal/duration", "", ""},
 
-	{"engine/memlock", ". table keeper", "golang.org/x/sys"},
-	{"engine/disklock", ". table keeper", "modernc.org/sqlite golang.org/x/sys"},
-	{"engine/quorumlock", ". table keeper", "go.etcd.io/raft/v3 golang.org/x/sys"},
+	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
+	{"engine/disklock", ". table internal/keeper", "modernc.org/sqlite golang.org/x/sys"},
 	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching", "modernc.org/sqlite github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
 	{"engine/sqllock", ". table internal/rows internal/following", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/pressly/goose/v3 golang.org/x/sync"},
-	{"engine/redlock", ".", "github.com/redis/go-redis/v9"},
-	{"engine/bakery", ".", "github.com/fsnotify/fsnotify"},
-	{"engine/etcdlock", ". table", "go.etcd.io/etcd/client/v3 go.etcd.io/etcd/api/v3"},
-	{"engine/remote", ". wire", ""},
-	{"engine", ". engine/memlock engine/disklock engine/quorumlock engine/sqlitelock engine/sqllock engine/redlock engine/bakery engine/etcdlock engine/remote", ""},
+	{"engine/remote", ". internal/serve/wire", ""},
+	{"engine", ". engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
-	{"wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
+	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},
-	{"access", ". duration internal/serve/limits", ""},
-	{"server", ". wire access internal/serve/limits", ""},
-	{"httpapi", ". access internal/serve/limits grab duration report", ""},
-	{"observe", ". access", "github.com/prometheus/client_golang"},
+	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
+	{"internal/serve/server", ". internal/serve/wire internal/serve/access internal/serve/limits", ""},
+	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/report", ""},
+	{"internal/serve/observe", ". internal/serve/access", "github.com/prometheus/client_golang"},
 	{"tracing", ".", "go.opentelemetry.io/otel"},
-	{"tracing/export", ". tracing", "go.opentelemetry.io/otel"},
-	{"report", ".", ""},
-	{"dashboard", "", ""},
-	{"canal", "", ""}, // the standard library alone
-	{"sim", ". table keeper history engine/quorumlock", ""},
+	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel"},
+	{"internal/report", ".", ""},
+	{"semaphore", "", ""}, // the standard library alone
 
-	{"cmd/lk", ". engine engine/remote engine/sqllock grab server wire access internal/serve/limits httpapi observe tracing tracing/export duration report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
+	{"cmd/lk", ". engine engine/remote engine/sqllock grab internal/serve/server internal/serve/wire internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp internal/duration internal/report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
 
 	{"internal/rows", ". table", ""},            // records as columns of a database
 	{"internal/following", ".", ""},             // what a follower has not been told yet
 	{"internal/watching", ".", ""},              // which watchers a change concerns
 	{"internal/model", ". table", ""},           // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""},           // commands and tables as text
-	{"internal/interleave", "", ""},             // small programs under every schedule
+	{"semaphore/internal/interleave", "", ""},   // small programs under every schedule
 	{"internal/badnet", "", "golang.org/x/sys"}, // bad networks, for tests
 	{"internal/testca", "", ""},                 // certificates, for tests
 	{"internal/crowd", ". history", ""},         // busy clients, recorded and judged
@@ -65,8 +58,8 @@ var house = []room{
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
 	{"internal/tidy", "", ""},
 	{"internal/readme", ". engine", ""},
-	{"internal/rawwire", ". wire", ""}, // a client that says what a test wants
-	{"internal/neighbours", "", ""},    // what one identity costs another
+	{"internal/rawwire", ". internal/serve/wire", ""}, // a client that says what a test wants
+	{"internal/neighbours", "", ""},                   // what one identity costs another
 }
 
 type room struct{ pkg, ours, others string }
@@ -120,17 +113,21 @@ func TestImportTable(t *testing.T) {
 		}
 		line[r.pkg] = r
 	}
+	packages := loadTree(t).packages()
 	for _, r := range house {
+		if _, exists := packages[r.pkg]; !exists {
+			t.Errorf("the import table has a line for %s, and there is no such package: remove the line", r.pkg)
+		}
 		for _, other := range strings.Fields(r.ours) {
 			if _, known := line[other]; !known {
 				t.Errorf("%s may import %s, which has no line of its own: add one", r.pkg, other)
 			}
 			if strings.HasPrefix(r.pkg, "engine/") && strings.HasPrefix(other, "engine") {
-				t.Errorf("%s may import %s: engines never import each other; put what they share into keeper or table", r.pkg, other)
+				t.Errorf("%s may import %s: engines never import each other; put what they share under internal", r.pkg, other)
 			}
 		}
 	}
-	for _, pkg := range []string{".", "table", "keeper", "engine/memlock", "canal"} {
+	for _, pkg := range []string{".", "table", "internal/keeper", "engine/memlock", "semaphore"} {
 		if others := line[pkg].others; others != "" && others != "golang.org/x/sys" {
 			t.Errorf("%s may import %s: it keeps to the standard library and golang.org/x/sys", pkg, others)
 		}

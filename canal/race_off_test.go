@@ -1,5 +1,0 @@
-//go:build !race
-
-package canal
-
-const underRaceDetector = false

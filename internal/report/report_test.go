@@ -1,0 +1,48 @@
+package report_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/report"
+)
+
+func claim(id uint64, state lockkeeper.State, as string, path lockkeeper.Path, blockers ...uint64) lockkeeper.Status {
+	st := lockkeeper.Status{Ref: lockkeeper.Ref{Session: "s", ID: id}, State: state, Label: lockkeeper.Label{As: as}}
+	st.Grants = []lockkeeper.Grant{{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}}}
+	for _, b := range blockers {
+		st.Blockers = append(st.Blockers, lockkeeper.Blocker{Ref: lockkeeper.Ref{Session: "s", ID: b}})
+	}
+	return st
+}
+
+// TestConcerned: the chain is followed to its end, also round a knot, and nobody is
+// named twice.
+func TestConcerned(t *testing.T) {
+	all := []lockkeeper.Status{
+		claim(1, lockkeeper.Held, "end", "c"), claim(2, lockkeeper.Waiting, "middle", "b", 1), claim(3, lockkeeper.Waiting, "first", "a/x", 2, 1, 4),
+		claim(4, lockkeeper.Waiting, "knot", "d", 3), claim(5, lockkeeper.Held, "stranger", "e"),
+	}
+	for path, want := range map[lockkeeper.Path]string{"a": "[1 2 3 4]", "e": "[5]", "c": "[1]", "nowhere": "[]", "": "[1 2 3 4]"} {
+		var ids []uint64
+		for _, s := range report.Concerned(path, all) {
+			ids = append(ids, s.Ref.ID)
+		}
+		if got := fmt.Sprint(ids); got != want {
+			t.Errorf("%q concerns %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestStatsAreBounded: the sums are exact, however many rows there are.
+func TestStatsAreBounded(t *testing.T) {
+	var all []lockkeeper.Status
+	for i := range uint64(report.MaxRows + 5) {
+		all = append(all, claim(i+1, lockkeeper.Held, "", lockkeeper.Path(fmt.Sprint("p", i))))
+	}
+	s := report.StatsOf(all)
+	if s.Held != report.MaxRows+5 || len(s.Paths) != report.MaxRows || len(s.Owners) != report.MaxRows {
+		t.Errorf("%d held, %d paths, %d owners", s.Held, len(s.Paths), len(s.Owners))
+	}
+}

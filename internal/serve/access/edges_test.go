@@ -1,0 +1,167 @@
+package access_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+)
+
+// TestAmendmentsAreRuled: what a claim may not be made as, it may not become.
+func TestAmendmentsAreRuled(t *testing.T) {
+	most := 3
+	s := newSite(t, access.Policy{
+		Rules:  []access.Rule{rule("ci", "lock", "a"), rule("ops", "lock", "*")},
+		Quotas: []access.Quota{{Who: []string{"ci"}, HighestPriority: &most}},
+	}, access.Options{})
+	holder, u := s.user("ops", "h"), s.user("ci", "s")
+	holder.takes("a")
+	waits := u.wants("wait", "a")
+	if _, err := u.tries(waits); err != nil {
+		t.Fatal(err)
+	}
+	waits.Revision, waits.Priority = 1, 4
+	_, err := u.tries(waits)
+	s.is("a priority that is too high", err, lockkeeper.Quota)
+	waits.Priority = 3
+	s.policy.Rules[0] = rule("ci", "lock", "b")
+	s.gate.Set(&s.policy)
+	_, err = u.tries(waits)
+	s.is("where it may lock no more", err, lockkeeper.ErrDenied)
+	for st, err := range s.engine.List(t.Context(), lockkeeper.Query{Ref: lockkeeper.Ref{Session: "ci:s", ID: waits.ID}}) {
+		if err != nil || st.Priority != 0 || st.Revision != 0 {
+			t.Errorf("it was amended: %+v, %v", st, err)
+		}
+	}
+}
+
+// TestFollowersSeeTheirOwn: who follows is told no more than who lists, also of what
+// comes later.
+func TestFollowersSeeTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, access.Policy{Rules: []access.Rule{
+			rule("ci", "lock", "*"), rule("ci", "look", "shown"), rule("web", "lock", "*"),
+		}}, access.Options{})
+		u, web := s.user("ci", "s"), s.user("web", "s")
+		web.takes("secret/before")
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan string, 100)
+		go func() {
+			defer close(told)
+			for st := range u.List(ctx, lockkeeper.Query{Follow: true}) {
+				if len(st.Grants) > 0 {
+					told <- string(st.Grants[0].Path)
+				}
+			}
+		}()
+		synctest.Wait()
+		web.takes("secret/after")
+		web.takes("shown/x")
+		u.takes("mine")
+		web.releases(1)
+		synctest.Wait()
+		cancel()
+		var paths []string
+		for p := range told {
+			paths = append(paths, p)
+		}
+		if got := strings.Join(paths, " "); got != "shown/x mine" {
+			t.Errorf("told of %q, want %q", got, "shown/x mine")
+		}
+	})
+}
+
+// TestInsideComesBack: the claim that another one is inside of is told by the name that
+// its identity knows.
+func TestInsideComesBack(t *testing.T) {
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
+	u := s.user("ci", "s")
+	outer := u.takes("a").Ref
+	inner := u.wants("a/b")
+	inner.Inside = outer
+	if st, err := u.tries(inner); err != nil || st.Inside != outer {
+		t.Errorf("inside %q, %v; want %q", st.Inside, err, outer)
+	}
+}
+
+// endless notes whether something is ended.
+type endless struct {
+	lockkeeper.Engine
+	asked int
+}
+
+func (e *endless) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
+	e.asked++
+	return e.Engine.End(ctx, k, ending)
+}
+
+// TestRevokeTellsNoSecret: who may revoke somewhere can't find out what there is
+// elsewhere, and the engine is not asked to end what was not seen to be allowed.
+func TestRevokeTellsNoSecret(t *testing.T) {
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ops", "revoke", "a"), rule("web", "lock", "*")}}, access.Options{})
+	e := &endless{Engine: s.engine}
+	s.open(e, access.Options{})
+	web, ops := s.user("web", "s"), s.user("ops", "o")
+	web.takes("secret")
+	var texts []string
+	for _, id := range []uint64{1, 7} { // the first is there
+		err := ops.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "web:s", ID: id}})
+		s.is("revoked", err, lockkeeper.ErrNotHeld)
+		texts = append(texts, strings.ReplaceAll(err.Error(), "web:s.7", "web:s.1"))
+	}
+	if texts[0] != texts[1] || e.asked > 0 {
+		t.Errorf("told apart, after %d questions: %q", e.asked, texts)
+	}
+}
+
+// crossing is an engine whose renewals are answered late, and whose claims lose their
+// answers.
+type crossing struct {
+	lockkeeper.Engine
+	late chan struct{}
+}
+
+func (e *crossing) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	lease, err := e.Engine.Renew(ctx, k)
+	<-e.late
+	return lease, err
+}
+
+func (e *crossing) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	_, err := e.Engine.Claim(ctx, k, w)
+	return lockkeeper.Status{}, errors.Join(err, lockkeeper.ErrUnavailable)
+}
+
+// TestOldLeaseKnowsNothing: a claim whose answer was lost counts until a lease does not
+// tell it that was asked for later; an older one can't know of it.
+func TestOldLeaseKnowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
+		e := &crossing{memlock.New(), make(chan struct{})}
+		defer e.Close()
+		s.open(e, access.Options{})
+		u := s.user("ci", "s")
+		renewed := make(chan error, 1)
+		go func() {
+			_, err := u.Renew(t.Context(), u.key)
+			renewed <- err
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		_, err := u.tries(u.wants("a"))
+		s.is("a claim", err, lockkeeper.ErrUnavailable)
+		close(e.late)
+		if err := <-renewed; err != nil {
+			t.Error(err)
+		}
+		if claims, _, _, _ := s.gate.Usage("ci"); claims != 1 {
+			t.Errorf("%d claims count, want the one that is held", claims)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+)
+
+// Policy is who there is, and who may do what. It must not be changed while it is
+// given to a gate, which keeps a copy. The zero Policy lets nobody in.
+type Policy struct {
+	Rules  []Rule  `yaml:"rules"`
+	Quotas []Quota `yaml:"quotas"` // the first that names an identity is its quota, alone; without one only the gate's caps bound it
+
+	Tokens       []Token `yaml:"-"`            // from a file of their own, see ParseTokens
+	Certificates bool    `yaml:"certificates"` // whoever has a certificate that the TLS layer verified is let in
+}
+
+// A Rule allows some identities to do some things below some paths.
+type Rule struct {
+	Who   []string `yaml:"who"`   // identities; "*" is everybody who is let in, "deploy-*" all that begin so
+	May   []Verb   `yaml:"may"`   // look, lock, revoke, freeze, drain
+	Paths []string `yaml:"paths"` // each with all below it (R1); "*" is everything, and the only one that drain goes with
+}
+
+// A Quota bounds what each of some identities may have at a time. 0 is no bound of
+// its own.
+type Quota struct {
+	Who      []string `yaml:"who"`      // as in a Rule
+	Claims   int      `yaml:"claims"`   // held and waiting; 0 is the server's bound
+	Waiting  int      `yaml:"waiting"`  // of those, the waiting ones; a claim that may wait needs room here until it is granted
+	Sessions int      `yaml:"sessions"` // open sessions
+	Paths    int      `yaml:"paths"`    // targets of all claims; a path that two claims name counts twice
+
+	SessionClaims int `yaml:"session_claims"` // claims of one session; 0 is the server's bound
+
+	LongestTTL      duration.Span `yaml:"longest_ttl"`      // of a session
+	HighestPriority *int          `yaml:"highest_priority"` // of a claim; nil: no bound of its own
+}
+
+// Limits of a policy. What exceeds them is refused.
+const (
+	MaxRules       = 10_000 // rules, and quotas
+	MaxRuleEntries = 1_000  // names, and paths, in one rule or quota
+	MaxIdentity    = 64     // bytes of an identity's name, which are letters, digits and any of . _ @ -
+)
+
+// Check finds everything that is wrong with p, in one error that is an ErrInvalid;
+// nil if there is nothing.
+func (p *Policy) Check() error {
+	var c complaints
+	if len(p.Rules) > MaxRules || len(p.Quotas) > MaxRules {
+		c.addf("%d rules and %d quotas: at most %d of each are allowed", len(p.Rules), len(p.Quotas), MaxRules)
+	}
+	for i := range p.Rules {
+		p.Rules[i].check(&c, fmt.Sprintf("rule %d", i+1))
+	}
+	for i := range p.Quotas {
+		p.Quotas[i].check(&c, fmt.Sprintf("quota %d", i+1))
+	}
+	if err := checkTokens(p.Tokens); err != nil {
+		c.addf("%s", err.(*lockkeeper.Error).Detail)
+	}
+	return c.err()
+}
+
+func (r *Rule) check(c *complaints, at string) {
+	c.who(at, r.Who)
+	if len(r.May) == 0 {
+		c.addf("%s allows nothing: name verbs in may, of look, lock, revoke, freeze, drain", at)
+	}
+	for _, v := range r.May {
+		if !slices.Contains(ruled, v) {
+			c.addf("%s: %q is none of look, lock, revoke, freeze, drain", at, v)
+		}
+	}
+	if len(r.Paths) == 0 || len(r.Paths) > MaxRuleEntries {
+		c.addf("%s names %d paths: name 1 to %d, or \"*\" for everything", at, len(r.Paths), MaxRuleEntries)
+	}
+	for _, text := range r.Paths {
+		if _, err := parseReach(text); err != nil {
+			c.addf("%s: %s", at, err.(*lockkeeper.Error).Detail)
+		}
+	}
+	if slices.Contains(r.May, Drain) && !slices.Contains(r.Paths, "*") {
+		c.addf("%s: drain is for the server as a whole: give it in a rule whose paths are \"*\"", at)
+	}
+}
+
+func (q *Quota) check(c *complaints, at string) {
+	c.who(at, q.Who)
+	for _, bound := range []struct {
+		name string
+		n    int
+	}{
+		{"claims", q.Claims}, {"waiting", q.Waiting}, {"sessions", q.Sessions}, {"paths", q.Paths},
+		{"session_claims", q.SessionClaims},
+	} {
+		if bound.n < 0 {
+			c.addf("%s: %s %d is out of range: 1 or more, or leave it out", at, bound.name, bound.n)
+		}
+	}
+	if ttl := time.Duration(q.LongestTTL); ttl != 0 && (ttl < lockkeeper.MinTTL || ttl > lockkeeper.MaxTTL) {
+		c.addf("%s: longest_ttl %s is out of range: %s to 10 years", at, ttl, lockkeeper.MinTTL)
+	}
+	if p := q.HighestPriority; p != nil && (*p < -lockkeeper.MaxPriority || *p > lockkeeper.MaxPriority) {
+		c.addf("%s: highest_priority %d is out of range: %d to %d", at, *p, -lockkeeper.MaxPriority, lockkeeper.MaxPriority)
+	}
+}
+
+// ruled are the verbs that a rule can give.
+var ruled = []Verb{Look, Lock, Revoke, Freeze, Drain}
+
+// everywhere is the path of a rule that is for everything.
+const everywhere = "*"
+
+// parseReach reads a path of a rule; "" is everything.
+func parseReach(text string) (lockkeeper.Path, error) {
+	if text == everywhere {
+		return "", nil
+	}
+	p, err := lockkeeper.ParsePath(text)
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(strings.Split(string(p), "/"), everywhere) {
+		return "", lockkeeper.Invalid("path %q: a path covers all below it, so \"*\" stands alone, for everything", text)
+	}
+	return p, nil
+}
+
+// IdentityName refuses with ErrInvalid what can't be the name of an identity.
+func IdentityName(name string) error {
+	if name == "" || len(name) > MaxIdentity {
+		return lockkeeper.Invalid("identity %q has %d bytes: 1 to %d are allowed", cut(name), len(name), MaxIdentity)
+	}
+	for _, c := range []byte(name) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._@-", c) >= 0) {
+			return lockkeeper.Invalid("identity %q: only letters, digits and . _ @ - are allowed", name)
+		}
+	}
+	return nil
+}
+
+// cut shortens what is quoted in a message.
+func cut(text string) string {
+	if len(text) > MaxIdentity {
+		return text[:MaxIdentity] + "…"
+	}
+	return text
+}
+
+// matches reports whether a pattern of a rule names the identity.
+func matches(pattern, name string) bool {
+	if prefix, wild := strings.CutSuffix(pattern, "*"); wild {
+		return strings.HasPrefix(name, prefix)
+	}
+	return pattern == name
+}
+
+// complaints collects all that is wrong with one input.
+type complaints struct{ wrong []string }
+
+func (c *complaints) addf(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+func (c *complaints) who(at string, patterns []string) {
+	if len(patterns) == 0 || len(patterns) > MaxRuleEntries {
+		c.addf("%s names %d identities in who: name 1 to %d, or \"*\" for everybody", at, len(patterns), MaxRuleEntries)
+	}
+	for _, pattern := range patterns {
+		if err := checkPattern(pattern); err != nil {
+			c.addf("%s: %s", at, err.(*lockkeeper.Error).Detail)
+		}
+	}
+}
+
+// checkPattern refuses what names no identity.
+func checkPattern(pattern string) error {
+	if prefix, wild := strings.CutSuffix(pattern, "*"); wild && prefix == "" {
+		return nil
+	} else if wild {
+		return IdentityName(prefix)
+	}
+	return IdentityName(pattern)
+}
+
+func (c *complaints) err() error {
+	if len(c.wrong) == 0 {
+		return nil
+	}
+	return lockkeeper.Invalid("%s", strings.Join(c.wrong, "; "))
+}

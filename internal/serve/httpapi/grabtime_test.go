@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+)
+
+// village is w's first server, in its bubble of fake time.
+func (w *world) village() *village {
+	return &village{T: w.T, engine: w.engine, gate: w.apis[0].gate, url: "http://server0", client: w.client}
+}
+
+func pass(d time.Duration) { <-time.After(d) }
+
+// TestGrabKeptAlive is case T3.4, and what perishes: repeats keep holds and places,
+// those who stop are gone a TTL later wherever they stand in line, and a place comes up
+// while nobody asks.
+func TestGrabKeptAlive(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		v := w.village()
+		fence := v.ok("script", "path/to/my/resource").Fence
+		v.waits(1, "gone", "path/to/my/resource")
+		v.waits(2, "patient", "path/to/my/resource")
+		for range 9 {
+			pass(20 * time.Second)
+			if again := v.ok("script", "path/to/my/resource").Fence; again != fence {
+				t.Fatalf("kept alive it has fence %d, want %d", again, fence)
+			}
+			v.grab("patient", "path/to/my/resource")
+		}
+		v.waits(1, "patient", "path/to/my/resource") // gone was before it
+		v.released(0, "gone", "path/to/my/resource")
+		pass(61 * time.Second) // nobody repeats
+		if h := v.ask("GET", "/v1/grab/path", ""); h.place.Status != "free" {
+			t.Errorf("%s, want it free", h.text)
+		}
+		v.ok("script", "a", "&ttl=2")
+		v.waits(1, "patient", "a", "&ttl=10")
+		pass(3 * time.Second)
+		if h := v.ask("GET", "/v1/grab/a?as=patient", ""); h.place.Status != "ok" {
+			t.Errorf("%s, want that its place came up", h.text)
+		}
+		v.released(1, "patient", "a")
+	})
+}
+
+// TestGrabWaitsLong: a request that stays open for longer than the TTL keeps its place,
+// and what it promises counts from when it was sent.
+func TestGrabWaitsLong(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		v := w.village()
+		v.ok("me", "db", "&for=50s")
+		began := time.Now()
+		if a := v.waits(1, "me", "db/x", "&wait=30s"); time.Since(began) > 0 || len(a.Itself) != 1 {
+			t.Errorf("who waits for itself was kept for %s: %v", time.Since(began), a.Itself)
+		}
+		v.released(1, "me", "db/x")
+		waits := make(chan placeAnswer)
+		go func() { waits <- v.waits(1, "you", "db", "&ttl=6&wait=30s") }()
+		synctest.Wait()
+		v.waits(2, "they", "db", "&ttl=5m")
+		a := <-waits
+		promised := began.Add(time.Duration(a.TTL))
+		if open := time.Since(began); open < 30*time.Second || open > 31*time.Second {
+			t.Errorf("it was open for %s, want 30s", open)
+		}
+		a = v.ok("you", "db", "&ttl=6&wait=30s") // 50 s after the first
+		if open := time.Since(began); open < 49*time.Second || open > 51*time.Second {
+			t.Errorf("it came up after %s, want 50s", open)
+		}
+		v.waits(1, "they", "db")
+		if promised.Before(began.Add(30*time.Second)) || promised.After(began.Add(36*time.Second)) {
+			t.Errorf("the place was promised until %s after the start", promised.Sub(began))
+		}
+	})
+}
+
+// TestGrabPromises: at whatever moment a hold is answered, nobody else is in before
+// what was promised is over, counted from when the request was sent.
+func TestGrabPromises(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		v := w.village()
+		for wait := range 8 {
+			path := fmt.Sprintf("p/%d", wait)
+			v.ok("first", path, "&ttl=4")
+			sent := time.Now()
+			a := v.ok("second", path, fmt.Sprintf("&ttl=5&wait=%d", 10+wait))
+			end := sent.Add(time.Duration(a.TTL))
+			v.ok("third", path, "&wait=60")
+			if early := time.Until(end); early > 0 {
+				t.Errorf("wait %d: a third was in %s before the promise was over", wait, early)
+			}
+		}
+	})
+}
+
+// TestGrabStops: a request that waits is answered when the server stops, and refused when
+// its pass is withdrawn.
+func TestGrabStops(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		v := w.village()
+		secret, digest := access.NewToken()
+		policy := &access.Policy{
+			Rules:  []access.Rule{{Who: []string{"*"}, May: []access.Verb{access.Lock}, Paths: []string{"*"}}},
+			Tokens: []access.Token{{Name: "ann", Digest: digest}},
+		}
+		v.gate.Set(policy)
+		ask := func(as string) reply {
+			return v.ask("POST", "/v1/grab/db?as="+as+"&wait=50s", "", "Authorization", "Bearer "+secret)
+		}
+		began := time.Now()
+		if h := ask("me"); h.place.Status != "ok" {
+			t.Fatal(h.text)
+		}
+		answers := make(chan reply)
+		go func() { answers <- ask("you") }()
+		pass(time.Second)
+		v.gate.Set(&access.Policy{Rules: policy.Rules})
+		if h := <-answers; h.code != 401 || time.Since(began) > 1500*time.Millisecond {
+			t.Errorf("withdrawn: %d %s after %s", h.code, h.text, time.Since(began))
+		}
+		v.gate.Set(policy)
+		go func() { answers <- ask("they") }()
+		pass(time.Second)
+		w.apis[0].stop()
+		if h := <-answers; h.place.Status != "wait" || time.Since(began) > 2500*time.Millisecond {
+			t.Errorf("stopping: %d %s after %s", h.code, h.text, time.Since(began))
+		}
+	})
+}
+
+// TestGrabFor: held without a repeat for so long, and no longer.
+func TestGrabFor(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		v := w.village()
+		if a := v.ok("freeze", "deploy", "&for=2d"); a.TTL < seconds(48*time.Hour) {
+			t.Errorf("it lives for %v, want two days", a.TTL)
+		}
+		pass(47 * time.Hour)
+		if a := v.waits(1, "me", "deploy"); len(a.BlockedBy) != 1 || a.BlockedBy[0].Left > time.Hour {
+			t.Errorf("%v, want until when it is held", a.BlockedBy)
+		}
+		pass(61 * time.Minute)
+		v.ok("me", "deploy")
+	})
+}
+
+// TestGrabSharers: those who share hold together, for each its own time; who wants it
+// alone waits for the last of them, and later ones wait behind.
+func TestGrabSharers(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		v := w.village()
+		v.ok("one", "a/b", "&shared=1")
+		pass(30 * time.Second)
+		v.ok("two", "a/b", "&shared=1")
+		v.waits(1, "alone", "a/b")
+		v.waits(2, "three", "a/b", "&shared=1")
+		pass(31 * time.Second) // one is over
+		v.waits(1, "alone", "a/b")
+		v.released(1, "two", "a/b")
+		v.ok("alone", "a/b")
+		v.released(1, "alone", "a/b")
+		v.ok("three", "a/b", "&shared=1")
+		v.ok("deep", "a/c") // shares a with it
+	})
+}
+
+// TestGrabManyAtOnce: many requests of one name at once make one hold, and of many
+// names one has it at a time.
+func TestGrabManyAtOnce(t *testing.T) {
+	v := newVillage(t)
+	fences := make(chan uint64, 16)
+	var all sync.WaitGroup
+	for range cap(fences) {
+		all.Go(func() { fences <- v.grab("one name", "db").place.Fence })
+	}
+	all.Wait()
+	first := <-fences
+	for range cap(fences) - 1 {
+		if fence := <-fences; fence != first || fence == 0 {
+			t.Errorf("fences %d and %d, want one", first, fence)
+		}
+	}
+	v.released(1, "one%20name", "db")
+	var inside sync.Mutex
+	for i := range 8 {
+		all.Go(func() {
+			as := fmt.Sprintf("n%d", i)
+			for range 5 {
+				for v.grab(as, "db", "&wait=20").place.Status != "ok" {
+				}
+				if !inside.TryLock() {
+					t.Errorf("two have it")
+					return
+				}
+				inside.Unlock()
+				v.released(1, as, "db")
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestGrabRestart: places and holds outlive the server, on disk.
+func TestGrabRestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	var fence uint64
+	for start := range 2 {
+		e, err := disklock.Open(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := villageOf(t, e)
+		a := v.ok("me", "db")
+		v.waits(1, "you", "db")
+		h := v.ask("POST", "/v1/terraform/infra", lockBody("id"+strings.Repeat("x", start), "who"))
+		if want := []int{200, 423}[start]; h.code != want {
+			t.Errorf("start %d: %d %s, want %d", start, h.code, h.text, want)
+		}
+		if start == 1 && a.Fence != fence {
+			t.Errorf("after the restart it has fence %d, want %d", a.Fence, fence)
+		}
+		fence = a.Fence
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+)
+
+// TestBadBodies: what can't be right is refused with words that say what would be,
+// and makes nothing.
+func TestBadBodies(t *testing.T) {
+	deep := strings.Repeat("a/", 16) + "a"
+	inMemory(t, 1, func(w *world) {
+		for body, says := range map[string]string{
+			`{}`:                                    "nothing is asked for",
+			`[]`:                                    "no JSON object",
+			`null`:                                  "no JSON object",
+			`{"path":"db"`:                          "no JSON",
+			`{"path":"db"} {}`:                      "the body is no JSON: byte 15 can't be read",
+			`{"path":"db","path":"db"}`:             "there twice",
+			`{"Path":"db"}`:                         `there is no "Path"`,
+			`{"path":"db","waits":3}`:               `there is no "waits": there are as,`,
+			`{"targets":[{"path":"db","way":"x"}]}`: `there is no "targets[].way"`,
+			`{"targets":[{"path":"a"},{"path":"a"}]}`:                     "named twice",
+			`{"targets":{"path":"a"}}`:                                    "does not go there",
+			`{"targets":[[[[]]]]}`:                                        "does not go there",
+			`{"path":"db","targets":[{"path":"a"}]}`:                      "beside targets",
+			`{"path":null}`:                                               "leave out what has no value",
+			`{"path":7}`:                                                  "path is the number 7, which does not go there: it takes text",
+			`{"path":"db","mode":"mine"}`:                                 "none of exclusive, shared, permits",
+			`{"path":"db","ttl":NaN}`:                                     "no JSON",
+			`{"path":"db","ttl":1e400}`:                                   "ttl \"1e400\" is neither a number of seconds",
+			`{"path":"db","ttl":-1}`:                                      "neither a number of seconds",
+			`{"path":"db","ttl":0}`:                                       "out of range: 1s to 10 years",
+			`{"path":"db","ttl":"soon"}`:                                  "ttl \"soon\" is no duration: write it as 30s, 5m or 2d",
+			`{"path":"db","ttl":true}`:                                    "neither a number of seconds",
+			`{"path":"db","wait":"11y"}`:                                  "wait \"11y\" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; or \"forever\"",
+			`{"path":"db","wait":"forever","ttl":"a","lasts":-1}`:         "ttl \"a\" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; lasts \"-1\" is neither",
+			`{"path":"db","wait":1e9}`:                                    "out of range",
+			`{"path":"db","priority":1.5}`:                                "a whole number",
+			`{"path":"db","priority":99999999}`:                           "out of range",
+			`{"path":"db","limit":-1}`:                                    "out of range",
+			`{"path":"db","units":2}`:                                     "units and limit go with permits only",
+			`{"path":"db","steal":"now"}`:                                 `write "ask"`,
+			`{"path":"db","soft":true,"steal":"ask"}`:                     "exclude each other",
+			`{"path":"db","quiet_period":"5s"}`:                           "longer than wait",
+			`{"path":"db","quiet_period":"5s","wait":4}`:                  "longer than wait",
+			`{"path":"../db"}`:                                            "is not allowed",
+			`{"path":"` + deep + `"}`:                                     "17 segments",
+			`{"path":"a\u0000b"}`:                                         "control character",
+			`{"path":"\ud83d"}`:                                           "half of a character",
+			"{\"path\":\"a\xff\"}":                                        "not UTF-8",
+			`{"path":"db","as":"` + strings.Repeat("x", 129) + `"}`:       "129 bytes",
+			`{"targets":[` + strings.Repeat(`{"path":"a"},`, 64) + `{}]}`: "65 targets",
+		} {
+			a := w.ask("POST", "/v1/claims", body)
+			if a.status != 400 || a.Type != "invalid" || !strings.Contains(a.Detail, says) {
+				t.Errorf("%s: %d %s, want 400 and %q", body, a.status, a.text, says)
+			}
+		}
+		big := `{"path":"db","note":"` + strings.Repeat("x", mostBody) + `"}`
+		w.want(w.ask("POST", "/v1/claims", big), 413, "too-large")
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: text/plain"), 415, "media-type")
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: application/x-www-form-urlencoded"), 415, "media-type")
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Idempotency-Key: "+strings.Repeat("k", mostKey+1)), 400, "invalid")
+		w.want(w.ask("GET", "/v1/claims", `{}`), 400, "invalid")
+		w.want(w.ask("GET", "/v1/claims?path=%ff", ""), 400, "invalid")
+		w.want(w.ask("GET", "/v1/claims/x.1?poll=2m", ""), 400, "invalid")
+		w.want(w.ask("GET", "/v1/claims/x.1?change=-1", ""), 400, "invalid")
+		if a := w.want(w.ask("PUT", "/v1/claims", `{}`), 405, "method"); a.header.Get("Allow") != "GET, HEAD, POST" {
+			t.Errorf("Allow: %s", a.header.Get("Allow"))
+		}
+		if !w.free() {
+			t.Error("something was made")
+		}
+	})
+}
+
+// TestAllMistakesAreNamed: one answer names everything that is wrong with a request, in
+// words of the API and of no program, on every route.
+func TestAllMistakesAreNamed(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		for _, c := range []struct{ method, url, body, says string }{
+			{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`, `ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ` +
+				`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
+			{"POST", "/v1/claims", `{"path":5}`, `path is the number 5, which does not go there: it takes text`},
+			{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
+				`targets[].path is the number 5, which does not go there: it takes text; targets[].mode is the number 7, which does not go there: it takes text; ` +
+					`there is no "wiat": there are as, grace, lasts, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
+					`note is an object or a list, which does not go there: it takes text; soft is text, which does not go there: it takes true or false; ` +
+					`path, mode, units and limit beside targets: put them into a target of their own`},
+			{"POST", "/v1/claims?poll=2h&wait=1", `{"quiet_period":"5s","wait":true,"steal":"now","limit":1.5}`,
+				`there is no parameter "wait": there are poll; wait "true" is neither a number of seconds, such as 1.5, nor text such as "30s"; or "forever"; ` +
+					`limit is the number 1.5, which does not go there: it takes a whole number; steal "now": write "ask", or give steal_after, after which it is taken; ` +
+					`poll "2h" is out of range: 0 to 1m0s; ask again when it is over`},
+			{"POST", "/v1/claims", `{"targets":[{"path":".."},{"path":"a/../b"}],"priority":9999999,"ttl":0}`,
+				`path "..": the segment ".." is not allowed: write the path in full; path "a/../b": the segment ".." is not allowed: write the path in full; ` +
+					`priority 9999999 is out of range: -1000000 to 1000000; TTL 0s is out of range: 1s to 10 years`},
+			{"GET", "/v1/claims?path=..&state=gone&limit=0&who=me", "",
+				`there is no parameter "who": there are path, session, state, limit; path "..": the segment ".." is not allowed: write the path in full; ` +
+					`state "gone" is none of waiting, held, frozen; limit "0" is out of range: 1 to 10000`},
+			{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`, `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+				`priority is text, which does not go there: it takes a whole number; poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds`},
+			{"POST", "/v1/claims/x/renew?poll=x&change=y", "", `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+				`poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; change "y" is no number: give that of the latest answer`},
+			{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `there is no parameter "x": this takes none; ` +
+				`as is the number 1, which does not go there: it takes text; path "..": the segment ".." is not allowed: write the path in full; for how long? Give "for", such as "30m"; DELETE ends it earlier`},
+			{"DELETE", "/v1/freezes/..?x=1", "", `there is no parameter "x": there are all; path "..": the segment ".." is not allowed: write the path in full`},
+			{"POST", "/v1/drain?x=1", `{"reason":false}`, `there is no parameter "x": this takes none; reason is false, which does not go there: it takes text`},
+			{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`, `as is the number 5, which does not go there: it takes text; ` +
+				`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; there is no parameter "x": ` +
+				`there are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
+				`path "..": the segment ".." is not allowed: write the path in full`},
+			{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`, `path "..": the segment ".." is not allowed: write the path in full; ` +
+				`ttl "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ID "": Terraform names each lock by 1 to 128 bytes without spaces`},
+		} {
+			if a := w.want(w.ask(c.method, c.url, c.body), 400, "invalid"); a.Detail != c.says {
+				t.Errorf("%s %s %s:\n%s, want\n%s", c.method, c.url, c.body, a.Detail, c.says)
+			}
+		}
+		many := w.want(w.ask("POST", "/v1/claims", "{"+strings.Repeat(`"x":1,`, 5000)+`"a":1}`), 400, "invalid")
+		if len(many.Detail) > 4<<10 {
+			t.Errorf("5000 mistakes take %d bytes", len(many.Detail))
+		}
+		foreign := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Origin: http://evil.example"), 403, "cross-origin")
+		if want := `the request comes from a page of "http://evil.example", and this is "server0": a page may only use the server that it came from; a program sends no Origin`; foreign.Detail != want {
+			t.Errorf("%s, want %s", foreign.Detail, want)
+		}
+		if !w.free() {
+			t.Error("something was made")
+		}
+	})
+}
+
+// raw sends text over a connection of its own, all at once or a byte at a time, and
+// returns the status line of the answer; "" if the connection was closed without one.
+func (w *world) raw(text string, pause time.Duration) string {
+	w.Helper()
+	conn, err := w.dial(w.Context(), "", "server0")
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		if pause == 0 {
+			_, _ = io.WriteString(conn, text)
+			return
+		}
+		for i := range len(text) {
+			if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
+				return
+			}
+			idle(pause)
+		}
+	}()
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// TestRawConnections: who is slow, or sends what is no HTTP, is cut off in time, and
+// others are served meanwhile.
+func TestRawConnections(t *testing.T) {
+	post := "POST /v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n" + `{"path":"db"}`
+	inMemory(t, 1, func(w *world) {
+		for _, c := range []struct {
+			name, text string
+			pause      time.Duration
+			want       string
+			within     time.Duration
+		}{
+			{"a byte at a time", post, time.Millisecond, "HTTP/1.1 201 Created", time.Second},
+			{"a header that takes too long", post, time.Second, "HTTP/1.1 400 Bad Request", headerTimeout + time.Second},
+			{"a body that takes too long", strings.Replace(post, "13", "9000", 1), 0, "HTTP/1.1 400 Bad Request", bodyTimeout + time.Second},
+			{"a body that nobody wants", strings.NewReplacer("/v1/claims", "/v2", "13", "9000").Replace(post), 0, "anything", bodyTimeout + time.Second},
+			{"no HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 0, "HTTP/1.1 400 Bad Request", time.Second},
+			{"a long header", "GET /v1/claims HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 2*mostHeader) + "\r\n\r\n", 0, "HTTP/1.1 431 Request Header Fields Too Large", time.Second},
+			{"two lengths", strings.Replace(post, "\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n", 1), 0, "HTTP/1.1 400 Bad Request", time.Second},
+			{"nothing at all", "", 0, "", headerTimeout + time.Second},
+		} {
+			began := time.Now()
+			if got := w.raw(c.text, c.pause); got != c.want && c.want != "anything" || time.Since(began) > c.within {
+				t.Errorf("%s: %q after %s, want %q within %s", c.name, got, time.Since(began), c.want, c.within)
+			}
+			w.want(w.ask("GET", "/v1/server", ""), 200, "")
+			w.pass(time.Minute)
+		}
+	})
+}
+
+// TestPaths: one lock by any spelling, as the rules have it, and none by a wrong one.
+func TestPaths(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		for at, frozen := range map[string]string{
+			"a//b/": "a/b", "a/b": "a/b", "a%2Fb": "a/b", "a%252Fb": "a%2Fb", "https://x.example/y": "https:/x.example/y", "w%C3%BC": "wü",
+		} {
+			a := w.want(w.ask("PUT", "/v1/freezes/"+at, `{"for":60}`), 200, "")
+			if string(a.Grants[0].Path) != frozen {
+				t.Errorf("%s is frozen as %s, want %s", at, a.Grants[0].Path, frozen)
+			}
+		}
+		for _, bad := range []string{"", "/", ".", "..", "a/../b", "a/%2E%2E/b", "%00", "%ff"} {
+			w.want(w.ask("PUT", "/v1/freezes/"+bad, `{"for":60}`), 400, "invalid")
+		}
+	})
+}
+
+// FuzzHandlers: whatever is asked, the answer is one that the API has: no 500, no
+// panic, and a problem that can be read where something is refused.
+func FuzzHandlers(f *testing.F) {
+	ref := "http-30s-key-" + strings.TrimPrefix(newSession(30*time.Second, "seed"), "http-30s-key-") + ".1"
+	for _, seed := range [][4]string{
+		{"POST", "/v1/claims?poll=1", `{"path":"db","ttl":"5s","wait":"forever","priority":3,"steal_after":1}`, "seed"},
+		{"POST", "/v1/claims", `{"targets":[{"path":"a/b","mode":"shared"},{"path":"c","limit":3,"units":2}],"soft":true}`, ""},
+		{"GET", "/v1/claims?path=db&session=x&state=held&limit=3", "", ""},
+		{"GET", "/v1/claims/" + ref + "?poll=1s&change=3", "", ""},
+		{"POST", "/v1/claims/" + ref + "/renew?poll=1ms", "", ""},
+		{"PATCH", "/v1/claims/" + ref, `{"mode":"shared","priority":9,"limit":2,"wait":1,"lasts":3}`, ""},
+		{"DELETE", "/v1/claims/" + ref, "", ""},
+		{"POST", "/v1/claims/" + ref + "/revoke", `{"as":"me","note":"x","force":true}`, ""},
+		{"GET", "/v1/why?path=db&limit=2", "", ""},
+		{"GET", "/v1/stats?path=db", "", ""},
+		{"GET", "/v1/events?path=db&last_event_id=a.1", "", ""},
+		{"GET", "/v1/freezes", "", ""},
+		{"PUT", "/v1/freezes/a//b", `{"for":"2d","note":"x"}`, ""},
+		{"DELETE", "/v1/freezes/a/b", "", ""},
+		{"GET", "/v1/server", "", ""},
+		{"POST", "/v1/drain", `{"reason":"x","unless_version":"y"}`, ""},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3])
+	}
+	for _, r := range allRoutes() {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		f.Add(method, strings.NewReplacer("{claim}", ref, "{path...}", "db").Replace(path)+"?as=me", `{"as":"me"}`, "")
+	}
+	f.Fuzz(func(t *testing.T, method, target, body, key string) {
+		e := memlock.New()
+		defer e.Close()
+		api := New(access.New(e, nil, access.Options{}), Options{Drain: func(string) {}})
+		defer api.stop()
+		ask(t, api, "POST", "/v1/claims", `{"path":"db","mode":"shared"}`, "seed")
+		ask(t, api, method, target, body, key)
+		ask(t, api, method, target, body, key)
+	})
+}
+
+// ask has the API answer a request, and checks the form of the answer.
+func ask(t *testing.T, api *API, method, target, body, key string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost", strings.NewReader(body))
+	if err != nil {
+		return
+	}
+	if r.URL, err = r.URL.Parse(target); err != nil || !strings.HasPrefix(target, "/") {
+		return
+	}
+	r.RequestURI = target
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	media, text := w.Header().Get("Content-Type"), w.Body.String()
+	bad := func(why string) { t.Errorf("%s %s %q: %d, %s: %s", method, target, body, w.Code, why, text) }
+	switch {
+	case w.Code == http.StatusInternalServerError:
+		bad("a bug")
+	case w.Code >= 400 && method != http.MethodHead:
+		var p problem
+		if err := json.Unmarshal([]byte(text), &struct {
+			*problem
+			ETA any `json:"eta"`
+		}{problem: &p}); err != nil || p.Status != w.Code || !strings.HasPrefix(p.Type, problemType) || p.Detail == "" {
+			bad(fmt.Sprint("no problem, ", media, " ", err))
+		}
+	case strings.HasPrefix(media, "application/json") && method != http.MethodHead && !json.Valid([]byte(text)):
+		bad("no JSON")
+	}
+}

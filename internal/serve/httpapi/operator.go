@@ -1,0 +1,411 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+)
+
+// How many claims one answer lists.
+const (
+	defaultListed = 1000
+	mostListed    = 10_000
+)
+
+var operatorRoutes = []route{
+	{"GET /v1/why", false, broad((*call).why)},
+	{"GET /v1/stats", false, broad((*call).stats)},
+	{"GET /v1/freezes", false, broad((*call).listFreezes)},
+	{"PUT /v1/freezes", true, (*call).freeze},
+	{"DELETE /v1/freezes", false, (*call).thaw},
+	{"PUT /v1/freezes/{path...}", true, (*call).freeze},
+	{"DELETE /v1/freezes/{path...}", false, (*call).thaw},
+	{"GET /v1/server", false, (*call).server},
+	{"POST /v1/drain", true, (*call).drain},
+}
+
+// A listing is the answer that lists claims.
+type listing struct {
+	Claims []lockkeeper.Status `json:"claims"`
+	More   bool                `json:"more"` // there are more than the limit
+	staleness
+}
+
+// selection reads the parameters path and session.
+func selection(path, session string, m *mistakes) (q lockkeeper.Query) {
+	if path != "" {
+		var err error
+		q.Meets, err = lockkeeper.ParsePath(path)
+		m.add(err)
+	}
+	if session != "" {
+		q.Session = session
+		m.add((&lockkeeper.Session{ID: session, TTL: lockkeeper.DefaultTTL}).Check(false))
+	}
+	return q
+}
+
+// limitOf reads the parameter limit.
+func limitOf(text string, m *mistakes) int {
+	if text == "" {
+		return defaultListed
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostListed {
+		m.addf("limit %s is out of range: 1 to %d", quoted(text), mostListed)
+	}
+	return n
+}
+
+// listClaims is GET /v1/claims: holds first, then who waits, then freezes.
+func (c *call) listClaims() error {
+	var m mistakes
+	values := c.query(&m, "path", "session", "state", "limit")
+	q := selection(values.Get("path"), values.Get("session"), &m)
+	var state lockkeeper.State
+	if text := values.Get("state"); text != "" {
+		if err := state.UnmarshalText([]byte(text)); err != nil || state == lockkeeper.Ended {
+			m.addf("state %s is none of waiting, held, frozen", quoted(text))
+		}
+	}
+	limit := limitOf(values.Get("limit"), &m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	return c.list(q, state, limit)
+}
+
+// list answers with what q selects, in a state unless that is 0.
+func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	defer cancel()
+	answer := listing{Claims: []lockkeeper.Status{}}
+	q.Stale = true
+	for st, err := range c.engine().List(ctx, q) {
+		if err != nil {
+			if answer.staleness, err = staleBy(err); err != nil {
+				return err
+			}
+			break
+		}
+		if state != 0 && st.State != state {
+			continue
+		}
+		if len(answer.Claims) == limit {
+			answer.More = true
+			break
+		}
+		answer.Claims = append(answer.Claims, st)
+	}
+	if answer.More {
+		var err error
+		if answer.staleness, err = c.staleAfter(ctx); err != nil {
+			return err
+		}
+	}
+	return c.write(http.StatusOK, answer)
+}
+
+// broad is a handler that looks at many claims, of which only so many work at a time:
+// each has a copy of what it looks at.
+func broad(handle func(*call) error) func(*call) error {
+	return func(c *call) error {
+		leave, err := c.take(limits.BroadLists)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return handle(c)
+	}
+}
+
+// all is everything of one moment.
+func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	defer cancel()
+	for st, failed := range c.engine().List(ctx, lockkeeper.Query{Stale: true}) {
+		if failed != nil {
+			s, err = staleBy(failed)
+			return all, s, err
+		}
+		all = append(all, st)
+	}
+	return all, s, nil
+}
+
+// why is GET /v1/why: who holds and who waits, and whom those wait for, to the end.
+func (c *call) why() error {
+	var m mistakes
+	values := c.query(&m, "path", "limit")
+	q, limit := selection(values.Get("path"), "", &m), limitOf(values.Get("limit"), &m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	all, stale, err := c.all()
+	if err != nil {
+		return err
+	}
+	chosen := report.Concerned(q.Meets, all)
+	more := len(chosen) > limit
+	return c.write(http.StatusOK, listing{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more, stale})
+}
+
+// stats is GET /v1/stats, the same as lk stats --json.
+func (c *call) stats() error {
+	var m mistakes
+	q := selection(c.query(&m, "path").Get("path"), "", &m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	all, stale, err := c.all()
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, statistics{report.StatsOf(report.Meeting(q.Meets, all)), stale})
+}
+
+// operate does what an operator does, in a session that lives as long as that.
+func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	defer cancel()
+	if g := c.engine().Guarantees(); g.Features&lockkeeper.FeatureOperator == 0 {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: g.Name + " does not claim: " + lockkeeper.FeatureOperator.String()}
+	}
+	lease, err := c.engine().Attach(ctx, lockkeeper.Session{
+		ID: madeHere + "operator-" + strings.ToLower(rand.Text()), TTL: roundTrip, Outlive: true, Label: lockkeeper.Label{As: c.pass.Name()},
+	}, nil)
+	if err != nil {
+		return err
+	}
+	err = do(ctx, lease.Key)
+	later, end := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
+	defer end()
+	_ = c.engine().End(later, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Leave}) // or it ends with its TTL
+	return err
+}
+
+// label is an operator's: the name it gives, or else that of the identity.
+func (c *call) label(as, note, link string) lockkeeper.Label {
+	return lockkeeper.Label{As: cmp.Or(as, c.pass.Name()), Note: note, Link: link}
+}
+
+// revokeClaim is POST /v1/claims/{claim}/revoke. The answer is how the claim then stands.
+func (c *call) revokeClaim() error {
+	var m mistakes
+	ref := c.ref(&m)
+	c.query(&m)
+	var asked struct {
+		As    string `json:"as"`
+		Note  string `json:"note"`
+		Link  string `json:"link"`
+		Force bool   `json:"force"`
+	}
+	if c.r.ContentLength != 0 {
+		c.body(&asked, &m)
+	}
+	e := lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: asked.Force, Label: c.label(asked.As, asked.Note, asked.Link)}
+	m.add(e.Check())
+	err := m.err()
+	if err != nil {
+		return err
+	}
+	now := tidings{}
+	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
+		if err := c.engine().End(ctx, k, e); err != nil {
+			return err
+		}
+		now.asked = time.Now()
+		now.Status, err = look(ctx, c.engine(), ref)
+		return err
+	})
+	if errors.Is(err, lockkeeper.ErrNotHeld) {
+		return unknown(ref)
+	}
+	if err != nil {
+		return err
+	}
+	if now.State == 0 {
+		c.w.WriteHeader(http.StatusNoContent) // over, and forgotten
+		return nil
+	}
+	return c.tell(http.StatusOK, now)
+}
+
+// listFreezes is GET /v1/freezes.
+func (c *call) listFreezes() error {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, mostListed)
+}
+
+// freezable returns the path of a freeze. A request must name a freeze of everything explicitly,
+// because a path may be empty by mistake.
+func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
+	switch named := c.r.PathValue("path"); {
+	case all && named != "":
+		m.addf("all is everything: leave %s out, or all", quoted(named))
+		return ""
+	case all:
+		return lockkeeper.Root
+	}
+	return c.path(m)
+}
+
+// freeze is PUT /v1/freezes/{path...}: nobody is let in for a while.
+func (c *call) freeze() error {
+	var m mistakes
+	c.query(&m)
+	var asked struct {
+		All  bool   `json:"all"`
+		For  *span  `json:"for"`
+		As   string `json:"as"`
+		Note string `json:"note"`
+		Link string `json:"link"`
+	}
+	c.body(&asked, &m)
+	path := c.freezable(&m, asked.All)
+	want := lockkeeper.Want{
+		ID: theClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+		Freeze: lockkeeper.MinTTL, Label: c.label(asked.As, asked.Note, asked.Link),
+	}
+	switch {
+	case asked.For != nil && *asked.For != 0:
+		want.Freeze = time.Duration(*asked.For)
+	case !m.in("for"):
+		m.addf("for how long? Give \"for\", such as \"30m\"; DELETE ends it earlier")
+	}
+	if path == "" {
+		want.Targets[0].Path = "path" // its mistakes are in m already
+	}
+	m.add(want.Check())
+	err := m.err()
+	if err != nil {
+		return err
+	}
+	now := tidings{}
+	err = c.operate(func(ctx context.Context, k lockkeeper.Key) (err error) {
+		now.asked = time.Now()
+		now.Status, err = c.engine().Claim(ctx, k, want)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.tell(http.StatusOK, now)
+}
+
+// thaw is DELETE /v1/freezes/{path...}.
+func (c *call) thaw() error {
+	var m mistakes
+	all := c.query(&m, "all").Get("all")
+	if all != "" && all != "true" {
+		m.addf("all is %s: write all=true, or leave it out", quoted(all))
+	}
+	path := c.freezable(&m, all == "true")
+	err := m.err()
+	if err != nil {
+		return err
+	}
+	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
+		return c.engine().End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: path})
+	})
+	if errors.Is(err, lockkeeper.ErrNotHeld) {
+		return &refusal{problem: problem{
+			name: "not-frozen", Status: http.StatusNotFound, Title: "it is not frozen",
+			Detail: fmt.Sprintf("%s is not frozen: GET /v1/freezes lists what is", path),
+		}}
+	}
+	if err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// server is GET /v1/server: what one talks to, and as whom.
+func (c *call) server() error {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	told := map[string]any{}
+	if c.api.options.About != nil {
+		ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+		defer cancel()
+		about, err := c.api.options.About(ctx)
+		if err != nil {
+			return err
+		}
+		for name, v := range about {
+			told[name] = v
+		}
+	}
+	g := c.engine().Guarantees()
+	told["version"], told["engine"], told["features"] = c.api.options.Version, g.Name, g.Features.Names()
+	told["uptime"] = seconds(time.Since(c.api.began))
+	if name := c.pass.Name(); name != "" {
+		told["identity"] = name
+	}
+	if reason, yes := c.api.gate.Draining(); yes {
+		told["draining"] = reason
+	}
+	return c.write(http.StatusOK, told)
+}
+
+// drain is POST /v1/drain: no new claims from now on.
+func (c *call) drain() error {
+	var asked struct {
+		Reason        string `json:"reason"`
+		UnlessVersion string `json:"unless_version"`
+	}
+	var m mistakes
+	c.query(&m)
+	if c.r.ContentLength != 0 {
+		c.body(&asked, &m)
+	}
+	asked.Reason = cmp.Or(asked.Reason, "an operator asked for it")
+	m.add((&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: asked.Reason}}).Check())
+	if err := m.err(); err != nil {
+		return err
+	}
+	if c.api.options.Drain == nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server can't be drained"}
+	}
+	type answer struct {
+		Draining string `json:"draining,omitempty"`
+		Began    bool   `json:"began"`        // by this request; if not, the server was draining before, or does not drain
+		Same     bool   `json:"same_version"` // it has that version, so nothing was done
+		Version  string `json:"version"`
+	}
+	version := c.api.options.Version
+	if asked.UnlessVersion != "" && asked.UnlessVersion == version {
+		if err := c.pass.May(access.Drain, ""); err != nil {
+			return err
+		}
+		return c.write(http.StatusOK, answer{Same: true, Version: version})
+	}
+	began, err := c.pass.Drain(asked.Reason)
+	if err != nil {
+		return err
+	}
+	if began {
+		c.api.options.Drain(asked.Reason)
+	}
+	reason, _ := c.api.gate.Draining()
+	return c.write(http.StatusAccepted, answer{Draining: reason, Began: began, Version: version})
+}

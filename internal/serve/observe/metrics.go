@@ -1,0 +1,268 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+)
+
+// Sources are what metrics ask when they are read. Each may be nil, and must be safe
+// for concurrent use.
+type Sources struct {
+	Version     string                // of the server
+	Connections func() int            // that clients have
+	Sessions    func() int            // that have come by a connection
+	Draining    func() (string, bool) // as [access.Gate.Draining]
+	Health      *Health
+	Audit       *Audit
+}
+
+// Metrics count what happens in a server, for Prometheus. No label has more than a
+// few values: there is none for a path or an identity. It is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	sources  Sources
+	watch    atomic.Pointer[Watch]
+
+	grants      [lockkeeper.ModePermits + 1]prometheus.Counter // by mode; 0: several
+	unconfirmed prometheus.Counter
+	holdsEnded  *prometheus.CounterVec // by reason
+	waitsEnded  *prometheus.CounterVec
+	yields      *prometheus.CounterVec
+	wait, hold  prometheus.Histogram
+	gaps        prometheus.Counter
+
+	calls   calls
+	entries prometheus.Histogram
+	sync    prometheus.Histogram
+	repeats *prometheus.CounterVec
+	debtor  atomic.Pointer[debtor]
+
+	acts, denials *prometheus.CounterVec
+}
+
+// Buckets, in seconds but for entries.
+var (
+	longBuckets  = []float64{.001, .01, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+	shortBuckets = []float64{1e-6, 5e-6, 2e-5, 1e-4, 5e-4, .002, .01, .05, .25, 1, 5}
+	batchBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}
+)
+
+// NewMetrics returns metrics with nothing counted yet, and all names there.
+func NewMetrics(s Sources) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), sources: s}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registerLocks()
+	m.registerEngine()
+	m.registerServer()
+	return m
+}
+
+// Handler answers with the metrics in the form that Prometheus reads.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// registerLocks makes what the watch counts.
+func (m *Metrics) registerLocks() {
+	modes := m.counters("lockkeeper_grants_total", "Claims that were granted, upgrades included, by mode; mixed has targets of several modes.", "mode")
+	m.grants[0] = modes.WithLabelValues("mixed")
+	for mode := lockkeeper.ModeExclusive; mode <= lockkeeper.ModePermits; mode++ {
+		m.grants[mode] = modes.WithLabelValues(mode.String())
+	}
+	m.holdsEnded = m.byReason("lockkeeper_holds_ended_total", "Holds that ended, by reason.",
+		lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Stolen, lockkeeper.Expired, lockkeeper.Overdue,
+		lockkeeper.Revoked, lockkeeper.Superseded)
+	m.waitsEnded = m.byReason("lockkeeper_waits_ended_total", "Claims that ended without having been granted, by reason.",
+		lockkeeper.TimedOut, lockkeeper.Cancelled, lockkeeper.Expired, lockkeeper.Revoked, lockkeeper.Deadlock,
+		lockkeeper.Superseded)
+	m.yields = m.byReason("lockkeeper_asked_to_yield_total",
+		"Holds that were asked to yield, by what their end will be if they don't.",
+		lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked)
+	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total", "Grants made before the former holder could be sure to know of its loss.")
+	m.gaps = m.counter("lockkeeper_watch_gaps_total", "Times that the watch of the locks had to begin anew; what happened meanwhile may be missing in other numbers.")
+	m.wait = m.histogram("lockkeeper_wait_seconds", "How long those who were granted had waited.", longBuckets)
+	m.hold = m.histogram("lockkeeper_hold_seconds", "How long what ended had been held; 0 if that was too short to be seen.", longBuckets)
+	m.registry.MustRegister(&presence{m: m})
+}
+
+// registerEngine makes what the decorator and the journal count.
+func (m *Metrics) registerEngine() {
+	m.calls.register(m)
+	m.entries = m.histogram("lockkeeper_journal_commit_entries", "Entries that the journal made safe at once; of a database, commands in one transaction.", batchBuckets)
+	m.sync = m.histogram("lockkeeper_journal_commit_seconds", "How long it took to write them and have the disk confirm it; of a database, the transaction from its begin.", shortBuckets)
+	m.repeats = m.counters("lockkeeper_transactions_repeated_total", "Transactions of a database that did not come about and were tried again: for a conflict with another one, as something was locked, or as the database was away.", "reason")
+	for _, why := range []string{"conflict", "locked", "away"} {
+		m.repeats.WithLabelValues(why)
+	}
+}
+
+// registerServer makes what is about the server.
+func (m *Metrics) registerServer() {
+	m.acts = m.counters("lockkeeper_operator_acts_total", "What operators did, by verb.", "verb")
+	m.denials = m.counters("lockkeeper_denials_total",
+		"What was not allowed, by verb; connect is a credential that was not valid.", "verb")
+	for _, v := range []access.Verb{
+		access.Connect, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain,
+	} {
+		m.acts.WithLabelValues(string(v))
+		m.denials.WithLabelValues(string(v))
+	}
+	s := &m.sources
+	m.gauge("lockkeeper_connections", "Connections of clients.", counted(s.Connections))
+	m.gauge("lockkeeper_sessions", "Sessions of clients that come by a connection.", counted(s.Sessions))
+	m.gauge("lockkeeper_draining", "1 while no new claims are taken.", func() float64 {
+		if s.Draining == nil {
+			return 0
+		}
+		_, yes := s.Draining()
+		return number(yes)
+	})
+	m.gauge("lockkeeper_ready", "1 if /readyz says that locks can be taken.", func() float64 { return number(s.Health == nil || s.Health.ready()) })
+	m.gauge("lockkeeper_certificate_left_seconds", "Until the server's certificate expires; infinite if it has none.", s.Health.certificateLeft)
+	m.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_lines_total", Help: "Lines that were written to the audit log."},
+			func() float64 { return float64(s.Audit.count().written) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_dropped_total", Help: "Lines that could not be kept until the audit log could be written."},
+			func() float64 { return float64(s.Audit.count().dropped) }))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "lockkeeper_build_info", Help: "1; its labels tell what runs.",
+		ConstLabels: prometheus.Labels{"version": cmp.Or(s.Version, "unknown"), "go": runtime.Version()}})
+	build.Set(1)
+	m.registry.MustRegister(build)
+}
+
+func counted(f func() int) func() float64 {
+	return func() float64 {
+		if f == nil {
+			return 0
+		}
+		return float64(f())
+	}
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) counters(name, help, label string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	m.registry.MustRegister(h)
+	return h
+}
+
+func (m *Metrics) gauge(name, help string, f func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+}
+
+// granted counts a grant.
+func (m *Metrics) granted(st *lockkeeper.Status, waited time.Duration) {
+	m.grants[modeOf(st.Grants)].Inc()
+	m.wait.Observe(waited.Seconds())
+	if st.Unconfirmed {
+		m.unconfirmed.Inc()
+	}
+}
+
+// modeOf is the mode of all grants; 0 if they differ.
+func modeOf(grants []lockkeeper.Grant) lockkeeper.Mode {
+	var mode lockkeeper.Mode
+	for i := range grants {
+		if i > 0 && grants[i].Mode != mode || grants[i].Mode > lockkeeper.ModePermits {
+			return 0
+		}
+		mode = grants[i].Mode
+	}
+	return mode
+}
+
+// ended counts the end of a hold, or of a wait.
+func (m *Metrics) ended(st *lockkeeper.Status, took time.Duration) {
+	if st.Fence == 0 {
+		m.waitsEnded.WithLabelValues(st.Reason.String()).Inc()
+		return
+	}
+	m.holdsEnded.WithLabelValues(st.Reason.String()).Inc()
+	m.hold.Observe(took.Seconds())
+}
+
+func (m *Metrics) asked(r lockkeeper.Reason) { m.yields.WithLabelValues(r.String()).Inc() }
+
+// byReason makes counters by reason. Those that engines state are there from the
+// beginning, at 0.
+func (m *Metrics) byReason(name, help string, stated ...lockkeeper.Reason) *prometheus.CounterVec {
+	counters := m.counters(name, help, "reason")
+	for _, r := range stated {
+		counters.WithLabelValues(r.String())
+	}
+	return counters
+}
+
+// presence collects what lives at the moment of asking, in one look.
+type presence struct{ m *Metrics }
+
+var (
+	holdsDesc      = prometheus.NewDesc("lockkeeper_holds", "Claims that are held.", nil, nil)
+	waitingDesc    = prometheus.NewDesc("lockkeeper_waiting", "Claims that wait.", nil, nil)
+	freezesDesc    = prometheus.NewDesc("lockkeeper_freezes", "Paths that operators have frozen.", nil, nil)
+	oldestHoldDesc = prometheus.NewDesc("lockkeeper_oldest_hold_seconds", "How long the oldest hold lasts by now.", nil, nil)
+	oldestWaitDesc = prometheus.NewDesc("lockkeeper_oldest_wait_seconds", "How long the oldest waiting claim has waited.", nil, nil)
+	expiryLagDesc  = prometheus.NewDesc("lockkeeper_expiry_lag_seconds", "How long the engine has owed the end of a session, claim or freeze whose time is over; more than half a minute: expiry does not run.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (p *presence) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{holdsDesc, waitingDesc, freezesDesc, oldestHoldDesc, oldestWaitDesc, expiryLagDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *presence) Collect(to chan<- prometheus.Metric) {
+	var now present
+	if w := p.m.watch.Load(); w != nil {
+		now = w.present()
+	}
+	gauge := func(d *prometheus.Desc, v float64) { to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	gauge(holdsDesc, float64(now.held))
+	gauge(waitingDesc, float64(now.waiting))
+	gauge(freezesDesc, float64(now.freezes))
+	gauge(oldestHoldDesc, now.oldestHold.Seconds())
+	gauge(oldestWaitDesc, now.oldestWait.Seconds())
+	gauge(expiryLagDesc, max(now.expiryLag, p.m.overdue()).Seconds())
+}
+
+// Act counts what an operator did, or what was denied; it is for [access.Options]. What
+// failed, such as the end of a freeze that is not there, is neither.
+func (m *Metrics) Act(act access.Act) {
+	switch {
+	case errors.Is(act.Err, lockkeeper.ErrDenied):
+		m.denials.WithLabelValues(string(act.Verb)).Inc()
+	case act.Err == nil:
+		m.acts.WithLabelValues(string(act.Verb)).Inc()
+	}
+}

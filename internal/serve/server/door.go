@@ -1,0 +1,173 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// hello is the way in: TLS, if the listener speaks it, the first frame, and the
+// gate. It answers by itself, since nobody else writes before the client is in.
+func (c *conn) hello() error {
+	defer c.flush()
+	until := time.Now().Add(helloTime)
+	if err := c.readBy(until); err != nil {
+		return err
+	}
+	certificate, err := c.handshake(until)
+	if err != nil {
+		return err
+	}
+	if err := c.noHTTP(until); err != nil {
+		return err
+	}
+	f := new(wire.ClientFrame)
+	if _, err := c.frame(f, wire.MaxHello); err != nil {
+		return err
+	}
+	if f.GetHello().GetProtocol() != wire.Protocol {
+		err := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: fmt.Sprintf(
+			"this server speaks protocol %d of lk://, and was not greeted in it (protocol %d): use client and server of one version", wire.Protocol, f.GetHello().GetProtocol())}
+		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
+		return err
+	}
+	if err := c.admit(f.GetHello().GetToken(), certificate); err != nil {
+		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
+		return err
+	}
+	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", f.GetHello().GetClient(), "identity", c.identity)
+	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
+		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.SendGuarantees(c.engine.Guarantees()),
+	}})
+	c.mu.Lock()
+	c.welcomed = true // whoever drains the server from now on tells this client too
+	c.mu.Unlock()
+	if why, yes := c.server.gate.Draining(); yes {
+		c.post(&wire.ServerFrame{Draining: why})
+	}
+	return c.readBy(time.Time{})
+}
+
+// admit shows what the client has shown to the gate.
+func (c *conn) admit(token string, certificate *x509.Certificate) error {
+	pass, err := c.server.gate.Admit(access.Credentials{Token: token, Certificate: certificate, From: c.net.RemoteAddr().String()})
+	if err != nil {
+		return err
+	}
+	if err := pass.Usage().Take(limits.Connections, 1); err != nil {
+		full := err.(*lockkeeper.Error)
+		full.Err = lockkeeper.ErrUnavailable // its sessions keep what they have meanwhile
+		return full
+	}
+	c.pass, c.gone, c.identity, c.engine = pass, pass.Done(), pass.Name(), pass.Engine()
+	c.usage = pass.Usage()
+	c.prompt = c.engine.Guarantees().Prompt
+	return nil
+}
+
+// handshake makes sure that client and listener agree on whether there is TLS, and
+// returns the client's certificate if it has shown one that was verified.
+func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
+	secure, ok := c.net.(*tls.Conn)
+	if !ok {
+		return nil, c.plain()
+	}
+	if err := secure.SetWriteDeadline(until); err != nil {
+		return nil, err
+	}
+	err := secure.Handshake()
+	if stranger, ok := errors.AsType[tls.RecordHeaderError](err); ok && stranger.Conn != nil {
+		// It reads no TLS, so it is told in the clear.
+		if isHTTP(stranger.RecordHeader[:]) {
+			_, _ = stranger.Conn.Write(notHTTP)
+			return nil, errNotHTTP
+		}
+		_ = wire.WriteFrame(stranger.Conn, &wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{
+			Err: lockkeeper.ErrUnsupported, Detail: "this server speaks TLS: its URL begins with lks://",
+		})})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no TLS: %w", err)
+	}
+	if state := secure.ConnectionState(); len(state.VerifiedChains) > 0 {
+		return state.PeerCertificates[0], nil
+	}
+	return nil, nil
+}
+
+// plain refuses a client that begins with TLS.
+func (c *conn) plain() error {
+	first, err := c.in.Peek(1)
+	if err != nil || first[0] != tlsHandshake[0] {
+		return err // the frame, if there is one, begins in another way than TLS
+	}
+	if first, err = c.in.Peek(len(tlsHandshake)); err != nil || !bytes.Equal(first, tlsHandshake) {
+		return err
+	}
+	refused := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server does not speak TLS: its URL begins with lk://, and not with lks://"}
+	c.post(&wire.ServerFrame{Refused: wire.SendError(refused)})
+	return refused
+}
+
+// noHTTP refuses a client that speaks HTTP, with an HTTP response.
+func (c *conn) noHTTP(until time.Time) error {
+	first, err := c.in.Peek(1)
+	if err != nil || first[0] < 'A' || first[0] > 'Z' {
+		return err // the frame, if there is one, begins in another way than HTTP
+	}
+	if first, err = c.in.Peek(len(httpMethods[0])); err != nil || !isHTTP(first) {
+		return err
+	}
+	if err := c.net.SetWriteDeadline(until); err != nil {
+		return err
+	}
+	_, _ = c.net.Write(notHTTP) // it is closed in any case
+	return errNotHTTP
+}
+
+// httpMethods are the first bytes of HTTP requests. No first frame begins with them: after the
+// length it has the tag of hello, which is no letter.
+var httpMethods = [...]string{"GET ", "HEAD", "POST", "PUT ", "DELE", "PATC", "OPTI", "PRI ", "LOCK", "UNLO"}
+
+func isHTTP(first []byte) bool {
+	return slices.ContainsFunc(httpMethods[:], func(method string) bool { return bytes.HasPrefix(first, []byte(method)) })
+}
+
+var errNotHTTP = errors.New("the client speaks HTTP at the port of lk://")
+
+// notHTTP is the response to an HTTP client.
+var notHTTP = func() []byte {
+	const text = "This port is for lk and Go programs (lk://). HTTP is at another port of this server, mostly 7421.\n"
+	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s",
+		len(text), text)
+}()
+
+// tlsHandshake is how every TLS connection begins, and no frame: the message would
+// have a field with the number 0.
+var tlsHandshake = []byte{22, 3}
+
+// linger has the client read why it was refused: what it sent meanwhile, and nobody
+// read, would make its system throw that away.
+func (c *conn) linger() {
+	raw := c.net
+	if secure, ok := raw.(*tls.Conn); ok {
+		raw = secure.NetConn()
+	}
+	if half, ok := raw.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		return
+	}
+	if c.readBy(time.Now().Add(limits.ArrivalTime)) == nil {
+		_, _ = io.CopyN(io.Discard, raw, firstRoom)
+	}
+}

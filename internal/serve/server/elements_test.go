@@ -1,0 +1,32 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// A frame that would take a hundred times its room once it is read is refused before
+// that; one that is as full as may be is answered.
+func TestElementsAreBounded(t *testing.T) {
+	_, address := startMemory(t)
+	frame := func(p *peer, n int) *wire.ClientFrame {
+		f := new(wire.ClientFrame)
+		for range n {
+			f.Requests = append(f.Requests, p.numbered(&wire.Request{About: true})...)
+		}
+		return f
+	}
+	full := greeted(t, address)
+	f := frame(full, wire.MaxElements)
+	full.send(f)
+	for _, m := range f.GetRequests() {
+		if m := full.answered(m.GetId()); m.GetError() != nil {
+			t.Fatal(m.GetError().Read())
+		}
+	}
+	p := greeted(t, address)
+	p.send(frame(p, wire.MaxElements+1))
+	p.over(lockkeeper.ErrInvalid)
+}

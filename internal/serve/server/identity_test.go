@@ -1,0 +1,397 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// guests are identities that a server lets in, with their tokens.
+type guests struct {
+	t       *testing.T
+	gate    *access.Gate
+	address string
+	secrets map[string]string
+	digests map[string]access.Digest
+}
+
+// startGuarded serves an engine in memory to some identities, who may do everything
+// but drain it.
+func startGuarded(t *testing.T, o Options, names ...string) *guests {
+	return startBounded(t, o, nil, names...)
+}
+
+// startBounded is startGuarded with other bounds than the default ones.
+func startBounded(t *testing.T, o Options, bounds *limits.Bounds, names ...string) *guests {
+	e := memlock.New()
+	t.Cleanup(func() { e.Close() })
+	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
+	for _, name := range names {
+		g.secrets[name], g.digests[name] = access.NewToken()
+	}
+	g.gate = access.New(e, g.policy(names...), access.Options{Limits: bounds})
+	o.Gate = g.gate
+	_, g.address = start(t, e, o)
+	return g
+}
+
+// policy lets those in whose names are given.
+func (g *guests) policy(names ...string) *access.Policy {
+	p := &access.Policy{Rules: []access.Rule{{
+		Who: []string{"*"}, May: []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze}, Paths: []string{"*"},
+	}}}
+	for _, name := range names {
+		p.Tokens = append(p.Tokens, access.Token{Name: name, Digest: g.digests[name]})
+	}
+	return p
+}
+
+// enter says hello with a token.
+func (g *guests) enter(secret string) (*peer, error) {
+	g.t.Helper()
+	p := connect(g.t, g.address)
+	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol, Token: secret}})
+	_, err := p.frame()
+	return p, errors.Join(err, p.refused)
+}
+
+// as is a peer that has come in as that identity.
+func (g *guests) as(name string) *peer {
+	g.t.Helper()
+	p, err := g.enter(g.secrets[name])
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return p
+}
+
+// Without a good token nobody is let in, and who waits with its requests until it is
+// has none of them done.
+func TestTokens(t *testing.T) {
+	g := startGuarded(t, Options{}, "ci")
+	for name, secret := range map[string]string{
+		"none": "", "another": "lk_aaaa", "the name": "ci", "the digest": g.digests["ci"].String(), "a longer one": g.secrets["ci"] + "a",
+	} {
+		if p, err := g.enter(secret); !errors.Is(err, lockkeeper.ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		} else if p.over(lockkeeper.ErrDenied); len(p.replies) > 0 {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	p := connect(t, g.address)
+	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}, Requests: []*wire.Request{
+		{Id: 1, Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}},
+	}})
+	p.ask(&wire.Request{Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}})
+	if p.over(lockkeeper.ErrDenied); len(p.replies) > 0 {
+		t.Errorf("requests of a stranger are answered: %v", p.replies)
+	}
+	g.as("ci").attach("s")
+}
+
+// Two identities may choose the same session id, and neither can do anything with
+// the other's, whatever it knows of it. Hints go to whom they are for.
+func TestAnothersSession(t *testing.T) {
+	g := startGuarded(t, Options{}, "alice", "mallory")
+	alice, mallory := g.as("alice"), g.as("mallory")
+	epoch := alice.attach("s")
+	alice.held("s", epoch, 1, "a")
+	for name, c := range map[string]struct {
+		ask  *wire.Request
+		want error
+	}{
+		"renew":          {&wire.Request{Session: "s", Epoch: epoch, Renew: true}, lockkeeper.ErrSession},
+		"release":        {&wire.Request{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 1}}, lockkeeper.ErrSession},
+		"leave":          {&wire.Request{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}}, lockkeeper.ErrSession},
+		"by its name":    {&wire.Request{Session: "alice:s", Epoch: epoch, Renew: true}, lockkeeper.ErrInvalid},
+		"attach by name": {&wire.Request{Attach: &wire.Attach{Session: "alice:s", Ttl: int64(time.Minute), Epoch: epoch}}, lockkeeper.ErrInvalid},
+		"drain":          {&wire.Request{Drain: &wire.Drain{}}, lockkeeper.ErrUnsupported},
+	} {
+		if m := mallory.answered(mallory.ask(c.ask)); !errors.Is(m.GetError().Read(), c.want) {
+			t.Errorf("%s: %v, want %v", name, m, c.want)
+		}
+	}
+	own := mallory.attach("s")
+	mallory.waiting("s", own, 1, "a")
+	mallory.answered(mallory.ask(&wire.Request{Session: "s", Epoch: own, Renew: true}))
+	alice.release("s", epoch, 1)
+	mallory.granted("s", 1)
+	for _, m := range append(alice.changed, mallory.changed...) {
+		if m.GetSession() != "s" {
+			t.Errorf("a hint names %q", m.GetSession())
+		}
+	}
+	if len(alice.changed) > 0 {
+		t.Errorf("hints about another's claims: %v", alice.changed)
+	}
+}
+
+// Frames that somebody has said are worth nothing in the mouth of another.
+func TestReplays(t *testing.T) {
+	g := startGuarded(t, Options{}, "alice", "mallory")
+	alice, mallory := g.as("alice"), g.as("mallory")
+	frames := []*wire.Request{{Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}}}
+	epoch := alice.answered(alice.ask(frames[0])).GetLease().GetEpoch()
+	for _, m := range []*wire.Request{
+		{Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1}},
+		{Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 2, Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1}},
+		{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 2}},
+		{Session: "s", Epoch: epoch, Renew: true},
+		{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}},
+	} {
+		frames = append(frames, m)
+		if m.GetEnd().GetKind() != wire.EndKind_END_KIND_LEAVE { // this one is late
+			alice.answered(alice.ask(m))
+		}
+	}
+	for range 2 {
+		for _, m := range frames {
+			mallory.answered(mallory.ask(m))
+		}
+	}
+	alice.held("s", epoch, 1, "a")
+	if m := alice.answered(alice.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true})); m.GetLease() == nil {
+		t.Errorf("alice's session is gone: %v", m)
+	}
+}
+
+// A token that is withdrawn ends the connections that it opened, and those alone.
+// What its identity holds stays its until the TTL ends.
+func TestTokenIsWithdrawn(t *testing.T) {
+	g := startGuarded(t, Options{}, "alice", "bob")
+	alice, second, bob := g.as("alice"), g.as("alice"), g.as("bob")
+	epoch, bobs := alice.attach("s"), bob.attach("s")
+	alice.held("s", epoch, 1, "a")
+	g.gate.Set(g.policy("bob"))
+	alice.over(lockkeeper.ErrDenied)
+	second.over(lockkeeper.ErrDenied)
+	if _, err := g.enter(g.secrets["alice"]); !errors.Is(err, lockkeeper.ErrDenied) {
+		t.Errorf("it is let in again: %v", err)
+	}
+	bob.held("s", bobs, 1, "b")
+	bob.waiting("s", bobs, 2, "a")
+	g.gate.Set(g.policy("alice", "bob"))
+	alice = g.as("alice")
+	if m := alice.answered(alice.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true})); m.GetLease() == nil {
+		t.Errorf("the session did not live on: %v", m)
+	}
+}
+
+// What one identity uses of the server leaves room for others.
+func TestSharesAreBounded(t *testing.T) {
+	bounds := limits.DefaultBounds()
+	bounds.Each[limits.Connections] = 3
+	g := startBounded(t, Options{}, &bounds, "alice", "bob")
+	first := g.as("alice")
+	g.as("alice")
+	third := g.as("alice")
+	refused, err := g.enter(g.secrets["alice"])
+	if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, lockkeeper.Quota) {
+		t.Errorf("a fourth connection of 3: %v", err)
+	}
+	refused.over(lockkeeper.Quota)
+	bob := g.as("bob")
+	for range bounds.Each[limits.BroadLists] {
+		first.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	}
+	first.attach("s") // requests are taken in their order: the lists have begun
+	if m := third.answered(third.ask(&wire.Request{List: &wire.List{Credit: 1}})); !errors.Is(m.GetError().Read(), lockkeeper.Quota) {
+		t.Errorf("a list too many: %v", m)
+	}
+	if m := bob.answered(bob.ask(&wire.Request{List: &wire.List{Credit: 1}})); m.GetError() != nil {
+		t.Errorf("a list of another: %v", m)
+	}
+	third.net.Close()
+	first.net.Close()
+	for hangs := time.Now().Add(patience); ; { // as soon as the server has seen it
+		p, err := g.enter(g.secrets["alice"])
+		if err == nil && p.answered(p.ask(&wire.Request{List: &wire.List{Credit: 1}})).GetError() == nil {
+			break
+		}
+		p.net.Close()
+		if time.Now().After(hangs) {
+			t.Fatalf("no room is made: %v", err)
+		}
+	}
+}
+
+// fleeting is a connection that breaks when its client was just let in.
+type fleeting struct{ net.Conn }
+
+func (c fleeting) SetReadDeadline(at time.Time) error {
+	if at.IsZero() {
+		return net.ErrClosed
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+// Who goes away in the moment of being let in has no connection any more.
+func TestSharesOfTheFleeting(t *testing.T) {
+	e := memlock.New()
+	t.Cleanup(func() { e.Close() })
+	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
+	g.secrets["ci"], g.digests["ci"] = access.NewToken()
+	s := New(e, Options{Gate: access.New(e, g.policy("ci"), access.Options{})})
+	here, there := net.Pipe()
+	defer here.Close()
+	s.welcome(fleeting{there})
+	p := &peer{t: t, net: here, in: bufio.NewReader(here), replies: map[uint64]*wire.Reply{}}
+	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol, Token: g.secrets["ci"]}})
+	for {
+		if _, err := p.frame(); err != nil {
+			break
+		}
+	}
+	s.ended.Wait()
+	if n := s.gate.Ledger().Used(limits.Connections); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+// Hints follow a session from one connection of its identity to another, whoever
+// else has a session of that id.
+func TestHintsFollowTheIdentity(t *testing.T) {
+	g := startGuarded(t, Options{}, "alice", "mallory", "holder")
+	holder, first, second, mallory := g.as("holder"), g.as("alice"), g.as("alice"), g.as("mallory")
+	held := holder.attach("s")
+	holder.held("s", held, 1, "a")
+	epoch := first.attach("s")
+	first.waiting("s", epoch, 1, "a")
+	others := mallory.attach("s")
+	second.answered(second.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true}))
+	mallory.answered(mallory.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true}))
+	mallory.answered(mallory.ask(&wire.Request{Session: "s", Epoch: others, Renew: true}))
+	holder.release("s", held, 1)
+	second.granted("s", 1)
+	mallory.attach("end") // whatever came for it has come by now
+	if len(mallory.changed)+len(first.changed) > 0 {
+		t.Errorf("hints went astray: %v %v", mallory.changed, first.changed)
+	}
+}
+
+// withdrawing is an engine during whose renewals a pass is withdrawn.
+type withdrawing struct {
+	lockkeeper.Engine
+	withdraw func()
+}
+
+func (e *withdrawing) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	e.withdraw()
+	return e.Engine.Renew(ctx, k)
+}
+
+// Requests that come with a pass that has just been withdrawn are not refused one by
+// one: the client may have a better one, and shows it on its next connection.
+func TestWithdrawnWhileAtWork(t *testing.T) {
+	e := &withdrawing{Engine: memlock.New()}
+	t.Cleanup(func() { e.Close() })
+	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
+	g.secrets["ci"], g.digests["ci"] = access.NewToken()
+	g.gate = access.New(e, g.policy("ci"), access.Options{})
+	_, g.address = start(t, e, Options{Gate: g.gate})
+	e.withdraw = func() { g.gate.Set(g.policy()) }
+	p := g.as("ci")
+	epoch := p.attach("s")
+	p.send(&wire.ClientFrame{Requests: []*wire.Request{
+		{Id: 10, Session: "s", Epoch: epoch, Renew: true},
+		{Id: 11, Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}}},
+		{Id: 12, List: &wire.List{Credit: 1}},
+	}})
+	p.over(lockkeeper.ErrDenied)
+	if p.replies[11] != nil || p.replies[12] != nil {
+		t.Errorf("answered: %v", p.replies)
+	}
+}
+
+// many is an engine whose leases tell of so many claims that they come in pieces.
+type many struct{ withdrawing }
+
+func (e *many) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	lease, err := e.withdrawing.Renew(ctx, k)
+	for id := range uint64(2000) {
+		lease.Claims = append(lease.Claims, lockkeeper.Status{
+			Ref: lockkeeper.Ref{Session: k.Session, ID: id + 1}, State: lockkeeper.Held, Label: lockkeeper.Label{Note: strings.Repeat("n", 200)},
+		})
+	}
+	return lease, err
+}
+
+// A lease is told whole or not at all, also to whose pass is withdrawn meanwhile: what
+// is missing in it may be an end that its holder must know (R12).
+func TestWithdrawnAmidALease(t *testing.T) {
+	e := &many{withdrawing{Engine: memlock.New()}}
+	t.Cleanup(func() { e.Close() })
+	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
+	g.secrets["ci"], g.digests["ci"] = access.NewToken()
+	g.gate = access.New(e, g.policy("ci"), access.Options{})
+	_, g.address = start(t, e, Options{Gate: g.gate})
+	e.withdraw = func() { g.gate.Set(g.policy()) }
+	p := g.as("ci")
+	p.ask(&wire.Request{Session: "s", Epoch: p.attach("s"), Renew: true})
+	told, whole := 0, false
+	for {
+		f, err := p.frame()
+		if err != nil {
+			break
+		}
+		for _, m := range f.GetReplies() {
+			told += len(m.GetLease().GetClaims())
+			whole = whole || m.GetLease() != nil && !m.GetMore()
+		}
+	}
+	if whole && told != 2000 {
+		t.Errorf("the lease came to its end with %d of 2000 claims", told)
+	}
+}
+
+// From the moment at which a token is withdrawn its connections tell nothing more:
+// neither what a list has ready, nor hints.
+func TestWithdrawnHearsNothing(t *testing.T) {
+	g := startGuarded(t, Options{}, "alice", "bob")
+	alice, bob := g.as("alice"), g.as("bob")
+	epoch, bobs := alice.attach("s"), bob.attach("s")
+	bob.held("s", bobs, 1, "a")
+	bob.held("s", bobs, 2, "b")
+	alice.waiting("s", epoch, 1, "a")
+	list := alice.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	alice.answered(list) // the next one waits for credit
+	g.gate.Set(g.policy("bob"))
+	bob.release("s", bobs, 1)
+	bob.release("s", bobs, 2)
+	_ = wire.WriteFrame(alice.net, &wire.ClientFrame{Credits: []*wire.Credit{{Id: list, More: 100}}}) // if it is not closed yet
+	alice.over(lockkeeper.ErrDenied)
+	if len(alice.changed) > 0 || alice.replies[list].GetStatus() != nil {
+		t.Errorf("told after the end: %v %v", alice.changed, alice.replies)
+	}
+}
+
+// A question about the server may take its time: other requests are answered
+// meanwhile, also where the engine answers at once.
+func TestAboutKeepsNobodyWaiting(t *testing.T) {
+	e := memlock.New()
+	t.Cleanup(func() { e.Close() })
+	asked, let := make(chan struct{}), make(chan struct{})
+	_, address := start(t, e, Options{About: func(context.Context) wire.ServerState {
+		close(asked)
+		<-let
+		return wire.ServerState{Version: "1.2", Held: 7}
+	}})
+	p := greeted(t, address)
+	id := p.ask(&wire.Request{About: true})
+	<-asked
+	p.attach("s")
+	close(let)
+	if m := p.answered(id).GetAbout().Read(); m.Version != "1.2" || m.Held != 7 || m.Connections != 1 {
+		t.Errorf("%+v", m)
+	}
+}

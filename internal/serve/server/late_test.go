@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// A slowConn stands still before it takes the first deadline away, until another
+// one is set or a moment has passed.
+type slowConn struct {
+	net.Conn
+	first  sync.Once
+	stands chan struct{}
+	set    chan struct{}
+}
+
+func (c *slowConn) SetReadDeadline(at time.Time) error {
+	if at.IsZero() {
+		c.first.Do(func() {
+			close(c.stands)
+			select {
+			case <-c.set:
+			case <-time.After(200 * time.Millisecond):
+			}
+		})
+	} else if at.Before(time.Now()) {
+		defer close(c.set)
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+// A slowListener gives out one such connection.
+type slowListener struct {
+	net.Listener
+	conn *slowConn
+}
+
+func (l *slowListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.conn.Conn = nc
+	return l.conn, nil
+}
+
+// A server that stops while a client is being greeted does not wait for that client.
+func TestShutdownWithinHello(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := memlock.New()
+	defer e.Close()
+	s := New(e, Options{})
+	conn := &slowConn{stands: make(chan struct{}), set: make(chan struct{})}
+	go s.Serve(&slowListener{l, conn})
+	p := connect(t, l.Addr().String())
+	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}})
+	<-conn.stands
+	ctx, cancel := context.WithTimeout(t.Context(), patience/2) // before the client gives up
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("an idle client keeps the server from stopping: %v", err)
+	}
+}
+
+// What comes for a connection that has ended is not kept.
+func TestHintsForEndedConnection(t *testing.T) {
+	s, address := startMemory(t)
+	p := greeted(t, address)
+	epoch := p.attach("ann")
+	s.mu.Lock()
+	var c *conn
+	for c = range s.conns {
+	}
+	s.mu.Unlock()
+	p.held("ann", epoch, 1, "db")
+	p.net.Close()
+	for ended := false; !ended; {
+		s.mu.Lock()
+		ended = len(s.conns) == 0
+		s.mu.Unlock()
+	}
+	c.tell([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: "ann", ID: 1}, State: lockkeeper.Held}}, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.Len() > 0 {
+		t.Errorf("%d bytes wait for nobody", c.out.Len())
+	}
+}

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// A list is sent only as far as its client gave credit for, so that one that is
+// not read keeps nobody else waiting and fills no memory.
+type list struct {
+	stop   context.CancelFunc
+	credit uint64        // guarded by conn.mu
+	more   chan struct{} // there is credit again
+}
+
+// list begins to answer a list, beside the reader.
+func (c *conn) list(m *wire.Request) error {
+	ctx, cancel := context.WithCancel(c.server.life)
+	l := &list{stop: cancel, credit: uint64(m.GetList().GetCredit()), more: make(chan struct{}, 1)}
+	c.mu.Lock()
+	_, twice := c.lists[m.GetId()]
+	full := len(c.lists) >= maxLists
+	if !twice && !full {
+		c.lists[m.GetId()] = l
+	}
+	c.mu.Unlock()
+	switch {
+	case twice:
+		cancel()
+		return fmt.Errorf("%w: there is a list %d already", errManners, m.GetId())
+	case full:
+		cancel()
+		c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(&lockkeeper.Error{
+			Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota,
+			Detail: fmt.Sprintf("%d lists at a time are the most that one connection may ask for", maxLists),
+		})})
+		return nil
+	}
+	taken := []limits.Resource{limits.Watchers}
+	if m.GetList().GetRef() == nil && m.GetList().GetSession() == "" {
+		taken = append(taken, limits.BroadLists)
+	}
+	for n, r := range taken {
+		if err := c.usage.Take(r, 1); err != nil {
+			c.endList(l, m, taken[:n])
+			c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(err)})
+			return nil
+		}
+	}
+	c.work.Go(func() { c.answerList(ctx, l, m, taken) })
+	return nil
+}
+
+// endList removes a list, and gives back one of each resource that it took.
+func (c *conn) endList(l *list, m *wire.Request, taken []limits.Resource) {
+	l.stop()
+	for _, r := range taken {
+		c.usage.Give(r, 1)
+	}
+	c.mu.Lock()
+	delete(c.lists, m.GetId())
+	c.mu.Unlock()
+}
+
+func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken []limits.Resource) {
+	last := &wire.Reply{Id: m.GetId()}
+	for status, err := range c.engine.List(ctx, m.GetList().Read()) {
+		if err != nil {
+			last.Error = wire.SendError(err)
+			break
+		}
+		if !c.spend(ctx, l) {
+			break
+		}
+		c.reply(&wire.Reply{Id: m.GetId(), Status: wire.SendStatus(&status, ""), More: true})
+	}
+	if ctx.Err() != nil && last.Error == nil { // not its own end
+		last.Error = wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the list is cut short: the server ends this connection"})
+	}
+	c.endList(l, m, taken)
+	c.reply(last)
+}
+
+// spend takes one unit of the list's credit, and waits for it if need be. It
+// reports false if the list is not wanted any more.
+func (c *conn) spend(ctx context.Context, l *list) bool {
+	for {
+		if ctx.Err() != nil {
+			return false
+		}
+		c.mu.Lock()
+		granted := l.credit > 0
+		if granted {
+			l.credit--
+		}
+		c.mu.Unlock()
+		if granted {
+			return true
+		}
+		select {
+		case <-l.more:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// credit lets a list go on. One for a list that has ended means nothing.
+func (c *conn) credit(m *wire.Credit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lists[m.GetId()]; l != nil {
+		l.credit += uint64(m.GetMore())
+		select {
+		case l.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stop ends a list that is not wanted any more.
+func (c *conn) stop(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lists[id]; l != nil {
+		l.stop()
+	}
+}

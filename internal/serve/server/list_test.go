@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// claims has one session hold so many paths.
+func claims(p *peer, n int) {
+	epoch := p.attach("many")
+	for id := range uint64(n) {
+		p.held("many", epoch, id+1, fmt.Sprintf("path/%04d", id))
+	}
+}
+
+// listed reads until a list has so many statuses, or has ended.
+func listed(p *peer, id uint64, n int) (got int, ended bool) {
+	p.t.Helper()
+	for got < n && !ended {
+		f, err := p.frame()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, m := range f.GetReplies() {
+			if m.GetId() == id && m.GetMore() {
+				got++
+			} else if m.GetId() == id {
+				ended = true
+			}
+		}
+	}
+	return got, ended
+}
+
+// A list is sent as far as there is credit for it, and no further.
+func TestListWaitsForCredit(t *testing.T) {
+	_, address := startMemory(t)
+	p := greeted(t, address)
+	claims(p, 10)
+	id := p.ask(&wire.Request{List: &wire.List{Credit: 3}})
+	if n, ended := listed(p, id, 3); n != 3 || ended {
+		t.Fatalf("%d statuses come, ended: %t", n, ended)
+	}
+	p.answered(p.ask(&wire.Request{Renew: true})) // what is not credited would come before this
+	if p.replies[id] != nil && p.replies[id].GetStatus().GetId() > 3 {
+		t.Error("more comes than there is credit for")
+	}
+	p.send(&wire.ClientFrame{Credits: []*wire.Credit{{Id: id, More: 4}, {Id: id, More: 100}, {Id: 999, More: 1}}})
+	if n, ended := listed(p, id, 8); n != 7 || !ended {
+		t.Errorf("%d more come, ended: %t", n, ended)
+	}
+}
+
+// A list that is not wanted any more ends, and so does one whose connection ends.
+func TestListEnds(t *testing.T) {
+	s, address := startMemory(t)
+	p := greeted(t, address)
+	claims(p, 3)
+	id := p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 100}})
+	if n, ended := listed(p, id, 3); n != 3 || ended {
+		t.Fatalf("%d statuses come, ended: %t", n, ended)
+	}
+	p.send(&wire.ClientFrame{Requests: []*wire.Request{{Stop: id}, {Stop: 77}}})
+	if n, ended := listed(p, id, 1); n != 0 || !ended {
+		t.Errorf("a stopped list sends %d, ended: %t", n, ended)
+	}
+	p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	p.net.Close()
+	s.ended.Wait() // it ends though a list waits for credit and changes
+}
+
+// A connection may ask for so many lists; one more is refused and harms nothing.
+func TestListsAreBounded(t *testing.T) {
+	_, address := startMemory(t)
+	p := greeted(t, address)
+	for range maxLists {
+		p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	}
+	if err := p.answered(p.ask(&wire.Request{List: &wire.List{}})).GetError().Read(); !errors.Is(err, lockkeeper.Quota) {
+		t.Errorf("one list too many: %v", err)
+	}
+	p.attach("still here")
+	p.last-- // the number of a list that runs
+	p.send(&wire.ClientFrame{Requests: []*wire.Request{{Id: 1, List: &wire.List{Credit: 1}}}})
+	p.over(lockkeeper.ErrInvalid)
+}
+
+// Lists of everything are counted over all connections, since each keeps a copy;
+// those of one claim or session are not.
+func TestBroadListsAreBounded(t *testing.T) {
+	s, address := startMemory(t)
+	hog, p := greeted(t, address), greeted(t, address)
+	epoch := p.attach("me")
+	p.held("me", epoch, 1, "a")
+	for range limits.DefaultBounds().Total[limits.BroadLists] {
+		hog.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	}
+	hog.attach("hog") // so its lists have been begun
+	if err := p.answered(p.ask(&wire.Request{List: &wire.List{Meets: "a", Credit: 9}})).GetError().Read(); !errors.Is(err, lockkeeper.Quota) {
+		t.Errorf("one list of everything too many: %v", err)
+	}
+	for _, narrow := range []*wire.List{{Ref: &wire.Ref{Session: "me", Id: 1}, Credit: 9}, {Session: "me", Credit: 9}} {
+		if n, ended := listed(p, p.ask(&wire.Request{List: narrow}), 2); n != 1 || !ended {
+			t.Errorf("%v: %d statuses, ended: %t", narrow, n, ended)
+		}
+	}
+	hog.net.Close()
+	for s.gate.Ledger().Used(limits.BroadLists) > 0 {
+		runtime.Gosched()
+	}
+	if n, ended := listed(p, p.ask(&wire.Request{List: &wire.List{Credit: 9}}), 2); n != 1 || !ended {
+		t.Errorf("when there is room again: %d statuses, ended: %t", n, ended)
+	}
+}
+
+// Who reads nothing gets nothing, is told later that hints were missed, and keeps
+// nobody else waiting.
+func TestSlowReader(t *testing.T) {
+	_, address := startMemory(t)
+	holder, waiter := greeted(t, address), greeted(t, address)
+	if err := waiter.net.(interface{ SetReadBuffer(int) error }).SetReadBuffer(256 << 10); err != nil {
+		t.Fatal(err)
+	}
+	mine, its := holder.attach("holder"), waiter.attach("waiter")
+	note := fmt.Sprintf("%0512d", 7)
+	// Each revision of a claim that is asked to yield is a hint to its holder: here
+	// they come by the thousand, and are not read.
+	waiter.held("waiter", its, 1, "a")
+	var sent int
+	for rounds := 0; rounds < 20_000; rounds++ {
+		id := uint64(rounds + 1)
+		m := holder.answered(holder.ask(&wire.Request{Session: "holder", Epoch: mine, Claim: &wire.Claim{
+			Id: id, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1,
+			Priority: 1, Steal: wire.Steal_STEAL_ASK, Note: note, Link: note,
+		}}))
+		if m.GetError() != nil {
+			t.Fatal(m.GetError().Read())
+		}
+		holder.release("holder", mine, id)
+		sent += 2
+	}
+	waiter.net.SetDeadline(time.Now().Add(patience))
+	waiter.until("being told that hints are missing", func() bool { return waiter.missed })
+	if len(waiter.changed) >= sent {
+		t.Errorf("all of %d hints came", sent)
+	}
+	waiter.release("waiter", its, 1)
+}
+
+// What a server that is told to stop has not sent of a list is known to be missing.
+func TestCutListIsNoWhole(t *testing.T) {
+	s, address := startMemory(t)
+	p := greeted(t, address)
+	claims(p, 10)
+	part := p.ask(&wire.Request{List: &wire.List{Credit: 3}})
+	follows := p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 10}})
+	p.until("both lists have begun", func() bool { return p.replies[part] != nil && p.replies[follows] != nil })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go s.Shutdown(ctx)
+	for _, id := range []uint64{part, follows} {
+		p.until("the end of a list", func() bool { return !p.replies[id].GetMore() })
+		if m := p.replies[id].GetError(); m == nil || !errors.Is(m.Read(), lockkeeper.ErrUnavailable) {
+			t.Errorf("a list that was cut ends with %v", m)
+		}
+	}
+}

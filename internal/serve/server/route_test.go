@@ -1,0 +1,120 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// Of two attaches the later one has the route, in whatever order their answers
+// come; what is over goes, and only that.
+func TestRoutes(t *testing.T) {
+	start := time.Now()
+	rs := routes{began: start, of: make(map[owned]*route)}
+	attached := func(session string, epoch uint64, ttl time.Duration) *route {
+		r := new(route)
+		r.conn.Store(new(conn))
+		rs.attached(owned{"ci", session}, r, &lockkeeper.Lease{Key: lockkeeper.Key{Session: session, Epoch: epoch}, TTL: ttl})
+		return r
+	}
+	later := attached("a", 2, time.Hour)
+	attached("a", 1, time.Hour)
+	if rs.of[owned{"ci", "a"}] != later {
+		t.Error("an older attach has the route")
+	}
+	rs.ended("ci", lockkeeper.Key{Session: "a", Epoch: 1})
+	if rs.of[owned{"ci", "a"}] != later {
+		t.Error("the end of an older attach took the route")
+	}
+	attached("b", 3, time.Second)
+	for _, c := range []struct {
+		after time.Duration
+		left  int
+	}{{time.Second, 2}, {sweepTime, 2}, {sweepTime + 2*time.Second, 1}, {time.Hour, 1}, {2 * time.Hour, 0}} {
+		rs.began = start.Add(-c.after) // so much time has passed
+		if rs.sweep(); len(rs.of) != c.left {
+			t.Errorf("%d routes are left after %s, want %d", len(rs.of), c.after, c.left)
+		}
+	}
+	attached("c", 4, time.Hour)
+	if rs.ended("ci", lockkeeper.Key{Session: "c", Epoch: 4}); len(rs.of) != 0 {
+		t.Error("a route is left of what has ended")
+	}
+}
+
+// A renewal that is read late, of a connection that its client has left for another
+// one, takes no hints away from that one for longer than the former connection lives;
+// and what is said again by somebody on a new connection for no longer than until the
+// client renews.
+func TestLateRenewalKeepsRoute(t *testing.T) {
+	_, address := startMemory(t)
+	former, p, other := greeted(t, address), greeted(t, address), greeted(t, address)
+	epoch, others := former.attach("ann"), other.attach("bob")
+	other.held("bob", others, 1, "db")
+	former.waiting("ann", epoch, 1, "db")
+	renew := func(p *peer) {
+		t.Helper()
+		if m := p.answered(p.ask(&wire.Request{Session: "ann", Epoch: epoch, Renew: true})); m.GetError() != nil {
+			t.Fatal(m.GetError().Read())
+		}
+	}
+	renew(p)
+	renew(former) // as if it had waited there for long
+	other.release("bob", others, 1)
+	former.granted("ann", 1)
+	former.net.Close()
+	p.until("waiting for the news that something was missed", func() bool { return p.missed })
+	p.release("ann", epoch, 1)
+
+	p.held("ann", epoch, 2, "db")
+	other.waiting("bob", others, 2, "db")
+	echo := greeted(t, address)
+	again := echo.answered(echo.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true}))
+	if again.GetError() != nil {
+		t.Fatal(again.GetError().Read())
+	}
+	if m := other.answered(other.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true})); m.GetError() != nil {
+		t.Fatal(m.GetError().Read())
+	}
+	p.release("ann", epoch, 2)
+	other.granted("bob", 2)
+}
+
+// A lease with many claims comes in pieces, and all but the last say that there is
+// more.
+func TestLeaseComesInPieces(t *testing.T) {
+	_, address := startMemory(t)
+	p := greeted(t, address)
+	epoch := p.attach("many")
+	const many = 3000
+	note := fmt.Sprintf("%0500d", 7)
+	for id := range uint64(many) {
+		m := p.answered(p.ask(&wire.Request{Session: "many", Epoch: epoch, Claim: &wire.Claim{
+			Id: id + 1, Targets: []*wire.Target{{Path: fmt.Sprint("p/", id), Mode: wire.Mode_MODE_EXCLUSIVE}}, Note: note,
+		}}))
+		if m.GetStatus().GetState() != wire.State_STATE_HELD {
+			t.Fatal(m)
+		}
+	}
+	id := p.ask(&wire.Request{Session: "many", Epoch: epoch, Renew: true})
+	claims, pieces := 0, 0
+	for more := true; more; {
+		f, err := p.frame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range f.GetReplies() {
+			if m.GetId() == id {
+				claims += len(m.GetLease().GetClaims())
+				pieces++
+				more = m.GetMore()
+			}
+		}
+	}
+	if claims != many || pieces < 10 {
+		t.Errorf("%d claims come in %d pieces", claims, pieces)
+	}
+}

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// stuck is an engine that answers claims of the path "stuck" only when it is let, as
+// one whose disk is full, and renewals of the session "slow".
+type stuck struct {
+	lockkeeper.Engine
+	claims, renewals gate
+}
+
+// A gate is where calls wait.
+type gate struct {
+	came chan struct{} // filled by each
+	let  chan struct{} // lets one go for each that it is filled with
+}
+
+func newGate() gate { return gate{make(chan struct{}, 2*maxAtWork), make(chan struct{})} }
+
+func (g gate) pass(ctx context.Context) error {
+	g.came <- struct{}{}
+	select {
+	case <-g.let:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newStuck(t *testing.T) *stuck {
+	e := &stuck{memlock.New(), newGate(), newGate()}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func (e *stuck) Guarantees() lockkeeper.Guarantees {
+	g := e.Engine.Guarantees()
+	g.Prompt = false
+	return g
+}
+
+func (e *stuck) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	if w.Targets[0].Path == "stuck" {
+		if err := e.claims.pass(ctx); err != nil {
+			return lockkeeper.Status{}, err
+		}
+	}
+	return e.Engine.Claim(ctx, k, w)
+}
+
+func (e *stuck) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	if k.Session == "slow" {
+		if err := e.renewals.pass(ctx); err != nil {
+			return lockkeeper.Lease{}, err
+		}
+	}
+	return e.Engine.Renew(ctx, k)
+}
+
+// numbered gives requests their numbers, which claims have as ids too.
+func (p *peer) numbered(all ...*wire.Request) []*wire.Request {
+	for _, m := range all {
+		p.last++
+		m.Id = p.last
+		if m.Claim != nil {
+			m.Claim.Id = p.last
+		}
+	}
+	return all
+}
+
+// stuckClaims are as many as one connection may have at work.
+func stuckClaims(session string, epoch uint64) []*wire.Request {
+	all := make([]*wire.Request, maxAtWork)
+	for i := range all {
+		all[i] = &wire.Request{Session: session, Epoch: epoch, Claim: &wire.Claim{
+			Targets: []*wire.Target{{Path: "stuck", Mode: wire.Mode_MODE_SHARED}}, Wait: -1,
+		}}
+	}
+	return all
+}
+
+// What is answered is sent, and so are hints, though the engine is at work on as much
+// as one connection may ask for, and more is asked.
+func TestAnsweredWhileStuck(t *testing.T) {
+	e := newStuck(t)
+	_, address := start(t, e, Options{})
+	p, other := greeted(t, address), greeted(t, address)
+	epoch, others := p.attach("ann"), other.attach("bob")
+	other.held("bob", others, 1, "db")
+	p.waiting("ann", epoch, 1, "db")
+	renew := func() *wire.Request { return &wire.Request{Session: "ann", Epoch: epoch, Renew: true} }
+	requests := p.numbered(append(append([]*wire.Request{renew()}, stuckClaims("ann", epoch)...), renew())...)
+	p.send(&wire.ClientFrame{Requests: requests})
+	for range maxAtWork {
+		<-e.claims.came
+	}
+	if m := p.answered(requests[0].GetId()); m.GetError() != nil {
+		t.Error(m.GetError().Read())
+	}
+	other.release("bob", others, 1)
+	p.granted("ann", 1)
+	close(e.claims.let)
+	for _, m := range requests[1:] {
+		p.answered(m.GetId())
+	}
+}
+
+// When the server stops, what is answered is sent at once, and not with the last answer.
+func TestAnsweredWhileStopping(t *testing.T) {
+	e := newStuck(t)
+	s, address := start(t, e, Options{})
+	p := greeted(t, address)
+	epoch, slow := p.attach("ann"), p.attach("slow")
+	requests := p.numbered(append(stuckClaims("ann", epoch), &wire.Request{Session: "slow", Epoch: slow, Renew: true})...)
+	var out wire.Outbox
+	out.PutFrame(&wire.ClientFrame{Requests: requests})
+	out.PutFrame(&wire.ClientFrame{Credits: []*wire.Credit{{Id: 1}}}) // it has arrived, and is not read
+	if _, err := p.net.Write(out.Take(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for range maxAtWork {
+		<-e.claims.came
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown(t.Context()) }()
+	p.until("waiting for the news that it stops", func() bool { return p.drained != "" })
+	e.claims.let <- struct{}{} // now there is room for the last request
+	<-e.renewals.came
+	close(e.claims.let)
+	for _, m := range requests[:maxAtWork] {
+		p.answered(m.GetId())
+	}
+	close(e.renewals.let)
+	p.answered(requests[maxAtWork].GetId())
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}

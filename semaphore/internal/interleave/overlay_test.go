@@ -1,0 +1,202 @@
+package interleave_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const shim = "github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
+
+// watched are the packages in whose place canal gets the shim. What the shim does
+// not have does not compile.
+var watched = map[string]bool{"sync": true, "sync/atomic": true, "runtime": true, "context": true, "hash/maphash": true}
+
+// harmless are packages by which goroutines can't meet.
+var harmless = map[string]bool{
+	"cmp": true, "errors": true, "fmt": true, "iter": true, "math": true, "math/bits": true, "slices": true, "strings": true,
+	"golang.org/x/sys/cpu": true, // for the size of a cache line
+}
+
+// knobs are constants of canal that programs choose: with the real ones, a key
+// would go only among many others.
+var knobs = []patch{
+	{"manager.go", "const idleKeys = 128", `var idleKeys = 128; func init() { runtime.Knob("idleKeys", &idleKeys) }`},
+	{"manager.go", "runtime.GOMAXPROCS(0)-1)), 128)", "runtime.GOMAXPROCS(0)-1)), mostShards)"},
+	{"manager.go", "// TryAcquire takes", `var mostShards = 128; func init() { runtime.Knob("mostShards", &mostShards) } // TryAcquire takes`},
+	{"shard.go", "const smallest = 8", `var smallest = 8; func init() { sync.Knob("smallest", &smallest) }`},
+	{"shard.go", "if s.hand%16 != 0 {", "if s.hand%uint64(roomEvery) != 0 {"},
+	{"shard.go", "// usage is", `var roomEvery = 16; func init() { sync.Knob("roomEvery", &roomEvery) } // usage is`},
+}
+
+// patch replaces a text that stands in a file exactly once.
+type patch struct{ file, before, after string }
+
+// forStories ends the names of files as they are before the shim comes in.
+const forStories = ".told"
+
+// overlay writes canal's files into dir, as the explorer needs them and with
+// patches, and returns the file that go build -overlay wants.
+func overlay(canal, dir string, patches []patch) (string, error) {
+	texts, err := read(canal, patches)
+	if err != nil {
+		return "", err
+	}
+	rewritten, err := rewrite(texts)
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for name, text := range texts {
+		file := filepath.Join(dir, name)
+		replace[filepath.Join(canal, name)] = file
+		if err := os.WriteFile(file, []byte(rewritten[name]), 0o600); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(file+forStories, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, list, 0o600)
+}
+
+// read returns the text of canal's files by their names, with patches made.
+func read(canal string, patches []patch) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(canal, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		texts[filepath.Base(file)] = string(text)
+	}
+	for _, p := range patches {
+		if n := strings.Count(texts[p.file], p.before); n != 1 {
+			return nil, fmt.Errorf("%s: the text to be replaced stands there %d times, not once:\n%s", p.file, n, p.before)
+		}
+		texts[p.file] = strings.Replace(texts[p.file], p.before, p.after, 1)
+	}
+	return texts, nil
+}
+
+// rewrite gives files the shim in place of what is watched, and lets each use of
+// a guarded field look for its mutex. Lines keep their numbers.
+func rewrite(texts map[string]string) (map[string]string, error) {
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for name, text := range texts {
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if err := onlyWatched(fset, file); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	fields := newFields(fset, files)
+	rewritten := map[string]string{}
+	for _, file := range files {
+		if err := fields.changes(file); err != nil {
+			return nil, err
+		}
+		name := fset.Position(file.Pos()).Filename
+		edits, err := fields.edits(file)
+		if err != nil {
+			return nil, err
+		}
+		rewritten[name] = edits.make(texts[name])
+	}
+	return rewritten, nil
+}
+
+// edit replaces the text between two offsets.
+type edit struct {
+	from, to int
+	text     string
+}
+
+type edits []edit
+
+func (e edits) make(text string) string {
+	slices.SortFunc(e, func(a, b edit) int { return b.from - a.from })
+	for _, edit := range e {
+		text = text[:edit.from] + edit.text + text[edit.to:]
+	}
+	return text
+}
+
+func (f *fields) edits(file *ast.File) (all edits, _ error) {
+	at := func(p token.Pos) int { return f.fset.Position(p).Offset }
+	imported := ""
+	for _, spec := range file.Imports {
+		path, _ := strconv.Unquote(spec.Path.Value)
+		if !watched[path] {
+			continue
+		}
+		text := strconv.Quote(shim)
+		imported = path[strings.LastIndexByte(path, '/')+1:]
+		if spec.Name == nil {
+			text = imported + " " + text
+		} else {
+			imported = spec.Name.Name
+		}
+		all = append(all, edit{at(spec.Path.Pos()), at(spec.Path.End()), text})
+	}
+	for _, use := range f.uses(file) {
+		if imported == "" {
+			return nil, fmt.Errorf("%s: a guarded field, in a file that imports nothing of what is watched", f.fset.Position(use.Pos()))
+		}
+		x := types.ExprString(use.X)
+		all = append(all, edit{at(use.Pos()), at(use.End()),
+			fmt.Sprintf("(*%s.Guarded(&%s.%s, &%s.%s))", imported, x, use.Sel.Name, x, guardedBy[f.name(use)])})
+	}
+	return all, nil
+}
+
+// onlyWatched says what in a file the scheduler would not see.
+func onlyWatched(fset *token.FileSet, file *ast.File) error {
+	for _, spec := range file.Imports {
+		if path, _ := strconv.Unquote(spec.Path.Value); !watched[path] && !harmless[path] {
+			return fmt.Errorf("%s: canal imports %s: let internal/interleave have what it uses of it, or list it as harmless in overlay_test.go",
+				fset.Position(spec.Pos()), path)
+		}
+	}
+	var wrong error
+	ast.Inspect(file, func(n ast.Node) bool {
+		what := ""
+		switch n.(type) {
+		case *ast.GoStmt:
+			what = "a go statement"
+		case *ast.ChanType:
+			what = "a channel"
+		case *ast.SelectStmt:
+			what = "a select"
+		}
+		if what != "" && wrong == nil {
+			wrong = fmt.Errorf("%s: canal has %s, which internal/interleave does not watch: teach it to", fset.Position(n.Pos()), what)
+		}
+		return true
+	})
+	return wrong
+}

@@ -1,0 +1,136 @@
+package interleave_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
+)
+
+var (
+	inside = flag.String("inside", "", "the folder of the overlay that this test was built with; set by the test itself")
+	only   = flag.String("program", "", "a regular expression: programs to explore")
+	replay = flag.String("schedule", "", "a schedule to replay, of the one program that is chosen")
+	most   = flag.Int("most", 1_000_000, "how many executions of a program to begin at most")
+	long   = flag.Bool("long", false, "explore large programs, too; choose a larger -most with it")
+)
+
+// TestEverySchedule builds itself with the overlay and runs all programs in there.
+func TestEverySchedule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds: make test runs it")
+	}
+	binary, dir := build(t, knobs)
+	out, err := explore(t, binary, dir, *only, *replay)
+	t.Log("\n" + out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func build(t *testing.T, patches []patch) (binary, dir string) {
+	t.Helper()
+	binary, dir, err := compile(t, patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary, dir
+}
+
+// compile builds this test with canal's files rewritten and patched.
+func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
+	dir = t.TempDir()
+	canal, err := filepath.Abs("../..")
+	if err != nil {
+		return "", "", err
+	}
+	list, err := overlay(canal, dir, patches)
+	if err != nil {
+		return "", "", err
+	}
+	binary = filepath.Join(dir, "interleave.test")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("canal does not build with internal/interleave in place of %v; what it uses of them must be there\n%s",
+			slices.Sorted(maps.Keys(watched)), out)
+	}
+	return binary, dir, nil
+}
+
+// explore runs what build has built.
+func explore(t *testing.T, binary, dir, programs, schedule string) (string, error) {
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestInside$", "-test.v", "-inside", dir,
+		"-program", programs, "-schedule", schedule, "-most", strconv.Itoa(*most), fmt.Sprintf("-long=%t", *long))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// TestInside explores the programs. It works only as built by TestEverySchedule.
+func TestInside(t *testing.T) {
+	if *inside == "" {
+		t.Skip("TestEverySchedule builds and runs it")
+	}
+	interleave.Source = source
+	chosen := regexp.MustCompile(*only)
+	all := programs
+	if *long {
+		all = append(all, large...)
+	}
+	for _, p := range all {
+		if !chosen.MatchString(p.name) {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			if *replay == "" {
+				p.explore(t)
+				return
+			}
+			failure, err := interleave.Replay(p.explorable(), *replay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Errorf("wrong: %s\n%s", failure.What, failure.Story)
+		})
+	}
+}
+
+func (p program) explore(t *testing.T) {
+	begun := time.Now()
+	r := interleave.Explore(p.explorable(), *most)
+	t.Logf("%d states, %d executions, %d of them to the end, up to %d operations, %d passes, %s",
+		r.States, r.Executions, r.Finished, r.Operations, r.Passes, time.Since(begun).Round(time.Millisecond))
+	switch {
+	case r.Failure != nil:
+		t.Errorf("wrong: %s\nreplay: -program '^%s$' -schedule %s\n%s", r.Failure.What, p.name, r.Failure.Schedule, r.Failure.Story)
+	case r.Partial:
+		t.Errorf("more than %d executions: choose a smaller program, or a larger -most", *most)
+	case r.States == 0:
+		t.Errorf("there was nothing to choose: does canal use the shim?")
+	}
+}
+
+// source is a line of canal.
+func source(file string, line int) string {
+	text, err := os.ReadFile(filepath.Join(*inside, filepath.Base(file)+forStories))
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(string(text), "\n")
+	if line > len(lines) {
+		return ""
+	}
+	return lines[line-1]
+}
