@@ -48,7 +48,8 @@ func TestAnsweredClaimsAreForgottenAndNeverMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		r := &recorder{Engine: memlock.New()}
-		c := lockkeeper.New(r, lockkeeper.SessionTTL(ttl), lockkeeper.BootClock(func() time.Duration { return time.Since(start) }))
+		c := lockkeeper.New(r, lockkeeper.SessionTTL(ttl),
+			lockkeeper.BootClock(func() time.Duration { return time.Since(start) }))
 		defer c.Close()
 		must(t)(c.Lock(background, "for/long"))
 		for range 100 {
@@ -71,7 +72,8 @@ func TestAnsweredClaimsAreForgottenAndNeverMade(t *testing.T) {
 		wants := slices.Clone(r.wants)
 		for i, w := range wants {
 			s, err := r.Engine.Claim(background, r.keys[i], w)
-			if held := w.Targets[0].Path == "for/long" && i == 0 || w.Targets[0].Path == "other"; held && err == nil && s.State == lockkeeper.Held {
+			if held := w.Targets[0].Path == "for/long" && i == 0 ||
+				w.Targets[0].Path == "other"; held && err == nil && s.State == lockkeeper.Held {
 				continue
 			}
 			if !errors.Is(err, lockkeeper.ErrNotHeld) {

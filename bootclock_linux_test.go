@@ -16,14 +16,15 @@ func readClock() (now func() time.Duration, boot, own *time.Duration) {
 func TestFurtherClockMeasuresWhateverOneClockMeasures(t *testing.T) {
 	const minute = time.Minute
 	for name, steps := range map[string][][2]time.Duration{ // by how much boot time and Go's clock advance
-		"both go":                             {{minute, minute}, {minute, minute}},
-		"the computer sleeps":                 {{minute, minute}, {time.Hour, 0}, {minute, minute}},
-		"a bubble jumps ahead":                {{time.Microsecond, time.Hour}, {0, minute}},
-		"it sleeps after a bubble was ahead":  {{0, time.Hour}, {minute, 0}, {minute, 0}},
-		"Go's clock goes back, and on":        {{minute, -time.Hour}, {minute, time.Hour + minute}, {minute, minute}},
-		"one goes while the other stands":     {{minute, 0}, {0, minute}, {minute, 0}, {0, minute}},
-		"a bubble jumps after the sleep":      {{time.Hour, 0}, {0, minute}, {minute, 0}},
-		"boot time is ahead by small amounts": {{3 * time.Millisecond, 0}, {3 * time.Millisecond, 0}, {0, 3 * time.Millisecond}},
+		"both go":                            {{minute, minute}, {minute, minute}},
+		"the computer sleeps":                {{minute, minute}, {time.Hour, 0}, {minute, minute}},
+		"a bubble jumps ahead":               {{time.Microsecond, time.Hour}, {0, minute}},
+		"it sleeps after a bubble was ahead": {{0, time.Hour}, {minute, 0}, {minute, 0}},
+		"Go's clock goes back, and on":       {{minute, -time.Hour}, {minute, time.Hour + minute}, {minute, minute}},
+		"one goes while the other stands":    {{minute, 0}, {0, minute}, {minute, 0}, {0, minute}},
+		"a bubble jumps after the sleep":     {{time.Hour, 0}, {0, minute}, {minute, 0}},
+		"boot time is ahead by small amounts": {{3 * time.Millisecond, 0}, {3 * time.Millisecond, 0},
+			{0, 3 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, boot, own := readClock()

@@ -263,7 +263,8 @@ func (c *Client) operate(ctx context.Context, op string, path Path, e Ending) er
 		return err
 	}
 	if c.guarantees.Features&FeatureOperator == 0 {
-		return wrap(op, path, &Error{Err: ErrUnsupported, Detail: c.guarantees.Name + " does not claim: " + FeatureOperator.String()})
+		return wrap(op, path, &Error{Err: ErrUnsupported,
+			Detail: c.guarantees.Name + " does not claim: " + FeatureOperator.String()})
 	}
 	err := c.call(ctx, c.patience(), func(ctx context.Context, k Key) error { return c.engine.End(ctx, k, e) })
 	if err != nil {

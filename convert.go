@@ -69,7 +69,8 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 			h.done()
 			c.undo(h, revision)
 			return wrapAs("upgrade", err)
-		case s.Revision >= revision && !s.Converting && cl.mode() == ModeExclusive && cl.want.Targets[0].Mode == ModeExclusive:
+		case s.Revision >= revision && !s.Converting && cl.mode() == ModeExclusive &&
+			cl.want.Targets[0].Mode == ModeExclusive:
 			h.exclusive = true
 			h.done()
 			return nil
@@ -150,7 +151,8 @@ func (h *Hold) needed() bool { return h.state == handleLive && h.exclusive }
 
 // neededBeside reports whether another handle than h relies on cl being exclusive.
 func (cl *claim) neededBeside(h *Hold) bool {
-	return h != &cl.first && cl.first.needed() || slices.ContainsFunc(cl.more, func(o *Hold) bool { return o != h && o.needed() })
+	return h != &cl.first && cl.first.needed() ||
+		slices.ContainsFunc(cl.more, func(o *Hold) bool { return o != h && o.needed() })
 }
 
 // mode is the mode in which all targets of cl are held; 0 if they differ, or

@@ -25,7 +25,8 @@ func (e closing) denial() error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "the token is not known here"}
 }
 
-func (e closing) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e closing) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if err := e.denial(); err != nil {
 		return lockkeeper.Lease{}, err
 	}
@@ -72,7 +73,8 @@ func TestWaitOfWhoIsDenied(t *testing.T) {
 		e.closed.Store(true)
 		began := time.Now()
 		err = <-told
-		if !errors.Is(err, lockkeeper.ErrDenied) || errors.Is(err, lockkeeper.ErrUnavailable) || time.Since(began) > lockkeeper.DefaultTTL/3 {
+		if !errors.Is(err, lockkeeper.ErrDenied) || errors.Is(err, lockkeeper.ErrUnavailable) ||
+			time.Since(began) > lockkeeper.DefaultTTL/3 {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		if hold.Err() != nil {

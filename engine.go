@@ -156,9 +156,13 @@ type Key struct {
 // Lease is the answer to Attach and Renew: the truth about a session, of which
 // notifications are only hints. Durations count from when the call was sent.
 type Lease struct {
-	Key    Key
-	TTL    time.Duration // the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a former attach promised more
-	Number uint64        // rises with every lease of the session, also over its epochs: for Key.Heard; 0 if the engine does not look at that
+	Key Key
+	// the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a
+	// former attach promised more
+	TTL time.Duration
+	// rises with every lease of the session, also over its epochs: for Key.Heard; 0 if the engine does
+	// not look at that
+	Number uint64
 
 	// EndsAt is the end of the session in engine time (R20); 0 if it has no end. A
 	// client only repeats it in Lapse.EndsAt; it must not compare it with any clock.

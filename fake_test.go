@@ -118,7 +118,8 @@ func (f *fake) with(change func()) {
 
 func (f *fake) Guarantees() lockkeeper.Guarantees { return f.g }
 
-func (f *fake) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (l lockkeeper.Lease, err error) {
+func (f *fake) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (l lockkeeper.Lease,
+	err error) {
 	err = f.do(ctx, "attach", func() error {
 		if err := s.Check(f.g.NoExpiry); err != nil {
 			return err
@@ -169,7 +170,10 @@ func (f *fake) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (
 		f.wants[w.ID] = append(f.wants[w.ID], w)
 		if f.claims[w.ID] == nil {
 			f.claims[w.ID] = &lockkeeper.Status{
-				Ref: lockkeeper.Ref{Session: k.Session, ID: w.ID}, State: lockkeeper.Waiting, Inside: w.Inside, Revision: w.Revision,
+				Ref:      lockkeeper.Ref{Session: k.Session, ID: w.ID},
+				State:    lockkeeper.Waiting,
+				Inside:   w.Inside,
+				Revision: w.Revision,
 			}
 			f.setTargets(w)
 			f.touch(w.ID)

@@ -13,7 +13,8 @@ import (
 
 // robbed lets b take in 5 s what a holds, and returns both holds, and how often a was
 // renewed meanwhile; with lost none of that was answered.
-func robbed(t *testing.T, a, b *lockkeeper.Client, wa *wire, lost bool, wait time.Duration) (victim, thief *lockkeeper.Hold, renewals int) {
+func robbed(t *testing.T, a, b *lockkeeper.Client, wa *wire, lost bool, wait time.Duration) (victim,
+	thief *lockkeeper.Hold, renewals int) {
 	t.Helper()
 	var renewed atomic.Int32 // counted by the client's goroutine
 	victim = must(t)(a.Lock(background, "db"))
@@ -73,7 +74,8 @@ func TestUnheardEndIsUnconfirmed(t *testing.T) {
 			t.Error("no renewal: the test proves nothing")
 		}
 		if victim.Err() != nil || !thief.Unconfirmed() {
-			t.Errorf("the victim, which heard nothing: %v; the thief is unconfirmed: %t, want it so", victim.Err(), thief.Unconfirmed())
+			t.Errorf("the victim, which heard nothing: %v; the thief is unconfirmed: %t, want it so", victim.Err(),
+				thief.Unconfirmed())
 		}
 		time.Sleep(lockkeeper.DefaultTTL)
 		if victim.Err() == nil {

@@ -23,7 +23,11 @@ func TestSecondsJSON(t *testing.T) {
 			t.Errorf("%s is read as %d, %v; want %d", text, back, err, d)
 		}
 	}
-	for text, want := range map[string]time.Duration{"1.5e3": 1500 * time.Second, "2E-3": 2 * time.Millisecond, "null": 0} {
+	for text, want := range map[string]time.Duration{
+		"1.5e3": 1500 * time.Second,
+		"2E-3":  2 * time.Millisecond,
+		"null":  0,
+	} {
 		var got seconds
 		if err := json.Unmarshal([]byte(text), &got); err != nil || time.Duration(got) != want {
 			t.Errorf("%s is read as %d, %v; want %d", text, got, err, want)
@@ -48,14 +52,35 @@ func TestJSONThereAndBack(t *testing.T) {
 		{&Status{
 			Ref: Ref{"s", 7}, State: Held, Grants: []Grant{{Target: target, InUse: 2, Slot: 2}}, Label: label, Fence: 41,
 			Age: 83200 * time.Millisecond, Left: 3 * time.Second, ETA: 2 * time.Minute, Waits: []WaitReason{HeldBy, Frozen},
-			Asked:    &Asked{By: Ref{"t", 1}, Label: label, Reason: Stolen, Left: 1},
-			Blockers: []Blocker{{Ref: Ref{"u", 2}, Why: Behind, Path: "db", Mode: ModeShared, Age: 1500 * time.Millisecond, Left: time.Hour, Label: label}},
-		}, []string{`"claim":"s.7"`, `"state":"held"`, `"age":83.2`, `"left":3`, `"eta":120`, `"left":0.000000001`, `"age":1.5`, `"left":3600`}, nil},
-		{&Status{Ref: Ref{"s", 7}, State: Held, Left: Forever, Asked: &Asked{Reason: Revoked, Left: Forever}, Blockers: []Blocker{{Why: HeldBy, Mode: ModeShared}}},
+			Asked: &Asked{By: Ref{"t", 1}, Label: label, Reason: Stolen, Left: 1},
+			Blockers: []Blocker{{
+				Ref:   Ref{"u", 2},
+				Why:   Behind,
+				Path:  "db",
+				Mode:  ModeShared,
+				Age:   1500 * time.Millisecond,
+				Left:  time.Hour,
+				Label: label,
+			}},
+		}, []string{`"claim":"s.7"`, `"state":"held"`, `"age":83.2`, `"left":3`, `"eta":120`, `"left":0.000000001`,
+			`"age":1.5`, `"left":3600`}, nil},
+		{&Status{
+			Ref:      Ref{"s", 7},
+			State:    Held,
+			Left:     Forever,
+			Asked:    &Asked{Reason: Revoked, Left: Forever},
+			Blockers: []Blocker{{Why: HeldBy, Mode: ModeShared}},
+		},
 			[]string{`"age":0`}, []string{`"left"`, `"eta"`}},
 		{&Status{Ref: Ref{"s", 7}, State: Freezing}, []string{`"left":0`, `"state":"frozen"`}, nil},
 		{&Want{
-			ID: 1, Targets: []Target{target}, Wait: 90 * time.Second, Manners: Soft, Quiet: time.Second, Steal: Take, After: 2 * time.Second,
+			ID:      1,
+			Targets: []Target{target},
+			Wait:    90 * time.Second,
+			Manners: Soft,
+			Quiet:   time.Second,
+			Steal:   Take,
+			After:   2 * time.Second,
 			MaxHold: 3 * time.Second, Grace: 4 * time.Second, Lasts: 5 * time.Second, Freeze: 6 * time.Second, Label: label,
 		}, []string{`"wait":90`, `"quiet":1`, `"after":2`, `"max_hold":3`, `"grace":4`, `"lasts":5`, `"freeze":6`}, nil},
 		{&Want{ID: 1, Wait: Forever}, nil, []string{"wait", "quiet", "after", "max_hold", "grace", "lasts", "freeze"}},

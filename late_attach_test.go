@@ -80,7 +80,8 @@ func TestAttachWithoutAnswer(t *testing.T) {
 		start := time.Now()
 		h := must(t)(a.Lock(background, "db"))
 		if took := time.Since(start); *n != 3 || took > time.Second {
-			t.Errorf("attached %d times within %s, want one without an answer, one refused, one that is told the epoch", *n, took)
+			t.Errorf("attached %d times within %s, want one without an answer, one refused, one that is told the epoch", *n,
+				took)
 		}
 		if err := h.Release(background); err != nil {
 			t.Error(err)
@@ -99,7 +100,8 @@ func TestTakeoverOnPurpose(t *testing.T) {
 		after := must(t)(second.TryLock(background, "db"))
 		wantErr(t, before.Err(), lockkeeper.ErrLost, lockkeeper.Superseded)
 		if after.Fence() <= before.Fence() || *n != 2 {
-			t.Errorf("fences %d, %d; attached %d times, want one refused and one that is told the epoch", before.Fence(), after.Fence(), *n)
+			t.Errorf("fences %d, %d; attached %d times, want one refused and one that is told the epoch", before.Fence(),
+				after.Fence(), *n)
 		}
 	})
 }

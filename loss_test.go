@@ -61,7 +61,8 @@ func TestLossSaysWhatFailed(t *testing.T) {
 		<-h.Done()
 		for _, err := range []error{h.Err(), context.Cause(h.Context())} {
 			wantErr(t, err, lockkeeper.ErrLost, lockkeeper.Unreachable)
-			if !strings.Contains(err.Error(), "the file was removed") || errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			if !strings.Contains(err.Error(), "the file was removed") || errors.Is(err, lockkeeper.ErrUnavailable) ||
+				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %q, want a loss, with the last failure in words", err)
 			}
 		}

@@ -117,7 +117,8 @@ func (cl *claim) covers(targets []Target) bool {
 	return cl.phase == granted && cl.live > 0 && !slices.ContainsFunc(targets, func(t Target) bool {
 		return !slices.ContainsFunc(cl.status.Grants, func(g Grant) bool {
 			return g.Path.Covers(t.Path) &&
-				(g.Mode == ModeExclusive && !cl.status.Converting && cl.wants(g.Path) == ModeExclusive || g.Mode == ModeShared && t.Mode == ModeShared)
+				(g.Mode == ModeExclusive && !cl.status.Converting && cl.wants(g.Path) == ModeExclusive ||
+					g.Mode == ModeShared && t.Mode == ModeShared)
 		})
 	})
 }

@@ -81,8 +81,10 @@ func TestWhatReentranceCovers(t *testing.T) {
 		{"shared covers shared", one(lockkeeper.Shared("a")), one(lockkeeper.Shared("a/b")), true},
 		{"shared doesn't cover exclusive", one(lockkeeper.Shared("a")), one(lockkeeper.Exclusive("a")), false},
 		{"permits are never counted", one(lockkeeper.Permits("a", 1, 3)), one(lockkeeper.Permits("a", 1, 3)), false},
-		{"all or nothing", one(lockkeeper.Exclusive("a")), []req{lockkeeper.Exclusive("a/b"), lockkeeper.Exclusive("c")}, false},
-		{"two targets of one hold", []req{lockkeeper.Exclusive("a"), lockkeeper.Shared("c")}, []req{lockkeeper.Exclusive("a/b"), lockkeeper.Shared("c/d")}, true},
+		{"all or nothing", one(lockkeeper.Exclusive("a")), []req{lockkeeper.Exclusive("a/b"), lockkeeper.Exclusive("c")},
+			false},
+		{"two targets of one hold", []req{lockkeeper.Exclusive("a"), lockkeeper.Shared("c")},
+			[]req{lockkeeper.Exclusive("a/b"), lockkeeper.Shared("c/d")}, true},
 	} {
 		bubble(t, func(t *tester, f *fake, c *client) {
 			outer := must(t)(c.Acquire(background, tc.held...))
@@ -117,7 +119,8 @@ func TestInsideIsTheInnermostHold(t *testing.T) {
 		for _, tc := range []struct {
 			name         string
 			hold, inside *lockkeeper.Hold
-		}{{"b", b, a}, {"a claim under a handle entered again", inB, b}, {"a sibling of b", sibling, a}, {"after the end of b", late, a}} {
+		}{{"b", b, a}, {"a claim under a handle entered again", inB, b}, {"a sibling of b", sibling, a},
+			{"after the end of b", late, a}} {
 			if got := f.wants[tc.hold.Ref().ID][0].Inside; got != tc.inside.Ref() {
 				t.Errorf("%s is said to be inside %s, want %s", tc.name, got, tc.inside.Ref())
 			}
@@ -205,7 +208,8 @@ func TestUpgradeIsUndone(t *testing.T) {
 			cancel()
 			wantErr(t, <-done, lockkeeper.ErrNotAcquired, context.Canceled)
 			time.Sleep(5 * time.Second)
-			if st := f.news(1, true, func(*lockkeeper.Status) {}); st.Converting || st.Grants[0].Mode != lockkeeper.ModeShared || st.State != lockkeeper.Held {
+			if st := f.news(1, true, func(*lockkeeper.Status) {}); st.Converting || st.Grants[0].Mode != lockkeeper.ModeShared ||
+				st.State != lockkeeper.Held {
 				t.Errorf("the engine has it as %v, converting %v", st.Grants, st.Converting)
 			}
 			if h.Err() != nil {
@@ -327,7 +331,11 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 // TestInsideIsAClaim: what can't name a claim is refused, not kept.
 func TestInsideIsAClaim(t *testing.T) {
 	for _, inside := range []lockkeeper.Ref{{ID: 1}, {Session: "s"}, {Session: "s\xff", ID: 1}, {Session: "a\nb", ID: 1}} {
-		w := lockkeeper.Want{ID: 1, Inside: inside, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{
+			ID:      1,
+			Inside:  inside,
+			Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}},
+		}
 		if err := w.Check(); !errors.Is(err, lockkeeper.ErrInvalid) {
 			t.Errorf("inside %q: %v, want ErrInvalid", inside, err)
 		}

@@ -42,7 +42,8 @@ func TestRefusalByAnOwnHoldNamesItsContext(t *testing.T) {
 	_, tried := c.TryLock(background, "db")
 	_, foreign := other.TryLock(background, "db")
 	for _, err := range []error{waited, tried} {
-		if !errors.Is(err, lockkeeper.ErrNotAcquired) || !strings.Contains(err.Error(), "this client holds it: pass the Context of that hold") {
+		if !errors.Is(err, lockkeeper.ErrNotAcquired) ||
+			!strings.Contains(err.Error(), "this client holds it: pass the Context of that hold") {
 			t.Errorf("got %v, want the context of the client's own hold named", err)
 		}
 	}
@@ -55,7 +56,8 @@ func TestAcquireOfNothingSaysWhatToName(t *testing.T) {
 	c := lockkeeper.New(memlock.New())
 	defer c.Close()
 	_, err := c.Acquire(background)
-	if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "nothing is asked for: name 1 to 64 paths") {
+	if !errors.Is(err, lockkeeper.ErrInvalid) ||
+		!strings.Contains(err.Error(), "nothing is asked for: name 1 to 64 paths") {
 		t.Errorf("got %v", err)
 	}
 }

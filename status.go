@@ -54,10 +54,12 @@ type Grant struct {
 // durations counted from when the answer was asked for, never stamps; in JSON
 // they are seconds, and what has no end is left out.
 type Status struct {
-	Ref      Ref    `json:"claim"`
-	Inside   Ref    `json:"inside,omitzero"` // the claim in whose hold it was made, which may have ended since; zero: in none
-	Change   uint64 `json:"change"`          // rises with every change of this claim; of two statuses the one with the higher Change is true
-	Revision uint64 `json:"revision"`        // the latest that was accepted
+	Ref Ref `json:"claim"`
+	// the claim in whose hold it was made, which may have ended since; zero: in none
+	Inside Ref `json:"inside,omitzero"`
+	// rises with every change of this claim; of two statuses the one with the higher Change is true
+	Change   uint64 `json:"change"`
+	Revision uint64 `json:"revision"` // the latest that was accepted
 	State    State  `json:"state"`
 	Reason   Reason `json:"reason,omitempty"` // of Ended: why. Else why the latest conversion was undone, if it was
 	Text     string `json:"text,omitempty"`   // words to the reason: an operator's, or the knot of a deadlock
@@ -66,20 +68,27 @@ type Status struct {
 	Priority int     `json:"priority,omitempty"`
 	Label
 
-	Fence       uint64 `json:"fence,omitempty"`       // of Held and Ended: rises with every grant of the engine (R13); 0 if never granted
-	Unconfirmed bool   `json:"unconfirmed,omitempty"` // granted before the former holder could be sure to know of its loss (R12)
-	Converting  bool   `json:"converting,omitempty"`  // held shared, waiting to be exclusive (R14)
-	Asked       *Asked `json:"asked,omitempty"`       // of Held: asked to yield
-	Lapsed      bool   `json:"lapsed,omitempty"`      // of Held: its client stopped using it (R12)
+	// of Held and Ended: rises with every grant of the engine (R13); 0 if never granted
+	Fence uint64 `json:"fence,omitempty"`
+	// granted before the former holder could be sure to know of its loss (R12)
+	Unconfirmed bool   `json:"unconfirmed,omitempty"`
+	Converting  bool   `json:"converting,omitempty"` // held shared, waiting to be exclusive (R14)
+	Asked       *Asked `json:"asked,omitempty"`      // of Held: asked to yield
+	Lapsed      bool   `json:"lapsed,omitempty"`     // of Held: its client stopped using it (R12)
 
-	Age  time.Duration `json:"age"`  // since it was granted, or since it began to wait
-	Left time.Duration `json:"left"` // Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if there is none; its session's TTL is not counted
+	Age time.Duration `json:"age"` // since it was granted, or since it began to wait
+	// Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if
+	// there is none; its session's TTL is not counted
+	Left time.Duration `json:"left"`
 
-	Ticket   uint64        `json:"ticket,omitempty"`   // place in line among equals: lower goes first (R4)
-	Place    int           `json:"place,omitempty"`    // of Waiting in an answer of List, or timed out: 1 and those in line ahead that it waits for
-	ETA      time.Duration `json:"eta,omitempty"`      // likewise: about how long it will wait, or would have waited, from now on (R17); 0 if unknown
-	Waits    []WaitReason  `json:"waits,omitempty"`    // of Waiting in an answer of List: every reason why
-	Blockers []Blocker     `json:"blockers,omitempty"` // of Waiting in an answer of List, or refused: who stands in the way, at most MaxBlockers
+	Ticket uint64 `json:"ticket,omitempty"` // place in line among equals: lower goes first (R4)
+	// of Waiting in an answer of List, or timed out: 1 and those in line ahead that it waits for
+	Place int `json:"place,omitempty"`
+	// likewise: about how long it will wait, or would have waited, from now on (R17); 0 if unknown
+	ETA   time.Duration `json:"eta,omitempty"`
+	Waits []WaitReason  `json:"waits,omitempty"` // of Waiting in an answer of List: every reason why
+	// of Waiting in an answer of List, or refused: who stands in the way, at most MaxBlockers
+	Blockers []Blocker `json:"blockers,omitempty"`
 }
 
 // MaxBlockers bounds the evidence of one answer.

@@ -31,7 +31,8 @@ func (e deaf) answer(err error) error {
 	return err
 }
 
-func (e deaf) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e deaf) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	l, err := e.Engine.Attach(ctx, s, func(statuses []lockkeeper.Status) {
 		if !e.lost.Load() {
 			notify(statuses)
@@ -72,12 +73,14 @@ func TestStolenFromWhoHeardNothing(t *testing.T) {
 		lost.Store(true) // renewals arrive, their answers don't
 		thief := lockkeeper.New(deaf{mem, new(atomic.Bool)}, lockkeeper.SessionTTL(30*time.Second), clock)
 		defer thief.Close()
-		got, err := thief.Lock(t.Context(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfter(1200*time.Millisecond))
+		got, err := thief.Lock(t.Context(), "db", lockkeeper.WithPriority(1),
+			lockkeeper.WithStealAfter(1200*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := held.Err(); err == nil && !got.Unconfirmed() {
-			t.Errorf("two hold it: the victim believes so for another %s, and the thief's grant is not marked as unconfirmed", held.Remaining())
+			t.Errorf("two hold it: the victim believes so for another %s, and the thief's grant is not marked as unconfirmed",
+				held.Remaining())
 		}
 		lost.Store(false)
 	})

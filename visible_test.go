@@ -10,9 +10,11 @@ import (
 // A name with characters that nobody sees can look like another name: paths, names
 // and ids refuse them; notes keep them, and every output shows them as escapes.
 func TestHiddenCharactersDontPassForAnotherName(t *testing.T) {
-	for _, hidden := range []string{"\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u00ad", "\u2028", "\u2029", "\U000e0041"} {
+	for _, hidden := range []string{"\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u00ad", "\u2028", "\u2029",
+		"\U000e0041"} {
 		name := "de" + hidden + "ploy"
-		if _, err := ParsePath("db/" + name); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "invisible character U+") {
+		if _, err := ParsePath("db/" + name); !errors.Is(err, ErrInvalid) ||
+			!strings.Contains(err.Error(), "invisible character U+") {
 			t.Errorf("path %q: %v", name, err)
 		}
 		if p, err := PathOf("db", name); err != nil || strings.Contains(string(p), hidden) {
@@ -32,14 +34,16 @@ func TestHiddenCharactersDontPassForAnotherName(t *testing.T) {
 		}
 		text, err := json.Marshal(status)
 		var back Status
-		if err != nil || strings.Contains(string(text), hidden) || json.Unmarshal(text, &back) != nil || back.Note != name || back.Blockers[0].Note != name {
+		if err != nil || strings.Contains(string(text), hidden) || json.Unmarshal(text, &back) != nil || back.Note != name ||
+			back.Blockers[0].Note != name {
 			t.Errorf("JSON of %q: %s, %v, read as %+v", name, text, err, back)
 		}
 		if shown := status.Blockers[0].String(); strings.Contains(shown, hidden) || !strings.Contains(shown, `\u`) {
 			t.Errorf("shown: %q", shown)
 		}
 	}
-	if shown := Visible("übung \u202eliv\u200be\u0301 \U000e0041 日本"); shown != "übung \\u202eliv\\u200be\u0301 \\udb40\\udc41 日本" {
+	if shown := Visible("übung \u202eliv\u200be\u0301 \U000e0041 日本"); shown != "übung \\u202eliv\\u200be\u0301 "+
+		"\\udb40\\udc41 日本" {
 		t.Errorf("shown %s", shown)
 	}
 }

@@ -68,7 +68,8 @@ func ParseRef(s string) (Ref, error) {
 	}
 	id, err := strconv.ParseUint(s[i+1:], 10, 64)
 	if err != nil {
-		return Ref{}, invalidf("claim %q: %q is not a number: a claim is written as its session, a dot and its number, such as \"k3v9.1\"", s, s[i+1:])
+		return Ref{}, invalidf("claim %q: %q is not a number: a claim is written as its session, a dot and its number, "+
+			"such as \"k3v9.1\"", s, s[i+1:])
 	}
 	return Ref{Session: s[:i], ID: id}, nil
 }
@@ -100,20 +101,23 @@ type Label struct {
 // the claim (R16): the priority of any (never lowered), the limits of a waiting
 // one, the modes of a held one (R14).
 type Want struct {
-	ID       uint64        `json:"id"`                 // chosen by the session, never used again by it; not 0
-	Revision uint64        `json:"revision,omitempty"` // 0 for the first
-	Inside   Ref           `json:"inside,omitzero"`    // the claim in whose hold this one is made (R15); zero: in none
-	Targets  []Target      `json:"targets"`            // 1 to MaxTargets, no path twice
-	Priority int           `json:"priority,omitempty"`
-	Wait     time.Duration `json:"wait,omitempty"`     // 0 tries, Forever waits without bound; the bound covers the wait only (R8)
-	Manners  Manners       `json:"manners,omitempty"`  // Soft: exclusive targets only, and never with Steal
-	Quiet    time.Duration `json:"quiet,omitempty"`    // quiet period of Soft (R9)
-	Steal    Steal         `json:"steal,omitempty"`    // R10
-	After    time.Duration `json:"after,omitempty"`    // of Take: how long after the ask the hold is taken
-	MaxHold  time.Duration `json:"max_hold,omitempty"` // longest hold; 0: none (R11)
-	Grace    time.Duration `json:"grace,omitempty"`    // after MaxHold, until the hold ends
-	Lasts    time.Duration `json:"lasts,omitempty"`    // announced: it will be held for so long, shorter waits need not begin (R8); 0: not announced
-	Freeze   time.Duration `json:"freeze,omitempty"`   // not a claim: an operator forbids new grants on the targets for so long (R18)
+	ID       uint64   `json:"id"`                 // chosen by the session, never used again by it; not 0
+	Revision uint64   `json:"revision,omitempty"` // 0 for the first
+	Inside   Ref      `json:"inside,omitzero"`    // the claim in whose hold this one is made (R15); zero: in none
+	Targets  []Target `json:"targets"`            // 1 to MaxTargets, no path twice
+	Priority int      `json:"priority,omitempty"`
+	// 0 tries, Forever waits without bound; the bound covers the wait only (R8)
+	Wait    time.Duration `json:"wait,omitempty"`
+	Manners Manners       `json:"manners,omitempty"`  // Soft: exclusive targets only, and never with Steal
+	Quiet   time.Duration `json:"quiet,omitempty"`    // quiet period of Soft (R9)
+	Steal   Steal         `json:"steal,omitempty"`    // R10
+	After   time.Duration `json:"after,omitempty"`    // of Take: how long after the ask the hold is taken
+	MaxHold time.Duration `json:"max_hold,omitempty"` // longest hold; 0: none (R11)
+	Grace   time.Duration `json:"grace,omitempty"`    // after MaxHold, until the hold ends
+	// announced: it will be held for so long, shorter waits need not begin (R8); 0: not announced
+	Lasts time.Duration `json:"lasts,omitempty"`
+	// not a claim: an operator forbids new grants on the targets for so long (R18)
+	Freeze time.Duration `json:"freeze,omitempty"`
 	Label
 }
 
@@ -196,7 +200,8 @@ func (w *Want) checkCombinations(c *checker) {
 	switch {
 	case w.Manners > Soft:
 		c.addf("manners %d are none of hard, soft", w.Manners)
-	case w.Manners == Soft && w.Revision == 0 && slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
+	case w.Manners == Soft && w.Revision == 0 &&
+		slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
 		c.addf("soft manners are for exclusive targets only")
 	case w.Manners == Soft && w.Steal != NoSteal:
 		c.addf("soft manners and stealing exclude each other: a soft claim lets others pass")

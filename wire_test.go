@@ -15,8 +15,9 @@ import (
 // wire stands between a client and a keeper: hooks may delay or lose.
 type wire struct {
 	lockkeeper.Engine
-	mu     sync.Mutex
-	before func(ctx context.Context, call string, deliver func()) error // err: not delivered now; deliver may be called later
+	mu sync.Mutex
+	// err: not delivered now; deliver may be called later
+	before func(ctx context.Context, call string, deliver func()) error
 	after  func(ctx context.Context, call string) error
 	deaf   bool // hints are lost
 }
@@ -43,7 +44,8 @@ func (w *wire) do(ctx context.Context, call string, deliver func(), apply func()
 	}
 	return err
 }
-func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, n func([]lockkeeper.Status)) (l lockkeeper.Lease, err error) {
+func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, n func([]lockkeeper.Status)) (l lockkeeper.Lease,
+	err error) {
 	told := func(sts []lockkeeper.Status) {
 		w.mu.Lock()
 		deaf := w.deaf
@@ -52,11 +54,19 @@ func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, n func([]lockke
 			n(sts)
 		}
 	}
-	err = w.do(ctx, "attach", func() { w.Engine.Attach(background, s, told) }, func() error { var e error; l, e = w.Engine.Attach(background, s, told); return e })
+	err = w.do(ctx, "attach", func() { w.Engine.Attach(background, s, told) }, func() error {
+		var e error
+		l, e = w.Engine.Attach(background, s, told)
+		return e
+	})
 	return l, err
 }
 func (w *wire) Renew(ctx context.Context, k lockkeeper.Key) (l lockkeeper.Lease, err error) {
-	err = w.do(ctx, "renew", func() { w.Engine.Renew(background, k) }, func() error { var e error; l, e = w.Engine.Renew(background, k); return e })
+	err = w.do(ctx, "renew", func() { w.Engine.Renew(background, k) }, func() error {
+		var e error
+		l, e = w.Engine.Renew(background, k)
+		return e
+	})
 	return l, err
 }
 func (w *wire) Claim(ctx context.Context, k lockkeeper.Key, x lockkeeper.Want) (s lockkeeper.Status, err error) {
@@ -64,11 +74,17 @@ func (w *wire) Claim(ctx context.Context, k lockkeeper.Key, x lockkeeper.Want) (
 	if x.Revision > 0 {
 		call = "amend " + x.Targets[0].Mode.String()
 	}
-	err = w.do(ctx, call, func() { w.Engine.Claim(background, k, x) }, func() error { var e error; s, e = w.Engine.Claim(background, k, x); return e })
+	err = w.do(ctx, call, func() { w.Engine.Claim(background, k, x) }, func() error {
+		var e error
+		s, e = w.Engine.Claim(background, k, x)
+		return e
+	})
 	return s, err
 }
 func (w *wire) End(ctx context.Context, k lockkeeper.Key, x lockkeeper.Ending) error {
-	return w.do(ctx, "end", func() { w.Engine.End(background, k, x) }, func() error { return w.Engine.End(background, k, x) })
+	return w.do(ctx, "end", func() { w.Engine.End(background, k, x) }, func() error {
+		return w.Engine.End(background, k, x)
+	})
 }
 func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return w.Engine.List(ctx, q)
@@ -81,7 +97,11 @@ func netted(t *testing.T, test func(t *testing.T, k *keeper.Keeper, open func(id
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		clock := func() time.Duration { return time.Since(start) }
-		k := keeper.New(lockkeeper.Guarantees{Name: "net", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork}, clock)
+		k := keeper.New(lockkeeper.Guarantees{
+			Name:     "net",
+			Features: lockkeeper.AllFeatures,
+			Reach:    lockkeeper.OnNetwork,
+		}, clock)
 		var cs []*lockkeeper.Client
 		var ws []*wire
 		test(t, k, func(id string) (*lockkeeper.Client, *wire) {

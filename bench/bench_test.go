@@ -110,7 +110,8 @@ func TestOwnServersAndPackages(t *testing.T) {
 			t.Fatalf("%s: the reference %s is missing", table.name(), table.Reference)
 		}
 		m := mainMetrics(table.Kind)[0]
-		if f, ok := reference.Figures[m]; ok && f.Median > 0 && f.Ratio == nil || f.Ratio != nil && (f.Ratio.Median != 1 || f.Ratio.Min != 1) {
+		if f, ok := reference.Figures[m]; ok && f.Median > 0 && f.Ratio == nil ||
+			f.Ratio != nil && (f.Ratio.Median != 1 || f.Ratio.Min != 1) {
 			t.Errorf("%s: %s beside itself: %+v", table.name(), m, f)
 		}
 		for _, s := range reference.Rounds {
@@ -256,7 +257,8 @@ func TestRelaysAreFair(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.stop()
-		s, err := measure(t.Context(), workload{contended, 8, relayName}, p, timing{Warm: 50 * time.Millisecond, Run: 200 * time.Millisecond})
+		s, err := measure(t.Context(), workload{contended, 8, relayName}, p,
+			timing{Warm: 50 * time.Millisecond, Run: 200 * time.Millisecond})
 		if err != nil || s.Jain < 0.95 || s.Handoffs == 0 || s.P50 <= 0 || s.P99 < s.P50 {
 			t.Errorf("%s: %+v, %v", p.about().name, s, err)
 		}

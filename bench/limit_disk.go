@@ -20,9 +20,14 @@ type diskPeer struct {
 const recordLength = 128
 
 func (p *diskPeer) about() about {
-	a := about{name: "limit: fdatasync", kinds: []kind{distinct}, how: "in this process: append 128 bytes and fdatasync, one after the other"}
+	a := about{
+		name:  "limit: fdatasync",
+		kinds: []kind{distinct},
+		how:   "in this process: append 128 bytes and fdatasync, one after the other",
+	}
 	if p.group {
-		a.name, a.how = "limit: group fdatasync", "in this process: who comes while the disk works shares the next write and fdatasync"
+		a.name, a.how = "limit: group fdatasync", "in this process: who comes while the disk works shares the next write "+
+			"and fdatasync"
 	}
 	return a
 }

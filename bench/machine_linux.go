@@ -22,7 +22,12 @@ type machine struct {
 }
 
 func thisMachine() machine {
-	m := machine{Date: time.Now().UTC().Format("2006-01-02 15:04 UTC"), Cores: runtime.NumCPU(), Go: runtime.Version(), CPU: "unknown"}
+	m := machine{
+		Date:  time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		Cores: runtime.NumCPU(),
+		Go:    runtime.Version(),
+		CPU:   "unknown",
+	}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(text)) {
 			if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {

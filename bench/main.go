@@ -40,7 +40,8 @@ func command(ctx context.Context, args []string) error {
 	p := &plan{log: io.Discard, progress: progress, sizes: ourSizes()}
 	var out outputs
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	install := flags.Bool("setup", false, "install what is measured and missing (apt-get for Redis, Postgres and MariaDB, the Go proxy for etcd), and exit")
+	install := flags.Bool("setup", false, "install what is measured and missing (apt-get for Redis, Postgres and "+
+		"MariaDB, the Go proxy for etcd), and exit")
 	list := flags.Bool("list", false, "list peers and workloads, and exit")
 	verbose := flags.Bool("v", false, "show what the servers print")
 	chosen := flags.String("peers", "", "measure only peers whose names match this `pattern`, and the references")
@@ -55,9 +56,11 @@ func command(ctx context.Context, args []string) error {
 	flags.IntVar(&p.sizes.Claimed, "claimed", p.sizes.Claimed, "`bytes` of its answer")
 	flags.IntVar(&p.sizes.End, "end", p.sizes.End, "`bytes` of the limits' request that releases")
 	flags.IntVar(&p.sizes.Ended, "ended", p.sizes.Ended, "`bytes` of its answer")
-	flags.StringVar(&p.dir, "dir", "", "make temporary folders in this `folder`, which must be on a disk for durable peers to mean something")
+	flags.StringVar(&p.dir, "dir", "", "make temporary folders in this `folder`, which must be on a disk for durable "+
+		"peers to mean something")
 	flags.BoolVar(&p.must, "must", false, "fail if a peer is not installed")
-	flags.StringVar(&out.profile, "profile", "", "leave profiles of the processor time of the clients, and of the servers that are ours, in this `folder`")
+	flags.StringVar(&out.profile, "profile", "",
+		"leave profiles of the processor time of the clients, and of the servers that are ours, in this `folder`")
 	flags.StringVar(&out.json, "json", "", "write every round and figure to this `file` too")
 	flags.StringVar(&out.markdown, "markdown", "", "write the tables to this `file` too, for documents")
 	flags.Parse(args)
@@ -97,7 +100,8 @@ func pattern(text string) (*regexp.Regexp, error) {
 // check refuses what can't be run.
 func (p *plan) check() error {
 	if p.rounds < 1 || p.timing.Run <= 0 || p.timing.Batch < 1 || p.claims < 1 || p.timing.Warm < 0 || p.timing.Keep < 0 {
-		return fmt.Errorf("%d rounds of %s, batches of %d, %d claims: there must be some of each", p.rounds, p.timing.Run, p.timing.Batch, p.claims)
+		return fmt.Errorf("%d rounds of %s, batches of %d, %d claims: there must be some of each", p.rounds, p.timing.Run,
+			p.timing.Batch, p.claims)
 	}
 	const most = 1 << 20
 	for _, size := range []int{p.sizes.Claim, p.sizes.Claimed, p.sizes.End, p.sizes.Ended} {

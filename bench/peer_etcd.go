@@ -26,7 +26,12 @@ const (
 )
 
 func (p *etcdPeer) about() about {
-	a := about{name: "etcd, one session", kinds: []kind{distinct}, lacks: etcdMissing, how: "concurrency.Mutex, one node, one client, one session for all"}
+	a := about{
+		name:  "etcd, one session",
+		kinds: []kind{distinct},
+		lacks: etcdMissing,
+		how:   "concurrency.Mutex, one node, one client, one session for all",
+	}
 	if p.each {
 		// Mutexes of one session don't exclude each other: only with several
 		// sessions there is a contended path.
@@ -84,7 +89,11 @@ func (p *etcdPeer) start(ctx context.Context, at place) error {
 }
 
 func (p *etcdPeer) dial(ctx context.Context) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{p.process.addr}, Context: context.WithoutCancel(ctx), Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{
+		Endpoints: []string{p.process.addr},
+		Context:   context.WithoutCancel(ctx),
+		Logger:    zap.NewNop(),
+	})
 }
 
 func (p *etcdPeer) server() *process { return p.process }

@@ -24,8 +24,17 @@ type httpPeer struct {
 
 func httpPeers() []peer {
 	return []peer{
-		&httpPeer{kind: "http", name: httpName, how: "net/http, ServeMux and encoding/json: a POST and a DELETE with as much JSON as ours has, and nothing done; a connection each"},
-		&httpPeer{kind: "lk-http", name: overHTTPName, how: "our server on memlock over HTTP: POST /v1/claims and DELETE /v1/claims/{claim}; a connection each"},
+		&httpPeer{
+			kind: "http",
+			name: httpName,
+			how: "net/http, ServeMux and encoding/json: a POST and a DELETE with as much JSON as ours has, and nothing " +
+				"done; a connection each",
+		},
+		&httpPeer{
+			kind: "lk-http",
+			name: overHTTPName,
+			how:  "our server on memlock over HTTP: POST /v1/claims and DELETE /v1/claims/{claim}; a connection each",
+		},
 	}
 }
 
@@ -51,7 +60,8 @@ type httpClient struct {
 func (c *httpClient) acquire(_ context.Context, path string) error {
 	body := `{"path":"` + path + `","ttl":30,"as":"bench"}`
 	c.out.Reset()
-	fmt.Fprintf(&c.out, "POST /v1/claims HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.host, len(body), body)
+	fmt.Fprintf(&c.out, "POST /v1/claims HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\nContent-Type: "+
+		"application/json\r\nContent-Length: %d\r\n\r\n%s", c.host, len(body), body)
 	status, err := c.ask()
 	if err == nil && status != 201 {
 		err = fmt.Errorf("POST: status %d", status)

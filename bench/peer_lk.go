@@ -22,9 +22,22 @@ type lkPeer struct {
 func lkPeers() []peer {
 	const shared = "; two connections and sessions for all"
 	return []peer{
-		&lkPeer{kind: "lk-memory", name: oursName, how: "our server on memlock, engine/remote: Claim and End" + shared + "; a batch is one call of Batch"},
-		&lkPeer{kind: "lk-memory", name: "lk, memory, client", how: "the same, under lockkeeper.Client: Lock and Release" + shared, clients: true},
-		&lkPeer{kind: "lk-disk", name: diskName, how: "our server on disklock, which has each answer on disk before it gives it; else as on memlock"},
+		&lkPeer{
+			kind: "lk-memory",
+			name: oursName,
+			how:  "our server on memlock, engine/remote: Claim and End" + shared + "; a batch is one call of Batch",
+		},
+		&lkPeer{
+			kind:    "lk-memory",
+			name:    "lk, memory, client",
+			how:     "the same, under lockkeeper.Client: Lock and Release" + shared,
+			clients: true,
+		},
+		&lkPeer{
+			kind: "lk-disk",
+			name: diskName,
+			how:  "our server on disklock, which has each answer on disk before it gives it; else as on memlock",
+		},
 	}
 }
 

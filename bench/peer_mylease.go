@@ -27,7 +27,8 @@ const mariaDeadlock = 1213
 func (p *mariaLeasePeer) about() about {
 	return about{
 		name: "mariadb, lease row", kinds: []kind{distinct, contended, handoff}, lacks: p.missing,
-		how: fmt.Sprintf("as in Postgres: INSERT, or UPDATE if it has expired, and DELETE; fsync; %d connections at most for all; waiters try again every %s", leasePool, leaseRetry),
+		how: fmt.Sprintf("as in Postgres: INSERT, or UPDATE if it has expired, and DELETE; fsync; %d connections at most "+
+			"for all; waiters try again every %s", leasePool, leaseRetry),
 	}
 }
 

@@ -21,7 +21,8 @@ const (
 func (p *postgresLeasePeer) about() about {
 	return about{
 		name: leaseName, kinds: []kind{distinct, contended, handoff}, lacks: p.missing,
-		how: fmt.Sprintf("a row for each lock: INSERT, or UPDATE if it has expired, and DELETE; fsync; %d connections at most for all; waiters try again every %s", leasePool, leaseRetry),
+		how: fmt.Sprintf("a row for each lock: INSERT, or UPDATE if it has expired, and DELETE; fsync; %d connections at "+
+			"most for all; waiters try again every %s", leasePool, leaseRetry),
 	}
 }
 
@@ -45,7 +46,8 @@ func (p *postgresLeasePeer) open(ctx context.Context, n int) (clients, error) {
 		return done.RowsAffected(), err
 	}
 	for i := range n {
-		all.each = append(all.each, &leaseClient{fmt.Sprintf("owner-%08d", i), postgresLeaseAcquire, postgresLeaseDelete, run})
+		all.each = append(all.each, &leaseClient{fmt.Sprintf("owner-%08d", i), postgresLeaseAcquire, postgresLeaseDelete,
+			run})
 	}
 	return all, nil
 }

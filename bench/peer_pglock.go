@@ -25,7 +25,8 @@ const pglockLease = time.Second
 func (p *pglockPeer) about() about {
 	return about{
 		name: pglockName, kinds: []kind{distinct, contended, handoff}, lacks: p.missing,
-		how: fmt.Sprintf("cirello.io/pglock, one client for all, no heartbeats; on pgx, %d connections at most for all; waiters try again after a lease, which is %s", leasePool, pglockLease),
+		how: fmt.Sprintf("cirello.io/pglock, one client for all, no heartbeats; on pgx, %d connections at most for all; "+
+			"waiters try again after a lease, which is %s", leasePool, pglockLease),
 	}
 }
 

@@ -44,7 +44,8 @@ type redisClient struct {
 
 func (c *redisClient) acquire(ctx context.Context, path string) error {
 	for {
-		err := c.client.Do(ctx, c.client.B().Arbitrary("SET").Keys(path).Args(c.owner, "NX", "PX", redisLease).Build()).Error()
+		err := c.client.Do(ctx, c.client.B().Arbitrary("SET").Keys(path).Args(c.owner, "NX", "PX",
+			redisLease).Build()).Error()
 		if !rueidis.IsRedisNil(err) {
 			return err
 		}

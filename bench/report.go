@@ -29,7 +29,8 @@ func (r *result) grids() []grid {
 }
 
 func (r *result) memoryGrid() grid {
-	g := grid{title: "memory in the server", rows: [][]string{{"peer", "claims, owner and note included", "number", "bytes each, without the path's text"}}}
+	g := grid{title: "memory in the server",
+		rows: [][]string{{"peer", "claims, owner and note included", "number", "bytes each, without the path's text"}}}
 	for _, o := range r.Memory {
 		g.rows = append(g.rows, []string{o.Peer, o.What, strconv.Itoa(o.Claims), fmt.Sprintf("%.0f", o.Bytes)})
 	}
@@ -40,14 +41,19 @@ func (r *result) memoryGrid() grid {
 func (r *result) notes() []string {
 	m := r.Machine
 	notes := []string{
-		fmt.Sprintf("%s, %d cores (%s), Linux %s, %s. Clients and servers share the cores.", m.Date, m.Cores, m.CPU, m.Kernel, m.Go),
-		fmt.Sprintf("A pair is one acquire and one release. Figures are medians of interleaved rounds of %s, with the smallest and the largest; "+
-			"x is the ratio to the reference, round by round, and what counts. Batches are of %d. In hand-off a holder keeps it for %s.",
+		fmt.Sprintf("%s, %d cores (%s), Linux %s, %s. Clients and servers share the cores.", m.Date, m.Cores, m.CPU, m.Kernel,
+			m.Go),
+		fmt.Sprintf("A pair is one acquire and one release. Figures are medians of interleaved rounds of %s, with the "+
+			"smallest and the largest; "+
+			"x is the ratio to the reference, round by round, and what counts. Batches are of %d. In hand-off a holder keeps "+
+			"it for %s.",
 			r.Timing.Run, r.Timing.Batch, r.Timing.Keep),
-		fmt.Sprintf("Frames of the limits: claim %d bytes, answer %d, end %d, answer %d.", r.Sizes.Claim, r.Sizes.Claimed, r.Sizes.End, r.Sizes.Ended),
+		fmt.Sprintf("Frames of the limits: claim %d bytes, answer %d, end %d, answer %d.", r.Sizes.Claim, r.Sizes.Claimed,
+			r.Sizes.End, r.Sizes.Ended),
 	}
 	if others := r.others(); others.Max > 0 {
-		notes = append(notes, fmt.Sprintf("Other processes used %.2f cores during half of the rounds, and up to %.2f: the less, the more the figures say.", others.Median, others.Max))
+		notes = append(notes, fmt.Sprintf("Other processes used %.2f cores during half of the rounds, and up to %.2f: the "+
+			"less, the more the figures say.", others.Median, others.Max))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Missing)) {
 		notes = append(notes, fmt.Sprintf("Not measured: %s: %s.", name, r.Missing[name]))

@@ -35,7 +35,13 @@ func (p *plan) run(ctx context.Context) (*result, error) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, err
 	}
-	r := &result{Machine: thisMachine(), Timing: p.timing, Sizes: p.sizes, How: map[string]string{}, Missing: missingFromHere()}
+	r := &result{
+		Machine: thisMachine(),
+		Timing:  p.timing,
+		Sizes:   p.sizes,
+		How:     map[string]string{},
+		Missing: missingFromHere(),
+	}
 	installed, err := p.installed(r)
 	if err != nil {
 		return nil, err

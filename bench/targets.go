@@ -46,25 +46,31 @@ const (
 
 var targets = []target{
 	{"G4", "one request in flight, beside bare TCP echo", distinct, 1, oursName, echoName, pairsPerSecond, 0.9, false},
-	{"G5", "128 concurrent on 2 connections, beside mux echo", distinct, 128, oursName, muxName, pairsPerSecond, 0.85, false},
+	{"G5", "128 concurrent on 2 connections, beside mux echo", distinct, 128, oursName, muxName, pairsPerSecond, 0.85,
+		false},
 	{"G5", "the same beside rueidis", distinct, 128, oursName, rueidisName, pairsPerSecond, 1.6, false},
 	{"G5", "the same beside dflockd", distinct, 128, oursName, "dflockd", pairsPerSecond, 3, false},
 	{"G5", "the same beside slock", distinct, 128, oursName, "slock", pairsPerSecond, 1.3, false},
 	{"G6", "batches beside pipelined redis, 1 client", batches, 1, oursName, pipesName, pairsPerSecond, 3, false},
 	{"G6", "batches beside pipelined redis, 16 clients", batches, 16, oursName, pipesName, pairsPerSecond, 3, false},
 	{"G6", "batches beside pipelined redis, 128 clients", batches, 128, oursName, pipesName, pairsPerSecond, 3, false},
-	{"G7", "HTTP and JSON beside bare net/http, 1 client", distinct, 1, overHTTPName, httpName, pairsPerSecond, 0.9, false},
+	{"G7", "HTTP and JSON beside bare net/http, 1 client", distinct, 1, overHTTPName, httpName, pairsPerSecond, 0.9,
+		false},
 	{"G7", "the same, 16 clients", distinct, 16, overHTTPName, httpName, pairsPerSecond, 0.9, false},
 	{"G7", "the same, 128 clients", distinct, 128, overHTTPName, httpName, pairsPerSecond, 0.9, false},
 	{"G8", "hand-off p50 beside a token relay", handoff, 128, oursName, relayName, handoffP50, 1.2, true},
 	{"G8", "hand-off p99 beside a token relay", handoff, 128, oursName, relayName, handoffP99, 1.2, true},
 	{"G8", "Jain's index at 128 waiters", contended, 128, oursName, "", fairness, 0.99, false},
-	{"G9", "one contended path, 128 clients, beside a token relay", contended, 128, oursName, relayName, pairsPerSecond, 0.95, false},
-	{"G10", "locks in Postgres beside a lease row, 128 clients", distinct, 128, rowsName, leaseName, pairsPerSecond, 5, false},
+	{"G9", "one contended path, 128 clients, beside a token relay", contended, 128, oursName, relayName, pairsPerSecond,
+		0.95, false},
+	{"G10", "locks in Postgres beside a lease row, 128 clients", distinct, 128, rowsName, leaseName, pairsPerSecond, 5,
+		false},
 	{"G10", "the same beside pglock", distinct, 128, rowsName, pglockName, pairsPerSecond, 10, false},
 	{"G10", "hand-off p50 in Postgres, in µs", handoff, 128, rowsName, "", handoffP50, 1000, true},
-	{"G15", "durable server beside its memory mode, 128 clients", distinct, 128, diskName, oursName, pairsPerSecond, 0.4, false},
-	{"G15", "durable server beside etcd on one node, 128 clients", distinct, 128, diskName, etcdName, pairsPerSecond, 8, false},
+	{"G15", "durable server beside its memory mode, 128 clients", distinct, 128, diskName, oursName, pairsPerSecond, 0.4,
+		false},
+	{"G15", "durable server beside etcd on one node, 128 clients", distinct, 128, diskName, etcdName, pairsPerSecond, 8,
+		false},
 }
 
 // memoryTargets are what a claim may cost our server in bytes, by occupation.
@@ -83,7 +89,12 @@ func judge(r *result) (verdicts []verdict) {
 		verdicts = append(verdicts, g.judge(r.Tables))
 	}
 	for _, g := range memoryTargets {
-		v := verdict{ID: "G16", What: "bytes in the server: " + g.what, Target: fmt.Sprintf("at most %g", g.bound), Why: "memory was not measured"}
+		v := verdict{
+			ID:     "G16",
+			What:   "bytes in the server: " + g.what,
+			Target: fmt.Sprintf("at most %g", g.bound),
+			Why:    "memory was not measured",
+		}
 		for _, o := range r.Memory {
 			if o.Peer == oursName && o.What == g.what {
 				v.Measured, v.Met, v.Why = &spread{o.Bytes, o.Bytes, o.Bytes}, o.Bytes <= g.bound, ""

@@ -97,7 +97,8 @@ func parse(url string) (s scheme, rest string, err error) {
 
 func checkMem(rest string) error {
 	if rest != "" {
-		return lockkeeper.Invalid("engine \"mem:%s\": nothing follows mem: since its locks have no place but this process", rest)
+		return lockkeeper.Invalid("engine \"mem:%s\": nothing follows mem: since its locks have no place but this process",
+			rest)
 	}
 	return nil
 }
@@ -109,7 +110,8 @@ func checkDisk(dir string) error {
 		return lockkeeper.Invalid("engine \"disk:\" names no directory: write disk:DIR, such as disk:/var/lib/lockkeeper")
 	}
 	if strings.HasPrefix(dir, "//") && !strings.HasPrefix(dir, "///") {
-		return lockkeeper.Invalid("engine \"disk:%s\" names a host: write disk:DIR, such as disk:%s; a directory has no host", dir, dir[1:])
+		return lockkeeper.Invalid("engine \"disk:%s\" names a host: write disk:DIR, such as disk:%s; a directory has no host",
+			dir, dir[1:])
 	}
 	return nil
 }
@@ -122,10 +124,12 @@ func checkSQLite(rest string) error {
 			"a file with a ? in its name can't be named", rest, query)
 	}
 	if file == "" {
-		return lockkeeper.Invalid("engine \"sqlite:\" names no file: write sqlite:FILE, such as sqlite:/var/lib/lockkeeper/locks.db")
+		return lockkeeper.Invalid("engine \"sqlite:\" names no file: write sqlite:FILE, such as " +
+			"sqlite:/var/lib/lockkeeper/locks.db")
 	}
 	if strings.HasPrefix(file, "//") && !strings.HasPrefix(file, "///") {
-		return lockkeeper.Invalid("engine \"sqlite:%s\" names a host: write sqlite:FILE, such as sqlite:%s; a file has no host", file, file[1:])
+		return lockkeeper.Invalid("engine \"sqlite:%s\" names a host: write sqlite:FILE, such as sqlite:%s; a file has "+
+			"no host", file, file[1:])
 	}
 	return nil
 }
@@ -161,7 +165,8 @@ func checkServer(scheme string) func(string) error {
 	return func(rest string) error {
 		addresses, found := strings.CutPrefix(rest, "//")
 		if !found || addresses == "" {
-			return lockkeeper.Invalid("engine \"%s:%s\" names no server: write %[1]s://HOST or %[1]s://HOST:PORT, such as %[1]s://127.0.0.1:7420", scheme, rest)
+			return lockkeeper.Invalid("engine \"%s:%s\" names no server: write %[1]s://HOST or %[1]s://HOST:PORT, such as "+
+				"%[1]s://127.0.0.1:7420", scheme, rest)
 		}
 		return remote.Check(scheme + ":" + rest)
 	}

@@ -89,9 +89,10 @@ func TestMistakesMakeNothing(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
-		"":                        "sqlite:FILE",
-		"locks.db":                "did you mean sqlite:locks.db?",
-		"redis://localhost":       "there are sqlite:FILE, postgres://HOST/DATABASE, mysql://HOST/DATABASE, lk://HOST, lks://HOST",
+		"":         "sqlite:FILE",
+		"locks.db": "did you mean sqlite:locks.db?",
+		"redis://localhost": "there are sqlite:FILE, postgres://HOST/DATABASE, mysql://HOST/DATABASE, lk://HOST, " +
+			"lks://HOST",
 		"http://127.0.0.1:7421":   "did you mean lk://127.0.0.1?",
 		"https://locks.example/":  "did you mean lks://locks.example?",
 		"127.0.0.1:7420":          "did you mean lk://127.0.0.1:7420?",

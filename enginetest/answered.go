@@ -56,7 +56,10 @@ var answeredChecks = []check{
 		p.key.Answered = id + 1
 		p.renew()
 		w.ok(other.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: p.ref(id), Force: true}))
-		p.told(id, "revoked", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended && s.Reason == lockkeeper.Revoked })
+		p.told(id, "revoked", func(s lockkeeper.Status) bool {
+			return s.State == lockkeeper.Ended &&
+				s.Reason == lockkeeper.Revoked
+		})
 		if s := p.status(id); s.State != lockkeeper.Ended || s.Reason != lockkeeper.Revoked {
 			w.Errorf("asked again it is %s (%s), want revoked", s.State, s.Reason)
 		}

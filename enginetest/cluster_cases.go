@@ -160,7 +160,8 @@ var clusterCases = []check{
 		two.inUse(two.hold(permits("device", 2, 5)), 5, 0)
 	}},
 	{"T4/case T4.22 without a session", 0, func(w *world) {
-		_, err := w.handles[0].Claim(w.ctx(), lockkeeper.Key{Session: "never attached"}, lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{exclusive("db")}})
+		_, err := w.handles[0].Claim(w.ctx(), lockkeeper.Key{Session: "never attached"},
+			lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{exclusive("db")}})
 		w.is(err, lockkeeper.ErrSession)
 		w.free(exclusive("db"))
 	}},
@@ -197,7 +198,8 @@ var clusterFlaws = []check{
 	{"F4/flaw F4.7 all or none under contention", many, func(w *world) {
 		paths := []string{"a", "b", "c"}
 		w.crowd(4, 5, nil, func(i, n int) demand {
-			return demand{targets: []lockkeeper.Target{exclusive(paths[(i+n)%3]), exclusive(paths[(i+n+1)%3]), exclusive(fmt.Sprint("own", i))}}
+			return demand{targets: []lockkeeper.Target{exclusive(paths[(i+n)%3]), exclusive(paths[(i+n+1)%3]),
+				exclusive(fmt.Sprint("own", i))}}
 		})
 	}},
 	{"F4/flaw F4.9 nobody starves", fifo, func(w *world) {

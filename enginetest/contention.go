@@ -67,10 +67,14 @@ var contentionChecks = []check{
 		})
 	}},
 	{"Contention/everything arrives twice", 0, func(w *world) {
-		w.crowd(4, 8, func(l *wire) { l.twice = true }, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}} })
+		w.crowd(4, 8, func(l *wire) { l.twice = true }, func(int, int) demand {
+			return demand{targets: []lockkeeper.Target{exclusive("db")}}
+		})
 	}},
 	{"Contention/answers are lost", 0, func(w *world) {
-		w.crowd(4, 6, func(l *wire) { l.dropping = true }, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}} })
+		w.crowd(4, 6, func(l *wire) { l.dropping = true }, func(int, int) demand {
+			return demand{targets: []lockkeeper.Target{exclusive("db")}}
+		})
 	}},
 	{"Contention/permits, answers are lost", counts, func(w *world) {
 		w.crowd(4, 6, func(l *wire) { l.dropping = true }, func(i, n int) demand {

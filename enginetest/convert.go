@@ -85,7 +85,8 @@ var convertChecks = []check{
 		p := w.peer("one")
 		id := p.hold(shared("a"), shared("b")).Ref.ID
 		for _, targets := range [][]lockkeeper.Target{
-			{exclusive("a"), shared("b")}, {exclusive("a")}, {exclusive("a"), exclusive("c")}, {exclusive("a"), exclusive("b"), exclusive("c")},
+			{exclusive("a"), shared("b")}, {exclusive("a")}, {exclusive("a"), exclusive("c")},
+			{exclusive("a"), exclusive("b"), exclusive("c")},
 		} {
 			_, err := p.tryConvert(id, targets...)
 			w.is(err, lockkeeper.ErrInvalid)
@@ -225,7 +226,8 @@ var deadlockChecks = []check{
 				s = two.ended(two.last, lockkeeper.Deadlock)
 			}
 			if s.Reason != lockkeeper.Deadlock {
-				w.Errorf("waiting for %s, inside which somebody waits for the waiter: %s (%s), want a deadlock", path, s.State, s.Reason)
+				w.Errorf("waiting for %s, inside which somebody waits for the waiter: %s (%s), want a deadlock", path, s.State,
+					s.Reason)
 			}
 		}
 		two.release(pool.ID)
@@ -259,7 +261,8 @@ var reasonChecks = []check{
 		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy}) || len(s.Blockers) == 0 {
 			w.Fatalf("the first waits for %v, %v", s.Waits, s.Blockers)
 		}
-		if b := s.Blockers[0]; b.Ref != holder.ref(holder.last) || b.Why != lockkeeper.HeldBy || b.As != "ana" || b.Note != "migration" || b.Link != "https://ci/7" || b.Path != "db" {
+		if b := s.Blockers[0]; b.Ref != holder.ref(holder.last) || b.Why != lockkeeper.HeldBy || b.As != "ana" ||
+			b.Note != "migration" || b.Link != "https://ci/7" || b.Path != "db" {
 			w.Errorf("the blocker is told as %+v", b)
 		}
 		s = second.explain(second.queue(exclusive("db")))

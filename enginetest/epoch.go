@@ -24,7 +24,8 @@ var epochChecks = []check{
 		p.still(waits, lockkeeper.Waiting)
 		other.refused(exclusive("since"))
 		other.release(other.last - 1)
-		p.told(waits, "granted", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Held }) // it is p that still hears
+		// it is p that still hears
+		p.told(waits, "granted", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Held })
 		if lease := p.renew(); lease.Key != p.key {
 			w.Errorf("renewed %+v, attached %+v", lease.Key, p.key)
 		}
@@ -43,7 +44,14 @@ var epochChecks = []check{
 	{"R19/a session is taken over on purpose", 0, func(w *world) {
 		p := w.peer("one")
 		kept, dropped := p.hold(exclusive("kept")).Ref.ID, p.hold(exclusive("dropped")).Ref.ID
-		heir := &peer{world: w, engine: w.handle(), session: p.session, wants: p.wants, last: p.last, bell: make(chan struct{}, 1)}
+		heir := &peer{
+			world:   w,
+			engine:  w.handle(),
+			session: p.session,
+			wants:   p.wants,
+			last:    p.last,
+			bell:    make(chan struct{}, 1),
+		}
 		heir.notes.of = make(map[uint64]lockkeeper.Status)
 		heir.key.Epoch = heir.attachesLate(0, kept)
 		if heir.key.Epoch != p.key.Epoch {

@@ -65,7 +65,8 @@ var grabCases = []check{
 		w.is(stranger.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: holder.last}), lockkeeper.ErrNotHeld)
 		forged := holder.key
 		forged.Session = stranger.session.ID
-		if err := stranger.engine.End(w.ctx(), forged, lockkeeper.Ending{Kind: lockkeeper.Release, ID: holder.last}); err == nil {
+		if err := stranger.engine.End(w.ctx(), forged, lockkeeper.Ending{Kind: lockkeeper.Release,
+			ID: holder.last}); err == nil {
 			w.Error("a forged key is accepted")
 		}
 		holder.still(holder.last, lockkeeper.Held)
@@ -146,10 +147,12 @@ var grabFlaws = []check{
 	{"F3/flaw F3.9 whoever does not know a session can't act for it", 0, func(w *world) {
 		p := w.peer("one")
 		p.hold(exclusive("db"))
-		for _, k := range []lockkeeper.Key{{Session: p.session.ID}, {Session: p.session.ID, Epoch: p.key.Epoch + 1}, {Session: p.key.Session + " ", Epoch: p.key.Epoch}} {
+		for _, k := range []lockkeeper.Key{{Session: p.session.ID}, {Session: p.session.ID, Epoch: p.key.Epoch + 1},
+			{Session: p.key.Session + " ", Epoch: p.key.Epoch}} {
 			_, err := p.engine.Renew(w.ctx(), k)
 			w.is(err, lockkeeper.ErrSession)
-			if err := p.engine.End(w.ctx(), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil && !errors.Is(err, lockkeeper.ErrSession) {
+			if err := p.engine.End(w.ctx(), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil &&
+				!errors.Is(err, lockkeeper.ErrSession) {
 				w.Error(err)
 			}
 		}

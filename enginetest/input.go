@@ -12,10 +12,12 @@ func matches(err, target error) bool { return errors.Is(err, target) }
 
 // badWants are wants that can't be right, each for one reason.
 var badWants = map[string]func(*lockkeeper.Want){
-	"id 0":                        func(w *lockkeeper.Want) { w.ID = 0 },
-	"no targets":                  func(w *lockkeeper.Want) { w.Targets = nil },
-	"too many targets":            func(w *lockkeeper.Want) { w.Targets = manyTargets(lockkeeper.MaxTargets + 1) },
-	"a path twice":                func(w *lockkeeper.Want) { w.Targets = []lockkeeper.Target{exclusive("x"), shared("x")} },
+	"id 0":             func(w *lockkeeper.Want) { w.ID = 0 },
+	"no targets":       func(w *lockkeeper.Want) { w.Targets = nil },
+	"too many targets": func(w *lockkeeper.Want) { w.Targets = manyTargets(lockkeeper.MaxTargets + 1) },
+	"a path twice": func(w *lockkeeper.Want) {
+		w.Targets = []lockkeeper.Target{exclusive("x"), shared("x")}
+	},
 	"no mode":                     func(w *lockkeeper.Want) { w.Targets[0].Mode = 0 },
 	"an unknown mode":             func(w *lockkeeper.Want) { w.Targets[0].Mode = 9 },
 	"units without permits":       func(w *lockkeeper.Want) { w.Targets[0].Units = 1 },

@@ -183,7 +183,8 @@ func (o *others) holdSeen(c *lockkeeper.Client, more ...lockkeeper.Request) *loc
 
 // nextAfter waits until next has the lock, which must not be sooner than the engine ends
 // the hold: it ends so long after it was asked to, at sent. The holder must know by then.
-func (o *others) nextAfter(h *lockkeeper.Hold, next *lockkeeper.Client, sent, end time.Duration, more ...lockkeeper.Request) {
+func (o *others) nextAfter(h *lockkeeper.Hold, next *lockkeeper.Client, sent, end time.Duration,
+	more ...lockkeeper.Request) {
 	o.Helper()
 	got, err := next.Lock(o.ctx(), "db", more...)
 	took := o.now() - sent

@@ -82,7 +82,11 @@ var leaseChecks = []check{
 	}},
 	{"R11/an overdue hold that is given back has yielded", maxHold, func(w *world) {
 		p := w.peer("holder")
-		id := p.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, MaxHold: 200 * time.Millisecond, Grace: time.Minute}).Ref.ID
+		id := p.holdAs(lockkeeper.Want{
+			Targets: []lockkeeper.Target{exclusive("db")},
+			MaxHold: 200 * time.Millisecond,
+			Grace:   time.Minute,
+		}).Ref.ID
 		p.asked(id)
 		p.release(id)
 		p.ended(id, lockkeeper.Yielded)
@@ -123,7 +127,11 @@ func (w *world) expiry(ttl time.Duration) {
 var toldChecks = []check{
 	{"R12/a renewal states every end", maxHold, func(w *world) {
 		p := w.peer("holder")
-		id := p.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, MaxHold: 10 * time.Second, Grace: 5 * time.Second}).Ref.ID
+		id := p.holdAs(lockkeeper.Want{
+			Targets: []lockkeeper.Target{exclusive("db")},
+			MaxHold: 10 * time.Second,
+			Grace:   5 * time.Second,
+		}).Ref.ID
 		w.pass(100 * time.Millisecond)
 		s := p.told(id, "ending some time", func(s lockkeeper.Status) bool { return s.Left != forever })
 		if s.Left > 15*time.Second || s.Left < 15*time.Second-100*time.Millisecond-late {
@@ -133,7 +141,12 @@ var toldChecks = []check{
 	{"R12/an ended claim is told for a TTL", operators, func(w *world) {
 		p, op := w.peer("holder"), w.peer("operator")
 		id := p.hold(exclusive("db")).Ref.ID
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: p.ref(id), Force: true, Label: lockkeeper.Label{Note: "maintenance"}}))
+		w.ok(op.end(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   p.ref(id),
+			Force: true,
+			Label: lockkeeper.Label{Note: "maintenance"},
+		}))
 		s := p.told(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
 		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance" {
 			w.Errorf("told %s (%q), want revoked (maintenance)", s.Reason, s.Text)

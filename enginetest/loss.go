@@ -148,7 +148,8 @@ var lossChecks = []check{
 		}
 		running.Wait()
 		if n := confused.Load(); n > 0 {
-			w.Errorf("released once, while the session ended: %d of 12 are told that they hold nothing, want nil, a loss or unavailable", n)
+			w.Errorf("released once, while the session ended: %d of 12 are told that they hold nothing, want nil, a loss or "+
+				"unavailable", n)
 		}
 		for i := range 12 {
 			w.free(exclusive(fmt.Sprint("db", i)))
@@ -205,7 +206,8 @@ var lossChecks = []check{
 	}},
 	{"Loss/the session is taken over", 0, func(w *world) {
 		id := lockkeeper.SessionID(w.name("session"))
-		first, second := w.client("first", id, lockkeeper.SessionTTL(shortTTL)), w.client("second", id, lockkeeper.SessionTTL(shortTTL))
+		first, second := w.client("first", id, lockkeeper.SessionTTL(shortTTL)), w.client("second", id,
+			lockkeeper.SessionTTL(shortTTL))
 		h, err := first.Lock(w.ctx(), "db")
 		w.ok(err)
 		got, err := second.Lock(w.ctx(), "db")
@@ -216,7 +218,8 @@ var lossChecks = []check{
 		w.ok(got.Release(w.ctx()))
 		w.ok(second.Close())
 		// The second one has left by now, so the engine may not remember why.
-		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.Suspended, lockkeeper.Expired)
+		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.Suspended,
+			lockkeeper.Expired)
 	}},
 	{"Loss/Do returns it", operators, func(w *world) {
 		c, op := w.client("victim"), w.client("operator")

@@ -80,7 +80,8 @@ func (w *world) modeTable(heldPath, triedPath string, table [3]string) {
 			one.hold(a)
 			s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{b}})
 			if compatible := table[row][column] != '.'; compatible != (s.State == lockkeeper.Held) {
-				w.Errorf("%s while %s is held: %s, want %s", b, a, s.State, map[bool]string{true: "held", false: "ended"}[compatible])
+				w.Errorf("%s while %s is held: %s, want %s", b, a, s.State,
+					map[bool]string{true: "held", false: "ended"}[compatible])
 			}
 			one.leave()
 			if s.State == lockkeeper.Ended {

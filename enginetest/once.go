@@ -171,9 +171,10 @@ var onceChecks = []check{
 		if !w.claims(operators) {
 			return // it can't be listed
 		}
-		if found := p.list(lockkeeper.Query{Session: p.session.ID}); slices.ContainsFunc(found, func(s lockkeeper.Status) bool {
-			return s.State != lockkeeper.Ended
-		}) {
+		if found := p.list(lockkeeper.Query{Session: p.session.ID}); slices.ContainsFunc(
+			found, func(s lockkeeper.Status) bool {
+				return s.State != lockkeeper.Ended
+			}) {
 			w.Errorf("the session has %v", found)
 		}
 	}},
@@ -322,7 +323,8 @@ var badInputChecks = []check{
 		p := w.peer("one")
 		p.hold(exclusive("db"))
 		before := w.everything(p)
-		for _, e := range []lockkeeper.Ending{{}, {Kind: 99}, {Kind: lockkeeper.Release}, {Kind: lockkeeper.Revoke}, {Kind: lockkeeper.Thaw},
+		for _, e := range []lockkeeper.Ending{{}, {Kind: 99}, {Kind: lockkeeper.Release}, {Kind: lockkeeper.Revoke},
+			{Kind: lockkeeper.Thaw},
 			{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "nobody", ID: 1}}, {Kind: lockkeeper.Thaw, Path: "db"}} {
 			if err := p.end(e); err == nil {
 				w.Errorf("ending %+v is accepted", e)

@@ -48,7 +48,8 @@ var pathChecks = []check{
 	}},
 	{"R1/case T3.6h one lock by any spelling", trees, func(w *world) {
 		one, two := w.client("one"), w.client("two")
-		for i, pair := range [][2]string{{"q", "q/"}, {"a//b", "a/b"}, {"/x/y/", "x/y"}, {"https://host/page", "https:/host/page"}} {
+		for i, pair := range [][2]string{{"q", "q/"}, {"a//b", "a/b"}, {"/x/y/", "x/y"},
+			{"https://host/page", "https:/host/page"}} {
 			if _, err := one.TryLock(w.ctx(), pair[0]); err != nil {
 				w.Fatal(i, err)
 			}
@@ -82,7 +83,8 @@ var pathChecks = []check{
 		p := w.peer("one")
 		long := strings.Repeat("s", lockkeeper.MaxSessionID+1)
 		for _, q := range []lockkeeper.Query{
-			{Meets: "/a"}, {Meets: "a/"}, {Meets: "a//b"}, {Meets: "a\n"}, {Session: long}, {Ref: lockkeeper.Ref{Session: long, ID: 1}},
+			{Meets: "/a"}, {Meets: "a/"}, {Meets: "a//b"}, {Meets: "a\n"}, {Session: long},
+			{Ref: lockkeeper.Ref{Session: long, ID: 1}},
 		} {
 			for _, q.Follow = range []bool{false, true} {
 				ctx, cancel := context.WithCancel(w.ctx())
@@ -99,7 +101,8 @@ var pathChecks = []check{
 	{"R1/segments that hold anything", trees, func(w *world) {
 		seen := make(map[lockkeeper.Path]bool)
 		p := w.peer("one")
-		for _, segments := range [][]string{{"r/1", "snmp"}, {"r", "1/snmp"}, {"r", "1", "snmp"}, {"r%2F1", "snmp"}, {"..", "snmp"}, {"\n", "\xff"}} {
+		for _, segments := range [][]string{{"r/1", "snmp"}, {"r", "1/snmp"}, {"r", "1", "snmp"}, {"r%2F1", "snmp"},
+			{"..", "snmp"}, {"\n", "\xff"}} {
 			path, err := lockkeeper.PathOf(segments...)
 			w.ok(err)
 			if seen[path] {
@@ -111,7 +114,8 @@ var pathChecks = []check{
 	}},
 	{"R1/only the one spelling reaches an engine", 0, func(w *world) {
 		p := w.peer("one")
-		for _, path := range []string{"", "/", "a/", "/a", "a//b", ".", "a/..", "a\x7f", "\xc0", strings.Repeat("x", lockkeeper.MaxPathBytes+1),
+		for _, path := range []string{"", "/", "a/", "/a", "a//b", ".", "a/..", "a\x7f", "\xc0",
+			strings.Repeat("x", lockkeeper.MaxPathBytes+1),
 			strings.Repeat("s/", lockkeeper.MaxPathSegments) + "s"} {
 			if s, err := p.send(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(path)}}); err == nil {
 				w.Errorf("%s is accepted: %+v", fmt.Sprintf("%.40q", path), s)

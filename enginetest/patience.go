@@ -74,7 +74,12 @@ var patienceChecks = []check{
 }
 
 func soft(quiet time.Duration, path string) lockkeeper.Want {
-	return lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(path)}, Wait: forever, Manners: lockkeeper.Soft, Quiet: quiet}
+	return lockkeeper.Want{
+		Targets: []lockkeeper.Target{exclusive(path)},
+		Wait:    forever,
+		Manners: lockkeeper.Soft,
+		Quiet:   quiet,
+	}
 }
 
 // R9: soft writers.
@@ -111,7 +116,8 @@ var mannersChecks = []check{
 		reader.hold(shared("db")) // interrupts it
 		ended := w.now()
 		reader.release(reader.last)
-		if s := writer.explain(id); w.claims(operators) && s.State == lockkeeper.Waiting && !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}) {
+		if s := writer.explain(id); w.claims(operators) && s.State == lockkeeper.Waiting &&
+			!slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}) {
 			w.Errorf("it waits for %v, want the quiet period", s.Waits)
 		}
 		writer.granted(id)

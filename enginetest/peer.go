@@ -186,7 +186,8 @@ func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) 
 		case <-time.After(20 * time.Millisecond):
 		case <-end:
 			why := p.explain(id)
-			p.Fatalf("%s's claim %d (%v) is %s (%s), want %s; it waits for %v: %v", p.session.As, id, p.wants[id].Targets, s.State, s.Reason, what, why.Waits, why.Blockers)
+			p.Fatalf("%s's claim %d (%v) is %s (%s), want %s; it waits for %v: %v", p.session.As, id, p.wants[id].Targets,
+				s.State, s.Reason, what, why.Waits, why.Blockers)
 		}
 	}
 }

@@ -18,7 +18,11 @@ var peopleChecks = []check{
 		victim, op := w.peerFor("victim", shortTTL), w.peer("operator")
 		id := victim.hold(exclusive("db")).Ref.ID
 		sent := w.now()
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id), Label: lockkeeper.Label{As: "eve", Note: "maintenance"}}))
+		w.ok(op.end(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   victim.ref(id),
+			Label: lockkeeper.Label{As: "eve", Note: "maintenance"},
+		}))
 		asked := victim.asked(id)
 		if asked.As != "eve" || asked.Note != "maintenance" || asked.Reason != lockkeeper.Revoked || asked.Left > shortTTL {
 			w.Errorf("the holder is told %+v", asked)
@@ -52,7 +56,11 @@ var peopleChecks = []check{
 		holder, waiter, op := w.peer("holder"), w.peer("waiter"), w.peer("operator")
 		holder.hold(exclusive("db"))
 		id := waiter.queue(exclusive("db"))
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: waiter.ref(id), Label: lockkeeper.Label{Note: "too many"}}))
+		w.ok(op.end(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   waiter.ref(id),
+			Label: lockkeeper.Label{Note: "too many"},
+		}))
 		if s := waiter.ended(id, lockkeeper.Revoked); s.Text != "too many" {
 			w.Errorf("told %q", s.Text)
 		}
@@ -94,7 +102,8 @@ var peopleChecks = []check{
 			w.Errorf("it waits for %v, %+v, want the freeze of %s", s.Waits, s.Blockers, root)
 		}
 		holder.release(id)
-		if first, second := one.explain(behind), two.explain(free); first.State != lockkeeper.Waiting || second.State != lockkeeper.Waiting {
+		if first, second := one.explain(behind), two.explain(free); first.State != lockkeeper.Waiting ||
+			second.State != lockkeeper.Waiting {
 			w.Errorf("in spite of the freeze they are %s and %s", first.State, second.State)
 		}
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}))
@@ -203,7 +212,8 @@ var listChecks = []check{
 		p := w.peer("one")
 		p.hold(exclusive("db"))
 		p.release(p.last)
-		if all := w.peer("other").list(lockkeeper.Query{Ref: p.ref(p.last)}); len(all) != 1 || all[0].Reason != lockkeeper.Released {
+		if all := w.peer("other").list(lockkeeper.Query{Ref: p.ref(p.last)}); len(all) != 1 ||
+			all[0].Reason != lockkeeper.Released {
 			w.Errorf("listed %+v, want it ended (released)", all)
 		}
 	}},

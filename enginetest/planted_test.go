@@ -37,7 +37,8 @@ func (b *bent) Guarantees() lockkeeper.Guarantees {
 	return g
 }
 
-func (b *bent) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (b *bent) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	ttl := s.TTL
 	if b.session != nil {
 		b.session(&s)
@@ -135,34 +136,44 @@ var plants = map[string]plant{
 	"only the tree counts":     {wanting(onlyTrees), "R3"},
 	"spelling is mended":       {wanting(mendedPaths), "R1"},
 	"no priorities":            {wanting(func(w *lockkeeper.Want) { w.Priority = 0 }), "R4"},
-	"waits have no bound":      {wanting(func(w *lockkeeper.Want) { w.Wait = max(w.Wait, min(w.Wait, 1)*lockkeeper.Forever) }), "R8"},
-	"soft is hard":             {wanting(func(w *lockkeeper.Want) { w.Manners, w.Quiet = lockkeeper.Hard, 0 }), "R9"},
-	"nobody is asked":          {wanting(func(w *lockkeeper.Want) { w.Steal, w.After = lockkeeper.NoSteal, 0 }), "R10"},
-	"holds are never long":     {wanting(func(w *lockkeeper.Want) { w.MaxHold, w.Grace = 0, 0 }), "R11"},
-	"nothing is inside":        {wanting(func(w *lockkeeper.Want) { w.Inside = lockkeeper.Ref{} }), "R15"},
-	"one tree is one claim":    {oneTree, "R15"},
-	"amendments are lost":      {wanting(func(w *lockkeeper.Want) { w.Revision = 0 }), "R16"},
-	"the first limit counts":   {firstLimits, "R7"},
+	"waits have no bound": {wanting(func(w *lockkeeper.Want) {
+		w.Wait = max(w.Wait, min(w.Wait, 1)*lockkeeper.Forever)
+	}), "R8"},
+	"soft is hard":           {wanting(func(w *lockkeeper.Want) { w.Manners, w.Quiet = lockkeeper.Hard, 0 }), "R9"},
+	"nobody is asked":        {wanting(func(w *lockkeeper.Want) { w.Steal, w.After = lockkeeper.NoSteal, 0 }), "R10"},
+	"holds are never long":   {wanting(func(w *lockkeeper.Want) { w.MaxHold, w.Grace = 0, 0 }), "R11"},
+	"nothing is inside":      {wanting(func(w *lockkeeper.Want) { w.Inside = lockkeeper.Ref{} }), "R15"},
+	"one tree is one claim":  {oneTree, "R15"},
+	"amendments are lost":    {wanting(func(w *lockkeeper.Want) { w.Revision = 0 }), "R16"},
+	"the first limit counts": {firstLimits, "R7"},
 
 	"one fence for all":       {telling(func(s *lockkeeper.Status) { s.Fence = min(s.Fence, 7) }), "R13"},
 	"everything is confirmed": {telling(func(s *lockkeeper.Status) { s.Unconfirmed = false }), "R12"},
-	"one reason for all":      {telling(func(s *lockkeeper.Status) { s.Reason = min(s.Reason, lockkeeper.Released) }), "R17"},
-	"slots begin at 0":        {telling(func(s *lockkeeper.Status) { s.Grants = slotless(s.Grants) }), "R7"},
-	"nothing is estimated":    {telling(func(s *lockkeeper.Status) { s.ETA = 0 }), "R17"},
-	"asks are not told":       {telling(func(s *lockkeeper.Status) { s.Asked = nil }), "R18"},
+	"one reason for all": {telling(func(s *lockkeeper.Status) { s.Reason = min(s.Reason, lockkeeper.Released) }),
+		"R17"},
+	"slots begin at 0":     {telling(func(s *lockkeeper.Status) { s.Grants = slotless(s.Grants) }), "R7"},
+	"nothing is estimated": {telling(func(s *lockkeeper.Status) { s.ETA = 0 }), "R17"},
+	"asks are not told":    {telling(func(s *lockkeeper.Status) { s.Asked = nil }), "R18"},
 
-	"releases are not heard":    {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Release }), "Cancellation"},
-	"leaving is not heard":      {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Leave }), "R11"},
-	"operators are not heard":   {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Revoke }), "R18"},
-	"what never was is ended":   {deafTo(func(e lockkeeper.Ending) bool { return e.ID > 1<<39 }), "R16"},
-	"old keys work":             {oldKeys, "R16"},
-	"sessions never expire":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = lockkeeper.MaxTTL } }, "R11"},
-	"sessions expire early":     {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = max(s.TTL/2, lockkeeper.MinTTL) } }, "R11"},
-	"late claims are made":      {forgetful, "R16"},
-	"answers always arrive":     {credulous, "R12"},
-	"late attaches count":       {lateAttaches, "R19"},
-	"what is not named stays":   {func(b *bent) { b.session = nameAll }, "R19"},
-	"it does more than it says": {func(b *bent) { b.features = lockkeeper.AllFeatures &^ lockkeeper.FeaturePermits }, "Unsupported"},
+	"releases are not heard": {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Release }),
+		"Cancellation"},
+	"leaving is not heard":    {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Leave }), "R11"},
+	"operators are not heard": {deafTo(func(e lockkeeper.Ending) bool { return e.Kind == lockkeeper.Revoke }), "R18"},
+	"what never was is ended": {deafTo(func(e lockkeeper.Ending) bool { return e.ID > 1<<39 }), "R16"},
+	"old keys work":           {oldKeys, "R16"},
+	"sessions never expire": {func(b *bent) { b.session = func(s *lockkeeper.Session) { s.TTL = lockkeeper.MaxTTL } },
+		"R11"},
+	"sessions expire early": {func(b *bent) {
+		b.session = func(s *lockkeeper.Session) {
+			s.TTL = max(s.TTL/2, lockkeeper.MinTTL)
+		}
+	}, "R11"},
+	"late claims are made":    {forgetful, "R16"},
+	"answers always arrive":   {credulous, "R12"},
+	"late attaches count":     {lateAttaches, "R19"},
+	"what is not named stays": {func(b *bent) { b.session = nameAll }, "R19"},
+	"it does more than it says": {func(b *bent) { b.features = lockkeeper.AllFeatures &^ lockkeeper.FeaturePermits },
+		"Unsupported"},
 }
 
 // oneTree makes of what is inside one claim a line, each claim inside the one

@@ -61,7 +61,8 @@ type check struct {
 func checks() []check {
 	return slices.Concat(
 		pathChecks, modeChecks, orderChecks, manyChecks, permitChecks, patienceChecks, mannersChecks,
-		stealChecks, leaseChecks, toldChecks, heardChecks, fenceChecks, convertChecks, deadlockChecks, onceChecks, answeredChecks, reasonChecks,
+		stealChecks, leaseChecks, toldChecks, heardChecks, fenceChecks, convertChecks, deadlockChecks, onceChecks,
+		answeredChecks, reasonChecks,
 		peopleChecks, listChecks, resumeChecks, epochChecks, badInputChecks,
 		lossChecks, lapseChecks, oneReasonChecks, cancelChecks, abandonChecks, contentionChecks, unsupportedChecks,
 		slotCases, readWriteCases, stealCases, grabCases, clusterCases, grabFlaws, clusterFlaws,

@@ -28,7 +28,8 @@ var stealChecks = []check{
 		want.As, want.Note = "ana", "urgent"
 		t.queueAs(want)
 		asked := victim.asked(id)
-		if asked.By != t.ref(t.last) || asked.As != "ana" || asked.Note != "urgent" || asked.Reason != lockkeeper.Stolen || asked.Left != forever {
+		if asked.By != t.ref(t.last) || asked.As != "ana" || asked.Note != "urgent" || asked.Reason != lockkeeper.Stolen ||
+			asked.Left != forever {
 			w.Errorf("the victim is told %+v", asked)
 		}
 		if s := t.explain(t.last); w.claims(operators) && !slices.Contains(s.Waits, lockkeeper.AskedToYield) {
@@ -121,7 +122,10 @@ var stealChecks = []check{
 		low.queueAs(thief(1, exclusive("db")))
 		victim.asked(id)
 		high.queueAs(thief(2, exclusive("db")))
-		victim.told(id, "asked by the higher thief", func(s lockkeeper.Status) bool { return s.Asked != nil && s.Asked.By == high.ref(high.last) })
+		victim.told(id, "asked by the higher thief", func(s lockkeeper.Status) bool {
+			return s.Asked != nil &&
+				s.Asked.By == high.ref(high.last)
+		})
 		victim.release(id)
 		high.granted(high.last)
 		low.still(low.last, lockkeeper.Waiting)

@@ -142,32 +142,33 @@ var stealCases = []check{
 		w.ok(got.Err())
 		w.ok(got.give(w.ctx()))
 	}},
-	{"T2/case T2.12 and T2.20 the most urgent goes first, after the acknowledgement", stealing | operators, func(w *world) {
-		l, t, m := w.three()
-		h, err := l.lockAs(0)
-		w.ok(err)
-		low := t.lockLater(1, lockkeeper.WithSteal(), lockkeeper.WithWait(2*time.Second))
-		w.done(h.YieldAsked(), "asked to yield")
-		w.waiting(1)
-		high := m.lockLater(2, lockkeeper.WithSteal())
-		w.waiting(2)
-		w.pass(30 * time.Millisecond) // the holder needs that long to stop
-		select {
-		case r := <-high:
-			w.Fatalf("granted before the holder has acknowledged: %v", r)
-		default:
-		}
-		w.ok(h.give(w.ctx()))
-		r := <-high
-		w.ok(r.err)
-		lowest := <-low
-		w.is(lowest.err, lockkeeper.TimedOut)
-		var e *lockkeeper.Error
-		if errors.As(lowest.err, &e); len(e.Blocked) == 0 || e.Blocked[0].Ref != r.Ref() {
-			w.Errorf("it does not say that M has it: %v", lowest.err)
-		}
-		w.ok(r.give(w.ctx()))
-	}},
+	{"T2/case T2.12 and T2.20 the most urgent goes first, after the acknowledgement",
+		stealing | operators, func(w *world) {
+			l, t, m := w.three()
+			h, err := l.lockAs(0)
+			w.ok(err)
+			low := t.lockLater(1, lockkeeper.WithSteal(), lockkeeper.WithWait(2*time.Second))
+			w.done(h.YieldAsked(), "asked to yield")
+			w.waiting(1)
+			high := m.lockLater(2, lockkeeper.WithSteal())
+			w.waiting(2)
+			w.pass(30 * time.Millisecond) // the holder needs that long to stop
+			select {
+			case r := <-high:
+				w.Fatalf("granted before the holder has acknowledged: %v", r)
+			default:
+			}
+			w.ok(h.give(w.ctx()))
+			r := <-high
+			w.ok(r.err)
+			lowest := <-low
+			w.is(lowest.err, lockkeeper.TimedOut)
+			var e *lockkeeper.Error
+			if errors.As(lowest.err, &e); len(e.Blocked) == 0 || e.Blocked[0].Ref != r.Ref() {
+				w.Errorf("it does not say that M has it: %v", lowest.err)
+			}
+			w.ok(r.give(w.ctx()))
+		}},
 	{"T2/case T2.13 nothing at all", 0, func(w *world) {
 		_, err := w.client("l").Acquire(w.ctx())
 		w.is(err, lockkeeper.ErrInvalid)

@@ -15,7 +15,8 @@ import (
 
 var (
 	stressSeed = flag.Uint64("stress.seed", 0, "seed of enginetest.Stress; 0 takes one of the clock")
-	stressOps  = flag.Int("stress.ops", 0, "what each of the workers of enginetest.Stress asks for; 0 takes a number that keeps it short")
+	stressOps  = flag.Int("stress.ops", 0,
+		"what each of the workers of enginetest.Stress asks for; 0 takes a number that keeps it short")
 )
 
 // Stress keeps clients busy at random with all that the engine claims: modes,

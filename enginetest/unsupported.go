@@ -51,7 +51,8 @@ var unsupportedChecks = []check{
 		}
 		p := w.peer("one")
 		p.hold(exclusive("db"))
-		for _, e := range []lockkeeper.Ending{{Kind: lockkeeper.Revoke, Ref: p.ref(p.last)}, {Kind: lockkeeper.Thaw, Path: "db"}} {
+		for _, e := range []lockkeeper.Ending{{Kind: lockkeeper.Revoke, Ref: p.ref(p.last)},
+			{Kind: lockkeeper.Thaw, Path: "db"}} {
 			w.is(p.end(e), lockkeeper.ErrUnsupported)
 		}
 		for s, err := range p.engine.List(w.ctx(), lockkeeper.Query{}) {
@@ -68,7 +69,14 @@ var unsupportedChecks = []check{
 		if g != w.handles[len(w.handles)-1].Guarantees() {
 			w.Error("two handles of one state claim different things")
 		}
-		for name, text := range map[string]string{"Name": g.Name, "Reach": string(g.Reach), "Survives": g.Survives, "Fences": g.Fences, "Clock": g.Clock, "Breaks": g.Breaks} {
+		for name, text := range map[string]string{
+			"Name":     g.Name,
+			"Reach":    string(g.Reach),
+			"Survives": g.Survives,
+			"Fences":   g.Fences,
+			"Clock":    g.Clock,
+			"Breaks":   g.Breaks,
+		} {
 			if text == "" {
 				w.Errorf("Guarantees.%s says nothing", name)
 			}

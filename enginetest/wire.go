@@ -91,7 +91,8 @@ func (l *wire) Guarantees() lockkeeper.Guarantees {
 	return g
 }
 
-func (l *wire) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
+func (l *wire) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
 	hint := notify
 	if notify != nil {
 		hint = func(statuses []lockkeeper.Status) {
@@ -131,7 +132,8 @@ func (l *wire) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want
 	if l.mute.Load() {
 		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: errCut}
 	}
-	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting && want.Revision == 0 {
+	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting &&
+		want.Revision == 0 {
 		l.recorder.Add(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
 	}
 	l.at(afterClaim)

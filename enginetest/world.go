@@ -46,7 +46,13 @@ type world struct {
 }
 
 func newWorld(t *testing.T, h Harness) *world {
-	w := &world{T: t, harness: h, start: time.Now(), live: make(map[*held]struct{}), counts: make(map[lockkeeper.Path]*int64)}
+	w := &world{
+		T:       t,
+		harness: h,
+		start:   time.Now(),
+		live:    make(map[*held]struct{}),
+		counts:  make(map[lockkeeper.Path]*int64),
+	}
 	w.recorder = history.NewRecorder(nil, nil)
 	w.open = h.Fresh(t)
 	w.handles = []lockkeeper.Engine{w.open()}

@@ -23,7 +23,12 @@ func TestKeepAskedTwice(t *testing.T) {
 				w.Fatal(err)
 			}
 			_, err = e.Claim(w.ctx(), lease.Key, lockkeeper.Want{
-				ID: 1, Targets: []lockkeeper.Target{exclusive("db")}, Wait: lockkeeper.Forever, Priority: priority, Steal: steal, After: after,
+				ID:       1,
+				Targets:  []lockkeeper.Target{exclusive("db")},
+				Wait:     lockkeeper.Forever,
+				Priority: priority,
+				Steal:    steal,
+				After:    after,
 			})
 			if err != nil {
 				w.Fatal(err)

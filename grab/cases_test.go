@@ -173,7 +173,8 @@ func TestWrongInput(t *testing.T) {
 		_, renewed := p.Renew(w.ctx(), bad, grab.Terms{TTL: time.Millisecond})
 		_, released := p.Release(w.ctx(), bad)
 		for _, err := range []error{looked, renewed, released} {
-			if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "129 bytes") || !strings.Contains(err.Error(), "control character") {
+			if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "129 bytes") ||
+				!strings.Contains(err.Error(), "control character") {
 				w.Errorf("got %v, want all that is wrong", err)
 			}
 		}

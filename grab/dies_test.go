@@ -44,7 +44,8 @@ func exchange[T any](w *wire, do func() (T, error)) (answer T, err error) {
 	return answer, err
 }
 
-func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	return exchange(w, func() (lockkeeper.Lease, error) { return w.Engine.Attach(ctx, s, notify) })
 }
 

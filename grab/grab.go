@@ -132,7 +132,8 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 // what is known of the session's, 0 if nothing: if it has another one the engine
 // says which, and that is taken over, whoever of the same name has it. If others
 // come between even so, it is an ErrSession: their turn first.
-func (p *Places) attach(ctx context.Context, n Name, ttl time.Duration, epoch uint64) (lockkeeper.Lease, lockkeeper.Status, error) {
+func (p *Places) attach(ctx context.Context, n Name, ttl time.Duration, epoch uint64) (lockkeeper.Lease,
+	lockkeeper.Status, error) {
 	s := lockkeeper.Session{
 		ID: n.Session(), TTL: ttl, Named: []uint64{theClaim}, Epoch: epoch, Outlive: true, Label: lockkeeper.Label{As: n.As},
 	}
@@ -159,7 +160,8 @@ func (p *Places) leave(ctx context.Context, k lockkeeper.Key) error {
 
 // settle completes the answer of a live claim: the place of one that waits, and
 // the long lease of one that is held for longer than its session has.
-func (p *Places) settle(ctx context.Context, n Name, terms Terms, lease lockkeeper.Lease, st lockkeeper.Status) (Answer, error) {
+func (p *Places) settle(ctx context.Context, n Name, terms Terms, lease lockkeeper.Lease, st lockkeeper.Status) (Answer,
+	error) {
 	if st.State == lockkeeper.Waiting {
 		ticket := st.Ticket
 		var err error
@@ -196,11 +198,13 @@ func (p *Places) look(ctx context.Context, n Name) (lockkeeper.Status, error) {
 
 // adapt brings a live claim up to what a repeat asks for, as far as that is
 // allowed, and returns it.
-func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status, want lockkeeper.Want) (lockkeeper.Status, error) {
+func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status,
+	want lockkeeper.Want) (lockkeeper.Status, error) {
 	same, limits := compare(st, want)
 	if !same {
-		return st, lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
-			want.As, has(st), join(want.Targets))
+		return st,
+			lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
+				want.As, has(st), join(want.Targets))
 	}
 	if !limits && want.Priority <= st.Priority {
 		return st, nil
@@ -209,7 +213,8 @@ func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Stat
 	want.Wait = lockkeeper.Forever // an existing claim keeps its place
 	now, err := p.engine.Claim(ctx, k, want)
 	if errors.Is(err, lockkeeper.ErrInvalid) {
-		err = lockkeeper.Invalid("%s %s already, and was grabbed for another time: give the same time to hold it, or release it first", want.As, has(st))
+		err = lockkeeper.Invalid("%s %s already, and was grabbed for another time: give the same time to hold it, or "+
+			"release it first", want.As, has(st))
 	}
 	return now, err
 }
@@ -282,7 +287,8 @@ func (n Name) repeat(ctx context.Context, do func(context.Context) error) error 
 			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
 		}
 	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf("other processes that call themselves %s came between %d times: ask again", n.As, mostTries)}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+		Detail: fmt.Sprintf("other processes that call themselves %s came between %d times: ask again", n.As, mostTries)}
 }
 
 // sleep waits for d, or until ctx ends; then it returns why.

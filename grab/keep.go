@@ -303,7 +303,13 @@ func (k *Keeping) replaced() error {
 // gone is the error of what has ended, with the reason if a follower heard it. It
 // is called with k.mu held.
 func (k *Keeping) gone() *lockkeeper.Error {
-	return &lockkeeper.Error{Op: "keep", Path: k.name.what(), Err: lockkeeper.ErrLost, Reason: k.told.Reason, Detail: k.told.Text}
+	return &lockkeeper.Error{
+		Op:     "keep",
+		Path:   k.name.what(),
+		Err:    lockkeeper.ErrLost,
+		Reason: k.told.Reason,
+		Detail: k.told.Text,
+	}
 }
 
 // late is the error of what was not refreshed before its deadline, as far as is

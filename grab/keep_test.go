@@ -138,7 +138,8 @@ func TestKeepAsksWhy(t *testing.T) {
 			var slept atomic.Int64
 			clock := func() time.Duration { return w.clock() + time.Duration(slept.Load()) }
 			p := grab.New(deaf{w.engines[0]})
-			if _, err := p.Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, clock); err == nil || !strings.HasPrefix(err.Error(), "keep db: ") {
+			if _, err := p.Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, clock); err == nil ||
+				!strings.HasPrefix(err.Error(), "keep db: ") {
 				w.Errorf("nothing to keep: %v", err)
 			}
 			w.ok("me", "db")
@@ -192,7 +193,8 @@ type flaky struct {
 	down atomic.Bool
 }
 
-func (f *flaky) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (f *flaky) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if f.down.Load() {
 		return lockkeeper.Lease{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no route"}
 	}
@@ -242,7 +244,8 @@ func TestWaitUnreachable(t *testing.T) {
 		w.keeps("holder", "db")
 		began := time.Now()
 		_, err := grab.New(f).Wait(w.Context(), w.request("me", "db"), time.Hour, func(grab.Answer) { f.down.Store(true) })
-		if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) || time.Since(began) > grab.DefaultTTL {
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) ||
+			time.Since(began) > grab.DefaultTTL {
 			w.Errorf("after %s: %v; want ErrUnavailable within a TTL", time.Since(began), err)
 		}
 	})
@@ -254,7 +257,8 @@ func TestKeepSuspended(t *testing.T) {
 	inMemory(t, func(w *world) {
 		var slept atomic.Int64
 		w.ok("me", "db")
-		k, err := w.places().Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, func() time.Duration { return w.clock() + time.Duration(slept.Load()) })
+		k, err := w.places().Keep(w.ctx(), w.name("me", "db"),
+			grab.Terms{}, func() time.Duration { return w.clock() + time.Duration(slept.Load()) })
 		if err != nil {
 			w.Fatal(err)
 		}

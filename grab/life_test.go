@@ -127,7 +127,8 @@ func TestForIsAnnounced(t *testing.T) {
 		long.For = time.Hour
 		w.oks(long)
 		a, err := w.places().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
-		if err != nil || !a.Outlasted || a.State != lockkeeper.Ended || a.Place != 1 || len(a.Blockers) != 1 || a.Blockers[0].As != "me" {
+		if err != nil || !a.Outlasted || a.State != lockkeeper.Ended || a.Place != 1 || len(a.Blockers) != 1 ||
+			a.Blockers[0].As != "me" {
 			w.Fatalf("got %+v (%v), want to be told at once that it is in vain", a, err)
 		}
 		w.wait(1, "third", "db") // nothing of hasty is left, nor of its question
@@ -314,7 +315,8 @@ func TestManyAtOnce(t *testing.T) {
 				})
 			}
 			all.Go(func() {
-				if _, err := w.places().Renew(w.ctx(), w.name("me", "db"), grab.Terms{}); err != nil && !errors.Is(err, lockkeeper.ErrLost) {
+				if _, err := w.places().Renew(w.ctx(), w.name("me", "db"), grab.Terms{}); err != nil &&
+					!errors.Is(err, lockkeeper.ErrLost) {
 					w.Errorf("a renewal meanwhile: %v", err)
 				}
 			})

@@ -91,7 +91,8 @@ func (t Terms) check() error {
 	s := lockkeeper.Session{ID: "x", TTL: t.ttl()}
 	err := s.Check(false)
 	if t.For != 0 && (t.For < lockkeeper.MinTTL || t.For > lockkeeper.MaxTTL) {
-		err = together(err, lockkeeper.Invalid("hold for %s is out of range: %s to %s", t.For, lockkeeper.MinTTL, lockkeeper.MaxTTL))
+		err = together(err, lockkeeper.Invalid("hold for %s is out of range: %s to %s", t.For, lockkeeper.MinTTL,
+			lockkeeper.MaxTTL))
 	}
 	return err
 }

@@ -49,7 +49,8 @@ func caller(folder, name string) error {
 	r := grab.Request{As: name, Targets: []lockkeeper.Target{db}, Terms: grab.Terms{TTL: callersTTL}}
 	for {
 		a, err := places.Wait(context.Background(), r, time.Minute, nil)
-		if errors.Is(err, lockkeeper.ErrNotAcquired) || errors.Is(err, lockkeeper.ErrUnavailable) || err == nil && a.State != lockkeeper.Held {
+		if errors.Is(err, lockkeeper.ErrNotAcquired) || errors.Is(err, lockkeeper.ErrUnavailable) ||
+			err == nil && a.State != lockkeeper.Held {
 			continue // another of its name gave the place back, or the computer is too busy
 		}
 		if err != nil {
@@ -73,7 +74,8 @@ func caller(folder, name string) error {
 			<-time.After(rand.N(3 * time.Millisecond))
 			write("ends")
 		}
-		if _, err := places.Release(context.Background(), r.Name()); err != nil && !errors.Is(err, lockkeeper.ErrUnavailable) {
+		if _, err := places.Release(context.Background(), r.Name()); err != nil &&
+			!errors.Is(err, lockkeeper.ErrUnavailable) {
 			return err
 		}
 	}
@@ -168,7 +170,8 @@ func killed(t *testing.T, names []string) []line {
 	for i := range callers {
 		kill(i)
 	}
-	a, err := grab.New(e).Wait(t.Context(), grab.Request{As: "last", Targets: []lockkeeper.Target{exclusive("db")}}, time.Minute, nil)
+	a, err := grab.New(e).Wait(t.Context(), grab.Request{As: "last", Targets: []lockkeeper.Target{exclusive("db")}},
+		time.Minute, nil)
 	if err != nil || a.State != lockkeeper.Held {
 		t.Errorf("the last one has %s in place %d (%v), want it to hold: what the dead left has ended", a.State, a.Place, err)
 	}

@@ -12,7 +12,8 @@ import (
 
 // refused reports whether err is a refusal: it is certain that nothing was done.
 func refused(err error) bool {
-	return errors.Is(err, lockkeeper.ErrInvalid) || errors.Is(err, lockkeeper.ErrDenied) || errors.Is(err, lockkeeper.ErrUnsupported)
+	return errors.Is(err, lockkeeper.ErrInvalid) || errors.Is(err, lockkeeper.ErrDenied) ||
+		errors.Is(err, lockkeeper.ErrUnsupported)
 }
 
 // undo ends the session in which a key has claimed, or would have, if err is a
@@ -53,5 +54,10 @@ func (p *Places) ask(ctx context.Context, n Name, ttl time.Duration) error {
 
 // asking is a session that only asks, and is nobody's place.
 func asking(as string, ttl time.Duration) lockkeeper.Session {
-	return lockkeeper.Session{ID: sessions + "asks-" + strings.ToLower(rand.Text()), TTL: ttl, Outlive: true, Label: lockkeeper.Label{As: as}}
+	return lockkeeper.Session{
+		ID:      sessions + "asks-" + strings.ToLower(rand.Text()),
+		TTL:     ttl,
+		Outlive: true,
+		Label:   lockkeeper.Label{As: as},
+	}
 }

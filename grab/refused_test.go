@@ -20,7 +20,8 @@ type bounded struct {
 
 var errQuota = &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: "too much"}
 
-func (b *bounded) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (b *bounded) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if s.TTL > time.Hour || b.most > 0 && len(b.open) == b.most && !b.open[s.ID] {
 		return lockkeeper.Lease{}, errQuota
 	}
@@ -80,7 +81,11 @@ func TestRefusedBringsNothing(t *testing.T) {
 		}
 		refused("ci", "db", 1) // and has what it had
 		refused("web", "db", 1)
-		if a, err := places.Wait(w.ctx(), grab.Request{As: "web", Targets: w.request("", "db").Targets, Terms: grab.Terms{For: 2 * time.Hour}}, time.Minute, nil); !errors.Is(err, lockkeeper.ErrDenied) || len(b.open) != 1 {
+		if a, err := places.Wait(w.ctx(), grab.Request{
+			As:      "web",
+			Targets: w.request("", "db").Targets,
+			Terms:   grab.Terms{For: 2 * time.Hour},
+		}, time.Minute, nil); !errors.Is(err, lockkeeper.ErrDenied) || len(b.open) != 1 {
 			w.Errorf("it waits: %v, %v, %d sessions", a.State, err, len(b.open))
 		}
 		b.most = 2

@@ -71,7 +71,8 @@ func gone(st lockkeeper.Status) bool { return st.State == 0 || st.State == lockk
 func (n Name) nothing(st lockkeeper.Status) error {
 	e := &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 	if st.State == 0 {
-		e.Detail = n.As + " has neither a hold nor a place in line here: it was never grabbed, was released, or was not repeated in time"
+		e.Detail = n.As +
+			" has neither a hold nor a place in line here: it was never grabbed, was released, or was not repeated in time"
 	}
 	return e
 }

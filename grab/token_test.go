@@ -112,7 +112,8 @@ func TestTokenText(t *testing.T) {
 			t.Errorf("%s is read as %v, %v", token, read, err)
 		}
 	}
-	for _, text := range []string{"", "0", "-1", "01", "+1", "1-", "-x", "1 ", "x", "18446744073709551616", "1-" + strings.Repeat("x", 65)} {
+	for _, text := range []string{"", "0", "-1", "01", "+1", "1-", "-x", "1 ", "x", "18446744073709551616",
+		"1-" + strings.Repeat("x", 65)} {
 		if _, err := grab.ParseToken(text); !errors.Is(err, lockkeeper.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", text, err)
 		}

@@ -48,7 +48,8 @@ func (p *Places) Wait(ctx context.Context, r Request, bound time.Duration, told 
 }
 
 // wait keeps the place of answer a until it is held, or until it is in vain.
-func (p *Places) wait(ctx context.Context, r Request, bound time.Duration, clock func() time.Duration, a Answer, told func(Answer)) (Answer, error) {
+func (p *Places) wait(ctx context.Context, r Request, bound time.Duration, clock func() time.Duration, a Answer,
+	told func(Answer)) (Answer, error) {
 	n := r.Name()
 	late := time.NewTimer(bound - clock())
 	defer late.Stop()

@@ -184,7 +184,8 @@ func (w *world) expired(as string, paths ...string) {
 	w.Helper()
 	_, err := w.places().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
 	var e *lockkeeper.Error
-	if !errors.Is(err, lockkeeper.ErrLost) || !errors.As(err, &e) || e.Reason != lockkeeper.NoReason && e.Reason != lockkeeper.Expired {
+	if !errors.Is(err, lockkeeper.ErrLost) || !errors.As(err, &e) ||
+		e.Reason != lockkeeper.NoReason && e.Reason != lockkeeper.Expired {
 		w.Fatalf("got %v, want ErrLost, expired", err)
 	}
 }
@@ -215,7 +216,10 @@ func (w *world) operates(force bool, as string, paths []string) {
 	lease, err := w.takesOver(lockkeeper.Session{ID: "operator", TTL: time.Minute})
 	if err == nil {
 		err = e.End(w.ctx(), lease.Key, lockkeeper.Ending{
-			Kind: lockkeeper.Revoke, Ref: w.name(as, paths...).Ref(), Force: force, Label: lockkeeper.Label{As: "ops", Note: "stuck"},
+			Kind:  lockkeeper.Revoke,
+			Ref:   w.name(as, paths...).Ref(),
+			Force: force,
+			Label: lockkeeper.Label{As: "ops", Note: "stuck"},
 		})
 	}
 	if err != nil {

@@ -13,8 +13,12 @@ import (
 type Rules struct {
 	FIFO     bool // among equals, who began to wait first goes first
 	Priority bool // higher priority goes first
-	Forced   bool // holds may have been taken or revoked by force: who was forced out is not counted, so counts and slots are not judged
-	Restarts bool // the engine was restarted: who waited may have had to resume, and permits that fit beside theirs go first meanwhile (R19)
+	// holds may have been taken or revoked by force: who was forced out is not counted, so counts and
+	// slots are not judged
+	Forced bool
+	// the engine was restarted: who waited may have had to resume, and permits that fit beside theirs
+	// go first meanwhile (R19)
+	Restarts bool
 	Running  bool // the history was cut off while it ran: requests without an answer are no fault
 }
 
@@ -51,7 +55,8 @@ func Judge(events []Event, rules Rules) []string {
 func (l *life) judgeAnswers(rules Rules) []string {
 	switch {
 	case len(l.answers) == 0 && !rules.Running && l.end.Kind != Gone:
-		return []string{fmt.Sprintf("answers: %s of %s, asked for at %s, was never answered", l.ask.Claim, l.ask.Client, l.ask.At)}
+		return []string{fmt.Sprintf("answers: %s of %s, asked for at %s, was never answered", l.ask.Claim, l.ask.Client,
+			l.ask.At)}
 	case len(l.answers) > 1:
 		text := fmt.Sprintf("answers: %s of %s has %d final answers:", l.ask.Claim, l.ask.Client, len(l.answers))
 		for _, a := range l.answers {
@@ -167,7 +172,8 @@ func judgeFencesByPath(spans []*span) (wrong []string) {
 		marks(s.targets, func(p lockkeeper.Path, k kind) {
 			for other := range kinds {
 				h := highest[mark{p, other}]
-				if !compatible[k][other] && h != nil && h.of != s.of && h.fence > s.fence && (worst == nil || h.fence > worst.fence) {
+				if !compatible[k][other] && h != nil && h.of != s.of && h.fence > s.fence &&
+					(worst == nil || h.fence > worst.fence) {
 					worst = h
 				}
 			}

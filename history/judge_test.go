@@ -96,37 +96,51 @@ func TestLegalHistories(t *testing.T) {
 	one := p("p", 1, 2)
 	legal := map[string]line{
 		"one after the other": line{}.whole("a", 1, x("db")).whole("b", 2, x("db")),
-		"a waiter is granted after the release was called": line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b", history.Waits).
-			is("a", history.Release).granted("b", 2).is("a", history.Released).is("b", history.Release).is("b", history.Released),
+		"a waiter is granted after the release was called": line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b",
+			history.Waits).
+			is("a", history.Release).granted("b", 2).is("a", history.Released).is("b", history.Release).is("b",
+			history.Released),
 		"readers together":           line{}.ask("a", s("db")).granted("a", 1).ask("b", s("db")).granted("b", 2),
 		"siblings together":          line{}.ask("a", x("db/1")).granted("a", 1).ask("b", x("db/2")).granted("b", 2),
 		"names that only look alike": line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db2/x")).granted("b", 2),
-		"permits beside work below":  line{}.ask("a", p("db", 1, 1)).granted("a", 1, permitGrant(p("db", 1, 1), 1, 1)).ask("b", x("db/1")).granted("b", 2),
-		"a limit of one's own": line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2, permitGrant(one, 2, 2)).
+		"permits beside work below": line{}.ask("a", p("db", 1, 1)).granted("a", 1,
+			permitGrant(p("db", 1, 1), 1, 1)).ask("b", x("db/1")).granted("b", 2),
+		"a limit of one's own": line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2,
+			permitGrant(one, 2, 2)).
 			ask("c", p("p", 1, 3)).granted("c", 3, permitGrant(p("p", 1, 3), 3, 3)).
 			is("c", history.Release).is("c", history.Released).is("a", history.Release).is("a", history.Released),
 		"two grants in flight may have any fences": line{}.ask("a", x("a")).ask("b", x("b")).granted("a", 2).granted("b", 1),
-		"told, then the next":                      line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b", history.Waits).is("a", history.Lost).granted("b", 2),
-		"taken, and it says so":                    line{}.ask("a", x("db")).granted("a", 1).askAt(1, "b", x("db")).unconfirmed("b", 2).is("a", history.Lost),
-		"a dead client does nothing": line{}.ask("a", x("db")).granted("a", 1).add(history.Event{Kind: history.Gone, Client: "client-a"}).
+		"told, then the next": line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b",
+			history.Waits).is("a", history.Lost).granted("b", 2),
+		"taken, and it says so": line{}.ask("a", x("db")).granted("a", 1).askAt(1, "b", x("db")).unconfirmed("b", 2).is("a",
+			history.Lost),
+		"a dead client does nothing": line{}.ask("a", x("db")).granted("a",
+			1).add(history.Event{Kind: history.Gone, Client: "client-a"}).
 			ask("b", x("db")).granted("b", 2),
 		"an upgrade": line{}.ask("a", s("db")).granted("a", 1).ask("b", s("db")).granted("b", 2).convert("a", x("db")).
-			is("b", history.Release).converted("a", 3).is("b", history.Released).is("a", history.Release).is("a", history.Released).ask("c", x("db")).granted("c", 4),
-		"a downgrade lets readers in": line{}.ask("a", x("db")).granted("a", 1).convert("a", s("db")).ask("b", s("db")).granted("b", 2).converted("a", 1),
+			is("b", history.Release).converted("a", 3).is("b", history.Released).is("a", history.Release).is("a",
+			history.Released).ask("c", x("db")).granted("c", 4),
+		"a downgrade lets readers in": line{}.ask("a", x("db")).granted("a", 1).convert("a", s("db")).ask("b",
+			s("db")).granted("b", 2).converted("a", 1),
 		"cancelled, so the next may go": line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
 			is("a", history.Cancel).ask("b", s("db")).granted("b", 2).refused("a", lockkeeper.Cancelled),
-		"refused before it gave up, so nobody knows since when": line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
+		"refused before it gave up, so nobody knows since when": line{}.ask("r", s("db")).granted("r", 1).ask("a",
+			x("db")).is("a", history.Waits).
 			ask("b", s("db")).granted("b", 2).refused("a", lockkeeper.Revoked).is("a", history.Cancel),
-		"a larger limit may overtake": line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", p("p", 1, 2)).is("a", history.Waits).
-			ask("b", p("p", 1, 3)).granted("b", 2, permitGrant(p("p", 1, 3), 3, 1)).is("h", history.Release).is("b", history.Release).
+		"a larger limit may overtake": line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", p("p", 1, 2)).is("a",
+			history.Waits).
+			ask("b", p("p", 1, 3)).granted("b", 2, permitGrant(p("p", 1, 3), 3, 1)).is("h", history.Release).is("b",
+			history.Release).
 			granted("a", 3, permitGrant(p("p", 1, 2), 1, 1)),
 		"urgent ones overtake": line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a", history.Waits).
 			askAt(5, "b", x("db")).is("b", history.Waits).is("h", history.Release).is("h", history.Released).
 			granted("b", 2).is("b", history.Release).is("b", history.Released).granted("a", 3),
 		"a try finds it taken": line{}.ask("a", x("db")).granted("a", 1).try("b", x("db")).refused("b", lockkeeper.TimedOut),
-		"nobody knows, so all goes": line{}.ask("a", x("db")).is("a", history.Unknown).try("b", x("db")).refused("b", lockkeeper.TimedOut).
+		"nobody knows, so all goes": line{}.ask("a", x("db")).is("a", history.Unknown).try("b", x("db")).refused("b",
+			lockkeeper.TimedOut).
 			ask("c", x("db")).granted("c", 2),
-		"a counter": line{}.ask("a", x("db")).granted("a", 1).count("a", "n").counted("a", "n", 1).count("a", "n").counted("a", "n", 2),
+		"a counter": line{}.ask("a", x("db")).granted("a", 1).count("a", "n").counted("a", "n", 1).count("a",
+			"n").counted("a", "n", 2),
 	}
 	for name, events := range legal {
 		t.Run(name, func(t *testing.T) {
@@ -143,55 +157,79 @@ func TestLegalHistories(t *testing.T) {
 // are seen by other rules as well.
 func TestPlantedFaults(t *testing.T) {
 	one := p("p", 1, 2)
-	three := line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2, permitGrant(one, 2, 2)).ask("c", one)
+	three := line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2,
+		permitGrant(one, 2, 2)).ask("c", one)
 	planted := []struct {
 		name  string
 		rule  string
 		names []string // what the line must name
 		line  line
 	}{
-		{"two writers", "exclusion", []string{"a", "b", "exclusive db"}, line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).granted("b", 2)},
-		{"reader beside writer", "exclusion", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b", s("db")).granted("b", 2)},
-		{"writer below a reader", "exclusion", []string{"db/1"}, line{}.ask("a", s("db")).granted("a", 1).ask("b", x("db/1")).granted("b", 2)},
-		{"reader below a writer", "exclusion", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b", s("db/1/2")).granted("b", 2)},
-		{"permits under a writer", "exclusion", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b", p("db", 1, 9)).granted("b", 2)},
-		{"one of many targets", "exclusion", []string{"z"}, line{}.ask("a", x("a"), x("z")).granted("a", 1).ask("b", x("b"), x("z")).granted("b", 2)},
-		{"upgraded beside a reader", "exclusion", nil, line{}.ask("a", s("db")).granted("a", 1).ask("b", s("db")).granted("b", 2).convert("a", x("db")).converted("a", 3)},
-		{"reader beside an upgraded one", "exclusion", nil, line{}.ask("a", s("db")).granted("a", 1).convert("a", x("db")).converted("a", 2).ask("b", s("db")).granted("b", 3)},
+		{"two writers", "exclusion", []string{"a", "b", "exclusive db"},
+			line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).granted("b", 2)},
+		{"reader beside writer", "exclusion", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b", s("db")).granted("b",
+			2)},
+		{"writer below a reader", "exclusion", []string{"db/1"},
+			line{}.ask("a", s("db")).granted("a", 1).ask("b", x("db/1")).granted("b", 2)},
+		{"reader below a writer", "exclusion", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b",
+			s("db/1/2")).granted("b", 2)},
+		{"permits under a writer", "exclusion", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b",
+			p("db", 1, 9)).granted("b", 2)},
+		{"one of many targets", "exclusion", []string{"z"},
+			line{}.ask("a", x("a"), x("z")).granted("a", 1).ask("b", x("b"), x("z")).granted("b", 2)},
+		{"upgraded beside a reader", "exclusion", nil, line{}.ask("a", s("db")).granted("a", 1).ask("b", s("db")).granted("b",
+			2).convert("a", x("db")).converted("a", 3)},
+		{"reader beside an upgraded one", "exclusion", nil,
+			line{}.ask("a", s("db")).granted("a", 1).convert("a", x("db")).converted("a", 2).ask("b", s("db")).granted("b", 3)},
 		{"too many units", "permits", []string{"3 units of p"}, three.granted("c", 3, permitGrant(one, 3, 3))},
-		{"slot twice", "permits", []string{"slot 1 of p"}, line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2, permitGrant(one, 2, 1))},
+		{"slot twice", "permits", []string{"slot 1 of p"},
+			line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2, permitGrant(one, 2, 1))},
 		{"no slot", "permits", []string{"slot 0"}, line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 0))},
-		{"miscounted", "permits", []string{"tells 1 units in use"}, line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2, permitGrant(one, 1, 2))},
+		{"miscounted", "permits", []string{"tells 1 units in use"},
+			line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2, permitGrant(one, 1, 2))},
 		{"above the largest limit, asked for at once", "permits", []string{"largest limit is 2"},
 			line{}.ask("a", one).ask("b", one).ask("c", one).granted("a", 1).granted("b", 2).granted("c", 3)},
-		{"above its own limit", "permits", []string{"c"}, line{}.ask("a", p("p", 3, 3)).granted("a", 1).ask("c", one).granted("c", 2)},
+		{"above its own limit", "permits", []string{"c"},
+			line{}.ask("a", p("p", 3, 3)).granted("a", 1).ask("c", one).granted("c", 2)},
 		{"fence twice", "fences", []string{"7 was given twice"}, line{}.whole("a", 7, x("a")).whole("b", 7, x("b"))},
 		{"fence falls", "fences", []string{"asked for after"}, line{}.whole("a", 7, x("a")).whole("b", 6, x("b"))},
-		{"fence of a later holder", "fences", []string{"had ended"}, line{}.ask("a", x("db")).ask("b", x("db/1")).granted("a", 2).
-			is("a", history.Release).granted("b", 1).is("b", history.Release)},
+		{"fence of a later holder", "fences", []string{"had ended"},
+			line{}.ask("a", x("db")).ask("b", x("db/1")).granted("a", 2).
+				is("a", history.Release).granted("b", 1).is("b", history.Release)},
 		{"no fence", "fences", []string{"none"}, line{}.whole("a", 0, x("a"))},
-		{"overtaken", "order", []string{"a", "b"}, line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a", history.Waits).ask("b", x("db")).
+		{"overtaken", "order", []string{"a", "b"}, line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a",
+			history.Waits).ask("b", x("db")).
 			is("h", history.Release).granted("b", 2).is("b", history.Release).is("b", history.Released).granted("a", 3)},
-		{"overtaken and given up", "order", []string{"given up at"}, line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
-			ask("b", s("db")).granted("b", 2).is("a", history.Cancel).refused("a", lockkeeper.Cancelled)},
-		{"overtaken by a smaller limit", "order", nil, line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", p("p", 2, 3)).is("a", history.Waits).ask("b", p("p", 1, 3)).
-			granted("b", 2, permitGrant(p("p", 1, 3), 3, 1)).is("h", history.Release).granted("a", 3, permitGrant(p("p", 2, 3), 3, 0))},
-		{"the urgent one overtaken", "order", []string{"priority 5"}, line{}.ask("h", x("db")).granted("h", 1).askAt(5, "a", x("db")).is("a", history.Waits).ask("b", x("db")).
-			is("h", history.Release).granted("b", 2).is("b", history.Release).granted("a", 3)},
+		{"overtaken and given up", "order", []string{"given up at"},
+			line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
+				ask("b", s("db")).granted("b", 2).is("a", history.Cancel).refused("a", lockkeeper.Cancelled)},
+		{"overtaken by a smaller limit", "order", nil, line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a",
+			p("p", 2, 3)).is("a", history.Waits).ask("b", p("p", 1, 3)).
+			granted("b", 2, permitGrant(p("p", 1, 3), 3, 1)).is("h", history.Release).granted("a", 3,
+			permitGrant(p("p", 2, 3), 3, 0))},
+		{"the urgent one overtaken", "order", []string{"priority 5"},
+			line{}.ask("h", x("db")).granted("h", 1).askAt(5, "a", x("db")).is("a", history.Waits).ask("b", x("db")).
+				is("h", history.Release).granted("b", 2).is("b", history.Release).granted("a", 3)},
 		{"no answer", "answers", []string{"never answered"}, line{}.ask("a", x("db"))},
-		{"two answers", "answers", []string{"2 final answers"}, line{}.ask("a", x("db")).refused("a", lockkeeper.Cancelled).granted("a", 1)},
+		{"two answers", "answers", []string{"2 final answers"},
+			line{}.ask("a", x("db")).refused("a", lockkeeper.Cancelled).granted("a", 1)},
 		{"granted twice", "answers", []string{"2 final answers"}, line{}.ask("a", x("db")).granted("a", 1).granted("a", 2)},
 		{"an answer to nobody", "answers", []string{"never asked for"}, line{}.granted("a", 1)},
 		{"asked for twice", "answers", []string{"twice"}, line{}.ask("a", x("db")).ask("a", x("db")).granted("a", 1)},
-		{"told too late", "told in time", []string{"knew of its loss"}, line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b", history.Waits).
-			granted("b", 2).is("a", history.Lost)},
-		{"a try that finds a free lock taken", "linearizability", []string{"db"}, line{}.whole("a", 1, x("db")).try("b", x("db")).refused("b", lockkeeper.TimedOut)},
-		{"a holder who never left", "linearizability", nil, line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).granted("b", 2).
-			is("a", history.Release).is("a", history.Released)},
-		{"permits that count wrong", "linearizability", []string{"in use"}, line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).
-			is("a", history.Release).is("a", history.Released).ask("b", one).granted("b", 2, permitGrant(one, 2, 2))},
-		{"an update is lost", "linearizability", []string{"counter"}, line{}.ask("a", x("db")).granted("a", 1).count("a", "n").counted("a", "n", 1).
-			count("a", "n").counted("a", "n", 1)},
+		{"told too late", "told in time", []string{"knew of its loss"},
+			line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b", history.Waits).
+				granted("b", 2).is("a", history.Lost)},
+		{"a try that finds a free lock taken", "linearizability", []string{"db"},
+			line{}.whole("a", 1, x("db")).try("b", x("db")).refused("b", lockkeeper.TimedOut)},
+		{"a holder who never left", "linearizability", nil,
+			line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).granted("b", 2).
+				is("a", history.Release).is("a", history.Released)},
+		{"permits that count wrong", "linearizability", []string{"in use"},
+			line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).
+				is("a", history.Release).is("a", history.Released).ask("b", one).granted("b", 2, permitGrant(one, 2, 2))},
+		{"an update is lost", "linearizability", []string{"counter"},
+			line{}.ask("a", x("db")).granted("a", 1).count("a", "n").counted("a", "n", 1).
+				count("a", "n").counted("a", "n", 1)},
 	}
 	for _, plant := range planted {
 		t.Run(plant.name, func(t *testing.T) {
@@ -214,7 +252,8 @@ func TestPlantedFaults(t *testing.T) {
 // What is not claimed is not judged.
 func TestOrderOnlyWhereClaimed(t *testing.T) {
 	overtaken := line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a", history.Waits).ask("b", x("db")).
-		is("h", history.Release).is("h", history.Released).granted("b", 2).is("b", history.Release).is("b", history.Released).granted("a", 3)
+		is("h", history.Release).is("h", history.Released).granted("b", 2).is("b", history.Release).is("b",
+		history.Released).granted("a", 3)
 	if wrong := history.Judge(overtaken, history.Rules{}); len(wrong) > 0 {
 		t.Error(wrong)
 	}
@@ -227,7 +266,8 @@ func TestOrderOnlyWhereClaimed(t *testing.T) {
 // are then held side by side.
 func TestOrderOfTheUnheard(t *testing.T) {
 	one := p("p", 1, 2)
-	unheard := line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", one).is("a", history.Waits).is("h", history.Release).is("h", history.Released).
+	unheard := line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", one).is("a", history.Waits).is("h",
+		history.Release).is("h", history.Released).
 		ask("b", one).granted("b", 3).is("a", history.Cancel).refused("a", lockkeeper.Cancelled)
 	if wrong := history.Judge(unheard, all); len(wrong) > 0 {
 		t.Error(wrong)
@@ -253,7 +293,12 @@ func TestRecorderOfManyGoroutines(t *testing.T) {
 		wg.Go(func() {
 			for k := range 50 {
 				claim := fmt.Sprintf("%d.%d", i, k)
-				r.Add(history.Event{Kind: history.Ask, Client: fmt.Sprint(i), Claim: claim, Targets: []lockkeeper.Target{p("p", 2, 3)}})
+				r.Add(history.Event{
+					Kind:    history.Ask,
+					Client:  fmt.Sprint(i),
+					Claim:   claim,
+					Targets: []lockkeeper.Target{p("p", 2, 3)},
+				})
 				r.Add(history.Event{Kind: history.Refused, Client: fmt.Sprint(i), Claim: claim, Reason: lockkeeper.TimedOut})
 			}
 		})
@@ -273,7 +318,8 @@ func TestRecorderOfManyGoroutines(t *testing.T) {
 	if err != nil || r.Err() != nil {
 		t.Fatal(err, r.Err())
 	}
-	if len(read) != len(events) || read[17].Claim != events[17].Claim || read[17].At != events[17].At || read[17].Kind != events[17].Kind {
+	if len(read) != len(events) || read[17].Claim != events[17].Claim || read[17].At != events[17].At ||
+		read[17].Kind != events[17].Kind {
 		t.Errorf("read back %d events, the 18th %v, want %v", len(read), read[17], events[17])
 	}
 	if _, err := history.Read(strings.NewReader("nonsense\n")); err == nil {

@@ -52,7 +52,8 @@ func (s *span) String() string {
 	for _, t := range s.targets {
 		targets = append(targets, t.String())
 	}
-	text := fmt.Sprintf("%s [%s; asked for at %s, fence %d, held from %s", s.of.ask.Claim, strings.Join(targets, ", "), s.call, s.fence, s.from)
+	text := fmt.Sprintf("%s [%s; asked for at %s, fence %d, held from %s", s.of.ask.Claim, strings.Join(targets, ", "),
+		s.call, s.fence, s.from)
 	switch {
 	case s.to == never:
 		text += " on"

@@ -26,12 +26,14 @@ func judgeLinear(lives []*life, rules Rules) (wrong []string) {
 			operations, model = permitOperations(all, rules), permitModel
 		}
 		if porcupine.CheckOperationsTimeout(model.ToModel(), operations, mostTime) == porcupine.Illegal {
-			wrong = append(wrong, fmt.Sprintf("linearizability: %s: no order of its %d operations explains their results:%s", path, len(operations), show(operations)))
+			wrong = append(wrong, fmt.Sprintf("linearizability: %s: no order of its %d operations explains their results:%s",
+				path, len(operations), show(operations)))
 		}
 	}
 	for path, operations := range counters(lives) {
 		if porcupine.CheckOperationsTimeout(counterModel, operations, mostTime) == porcupine.Illegal {
-			wrong = append(wrong, fmt.Sprintf("linearizability: the counter %s was raised by two at once:%s", path, show(operations)))
+			wrong = append(wrong, fmt.Sprintf("linearizability: the counter %s was raised by two at once:%s", path,
+				show(operations)))
 		}
 	}
 	slices.Sort(wrong)
@@ -76,7 +78,9 @@ const (
 	take verb = "take"
 	try  verb = "try" // refused at once: it was taken
 	give verb = "give"
-	fall verb = "fall" // a hold ends at the engine at a time that its client does not know, perhaps after all that the history tells
+	// a hold ends at the engine at a time that its client does not know, perhaps after all that the
+	// history tells
+	fall verb = "fall"
 	rise verb = "rise"
 )
 

@@ -29,8 +29,10 @@ func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 		})
 		for _, early := range line {
 			if early.goesBefore(late, rules) && early.wasOvertaken(late, rules) {
-				wrong = append(wrong, fmt.Sprintf("order: %s %v (priority %d, waits since %s, granted at %s with fence %d, given up at %s) was overtaken by %s (priority %d, asked for at %s)",
-					early.ask.Claim, early.ask.Targets, early.ask.Priority, early.waits, at(early.grantedAt()), early.fence(), at(early.cancel),
+				wrong = append(wrong, fmt.Sprintf("order: %s %v (priority %d, waits since %s, granted at %s with fence %d, "+
+					"given up at %s) was overtaken by %s (priority %d, asked for at %s)",
+					early.ask.Claim, early.ask.Targets, early.ask.Priority, early.waits, at(early.grantedAt()), early.fence(),
+					at(early.cancel),
 					late.spans[0], late.ask.Priority, late.ask.At))
 			}
 		}

@@ -45,9 +45,11 @@ func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) 
 	}
 	switch {
 	case throughout > t.Limit:
-		wrong = append(wrong, fmt.Sprintf("permits: %d units of %s in use with the grant of %s, beside %v", throughout, t.Path, s, others))
+		wrong = append(wrong, fmt.Sprintf("permits: %d units of %s in use with the grant of %s, beside %v", throughout,
+			t.Path, s, others))
 	case sum > largest:
-		wrong = append(wrong, fmt.Sprintf("permits: %d units of %s held, the largest limit is %d: %s beside %v", sum, t.Path, largest, s, others))
+		wrong = append(wrong, fmt.Sprintf("permits: %d units of %s held, the largest limit is %d: %s beside %v", sum, t.Path,
+			largest, s, others))
 	}
 	return wrong
 }
@@ -68,7 +70,8 @@ func (s *span) judgeGrant(g lockkeeper.Grant, others []*span) (wrong []string) {
 	switch {
 	case g.Mode != lockkeeper.ModePermits:
 	case g.InUse < throughout && !s.unconfirmed:
-		wrong = append(wrong, fmt.Sprintf("permits: %s tells %d units in use, but %d were: %v", s, g.InUse, throughout, others))
+		wrong = append(wrong, fmt.Sprintf("permits: %s tells %d units in use, but %d were: %v", s, g.InUse, throughout,
+			others))
 	case g.InUse > g.Limit:
 		wrong = append(wrong, fmt.Sprintf("permits: %s tells %d units in use, above its own limit", s, g.InUse))
 	}

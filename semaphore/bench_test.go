@@ -46,7 +46,15 @@ func shapes() (all []shape) {
 		}
 	}
 	return append(all,
-		shape{name: "apart/goroutines=2/keys=2", goroutines: 2, keys: 2, limit: unlimited, waits: true, apart: true, peers: both},
+		shape{
+			name:       "apart/goroutines=2/keys=2",
+			goroutines: 2,
+			keys:       2,
+			limit:      unlimited,
+			waits:      true,
+			apart:      true,
+			peers:      both,
+		},
 		shape{name: "goroutines=128/keys=1/limit=1", goroutines: 128, keys: 1, limit: 1, peers: both},
 		shape{name: "goroutines=128/keys=1/limit=8", goroutines: 128, keys: 1, limit: 8, peers: counters},
 		shape{name: "goroutines=128/keys=1/unlimited", goroutines: 128, keys: 1, limit: unlimited, waits: true, peers: both})

@@ -65,7 +65,8 @@
 //
 // Acquiring finds the key in a hash table without a lock, and takes the slot by one
 // compare-and-swap. An attempt that is refused because others hold the slots writes
-// nothing, so any number of them can go on beside each other. A release is one compare-and-swap in memory of the holder's
+// nothing, so any number of them can go on beside each other. A release is one compare-and-swap in
+// memory of the holder's
 // own and one addition. No goroutine, timer or channel is kept for a key, and a
 // [Slot] that stays in its function is not even allocated.
 //

@@ -23,8 +23,9 @@ var (
 )
 
 var (
-	errNever      = fmt.Errorf("%w: the limit is below what is asked for", ErrFull)
-	errNoKey      = fmt.Errorf("%w: a key that is not equal to itself, such as a NaN, could never be found again", ErrInvalid)
+	errNever = fmt.Errorf("%w: the limit is below what is asked for", ErrFull)
+	errNoKey = fmt.Errorf("%w: a key that is not equal to itself, such as a NaN, could never be found again",
+		ErrInvalid)
 	errFreedByEnd = fmt.Errorf("%w: its %w, which freed it", ErrNotHeld, ErrOwnerEnded)
 )
 

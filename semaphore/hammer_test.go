@@ -113,9 +113,12 @@ func (h *hammer) work(r *rand.Rand) {
 			}
 			h.strike(r, key, n, func() (*semaphore.Slot, error) { return handle.TryAcquireN(n, h.limit(key)) }, release)
 		case 1, 2, 3:
-			h.strike(r, key, n, func() (*semaphore.Slot, error) { return h.m.TryAcquireFor(owner, key, n, h.limit(key)) }, release)
+			h.strike(r, key, n, func() (*semaphore.Slot, error) { return h.m.TryAcquireFor(owner, key, n, h.limit(key)) },
+				release)
 		case 4:
-			h.strike(r, key, n, func() (*semaphore.Slot, error) { return h.m.TryAcquireFor(owner, key, n, h.limit(key)) }, func(*semaphore.Slot) { owner.Close() })
+			h.strike(r, key, n, func() (*semaphore.Slot, error) {
+				return h.m.TryAcquireFor(owner, key, n, h.limit(key))
+			}, func(*semaphore.Slot) { owner.Close() })
 			owner.Close()
 			owner = semaphore.NewOwner(h.Context())
 		case 5:

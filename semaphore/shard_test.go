@@ -36,7 +36,15 @@ type shardPlayer struct {
 
 func newShardPlayer(t *testing.T, r *rand.Rand) *shardPlayer {
 	keys := 4 + r.IntN(60)
-	p := &shardPlayer{T: t, Rand: r, s: new(shard[int]), hashes: make([]uint64, keys), held: make([]int, keys), entries: make([]*entry[int], keys), pins: make([]int, keys)}
+	p := &shardPlayer{
+		T:       t,
+		Rand:    r,
+		s:       new(shard[int]),
+		hashes:  make([]uint64, keys),
+		held:    make([]int, keys),
+		entries: make([]*entry[int], keys),
+		pins:    make([]int, keys),
+	}
 	p.s.init([]int{0, 1, 4, 16}[r.IntN(4)])
 	near := uint64(1 + r.IntN(keys))
 	for k := range p.hashes {

@@ -14,7 +14,8 @@ func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 	}
 	if w.Revision == c.want.Revision {
 		if !w.SameRequest(&c.want) {
-			return lockkeeper.Invalid("claim %s was made for another request: use a new id, or a higher revision to amend it", c.ref)
+			return lockkeeper.Invalid("claim %s was made for another request: use a new id, or a higher revision to amend it",
+				c.ref)
 		}
 		return nil
 	}
@@ -47,21 +48,29 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 	rest := *w
 	rest.Targets, rest.Priority = c.want.Targets, c.want.Priority
 	modes := c.modes()
-	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool { return target.Mode == m })
+	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool {
+		return target.Mode == m
+	})
 	if len(c.wanted) == 0 || converts {
 		rest.Wait = c.want.Wait // it waits for nothing, or is about to wait anew
 	}
 	switch {
 	case !rest.SameRequest(&c.want) || !c.sameTargets(w):
-		return false, lockkeeper.Invalid("claim %s: only priority, limits and modes can be amended; make a new claim for the rest", c.ref)
+		return false,
+			lockkeeper.Invalid("claim %s: only priority, limits and modes can be amended; make a new claim for the rest", c.ref)
 	case w.Priority < c.want.Priority:
-		return false, lockkeeper.Invalid("claim %s: its priority %d is never lowered (to %d)", c.ref, c.want.Priority, w.Priority)
+		return false, lockkeeper.Invalid("claim %s: its priority %d is never lowered (to %d)", c.ref, c.want.Priority,
+			w.Priority)
 	case converts && c.waiting():
-		return false, lockkeeper.Invalid("claim %s still waits: only a held claim can be converted; cancel it and make another", c.ref)
+		return false,
+			lockkeeper.Invalid("claim %s still waits: only a held claim can be converted; cancel it and make another", c.ref)
 	case converts && (!uniform(modes) || w.Targets[0].Mode == lockkeeper.ModePermits ||
 		slices.ContainsFunc(w.Targets, func(target lockkeeper.Target) bool { return target.Mode != w.Targets[0].Mode })):
-		return false, lockkeeper.Invalid("claim %s: only a whole claim converts, from all shared to all exclusive or back", c.ref)
-	case !c.waiting() && !slices.EqualFunc(w.Targets, c.want.Targets, func(a, b lockkeeper.Target) bool { return a.Limit == b.Limit }):
+		return false, lockkeeper.Invalid("claim %s: only a whole claim converts, from all shared to all exclusive or back",
+			c.ref)
+	case !c.waiting() && !slices.EqualFunc(w.Targets, c.want.Targets, func(a, b lockkeeper.Target) bool {
+		return a.Limit == b.Limit
+	}):
 		return false, lockkeeper.Invalid("claim %s is held: its limit no longer matters and can't be changed", c.ref)
 	}
 	return converts, nil
@@ -87,7 +96,10 @@ func (c *claim) modes() []lockkeeper.Mode {
 
 // uniform reports whether all modes are one that can be converted.
 func uniform(modes []lockkeeper.Mode) bool {
-	return !slices.ContainsFunc(modes, func(m lockkeeper.Mode) bool { return m != modes[0] || m == lockkeeper.ModePermits })
+	return !slices.ContainsFunc(modes, func(m lockkeeper.Mode) bool {
+		return m != modes[0] ||
+			m == lockkeeper.ModePermits
+	})
 }
 
 // adopt makes w what c is known to want.

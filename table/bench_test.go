@@ -38,7 +38,11 @@ func (b *bench) claim(path string, want lockkeeper.State) uint64 {
 }
 
 func (b *bench) release(id uint64) {
-	if _, err := b.table.Step(&Command{Op: End, Key: b.key, Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}}); err != nil {
+	if _, err := b.table.Step(&Command{
+		Op:     End,
+		Key:    b.key,
+		Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: id},
+	}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -84,7 +84,8 @@ func (t *Table) checkNodes() error {
 	}
 	for path, n := range t.nodes { // order does not matter: any failure is one
 		if n.path != path || n.refs != refs[n] || n.touched != 0 {
-			return fmt.Errorf("node %s: path %s, %d references for %d places, touched %b", path, n.path, n.refs, refs[n], n.touched)
+			return fmt.Errorf("node %s: path %s, %d references for %d places, touched %b", path, n.path, n.refs, refs[n],
+				n.touched)
 		}
 		units := 0
 		for k := range kinds {

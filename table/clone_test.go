@@ -11,9 +11,23 @@ import (
 // it; what is kept or sent goes through Snapshot.
 func (t *Table) clone() *Table {
 	u := &Table{
-		now: t.now, fences: t.fences, tickets: t.tickets, epochs: t.epochs, changes: t.changes, joint: t.joint, lasting: t.lasting, resuming: t.resuming, softs: t.softs, mixed: t.mixed, passes: t.passes,
-		nodes: make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		named: make(map[lockkeeper.Ref][]*claim), thieves: make(map[*claim]struct{}), paces: paces{of: make(map[lockkeeper.Path]*pace)}, freezes: freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)}, frozen: make(map[*claim]struct{}),
+		now:      t.now,
+		fences:   t.fences,
+		tickets:  t.tickets,
+		epochs:   t.epochs,
+		changes:  t.changes,
+		joint:    t.joint,
+		lasting:  t.lasting,
+		resuming: t.resuming,
+		softs:    t.softs,
+		mixed:    t.mixed,
+		passes:   t.passes,
+		nodes:    make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
+		named:   make(map[lockkeeper.Ref][]*claim),
+		thieves: make(map[*claim]struct{}),
+		paces:   paces{of: make(map[lockkeeper.Path]*pace)},
+		freezes: freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)},
+		frozen:  make(map[*claim]struct{}),
 	}
 	u.dream = t.dream // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)

@@ -33,7 +33,16 @@ const (
 	ops
 )
 
-var opNames = [ops]string{Pass: "pass", Attach: "attach", Renew: "renew", Claim: "claim", End: "end", Gone: "gone", Restart: "restart", Review: "review"}
+var opNames = [ops]string{
+	Pass:    "pass",
+	Attach:  "attach",
+	Renew:   "renew",
+	Claim:   "claim",
+	End:     "end",
+	Gone:    "gone",
+	Restart: "restart",
+	Review:  "review",
+}
 
 func (o Op) String() string {
 	if o >= ops {

@@ -114,13 +114,18 @@ func moved(s *session, follows uint64) error {
 	if follows == 0 {
 		why += "none: to take it over, attach with that epoch"
 	} else {
-		why += fmt.Sprintf("epoch %d: another attach came first, or this one comes late; to take it over, attach with the present epoch", follows)
+		why += fmt.Sprintf("epoch %d: another attach came first, or this one comes late; to take it over, attach with the "+
+			"present epoch", follows)
 	}
 	return &lockkeeper.Error{Err: lockkeeper.ErrSession, Epoch: s.epoch, Detail: why}
 }
 
 func quota(what string, most int) error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d %s are the most that are allowed", most, what)}
+	return &lockkeeper.Error{
+		Err:    lockkeeper.ErrDenied,
+		Reason: lockkeeper.Quota,
+		Detail: fmt.Sprintf("%d %s are the most that are allowed", most, what),
+	}
 }
 
 // extend gives s its whole TTL again, or leaves it a later end that it has.
@@ -212,7 +217,8 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 	}
 	if w.ID < s.answered {
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: fmt.Sprintf(
-			"claim %d of session %s is over and forgotten: the session said that it begins none below %d", w.ID, s.id, s.answered)}
+			"claim %d of session %s is over and forgotten: the session said that it begins none below %d", w.ID, s.id,
+			s.answered)}
 	}
 	if w.Freeze > 0 {
 		return t.claimFreeze(s, w)
@@ -347,7 +353,11 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 			t.settle()
 			return nil
 		}
-		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Path: e.Path, Detail: "it is not frozen; name a path as the list of freezes has it"}
+		return &lockkeeper.Error{
+			Err:    lockkeeper.ErrNotHeld,
+			Path:   e.Path,
+			Detail: "it is not frozen; name a path as the list of freezes has it",
+		}
 	}
 	id := e.ID
 	if e.Kind == lockkeeper.Lapsed {

@@ -88,8 +88,14 @@ func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).W
 func (t *Table) bury(c *claim) *tombstone {
 	tomb := t.newTombstone()
 	*tomb = tombstone{
-		ref: c.ref, inside: c.want.Inside, at: t.now, revision: c.want.Revision, change: c.change, fence: c.fence, reason: c.reason,
-		text: c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
+		ref:      c.ref,
+		inside:   c.want.Inside,
+		at:       t.now,
+		revision: c.want.Revision,
+		change:   c.change,
+		fence:    c.fence,
+		reason:   c.reason,
+		text:     c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
 		known: bySession(c.reason),
 	}
 	c.tomb = tomb

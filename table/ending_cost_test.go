@@ -21,7 +21,8 @@ func (w *worker) crowd(n int, others *worker) {
 		if w.id > 0 {
 			inside = lockkeeper.Ref{Session: w.key.Session, ID: w.id}
 		}
-		w.want(lockkeeper.Want{Inside: inside, Targets: []lockkeeper.Target{exclusive(lockkeeper.Path(fmt.Sprintf("wide/%d", i)))}})
+		w.want(lockkeeper.Want{Inside: inside,
+			Targets: []lockkeeper.Target{exclusive(lockkeeper.Path(fmt.Sprintf("wide/%d", i)))}})
 		switch i % 5 {
 		case 0:
 			w.claim(0, lockkeeper.Target{Path: "shared", Mode: lockkeeper.ModeShared})
@@ -132,7 +133,11 @@ func TestGhostsAndFreezesCostOthersNothing(t *testing.T) {
 	alice, bob := newWorker(t, tb, "alice"), newWorker(t, tb, "bob")
 	for i := range 1000 {
 		alice.claim(0, permits(lockkeeper.Path(fmt.Sprintf("a/g%d", i)), 1, 9))
-		alice.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "alice", ID: alice.id}, Force: true})
+		alice.end(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   lockkeeper.Ref{Session: "alice", ID: alice.id},
+			Force: true,
+		})
 	}
 	for i := range MaxFreezes {
 		path := lockkeeper.Path(fmt.Sprintf("a/f%d", i))

@@ -105,7 +105,9 @@ func (t *Table) estimate(c *claim) time.Duration {
 }
 
 func (c *claim) permitsOnly() bool {
-	return !slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool { return target.Mode != lockkeeper.ModePermits })
+	return !slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool {
+		return target.Mode != lockkeeper.ModePermits
+	})
 }
 
 // share is the part of its length for which c, which wants permits only, takes

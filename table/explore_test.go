@@ -14,7 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-var exploreStates = flag.Int("states", 100_000, "states that TestExplore looks at, at least; make test wants 1.5 million")
+var exploreStates = flag.Int("states", 100_000,
+	"states that TestExplore looks at, at least; make test wants 1.5 million")
 
 // TestExplore looks at every sequence of commands that three sessions can give
 // on a path and its child, six commands each, breadth first: at every state that
@@ -273,7 +274,8 @@ func (t *Table) fingerprint(seed maphash.Seed) uint64 {
 	}
 	for _, c := range claims {
 		b = append(b, c.ref.Session...)
-		b = append(b, byte(c.ref.ID), byte(len(c.held)), byte(len(c.wanted)), byte(c.want.Priority), byte(c.want.Steal), byte(c.undone), byte(len(c.asks)))
+		b = append(b, byte(c.ref.ID), byte(len(c.held)), byte(len(c.wanted)), byte(c.want.Priority), byte(c.want.Steal),
+			byte(c.undone), byte(len(c.asks)))
 		b = append(b, rank(func(c *claim) uint64 { return c.ticket }, c), rank(func(c *claim) uint64 { return c.fence }, c))
 		for i, g := range c.grants {
 			b = append(b, byte(g.Mode), byte(c.want.Targets[i].Mode), byte(g.Limit), byte(g.InUse), byte(g.Slot))

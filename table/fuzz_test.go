@@ -35,7 +35,8 @@ func FuzzStory(f *testing.F) {
 				t.Fatalf("%s: %v", line, err)
 			}
 			after := tb.Snapshot()
-			if strings.Contains(out, ": error, invalid request") && before.Counters.Now == after.Counters.Now && before.Counters != after.Counters {
+			if strings.Contains(out, ": error, invalid request") && before.Counters.Now == after.Counters.Now &&
+				before.Counters != after.Counters {
 				t.Fatalf("%s is refused but changed the table", line)
 			}
 		}

@@ -19,7 +19,8 @@ func TestSearchForKnotsCostsOthersNothing(t *testing.T) {
 	alice.want(lockkeeper.Want{Manners: lockkeeper.Soft, Targets: []lockkeeper.Target{exclusive("a/k")}})
 	alice.claim(0, exclusive("a/m"))
 	bob.claim(0, exclusive("a/q"))
-	alice.want(lockkeeper.Want{Inside: lockkeeper.Ref{Session: "alice", ID: 3}, Targets: []lockkeeper.Target{exclusive("a/q")}})
+	alice.want(lockkeeper.Want{Inside: lockkeeper.Ref{Session: "alice", ID: 3},
+		Targets: []lockkeeper.Target{exclusive("a/q")}})
 	if !tb.erratic() {
 		t.Fatal("nothing is suspicious")
 	}

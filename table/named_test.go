@@ -17,7 +17,8 @@ func BenchmarkAttachNamed(b *testing.B) {
 		b.Fatal(err)
 	}
 	for id := range uint64(claims) {
-		w := lockkeeper.Want{ID: id + 1, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(fmt.Sprint("a/", id)), Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{ID: id + 1,
+			Targets: []lockkeeper.Target{{Path: lockkeeper.Path(fmt.Sprint("a/", id)), Mode: lockkeeper.ModeExclusive}}}
 		if _, err := t.Step(&Command{Op: Claim, Key: lockkeeper.Key{Session: "ann", Epoch: 1}, Want: w}); err != nil {
 			b.Fatal(err)
 		}

@@ -88,7 +88,12 @@ func TestNoEstimateOfACrowd(t *testing.T) {
 		id := uint64(0)
 		ask := func(m lockkeeper.Mode) {
 			id++
-			want := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Lasts: time.Minute, Targets: []lockkeeper.Target{{Path: "db", Mode: m}}}
+			want := lockkeeper.Want{
+				ID:      id,
+				Wait:    lockkeeper.Forever,
+				Lasts:   time.Minute,
+				Targets: []lockkeeper.Target{{Path: "db", Mode: m}},
+			}
 			if _, err := tb.Step(&Command{Op: Claim, Key: reply.Lease.Key, Want: want}); err != nil {
 				t.Fatal(err)
 			}

@@ -268,7 +268,14 @@ func (c *claim) record() ClaimRecord {
 	r := ClaimRecord{
 		Ref: c.ref, Want: c.want, State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants,
 		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
-		Bound: c.bound, Quiet: c.quiet, Told: c.told, ToldIn: c.toldIn, Unconfirmed: c.unconfirmed, Overdue: c.overdue, Reason: c.undone, Text: c.text,
+		Bound:       c.bound,
+		Quiet:       c.quiet,
+		Told:        c.told,
+		ToldIn:      c.toldIn,
+		Unconfirmed: c.unconfirmed,
+		Overdue:     c.overdue,
+		Reason:      c.undone,
+		Text:        c.text,
 	}
 	r.Want.Targets = slices.Clone(c.want.Targets)
 	if c.believed != c.told {
@@ -295,7 +302,13 @@ func (tomb *tombstone) record() ClaimRecord {
 		Want: lockkeeper.Want{
 			ID: tomb.ref.ID, Revision: tomb.revision, Inside: tomb.inside, Priority: tomb.priority, Label: tomb.label,
 		},
-		Thawed: tomb.thawed, Known: tomb.known, Reason: tomb.reason, Text: tomb.text, Ended: tomb.at, Forget: tomb.forget, Ghost: tomb.ghost,
+		Thawed: tomb.thawed,
+		Known:  tomb.known,
+		Reason: tomb.reason,
+		Text:   tomb.text,
+		Ended:  tomb.at,
+		Forget: tomb.forget,
+		Ghost:  tomb.ghost,
 	}
 }
 

@@ -211,8 +211,17 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 // session's ends unsorted.
 func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 	tomb := &tombstone{
-		ref: r.Ref, inside: r.Want.Inside, thawed: r.Thawed, at: r.Ended, forget: r.Forget, kept: true, revision: r.Want.Revision, change: r.Change, fence: r.Fence, reason: r.Reason,
-		text: r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost, known: r.Known,
+		ref:      r.Ref,
+		inside:   r.Want.Inside,
+		thawed:   r.Thawed,
+		at:       r.Ended,
+		forget:   r.Forget,
+		kept:     true,
+		revision: r.Want.Revision,
+		change:   r.Change,
+		fence:    r.Fence,
+		reason:   r.Reason,
+		text:     r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost, known: r.Known,
 	}
 	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.known && tomb.ref.ID < s.answered) {
 		s.remember(tomb)
@@ -235,8 +244,21 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		return nil, fmt.Errorf("claim %s: %w", r.Ref, err)
 	}
 	c := &claim{
-		ref: r.Ref, session: s, want: r.Want, grants: slices.Clone(r.Grants), ticket: r.Ticket, fence: r.Fence, change: r.Change,
-		changed: r.Changed, arrived: r.Arrived, granted: r.Granted, bound: r.Bound, quiet: r.Quiet, told: r.Told, toldIn: r.ToldIn, believed: cmp.Or(r.Believed, r.Told),
+		ref:         r.Ref,
+		session:     s,
+		want:        r.Want,
+		grants:      slices.Clone(r.Grants),
+		ticket:      r.Ticket,
+		fence:       r.Fence,
+		change:      r.Change,
+		changed:     r.Changed,
+		arrived:     r.Arrived,
+		granted:     r.Granted,
+		bound:       r.Bound,
+		quiet:       r.Quiet,
+		told:        r.Told,
+		toldIn:      r.ToldIn,
+		believed:    cmp.Or(r.Believed, r.Told),
 		unconfirmed: r.Unconfirmed, overdue: r.Overdue, undone: r.Reason, text: r.Text,
 	}
 	c.want.Targets = slices.Clone(r.Want.Targets)

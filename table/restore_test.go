@@ -67,7 +67,8 @@ func firstDifference(got, want table.Snapshot) string {
 			return fmt.Sprintf("claim\n%+v, want\n%+v", got.Claims[i], want.Claims[i])
 		}
 	}
-	for _, more := range slices.Concat(got.Claims[min(len(got.Claims), len(want.Claims)):], want.Claims[min(len(got.Claims), len(want.Claims)):]) {
+	for _, more := range slices.Concat(got.Claims[min(len(got.Claims), len(want.Claims)):],
+		want.Claims[min(len(got.Claims), len(want.Claims)):]) {
 		return fmt.Sprintf("%d claims, want %d: one has\n%+v", len(got.Claims), len(want.Claims), more)
 	}
 	return fmt.Sprintf("%+v and %+v; freezes %+v, want %+v; paces %+v, want %+v",
@@ -109,13 +110,27 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 	session := func(id string, epoch uint64) table.SessionRecord {
-		return table.SessionRecord{ID: id, Epoch: epoch, Deadline: lockkeeper.Forever, Promise: lockkeeper.Forever, Resumed: true}
+		return table.SessionRecord{
+			ID:       id,
+			Epoch:    epoch,
+			Deadline: lockkeeper.Forever,
+			Promise:  lockkeeper.Forever,
+			Resumed:  true,
+		}
 	}
 	counters := table.Counters{Fences: 2, Tickets: 2, Epochs: 2, Changes: 2}
 	for name, snap := range map[string]table.Snapshot{
-		"two holders":       {Counters: counters, Sessions: []table.SessionRecord{session("a", 1), session("b", 2)}, Claims: []table.ClaimRecord{hold("a", 1), hold("b", 2)}},
-		"no session":        {Counters: counters, Claims: []table.ClaimRecord{hold("a", 1)}},
-		"fence too high":    {Counters: counters, Sessions: []table.SessionRecord{session("a", 1)}, Claims: []table.ClaimRecord{hold("a", 3)}},
+		"two holders": {
+			Counters: counters,
+			Sessions: []table.SessionRecord{session("a", 1), session("b", 2)},
+			Claims:   []table.ClaimRecord{hold("a", 1), hold("b", 2)},
+		},
+		"no session": {Counters: counters, Claims: []table.ClaimRecord{hold("a", 1)}},
+		"fence too high": {
+			Counters: counters,
+			Sessions: []table.SessionRecord{session("a", 1)},
+			Claims:   []table.ClaimRecord{hold("a", 3)},
+		},
 		"pace of tomorrow":  {Counters: counters, Paces: []table.PaceRecord{{Path: "db", Pace: 1, At: 1}}},
 		"pace below 0":      {Counters: counters, Paces: []table.PaceRecord{{Path: "db", Pace: -1}}},
 		"session too young": {Counters: counters, Sessions: []table.SessionRecord{session("a", 9)}},
@@ -124,7 +139,11 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Errorf("%s: it is restored", name)
 		}
 	}
-	snap := table.Snapshot{Counters: counters, Sessions: []table.SessionRecord{session("a", 1)}, Claims: []table.ClaimRecord{hold("a", 1)}}
+	snap := table.Snapshot{
+		Counters: counters,
+		Sessions: []table.SessionRecord{session("a", 1)},
+		Claims:   []table.ClaimRecord{hold("a", 1)},
+	}
 	if _, err := table.Restore(snap); err != nil {
 		t.Errorf("a good snapshot is refused: %v", err)
 	}

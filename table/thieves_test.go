@@ -104,7 +104,8 @@ func TestThievesCostOthersNothing(t *testing.T) {
 		alice.manyThieves(c.thieves, c.paths)
 		for _, target := range []lockkeeper.Target{exclusive("calm/x"), exclusive("busy/x"), permits("busy/y", 1, 1)} {
 			if n := tb.worked(func() { bob.release(bob.claim(0, target).Ref.ID) }); n > 0 {
-				t.Errorf("beside %d thieves of %d paths, a claim and release of %s look at %d things", c.thieves, c.paths, target.Path, n)
+				t.Errorf("beside %d thieves of %d paths, a claim and release of %s look at %d things", c.thieves, c.paths,
+					target.Path, n)
 			}
 		}
 		most := (c.thieves + 1) * c.paths * (15 + 2 + mostHolders*mostSums)
@@ -128,7 +129,8 @@ func TestSearchForUnitsIsBounded(t *testing.T) {
 		{"65 holders", append(slices.Repeat([]int{2}, 64), 1), 3, []int{2, 2}},
 		{"64 sums", []int{40, 32, 16, 8, 4, 2, 1}, 64, []int{40, 16, 8}},
 		{"65 sums", []int{40, 32, 16, 8, 4, 2, 1}, 65, []int{40, 32}},
-		{"a huge number of sums", []int{1 << 40, 1 << 41, 1 << 42, 3, 5, 7, 11, 13, 17, 19, 1 << 43}, 1 << 42, []int{1 << 40, 1 << 41, 1 << 42}},
+		{"a huge number of sums", []int{1 << 40, 1 << 41, 1 << 42, 3, 5, 7, 11, 13, 17, 19, 1 << 43}, 1 << 42,
+			[]int{1 << 40, 1 << 41, 1 << 42}},
 		{"not enough", []int{1, 2}, 4, nil},
 	} {
 		var holders []*place
@@ -166,7 +168,11 @@ func TestThiefKnowsWhatItIsInsideOf(t *testing.T) {
 	tb := New()
 	w := newWorker(t, tb, "a")
 	inside := func(id uint64, target lockkeeper.Target, priority int) {
-		want := lockkeeper.Want{Inside: lockkeeper.Ref{Session: "a", ID: id}, Targets: []lockkeeper.Target{target}, Priority: priority}
+		want := lockkeeper.Want{
+			Inside:   lockkeeper.Ref{Session: "a", ID: id},
+			Targets:  []lockkeeper.Target{target},
+			Priority: priority,
+		}
 		if priority > 0 {
 			want.Steal = lockkeeper.Ask
 		}

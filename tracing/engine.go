@@ -125,7 +125,8 @@ func finish(span trace.Span, st *lockkeeper.Status) {
 }
 
 // Attach implements lockkeeper.Engine.
-func (t *traced) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (t *traced) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	lease, err := t.Engine.Attach(ctx, s, func(all []lockkeeper.Status) {
 		t.learnAll(all)
 		if notify != nil {

@@ -124,7 +124,11 @@ func TestSpanEndsWithTheClaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}}
+		want := lockkeeper.Want{
+			ID:      1,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}},
+		}
 		if _, err := e.Claim(ctx, lease.Key, want); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +185,8 @@ func TestUpgradeIsASpan(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := spans.Ended()
-		if len(ended) != 1 || ended[0].EndTime().Sub(ended[0].StartTime()) != 2*time.Second || attributeOf(ended[0], "lockkeeper.fence") != fmt.Sprint(one.Fence()) {
+		if len(ended) != 1 || ended[0].EndTime().Sub(ended[0].StartTime()) != 2*time.Second ||
+			attributeOf(ended[0], "lockkeeper.fence") != fmt.Sprint(one.Fence()) {
 			t.Errorf("%d spans: %v", len(ended), ended)
 		}
 	})
@@ -199,7 +204,11 @@ func TestOpenSpansAreBounded(t *testing.T) {
 	}
 	const most, more = 10_000, 50
 	for id := uint64(1); id <= 1+most+more; id++ {
-		_, err := e.Claim(ctx, lease.Key, lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}})
+		_, err := e.Claim(ctx, lease.Key, lockkeeper.Want{
+			ID:      id,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +230,8 @@ func TestParent(t *testing.T) {
 	if again := tracing.Parent(tracing.WithParent(context.Background(), text)); again != text {
 		t.Errorf("%q came out as %q", text, again)
 	}
-	for _, wrong := range []string{"", "x", "00-0-0-01", "00-" + strings.Repeat("0", 32) + "-" + strings.Repeat("0", 16) + "-01", strings.Repeat("y", 5000)} {
+	for _, wrong := range []string{"", "x", "00-0-0-01", "00-" + strings.Repeat("0", 32) + "-" + strings.Repeat("0", 16) +
+		"-01", strings.Repeat("y", 5000)} {
 		if ctx := tracing.WithParent(context.Background(), wrong); trace.SpanContextFromContext(ctx).IsValid() {
 			t.Errorf("%q names a span", wrong)
 		}

@@ -27,7 +27,8 @@ func TestFirstTryOfAccess(t *testing.T) {
 				t.Errorf("%s: not this machine", host)
 			}
 			for part := range strings.SplitSeq(query, "&") {
-				if _, file, _ := strings.Cut(part, "="); !strings.HasPrefix(file, "$PWD/") || !made[strings.TrimPrefix(file, "$PWD/")] {
+				if _, file, _ := strings.Cut(part, "="); !strings.HasPrefix(file, "$PWD/") ||
+					!made[strings.TrimPrefix(file, "$PWD/")] {
 					t.Errorf("%s: no absolute file that was made before", part)
 				}
 			}

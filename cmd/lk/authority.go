@@ -172,7 +172,8 @@ func (au *authority) issue(name string, template *x509.Certificate, key *ecdsa.P
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(au.file(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+	if err := replaceFile(au.file(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+		0o600); err != nil {
 		return err
 	}
 	if au.made && name == "ca" {

@@ -76,7 +76,8 @@ too: then this process has it.`,
 	f := cmd.Flags()
 	addSpan(cmd, &a.bad, &o.span, "duration", benchLeast, "how long to measure in all")
 	f.Var(counts{&o.clients, &a.bad}, "clients", "how many lines of work at a time: a list of numbers, each measured")
-	f.Var(choice{&o.paths, &a.bad, "--paths", []answer{loadDistinct, loadOne}}, "paths", "measure only a path for each client, or only one for all (default both)")
+	f.Var(choice{&o.paths, &a.bad, "--paths", []answer{loadDistinct, loadOne}}, "paths",
+		"measure only a path for each client, or only one for all (default both)")
 	f.StringVar(&o.prefix, "prefix", "", "`PATH` below which all its paths are (default lk-bench/ and a random name)")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON object a line, for each measurement; durations are in seconds")
 	return cmd
@@ -175,7 +176,8 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 			report.end()
 			return interrupted(os.Interrupt)
 		case out.total() == 0:
-			fmt.Fprintf(a.stderr, "lk: nothing was done within %s: lk why %s tells whether somebody holds or has frozen it\n", brief(span), o.prefix)
+			fmt.Fprintf(a.stderr, "lk: nothing was done within %s: lk why %s tells whether somebody holds or has frozen it\n",
+				brief(span), o.prefix)
 		}
 	}
 	report.end()
@@ -211,7 +213,8 @@ func (a *app) benchProgress(load workload, end time.Time) *benchProgress {
 		for _, t := range p.tallies {
 			out.pairs = append(out.pairs, t.pairs.Load())
 		}
-		return fmt.Sprintf("%s, %s: %s/s, %s to go", load.load, plural(load.clients, "client"), grouped(out.perSecond()), left(time.Until(end)))
+		return fmt.Sprintf("%s, %s: %s/s, %s to go", load.load, plural(load.clients, "client"), grouped(out.perSecond()),
+			left(time.Until(end)))
 	}}
 	return p
 }

@@ -65,13 +65,28 @@ func TestFairness(t *testing.T) {
 
 func TestBriefAndGrouped(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0ns", 999: "999ns", 1000: "1.00µs", 71234: "71.2µs", 99_960: "100µs", 999_600: "1.00ms", 9_996_000: "10.0ms", time.Minute: "60.0s", time.Hour: "3600s",
+		0:           "0ns",
+		999:         "999ns",
+		1000:        "1.00µs",
+		71234:       "71.2µs",
+		99_960:      "100µs",
+		999_600:     "1.00ms",
+		9_996_000:   "10.0ms",
+		time.Minute: "60.0s",
+		time.Hour:   "3600s",
 	} {
 		if got := brief(d); got != want {
 			t.Errorf("%d is %q, want %q", d, got, want)
 		}
 	}
-	for value, want := range map[float64]string{0: "0.0", 9.96: "10.0", 12.4: "12", 999.6: "1000", 1000: "1,000", 1234567: "1,234,567"} {
+	for value, want := range map[float64]string{
+		0:       "0.0",
+		9.96:    "10.0",
+		12.4:    "12",
+		999.6:   "1000",
+		1000:    "1,000",
+		1234567: "1,234,567",
+	} {
 		if got := grouped(value); got != want {
 			t.Errorf("%v is %q, want %q", value, got, want)
 		}
@@ -92,8 +107,16 @@ func sampled(load string, clients int, took map[time.Duration]int) *outcome {
 
 func samples() []*outcome {
 	return []*outcome{
-		sampled(loadHandOff, 3, map[time.Duration]int{70 * time.Microsecond: 300, 130 * time.Microsecond: 100, 900 * time.Microsecond: 1}),
-		sampled(loadDistinct, 1, map[time.Duration]int{40 * time.Microsecond: 1000, 90 * time.Microsecond: 400, 3 * time.Millisecond: 2}),
+		sampled(loadHandOff, 3, map[time.Duration]int{
+			70 * time.Microsecond:  300,
+			130 * time.Microsecond: 100,
+			900 * time.Microsecond: 1,
+		}),
+		sampled(loadDistinct, 1, map[time.Duration]int{
+			40 * time.Microsecond: 1000,
+			90 * time.Microsecond: 400,
+			3 * time.Millisecond:  2,
+		}),
 		sampled(loadDistinct, 16, map[time.Duration]int{90 * time.Microsecond: 3200, 400 * time.Microsecond: 1600}),
 		sampled(loadOne, 2, map[time.Duration]int{800 * time.Microsecond: 3}),
 	}
@@ -276,7 +299,9 @@ func TestRelay(t *testing.T) {
 	}
 	defer client.Close()
 	r := newRelay("x/line")
-	load := workload{loadHandOff, inLine, func(ctx context.Context, _ int, t *tally) error { return r.run(ctx, client, t) }}
+	load := workload{loadHandOff, inLine, func(ctx context.Context, _ int, t *tally) error {
+		return r.run(ctx, client, t)
+	}}
 	out, err := load.measure(t.Context(), 100*time.Millisecond, func([]*tally) {})
 	if err != nil || out.total() == 0 || out.took.n != out.total() || r.inLine.Load() != 0 {
 		t.Errorf("%v: %d hand-offs, %d times, %d still in line", err, out.total(), out.took.n, r.inLine.Load())

@@ -25,7 +25,14 @@ type benchReport struct {
 
 func newBenchReport(to io.Writer, client *connection, o *benchOptions) *benchReport {
 	every := o.span / time.Duration(len(o.loads(nil)))
-	return &benchReport{to: to, asJSON: o.asJSON, url: shownURL(client.url), engine: client.Guarantees(), every: every, look: lookOf(to)}
+	return &benchReport{
+		to:     to,
+		asJSON: o.asJSON,
+		url:    shownURL(client.url),
+		engine: client.Guarantees(),
+		every:  every,
+		look:   lookOf(to),
+	}
 }
 
 // begin says what is measured, with what it promises, and on what computer.
@@ -39,7 +46,8 @@ func (r *benchReport) begin() {
 		name += " " + behind // what the server has
 	}
 	fmt.Fprintf(r.to, "%s excludes within %s and survives %s\n", name, g.Reach, firstSentence(g.Survives))
-	fmt.Fprintf(r.to, "lk %s, %s/%s, %s, %s for each line\n", version(), runtime.GOOS, runtime.GOARCH, plural(runtime.NumCPU(), "CPU"), brief(r.every))
+	fmt.Fprintf(r.to, "lk %s, %s/%s, %s, %s for each line\n", version(), runtime.GOOS, runtime.GOARCH,
+		plural(runtime.NumCPU(), "CPU"), brief(r.every))
 }
 
 // firstSentence is what fits into a line of a text that says more.

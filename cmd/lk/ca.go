@@ -47,7 +47,8 @@ your company has an authority, use that, and nothing else changes.`,
 		RunE: verb(func(*cobra.Command, []string) error { return a.makeCertificates(o) }),
 	}
 	cmd.Flags().StringVar(&o.folder, "dir", "lk-ca", "`DIR` for the files; it is made if it is not there")
-	cmd.Flags().StringArrayVar(&o.clients, "client", nil, "`NAME` to make a client's certificate for; may be given several times")
+	cmd.Flags().StringArrayVar(&o.clients, "client", nil,
+		"`NAME` to make a client's certificate for; may be given several times")
 	return cmd
 }
 
@@ -122,12 +123,14 @@ func (a *app) makeCertificates(o *caOptions) error {
 	}
 	fmt.Fprintf(a.stdout, "%s: for a server at %s, %s\n", au.file("server"), strings.Join(o.hosts, ", "), verb)
 	if len(gone) > 0 {
-		fmt.Fprintf(a.stderr, "lk: it was for %s as well, and is no more: who reaches the server so needs that named too\n", strings.Join(gone, ", "))
+		fmt.Fprintf(a.stderr, "lk: it was for %s as well, and is no more: who reaches the server so needs that named too\n",
+			strings.Join(gone, ", "))
 	}
 	for _, name := range o.clients {
 		fmt.Fprintf(a.stdout, "%s: for the client %s\n", au.file(name), name)
 	}
-	fmt.Fprintf(a.stderr, "lk: to use it: lk serve --listen :%d --tls-cert %s --tls-key %s", serverPort, au.file("server"), au.file("server-key"))
+	fmt.Fprintf(a.stderr, "lk: to use it: lk serve --listen :%d --tls-cert %s --tls-key %s", serverPort, au.file("server"),
+		au.file("server-key"))
 	if len(o.clients) > 0 {
 		fmt.Fprintf(a.stderr, " --client-ca %s", au.file("ca"))
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // errNoGroups: the safety of lk run rests on process groups and their signals.
-var errNoGroups = &exit{code: exitNotExecutable, say: errors.New("lk run needs the process groups of a Unix; the other verbs work here")}
+var errNoGroups = &exit{code: exitNotExecutable,
+	say: errors.New("lk run needs the process groups of a Unix; the other verbs work here")}
 
 type (
 	child struct {

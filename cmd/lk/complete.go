@@ -22,7 +22,8 @@ const completionBound = 500 * time.Millisecond
 // waited for, segment by segment, claims, names, and engines. Whatever goes
 // wrong, there are just none.
 func (a *app) completes(root *cobra.Command) {
-	_ = root.RegisterFlagCompletionFunc("engine", func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	_ = root.RegisterFlagCompletionFunc("engine", func(_ *cobra.Command, _ []string, begun string) ([]string,
+		cobra.ShellCompDirective) {
 		return completeEngine(begun)
 	})
 	describe := func(f *pflag.Flag) {
@@ -71,7 +72,8 @@ func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 		complete = a.completeClaims
 	case f.Name == "as" && c.Name() != "run":
 		complete = a.completeNames
-	case f.Name == "as", f.Name == "note", f.Name == "link", f.Name == "prefix", f.Value.Type() == "D", f.Value.Type() == "N":
+	case f.Name == "as", f.Name == "note", f.Name == "link", f.Name == "prefix", f.Value.Type() == "D",
+		f.Value.Type() == "N":
 		complete = cobra.NoFileCompletions
 	default:
 		return
@@ -160,7 +162,8 @@ func (a *app) completeClaims(_ *cobra.Command, _ []string, begun string) ([]stri
 			if s.State == lockkeeper.Waiting {
 				verb = "waits for"
 			}
-			list = append(list, cobra.CompletionWithDesc(ref, fmt.Sprintf("%s %s %s", who(s.Label, s.Ref), verb, briefTargets(s))))
+			list = append(list, cobra.CompletionWithDesc(ref,
+				fmt.Sprintf("%s %s %s", who(s.Label, s.Ref), verb, briefTargets(s))))
 		}
 	}
 	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -282,7 +285,8 @@ bash-completion for it.`
   # PowerShell, in the profile
   lk completion powershell | Out-String | Invoke-Expression`
 	for _, shell := range c.Commands() {
-		shell.Example = "  # in this shell, now\n  " + takeUp(shell.Name()) + "\n\n  # for every shell from now on, see\n  lk completion --help"
+		shell.Example = "  # in this shell, now\n  " + takeUp(shell.Name()) +
+			"\n\n  # for every shell from now on, see\n  lk completion --help"
 	}
 }
 

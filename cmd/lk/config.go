@@ -153,7 +153,8 @@ func likeVariable(cmd *cobra.Command, name string) string {
 	if like := likeFlag(cmd, name); like != "" {
 		return strings.NewReplacer("--", "", "-", "_").Replace(like)
 	}
-	return ": after " + serveVariables + " goes one of " + strings.ToUpper(strings.Join(keysOf(cmd, []string{"help"}), ", "))
+	return ": after " + serveVariables + " goes one of " +
+		strings.ToUpper(strings.Join(keysOf(cmd, []string{"help"}), ", "))
 }
 
 // policyKeys are the keys of a configuration that are no flags.

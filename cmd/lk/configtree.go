@@ -33,10 +33,19 @@ type setting struct {
 type shape func(n *yaml.Node) (right string, ok bool)
 
 var (
-	ruleKeys  = map[string]shape{"who": listLike("[ci]"), "may": listLike("[look, lock]"), "paths": listLike("[mydatabase]")}
+	ruleKeys = map[string]shape{
+		"who":   listLike("[ci]"),
+		"may":   listLike("[look, lock]"),
+		"paths": listLike("[mydatabase]"),
+	}
 	quotaKeys = map[string]shape{
-		"who": listLike(`["*"]`), "claims": isCount, "waiting": isCount, "sessions": isCount, "paths": isCount, "session_claims": isCount,
-		"longest_ttl": isSpan, "highest_priority": isCount,
+		"who":            listLike(`["*"]`),
+		"claims":         isCount,
+		"waiting":        isCount,
+		"sessions":       isCount,
+		"paths":          isCount,
+		"session_claims": isCount,
+		"longest_ttl":    isSpan, "highest_priority": isCount,
 	}
 )
 
@@ -101,7 +110,8 @@ func (t *configTree) list(key, n *yaml.Node, what string, shapes map[string]shap
 	})
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		// What somebody meant as "nobody may do anything" must not be taken as nothing said.
-		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules whoever is let in may do everything)", key.Value)
+		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules whoever is let in may do "+
+			"everything)", key.Value)
 		return
 	}
 	if n.Kind != yaml.SequenceNode {

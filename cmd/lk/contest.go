@@ -92,6 +92,7 @@ func (c contest) deadlock(err *lockkeeper.Error) string {
 			remedy = "Take it without -s there."
 		}
 	}
-	return fmt.Sprintf("%s: deadlock: the lk run around this command %s %s, and does not release it before this command ends. %s",
+	return fmt.Sprintf("%s: deadlock: the lk run around this command %s %s, and does not release it before this "+
+		"command ends. %s",
 		path, does, b.Path, remedy)
 }

@@ -66,7 +66,8 @@ func databaseRemedy(err error) string {
 	case strings.Contains(err.Error(), "lk migrate"):
 		return "do as it says; lk help migrate tells more"
 	case errors.Is(err, lockkeeper.ErrDenied):
-		return "see that the user is the right one, and that its password is where it is looked for; lk help migrate says where"
+		return "see that the user is the right one, and that its password is where it is looked for; lk help migrate says " +
+			"where"
 	case errors.Is(err, lockkeeper.ErrInvalid):
 		return "correct the URL; lk help engines says what it can be"
 	}

@@ -46,9 +46,11 @@ func TestFilesOfDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	for url, want := range map[string]string{
-		"postgres://u:p?w@h/d?sslrootcert=ca.pem&sslmode=verify-full": "postgres://u:p?w@h/d?sslrootcert=" + filepath.Join(here, "ca.pem") + "&sslmode=verify-full",
-		"postgres://h/d?sslrootcert=system":                           "postgres://h/d?sslrootcert=system",
-		"mysql://h/d?prefix=a_&ca=/etc/ca.pem&cert=c.pem":             "mysql://h/d?prefix=a_&ca=/etc/ca.pem&cert=" + filepath.Join(here, "c.pem"),
+		"postgres://u:p?w@h/d?sslrootcert=ca.pem&sslmode=verify-full": "postgres://u:p?w@h/d?sslrootcert=" +
+			filepath.Join(here, "ca.pem") + "&sslmode=verify-full",
+		"postgres://h/d?sslrootcert=system": "postgres://h/d?sslrootcert=system",
+		"mysql://h/d?prefix=a_&ca=/etc/ca.pem&cert=c.pem": "mysql://h/d?prefix=a_&ca=/etc/ca.pem&cert=" +
+			filepath.Join(here, "c.pem"),
 	} {
 		if got, err := absoluteURL(url); got != want || err != nil {
 			t.Errorf("%s becomes %s, %v; want %s", url, got, err, want)

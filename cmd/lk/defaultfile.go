@@ -101,7 +101,8 @@ func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 		for _, failed := range old.List(ctx, lockkeeper.Query{}) {
 			if err = failed; err == nil {
 				return refuseDefault("locks are left in %s, your default before %s was made: "+
-					"wait until they end (lk ls --engine sqlite:%[1]s), or keep using it with --engine sqlite:%[1]s", file, machineFolder)
+					"wait until they end (lk ls --engine sqlite:%[1]s), or keep using it with --engine sqlite:%[1]s", file,
+					machineFolder)
 			}
 		}
 	}
@@ -130,7 +131,8 @@ func makeOwnFolder(folder string) error {
 			name = u.Username
 		}
 		return refuseDefault("%s would be root's, in the folder of another user: "+
-			"use sudo -u %s lk … for the locks of that user, sudo -H lk … for those of root, or name one file for both with --engine", folder, name)
+			"use sudo -u %s lk … for the locks of that user, sudo -H lk … for those of root, or name one file for both "+
+			"with --engine", folder, name)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return refuseDefault("there is no folder for the locks: %w "+

@@ -76,7 +76,8 @@ func TestDeployedConfig(t *testing.T) {
 		if len(a.bad.list) > 0 {
 			t.Errorf("%s: %s", kind, a.bad.Error())
 		}
-		if uncommented := kind == "uncommented"; uncommented != (len(c.Rules) == 3 && len(c.Quotas) == 1 && len(c.Settings) == 14) {
+		if uncommented := kind == "uncommented"; uncommented != (len(c.Rules) == 3 && len(c.Quotas) == 1 &&
+			len(c.Settings) == 14) {
 			t.Errorf("%s: %d rules, %d quotas, %d settings", kind, len(c.Rules), len(c.Quotas), len(c.Settings))
 		}
 	}

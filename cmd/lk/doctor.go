@@ -61,7 +61,8 @@ It changes nothing, and makes no file. The exit code is 1 if anything is broken.
 			return d.report(a.stdout, verbose)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print every check as one JSON object a line: check, grade, detail, remedy")
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"print every check as one JSON object a line: check, grade, detail, remedy")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every check, also those that are fine")
 	return cmd
 }
@@ -122,7 +123,8 @@ func (d *doctor) choice() (url string, ok bool) {
 		if fileOf(url) == "" {
 			others = "files"
 		}
-		d.wrong(lockkeeper.Doubtful, "engine", fmt.Sprintf("%s is %s, which is relative: another folder, other %s (here: %s)", engineVariable, shownURL(named), others, shownURL(url)),
+		d.wrong(lockkeeper.Doubtful, "engine", fmt.Sprintf("%s is %s, which is relative: another folder, other %s (here: %s)",
+			engineVariable, shownURL(named), others, shownURL(url)),
 			"set it to "+shownURL(url)+", or to other absolute files")
 		return url, true
 	}
@@ -207,9 +209,11 @@ func (d *doctor) missing(file string) {
 			folder = filepath.Dir(folder)
 			continue
 		case err != nil:
-			d.wrong(lockkeeper.Broken, "opening it", err.Error(), "make "+folder+" a directory that you may enter, or name another file")
+			d.wrong(lockkeeper.Broken, "opening it", err.Error(),
+				"make "+folder+" a directory that you may enter, or name another file")
 		case !info.IsDir():
-			d.wrong(lockkeeper.Broken, "opening it", folder+" is not a directory", "name a file in a directory, or move that file away")
+			d.wrong(lockkeeper.Broken, "opening it", folder+" is not a directory",
+				"name a file in a directory, or move that file away")
 		case !mayWrite(folder):
 			d.wrong(lockkeeper.Broken, "opening it", file+" does not exist, and you may not make it: "+folder+" is not writable",
 				d.folderRemedy(folder))
@@ -244,7 +248,8 @@ func (d *doctor) openRemedy(err error, url string) string {
 	case errors.Is(err, lockkeeper.ErrInvalid):
 		return "name a file that is new, or one of lockkeeper's"
 	}
-	return "see that " + file + " and its directory are yours to write, on a local disk that is not full; or name another file"
+	return "see that " + file +
+		" and its directory are yours to write, on a local disk that is not full; or name another file"
 }
 
 // parent looks at the lock that this environment says it is inside of.
@@ -258,9 +263,11 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 	case err != nil:
 		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %q, which is no claim", claim), remedy)
 	case named != url:
-		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, shownURL(named)), remedy)
+		d.wrong(lockkeeper.Doubtful, "inside a run",
+			fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, shownURL(named)), remedy)
 	case client == nil:
-		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held", remedy)
+		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held",
+			remedy)
 	default:
 		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Brief: true}) {
 			if err == nil && status.State == lockkeeper.Held {
@@ -292,10 +299,12 @@ func (d *doctor) state() {
 	case !info.IsDir():
 		d.wrong(lockkeeper.Doubtful, "state folder", folder+" is not a directory", "move that file away")
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0:
-		d.wrong(lockkeeper.Doubtful, "state folder", fmt.Sprintf("%s can be written by others (%s): they can remove your locks", folder, info.Mode().Perm()),
+		d.wrong(lockkeeper.Doubtful, "state folder",
+			fmt.Sprintf("%s can be written by others (%s): they can remove your locks", folder, info.Mode().Perm()),
 			"chmod go-w "+folder)
 	case !mayWrite(folder):
-		d.wrong(lockkeeper.Doubtful, "state folder", "you may not write to "+folder, "chown it to yourself: it may be left over from a sudo")
+		d.wrong(lockkeeper.Doubtful, "state folder", "you may not write to "+folder,
+			"chown it to yourself: it may be left over from a sudo")
 	default:
 		d.fine("state folder", "%s", folder)
 	}
@@ -381,7 +390,8 @@ func versionOf(file string) string {
 func (d *doctor) clock() {
 	now := time.Now()
 	if now.Year() < 2026 {
-		d.wrong(lockkeeper.Doubtful, "time of day", now.Format(time.DateTime)+" can't be right", "set the clock: no lock depends on it, but what people read does")
+		d.wrong(lockkeeper.Doubtful, "time of day", now.Format(time.DateTime)+" can't be right",
+			"set the clock: no lock depends on it, but what people read does")
 		return
 	}
 	d.fine("time of day", "%s; no lock depends on it", now.Format(time.DateTime))
@@ -409,7 +419,8 @@ func (d *doctor) report(to io.Writer, verbose bool) error {
 			fmt.Fprintf(to, "          what to do: %s\n", f.Remedy)
 		}
 	}
-	summary, about := fmt.Sprintf("%d fine, %d doubtful, %d broken", counts[lockkeeper.Fine], counts[lockkeeper.Doubtful], counts[lockkeeper.Broken]), ""
+	summary, about := fmt.Sprintf("%d fine, %d doubtful, %d broken", counts[lockkeeper.Fine], counts[lockkeeper.Doubtful],
+		counts[lockkeeper.Broken]), ""
 	if counts[lockkeeper.Fine] == len(d.list) {
 		summary = fmt.Sprintf("all is well: %s passed", plural(len(d.list), "check"))
 	}

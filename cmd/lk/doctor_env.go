@@ -36,7 +36,8 @@ func (d *doctor) variables() {
 			continue
 		}
 		unknown++
-		remedy := "unset it; there are " + strings.Join([]string{engineVariable, remote.TokenVariable, remote.TokenFileVariable}, ", ") + ", and " + serveVariables + " with a flag of lk serve"
+		remedy := "unset it; there are " + strings.Join([]string{engineVariable, remote.TokenVariable,
+			remote.TokenFileVariable}, ", ") + ", and " + serveVariables + " with a flag of lk serve"
 		if len(meant) > 0 {
 			remedy = "did you mean " + strings.Join(meant, ", or ") + "? Else unset it"
 		}
@@ -85,7 +86,8 @@ func (d *doctor) tokenFile(engine string) {
 	switch {
 	case err != nil: // opening says so
 	case info.Mode().Perm()&0o077 != 0:
-		d.wrong(lockkeeper.Doubtful, "token", fmt.Sprintf("%s is open to others (%s): whoever reads it can be you", file, info.Mode().Perm()), "chmod go-rwx "+file)
+		d.wrong(lockkeeper.Doubtful, "token", fmt.Sprintf("%s is open to others (%s): whoever reads it can be you", file,
+			info.Mode().Perm()), "chmod go-rwx "+file)
 	default:
 		d.fine("token", "%s is for its owner alone", file)
 	}
@@ -102,9 +104,12 @@ func serverRemedy(err error) string {
 	case strings.Contains(text, "no rule allows it anything"):
 		return "have whoever runs that server name this identity in a rule of its configuration: who, may and paths"
 	case strings.Contains(text, "shown the token"), strings.Contains(text, "the credentials of"):
-		return "get a good token from whoever runs that server (lk token new NAME makes one, lk token ls lists them), and put it where this one comes from"
+		return "get a good token from whoever runs that server (lk token new NAME makes one, lk token ls lists them), and " +
+			"put it where this one comes from"
 	case strings.Contains(text, "shown the certificate"), strings.Contains(text, "does not accept the certificate"):
-		return "get a good certificate from whoever runs that server, as by lk ca --client NAME, and name it by ?cert=FILE&key=FILE"
+		return "get a good certificate from whoever runs that server, as by lk ca --client NAME, and name it by " +
+			"?cert=FILE&key=FILE"
 	}
-	return "show who you are: by ?token=FILE in the URL, " + remote.TokenVariable + " or " + remote.TokenFileVariable + "; or by ?cert=FILE&key=FILE"
+	return "show who you are: by ?token=FILE in the URL, " + remote.TokenVariable + " or " + remote.TokenFileVariable +
+		"; or by ?cert=FILE&key=FILE"
 }

@@ -20,7 +20,8 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 	var took latencies
 	for range roundTrips {
 		began := time.Now()
-		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1}, Stale: true}) {
+		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1},
+			Stale: true}) {
 			if _, old := lockkeeper.Stale(err); err != nil && !old {
 				d.wrong(lockkeeper.Broken, check, err.Error(), d.openRemedy(err, url))
 				return
@@ -30,7 +31,8 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 	}
 	text := fmt.Sprintf("%s, at most %s, of %d questions", brief(took.quantile(0.5)), brief(took.most), roundTrips)
 	if took.most > slowRoundTrip {
-		d.wrong(lockkeeper.Doubtful, check, text, "keep TTLs well above it, as in lk run --ttl 1m; or use a server that is nearer")
+		d.wrong(lockkeeper.Doubtful, check, text,
+			"keep TTLs well above it, as in lk run --ttl 1m; or use a server that is nearer")
 		return
 	}
 	d.fine(check, "%s", text)
@@ -51,17 +53,20 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 		return
 	}
 	if about.Version != version() {
-		d.wrong(lockkeeper.Doubtful, "server", fmt.Sprintf("it runs %s, and this is %s", about.Version, version()), "use client and server of one version")
+		d.wrong(lockkeeper.Doubtful, "server", fmt.Sprintf("it runs %s, and this is %s", about.Version, version()),
+			"use client and server of one version")
 	} else {
 		d.fine("server", "%s, up for %s", about.Version, passed(about.Uptime))
 	}
 	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
 		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))
 	if about.Trouble != "" {
-		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble, "check the disk or database that keeps its locks")
+		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble,
+			"check the disk or database that keeps its locks")
 	}
 	if about.Draining != "" {
-		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining, "wait until it is back, or name another server")
+		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining,
+			"wait until it is back, or name another server")
 	}
 	if about.Identity == "" {
 		d.fine("identity", "none: everybody who reaches this server may do everything")

@@ -52,7 +52,8 @@ holders find their locks when it is back.`,
   lk drain --note "this machine goes; use locks2"`,
 		Args: a.checked(func(_ *cobra.Command, args []string) {
 			if len(args) > 0 {
-				a.bad.addf("%s: lk drain takes none; the server is named by --engine or %s", plural(len(args), "argument"), engineVariable)
+				a.bad.addf("%s: lk drain takes none; the server is named by --engine or %s", plural(len(args), "argument"),
+					engineVariable)
 			}
 			if len(o.reason) > lockkeeper.MaxNoteBytes {
 				a.bad.addf("--note has %d bytes: at most %d are allowed", len(o.reason), lockkeeper.MaxNoteBytes)
@@ -75,7 +76,8 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 	defer client.Close()
 	server, ok := client.engine.(*remote.Engine)
 	if !ok {
-		return &exit{code: exitUsage, say: fmt.Errorf("%s is no server: only a server can be drained, such as lk://127.0.0.1:%d", shownURL(client.url), serverPort)}
+		return &exit{code: exitUsage, say: fmt.Errorf("%s is no server: only a server can be drained, such as "+
+			"lk://127.0.0.1:%d", shownURL(client.url), serverPort)}
 	}
 	about, err := server.Drain(ctx, o.reason, o.unless)
 	switch {
@@ -98,7 +100,8 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 
 // awaitDrained waits until the server can't be reached any more, and tells how far
 // it is when that changes.
-func (a *app) awaitDrained(ctx context.Context, server *remote.Engine, bound time.Duration, last wire.ServerState) error {
+func (a *app) awaitDrained(ctx context.Context, server *remote.Engine, bound time.Duration,
+	last wire.ServerState) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	tick := time.NewTicker(drainLook)
@@ -107,7 +110,8 @@ func (a *app) awaitDrained(ctx context.Context, server *remote.Engine, bound tim
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return &exit{code: exitNotAcquired, say: fmt.Errorf("not drained within %s: %s held, %d waiting; it goes on draining (lk ls says who)", human(bound), plural(int(last.Held), "lock"), last.Waiting)}
+			return &exit{code: exitNotAcquired, say: fmt.Errorf("not drained within %s: %s held, %d waiting; it goes on "+
+				"draining (lk ls says who)", human(bound), plural(int(last.Held), "lock"), last.Waiting)}
 		}
 		about, err := server.About(ctx)
 		switch {

@@ -20,7 +20,8 @@ const emptyRetry = time.Second
 // Where there are other ways to the engine it is never known to be empty, and need not
 // be: clients go on by those. Then serves tells which sessions have a connection here,
 // and those alone are waited for. Else it is nil. The error is ctx's.
-func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves func(session string) bool, log *slog.Logger) error {
+func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves func(session string) bool,
+	log *slog.Logger) error {
 	if err := g.Settled(ctx); err != nil {
 		return err
 	}

@@ -68,7 +68,8 @@ func TestDrainOfASilentEngine(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := awaitEmpty(ctx, g, &silentEngine{memory, 1, 0}, nil, slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
+		if err := awaitEmpty(ctx, g, &silentEngine{memory, 1, 0}, nil,
+			slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
 			t.Errorf("of a context that is over: %v", err)
 		}
 	})
@@ -85,7 +86,8 @@ func TestDrainOfASharedEngine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(id), Mode: lockkeeper.ModeExclusive}}}
+			want := lockkeeper.Want{ID: 1,
+				Targets: []lockkeeper.Target{{Path: lockkeeper.Path(id), Mode: lockkeeper.ModeExclusive}}}
 			if _, err := memory.Claim(t.Context(), lease.Key, want); err != nil {
 				t.Fatal(err)
 			}

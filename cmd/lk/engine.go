@@ -46,7 +46,8 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 		return nil, fmt.Errorf("%s: %w", a.engineSource(), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
+		return nil, fmt.Errorf("%w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err,
+			engineVariable)
 	}
 	if e.Guarantees().Reach == lockkeeper.InProcess && !a.within {
 		e.Close()
@@ -141,7 +142,8 @@ func fileOf(url string) string {
 func (a *app) checkEngine() {
 	url, named, err := a.chooseURL()
 	if err == nil && named {
-		if err = engine.Check(url); err == nil && (strings.HasPrefix(url, "mem:") || strings.HasPrefix(url, "disk:")) && !a.within {
+		if err = engine.Check(url); err == nil && (strings.HasPrefix(url, "mem:") || strings.HasPrefix(url, "disk:")) &&
+			!a.within {
 			err = errors.New(withinProcess(url))
 		}
 	}
@@ -193,7 +195,8 @@ func (c *connection) sessionFile(session string) *os.File {
 }
 
 // homeRemedy is what to do where the default engine has no folder.
-const homeRemedy = "set HOME or XDG_STATE_HOME to a folder of yours, or name an engine with --engine or " + engineVariable
+const homeRemedy = "set HOME or XDG_STATE_HOME to a folder of yours, or name an engine with --engine or " +
+	engineVariable
 
 // stateFolder is lockkeeper's folder in the user's state directory, as the XDG
 // base directory specification has it.
@@ -257,6 +260,7 @@ var inQuery = strings.NewReplacer("%", "%25", "&", "%26", "+", "%2B", "#", "%23"
 // errTilde says what is wrong with a URL in which ~ stands for a home directory;
 // before is what precedes the file.
 func errTilde(url, before, file string) error {
-	return &exit{code: exitUsage, say: fmt.Errorf("engine %q: the shell has not put your home directory in place of ~: write it in full, or as \"%s$HOME/%s\"",
+	return &exit{code: exitUsage, say: fmt.Errorf("engine %q: the shell has not put your home directory in place of ~: "+
+		"write it in full, or as \"%s$HOME/%s\"",
 		url, before, strings.TrimPrefix(strings.TrimPrefix(file, "~"), "/"))}
 }

@@ -20,13 +20,34 @@ func TestErrorsArePrintedInWords(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("--engine: %w", &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: fmt.Errorf("%w (is there a server?)", refused)}),
+		{fmt.Errorf("--engine: %w", &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+			Cause: fmt.Errorf("%w (is there a server?)", refused)}),
 			"--engine: can't be reached: 127.0.0.1:7420: connection refused (is there a server?)"},
-		{&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the database can't be used", Cause: nowhere}, "can't be reached: no such host"},
-		{&lockkeeper.Error{Op: "enqueue", Path: "other", Err: lockkeeper.ErrDenied, Detail: "ci may not lock other"}, "other: denied: ci may not lock other"},
-		{&lockkeeper.Error{Op: "grab", Path: "y", Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Draining, Detail: "maintenance"}, "y: the server is draining: maintenance"},
+		{&lockkeeper.Error{
+			Err:    lockkeeper.ErrUnavailable,
+			Detail: "the database can't be used",
+			Cause:  nowhere,
+		}, "can't be reached: no such host"},
+		{&lockkeeper.Error{
+			Op:     "enqueue",
+			Path:   "other",
+			Err:    lockkeeper.ErrDenied,
+			Detail: "ci may not lock other",
+		}, "other: denied: ci may not lock other"},
+		{&lockkeeper.Error{
+			Op:     "grab",
+			Path:   "y",
+			Err:    lockkeeper.ErrUnavailable,
+			Reason: lockkeeper.Draining,
+			Detail: "maintenance",
+		}, "y: the server is draining: maintenance"},
 		{&lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server speaks TLS"}, "this server speaks TLS"},
-		{&lockkeeper.Error{Op: "lock", Path: "x", Err: lockkeeper.ErrLost, Reason: lockkeeper.Stolen}, "lock x: lock lost (stolen)"},
+		{&lockkeeper.Error{
+			Op:     "lock",
+			Path:   "x",
+			Err:    lockkeeper.ErrLost,
+			Reason: lockkeeper.Stolen,
+		}, "lock x: lock lost (stolen)"},
 		{errors.New("plain"), "plain"},
 	} {
 		if got := words(c.err); got != c.want {

@@ -38,10 +38,12 @@ const exitCodesTable = `  2    bad usage
 
 // exit is an error that knows its exit code.
 type exit struct {
-	code   int
-	say    error     // what to tell the user; nil: nothing
-	signal os.Signal // the terminal's interrupt, of which lk dies as any program does, so that the script around it stops too; nil: none
-	group  bool      // the script has not got that signal, since the child was the terminal's foreground
+	code int
+	say  error // what to tell the user; nil: nothing
+	// the terminal's interrupt, of which lk dies as any program does, so that the script around it
+	// stops too; nil: none
+	signal os.Signal
+	group  bool // the script has not got that signal, since the child was the terminal's foreground
 }
 
 func (e *exit) Error() string {

@@ -52,7 +52,12 @@ make unrelated programs wait for each other.`,
 			} else if o.span == 0 && len(a.bad.list) == 0 {
 				a.bad.addf("--for 0 freezes nothing: lk thaw ends a freeze")
 			}
-			want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}, Freeze: o.span, Label: o.label()}
+			want := lockkeeper.Want{
+				ID:      1,
+				Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}},
+				Freeze:  o.span,
+				Label:   o.label(),
+			}
 			a.bad.add(want.Check())
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.freeze(cmd.Context(), o) }),
@@ -180,7 +185,9 @@ func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 // freezeOf finds the freeze of exactly that path.
 func freezeOf(path lockkeeper.Path, all []lockkeeper.Status) (lockkeeper.Status, bool) {
 	for _, s := range all {
-		if s.State == lockkeeper.Freezing && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return g.Path == path }) {
+		if s.State == lockkeeper.Freezing && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool {
+			return g.Path == path
+		}) {
 			return s, true
 		}
 	}

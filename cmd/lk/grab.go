@@ -42,14 +42,17 @@ func (o *placeOptions) addName(cmd *cobra.Command) {
 }
 
 func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
-	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "it ends D after the last repeat, and never sooner than an earlier one said")
+	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL,
+		"it ends D after the last repeat, and never sooner than an earlier one said")
 }
 
 func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
 	f := cmd.Flags()
-	addSpan(cmd, bad, &o.holdFor, "for", lockkeeper.MinTTL, "hold for D without a repeat, such as 90m or 2d; others are told so")
+	addSpan(cmd, bad, &o.holdFor, "for", lockkeeper.MinTTL,
+		"hold for D without a repeat, such as 90m or 2d; others are told so")
 	f.BoolVar(&o.asJSON, "json", false, "print the claim as one JSON object, with the token of a hold")
-	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code of \"wait\"")
+	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E",
+		"exit code of \"wait\"")
 }
 
 // check reads the paths and collects everything that is wrong with them and with
@@ -194,7 +197,12 @@ func (o *grabOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 		case o.shared:
 			o.targets = append(o.targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeShared})
 		case limited:
-			o.targets = append(o.targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModePermits, Units: o.units, Limit: o.limit})
+			o.targets = append(o.targets, lockkeeper.Target{
+				Path:  p,
+				Mode:  lockkeeper.ModePermits,
+				Units: o.units,
+				Limit: o.limit,
+			})
 		default:
 			o.targets = append(o.targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeExclusive})
 		}
@@ -220,7 +228,15 @@ func (o *grabOptions) checkFence(cmd *cobra.Command, bad *problems) {
 }
 
 func (o *grabOptions) request() grab.Request {
-	return grab.Request{As: o.as, Targets: o.targets, Priority: o.priority, Note: o.note, Link: o.link, Try: o.try, Terms: o.terms()}
+	return grab.Request{
+		As:       o.as,
+		Targets:  o.targets,
+		Priority: o.priority,
+		Note:     o.note,
+		Link:     o.link,
+		Try:      o.try,
+		Terms:    o.terms(),
+	}
 }
 
 // places opens the engine for verbs on places.
@@ -259,7 +275,9 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	defer signal.Stop(signals)
 	ctx, over := stoppedBy(ctx, signals, anySignal)
 	teller := newWaitTeller(o.contest(), a.noteUnless(o.quiet), c.Client)
-	answer, err := places.Wait(ctx, o.request(), leftOf(began, o.wait), func(w grab.Answer) { teller.changed(ctx, w.Status) })
+	answer, err := places.Wait(ctx, o.request(), leftOf(began, o.wait), func(w grab.Answer) {
+		teller.changed(ctx, w.Status)
+	})
 	teller.stop()
 	if stopped := over(); stopped != nil && answer.State != lockkeeper.Held {
 		if answer.State == lockkeeper.Waiting {
@@ -292,7 +310,8 @@ func (a *app) grabNow(ctx context.Context, places *grab.Places, o *grabOptions) 
 		return a.gaveUp(o, answer)
 	}
 	if err = a.answer(&o.placeOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
-		a.noteUnless(o.quiet)(fmt.Sprintf("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes no place)", human(answer.TTL)))
+		a.noteUnless(o.quiet)(fmt.Sprintf("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes "+
+			"no place)", human(answer.TTL)))
 	}
 	return err
 }
@@ -327,7 +346,8 @@ func (o *placeOptions) itself(answer grab.Answer) string {
 	for _, p := range answer.Itself {
 		texts = append(texts, string(p))
 	}
-	return fmt.Sprintf("held by %s itself (lk grab %s --as %s), which is another owner with other paths: release that first", o.as, strings.Join(texts, " "), o.as)
+	return fmt.Sprintf("held by %s itself (lk grab %s --as %s), which is another owner with other paths: release that "+
+		"first", o.as, strings.Join(texts, " "), o.as)
 }
 
 // noteLost tells what became of the hold that the name had before.

@@ -41,8 +41,9 @@ var habits = []habit{
 }
 
 const (
-	runsUnderLock = "lk run PATH -- COMMAND runs a command under a lock; lk grab PATH --as NAME holds one without a command"
-	commandLast   = "the command stands after --, as in: lk run mydatabase/mytest -- sh -c 'make test'"
+	runsUnderLock = "lk run PATH -- COMMAND runs a command under a lock; lk grab PATH --as NAME holds one without a " +
+		"command"
+	commandLast = "the command stands after --, as in: lk run mydatabase/mytest -- sh -c 'make test'"
 )
 
 // habitSays returns the equivalent of another tool's verb or flag, "" if there is none.

@@ -85,7 +85,11 @@ func TestUnknownIn(t *testing.T) {
 
 // What a system can't do is said there, and only there.
 func TestSystemNote(t *testing.T) {
-	for system, want := range map[string]string{"linux": "", "darwin": "keeps the lock for at most the TTL", "windows": "does not work here"} {
+	for system, want := range map[string]string{
+		"linux":   "",
+		"darwin":  "keeps the lock for at most the TTL",
+		"windows": "does not work here",
+	} {
 		if got := systemNote(system); !strings.Contains(got, want) || (got == "") != (want == "") {
 			t.Errorf("%s: %q, want %q", system, got, want)
 		}
@@ -93,7 +97,8 @@ func TestSystemNote(t *testing.T) {
 }
 
 func TestKeepIndented(t *testing.T) {
-	const text, want = "Codes:\n  2  bad\n  3  good\nEnd.\n\n  more", "Codes:\n\n      2  bad\n      3  good\n\nEnd.\n\n\n      more"
+	const text, want = "Codes:\n  2  bad\n  3  good\nEnd.\n\n  more", "Codes:\n\n      2  bad\n      3  " +
+		"good\n\nEnd.\n\n\n      more"
 	if got := keepIndented(text); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -59,7 +59,8 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		}
 		hold, err := a.acquire(ctx, client, o, requests, signals)
 		if lostPlace(err) && o.wait == lockkeeper.Forever {
-			a.noteUnless(o.quiet)(o.what() + ": lk stood still for longer than its TTL and lost its place in line; it waits again")
+			a.noteUnless(o.quiet)(o.what() + ": lk stood still for longer than its TTL and lost its place in line; it waits " +
+				"again")
 			continue
 		}
 		if err != nil {
@@ -119,7 +120,8 @@ func anySignal(os.Signal) bool { return true }
 
 // stoppedBy is a context that ends with the first signal that stops, and what to call when
 // it is over: that answers what lk ends with if there was one, else nil.
-func stoppedBy(ctx context.Context, signals <-chan os.Signal, stops func(os.Signal) bool) (context.Context, func() error) {
+func stoppedBy(ctx context.Context, signals <-chan os.Signal,
+	stops func(os.Signal) bool) (context.Context, func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
@@ -159,7 +161,8 @@ func (a *app) noteReach(client *connection, quiet bool) {
 	if ci := os.Getenv("CI"); client.named || ci == "" || ci == "false" {
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; name one with %s=lk://HOST or sqlite:FILE\n", defaultReach(), engineVariable)
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; name one with %s=lk://HOST or sqlite:FILE\n",
+		defaultReach(), engineVariable)
 }
 
 // label fills in what others will read of this hold where the user said nothing.
@@ -313,7 +316,14 @@ func (c *connection) closeBy(until time.Time) {
 
 // supervisor is one for commands under this hold.
 func (o *runOptions) supervisor(hold *lockkeeper.Hold) supervisor {
-	s := supervisor{lease: hold, grace: o.grace(), onLost: o.onLost, onYield: o.onYield, maxHold: o.maxHold, what: o.what()}
+	s := supervisor{
+		lease:   hold,
+		grace:   o.grace(),
+		onLost:  o.onLost,
+		onYield: o.onYield,
+		maxHold: o.maxHold,
+		what:    o.what(),
+	}
 	if !o.quiet {
 		s.stderr = os.Stderr
 	}

@@ -64,8 +64,10 @@ Exit codes:
 	}
 	o.addName(cmd)
 	o.addTTL(cmd, &a.bad)
-	cmd.Flags().Var(number{&o.pid, &a.bad, "--pid takes the number of a process, such as $PPID, not %q"}, "pid", "keep until this process ends (default: the one that started lk)")
-	cmd.Flags().StringVar(&o.cleanup, "cleanup", "", "a command for sh -c, to run before the release while the lock is held")
+	cmd.Flags().Var(number{&o.pid, &a.bad, "--pid takes the number of a process, such as $PPID, not %q"}, "pid",
+		"keep until this process ends (default: the one that started lk)")
+	cmd.Flags().StringVar(&o.cleanup, "cleanup", "",
+		"a command for sh -c, to run before the release while the lock is held")
 	return cmd
 }
 
@@ -78,20 +80,23 @@ func (o *keepOptions) watched() (<-chan struct{}, error) {
 	if o.pid > 0 {
 		ended, err := watchProcess(o.pid)
 		if err != nil {
-			return nil, &exit{code: exitUsage, say: fmt.Errorf("process %d can't be followed: %w; nothing is kept, and nothing was released", o.pid, err)}
+			return nil, &exit{code: exitUsage, say: fmt.Errorf("process %d can't be followed: %w; nothing is kept, and "+
+				"nothing was released", o.pid, err)}
 		}
 		return ended, nil
 	}
 	parent := os.Getppid()
 	if parent <= 1 {
-		return nil, &exit{code: exitUsage, say: errors.New("the process that started this one has ended already, or is process 1: " + name)}
+		return nil, &exit{code: exitUsage, say: errors.New("the process that started this one has ended already, or is " +
+			"process 1: " + name)}
 	}
 	ended, err := watchProcess(parent)
 	if err == nil && os.Getppid() != parent {
 		err = errNoProcess // its number may be another's by now
 	}
 	if err != nil {
-		return nil, &exit{code: exitUsage, say: fmt.Errorf("the process that started this one, %d, can't be followed: %w: %s", parent, err, name)}
+		return nil, &exit{code: exitUsage, say: fmt.Errorf("the process that started this one, %d, can't be followed: %w: %s",
+			parent, err, name)}
 	}
 	return ended, nil
 }
@@ -164,7 +169,8 @@ func (a *app) noLongerKept(err error) error {
 }
 
 // endKeeping cleans up and releases.
-func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o *keepOptions, signals chan os.Signal) error {
+func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o *keepOptions,
+	signals chan os.Signal) error {
 	var cleaned error
 	if o.cleanup != "" {
 		outliveTerminal() // it may be its end that the job has ended of

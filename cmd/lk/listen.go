@@ -41,7 +41,8 @@ func (l listenAddress) String() string { return net.JoinHostPort(l.host, strconv
 // other machines, unless that is fine. Of a name that is known later.
 func (on endpoint) parse() (listenAddress, error) {
 	if isNumber(on.text) {
-		return listenAddress{}, fmt.Errorf("%s %s is a port alone: write HOST:PORT, such as :%s for every address of this machine, or 127.0.0.1:%s", on.flag, on.text, on.text, on.text)
+		return listenAddress{}, fmt.Errorf("%s %s is a port alone: write HOST:PORT, such as :%s for every address of this "+
+			"machine, or 127.0.0.1:%s", on.flag, on.text, on.text, on.text)
 	}
 	host, port, err := net.SplitHostPort(on.text)
 	if err != nil { // no port
@@ -54,7 +55,8 @@ func (on endpoint) parse() (listenAddress, error) {
 	number, wrong := strconv.ParseUint(port, 10, 16)
 	ip, noIP := netip.ParseAddr(host)
 	if err != nil || wrong != nil || noIP != nil && strings.Contains(host, ":") {
-		return listenAddress{}, fmt.Errorf("%s %q: write HOST:PORT, such as 127.0.0.1:%d or [::1]:0; port 0 is any that is free", on.flag, on.text, on.port)
+		return listenAddress{}, fmt.Errorf("%s %q: write HOST:PORT, such as 127.0.0.1:%d or [::1]:0; port 0 is any that "+
+			"is free", on.flag, on.text, on.port)
 	}
 	l := listenAddress{host, uint16(number)}
 	if exposed := host == "" || noIP == nil && !ip.Unmap().IsLoopback(); exposed && !on.beyond {
@@ -66,8 +68,10 @@ func (on endpoint) parse() (listenAddress, error) {
 // errExposed says why an address is refused, and what to type instead.
 func (on endpoint) errExposed(what string) error {
 	return fmt.Errorf("%s %s can be reached from other machines, and whoever reaches it can take and end locks. "+
-		"Have clients prove who they are, over TLS: --tls-cert and --tls-key with --tokens or --client-ca (lk ca and lk token make what that needs); "+
-		"or serve this machine alone, with %s 127.0.0.1:%d; or add --insecure if you trust all who can reach it", on.flag, what, on.flag, on.port)
+		"Have clients prove who they are, over TLS: --tls-cert and --tls-key with --tokens or --client-ca (lk ca and lk "+
+		"token make what that needs); "+
+		"or serve this machine alone, with %s 127.0.0.1:%d; or add --insecure if you trust all who can reach it", on.flag,
+		what, on.flag, on.port)
 }
 
 // all listens on the address that is named, or on both loopback addresses if none is.
@@ -93,7 +97,8 @@ func (on endpoint) all(ctx context.Context, a *app) ([]net.Listener, error) {
 		all = append(all, listener)
 	}
 	if len(all) == 0 {
-		return nil, &exit{code: exitUnavailable, say: fmt.Errorf("can't listen on %s: this machine has none of its addresses: %s", on.text, strings.Join(ips, ", "))}
+		return nil, &exit{code: exitUnavailable, say: fmt.Errorf("can't listen on %s: this machine has none of its "+
+			"addresses: %s", on.text, strings.Join(ips, ", "))}
 	}
 	return all, nil
 }
@@ -148,7 +153,8 @@ func (on endpoint) failed(ctx context.Context, a *app, l listenAddress, cause er
 		}
 		another := fmt.Sprintf("%s 127.0.0.1:0", on.flag)
 		if on.port == serverPort && a.answers(ctx, l) {
-			return say("%s, and a Lockkeeper server answers there already. To use that one: export %s=lk://%s; to start another one: %s, and a --data of its own", by, engineVariable, l, another)
+			return say("%s, and a Lockkeeper server answers there already. To use that one: export %s=lk://%s; to start "+
+				"another one: %s, and a --data of its own", by, engineVariable, l, another)
 		}
 		return say("%s. End that, or name another port, such as %s for any that is free", by, another)
 	case errors.Is(cause, syscall.EACCES):

@@ -13,12 +13,25 @@ import (
 // What other machines could reach is refused, and what is loopback is not.
 func TestParseListen(t *testing.T) {
 	for text, want := range map[string]string{
-		"127.0.0.1:7420": "127.0.0.1:7420", "127.0.0.1": "127.0.0.1:7420", "127.9.9.9:0": "127.9.9.9:0", "[::1]:80": "[::1]:80", "::1": "[::1]:7420", "[::1]": "[::1]:7420",
+		"127.0.0.1:7420":       "127.0.0.1:7420",
+		"127.0.0.1":            "127.0.0.1:7420",
+		"127.9.9.9:0":          "127.9.9.9:0",
+		"[::1]:80":             "[::1]:80",
+		"::1":                  "[::1]:7420",
+		"[::1]":                "[::1]:7420",
 		"[::ffff:127.0.0.1]:1": "[::ffff:127.0.0.1]:1", "localhost": "localhost:7420", "somewhere:99": "somewhere:99",
-		"": "prove who they are", ":7420": "prove who they are", "0.0.0.0": "prove who they are", "[::]:1": "prove who they are", "192.0.2.1:7420": "prove who they are",
+		"":                     "prove who they are",
+		":7420":                "prove who they are",
+		"0.0.0.0":              "prove who they are",
+		"[::]:1":               "prove who they are",
+		"192.0.2.1:7420":       "prove who they are",
 		"[::ffff:192.0.2.1]:1": "prove who they are", "128.0.0.1": "prove who they are",
-		"127.0.0.1:http": "write HOST:PORT", "127.0.0.1:65536": "write HOST:PORT", "127.0.0.1:-1": "write HOST:PORT", "1:2:3": "write HOST:PORT", "a:b:c": "write HOST:PORT",
-		"7520": "write HOST:PORT, such as :7520",
+		"127.0.0.1:http":  "write HOST:PORT",
+		"127.0.0.1:65536": "write HOST:PORT",
+		"127.0.0.1:-1":    "write HOST:PORT",
+		"1:2:3":           "write HOST:PORT",
+		"a:b:c":           "write HOST:PORT",
+		"7520":            "write HOST:PORT, such as :7520",
 	} {
 		on := endpoint{flag: "--listen", text: text, port: serverPort}
 		l, err := on.parse()
@@ -56,11 +69,13 @@ func TestListenAll(t *testing.T) {
 
 // A name of this machine that others can reach is found out when it is looked up.
 func TestListenOnANameThatIsReached(t *testing.T) {
-	found := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::ffff:127.0.0.1"), netip.MustParseAddr("192.0.2.1")}
+	found := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::ffff:127.0.0.1"),
+		netip.MustParseAddr("192.0.2.1")}
 	on := endpoint{flag: "--listen", text: "host", port: serverPort}
 	ips, err := on.allowed(found)
 	var e *exit
-	if !errors.As(err, &e) || e.code != exitUsage || !strings.Contains(err.Error(), "host (192.0.2.1) can be reached from other machines") {
+	if !errors.As(err, &e) || e.code != exitUsage ||
+		!strings.Contains(err.Error(), "host (192.0.2.1) can be reached from other machines") {
 		t.Errorf("%v, %v", ips, err)
 	}
 	if ips, err := on.allowed(found[:2]); err != nil || len(ips) != 1 {

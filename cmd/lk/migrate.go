@@ -59,9 +59,11 @@ func (a *app) checkMigrate(args []string) {
 	switch {
 	case err != nil: // checkEngine says it
 	case !named:
-		a.bad.addf("no database: name one, as in lk migrate postgres://owner@HOST/DATABASE, or by --engine or %s", engineVariable)
+		a.bad.addf("no database: name one, as in lk migrate postgres://owner@HOST/DATABASE, or by --engine or %s",
+			engineVariable)
 	case !isDatabase(url):
-		a.bad.addf("%s is %s: only databases are migrated by hand, such as postgres://HOST/DATABASE or mysql://HOST/DATABASE", a.engineSource(), shownURL(url))
+		a.bad.addf("%s is %s: only databases are migrated by hand, such as postgres://HOST/DATABASE or mysql://HOST/DATABASE",
+			a.engineSource(), shownURL(url))
 	}
 }
 

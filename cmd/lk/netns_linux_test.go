@@ -69,7 +69,8 @@ func newNetwork(t *testing.T) *network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve := exec.Command("lk", "serve", "--listen", "0.0.0.0:7420", "--insecure", "--engine", "mem:", "--log-format", "json")
+	serve := exec.Command("lk", "serve", "--listen", "0.0.0.0:7420", "--insecure", "--engine", "mem:", "--log-format",
+		"json")
 	serve.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	log, err := serve.StderrPipe()
 	if err != nil {

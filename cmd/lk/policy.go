@@ -43,7 +43,9 @@ func (o *serveOptions) policy() (*access.Policy, error) {
 // everything is the rule where there are no others: whoever is let in may do
 // everything.
 var everything = access.Rule{
-	Who: []string{"*"}, May: []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain}, Paths: []string{"*"},
+	Who:   []string{"*"},
+	May:   []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain},
+	Paths: []string{"*"},
 }
 
 // policyLook is how often the files of a policy are looked at. A change is taken up
@@ -122,7 +124,8 @@ func (w *policyWatch) take() {
 			return
 		}
 		if !sameSettings(c, fresh.file) {
-			w.log.Warn("only rules and quotas are taken from the changed configuration; the rest needs a restart", "config", fresh.config)
+			w.log.Warn("only rules and quotas are taken from the changed configuration; the rest needs a restart", "config",
+				fresh.config)
 		}
 		fresh.file = c
 	}

@@ -95,7 +95,9 @@ func (w *watchedPolicy) withoutOps() string { return w.tokens[:strings.Index(w.t
 
 // A token that is revoked while the server begins is not good for longer than any.
 func TestRevokedAtTheBeginning(t *testing.T) {
-	watchPolicy(t, func(w *watchedPolicy) { w.write(w.options.tokens, w.withoutOps()) }, func(w *watchedPolicy) { w.denied() })
+	watchPolicy(t, func(w *watchedPolicy) { w.write(w.options.tokens, w.withoutOps()) }, func(w *watchedPolicy) {
+		w.denied()
+	})
 }
 
 // A configuration that is in the midst of being written is not taken for the whole: it

@@ -30,7 +30,8 @@ func listening(port uint16) map[string]bool {
 		text, _ := os.ReadFile(table)
 		for line := range strings.Lines(string(text)) {
 			fields := strings.Fields(line)
-			if len(fields) > inode && fields[state] == listens && strings.HasSuffix(fields[localAddress], fmt.Sprintf(":%04X", port)) {
+			if len(fields) > inode && fields[state] == listens &&
+				strings.HasSuffix(fields[localAddress], fmt.Sprintf(":%04X", port)) {
 				sockets["socket:["+fields[inode]+"]"] = true
 			}
 		}

@@ -25,7 +25,8 @@ func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOp
 	if !errors.Is(err, lockkeeper.ErrUnavailable) || p.bound == 0 || !a.onNetwork() {
 		return client, err
 	}
-	a.noteUnless(p.quiet)(fmt.Sprintf("%s: not in line yet: %s; lk keeps trying for %s", p.what, words(err), human(p.bound)))
+	a.noteUnless(p.quiet)(fmt.Sprintf("%s: not in line yet: %s; lk keeps trying for %s", p.what, words(err),
+		human(p.bound)))
 	ctx, cancel := context.WithDeadline(ctx, p.began.Add(p.bound))
 	defer cancel()
 	for {

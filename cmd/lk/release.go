@@ -108,7 +108,13 @@ func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, si
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s only waits for %s: the clean-up was not run", o.as, o.what()))
 		return nil
 	}
-	s := supervisor{lease: k, grace: min(5*time.Second, o.ttl/3), onLost: terminate, what: o.what(), note: a.noteUnless(o.quiet)}
+	s := supervisor{
+		lease:  k,
+		grace:  min(5*time.Second, o.ttl/3),
+		onLost: terminate,
+		what:   o.what(),
+		note:   a.noteUnless(o.quiet),
+	}
 	if !o.quiet {
 		s.stderr = os.Stderr
 	}

@@ -150,7 +150,9 @@ func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, er
 			held = append(held, s)
 		case inside:
 			waiting = append(waiting, s)
-		case s.State == lockkeeper.Held && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return g.Path.Covers(o.path) }):
+		case s.State == lockkeeper.Held && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool {
+			return g.Path.Covers(o.path)
+		}):
 			above = append(above, s)
 		}
 	}
@@ -159,13 +161,16 @@ func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, er
 	case o.as != "" && len(held)+len(waiting) > 0:
 		return append(held, waiting...), nil
 	case len(held) == 0 && len(above) > 0:
-		return nil, nothingToRevoke("nobody holds %s itself, but above it:%s\nlk revoke --claim takes one of them", where, listOf(above))
+		return nil, nothingToRevoke("nobody holds %s itself, but above it:%s\nlk revoke --claim takes one of them", where,
+			listOf(above))
 	case len(held) == 0 && len(waiting) > 0:
-		return nil, nothingToRevoke("nobody holds %s, but some wait for it:%s\nlk revoke --claim or --as sends one of them away", where, listOf(waiting))
+		return nil, nothingToRevoke("nobody holds %s, but some wait for it:%s\nlk revoke --claim or --as sends one of "+
+			"them away", where, listOf(waiting))
 	case len(held) == 0:
 		return nil, nothingToRevoke("nobody holds %s", where)
 	case len(held) > 1 && !o.all:
-		return nil, &exit{code: exitUsage, say: fmt.Errorf("%d hold %s: say which with --claim or --as, or --all:%s", len(held), where, listOf(held))}
+		return nil, &exit{code: exitUsage, say: fmt.Errorf("%d hold %s: say which with --claim or --as, or --all:%s",
+			len(held), where, listOf(held))}
 	}
 	return held, nil
 }
@@ -223,7 +228,8 @@ func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lock
 	case s.State == lockkeeper.Waiting:
 		event, text = "refused", fmt.Sprintf("%s waits for %s no longer", name, what)
 	case now.State == lockkeeper.Held && now.Asked != nil:
-		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what, left(now.Asked.Left))
+		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what,
+			left(now.Asked.Left))
 		if now.Asked.Left > time.Minute {
 			text += "; --force takes it at once"
 		}

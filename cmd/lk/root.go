@@ -56,7 +56,8 @@ file is there, and excludes all users of this machine. For many machines see lk 
 	root.SetErr(a.stderr)
 	root.SetUsageFunc(writeUsage)
 	root.SetVersionTemplate(versionLine() + "\n")
-	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "`URL` of the engine that keeps the locks (default $"+engineVariable+", else a file)")
+	root.PersistentFlags().StringVar(&a.engineFlag, "engine", "", "`URL` of the engine that keeps the locks (default $"+
+		engineVariable+", else a file)")
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(groups...)
 	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())

@@ -16,23 +16,31 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	f.VarP(number{&o.limit, bad, "-n takes a number, as in -n 3: at most so many at a time, not %q; not to wait is --try"},
 		"limit", "n", "hold permits: at most N units of each PATH in use at a time, as this caller sees it")
 	f.Var(number{&o.units, bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
-	f.StringArrayVar(&o.with, "with", nil, "take also `SPEC`, again and again: PATH or x:PATH alone, s:PATH shared, N:PATH one unit of at most N, U/N:PATH U units")
+	f.StringArrayVar(&o.with, "with", nil, "take also `SPEC`, again and again: PATH or x:PATH alone, s:PATH shared, "+
+		"N:PATH one unit of at most N, U/N:PATH U units")
 	f.BoolVar(&o.try, "try", false, "do not wait: give up at once if it is taken")
 	addSpan(cmd, bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2w3d (default: no bound)")
-	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL, "free the locks D after lk was last heard of; lk renews at a third of it")
-	addSpan(cmd, bad, &o.maxHold, "max-hold", time.Millisecond, "hold for at most D: then the command is asked to stop (default: no bound)")
+	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL,
+		"free the locks D after lk was last heard of; lk renews at a third of it")
+	addSpan(cmd, bad, &o.maxHold, "max-hold", time.Millisecond,
+		"hold for at most D: then the command is asked to stop (default: no bound)")
 	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
 	f.BoolVar(&o.steal, "steal", false, "ask holders of lower --priority to yield, and wait until they do")
-	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0, "ask them, and take the locks D later, or their TTL if that is sooner")
+	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0,
+		"ask them, and take the locks D later, or their TTL if that is sooner")
 	f.BoolVar(&o.soft, "soft", false, "hold nobody back while waiting: whoever comes later may go first")
 	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until nobody has held it for D")
-	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield", "when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
-	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
-	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c once after the command, while lk still holds the locks; LK_EXIT is the command's exit code. If the command succeeds, lk exits with CMD's exit code")
+	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield",
+		"when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
+	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: "+
+		"ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
+	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c once after the command, while lk still holds the "+
+		"locks; LK_EXIT is the command's exit code. If the command succeeds, lk exits with CMD's exit code")
 	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
 	f.StringVar(&o.note, "note", "", "what for (default: the command's name)")
 	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
-	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E", "exit code when it is not acquired")
+	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E",
+		"exit code when it is not acquired")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while waiting, nor that it is taken")
 }
 
@@ -125,7 +133,9 @@ func (o *runOptions) checkCombinations(cmd *cobra.Command, bad *problems) {
 	given := cmd.Flags().Changed
 	o.takes = given("steal-after")
 	o.steal = o.steal || o.takes
-	exclusive := !slices.ContainsFunc(o.targets, func(t lockkeeper.Target) bool { return t.Mode != lockkeeper.ModeExclusive })
+	exclusive := !slices.ContainsFunc(o.targets, func(t lockkeeper.Target) bool {
+		return t.Mode != lockkeeper.ModeExclusive
+	})
 	for _, c := range []struct {
 		wrong bool
 		say   string
@@ -133,7 +143,8 @@ func (o *runOptions) checkCombinations(cmd *cobra.Command, bad *problems) {
 		{given("limit") && o.shared, "-n and -s exclude each other: a limit counts holders, sharing does not"},
 		{given("units") && !given("limit"), "--units goes with -n: of how many are they?"},
 		{o.try && given("wait"), "--try and --wait exclude each other: --try does not wait"},
-		{o.try && o.steal, "--try and stealing exclude each other: --try does not wait, and who is asked to yield needs time"},
+		{o.try && o.steal, "--try and stealing exclude each other: --try does not wait, and who is asked to yield " +
+			"needs time"},
 		{o.soft && o.steal, "--soft and stealing exclude each other: --soft lets others pass"},
 		{o.soft && !exclusive, "--soft is for exclusive paths only, not with -s, -n, or a --with that shares or counts"},
 		{given("quiet-period") && !o.soft, "--quiet-period goes with --soft: without it, nothing is waited for but the line"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -91,22 +92,33 @@ when it is ready (Type=notify).`,
 		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) { o.check(a, cmd, args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) }),
 	}
-	f := cmd.Flags()
+	o.flags(a, cmd.Flags())
+	return cmd
+}
+
+func (o *serveOptions) flags(a *app, f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "", "`FILE` (YAML) with values of these flags, rules and quotas")
-	f.StringVar(&o.listen, "listen", "", "`ADDR` to listen on, as HOST:PORT; port 0 is any that is free (default 127.0.0.1:7420 and [::1]:7420)")
-	f.StringVar(&o.http, "http", "", "`ADDR` to listen on for HTTP, or off (default 127.0.0.1:7421 and [::1]:7421; off if --listen is given)")
+	f.StringVar(&o.listen, "listen", "", "`ADDR` to listen on, as HOST:PORT; port 0 is any that is free (default "+
+		"127.0.0.1:7420 and [::1]:7420)")
+	f.StringVar(&o.http, "http", "", "`ADDR` to listen on for HTTP, or off (default 127.0.0.1:7421 and [::1]:7421; off "+
+		"if --listen is given)")
 	f.StringVar(&a.engineFlag, "engine", "", "`URL` of the engine to serve (default: that of --data)")
-	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; it is made if it is not there")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` (PEM) with the certificate of this server, and those between it and its authority")
+	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; it is made if it is "+
+		"not there")
+	f.StringVar(&o.tlsCert, "tls-cert", "",
+		"`FILE` (PEM) with the certificate of this server, and those between it and its authority")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` (PEM) with its key")
-	f.StringVar(&o.clientCA, "client-ca", "", "`FILE` (PEM) with the authority of clients' certificates: they are let in by them")
+	f.StringVar(&o.clientCA, "client-ca", "",
+		"`FILE` (PEM) with the authority of clients' certificates: they are let in by them")
 	f.StringVar(&o.tokens, "tokens", "", "`FILE` with the tokens that clients are let in by (lk token)")
 	f.StringVar(&o.audit, "audit", "", "`FILE` to append a line to for all that was granted, lost, revoked and denied")
-	f.BoolVar(&o.insecure, "insecure", false, "listen beyond this machine, although anyone who reaches the port can take and end locks")
+	f.BoolVar(&o.insecure, "insecure", false,
+		"listen beyond this machine, although anyone who reaches the port can take and end locks")
 	o.boundFlags(f)
-	f.Var(choice{&o.logFormat, &a.bad, "--log-format", []answer{"text", "json"}}, "log-format", "how to write the log, on stderr (default text on a terminal, else json)")
-	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
-	return cmd
+	f.Var(choice{&o.logFormat, &a.bad, "--log-format", []answer{"text", "json"}}, "log-format",
+		"how to write the log, on stderr (default text on a terminal, else json)")
+	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level",
+		"minimum level to log")
 }
 
 // check reads the arguments, and notes what is wrong with them.
@@ -256,8 +268,10 @@ func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 	if note := o.limits.openFiles(len(pages) > 0); note != "" {
 		notes = append(notes, note)
 	}
-	if named := os.Getenv(engineVariable); named != "" && a.engineFlag == "" && o.data == "" && !strings.HasPrefix(named, "lk:") && !strings.HasPrefix(named, "lks:") {
-		notes = append(notes, fmt.Sprintf("%s=%s is not what is served: --engine %s would be", engineVariable, shownURL(named), shownURL(named)))
+	if named := os.Getenv(engineVariable); named != "" && a.engineFlag == "" && o.data == "" &&
+		!strings.HasPrefix(named, "lk:") && !strings.HasPrefix(named, "lks:") {
+		notes = append(notes, fmt.Sprintf("%s=%s is not what is served: --engine %s would be", engineVariable,
+			shownURL(named), shownURL(named)))
 	}
 	if o.logFormat == "json" {
 		for _, note := range notes {

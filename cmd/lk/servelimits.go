@@ -60,6 +60,7 @@ func (l *serveLimits) openFiles(web bool) string {
 	if !known || have >= uint64(need) {
 		return ""
 	}
-	return fmt.Sprintf("this process may open %d files, but its connections may need %d: at the limit it accepts no new connections; "+
+	return fmt.Sprintf("this process may open %d files, but its connections may need %d: at the limit it accepts no "+
+		"new connections; "+
 		"raise the hard limit (LimitNOFILE= of systemd, ulimit -Hn of a shell)", have, need)
 }

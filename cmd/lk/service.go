@@ -133,9 +133,19 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 			s.log.Warn(f.Detail, "remedy", f.Remedy)
 		}
 	}
-	s.health = observe.NewHealth(e, observe.Concerns{Draining: s.draining, Audit: s.audit, Expires: s.expires, Logger: s.log})
+	s.health = observe.NewHealth(e, observe.Concerns{
+		Draining: s.draining,
+		Audit:    s.audit,
+		Expires:  s.expires,
+		Logger:   s.log,
+	})
 	s.metrics = observe.NewMetrics(observe.Sources{
-		Version: version(), Connections: s.connections, Sessions: s.sessions, Draining: s.draining, Health: s.health, Audit: s.audit,
+		Version:     version(),
+		Connections: s.connections,
+		Sessions:    s.sessions,
+		Draining:    s.draining,
+		Health:      s.health,
+		Audit:       s.audit,
 	})
 	s.metrics.Engine(e)
 	if n, ok := e.(lockkeeper.TroubleNotifier); ok {
@@ -168,7 +178,8 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 
 // another is what to add where another process has the directory of the locks open.
 func (o *serveOptions) another(err error) string {
-	if !strings.HasPrefix(o.engine, "disk:") || !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), " is in use by ") {
+	if !strings.HasPrefix(o.engine, "disk:") || !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), " is in use by ") {
 		return ""
 	}
 	return " (mostly that process is a server: use it, or add --data DIR for another one)"
@@ -216,7 +227,8 @@ func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
 				return
 			case sig := <-hup:
 				if err := s.audit.Reopen(); err != nil {
-					s.log.Error("the audit log can't be begun anew: the file before goes on, and it is tried again each second", "error", err)
+					s.log.Error("the audit log can't be begun anew: the file before goes on, and it is tried again each second",
+						"error", err)
 				}
 				passed <- sig
 			}
@@ -339,7 +351,12 @@ func (s *service) about(ctx context.Context) wire.ServerState {
 // aboutHTTP is about, for HTTP.
 func (s *service) aboutHTTP(ctx context.Context) (map[string]any, error) {
 	state := s.about(ctx)
-	return map[string]any{"held": state.Held, "waiting": state.Waiting, "sessions": state.Sessions, "connections": s.connections()}, ctx.Err()
+	return map[string]any{
+		"held":        state.Held,
+		"waiting":     state.Waiting,
+		"sessions":    state.Sessions,
+		"connections": s.connections(),
+	}, ctx.Err()
 }
 
 func (s *service) draining() (string, bool) { return s.gate.Draining() }
@@ -369,6 +386,7 @@ func (s *service) acted(act access.Act) {
 	s.audit.Act(act)
 	if errors.Is(act.Err, lockkeeper.ErrDenied) {
 		// Not louder, or strangers could fill a disk with it. The audit log has its bound.
-		s.log.Debug("denied", "identity", act.Identity, "from", act.From, "verb", act.Verb, "path", act.Path, "error", act.Err)
+		s.log.Debug("denied", "identity", act.Identity, "from", act.From, "verb", act.Verb, "path", act.Path, "error",
+			act.Err)
 	}
 }

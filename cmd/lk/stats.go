@@ -64,7 +64,8 @@ func writeStats(to io.Writer, s *report.Stats) error {
 	}
 	fmt.Fprintln(to)
 	if l := s.LongestLine; l != nil {
-		fmt.Fprintf(to, "longest line: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting, who(l.First.Label, l.First.Ref), passed(l.First.Age))
+		fmt.Fprintf(to, "longest line: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting,
+			who(l.First.Label, l.First.Ref), passed(l.First.Age))
 	}
 	if e := s.LongestHold; e != nil {
 		fmt.Fprintf(to, "longest hold: %s\n", holdText(*e))

@@ -328,7 +328,8 @@ func (s *supervisor) lossAhead() error {
 	if trouble := s.lease.Trouble(); trouble != nil {
 		why = fmt.Sprintf(" (%s)", trouble)
 	}
-	return fmt.Errorf("%s could not be renewed%s, and its command was stopped %s before the lock would have ended", s.what, why, left)
+	return fmt.Errorf("%s could not be renewed%s, and its command was stopped %s before the lock would have ended", s.what,
+		why, left)
 }
 
 func askedText(asked *lockkeeper.Asked) string {

@@ -75,7 +75,15 @@ func superviseScript(t *testing.T, l lease, grace time.Duration, script string, 
 	stdout.Close()
 	t.Cleanup(child.kill)
 	run := &supervised{stdin: in, stdout: bufio.NewScanner(out), result: make(chan error, 1)}
-	s := supervisor{child: child, lease: l, grace: grace, onLost: terminate, onYield: ignore, what: "db", note: func(text string) { run.notes = append(run.notes, text) }}
+	s := supervisor{
+		child:   child,
+		lease:   l,
+		grace:   grace,
+		onLost:  terminate,
+		onYield: ignore,
+		what:    "db",
+		note:    func(text string) { run.notes = append(run.notes, text) },
+	}
 	for _, change := range more {
 		change(&s)
 	}
@@ -165,7 +173,8 @@ func TestLossEndsTheWholeGroup(t *testing.T) {
 func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 	const grace = 2 * time.Second
 	l := newFakeLease(grace + 5*time.Millisecond)
-	s := superviseScript(t, l, grace, `trap 'exit 3' TERM; sh -c 'trap "echo cleaned up; exit" TERM; echo ready; sleep 600 & wait' & wait`)
+	s := superviseScript(t, l, grace,
+		`trap 'exit 3' TERM; sh -c 'trap "echo cleaned up; exit" TERM; echo ready; sleep 600 & wait' & wait`)
 	s.line(t)
 	l.remaining.Store(int64(grace / 2))
 	if err := s.end(t); err == nil || !strings.Contains(err.Error(), "could not be renewed (the disk is full)") {
@@ -194,7 +203,8 @@ func TestSleepIsNoticed(t *testing.T) {
 	})
 	t.Run("it stopped before, and nobody tells it twice", func(t *testing.T) {
 		l := newFakeLease(time.Hour)
-		s := superviseScript(t, l, time.Minute, `trap 'echo asked' TERM; echo ready; for i in 1 2; do read x; done; exit 4`, often)
+		s := superviseScript(t, l, time.Minute, `trap 'echo asked' TERM; echo ready; for i in 1 2; do read x; done; exit 4`,
+			often)
 		s.line(t)
 		l.remaining.Store(int64(time.Second))
 		if got := s.line(t); got != "asked" {
@@ -250,7 +260,8 @@ func TestEndAfterLossIsALoss(t *testing.T) {
 
 // Without a loss, what the command leaves behind lives on, as under any shell.
 func TestBackgroundProcessesAreLeftAlone(t *testing.T) {
-	s := superviseScript(t, newFakeLease(lockkeeper.Forever), time.Second, `sh -c 'echo $$; exec sleep 600' & read x; exit 6`)
+	s := superviseScript(t, newFakeLease(lockkeeper.Forever), time.Second,
+		`sh -c 'echo $$; exec sleep 600' & read x; exit 6`)
 	pid := s.line(t)
 	s.stdin.Close()
 	if err := s.end(t); err != nil || s.code != 6 {

@@ -68,7 +68,8 @@ func startInteractiveShell(t *testing.T) *interactiveShell {
 	t.Helper()
 	terminal, tty := openTerminal(t)
 	cmd := exec.Command("bash", "--norc", "--noprofile", "-i")
-	cmd.Env = append(os.Environ(), "TERM=dumb", "PS1=next: ", "XDG_STATE_HOME="+t.TempDir(), "LOCKKEEPER_URL=", "CI=", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "TERM=dumb", "PS1=next: ", "XDG_STATE_HOME="+t.TempDir(), "LOCKKEEPER_URL=", "CI=",
+		"GORACE=atexit_sleep_ms=0")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {

@@ -91,7 +91,8 @@ func startScreen(t *testing.T) *screen {
 	} {
 		t.Setenv(name, value) // the terminal inherits them
 	}
-	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "-c", s.folder, "env 'PS1=next: ' bash --norc --noprofile")
+	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "-c", s.folder,
+		"env 'PS1=next: ' bash --norc --noprofile")
 	shell := ended(t, strings.TrimSpace(s.tmux("display-message", "-p", "#{pane_pid}")))
 	t.Cleanup(func() {
 		s.tmux("kill-server")

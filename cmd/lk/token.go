@@ -53,7 +53,8 @@ can be handed out before the old one is revoked.`,
 		}),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&o.file, "tokens", "", "`FILE` with the tokens (default $"+serveVariables+"TOKENS, else tokens beside the default --data of lk serve)")
+	cmd.PersistentFlags().StringVar(&o.file, "tokens", "", "`FILE` with the tokens (default $"+serveVariables+
+		"TOKENS, else tokens beside the default --data of lk serve)")
 	cmd.AddCommand(a.newTokenNew(o), a.newTokenLs(o), a.newTokenRevoke(o))
 	return cmd
 }
@@ -171,7 +172,8 @@ func (a *app) tokenNew(o *tokenOptions) error {
 		return err
 	}
 	fmt.Fprintln(a.stdout, secret)
-	fmt.Fprintf(a.stderr, "lk: this is the only time that it is shown; %s has its digest. Servers know it with --tokens %s\n", path, path)
+	fmt.Fprintf(a.stderr, "lk: this is the only time that it is shown; %s has its digest. Servers know it with "+
+		"--tokens %s\n", path, path)
 	return nil
 }
 
@@ -250,7 +252,12 @@ type tokenRow struct {
 }
 
 func rowOf(t access.Token) tokenRow {
-	r := tokenRow{Name: t.Name, Digest: t.Digest.String()[:shownDigest], Created: t.Created.Format(time.DateOnly), Note: t.Note}
+	r := tokenRow{
+		Name:    t.Name,
+		Digest:  t.Digest.String()[:shownDigest],
+		Created: t.Created.Format(time.DateOnly),
+		Note:    t.Note,
+	}
 	if !t.Expires.IsZero() {
 		r.Expires, r.Expired = t.Expires.Format(time.DateOnly), time.Now().After(t.Expires)
 	}

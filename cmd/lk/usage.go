@@ -170,7 +170,8 @@ func (s span) Set(text string) error {
 	value, err := duration.Parse(text)
 	switch {
 	case err != nil && isNumber(text):
-		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q, which has no unit: did you mean %ss?", s.name, text, text)
+		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q, which has no unit: did you mean %ss?", s.name, text,
+			text)
 	case err != nil:
 		s.bad.addf("%s takes a duration such as 90s, 5m or 2w3d, not %q", s.name, text)
 	case value < s.least || value > lockkeeper.MaxDuration:

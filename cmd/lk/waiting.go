@@ -25,7 +25,8 @@ func (a *app) waitFor(
 		return client.Acquire(ctx, requests...)
 	}
 	silence := time.AfterFunc(silentFor, func() {
-		fmt.Fprintf(a.stderr, "lk: %s: not in line yet: the engine accepts no requests now; lk keeps asking (lk doctor says what is wrong)\n", o.what())
+		fmt.Fprintf(a.stderr, "lk: %s: not in line yet: the engine accepts no requests now; lk keeps asking (lk doctor "+
+			"says what is wrong)\n", o.what())
 	})
 	var once sync.Once
 	drains := func(err error) {

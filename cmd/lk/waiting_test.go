@@ -112,10 +112,12 @@ func TestStealThatAsksNobodyIsTold(t *testing.T) {
 // session has expired and no process has ended it yet.
 func TestWaitAlwaysHasAReason(t *testing.T) {
 	var told lines
-	teller := newWaitTeller(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) { told.Write([]byte(text)) }, nil)
+	teller := newWaitTeller(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) { told.Write([]byte(text)) },
+		nil)
 	waiting := lockkeeper.Status{State: lockkeeper.Waiting, Place: 1}
 	teller.say(waiting)
-	told.is(t, "waiting for a and 1 more: the engine has yet to end a holder that has not renewed, 1st in line (wanted: a, b)")
+	told.is(t, "waiting for a and 1 more: the engine has yet to end a holder that has not renewed, 1st in line "+
+		"(wanted: a, b)")
 	held := waiting
 	held.Blockers = []lockkeeper.Blocker{{Why: lockkeeper.HeldBy, Path: "b/c", Label: lockkeeper.Label{As: "dead"}}}
 	teller.say(held)

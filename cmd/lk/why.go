@@ -57,7 +57,8 @@ recent holds of the path took.`,
 			return writeWhy(a.stdout, path, all)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the claims concerned, one JSON object a line; durations are in seconds")
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"print the claims concerned, one JSON object a line; durations are in seconds")
 	return cmd
 }
 
@@ -145,7 +146,8 @@ func waitText(s lockkeeper.Status) string { return waiting(who(s.Label, s.Ref), 
 func waiting(name string, s lockkeeper.Status, reasons ...string) string {
 	text := fmt.Sprintf("%s waits for %s for %s%s", name, targetsText(s), passed(s.Age), about(s.Label))
 	if s.Converting {
-		text = fmt.Sprintf("%s holds %s for %s and waits to have it alone%s", name, targetsText(s), passed(s.Age), about(s.Label))
+		text = fmt.Sprintf("%s holds %s for %s and waits to have it alone%s", name, targetsText(s), passed(s.Age),
+			about(s.Label))
 	}
 	var parts []string
 	if s.Place > 0 {
@@ -228,9 +230,11 @@ func (e *explainer) fullPermits(s lockkeeper.Status) string {
 // holdText: "ci-17 holds exclusive db/a for 2m, fence 41 (nightly)".
 func holdText(s lockkeeper.Status) string {
 	if s.State == lockkeeper.Freezing {
-		return fmt.Sprintf("%s is frozen by %s for %s more%s", frozenPath(s.Grants[0].Path), who(s.Label, s.Ref), left(s.Left), about(s.Label))
+		return fmt.Sprintf("%s is frozen by %s for %s more%s", frozenPath(s.Grants[0].Path), who(s.Label, s.Ref),
+			left(s.Left), about(s.Label))
 	}
-	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), s.Fence, about(s.Label))
+	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), s.Fence,
+		about(s.Label))
 	if s.Asked != nil {
 		text += "; it is asked to yield" + askText(s.Asked)
 	}

@@ -35,7 +35,8 @@ func parseWith(spec string) (lockkeeper.Target, error) {
 		}
 	} else if modeLike.MatchString(spec) {
 		word, _, _ := strings.Cut(spec, ":")
-		return t, fmt.Errorf("--with %s: %q is no mode: x: is alone, s: shared, N: one unit of at most N, U/N: U units; a path of that name is --with x:%s", spec, word+":", spec)
+		return t, fmt.Errorf("--with %s: %q is no mode: x: is alone, s: shared, N: one unit of at most N, U/N: U units; a "+
+			"path of that name is --with x:%s", spec, word+":", spec)
 	}
 	path, err := lockkeeper.ParsePath(rest)
 	t.Path = path

@@ -17,7 +17,8 @@ func TestHuman(t *testing.T) {
 	}{
 		{-time.Second, "0s"}, {0, "0ms"}, {850 * time.Millisecond, "850ms"}, {45*time.Second + 999, "45s"},
 		{2 * time.Minute, "2m"}, {2*time.Minute + 5*time.Second, "2m05s"}, {12*time.Minute + 5*time.Second, "12m"},
-		{3*time.Hour + 5*time.Minute, "3h05m"}, {3*time.Hour + 5*time.Second, "3h"}, {49 * time.Hour, "2d01h"}, {48*time.Hour + 5*time.Minute, "2d"},
+		{3*time.Hour + 5*time.Minute, "3h05m"}, {3*time.Hour + 5*time.Second, "3h"}, {49 * time.Hour, "2d01h"},
+		{48*time.Hour + 5*time.Minute, "2d"},
 	} {
 		if got := human(c.d); got != c.want {
 			t.Errorf("%d is %q, want %q", c.d, got, c.want)
@@ -46,7 +47,11 @@ func TestPassedAndLeft(t *testing.T) {
 // What looks like a mode and is none is not quietly a path.
 func TestParseWith(t *testing.T) {
 	for spec, want := range map[string]string{
-		"db/a": "exclusive db/a", "x:q:y": "exclusive q:y", "s:db": "shared db", "3:db": "1 of 3 permits of db", "2/3:db": "2 of 3 permits of db",
+		"db/a":           "exclusive db/a",
+		"x:q:y":          "exclusive q:y",
+		"s:db":           "shared db",
+		"3:db":           "1 of 3 permits of db",
+		"2/3:db":         "2 of 3 permits of db",
 		"https://host/x": "exclusive https:/host/x", "db/a:b": "exclusive db/a:b", "a.b:80": "exclusive a.b:80",
 		"q:y": "", "shared:y": "", "s4:y": "", "q:/y": "", "q:": "",
 	} {
@@ -79,13 +84,36 @@ func TestWaitLine(t *testing.T) {
 		status lockkeeper.Status
 		want   string
 	}{
-		{lockkeeper.Status{Place: 2, Blockers: []lockkeeper.Blocker{ci}}, "held by ci-17 for 2m (nightly load test, http://ci/17), 2nd in line"},
-		{lockkeeper.Status{Place: 1, ETA: time.Minute, Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci}},
+		{lockkeeper.Status{Place: 2, Blockers: []lockkeeper.Blocker{ci}},
+			"held by ci-17 for 2m (nightly load test, http://ci/17), 2nd in line"},
+		{lockkeeper.Status{
+			Place:    1,
+			ETA:      time.Minute,
+			Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci},
+		},
 			"behind s.1 for <1s; 1 more is in the way; 1st in line, about 1m to go"},
-		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.AskedToYield, Age: time.Minute, Left: 29*time.Second + 1}}},
+		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{
+			Ref:  ci.Ref,
+			Why:  lockkeeper.AskedToYield,
+			Age:  time.Minute,
+			Left: 29*time.Second + 1,
+		}}},
 			"held by s.1 for 1m, asked to yield, for at most 30s more"},
-		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit}, Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: "db", Mode: lockkeeper.ModePermits, Units: 1, Limit: 3}}}}, "more would be in use than its own limit allows: 3 of db, 1st in line"},
-		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{Why: lockkeeper.Frozen, Left: time.Hour, Label: lockkeeper.Label{Note: "disk swap"}}}},
+		{lockkeeper.Status{
+			Place: 1,
+			Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit},
+			Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{
+				Path:  "db",
+				Mode:  lockkeeper.ModePermits,
+				Units: 1,
+				Limit: 3,
+			}}},
+		}, "more would be in use than its own limit allows: 3 of db, 1st in line"},
+		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{
+			Why:   lockkeeper.Frozen,
+			Left:  time.Hour,
+			Label: lockkeeper.Label{Note: "disk swap"},
+		}}},
 			"frozen by an operator (disk swap), for at most 1h more"},
 		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.QuietPeriod}},
 			"nobody is in its way; it waits until it has been quiet there for as long as it asked for, 1st in line"},
@@ -103,14 +131,23 @@ func TestWaitLine(t *testing.T) {
 // that waits for something else itself.
 func TestWhyFollowsTheChain(t *testing.T) {
 	ref := func(session string) lockkeeper.Ref { return lockkeeper.Ref{Session: session, ID: 1} }
-	claim := func(as string, state lockkeeper.State, path lockkeeper.Path, blockers ...lockkeeper.Blocker) lockkeeper.Status {
+	claim := func(as string, state lockkeeper.State, path lockkeeper.Path,
+		blockers ...lockkeeper.Blocker) lockkeeper.Status {
 		return lockkeeper.Status{
 			Ref: ref(as), State: state, Age: time.Minute, Fence: 7, Label: lockkeeper.Label{As: as},
-			Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}}}, Blockers: blockers,
+			Grants:   []lockkeeper.Grant{{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}}},
+			Blockers: blockers,
 		}
 	}
 	by := func(as string, why lockkeeper.WaitReason, path lockkeeper.Path) lockkeeper.Blocker {
-		return lockkeeper.Blocker{Ref: ref(as), Why: why, Path: path, Mode: lockkeeper.ModeExclusive, Age: time.Minute, Label: lockkeeper.Label{As: as}}
+		return lockkeeper.Blocker{
+			Ref:   ref(as),
+			Why:   why,
+			Path:  path,
+			Mode:  lockkeeper.ModeExclusive,
+			Age:   time.Minute,
+			Label: lockkeeper.Label{As: as},
+		}
 	}
 	nested := claim("nested", lockkeeper.Waiting, "files", by("root", lockkeeper.HeldBy, "files"))
 	nested.Inside = ref("middle")
@@ -125,7 +162,8 @@ func TestWhyFollowsTheChain(t *testing.T) {
 	}
 	const outer, root = "outer holds exclusive db/a for 1m, fence 7\n", "root holds exclusive files for 1m, fence 7\n"
 	const pool = "middle holds exclusive pool for 1m, fence 7\n"
-	const cleaner, late = "cleaner waits for exclusive db for 1m: held by outer at db/a\n", "late waits for exclusive db/b for 1m: behind cleaner at db\n"
+	const cleaner, late = "cleaner waits for exclusive db for 1m: held by outer at db/a\n", "late waits for exclusive " +
+		"db/b for 1m: behind cleaner at db\n"
 	const inner = "nested, inside the hold of middle, waits for exclusive files for 1m: held by root\n"
 	for path, want := range map[lockkeeper.Path]string{
 		"db/b":  outer + root + pool + cleaner + late + inner,
@@ -149,12 +187,17 @@ func TestWhyFollowsTheChain(t *testing.T) {
 	got.Reset()
 	upgrade := claim("reader", lockkeeper.Held, "db", by("other", lockkeeper.HeldBy, "db"))
 	upgrade.Converting, upgrade.Place = true, 1
-	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits to have it alone: 1st in line, held by other for 1m\n" {
+	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits "+
+		"to have it alone: 1st in line, held by other for 1m\n" {
 		t.Errorf("upgrade: %s", got.String())
 	}
 	got.Reset()
 	hurried, own := all[0], all[3]
-	hurried.Asked = &lockkeeper.Asked{Reason: lockkeeper.Revoked, Left: 29*time.Second + 1, Label: lockkeeper.Label{As: "ops", Note: "stuck"}}
+	hurried.Asked = &lockkeeper.Asked{
+		Reason: lockkeeper.Revoked,
+		Left:   29*time.Second + 1,
+		Label:  lockkeeper.Label{As: "ops", Note: "stuck"},
+	}
 	own.Blockers, own.Waits, own.ETA, own.Place = nil, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}, 2*time.Minute, 1
 	writeWhy(&got, "db/a", []lockkeeper.Status{hurried})
 	writeWhy(&got, "db/b", []lockkeeper.Status{own})
@@ -170,7 +213,11 @@ func TestWhyNamesEachClaimOnce(t *testing.T) {
 	engine := memlock.New()
 	defer engine.Close()
 	key := func(name string) lockkeeper.Key {
-		lease, err := engine.Attach(t.Context(), lockkeeper.Session{ID: name, TTL: time.Minute, Label: lockkeeper.Label{As: name}}, nil)
+		lease, err := engine.Attach(t.Context(), lockkeeper.Session{
+			ID:    name,
+			TTL:   time.Minute,
+			Label: lockkeeper.Label{As: name},
+		}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +226,11 @@ func TestWhyNamesEachClaimOnce(t *testing.T) {
 	const n = 20
 	for i := range n + 1 {
 		name := fmt.Sprintf("w%d", i)
-		want := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "q", Mode: lockkeeper.ModeExclusive}}}
+		want := lockkeeper.Want{
+			ID:      1,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: "q", Mode: lockkeeper.ModeExclusive}},
+		}
 		want.As = name
 		if _, err := engine.Claim(t.Context(), key(name), want); err != nil {
 			t.Fatal(err)
@@ -191,7 +242,8 @@ func TestWhyNamesEachClaimOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
-	if len(lines) != n+1 || !strings.HasPrefix(lines[0], "w0 holds") || !strings.Contains(lines[3], "w3 waits for exclusive q for <1s: 3rd in line, behind w2") {
+	if len(lines) != n+1 || !strings.HasPrefix(lines[0], "w0 holds") ||
+		!strings.Contains(lines[3], "w3 waits for exclusive q for <1s: 3rd in line, behind w2") {
 		t.Errorf("%d lines:\n%s", len(lines), got.String())
 	}
 }

@@ -109,7 +109,11 @@ func enginePair(b *testing.B, e lockkeeper.Engine, i int) func() {
 	id, path := uint64(0), lockkeeper.Path(fmt.Sprint("bench/", i))
 	return func() {
 		id++
-		w := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{
+			ID:      id,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+		}
 		_, err := e.Claim(ctx, lease.Key, w)
 		if err == nil {
 			err = e.End(ctx, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
@@ -122,10 +126,13 @@ func enginePair(b *testing.B, e lockkeeper.Engine, i int) func() {
 
 // BenchmarkEncode is what a command costs to be written as an entry.
 func BenchmarkEncode(b *testing.B) {
-	c := table.Command{At: 1234567890123, Op: table.Claim, Key: lockkeeper.Key{Session: "k3v9abcdefgh", Epoch: 17}, Want: lockkeeper.Want{
-		ID: 123456, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "db/tables/users", Mode: lockkeeper.ModeExclusive}},
-		Label: lockkeeper.Label{As: "ci@runner-17", Note: "make test", Link: "https://ci.example.com/run/123456"},
-	}}
+	c := table.Command{At: 1234567890123, Op: table.Claim, Key: lockkeeper.Key{Session: "k3v9abcdefgh", Epoch: 17},
+		Want: lockkeeper.Want{
+			ID:      123456,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: "db/tables/users", Mode: lockkeeper.ModeExclusive}},
+			Label:   lockkeeper.Label{As: "ci@runner-17", Note: "make test", Link: "https://ci.example.com/run/123456"},
+		}}
 	room := make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -136,9 +143,12 @@ func BenchmarkEncode(b *testing.B) {
 
 // BenchmarkDecode is what it costs to be read again.
 func BenchmarkDecode(b *testing.B) {
-	c := table.Command{At: 1234567890123, Op: table.Claim, Key: lockkeeper.Key{Session: "k3v9abcdefgh", Epoch: 17}, Want: lockkeeper.Want{
-		ID: 123456, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "db/tables/users", Mode: lockkeeper.ModeExclusive}},
-	}}
+	c := table.Command{At: 1234567890123, Op: table.Claim, Key: lockkeeper.Key{Session: "k3v9abcdefgh", Epoch: 17},
+		Want: lockkeeper.Want{
+			ID:      123456,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: "db/tables/users", Mode: lockkeeper.ModeExclusive}},
+		}}
 	text := append(appendCommand([]byte{'['}, &c), ']')
 	for b.Loop() {
 		if _, err := decodeCommands(text); err != nil {

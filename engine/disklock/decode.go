@@ -108,7 +108,14 @@ func (r *commandJSON) command(c *table.Command) error {
 	switch {
 	case op == table.Attach && r.Session != nil:
 		s := r.Session
-		c.Session = lockkeeper.Session{ID: s.ID, TTL: time.Duration(s.TTL), Epoch: s.Follows, Named: s.Named, Outlive: s.Outlive, Label: s.Label}
+		c.Session = lockkeeper.Session{
+			ID:      s.ID,
+			TTL:     time.Duration(s.TTL),
+			Epoch:   s.Follows,
+			Named:   s.Named,
+			Outlive: s.Outlive,
+			Label:   s.Label,
+		}
 		for _, l := range s.Lapsed {
 			c.Session.Lapsed = append(c.Session.Lapsed, lockkeeper.Lapse(l))
 		}
@@ -134,9 +141,16 @@ func (r *commandJSON) command(c *table.Command) error {
 func (w *wantJSON) want() lockkeeper.Want {
 	return lockkeeper.Want{
 		ID: w.ID, Revision: w.Revision, Inside: lockkeeper.Ref(w.Inside), Targets: w.Targets, Priority: w.Priority,
-		Wait: time.Duration(w.Wait), Manners: w.Manners, Quiet: time.Duration(w.Quiet), Steal: w.Steal, After: time.Duration(w.After),
-		MaxHold: time.Duration(w.MaxHold), Grace: time.Duration(w.Grace), Lasts: time.Duration(w.Lasts), Freeze: time.Duration(w.Freeze),
-		Label: w.Label,
+		Wait:    time.Duration(w.Wait),
+		Manners: w.Manners,
+		Quiet:   time.Duration(w.Quiet),
+		Steal:   w.Steal,
+		After:   time.Duration(w.After),
+		MaxHold: time.Duration(w.MaxHold),
+		Grace:   time.Duration(w.Grace),
+		Lasts:   time.Duration(w.Lasts),
+		Freeze:  time.Duration(w.Freeze),
+		Label:   w.Label,
 	}
 }
 

@@ -106,8 +106,15 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 		return nil, err
 	}
 	j := &journal{
-		options: o, path: f.journal(), store: s, seq: r.seq, chain: r.chain, after: r.table.Counters(), header: r.header, entries: r.entries,
-		bell: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
+		options: o,
+		path:    f.journal(),
+		store:   s,
+		seq:     r.seq,
+		chain:   r.chain,
+		after:   r.table.Counters(),
+		header:  r.header,
+		entries: r.entries,
+		bell:    make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
 		asks: make(chan chan<- safeTable),
 	}
 	stuck := make(chan struct{})
@@ -135,7 +142,12 @@ func (j *journal) open(f folder, r *recovered) error {
 	if _, err := r.table.Step(&restart); err != nil {
 		return err
 	}
-	b := row{seq: j.seq + 1, count: 1, entries: append(appendCommand([]byte{'['}, &restart), ']'), after: r.table.Counters()}
+	b := row{
+		seq:     j.seq + 1,
+		count:   1,
+		entries: append(appendCommand([]byte{'['}, &restart), ']'),
+		after:   r.table.Counters(),
+	}
 	b.sum = b.seal(j.chain)
 	// The mark is first: a journal with rows and without a mark is refused.
 	var err error
@@ -226,7 +238,8 @@ func lockFolder(dir string) (folder, error) {
 		owner := make([]byte, 32)
 		n, _ := f.ReadAt(owner, 0)
 		if errors.Is(err, errInUse) {
-			return folder{}, unavailable(err, "%s is in use by %s: only one process may have it open; others reach it through a server", dir, pidIn(owner[:n]))
+			return folder{}, unavailable(err, "%s is in use by %s: only one process may have it open; others reach it "+
+				"through a server", dir, pidIn(owner[:n]))
 		}
 		return folder{}, unavailable(err, "%s can't be locked", dir)
 	}

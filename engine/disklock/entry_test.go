@@ -13,7 +13,8 @@ import (
 )
 
 // texts are such as people and programs send.
-var texts = []string{"", "db", "a b", `say "hi"`, `back\slash`, "tab\tand\nline", "grüße", "日本", "\u2028", "</script>", strings.Repeat("x", 500)}
+var texts = []string{"", "db", "a b", `say "hi"`, `back\slash`, "tab\tand\nline", "grüße", "日本", "\u2028",
+	"</script>", strings.Repeat("x", 500)}
 
 func pick(random *rand.Rand) string { return texts[random.IntN(len(texts))] }
 
@@ -24,10 +25,21 @@ func randomCommand(random *rand.Rand) table.Command {
 	}
 	label := lockkeeper.Label{As: pick(random), Note: pick(random), Link: pick(random)}
 	c := table.Command{At: duration(), Op: table.Op(random.IntN(int(table.Restart) + 1))}
-	key := lockkeeper.Key{Session: pick(random), Epoch: random.Uint64(), Answered: random.Uint64N(3), Heard: random.Uint64N(3)}
+	key := lockkeeper.Key{
+		Session:  pick(random),
+		Epoch:    random.Uint64(),
+		Answered: random.Uint64N(3),
+		Heard:    random.Uint64N(3),
+	}
 	switch c.Op {
 	case table.Attach:
-		c.Session = lockkeeper.Session{ID: pick(random), TTL: duration(), Epoch: random.Uint64N(3), Outlive: random.IntN(2) == 0, Label: label}
+		c.Session = lockkeeper.Session{
+			ID:      pick(random),
+			TTL:     duration(),
+			Epoch:   random.Uint64N(3),
+			Outlive: random.IntN(2) == 0,
+			Label:   label,
+		}
 		for range random.IntN(4) {
 			c.Session.Named = append(c.Session.Named, random.Uint64())
 		}
@@ -42,16 +54,7 @@ func randomCommand(random *rand.Rand) table.Command {
 		}
 	case table.Claim:
 		c.Key = key
-		c.Want = lockkeeper.Want{
-			ID: random.Uint64(), Revision: uint64(random.IntN(3)), Inside: lockkeeper.Ref{Session: pick(random), ID: random.Uint64N(3)},
-			Priority: random.IntN(9) - 4, Wait: duration(), Manners: lockkeeper.Manners(random.IntN(2)), Quiet: duration(),
-			Steal: lockkeeper.Steal(random.IntN(3)), After: duration(), MaxHold: duration(), Grace: duration(), Lasts: duration(), Freeze: duration(), Label: label,
-		}
-		for range 1 + random.IntN(4) {
-			c.Want.Targets = append(c.Want.Targets, lockkeeper.Target{
-				Path: lockkeeper.Path(pick(random)), Mode: lockkeeper.Mode(1 + random.IntN(3)), Units: random.IntN(3), Limit: random.IntN(1 << 30),
-			})
-		}
+		c.Want = randomWant(random, duration, label)
 	case table.End:
 		c.Key = key
 		c.Ending.Kind = lockkeeper.EndingKind(1 + random.IntN(5))
@@ -59,7 +62,8 @@ func randomCommand(random *rand.Rand) table.Command {
 		case lockkeeper.Release:
 			c.Ending.ID = random.Uint64()
 		case lockkeeper.Revoke:
-			c.Ending.Ref, c.Ending.Force, c.Ending.Label = lockkeeper.Ref{Session: pick(random), ID: random.Uint64()}, random.IntN(2) == 0, label
+			c.Ending.Ref, c.Ending.Force, c.Ending.Label = lockkeeper.Ref{Session: pick(random),
+				ID: random.Uint64()}, random.IntN(2) == 0, label
 		case lockkeeper.Thaw:
 			c.Ending.Path = lockkeeper.Path(pick(random))
 		case lockkeeper.Lapsed:
@@ -69,8 +73,37 @@ func randomCommand(random *rand.Rand) table.Command {
 	return c
 }
 
+func randomWant(random *rand.Rand, duration func() time.Duration, label lockkeeper.Label) lockkeeper.Want {
+	w := lockkeeper.Want{
+		ID:       random.Uint64(),
+		Revision: uint64(random.IntN(3)),
+		Inside:   lockkeeper.Ref{Session: pick(random), ID: random.Uint64N(3)},
+		Priority: random.IntN(9) - 4, Wait: duration(), Manners: lockkeeper.Manners(random.IntN(2)), Quiet: duration(),
+		Steal:   lockkeeper.Steal(random.IntN(3)),
+		After:   duration(),
+		MaxHold: duration(),
+		Grace:   duration(),
+		Lasts:   duration(),
+		Freeze:  duration(),
+		Label:   label,
+	}
+	for range 1 + random.IntN(4) {
+		w.Targets = append(w.Targets, lockkeeper.Target{
+			Path:  lockkeeper.Path(pick(random)),
+			Mode:  lockkeeper.Mode(1 + random.IntN(3)),
+			Units: random.IntN(3),
+			Limit: random.IntN(1 << 30),
+		})
+	}
+	return w
+}
+
 func randomLapse(random *rand.Rand) lockkeeper.Lapse {
-	return lockkeeper.Lapse{ID: random.Uint64(), Reason: lockkeeper.Reason(random.IntN(10)), EndsAt: time.Duration(random.IntN(3))}
+	return lockkeeper.Lapse{
+		ID:     random.Uint64(),
+		Reason: lockkeeper.Reason(random.IntN(10)),
+		EndsAt: time.Duration(random.IntN(3)),
+	}
 }
 
 // What is written is read again, by encoding/json.
@@ -97,9 +130,18 @@ func TestRecordRoundTrip(t *testing.T) {
 		for w.Op != table.Claim || w.Want.Inside.Session == "" && w.Want.Inside.ID != 0 {
 			w = randomCommand(random)
 		}
-		r := table.ClaimRecord{Ref: lockkeeper.Ref{Session: "s.1", ID: 7}, Want: w.Want, State: lockkeeper.State(1 + random.IntN(3)), Bound: lockkeeper.Forever,
-			Told: lockkeeper.Forever, Change: random.Uint64(), Reason: lockkeeper.Reason(random.IntN(3)), Text: pick(random), Asks: []table.AskRecord{{End: 5}},
-			Operator: &table.OperatorRecord{Label: w.Want.Label, End: 9}, Grants: []lockkeeper.Grant{{Target: w.Want.Targets[0], InUse: 3, Slot: 1}}}
+		r := table.ClaimRecord{Ref: lockkeeper.Ref{Session: "s.1", ID: 7}, Want: w.Want,
+			State: lockkeeper.State(1 + random.IntN(3)), Bound: lockkeeper.Forever,
+			Told:     lockkeeper.Forever,
+			Change:   random.Uint64(),
+			Reason:   lockkeeper.Reason(random.IntN(3)),
+			Text:     pick(random),
+			Asks:     []table.AskRecord{{End: 5}},
+			Operator: &table.OperatorRecord{Label: w.Want.Label, End: 9}, Grants: []lockkeeper.Grant{{
+				Target: w.Want.Targets[0],
+				InUse:  3,
+				Slot:   1,
+			}}}
 		r.Lapse = &table.LapseRecord{End: 8, Reason: lockkeeper.Stolen, Text: pick(random)}
 		text, err := json.Marshal(&r)
 		if err != nil {
@@ -114,8 +156,10 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestEntryRefuses(t *testing.T) {
 	for _, text := range []string{
-		"", "[", "{}", `[{"op":"dance"}]`, `[{"op":"claim"}]`, `[{"op":"attach"}]`, `[{"op":"end","end":{"kind":"all"}}]`, `[{"op":"end","end":{"kind":""}}]`,
-		`[{"op":"pass","new":1}]`, `[{"op":"pass"}] [`, `[{"op":"claim","want":{"id":1,"targets":[{"path":"x","mode":"much"}]}}]`,
+		"", "[", "{}", `[{"op":"dance"}]`, `[{"op":"claim"}]`, `[{"op":"attach"}]`, `[{"op":"end","end":{"kind":"all"}}]`,
+		`[{"op":"end","end":{"kind":""}}]`,
+		`[{"op":"pass","new":1}]`, `[{"op":"pass"}] [`,
+		`[{"op":"claim","want":{"id":1,"targets":[{"path":"x","mode":"much"}]}}]`,
 	} {
 		if read, err := decodeCommands([]byte(text)); err == nil {
 			t.Errorf("%q is read as %+v, want an error", text, read)
@@ -130,7 +174,8 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var read string
-		if err := json.Unmarshal(appendText(nil, s), &read); err != nil || read != strings.ToValidUTF8(s, "\uFFFD") && read != string([]rune(s)) {
+		if err := json.Unmarshal(appendText(nil, s), &read); err != nil || read != strings.ToValidUTF8(s, "\uFFFD") &&
+			read != string([]rune(s)) {
 			t.Errorf("%q is read as %q (%v)", s, read, err)
 		}
 	})
@@ -149,7 +194,8 @@ func FuzzEntry(f *testing.F) {
 			return
 		}
 		for _, c := range read {
-			if c.Op == table.End && !reflect.DeepEqual(c.Ending, only(c.Ending)) || c.Want.Targets != nil && len(c.Want.Targets) == 0 ||
+			if c.Op == table.End && !reflect.DeepEqual(c.Ending, only(c.Ending)) ||
+				c.Want.Targets != nil && len(c.Want.Targets) == 0 ||
 				c.Session.Named != nil && len(c.Session.Named) == 0 || c.Op == table.Claim && c.Want.Targets == nil {
 				continue // we don't write such
 			}

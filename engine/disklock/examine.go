@@ -29,12 +29,14 @@ func (e *Engine) examineFiles() lockkeeper.Finding {
 		info, err := os.Stat(path)
 		if err != nil {
 			f.Grade, f.Detail = lockkeeper.Broken, fmt.Sprintf("%s is gone (%v)", path, err)
-			f.Remedy = "it was removed or replaced while it was in use, and what happens now is lost: have clients stop, and put the files back"
+			f.Remedy = "it was removed or replaced while it was in use, and what happens now is lost: have clients stop, and " +
+				"put the files back"
 			return f
 		}
 		sizes[i] = info.Size()
 	}
-	f.Detail = fmt.Sprintf("%s, %d kB and %d kB of log, schema version %d", e.folder.journal(), sizes[0]>>10, sizes[1]>>10, schemaVersion)
+	f.Detail = fmt.Sprintf("%s, %d kB and %d kB of log, schema version %d", e.folder.journal(), sizes[0]>>10, sizes[1]>>10,
+		schemaVersion)
 	return f
 }
 
@@ -46,14 +48,16 @@ func (e *Engine) examineJournal() lockkeeper.Finding {
 	if ns := s.last.Load(); ns != 0 {
 		last = time.Since(time.Unix(0, ns)).Round(time.Millisecond).String() + " ago"
 	}
-	f.Detail = fmt.Sprintf("%d entries in %d syncs since it was opened, the last %s", s.entries.Load(), s.syncs.Load(), last)
+	f.Detail = fmt.Sprintf("%d entries in %d syncs since it was opened, the last %s", s.entries.Load(), s.syncs.Load(),
+		last)
 	switch t := j.trouble.Load(); {
 	case t != nil && t.passing:
 		f.Grade, f.Detail, f.Remedy = lockkeeper.Broken, t.err.Error(), "make room; it goes on by itself"
 	case t != nil:
 		f.Grade, f.Detail, f.Remedy = lockkeeper.Broken, t.err.Error(), "restart this process, and look for a failing disk"
 	case s.mark.Load() != nil:
-		f.Grade, f.Remedy = lockkeeper.Doubtful, "look at what is wrong with the file: without it a loss may not be noticed at the next opening"
+		f.Grade, f.Remedy = lockkeeper.Doubtful, "look at what is wrong with the file: without it a loss may not be "+
+			"noticed at the next opening"
 		f.Detail = fmt.Sprintf("%s could not be written: %v", e.folder.mark(), *s.mark.Load())
 	}
 	return f

@@ -38,7 +38,8 @@ func TestInputOutputErrors(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no strace to make system calls fail: make tools installs it")
 	}
-	for _, fault := range []string{"fsync,fdatasync:error=EIO", "fsync,fdatasync:error=ENOSPC", "pwrite64:error=EIO", "fsync,fdatasync:error=EIO:when=1"} {
+	for _, fault := range []string{"fsync,fdatasync:error=EIO", "fsync,fdatasync:error=ENOSPC", "pwrite64:error=EIO",
+		"fsync,fdatasync:error=EIO:when=1"} {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
 			p := roles.Start(t, "claim", dir, "ann")
@@ -49,7 +50,8 @@ func TestInputOutputErrors(t *testing.T) {
 				return p.Read(want)
 			}
 			ask("db/1", "held")
-			tracer := exec.Command(strace, "-f", "-qq", "-o", "/dev/null", "-e", "inject="+fault, "-p", fmt.Sprint(p.Cmd.Process.Pid))
+			tracer := exec.Command(strace, "-f", "-qq", "-o", "/dev/null", "-e", "inject="+fault, "-p",
+				fmt.Sprint(p.Cmd.Process.Pid))
 			said, err := tracer.StderrPipe()
 			if err != nil {
 				t.Fatal(err)

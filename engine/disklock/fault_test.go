@@ -51,7 +51,8 @@ func (a *asker) claim(path string, d time.Duration) (lockkeeper.Status, error) {
 	ctx, cancel := context.WithTimeout(a.t.Context(), d)
 	defer cancel()
 	a.id++
-	w := lockkeeper.Want{ID: a.id, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}}
+	w := lockkeeper.Want{ID: a.id,
+		Targets: []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}}
 	return a.e.Claim(ctx, a.key, w)
 }
 
@@ -82,7 +83,8 @@ func TestWriterPanics(t *testing.T) {
 	a := attachTo(t, e, "ann")
 	now.Store(true)
 	for range 2 {
-		if _, err := a.claim("db", patience); !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := a.claim("db", patience); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+			errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want ErrUnavailable at once", err)
 		}
 	}
@@ -132,7 +134,8 @@ func TestFullDisk(t *testing.T) {
 	if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
 		t.Fatalf("a claim that fills the disk: %v, want ErrUnavailable that says so", err)
 	}
-	if _, err := a.claim("db/2", patience); !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := a.claim("db/2", patience); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a claim on a full disk: %v, want ErrUnavailable at once", err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), patience)
@@ -142,7 +145,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	late, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer end()
-	if _, err := e.Renew(late, a.key); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "disk is full") {
+	if _, err := e.Renew(late, a.key); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("a renewal that would tell of a grant which is not safe: %v, want that it waits, and why", err)
 	}
 	if err := a.release(1); err != nil {

@@ -14,18 +14,21 @@ import (
 func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 	m, err := readMark(f.mark())
 	if err != nil {
-		return nil, lockkeeper.Invalid("%s is damaged: %v: put it back; if you know that nothing was lost, see docs/engines/disk.md", f.mark(), err)
+		return nil, lockkeeper.Invalid("%s is damaged: %v: put it back; if you know that nothing was lost, see "+
+			"docs/engines/disk.md", f.mark(), err)
 	}
 	log, err := examineWAL(f.log())
 	if err != nil {
-		return nil, lockkeeper.Invalid("%s is damaged: %v: grants that were told may be lost; nothing was changed; see docs/engines/disk.md for what can be done", f.log(), err)
+		return nil, lockkeeper.Invalid("%s is damaged: %v: grants that were told may be lost; nothing was changed; see "+
+			"docs/engines/disk.md for what can be done", f.log(), err)
 	}
 	there, err := hasContent(f.journal())
 	if err != nil {
 		return nil, err
 	}
 	if !there && (m != nil || log.size > 0) {
-		return nil, lockkeeper.Invalid("%s is missing or empty, though there is what belongs to it: put it back, or remove all files of the directory to begin anew, with fences from 1", f.journal())
+		return nil, lockkeeper.Invalid("%s is missing or empty, though there is what belongs to it: put it back, or "+
+			"remove all files of the directory to begin anew, with fences from 1", f.journal())
 	}
 	if there && log.missing {
 		if err := f.withoutLog(ctx, o, m); err != nil {
@@ -63,9 +66,12 @@ func (s *store) read(ctx context.Context) (*recovered, error) {
 func (f folder) compare(r *recovered, m *mark) error {
 	switch {
 	case m == nil && r.seq > 0:
-		return lockkeeper.Invalid("%s is missing, so it can't be told whether the journal, which ends with row %d, has all that was safe: put it back; if you know that nothing was lost, see docs/engines/disk.md", f.mark(), r.seq)
+		return lockkeeper.Invalid("%s is missing, so it can't be told whether the journal, which ends with row %d, has "+
+			"all that was safe: put it back; if you know that nothing was lost, see docs/engines/disk.md", f.mark(), r.seq)
 	case m != nil && r.seq < m.seq:
-		return lockkeeper.Invalid("%s ends with row %d and fence %d, though row %d and fence %d were safe, as %s says: something was lost, or this is an older copy; fences would be given twice; nothing was changed; see docs/engines/disk.md for what can be done",
+		return lockkeeper.Invalid("%s ends with row %d and fence %d, though row %d and fence %d were safe, as %s says: "+
+			"something was lost, or this is an older copy; fences would be given twice; nothing was changed; see "+
+			"docs/engines/disk.md for what can be done",
 			f.journal(), r.seq, r.table.Counters().Fences, m.seq, m.fences, f.mark())
 	}
 	return nil
@@ -85,28 +91,34 @@ func (f folder) withoutLog(ctx context.Context, o options, m *mark) error {
 	if fresh, err := s.identify(); err != nil || fresh {
 		return err
 	}
-	if err := s.query("SELECT state, (SELECT max(n) FROM (SELECT max(seq) AS n FROM journal UNION ALL SELECT max(seq) FROM snapshots)) FROM meta", &state, &last); err != nil {
+	if err := s.query("SELECT state, (SELECT max(n) FROM (SELECT max(seq) AS n FROM journal UNION ALL SELECT max(seq) "+
+		"FROM snapshots)) FROM meta", &state, &last); err != nil {
 		return err
 	}
-	if state == stateClosed || m.waived() || m == nil && last == 0 || m != nil && m.boot != "" && m.boot == bootID() && last >= m.seq {
+	if state == stateClosed || m.waived() || m == nil && last == 0 || m != nil && m.boot != "" && m.boot == bootID() &&
+		last >= m.seq {
 		return nil
 	}
-	return lockkeeper.Invalid("%s is missing, though %s was not closed: what was safe in it is lost; put it back; see docs/engines/disk.md", f.log(), f.journal())
+	return lockkeeper.Invalid("%s is missing, though %s was not closed: what was safe in it is lost; put it back; see "+
+		"docs/engines/disk.md", f.log(), f.journal())
 }
 
 // identify makes sure that the file is ours. It reports whether it is empty.
 func (s *store) identify() (fresh bool, err error) {
 	var application, version, tables int
-	err = s.query("SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id, pragma_user_version", &application, &version, &tables)
+	err = s.query("SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM "+
+		"pragma_application_id, pragma_user_version", &application, &version, &tables)
 	switch {
 	case err != nil:
 		return false, err
 	case application == 0 && version == 0 && tables == 0:
 		return true, nil
 	case application != applicationID:
-		return false, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x): name a directory that is new, or one of lockkeeper's", s.path, application)
+		return false, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x): name a "+
+			"directory that is new, or one of lockkeeper's", s.path, application)
 	case version != schemaVersion:
-		return false, lockkeeper.Invalid("%s has version %d, this program knows version %d: use the program that made it", s.path, version, schemaVersion)
+		return false, lockkeeper.Invalid("%s has version %d, this program knows version %d: use the program that made it",
+			s.path, version, schemaVersion)
 	}
 	return false, nil
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden journal anew, if journals of before need not be read any more")
+var rewrite = flag.Bool("rewrite", false,
+	"write the golden journal anew, if journals of before need not be read any more")
 
 const goldenFile = "testdata/journal-1.txt"
 
@@ -29,7 +30,8 @@ type goldenRow struct {
 }
 
 // TestGoldenJournal: a journal that an earlier version has written is replayed to the
-// same table, and its snapshot is restored to it. If a change of the rules makes this fail, journals that are in use can't
+// same table, and its snapshot is restored to it. If a change of the rules makes this fail,
+// journals that are in use can't
 // be opened by the new version: see docs/engines/disk.md, Versions.
 func TestGoldenJournal(t *testing.T) {
 	if *rewrite {
@@ -191,12 +193,22 @@ type golden struct {
 func (g *golden) command(now time.Duration) table.Command {
 	r := g.random
 	id := fmt.Sprint("s", 1+r.IntN(5))
-	c := table.Command{At: now + time.Duration(r.IntN(150))*time.Millisecond, Key: lockkeeper.Key{Session: id, Epoch: g.epochs[id], Answered: g.last[id] - min(g.last[id], r.Uint64N(9)), Heard: r.Uint64N(9)}}
+	c := table.Command{At: now + time.Duration(r.IntN(150))*time.Millisecond, Key: lockkeeper.Key{
+		Session:  id,
+		Epoch:    g.epochs[id],
+		Answered: g.last[id] - min(g.last[id], r.Uint64N(9)),
+		Heard:    r.Uint64N(9),
+	}}
 	ref := lockkeeper.Ref{Session: fmt.Sprint("s", 1+r.IntN(5)), ID: g.last[id] - min(g.last[id], r.Uint64N(4))}
 	switch p := r.IntN(200); {
 	case p < 8 || c.Key.Epoch == 0:
 		c.Op = table.Attach
-		c.Session = lockkeeper.Session{ID: id, TTL: time.Duration(2+r.IntN(20)) * time.Second, Epoch: c.Key.Epoch, Label: lockkeeper.Label{As: "golden"}}
+		c.Session = lockkeeper.Session{
+			ID:    id,
+			TTL:   time.Duration(2+r.IntN(20)) * time.Second,
+			Epoch: c.Key.Epoch,
+			Label: lockkeeper.Label{As: "golden"},
+		}
 		for n := g.last[id]; n > 0 && n+4 > g.last[id]; n-- {
 			c.Session.Named = append(c.Session.Named, n)
 		}
@@ -207,9 +219,15 @@ func (g *golden) command(now time.Duration) table.Command {
 	case p < 28:
 		c.Op = table.Gone
 	case p < 80:
-		c.Op, c.Ending = table.End, lockkeeper.Ending{Kind: lockkeeper.Release, ID: g.last[id] - min(g.last[id], r.Uint64N(5))}
+		c.Op, c.Ending = table.End, lockkeeper.Ending{Kind: lockkeeper.Release,
+			ID: g.last[id] - min(g.last[id], r.Uint64N(5))}
 	case p < 95:
-		c.Op, c.Ending = table.End, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: r.IntN(2) == 0, Label: lockkeeper.Label{Note: `"why"`}}
+		c.Op, c.Ending = table.End, lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   ref,
+			Force: r.IntN(2) == 0,
+			Label: lockkeeper.Label{Note: `"why"`},
+		}
 	case p < 105:
 		c.Op, c.Ending = table.End, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db/a"}
 	case p < 107:
@@ -223,7 +241,12 @@ func (g *golden) command(now time.Duration) table.Command {
 
 func (g *golden) want(id uint64, other lockkeeper.Ref) lockkeeper.Want {
 	r := g.random
-	w := lockkeeper.Want{ID: id, Priority: r.IntN(4) - 1, Wait: []time.Duration{0, 3 * time.Second, lockkeeper.Forever}[r.IntN(3)], Label: lockkeeper.Label{Note: "grüße"}}
+	w := lockkeeper.Want{
+		ID:       id,
+		Priority: r.IntN(4) - 1,
+		Wait:     []time.Duration{0, 3 * time.Second, lockkeeper.Forever}[r.IntN(3)],
+		Label:    lockkeeper.Label{Note: "grüße"},
+	}
 	for _, path := range []lockkeeper.Path{"db", "db/a", "db/b", "x"} {
 		if r.IntN(3) != 0 {
 			continue
@@ -249,7 +272,11 @@ func (g *golden) want(id uint64, other lockkeeper.Ref) lockkeeper.Want {
 	case 6:
 		w.Inside = other
 	case 7:
-		w = lockkeeper.Want{ID: id, Freeze: 5 * time.Second, Targets: []lockkeeper.Target{{Path: "db/a", Mode: lockkeeper.ModeExclusive}}}
+		w = lockkeeper.Want{
+			ID:      id,
+			Freeze:  5 * time.Second,
+			Targets: []lockkeeper.Target{{Path: "db/a", Mode: lockkeeper.ModeExclusive}},
+		}
 	case 8:
 		w.Revision, w.ID = 1, max(1, id-1)
 		w.Targets = []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}

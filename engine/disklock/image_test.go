@@ -159,7 +159,13 @@ func busy(t testing.TB, e *Engine, random *rand.Rand, who string, users, ops int
 func useAtRandom(e lockkeeper.Engine, random *rand.Rand, id string, ops int) error {
 	ctx := context.Background()
 	attach := func(epoch uint64, named ...uint64) (lockkeeper.Key, error) {
-		lease, err := e.Attach(ctx, lockkeeper.Session{ID: id, TTL: time.Hour, Epoch: epoch, Named: named, Label: lockkeeper.Label{As: id}}, nil)
+		lease, err := e.Attach(ctx, lockkeeper.Session{
+			ID:    id,
+			TTL:   time.Hour,
+			Epoch: epoch,
+			Named: named,
+			Label: lockkeeper.Label{As: id},
+		}, nil)
 		return lease.Key, err
 	}
 	key, err := attach(0)
@@ -175,7 +181,11 @@ func useAtRandom(e lockkeeper.Engine, random *rand.Rand, id string, ops int) err
 		case p < 12:
 			last++
 			path := lockkeeper.Path([]string{"db", "db/a", "db/b", "x", "y", "z"}[random.IntN(6)])
-			w := lockkeeper.Want{ID: last, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.Mode(1 + random.IntN(2))}}, Priority: random.IntN(3)}
+			w := lockkeeper.Want{
+				ID:       last,
+				Targets:  []lockkeeper.Target{{Path: path, Mode: lockkeeper.Mode(1 + random.IntN(2))}},
+				Priority: random.IntN(3),
+			}
 			w.Wait = []time.Duration{0, time.Hour, lockkeeper.Forever}[random.IntN(3)]
 			w.Steal = lockkeeper.Steal(random.IntN(2))
 			w.Note = "a note that makes the entry longer"
@@ -237,12 +247,14 @@ func TestCutLog(t *testing.T) {
 				if torn { // the room was there, but not what was written into it
 					short = append(short, make([]byte, int64(len(log))-cut)...)
 				}
-				what := fmt.Sprintf("seed %d, row %d, its log of %d cut at %d (torn %v), where the row before ended at %d", seed, i.seq, end, cut, torn, i.ended)
+				what := fmt.Sprintf("seed %d, row %d, its log of %d cut at %d (torn %v), where the row before ended at %d", seed,
+					i.seq, end, cut, torn, i.ended)
 				switch open := a.judge(t, i.with("journal.db-wal", short).put(t, dir), i.seq-1, what); {
 				case open:
 					opened++
 				case cut >= i.ended:
-					_, err := i.with("journal.db-wal", short).put(t, dir).recover(context.Background(), options{driver: "sqlite", careless: true})
+					_, err := i.with("journal.db-wal", short).put(t, dir).recover(context.Background(),
+						options{driver: "sqlite", careless: true})
 					t.Errorf("%s: refused: %v", what, err)
 				default:
 					refused++
@@ -380,7 +392,8 @@ func TestWaiver(t *testing.T) {
 	newer := mark{seq: i.seq + 1, boot: bootID()}
 	dir := t.TempDir()
 	f := i.with("mark", []byte(newer.String())).put(t, dir)
-	if _, err := f.recover(context.Background(), options{driver: "sqlite", careless: true}); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "older copy") {
+	if _, err := f.recover(context.Background(), options{driver: "sqlite",
+		careless: true}); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "older copy") {
 		t.Errorf("an older copy: %v, want ErrInvalid that says so", err)
 	}
 	if err := os.WriteFile(f.mark(), nil, 0o600); err != nil {

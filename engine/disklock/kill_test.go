@@ -88,7 +88,11 @@ func work(e *Engine, id string, say func(...any)) error {
 	})
 	for n := uint64(1); err == nil; n++ {
 		path := lockkeeper.Path("p" + strconv.Itoa(rand.IntN(workPaths)))
-		w := lockkeeper.Want{ID: n, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{
+			ID:      n,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+		}
 		var st lockkeeper.Status
 		if st, err = e.Claim(ctx, lease.Key, w); err != nil {
 			break
@@ -111,7 +115,8 @@ func TestKillLoop(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("again: go test ./engine/disklock -run TestKillLoop -disklock.kills=%d -disklock.killseed=%d", *killRounds, seed)
+	t.Logf("again: go test ./engine/disklock -run TestKillLoop -disklock.kills=%d -disklock.killseed=%d", *killRounds,
+		seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	j := &witness{held: make(map[string]grant)}
@@ -189,7 +194,8 @@ func (j *witness) round(text string) error {
 			j.floor = j.fence
 		case "granted":
 			if g.fence <= j.floor {
-				return fmt.Errorf("%s is granted to %s with fence %d, though %d was told before the crash", path, g.ref, g.fence, j.floor)
+				return fmt.Errorf("%s is granted to %s with fence %d, though %d was told before the crash", path, g.ref, g.fence,
+					j.floor)
 			}
 			if now, taken := j.held[path]; taken && !now.releasing {
 				return fmt.Errorf("%s is granted to %s, though %s has it", path, g.ref, now.ref)
@@ -214,7 +220,8 @@ func (j *witness) round(text string) error {
 func (j *witness) compare(found map[string]grant) error {
 	for path, g := range j.held {
 		if now := found[path]; !g.releasing && now.ref != g.ref {
-			return fmt.Errorf("%s was granted to %s with fence %d and not given back; after the crash it is held by %q", path, g.ref, g.fence, now.ref)
+			return fmt.Errorf("%s was granted to %s with fence %d and not given back; after the crash it is held by %q", path,
+				g.ref, g.fence, now.ref)
 		}
 	}
 	for path, g := range found {

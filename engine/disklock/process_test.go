@@ -16,7 +16,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	roles.Play(map[string]func(args []string) error{"open": playOpen, "work": playWork, "claim": playClaim, "held": playHeld})
+	roles.Play(map[string]func(args []string) error{
+		"open":  playOpen,
+		"work":  playWork,
+		"claim": playClaim,
+		"held":  playHeld,
+	})
 	os.Exit(m.Run())
 }
 
@@ -38,7 +43,8 @@ func TestTwoProcesses(t *testing.T) {
 	p := roles.Start(t, "open", dir)
 	p.Read("open")
 	_, err := Open(t.Context(), dir)
-	if want := fmt.Sprint("process ", p.Cmd.Process.Pid); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprint("process ", p.Cmd.Process.Pid); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("the second one: %v, want ErrUnavailable that names %s", err, want)
 	}
 	p.Kill()
@@ -70,7 +76,8 @@ func playClaim(args []string) error {
 	id := uint64(0)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		id++
-		w := lockkeeper.Want{ID: id, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(in.Text()), Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{ID: id,
+			Targets: []lockkeeper.Target{{Path: lockkeeper.Path(in.Text()), Mode: lockkeeper.ModeExclusive}}}
 		st, err := e.Claim(ctx, lease.Key, w)
 		if err != nil {
 			fmt.Println("refused", strings.ReplaceAll(err.Error(), "\n", " "))

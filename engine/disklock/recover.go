@@ -96,7 +96,8 @@ func (s *store) check(ctx context.Context) error {
 // restore makes the table of a snapshot.
 func (s *store) restore(ctx context.Context, h *header) (*table.Table, error) {
 	snap := table.Snapshot{Counters: h.after}
-	rows, err := s.conn.QueryContext(ctx, "SELECT position, kind, record FROM records WHERE number = ? ORDER BY position", int64(h.number))
+	rows, err := s.conn.QueryContext(ctx, "SELECT position, kind, record FROM records WHERE number = ? ORDER BY position",
+		int64(h.number))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,8 @@ func (s *store) restore(ctx context.Context, h *header) (*table.Table, error) {
 	case n != h.records:
 		return nil, damagef("table records, snapshot %d has %d records, it should have %d", h.number, n, h.records)
 	case digest != h.digest:
-		return nil, damagef("table records, snapshot %d: the digest of its records is %s, it should be %s", h.number, hex(digest), hex(h.digest))
+		return nil, damagef("table records, snapshot %d: the digest of its records is %s, it should be %s", h.number,
+			hex(digest), hex(h.digest))
 	}
 	t, err := table.Restore(snap)
 	if err != nil {
@@ -135,7 +137,8 @@ func (s *store) restore(ctx context.Context, h *header) (*table.Table, error) {
 // the table to the counters that it states.
 func (s *store) replay(ctx context.Context, r *recovered) error {
 	rows, err := s.conn.QueryContext(ctx,
-		"SELECT seq, count, entries, now_ns, fences, tickets, epochs, changes, sum FROM journal WHERE seq > ? ORDER BY seq", int64(r.header.seq))
+		"SELECT seq, count, entries, now_ns, fences, tickets, epochs, changes, sum FROM journal WHERE seq > ? ORDER BY seq",
+		int64(r.header.seq))
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,8 @@ func (s *store) replay(ctx context.Context, r *recovered) error {
 		}
 		b.sum = b.seal(r.chain)
 		if hex(b.sum) != sum {
-			return damagef("table journal, row %d: its sum is %s, by its contents and those before it should be %s", b.seq, sum, hex(b.sum))
+			return damagef("table journal, row %d: its sum is %s, by its contents and those before it should be %s", b.seq, sum,
+				hex(b.sum))
 		}
 		if err := r.apply(&b); err != nil {
 			return err
@@ -173,11 +177,13 @@ func (r *recovered) apply(b *row) error {
 	}
 	for i := range commands {
 		if _, err := r.table.Step(&commands[i]); err != nil {
-			return damagef("table journal, row %d, entry %d is refused (%v), though it was not when it was written: was it by another version of this program?", b.seq, i+1, err)
+			return damagef("table journal, row %d, entry %d is refused (%v), though it was not when it was written: was it "+
+				"by another version of this program?", b.seq, i+1, err)
 		}
 	}
 	if after := r.table.Counters(); after != b.after {
-		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was it written by another version of this program?", b.seq, after, b.after)
+		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was it written "+
+			"by another version of this program?", b.seq, after, b.after)
 	}
 	r.entries += len(commands)
 	return nil

@@ -143,7 +143,8 @@ func (s *store) forget(sn snapshot, n int) (snapshot, bool, error) {
 	}
 	sn.old = records
 	var left int
-	if err := s.query("SELECT count(*) FROM (SELECT 1 FROM records WHERE number < "+fmt.Sprint(sn.number)+" LIMIT 1)", &left); err != nil {
+	if err := s.query("SELECT count(*) FROM (SELECT 1 FROM records WHERE number < "+fmt.Sprint(sn.number)+" LIMIT 1)",
+		&left); err != nil {
 		return sn, false, err
 	}
 	if rows || left > 0 {

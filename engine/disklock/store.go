@@ -118,7 +118,8 @@ func (s *store) create() error {
 		return fmt.Errorf("the file system allows no write-ahead log (journal mode %s): use a local one", mode)
 	}
 	var empty header
-	begin := fmt.Sprintf("BEGIN IMMEDIATE; PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, schemaVersion)
+	begin := fmt.Sprintf("BEGIN IMMEDIATE; PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID,
+		schemaVersion)
 	if err := s.exec(begin + schema + "INSERT INTO meta VALUES (1, 'open');"); err != nil {
 		return err
 	}
@@ -130,7 +131,8 @@ func (s *store) create() error {
 
 // prepare prepares what is done often.
 func (s *store) prepare() (err error) {
-	if s.insert, err = s.conn.PrepareContext(context.Background(), "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
+	if s.insert, err = s.conn.PrepareContext(context.Background(),
+		"INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
 		return err
 	}
 	s.record, err = s.conn.PrepareContext(context.Background(), "INSERT INTO records VALUES (?, ?, ?, ?)")
@@ -161,7 +163,8 @@ func (s *store) checkpoint(truncate bool) error {
 		return err
 	}
 	if busy != 0 || log != moved {
-		return fmt.Errorf("only %d of %d pages of the log could be moved into %s: another program reads it", moved, log, s.path)
+		return fmt.Errorf("only %d of %d pages of the log could be moved into %s: another program reads it", moved, log,
+			s.path)
 	}
 	return nil
 }
@@ -205,14 +208,16 @@ type header struct {
 }
 
 func (h *header) sum() uint64 {
-	b := fmt.Appendf(nil, "%d %d %016x %d %d %s %016x", h.number, h.seq, h.chain, h.records, h.claims, counters(h.after), h.digest)
+	b := fmt.Appendf(nil, "%d %d %016x %d %d %s %016x", h.number, h.seq, h.chain, h.records, h.claims, counters(h.after),
+		h.digest)
 	return crc64.Checksum(b, crcTable)
 }
 
 // complete makes the snapshot count.
 func (s *store) complete(h *header) error {
 	a := &h.after
-	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq), hex(h.chain), h.records, h.claims,
+	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq),
+		hex(h.chain), h.records, h.claims,
 		int64(a.Now), int64(a.Fences), int64(a.Tickets), int64(a.Epochs), int64(a.Changes), hex(h.digest), hex(h.sum()))
 }
 
@@ -234,7 +239,8 @@ func scanCounters(c *table.Counters) []any {
 func (s *store) latest() (h header, err error) {
 	var chain, digest, sum string
 	to := append([]any{&h.number, &h.seq, &chain, &h.records, &h.claims}, scanCounters(&h.after)...)
-	err = s.query("SELECT number, seq, chain, records, claims, now_ns, fences, tickets, epochs, changes, digest, sum FROM snapshots ORDER BY number DESC LIMIT 1",
+	err = s.query("SELECT number, seq, chain, records, claims, now_ns, fences, tickets, epochs, changes, digest, sum "+
+		"FROM snapshots ORDER BY number DESC LIMIT 1",
 		append(to, &digest, &sum)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, damagef("table snapshots has no row, it must have one at least")

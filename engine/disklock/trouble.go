@@ -60,15 +60,18 @@ func words(path string, err error) string {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", path)
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the size of files (ulimit -f)", path)
+		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the "+
+			"size of files (ulimit -f)", path)
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 or a backup: end it (fuser %s lists who has the file open)", path, path)
+		return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 or a backup: end it (fuser %s lists who "+
+			"has the file open)", path, path)
 	case sqlite3.SQLITE_NOTADB:
 		return fmt.Sprintf("%s is no SQLite database: name a directory that is new, or one of lockkeeper's", path)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH:
 		return fmt.Sprintf("%s is damaged; nothing was changed; see docs/engines/disk.md for what can be done", path)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return fmt.Sprintf("%s can't be opened for writing: the directory and all in it must be readable and writable for this user", path)
+		return fmt.Sprintf("%s can't be opened for writing: the directory and all in it must be readable and writable for "+
+			"this user", path)
 	}
 	return "using " + path
 }

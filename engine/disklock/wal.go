@@ -51,7 +51,8 @@ func examineWAL(path string) (walState, error) {
 		}
 	}
 	if later := w.laterThan(next); later >= 0 {
-		return state, fmt.Errorf("frame %d is damaged (its checksum is wrong), though frame %d behind it was written after that was safe", next+1, later+1)
+		return state, fmt.Errorf("frame %d is damaged (its checksum is wrong), though frame %d behind it was written "+
+			"after that was safe", next+1, later+1)
 	}
 	return state, nil
 }

@@ -75,7 +75,8 @@ func (j *journal) broken() bool {
 func (j *journal) poison(err error) {
 	j.distrust = true
 	j.end(unavailable(err,
-		"%s could not be written and is used no more, whatever was not answered may be lost: restart this process, and look for a failing disk", j.path))
+		"%s could not be written and is used no more, whatever was not answered may be lost: restart this process, and "+
+			"look for a failing disk", j.path))
 }
 
 // end ends the journal for good.

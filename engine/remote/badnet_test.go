@@ -31,8 +31,12 @@ func seeded(t *testing.T) uint64 {
 // mild is weather in which every call is answered if it is repeated, long before a
 // TTL is over.
 var mild = badnet.Weather{
-	Change: 80 * time.Millisecond, Fair: 60, Delay: 3 * time.Millisecond, Stall: lockkeeper.MinTTL / 10, Swallow: lockkeeper.MinTTL / 10,
-	Cut: true, Drip: true, Twice: true, Late: lockkeeper.MinTTL / 3, Replay: 200 * time.Millisecond,
+	Change:  80 * time.Millisecond,
+	Fair:    60,
+	Delay:   3 * time.Millisecond,
+	Stall:   lockkeeper.MinTTL / 10,
+	Swallow: lockkeeper.MinTTL / 10,
+	Cut:     true, Drip: true, Twice: true, Late: lockkeeper.MinTTL / 3, Replay: 200 * time.Millisecond,
 }
 
 // behind puts a proxy with weather before a server.
@@ -58,9 +62,11 @@ func TestConformanceOnBadNetwork(t *testing.T) {
 	enginetest.Run(t, enginetest.Harness{
 		Many: true,
 		Skip: map[string]string{
-			"Cancellation/by a deadline":                     "it gives the engine a second to answer, which this network may need",
-			"Cancellation/while waiting":                     "as by a deadline",
-			"R18/a follower sees every last state":           "who follows begins anew when the connection is cut, and what ended meanwhile is not listed",
+			"Cancellation/by a deadline": "it gives the engine a second to answer, which this network " +
+				"may need",
+			"Cancellation/while waiting": "as by a deadline",
+			"R18/a follower sees every last state": "who follows begins anew when the connection is cut, and what " +
+				"ended meanwhile is not listed",
 			"R12/taken sooner than promised, so unconfirmed": "it counts on the engine to know that an answer was lost",
 		},
 		Fresh: func(t *testing.T) enginetest.Open {
@@ -95,8 +101,17 @@ func inMemoryAndOnDisk(t *testing.T, test func(t *testing.T, open func(t *testin
 
 // harsh is weather in which calls fail for longer than sessions live.
 var harsh = badnet.Weather{
-	Change: 200 * time.Millisecond, Fair: 50, Delay: 20 * time.Millisecond, Stall: 3 * lockkeeper.MinTTL / 2, Swallow: 3 * lockkeeper.MinTTL / 2,
-	Cut: true, Drip: true, Twice: true, Late: 2 * lockkeeper.MinTTL, Replay: 100 * time.Millisecond, Refuse: lockkeeper.MinTTL / 2,
+	Change:  200 * time.Millisecond,
+	Fair:    50,
+	Delay:   20 * time.Millisecond,
+	Stall:   3 * lockkeeper.MinTTL / 2,
+	Swallow: 3 * lockkeeper.MinTTL / 2,
+	Cut:     true,
+	Drip:    true,
+	Twice:   true,
+	Late:    2 * lockkeeper.MinTTL,
+	Replay:  100 * time.Millisecond,
+	Refuse:  lockkeeper.MinTTL / 2,
 }
 
 // peaceful is an engine that does not claim to steal. An answer that tells a holder

@@ -15,7 +15,8 @@ import (
 )
 
 func wanting(id uint64, path string) *lockkeeper.Want {
-	return &lockkeeper.Want{ID: id, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}}
+	return &lockkeeper.Want{ID: id,
+		Targets: []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}}
 }
 
 // Each call of a batch has an answer of its own, in its own place.
@@ -45,7 +46,8 @@ func TestBatch(t *testing.T) {
 		calls = append(calls, remote.Call{Key: lease.Key, Want: wanting(uint64(10+i), fmt.Sprint("x/", i))})
 	}
 	e.Batch(t.Context(), calls)
-	for i, want := range []error{nil, lockkeeper.ErrInvalid, lockkeeper.ErrInvalid, lockkeeper.ErrSession, nil, lockkeeper.ErrNotHeld, lockkeeper.ErrInvalid} {
+	for i, want := range []error{nil, lockkeeper.ErrInvalid, lockkeeper.ErrInvalid, lockkeeper.ErrSession, nil,
+		lockkeeper.ErrNotHeld, lockkeeper.ErrInvalid} {
 		if !errors.Is(calls[i].Err, want) {
 			t.Errorf("call %d: %v, want %v", i, calls[i].Err, want)
 		}

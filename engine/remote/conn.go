@@ -80,7 +80,8 @@ func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) 
 func (e *Engine) call(ctx context.Context, m *wire.Request) (answer, error) {
 	m.Traceparent = e.traceparent(ctx)
 	if m.SizeVT() > wire.MaxFrame-16 {
-		return answer{}, lockkeeper.Invalid("the request is larger than a server takes: %d bytes, of at most %d", m.SizeVT(), wire.MaxFrame)
+		return answer{}, lockkeeper.Invalid("the request is larger than a server takes: %d bytes, of at most %d", m.SizeVT(),
+			wire.MaxFrame)
 	}
 	c, err := e.connection(ctx)
 	if err != nil {

@@ -138,7 +138,12 @@ func (e *Engine) dial(address string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable:   true,
+		Idle:     10 * time.Second,
+		Interval: 5 * time.Second,
+		Count:    3,
+	}}
 	nc, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.place.scheme(), address)
@@ -219,7 +224,8 @@ func (e *Engine) greet(nc net.Conn, token string) (*conn, error) {
 	case f.GetRefused() != nil:
 		return nil, f.GetRefused().Read()
 	case f.GetWelcome().GetProtocol() != wire.Protocol:
-		return nil, fmt.Errorf("%w: it speaks protocol %d, and this client protocol %d", wire.ErrFrame, f.GetWelcome().GetProtocol(), wire.Protocol)
+		return nil, fmt.Errorf("%w: it speaks protocol %d, and this client protocol %d", wire.ErrFrame,
+			f.GetWelcome().GetProtocol(), wire.Protocol)
 	}
 	return newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read()), nc.SetDeadline(time.Time{})
 }

@@ -43,7 +43,8 @@ func TestCloseWhileDialling(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "the engine is closed") {
+	if err := <-ended; !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "the engine is closed") {
 		t.Errorf("closed meanwhile: %v", err)
 	}
 }
@@ -70,7 +71,8 @@ func TestOpenInVain(t *testing.T) {
 	}
 	c := <-came
 	defer c.Close()
-	_ = wire.WriteFrame(c, &wire.ServerFrame{Welcome: &wire.Welcome{Protocol: wire.Protocol, Guarantees: new(wire.Guarantees)}})
+	_ = wire.WriteFrame(c,
+		&wire.ServerFrame{Welcome: &wire.Welcome{Protocol: wire.Protocol, Guarantees: new(wire.Guarantees)}})
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	for err == nil {
 		_, err = c.Read(make([]byte, 100))

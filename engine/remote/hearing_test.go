@@ -34,7 +34,11 @@ func TestRefusedAttachKeepsNotify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}, Wait: lockkeeper.Forever}
+	want := lockkeeper.Want{
+		ID:      1,
+		Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}},
+		Wait:    lockkeeper.Forever,
+	}
 	for _, k := range []lockkeeper.Key{bob.Key, ann.Key} {
 		if _, err := e.Claim(t.Context(), k, want); err != nil {
 			t.Fatal(err)
@@ -65,7 +69,9 @@ func TestForgetsEndedSessions(t *testing.T) {
 				return
 			}
 			// Its sessions end at once.
-			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(), Lease: &wire.Lease{Epoch: epoch, Ttl: 1}}}})
+			wire.WriteFrame(nc,
+				&wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(),
+					Lease: &wire.Lease{Epoch: epoch, Ttl: 1}}}})
 		}
 	})
 	e := dial(t, address)

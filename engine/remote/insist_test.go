@@ -48,7 +48,8 @@ func insist(ctx context.Context, do func() error) error {
 // trip bounds one try, as a Client does: an answer that does not come by then won't come.
 const trip = lockkeeper.MinTTL / 3
 
-func (e insisting) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
+func (e insisting) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
 	unknown := false // whether a try may have been done unheard
 	err = e.insist(ctx, func(ctx context.Context) (err error) {
 		lease, err = e.Engine.Attach(ctx, s, notify)

@@ -42,7 +42,8 @@ func TestShortDeadline(t *testing.T) {
 			asked <- struct{}{}
 		}
 		<-gaveUp
-		wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: first, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+		wire.WriteFrame(nc,
+			&wire.ServerFrame{Replies: []*wire.Reply{{Id: first, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
 	})
 	e := dial(t, address)
 	defer e.Close()
@@ -56,7 +57,8 @@ func TestShortDeadline(t *testing.T) {
 	end, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	ctx := noticed{end, time.Now().Add(5 * time.Millisecond)}
-	if err := e.End(ctx, key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := e.End(ctx, key, lockkeeper.Ending{Kind: lockkeeper.Release,
+		ID: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call of 5 ms: %v", err)
 	}
 	close(gaveUp)
@@ -78,7 +80,8 @@ func TestHintsOfFormerConnection(t *testing.T) {
 				return
 			}
 			id := f.GetRequests()[0].GetId()
-			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+			wire.WriteFrame(nc,
+				&wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
 			wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}}})
 		}
 	})
@@ -120,8 +123,16 @@ func TestLeaseInPieces(t *testing.T) {
 				return
 			}
 			for id := range uint64(3) {
-				lease := &wire.Lease{Epoch: 5, Ttl: int64(time.Minute), Claims: []*wire.Status{{Id: id + 1, State: wire.State(lockkeeper.Held)}}}
-				wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(), Lease: lease, More: id < 2}}})
+				lease := &wire.Lease{
+					Epoch:  5,
+					Ttl:    int64(time.Minute),
+					Claims: []*wire.Status{{Id: id + 1, State: wire.State(lockkeeper.Held)}},
+				}
+				wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{
+					Id:    f.GetRequests()[0].GetId(),
+					Lease: lease,
+					More:  id < 2,
+				}}})
 				if broken && id == 1 {
 					nc.Close()
 					return

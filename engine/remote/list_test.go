@@ -23,7 +23,8 @@ func many(t *testing.T, e lockkeeper.Engine, session string, n int) lockkeeper.K
 	}
 	for id := range uint64(n) {
 		target := lockkeeper.Target{Path: lockkeeper.Path(fmt.Sprintf("path/%d", id)), Mode: lockkeeper.ModeExclusive}
-		if s, err := e.Claim(t.Context(), lease.Key, lockkeeper.Want{ID: id + 1, Targets: []lockkeeper.Target{target}}); err != nil || s.State != lockkeeper.Held {
+		if s, err := e.Claim(t.Context(), lease.Key, lockkeeper.Want{ID: id + 1,
+			Targets: []lockkeeper.Target{target}}); err != nil || s.State != lockkeeper.Held {
 			t.Fatal(s, err)
 		}
 	}
@@ -130,7 +131,9 @@ func TestListBeyondCredit(t *testing.T) {
 					flood.Replies = append(flood.Replies, more)
 				}
 				wire.WriteFrame(nc, flood)
-				wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(), Error: &wire.Error{Code: wire.Code_CODE_SESSION}}}})
+				wire.WriteFrame(nc,
+					&wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(),
+						Error: &wire.Error{Code: wire.Code_CODE_SESSION}}}})
 			}
 		}
 	})

@@ -73,7 +73,8 @@ func newSite(t *testing.T, c cut) *site {
 	})
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	client := func(over *badnet.Cable, name string) *lockkeeper.Client {
-		k := lockkeeper.New(dial(t, net.JoinHostPort(over.There, port)), lockkeeper.SessionTTL(cableTTL), lockkeeper.SessionID(name))
+		k := lockkeeper.New(dial(t, net.JoinHostPort(over.There, port)), lockkeeper.SessionTTL(cableTTL),
+			lockkeeper.SessionID(name))
 		t.Cleanup(func() { k.Close() })
 		return k
 	}
@@ -130,7 +131,8 @@ type result struct {
 	err  error
 }
 
-func (s *site) locking(ctx context.Context, c *lockkeeper.Client, path string, more ...lockkeeper.Request) <-chan result {
+func (s *site) locking(ctx context.Context, c *lockkeeper.Client, path string,
+	more ...lockkeeper.Request) <-chan result {
 	done := make(chan result, 1)
 	go func() {
 		h, err := c.Lock(ctx, path, more...)
@@ -200,7 +202,10 @@ func TestLostAnswerIsTheSameGrant(t *testing.T) {
 		// the network is back.
 		var granted uint64
 		if s.cut.arrives {
-			granted = s.listed("the claim is granted, unheard", func(all []lockkeeper.Status) bool { return len(all) == 1 && all[0].State == lockkeeper.Held })[0].Fence
+			granted = s.listed("the claim is granted, unheard", func(all []lockkeeper.Status) bool {
+				return len(all) == 1 &&
+					all[0].State == lockkeeper.Held
+			})[0].Fence
 		}
 		s.plug()
 		got := s.await(asked)
@@ -225,10 +230,16 @@ func TestGivenUpUnheard(t *testing.T) {
 		ctx, giveUp := context.WithCancel(s.Context())
 		defer giveUp()
 		waiting := s.locking(ctx, s.far, "db")
-		s.listed("it waits", func(all []lockkeeper.Status) bool { return len(all) == 1 && all[0].State == lockkeeper.Waiting })
+		s.listed("it waits", func(all []lockkeeper.Status) bool {
+			return len(all) == 1 &&
+				all[0].State == lockkeeper.Waiting
+		})
 		s.die()
 		s.ok(held.Release(s.Context()))
-		s.listed("it is granted", func(all []lockkeeper.Status) bool { return len(all) == 1 && all[0].State == lockkeeper.Held })
+		s.listed("it is granted", func(all []lockkeeper.Status) bool {
+			return len(all) == 1 &&
+				all[0].State == lockkeeper.Held
+		})
 		giveUp()
 		r := s.await(waiting)
 		s.plug()
@@ -258,7 +269,8 @@ func TestTakenOrUnreachable(t *testing.T) {
 		only("a try of what is taken", err, lockkeeper.ErrNotAcquired, lockkeeper.ErrUnavailable)
 		_, err = s.far.Lock(s.Context(), "db", lockkeeper.WithWait(50*time.Millisecond))
 		only("a wait that ends", err, lockkeeper.ErrNotAcquired, lockkeeper.ErrUnavailable)
-		waits := []<-chan result{s.locking(s.Context(), s.far, "db"), s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(time.Minute))}
+		waits := []<-chan result{s.locking(s.Context(), s.far, "db"),
+			s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(time.Minute))}
 		s.listed("they wait", func(all []lockkeeper.Status) bool { return len(all) == 2 })
 		s.die()
 		for _, waiting := range waits {
@@ -267,7 +279,8 @@ func TestTakenOrUnreachable(t *testing.T) {
 		tries := map[string]<-chan result{
 			"a try of what is taken and can't be reached": s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(0)),
 			"a try of what is free and can't be reached":  s.locking(s.Context(), s.far, "free", lockkeeper.WithWait(0)),
-			"a short wait for what can't be reached":      s.locking(s.Context(), s.far, "db", lockkeeper.WithWait(50*time.Millisecond)),
+			"a short wait for what can't be reached": s.locking(s.Context(), s.far, "db",
+				lockkeeper.WithWait(50*time.Millisecond)),
 		}
 		for what, trying := range tries {
 			only(what, s.await(trying).err, lockkeeper.ErrUnavailable, lockkeeper.ErrNotAcquired)

@@ -51,7 +51,8 @@ func (p *place) readAddresses(addresses string) error {
 			host, port, err = net.SplitHostPort(address + ":" + DefaultPort)
 		}
 		if err != nil || host == "" || port == "" || strings.ContainsAny(host, "/@?# ") {
-			return lockkeeper.Invalid("address %q: write a host and, if it is not %s, its port: such as lk://locks.example.org:7420 or lk://[::1]:7420", address, DefaultPort)
+			return lockkeeper.Invalid("address %q: write a host and, if it is not %s, its port: such as "+
+				"lk://locks.example.org:7420 or lk://[::1]:7420", address, DefaultPort)
 		}
 		if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
 			return lockkeeper.Invalid("address %q: %q is no port: 1 to 65535", address, port)
@@ -78,9 +79,11 @@ func (p *place) readQuery(query string) error {
 		file, known := files[name]
 		switch {
 		case !known && (name == "ca" || name == "cert" || name == "key"):
-			return lockkeeper.Invalid("?%s= is about TLS, which lk:// has not: write lks://%s?%s", name, strings.Join(p.addresses, ","), query)
+			return lockkeeper.Invalid("?%s= is about TLS, which lk:// has not: write lks://%s?%s", name,
+				strings.Join(p.addresses, ","), query)
 		case !known && p.secure:
-			return lockkeeper.Invalid("?%s= is not known: after lks://HOST may follow ca=FILE, cert=FILE, key=FILE and token=FILE, with & between", name)
+			return lockkeeper.Invalid("?%s= is not known: after lks://HOST may follow ca=FILE, cert=FILE, key=FILE and "+
+				"token=FILE, with & between", name)
 		case !known:
 			return lockkeeper.Invalid("?%s= is not known: after lk://HOST may follow token=FILE alone", name)
 		case *file != "":
@@ -88,7 +91,8 @@ func (p *place) readQuery(query string) error {
 		}
 		decoded, err := url.PathUnescape(value)
 		if err != nil || decoded == "" {
-			return lockkeeper.Invalid("?%s= names no file: write %s=FILE, with %%25 for a percent sign and %%26 for &", name, name)
+			return lockkeeper.Invalid("?%s= names no file: write %s=FILE, with %%25 for a percent sign and %%26 for &", name,
+				name)
 		}
 		*file = decoded
 	}
@@ -121,5 +125,6 @@ func (p *place) check() error {
 
 // inTheClear refuses to send a token where others can read it.
 func (p *place) inTheClear(address string) error {
-	return lockkeeper.Invalid("the token of %s would cross the network to %s for everybody to read: write lks://%s, or leave the token away if that server asks for none", p.origin(), address, address)
+	return lockkeeper.Invalid("the token of %s would cross the network to %s for everybody to read: write lks://%s, or "+
+		"leave the token away if that server asks for none", p.origin(), address, address)
 }

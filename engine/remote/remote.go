@@ -85,7 +85,8 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees {
 }
 
 // Attach implements lockkeeper.Engine.
-func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
@@ -101,7 +102,13 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 
 // Renew implements lockkeeper.Engine.
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	lease, err := e.lease(ctx, &wire.Request{Session: k.Session, Epoch: k.Epoch, Answered: k.Answered, Heard: k.Heard, Renew: true})
+	lease, err := e.lease(ctx, &wire.Request{
+		Session:  k.Session,
+		Epoch:    k.Epoch,
+		Answered: k.Answered,
+		Heard:    k.Heard,
+		Renew:    true,
+	})
 	if err == nil {
 		e.hearings.renewed(&lease)
 	}
@@ -128,7 +135,13 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	if err := w.Check(); err != nil {
 		return lockkeeper.Status{}, err
 	}
-	answer, err := e.call(ctx, &wire.Request{Session: k.Session, Epoch: k.Epoch, Answered: k.Answered, Heard: k.Heard, Claim: wire.SendWant(&w)})
+	answer, err := e.call(ctx, &wire.Request{
+		Session:  k.Session,
+		Epoch:    k.Epoch,
+		Answered: k.Answered,
+		Heard:    k.Heard,
+		Claim:    wire.SendWant(&w),
+	})
 	if err != nil {
 		return lockkeeper.Status{}, err
 	}
@@ -143,7 +156,13 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	if err := ending.Check(); err != nil {
 		return err
 	}
-	_, err := e.call(ctx, &wire.Request{Session: k.Session, Epoch: k.Epoch, Answered: k.Answered, Heard: k.Heard, End: wire.SendEnding(&ending)})
+	_, err := e.call(ctx, &wire.Request{
+		Session:  k.Session,
+		Epoch:    k.Epoch,
+		Answered: k.Answered,
+		Heard:    k.Heard,
+		End:      wire.SendEnding(&ending),
+	})
 	if ending.Kind == lockkeeper.Leave && err == nil {
 		e.hearings.left(k.Session)
 	}

@@ -21,7 +21,8 @@ func TestAddresses(t *testing.T) {
 		valid bool
 	}{
 		{"host", true}, {"host:7420", true}, {"127.0.0.1", true}, {"[::1]", true}, {"[::1]:1", true}, {"a,b:1,[::1]", true},
-		{"", false}, {"host:", false}, {":7420", false}, {"host:0", false}, {"host:99999", false}, {"host:x", false}, {"a,,b", false},
+		{"", false}, {"host:", false}, {":7420", false}, {"host:0", false}, {"host:99999", false}, {"host:x", false},
+		{"a,,b", false},
 		{"host/path", false}, {"user@host", false}, {"::1", false}, {strings.Repeat("a,", 16) + "a", false},
 	} {
 		if err := remote.Check(c.text); (err == nil) != c.valid || err != nil && !errors.Is(err, lockkeeper.ErrInvalid) {
@@ -88,8 +89,12 @@ func TestNoServer(t *testing.T) {
 		says    string
 	}{
 		"nobody there": {nobody, "lk serve"},
-		"hangs up":     {pretend(t, func(nc net.Conn, _ *bufio.Reader) { nc.Close() }), "does not answer as a Lockkeeper server"},
-		"a web server": {pretend(t, func(nc net.Conn, _ *bufio.Reader) { nc.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); nc.Close() }), "does not answer as a Lockkeeper server"},
+		"hangs up": {pretend(t, func(nc net.Conn, _ *bufio.Reader) { nc.Close() }),
+			"does not answer as a Lockkeeper server"},
+		"a web server": {pretend(t, func(nc net.Conn, _ *bufio.Reader) {
+			nc.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			nc.Close()
+		}), "does not answer as a Lockkeeper server"},
 		"another protocol": {pretend(t, func(nc net.Conn, in *bufio.Reader) {
 			wire.WriteFrame(nc, &wire.ServerFrame{Welcome: &wire.Welcome{Protocol: 9}})
 		}), "protocol 9"},
@@ -103,7 +108,8 @@ func TestNoServer(t *testing.T) {
 	}
 	t.Run("refuses", func(t *testing.T) {
 		address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
-			wire.WriteFrame(nc, &wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "not you"})})
+			wire.WriteFrame(nc,
+				&wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "not you"})})
 		})
 		if _, err := remote.Open(t.Context(), address); !errors.Is(err, lockkeeper.ErrDenied) {
 			t.Errorf("%v", err)
@@ -113,7 +119,8 @@ func TestNoServer(t *testing.T) {
 		address := pretend(t, func(net.Conn, *bufio.Reader) {})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if _, err := remote.Open(ctx, address); !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := remote.Open(ctx, address); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -194,15 +201,19 @@ func TestMissedHints(t *testing.T) {
 			return
 		}
 		id := f.GetRequests()[0].GetId()
-		wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
-		wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}, {Session: "k3v9", Id: 2}, {Session: "other", Id: 3}}})
+		wire.WriteFrame(nc,
+			&wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+		wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}, {Session: "k3v9", Id: 2},
+			{Session: "other", Id: 3}}})
 		wire.WriteFrame(nc, &wire.ServerFrame{Missed: true})
 		<-next
 		nc.Close()
 	})
 	e := dial(t, address)
 	defer e.Close()
-	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, func(s []lockkeeper.Status) { told <- len(s) })
+	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, func(s []lockkeeper.Status) {
+		told <- len(s)
+	})
 	if err != nil || lease.Key != (lockkeeper.Key{Session: "k3v9", Epoch: 5}) {
 		t.Fatal(lease, err)
 	}
@@ -268,14 +279,17 @@ func TestStrangeAnswers(t *testing.T) {
 	e := dial(t, address)
 	defer e.Close()
 	key := lockkeeper.Key{Session: "k3v9", Epoch: 1}
-	if _, err := e.Claim(t.Context(), key, lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}}); !errors.Is(err, lockkeeper.ErrUnavailable) {
+	if _, err := e.Claim(t.Context(), key, lockkeeper.Want{ID: 1,
+		Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}}); !errors.Is(err,
+		lockkeeper.ErrUnavailable) {
 		t.Errorf("a claim without an answer: %v", err)
 	}
 	if _, err := e.Renew(t.Context(), key); !errors.Is(err, lockkeeper.ErrUnavailable) {
 		t.Errorf("a renewal without an answer: %v", err)
 	}
 	answer.Error = &wire.Error{Code: wire.Code_CODE_NOT_HELD, Detail: "so it is"}
-	if err := e.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); !errors.Is(err, lockkeeper.ErrNotHeld) {
+	if err := e.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release,
+		ID: 1}); !errors.Is(err, lockkeeper.ErrNotHeld) {
 		t.Errorf("an error comes as %v", err)
 	}
 }

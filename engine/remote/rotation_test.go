@@ -24,7 +24,9 @@ import (
 // everything lets those with the tokens do everything.
 func everything(tokens ...access.Token) *access.Policy {
 	return &access.Policy{Certificates: true, Tokens: tokens, Rules: []access.Rule{{
-		Who: []string{"*"}, May: []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain}, Paths: []string{"*"},
+		Who:   []string{"*"},
+		May:   []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain},
+		Paths: []string{"*"},
 	}}}
 }
 
@@ -80,7 +82,8 @@ func TestRefused(t *testing.T) {
 		t.Errorf("without a token: %v", err)
 	}
 	_, wrong := issue(t, "alice")
-	if _, err = remote.Open(t.Context(), url+"&token="+wrong); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "the token of ?token="+wrong) {
+	if _, err = remote.Open(t.Context(), url+"&token="+wrong); !errors.Is(err, lockkeeper.ErrDenied) ||
+		!strings.Contains(err.Error(), "the token of ?token="+wrong) {
 		t.Errorf("with another token: %v", err)
 	}
 	e, other := dial(t, url+"&token="+file), dial(t, url+"&token="+bobs)
@@ -159,7 +162,8 @@ func TestCertificateExpires(t *testing.T) {
 	for life := 2 * time.Second; mayfly == nil; life *= 2 { // a slow computer takes longer to enter
 		until = time.Now().Add(life).Truncate(time.Second)
 		var err error
-		if mayfly, err = enter(ctx, shown(ca.Issue("mayfly", until)), life.String()); err != nil && (ctx.Err() != nil || time.Now().Before(until)) {
+		if mayfly, err = enter(ctx, shown(ca.Issue("mayfly", until)), life.String()); err != nil &&
+			(ctx.Err() != nil || time.Now().Before(until)) {
 			t.Fatal(err)
 		}
 	}
@@ -253,7 +257,8 @@ func TestRotationUnderLoad(t *testing.T) {
 		}
 	}
 	busy()
-	if _, err := remote.Open(t.Context(), "lks://"+address+"?ca="+before.File+"&token="+first); !errors.Is(err, lockkeeper.ErrUnavailable) {
+	if _, err := remote.Open(t.Context(), "lks://"+address+"?ca="+before.File+"&token="+
+		first); !errors.Is(err, lockkeeper.ErrUnavailable) {
 		t.Errorf("the old authority is still good: %v", err)
 	}
 	stop()

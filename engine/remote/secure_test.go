@@ -70,14 +70,20 @@ func TestWordsAboutTrust(t *testing.T) {
 		want error
 		says []string
 	}{
-		"another authority":         {"lks://" + good + "?ca=" + other.File, lockkeeper.ErrUnavailable, []string{"no authority in " + other.File, "an authority of a test", "?ca=FILE"}},
-		"the system's authorities":  {"lks://" + good, lockkeeper.ErrUnavailable, []string{"this system's list", "?ca=FILE"}},
-		"an expired certificate":    {"lks://" + expired + "?ca=" + ca.File, lockkeeper.ErrUnavailable, []string{"have the server's renewed", "set the clock"}},
-		"another name":              {"lks://" + elsewhere + "?ca=" + ca.File, lockkeeper.ErrUnavailable, []string{"for locks.example.org, and not"}},
-		"no TLS there":              {"lks://" + plain, lockkeeper.ErrUnavailable, []string{"does not speak TLS", "lk://" + plain}},
-		"TLS there":                 {"lk://" + good, lockkeeper.ErrUnsupported, []string{"lks://"}},
-		"a client of another":       {"lks://" + good + "?ca=" + ca.File + shown(stranger), lockkeeper.ErrDenied, []string{stranger.Cert, "authority that the server does not trust"}},
-		"a client that has expired": {"lks://" + good + "?ca=" + ca.File + shown(past), lockkeeper.ErrDenied, []string{past.Cert, "has expired"}},
+		"another authority": {"lks://" + good + "?ca=" + other.File, lockkeeper.ErrUnavailable,
+			[]string{"no authority in " + other.File, "an authority of a test", "?ca=FILE"}},
+		"the system's authorities": {"lks://" + good, lockkeeper.ErrUnavailable, []string{"this system's list", "?ca=FILE"}},
+		"an expired certificate": {"lks://" + expired + "?ca=" + ca.File, lockkeeper.ErrUnavailable,
+			[]string{"have the server's renewed", "set the clock"}},
+		"another name": {"lks://" + elsewhere + "?ca=" + ca.File, lockkeeper.ErrUnavailable,
+			[]string{"for locks.example.org, and not"}},
+		"no TLS there": {"lks://" + plain, lockkeeper.ErrUnavailable,
+			[]string{"does not speak TLS", "lk://" + plain}},
+		"TLS there": {"lk://" + good, lockkeeper.ErrUnsupported, []string{"lks://"}},
+		"a client of another": {"lks://" + good + "?ca=" + ca.File + shown(stranger), lockkeeper.ErrDenied,
+			[]string{stranger.Cert, "authority that the server does not trust"}},
+		"a client that has expired": {"lks://" + good + "?ca=" + ca.File + shown(past), lockkeeper.ErrDenied,
+			[]string{past.Cert, "has expired"}},
 	} {
 		_, err := remote.Open(t.Context(), c.url)
 		if !errors.Is(err, c.want) {
@@ -114,7 +120,8 @@ func TestAnotherServerOfTLS(t *testing.T) {
 			nc.Close()
 		}
 	}()
-	if _, err := remote.Open(t.Context(), "lk://"+l.Addr().String()); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "write lks://") {
+	if _, err := remote.Open(t.Context(), "lk://"+l.Addr().String()); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "write lks://") {
 		t.Errorf("%v", err)
 	}
 }
@@ -127,17 +134,21 @@ func TestPortOfHTTP(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s
 	}
-	clear, secure := httptest.NewUnstartedServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	clear, secure := httptest.NewUnstartedServer(http.NotFoundHandler()), httptest.NewUnstartedServer(
+		http.NotFoundHandler())
 	quiet(clear, clear.Start)
 	quiet(secure, secure.StartTLS)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
-	for _, url := range []string{"lk://" + at(clear), "lk://" + at(secure), "lks://" + at(clear), "lks://" + at(secure) + "?ca=" + ca} {
+	for _, url := range []string{"lk://" + at(clear), "lk://" + at(secure), "lks://" + at(clear),
+		"lks://" + at(secure) + "?ca=" + ca} {
 		_, err := remote.Open(t.Context(), url)
-		if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "that port speaks HTTP: name the other port of the server, mostly 7420") {
+		if !errors.Is(err, lockkeeper.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "that port speaks HTTP: name the other port of the server, mostly 7420") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -206,16 +217,19 @@ func TestAboutAndDrain(t *testing.T) {
 	}
 	defer e.Close()
 	state, err := e.About(t.Context())
-	if err != nil || state.Version != "lk 1.2" || state.Connections != 1 || state.Engine != "mem" || state.Uptime <= 0 || state.Already {
+	if err != nil || state.Version != "lk 1.2" || state.Connections != 1 || state.Engine != "mem" || state.Uptime <= 0 ||
+		state.Already {
 		t.Errorf("%+v %v", state, err)
 	}
 	if state, err = e.Drain(t.Context(), "moving house", "lk 1.2"); err != nil || !state.Already || len(drained) > 0 {
 		t.Errorf("the same version: %+v %v", state, err)
 	}
-	if _, err = e.Drain(t.Context(), strings.Repeat("x", lockkeeper.MaxNoteBytes+1), ""); !errors.Is(err, lockkeeper.ErrInvalid) {
+	if _, err = e.Drain(t.Context(), strings.Repeat("x", lockkeeper.MaxNoteBytes+1),
+		""); !errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("a long reason: %v", err)
 	}
-	if state, err = e.Drain(t.Context(), "moving house", "lk 1.3"); err != nil || state.Already || <-drained != "moving house" {
+	if state, err = e.Drain(t.Context(), "moving house", "lk 1.3"); err != nil || state.Already ||
+		<-drained != "moving house" {
 		t.Errorf("another version: %+v %v", state, err)
 	}
 	_, other := serve(t, memlock.New())

@@ -49,8 +49,10 @@ func (p *place) credential() (string, error) {
 // tidyToken is the token without the end of its line.
 func tidyToken(text, from string) (string, error) {
 	token := strings.TrimSpace(text)
-	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s is no token: that is one line of at most %d letters, digits and signs (\"lk token\" makes one)", from, maxToken)
+	if token == "" || len(token) > maxToken ||
+		strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%s is no token: that is one line of at most %d letters, digits and signs (\"lk token\" "+
+			"makes one)", from, maxToken)
 	}
 	return token, nil
 }
@@ -110,13 +112,16 @@ func (p *place) explain(err error, address string) error {
 	network, isNetwork := errors.AsType[*net.OpError](err)
 	switch {
 	case isUnknown:
-		return fmt.Errorf("%s shows a certificate that no authority in %s has signed%s: name the file of the one that has by ?ca=FILE (%w)",
+		return fmt.Errorf("%s shows a certificate that no authority in %s has signed%s: name the file of the one that has "+
+			"by ?ca=FILE (%w)",
 			address, cmp.Or(p.ca, "this system's list"), issuer(unknown.Cert), err)
 	case isInvalid && invalid.Reason == x509.Expired:
-		return fmt.Errorf("%s shows a certificate that is good from %s to %s, and here it is %s: have the server's renewed, or set the clock of this computer (%w)",
+		return fmt.Errorf("%s shows a certificate that is good from %s to %s, and here it is %s: have the server's "+
+			"renewed, or set the clock of this computer (%w)",
 			address, day(invalid.Cert.NotBefore), day(invalid.Cert.NotAfter), day(time.Now()), err)
 	case isNamed:
-		return fmt.Errorf("%s shows a certificate for %s, and not for the name by which it is called here: call it by one of those, or have a certificate made for this one (%w)",
+		return fmt.Errorf("%s shows a certificate for %s, and not for the name by which it is called here: call it by one "+
+			"of those, or have a certificate made for this one (%w)",
 			address, names(named.Certificate), err)
 	case isHeader && string(header.RecordHeader[:]) == string(httpAnswer):
 		return fmt.Errorf("%s: %w", address, errHTTP)
@@ -134,11 +139,16 @@ func (p *place) rejected(alert error, address string) error {
 		return fmt.Errorf("%s and this client find no TLS that both speak (%w)", address, alert)
 	}
 	if p.cert == "" {
-		return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Cause: alert, Detail: address + " wants a certificate of this client: name its files by ?cert=FILE&key=FILE"}
+		return &lockkeeper.Error{
+			Err:    lockkeeper.ErrDenied,
+			Cause:  alert,
+			Detail: address + " wants a certificate of this client: name its files by ?cert=FILE&key=FILE",
+		}
 	}
 	return &lockkeeper.Error{
 		Err: lockkeeper.ErrDenied, Cause: alert,
-		Detail: address + " does not accept the certificate in " + p.cert + ": it has expired, or is signed by an authority that the server does not trust",
+		Detail: address + " does not accept the certificate in " + p.cert +
+			": it has expired, or is signed by an authority that the server does not trust",
 	}
 }
 
@@ -150,11 +160,13 @@ func (p *place) advise(e *lockkeeper.Error, address, token string) error {
 	advised := *e
 	switch {
 	case token != "":
-		advised.Detail += fmt.Sprintf("; %s was shown the token of %s: ask whoever runs that server for one that is good", address, p.origin())
+		advised.Detail += fmt.Sprintf("; %s was shown the token of %s: ask whoever runs that server for one that is good",
+			address, p.origin())
 	case p.cert != "":
 		advised.Detail += fmt.Sprintf("; %s was shown the certificate in %s, and no token", address, p.cert)
 	default:
-		advised.Detail += fmt.Sprintf("; %s was shown neither a token nor a certificate: put a token into %s, or name its file by ?token=FILE or %s", address, TokenVariable, TokenFileVariable)
+		advised.Detail += fmt.Sprintf("; %s was shown neither a token nor a certificate: put a token into %s, or name its "+
+			"file by ?token=FILE or %s", address, TokenVariable, TokenFileVariable)
 	}
 	return &advised
 }

@@ -132,10 +132,14 @@ func TestNoAccess(t *testing.T) {
 		name, path string
 		words      []string
 	}{
-		{"read-only file", made("a", 0o444, 0o777), []string{"unavailable", "may not read and write it", "-r--r--r--", "name another file"}},
-		{"file without permission", made("b", 0o100000, 0o777), []string{"unavailable", "may not read and write it", "permission denied"}},
-		{"read-only directory", made("c", 0o666, 0o555), []string{"unavailable", "may not make files in its directory", "dr-xr-xr-x"}},
-		{"no file yet in a read-only directory", made("d", 0, 0o555), []string{"unavailable", "may not make files in its directory"}},
+		{"read-only file", made("a", 0o444, 0o777), []string{"unavailable", "may not read and write it", "-r--r--r--",
+			"name another file"}},
+		{"file without permission", made("b", 0o100000, 0o777),
+			[]string{"unavailable", "may not read and write it", "permission denied"}},
+		{"read-only directory", made("c", 0o666, 0o555),
+			[]string{"unavailable", "may not make files in its directory", "dr-xr-xr-x"}},
+		{"no file yet in a read-only directory", made("d", 0, 0o555),
+			[]string{"unavailable", "may not make files in its directory"}},
 		{"directory that can't be entered", made("e", 0o666, 0o600), []string{"unavailable", "locks.db"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +191,8 @@ func TestStrangerLeavesNothing(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if got := triedAs(t, stranger, program, path); !strings.HasPrefix(got, "unavailable") || !strings.Contains(got, "uid 50002") {
+		if got := triedAs(t, stranger, program, path); !strings.HasPrefix(got, "unavailable") ||
+			!strings.Contains(got, "uid 50002") {
 			t.Errorf("the stranger: %s", got)
 		}
 		for _, beside := range []string{"-wal", "-shm", "-journal", "-sessions"} {
@@ -237,7 +242,8 @@ func TestRootUsesAUsersFile(t *testing.T) {
 	}
 	sessions, err := filepath.Glob(path + "-sessions/*")
 	if err != nil || len(files) != 4 || len(sessions) != 1 {
-		t.Fatalf("files %v and %v (%v), want the file, its log, the log's index and a session's file in its folder", files, sessions, err)
+		t.Fatalf("files %v and %v (%v), want the file, its log, the log's index and a session's file in its folder", files,
+			sessions, err)
 	}
 	for _, name := range append(files, sessions...) {
 		info, err := os.Stat(name)
@@ -292,7 +298,8 @@ func TestSymbolicLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Reading it, to see that it is untouched, would wait for a writer.
-	if _, err := Open(bounded(t), fifo); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "a pipe") {
+	if _, err := Open(bounded(t), fifo); !errors.Is(err, lockkeeper.ErrInvalid) ||
+		!strings.Contains(err.Error(), "a pipe") {
 		t.Errorf("got %v, want ErrInvalid and what it is", err)
 	}
 }

@@ -74,7 +74,8 @@ func TestConformanceOutlive(t *testing.T) {
 // outliving attaches all sessions with Outlive.
 type outliving struct{ *Engine }
 
-func (e outliving) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e outliving) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
 	s.Outlive = true
 	return e.Engine.Attach(ctx, s, notify)
 }

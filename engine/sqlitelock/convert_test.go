@@ -32,7 +32,8 @@ func TestUndoneConversionIsKnownFromRows(t *testing.T) {
 		again := upgrade
 		again.Targets = append([]lockkeeper.Target(nil), upgrade.Targets...)
 		st, err := e.Claim(ctx, keys["a"], again)
-		if err != nil || st.State != lockkeeper.Held || st.Grants[0].Mode != lockkeeper.ModeShared || st.Reason != lockkeeper.TimedOut {
+		if err != nil || st.State != lockkeeper.Held || st.Grants[0].Mode != lockkeeper.ModeShared ||
+			st.Reason != lockkeeper.TimedOut {
 			t.Fatalf("got %+v, %v; want it held shared, the conversion timed out", st, err)
 		}
 	}

@@ -187,7 +187,8 @@ func cramped(e *Engine, cramp func() (relax func() error, err error)) (granted i
 			granted++
 		}
 	}
-	if !errors.Is(failed, lockkeeper.ErrUnavailable) || !strings.Contains(failed.Error(), "disk") || errors.Is(failed, lockkeeper.ErrNotAcquired) {
+	if !errors.Is(failed, lockkeeper.ErrUnavailable) || !strings.Contains(failed.Error(), "disk") ||
+		errors.Is(failed, lockkeeper.ErrNotAcquired) {
 		return granted, fmt.Errorf("after %d grants: %v, want ErrUnavailable because of the disk", granted, failed)
 	}
 	if err := relax(); err != nil {

@@ -62,7 +62,8 @@ func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 // look gathers an insight, inside a transaction.
 func (tx *transaction) look() (seen insight) {
 	e := tx.e
-	if seen.err = e.db.conn.QueryRowContext(context.Background(), "SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous").
+	if seen.err = e.db.conn.QueryRowContext(context.Background(),
+		"SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous").
 		Scan(&seen.mode, &seen.synchronous); seen.err != nil {
 		return seen
 	}
@@ -119,7 +120,8 @@ func (e *Engine) examineFile(_ context.Context, seen *insight) lockkeeper.Findin
 	case err != nil:
 		return broken(check, fmt.Sprintf("%s is gone (%v)", e.db.path, err), "restart what uses it; a new file is made")
 	case !os.SameFile(info, e.db.file):
-		return broken(check, e.db.path+" is another file than the one that was opened", "restart what uses it: its locks and those of the new file know nothing of each other")
+		return broken(check, e.db.path+" is another file than the one that was opened",
+			"restart what uses it: its locks and those of the new file know nothing of each other")
 	case seen.err != nil:
 		return broken(check, seen.err.Error(), "see what the other checks say")
 	case links(info) > 1:
@@ -131,13 +133,15 @@ func (e *Engine) examineFile(_ context.Context, seen *insight) lockkeeper.Findin
 	if log != nil {
 		logged = log.Size()
 	}
-	return fine(check, "%s, %d kB and %d kB of log, schema version %d", e.db.path, info.Size()>>10, logged>>10, e.db.schema.latest)
+	return fine(check, "%s, %d kB and %d kB of log, schema version %d", e.db.path, info.Size()>>10, logged>>10,
+		e.db.schema.latest)
 }
 
 // examineContents has SQLite check the file, which does less on a connection
 // that can only read.
 func (e *Engine) examineContents(ctx context.Context, _ *insight) lockkeeper.Finding {
-	const check, remedy = "contents", "once nobody uses it, remove the file and what lies beside it under its name; all locks in it end"
+	const check, remedy = "contents", "once nobody uses it, remove the file and what lies beside it under its name; " +
+		"all locks in it end"
 	pool, conn, err := e.db.dial(ctx, "mode=rw")
 	if err != nil {
 		return broken(check, err.Error(), "see what the other checks say")
@@ -178,7 +182,8 @@ func (e *Engine) examineLog(_ context.Context, seen *insight) lockkeeper.Finding
 	case seen.mode != "wal":
 		return broken(check, detail, "restart what uses the file: another program has changed its journal mode")
 	case seen.synchronous < 2:
-		return doubtful(check, detail+": a loss of power may undo what was answered", "commits should wait for the disk: synchronous full")
+		return doubtful(check, detail+": a loss of power may undo what was answered",
+			"commits should wait for the disk: synchronous full")
 	}
 	return fine(check, "%s: what is answered is on the disk", detail)
 }
@@ -198,7 +203,8 @@ func (e *Engine) examineFileSystem(context.Context, *insight) lockkeeper.Finding
 	case network:
 		return broken(check, kind.String()+" is a network file system", "use a file on a disk of this computer")
 	case twoSides:
-		return doubtful(check, kind.String()+" may be shared between a virtual machine and its host, which don't see each other's locks",
+		return doubtful(check, kind.String()+" may be shared between a virtual machine and its host, which don't see each "+
+			"other's locks",
 			"use the file from one side only, or one on a disk of this computer")
 	}
 	return fine(check, "%s, which is on this computer as far as is known", kind)
@@ -225,7 +231,8 @@ func (e *Engine) examineRoom(context.Context, *insight) lockkeeper.Finding {
 func (e *Engine) examineKernel(context.Context, *insight) lockkeeper.Finding {
 	const check = "crash detection"
 	if !kernelKnows {
-		return doubtful(check, "this system does not tell when a process dies", "what a killed process held is free after its TTL: choose a short one")
+		return doubtful(check, "this system does not tell when a process dies",
+			"what a killed process held is free after its TTL: choose a short one")
 	}
 	folder := filepath.Dir(e.db.path)
 	holds, err := locksHold(folder)
@@ -275,7 +282,8 @@ func (e *Engine) examinePermissions(context.Context, *insight) lockkeeper.Findin
 	switch {
 	case err != nil: // the check of the file reports it
 	case info.Mode()&0o002 != 0:
-		return doubtful(check, detail, "everybody on this computer may end every lock: take the permission to write from others (chmod o-w)")
+		return doubtful(check, detail, "everybody on this computer may end every lock: take the permission to write from "+
+			"others (chmod o-w)")
 	case info.Mode()&0o004 != 0:
 		return doubtful(check, detail, "everybody on this computer may hold up all who use it, by locks on its log: "+
 			"take the permission to read from others (chmod o-r), of "+e.db.path+"-wal and -shm too")
@@ -325,7 +333,8 @@ func (e *Engine) Notices() []lockkeeper.Finding {
 // examineBell tries whether this process can be woken by changes of files.
 func (e *Engine) examineBell(context.Context, *insight) lockkeeper.Finding {
 	const check = "wake-ups"
-	const remedy = "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or end what watches so many files: waiting processes look every 100 ms instead"
+	const remedy = "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or end what watches so many " +
+		"files: waiting processes look every 100 ms instead"
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
@@ -340,7 +349,8 @@ func (e *Engine) examineBell(context.Context, *insight) lockkeeper.Finding {
 	case used*10 > most*9:
 		return doubtful(check, fmt.Sprintf("%d of %d watchers of this user are in use", used, most), remedy)
 	}
-	return fine(check, "waiting processes are woken by changes of files; %d of %d watchers of this user are in use", used, most)
+	return fine(check, "waiting processes are woken by changes of files; %d of %d watchers of this user are in use", used,
+		most)
 }
 
 func (e *Engine) examineSessions(_ context.Context, seen *insight) lockkeeper.Finding {
@@ -361,7 +371,8 @@ func (e *Engine) examineTheDead(_ context.Context, seen *insight) lockkeeper.Fin
 		return doubtful(check, "the processes of these sessions are dead: "+strings.Join(seen.dead, ", "),
 			"nothing need be done: they end when somebody wants what they hold, or opens the file, or at their TTL")
 	case len(seen.missing) > 0:
-		return doubtful(check, "the files of these sessions are gone, so nobody can tell whether their processes live: "+strings.Join(seen.missing, ", "),
+		return doubtful(check, "the files of these sessions are gone, so nobody can tell whether their processes live: "+
+			strings.Join(seen.missing, ", "),
 			"leave the files in "+e.folder.path+" alone; what is held by the dead is free at their TTL")
 	}
 	return fine(check, "no session has lost its process")
@@ -373,8 +384,10 @@ func (e *Engine) examineTime(_ context.Context, seen *insight) lockkeeper.Findin
 	case seen.err != nil:
 		return unseen(check)
 	case seen.behind > time.Second:
-		return doubtful(check, fmt.Sprintf("the boot clock reads %s less than at the latest entry, as after the restoring of a virtual machine", seen.behind.Round(time.Second)),
-			"until it has caught up the time of the locks stands still, and leases of the dead last longer: reboot, if that is too long")
+		return doubtful(check, fmt.Sprintf("the boot clock reads %s less than at the latest entry, as after the restoring "+
+			"of a virtual machine", seen.behind.Round(time.Second)),
+			"until it has caught up the time of the locks stands still, and leases of the dead last longer: reboot, if that "+
+				"is too long")
 	}
 	return fine(check, "the boot clock goes on from the latest entry")
 }

@@ -15,7 +15,8 @@ import (
 
 var _ lockkeeper.Examiner = (*Engine)(nil)
 
-var allChecks = []string{"file", "contents", "log", "file system", "free space", "crash detection", "permissions", "session files", "wake-ups", "sessions", "dead processes", "time"}
+var allChecks = []string{"file", "contents", "log", "file system", "free space", "crash detection", "permissions",
+	"session files", "wake-ups", "sessions", "dead processes", "time"}
 
 // examined returns the findings, by their checks, which must all be there, and
 // whatever is not fine must say what to do.

@@ -14,7 +14,8 @@ import (
 )
 
 // takeOver attaches a session, also if it is open, whoever has it.
-func takeOver(ctx context.Context, e *Engine, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func takeOver(ctx context.Context, e *Engine, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	lease, err := e.Attach(ctx, s, notify)
 	var told *lockkeeper.Error
 	if errors.As(err, &told) && told.Epoch != 0 {
@@ -35,7 +36,8 @@ func attach(t *testing.T, e *Engine, id string, ttl time.Duration, notify func([
 }
 
 // attachOutliving attaches a session that lives by its TTL alone.
-func attachOutliving(t *testing.T, e *Engine, id string, ttl time.Duration, notify func([]lockkeeper.Status)) lockkeeper.Key {
+func attachOutliving(t *testing.T, e *Engine, id string, ttl time.Duration,
+	notify func([]lockkeeper.Status)) lockkeeper.Key {
 	t.Helper()
 	lease, err := takeOver(bounded(t), e, lockkeeper.Session{ID: id, TTL: ttl, Outlive: true}, notify)
 	if err != nil {
@@ -45,7 +47,11 @@ func attachOutliving(t *testing.T, e *Engine, id string, ttl time.Duration, noti
 }
 
 func exclusive(id uint64, path lockkeeper.Path) lockkeeper.Want {
-	return lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+	return lockkeeper.Want{
+		ID:      id,
+		Wait:    lockkeeper.Forever,
+		Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+	}
 }
 
 func claim(t *testing.T, e *Engine, k lockkeeper.Key, w lockkeeper.Want) lockkeeper.Status {
@@ -128,7 +134,8 @@ func TestAttachUncertain(t *testing.T) {
 	if sessions := snapshot(t, other).Sessions; len(sessions) != 1 {
 		t.Errorf("%d sessions, want 1", len(sessions))
 	}
-	if err := e.call(bounded(t), true, func(*transaction) { e.db.commitFault = nil }); err != nil { // reads what became of it
+	// reads what became of it
+	if err := e.call(bounded(t), true, func(*transaction) { e.db.commitFault = nil }); err != nil {
 		t.Fatal(err)
 	}
 	if now := e.SessionFile("a"); now == nil || now != before {
@@ -233,7 +240,8 @@ func TestKeptBusy(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-answer; !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) || !strings.Contains(err.Error(), "another program keeps") {
+	if err := <-answer; !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) ||
+		!strings.Contains(err.Error(), "another program keeps") {
 		t.Errorf("got %v, want ErrUnavailable and who might do that", err)
 	}
 	if _, err := db.Exec("ROLLBACK"); err != nil {

@@ -72,11 +72,15 @@ func around[T any](f fault, statement string, do func() (T, error)) (T, error) {
 }
 
 func (c faultConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return around(c.fault, query, func() (driver.Result, error) { return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args) })
+	return around(c.fault, query, func() (driver.Result, error) {
+		return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	})
 }
 
 func (c faultConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return around(c.fault, query, func() (driver.Rows, error) { return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args) })
+	return around(c.fault, query, func() (driver.Rows, error) {
+		return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+	})
 }
 
 func (c faultConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -97,9 +101,13 @@ type faultStmt struct {
 }
 
 func (s faultStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return around(s.fault, s.query, func() (driver.Result, error) { return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) })
+	return around(s.fault, s.query, func() (driver.Result, error) {
+		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	})
 }
 
 func (s faultStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return around(s.fault, s.query, func() (driver.Rows, error) { return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args) })
+	return around(s.fault, s.query, func() (driver.Rows, error) {
+		return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	})
 }

@@ -66,7 +66,8 @@ func TestWrongFiles(t *testing.T) {
 		return path
 	}
 	t.Run("text", func(t *testing.T) {
-		refused(t, write("notes.txt", strings.Repeat("not a database at all\n", 100)), lockkeeper.ErrInvalid, "notes.txt", "no SQLite database")
+		refused(t, write("notes.txt", strings.Repeat("not a database at all\n", 100)), lockkeeper.ErrInvalid, "notes.txt",
+			"no SQLite database")
 	})
 	t.Run("foreign", func(t *testing.T) {
 		refused(t, sqlFile(t, "CREATE TABLE songs (title TEXT)"), lockkeeper.ErrInvalid, "another program", "locks.db")
@@ -171,7 +172,8 @@ func TestReplacedFile(t *testing.T) {
 	check := func(words string) {
 		t.Helper()
 		_, err := e.Claim(bounded(t), k, exclusive(2, "other"))
-		if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) || !strings.Contains(err.Error(), words) {
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrNotAcquired) ||
+			!strings.Contains(err.Error(), words) {
 			t.Errorf("got %v, want ErrUnavailable and %q", err, words)
 		}
 	}
@@ -207,7 +209,8 @@ func TestHolderHearsOfRemovedFile(t *testing.T) {
 	case <-bounded(t).Done():
 		t.Fatal("never lost")
 	}
-	if err := hold.Err(); !errors.Is(err, lockkeeper.ErrLost) || !strings.Contains(err.Error(), path+" was removed or replaced while it was in use") {
+	if err := hold.Err(); !errors.Is(err, lockkeeper.ErrLost) ||
+		!strings.Contains(err.Error(), path+" was removed or replaced while it was in use") {
 		t.Errorf("got %v, want ErrLost and why", err)
 	}
 }
@@ -248,7 +251,8 @@ func TestReplacedFileAtConnection(t *testing.T) {
 		t.Fatalf("got %v, want a failure that ends the connection", err)
 	}
 	armed.Store(true)
-	if st, err := e.Claim(bounded(t), k, exclusive(2, "other")); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "was removed or replaced") {
+	if st, err := e.Claim(bounded(t), k, exclusive(2, "other")); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "was removed or replaced") {
 		t.Errorf("got %s, %v, want that the file was replaced", st.State, err)
 	}
 	if armed.Load() {
@@ -273,7 +277,8 @@ func TestRemovedLog(t *testing.T) {
 	if err := os.Remove(path + "-wal"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Renew(bounded(t), k); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "-wal was removed") {
+	if _, err := e.Renew(bounded(t), k); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "-wal was removed") {
 		t.Errorf("got %v, want ErrUnavailable and why", err)
 	}
 	if _, err := e.Renew(bounded(t), k); err != nil {
@@ -281,7 +286,8 @@ func TestRemovedLog(t *testing.T) {
 	}
 	after := snapshot(t, e)
 	if len(after.Claims) != len(before.Claims) || after.Counters.Fences != before.Counters.Fences {
-		t.Errorf("%d claims and fence %d, want %d and %d", len(after.Claims), after.Counters.Fences, len(before.Claims), before.Counters.Fences)
+		t.Errorf("%d claims and fence %d, want %d and %d", len(after.Claims), after.Counters.Fences, len(before.Claims),
+			before.Counters.Fences)
 	}
 	compare(t, "a process that comes later", snapshot(t, openReal(t, path)), after)
 }
@@ -306,7 +312,8 @@ func TestSmallerFile(t *testing.T) {
 			if _, err := e.list(bounded(t), lockkeeper.Query{}); err != nil {
 				t.Fatal(err)
 			}
-			execute(t, path, "CREATE TABLE big (x)", "INSERT INTO big VALUES (zeroblob(1000000))", "PRAGMA wal_checkpoint(TRUNCATE)")
+			execute(t, path, "CREATE TABLE big (x)", "INSERT INTO big VALUES (zeroblob(1000000))",
+				"PRAGMA wal_checkpoint(TRUNCATE)")
 			claim(t, e, k, exclusive(102, "next"))
 			execute(t, path, "DROP TABLE big", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
 			if st := claim(t, e, k, exclusive(103, "after")); st.State != lockkeeper.Held || len(snapshot(t, e).Claims) != 103 {
@@ -317,7 +324,8 @@ func TestSmallerFile(t *testing.T) {
 		if err := os.Truncate(path, info.Size()/2/4096*4096); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := e.Claim(bounded(t), k, exclusive(102, "next")); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "damaged") {
+		if st, err := e.Claim(bounded(t), k, exclusive(102, "next")); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "damaged") {
 			t.Errorf("cut short: got %s, %v, want ErrUnavailable and that it is damaged", st.State, err)
 		}
 	}
@@ -328,7 +336,8 @@ func TestViews(t *testing.T) {
 	path := file(t)
 	a, _ := testClient(t, path)
 	b, _ := testClient(t, path)
-	if _, err := a.Acquire(bounded(t), lockkeeper.Exclusive("db/x"), lockkeeper.Permits("net", 2, 5), lockkeeper.WithAs("anna"), lockkeeper.WithNote("tests")); err != nil {
+	if _, err := a.Acquire(bounded(t), lockkeeper.Exclusive("db/x"), lockkeeper.Permits("net", 2, 5),
+		lockkeeper.WithAs("anna"), lockkeeper.WithNote("tests")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Enqueue(bounded(t), lockkeeper.Shared("db"), lockkeeper.WithAs("ben")); err != nil {

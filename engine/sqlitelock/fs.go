@@ -29,19 +29,44 @@ func (f fileSystem) String() string {
 
 // magics are the numbers by which Linux tells file systems.
 var magics = map[uint32]string{
-	0x6969: "nfs", 0x517b: "smb", 0xff534d42: "cifs", 0xfe534d42: "smb3", 0x01021997: "9p", 0x5346414f: "afs", 0x6b414653: "afs",
-	0x73757245: "coda", 0x564c: "ncp", 0x00c36400: "ceph", 0x0bd00bd0: "lustre", 0x47504653: "gpfs", 0x01161970: "gfs2", 0x7461636f: "ocfs2",
+	0x6969:     "nfs",
+	0x517b:     "smb",
+	0xff534d42: "cifs",
+	0xfe534d42: "smb3",
+	0x01021997: "9p",
+	0x5346414f: "afs",
+	0x6b414653: "afs",
+	0x73757245: "coda",
+	0x564c:     "ncp",
+	0x00c36400: "ceph",
+	0x0bd00bd0: "lustre",
+	0x47504653: "gpfs",
+	0x01161970: "gfs2",
+	0x7461636f: "ocfs2",
 	0x19830326: "beegfs", 0x20030528: "orangefs",
 
-	0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlay", 0x2fc12fc1: "zfs", 0xf2f52010: "f2fs",
-	0xca451a4e: "bcachefs", 0x4d44: "vfat", 0x2011bab0: "exfat", 0x65735546: "fuse", 0x786f4256: "vboxsf", 0xbacbacbc: "vmhgfs",
+	0xef53:     "ext4",
+	0x58465342: "xfs",
+	0x9123683e: "btrfs",
+	0x01021994: "tmpfs",
+	0x794c7630: "overlay",
+	0x2fc12fc1: "zfs",
+	0xf2f52010: "f2fs",
+	0xca451a4e: "bcachefs",
+	0x4d44:     "vfat",
+	0x2011bab0: "exfat",
+	0x65735546: "fuse",
+	0x786f4256: "vboxsf",
+	0xbacbacbc: "vmhgfs",
 }
 
 // networks are file systems that several computers use at once. Locks of SQLite
 // on them hold for one computer, for all, or for nobody; its log needs memory
 // that all share, which they can't have.
-var networks = names("nfs nfs3 nfs4 smb smbfs smb3 cifs 9p afs afpfs coda ncp ceph lustre gpfs gfs2 ocfs2 beegfs orangefs webdav ftp " +
-	"sshfs rclone s3fs s3ql goofys geesefs gcsfuse mount-s3 davfs davfs2 glusterfs ceph-fuse cephfs juicefs seaweedfs moosefs mfs lizardfs curlftpfs " +
+var networks = names("nfs nfs3 nfs4 smb smbfs smb3 cifs 9p afs afpfs coda ncp ceph lustre gpfs gfs2 ocfs2 beegfs " +
+	"orangefs webdav ftp " +
+	"sshfs rclone s3fs s3ql goofys geesefs gcsfuse mount-s3 davfs davfs2 glusterfs ceph-fuse cephfs juicefs seaweedfs " +
+	"moosefs mfs lizardfs curlftpfs " +
 	"blobfuse blobfuse2 smbnetfs alluxio-fuse hdfs fuse_dfs")
 
 // halves are folders of another computer that a virtual machine sees: two
@@ -87,6 +112,7 @@ func refuseNetwork(folder string, ask func(string) (fileSystem, error)) error {
 	if err != nil || kind.classify() != network {
 		return nil
 	}
-	return lockkeeper.Invalid("%s is on a network file system (%s), where SQLite can't keep processes of several computers apart: name a file on a disk of this computer, such as below /var/lib or /var/tmp",
+	return lockkeeper.Invalid("%s is on a network file system (%s), where SQLite can't keep processes of several "+
+		"computers apart: name a file on a disk of this computer, such as below /var/lib or /var/tmp",
 		folder, kind)
 }

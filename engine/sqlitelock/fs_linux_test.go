@@ -33,7 +33,13 @@ func TestMountType(t *testing.T) {
 41 22 0:36 / /mnt/odd\040name rw - fuse.rclone remote: rw
 42 22 0:37 / /short
 `
-	for device, want := range map[string]string{"254:0": "ext4", "0:35": "fuse.sshfs", "0:36": "fuse.rclone", "0:37": "", "9:9": ""} {
+	for device, want := range map[string]string{
+		"254:0": "ext4",
+		"0:35":  "fuse.sshfs",
+		"0:36":  "fuse.rclone",
+		"0:37":  "",
+		"9:9":   "",
+	} {
 		if got := mountType(mounts, device); got != want {
 			t.Errorf("device %s: %q, want %q", device, got, want)
 		}

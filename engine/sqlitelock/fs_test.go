@@ -53,7 +53,9 @@ func TestNetworkIsRefused(t *testing.T) {
 			t.Errorf("%q does not say %q", err, word)
 		}
 	}
-	if err := refuseNetwork("/gone", func(string) (fileSystem, error) { return fileSystem{}, os.ErrNotExist }); err != nil {
+	if err := refuseNetwork("/gone", func(string) (fileSystem, error) {
+		return fileSystem{}, os.ErrNotExist
+	}); err != nil {
 		t.Errorf("what can't be asked: %v", err)
 	}
 }

@@ -105,7 +105,8 @@ func TestKilledAtEveryStatement(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("killed at %d of %d moments in %s", min(int(looked.Load()), len(order)), moments, time.Since(began).Round(time.Second))
+	t.Logf("killed at %d of %d moments in %s", min(int(looked.Load()), len(order)), moments,
+		time.Since(began).Round(time.Second))
 }
 
 func killedAt(t *testing.T, moment int, after []string) {
@@ -126,7 +127,8 @@ func killedAt(t *testing.T, moment int, after []string) {
 	}
 	rows := rowsOf(copied(t, path))
 	if rows != sure && rows != maybe {
-		t.Errorf("killed at moment %d, after %d answers: the rows say\n%s\nwant\n%s\nor\n%s", moment, answers, rows, sure, maybe)
+		t.Errorf("killed at moment %d, after %d answers: the rows say\n%s\nwant\n%s\nor\n%s", moment, answers, rows, sure,
+			maybe)
 		return
 	}
 	e, err := Open(bounded(t), path)
@@ -143,7 +145,8 @@ func killedAt(t *testing.T, moment int, after []string) {
 		w.Targets = append(w.Targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive})
 	}
 	if st := claim(t, e, k, w); st.State != lockkeeper.Held || st.Fence <= before.Counters.Fences || st.Unconfirmed {
-		t.Errorf("killed at moment %d: the next one is %s with fence %d after %d, unconfirmed %t", moment, st.State, st.Fence, before.Counters.Fences, st.Unconfirmed)
+		t.Errorf("killed at moment %d: the next one is %s with fence %d after %d, unconfirmed %t", moment, st.State, st.Fence,
+			before.Counters.Fences, st.Unconfirmed)
 	}
 	if n := number(t, path, "SELECT count(*) FROM sessions WHERE state <> 'closed' AND id <> 'next'"); n != 0 {
 		t.Errorf("killed at moment %d: %d sessions of the dead live on", moment, n)

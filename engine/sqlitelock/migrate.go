@@ -135,7 +135,8 @@ func (versionStore) Delete(context.Context, goosedb.DBTxConn, int64) error {
 }
 
 // GetMigration implements goose's Store.
-func (s versionStore) GetMigration(ctx context.Context, db goosedb.DBTxConn, version int64) (*goosedb.GetMigrationResult, error) {
+func (s versionStore) GetMigration(ctx context.Context, db goosedb.DBTxConn,
+	version int64) (*goosedb.GetMigrationResult, error) {
 	latest, err := s.GetLatestVersion(ctx, db)
 	if err == nil && version > latest {
 		err = goosedb.ErrVersionNotFound
@@ -153,7 +154,8 @@ func (versionStore) GetLatestVersion(ctx context.Context, db goosedb.DBTxConn) (
 }
 
 // ListMigrations implements goose's Store.
-func (s versionStore) ListMigrations(ctx context.Context, db goosedb.DBTxConn) ([]*goosedb.ListMigrationsResult, error) {
+func (s versionStore) ListMigrations(ctx context.Context, db goosedb.DBTxConn) ([]*goosedb.ListMigrationsResult,
+	error) {
 	latest, err := s.GetLatestVersion(ctx, db)
 	if err != nil {
 		return nil, err

@@ -206,7 +206,8 @@ const (
 func (db *database) kind(conn *sql.Conn) (fileKind, error) {
 	var application, version, tables int
 	row := conn.QueryRowContext(context.Background(),
-		"SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id, pragma_user_version")
+		"SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id, "+
+			"pragma_user_version")
 	if err := row.Scan(&application, &version, &tables); err != nil {
 		return 0, err
 	}
@@ -214,10 +215,12 @@ func (db *database) kind(conn *sql.Conn) (fileKind, error) {
 	case application == 0 && version == 0 && tables == 0:
 		return empty, nil
 	case application != applicationID:
-		return 0, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x, %d tables and indexes): name a file that is new, or one of lockkeeper's",
+		return 0, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x, %d tables and "+
+			"indexes): name a file that is new, or one of lockkeeper's",
 			db.path, application, tables)
 	case version > db.schema.latest:
-		return 0, lockkeeper.Invalid("%s has version %d, which a newer program made; this one knows version %d and older: update this program and restart it, or name another file",
+		return 0, lockkeeper.Invalid("%s has version %d, which a newer program made; this one knows version %d and older: "+
+			"update this program and restart it, or name another file",
 			db.path, version, db.schema.latest)
 	case version < 1:
 		return 0, fmt.Errorf("%w: it has version %d", errRows, version)

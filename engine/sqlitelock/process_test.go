@@ -34,7 +34,8 @@ func client(path string) (*lockkeeper.Client, *Engine, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return lockkeeper.New(e, lockkeeper.SessionID("p"+strconv.Itoa(os.Getpid())+strconv.FormatInt(time.Now().UnixNano(), 36))), e, nil
+	return lockkeeper.New(e, lockkeeper.SessionID("p"+strconv.Itoa(os.Getpid())+strconv.FormatInt(time.Now().UnixNano(),
+		36))), e, nil
 }
 
 func testClient(t testing.TB, path string) (*lockkeeper.Client, *Engine) {
@@ -183,7 +184,9 @@ func TestManyOpenOneNewFile(t *testing.T) {
 	wg.Wait()
 	var version, fences int
 	e := openReal(t, path)
-	err := e.call(bounded(t), true, func(tx *transaction) { version, fences = int(tx.meta.version), int(tx.meta.counters.Fences) })
+	err := e.call(bounded(t), true, func(tx *transaction) {
+		version, fences = int(tx.meta.version), int(tx.meta.counters.Fences)
+	})
 	if err != nil || fences != 20 {
 		t.Errorf("%d fences were given in %d changes, want 20 (%v)", fences, version, err)
 	}
@@ -221,7 +224,8 @@ func TestHandOff(t *testing.T) {
 		other.Read("released")
 	}
 	slices.Sort(waits)
-	t.Logf("hand-off between two processes: median %s, longest %s of %d", waits[len(waits)/2], waits[len(waits)-1], len(waits))
+	t.Logf("hand-off between two processes: median %s, longest %s of %d", waits[len(waits)/2], waits[len(waits)-1],
+		len(waits))
 	if slow := waits[len(waits)*3/4]; slow > pollBehindBell/2 {
 		t.Errorf("a quarter took longer than %s: the bell does not ring", slow)
 	}

@@ -221,7 +221,12 @@ func (g *generator) step(t *testing.T, e *Engine) string {
 	var err error
 	switch {
 	case !attached || n < 4:
-		s := lockkeeper.Session{ID: id, TTL: g.pick(time.Second, 2*time.Second, 5*time.Second), Outlive: g.r.IntN(4) > 0, Label: lockkeeper.Label{As: "someone"}}
+		s := lockkeeper.Session{
+			ID:      id,
+			TTL:     g.pick(time.Second, 2*time.Second, 5*time.Second),
+			Outlive: g.r.IntN(4) > 0,
+			Label:   lockkeeper.Label{As: "someone"},
+		}
 		for i, w := range g.made {
 			if g.by[i] == id && g.r.IntN(2) == 0 {
 				s.Named = append(s.Named, w.ID)
@@ -255,7 +260,12 @@ func (g *generator) step(t *testing.T, e *Engine) string {
 	case n < 92 && len(g.made) > 0:
 		i := len(g.made) - 1 - g.r.IntN(min(len(g.made), 8))
 		ref := lockkeeper.Ref{Session: g.by[i], ID: g.made[i].ID}
-		err = e.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: g.r.IntN(2) == 0, Label: lockkeeper.Label{Note: "because"}})
+		err = e.End(ctx, k, lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   ref,
+			Force: g.r.IntN(2) == 0,
+			Label: lockkeeper.Label{Note: "because"},
+		})
 	case n < 95:
 		err = e.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: g.path()})
 	case n < 97:
@@ -273,10 +283,16 @@ func (g *generator) want() lockkeeper.Want {
 	r := g.r
 	w := lockkeeper.Want{
 		ID: g.last, Priority: r.IntN(3), Wait: g.pick(0, time.Second, 3*time.Second, lockkeeper.Forever, lockkeeper.Forever),
-		MaxHold: g.pick(0, 0, 0, time.Second), Lasts: g.pick(0, 0, 0, 2*time.Second), Label: lockkeeper.Label{As: "somebody", Link: "http://x/?a=1&b"},
+		MaxHold: g.pick(0, 0, 0, time.Second),
+		Lasts:   g.pick(0, 0, 0, 2*time.Second),
+		Label:   lockkeeper.Label{As: "somebody", Link: "http://x/?a=1&b"},
 	}
 	if r.IntN(20) == 0 {
-		return lockkeeper.Want{ID: g.last, Freeze: g.pick(time.Second, 3*time.Second), Targets: []lockkeeper.Target{{Path: g.path(), Mode: lockkeeper.ModeExclusive}}}
+		return lockkeeper.Want{
+			ID:      g.last,
+			Freeze:  g.pick(time.Second, 3*time.Second),
+			Targets: []lockkeeper.Target{{Path: g.path(), Mode: lockkeeper.ModeExclusive}},
+		}
 	}
 	if w.MaxHold > 0 {
 		w.Grace = time.Second

@@ -102,7 +102,8 @@ func TestMigration(t *testing.T) {
 		func() error { _, err := old.Renew(bounded(t), k); return err },
 		func() error { _, err := old.list(bounded(t), lockkeeper.Query{}); return err },
 	} {
-		if err := call(); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "restart") {
+		if err := call(); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "version 2") ||
+			!strings.Contains(err.Error(), "restart") {
 			t.Errorf("the program of before got %v, want ErrUnavailable and what to do", err)
 		}
 	}
@@ -207,7 +208,8 @@ func TestForeignFileInUse(t *testing.T) {
 		}
 		return copied(t, path)
 	}
-	const table, fill = "CREATE TABLE songs (title TEXT)", "INSERT INTO songs SELECT hex(randomblob(1000)) FROM json_each('[1,2,3,4,5,6,7,8]')"
+	const table, fill = "CREATE TABLE songs (title TEXT)", "INSERT INTO songs SELECT hex(randomblob(1000)) FROM " +
+		"json_each('[1,2,3,4,5,6,7,8]')"
 	t.Run("log", func(t *testing.T) {
 		path := foreign(t, table, "PRAGMA journal_mode = WAL", fill)
 		untouched(t, path, "another program")

@@ -41,23 +41,13 @@ func script(e *Engine) []func() error {
 	renew := func(id string) func() error {
 		return func() error { _, err := e.Renew(ctx, keys[id]); return err }
 	}
-	want := func(id uint64, mode lockkeeper.Mode, path lockkeeper.Path) lockkeeper.Want {
-		w := exclusive(id, path)
-		w.Targets[0].Mode = mode
-		if mode == lockkeeper.ModePermits {
-			w.Targets[0].Units, w.Targets[0].Limit = 2, 5
-		}
-		return w
-	}
-	revised := func(w lockkeeper.Want, change func(*lockkeeper.Want)) lockkeeper.Want {
-		w.Targets = append([]lockkeeper.Target(nil), w.Targets...)
-		w.Revision++
-		change(&w)
-		return w
-	}
 	thief := exclusive(2, "site")
 	thief.Priority, thief.Steal = 5, lockkeeper.Take
-	freeze := lockkeeper.Want{ID: 3, Freeze: time.Hour, Targets: []lockkeeper.Target{{Path: "frozen", Mode: lockkeeper.ModeExclusive}}}
+	freeze := lockkeeper.Want{
+		ID:      3,
+		Freeze:  time.Hour,
+		Targets: []lockkeeper.Target{{Path: "frozen", Mode: lockkeeper.ModeExclusive}},
+	}
 	two := want(4, lockkeeper.ModePermits, "net")
 	two.Targets = append(two.Targets, lockkeeper.Target{Path: "disk", Mode: lockkeeper.ModeShared})
 	shared := want(2, lockkeeper.ModeShared, "site")
@@ -67,7 +57,9 @@ func script(e *Engine) []func() error {
 		claim("b", lockkeeper.Waiting, want(1, lockkeeper.ModeShared, "db/x")),
 		renew("a"),
 		claim("a", lockkeeper.Held, shared),
-		claim("a", lockkeeper.Held, revised(shared, func(w *lockkeeper.Want) { w.Targets[0].Mode = lockkeeper.ModeExclusive })),
+		claim("a", lockkeeper.Held, revised(shared, func(w *lockkeeper.Want) {
+			w.Targets[0].Mode = lockkeeper.ModeExclusive
+		})),
 		claim("b", lockkeeper.Held, thief), // takes it at once
 		claim("b", lockkeeper.Waiting, freeze),
 		end("a", lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}), // b.1 is granted
@@ -80,6 +72,22 @@ func script(e *Engine) []func() error {
 		end("b", lockkeeper.Ending{Kind: lockkeeper.Leave}),
 		claim("a", lockkeeper.Held, exclusive(6, "last")),
 	}
+}
+
+func want(id uint64, mode lockkeeper.Mode, path lockkeeper.Path) lockkeeper.Want {
+	w := exclusive(id, path)
+	w.Targets[0].Mode = mode
+	if mode == lockkeeper.ModePermits {
+		w.Targets[0].Units, w.Targets[0].Limit = 2, 5
+	}
+	return w
+}
+
+func revised(w lockkeeper.Want, change func(*lockkeeper.Want)) lockkeeper.Want {
+	w.Targets = append([]lockkeeper.Target(nil), w.Targets...)
+	w.Revision++
+	change(&w)
+	return w
 }
 
 // stating is k that says that all ids below this one are answered.
@@ -112,7 +120,8 @@ func rowsOf(path string) string {
 	}
 	defer db.Close()
 	var tables, version, rows int
-	if err := db.QueryRow("SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version").Scan(&tables, &version); err != nil {
+	if err := db.QueryRow("SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version").Scan(
+		&tables, &version); err != nil {
 		return err.Error()
 	}
 	if tables == 0 {

@@ -61,7 +61,11 @@ func TestBell(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(t, toldB, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
-	if err := a.End(bounded(t), ka, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "b", ID: 1}, Force: true}); err != nil {
+	if err := a.End(bounded(t), ka, lockkeeper.Ending{
+		Kind:  lockkeeper.Revoke,
+		Ref:   lockkeeper.Ref{Session: "b", ID: 1},
+		Force: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	next(t, toldB, "revoked", func(st lockkeeper.Status) bool {
@@ -128,7 +132,11 @@ func TestTakenOver(t *testing.T) {
 	a, b := openReal(t, path), openReal(t, path)
 	ka := attach(t, a, "s", time.Minute, nil)
 	claim(t, a, ka, exclusive(1, "db"))
-	if _, err := b.Attach(bounded(t), lockkeeper.Session{ID: "s", TTL: time.Minute, Named: []uint64{1}}, nil); !errors.Is(err, lockkeeper.ErrSession) {
+	if _, err := b.Attach(bounded(t), lockkeeper.Session{
+		ID:    "s",
+		TTL:   time.Minute,
+		Named: []uint64{1},
+	}, nil); !errors.Is(err, lockkeeper.ErrSession) {
 		t.Errorf("got %v, want ErrSession for who does not know the epoch", err)
 	}
 	if b.SessionFile("s") != nil || a.SessionFile("s") == nil {
@@ -277,7 +285,10 @@ func TestLooksAgain(t *testing.T) {
 	// of the turn that made the claim: this call may belong to the same turn.
 	var log *fsnotify.Watcher
 	ask := func() (again, pause time.Duration) {
-		if err := a.call(bounded(t), true, func(*transaction) { log, again, pause = a.bell.watcher, a.again, a.pause() }); err != nil {
+		if err := a.call(bounded(t), true, func(*transaction) {
+			log, again, pause = a.bell.watcher, a.again,
+				a.pause()
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return again, pause
@@ -352,7 +363,11 @@ func TestFollowAcrossProcesses(t *testing.T) {
 		released = released || st.Ref.Session == "a" && st.State == lockkeeper.Ended && st.Reason == lockkeeper.Released
 		granted = granted || st.Ref.Session == "w" && st.State == lockkeeper.Held
 	}
-	freeze := lockkeeper.Want{ID: 2, Freeze: time.Minute, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+	freeze := lockkeeper.Want{
+		ID:      2,
+		Freeze:  time.Minute,
+		Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}},
+	}
 	claim(t, a, w, freeze)
 	next(t, seen, "frozen", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Freezing })
 	if err := a.End(bounded(t), w, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}); err != nil {

@@ -93,7 +93,8 @@ func (db *database) ready(ctx context.Context) (anew bool, err error) {
 		log, err := os.Stat(db.path + "-wal")
 		if err != nil || !os.SameFile(log, db.log) {
 			// If we are the last to close the file, what was in the log is saved.
-			return false, fmt.Errorf("%s-wal was removed or replaced while it was in use: leave it alone, as long as anybody uses the file", db.path)
+			return false, fmt.Errorf("%s-wal was removed or replaced while it was in use: leave it alone, as long as anybody "+
+				"uses the file", db.path)
 		}
 		if info.Size() >= db.size {
 			db.size = info.Size()
@@ -111,7 +112,8 @@ func (db *database) ready(ctx context.Context) (anew bool, err error) {
 
 // removed is the error of a path that does not lead any more to the file that was opened.
 func (db *database) removed() error {
-	return fmt.Errorf("%s was removed or replaced while it was in use: restart what uses it, and leave it alone as long as anybody does", db.path)
+	return fmt.Errorf("%s was removed or replaced while it was in use: restart what uses it, and leave it alone as "+
+		"long as anybody does", db.path)
 }
 
 // disconnect closes the connection; the next use makes a new one. What was not

@@ -68,7 +68,8 @@ func Open(ctx context.Context, path string) (*Engine, error) {
 }
 
 // open is Open on a computer with that clock and boot id.
-func open(ctx context.Context, path string, o options, clock func() (time.Duration, error), boot string) (*Engine, error) {
+func open(ctx context.Context, path string, o options, clock func() (time.Duration, error), boot string) (*Engine,
+	error) {
 	if path == "" {
 		return nil, lockkeeper.Invalid("no file: name one, such as locks.db")
 	}
@@ -159,15 +160,19 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees {
 		Name:     "sqlite",
 		Features: lockkeeper.AllFeatures,
 		Reach:    lockkeeper.OnMachine,
-		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and sessions without a process survive it",
-		Fences:   "for ever, as long as the file is not replaced by an older copy",
-		Clock:    "the computer's boot clock, which nobody can set and which counts while it sleeps",
-		Breaks:   "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk that lies about having written, and use from two kernels at once, as through a folder shared with a virtual machine. Network file systems that are known are refused",
+		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and " +
+			"sessions without a process survive it",
+		Fences: "for ever, as long as the file is not replaced by an older copy",
+		Clock:  "the computer's boot clock, which nobody can set and which counts while it sleeps",
+		Breaks: "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk " +
+			"that lies about having written, and use from two kernels at once, as through a folder shared with a virtual " +
+			"machine. Network file systems that are known are refused",
 	}
 }
 
 // Attach implements lockkeeper.Engine.
-func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
@@ -209,7 +214,13 @@ func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Sta
 		if a.file == nil {
 			e.detach(s.ID) // the file that it may have had says nothing any more
 		}
-		e.keep(s.ID, &attachment{epoch: reply.Lease.Key.Epoch, notify: notify, file: a.file, name: a.name, ttl: reply.Lease.TTL})
+		e.keep(s.ID, &attachment{
+			epoch:  reply.Lease.Key.Epoch,
+			notify: notify,
+			file:   a.file,
+			name:   a.name,
+			ttl:    reply.Lease.TTL,
+		})
 		for i := range reply.Lease.Claims {
 			e.noteWait(&reply.Lease.Claims[i])
 		}

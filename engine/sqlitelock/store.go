@@ -54,7 +54,8 @@ var statementTexts = [statements]string{
 		VALUES (1, ?, 0, 0, 0, ?, ?, 0, 0, 0, 0, 0)`,
 	updateMeta: `UPDATE meta SET version = ?, purged = ?, purge_ns = ?, boot_id = ?, base_ns = ?, now_ns = ?, fences = ?, tickets = ?, epochs = ?, changes = ?`,
 
-	readSessions: "SELECT " + rows.SessionColumns + ", file, opened, version FROM sessions WHERE version > ? AND (? OR state <> 'closed')",
+	readSessions: "SELECT " + rows.SessionColumns +
+		", file, opened, version FROM sessions WHERE version > ? AND (? OR state <> 'closed')",
 	writeSession: upsert("sessions", "id", rows.SessionColumns+", file, opened, closed_ns, version"),
 	writeStated:  `UPDATE sessions SET heard = ?, answered = ?, version = ? WHERE id = ?`,
 	closeSession: `UPDATE sessions SET state = 'closed', file = '', closed_ns = ?, version = ? WHERE id = ?`,
@@ -114,14 +115,17 @@ type meta struct {
 // meta reads the one row; in a file that was just made there is none.
 func (db *database) meta() (m meta, found bool, err error) {
 	c := &m.counters
-	err = db.stmts[readMeta].QueryRowContext(context.Background()).Scan(&m.layout, &m.version, &m.purged, &m.purge, &m.boot, &m.base,
-		&c.Now, rows.Signed{To: &c.Fences}, rows.Signed{To: &c.Tickets}, rows.Signed{To: &c.Epochs}, rows.Signed{To: &c.Changes})
+	err = db.stmts[readMeta].QueryRowContext(context.Background()).Scan(&m.layout, &m.version, &m.purged, &m.purge,
+		&m.boot, &m.base,
+		&c.Now, rows.Signed{To: &c.Fences}, rows.Signed{To: &c.Tickets}, rows.Signed{To: &c.Epochs},
+		rows.Signed{To: &c.Changes})
 	if err == sql.ErrNoRows {
 		return m, false, nil
 	}
 	if err == nil && m.layout != db.schema.latest {
 		err = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
-			"a newer program has brought %s to version %d, and this one knows version %d: restart it with the newer one", db.path, m.layout, db.schema.latest)}
+			"a newer program has brought %s to version %d, and this one knows version %d: restart it with the newer one",
+			db.path, m.layout, db.schema.latest)}
 	}
 	return m, err == nil, err
 }
@@ -269,7 +273,8 @@ func (db *database) purge(now time.Duration) (version int64, err error) {
 		return 0, err
 	}
 	ended, closed := int64(now-keepEnded), int64(now-keepClosed)
-	if err := db.stmts[oldestKnown].QueryRowContext(context.Background(), int64(now), ended, closed).Scan(&version); err != nil || version == 0 {
+	if err := db.stmts[oldestKnown].QueryRowContext(context.Background(), int64(now), ended,
+		closed).Scan(&version); err != nil || version == 0 {
 		return version, err
 	}
 	if err := db.run(purgeClaims, int64(now), ended); err != nil {

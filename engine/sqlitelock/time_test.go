@@ -28,14 +28,16 @@ func TestReboot(t *testing.T) {
 	claim(t, e, k, exclusive(1, "db"))
 	clock.advance(50 * time.Second)
 	fence := claim(t, lasting, l, exclusive(1, "site")).Fence
-	if err := e.End(bounded(t), attach(t, e, "left", time.Minute, nil), lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
+	if err := e.End(bounded(t), attach(t, e, "left", time.Minute, nil),
+		lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
 		t.Fatal(err)
 	}
 	before := snapshot(t, e).Counters.Now
 
 	// Another boot while a process still lives is none: it is another view of the computer.
 	clock.set(3 * time.Second)
-	if _, err := open(bounded(t), path, options{}, clock.read, "boot 2"); !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "boot") {
+	if _, err := open(bounded(t), path, options{}, clock.read, "boot 2"); !errors.Is(err, lockkeeper.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "boot") {
 		t.Fatalf("got %v, want ErrUnavailable", err)
 	}
 	// The power goes, and with it all processes.
@@ -47,13 +49,20 @@ func TestReboot(t *testing.T) {
 	if snap.Counters.Now != before {
 		t.Errorf("time goes on from %s, want %s", snap.Counters.Now, before)
 	}
-	if len(snap.Sessions) != 1 || snap.Sessions[0].ID != "lasting" || snap.Sessions[0].Resumed || snap.Sessions[0].Deadline != before+time.Minute {
+	if len(snap.Sessions) != 1 || snap.Sessions[0].ID != "lasting" || snap.Sessions[0].Resumed ||
+		snap.Sessions[0].Deadline != before+time.Minute {
 		t.Errorf("sessions %+v, want the lasting one, with its whole TTL, not resumed", snap.Sessions)
 	}
 	if _, err := after.Renew(bounded(t), l); !errors.Is(err, lockkeeper.ErrSession) {
 		t.Errorf("got %v, want ErrSession until it has resumed", err)
 	}
-	lease, err := after.Attach(bounded(t), lockkeeper.Session{ID: "lasting", TTL: time.Minute, Named: []uint64{1}, Epoch: l.Epoch, Outlive: true}, nil)
+	lease, err := after.Attach(bounded(t), lockkeeper.Session{
+		ID:      "lasting",
+		TTL:     time.Minute,
+		Named:   []uint64{1},
+		Epoch:   l.Epoch,
+		Outlive: true,
+	}, nil)
 	if err != nil || len(lease.Claims) != 1 || lease.Claims[0].Fence != fence {
 		t.Errorf("resumed with %+v (%v), want its hold", lease.Claims, err)
 	}
@@ -166,7 +175,8 @@ func TestNoWallClock(t *testing.T) {
 	if err != nil || len(schemas) == 0 {
 		t.Fatal("no schema", err)
 	}
-	clocks := regexp.MustCompile(`(?i)time\.(Now|Until|Date|Unix)\b|CLOCK_REALTIME|\b(strftime|datetime|julianday|unixepoch|current_time|current_timestamp)\b`)
+	clocks := regexp.MustCompile(
+		`(?i)time\.(Now|Until|Date|Unix)\b|CLOCK_REALTIME|\b(strftime|datetime|julianday|unixepoch|current_time|current_timestamp)\b`)
 	for _, name := range append(names, schemas...) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue

@@ -350,7 +350,8 @@ func (tx *transaction) restart() error {
 			continue
 		}
 		if e.folder.state(s.file) == fileLocked {
-			return fmt.Errorf("%s is in use by processes that see another boot of this computer: an engine on SQLite is for one computer, and not for sandboxes that hide its boot id", e.db.path)
+			return fmt.Errorf("%s is in use by processes that see another boot of this computer: an engine on SQLite is for "+
+				"one computer, and not for sandboxes that hide its boot id", e.db.path)
 		}
 		ended = append(ended, lockkeeper.Key{Session: id, Epoch: s.epoch})
 	}

@@ -35,8 +35,10 @@ func (db *database) refusal(err error) error {
 	switch code := resultCode(err); {
 	case code == sqlite3.SQLITE_NOTADB:
 		return lockkeeper.Invalid("%s is no SQLite database: name a file that is new, or one of lockkeeper's", db.path)
-	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_MISMATCH, errors.Is(err, errRows):
-		return lockkeeper.Invalid("%s is damaged (%v): once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path, err)
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_MISMATCH,
+		errors.Is(err, errRows):
+		return lockkeeper.Invalid("%s is damaged (%v): once nobody uses it, remove it and what lies beside it under its "+
+			"name; all locks in it end", db.path, err)
 	}
 	return db.trouble(err)
 }
@@ -62,11 +64,13 @@ func (db *database) words(err error) string {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", db.path)
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the size of files (ulimit -f)", db.path)
+		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the "+
+			"size of files (ulimit -f)", db.path)
 	case sqlite3.SQLITE_BUSY:
 		return db.keptBusy()
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fmt.Sprintf("%s is damaged: once nobody uses it, remove it and what lies beside it under its name; all locks in it end", db.path)
+		return fmt.Sprintf("%s is damaged: once nobody uses it, remove it and what lies beside it under its name; all "+
+			"locks in it end", db.path)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return db.notWritable().Detail
 	case sqlite3.SQLITE_NOMEM:
@@ -77,7 +81,8 @@ func (db *database) words(err error) string {
 
 // keptBusy says that somebody does not let go of SQLite's lock. It reads only what never changes.
 func (db *database) keptBusy() string {
-	return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 in a transaction, or a backup, or a process that was stopped: end it (fuser %s lists who has the file open)", db.path, db.path)
+	return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 in a transaction, or a backup, or a "+
+		"process that was stopped: end it (fuser %s lists who has the file open)", db.path, db.path)
 }
 
 // notWritable is the error of a file that this process may not write.

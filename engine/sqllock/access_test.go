@@ -145,9 +145,11 @@ func TestViews(t *testing.T) {
 			now = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
 		}
 		for _, s := range []struct{ id, left string }{{"alive", "30000000000"}, {"dead", "-1000000000"}} {
-			db.mustExec(t, fmt.Sprintf("INSERT INTO {sessions} VALUES ('%s', 'open', 'fritz', '', '', 1, %s + %s, NULL, 1, 1, 1, 1, '', '', 1)", s.id, now, s.left))
+			db.mustExec(t, fmt.Sprintf("INSERT INTO {sessions} VALUES ('%s', 'open', 'fritz', '', '', 1, %s + %s, NULL, 1, "+
+				"1, 1, 1, '', '', 1)", s.id, now, s.left))
 			for id, class := range []int{0, 2} {
-				db.mustExec(t, fmt.Sprintf(`INSERT INTO {claims} VALUES ('%s', %d, 'held', '[]', 'fritz', '', '', 0, 7, 8, '', %[3]s - 5000000000, %[3]s - 5000000000,
+				db.mustExec(t,
+					fmt.Sprintf(`INSERT INTO {claims} VALUES ('%s', %d, 'held', '[]', 'fritz', '', '', 0, 7, 8, '', %[3]s - 5000000000, %[3]s - 5000000000,
 					NULL, NULL, NULL, 0, 0, 0, 1, 0, '', NULL, NULL)`, s.id, id, now),
 					fmt.Sprintf("INSERT INTO {targets} VALUES ('a/é', %d, 0, 7, '%s', %d, 2)", class, s.id, id))
 			}
@@ -155,7 +157,8 @@ func TestViews(t *testing.T) {
 		for _, view := range []string{"held", "waiting"} {
 			var path, mode, who, session string
 			var seconds float64
-			if err := db.pool.QueryRow(db.sql("SELECT path, mode, who, session, seconds FROM {"+view+"}")).Scan(&path, &mode, &who, &session, &seconds); err != nil {
+			if err := db.pool.QueryRow(db.sql("SELECT path, mode, who, session, seconds FROM {"+view+"}")).Scan(&path, &mode,
+				&who, &session, &seconds); err != nil {
 				t.Fatal(err)
 			}
 			if path != "a/é" || mode != "shared" || who != "fritz" || session != "alive" || seconds < 4.9 || seconds > 60 {

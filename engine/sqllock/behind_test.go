@@ -18,7 +18,13 @@ func TestLooksAtEachKind(t *testing.T) {
 	l := newLocal()
 	l.attach("a", 1, time.Minute, nil)
 	note := func(id uint64, target lockkeeper.Target) lockkeeper.Ref {
-		st := lockkeeper.Status{Ref: lockkeeper.Ref{Session: "a", ID: id}, Change: id, State: lockkeeper.Waiting, Left: lockkeeper.Forever, Grants: []lockkeeper.Grant{{Target: target}}}
+		st := lockkeeper.Status{
+			Ref:    lockkeeper.Ref{Session: "a", ID: id},
+			Change: id,
+			State:  lockkeeper.Waiting,
+			Left:   lockkeeper.Forever,
+			Grants: []lockkeeper.Grant{{Target: target}},
+		}
 		l.note(&st)
 		return st.Ref
 	}

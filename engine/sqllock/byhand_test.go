@@ -35,7 +35,8 @@ func TestRowsRemovedByHand(t *testing.T) {
 			h.second.release(1)
 			h.first.await(1, lockkeeper.Held)
 		}},
-		{"a waiting claim with its targets", "DELETE FROM {claims} WHERE session = 'first'; DELETE FROM {targets} WHERE session = 'first'", func(h *byHand) {
+		{"a waiting claim with its targets", "DELETE FROM {claims} WHERE session = 'first'; DELETE FROM {targets} WHERE " +
+			"session = 'first'", func(h *byHand) {
 			h.ended(h.first)
 			h.holder.release(1)
 			h.second.await(1, lockkeeper.Held)
@@ -68,7 +69,8 @@ func TestRowsRemovedByHand(t *testing.T) {
 			h.holder.release(1)
 			h.first.await(1, lockkeeper.Held)
 		}},
-		{"everything", "DELETE FROM {claims}; DELETE FROM {targets}; DELETE FROM {sessions}; DELETE FROM {freezes}; DELETE FROM {bells}; DELETE FROM {paces}", func(h *byHand) {
+		{"everything", "DELETE FROM {claims}; DELETE FROM {targets}; DELETE FROM {sessions}; DELETE FROM {freezes}; " +
+			"DELETE FROM {bells}; DELETE FROM {paces}", func(h *byHand) {
 			h.ended(h.first)
 			h.ended(h.second)
 			for _, m := range []*member{h.holder, h.first} {
@@ -119,7 +121,8 @@ func (h *byHand) ended(m *member) {
 func (h *byHand) over() {
 	h.Helper()
 	for _, m := range []*member{h.holder, h.first, h.second} {
-		if err := m.End(bounded(h), m.key, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil && !errors.Is(err, lockkeeper.ErrSession) {
+		if err := m.End(bounded(h), m.key, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil &&
+			!errors.Is(err, lockkeeper.ErrSession) {
 			h.Errorf("%s leaves: %v", m.key.Session, err)
 		}
 	}

@@ -67,7 +67,8 @@ func TestClockSetBack(t *testing.T) {
 			}
 			lease, err := a.Renew(bounded(t), a.key)
 			if err != nil || lease.TTL > lockkeeper.MinTTL {
-				t.Errorf("a renewal after the clock was set back tells %s, which would be too long if it is set right again; %v", lease.TTL, err)
+				t.Errorf("a renewal after the clock was set back tells %s, which would be too long if it is set right again; %v",
+					lease.TTL, err)
 			}
 			b.claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
 			a.claim(exclusive(1, 0, "a/b"), lockkeeper.Held)
@@ -122,8 +123,16 @@ func TestClockJumpsAhead(t *testing.T) {
 // none of which is called. (TestClockSetBack has processes whose dates are a day off.)
 func TestNoDateOfThisComputer(t *testing.T) {
 	dates := map[string]bool{
-		"Unix": true, "UnixMilli": true, "UnixMicro": true, "UnixNano": true, "Date": true, "Clock": true, "UTC": true, "Local": true, "In": true,
-		"Year": true, "YearDay": true, "Month": true, "Day": true, "Format": true, "AppendFormat": true,
+		"Unix":      true,
+		"UnixMilli": true,
+		"UnixMicro": true,
+		"UnixNano":  true,
+		"Date":      true,
+		"Clock":     true,
+		"UTC":       true,
+		"Local":     true,
+		"In":        true,
+		"Year":      true, "YearDay": true, "Month": true, "Day": true, "Format": true, "AppendFormat": true,
 		"MarshalJSON": true, "MarshalText": true, "MarshalBinary": true, "GobEncode": true,
 	}
 	set := token.NewFileSet()

@@ -30,7 +30,8 @@ func host(t *testing.T, url string, options ...lockkeeper.ClientOption) *lockkee
 func TestThreeAtATime(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := opened(t, url)
-		db.mustExec(t, `CREATE TABLE asked (queries INT NOT NULL, most INT NOT NULL, alltogether INT NOT NULL)`, `INSERT INTO asked VALUES (0, 0, 0)`)
+		db.mustExec(t, `CREATE TABLE asked (queries INT NOT NULL, most INT NOT NULL, alltogether INT NOT NULL)`,
+			`INSERT INTO asked VALUES (0, 0, 0)`)
 		var working sync.WaitGroup
 		for range 4 {
 			c := host(t, url)
@@ -73,7 +74,11 @@ func TestThreeAtATime(t *testing.T) {
 func TestLateReleaseFreesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		permit := func(id uint64, wait time.Duration) lockkeeper.Want {
-			return lockkeeper.Want{ID: id, Wait: wait, Targets: []lockkeeper.Target{{Path: "router1/snmp", Mode: lockkeeper.ModePermits, Units: 1, Limit: 3}}}
+			return lockkeeper.Want{
+				ID:      id,
+				Wait:    wait,
+				Targets: []lockkeeper.Target{{Path: "router1/snmp", Mode: lockkeeper.ModePermits, Units: 1, Limit: 3}},
+			}
 		}
 		dead, live := join(t, openEngine(t, url), "dead", lockkeeper.MinTTL), join(t, openEngine(t, url), "live", time.Minute)
 		dead.claim(permit(1, 0), lockkeeper.Held)
@@ -132,7 +137,8 @@ func TestBoundedWait(t *testing.T) {
 		if err := hold.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		third, err := one.Lock(t.Context(), "router1/config", lockkeeper.WithWait(longest)) // at once, or when what came too late was given back
+		// at once, or when what came too late was given back
+		third, err := one.Lock(t.Context(), "router1/config", lockkeeper.WithWait(longest))
 		if err != nil {
 			t.Fatalf("who gave up is still in the way: %v", err)
 		}

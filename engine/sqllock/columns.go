@@ -17,9 +17,11 @@ type columns struct {
 }
 
 var (
-	sessionColumns = columns{rows.SessionColumns + ", process, attempt, version", numbers("ttl_ns deadline_ns promise_ns epoch leases heard answered version")}
-	claimsColumns  = columns{rows.ClaimColumns + ", inside_session, inside_id", numbers("id priority ticket fence arrived_ns granted_ns wait_ns bound_ns told_ns " +
-		"ended_ns forget_ns ghost_ns change_no changed_ns inside_id")}
+	sessionColumns = columns{rows.SessionColumns + ", process, attempt, version",
+		numbers("ttl_ns deadline_ns promise_ns epoch leases heard answered version")}
+	claimsColumns = columns{rows.ClaimColumns + ", inside_session, inside_id",
+		numbers("id priority ticket fence arrived_ns granted_ns wait_ns bound_ns told_ns " +
+			"ended_ns forget_ns ghost_ns change_no changed_ns inside_id")}
 	targetColumns = columns{"path, class, rank, ticket, session, id, mode", numbers("class rank ticket id mode")}
 	keyOfClaims   = columns{"session, id", claimsColumns.numbers}
 	keyOfTargets  = columns{"path, class, rank, ticket, session, id", targetColumns.numbers}
@@ -74,7 +76,8 @@ func claimRows(all []*rows.Claim) ([][]any, error) {
 func targetValues(all []targetRow) [][]any {
 	var out [][]any
 	for _, t := range all {
-		out = append(out, []any{string(t.path), int64(t.class), int64(-t.priority), int64(t.ticket), t.ref.Session, int64(t.ref.ID), modeNumber(t.mode)})
+		out = append(out, []any{string(t.path), int64(t.class), int64(-t.priority), int64(t.ticket), t.ref.Session,
+			int64(t.ref.ID), modeNumber(t.mode)})
 	}
 	return out
 }

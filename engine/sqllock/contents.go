@@ -42,7 +42,8 @@ type querier interface {
 // there are none. It refuses a server that is too old, and tables that are too new.
 func (db database) version(ctx context.Context, q querier) (version int, err error) {
 	server := ""
-	row := q.QueryRowContext(ctx, db.sql("SELECT coalesce(max(version), 0), "+db.serverVersion()+" FROM {migrations}"), db.unprepared()...)
+	row := q.QueryRowContext(ctx, db.sql("SELECT coalesce(max(version), 0), "+db.serverVersion()+" FROM {migrations}"),
+		db.unprepared()...)
 	if err := row.Scan(&version, &server); err != nil {
 		return 0, meaning(err)
 	}
@@ -98,10 +99,12 @@ func (n naming) tooOld(server string) error {
 	case n.flavour == postgres:
 	case strings.Contains(strings.ToLower(server), "mariadb"):
 		if slices.Compare([]int{major, minor}, leastMariaDB[:]) < 0 {
-			return lockkeeper.Invalid("the server is MariaDB %s: lockkeeper needs %d.%d or later", server, leastMariaDB[0], leastMariaDB[1])
+			return lockkeeper.Invalid("the server is MariaDB %s: lockkeeper needs %d.%d or later", server, leastMariaDB[0],
+				leastMariaDB[1])
 		}
 	case major < leastMySQL:
-		return lockkeeper.Invalid("the server is MySQL %s: lockkeeper needs %d or later, or MariaDB %d.%d", server, leastMySQL, leastMariaDB[0], leastMariaDB[1])
+		return lockkeeper.Invalid("the server is MySQL %s: lockkeeper needs %d or later, or MariaDB %d.%d", server,
+			leastMySQL, leastMariaDB[0], leastMariaDB[1])
 	}
 	return nil
 }
@@ -118,7 +121,8 @@ func (db database) contents(ctx context.Context, q querier) (contents, error) {
 	var found contents
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
 	if db.flavour == postgres {
-		row := q.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = '%s')", db.prefix), db.unprepared()...)
+		row := q.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = "+
+			"'%s')", db.prefix), db.unprepared()...)
 		if err := row.Scan(&found.schema); err != nil {
 			return found, err
 		}
@@ -164,7 +168,8 @@ type object struct{ kind, name string }
 // versions is the table that tells the version.
 var versions = object{"TABLE", "migrations"}
 
-var createPattern = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
+var createPattern = regexp.MustCompile(
+	`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
 
 // objects are all that the migrations make.
 func (s schema) objects() []object {

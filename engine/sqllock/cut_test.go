@@ -23,7 +23,8 @@ type cutting struct {
 }
 
 // cutStep is for cuts within requests: of several hundred messages most are alike.
-var cutStep = flag.Int("cut.step", 11, "at which messages TestConnectionLostAtEveryMessage cuts within a request: 1 for each, 2 for every other, ...")
+var cutStep = flag.Int("cut.step", 11, "at which messages TestConnectionLostAtEveryMessage cuts within a request: 1 "+
+	"for each, 2 for every other, ...")
 
 // cutTTL is that of sessions that nobody renews meanwhile.
 const cutTTL = time.Hour
@@ -49,7 +50,8 @@ func TestConnectionLostAtEveryMessage(t *testing.T) {
 		// one prepares something, arms, does it, and returns what has to be true then.
 		one func(c *cutting, arm func()) (check func())
 	}{
-		{"acquire", cutAcquire}, {"release", cutRelease}, {"renewal", cutRenewal}, {"attach", cutAttach}, {"takeover", cutTakeover},
+		{"acquire", cutAcquire}, {"release", cutRelease}, {"renewal", cutRenewal}, {"attach", cutAttach},
+		{"takeover", cutTakeover},
 		{"leave", cutLeave}, {"wait", cutWait}, {"handing over", cutHandOver}, {"many", cutMany},
 	}
 	overKinds(t, func(t *testing.T, k kind) {

@@ -131,7 +131,8 @@ func TestPurge(t *testing.T) {
 			paces = append(paces, table.PaceRecord{Path: lockkeeper.Path(fmt.Sprint("p", i)), Pace: 1, At: time.Duration(i)})
 		}
 		send(t, e, e.dialect.putPaces(paces)...)
-		db.mustExec(t, "INSERT INTO {bells} (process, session, id, rung_ns) VALUES ('p', 's', 1, 1)", "INSERT INTO {followers} VALUES ('p', 1)")
+		db.mustExec(t, "INSERT INTO {bells} (process, session, id, rung_ns) VALUES ('p', 's', 1, 1)",
+			"INSERT INTO {followers} VALUES ('p', 1)")
 		most := map[string]int{"claims": 1, "targets": 1, "sessions": 1, "bells": 0, "followers": 0, "paces": table.MaxPaces}
 		if db.flavour == mysql {
 			db.mustExec(t, "INSERT INTO {numbers} SELECT n + 1000 FROM {latches} WHERE n > 0")
@@ -184,7 +185,8 @@ func TestHold(t *testing.T) {
 			late int64 // how far the version of the last is off
 			want error
 		}{
-			{[]string{"a", "b"}, 0, nil}, {[]string{"b"}, 0, nil}, {[]string{"a", "b"}, -1, errConflict}, {[]string{"b"}, 1, errConflict}, {[]string{"a", "gone"}, 0, errConflict},
+			{[]string{"a", "b"}, 0, nil}, {[]string{"b"}, 0, nil}, {[]string{"a", "b"}, -1, errConflict},
+			{[]string{"b"}, 1, errConflict}, {[]string{"a", "gone"}, 0, errConflict},
 		} {
 			held := make([]session, len(c.ids))
 			for i, id := range c.ids {
@@ -195,13 +197,19 @@ func TestHold(t *testing.T) {
 			held[len(held)-1].version += c.late
 			all := append(e.dialect.begin(patience{latchPatience, idleFirst}), e.dialect.hold(held)...)
 			paces++
-			all = append(all, e.dialect.putPaces([]table.PaceRecord{{Path: lockkeeper.Path(fmt.Sprint("p", paces)), Pace: 1, At: 1}})...)
+			all = append(all, e.dialect.putPaces([]table.PaceRecord{{
+				Path: lockkeeper.Path(fmt.Sprint("p", paces)),
+				Pace: 1,
+				At:   1,
+			}})...)
 			err := send(append(all, e.dialect.commit())...)
 			if c.want == nil && err != nil || c.want != nil && e.dialect.fateOf(err, true) != again {
 				t.Errorf("%v off by %d: %v", c.ids, c.late, err)
 			}
 			written := false
-			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))}, func(table.PaceRecord) { written = true })); err != nil || written != (c.want == nil) {
+			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))}, func(table.PaceRecord) {
+				written = true
+			})); err != nil || written != (c.want == nil) {
 				t.Errorf("%v off by %d: written %t, %v", c.ids, c.late, written, err)
 			}
 			was := maps.Clone(found)
@@ -276,7 +284,8 @@ func TestHeadsOfLines(t *testing.T) {
 			var want []uint64
 			for _, w := range waiting {
 				path := w.Targets[0].Path
-				if len(want) < line && (r.part == below && strings.HasPrefix(string(path), string(r.path)+"/") || r.part != below && path == r.path) {
+				if len(want) < line && (r.part == below && strings.HasPrefix(string(path), string(r.path)+"/") ||
+					r.part != below && path == r.path) {
 					want = append(want, w.ID)
 				}
 			}

@@ -11,14 +11,16 @@ import (
 // When all rows are removed everybody is told, all is free, and fences go on.
 func TestFencesGoOnWhenAllIsRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		holder, waiter := join(t, openEngine(t, url), "holder", time.Minute), join(t, openEngine(t, url), "waiter", time.Minute)
+		holder, waiter := join(t, openEngine(t, url), "holder", time.Minute), join(t, openEngine(t, url), "waiter",
+			time.Minute)
 		before := holder.claim(exclusive(1, 0, "a"), lockkeeper.Held).Fence
 		waiter.claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
 		db := opened(t, url)
 		for _, table := range []string{"targets", "claims", "sessions", "freezes", "paces", "bells"} {
 			db.mustExec(t, `TRUNCATE {`+table+`}`)
 		}
-		if st := waiter.await(1, lockkeeper.Ended); st.Reason != lockkeeper.Revoked || st.Text != "its row in the database was removed" {
+		if st := waiter.await(1, lockkeeper.Ended); st.Reason != lockkeeper.Revoked ||
+			st.Text != "its row in the database was removed" {
 			t.Errorf("who waits was told %s %q", st.Reason, st.Text)
 		}
 		if _, err := holder.Renew(bounded(t), holder.key); !errors.Is(err, lockkeeper.ErrSession) {
@@ -39,7 +41,8 @@ func TestTargetsOfAHolderRemoved(t *testing.T) {
 		st := holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
 		opened(t, url).mustExec(t, `DELETE FROM {targets}`)
 		next.claim(exclusive(1, 0, "a"), lockkeeper.Held)
-		if lease, err := holder.Renew(bounded(t), holder.key); err != nil || len(lease.Claims) != 1 || lease.Claims[0].State != lockkeeper.Held {
+		if lease, err := holder.Renew(bounded(t), holder.key); err != nil || len(lease.Claims) != 1 ||
+			lease.Claims[0].State != lockkeeper.Held {
 			t.Errorf("the holder is renewed: %v, %v", lease.Claims, err)
 		}
 		found := false
@@ -60,7 +63,8 @@ func TestTargetsOfAHolderRemoved(t *testing.T) {
 func TestClaimsRemovedWithoutTargets(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		a, b := join(t, openEngine(t, url), "a", time.Minute), join(t, openEngine(t, url), "b", time.Minute)
-		statement := `INSERT INTO {targets} (path, class, ticket, session, id, mode, ` + map[flavour]string{postgres: `rank`, mysql: "`rank`"}[a.db.flavour] + `)
+		statement := `INSERT INTO {targets} (path, class, ticket, session, id, mode, ` + map[flavour]string{postgres: `rank`,
+			mysql: "`rank`"}[a.db.flavour] + `)
 			WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n <= 900) SELECT 'a', 2, n + 1000 * m, 'removed', n + 1000 * m, 1, 0 FROM n, (SELECT 0 AS m UNION ALL SELECT 1) AS m`
 		a.db.mustExec(t, statement)
 		a.claim(exclusive(1, 0, "a"), lockkeeper.Held)

@@ -32,11 +32,13 @@ type examination struct {
 func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	checks := []func(*examination) lockkeeper.Finding{(*examination).database}
 	if e.db.flavour == postgres {
-		checks = append(checks, (*examination).durabilityPostgres, (*examination).replicationPostgres, (*examination).noticesPostgres)
+		checks = append(checks, (*examination).durabilityPostgres, (*examination).replicationPostgres,
+			(*examination).noticesPostgres)
 	} else {
 		checks = append(checks, (*examination).durabilityMySQL, (*examination).replicationMySQL, (*examination).noticesMySQL)
 	}
-	checks = append(checks, (*examination).rights, (*examination).connections, (*examination).sessions, (*examination).expiry, (*examination).contradictions)
+	checks = append(checks, (*examination).rights, (*examination).connections, (*examination).sessions,
+		(*examination).expiry, (*examination).contradictions)
 	if e.db.flavour == postgres {
 		checks = append(checks, (*examination).tablesPostgres, (*examination).purgingPostgres)
 	} else {
@@ -99,7 +101,8 @@ func (x *examination) unseen(check string, err error) lockkeeper.Finding {
 	if c := code(err); slices.Contains([]string{"42501", "1142", "1143", "1227"}, c) {
 		return fine(check, "this user may not see it")
 	}
-	return broken(check, oneLine{err}.Error(), "see what is said of the database, or try again: the server may be busy, or somebody keeps a table locked")
+	return broken(check, oneLine{err}.Error(),
+		"see what is said of the database, or try again: the server may be busy, or somebody keeps a table locked")
 }
 
 // brief is a duration for people.
@@ -142,15 +145,18 @@ func (x *examination) database() lockkeeper.Finding {
 		err = x.one("SELECT coalesce(max(version), 0) FROM {migrations}", &version)
 	}
 	if err != nil {
-		return broken(check, oneLine{err}.Error(), "see that the server runs, that this computer reaches it, and that nobody has removed the tables "+x.e.db.place())
+		return broken(check, oneLine{err}.Error(),
+			"see that the server runs, that this computer reaches it, and that nobody has removed the tables "+x.e.db.place())
 	}
 	if x.e.db.flavour == postgres {
 		server, _, _ = strings.Cut(server, " on ")
 	}
 	latest := schemas[x.e.db.flavour].latest
-	detail := fmt.Sprintf("%s, database %s as %s, tables %s of version %d; a question takes %s", server, name, user, x.e.db.place(), version, brief(took))
+	detail := fmt.Sprintf("%s, database %s as %s, tables %s of version %d; a question takes %s", server, name, user,
+		x.e.db.place(), version, brief(took))
 	if version > latest {
-		return doubtful(check, detail, fmt.Sprintf("a newer program has changed the tables; this one knows version %d: update it and restart it", latest))
+		return doubtful(check, detail, fmt.Sprintf("a newer program has changed the tables; this one knows version %d: "+
+			"update it and restart it", latest))
 	}
 	return fine(check, "%s", detail)
 }
@@ -184,7 +190,8 @@ func (x *examination) rights() lockkeeper.Finding {
 	case err != nil && (d.fateOf(err, false) == blocked || x.ctx.Err() != nil):
 		return x.unseen(check, err)
 	case err != nil:
-		return broken(check, oneLine{err}.Error(), "\"lk migrate --print\" shows the rights that suffice; if the server can only be read, name the one that can be written to")
+		return broken(check, oneLine{err}.Error(), "\"lk migrate --print\" shows the rights that suffice; if the server "+
+			"can only be read, name the one that can be written to")
 	}
 	return fine(check, "this user may read and change all rows")
 }
@@ -196,7 +203,8 @@ func (x *examination) sessions() lockkeeper.Finding {
 	var open, held, waiting, bells int
 	if err == nil {
 		err = x.ask(
-			x.row(fmt.Sprintf("SELECT count(*) FROM {sessions} WHERE state = 'open' AND (deadline_ns IS NULL OR deadline_ns > %d)", now), &open),
+			x.row(fmt.Sprintf("SELECT count(*) FROM {sessions} WHERE state = 'open' AND (deadline_ns IS NULL OR deadline_ns "+
+				"> %d)", now), &open),
 			x.row(fmt.Sprintf(`SELECT coalesce(sum(CASE WHEN c.state = 'waiting' THEN 0 ELSE 1 END), 0), coalesce(sum(CASE WHEN c.state = 'waiting' THEN 1 ELSE 0 END), 0)
 				FROM {claims} c JOIN {sessions} s ON s.id = c.session
 				WHERE c.state <> 'ended' AND s.state = 'open' AND (s.deadline_ns IS NULL OR s.deadline_ns > %d)`, now), &held, &waiting),
@@ -225,14 +233,17 @@ func (x *examination) expiry() lockkeeper.Finding {
 	since := brief(time.Duration(now - over[0].deadline))
 	if len(kept) > 0 {
 		detail, remedy := x.keeper(kept[0])
-		return broken(check, fmt.Sprintf("it can't run: another transaction keeps the rows locked of sessions that should have ended up to %s ago: %s%s", since, some(kept), detail), remedy)
+		return broken(check, fmt.Sprintf("it can't run: another transaction keeps the rows locked of sessions that should "+
+			"have ended up to %s ago: %s%s", since, some(kept), detail), remedy)
 	}
 	var ids []string
 	for _, s := range over {
 		ids = append(ids, s.id)
 	}
-	return doubtful(check, fmt.Sprintf("these sessions should have ended up to %s ago, and nobody has ended them: %s", since, some(ids)),
-		fmt.Sprintf("nothing need be done if no process uses the locks now: the next that comes ends them. Any that has claims, or serves, looks every %s: if there is one, see what is said of rights and of the database", tidyEvery))
+	return doubtful(check, fmt.Sprintf("these sessions should have ended up to %s ago, and nobody has ended them: %s",
+		since, some(ids)),
+		fmt.Sprintf("nothing need be done if no process uses the locks now: the next that comes ends them. Any that has "+
+			"claims, or serves, looks every %s: if there is one, see what is said of rights and of the database", tidyEvery))
 }
 
 type overdueSession struct {
@@ -244,7 +255,8 @@ type overdueSession struct {
 // them somebody keeps locked.
 func (x *examination) overdue(now int64) (over []overdueSession, kept []string, err error) {
 	const most = 20
-	text := fmt.Sprintf("SELECT id, deadline_ns FROM {sessions} WHERE state = 'open' AND deadline_ns < %d ORDER BY deadline_ns LIMIT %d", now-int64(overdueBound), most)
+	text := fmt.Sprintf("SELECT id, deadline_ns FROM {sessions} WHERE state = 'open' AND deadline_ns < %d ORDER BY "+
+		"deadline_ns LIMIT %d", now-int64(overdueBound), most)
 	read := func(text string, into *[]overdueSession) statement {
 		return statement{text: x.e.db.sql(text), each: func(scan scanner) error {
 			var s overdueSession
@@ -254,7 +266,8 @@ func (x *examination) overdue(now int64) (over []overdueSession, kept []string, 
 		}}
 	}
 	var free []overdueSession
-	all := append(x.e.dialect.begin(patience{latchPatience, idleFirst}), read(text+" FOR UPDATE SKIP LOCKED", &free), x.e.dialect.rollback())
+	all := append(x.e.dialect.begin(patience{latchPatience, idleFirst}), read(text+" FOR UPDATE SKIP LOCKED", &free),
+		x.e.dialect.rollback())
 	// Second, so that one which ends meanwhile does not seem to be locked.
 	if err := x.ask(append(all, read(text, &over))...); err != nil {
 		return nil, nil, err
@@ -290,11 +303,13 @@ func (x *examination) contradictions() lockkeeper.Finding {
 	case err != nil:
 		return x.unseen(check, err)
 	case bare > 0:
-		return broken(check, fmt.Sprintf("%d claims have no rows of targets, so they exclude nobody, such as %s", bare, named), remedy+"; lk revoke --force ends these")
+		return broken(check, fmt.Sprintf("%d claims have no rows of targets, so they exclude nobody, such as %s", bare,
+			named), remedy+"; lk revoke --force ends these")
 	case lost > 0:
 		return doubtful(check, fmt.Sprintf("%d claims have no session: they end when somebody meets them", lost), remedy)
 	case orphans > 0:
-		return doubtful(check, fmt.Sprintf("%d targets have no claim: they hold up nobody", orphans), remedy+"; these can be deleted")
+		return doubtful(check, fmt.Sprintf("%d targets have no claim: they hold up nobody", orphans),
+			remedy+"; these can be deleted")
 	}
 	return fine(check, "they fit together: each claim has its session and its targets")
 }
@@ -311,9 +326,11 @@ func (x *examination) clock() lockkeeper.Finding {
 	ahead := time.Duration(now - began.Add(took/2).UnixNano())
 	switch {
 	case ahead > took/2+time.Second:
-		return fine(check, "%s ahead of this computer's; no lock depends on that, for only the database's counts", brief(ahead))
+		return fine(check, "%s ahead of this computer's; no lock depends on that, for only the database's counts",
+			brief(ahead))
 	case -ahead > took/2+time.Second:
-		return fine(check, "%s behind this computer's; no lock depends on that, for only the database's counts", brief(-ahead))
+		return fine(check, "%s behind this computer's; no lock depends on that, for only the database's counts",
+			brief(-ahead))
 	}
 	return fine(check, "the same as this computer's, as far as can be told; only the database's counts")
 }

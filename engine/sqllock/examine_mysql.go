@@ -29,7 +29,8 @@ func (x *examination) counter(name string) (value string, err error) {
 func (x *examination) durabilityMySQL() lockkeeper.Finding {
 	const check = "durability"
 	var flush, pages, log, sync string
-	if err := x.one("SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@log_bin, @@sync_binlog", &flush, &pages, &log, &sync); err != nil {
+	if err := x.one("SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@log_bin, @@sync_binlog", &flush,
+		&pages, &log, &sync); err != nil {
 		return x.unseen(check, err)
 	}
 	detail := fmt.Sprintf("innodb_flush_log_at_trx_commit %s, innodb_doublewrite %s, sync_binlog %s", flush, pages, sync)
@@ -38,11 +39,14 @@ func (x *examination) durabilityMySQL() lockkeeper.Finding {
 	}
 	switch {
 	case flush != "1" && flush != "3":
-		return doubtful(check, detail+": a crash may undo grants that were told in the last second, and make them again to others", "innodb_flush_log_at_trx_commit = 1, in my.cnf")
+		return doubtful(check, detail+": a crash may undo grants that were told in the last second, and make them again "+
+			"to others", "innodb_flush_log_at_trx_commit = 1, in my.cnf")
 	case pages == "0" || pages == "OFF":
-		return doubtful(check, detail+": a loss of power may ruin the database, unless its file system writes whole pages", "innodb_doublewrite = ON, in my.cnf")
+		return doubtful(check, detail+": a loss of power may ruin the database, unless its file system writes whole pages",
+			"innodb_doublewrite = ON, in my.cnf")
 	case log != "0" && sync != "1":
-		return doubtful(check, detail+": after a loss of power replicas may lack grants that this server knows of", "sync_binlog = 1, in my.cnf, if a replica may take over")
+		return doubtful(check, detail+": after a loss of power replicas may lack grants that this server knows of",
+			"sync_binlog = 1, in my.cnf, if a replica may take over")
 	}
 	return fine(check, "%s: what is answered is on the server's disk", detail)
 }
@@ -62,29 +66,39 @@ func (x *examination) replicationMySQL() lockkeeper.Finding {
 		waiting, _ = x.counter("Rpl_semi_sync_source_clients")
 	}
 	replicas, dump := 0, ""
-	err = x.one("SELECT count(*), coalesce(min(command), '') FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'", &replicas, &dump)
+	err = x.one("SELECT count(*), coalesce(min(command), '') FROM information_schema.processlist WHERE command LIKE "+
+		"'Binlog Dump%'", &replicas, &dump)
 	if err != nil {
 		return x.unseen(check, err)
 	}
 	switch {
 	case cluster == "ON":
-		return doubtful(check, "this is a node of a Galera cluster, whose nodes don't see each other's row locks", "have all processes name the same one node, and stop holders before another one is named: through two nodes at once two may hold the same lock")
+		return doubtful(check, "this is a node of a Galera cluster, whose nodes don't see each other's row locks",
+			"have all processes name the same one node, and stop holders before another one is named: through two nodes at "+
+				"once two may hold the same lock")
 	case readOnly == "ON" || readOnly == "1":
-		return broken(check, "read_only is on: this server is a replica, or is kept as it is", "name the server that can be written to")
+		return broken(check, "read_only is on: this server is a replica, or is kept as it is",
+			"name the server that can be written to")
 	case semi == "ON" && waiting != "" && waiting != "0":
-		return fine(check, "commits wait until one of %s replicas has them, or until a time-out (semi-synchronous): one of those loses nothing when it takes over, if no time-out came before", waiting)
+		return fine(check, "commits wait until one of %s replicas has them, or until a time-out (semi-synchronous): one "+
+			"of those loses nothing when it takes over, if no time-out came before", waiting)
 	case semi == "ON":
-		return doubtful(check, "semi-synchronous replication is on, but no replica takes part: what takes over may not know of the latest grants, and make them again", "see why the replicas don't")
+		return doubtful(check, "semi-synchronous replication is on, but no replica takes part: what takes over may not "+
+			"know of the latest grants, and make them again", "see why the replicas don't")
 	case replicas == 0:
-		return fine(check, "no replica is to be seen by this user; one that takes over, or a copy from a backup, may not know of the latest grants")
+		return fine(check, "no replica is to be seen by this user; one that takes over, or a copy from a backup, may not "+
+			"know of the latest grants")
 	}
-	return doubtful(check, fmt.Sprintf("%d replicas follow asynchronously: one that takes over may not know of the latest grants, and so make them again, with fences that were used", replicas),
-		"semi-synchronous replication (rpl_semi_sync_master_enabled); or see to it that holders are stopped before another server takes over")
+	return doubtful(check, fmt.Sprintf("%d replicas follow asynchronously: one that takes over may not know of the "+
+		"latest grants, and so make them again, with fences that were used", replicas),
+		"semi-synchronous replication (rpl_semi_sync_master_enabled); or see to it that holders are stopped before "+
+			"another server takes over")
 }
 
 // noticesMySQL says how who waits is woken.
 func (x *examination) noticesMySQL() lockkeeper.Finding {
-	return fine("wake-ups", "this server gives no notices: a process of which somebody waits looks every %s to %s", pollFirst, pollLast)
+	return fine("wake-ups", "this server gives no notices: a process of which somebody waits looks every %s to %s",
+		pollFirst, pollLast)
 }
 
 // tablesMySQL looks at the size of the tables.
@@ -92,7 +106,8 @@ func (x *examination) tablesMySQL() lockkeeper.Finding {
 	const check = "tables"
 	var bytes, rows int64
 	err := x.ask(statement{
-		text: "SELECT coalesce(sum(data_length + index_length), 0), coalesce(sum(table_rows), 0) FROM information_schema.tables WHERE table_schema = database() AND left(table_name, char_length(?)) = ?",
+		text: "SELECT coalesce(sum(data_length + index_length), 0), coalesce(sum(table_rows), 0) FROM " +
+			"information_schema.tables WHERE table_schema = database() AND left(table_name, char_length(?)) = ?",
 		args: []any{x.e.db.prefix, x.e.db.prefix}, each: func(scan scanner) error { return scan(&bytes, &rows) },
 	})
 	if err != nil {
@@ -110,7 +125,8 @@ func (x *examination) purgingMySQL() lockkeeper.Finding {
 	case err != nil:
 		return x.unseen(check, err)
 	case age > longTransaction:
-		return doubtful(check, fmt.Sprintf("connection %d has had a transaction open for %s: meanwhile no row that was replaced can be removed, and everything gets slower", id, brief(age)),
+		return doubtful(check, fmt.Sprintf("connection %d has had a transaction open for %s: meanwhile no row that was "+
+			"replaced can be removed, and everything gets slower", id, brief(age)),
 			fmt.Sprintf("KILL %d, if it may end; idle_transaction_timeout bounds such", id))
 	}
 	return fine(check, "the oldest is open for %s", brief(age))
@@ -119,7 +135,8 @@ func (x *examination) purgingMySQL() lockkeeper.Finding {
 // oldest is the connection whose transaction has been open longest; 0 if there is none.
 func (x *examination) oldest() (id, seconds int64, err error) {
 	err = x.ask(statement{
-		text: "SELECT trx_mysql_thread_id, timestampdiff(SECOND, trx_started, now()) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id NOT IN (0, connection_id()) ORDER BY trx_started, trx_id LIMIT 1",
+		text: "SELECT trx_mysql_thread_id, timestampdiff(SECOND, trx_started, now()) FROM information_schema.innodb_trx " +
+			"WHERE trx_mysql_thread_id NOT IN (0, connection_id()) ORDER BY trx_started, trx_id LIMIT 1",
 		each: func(scan scanner) error { return scan(&id, &seconds) },
 	})
 	return id, seconds, err
@@ -127,10 +144,12 @@ func (x *examination) oldest() (id, seconds int64, err error) {
 
 // keeperMySQL guesses who keeps rows locked: the server tells only who waits for whom.
 func (x *examination) keeperMySQL() (detail, remedy string) {
-	const check = "SELECT trx_mysql_thread_id, trx_started, trx_rows_locked FROM information_schema.innodb_trx ORDER BY trx_started"
+	const check = "SELECT trx_mysql_thread_id, trx_started, trx_rows_locked FROM information_schema.innodb_trx ORDER " +
+		"BY trx_started"
 	id, seconds, err := x.oldest()
 	if err != nil || id == 0 {
 		return "", "end the transaction that keeps them, by KILL; candidates are: " + check
 	}
-	return fmt.Sprintf("; it may be connection %d, whose transaction is open for %d s", id, seconds), fmt.Sprintf("end that transaction: KILL %d; others are told by: %s", id, check)
+	return fmt.Sprintf("; it may be connection %d, whose transaction is open for %d s", id, seconds),
+		fmt.Sprintf("end that transaction: KILL %d; others are told by: %s", id, check)
 }

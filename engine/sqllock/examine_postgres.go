@@ -26,19 +26,23 @@ const (
 func (x *examination) durabilityPostgres() lockkeeper.Finding {
 	const check = "durability"
 	var commits, fsync, pages string
-	err := x.one("SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')", &commits, &fsync, &pages)
+	err := x.one("SELECT current_setting('synchronous_commit'), current_setting('fsync'), "+
+		"current_setting('full_page_writes')", &commits, &fsync, &pages)
 	if err != nil {
 		return x.unseen(check, err)
 	}
 	detail := fmt.Sprintf("synchronous_commit %s, fsync %s, full_page_writes %s", commits, fsync, pages)
 	switch {
 	case fsync == "off":
-		return doubtful(check, detail+": a loss of power may ruin the database, or undo grants that were told", "fsync = on, in postgresql.conf")
+		return doubtful(check, detail+": a loss of power may ruin the database, or undo grants that were told",
+			"fsync = on, in postgresql.conf")
 	case commits == "off":
-		return doubtful(check, detail+": if the server crashes it may forget grants that were told in the last second, and make them again to others",
+		return doubtful(check, detail+": if the server crashes it may forget grants that were told in the last second, "+
+			"and make them again to others",
 			"synchronous_commit = on, or for this user alone: ALTER ROLE ... SET synchronous_commit = on")
 	case pages == "off":
-		return doubtful(check, detail+": a loss of power may ruin the database, unless its file system writes whole pages", "full_page_writes = on, in postgresql.conf")
+		return doubtful(check, detail+": a loss of power may ruin the database, unless its file system writes whole pages",
+			"full_page_writes = on, in postgresql.conf")
 	}
 	return fine(check, "%s: what is answered is on the server's disk", detail)
 }
@@ -46,7 +50,8 @@ func (x *examination) durabilityPostgres() lockkeeper.Finding {
 // replicationPostgres looks what a failover may lose.
 func (x *examination) replicationPostgres() lockkeeper.Finding {
 	const check = "failover"
-	const remedy = "name standbys in synchronous_standby_names, with synchronous_commit on; or see to it that holders are stopped before another server takes over"
+	const remedy = "name standbys in synchronous_standby_names, with synchronous_commit on; or see to it that holders " +
+		"are stopped before another server takes over"
 	standby, following, synchronous, commits, behind := false, 0, 0, "", int64(0)
 	err := x.one(`SELECT pg_is_in_recovery(), current_setting('synchronous_commit'), count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
 			coalesce(max(CASE WHEN pg_is_in_recovery() THEN 0 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) END), 0)::bigint
@@ -60,16 +65,20 @@ func (x *examination) replicationPostgres() lockkeeper.Finding {
 	}
 	switch {
 	case standby:
-		return broken(check, "this server is a standby, which can only be read", "name the primary; target_session_attrs=read-write in the URL finds it among several hosts")
+		return broken(check, "this server is a standby, which can only be read",
+			"name the primary; target_session_attrs=read-write in the URL finds it among several hosts")
 	case names != "" && (commits == "off" || commits == "local"):
-		return doubtful(check, fmt.Sprintf("synchronous_standby_names is %q, but synchronous_commit %s does not wait for them: who takes over may not know of the latest grants, and make them again", names, commits),
+		return doubtful(check, fmt.Sprintf("synchronous_standby_names is %q, but synchronous_commit %s does not wait for "+
+			"them: who takes over may not know of the latest grants, and make them again", names, commits),
 			"synchronous_commit = on, or for this user alone: ALTER ROLE ... SET synchronous_commit = on")
 	case names != "":
-		return fine(check, "commits wait for standbys (synchronous_standby_names %q, synchronous_commit %s; %d follow): one of those loses nothing when it takes over", names, commits, following)
+		return fine(check, "commits wait for standbys (synchronous_standby_names %q, synchronous_commit %s; %d follow): "+
+			"one of those loses nothing when it takes over", names, commits, following)
 	case following == 0:
 		return fine(check, "nobody follows this server as a standby; a copy from a backup would not know of later grants")
 	}
-	return doubtful(check, fmt.Sprintf("%d standbys follow asynchronously, the last %s behind: one that takes over may not know of the latest grants, and so make them again, with fences that were used", following, size(behind)), remedy)
+	return doubtful(check, fmt.Sprintf("%d standbys follow asynchronously, the last %s behind: one that takes over may "+
+		"not know of the latest grants, and so make them again, with fences that were used", following, size(behind)), remedy)
 }
 
 // noticesPostgres tries whether notices arrive.
@@ -97,8 +106,10 @@ func (x *examination) noticesPostgres() lockkeeper.Finding {
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && x.ctx.Err() == nil:
-		return doubtful(check, fmt.Sprintf("the server's notices don't arrive, as behind a proxy that lends connections to one transaction: who waits looks every %s to %s instead, which costs the server some work", pollFirst, pollLast),
-			"nothing need be done; it is a little quicker if the URL names the server itself, or a proxy that lends connections to sessions")
+		return doubtful(check, fmt.Sprintf("the server's notices don't arrive, as behind a proxy that lends connections "+
+			"to one transaction: who waits looks every %s to %s instead, which costs the server some work", pollFirst, pollLast),
+			"nothing need be done; it is a little quicker if the URL names the server itself, or a proxy that lends "+
+				"connections to sessions")
 	case err != nil:
 		return x.unseen(check, err)
 	}
@@ -118,12 +129,14 @@ func (x *examination) connections() lockkeeper.Finding {
 		return x.unseen(check, err)
 	}
 	pool := x.e.db.pool.Stats()
-	detail := fmt.Sprintf("%d of %d of the server's are in use; this process may have %d", used, most, pool.MaxOpenConnections)
+	detail := fmt.Sprintf("%d of %d of the server's are in use; this process may have %d", used, most,
+		pool.MaxOpenConnections)
 	if pool.MaxOpenConnections == 0 {
 		detail = fmt.Sprintf("%d of %d of the server's are in use; this process has no bound of its own", used, most)
 	}
 	if most-used < fewConnections {
-		return doubtful(check, detail, "raise max_connections, put a pooler before the server, or have each process use fewer: pool=N in the URL; without a connection nothing can be renewed")
+		return doubtful(check, detail, "raise max_connections, put a pooler before the server, or have each process use "+
+			"fewer: pool=N in the URL; without a connection nothing can be renewed")
 	}
 	return fine(check, "%s", detail)
 }
@@ -141,12 +154,15 @@ func (x *examination) tablesPostgres() lockkeeper.Finding {
 	if err != nil {
 		return x.unseen(check, err)
 	}
-	detail := fmt.Sprintf("%s, %d rows and %d that are dead, last vacuumed by the server: %s", size(bytes), live, dead, last)
+	detail := fmt.Sprintf("%s, %d rows and %d that are dead, last vacuumed by the server: %s", size(bytes), live, dead,
+		last)
 	switch {
 	case vacuums == "off":
-		return doubtful(check, detail+"; autovacuum is off, so the tables grow with every renewal", "autovacuum = on, in postgresql.conf; VACUUM helps until then")
+		return doubtful(check, detail+"; autovacuum is off, so the tables grow with every renewal",
+			"autovacuum = on, in postgresql.conf; VACUUM helps until then")
 	case dead > manyDead && dead > live:
-		return doubtful(check, detail+": everything is slower", "see what is said of old transactions, then VACUUM; an autovacuum that comes more often (autovacuum_naptime) keeps them small")
+		return doubtful(check, detail+": everything is slower", "see what is said of old transactions, then VACUUM; an "+
+			"autovacuum that comes more often (autovacuum_naptime) keeps them small")
 	}
 	return fine(check, "%s", detail)
 }
@@ -177,7 +193,8 @@ func (x *examination) purgingPostgres() lockkeeper.Finding {
 	case err != nil:
 		return x.unseen(check, err)
 	case found && age > longTransaction:
-		return doubtful(check, fmt.Sprintf("%s has had a transaction open for %s: meanwhile no row that was replaced can be removed, and everything gets slower", who, brief(age)), remedy)
+		return doubtful(check, fmt.Sprintf("%s has had a transaction open for %s: meanwhile no row that was replaced can "+
+			"be removed, and everything gets slower", who, brief(age)), remedy)
 	case found:
 		return fine(check, "the oldest that this user can see is open for %s", brief(age))
 	}

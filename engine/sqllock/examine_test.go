@@ -62,7 +62,11 @@ func holding(t *testing.T, e *Engine, session string, path lockkeeper.Path) lock
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+	w := lockkeeper.Want{
+		ID:      1,
+		Wait:    lockkeeper.Forever,
+		Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+	}
 	if _, err := e.Claim(t.Context(), lease.Key, w); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,8 @@ func TestExamine(t *testing.T) {
 			}
 		}
 		wantFinding(t, found["sessions"], lockkeeper.Fine, "2 live; 1 held, 1 waiting")
-		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas[e.db.flavour].latest), "a question takes")
+		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas[e.db.flavour].latest),
+			"a question takes")
 		wantFinding(t, found["durability"], lockkeeper.Doubtful)
 	})
 }
@@ -97,7 +102,8 @@ func TestExamineExpiryBlocked(t *testing.T) {
 		if over, err := e.Overdue(t.Context()); over != 0 || err != nil {
 			t.Errorf("overdue by %s, %v", over, err)
 		}
-		admin.mustExec(t, admin.sql(fmt.Sprintf("UPDATE {sessions} SET deadline_ns = deadline_ns - %d, promise_ns = 0 WHERE id = 'a'", 2*time.Hour)))
+		admin.mustExec(t, admin.sql(fmt.Sprintf("UPDATE {sessions} SET deadline_ns = deadline_ns - %d, promise_ns = 0 "+
+			"WHERE id = 'a'", 2*time.Hour)))
 		tx, err := admin.pool.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +141,8 @@ func TestExamineExpiryForgotten(t *testing.T) {
 		e := begun(t, url)
 		holding(t, e, "a", "db")
 		admin := opened(t, url)
-		admin.mustExec(t, admin.sql(fmt.Sprintf("UPDATE {sessions} SET deadline_ns = deadline_ns - %d, promise_ns = 0", 2*time.Hour)))
+		admin.mustExec(t, admin.sql(fmt.Sprintf("UPDATE {sessions} SET deadline_ns = deadline_ns - %d, promise_ns = 0",
+			2*time.Hour)))
 		wantFinding(t, examined(t, e)["expiry"], lockkeeper.Doubtful, "nobody has ended them: a")
 	})
 }
@@ -200,7 +207,8 @@ func TestExamineNotices(t *testing.T) {
 
 // Settings by which commits don't wait, and followers that may not know of them.
 func TestExamineServer(t *testing.T) {
-	server := testdb.Postgres(t, testdb.Durable, testdb.Set("synchronous_commit", "off"), testdb.Set("wal_level", "replica"), testdb.Set("max_wal_senders", "2"),
+	server := testdb.Postgres(t, testdb.Durable, testdb.Set("synchronous_commit", "off"),
+		testdb.Set("wal_level", "replica"), testdb.Set("max_wal_senders", "2"),
 		testdb.Set("max_connections", "11"), testdb.Set("autovacuum", "off"))
 	e := begun(t, server.Database(t))
 	found := examined(t, e)
@@ -210,7 +218,8 @@ func TestExamineServer(t *testing.T) {
 	wantFinding(t, found["tables"], lockkeeper.Doubtful, "autovacuum is off")
 	follow(t, server)
 	e.await(t, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")
-	wantFinding(t, examined(t, e)["failover"], lockkeeper.Doubtful, "1 standbys follow asynchronously", "synchronous_standby_names")
+	wantFinding(t, examined(t, e)["failover"], lockkeeper.Doubtful, "1 standbys follow asynchronously",
+		"synchronous_standby_names")
 	opened(t, server.URL("postgres")).mustExec(t, "ALTER SYSTEM SET synchronous_standby_names = 'pg_receivewal'")
 	opened(t, server.URL("postgres")).mustExec(t, "SELECT pg_reload_conf()")
 	e.await(t, "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting <> ''")

@@ -35,7 +35,8 @@ func save(ctx context.Context, db execer, router, config string, fence uint64) e
 }
 
 // backup saves the configuration of router1, which ask reads, under its lock.
-func backup(ctx context.Context, client *lockkeeper.Client, db execer, ask func(ctx context.Context, router string) (string, error)) error {
+func backup(ctx context.Context, client *lockkeeper.Client, db execer,
+	ask func(ctx context.Context, router string) (string, error)) error {
 	hold, err := client.Lock(ctx, "router1/config")
 	if err != nil {
 		return err
@@ -81,10 +82,13 @@ func TestGuardRefusesWhoIsTooLate(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)
 		db := rewritten{e.db}
-		db.mustExec(t, pageBlock(t, "sql", "CREATE TABLE backups"), `INSERT INTO backups (router, config) VALUES ('router1', '')`)
+		db.mustExec(t, pageBlock(t, "sql", "CREATE TABLE backups"),
+			`INSERT INTO backups (router, config) VALUES ('router1', '')`)
 		client := lockkeeper.New(openEngine(t, url))
 		defer client.Close()
-		if err := backup(t.Context(), client, db, func(context.Context, string) (string, error) { return "it", nil }); err != nil {
+		if err := backup(t.Context(), client, db, func(context.Context, string) (string, error) {
+			return "it", nil
+		}); err != nil {
 			t.Error(err)
 		}
 		want := exclusive(1, lockkeeper.Forever, "router1/config")

@@ -11,7 +11,12 @@ import (
 func attached(t *testing.T, e *Engine, epoch uint64, named ...uint64) (lockkeeper.Key, chan lockkeeper.Status) {
 	t.Helper()
 	told := make(chan lockkeeper.Status, 100)
-	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "moves", TTL: time.Hour, Epoch: epoch, Named: named}, func(all []lockkeeper.Status) {
+	lease, err := e.Attach(t.Context(), lockkeeper.Session{
+		ID:    "moves",
+		TTL:   time.Hour,
+		Epoch: epoch,
+		Named: named,
+	}, func(all []lockkeeper.Status) {
 		for _, st := range all {
 			told <- st
 		}
@@ -30,7 +35,11 @@ func TestSessionMoves(t *testing.T) {
 		onlyWhenTold(former, present)
 		holder := holding(t, former, "holder", "db")
 		k, toldFormer := attached(t, former, 0)
-		w := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+		w := lockkeeper.Want{
+			ID:      1,
+			Wait:    lockkeeper.Forever,
+			Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}},
+		}
 		if st, err := former.Claim(t.Context(), k, w); err != nil || st.State != lockkeeper.Waiting {
 			t.Fatal(st, err)
 		}

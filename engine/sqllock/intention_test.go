@@ -69,7 +69,8 @@ func TestExclusiveAboveOthers(t *testing.T) {
 		"user waiting, user/1 waiting, user/2 held", // user/2, user, user/1
 	}
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
-		t.Errorf("after %d orders the outcomes are\n%s\nand should be\n%s", orders, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("after %d orders the outcomes are\n%s\nand should be\n%s", orders, strings.Join(got, "\n"),
+			strings.Join(want, "\n"))
 	}
 	if sideBySide == 0 {
 		t.Error("user/1 and user/2 are never under way at once")
@@ -89,7 +90,11 @@ func claimAtOnce(m *memory, paths []lockkeeper.Path, choose func(int) int) (outc
 			return "", nil, err
 		}
 		wait.Go(func() {
-			_, _ = e.Claim(e.closing, key, lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}})
+			_, _ = e.Claim(e.closing, key, lockkeeper.Want{
+				ID:      1,
+				Wait:    lockkeeper.Forever,
+				Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+			})
 		})
 		jobs := e.work.take()
 		r.add(string(path), func() { e.work.finish(jobs, e.persist(jobs)) })
@@ -135,7 +140,13 @@ func overlap(told []string, one, other string) bool {
 
 // checked holds all rows against the invariants of a table.
 func (m *memory) checked() error {
-	snap := table.Snapshot{Counters: table.Counters{Now: m.now, Fences: m.numbers + numbersAtOnce, Tickets: m.numbers + numbersAtOnce, Epochs: m.numbers + numbersAtOnce, Changes: m.numbers + numbersAtOnce}}
+	snap := table.Snapshot{Counters: table.Counters{
+		Now:     m.now,
+		Fences:  m.numbers + numbersAtOnce,
+		Tickets: m.numbers + numbersAtOnce,
+		Epochs:  m.numbers + numbersAtOnce,
+		Changes: m.numbers + numbersAtOnce,
+	}}
 	for _, id := range slices.Sorted(maps.Keys(m.tables.sessions)) {
 		if s := m.tables.sessions[id]; !s.Closed {
 			snap.Sessions = append(snap.Sessions, s.SessionRecord)

@@ -21,7 +21,12 @@ func TestInterleavings(t *testing.T) {
 	if first == 0 {
 		first = 1 + rand.Uint64N(1<<32)
 	}
-	for _, v := range []variant{{name: "usual", bounds: usual}, {name: "whole tree", bounds: bounds{head: usual.head, tip: usual.tip, few: usual.few, latches: 3}}} {
+	for _, v := range []variant{{name: "usual", bounds: usual}, {name: "whole tree", bounds: bounds{
+		head:    usual.head,
+		tip:     usual.tip,
+		few:     usual.few,
+		latches: 3,
+	}}} {
 		t.Run(v.name, func(t *testing.T) {
 			for seed := first; seed < first+n; seed++ {
 				all := model.Generate(seed, 10+int(seed%40))
@@ -34,7 +39,8 @@ func TestInterleavings(t *testing.T) {
 				for _, c := range all {
 					fmt.Fprintln(&told, story.Format(c))
 				}
-				t.Fatalf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed, v.raceDifference(seed, all), told.String())
+				t.Fatalf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed,
+					v.raceDifference(seed, all), told.String())
 			}
 		})
 	}
@@ -151,7 +157,9 @@ func (w *world) likeSomeOrder(before table.Snapshot, calls []*played) string {
 
 // lives reports whether the whole table has a session that does not end now.
 func (w *world) lives(id string) bool {
-	return slices.ContainsFunc(w.whole.Snapshot().Sessions, func(s table.SessionRecord) bool { return s.ID == id && s.Deadline > w.rows.now })
+	return slices.ContainsFunc(w.whole.Snapshot().Sessions, func(s table.SessionRecord) bool {
+		return s.ID == id && s.Deadline > w.rows.now
+	})
 }
 
 func (p pairs) clone() pairs { return pairs{slices.Clone(p.all), p.loose} }

@@ -83,7 +83,8 @@ func TestWorkBelowGoesOn(t *testing.T) {
 // have done; who comes after it sees it, and waits behind.
 func TestClaimAboveWaitsForWork(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		one, all, late := join(t, openEngine(t, url), "one", time.Minute), join(t, openEngine(t, url), "all", time.Minute), join(t, openEngine(t, url), "late", time.Minute)
+		one, all, late := join(t, openEngine(t, url), "one", time.Minute), join(t, openEngine(t, url), "all",
+			time.Minute), join(t, openEngine(t, url), "late", time.Minute)
 		one.claim(exclusive(1, 0, "router1/snmp"), lockkeeper.Held)
 		var whole <-chan lockkeeper.Status
 		atWork(t, url, "router1/snmp", func() {

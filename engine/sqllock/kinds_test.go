@@ -100,7 +100,8 @@ func (m *member) claim(w lockkeeper.Want, want lockkeeper.State) lockkeeper.Stat
 	m.t.Helper()
 	st, err := m.Claim(bounded(m.t), m.key, w)
 	if err != nil || st.State != want || st.Ref != (lockkeeper.Ref{Session: m.key.Session, ID: w.ID}) {
-		m.t.Errorf("%s.%d claims %v: %v %s %s %v, want %v", m.key.Session, w.ID, w.Targets, st.State, st.Ref, st.Reason, err, want)
+		m.t.Errorf("%s.%d claims %v: %v %s %s %v, want %v", m.key.Session, w.ID, w.Targets, st.State, st.Ref, st.Reason, err,
+			want)
 	}
 	return st
 }

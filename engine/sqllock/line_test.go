@@ -17,19 +17,23 @@ var lineLength = flag.Int("line.length", 10_000, "how many wait in TestLongLine"
 // come by itself: copies of its rows, with tickets that follow.
 func lengthen(t *testing.T, db database, session string, more int) {
 	t.Helper()
-	digits := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+	digits := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL " +
+		"SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 	var from []string
 	for _, name := range []string{"u", "v", "w", "x", "y"} {
 		from = append(from, digits+" AS "+name)
 	}
 	n := "(u.d + 10 * v.d + 100 * w.d + 1000 * x.d + 10000 * y.d)"
-	tables := " FROM {%s} AS c CROSS JOIN " + strings.Join(from, " CROSS JOIN ") + " WHERE c.session = '" + session + "' AND c.id = 1 AND " + n + " BETWEEN 1 AND " + strconv.Itoa(more)
+	tables := " FROM {%s} AS c CROSS JOIN " + strings.Join(from, " CROSS JOIN ") + " WHERE c.session = '" + session +
+		"' AND c.id = 1 AND " + n + " BETWEEN 1 AND " + strconv.Itoa(more)
 	for table, columns := range map[string]string{
-		"claims":  "state, targets, who, note, link, priority, fence, reason, arrived_ns, granted_ns, wait_ns, bound_ns, told_ns, ended_ns, forget_ns, ghost_ns, change_no, changed_ns, more",
+		"claims": "state, targets, who, note, link, priority, fence, reason, arrived_ns, granted_ns, wait_ns, bound_ns, " +
+			"told_ns, ended_ns, forget_ns, ghost_ns, change_no, changed_ns, more",
 		"targets": "path, class, mode, " + map[flavour]string{postgres: `rank`, mysql: "`rank`"}[db.flavour],
 	} {
 		all := "c." + strings.ReplaceAll(columns, ", ", ", c.")
-		db.mustExec(t, "INSERT INTO {"+table+"} (session, id, ticket, "+columns+") SELECT c.session, c.id + "+n+", c.ticket + "+n+", "+all+fmt.Sprintf(tables, table))
+		db.mustExec(t, "INSERT INTO {"+table+"} (session, id, ticket, "+columns+") SELECT c.session, c.id + "+n+
+			", c.ticket + "+n+", "+all+fmt.Sprintf(tables, table))
 	}
 }
 
@@ -39,7 +43,8 @@ func rowsRead(t *testing.T, db database) int {
 	t.Helper()
 	read := 0
 	if db.flavour == postgres {
-		db.mustExec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		db.mustExec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() "+
+			"AND pid <> pg_backend_pid()")
 	}
 	query := "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_user_tables"
 	if db.flavour == mysql {

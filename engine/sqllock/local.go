@@ -55,8 +55,9 @@ func (c *ownClaim) kin(ref lockkeeper.Ref) any {
 }
 
 func newLocal() *local {
-	return &local{looksAfter: slowLook, sessions: make(map[string]*attachment), claims: make(map[lockkeeper.Ref]*ownClaim), alarms: make(map[lockkeeper.Ref]*ownClaim),
-		lines: make(map[lockkeeper.Path]map[lockkeeper.Ref]bool)}
+	return &local{looksAfter: slowLook, sessions: make(map[string]*attachment), claims: make(map[lockkeeper.Ref]*ownClaim),
+		alarms: make(map[lockkeeper.Ref]*ownClaim),
+		lines:  make(map[lockkeeper.Path]map[lockkeeper.Ref]bool)}
 }
 
 // notify tells how a session is told, if it was attached here.

@@ -97,7 +97,8 @@ func (m *memory) renewed(now time.Duration, row claimRow) bool {
 	s, known := m.tables.sessions[row.Ref.Session]
 	ended := row.ClaimRecord.State == lockkeeper.Ended
 	waits := row.ClaimRecord.State == lockkeeper.Waiting || row.Converting
-	return known && (waits || row.Told != lockkeeper.Forever || row.more || row.Changed >= now-s.TTL) && (!ended || row.Forget > now)
+	return known && (waits || row.Told != lockkeeper.Forever || row.more || row.Changed >= now-s.TTL) &&
+		(!ended || row.Forget > now)
 }
 
 func (m *memory) byRegion(s *search, give func(int, lockkeeper.Ref)) {
@@ -350,7 +351,10 @@ func (m *memory) purge(now, before time.Duration) []statement {
 		for ref := range m.tables.claims {
 			has[ref.Session] = true
 		}
-		maps.DeleteFunc(m.tables.sessions, func(id string, s session) bool { return s.Closed && s.Deadline <= before && !has[id] })
+		maps.DeleteFunc(m.tables.sessions, func(id string, s session) bool {
+			return s.Closed && s.Deadline <= before &&
+				!has[id]
+		})
 		return nil
 	})}
 }

@@ -63,8 +63,10 @@ func newMemory() *memory {
 	return &memory{
 		numbers: numbersAtOnce,
 		tables: memoryTables{
-			sessions: make(map[string]session), claims: make(map[lockkeeper.Ref]claimRow), targets: make(map[targetKey]lockkeeper.Mode),
-			freezes: make(map[lockkeeper.Path]table.FreezeRecord), paces: make(map[lockkeeper.Path]table.PaceRecord),
+			sessions: make(map[string]session),
+			claims:   make(map[lockkeeper.Ref]claimRow),
+			targets:  make(map[targetKey]lockkeeper.Mode),
+			freezes:  make(map[lockkeeper.Path]table.FreezeRecord), paces: make(map[lockkeeper.Path]table.PaceRecord),
 		},
 		latches: make(map[lockkeeper.Path]map[*memoryLink]bool), locks: make(map[string]*memoryLink),
 	}
@@ -134,7 +136,8 @@ func (m *memory) begin(patience) []statement {
 			m.blame("a transaction within a transaction")
 		}
 		m.stats.transactions++
-		l.open, l.latched, l.locked, l.ended = true, make(map[lockkeeper.Path]bool), make(map[string]bool), make(map[lockkeeper.Ref]bool)
+		l.open, l.latched, l.locked, l.ended = true, make(map[lockkeeper.Path]bool), make(map[string]bool), make(
+			map[lockkeeper.Ref]bool)
 		return nil
 	})}
 }

@@ -49,7 +49,8 @@ func (e *Engine) Overdue(ctx context.Context) (time.Duration, error) {
 	x := &examination{e, ctx}
 	var at reading
 	var first *int64
-	err := x.ask(append(e.dialect.clock(&at, false), x.row("SELECT min(deadline_ns) FROM {sessions} WHERE state = 'open'", &first))...)
+	err := x.ask(append(e.dialect.clock(&at, false), x.row("SELECT min(deadline_ns) FROM {sessions} WHERE state = 'open'",
+		&first))...)
 	if err != nil || first == nil {
 		return 0, err
 	}

@@ -88,7 +88,8 @@ func (db database) ready(ctx context.Context, migrates bool) error {
 			Detail: fmt.Sprintf("somebody who may make tables %s must run \"lk migrate\"", db.place())}
 	case !migrates:
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
-			Detail: fmt.Sprintf("the tables %s have version %d, and this program needs version %d: somebody who may change them must run \"lk migrate\"", db.place(), version, latest)}
+			Detail: fmt.Sprintf("the tables %s have version %d, and this program needs version %d: somebody who may change "+
+				"them must run \"lk migrate\"", db.place(), version, latest)}
 	}
 	return db.refusal(db.migrate(ctx, schemas[db.flavour]))
 }
@@ -259,7 +260,8 @@ func (versionStore) Delete(context.Context, goosedb.DBTxConn, int64) error {
 }
 
 // GetMigration implements goose's Store.
-func (s versionStore) GetMigration(ctx context.Context, q goosedb.DBTxConn, version int64) (*goosedb.GetMigrationResult, error) {
+func (s versionStore) GetMigration(ctx context.Context, q goosedb.DBTxConn, version int64) (*goosedb.GetMigrationResult,
+	error) {
 	latest, err := s.GetLatestVersion(ctx, q)
 	if err == nil && version > latest {
 		err = goosedb.ErrVersionNotFound

@@ -214,7 +214,8 @@ func tables(t *testing.T, db database) string {
 	if db.flavour == postgres {
 		where = "'lockkeeper'"
 	}
-	rows, err := db.pool.Query("SELECT table_schema, table_name, column_name FROM information_schema.columns WHERE table_schema = " + where + " ORDER BY 1, 2, 3")
+	rows, err := db.pool.Query("SELECT table_schema, table_name, column_name FROM information_schema.columns WHERE " +
+		"table_schema = " + where + " ORDER BY 1, 2, 3")
 	if err != nil {
 		t.Fatal(err)
 	}

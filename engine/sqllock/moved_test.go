@@ -18,7 +18,12 @@ func TestGrantByTheProcessThatWasLeft(t *testing.T) {
 		holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
 		left.claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
 		moved := &member{Engine: b, t: t, told: make(map[uint64][]lockkeeper.Status), more: make(chan struct{}, 1)}
-		lease, err := b.Attach(bounded(t), lockkeeper.Session{ID: "mover", TTL: cutTTL, Named: []uint64{1}, Epoch: left.key.Epoch}, moved.hear)
+		lease, err := b.Attach(bounded(t), lockkeeper.Session{
+			ID:    "mover",
+			TTL:   cutTTL,
+			Named: []uint64{1},
+			Epoch: left.key.Epoch,
+		}, moved.hear)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +43,8 @@ func TestClaimByAnotherProcess(t *testing.T) {
 		holder, waiter := join(t, b, "holder", cutTTL), join(t, a, "waiter", cutTTL)
 		waiter.claim(exclusive(1, 0, "other"), lockkeeper.Held) // who has nothing listens to nobody
 		holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
-		if st, err := b.Claim(bounded(t), waiter.key, exclusive(2, 100*time.Millisecond, "a")); err != nil || st.State != lockkeeper.Waiting {
+		if st, err := b.Claim(bounded(t), waiter.key, exclusive(2, 100*time.Millisecond, "a")); err != nil ||
+			st.State != lockkeeper.Waiting {
 			t.Fatalf("a claim by another process: %v %v", st, err)
 		}
 		if st := waiter.await(2, lockkeeper.Ended); st.Reason != lockkeeper.TimedOut {

@@ -40,7 +40,13 @@ func (m *mysqlSettings) addFile() error {
 	if m.host != "" || m.socket != "" {
 		found["host"], found["socket"] = "", "" // the URL says which server
 	}
-	for option, to := range map[string]*string{"user": &m.user, "password": &m.password, "host": &m.host, "port": &m.port, "socket": &m.socket} {
+	for option, to := range map[string]*string{
+		"user":     &m.user,
+		"password": &m.password,
+		"host":     &m.host,
+		"port":     &m.port,
+		"socket":   &m.socket,
+	} {
 		if *to == "" {
 			*to = found[option]
 		}

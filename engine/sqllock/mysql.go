@@ -134,7 +134,8 @@ func (d mysqlDialect) fateOf(err error, committing bool) fate {
 			return again
 		case 1205, 1969, 3024, 3572: // somebody keeps a lock, see patiently
 			return blocked
-		case 1044, 1045, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1153, 1265, 1366, 1406, 1665, 4025: // rights, tables, values
+		case 1044, 1045, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1153, 1265, 1366, 1406, 1665, 4025:
+			// rights, tables, values
 			return failed
 		}
 	}
@@ -151,7 +152,8 @@ func (d mysqlDialect) begin(p patience) []statement {
 	idle := int64(math.Ceil(p.idle.Seconds()))
 	return []statement{
 		{text: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"},
-		{text: fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = 1, wait_timeout = %d, net_write_timeout = %d", idle, idle)},
+		{text: fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = 1, wait_timeout = %d, net_write_timeout = %d", idle,
+			idle)},
 		{text: "START TRANSACTION READ WRITE"},
 	}
 }
@@ -161,7 +163,8 @@ const asBefore = "SET SESSION innodb_lock_wait_timeout = DEFAULT, wait_timeout =
 
 // snapshot implements dialect.
 func (d mysqlDialect) snapshot() []statement {
-	return []statement{{text: "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"}, {text: "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"}}
+	return []statement{{text: "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"},
+		{text: "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"}}
 }
 
 // commit implements dialect.
@@ -175,7 +178,8 @@ func (d mysqlDialect) rollback() statement { return statement{text: "ROLLBACK;\n
 // whole time of a statement more finely: MariaDB by what MySQL takes for a comment, and
 // the other way round.
 func patiently(rest string) string {
-	return fmt.Sprintf("/*M! SET STATEMENT max_statement_time = %.3f FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ ", latchPatience.Seconds(), latchPatience.Milliseconds()) + rest
+	return fmt.Sprintf("/*M! SET STATEMENT max_statement_time = %.3f FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ ",
+		latchPatience.Seconds(), latchPatience.Milliseconds()) + rest
 }
 
 // stripes is how many rows stand for paths, beside that of the root.
@@ -205,7 +209,9 @@ func (d mysqlDialect) latch(all []latch) (statements []statement) {
 		s.row, s.exclusive = row, s.exclusive || l.exclusive
 		of[row] = s
 	}
-	order := slices.SortedFunc(maps.Values(of), func(a, b stripe) int { return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.row, b.row)) })
+	order := slices.SortedFunc(maps.Values(of), func(a, b stripe) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.row, b.row))
+	})
 	for len(order) > 0 {
 		n := 1
 		for n < len(order) && order[n].depth == order[0].depth && order[n].exclusive == order[0].exclusive {
@@ -270,7 +276,8 @@ func (d mysqlDialect) byKey(in string, key columns, keys [][]any) (from string, 
 		return from + " WHERE " + strings.Join(equal, " AND "), keys[0]
 	}
 	list, _ := json.Marshal(keys) // they are strings and int64
-	return "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(types, ", ") + ")) k STRAIGHT_JOIN " + from + " ON " + strings.Join(equal, " AND "), []any{string(list)}
+	return "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(types, ", ") + ")) k STRAIGHT_JOIN " + from + " ON " +
+		strings.Join(equal, " AND "), []any{string(list)}
 }
 
 // errBroken: the tables are not as they were made.
@@ -360,10 +367,12 @@ func (q *union) add(region, from string, args ...any) {
 
 func (q *union) byName(s *search) {
 	if len(s.refs) > 0 {
-		q.add("-1", `{claims} c FORCE INDEX (PRIMARY) WHERE (c.session, c.id) IN (`+repeat("(?, ?)", len(s.refs))+`)`, refValues(s.refs)...)
+		q.add("-1", `{claims} c FORCE INDEX (PRIMARY) WHERE (c.session, c.id) IN (`+repeat("(?, ?)", len(s.refs))+`)`,
+			refValues(s.refs)...)
 	}
 	if len(s.inside) > 0 {
-		q.add("-1", `{claims} c FORCE INDEX (claims_inside) WHERE (c.inside_session, c.inside_id) IN (`+repeat("(?, ?)", len(s.inside))+
+		q.add("-1", `{claims} c FORCE INDEX (claims_inside) WHERE (c.inside_session, c.inside_id) IN (`+
+			repeat("(?, ?)", len(s.inside))+
 			`) AND c.state IN ('waiting', 'converting', 'held')`, refValues(s.inside)...)
 	}
 }
@@ -381,7 +390,9 @@ func (q *union) bySession(s *search) {
 		q.add("-1", `{claims} c FORCE INDEX (PRIMARY) WHERE c.session IN (`+marks(n)+`)`, anys(s.sessions)...)
 	}
 	if n := len(s.renewed); n > 0 {
-		q.add("-1", `{sessions} s FORCE INDEX (PRIMARY) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = s.id WHERE s.id IN (`+marks(n)+`) AND (
+		q.add("-1",
+			`{sessions} s FORCE INDEX (PRIMARY) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = s.id WHERE s.id IN (`+
+				marks(n)+`) AND (
 			c.state IN ('waiting', 'converting') OR c.told_ns IS NOT NULL OR c.more <> '' OR c.changed_ns >= ? - s.ttl_ns) AND (c.state <> 'ended' OR c.forget_ns > ?)`,
 			append(anys(s.renewed), int64(s.now), int64(s.now))...)
 	}
@@ -404,14 +415,17 @@ func (q *union) byRegion(s *search) {
 	where, args := meetings(s.regions)
 	if s.line == 0 {
 		q.add("0", from+join+` WHERE `+where+s.limit(), args...)
-		q.deep(s, `(SELECT t.session, t.id FROM `+from+` WHERE `+where+s.limit()+`)`, args) // should the bound be met, all is read anew
+		// should the bound be met, all is read anew
+		q.deep(s, `(SELECT t.session, t.id FROM `+from+` WHERE `+where+s.limit()+`)`, args)
 		return
 	}
-	lines := []string{`SELECT 0 AS region, t.session, t.id FROM ` + from + ` WHERE (` + where + `) AND t.class IN (0, 1, 4)`}
+	lines := []string{`SELECT 0 AS region, t.session, t.id FROM ` + from + ` WHERE (` + where +
+		`) AND t.class IN (0, 1, 4)`}
 	for i, r := range s.regions {
 		where, values := meetings([]region{r})
 		// What was removed by hand must not count, so its claim is looked for at once.
-		lines = append(lines, fmt.Sprintf("(SELECT STRAIGHT_JOIN %d, t.session, t.id FROM %s%s WHERE %s AND t.class IN (2, 3) ORDER BY t.class, t.`rank`, t.ticket, t.session, t.id LIMIT %d)",
+		lines = append(lines, fmt.Sprintf("(SELECT STRAIGHT_JOIN %d, t.session, t.id FROM %s%s WHERE %s AND t.class IN "+
+			"(2, 3) ORDER BY t.class, t.`rank`, t.ticket, t.session, t.id LIMIT %d)",
 			i, from, join, where, s.line))
 		args = append(args, values...)
 	}

@@ -25,8 +25,10 @@ func (d mysqlDialect) hold(all []session) []statement {
 		text: patiently("IF(count(*) = ?, 1, (SELECT 1 UNION ALL SELECT 2)) FROM " + from + " FOR UPDATE"),
 		args: append([]any{int64(len(all))}, args...), each: func(scanner) error { return nil },
 	}, {
-		text: d.sql("UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', heard BIGINT PATH '$[1]', answered BIGINT PATH '$[2]')) k " +
-			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.heard = k.heard, t.answered = k.answered, t.version = t.version + 1"),
+		text: d.sql("UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', heard BIGINT " +
+			"PATH '$[1]', answered BIGINT PATH '$[2]')) k " +
+			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.heard = k.heard, t.answered = k.answered, " +
+			"t.version = t.version + 1"),
 		args: []any{string(list)},
 	}}
 }
@@ -65,7 +67,8 @@ func (d mysqlDialect) insert(into string, c columns, all [][]any, key ...string)
 
 // putSessions implements dialect. Rows of those that have changed are there: they are held.
 func (d mysqlDialect) putSessions(new, changed []session) []statement {
-	return append(d.insert("sessions", sessionColumns, sessionRows(new)), d.insert("sessions", sessionColumns, sessionRows(changed), "id")...)
+	return append(d.insert("sessions", sessionColumns, sessionRows(new)),
+		d.insert("sessions", sessionColumns, sessionRows(changed), "id")...)
 }
 
 // putClaims implements dialect.
@@ -74,12 +77,14 @@ func (d mysqlDialect) putClaims(new, changed []*rows.Claim, gone []lockkeeper.Re
 	if err != nil {
 		return nil, err
 	}
-	return append(d.insert("claims", claimsColumns, values, "session", "id"), d.remove("claims", keyOfClaims, refKeys(gone))...), nil
+	return append(d.insert("claims", claimsColumns, values, "session", "id"),
+		d.remove("claims", keyOfClaims, refKeys(gone))...), nil
 }
 
 // putTargets implements dialect.
 func (d mysqlDialect) putTargets(old, new []targetRow) []statement {
-	return append(d.remove("targets", keyOfTargets, targetKeys(old)), d.insert("targets", targetColumns, targetValues(new), keyOfTargets.but()...)...)
+	return append(d.remove("targets", keyOfTargets, targetKeys(old)),
+		d.insert("targets", targetColumns, targetValues(new), keyOfTargets.but()...)...)
 }
 
 // remove removes rows by a key of which there is one row each.
@@ -97,7 +102,8 @@ func (d mysqlDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeReco
 	for _, path := range ended {
 		keys = append(keys, []any{string(path)})
 	}
-	return append(d.remove("freezes", columns{"path", nil}, keys), d.insert("freezes", freezeColumns, freezeValues(new), "path")...)
+	return append(d.remove("freezes", columns{"path", nil}, keys),
+		d.insert("freezes", freezeColumns, freezeValues(new), "path")...)
 }
 
 // putPaces implements dialect.
@@ -107,13 +113,15 @@ func (d mysqlDialect) putPaces(all []table.PaceRecord) []statement {
 
 // dropEnded implements dialect.
 func (d mysqlDialect) dropEnded(session string) statement {
-	return statement{text: d.sql("DELETE c FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = ? AND c.state = 'ended'"), args: []any{session}}
+	return statement{text: d.sql("DELETE c FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = ? AND c.state = " +
+		"'ended'"), args: []any{session}}
 }
 
 // follow implements dialect.
 func (d mysqlDialect) follow(process string, until time.Duration) statement {
 	return statement{
-		text: d.sql("INSERT INTO {followers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = VALUES(until_ns)"),
+		text: d.sql("INSERT INTO {followers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = " +
+			"VALUES(until_ns)"),
 		args: []any{process, int64(until)},
 	}
 }
@@ -126,7 +134,8 @@ func (d mysqlDialect) ring(bells []bell, now time.Duration) []statement {
 // answer implements dialect.
 func (d mysqlDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
 	return statement{
-		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {bells} b FORCE INDEX (bells_by_process) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = b.session AND c.id = b.id WHERE b.process = ?"),
+		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {bells} b FORCE INDEX (bells_by_process) " +
+			"JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = b.session AND c.id = b.id WHERE b.process = ?"),
 		args: []any{process}, each: claimReader(each),
 	}
 }
@@ -144,9 +153,11 @@ func (d mysqlDialect) answered(_ string, bells []int) []statement {
 // overdue implements dialect.
 func (d mysqlDialect) overdue(before time.Duration, each func(id string)) statement {
 	return statement{
-		text: d.sql("(SELECT id FROM {sessions} WHERE state = 'open' AND deadline_ns < ? ORDER BY deadline_ns LIMIT 20) UNION ALL" +
+		text: d.sql("(SELECT id FROM {sessions} WHERE state = 'open' AND deadline_ns < ? ORDER BY deadline_ns LIMIT 20) " +
+			"UNION ALL" +
 			" (SELECT s.id FROM {sessions} s WHERE s.state = 'closed' AND s.deadline_ns < ?" +
-			" AND EXISTS (SELECT 1 FROM {claims} c WHERE c.session = s.id AND c.state <> 'ended') ORDER BY s.deadline_ns LIMIT 20)"),
+			" AND EXISTS (SELECT 1 FROM {claims} c WHERE c.session = s.id AND c.state <> 'ended') ORDER BY s.deadline_ns " +
+			"LIMIT 20)"),
 		args: []any{int64(before), int64(before)}, each: idReader(each),
 	}
 }
@@ -165,30 +176,43 @@ func (d mysqlDialect) purge(now, before time.Duration) []statement {
 	const (
 		end = " LIMIT ? FOR UPDATE SKIP LOCKED) old STRAIGHT_JOIN "
 		of  = " JSON_TABLE(old.targets, '$[*]' COLUMNS (p VARCHAR(512) CHARACTER SET utf8mb4 PATH '$.path')) j"
-		on  = " ON t.path = j.p AND t.class = 4 AND t.`rank` = -old.priority AND t.ticket = old.ticket AND t.session = old.session AND t.id = old.id"
+		on  = " ON t.path = j.p AND t.class = 4 AND t.`rank` = -old.priority AND t.ticket = old.ticket AND t.session = " +
+			"old.session AND t.id = old.id"
 	)
 	n, b, most := int64(now), int64(before), int64(mostPurged)
 	return []statement{
 		d.alone("DELETE t FROM (SELECT session, id, priority, ticket, targets FROM {claims} FORCE INDEX (claims_by_end)"+
-			" WHERE state = 'ended' AND ended_ns <= ? AND ghost_ns > 0 AND ghost_ns <= ?"+end+of+" STRAIGHT_JOIN {targets} t FORCE INDEX (PRIMARY)"+on, b, n, most),
-		d.alone("DELETE c, t FROM (SELECT session, id, priority, ticket, IF(ghost_ns > 0, targets, '[]') AS targets FROM {claims} FORCE INDEX (claims_by_end)"+
-			" WHERE state = 'ended' AND ended_ns <= ? AND forget_ns <= ? AND ghost_ns <= ?"+end+"{claims} c FORCE INDEX (PRIMARY)"+
-			" ON c.session = old.session AND c.id = old.id LEFT JOIN"+of+" ON TRUE LEFT JOIN {targets} t FORCE INDEX (PRIMARY)"+on, b, n, n, most),
-		d.alone("DELETE s FROM (SELECT id FROM {sessions} o FORCE INDEX (sessions_by_deadline) WHERE state = 'closed' AND deadline_ns <= ?"+
-			" AND (SELECT count(*) FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = o.id) = 0"+end+"{sessions} s FORCE INDEX (PRIMARY) ON s.id = old.id", b, most),
-		d.alone("DELETE b FROM (SELECT n FROM {bells} WHERE rung_ns <= ?"+end+"{bells} b FORCE INDEX (PRIMARY) ON b.n = old.n", b, most),
-		d.alone("DELETE f FROM (SELECT process FROM {followers} WHERE until_ns <= ?"+end+"{followers} f FORCE INDEX (PRIMARY) ON f.process = old.process", b, most),
-		d.alone("SET @lockkeeper_oldest = NULL;\nSELECT at_ns INTO @lockkeeper_oldest FROM {paces} ORDER BY at_ns DESC LIMIT 1 OFFSET ?;\n"+
-			"DELETE p FROM (SELECT path FROM {paces} WHERE at_ns < @lockkeeper_oldest"+end+"{paces} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxPaces-1), most),
+			" WHERE state = 'ended' AND ended_ns <= ? AND ghost_ns > 0 AND ghost_ns <= ?"+end+of+
+			" STRAIGHT_JOIN {targets} t FORCE INDEX (PRIMARY)"+on, b, n, most),
+		d.alone("DELETE c, t FROM (SELECT session, id, priority, ticket, IF(ghost_ns > 0, targets, '[]') AS targets FROM "+
+			"{claims} FORCE INDEX (claims_by_end)"+
+			" WHERE state = 'ended' AND ended_ns <= ? AND forget_ns <= ? AND ghost_ns <= ?"+end+
+			"{claims} c FORCE INDEX (PRIMARY)"+
+			" ON c.session = old.session AND c.id = old.id LEFT JOIN"+of+" ON TRUE LEFT JOIN {targets} t FORCE INDEX (PRIMARY)"+
+			on, b, n, n, most),
+		d.alone("DELETE s FROM (SELECT id FROM {sessions} o FORCE INDEX (sessions_by_deadline) WHERE state = 'closed' AND "+
+			"deadline_ns <= ?"+
+			" AND (SELECT count(*) FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = o.id) = 0"+end+
+			"{sessions} s FORCE INDEX (PRIMARY) ON s.id = old.id", b, most),
+		d.alone("DELETE b FROM (SELECT n FROM {bells} WHERE rung_ns <= ?"+end+
+			"{bells} b FORCE INDEX (PRIMARY) ON b.n = old.n", b, most),
+		d.alone("DELETE f FROM (SELECT process FROM {followers} WHERE until_ns <= ?"+end+
+			"{followers} f FORCE INDEX (PRIMARY) ON f.process = old.process", b, most),
+		d.alone("SET @lockkeeper_oldest = NULL;\nSELECT at_ns INTO @lockkeeper_oldest FROM {paces} ORDER BY at_ns DESC "+
+			"LIMIT 1 OFFSET ?;\n"+
+			"DELETE p FROM (SELECT path FROM {paces} WHERE at_ns < @lockkeeper_oldest"+end+
+			"{paces} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxPaces-1), most),
 		d.alone("SELECT max(n) INTO @lockkeeper_newest FROM {numbers};\n"+
-			"DELETE m FROM (SELECT n FROM {numbers} WHERE n < @lockkeeper_newest - ?"+end+"{numbers} m FORCE INDEX (PRIMARY) ON m.n = old.n", int64(spareNumbers), most),
+			"DELETE m FROM (SELECT n FROM {numbers} WHERE n < @lockkeeper_newest - ?"+end+
+			"{numbers} m FORCE INDEX (PRIMARY) ON m.n = old.n", int64(spareNumbers), most),
 	}
 }
 
 // alone is a statement that writes, in a transaction of its own.
 func (d mysqlDialect) alone(text string, args ...any) statement {
 	var all []string
-	for _, s := range append(append(d.begin(patience{latchPatience, idleFirst}), statement{text: d.sql(text)}), d.commit()) {
+	for _, s := range append(append(d.begin(patience{latchPatience, idleFirst}), statement{text: d.sql(text)}),
+		d.commit()) {
 		all = append(all, s.text)
 	}
 	return statement{text: strings.Join(all, ";\n"), args: args}

@@ -42,7 +42,8 @@ func mysqlConnector(a address) (driver.Connector, error) {
 		return nil, a.invalid("%v", err)
 	}
 	var err error
-	if config.DBName, err = url.PathUnescape(strings.TrimPrefix(a.path, "/")); err != nil || config.DBName == "" || strings.Contains(a.path[1:], "/") {
+	if config.DBName, err = url.PathUnescape(strings.TrimPrefix(a.path, "/")); err != nil || config.DBName == "" ||
+		strings.Contains(a.path[1:], "/") {
 		return nil, a.invalid("it names no database: write mysql://HOST/DATABASE, such as mysql://127.0.0.1/locks")
 	}
 	config.User, config.Passwd = settings.user, cmp.Or(settings.password, os.Getenv("MYSQL_PWD"))
@@ -110,7 +111,8 @@ func (m *mysqlSettings) read(a address) error {
 		*to = p.value
 	}
 	if m.host != "" && m.socket != "" {
-		return a.invalid("it names a host and a socket: name one of them, such as mysql:///locks?socket=/run/mysqld/mysqld.sock")
+		return a.invalid("it names a host and a socket: name one of them, such as " +
+			"mysql:///locks?socket=/run/mysqld/mysqld.sock")
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func readFile(t *testing.T, name string) []byte {
 // pageBlocks are the blocks of one kind in the page.
 func pageBlocks(t *testing.T, kind string) (all []string) {
 	t.Helper()
-	for _, found := range regexp.MustCompile("(?ms)^```"+kind+"\n(.*?)^```$").FindAllStringSubmatch(string(readFile(t, page)), -1) {
+	for _, found := range regexp.MustCompile("(?ms)^```"+kind+
+		"\n(.*?)^```$").FindAllStringSubmatch(string(readFile(t, page)), -1) {
 		all = append(all, found[1])
 	}
 	return all
@@ -67,10 +68,13 @@ func scene(t *testing.T, e *Engine) {
 		{"poller-1", "uptime", time.Minute, permit, lockkeeper.Held},
 		{"poller-2", "uptime", time.Minute, permit, lockkeeper.Held},
 		{"poller-3", "traffic", 14 * time.Second, permit, lockkeeper.Held},
-		{"backup", "nightly", time.Minute, lockkeeper.Target{Path: "router1/config", Mode: lockkeeper.ModeExclusive}, lockkeeper.Held},
+		{"backup", "nightly", time.Minute, lockkeeper.Target{Path: "router1/config", Mode: lockkeeper.ModeExclusive},
+			lockkeeper.Held},
 		{"poller-4", "uptime", time.Minute, permit, lockkeeper.Waiting},
-		{"upgrade", "version 7", time.Minute, lockkeeper.Target{Path: "router1", Mode: lockkeeper.ModeExclusive}, lockkeeper.Waiting},
-		{"map", "the port map", time.Minute, lockkeeper.Target{Path: "router2/ports", Mode: lockkeeper.ModeShared}, lockkeeper.Held},
+		{"upgrade", "version 7", time.Minute, lockkeeper.Target{Path: "router1", Mode: lockkeeper.ModeExclusive},
+			lockkeeper.Waiting},
+		{"map", "the port map", time.Minute, lockkeeper.Target{Path: "router2/ports", Mode: lockkeeper.ModeShared},
+			lockkeeper.Held},
 	} {
 		label := lockkeeper.Label{As: who.name, Note: who.note}
 		lease, err := e.Attach(bounded(t), lockkeeper.Session{ID: "s-" + who.name, TTL: who.ttl, Label: label}, nil)
@@ -86,7 +90,8 @@ func scene(t *testing.T, e *Engine) {
 
 // Each query in the page finds what stands below it, in both databases.
 func TestPageQueries(t *testing.T) {
-	queries := regexp.MustCompile("(?ms)^```sql\n((?:SELECT|WITH) .*?)^```\n\n```text\n(.*?)^```$").FindAllStringSubmatch(string(readFile(t, page)), -1)
+	queries := regexp.MustCompile("(?ms)^```sql\n((?:SELECT|WITH) .*?)^```\n\n```text\n(.*?)^```$").FindAllStringSubmatch(
+		string(readFile(t, page)), -1)
 	if len(queries) < 5 {
 		t.Fatalf("%s has %d queries with what they find", page, len(queries))
 	}
@@ -161,7 +166,8 @@ func likely(table string) string {
 	for _, r := range []struct {
 		of   *regexp.Regexp
 		with string
-	}{{someTime, "TIME"}, {someNumber, "SECONDS"}, {aFence, "FENCE"}, {spaces, " "}, {regexp.MustCompile(`(?m) *\|? *$`), ""}} {
+	}{{someTime, "TIME"}, {someNumber, "SECONDS"}, {aFence, "FENCE"}, {spaces, " "},
+		{regexp.MustCompile(`(?m) *\|? *$`), ""}} {
 		table = r.of.ReplaceAllString(table, r.with)
 	}
 	return table

@@ -110,12 +110,14 @@ func (w *world) differAnswer(p *played, reply table.Reply, err error) string {
 	switch {
 	case (err == nil) != (p.err == nil):
 		return fmt.Sprintf("the whole answers %v, and the parts %v", err, p.err)
-	case err != nil && (whole.Err != parts.Err || whole.Reason != parts.Reason || !w.epochs.same(whole.Epoch, parts.Epoch)):
+	case err != nil && (whole.Err != parts.Err || whole.Reason != parts.Reason ||
+		!w.epochs.same(whole.Epoch, parts.Epoch)):
 		return fmt.Sprintf("the whole answers %v (%d), and the parts %v (%d)", err, whole.Epoch, p.err, parts.Epoch)
 	case err != nil:
 		return ""
 	}
-	if p.command.Op == table.Claim && w.short() && reply.Status.Reason == lockkeeper.Deadlock && p.status.State != lockkeeper.Ended {
+	if p.command.Op == table.Claim && w.short() && reply.Status.Reason == lockkeeper.Deadlock &&
+		p.status.State != lockkeeper.Ended {
 		return "" // who is not read may be part of the knot: it is found by the next look
 	}
 	if p.command.Op == table.Claim {
@@ -129,7 +131,8 @@ func (w *world) differAnswer(p *played, reply table.Reply, err error) string {
 	if p.command.Op == table.Attach {
 		w.home[a.Key.Session] = p.e
 	}
-	if a.Key.Session != b.Key.Session || a.TTL != b.TTL || a.Number != b.Number || !w.epochs.same(a.Key.Epoch, b.Key.Epoch) || len(a.Claims) != len(b.Claims) {
+	if a.Key.Session != b.Key.Session || a.TTL != b.TTL || a.Number != b.Number ||
+		!w.epochs.same(a.Key.Epoch, b.Key.Epoch) || len(a.Claims) != len(b.Claims) {
 		return fmt.Sprintf("the whole gives the lease\n%+v\nand the parts\n%+v", a, b)
 	}
 	for _, all := range [][]lockkeeper.Status{a.Claims, b.Claims} { // of those that ended at once any may come first
@@ -153,8 +156,11 @@ func (w *world) differStatus(what string, a, b lockkeeper.Status) string {
 			return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Path, b.Path))
 		})
 	}
-	if n := len(a.Blockers); w.short() || b.State == lockkeeper.Ended && len(b.Blockers) == 0 || n == lockkeeper.MaxBlockers && n == len(b.Blockers) {
-		a.Blockers, b.Blockers = nil, nil // beyond the head of a line nobody is known; who ended is told once why; and of many some are told
+	if n := len(a.Blockers); w.short() || b.State == lockkeeper.Ended && len(b.Blockers) == 0 ||
+		n == lockkeeper.MaxBlockers && n == len(b.Blockers) {
+		// beyond the head of a line nobody is known; who ended is told once why; and of many some are
+		// told
+		a.Blockers, b.Blockers = nil, nil
 	}
 	if w.short() {
 		a.Asked, b.Asked = nil, nil // who asks may stand behind the head: it is found by the next look

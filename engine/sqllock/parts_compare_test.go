@@ -20,7 +20,8 @@ func (w *world) differ() string {
 		return "the rows: " + err.Error()
 	}
 	a, b := w.whole.Snapshot(), w.snapshot()
-	for _, diff := range []string{w.differSessions(a.Sessions, b.Sessions), w.differClaims(a.Claims, b.Claims), differText("freezes", a.Freezes, b.Freezes)} {
+	for _, diff := range []string{w.differSessions(a.Sessions, b.Sessions), w.differClaims(a.Claims, b.Claims),
+		differText("freezes", a.Freezes, b.Freezes)} {
 		if diff != "" {
 			return diff
 		}
@@ -79,7 +80,8 @@ func (w *world) differClaims(a, b []table.ClaimRecord) string {
 	for i := range min(len(one), len(two)) {
 		r, s := &one[i], &two[i]
 		if r.Ref == s.Ref && (!w.fences.same(r.Fence, s.Fence) || !w.tickets.same(r.Ticket, s.Ticket)) {
-			return fmt.Sprintf("of the whole fence %d, ticket %d, of the parts fence %d, ticket %d\nfences %v, tickets %v\n", r.Fence, r.Ticket, s.Fence, s.Ticket, w.fences.all, w.tickets.all) +
+			return fmt.Sprintf("of the whole fence %d, ticket %d, of the parts fence %d, ticket %d\nfences %v, tickets %v\n",
+				r.Fence, r.Ticket, s.Fence, s.Ticket, w.fences.all, w.tickets.all) +
 				differText("claims", a, b)
 		}
 		for _, r := range []*table.ClaimRecord{r, s} {

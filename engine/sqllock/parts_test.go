@@ -96,7 +96,8 @@ func (v variant) run(t *testing.T) {
 				for _, c := range all {
 					fmt.Fprintln(&told, story.Format(c))
 				}
-				t.Errorf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed, v.difference(seed, all), told.String())
+				t.Errorf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed,
+					v.difference(seed, all), told.String())
 			}
 		})
 	}
@@ -165,7 +166,13 @@ type world struct {
 
 func newWorld(seed uint64, v variant) *world {
 	m := newMemory()
-	w := &world{variant: v, Rand: rand.New(rand.NewPCG(seed, 1)), whole: table.New(), rows: m, home: make(map[string]*Engine)}
+	w := &world{
+		variant: v,
+		Rand:    rand.New(rand.NewPCG(seed, 1)),
+		whole:   table.New(),
+		rows:    m,
+		home:    make(map[string]*Engine),
+	}
 	w.runner = story.New(w.whole, nil)
 	w.fences.loose = true // who don't meet may be granted in any order
 	for _, name := range []string{"p", "q"} {
@@ -177,7 +184,14 @@ func newWorld(seed uint64, v variant) *world {
 // stillEngine is an engine that does nothing by itself.
 func stillEngine(m *memory, name string, b bounds) *Engine {
 	e := &Engine{
-		process: name, dialect: m, bounds: b, local: newLocal(), paces: newPaces(), work: newQueue(), renewals: newQueue(), watch: newWatch(),
+		process:  name,
+		dialect:  m,
+		bounds:   b,
+		local:    newLocal(),
+		paces:    newPaces(),
+		work:     newQueue(),
+		renewals: newQueue(),
+		watch:    newWatch(),
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.cutting, e.cut = context.WithCancel(context.Background())
@@ -208,7 +222,8 @@ func (w *world) together(all []table.Command) int {
 	for n < len(all) && n < 4 {
 		c := all[n]
 		if id := sessionOf(c); c.Op == table.Pass || c.Op == table.Gone || c.Op == table.Restart || seen[id] || n > 0 &&
-			(c.At > all[0].At || (c.Op == table.Renew) != (all[0].Op == table.Renew) || w.engineOf(id) != w.engineOf(sessionOf(all[0]))) {
+			(c.At > all[0].At || (c.Op == table.Renew) != (all[0].Op == table.Renew) ||
+				w.engineOf(id) != w.engineOf(sessionOf(all[0]))) {
 			break
 		} else {
 			seen[id] = true

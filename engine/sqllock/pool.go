@@ -125,7 +125,8 @@ func New(ctx context.Context, db *sql.DB, options ...Option) (*Engine, error) {
 	case *mysqldriver.MySQLDriver:
 		c.naming = naming{mysql, defaultPrefix}
 	default:
-		return nil, lockkeeper.Invalid("a pool of %T: use one of github.com/jackc/pgx/v5/stdlib for Postgres, or of github.com/go-sql-driver/mysql for MariaDB and MySQL", d)
+		return nil, lockkeeper.Invalid("a pool of %T: use one of github.com/jackc/pgx/v5/stdlib for Postgres, or of "+
+			"github.com/go-sql-driver/mysql for MariaDB and MySQL", d)
 	}
 	for _, option := range options {
 		if err := option(&c); err != nil {
@@ -192,4 +193,5 @@ func (db database) checkFoundRows(ctx context.Context) error {
 	return nil
 }
 
-var errSettings = lockkeeper.Invalid("the pool's connections need other settings: open it with %s", "interpolateParams=true&multiStatements=true&clientFoundRows=true&autocommit=1")
+var errSettings = lockkeeper.Invalid("the pool's connections need other settings: open it with %s",
+	"interpolateParams=true&multiStatements=true&clientFoundRows=true&autocommit=1")

@@ -123,13 +123,15 @@ func (d postgresDialect) fateOf(err error, committing bool) fate {
 		return again
 	}
 	switch {
-	case told.Code == "22012", told.Code == "40001", told.Code == "40P01", told.Code == "23505", told.Code == "21000", told.Code == "0A000":
+	case told.Code == "22012", told.Code == "40001", told.Code == "40P01", told.Code == "23505", told.Code == "21000",
+		told.Code == "0A000":
 		return again // a count that was not right, or what Postgres itself refuses
 	case told.Code == "55P03":
 		return blocked
 	case told.Severity == "FATAL" && committing:
 		return unknown
-	case strings.HasPrefix(told.Code, "57"), strings.HasPrefix(told.Code, "08"), strings.HasPrefix(told.Code, "53"), told.Severity == "FATAL",
+	case strings.HasPrefix(told.Code, "57"), strings.HasPrefix(told.Code, "08"), strings.HasPrefix(told.Code, "53"),
+		told.Severity == "FATAL",
 		told.Code == "25P03", told.Code == "25006":
 		return away
 	}
@@ -213,7 +215,8 @@ func (d postgresDialect) clock(to *reading, numbers bool) []statement {
 
 // drawn implements dialect.
 func (d postgresDialect) drawn(to *uint64) statement {
-	return statement{text: d.sql(`SELECT coalesce(pg_sequence_last_value('{numbers}'::regclass), 0)`), each: numberReader(to)}
+	return statement{text: d.sql(`SELECT coalesce(pg_sequence_last_value('{numbers}'::regclass), 0)`),
+		each: numberReader(to)}
 }
 
 // sessions implements dialect.
@@ -239,7 +242,8 @@ func (d postgresDialect) claims(s *search, each func(region int, c *rows.Claim))
 	text := `WITH f (region, session, id) AS (` + strings.Join(a.texts, "\nUNION ALL ") + `)
 		SELECT ` + claimColumns("c") + `, f.region FROM f CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = f.session AND o.id = f.id OFFSET 0) c`
 	if s.deep {
-		text += ` UNION ALL SELECT ` + claimColumns("c") + `, -2 FROM (SELECT DISTINCT session, id FROM f WHERE region >= 0) n CROSS JOIN LATERAL (
+		text += ` UNION ALL SELECT ` + claimColumns("c") +
+			`, -2 FROM (SELECT DISTINCT session, id FROM f WHERE region >= 0) n CROSS JOIN LATERAL (
 			SELECT * FROM {claims} i WHERE i.inside_session = n.session AND i.inside_id = n.id AND i.state IN ('waiting', 'converting', 'held') OFFSET 0) c`
 	}
 	return statement{text: d.sql(text), args: a.args, each: claimReader(each)}
@@ -313,23 +317,30 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 	}
 	const from = `unnest(?::bigint[], ?::text[], ?::text[]) AS r(n, low, high)`
 	const there = ` JOIN {claims} k ON k.session = t.session AND k.id = t.id` // what was removed by hand must not count
-	where := map[part]string{at: `t.path = r.low`, above: `t.path = r.low AND t.mode < 3`, below: `t.path >= r.low AND t.path < r.high`}
+	where := map[part]string{
+		at:    `t.path = r.low`,
+		above: `t.path = r.low AND t.mode < 3`,
+		below: `t.path >= r.low AND t.path < r.high`,
+	}
 	for _, p := range []part{at, above, below} {
 		c := of[p]
 		switch {
 		case len(c.n) == 0:
 		case s.line == 0:
-			a.add(`(SELECT r.n, l.session, l.id FROM `+from+` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t`+there+` WHERE `+where[p]+` OFFSET 0) l`+s.limit()+`)`,
+			a.add(`(SELECT r.n, l.session, l.id FROM `+from+` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t`+there+
+				` WHERE `+where[p]+` OFFSET 0) l`+s.limit()+`)`,
 				c.n, c.low, c.high)
 		default:
 			one := func(join, and string) string {
-				return `SELECT r.n, l.session, l.id FROM ` + from + ` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t` + join + ` WHERE ` + where[p] + and + `) l`
+				return `SELECT r.n, l.session, l.id FROM ` + from + ` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t` +
+					join + ` WHERE ` + where[p] + and + `) l`
 			}
 			a.add(one(there, ` AND t.class <= 1 OFFSET 0`), c.n, c.low, c.high)
 			a.add(one(there, ` AND t.class = 4 OFFSET 0`), c.n, c.low, c.high)
 			// With a join here, which an EXISTS without OFFSET may become, the planner might read the line to its end.
 			const is = ` AND EXISTS (SELECT FROM {claims} k WHERE k.session = t.session AND k.id = t.id OFFSET 0)`
-			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket, t.session, t.id LIMIT `+strconv.Itoa(s.line)), c.n, c.low, c.high)
+			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket, t.session, t.id LIMIT `+
+				strconv.Itoa(s.line)), c.n, c.low, c.high)
 		}
 	}
 }

@@ -21,7 +21,8 @@ func (d postgresDialect) hold(all []session) []statement {
 	row := "s." + strings.ReplaceAll(sessionColumns.names, ", ", ", s.")
 	row = strings.NewReplacer("s.heard", "v.heard", "s.answered", "v.answered", "s.version", "s.version + 1").Replace(row)
 	return []statement{{
-		text: d.sql(`WITH held AS MATERIALIZED (SELECT ` + row + ` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, heard, answered)
+		text: d.sql(`WITH held AS MATERIALIZED (SELECT ` + row +
+			` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, heard, answered)
 			CROSS JOIN LATERAL (SELECT * FROM {sessions} o WHERE o.id = v.id AND o.version = v.version OFFSET 0 FOR UPDATE) s),
 			moved AS (INSERT INTO {sessions} (` + sessionColumns.names + `) SELECT * FROM held
 			ON CONFLICT (id) DO UPDATE SET heard = excluded.heard, answered = excluded.answered, version = excluded.version RETURNING 1)
@@ -88,14 +89,16 @@ func (d postgresDialect) remove(from string, key columns, keys [][]any) statemen
 	for _, name := range key.but() {
 		equal = append(equal, "o."+name+" = n."+name)
 	}
-	return statement{args: args, text: d.sql(`DELETE FROM {` + from + `} WHERE ctid = ANY(ARRAY(SELECT l.ctid FROM ` + list +
+	return statement{args: args, text: d.sql(`DELETE FROM {` + from + `} WHERE ctid = ANY(ARRAY(SELECT l.ctid FROM ` +
+		list +
 		` CROSS JOIN LATERAL (SELECT o.ctid FROM {` + from + `} o WHERE ` + strings.Join(equal, " AND ") + ` OFFSET 0) l))`)}
 }
 
 // insert inserts rows; what is there already is an error.
 func (d postgresDialect) insert(into string, c columns, all [][]any, or string) statement {
 	from, args := c.arrays(all)
-	return statement{text: d.sql(`INSERT INTO {` + into + `} (` + c.names + `) SELECT ` + c.names + ` FROM ` + from + or), args: args}
+	return statement{text: d.sql(`INSERT INTO {` + into + `} (` + c.names + `) SELECT ` + c.names + ` FROM ` + from + or),
+		args: args}
 }
 
 // putSessions implements dialect.
@@ -143,7 +146,8 @@ func (d postgresDialect) putTargets(old, new []targetRow) (all []statement) {
 // putFreezes implements dialect.
 func (d postgresDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) (all []statement) {
 	if len(ended) > 0 {
-		all = append(all, statement{text: d.sql(`DELETE FROM {freezes} WHERE path = ANY($1)`), args: []any{plainPaths(ended)}})
+		all = append(all, statement{text: d.sql(`DELETE FROM {freezes} WHERE path = ANY($1)`),
+			args: []any{plainPaths(ended)}})
 	}
 	if len(new) > 0 {
 		all = append(all, d.insert("freezes", freezeColumns, freezeValues(new), d.orUpdate(freezeColumns, "path")))
@@ -208,7 +212,8 @@ func (d postgresDialect) answer(process string, each func(bell int, c *rows.Clai
 
 // answered implements dialect.
 func (d postgresDialect) answered(process string, bells []int) []statement {
-	return []statement{{text: d.sql(`DELETE FROM {bells} WHERE process = $1 AND n = ANY($2)`), args: []any{process, bells}}}
+	return []statement{{text: d.sql(`DELETE FROM {bells} WHERE process = $1 AND n = ANY($2)`),
+		args: []any{process, bells}}}
 }
 
 // overdue implements dialect.
@@ -226,11 +231,13 @@ func (d postgresDialect) purge(now, before time.Duration) []statement {
 	return []statement{
 		{text: d.sql(`DELETE FROM {targets} t USING {claims} c WHERE c.state = 'ended' AND c.ghost_ns > 0 AND c.ghost_ns <= $1 AND c.ended_ns <= $2
 			AND t.session = c.session AND t.id = c.id AND t.class = 4 AND t.path IN (SELECT e ->> 'path' FROM json_array_elements(c.targets::json) e)`), args: args},
-		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1 AND ghost_ns <= $1`), args: args},
+		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1 AND ghost_ns <= $1`),
+			args: args},
 		{text: d.sql(`DELETE FROM {sessions} s WHERE state = 'closed' AND deadline_ns <= $1
 			AND NOT EXISTS (SELECT FROM {claims} c WHERE c.session = s.id)`), args: args[1:]},
 		{text: d.sql(`DELETE FROM {bells} WHERE rung_ns <= $1`), args: args[1:]},
 		{text: d.sql(`DELETE FROM {followers} WHERE until_ns <= $1`), args: args[1:]},
-		{text: d.sql(`DELETE FROM {paces} WHERE at_ns < (SELECT at_ns FROM {paces} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`), args: []any{int64(table.MaxPaces - 1)}},
+		{text: d.sql(`DELETE FROM {paces} WHERE at_ns < (SELECT at_ns FROM {paces} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`),
+			args: []any{int64(table.MaxPaces - 1)}},
 	}
 }

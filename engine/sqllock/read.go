@@ -27,8 +27,13 @@ type view struct {
 
 func newView() *view {
 	return &view{
-		sessions: make(map[string]*session), claims: make(map[lockkeeper.Ref]*rows.Claim), paces: make(map[lockkeeper.Path]table.PaceRecord),
-		cuts: make(map[int]order), asked: make(map[lockkeeper.Ref]bool), sought: make(map[lockkeeper.Ref]bool), absent: make(map[string]bool),
+		sessions: make(map[string]*session),
+		claims:   make(map[lockkeeper.Ref]*rows.Claim),
+		paces:    make(map[lockkeeper.Path]table.PaceRecord),
+		cuts:     make(map[int]order),
+		asked:    make(map[lockkeeper.Ref]bool),
+		sought:   make(map[lockkeeper.Ref]bool),
+		absent:   make(map[string]bool),
 	}
 }
 

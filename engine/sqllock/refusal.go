@@ -53,17 +53,21 @@ func (db database) refusal(err error) error {
 	case "28000":
 		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in: it knows no such user, or not from here")
 	case "28P01":
-		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in; a password can be in PGPASSWORD or ~/.pgpass")
+		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in; a password can be in PGPASSWORD or "+
+			"~/.pgpass")
 	case "1045", "1698":
-		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in; a password can be in ~/.my.cnf or MYSQL_PWD")
+		return refuse(lockkeeper.ErrDenied, "the database doesn't let this user in; a password can be in ~/.my.cnf or "+
+			"MYSQL_PWD")
 	case "1044":
 		return refuse(lockkeeper.ErrDenied, "this user may not use that database, if there is one")
 	case "42501", "1142", "1143":
-		return refuse(lockkeeper.ErrDenied, "this user may not make or use the tables %s: have somebody who may run \"lk migrate\"; \"lk migrate --print\" shows the rights that suffice to use them", db.place())
+		return refuse(lockkeeper.ErrDenied, "this user may not make or use the tables %s: have somebody who may run \"lk "+
+			"migrate\"; \"lk migrate --print\" shows the rights that suffice to use them", db.place())
 	case "3D000", "1049":
 		return refuse(lockkeeper.ErrInvalid, "there is no such database: make it, or name another")
 	case "42704", "08P01":
-		return refuse(lockkeeper.ErrInvalid, "the server refuses a parameter of the URL; lockkeeper's own are schema, migrate and pool")
+		return refuse(lockkeeper.ErrInvalid, "the server refuses a parameter of the URL; lockkeeper's own are schema, "+
+			"migrate and pool")
 	case "25006", "1290", "1792", "1836":
 		return refuse(lockkeeper.ErrUnavailable, "this server can only be read: name the one that can be written to")
 	case "55P03":
@@ -115,17 +119,20 @@ func (n naming) elsewhere() string {
 
 // occupied refuses what belongs to another program.
 func (n naming) occupied(table string) error {
-	return lockkeeper.Invalid("the tables %s are another program's (such as %s): name others by %s", n.place(), table, n.elsewhere())
+	return lockkeeper.Invalid("the tables %s are another program's (such as %s): name others by %s", n.place(), table,
+		n.elsewhere())
 }
 
 // tooNew refuses tables of a newer program.
 func (n naming) tooNew(version int) error {
-	return lockkeeper.Invalid("the tables %s have version %d, which a newer program made; this one knows version %d and older: update this program and restart it, or name other tables by %s",
+	return lockkeeper.Invalid("the tables %s have version %d, which a newer program made; this one knows version %d "+
+		"and older: update this program and restart it, or name other tables by %s",
 		n.place(), version, schemas[n.flavour].latest, n.elsewhere())
 }
 
 // busy says that another process migrates.
 func (n naming) busy() error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
-		Detail: fmt.Sprintf("another process has been bringing the tables %s up to date for more than %d s: try again", n.place(), migrationPatience)}
+		Detail: fmt.Sprintf("another process has been bringing the tables %s up to date for more than %d s: try again",
+			n.place(), migrationPatience)}
 }

@@ -25,7 +25,11 @@ func TestHolderWithoutARow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}, Wait: lockkeeper.Forever}
+	want := lockkeeper.Want{
+		ID:      1,
+		Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}},
+		Wait:    lockkeeper.Forever,
+	}
 	if st, err := e.Claim(t.Context(), lease.Key, want); err != nil || st.State != lockkeeper.Held {
 		t.Fatal(st, err)
 	}

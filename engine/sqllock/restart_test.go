@@ -10,7 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-var restartLegs = flag.Int("restart.legs", 2, "how often TestDatabaseFailsUnderLoad kills, stops and freezes the database")
+var restartLegs = flag.Int("restart.legs", 2,
+	"how often TestDatabaseFailsUnderLoad kills, stops and freezes the database")
 
 // The database is killed, stopped and frozen for longer than sessions live, under a
 // crowd. Nothing is granted twice, fences rise over it, and everything is free soon

@@ -51,7 +51,10 @@ type scope struct {
 func newScope(b bounds) *scope {
 	return &scope{
 		bounds: b, line: b.head,
-		paths: make(map[lockkeeper.Path]bool), refs: make(map[lockkeeper.Ref]bool), begun: make(map[lockkeeper.Ref]bool), around: make(map[lockkeeper.Ref]bool),
+		paths:    make(map[lockkeeper.Path]bool),
+		refs:     make(map[lockkeeper.Ref]bool),
+		begun:    make(map[lockkeeper.Ref]bool),
+		around:   make(map[lockkeeper.Ref]bool),
 		sessions: make(map[string]bool), entire: make(map[string]bool), asked: make(map[lockkeeper.Path]int),
 	}
 }

@@ -34,7 +34,8 @@ func (n naming) script() string {
 	if n.flavour == postgres {
 		b.WriteString("\nCOMMIT;\n")
 	}
-	b.WriteString("\n-- A role that only uses the locks needs these rights and no others. Put its name in\n-- place of ROLE.\n--\n")
+	b.WriteString("\n-- A role that only uses the locks needs these rights and no others. Put its name in\n-- place of " +
+		"ROLE.\n--\n")
 	for _, grant := range n.grants() {
 		fmt.Fprintf(&b, "-- %s;\n", grant)
 	}

@@ -42,7 +42,13 @@ type Engine struct {
 // newEngine makes an engine on a database that is ready.
 func newEngine(_ context.Context, db database) (*Engine, error) {
 	e := &Engine{
-		db: db, process: rand.Text(), local: newLocal(), bounds: usual, paces: newPaces(), work: newQueue(), renewals: newQueue(),
+		db:       db,
+		process:  rand.Text(),
+		local:    newLocal(),
+		bounds:   usual,
+		paces:    newPaces(),
+		work:     newQueue(),
+		renewals: newQueue(),
 	}
 	e.dialect = postgresDialect{db.naming, db.plainly}
 	if db.flavour == mysql {
@@ -85,15 +91,18 @@ func (f flavour) guarantees() lockkeeper.Guarantees {
 		Name:     f.String(),
 		Features: lockkeeper.AllFeatures,
 		Reach:    lockkeeper.OnNetwork,
-		Survives: "kill -9 of any process, and whatever the database survives: with synchronous commits a crash and a loss of power",
-		Fences:   "for ever, as long as the database is not set back to an older copy",
-		Clock:    "the database's clock, which is assumed not to jump forward by more than leases have left",
-		Breaks:   "a database that loses what it has committed, as by a failover to a copy that lagged behind; its clock jumping ahead; rows that are changed by hand",
+		Survives: "kill -9 of any process, and whatever the database survives: with synchronous commits a crash and a " +
+			"loss of power",
+		Fences: "for ever, as long as the database is not set back to an older copy",
+		Clock:  "the database's clock, which is assumed not to jump forward by more than leases have left",
+		Breaks: "a database that loses what it has committed, as by a failover to a copy that lagged behind; its clock " +
+			"jumping ahead; rows that are changed by hand",
 	}
 }
 
 // Attach implements lockkeeper.Engine.
-func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
@@ -119,7 +128,8 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 
 // attach attaches a session to this process. If the same attempt has succeeded
 // before, and its answer was lost, the session is taken over from that.
-func (tx *transaction) attach(s lockkeeper.Session, attempt string, notify func([]lockkeeper.Status)) (table.Reply, error) {
+func (tx *transaction) attach(s lockkeeper.Session, attempt string, notify func([]lockkeeper.Status)) (table.Reply,
+	error) {
 	if row := tx.view.sessions[s.ID]; row != nil && row.attempt == attempt {
 		s.Epoch = row.Epoch
 	}
@@ -235,7 +245,11 @@ func (tx *transaction) roomFor(c *table.Command) error {
 	if c.Want.Freeze == 0 || made || len(tx.view.freezes)+len(c.Want.Targets) <= table.MaxFreezes {
 		return nil
 	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf("%d freezes are the most that are allowed", table.MaxFreezes)}
+	return &lockkeeper.Error{
+		Err:    lockkeeper.ErrDenied,
+		Reason: lockkeeper.Quota,
+		Detail: fmt.Sprintf("%d freezes are the most that are allowed", table.MaxFreezes),
+	}
 }
 
 // Renew implements lockkeeper.Engine.

@@ -72,7 +72,8 @@ func TestAsksForTwoPaths(t *testing.T) {
 		url := k.shared(t).Database(t)
 		by := new(atomic.Int64)
 		e := openShifted(t, url, by)
-		holder, thief, second := join(t, e, "holder", cutTTL), join(t, e, "thief", cutTTL), join(t, openShifted(t, url, by), "second", cutTTL)
+		holder, thief, second := join(t, e, "holder", cutTTL), join(t, e, "thief", cutTTL), join(t, openShifted(t, url, by),
+			"second", cutTTL)
 		holder.claim(exclusive(1, 0, "a", "b"), lockkeeper.Held)
 		w := exclusive(1, lockkeeper.Forever, "a")
 		w.Priority, w.Steal, w.After = 1, lockkeeper.Take, time.Minute

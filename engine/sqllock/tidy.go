@@ -32,7 +32,8 @@ func (e *Engine) tidy() {
 		if err := l.send(ctx, e.dialect.clock(&at, false)); err != nil {
 			return err
 		}
-		if err := l.send(ctx, []statement{e.dialect.overdue(at.now-leaveDead, func(id string) { dead = append(dead, id) })}); err != nil {
+		if err := l.send(ctx,
+			[]statement{e.dialect.overdue(at.now-leaveDead, func(id string) { dead = append(dead, id) })}); err != nil {
 			return err
 		}
 		for _, s := range e.dialect.purge(at.now, at.now-keepEnded) {

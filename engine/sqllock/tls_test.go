@@ -38,7 +38,8 @@ func TestTLSOfMariaDB(t *testing.T) {
 	}
 	authority, stranger := testca.New(t), testca.New(t)
 	pair := authority.Server()
-	server := testdb.MariaDB(t, testdb.Set("ssl-cert", readable(t, folder, pair.Cert)), testdb.Set("ssl-key", readable(t, folder, pair.Key)),
+	server := testdb.MariaDB(t, testdb.Set("ssl-cert", readable(t, folder, pair.Cert)),
+		testdb.Set("ssl-key", readable(t, folder, pair.Key)),
 		testdb.Set("ssl-ca", readable(t, folder, authority.File)))
 	url := server.Database(t)
 	t.Setenv("HOME", t.TempDir())
@@ -50,7 +51,8 @@ func TestTLSOfMariaDB(t *testing.T) {
 		}
 		return cipher
 	}
-	for _, parameter := range []string{"tls=preferred", "tls=skip-verify", "ca=" + authority.File, "tls=true&ca=" + authority.File} {
+	for _, parameter := range []string{"tls=preferred", "tls=skip-verify", "ca=" + authority.File,
+		"tls=true&ca=" + authority.File} {
 		if encrypted(with(url, parameter)) == "" {
 			t.Errorf("%s: not encrypted", parameter)
 		}

@@ -141,7 +141,10 @@ func (tx *transaction) remains(id string, s *session) table.SessionRecord {
 // concerned reports whether a freeze has to be known: it bears on what was latched, or
 // was made by a claim with others that do.
 func (tx *transaction) concerned(f table.FreezeRecord) bool {
-	return slices.ContainsFunc(tx.view.freezes, func(g table.FreezeRecord) bool { return f.By == g.By && tx.meetsFreeze(g.Path) })
+	return slices.ContainsFunc(tx.view.freezes, func(g table.FreezeRecord) bool {
+		return f.By == g.By &&
+			tx.meetsFreeze(g.Path)
+	})
 }
 
 // meetsFreeze reports whether a freeze of that path bears on what was latched.
@@ -256,7 +259,8 @@ func (tx *transaction) sound() error {
 func (tx *transaction) barred(path lockkeeper.Path, last order) bool {
 	for ref, c := range tx.view.claims { // order does not matter
 		if waitsAlone(c.Want.Targets, path) && classOf(c) == classHard && orderOf(c).compare(last) <= 0 {
-			if st, ok := tx.table.Explain(ref); ok && st.State == lockkeeper.Waiting && !slices.Contains(st.Waits, lockkeeper.Frozen) {
+			if st, ok := tx.table.Explain(ref); ok && st.State == lockkeeper.Waiting &&
+				!slices.Contains(st.Waits, lockkeeper.Frozen) {
 				return true
 			}
 		}
@@ -267,7 +271,9 @@ func (tx *transaction) barred(path lockkeeper.Path, last order) bool {
 // deserted reports whether none of those waits any more who were read of a line.
 func (tx *transaction) deserted(r region, last order) bool {
 	for ref, c := range tx.view.claims { // order does not matter
-		if orderOf(c).compare(last) <= 0 && slices.ContainsFunc(c.Want.Targets, func(t lockkeeper.Target) bool { return r.has(t.Path, t.Mode) }) {
+		if orderOf(c).compare(last) <= 0 && slices.ContainsFunc(c.Want.Targets, func(t lockkeeper.Target) bool {
+			return r.has(t.Path, t.Mode)
+		}) {
 			if st, ok := tx.table.Status(ref); ok && st.State == lockkeeper.Waiting {
 				return false
 			}
@@ -313,7 +319,9 @@ func (tx *transaction) mayAskInVain() bool {
 		st, _ := tx.table.Status(a.By)
 		return !st.Converting && isBehind(cuts, order{classHard, st.Priority, st.Ticket, a.By}, &st)
 	}
-	return len(cuts) > 0 && slices.ContainsFunc(tx.table.Snapshot().Claims, func(r table.ClaimRecord) bool { return slices.ContainsFunc(r.Asks, behind) })
+	return len(cuts) > 0 && slices.ContainsFunc(tx.table.Snapshot().Claims, func(r table.ClaimRecord) bool {
+		return slices.ContainsFunc(r.Asks, behind)
+	})
 }
 
 // stood is where a claim stood in line when it was read. One that has just come stands behind all.

@@ -174,7 +174,8 @@ func (s *source) takeOwn(a *address) error {
 		case "pool":
 			s.pool, err = strconv.Atoi(p.value)
 			if err != nil || s.pool < leastPool || s.pool > mostPool {
-				err = lockkeeper.Invalid("pool=%s: write the greatest number of connections, from %d to %d", p.value, leastPool, mostPool)
+				err = lockkeeper.Invalid("pool=%s: write the greatest number of connections, from %d to %d", p.value, leastPool,
+					mostPool)
 			}
 		default:
 			return false
@@ -201,10 +202,13 @@ func (n *naming) rename(f flavour, name string) error {
 		return lockkeeper.Invalid("schema=%s: the tables in MariaDB and MySQL are named apart by prefix=NAME_", name)
 	case f == mysql && n.flavour == postgres:
 		return lockkeeper.Invalid("prefix=%s: the tables in Postgres have a schema of their own, schema=NAME", name)
-	case f == postgres && (!schemaPattern.MatchString(name) || strings.HasPrefix(name, "pg_") || name == "information_schema"):
-		return lockkeeper.Invalid("schema=%s: a schema has up to 63 lower-case letters, digits and _, begins with no digit, and is not one of the system's", name)
+	case f == postgres && (!schemaPattern.MatchString(name) || strings.HasPrefix(name, "pg_") ||
+		name == "information_schema"):
+		return lockkeeper.Invalid("schema=%s: a schema has up to 63 lower-case letters, digits and _, begins with no "+
+			"digit, and is not one of the system's", name)
 	case f == mysql && !prefixPattern.MatchString(name):
-		return lockkeeper.Invalid("prefix=%s: a prefix has up to 40 lower-case letters, digits and _, and begins with no digit", name)
+		return lockkeeper.Invalid("prefix=%s: a prefix has up to 40 lower-case letters, digits and _, and begins with no "+
+			"digit", name)
 	}
 	n.prefix = name
 	return nil
@@ -246,7 +250,8 @@ func postgresConnector(a address, plainly *atomic.Bool) (driver.Connector, error
 	// A connection that was idle for some seconds is not asked whether it lives: that
 	// would be one more round trip, and what fails is repeated anyway.
 	ping := stdlib.OptionShouldPing(shouldPing)
-	return stdlib.GetConnector(*config, ping, stdlib.OptionBeforeConnect(unprepared), stdlib.OptionAfterConnect(noted)), nil
+	return stdlib.GetConnector(*config, ping, stdlib.OptionBeforeConnect(unprepared), stdlib.OptionAfterConnect(noted)),
+		nil
 }
 
 // preparing tells of a connection whether statements are prepared on it.

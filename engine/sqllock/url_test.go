@@ -62,12 +62,17 @@ func TestCheck(t *testing.T) {
 
 // What a person may have mistyped, with a password in it.
 var withPasswords = []string{
-	"postgres://me:s3cret@h/d", "postgres://me:s3cret@h:x/d", "postgres://me:s3cret@h/d?sslmode=perhaps", "postgres://me:s3cret@h/d?schema=A",
-	"postgres://me:p@s3cret@h/d", "postgres://me:s3cret/s3cret@h/d", "postgres://me:s3cret?s3cret@h/d", "postgres://me:s3cret%zz@h/d",
+	"postgres://me:s3cret@h/d", "postgres://me:s3cret@h:x/d", "postgres://me:s3cret@h/d?sslmode=perhaps",
+	"postgres://me:s3cret@h/d?schema=A",
+	"postgres://me:p@s3cret@h/d", "postgres://me:s3cret/s3cret@h/d", "postgres://me:s3cret?s3cret@h/d",
+	"postgres://me:s3cret%zz@h/d",
 	"postgres://me:p@s3cret%zz@h/d", "postgres://me:1/s3cret@h/d",
-	"postgres://h/d?password=s3cret&user=me&sslmode=x", "postgres://h/d?sslpassword=s3cret&pool=0", "postgres:me:s3cret@h/d", "me:s3cret@tcp(h:3306)/d",
-	"host=h user=me password=s3cret", "host=h user=me password='s3cret s3cret'", "mysql://me:s3cret@h", "mysql://me:s3cret@h:x/d", "mysql://me:s3cret:s3cret@h/d?x=y",
-	"mysql://me:s3cret%zz@h/d", "mysql://me:s3cret@h/d?tls=x", "mariadb://me:s3cret@h/d?ca=/no/such", "mysql://me:s3cret@h/d?passwd=s3cret", "postgress://me:s3cret@h/d",
+	"postgres://h/d?password=s3cret&user=me&sslmode=x", "postgres://h/d?sslpassword=s3cret&pool=0",
+	"postgres:me:s3cret@h/d", "me:s3cret@tcp(h:3306)/d",
+	"host=h user=me password=s3cret", "host=h user=me password='s3cret s3cret'", "mysql://me:s3cret@h",
+	"mysql://me:s3cret@h:x/d", "mysql://me:s3cret:s3cret@h/d?x=y",
+	"mysql://me:s3cret%zz@h/d", "mysql://me:s3cret@h/d?tls=x", "mariadb://me:s3cret@h/d?ca=/no/such",
+	"mysql://me:s3cret@h/d?passwd=s3cret", "postgress://me:s3cret@h/d",
 }
 
 func TestRedacted(t *testing.T) {
@@ -80,7 +85,8 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("Check(%q): %v", url, err)
 		}
 	}
-	for _, url := range []string{"postgres://h:5432/d?schema=a", "postgres://me@h:5432/d", "mysql:///d?socket=/s", "postgres://", ""} {
+	for _, url := range []string{"postgres://h:5432/d?schema=a", "postgres://me@h:5432/d", "mysql:///d?socket=/s",
+		"postgres://", ""} {
 		if shown := Redacted(url); shown != url {
 			t.Errorf("Redacted(%q) is %q", url, shown)
 		}
@@ -104,7 +110,8 @@ func TestSilentServer(t *testing.T) {
 	}
 	connector := s.connector.(boundedConnector)
 	connector.bound = 10 * time.Millisecond
-	if _, err = connector.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "did not answer within 10ms") {
+	if _, err = connector.Connect(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "did not answer within 10ms") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -113,7 +120,8 @@ func TestSilentServer(t *testing.T) {
 func TestOptionFile(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	text := "# [client]\n[mysql]\npassword=no\n[client]\nuser = fritz\nhost=db.example\nport=3307\npassword=\"a#b\\\"c\" # not \"this\"\n!include x\n[mysqld]\nsocket=/no\n"
+	text := "# [client]\n[mysql]\npassword=no\n[client]\nuser = " +
+		"fritz\nhost=db.example\nport=3307\npassword=\"a#b\\\"c\" # not \"this\"\n!include x\n[mysqld]\nsocket=/no\n"
 	if err := os.WriteFile(filepath.Join(home, ".my.cnf"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +151,14 @@ func TestOptionFile(t *testing.T) {
 
 func TestOptionValue(t *testing.T) {
 	for text, want := range map[string]string{
-		"abc": "abc", "a b  # c": "a b", `"a b " x`: "a b ", `'it''s'`: "it", `a\sb\\c\q`: `a b\c\q`, "": "", `"open`: "open", "#": "",
+		"abc":       "abc",
+		"a b  # c":  "a b",
+		`"a b " x`:  "a b ",
+		`'it''s'`:   "it",
+		`a\sb\\c\q`: `a b\c\q`,
+		"":          "",
+		`"open`:     "open",
+		"#":         "",
 	} {
 		if got := optionValue(text); got != want {
 			t.Errorf("%s is read as %q; want %q", text, got, want)
@@ -158,8 +173,10 @@ func TestServerVersion(t *testing.T) {
 		server  string
 		old     bool
 	}{
-		{postgres, "12.20 (Debian 12.20-1)", true}, {postgres, "9.6.24", true}, {postgres, "13.0", false}, {postgres, "18beta1", false}, {postgres, "17.2 (Ubuntu)", false},
-		{mysql, "10.5.29-MariaDB-0+deb11u1", true}, {mysql, "10.6.0-MariaDB", false}, {mysql, "11.4.2-MariaDB-log", false}, {mysql, "5.5.5-10.3.1-MariaDB", true},
+		{postgres, "12.20 (Debian 12.20-1)", true}, {postgres, "9.6.24", true}, {postgres, "13.0", false},
+		{postgres, "18beta1", false}, {postgres, "17.2 (Ubuntu)", false},
+		{mysql, "10.5.29-MariaDB-0+deb11u1", true}, {mysql, "10.6.0-MariaDB", false}, {mysql, "11.4.2-MariaDB-log", false},
+		{mysql, "5.5.5-10.3.1-MariaDB", true},
 		{mysql, "5.7.44-log", true}, {mysql, "8.0.36", false}, {mysql, "9.1.0", false}, {mysql, "unheard of", false},
 	} {
 		n := naming{flavour: test.flavour}

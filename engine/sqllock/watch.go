@@ -137,7 +137,11 @@ func (tx *transaction) missed(refs []lockkeeper.Ref) {
 // lose tells a session of this process that a claim is over of which there is no row.
 func (tx *transaction) lose(ref lockkeeper.Ref, change uint64, targets []lockkeeper.Target) {
 	st := lockkeeper.Status{
-		Ref: ref, Change: change + 1, State: lockkeeper.Ended, Reason: lockkeeper.Revoked, Text: "its row in the database was removed",
+		Ref:    ref,
+		Change: change + 1,
+		State:  lockkeeper.Ended,
+		Reason: lockkeeper.Revoked,
+		Text:   "its row in the database was removed",
 	}
 	for _, t := range targets {
 		st.Grants = append(st.Grants, lockkeeper.Grant{Target: t})
@@ -247,7 +251,12 @@ func (c *view) bareTable() (*table.Table, error) {
 		}
 		if !known[ref.Session] {
 			known[ref.Session] = true
-			snap.Sessions = append(snap.Sessions, table.SessionRecord{ID: ref.Session, TTL: lockkeeper.MinTTL, Deadline: lockkeeper.Forever, Resumed: true})
+			snap.Sessions = append(snap.Sessions, table.SessionRecord{
+				ID:       ref.Session,
+				TTL:      lockkeeper.MinTTL,
+				Deadline: lockkeeper.Forever,
+				Resumed:  true,
+			})
 		}
 	}
 	t := table.New()

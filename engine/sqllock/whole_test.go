@@ -18,7 +18,8 @@ func TestManyLatches(t *testing.T) {
 		for n := 0; n <= usual.latches; n += lockkeeper.MaxTargets {
 			w := lockkeeper.Want{ID: uint64(n + 1)}
 			for i := range lockkeeper.MaxTargets {
-				w.Targets = append(w.Targets, lockkeeper.Target{Path: lockkeeper.Path(fmt.Sprintf("rich/%d", n+i)), Mode: lockkeeper.ModeExclusive})
+				w.Targets = append(w.Targets, lockkeeper.Target{Path: lockkeeper.Path(fmt.Sprintf("rich/%d", n+i)),
+					Mode: lockkeeper.ModeExclusive})
 			}
 			rich.claim(w, lockkeeper.Held)
 		}

@@ -104,7 +104,8 @@ func (old session) heardSince(s session) bool {
 
 // needsNoRow reports whether c is over and nobody will ask how it ended.
 func (tx *transaction) needsNoRow(c *rows.Claim) bool {
-	if c.ClaimRecord.State != lockkeeper.Ended || !c.Known || c.Thawed || c.Forget > tx.now || c.Ghost > 0 || tx.view.reading.follows {
+	if c.ClaimRecord.State != lockkeeper.Ended || !c.Known || c.Thawed || c.Forget > tx.now || c.Ghost > 0 ||
+		tx.view.reading.follows {
 		return false
 	}
 	s := tx.view.sessions[c.Ref.Session]

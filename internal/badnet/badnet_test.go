@@ -181,7 +181,9 @@ func start(t *testing.T) (*Proxy, *server) {
 // What is only slow loses nothing and keeps its order.
 func TestSlowNetworksKeepEverything(t *testing.T) {
 	for name, m := range map[string]Mood{
-		"good": {}, "delay": {Up: Way{Delay: time.Millisecond}, Down: Way{Delay: time.Millisecond}}, "drip": {Up: Way{Drip: true}, Down: Way{Drip: true}},
+		"good":  {},
+		"delay": {Up: Way{Delay: time.Millisecond}, Down: Way{Delay: time.Millisecond}},
+		"drip":  {Up: Way{Drip: true}, Down: Way{Drip: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, s := start(t)
@@ -346,8 +348,17 @@ func TestRefuse(t *testing.T) {
 }
 
 var worst = Weather{
-	Change: 10 * time.Millisecond, Fair: 20, Delay: 2 * time.Millisecond, Stall: 20 * time.Millisecond, Swallow: 30 * time.Millisecond,
-	Cut: true, Drip: true, Twice: true, Late: 50 * time.Millisecond, Replay: 10 * time.Millisecond, Refuse: 5 * time.Millisecond,
+	Change:  10 * time.Millisecond,
+	Fair:    20,
+	Delay:   2 * time.Millisecond,
+	Stall:   20 * time.Millisecond,
+	Swallow: 30 * time.Millisecond,
+	Cut:     true,
+	Drip:    true,
+	Twice:   true,
+	Late:    50 * time.Millisecond,
+	Replay:  10 * time.Millisecond,
+	Refuse:  5 * time.Millisecond,
 }
 
 // Each fault happens, and after the calm none does.

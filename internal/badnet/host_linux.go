@@ -74,7 +74,8 @@ func (h *Host) Cable() (*Cable, error) {
 	c.hereMAC, c.thereMAC = fmt.Sprintf("02:00:00:00:%02x:01", number), fmt.Sprintf("02:00:00:00:%02x:02", number)
 	space := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.space.Fd())
 	err := errors.Join(
-		ip("link", "add", c.name, "address", c.hereMAC, "type", "veth", "peer", "name", c.name, "address", c.thereMAC, "netns", space),
+		ip("link", "add", c.name, "address", c.hereMAC, "type", "veth", "peer", "name", c.name, "address", c.thereMAC,
+			"netns", space),
 		ip("addr", "add", c.Here+"/24", "dev", c.name),
 		h.ip("addr", "add", c.There+"/24", "dev", c.name),
 		c.Plug(),

@@ -86,7 +86,8 @@ func TestLose(t *testing.T) {
 			t.Fatal(err)
 		}
 		arrives(what, false)
-		if other, err := net.DialTimeout("tcp", address, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) && !isTimeout(err) {
+		if other, err := net.DialTimeout("tcp", address, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) &&
+			!isTimeout(err) {
 			if other != nil {
 				other.Close()
 			}

@@ -38,8 +38,10 @@ type Counts struct {
 }
 
 func (c *Counts) String() string {
-	return fmt.Sprintf("%d connections, %d refused, %d cut, %d of them within a message; %d writes stalled, %d swallowed, %d dripped; %d frames doubled, %d late, %d replayed",
-		c.Connections.Load(), c.Refused.Load(), c.Cut.Load(), c.Broken.Load(), c.Stalled.Load(), c.Swallowed.Load(), c.Dripped.Load(), c.Twice.Load(), c.Late.Load(), c.Replayed.Load())
+	return fmt.Sprintf("%d connections, %d refused, %d cut, %d of them within a message; %d writes stalled, %d "+
+		"swallowed, %d dripped; %d frames doubled, %d late, %d replayed",
+		c.Connections.Load(), c.Refused.Load(), c.Cut.Load(), c.Broken.Load(), c.Stalled.Load(), c.Swallowed.Load(),
+		c.Dripped.Load(), c.Twice.Load(), c.Late.Load(), c.Replayed.Load())
 }
 
 // New listens on a port of the loopback for clients of the server, which need not

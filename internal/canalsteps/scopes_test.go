@@ -91,11 +91,12 @@ func tableScopes() []scope {
 			{take(2, "b", 1, 1), give(2)},
 			{take(3, "c", 1, 1), give(3), take(4, "c", 1, 1), give(4)},
 		}},
-		{name: "cells move round the end of the table", smallest: 4, dense: true, hashes: [3]uint8{3, 3, 0}, programs: [][]call{
-			{take(1, "a", 1, 1), give(1), take(2, "a", 1, 1), give(2)},
-			{take(3, "b", 1, 1), give(3)},
-			{take(4, "c", 1, 1), give(4)},
-		}},
+		{name: "cells move round the end of the table", smallest: 4, dense: true, hashes: [3]uint8{3, 3, 0},
+			programs: [][]call{
+				{take(1, "a", 1, 1), give(1), take(2, "a", 1, 1), give(2)},
+				{take(3, "b", 1, 1), give(3)},
+				{take(4, "c", 1, 1), give(4)},
+			}},
 		{name: "the table grows and shrinks under who looks", programs: [][]call{
 			{take(1, "a", 1, 1), give(1), take(2, "b", 1, 1), give(2)},
 			{take(3, "b", 1, 1), give(3), take(4, "a", 1, 1), give(4)},

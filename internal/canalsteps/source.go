@@ -39,8 +39,9 @@ var modelled = map[string][]operation{
 	"shard.insert": {isNot("size.Load", underLock), isNot("count.Store", unseen), is("size.Add", insertSize),
 		isNot("cells.Load", underLock), isNot("cells.Load", underLock), isNot("cells.Load", underLock)},
 	"shard.makeRoom": {isNot("cells.Load", underLock), isNot("cell.Load", underLock)},
-	"shard.resize":   {isNot("cells.Load", underLock), isNot("cell.Load", underLock), is("cells.Store", insertGrow, evictShrink)},
-	"place":          {isNot("cell.Load", underLock), is("cell.Store", insertPlace)},
+	"shard.resize": {isNot("cells.Load", underLock), isNot("cell.Load", underLock),
+		is("cells.Store", insertGrow, evictShrink)},
+	"place": {isNot("cell.Load", underLock), is("cell.Store", insertPlace)},
 	"remove": {isNot("cell.Load", underLock), isNot("cell.Load", underLock),
 		is("cell.Store", removeMove), is("cell.Store", removeClear)},
 

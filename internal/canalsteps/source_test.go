@@ -13,7 +13,8 @@ import (
 const source = "../../semaphore"
 
 // meetings are the methods and functions by which goroutines meet.
-var meetings = []string{"Load", "Store", "Add", "And", "Or", "Swap", "CompareAndSwap", "Lock", "TryLock", "Unlock", "Err", "unwatch", "AfterFunc", "AddCleanup", "KeepAlive"}
+var meetings = []string{"Load", "Store", "Add", "And", "Or", "Swap", "CompareAndSwap", "Lock", "TryLock", "Unlock",
+	"Err", "unwatch", "AfterFunc", "AddCleanup", "KeepAlive"}
 
 // TestModelHasEveryOperation compares the table of operations with canal's code: a
 // step that the code does and the model does not is a hole in all that the other
@@ -26,7 +27,8 @@ func TestModelHasEveryOperation(t *testing.T) {
 			want = append(want, op.text)
 		}
 		if !slices.Equal(texts, want) {
-			t.Errorf("canal's %s does\n\t%s\nand the model has\n\t%s\nGive the model the steps of the code, and list them in source.go", function, strings.Join(texts, ", "), strings.Join(want, ", "))
+			t.Errorf("canal's %s does\n\t%s\nand the model has\n\t%s\nGive the model the steps of the code, and list them in "+
+				"source.go", function, strings.Join(texts, ", "), strings.Join(want, ", "))
 		}
 	}
 	used := slices.Clone(outside)

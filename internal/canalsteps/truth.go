@@ -25,9 +25,15 @@ const (
 
 var ruleNames = [rules]string{
 	neverOver: "never over", neverUnder: "never under", rightOrdinal: "right ordinal", rightCount: "right count",
-	oneLiveEntry: "one entry", rightTable: "right table", freedOnce: "freed once", nothingAfterEnd: "nothing after the end",
-	endFreesAll: "the end frees all", toldTruth: "what is told is true", lockOrder: "order of locks", nobodyStuck: "nobody is stuck",
-	noCircle: "all ends", nothingLeft: "nothing is left",
+	oneLiveEntry:    "one entry",
+	rightTable:      "right table",
+	freedOnce:       "freed once",
+	nothingAfterEnd: "nothing after the end",
+	endFreesAll:     "the end frees all",
+	toldTruth:       "what is told is true",
+	lockOrder:       "order of locks",
+	nobodyStuck:     "nobody is stuck",
+	noCircle:        "all ends", nothingLeft: "nothing is left",
 }
 
 func (r rule) String() string { return ruleNames[r] }

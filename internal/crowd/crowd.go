@@ -57,7 +57,13 @@ type client struct {
 // New makes a crowd without clients. rules are those of the engine; nothing is
 // taken by force here, so Forced is not needed.
 func New(seed uint64, rules history.Rules) *Crowd {
-	c := &Crowd{seed: seed, rules: rules, recorder: history.NewRecorder(nil, nil), asking: make(map[string]bool), live: make(map[*hold]struct{})}
+	c := &Crowd{
+		seed:     seed,
+		rules:    rules,
+		recorder: history.NewRecorder(nil, nil),
+		asking:   make(map[string]bool),
+		live:     make(map[*hold]struct{}),
+	}
 	c.works, c.rest = context.WithCancel(context.Background())
 	return c
 }
@@ -70,7 +76,12 @@ func (c *Crowd) Join(name string, e lockkeeper.Engine, workers int, options ...l
 	k := &client{Client: lockkeeper.New(&listener{e, c}, options...), name: name}
 	for range workers {
 		n := len(c.clients)*1000 + len(k.workers)
-		k.workers = append(k.workers, &worker{crowd: c, client: k, name: fmt.Sprintf("%s.%d", name, len(k.workers)), random: rand.New(rand.NewPCG(c.seed, uint64(n)))})
+		k.workers = append(k.workers, &worker{
+			crowd:  c,
+			client: k,
+			name:   fmt.Sprintf("%s.%d", name, len(k.workers)),
+			random: rand.New(rand.NewPCG(c.seed, uint64(n))),
+		})
 	}
 	c.clients = append(c.clients, k)
 	c.begin(k)
@@ -116,7 +127,8 @@ func (c *Crowd) Verdict() []string {
 			continue
 		}
 		if e.Fence <= last {
-			wrong = append(wrong, fmt.Sprintf("fences: %s was granted with fence %d, after fence %d of a former history", e.Claim, e.Fence, last))
+			wrong = append(wrong, fmt.Sprintf("fences: %s was granted with fence %d, after fence %d of a former history",
+				e.Claim, e.Fence, last))
 		}
 		c.fence = max(c.fence, e.Fence)
 	}
@@ -186,7 +198,8 @@ func (c *Crowd) record(e history.Event) {
 }
 
 func (c *Crowd) String() string {
-	return fmt.Sprintf("%d granted, %d refused or given up, %d without an answer, %d lost", c.Granted.Load(), c.Refused.Load(), c.Unknown.Load(), c.Lost.Load())
+	return fmt.Sprintf("%d granted, %d refused or given up, %d without an answer, %d lost", c.Granted.Load(),
+		c.Refused.Load(), c.Unknown.Load(), c.Lost.Load())
 }
 
 // Save writes the present history to a file, to look at what Verdict found wrong.

@@ -97,7 +97,12 @@ func (w *worker) demand(base history.Event) (history.Event, []lockkeeper.Request
 		case kind < 5:
 			limit := 1 + w.random.IntN(4)
 			units := 1 + w.random.IntN(limit)
-			ask.Targets = append(ask.Targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModePermits, Units: units, Limit: limit})
+			ask.Targets = append(ask.Targets, lockkeeper.Target{
+				Path:  path,
+				Mode:  lockkeeper.ModePermits,
+				Units: units,
+				Limit: limit,
+			})
 			requests = append(requests, lockkeeper.Permits(string(path), units, limit))
 		default:
 			ask.Targets = append(ask.Targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive})
@@ -195,7 +200,11 @@ func (c *Crowd) Look() {
 
 // mayBeLost are the reasons for which a hold here may be lost: nobody takes or
 // revokes anything, so the engine must not lose what it has answered.
-var mayBeLost = map[lockkeeper.Reason]bool{lockkeeper.Unreachable: true, lockkeeper.Suspended: true, lockkeeper.Expired: true}
+var mayBeLost = map[lockkeeper.Reason]bool{
+	lockkeeper.Unreachable: true,
+	lockkeeper.Suspended:   true,
+	lockkeeper.Expired:     true,
+}
 
 func (c *Crowd) lost(h *hold, err error) {
 	h.end.Do(func() {
@@ -223,7 +232,8 @@ type listener struct {
 // Claim implements lockkeeper.Engine.
 func (l *listener) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (lockkeeper.Status, error) {
 	s, err := l.Engine.Claim(ctx, k, want)
-	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting && want.Revision == 0 {
+	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting &&
+		want.Revision == 0 {
 		l.crowd.record(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
 	}
 	return s, err

@@ -14,7 +14,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "3", "-3s", "+3s", "s", "d", "1x", "1.2.3d", "3d4", "99999999w", "15250w15250w", "300000h2500000h", "ten"} {
+	for _, text := range []string{"", "3", "-3s", "+3s", "s", "d", "1x", "1.2.3d", "3d4", "99999999w", "15250w15250w",
+		"300000h2500000h", "ten"} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q is %s, want it refused", text, got)
 		}

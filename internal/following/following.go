@@ -50,7 +50,8 @@ func (t *Told) Tell(all, ended []lockkeeper.Status, yield func(lockkeeper.Status
 }
 
 // tellGone yields what is here no longer, in the order of the changes.
-func (t *Told) tellGone(here map[subject]bool, gone map[subject]lockkeeper.Status, yield func(lockkeeper.Status, error) bool) bool {
+func (t *Told) tellGone(here map[subject]bool, gone map[subject]lockkeeper.Status,
+	yield func(lockkeeper.Status, error) bool) bool {
 	for s, old := range t.last {
 		if _, known := gone[s]; !known && !here[s] && old.State != lockkeeper.Ended {
 			old.State, old.Reason = lockkeeper.Ended, lockkeeper.NoReason // how is not known any more

@@ -15,7 +15,11 @@ func status(session string, state lockkeeper.State, change uint64) lockkeeper.St
 
 func frozen(path lockkeeper.Path) lockkeeper.Status {
 	target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
-	return lockkeeper.Status{Ref: lockkeeper.Ref{Session: "operator", ID: 1}, State: lockkeeper.Freezing, Grants: []lockkeeper.Grant{{Target: target}}}
+	return lockkeeper.Status{
+		Ref:    lockkeeper.Ref{Session: "operator", ID: 1},
+		State:  lockkeeper.Freezing,
+		Grants: []lockkeeper.Grant{{Target: target}},
+	}
 }
 
 // over is how st looks when it has ended.
@@ -56,7 +60,8 @@ func TestTell(t *testing.T) {
 		"what ended unseen has no reason": {first,
 			{[]lockkeeper.Status{waiting}, nil, []string{"a.1 ended"}}},
 		"what came and went between two looks": {first,
-			{[]lockkeeper.Status{held, waiting}, []lockkeeper.Status{over(status("c", lockkeeper.Held, 0), 3)}, []string{"c.1 ended released"}}},
+			{[]lockkeeper.Status{held, waiting}, []lockkeeper.Status{over(status("c", lockkeeper.Held, 0), 3)},
+				[]string{"c.1 ended released"}}},
 		"what ended and is there again is as it is": {first,
 			{[]lockkeeper.Status{held, granted}, []lockkeeper.Status{over(waiting, 3)}, []string{"b.1 held"}}},
 		"nothing new": {first,
@@ -72,7 +77,8 @@ func TestTell(t *testing.T) {
 			{nil, []lockkeeper.Status{over(held, 3)}, nil}},
 		"one operator freezes two paths": {
 			{[]lockkeeper.Status{frozen("x"), frozen("y")}, nil, []string{"operator.1 frozen x", "operator.1 frozen y"}},
-			{[]lockkeeper.Status{frozen("y")}, []lockkeeper.Status{over(frozen("x"), 0)}, []string{"operator.1 ended x released"}}},
+			{[]lockkeeper.Status{frozen("y")}, []lockkeeper.Status{over(frozen("x"), 0)},
+				[]string{"operator.1 ended x released"}}},
 	} {
 		told := New()
 		for i, l := range looks {

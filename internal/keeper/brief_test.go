@@ -22,7 +22,11 @@ func TestBrief(t *testing.T) {
 			t.Fatal(err)
 		}
 		claim := func(id uint64) {
-			want := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}}
+			want := lockkeeper.Want{
+				ID:      id,
+				Wait:    lockkeeper.Forever,
+				Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}},
+			}
 			if _, err := e.Claim(ctx, lease.Key, want); err != nil {
 				t.Fatal(err)
 			}

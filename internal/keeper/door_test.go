@@ -92,7 +92,8 @@ func TestTimePassesWhenTheLogIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { timePasses(t, func(*keeper.Keeper) {}) })
 	synctest.Test(t, func(t *testing.T) {
 		timePasses(t, func(k *keeper.Keeper) {
-			err := k.End(t.Context(), lockkeeper.Key{Session: "bob", Epoch: 2}, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "x"})
+			err := k.End(t.Context(), lockkeeper.Key{Session: "bob", Epoch: 2},
+				lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "x"})
 			if !errors.Is(err, lockkeeper.ErrNotHeld) {
 				t.Error(err)
 			}
@@ -142,7 +143,9 @@ func TestTimeGoesOn(t *testing.T) {
 		k, l := gathering(t)
 		l.commit.End(nil)
 		told := 0
-		lease, err := k.Attach(t.Context(), lockkeeper.Session{ID: "ann", TTL: time.Hour}, func(all []lockkeeper.Status) { told += len(all) })
+		lease, err := k.Attach(t.Context(), lockkeeper.Session{ID: "ann", TTL: time.Hour}, func(all []lockkeeper.Status) {
+			told += len(all)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

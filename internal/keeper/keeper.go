@@ -59,7 +59,8 @@ func New(g lockkeeper.Guarantees, clock func() time.Duration) *Keeper {
 func (k *Keeper) Guarantees() lockkeeper.Guarantees { return k.guarantees }
 
 // Attach implements lockkeeper.Engine.
-func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if err := s.Check(k.guarantees.NoExpiry); err != nil {
 		return lockkeeper.Lease{}, err
 	}

@@ -15,7 +15,8 @@ import (
 // enginetest on memlock. Here is what only a keeper does: time passes without
 // anybody's call, and news reaches those whom it concerns.
 
-func open(t *testing.T) (*keeper.Keeper, func(session string, ttl time.Duration, notify func([]lockkeeper.Status)) lockkeeper.Key) {
+func open(t *testing.T) (*keeper.Keeper, func(session string, ttl time.Duration,
+	notify func([]lockkeeper.Status)) lockkeeper.Key) {
 	start := time.Now()
 	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}
 	k := keeper.New(g, func() time.Duration { return time.Since(start) })

@@ -17,127 +17,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// slowLog is a log that makes entries safe when it is told to. It keeps a table of
-// what is safe, made by replay.
-type slowLog struct {
-	mu      sync.Mutex
-	entries []table.Command
-	commits []*keeper.Commit // of the entries that are not safe
-	safe    *table.Table
-	broken  error
-	failed  chan struct{} // closed when it is broken
-	refuses bool          // what relies on it
-	stuck   chan struct{} // closed while it does
-}
-
-func newSlowLog() *slowLog {
-	return &slowLog{safe: table.New(), failed: make(chan struct{}), stuck: make(chan struct{})}
-}
-
-// refuse begins or ceases to refuse what relies on it.
-func (l *slowLog) refuse(refuses bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.refuses = refuses; refuses {
-		close(l.stuck)
-	} else {
-		l.stuck = make(chan struct{})
-	}
-}
-
-func (l *slowLog) Stuck() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stuck
-}
-
-// Safe returns a table that must not change while it is read: nothing is synced meanwhile.
-func (l *slowLog) Safe(context.Context) (*table.Table, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.safe, nil
-}
-
-func (l *slowLog) Failed() <-chan struct{} { return l.failed }
-
-func (l *slowLog) Admit(relies bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.refuses && relies {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no room"}
-	}
-	return l.broken
-}
-
-func (l *slowLog) Append(c *table.Command, _ table.Counters) *keeper.Commit {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	entry := *c
-	entry.Want.Targets, entry.Session.Named = slices.Clone(c.Want.Targets), slices.Clone(c.Session.Named)
-	l.entries = append(l.entries, entry)
-	commit := keeper.NewCommit()
-	if l.broken != nil {
-		commit.End(l.broken)
-		return commit
-	}
-	l.commits = append(l.commits, commit)
-	return commit
-}
-
-// sync makes the oldest n entries that are not safe safe; all of them if n is negative.
-func (l *slowLog) sync(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n < 0 || n > len(l.commits) {
-		n = len(l.commits)
-	}
-	first := len(l.entries) - len(l.commits)
-	for i := range n {
-		if _, err := l.safe.Step(&l.entries[first+i]); err != nil {
-			panic(fmt.Sprintf("entry %d is refused at replay: %v", first+i, err))
-		}
-		l.commits[i].End(nil)
-	}
-	l.commits = l.commits[n:]
-}
-
-// fail fails all that is not safe, and all that comes.
-func (l *slowLog) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken == nil {
-		l.broken = err
-		for _, c := range l.commits {
-			c.End(err)
-		}
-		l.commits = nil
-		close(l.failed)
-	}
-}
-
-// changes is the latest change that is safe.
-func (l *slowLog) changes() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.safe.Counters().Changes
-}
-
-// epochs is the latest epoch that is safe.
-func (l *slowLog) epochs() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.safe.Counters().Epochs
-}
-
-func logged(t *testing.T, l *slowLog) *keeper.Keeper {
-	start := time.Now()
-	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures}
-	k := keeper.NewLogged(g, func() time.Duration { return time.Since(start) }, table.New(), l)
-	t.Cleanup(func() { k.Close() })
-	return k
-}
-
-// later calls do beside, and returns what tells whether it has returned, when
 // everything else stands still.
 func later(do func()) func() bool {
 	done := make(chan struct{})
@@ -223,7 +102,8 @@ func TestToldWhenSafe(t *testing.T) {
 		freeze.Wait, freeze.Freeze = 0, time.Hour
 		waits("a freeze", claims("ann", freeze))
 		waits("a thaw", ends("ann", lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "other"}))
-		waits("a revocation", ends("ann", lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "ann", ID: 1}}))
+		waits("a revocation",
+			ends("ann", lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "ann", ID: 1}}))
 		<-news // ann is asked to yield
 		atOnce("a renewal", renew)
 		atOnce("a list of what is safe", list)
@@ -331,7 +211,8 @@ func TestLogNeverAnswers(t *testing.T) {
 			t.Error("not answered when the context has ended")
 		}
 		l.refuse(true)
-		if _, err := k.Attach(t.Context(), lockkeeper.Session{ID: "eve", TTL: time.Minute}, nil); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		if _, err := k.Attach(t.Context(), lockkeeper.Session{ID: "eve", TTL: time.Minute},
+			nil); !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Errorf("at the door: %v, want unavailable", err)
 		}
 	})
@@ -370,7 +251,13 @@ func randomLog(t *testing.T, seed uint64) {
 	}
 	var running sync.WaitGroup
 	for i := range 4 {
-		u := &user{id: fmt.Sprint("user", i%3), k: k, random: rand.New(rand.NewPCG(seed, uint64(10+i))), told: told, attached: attached}
+		u := &user{
+			id:       fmt.Sprint("user", i%3),
+			k:        k,
+			random:   rand.New(rand.NewPCG(seed, uint64(10+i))),
+			told:     told,
+			attached: attached,
+		}
 		running.Go(func() {
 			for range 40 {
 				u.act(ctx)
@@ -455,7 +342,12 @@ func (u *user) act(ctx context.Context) {
 	// Refusals and what the log fails are part of the game.
 	switch p := u.random.IntN(20); {
 	case p < 2 || u.key.Epoch == 0:
-		s := lockkeeper.Session{ID: u.id, TTL: time.Duration(1+u.random.IntN(4)) * time.Second, Named: []uint64{u.last}, Epoch: u.epoch}
+		s := lockkeeper.Session{
+			ID:    u.id,
+			TTL:   time.Duration(1+u.random.IntN(4)) * time.Second,
+			Named: []uint64{u.last},
+			Epoch: u.epoch,
+		}
 		if lease, err := u.k.Attach(ctx, s, func(all []lockkeeper.Status) { u.told("news", all...) }); err == nil {
 			u.key, u.epoch = lease.Key, lease.Key.Epoch
 			u.told("attach", lease.Claims...)
@@ -482,7 +374,8 @@ func (u *user) act(ctx context.Context) {
 			u.told("claim", st)
 		}
 	case p < 17:
-		_ = u.k.End(ctx, u.key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: u.last - min(u.last, uint64(u.random.IntN(4)))})
+		_ = u.k.End(ctx, u.key, lockkeeper.Ending{Kind: lockkeeper.Release,
+			ID: u.last - min(u.last, uint64(u.random.IntN(4)))})
 	case p < 18:
 		ref := lockkeeper.Ref{Session: fmt.Sprint("user", u.random.IntN(4)), ID: 1 + uint64(u.random.IntN(9))}
 		_ = u.k.End(ctx, u.key, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: u.random.IntN(2) == 0})

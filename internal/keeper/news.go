@@ -65,7 +65,8 @@ func about(c *table.Command, ref lockkeeper.Ref) bool {
 	if c.Key.Session != ref.Session {
 		return false
 	}
-	return c.Op == table.Claim && c.Want.ID == ref.ID || c.Op == table.End && c.Ending.Kind == lockkeeper.Release && c.Ending.ID == ref.ID
+	return c.Op == table.Claim && c.Want.ID == ref.ID || c.Op == table.End && c.Ending.Kind == lockkeeper.Release &&
+		c.Ending.ID == ref.ID
 }
 
 // find returns the index of a session's item; -1 if there is none.

@@ -68,7 +68,8 @@ func heldByOne(b *testing.B, n int) (*Keeper, lockkeeper.Key) {
 	k := New(g, func() time.Duration { return time.Since(start) })
 	b.Cleanup(func() { k.Close() })
 	attach := func(session string) lockkeeper.Key {
-		lease, err := k.Attach(context.Background(), lockkeeper.Session{ID: session, TTL: time.Hour}, func([]lockkeeper.Status) {})
+		lease, err := k.Attach(context.Background(), lockkeeper.Session{ID: session,
+			TTL: time.Hour}, func([]lockkeeper.Status) {})
 		if err != nil {
 			b.Fatal(err)
 		}

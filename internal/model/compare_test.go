@@ -191,9 +191,11 @@ func text(all []lockkeeper.Status) string {
 		if a := s.Asked; a != nil {
 			asked = fmt.Sprintf("by %s %q %s in %s", a.By, a.Label, a.Reason, story.Duration(a.Left))
 		}
-		fmt.Fprintf(&b, "%s inside %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, asked %s, age %s, left %s, ticket %d, place %d, about %s, waits %v\n",
+		fmt.Fprintf(&b, "%s inside %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, "+
+			"asked %s, age %s, left %s, ticket %d, place %d, about %s, waits %v\n",
 			s.Ref, s.Inside, s.Revision, s.State, s.Reason, s.Grants, s.Priority, s.Label, s.Fence, s.Unconfirmed,
-			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, story.Duration(s.ETA), s.Waits)
+			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, story.Duration(s.ETA),
+			s.Waits)
 	}
 	return b.String()
 }

@@ -46,7 +46,9 @@ func (m *Model) learn(c *claim, reason lockkeeper.Reason) {
 func (m *Model) expected(c *claim) time.Duration {
 	length := c.want.Lasts
 	for _, p := range m.paces {
-		if c.want.Lasts == 0 && slices.ContainsFunc(c.want.Targets, func(t lockkeeper.Target) bool { return t.Path == p.path }) {
+		if c.want.Lasts == 0 && slices.ContainsFunc(c.want.Targets, func(t lockkeeper.Target) bool {
+			return t.Path == p.path
+		}) {
 			length = max(length, p.lasts)
 		}
 	}

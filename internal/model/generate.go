@@ -17,7 +17,8 @@ import (
 // plays the commands fills it in (story.Runner does). noEpoch means none.
 func Generate(seed uint64, n int) []table.Command {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want),
-		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration), leases: make(map[string]uint64)}
+		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration),
+		leases: make(map[string]uint64)}
 	g.taste = tastes[g.IntN(len(tastes))]
 	all := make([]table.Command, 0, n)
 	for len(all) < n {

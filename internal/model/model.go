@@ -204,7 +204,10 @@ func (m *Model) instant() {
 // forgetEnded forgets ends whose time has passed; none while it is a ghost (R16).
 func (m *Model) forgetEnded() {
 	m.ghosts = slices.DeleteFunc(m.ghosts, func(g *ghost) bool { return g.until <= m.now })
-	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return (c.forget <= m.now || m.knownToSession(c)) && !m.isGhost(c) })
+	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool {
+		return (c.forget <= m.now || m.knownToSession(c)) &&
+			!m.isGhost(c)
+	})
 	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.forget <= m.now })
 }
 

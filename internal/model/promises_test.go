@@ -274,7 +274,11 @@ func (w *world) claim(c *client) {
 	c.next++
 	id, path := c.next, []lockkeeper.Path{"x", "y"}[w.IntN(2)]
 	c.claimed[id] = path
-	want := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+	want := lockkeeper.Want{
+		ID:      id,
+		Wait:    lockkeeper.Forever,
+		Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+	}
 	if _, err := w.step(table.Command{Op: table.Claim, Key: c.key, Want: want}); err != nil {
 		delete(c.claimed, id)
 	}
@@ -288,5 +292,9 @@ func (w *world) release(c *client) {
 	}
 	delete(c.claimed, ids[0])
 	delete(c.held, ids[0])
-	_, _ = w.step(table.Command{Op: table.End, Key: c.key, Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: ids[0]}})
+	_, _ = w.step(table.Command{
+		Op:     table.End,
+		Key:    c.key,
+		Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: ids[0]},
+	})
 }

@@ -26,7 +26,8 @@ func TestReviewChangesNothing(t *testing.T) {
 				return fmt.Sprintf("A review after command %d, %s (model: nothing):\n%s", i+1, story.Format(c), d)
 			}
 			if after := one.Snapshot(); !reflect.DeepEqual(before, after) {
-				return fmt.Sprintf("A review after command %d, %s changed the table:\n%+v\n%+v", i+1, story.Format(c), before, after)
+				return fmt.Sprintf("A review after command %d, %s changed the table:\n%+v\n%+v", i+1, story.Format(c), before,
+					after)
 			}
 		}
 		return ""

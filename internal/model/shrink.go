@@ -93,7 +93,8 @@ func size(all []table.Command) int {
 		for _, there := range []bool{
 			w.Priority != 0, c.Op == table.Claim && w.Wait != lockkeeper.Forever, w.Quiet != 0, w.Manners != lockkeeper.Hard,
 			w.Steal != lockkeeper.NoSteal, w.Steal == lockkeeper.Take, w.After != 0, w.Grace != 0, w.MaxHold != 0, w.Lasts != 0,
-			w.Inside != lockkeeper.Ref{}, w.Label != lockkeeper.Label{}, c.Session.TTL != 0, c.Ending.Label != lockkeeper.Label{},
+			w.Inside != lockkeeper.Ref{}, w.Label != lockkeeper.Label{}, c.Session.TTL != 0,
+			c.Ending.Label != lockkeeper.Label{},
 			c.Key.Epoch != 0, c.At != 0,
 		} {
 			if there {

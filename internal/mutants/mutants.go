@@ -21,7 +21,8 @@ var mutants = []mutant{
 	{
 		"the limit is read from the latest holder, not from the caller", "table/permits.go",
 		`free := p.limit - p.node.units - p.units`,
-		"limit := p.limit\n\tif h := p.node.held[kindP]; h != nil {\n\t\tlimit = h.limit\n\t}\n\tfree := limit - p.node.units - p.units",
+		"limit := p.limit\n\tif h := p.node.held[kindP]; h != nil {\n\t\tlimit = h.limit\n\t}\n\tfree := limit - " +
+			"p.node.units - p.units",
 		"table TestStories/r07_limit",
 	},
 	{

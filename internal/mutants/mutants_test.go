@@ -63,7 +63,8 @@ func (m mutant) run(t *testing.T) (string, error) {
 	}
 	pkg, test, _ := strings.Cut(m.catcher, " ")
 	parts := strings.Split(test, "/")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", list, "-run", "^"+strings.Join(parts, "/"), "./"+pkg)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", list, "-run",
+		"^"+strings.Join(parts, "/"), "./"+pkg)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err

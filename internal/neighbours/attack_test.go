@@ -253,9 +253,13 @@ func (s *site) check(at *attack, before, used uses) {
 		s.Errorf("%s: the server uses %d MiB, want at most %d", at.name, used.memory>>20, most>>20)
 	}
 	bounds := map[string][2]int{
-		"watchers": {used.watchers, 256}, "undelivered statuses": {used.undelivered, 1 << 15}, "unread bytes": {used.unsent, 64 << 20},
-		"claims": {used.claims, 100_000 + 101}, "sessions": {used.sessions, 1001}, "connections": {used.connections, 4096 + 1},
-		"HTTP connections": {used.web, 2},
+		"watchers":             {used.watchers, 256},
+		"undelivered statuses": {used.undelivered, 1 << 15},
+		"unread bytes":         {used.unsent, 64 << 20},
+		"claims":               {used.claims, 100_000 + 101},
+		"sessions":             {used.sessions, 1001},
+		"connections":          {used.connections, 4096 + 1},
+		"HTTP connections":     {used.web, 2},
 	}
 	for what, bound := range bounds {
 		if bound[0] > bound[1] {
@@ -277,7 +281,8 @@ func TestAttacksHarmNobodyElse(t *testing.T) {
 			before := s.uses()
 			beside, attacked, used := s.compare(at, at.size/max(at.shrink, 1), 300)
 			s.check(at, before, used)
-			t.Logf("p99 of a lock and its release: %s beside it, %s beside a harmless neighbour, ratio %.1f; the longest: %s and %s; the server uses %+v",
+			t.Logf("p99 of a lock and its release: %s beside it, %s beside a harmless neighbour, ratio %.1f; the longest: %s "+
+				"and %s; the server uses %+v",
 				attacked.p99, beside.p99, ratio(attacked, beside), attacked.max, beside.max, used)
 		})
 	}

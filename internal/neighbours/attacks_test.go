@@ -12,8 +12,10 @@ import (
 
 // attacks are all that are known. Rates are what one attacker reaches on a small machine.
 var attacks = []attack{
-	{name: "watchers of its own session that read nothing", conns: 8, rate: 2000, size: 16_000, shrink: 8, most: 150, do: unreadWatchers},
-	{name: "watchers of everything that read nothing", conns: 100, rate: 2000, size: 4000, shrink: 4, most: 150, do: deafWatchers},
+	{name: "watchers of its own session that read nothing", conns: 8, rate: 2000, size: 16_000, shrink: 8, most: 150,
+		do: unreadWatchers},
+	{name: "watchers of everything that read nothing", conns: 100, rate: 2000, size: 4000, shrink: 4, most: 150,
+		do: deafWatchers},
 	{name: "watchers of nothing", conns: 500, size: 64, shrink: 4, most: 50, do: watchersOfNothing},
 	{name: "announced frames", conns: 200, rate: 400, most: 50, do: announcedFrames},
 	{name: "stalled frames", conns: 200, rate: 400, most: 100, do: stalledFrames},
@@ -173,7 +175,8 @@ func softWaiters(a *attacker) {
 }
 
 // claimMany makes claims 1 to n, of the paths that path returns, some at a time.
-func claimMany(c *rawwire.Conn, session string, epoch uint64, n int, wait time.Duration, path func(id int) string) error {
+func claimMany(c *rawwire.Conn, session string, epoch uint64, n int, wait time.Duration,
+	path func(id int) string) error {
 	const batch = 500
 	for from := 1; from <= n; from += batch {
 		to := min(from+batch, n+1)

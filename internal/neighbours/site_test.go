@@ -91,7 +91,8 @@ func playServer([]string) error {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			l := gate.Ledger()
-			fmt.Println("uses", m.HeapAlloc+m.StackInuse, l.Used(limits.Sessions), l.Used(limits.Claims), l.Used(limits.Watchers),
+			fmt.Println("uses", m.HeapAlloc+m.StackInuse, l.Used(limits.Sessions), l.Used(limits.Claims),
+				l.Used(limits.Watchers),
 				l.Used(limits.Undelivered), l.Used(limits.Unsent), l.Used(limits.Connections), l.Used(limits.HTTPConnections))
 		}
 		os.Exit(0)

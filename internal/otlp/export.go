@@ -42,7 +42,8 @@ func Wanted() bool {
 //
 // A collector that can't be reached holds up nobody: spans wait within a bound, and
 // then are dropped. What the environment has wrong is an ErrInvalid.
-func Start(ctx context.Context, service, version string) (provider trace.TracerProvider, shutdown func(context.Context) error, err error) {
+func Start(ctx context.Context, service, version string) (provider trace.TracerProvider,
+	shutdown func(context.Context) error, err error) {
 	if !Wanted() {
 		return noop.NewTracerProvider(), func(context.Context) error { return nil }, nil
 	}
@@ -54,7 +55,9 @@ func Start(ctx context.Context, service, version string) (provider trace.TracerP
 		return nil, nil, lockkeeper.Invalid("traces can't be sent as the OTEL_ variables say: %v", err)
 	}
 	// What the environment says of the service goes before what the program says.
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service),
+		attribute.String("service.version", version)), resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, lockkeeper.Invalid("OTEL_RESOURCE_ATTRIBUTES can't be read: %v", err)
 	}

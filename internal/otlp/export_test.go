@@ -21,7 +21,8 @@ import (
 func environment(t *testing.T, values map[string]string) {
 	for _, name := range []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER",
-		"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_SERVICE_NAME", "OTEL_TRACES_SAMPLER", ParentVariable,
+		"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_SERVICE_NAME", "OTEL_TRACES_SAMPLER",
+		ParentVariable,
 	} {
 		t.Setenv(name, values[name])
 	}
@@ -40,7 +41,9 @@ func TestExport(t *testing.T) {
 	defer collector.Close()
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	environment(t, map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, ParentVariable: "00-" + trace + "-b7ad6b7169203331-01", "OTEL_SERVICE_NAME": "deploy-bot",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
+		ParentVariable:                "00-" + trace + "-b7ad6b7169203331-01",
+		"OTEL_SERVICE_NAME":           "deploy-bot",
 	})
 	if !Wanted() {
 		t.Fatal("the environment asks for traces")
@@ -50,7 +53,8 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, span := provider.Tracer("test").Start(FromEnvironment(t.Context()), "lk run")
-	if child := Environment(ctx); !strings.HasPrefix(child, "TRACEPARENT=00-"+trace) || strings.Contains(child, "b7ad6b7169203331") {
+	if child := Environment(ctx); !strings.HasPrefix(child, "TRACEPARENT=00-"+trace) ||
+		strings.Contains(child, "b7ad6b7169203331") {
 		t.Errorf("a child gets %q, want the same trace and another span", child)
 	}
 	c := lockkeeper.New(tracing.Wrap(memlock.New(), provider))
@@ -115,7 +119,8 @@ func TestNoCollector(t *testing.T) {
 
 // A way of sending that is not there is refused, not replaced.
 func TestOtherProtocol(t *testing.T) {
-	environment(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+	environment(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+		"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
 	if _, _, err := Start(t.Context(), "lk", "v1"); !errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("%v, want it refused", err)
 	}

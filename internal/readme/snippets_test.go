@@ -65,7 +65,8 @@ func compile(t *testing.T, source string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(here, "snippets", "snippets.go"): real}})
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(here, "snippets",
+		"snippets.go"): real}})
 	if err != nil {
 		t.Fatal(err)
 	}

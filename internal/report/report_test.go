@@ -21,10 +21,17 @@ func claim(id uint64, state lockkeeper.State, as string, path lockkeeper.Path, b
 // named twice.
 func TestConcerned(t *testing.T) {
 	all := []lockkeeper.Status{
-		claim(1, lockkeeper.Held, "end", "c"), claim(2, lockkeeper.Waiting, "middle", "b", 1), claim(3, lockkeeper.Waiting, "first", "a/x", 2, 1, 4),
+		claim(1, lockkeeper.Held, "end", "c"), claim(2, lockkeeper.Waiting, "middle", "b", 1),
+		claim(3, lockkeeper.Waiting, "first", "a/x", 2, 1, 4),
 		claim(4, lockkeeper.Waiting, "knot", "d", 3), claim(5, lockkeeper.Held, "stranger", "e"),
 	}
-	for path, want := range map[lockkeeper.Path]string{"a": "[1 2 3 4]", "e": "[5]", "c": "[1]", "nowhere": "[]", "": "[1 2 3 4]"} {
+	for path, want := range map[lockkeeper.Path]string{
+		"a":       "[1 2 3 4]",
+		"e":       "[5]",
+		"c":       "[1]",
+		"nowhere": "[]",
+		"":        "[1 2 3 4]",
+	} {
 		var ids []uint64
 		for _, s := range report.Concerned(path, all) {
 			ids = append(ids, s.Ref.ID)

@@ -16,7 +16,8 @@ import (
 // ClaimColumns are the columns of a claim, in the order of [Claim.Values] and
 // [Claim.Scan]. Their names are those of the fields of [table.ClaimRecord] and of
 // [lockkeeper.Want]; what ends in _ns is nanoseconds, and NULL is without end.
-const ClaimColumns = "session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, granted_ns, " +
+const ClaimColumns = "session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, " +
+	"granted_ns, " +
 	"wait_ns, bound_ns, told_ns, ended_ns, forget_ns, ghost_ns, change_no, changed_ns, more"
 
 // Claim is a claim and, if its wait ended without a grant, who stood in the way
@@ -30,19 +31,21 @@ type Claim struct {
 
 // details is what few claims have: the column more.
 type details struct {
-	Revision    uint64                `json:"revision,omitempty"`
-	Inside      lockkeeper.Ref        `json:"inside,omitzero"`
-	Wants       []lockkeeper.Target   `json:"wants,omitempty"` // of a conversion, also after it was undone: a repetition must be known again (R16)
-	Manners     lockkeeper.Manners    `json:"manners,omitempty"`
-	Quiet       time.Duration         `json:"quiet_ns,omitempty"`
-	Steal       lockkeeper.Steal      `json:"steal,omitempty"`
-	After       time.Duration         `json:"after_ns,omitempty"`
-	MaxHold     time.Duration         `json:"max_hold_ns,omitempty"`
-	Grace       time.Duration         `json:"grace_ns,omitempty"`
-	Lasts       time.Duration         `json:"lasts_ns,omitempty"`
-	QuietSince  time.Duration         `json:"quiet_since_ns,omitempty"` // if not since it arrived
-	ToldIn      uint64                `json:"told_in,omitempty"`        // the lease that told the end
-	Believed    time.Duration         `json:"believed_ns,omitempty"`    // the end that the holder may count on, if it is another than it was told
+	Revision uint64         `json:"revision,omitempty"`
+	Inside   lockkeeper.Ref `json:"inside,omitzero"`
+	// of a conversion, also after it was undone: a repetition must be known again (R16)
+	Wants      []lockkeeper.Target `json:"wants,omitempty"`
+	Manners    lockkeeper.Manners  `json:"manners,omitempty"`
+	Quiet      time.Duration       `json:"quiet_ns,omitempty"`
+	Steal      lockkeeper.Steal    `json:"steal,omitempty"`
+	After      time.Duration       `json:"after_ns,omitempty"`
+	MaxHold    time.Duration       `json:"max_hold_ns,omitempty"`
+	Grace      time.Duration       `json:"grace_ns,omitempty"`
+	Lasts      time.Duration       `json:"lasts_ns,omitempty"`
+	QuietSince time.Duration       `json:"quiet_since_ns,omitempty"` // if not since it arrived
+	ToldIn     uint64              `json:"told_in,omitempty"`        // the lease that told the end
+	// the end that the holder may count on, if it is another than it was told
+	Believed    time.Duration         `json:"believed_ns,omitempty"`
 	Unconfirmed bool                  `json:"unconfirmed,omitempty"`
 	Overdue     bool                  `json:"overdue,omitempty"`
 	Asks        []table.AskRecord     `json:"asks,omitempty"`
@@ -50,10 +53,11 @@ type details struct {
 	Lapse       *table.LapseRecord    `json:"lapse,omitempty"`
 	Text        string                `json:"text,omitempty"`
 	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
-	Known       bool                  `json:"known,omitempty"`  // of a claim that ended in its first step: the reason says it of others
-	Blockers    []blocker             `json:"blockers,omitempty"`
-	Place       int                   `json:"place,omitempty"`
-	ETA         time.Duration         `json:"eta_ns,omitempty"`
+	// of a claim that ended in its first step: the reason says it of others
+	Known    bool          `json:"known,omitempty"`
+	Blockers []blocker     `json:"blockers,omitempty"`
+	Place    int           `json:"place,omitempty"`
+	ETA      time.Duration `json:"eta_ns,omitempty"`
 }
 
 // blocker is a blocker as a row has it: its durations are nanoseconds, as all
@@ -61,8 +65,10 @@ type details struct {
 type blocker lockkeeper.Blocker
 
 func (d *details) isZero() bool {
-	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 && d.Steal == 0 &&
-		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && d.ToldIn == 0 && d.Believed == 0 && !d.Unconfirmed && !d.Overdue &&
+	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 &&
+		d.Steal == 0 &&
+		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && d.ToldIn == 0 &&
+		d.Believed == 0 && !d.Unconfirmed && !d.Overdue &&
 		len(d.Asks) == 0 && d.Operator == nil && d.Lapse == nil && d.Text == "" && !d.Thawed && !d.Known &&
 		len(d.Blockers) == 0 && d.Place == 0 && d.ETA == 0
 }
@@ -114,14 +120,16 @@ func (c *Claim) Values() ([]any, error) {
 	}
 	return []any{c.Ref.Session, int64(c.Ref.ID), c.State(), string(targets), c.Want.As, c.Want.Note, c.Want.Link,
 		int64(c.Want.Priority), int64(c.Ticket), int64(c.Fence), reason, int64(c.Arrived), int64(c.Granted), End(c.Want.Wait),
-		End(c.Bound), End(c.Told), int64(c.Ended), int64(c.Forget), int64(c.Ghost), int64(c.Change), int64(c.Changed), string(more)}, nil
+		End(c.Bound), End(c.Told), int64(c.Ended), int64(c.Forget), int64(c.Ghost), int64(c.Change), int64(c.Changed),
+		string(more)}, nil
 }
 
 // Scan reads the columns of c, and those after them into more.
 func (c *Claim) Scan(scan func(...any) error, more ...any) error {
 	var state, reason string
 	var targets, rest []byte
-	into := append(make([]any, 0, 22+len(more)), &c.Ref.Session, Signed{&c.Ref.ID}, &state, &targets, &c.Want.As, &c.Want.Note, &c.Want.Link,
+	into := append(make([]any, 0, 22+len(more)), &c.Ref.Session, Signed{&c.Ref.ID}, &state, &targets, &c.Want.As,
+		&c.Want.Note, &c.Want.Link,
 		&c.Want.Priority, Signed{&c.Ticket}, Signed{&c.Fence}, &reason, &c.Arrived, &c.Granted, Endless{&c.Want.Wait},
 		Endless{&c.Bound}, Endless{&c.Told}, &c.Ended, &c.Forget, &c.Ghost, Signed{&c.Change}, &c.Changed, &rest)
 	if err := scan(append(into, more...)...); err != nil {
@@ -187,15 +195,26 @@ func (c *Claim) fill(d *details) {
 // EndedStatus tells of a claim that ended, as of now.
 func (c *Claim) EndedStatus(now time.Duration) lockkeeper.Status {
 	return lockkeeper.Status{
-		Ref: c.Ref, Inside: c.Want.Inside, Change: c.Change, Revision: c.Want.Revision, State: lockkeeper.Ended, Reason: c.Reason,
-		Text: c.Text, Grants: c.Grants, Priority: c.Want.Priority, Label: c.Want.Label, Fence: c.Fence, Age: max(0, now-c.Ended),
+		Ref:      c.Ref,
+		Inside:   c.Want.Inside,
+		Change:   c.Change,
+		Revision: c.Want.Revision,
+		State:    lockkeeper.Ended,
+		Reason:   c.Reason,
+		Text:     c.Text,
+		Grants:   c.Grants,
+		Priority: c.Want.Priority,
+		Label:    c.Want.Label,
+		Fence:    c.Fence,
+		Age:      max(0, now-c.Ended),
 		Blockers: c.Blockers, Place: c.Place, ETA: c.ETA,
 	}
 }
 
 // bySession reports whether c was ended by its own session, which its reason tells.
 func bySession(c *table.ClaimRecord) bool {
-	return !c.Thawed && (c.Reason == lockkeeper.Released || c.Reason == lockkeeper.Yielded || c.Reason == lockkeeper.Cancelled)
+	return !c.Thawed && (c.Reason == lockkeeper.Released || c.Reason == lockkeeper.Yielded ||
+		c.Reason == lockkeeper.Cancelled)
 }
 
 // held are the targets of c as it has them, which are mostly those that it wants.

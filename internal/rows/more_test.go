@@ -21,7 +21,8 @@ func TestRowsKeepNanoseconds(t *testing.T) {
 		t.Errorf("got  %s, %v\nwant %s", text, err, want)
 	}
 	var back details
-	if err := json.Unmarshal(text, &back); err != nil || len(back.Blockers) != 1 || lockkeeper.Blocker(back.Blockers[0]) != b {
+	if err := json.Unmarshal(text, &back); err != nil || len(back.Blockers) != 1 ||
+		lockkeeper.Blocker(back.Blockers[0]) != b {
 		t.Errorf("read as %+v, %v", back.Blockers, err)
 	}
 }

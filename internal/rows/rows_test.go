@@ -88,7 +88,8 @@ func throughClaim(one *table.Table, record table.ClaimRecord, now time.Duration,
 	if !reflect.DeepEqual(in, out) {
 		return fmt.Errorf("claim went in as\n%+v and came out as\n%+v, by %v", in, out, values)
 	}
-	if told := out.EndedStatus(now); record.State == lockkeeper.Ended && st.Change == record.Change && !record.Thawed && !reflect.DeepEqual(told, st) {
+	if told := out.EndedStatus(now); record.State == lockkeeper.Ended && st.Change == record.Change && !record.Thawed &&
+		!reflect.DeepEqual(told, st) {
 		return fmt.Errorf("the row tells\n%+v, and the table\n%+v", told, st)
 	}
 	d := reflect.ValueOf(in.detailsOf())

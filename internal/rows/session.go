@@ -40,7 +40,8 @@ const FreezeColumns = "path, session, claim, who, note, link, since_ns, until_ns
 
 // FreezeValues are the columns of f: each is a string or an int64.
 func FreezeValues(f *table.FreezeRecord) []any {
-	return []any{string(f.Path), f.By.Session, int64(f.By.ID), f.Label.As, f.Label.Note, f.Label.Link, int64(f.Since), int64(f.Until)}
+	return []any{string(f.Path), f.By.Session, int64(f.By.ID), f.Label.As, f.Label.Note, f.Label.Link, int64(f.Since),
+		int64(f.Until)}
 }
 
 // ScanFreeze reads the columns of f, and those after them into more.
@@ -52,7 +53,12 @@ func ScanFreeze(f *table.FreezeRecord, scan func(...any) error, more ...any) err
 // ThawedStatus tells of a freeze that ended.
 func ThawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Reason) lockkeeper.Status {
 	target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
-	return lockkeeper.Status{Ref: by, State: lockkeeper.Ended, Reason: reason, Grants: []lockkeeper.Grant{{Target: target}}}
+	return lockkeeper.Status{
+		Ref:    by,
+		State:  lockkeeper.Ended,
+		Reason: reason,
+		Grants: []lockkeeper.Grant{{Target: target}},
+	}
 }
 
 // PaceColumns are the columns of a pace, in the order of the fields of

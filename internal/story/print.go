@@ -70,7 +70,8 @@ func answer(c table.Command, reply table.Reply, err error) string {
 func sentinel(err error) string {
 	for _, known := range []error{
 		lockkeeper.ErrInvalid, lockkeeper.ErrUnsupported, lockkeeper.ErrDenied, lockkeeper.ErrDeadlock,
-		lockkeeper.ErrNotAcquired, lockkeeper.ErrLost, lockkeeper.ErrNotHeld, lockkeeper.ErrSession, lockkeeper.ErrUnavailable,
+		lockkeeper.ErrNotAcquired, lockkeeper.ErrLost, lockkeeper.ErrNotHeld, lockkeeper.ErrSession,
+		lockkeeper.ErrUnavailable,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()

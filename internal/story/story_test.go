@@ -58,7 +58,8 @@ func TestParse(t *testing.T) {
 			Key: lockkeeper.Key{Session: "bob"}, Want: lockkeeper.Want{ID: 2, Wait: 24 * time.Hour, Targets: []lockkeeper.Target{
 				{Path: "a", Mode: lockkeeper.ModePermits, Units: 2, Limit: 3}, {Path: "b", Mode: lockkeeper.ModeShared}}}},
 		"claim bob 2 exclusive soft soft": {Op: table.Claim, Key: lockkeeper.Key{Session: "bob"}, Want: lockkeeper.Want{ID: 2,
-			Wait: lockkeeper.Forever, Manners: lockkeeper.Soft, Targets: []lockkeeper.Target{{Path: "soft", Mode: lockkeeper.ModeExclusive}}}},
+			Wait: lockkeeper.Forever, Manners: lockkeeper.Soft,
+			Targets: []lockkeeper.Target{{Path: "soft", Mode: lockkeeper.ModeExclusive}}}},
 	} {
 		if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
@@ -154,7 +155,11 @@ func FuzzFormat(f *testing.F) {
 			{At: at, Op: table.Claim, Key: key, Want: lockkeeper.Want{ID: n, Revision: n, Priority: units, Wait: at,
 				Targets: []lockkeeper.Target{target, target}, MaxHold: at, Lasts: at, Quiet: at, Label: label}},
 			{At: at, Op: table.End, Key: key, Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: n, Label: label}},
-			{At: at, Op: table.End, Key: key, Ending: lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: target.Path, Force: bits > 9}},
+			{At: at, Op: table.End, Key: key, Ending: lockkeeper.Ending{
+				Kind:  lockkeeper.Thaw,
+				Path:  target.Path,
+				Force: bits > 9,
+			}},
 		} {
 			if c.Ending.Force && c.Ending.Kind != lockkeeper.Revoke {
 				c.Ending.Force = false

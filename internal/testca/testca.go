@@ -65,7 +65,8 @@ func (a *Authority) Replace(p Pair, name string, until time.Time) {
 	a.t.Helper()
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-12 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}

@@ -75,7 +75,8 @@ func postgresProgram(name string) (string, error) {
 	}
 	file, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("there is no PostgreSQL (no %s in /usr/lib/postgresql/*/bin or the PATH): run \"make tools\"", name)
+		return "", fmt.Errorf("there is no PostgreSQL (no %s in /usr/lib/postgresql/*/bin or the PATH): run \"make tools\"",
+			name)
 	}
 	return file, nil
 }

@@ -76,7 +76,8 @@ func TestCutAtEveryRequest(t *testing.T) {
 					}
 				}
 				if cuts != 4 && cuts != 5 || way == "after" && commits != 1 {
-					t.Errorf("cut %s %d requests, of which %d COMMIT; want BEGIN, INSERT in one to three, and COMMIT", way, cuts, commits)
+					t.Errorf("cut %s %d requests, of which %d COMMIT; want BEGIN, INSERT in one to three, and COMMIT", way, cuts,
+						commits)
 				}
 			}
 		})

@@ -121,7 +121,8 @@ func (s *Server) start() error {
 	case <-p.gone:
 		return fmt.Errorf("%s ended (%v) when it was started; its log:\n%s", s, p.err, log)
 	case <-bound.C:
-		return errors.Join(fmt.Errorf("%s does not take connections %v after its start; its log:\n%s", s, startBound, log), p.kill())
+		return errors.Join(fmt.Errorf("%s does not take connections %v after its start; its log:\n%s", s, startBound, log),
+			p.kill())
 	}
 }
 

@@ -101,11 +101,22 @@ func (n *things) missing(document, text string) (wrong []string) {
 
 // The test above must find what it is there to find.
 func TestMissingThingsAreFound(t *testing.T) {
-	n := &things{files: []string{"docs/a.md", "docs", "x/y_test.go", "x"}, tests: map[string]bool{"TestA": true}, subtests: []string{"R13/larger"}}
+	n := &things{
+		files:    []string{"docs/a.md", "docs", "x/y_test.go", "x"},
+		tests:    map[string]bool{"TestA": true},
+		subtests: []string{"R13/larger"},
+	}
 	for text, want := range map[string]int{
 		"`TestA`": 0, "`TestB`": 1, "`TestA/R13`": 0, "`TestA/R13/larger`": 0, "`TestA/R14`": 1, "`TestA/…`": 0,
-		"`x/y_test.go`": 0, "`x/z_test.go`": 1, "[a](a.md)": 0, "[a](../x)": 0, "[a](b.md)": 1, "[a](https://example.com/b.md)": 0, "[a](a.md#part)": 0, "[a](#part)": 0,
-		"```\n`TestB`\n```": 0, "`LOCKKEEPER_URL`": 0,
+		"`x/y_test.go`":                 0,
+		"`x/z_test.go`":                 1,
+		"[a](a.md)":                     0,
+		"[a](../x)":                     0,
+		"[a](b.md)":                     1,
+		"[a](https://example.com/b.md)": 0,
+		"[a](a.md#part)":                0,
+		"[a](#part)":                    0,
+		"```\n`TestB`\n```":             0, "`LOCKKEEPER_URL`": 0,
 	} {
 		if got := n.missing("docs/b.md", text); len(got) != want {
 			t.Errorf("%q: %q, want %d", text, got, want)

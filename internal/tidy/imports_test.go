@@ -25,8 +25,10 @@ var house = []room{
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table internal/keeper", "modernc.org/sqlite golang.org/x/sys"},
-	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching", "modernc.org/sqlite github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
-	{"engine/sqllock", ". table internal/rows internal/following", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/pressly/goose/v3 golang.org/x/sync"},
+	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching",
+		"modernc.org/sqlite github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
+	{"engine/sqllock", ". table internal/rows internal/following",
+		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/pressly/goose/v3 golang.org/x/sync"},
 	{"engine/remote", ". internal/serve/wire", ""},
 	{"engine", ". engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
@@ -41,7 +43,10 @@ var house = []room{
 	{"internal/report", ".", ""},
 	{"semaphore", "", ""}, // the standard library alone
 
-	{"cmd/lk", ". engine engine/remote engine/sqllock grab internal/serve/server internal/serve/wire internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp internal/duration internal/report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term"},
+	{"cmd/lk", ". engine engine/remote engine/sqllock grab internal/serve/server internal/serve/wire " +
+		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
+		"internal/duration internal/report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
+		"golang.org/x/sys golang.org/x/term"},
 
 	{"internal/rows", ". table", ""},            // records as columns of a database
 	{"internal/following", ".", ""},             // what a follower has not been told yet
@@ -72,14 +77,16 @@ func TestImportDirection(t *testing.T) {
 		}
 		i := slices.IndexFunc(house, func(r room) bool { return r.pkg == pkg })
 		if i < 0 {
-			t.Errorf("package %s is in no line of the import table: add it to house in internal/tidy/imports_test.go, with what it may import, and to ARCHITECTURE.md", pkg)
+			t.Errorf("package %s is in no line of the import table: add it to house in internal/tidy/imports_test.go, with "+
+				"what it may import, and to ARCHITECTURE.md", pkg)
 			continue
 		}
 		for _, f := range files {
 			for _, spec := range f.syntax.Imports {
 				name, _ := strconv.Unquote(spec.Path.Value)
 				if !f.test && !house[i].allows(name) {
-					t.Errorf("%s: package %s may not import %s: move the code to where that is allowed, or, if the direction is right, allow it in house in internal/tidy/imports_test.go",
+					t.Errorf("%s: package %s may not import %s: move the code to where that is allowed, or, if the direction is "+
+						"right, allow it in house in internal/tidy/imports_test.go",
 						tree.at(spec.Pos()), pkg, name)
 				}
 			}

@@ -41,7 +41,8 @@ func TestNobodySleeps(t *testing.T) {
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if _, ok := isUse(n, "time", "Sleep"); ok {
-				t.Errorf("%s: time.Sleep: wait for the event itself, with a timer beside it only as a bound; in a test about time use a testing/synctest bubble", tree.at(n.Pos()))
+				t.Errorf("%s: time.Sleep: wait for the event itself, with a timer beside it only as a bound; in a test about "+
+					"time use a testing/synctest bubble", tree.at(n.Pos()))
 			}
 			return true
 		})
@@ -103,7 +104,8 @@ func named(files []*goFile, story string) bool {
 			}
 			text, _ := strconv.Unquote(lit.Value)
 			matches, _ := path.Match(text, story)
-			found = found || matches || strings.HasPrefix(text, "testdata") && strings.HasPrefix(story, strings.TrimSuffix(text, "/")+"/")
+			found = found || matches || strings.HasPrefix(text, "testdata") &&
+				strings.HasPrefix(story, strings.TrimSuffix(text, "/")+"/")
 			return !found
 		})
 	}
@@ -128,7 +130,8 @@ func TestNothingOutsideIsMentioned(t *testing.T) {
 			number++
 			for _, word := range outside {
 				if strings.Contains(strings.ToLower(line), word) {
-					t.Errorf("%s:%d: mentions %q, which a reader of the project does not have: say here what it says", name, number, word)
+					t.Errorf("%s:%d: mentions %q, which a reader of the project does not have: say here what it says", name, number,
+						word)
 				}
 			}
 		}

@@ -15,10 +15,16 @@ import (
 // nothing else does.
 var impure = map[string]string{
 	"sync": "a Table is not safe for concurrent use; whoever shares one locks around it", "sync/atomic": "as for sync",
-	"math/rand": "the same commands must give the same table", "math/rand/v2": "as for math/rand", "crypto/rand": "as for math/rand",
-	"context": "nothing waits in a table", "os": "a table does no I/O", "net": "a table does no I/O", "io": "a table does no I/O",
-	"log": "events go out as values", "log/slog": "events go out as values",
-	"runtime": "nothing of this process may change what a table does", "unsafe": "nothing of this process may change what a table does",
+	"math/rand":    "the same commands must give the same table",
+	"math/rand/v2": "as for math/rand",
+	"crypto/rand":  "as for math/rand",
+	"context":      "nothing waits in a table",
+	"os":           "a table does no I/O",
+	"net":          "a table does no I/O",
+	"io":           "a table does no I/O",
+	"log":          "events go out as values", "log/slog": "events go out as values",
+	"runtime": "nothing of this process may change what a table does",
+	"unsafe":  "nothing of this process may change what a table does",
 }
 
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"}
@@ -57,7 +63,8 @@ func impurities(tree *tree, files []*goFile) (wrong []string) {
 				say(n.Pos(), "no channels in table: events go out as values")
 			case *ast.RangeStmt:
 				if rangesMap(kinds, n.X) && !excused(tree, f, n.Pos()) {
-					say(n.Pos(), "a map is ranged over in random order: range over a slice or sorted keys, or, if the order can't be seen, end the line with // order does not matter: and why")
+					say(n.Pos(), "a map is ranged over in random order: range over a slice or sorted keys, or, if the order can't "+
+						"be seen, end the line with // order does not matter: and why")
 				}
 			}
 			if name, ok := isUse(n, "time", clocks...); ok {

@@ -20,7 +20,8 @@ func TestSizes(t *testing.T) {
 			continue
 		}
 		if f.lines > mostFileLines {
-			t.Errorf("%s has %d lines, at most %d are allowed: split it where it changes its subject", f.name, f.lines, mostFileLines)
+			t.Errorf("%s has %d lines, at most %d are allowed: split it where it changes its subject", f.name, f.lines,
+				mostFileLines)
 		}
 		for _, decl := range f.syntax.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
@@ -28,7 +29,8 @@ func TestSizes(t *testing.T) {
 				continue // a test may be a long table
 			}
 			if lines := tree.line(fn.End()) - tree.line(fn.Pos()) + 1; lines > mostFunctionLines {
-				t.Errorf("%s: %s has %d lines, at most %d are allowed: give a part of it a name", tree.at(fn.Pos()), fn.Name.Name, lines, mostFunctionLines)
+				t.Errorf("%s: %s has %d lines, at most %d are allowed: give a part of it a name", tree.at(fn.Pos()), fn.Name.Name,
+					lines, mostFunctionLines)
 			}
 		}
 	}
@@ -44,7 +46,8 @@ func TestPackageNames(t *testing.T) {
 	for pkg, files := range loadTree(t).packages() {
 		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "lib"} {
 			if path.Base(pkg) == bad || files[0].syntax.Name.Name == bad {
-				t.Errorf("package %s: %q says nothing: name it after what it is about, or move its code to where it is used", pkg, bad)
+				t.Errorf("package %s: %q says nothing: name it after what it is about, or move its code to where it is used", pkg,
+					bad)
 			}
 		}
 	}
@@ -54,7 +57,8 @@ func TestPackageComments(t *testing.T) {
 	for pkg, files := range loadTree(t).packages() {
 		documented := slices.ContainsFunc(files, func(f *goFile) bool { return !f.test && f.syntax.Doc != nil })
 		if !documented {
-			t.Errorf("package %s has no doc comment: say in one file, above the package clause, what it is for and what it promises", pkg)
+			t.Errorf("package %s has no doc comment: say in one file, above the package clause, what it is for and what it "+
+				"promises", pkg)
 		}
 	}
 }
@@ -67,7 +71,8 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 		}
 		for _, decl := range f.syntax.Decls {
 			for _, name := range undocumented(decl) {
-				t.Errorf("%s: %s is exported and has no doc comment: say what it promises: units, limits, errors, concurrency; or don't export it", tree.at(name.Pos()), name.Name)
+				t.Errorf("%s: %s is exported and has no doc comment: say what it promises: units, limits, errors, concurrency; "+
+					"or don't export it", tree.at(name.Pos()), name.Name)
 			}
 		}
 	}

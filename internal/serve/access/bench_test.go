@@ -38,7 +38,8 @@ func BenchmarkPair(b *testing.B) {
 				b.Fatal(err)
 			}
 			k, ctx := lease.Key, b.Context()
-			w := lockkeeper.Want{Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "db/a", Mode: lockkeeper.ModeExclusive}}}
+			w := lockkeeper.Want{Wait: lockkeeper.Forever,
+				Targets: []lockkeeper.Target{{Path: "db/a", Mode: lockkeeper.ModeExclusive}}}
 			b.ReportAllocs()
 			for b.Loop() {
 				k.Answered = w.ID

@@ -13,7 +13,11 @@ import (
 func everything(name string) (*access.Policy, string) {
 	secret, digest := access.NewToken()
 	return &access.Policy{
-		Rules:  []access.Rule{{Who: []string{name}, May: []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain}, Paths: []string{"*"}}},
+		Rules: []access.Rule{{
+			Who:   []string{name},
+			May:   []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain},
+			Paths: []string{"*"},
+		}},
 		Tokens: []access.Token{{Name: name, Digest: digest}},
 	}, secret
 }

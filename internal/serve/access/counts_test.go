@@ -43,8 +43,10 @@ func countsExactly(t *testing.T, r *rand.Rand) {
 		synctest.Wait()
 		claims, waiting, paths := s.kept()
 		got, gotWaiting, sessions, gotPaths := s.gate.Usage("ci")
-		if got != claims || gotWaiting != waiting || gotPaths != paths || claims > 6 || waiting > 3 || paths > 9 || sessions > 3 {
-			t.Fatalf("%d claims, %d waiting, %d paths count (and %d sessions), the engine has %d, %d, %d", got, gotWaiting, gotPaths, sessions, claims, waiting, paths)
+		if got != claims || gotWaiting != waiting || gotPaths != paths || claims > 6 || waiting > 3 || paths > 9 ||
+			sessions > 3 {
+			t.Fatalf("%d claims, %d waiting, %d paths count (and %d sessions), the engine has %d, %d, %d", got, gotWaiting,
+				gotPaths, sessions, claims, waiting, paths)
 		}
 	}
 	time.Sleep(time.Hour)
@@ -80,7 +82,8 @@ func randomly(u, ops *user, session string, r *rand.Rand) {
 	switch p := r.IntN(20); {
 	case p < 2 || u.key.Epoch == 0:
 		var e *lockkeeper.Error
-		if err := u.attach(session, time.Duration(1+r.IntN(20))*time.Second, u.last, u.last-min(u.last, 1)); errors.As(err, &e) && e.Epoch != 0 {
+		if err := u.attach(session, time.Duration(1+r.IntN(20))*time.Second, u.last,
+			u.last-min(u.last, 1)); errors.As(err, &e) && e.Epoch != 0 {
 			u.key.Epoch = e.Epoch
 		}
 	case p < 5:
@@ -115,7 +118,11 @@ func randomly(u, ops *user, session string, r *rand.Rand) {
 	case p < 16:
 		_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Leave})
 	case p < 17:
-		_ = ops.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "ci:" + session, ID: id}, Force: r.IntN(2) == 0})
+		_ = ops.ends(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   lockkeeper.Ref{Session: "ci:" + session, ID: id},
+			Force: r.IntN(2) == 0,
+		})
 	case p < 18:
 		st, err := ops.tries(ops.wants(path()))
 		if err == nil && r.IntN(3) > 0 {
@@ -147,7 +154,8 @@ func (l *lossy) fate() (arrives, answered bool, before, after time.Duration) {
 	}
 	r := l.random
 	arrives = r.IntN(10) > 0
-	return arrives, arrives && r.IntN(10) > 0, time.Duration(r.IntN(200)) * time.Millisecond, time.Duration(r.IntN(200)) * time.Millisecond
+	return arrives, arrives && r.IntN(10) > 0, time.Duration(r.IntN(200)) * time.Millisecond,
+		time.Duration(r.IntN(200)) * time.Millisecond
 }
 
 func through[T any](l *lossy, do func() (T, error)) (answer T, err error) {
@@ -164,7 +172,8 @@ func through[T any](l *lossy, do func() (T, error)) (answer T, err error) {
 	return answer, err
 }
 
-func (l *lossy) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (l *lossy) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	return through(l, func() (lockkeeper.Lease, error) { return l.Engine.Attach(ctx, s, notify) })
 }
 

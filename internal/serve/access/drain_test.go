@@ -34,7 +34,13 @@ func TestDrain(t *testing.T) {
 			if err != nil || again.State != lockkeeper.Waiting {
 				t.Errorf("asked for again: %s, %v", again.State, err)
 			}
-			raised := lockkeeper.Want{ID: 1, Revision: 1, Wait: lockkeeper.Forever, Priority: 3, Targets: waiter.wants("a").Targets}
+			raised := lockkeeper.Want{
+				ID:       1,
+				Revision: 1,
+				Wait:     lockkeeper.Forever,
+				Priority: 3,
+				Targets:  waiter.wants("a").Targets,
+			}
 			if st, err := waiter.tries(raised); err != nil || st.Priority != 3 {
 				t.Errorf("raised: %d, %v", st.Priority, err)
 			}
@@ -45,7 +51,8 @@ func TestDrain(t *testing.T) {
 			if refs := waiter.lists(lockkeeper.Query{Session: "w"}); len(refs) != 1 {
 				t.Errorf("it has %v", refs)
 			}
-			if st, err := holder.tries(lockkeeper.Want{ID: 1, Targets: holder.wants("a").Targets}); err != nil || st.State != lockkeeper.Ended {
+			if st, err := holder.tries(lockkeeper.Want{ID: 1, Targets: holder.wants("a").Targets}); err != nil ||
+				st.State != lockkeeper.Ended {
 				t.Errorf("what has ended, asked for again: %s, %v", st.State, err)
 			}
 			waiter.releases(1)
@@ -69,7 +76,8 @@ func (e *slowEngine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.W
 // reach the engine much later. Nobody takes the engine for empty before it has.
 func TestDrainWhileClaiming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "drain", "*")}}, access.Options{})
+		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "drain", "*")}},
+			access.Options{})
 		slow := &slowEngine{s.engine, make(chan struct{})}
 		s.open(slow, access.Options{})
 		late, other, ops := s.user("ci", "late"), s.user("ci", "other"), s.user("ops", "o")

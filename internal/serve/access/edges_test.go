@@ -104,7 +104,8 @@ func (e *endless) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 // TestRevokeTellsNoSecret: who may revoke somewhere can't find out what there is
 // elsewhere, and the engine is not asked to end what was not seen to be allowed.
 func TestRevokeTellsNoSecret(t *testing.T) {
-	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ops", "revoke", "a"), rule("web", "lock", "*")}}, access.Options{})
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ops", "revoke", "a"), rule("web", "lock", "*")}},
+		access.Options{})
 	e := &endless{Engine: s.engine}
 	s.open(e, access.Options{})
 	web, ops := s.user("web", "s"), s.user("ops", "o")

@@ -26,7 +26,8 @@ func (e *guarded) Guarantees() lockkeeper.Guarantees { return e.engine.Guarantee
 func (e *guarded) Close() error { return nil }
 
 // Attach implements lockkeeper.Engine.
-func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	r, err := e.pass.enter()
 	if err != nil {
 		return lockkeeper.Lease{}, err
@@ -138,7 +139,13 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 	}
 	if w.Freeze > 0 {
 		st, err := e.engine.Claim(ctx, key, w)
-		e.pass.acted(Act{Verb: Freeze, Path: first(w.Targets), Ref: lockkeeper.Ref{Session: key.Session, ID: w.ID}, Label: w.Label, Err: err})
+		e.pass.acted(Act{
+			Verb:  Freeze,
+			Path:  first(w.Targets),
+			Ref:   lockkeeper.Ref{Session: key.Session, ID: w.ID},
+			Label: w.Label,
+			Err:   err,
+		})
 		return e.names.status(st), e.names.err(err)
 	}
 	if drain.enter() {
@@ -218,7 +225,8 @@ func (e *guarded) permits(r *rights, key lockkeeper.Key, w *lockkeeper.Want) err
 	if w.Inside != (lockkeeper.Ref{}) {
 		session, err := e.names.own(w.Inside.Session)
 		if err != nil { // it would make others' claims look deadlocked
-			return refuse(first(w.Targets), denied("%s makes a claim inside %s, which is another's: that goes inside own claims only", e.pass.Name(), w.Inside))
+			return refuse(first(w.Targets), denied("%s makes a claim inside %s, which is another's: that goes inside own "+
+				"claims only", e.pass.Name(), w.Inside))
 		}
 		if len(session) > lockkeeper.MaxSessionID {
 			return lockkeeper.Invalid("inside claim %s: no session of %s has such a long id", w.Inside, e.pass.Name())
@@ -314,7 +322,8 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 		return at, e.pass.admission.may(r, Revoke, st.Grants[forbidden].Path)
 	}
 	ref.Session = e.names.out(ref.Session)
-	return "", &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + ref.String() + " that " + e.pass.Name() + " may see"}
+	return "", &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + ref.String() + " that " +
+		e.pass.Name() + " may see"}
 }
 
 // sees reports whether the pass may look at st, as the engine has it.

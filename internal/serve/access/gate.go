@@ -55,7 +55,9 @@ type Act struct {
 	Ref      lockkeeper.Ref  // of which claim, if of one, as the engine names it
 	Label    lockkeeper.Label
 	Force    bool
-	Err      error // nil: it was done. An ErrDenied: it was not allowed. Else it failed, or, if ErrUnavailable, nobody knows
+	// nil: it was done. An ErrDenied: it was not allowed. Else it failed, or, if ErrUnavailable,
+	// nobody knows
+	Err error
 }
 
 // Verb is what the rules allow.
@@ -154,7 +156,8 @@ func (g *Gate) admit(c *Credentials) (*admission, error) {
 		return a, nil
 	}
 	if len(g.admissions) >= maxAdmissions {
-		return nil, overdrawn("%d credentials are in use at a time, which is the most; come back when some of them have expired", maxAdmissions)
+		return nil, overdrawn("%d credentials are in use at a time, which is the most; come back when some of them have "+
+			"expired", maxAdmissions)
 	}
 	return g.begin(cr, r), nil
 }

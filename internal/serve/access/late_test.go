@@ -26,7 +26,8 @@ func by(hook *func(func() error) error, do func() error) error {
 	return h(do)
 }
 
-func (h *hooked) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
+func (h *hooked) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
 	err = by(&h.attach, func() error { lease, err = h.Engine.Attach(ctx, s, notify); return err })
 	return lease, err
 }
@@ -82,8 +83,9 @@ func TestStillThere(t *testing.T) {
 		do    func(u *user, way *hooked)
 		alive time.Duration // how long the session counts after that
 	}{
-		"attached":                  {func(*user, *hooked) {}, time.Minute},
-		"an attach is not answered": {func(u *user, way *hooked) { way.attach = answerLost; _ = u.attach("s", time.Hour) }, time.Hour},
+		"attached": {func(*user, *hooked) {}, time.Minute},
+		"an attach is not answered": {func(u *user, way *hooked) { way.attach = answerLost; _ = u.attach("s", time.Hour) },
+			time.Hour},
 		"a renewal is not answered": {func(u *user, way *hooked) {
 			time.Sleep(50 * time.Second)
 			way.renew = answerLost
@@ -108,7 +110,10 @@ func TestStillThere(t *testing.T) {
 			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Leave})
 			time.Sleep(2 * time.Second)
 		}, 55 * time.Second},
-		"it does not leave": {func(u *user, way *hooked) { way.end = callLost; _ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Leave}) }, time.Minute},
+		"it does not leave": {func(u *user, way *hooked) {
+			way.end = callLost
+			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Leave})
+		}, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onTheWay(t, one, func(s *site, way *hooked) {
@@ -158,17 +163,19 @@ func TestLostClaims(t *testing.T) {
 		then  func(u *user, w lockkeeper.Want, way *hooked)
 		count int
 	}{
-		"made":             {answerLost, func(*user, lockkeeper.Want, *hooked) {}, 1},
-		"made and renewed": {answerLost, func(u *user, _ lockkeeper.Want, _ *hooked) { _, _ = u.Renew(u.Context(), u.key) }, 1},
+		"made": {answerLost, func(*user, lockkeeper.Want, *hooked) {}, 1},
+		"made and renewed": {answerLost, func(u *user, _ lockkeeper.Want, _ *hooked) { _, _ = u.Renew(u.Context(), u.key) },
+			1},
 		"made, renewed much later": {answerLost, func(u *user, _ lockkeeper.Want, _ *hooked) {
 			for range 5 {
 				time.Sleep(40 * time.Second)
 				_, _ = u.Renew(u.Context(), u.key)
 			}
 		}, 1},
-		"not made":          {callLost, func(*user, lockkeeper.Want, *hooked) {}, 1},
-		"not made, renewed": {callLost, func(u *user, _ lockkeeper.Want, _ *hooked) { _, _ = u.Renew(u.Context(), u.key) }, 0},
-		"repeated":          {answerLost, func(u *user, w lockkeeper.Want, _ *hooked) { _, _ = u.tries(w) }, 1},
+		"not made": {callLost, func(*user, lockkeeper.Want, *hooked) {}, 1},
+		"not made, renewed": {callLost, func(u *user, _ lockkeeper.Want, _ *hooked) { _, _ = u.Renew(u.Context(), u.key) },
+			0},
+		"repeated": {answerLost, func(u *user, w lockkeeper.Want, _ *hooked) { _, _ = u.tries(w) }, 1},
 		"repeated and refused": {answerLost, func(u *user, w lockkeeper.Want, _ *hooked) {
 			w.Targets = u.wants("else").Targets
 			_, _ = u.tries(w)
@@ -185,8 +192,11 @@ func TestLostClaims(t *testing.T) {
 			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Release, ID: w.ID})
 			_, _ = u.Renew(u.Context(), u.key)
 		}, 0},
-		"taken over without it": {answerLost, func(u *user, _ lockkeeper.Want, _ *hooked) { _ = u.attach("s", time.Minute) }, 0},
-		"taken over with it":    {answerLost, func(u *user, w lockkeeper.Want, _ *hooked) { _ = u.attach("s", time.Minute, w.ID) }, 1},
+		"taken over without it": {answerLost, func(u *user, _ lockkeeper.Want, _ *hooked) { _ = u.attach("s", time.Minute) },
+			0},
+		"taken over with it": {answerLost, func(u *user, w lockkeeper.Want, _ *hooked) {
+			_ = u.attach("s", time.Minute, w.ID)
+		}, 1},
 		"answered late, after a takeover without it": {delayed(0, time.Second), func(u *user, _ lockkeeper.Want, _ *hooked) {
 			_ = u.attach("s", time.Minute)
 			time.Sleep(2 * time.Second)
@@ -221,7 +231,8 @@ func TestLostClaims(t *testing.T) {
 			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Leave})
 			_ = u.attach("s", time.Minute, w.ID)
 		}, 0},
-		"forgotten and made again while an answer is late": {delayed(0, 130*time.Second), func(u *user, w lockkeeper.Want, _ *hooked) {
+		"forgotten and made again while an answer is late": {delayed(0, 130*time.Second), func(u *user, w lockkeeper.Want,
+			_ *hooked) {
 			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Release, ID: w.ID})
 			for range 3 {
 				time.Sleep(40 * time.Second)
@@ -240,7 +251,8 @@ func TestLostClaims(t *testing.T) {
 			_, _ = u.tries(w)
 			time.Sleep(3 * time.Second)
 		}, 1},
-		"it was made after a departure, and both are answered late": {callLost, func(u *user, w lockkeeper.Want, way *hooked) {
+		"it was made after a departure, and both are answered late": {callLost, func(u *user, w lockkeeper.Want,
+			way *hooked) {
 			leavesLate(u, way)
 			way.claim = delayed(0, 2*time.Second)
 			go u.tries(w)

@@ -22,7 +22,8 @@ func (n names) own(session string) (string, error) {
 		return session, nil
 	}
 	if strings.Contains(session, separator) {
-		return "", lockkeeper.Invalid("session id %q: %q is not allowed in it, since that ends the name of an identity", session, separator)
+		return "", lockkeeper.Invalid("session id %q: %q is not allowed in it, since that ends the name of an identity",
+			session, separator)
 	}
 	return n.prefix + session, nil
 }

@@ -87,7 +87,8 @@ func (a *admission) current() (*rights, error) {
 		r = a.rights.Load()
 	}
 	if r == nil {
-		return nil, denied("the credentials of %s are not valid any more: they have expired, or were withdrawn; come back with others", a.name)
+		return nil, denied("the credentials of %s are not valid any more: they have expired, or were withdrawn; come back "+
+			"with others", a.name)
 	}
 	return r, nil
 }

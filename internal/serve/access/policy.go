@@ -13,8 +13,9 @@ import (
 // Policy is who there is, and who may do what. It must not be changed while it is
 // given to a gate, which keeps a copy. The zero Policy lets nobody in.
 type Policy struct {
-	Rules  []Rule  `yaml:"rules"`
-	Quotas []Quota `yaml:"quotas"` // the first that names an identity is its quota, alone; without one only the gate's caps bound it
+	Rules []Rule `yaml:"rules"`
+	// the first that names an identity is its quota, alone; without one only the gate's caps bound it
+	Quotas []Quota `yaml:"quotas"`
 
 	Tokens       []Token `yaml:"-"`            // from a file of their own, see ParseTokens
 	Certificates bool    `yaml:"certificates"` // whoever has a certificate that the TLS layer verified is let in
@@ -30,11 +31,12 @@ type Rule struct {
 // A Quota bounds what each of some identities may have at a time. 0 is no bound of
 // its own.
 type Quota struct {
-	Who      []string `yaml:"who"`      // as in a Rule
-	Claims   int      `yaml:"claims"`   // held and waiting; 0 is the server's bound
-	Waiting  int      `yaml:"waiting"`  // of those, the waiting ones; a claim that may wait needs room here until it is granted
-	Sessions int      `yaml:"sessions"` // open sessions
-	Paths    int      `yaml:"paths"`    // targets of all claims; a path that two claims name counts twice
+	Who    []string `yaml:"who"`    // as in a Rule
+	Claims int      `yaml:"claims"` // held and waiting; 0 is the server's bound
+	// of those, the waiting ones; a claim that may wait needs room here until it is granted
+	Waiting  int `yaml:"waiting"`
+	Sessions int `yaml:"sessions"` // open sessions
+	Paths    int `yaml:"paths"`    // targets of all claims; a path that two claims name counts twice
 
 	SessionClaims int `yaml:"session_claims"` // claims of one session; 0 is the server's bound
 

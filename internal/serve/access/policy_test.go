@@ -22,7 +22,8 @@ func TestCheck(t *testing.T) {
 			{Who: []string{"ops"}, May: []access.Verb{access.Drain}, Paths: []string{"db"}},
 		},
 		Quotas: []access.Quota{
-			{Who: []string{"*"}, Claims: -1, Waiting: -2, Sessions: -3, Paths: -4, LongestTTL: duration.Span(time.Millisecond), HighestPriority: &high},
+			{Who: []string{"*"}, Claims: -1, Waiting: -2, Sessions: -3, Paths: -4, LongestTTL: duration.Span(time.Millisecond),
+				HighestPriority: &high},
 			{Claims: 1},
 		},
 		Tokens: []access.Token{{Name: "a"}, {Name: "b:c"}},
@@ -33,8 +34,10 @@ func TestCheck(t *testing.T) {
 	}
 	for _, words := range []string{
 		"rule 2 names 0 identities", "rule 2 allows nothing", "rule 2 names 0 paths",
-		`identity "a b"`, `identity "*x"`, `identity "c*d"`, `rule 3: "connect" is none of`, `rule 3: "read" is none of`, `"db/*": a path covers`, `the segment ".."`, `path ""`,
-		"rule 4: drain", "claims -1", "waiting -2", "sessions -3", "paths -4", "longest_ttl 1ms", "highest_priority 1000001", "quota 2 names 0 identities",
+		`identity "a b"`, `identity "*x"`, `identity "c*d"`, `rule 3: "connect" is none of`, `rule 3: "read" is none of`,
+		`"db/*": a path covers`, `the segment ".."`, `path ""`,
+		"rule 4: drain", "claims -1", "waiting -2", "sessions -3", "paths -4", "longest_ttl 1ms", "highest_priority 1000001",
+		"quota 2 names 0 identities",
 		`"b:c"`, "b:c has the secret of another",
 	} {
 		if !strings.Contains(err.Error(), words) {
@@ -45,7 +48,11 @@ func TestCheck(t *testing.T) {
 		t.Errorf("too much is told: %v", err)
 	}
 	none := 0
-	good := access.Policy{Rules: p.Rules[:1], Quotas: []access.Quota{{Who: []string{"*"}, Claims: 1, LongestTTL: duration.Span(time.Hour), HighestPriority: &none}}, Tokens: p.Tokens[:1]}
+	good := access.Policy{
+		Rules:  p.Rules[:1],
+		Quotas: []access.Quota{{Who: []string{"*"}, Claims: 1, LongestTTL: duration.Span(time.Hour), HighestPriority: &none}},
+		Tokens: p.Tokens[:1],
+	}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -53,7 +60,8 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	// What is wrong allows nothing, even if nobody looks.
-	if access.Allows([]string{"*x", "", "c*d"}, []string{"*"}, "x", "db") || access.Allows([]string{"*"}, []string{"db/*", "..", ""}, "x", "db/1") {
+	if access.Allows([]string{"*x", "", "c*d"}, []string{"*"}, "x", "db") ||
+		access.Allows([]string{"*"}, []string{"db/*", "..", ""}, "x", "db/1") {
 		t.Error("what is wrong allows something")
 	}
 }
@@ -64,7 +72,8 @@ func TestWho(t *testing.T) {
 		want          bool
 	}{
 		{"ci", "ci", true}, {"ci", "ci2", false}, {"ci", "c", false}, {"ci", "CI", false}, {"*", "ci", true},
-		{"deploy-*", "deploy-1", true}, {"deploy-*", "deploy-", true}, {"deploy-*", "deploy", false}, {"deploy-*", "x-deploy-1", false},
+		{"deploy-*", "deploy-1", true}, {"deploy-*", "deploy-", true}, {"deploy-*", "deploy", false},
+		{"deploy-*", "x-deploy-1", false},
 	} {
 		if got := access.Allows([]string{c.pattern}, []string{"*"}, c.name, "db"); got != c.want {
 			t.Errorf("%q for %q: %t", c.pattern, c.name, got)

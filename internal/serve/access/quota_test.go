@@ -19,7 +19,8 @@ import (
 // limited is a policy in which ci has the quota.
 func limited(q access.Quota) access.Policy {
 	q.Who = []string{"ci"}
-	return access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*"), rule("ops", "revoke", "*")}, Quotas: []access.Quota{q}}
+	return access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*"),
+		rule("ops", "revoke", "*")}, Quotas: []access.Quota{q}}
 }
 
 // capped are bounds of all identities together; 0 is no bound.
@@ -34,7 +35,8 @@ func (s *site) counts(claims, waiting, sessions, paths int) {
 	s.Helper()
 	c, w, n, p := s.gate.Usage("ci")
 	if c != claims || w != waiting || n != sessions || p != paths {
-		s.Errorf("%d claims, %d waiting, %d sessions, %d paths count, want %d, %d, %d, %d", c, w, n, p, claims, waiting, sessions, paths)
+		s.Errorf("%d claims, %d waiting, %d sessions, %d paths count, want %d, %d, %d, %d", c, w, n, p, claims, waiting,
+			sessions, paths)
 	}
 }
 
@@ -42,10 +44,18 @@ func (s *site) counts(claims, waiting, sessions, paths int) {
 // what used it has ended, in whichever way.
 func TestQuotas(t *testing.T) {
 	top := 5
-	s := newSite(t, limited(access.Quota{Claims: 3, Waiting: 1, Sessions: 2, Paths: 4, LongestTTL: duration.Span(time.Hour), HighestPriority: &top}), access.Options{})
+	s := newSite(t, limited(access.Quota{
+		Claims:          3,
+		Waiting:         1,
+		Sessions:        2,
+		Paths:           4,
+		LongestTTL:      duration.Span(time.Hour),
+		HighestPriority: &top,
+	}), access.Options{})
 	refused := func(err error, words string) {
 		t.Helper()
-		if !errors.Is(err, lockkeeper.Quota) || !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "ci") {
+		if !errors.Is(err, lockkeeper.Quota) || !errors.Is(err, lockkeeper.ErrDenied) ||
+			!strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "ci") {
 			t.Errorf("%v, want a refusal by quota that tells %q", err, words)
 		}
 	}
@@ -89,7 +99,11 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("%s, %v, want it taken", st.State, err)
 	}
 	s.counts(1, 0, 2, 1)
-	if err := ops.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "ci:two", ID: 3}, Force: true}); err != nil {
+	if err := ops.ends(lockkeeper.Ending{
+		Kind:  lockkeeper.Revoke,
+		Ref:   lockkeeper.Ref{Session: "ci:two", ID: 3},
+		Force: true,
+	}); err != nil {
 		t.Error(err)
 	}
 	s.counts(0, 0, 2, 0)
@@ -221,7 +235,8 @@ func TestBurst(t *testing.T) {
 	for i := range 64 {
 		running.Go(func() {
 			for id := uint64(i*1000 + 1); id < uint64(i*1000+200); id++ {
-				w := lockkeeper.Want{ID: id, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(fmt.Sprint("p", id)), Mode: lockkeeper.ModeExclusive}}}
+				w := lockkeeper.Want{ID: id,
+					Targets: []lockkeeper.Target{{Path: lockkeeper.Path(fmt.Sprint("p", id)), Mode: lockkeeper.ModeExclusive}}}
 				_, err := u.tries(w)
 				if errors.Is(err, lockkeeper.Quota) {
 					refused.Add(1)
@@ -253,13 +268,22 @@ func TestBurst(t *testing.T) {
 
 // TestNoRoomWasted: as many as the quota allows, one claim each, are never refused.
 func TestNoRoomWasted(t *testing.T) {
-	s := newSite(t, limited(access.Quota{Claims: 8, Waiting: 8, Paths: 8, Sessions: 1}), access.Options{Limits: capped(8, 1)})
+	s := newSite(t, limited(access.Quota{
+		Claims:   8,
+		Waiting:  8,
+		Paths:    8,
+		Sessions: 1,
+	}), access.Options{Limits: capped(8, 1)})
 	u := s.user("ci", "s")
 	var running sync.WaitGroup
 	for i := range uint64(8) {
 		running.Go(func() {
 			for n := range uint64(500) {
-				w := lockkeeper.Want{ID: 1 + i + 8*n, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: lockkeeper.Path(fmt.Sprint("p", i)), Mode: lockkeeper.ModeExclusive}}}
+				w := lockkeeper.Want{
+					ID:      1 + i + 8*n,
+					Wait:    lockkeeper.Forever,
+					Targets: []lockkeeper.Target{{Path: lockkeeper.Path(fmt.Sprint("p", i)), Mode: lockkeeper.ModeExclusive}},
+				}
 				if _, err := u.tries(w); err != nil {
 					t.Error(err)
 					return
@@ -297,7 +321,11 @@ func TestAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.counts(3, 1, 2, 3)
-	if _, err := renewing.tries(lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: u.wants("a").Targets}); err != nil {
+	if _, err := renewing.tries(lockkeeper.Want{
+		ID:      1,
+		Wait:    lockkeeper.Forever,
+		Targets: u.wants("a").Targets,
+	}); err != nil {
 		t.Errorf("a repetition: %v", err)
 	}
 	_, err := renewing.tries(renewing.wants("c"))
@@ -312,7 +340,11 @@ func TestAfterARestart(t *testing.T) {
 	renewing = again(renewing)
 	s.user("ops", "full").takes("z")
 	for range 2 { // a claim that a gate does not know counts once
-		if _, err := renewing.tries(lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: u.wants("a").Targets}); err != nil {
+		if _, err := renewing.tries(lockkeeper.Want{
+			ID:      1,
+			Wait:    lockkeeper.Forever,
+			Targets: u.wants("a").Targets,
+		}); err != nil {
 			t.Errorf("a repetition: %v", err)
 		}
 	}

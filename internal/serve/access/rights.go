@@ -71,7 +71,8 @@ func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, e
 	case c.Certificate != nil:
 		return credential{}, nil, denied("certificates let nobody in here: show a token")
 	}
-	return credential{}, nil, denied("nobody is let in without credentials: show a token, or a certificate if the server takes them")
+	return credential{}, nil,
+		denied("nobody is let in without credentials: show a token, or a certificate if the server takes them")
 }
 
 // admitsToken looks a token up by the digest of its secret. How long that takes may

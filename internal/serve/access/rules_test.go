@@ -15,16 +15,20 @@ import (
 
 // TestPaths: a rule covers its path and what is below, and nothing that only looks so.
 func TestPaths(t *testing.T) {
-	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "a/"), rule("ci", "lock", "/deep//b"), rule("ci", "look", "z"), rule("ops", "lock", "*")}}, access.Options{})
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "a/"), rule("ci", "lock", "/deep//b"),
+		rule("ci", "look", "z"), rule("ops", "lock", "*")}}, access.Options{})
 	u := s.user("ci", "s")
 	for _, c := range []struct {
 		paths string // separated by blanks
 		want  error
 	}{
 		{"a", nil}, {"a/x", nil}, {"a/x/y", nil}, {"deep/b", nil}, {"deep/b/c a", nil},
-		{"ab", lockkeeper.ErrDenied}, {"a-b", lockkeeper.ErrDenied}, {"deep", lockkeeper.ErrDenied}, {"deep/bb", lockkeeper.ErrDenied},
-		{"b", lockkeeper.ErrDenied}, {"z", lockkeeper.ErrDenied}, {"a b", lockkeeper.ErrDenied}, {"A", lockkeeper.ErrDenied}, {"x/a", lockkeeper.ErrDenied},
-		{"a/../b", lockkeeper.ErrInvalid}, {"a/", lockkeeper.ErrInvalid}, {"/a", lockkeeper.ErrInvalid}, {"a//b", lockkeeper.ErrInvalid}, {"a/./b", lockkeeper.ErrInvalid},
+		{"ab", lockkeeper.ErrDenied}, {"a-b", lockkeeper.ErrDenied}, {"deep", lockkeeper.ErrDenied},
+		{"deep/bb", lockkeeper.ErrDenied},
+		{"b", lockkeeper.ErrDenied}, {"z", lockkeeper.ErrDenied}, {"a b", lockkeeper.ErrDenied}, {"A", lockkeeper.ErrDenied},
+		{"x/a", lockkeeper.ErrDenied},
+		{"a/../b", lockkeeper.ErrInvalid}, {"a/", lockkeeper.ErrInvalid}, {"/a", lockkeeper.ErrInvalid},
+		{"a//b", lockkeeper.ErrInvalid}, {"a/./b", lockkeeper.ErrInvalid},
 		{"a/\x00", lockkeeper.ErrInvalid}, {"a%2f..%2fb", lockkeeper.ErrDenied}, {"*", lockkeeper.ErrDenied},
 	} {
 		st, err := u.tries(u.wants(strings.Fields(c.paths)...))
@@ -46,7 +50,8 @@ func TestPaths(t *testing.T) {
 			t.Errorf("the denial %q does not tell %q", err, word)
 		}
 	}
-	if a := s.act(); a.Identity != "ci" || a.Verb != access.Lock || a.Path != "prod/db" || a.Ref.Session != "ci:s" || a.From != "192.0.2.7:1" || !errors.Is(a.Err, lockkeeper.ErrDenied) {
+	if a := s.act(); a.Identity != "ci" || a.Verb != access.Lock || a.Path != "prod/db" || a.Ref.Session != "ci:s" ||
+		a.From != "192.0.2.7:1" || !errors.Is(a.Err, lockkeeper.ErrDenied) {
 		t.Errorf("Acted is told %+v", a)
 	}
 }
@@ -78,7 +83,8 @@ func TestManyRules(t *testing.T) {
 // TestStrangers: nobody can act for another's session or claim, whatever is said,
 // and the owner is not harmed.
 func TestStrangers(t *testing.T) {
-	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("eve", "lock", "*"), rule("c", "lock", "*")}}, access.Options{})
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("eve", "lock", "*"),
+		rule("c", "lock", "*")}}, access.Options{})
 	owner := s.user("ci", "build")
 	owner.takes("db")
 	refused := owner.wants("db/1")
@@ -92,10 +98,19 @@ func TestStrangers(t *testing.T) {
 		eve := s.user(name, "other")
 		for _, session := range []string{"ci:build", "build", ":ci:build", "i:build", "eve:other"} {
 			key := lockkeeper.Key{Session: session, Epoch: owner.key.Epoch}
-			_, attached := eve.Attach(t.Context(), lockkeeper.Session{ID: session, TTL: time.Minute, Epoch: owner.key.Epoch}, nil)
+			_, attached := eve.Attach(t.Context(), lockkeeper.Session{
+				ID:    session,
+				TTL:   time.Minute,
+				Epoch: owner.key.Epoch,
+			}, nil)
 			_, renewed := eve.Renew(t.Context(), key)
 			_, claimed := eve.Claim(t.Context(), key, eve.wants("x"))
-			_, amended := eve.Claim(t.Context(), key, lockkeeper.Want{ID: 1, Revision: 1, Targets: owner.wants("db").Targets, Priority: 1})
+			_, amended := eve.Claim(t.Context(), key, lockkeeper.Want{
+				ID:       1,
+				Revision: 1,
+				Targets:  owner.wants("db").Targets,
+				Priority: 1,
+			})
 			released := eve.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1})
 			left := eve.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Leave})
 			for i, err := range []error{attached, renewed, claimed, amended, released, left} {
@@ -106,12 +121,20 @@ func TestStrangers(t *testing.T) {
 				}
 			}
 		}
-		_, err := eve.Claim(t.Context(), eve.key, lockkeeper.Want{ID: 77, Targets: owner.wants("y").Targets, Inside: lockkeeper.Ref{Session: "ci:build", ID: 1}})
+		_, err := eve.Claim(t.Context(), eve.key, lockkeeper.Want{
+			ID:      77,
+			Targets: owner.wants("y").Targets,
+			Inside:  lockkeeper.Ref{Session: "ci:build", ID: 1},
+		})
 		s.is("inside another's claim", err, lockkeeper.ErrDenied)
 		if refs := eve.lists(lockkeeper.Query{}); len(refs) != 0 {
 			t.Errorf("%s sees %v, want nothing", name, refs)
 		}
-		s.is("a revocation without a rule", eve.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "ci:build", ID: 1}, Force: true}), lockkeeper.ErrDenied)
+		s.is("a revocation without a rule", eve.ends(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   lockkeeper.Ref{Session: "ci:build", ID: 1},
+			Force: true,
+		}), lockkeeper.ErrDenied)
 		st, err := eve.tries(eve.wants("db/2"))
 		if err != nil || len(st.Blockers) != 1 || st.Blockers[0].Ref.String() != "ci:build.1" {
 			t.Errorf("%s is told of %+v (%v), want who is in its way", name, st.Blockers, err)
@@ -128,7 +151,8 @@ func TestStrangers(t *testing.T) {
 // TestLook: one sees what is one's own, and what is below a path that one may look at.
 func TestLook(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{
-		rule("ci", "lock", "*"), rule("ops", "lock", "*"), rule("ops", "freeze", "*"), rule("eye", "look", "db"), rule("all", "look", "*"), rule("all", "lock", "*")}}, access.Options{})
+		rule("ci", "lock", "*"), rule("ops", "lock", "*"), rule("ops", "freeze", "*"), rule("eye", "look", "db"),
+		rule("all", "look", "*"), rule("all", "lock", "*")}}, access.Options{})
 	ci, ops, eye, all := s.user("ci", "s"), s.user("ops", "s"), s.user("eye", "e"), s.user("all", "s")
 	ci.takes("db/1")
 	ci.takes("dbx")
@@ -160,7 +184,8 @@ func TestLook(t *testing.T) {
 			t.Errorf("%s lists %+v: %s, want %s", c.by.pass.Name(), c.q, got, c.want)
 		}
 	}
-	if _, err := ci.Attach(t.Context(), lockkeeper.Session{ID: "", TTL: time.Minute}, nil); !errors.Is(err, lockkeeper.ErrInvalid) {
+	if _, err := ci.Attach(t.Context(), lockkeeper.Session{ID: "", TTL: time.Minute},
+		nil); !errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("a session without an id: %v, want invalid", err)
 	}
 	long := strings.Repeat("s", lockkeeper.MaxSessionID-len("ci:"))
@@ -191,18 +216,25 @@ func TestLook(t *testing.T) {
 // TestOperators: who may revoke and freeze where, and what is told of it.
 func TestOperators(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{
-		rule("ci", "lock", "*"), rule("ops", "revoke", "db"), rule("ops", "freeze", "db"), rule("ops", "look", "db")}}, access.Options{})
+		rule("ci", "lock", "*"), rule("ops", "revoke", "db"), rule("ops", "freeze", "db"), rule("ops", "look", "db")}},
+		access.Options{})
 	ci, ops := s.user("ci", "s"), s.user("ops", "o")
 	for _, paths := range []string{"db/1", "site", "db/2 site2"} {
 		ci.takes(strings.Fields(paths)...)
 	}
 	revoke := func(session string, id uint64) error {
-		return ops.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: session, ID: id}, Force: true, Label: lockkeeper.Label{Note: "why"}})
+		return ops.ends(lockkeeper.Ending{
+			Kind:  lockkeeper.Revoke,
+			Ref:   lockkeeper.Ref{Session: session, ID: id},
+			Force: true,
+			Label: lockkeeper.Label{Note: "why"},
+		})
 	}
 	if err := revoke("ci:s", 1); err != nil {
 		t.Error(err)
 	}
-	if a := s.act(); a.Verb != access.Revoke || a.Path != "db/1" || a.Ref.String() != "ci:s.1" || a.Label.Note != "why" || !a.Force || a.Err != nil || a.Identity != "ops" {
+	if a := s.act(); a.Verb != access.Revoke || a.Path != "db/1" || a.Ref.String() != "ci:s.1" || a.Label.Note != "why" ||
+		!a.Force || a.Err != nil || a.Identity != "ops" {
 		t.Errorf("Acted is told %+v", a)
 	}
 	s.is("what it may not see", revoke("ci:s", 2), lockkeeper.ErrNotHeld)
@@ -211,7 +243,8 @@ func TestOperators(t *testing.T) {
 	s.is("an empty ref", revoke("", 0), lockkeeper.ErrNotHeld)
 	for _, who := range []string{"ops:o", "s"} {
 		err := ci.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: who, ID: 2}})
-		if !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "ci may not revoke "+who+".2: no rule allows it to revoke anything") {
+		if !errors.Is(err, lockkeeper.ErrDenied) ||
+			!strings.Contains(err.Error(), "ci may not revoke "+who+".2: no rule allows it to revoke anything") {
 			t.Errorf("revoking by who may lock only: %v, want which claim", err)
 		}
 	}
@@ -230,7 +263,8 @@ func TestOperators(t *testing.T) {
 	}
 	s.is("freezing elsewhere", freeze(ops, "site"), lockkeeper.ErrDenied)
 	s.is("freezing above", freeze(ci, "db"), lockkeeper.ErrDenied)
-	if err := freeze(ops, string(lockkeeper.Root)); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "ops may not freeze everything") {
+	if err := freeze(ops, string(lockkeeper.Root)); !errors.Is(err, lockkeeper.ErrDenied) ||
+		!strings.Contains(err.Error(), "ops may not freeze everything") {
 		t.Errorf("freezing everything by who may freeze some paths: %v", err)
 	}
 	s.is("thawing everything", thaw(ops, lockkeeper.Root), lockkeeper.ErrDenied)
@@ -240,10 +274,12 @@ func TestOperators(t *testing.T) {
 	s.is("thawing by who may lock only", thaw(ci, "db/x"), lockkeeper.ErrDenied)
 	s.is("thawing elsewhere", thaw(ops, "site"), lockkeeper.ErrDenied)
 	s.is("thawing nothing", thaw(ops, "a/../b"), lockkeeper.ErrInvalid)
-	if err := thaw(ops, "db/x"); err != nil || s.act().Verb != access.Thaw || s.act().Path != "db/x" || s.act().Err != nil {
+	if err := thaw(ops, "db/x"); err != nil || s.act().Verb != access.Thaw || s.act().Path != "db/x" ||
+		s.act().Err != nil {
 		t.Errorf("a thaw: %v, told %+v", err, s.act())
 	}
-	if _, err := ops.pass.Drain("no right"); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "ops may not drain this server") || s.act().Verb != access.Drain {
+	if _, err := ops.pass.Drain("no right"); !errors.Is(err, lockkeeper.ErrDenied) ||
+		!strings.Contains(err.Error(), "ops may not drain this server") || s.act().Verb != access.Drain {
 		t.Errorf("a drain: %v, told %+v", err, s.act())
 	}
 	if _, draining := s.gate.Draining(); draining {
@@ -255,7 +291,16 @@ func TestOperators(t *testing.T) {
 // back to it.
 func TestNames(t *testing.T) {
 	for session, want := range map[string]string{
-		"ci:s": "s", "ci:": "", "ops:s": "ops:s", "ops:": "ops:", "s": ":s", ":s": "::s", "": "", "c:i": "c:i", "ci": ":ci", "ci:a.b": "a.b",
+		"ci:s":   "s",
+		"ci:":    "",
+		"ops:s":  "ops:s",
+		"ops:":   "ops:",
+		"s":      ":s",
+		":s":     "::s",
+		"":       "",
+		"c:i":    "c:i",
+		"ci":     ":ci",
+		"ci:a.b": "a.b",
 	} {
 		out, in := access.NameInAndOut("ci", session)
 		if out != want || in != session && session != "ci:" {

@@ -48,7 +48,11 @@ func TestShowsWhatListLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, path := range []lockkeeper.Path{"open", "open/below", "opener", "closed"} {
-			want := lockkeeper.Want{ID: uint64(i + 1), Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+			want := lockkeeper.Want{
+				ID:      uint64(i + 1),
+				Wait:    lockkeeper.Forever,
+				Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+			}
 			if _, err := pass(who).Engine().Claim(t.Context(), lease.Key, want); err != nil {
 				t.Fatal(err)
 			}

@@ -128,10 +128,13 @@ func parseToken(line string) (Token, error) {
 		return t, errors.New(err.(*lockkeeper.Error).Detail)
 	}
 	if strings.HasPrefix(digest, SecretPrefix) { // and is not repeated in a log
-		return t, errors.New("the secret itself is there, in place of its SHA-256: take it for known to others, and make a new token")
+		return t,
+			errors.New("the secret itself is there, in place of its SHA-256: take it for known to others, and make a new token")
 	}
-	if n, err := hex.Decode(t.Digest[:], []byte(digest[:min(len(digest), 2*sha256.Size)])); err != nil || n != sha256.Size || len(digest) != 2*sha256.Size {
-		return t, fmt.Errorf("the second field has %d bytes, and is not a SHA-256 in hexadecimal, which has %d", len(digest), 2*sha256.Size)
+	if n, err := hex.Decode(t.Digest[:], []byte(digest[:min(len(digest), 2*sha256.Size)])); err != nil ||
+		n != sha256.Size || len(digest) != 2*sha256.Size {
+		return t, fmt.Errorf("the second field has %d bytes, and is not a SHA-256 in hexadecimal, which has %d", len(digest),
+			2*sha256.Size)
 	}
 	var err error
 	if t.Created, err = parseDate("created", created); err != nil {
@@ -144,7 +147,8 @@ func parseToken(line string) (Token, error) {
 		rest = after
 	}
 	if word, _ := field(rest); strings.Contains(word, "=") {
-		return t, fmt.Errorf("the field %q is unknown: after the date there may be %sDATE, then a note that does not begin so", cut(word), expiresField)
+		return t, fmt.Errorf("the field %q is unknown: after the date there may be %sDATE, then a note that does not "+
+			"begin so", cut(word), expiresField)
 	}
 	t.Note = rest
 	return t, t.checkNote()

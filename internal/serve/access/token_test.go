@@ -37,10 +37,12 @@ func TestParseTokens(t *testing.T) {
 		t.Fatalf("%v, %v", tokens, err)
 	}
 	day := func(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
-	if a := tokens[0]; a.Name != "ci" || a.Digest.String() != someDigest || !a.Created.Equal(day(2026, 11, 22)) || !a.Expires.IsZero() || a.Note != "" {
+	if a := tokens[0]; a.Name != "ci" || a.Digest.String() != someDigest || !a.Created.Equal(day(2026, 11, 22)) ||
+		!a.Expires.IsZero() || a.Note != "" {
 		t.Errorf("%+v", a)
 	}
-	if b := tokens[1]; b.Name != "deploy-1@x" || b.Digest.String() != other || !b.Expires.Equal(day(2027, 1, 31)) || b.Note != "the runner in  Bonn = old" {
+	if b := tokens[1]; b.Name != "deploy-1@x" || b.Digest.String() != other || !b.Expires.Equal(day(2027, 1, 31)) ||
+		b.Note != "the runner in  Bonn = old" {
 		t.Errorf("%+v", b)
 	}
 	for line, words := range map[string]string{
@@ -75,14 +77,16 @@ func TestParseTokens(t *testing.T) {
 			t.Errorf("%.80q: the message tells too much: %v", line, err)
 		}
 	}
-	if _, err := access.ParseTokens(iotest.ErrReader(errors.New("no disk"))); err == nil || errors.Is(err, lockkeeper.ErrInvalid) {
+	if _, err := access.ParseTokens(iotest.ErrReader(errors.New("no disk"))); err == nil ||
+		errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("a file that can't be read: %v", err)
 	}
 	var many strings.Builder
 	for i := range access.MaxTokens + 1 {
 		fmt.Fprintf(&many, "ci %064x 2026-11-22\n", i)
 	}
-	if _, err := access.ParseTokens(strings.NewReader(many.String())); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "100000") {
+	if _, err := access.ParseTokens(strings.NewReader(many.String())); !errors.Is(err, lockkeeper.ErrInvalid) ||
+		!strings.Contains(err.Error(), "100000") {
 		t.Errorf("too many: %v", err)
 	}
 }
@@ -102,7 +106,8 @@ func FuzzParseTokens(f *testing.F) {
 		for _, token := range tokens {
 			again.WriteString(token.String() + "\n")
 		}
-		if reread, err := access.ParseTokens(strings.NewReader(again.String())); err != nil || !reflect.DeepEqual(reread, tokens) {
+		if reread, err := access.ParseTokens(strings.NewReader(again.String())); err != nil ||
+			!reflect.DeepEqual(reread, tokens) {
 			t.Errorf("written as %q it is %v (%v), want %v", again.String(), reread, err, tokens)
 		}
 	})

@@ -56,7 +56,8 @@ func (u *user) follows() <-chan error {
 // on with that.
 func TestRevokedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*")}}, access.Options{})
+		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*")}},
+			access.Options{})
 		old, other := s.user("ci", "s"), s.user("ops", "s")
 		old.takes("db")
 		following, otherFollowing := old.follows(), other.follows()
@@ -76,7 +77,8 @@ func TestRevokedToken(t *testing.T) {
 		if _, err := successor.Renew(t.Context(), old.key); err != nil {
 			t.Errorf("a renewal by the new token: %v", err)
 		}
-		if st, err := successor.tries(lockkeeper.Want{ID: 1, Targets: old.wants("db").Targets}); err != nil || st.State != lockkeeper.Held {
+		if st, err := successor.tries(lockkeeper.Want{ID: 1, Targets: old.wants("db").Targets}); err != nil ||
+			st.State != lockkeeper.Held {
 			t.Errorf("asked again: %s, %v; want it held", st.State, err)
 		}
 		select {
@@ -214,7 +216,8 @@ func TestExpiringToken(t *testing.T) {
 // TestTokenOfAnother: a token that is given to another identity ends what it was for
 // the first; and going without a policy, or back, ends all.
 func TestTokenOfAnother(t *testing.T) {
-	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*")}}, access.Options{})
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*")}},
+		access.Options{})
 	ci, ops := s.user("ci", "s"), s.user("ops", "s")
 	s.policy.Tokens[0].Name, s.policy.Tokens[1].Name = "ops", "other"
 	s.gate.Set(&s.policy)
@@ -292,8 +295,11 @@ func TestAdmit(t *testing.T) {
 	s.gate.Set(&s.policy)
 	unknown, _ := access.NewToken()
 	for token, word := range map[string]string{
-		"": "without credentials", unknown: "not known", s.secrets["ci"] + "x": "not known", strings.ToUpper(s.secrets["ci"]): "not known",
-		strings.Repeat("x", 1<<20): "not known", unruled: "no rule",
+		"":                               "without credentials",
+		unknown:                          "not known",
+		s.secrets["ci"] + "x":            "not known",
+		strings.ToUpper(s.secrets["ci"]): "not known",
+		strings.Repeat("x", 1<<20):       "not known", unruled: "no rule",
 	} {
 		p, err := s.gate.Admit(access.Credentials{Token: token, From: "here"})
 		if p != nil || !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), word) {
@@ -316,7 +322,8 @@ func TestAdmit(t *testing.T) {
 	}
 	open := s.gate
 	s.gate.Set(nil)
-	if p, err := open.Admit(access.Credentials{}); err != nil || !open.Open() || p.Name() != "" || p.May(access.Drain, "") != nil {
+	if p, err := open.Admit(access.Credentials{}); err != nil || !open.Open() || p.Name() != "" ||
+		p.May(access.Drain, "") != nil {
 		t.Errorf("without a policy: %v", err)
 	}
 }
@@ -324,7 +331,8 @@ func TestAdmit(t *testing.T) {
 // TestRotation: while the tokens of one identity change again and again, and passes
 // of it are withdrawn in the middle of their work, another one is never refused.
 func TestRotation(t *testing.T) {
-	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "ci"), rule("ops", "lock", "ops")}}, access.Options{})
+	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "ci"), rule("ops", "lock", "ops")}},
+		access.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	pair := func(u *user, path string) error {

@@ -20,7 +20,8 @@ func (w *world) guard() (ci, web, ops string, without func(name string)) {
 		Rules: []access.Rule{
 			{Who: []string{"ci"}, May: []access.Verb{access.Lock, access.Look}, Paths: []string{"ci", "both"}},
 			{Who: []string{"web"}, May: []access.Verb{access.Lock, access.Look}, Paths: []string{"web", "both"}},
-			{Who: []string{"ops"}, May: []access.Verb{access.Look, access.Revoke, access.Freeze, access.Drain}, Paths: []string{"*"}},
+			{Who: []string{"ops"}, May: []access.Verb{access.Look, access.Revoke, access.Freeze, access.Drain},
+				Paths: []string{"*"}},
 		},
 		Quotas: []access.Quota{{Who: []string{"ci"}, Claims: 50, LongestTTL: duration.Span(time.Hour)}},
 	}

@@ -96,7 +96,8 @@ func (a *API) admit(r *http.Request) (*access.Pass, error) {
 			token, bearer = password, true
 		}
 		if len(lines) > 1 || !bearer || token == "" {
-			return nil, unauthenticated("the Authorization header is not of the form: Bearer TOKEN, nor does it have the token as a password", `Bearer error="invalid_request"`)
+			return nil, unauthenticated("the Authorization header is not of the form: Bearer TOKEN, nor does it have the "+
+				"token as a password", `Bearer error="invalid_request"`)
 		}
 		shown.Token = token
 	}

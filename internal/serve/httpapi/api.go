@@ -28,14 +28,19 @@ const (
 
 // Options of an API. The zero value is fine.
 type Options struct {
-	Logger  *slog.Logger                                      // nil: nothing is logged
-	Version string                                            // of the server, for /v1/server and lk drain --unless-version
-	Drain   func(reason string)                               // what POST /v1/drain does beside draining the gate, once, such as to end when nothing is left; nil: refused as unsupported
-	About   func(ctx context.Context) (map[string]any, error) // what GET /v1/server tells beside the version; nil: nothing
-	Open    map[string]http.Handler                           // further routes, by pattern: "GET /healthz"; without a method they take all
-	Private map[string]http.Handler                           // likewise, for whoever is let in: "GET /metrics"
-	Hosts   []string                                          // allowed Host names; nil: any name if tokens are needed
-	Trace   func(context.Context, string) context.Context     // a context within the span that a request's Traceparent names; nil: of no account
+	Logger *slog.Logger // nil: nothing is logged
+	// of the server, for /v1/server and lk drain --unless-version
+	Version string
+	// what POST /v1/drain does beside draining the gate, once, such as to end when nothing is left;
+	// nil: refused as unsupported
+	Drain func(reason string)
+	About func(ctx context.Context) (map[string]any, error) // what GET /v1/server tells beside the version; nil: nothing
+	// further routes, by pattern: "GET /healthz"; without a method they take all
+	Open    map[string]http.Handler
+	Private map[string]http.Handler // likewise, for whoever is let in: "GET /metrics"
+	Hosts   []string                // allowed Host names; nil: any name if tokens are needed
+	// a context within the span that a request's Traceparent names; nil: of no account
+	Trace func(context.Context, string) context.Context
 }
 
 // An API answers HTTP requests out of a gate's engine. It is safe for concurrent use.
@@ -145,7 +150,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{api: a, w: w, r: r, received: time.Now()}
 	if r.ContentLength != 0 {
 		// Also of a body that nobody reads: the library takes in the rest of it.
-		_ = http.NewResponseController(w).SetReadDeadline(c.received.Add(bodyTimeout)) // a writer without deadlines is a test's
+		// a writer without deadlines is a test's
+		_ = http.NewResponseController(w).SetReadDeadline(c.received.Add(bodyTimeout))
 	}
 	if connection := connectionOf(r); connection != nil && !connection.isKnown() {
 		w.Header().Set("Connection", "close") // until a client authenticates
@@ -174,7 +180,8 @@ func (a *API) serve(c *call) error {
 		c.own = c.pass.Engine()
 	}
 	if found.plain != nil {
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(plainTimeout)) // a writer without deadlines is a test's
+		// a writer without deadlines is a test's
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(plainTimeout))
 		found.plain.ServeHTTP(c.w, c.r)
 		return nil
 	}

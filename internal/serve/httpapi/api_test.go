@@ -42,7 +42,8 @@ func TestTheDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := readAll(t, answer)
-		if answer.StatusCode != c.status || !strings.Contains(text, c.says) || answer.Header.Get("Content-Type") != "application/problem+json" {
+		if answer.StatusCode != c.status || !strings.Contains(text, c.says) ||
+			answer.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s, want %d and %q", name, answer.StatusCode, text, c.status, c.says)
 		}
 	}

@@ -197,7 +197,8 @@ func (c *call) asks(m *mistakes) (p *poll, change uint64, err error) {
 // named, that it waits no more.
 func news(change uint64) func(*lockkeeper.Status) bool {
 	return func(st *lockkeeper.Status) bool {
-		return st.State == lockkeeper.Ended || change != 0 && st.Change > change || change == 0 && st.State != lockkeeper.Waiting && !st.Converting
+		return st.State == lockkeeper.Ended || change != 0 && st.Change > change ||
+			change == 0 && st.State != lockkeeper.Waiting && !st.Converting
 	}
 }
 
@@ -274,7 +275,12 @@ func undone(asked *amendment, st *lockkeeper.Status) error {
 	if asked.Mode == nil || st.Converting || st.State != lockkeeper.Held || st.Grants[0].Mode == *asked.Mode {
 		return nil
 	}
-	e := &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Reason: st.Reason, Detail: "it is held " + st.Grants[0].Mode.String() + " as before", Blocked: st.Blockers}
+	e := &lockkeeper.Error{
+		Err:     lockkeeper.ErrNotAcquired,
+		Reason:  st.Reason,
+		Detail:  "it is held " + st.Grants[0].Mode.String() + " as before",
+		Blocked: st.Blockers,
+	}
 	if st.Reason == lockkeeper.Deadlock {
 		e.Err, e.Detail = lockkeeper.ErrDeadlock, st.Text
 	}

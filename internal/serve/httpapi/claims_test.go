@@ -15,12 +15,14 @@ import (
 func TestOneClaim(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		held := w.holds(`{"path":"db/x","as":"ci"}`)
-		if held.State != lockkeeper.Held || held.Fence == 0 || held.ttl != 30*time.Second || held.header.Get("Location") != "/v1/claims/"+held.Ref.String() {
+		if held.State != lockkeeper.Held || held.Fence == 0 || held.ttl != 30*time.Second ||
+			held.header.Get("Location") != "/v1/claims/"+held.Ref.String() {
 			t.Errorf("%s at %s, ttl %s", held.text, held.header.Get("Location"), held.ttl)
 		}
 		at := held.header.Get("Location")
 		taken := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`), 409, "not-acquired")
-		if len(taken.blocked) != 1 || taken.blocked[0].As != "ci" || taken.header.Get("Content-Type") != "application/problem+json" {
+		if len(taken.blocked) != 1 || taken.blocked[0].As != "ci" ||
+			taken.header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("refused with %s", taken.text)
 		}
 		w.pass(20 * time.Second)
@@ -106,7 +108,8 @@ func TestWaitIsOver(t *testing.T) {
 		w.holds(`{"path":"db","ttl":"1h"}`)
 		began := time.Now()
 		a := w.want(w.ask("POST", "/v1/claims", `{"path":"db","wait":"5s"}`), 409, "not-acquired")
-		if took := time.Since(began); took != 5*time.Second || !strings.Contains(a.text, `"reason":"timed out"`) || len(a.blocked) != 1 {
+		if took := time.Since(began); took != 5*time.Second || !strings.Contains(a.text, `"reason":"timed out"`) ||
+			len(a.blocked) != 1 {
 			t.Errorf("after %s: %s", took, a.text)
 		}
 	})
@@ -184,7 +187,8 @@ func TestDoubledAtOnce(t *testing.T) {
 		answers := make(chan answer)
 		for i := range 20 {
 			go func() {
-				a, err := w.try(w.Context(), []string{"server0", "server1"}[i%2], "POST", "/v1/claims", `{"path":"db"}`, "Idempotency-Key: one")
+				a, err := w.try(w.Context(), []string{"server0", "server1"}[i%2], "POST", "/v1/claims", `{"path":"db"}`,
+					"Idempotency-Key: one")
 				if err != nil {
 					t.Error(err)
 				}
@@ -285,7 +289,8 @@ func TestAmend(t *testing.T) {
 	inMemory(t, 2, func(w *world) {
 		a := w.holds(`{"path":"site","mode":"shared"}`)
 		b := w.holds(`{"path":"site","mode":"shared","steal":"ask","priority":1}`)
-		if tried := w.want(w.ask("PATCH", a.header.Get("Location"), `{"mode":"exclusive"}`), 409, "not-acquired"); !strings.Contains(tried.Detail, `GET /v1/why?path=site tells who, and with "wait" it waits`) {
+		if tried := w.want(w.ask("PATCH", a.header.Get("Location"), `{"mode":"exclusive"}`), 409,
+			"not-acquired"); !strings.Contains(tried.Detail, `GET /v1/why?path=site tells who, and with "wait" it waits`) {
 			w.Errorf("%s, want what to do", tried.text)
 		}
 		up := make(chan answer, 1)
@@ -303,7 +308,8 @@ func TestAmend(t *testing.T) {
 		w.want(w.ask("PATCH", a.header.Get("Location"), `{}`), 400, "invalid")
 		w.holds(`{"path":"snmp","limit":1}`)
 		c := w.want(w.ask("POST", "/v1/claims?poll=0", `{"path":"snmp","limit":1,"wait":"1m"}`), 202, "")
-		if got := w.want(w.ask("PATCH", c.header.Get("Location"), `{"limit":2}`), 200, ""); got.State != lockkeeper.Held || got.Grants[0].InUse != 2 {
+		if got := w.want(w.ask("PATCH", c.header.Get("Location"), `{"limit":2}`), 200, ""); got.State != lockkeeper.Held ||
+			got.Grants[0].InUse != 2 {
 			t.Errorf("a larger limit: %s", got.text)
 		}
 	})
@@ -395,7 +401,8 @@ type down struct {
 	down atomic.Bool
 }
 
-func (e *down) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e *down) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	if e.down.Load() {
 		return lockkeeper.Lease{}, lockkeeper.ErrUnavailable
 	}

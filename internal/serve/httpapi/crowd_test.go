@@ -44,7 +44,12 @@ func TestCrowd(t *testing.T) {
 		counts := map[string]int{}
 		var running sync.WaitGroup
 		for i := range 12 {
-			v := &visitor{world: w, name: fmt.Sprint("v", i), random: rand.New(rand.NewPCG(seed, uint64(i+2))), recorder: recorder}
+			v := &visitor{
+				world:    w,
+				name:     fmt.Sprint("v", i),
+				random:   rand.New(rand.NewPCG(seed, uint64(i+2))),
+				recorder: recorder,
+			}
 			v.count = func(what string) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -42,7 +42,8 @@ func TestPollsAtAnotherServer(t *testing.T) {
 			at(releases, "DELETE", held.header.Get("Location"), "")
 			began := time.Now()
 			if a := <-told; a.State != lockkeeper.Held || time.Since(began) > 10*time.Second {
-				t.Errorf("%s %s at %s, released at %s: after %s %s", poll.method, poll.rest, poll.host, releases, time.Since(began), a.text)
+				t.Errorf("%s %s at %s, released at %s: after %s %s", poll.method, poll.rest, poll.host, releases, time.Since(began),
+					a.text)
 			}
 			at("server0", "DELETE", waits.header.Get("Location"), "")
 		}

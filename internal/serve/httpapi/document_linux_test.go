@@ -22,7 +22,7 @@ const asWritten = "http://127.0.0.1:7421"
 // documented are the blocks of a kind in docs/http.md.
 func documentedBlocks(t *testing.T, kind string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/http.md")
+	text, err := os.ReadFile("../../../docs/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}

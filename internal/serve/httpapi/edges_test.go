@@ -118,13 +118,15 @@ func TestSlowAnswers(t *testing.T) {
 	overOdd(t, func(e *odd, ask func(method, url, body string) *httptest.ResponseRecorder) {
 		st := claimOf(t, ask("POST", "/v1/claims", `{"path":"db","ttl":"1m"}`))
 		e.takes(t, 30*time.Second)
-		for _, c := range []struct{ before, after time.Duration }{{0, 3 * time.Second}, {2 * time.Second, 1 * time.Second}, {0, 0}} {
+		for _, c := range []struct{ before, after time.Duration }{{0, 3 * time.Second}, {2 * time.Second, 1 * time.Second},
+			{0, 0}} {
 			e.before, e.after = c.before, c.after
 			received := time.Now()
 			st = claimOf(t, ask("POST", "/v1/claims/"+st.Ref.String()+"/renew", ""))
 			// The engine ends it 30 s after the thief has asked, at the beginning.
 			if end := received.Add(st.Asked.Left); st.Asked.Left <= 0 || end.After(thiefAt.Add(30*time.Second)) {
-				t.Errorf("after %s and %s: the client counts until %s after the ask, which is 30s", c.before, c.after, end.Sub(thiefAt))
+				t.Errorf("after %s and %s: the client counts until %s after the ask, which is 30s", c.before, c.after,
+					end.Sub(thiefAt))
 			}
 		}
 	})

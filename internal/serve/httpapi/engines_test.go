@@ -90,7 +90,8 @@ func play(t *testing.T, engines ...lockkeeper.Engine) {
 	}
 	at := held.header.Get("Location")
 	for _, host := range []string{"server1", "server0", "server1"} {
-		if a, err := w.try(t.Context(), host, "POST", at+"/renew", ""); err != nil || a.status != 200 || a.Fence != held.Fence {
+		if a, err := w.try(t.Context(), host, "POST", at+"/renew", ""); err != nil || a.status != 200 ||
+			a.Fence != held.Fence {
 			t.Errorf("renewed at %s: %d %s (%v)", host, a.status, a.text, err)
 		}
 	}
@@ -101,7 +102,8 @@ func play(t *testing.T, engines ...lockkeeper.Engine) {
 	if second.Fence <= held.Fence {
 		t.Errorf("fence %d after %d", second.Fence, held.Fence)
 	}
-	if a, err := w.try(t.Context(), "server1", "DELETE", second.header.Get("Location"), ""); err != nil || a.status != 204 {
+	if a, err := w.try(t.Context(), "server1", "DELETE", second.header.Get("Location"), ""); err != nil ||
+		a.status != 204 {
 		t.Errorf("released: %d %s (%v)", a.status, a.text, err)
 	}
 }

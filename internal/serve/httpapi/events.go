@@ -149,7 +149,8 @@ func (s *stream) run() error {
 		events, more, ok := s.api.feed.after(s.mark)
 		if !ok {
 			if s.mark.life == s.api.feed.now().life {
-				return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the client is too slow: what it has not read is not kept any more"}
+				return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+					Detail: "the client is too slow: what it has not read is not kept any more"}
 			}
 			s.say("reset", "", nil) // the engine could not be followed for a while
 			if err := s.snapshot(); err != nil {

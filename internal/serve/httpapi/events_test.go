@@ -57,7 +57,8 @@ func TestEvents(t *testing.T) {
 		stream := w.listen(ctx, "/v1/events?path=db")
 		w.pass(time.Second)
 		text, _ := heard(t, stream)
-		if strings.Count(text, "snapshot  held") != 50 || !strings.HasSuffix(text, "snapshot a held, ready") || strings.Contains(text, "change") {
+		if strings.Count(text, "snapshot  held") != 50 || !strings.HasSuffix(text, "snapshot a held, ready") ||
+			strings.Contains(text, "change") {
 			t.Errorf("at first: %s", text)
 		}
 		w.holds(`{"path":"elsewhere","as":"e"}`)

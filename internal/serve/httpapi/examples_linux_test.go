@@ -17,12 +17,13 @@ import (
 
 // clients are the programs in examples/ that run a command while they hold a lock.
 var clients = map[string][]string{
-	"with-lock.sh":  {"sh", "../examples/with-lock.sh"},
-	"lockkeeper.py": {"python3", "../examples/lockkeeper.py"},
+	"with-lock.sh":  {"sh", "../../../examples/with-lock.sh"},
+	"lockkeeper.py": {"python3", "../../../examples/lockkeeper.py"},
 }
 
 // onEachClient runs a test with each of them.
-func onEachClient(t *testing.T, test func(t *testing.T, run func(v *village, path, script string, env ...string) (int, string))) {
+func onEachClient(t *testing.T, test func(t *testing.T,
+	run func(v *village, path, script string, env ...string) (int, string))) {
 	for name, program := range clients {
 		t.Run(name, func(t *testing.T) {
 			for _, needs := range []string{program[0], "curl"} {

@@ -33,10 +33,13 @@ func TestFrontPage(t *testing.T) {
 		has, not []string
 	}{
 		{"a browser", nil, "text/html,application/xhtml+xml,*/*;q=0.8", "", 200,
-			[]string{"<h1>Lockkeeper v1&lt;2</h1>", "3 held, 1 waiting.", `href="/openapi.json"`, "docs/http.md", "no new claims: &lt;script&gt;"}, []string{"<script>"}},
+			[]string{"<h1>Lockkeeper v1&lt;2</h1>", "3 held, 1 waiting.", `href="/openapi.json"`, "docs/http.md",
+				"no new claims: &lt;script&gt;"}, []string{"<script>"}},
 		{"curl", nil, "*/*", "", 200, []string{"<h1>Lockkeeper"}, nil},
-		{"a program", nil, "application/json", "", 200, []string{`"version":"v1<2"`, `"held":3`, `"engine":"mem"`}, []string{"<h1>"}},
-		{"a stranger", policy, "text/html", "", 200, []string{"<h1>Lockkeeper</h1>", "asks its clients for a token"}, []string{"held", "v1", "script"}},
+		{"a program", nil, "application/json", "", 200, []string{`"version":"v1<2"`, `"held":3`, `"engine":"mem"`},
+			[]string{"<h1>"}},
+		{"a stranger", policy, "text/html", "", 200, []string{"<h1>Lockkeeper</h1>", "asks its clients for a token"},
+			[]string{"held", "v1", "script"}},
 		{"a strange program", policy, "application/json", "", 401, []string{"authentication required"}, []string{"held"}},
 		{"a wrong token", policy, "text/html", "guess", 401, []string{"authentication required"}, []string{"held"}},
 		{"one let in", policy, "text/html", secret, 200, []string{"3 held, 1 waiting."}, nil},
@@ -50,7 +53,8 @@ func TestFrontPage(t *testing.T) {
 		}
 		h := v.ask("GET", "/", "", headers...)
 		kind := h.header.Get("Content-Type")
-		if h.code != c.code || h.code == http.StatusOK && strings.HasPrefix(kind, "text/html") != strings.Contains(h.text, "<h1>") {
+		if h.code != c.code || h.code == http.StatusOK &&
+			strings.HasPrefix(kind, "text/html") != strings.Contains(h.text, "<h1>") {
 			t.Errorf("%s: %d, %s", c.name, h.code, kind)
 		}
 		for _, want := range c.has {

@@ -45,9 +45,10 @@ type placeAnswer struct {
 	Asked     *lockkeeper.Asked    `json:"asked,omitempty"`  // to yield
 	Lost      string               `json:"lost,omitempty"`   // what became of the hold before; told once
 	Draining  bool                 `json:"draining,omitempty"`
-	Held      *int                 `json:"held,omitempty"`     // of a look without a name: so many hold something that meets the path
-	Waiting   *int                 `json:"waiting,omitempty"`  // likewise
-	Released  *int                 `json:"released,omitempty"` // of release
+	// of a look without a name: so many hold something that meets the path
+	Held     *int `json:"held,omitempty"`
+	Waiting  *int `json:"waiting,omitempty"`  // likewise
+	Released *int `json:"released,omitempty"` // of release
 }
 
 // answerOf tells what a name has.

@@ -252,7 +252,8 @@ func TestGrabTells(t *testing.T) {
 		"ttl=45s&priority=2":      "ok ",
 		`{"ttl":45,"priority":3}`: "ok ",
 	} {
-		if h := v.ask("POST", "/v1/grab/db?as=me", body, "Accept", "text/plain"); !strings.HasPrefix(h.text, want) || h.code != 200 {
+		if h := v.ask("POST", "/v1/grab/db?as=me", body, "Accept", "text/plain"); !strings.HasPrefix(h.text, want) ||
+			h.code != 200 {
 			t.Errorf("%q: %d %q, want %q", body, h.code, h.text, want)
 		}
 	}
@@ -284,7 +285,8 @@ func TestGrabWaits(t *testing.T) {
 	v := newVillage(t)
 	v.ok("me", "db")
 	began := time.Now()
-	if a := v.waits(1, "you", "db", "&wait=50ms"); time.Since(began) < 50*time.Millisecond || a.TTL < seconds(time.Minute) {
+	if a := v.waits(1, "you", "db", "&wait=50ms"); time.Since(began) < 50*time.Millisecond ||
+		a.TTL < seconds(time.Minute) {
 		t.Errorf("answered after %s, with %v to live; want it to wait", time.Since(began), a.TTL)
 	}
 	waiting := make(chan reply)
@@ -401,7 +403,13 @@ func TestGrabNonsense(t *testing.T) {
 		v.refused(400, words, "POST", "/v1/grab/db?"+query, "")
 	}
 	for body, code := range map[string]int{
-		`{"as":"me","ttl":"x"}`: 400, `{"as":"me","as":"you"}`: 400, `{"as":1}`: 400, `{"op":"grab"}`: 400, `{"ttl":1e999}`: 400, `{`: 400, `{"as":null}`: 400,
+		`{"as":"me","ttl":"x"}`:  400,
+		`{"as":"me","as":"you"}`: 400,
+		`{"as":1}`:               400,
+		`{"op":"grab"}`:          400,
+		`{"ttl":1e999}`:          400,
+		`{`:                      400,
+		`{"as":null}`:            400,
 	} {
 		v.refused(code, "problems/invalid", "POST", "/v1/grab/db", body)
 	}
@@ -413,14 +421,16 @@ func TestGrabNonsense(t *testing.T) {
 	for _, method := range []string{"PUT", "LOCK", "OPTIONS", "BREW"} {
 		v.refused(405, "DELETE, GET, HEAD, PATCH, POST", method, "/v1/grab/db?as=me", "")
 	}
-	if h := v.ask("POST", "/v1/grab/a/../b?as=me&priority=x", ""); h.code != 400 || !strings.Contains(h.text, `\"..\" is not allowed`) || strings.Contains(h.text, "targets") {
+	if h := v.ask("POST", "/v1/grab/a/../b?as=me&priority=x", ""); h.code != 400 ||
+		!strings.Contains(h.text, `\"..\" is not allowed`) || strings.Contains(h.text, "targets") {
 		t.Errorf("%d %s, want what is wrong with the path, and not that there is none", h.code, h.text)
 	}
 	for _, path := range []string{"/ui", "/ui/", "/ui/index.html", "/ui/404", "/v1", "/v1/grab", "//"} {
 		v.refused(404, "no-such-resource", "GET", path, "")
 	}
 	v.refused(400, `\"op\": there are as, also; there is no parameter \"until\"`, "GET", "/v1/grab/db?op=x&until=y", "")
-	if h := v.ask("GET", "/v1/grab/db?as="+strings.Repeat("x", 1<<20), ""); h.code != http.StatusRequestHeaderFieldsTooLarge {
+	if h := v.ask("GET", "/v1/grab/db?as="+strings.Repeat("x", 1<<20),
+		""); h.code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a query of 1 MiB: %d %s", h.code, h.text)
 	}
 	v.ok("a/name/with?all&that", "fine")

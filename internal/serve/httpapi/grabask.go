@@ -34,7 +34,8 @@ var placeFields = map[string][]string{
 	http.MethodPatch: {"as", "also", "ttl", "for"},
 }
 
-// placeRequest reads the request: its path, and what its query and its body say. It refuses everything that is wrong at once.
+// placeRequest reads the request: its path, and what its query and its body say. It refuses
+// everything that is wrong at once.
 func (c *call) placeRequest() (placeAsk, error) {
 	var r placeReader
 	c.fields(&r)

@@ -45,7 +45,12 @@ func TestGrabRenewMakesNothing(t *testing.T) {
 		t.Errorf("%s, want that nothing was made", h.text)
 	}
 	held := v.ok("me", "db")
-	for body, ttl := range map[string]time.Duration{"": time.Minute, "ttl=90": 90 * time.Second, `{"ttl":"2m"}`: 2 * time.Minute, "for=1h": time.Hour} {
+	for body, ttl := range map[string]time.Duration{
+		"":             time.Minute,
+		"ttl=90":       90 * time.Second,
+		`{"ttl":"2m"}`: 2 * time.Minute,
+		"for=1h":       time.Hour,
+	} {
 		h := v.ask("PATCH", me, body)
 		if h.code != 200 || h.place.Token != held.Token || h.place.Op != "renew" || h.place.TTL < seconds(ttl) {
 			t.Errorf("%q: %d %s, want it held for %s", body, h.code, h.text, ttl)

@@ -31,21 +31,25 @@ func TestBadBodies(t *testing.T) {
 			`{"Path":"db"}`:                         `there is no "Path"`,
 			`{"path":"db","waits":3}`:               `there is no "waits": there are as,`,
 			`{"targets":[{"path":"db","way":"x"}]}`: `there is no "targets[].way"`,
-			`{"targets":[{"path":"a"},{"path":"a"}]}`:                     "named twice",
-			`{"targets":{"path":"a"}}`:                                    "does not go there",
-			`{"targets":[[[[]]]]}`:                                        "does not go there",
-			`{"path":"db","targets":[{"path":"a"}]}`:                      "beside targets",
-			`{"path":null}`:                                               "leave out what has no value",
-			`{"path":7}`:                                                  "path is the number 7, which does not go there: it takes text",
-			`{"path":"db","mode":"mine"}`:                                 "none of exclusive, shared, permits",
-			`{"path":"db","ttl":NaN}`:                                     "no JSON",
-			`{"path":"db","ttl":1e400}`:                                   "ttl \"1e400\" is neither a number of seconds",
-			`{"path":"db","ttl":-1}`:                                      "neither a number of seconds",
-			`{"path":"db","ttl":0}`:                                       "out of range: 1s to 10 years",
-			`{"path":"db","ttl":"soon"}`:                                  "ttl \"soon\" is no duration: write it as 30s, 5m or 2d",
-			`{"path":"db","ttl":true}`:                                    "neither a number of seconds",
-			`{"path":"db","wait":"11y"}`:                                  "wait \"11y\" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; or \"forever\"",
-			`{"path":"db","wait":"forever","ttl":"a","lasts":-1}`:         "ttl \"a\" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; lasts \"-1\" is neither",
+			`{"targets":[{"path":"a"},{"path":"a"}]}`: "named twice",
+			`{"targets":{"path":"a"}}`:                "does not go there",
+			`{"targets":[[[[]]]]}`:                    "does not go there",
+			`{"path":"db","targets":[{"path":"a"}]}`:  "beside targets",
+			`{"path":null}`:                           "leave out what has no value",
+			`{"path":7}`: "path is the number 7, which does not go there: " +
+				"it takes text",
+			`{"path":"db","mode":"mine"}`: "none of exclusive, shared, permits",
+			`{"path":"db","ttl":NaN}`:     "no JSON",
+			`{"path":"db","ttl":1e400}`:   "ttl \"1e400\" is neither a number of seconds",
+			`{"path":"db","ttl":-1}`:      "neither a number of seconds",
+			`{"path":"db","ttl":0}`:       "out of range: 1s to 10 years",
+			`{"path":"db","ttl":"soon"}`: "ttl \"soon\" is no duration: write it as 30s, 5m " +
+				"or 2d",
+			`{"path":"db","ttl":true}`: "neither a number of seconds",
+			`{"path":"db","wait":"11y"}`: "wait \"11y\" is no duration: write it as 30s, 5m " +
+				"or 2d, or as a number of seconds; or \"forever\"",
+			`{"path":"db","wait":"forever","ttl":"a","lasts":-1}`: "ttl \"a\" is no duration: write it as 30s, 5m or " +
+				"2d, or as a number of seconds; lasts \"-1\" is neither",
 			`{"path":"db","wait":1e9}`:                                    "out of range",
 			`{"path":"db","priority":1.5}`:                                "a whole number",
 			`{"path":"db","priority":99999999}`:                           "out of range",
@@ -71,8 +75,10 @@ func TestBadBodies(t *testing.T) {
 		big := `{"path":"db","note":"` + strings.Repeat("x", mostBody) + `"}`
 		w.want(w.ask("POST", "/v1/claims", big), 413, "too-large")
 		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: text/plain"), 415, "media-type")
-		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: application/x-www-form-urlencoded"), 415, "media-type")
-		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Idempotency-Key: "+strings.Repeat("k", mostKey+1)), 400, "invalid")
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: application/x-www-form-urlencoded"), 415,
+			"media-type")
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Idempotency-Key: "+strings.Repeat("k", mostKey+1)), 400,
+			"invalid")
 		w.want(w.ask("GET", "/v1/claims", `{}`), 400, "invalid")
 		w.want(w.ask("GET", "/v1/claims?path=%ff", ""), 400, "invalid")
 		w.want(w.ask("GET", "/v1/claims/x.1?poll=2m", ""), 400, "invalid")
@@ -91,8 +97,9 @@ func TestBadBodies(t *testing.T) {
 func TestAllMistakesAreNamed(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		for _, c := range []struct{ method, url, body, says string }{
-			{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`, `ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ` +
-				`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
+			{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`,
+				`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ` +
+					`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
 			{"POST", "/v1/claims", `{"path":5}`, `path is the number 5, which does not go there: it takes text`},
 			{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
 				`targets[].path is the number 5, which does not go there: it takes text; targets[].mode is the number 7, which does not go there: it takes text; ` +
@@ -109,20 +116,26 @@ func TestAllMistakesAreNamed(t *testing.T) {
 			{"GET", "/v1/claims?path=..&state=gone&limit=0&who=me", "",
 				`there is no parameter "who": there are path, session, state, limit; path "..": the segment ".." is not allowed: write the path in full; ` +
 					`state "gone" is none of waiting, held, frozen; limit "0" is out of range: 1 to 10000`},
-			{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`, `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
-				`priority is text, which does not go there: it takes a whole number; poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds`},
-			{"POST", "/v1/claims/x/renew?poll=x&change=y", "", `claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
-				`poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; change "y" is no number: give that of the latest answer`},
+			{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`,
+				`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+					`priority is text, which does not go there: it takes a whole number; poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds`},
+			{"POST", "/v1/claims/x/renew?poll=x&change=y", "",
+				`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+					`poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; change "y" is no number: give that of the latest answer`},
 			{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `there is no parameter "x": this takes none; ` +
 				`as is the number 1, which does not go there: it takes text; path "..": the segment ".." is not allowed: write the path in full; for how long? Give "for", such as "30m"; DELETE ends it earlier`},
-			{"DELETE", "/v1/freezes/..?x=1", "", `there is no parameter "x": there are all; path "..": the segment ".." is not allowed: write the path in full`},
-			{"POST", "/v1/drain?x=1", `{"reason":false}`, `there is no parameter "x": this takes none; reason is false, which does not go there: it takes text`},
-			{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`, `as is the number 5, which does not go there: it takes text; ` +
-				`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; there is no parameter "x": ` +
-				`there are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
-				`path "..": the segment ".." is not allowed: write the path in full`},
-			{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`, `path "..": the segment ".." is not allowed: write the path in full; ` +
-				`ttl "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ID "": Terraform names each lock by 1 to 128 bytes without spaces`},
+			{"DELETE", "/v1/freezes/..?x=1", "",
+				`there is no parameter "x": there are all; path "..": the segment ".." is not allowed: write the path in full`},
+			{"POST", "/v1/drain?x=1", `{"reason":false}`,
+				`there is no parameter "x": this takes none; reason is false, which does not go there: it takes text`},
+			{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`,
+				`as is the number 5, which does not go there: it takes text; ` +
+					`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; there is no parameter "x": ` +
+					`there are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
+					`path "..": the segment ".." is not allowed: write the path in full`},
+			{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`,
+				`path "..": the segment ".." is not allowed: write the path in full; ` +
+					`ttl "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ID "": Terraform names each lock by 1 to 128 bytes without spaces`},
 		} {
 			if a := w.want(w.ask(c.method, c.url, c.body), 400, "invalid"); a.Detail != c.says {
 				t.Errorf("%s %s %s:\n%s, want\n%s", c.method, c.url, c.body, a.Detail, c.says)
@@ -170,7 +183,8 @@ func (w *world) raw(text string, pause time.Duration) string {
 // TestRawConnections: who is slow, or sends what is no HTTP, is cut off in time, and
 // others are served meanwhile.
 func TestRawConnections(t *testing.T) {
-	post := "POST /v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n" + `{"path":"db"}`
+	post := "POST /v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n" +
+		`{"path":"db"}`
 	inMemory(t, 1, func(w *world) {
 		for _, c := range []struct {
 			name, text string
@@ -180,11 +194,15 @@ func TestRawConnections(t *testing.T) {
 		}{
 			{"a byte at a time", post, time.Millisecond, "HTTP/1.1 201 Created", time.Second},
 			{"a header that takes too long", post, time.Second, "HTTP/1.1 400 Bad Request", headerTimeout + time.Second},
-			{"a body that takes too long", strings.Replace(post, "13", "9000", 1), 0, "HTTP/1.1 400 Bad Request", bodyTimeout + time.Second},
-			{"a body that nobody wants", strings.NewReplacer("/v1/claims", "/v2", "13", "9000").Replace(post), 0, "anything", bodyTimeout + time.Second},
+			{"a body that takes too long", strings.Replace(post, "13", "9000", 1), 0, "HTTP/1.1 400 Bad Request",
+				bodyTimeout + time.Second},
+			{"a body that nobody wants", strings.NewReplacer("/v1/claims", "/v2", "13", "9000").Replace(post), 0, "anything",
+				bodyTimeout + time.Second},
 			{"no HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 0, "HTTP/1.1 400 Bad Request", time.Second},
-			{"a long header", "GET /v1/claims HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 2*mostHeader) + "\r\n\r\n", 0, "HTTP/1.1 431 Request Header Fields Too Large", time.Second},
-			{"two lengths", strings.Replace(post, "\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n", 1), 0, "HTTP/1.1 400 Bad Request", time.Second},
+			{"a long header", "GET /v1/claims HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 2*mostHeader) + "\r\n\r\n", 0,
+				"HTTP/1.1 431 Request Header Fields Too Large", time.Second},
+			{"two lengths", strings.Replace(post, "\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n", 1), 0, "HTTP/1.1 400 Bad Request",
+				time.Second},
 			{"nothing at all", "", 0, "", headerTimeout + time.Second},
 		} {
 			began := time.Now()
@@ -201,7 +219,12 @@ func TestRawConnections(t *testing.T) {
 func TestPaths(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		for at, frozen := range map[string]string{
-			"a//b/": "a/b", "a/b": "a/b", "a%2Fb": "a/b", "a%252Fb": "a%2Fb", "https://x.example/y": "https:/x.example/y", "w%C3%BC": "wü",
+			"a//b/":               "a/b",
+			"a/b":                 "a/b",
+			"a%2Fb":               "a/b",
+			"a%252Fb":             "a%2Fb",
+			"https://x.example/y": "https:/x.example/y",
+			"w%C3%BC":             "wü",
 		} {
 			a := w.want(w.ask("PUT", "/v1/freezes/"+at, `{"for":60}`), 200, "")
 			if string(a.Grants[0].Path) != frozen {
@@ -220,7 +243,8 @@ func FuzzHandlers(f *testing.F) {
 	ref := "http-30s-key-" + strings.TrimPrefix(newSession(30*time.Second, "seed"), "http-30s-key-") + ".1"
 	for _, seed := range [][4]string{
 		{"POST", "/v1/claims?poll=1", `{"path":"db","ttl":"5s","wait":"forever","priority":3,"steal_after":1}`, "seed"},
-		{"POST", "/v1/claims", `{"targets":[{"path":"a/b","mode":"shared"},{"path":"c","limit":3,"units":2}],"soft":true}`, ""},
+		{"POST", "/v1/claims", `{"targets":[{"path":"a/b","mode":"shared"},{"path":"c","limit":3,"units":2}],"soft":true}`,
+			""},
 		{"GET", "/v1/claims?path=db&session=x&state=held&limit=3", "", ""},
 		{"GET", "/v1/claims/" + ref + "?poll=1s&change=3", "", ""},
 		{"POST", "/v1/claims/" + ref + "/renew?poll=1ms", "", ""},

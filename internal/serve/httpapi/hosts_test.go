@@ -60,7 +60,8 @@ func TestRequestsForForeignHostsAreRefused(t *testing.T) {
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(here)))
 		w := httptest.NewRecorder()
 		New(c.gate, Options{Hosts: c.hosts}).ServeHTTP(w, r)
-		if refused := w.Code == http.StatusMisdirectedRequest; refused != c.refused || refused && !strings.Contains(w.Body.String(), strings.TrimSuffix(c.host, ".")) {
+		if refused := w.Code == http.StatusMisdirectedRequest; refused != c.refused ||
+			refused && !strings.Contains(w.Body.String(), strings.TrimSuffix(c.host, ".")) {
 			t.Errorf("host %s at %s, of %v, open: %t: %d %s", c.host, c.address, c.hosts, c.gate.Open(), w.Code, w.Body)
 		}
 	}

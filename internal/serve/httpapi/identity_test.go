@@ -39,7 +39,8 @@ func TestNamesOfIdentities(t *testing.T) {
 	if h := as("ann", "POST", "/v1/grab/db?as=me", ""); h.place.Status != "ok" {
 		t.Fatalf("%d %s", h.code, h.text)
 	}
-	if h := as("bob", "POST", "/v1/grab/db?as=me", ""); h.place.Status != "wait" || !strings.HasPrefix(h.place.BlockedBy[0].Ref.Session, "ann:grab-") {
+	if h := as("bob", "POST", "/v1/grab/db?as=me", ""); h.place.Status != "wait" ||
+		!strings.HasPrefix(h.place.BlockedBy[0].Ref.Session, "ann:grab-") {
 		t.Errorf("bob under the same name: %d %s, want that he waits for ann", h.code, h.text)
 	}
 	if h := as("bob", "GET", "/v1/grab/db?as=me", ""); h.place.Status != "wait" {
@@ -55,7 +56,8 @@ func TestNamesOfIdentities(t *testing.T) {
 		t.Errorf("%s, want ann unharmed", h.text)
 	}
 
-	v.refused(403, "bob may not look db", "GET", "/v1/grab/db", "", "Authorization", secrets["bob"]) // he would be told that it is free
+	// he would be told that it is free
+	v.refused(403, "bob may not look db", "GET", "/v1/grab/db", "", "Authorization", secrets["bob"])
 	if h := as("eve", "GET", "/v1/grab/db", ""); h.place.Status != "taken" {
 		t.Errorf("%d %s, want that it is taken", h.code, h.text)
 	}

@@ -13,7 +13,10 @@ import (
 )
 
 var keyCases = map[string]string{ // JSON, and what is said of it; "" if nothing is wrong
-	`{}`: "", ` { "path" : "a" , "ttl" : 1e3 } `: "", `{"targets":[{"path":"a"},{"path":"b","units":1}]}`: "", `{"targets":[]}`: "",
+	`{}`:                               "",
+	` { "path" : "a" , "ttl" : 1e3 } `: "",
+	`{"targets":[{"path":"a"},{"path":"b","units":1}]}`: "",
+	`{"targets":[]}`:                 "",
 	`{"note":"a \" b \\ c } ] , {"}`: "", `{"pa\u0074h":"a"}`: "", `{"soft":true,"priority":-3}`: "",
 	`{"path":"a","path":"b"}`:              "path is there twice",
 	`{"path":"a","pa\u0074h":"b"}`:         "path is there twice",
@@ -35,7 +38,8 @@ func TestKeys(t *testing.T) {
 		var m mistakes
 		readObject([]byte(text), &claimRequest{}, &m)
 		err := m.err()
-		if want == "" && err != nil || want != "" && (!errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(strings.ReplaceAll(err.Error(), `\"`, `"`), want)) {
+		if want == "" && err != nil || want != "" && (!errors.Is(err, lockkeeper.ErrInvalid) ||
+			!strings.Contains(strings.ReplaceAll(err.Error(), `\"`, `"`), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -45,15 +49,25 @@ func TestKeys(t *testing.T) {
 // nothing else that is UTF-8.
 func TestHalved(t *testing.T) {
 	for text, want := range map[string]bool{
-		`"a"`: false, `"\n\\ud800"`: false, `"\u00e9\ufffd"`: false, `"\ud83d\ude00"`: false, `"\uD83D\uDE00\uD83D\uDE00"`: false,
-		`"\ud83d"`: true, `"\ude00"`: true, `"\ud83dx"`: true, `"\ud83d\n"`: true, `"\ud83d\u0041"`: true, `"\ud83d\ud83d\ude00"`: true,
-		`"\ud83d\ude00\ude00"`: true, `"\\\ud83d"`: true, `"\ud83dude00"`: true,
+		`"a"`:                        false,
+		`"\n\\ud800"`:                false,
+		`"\u00e9\ufffd"`:             false,
+		`"\ud83d\ude00"`:             false,
+		`"\uD83D\uDE00\uD83D\uDE00"`: false,
+		`"\ud83d"`:                   true,
+		`"\ude00"`:                   true,
+		`"\ud83dx"`:                  true,
+		`"\ud83d\n"`:                 true,
+		`"\ud83d\u0041"`:             true,
+		`"\ud83d\ud83d\ude00"`:       true,
+		`"\ud83d\ude00\ude00"`:       true, `"\\\ud83d"`: true, `"\ud83dude00"`: true,
 	} {
 		if got := halved([]byte(text)); got != want {
 			t.Errorf("%s: %t, want %t", text, got, want)
 		}
 		var plain string
-		if err := json.Unmarshal([]byte(text), &plain); err != nil || strings.Contains(plain, "\ufffd") != (want || strings.Contains(text, "ufffd")) {
+		if err := json.Unmarshal([]byte(text), &plain); err != nil ||
+			strings.Contains(plain, "\ufffd") != (want || strings.Contains(text, "ufffd")) {
 			t.Errorf("%s is %q, %v", text, plain, err)
 		}
 	}

@@ -17,7 +17,8 @@ func TestLateKeyAfterReleaseElsewhere(t *testing.T) {
 			t.Fatal(gone, err)
 		}
 		w.pass(20 * time.Second)
-		if again, err := w.try(w.Context(), "server0", "POST", "/v1/claims", body, key); err != nil || again.status == http.StatusCreated {
+		if again, err := w.try(w.Context(), "server0", "POST", "/v1/claims", body, key); err != nil ||
+			again.status == http.StatusCreated {
 			t.Errorf("20 s after its release the claim is made again: %v %v", again, err)
 		}
 		if !w.free() {

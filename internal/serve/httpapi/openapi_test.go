@@ -140,7 +140,8 @@ func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
 // judge says what of an exchange is not as the document has it; "" if all is.
 func (d *openAPI) judge(r *http.Request, answer *http.Response, body []byte) string {
 	name, ok := d.find(r)
-	if !ok || answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
+	if !ok || answer.StatusCode == http.StatusMethodNotAllowed ||
+		answer.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
 		if answer.StatusCode < 400 {
 			return "there is no such operation"
 		}
@@ -154,14 +155,18 @@ func (d *openAPI) judge(r *http.Request, answer *http.Response, body []byte) str
 		}
 		response = o.Responses["default"]
 	}
-	if wrong := d.fits(response.Content, answer.Header.Get("Content-Type"), body, answer.StatusCode == http.StatusNoContent || r.Method == http.MethodHead); wrong != "" {
+	if wrong := d.fits(response.Content, answer.Header.Get("Content-Type"), body,
+		answer.StatusCode == http.StatusNoContent || r.Method == http.MethodHead); wrong != "" {
 		return wrong
 	}
 	if answer.StatusCode >= 400 {
 		return "" // the request was not as it should be
 	}
 	for parameter := range r.URL.Query() {
-		if !slices.ContainsFunc(o.Parameters, func(p struct{ Name, In string }) bool { return p.Name == parameter && p.In == "query" }) {
+		if !slices.ContainsFunc(o.Parameters, func(p struct{ Name, In string }) bool {
+			return p.Name == parameter &&
+				p.In == "query"
+		}) {
 			return "no parameter " + parameter
 		}
 	}
@@ -266,7 +271,10 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 			t.Errorf("%s: openapi.json has no problem as its default response", name)
 		}
 		for _, variable := range variables(name) {
-			if !slices.ContainsFunc(o.Parameters, func(p struct{ Name, In string }) bool { return p.Name == variable && p.In == "path" }) {
+			if !slices.ContainsFunc(o.Parameters, func(p struct{ Name, In string }) bool {
+				return p.Name == variable &&
+					p.In == "path"
+			}) {
 				t.Errorf("%s: openapi.json does not describe {%s}", name, variable)
 			}
 		}
@@ -313,9 +321,21 @@ func TestDocumentHasEveryField(t *testing.T) {
 
 // documentedTypes are the types of the schemas.
 var documentedTypes = map[string]any{
-	"Status": lockkeeper.Status{}, "Blocker": lockkeeper.Blocker{}, "Asked": lockkeeper.Asked{}, "Grant": lockkeeper.Grant{},
-	"Target": lockkeeper.Target{}, "Problem": problem{}, "ClaimRequest": claimRequest{}, "Amendment": amendment{}, "Listing": listing{},
-	"Stats": statistics{}, "Line": report.Line{}, "Count": report.Count{}, "Place": placeAnswer{}, "GrabRequest": placeBody{}, "TerraformLock": lockInfo{},
+	"Status":        lockkeeper.Status{},
+	"Blocker":       lockkeeper.Blocker{},
+	"Asked":         lockkeeper.Asked{},
+	"Grant":         lockkeeper.Grant{},
+	"Target":        lockkeeper.Target{},
+	"Problem":       problem{},
+	"ClaimRequest":  claimRequest{},
+	"Amendment":     amendment{},
+	"Listing":       listing{},
+	"Stats":         statistics{},
+	"Line":          report.Line{},
+	"Count":         report.Count{},
+	"Place":         placeAnswer{},
+	"GrabRequest":   placeBody{},
+	"TerraformLock": lockInfo{},
 }
 
 // TestDocumentIsServed: to everybody, and it is what was tested.
@@ -335,15 +355,20 @@ func TestWitness(t *testing.T) {
 		code              int
 		kind, body        string
 	}{
-		"":                  {"GET", "/v1/grab/a?as=me", "", 200, "application/json", `{"op":"look","path":"a","status":"none"}`},
-		"additional":        {"GET", "/v1/grab/a?as=me", "", 200, "application/json", `{"op":"look","path":"a","status":"none","new":1}`},
-		"missing":           {"GET", "/v1/grab/a", "", 200, "application/json", `{"op":"look"}`},
-		"no media type":     {"GET", "/v1/grab/a", "", 200, "text/html", ``},
-		"no such status":    {"GET", "/v1/grab/a", "", 204, "application/json", ``},
-		"no parameter x":    {"GET", "/v1/grab/a?x=1", "", 200, "application/json", `{"op":"look","path":"a","status":"none"}`},
+		"": {"GET", "/v1/grab/a?as=me", "", 200, "application/json",
+			`{"op":"look","path":"a","status":"none"}`},
+		"additional": {"GET", "/v1/grab/a?as=me", "", 200, "application/json",
+			`{"op":"look","path":"a","status":"none","new":1}`},
+		"missing":        {"GET", "/v1/grab/a", "", 200, "application/json", `{"op":"look"}`},
+		"no media type":  {"GET", "/v1/grab/a", "", 200, "text/html", ``},
+		"no such status": {"GET", "/v1/grab/a", "", 204, "application/json", ``},
+		"no parameter x": {"GET", "/v1/grab/a?x=1", "", 200, "application/json",
+			`{"op":"look","path":"a","status":"none"}`},
 		"no such operation": {"GET", "/v2", "", 200, "application/json", `{}`},
-		"request:":          {"POST", "/v1/grab/a", `{"op":1}`, 200, "application/json", `{"op":"grab","path":"a","status":"ok"}`},
-		"'/status'":         {"GET", "/v1/grab/a", "", 404, "application/problem+json", `{"type":"https://lockkeeper.dev/problems/x","title":"x","status":1}`},
+		"request:": {"POST", "/v1/grab/a", `{"op":1}`, 200, "application/json",
+			`{"op":"grab","path":"a","status":"ok"}`},
+		"'/status'": {"GET", "/v1/grab/a", "", 404, "application/problem+json",
+			`{"type":"https://lockkeeper.dev/problems/x","title":"x","status":1}`},
 	} {
 		r, err := http.NewRequest(c.method, "http://host"+c.url, strings.NewReader(c.sent))
 		if err != nil {

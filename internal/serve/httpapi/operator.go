@@ -180,10 +180,14 @@ func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
 	defer cancel()
 	if g := c.engine().Guarantees(); g.Features&lockkeeper.FeatureOperator == 0 {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: g.Name + " does not claim: " + lockkeeper.FeatureOperator.String()}
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
+			Detail: g.Name + " does not claim: " + lockkeeper.FeatureOperator.String()}
 	}
 	lease, err := c.engine().Attach(ctx, lockkeeper.Session{
-		ID: madeHere + "operator-" + strings.ToLower(rand.Text()), TTL: roundTrip, Outlive: true, Label: lockkeeper.Label{As: c.pass.Name()},
+		ID:      madeHere + "operator-" + strings.ToLower(rand.Text()),
+		TTL:     roundTrip,
+		Outlive: true,
+		Label:   lockkeeper.Label{As: c.pass.Name()},
 	}, nil)
 	if err != nil {
 		return err
@@ -214,7 +218,12 @@ func (c *call) revokeClaim() error {
 	if c.r.ContentLength != 0 {
 		c.body(&asked, &m)
 	}
-	e := lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: asked.Force, Label: c.label(asked.As, asked.Note, asked.Link)}
+	e := lockkeeper.Ending{
+		Kind:  lockkeeper.Revoke,
+		Ref:   ref,
+		Force: asked.Force,
+		Label: c.label(asked.As, asked.Note, asked.Link),
+	}
 	m.add(e.Check())
 	err := m.err()
 	if err != nil {

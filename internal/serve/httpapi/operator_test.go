@@ -43,7 +43,8 @@ func TestLists(t *testing.T) {
 		if text := listed(t, w.ask("GET", "/v1/why", "")); text != "a held, b held, c waiting" {
 			t.Errorf("why: %s", text)
 		}
-		for _, bad := range []string{"/v1/claims?limit=0", "/v1/claims?limit=10001", "/v1/claims?state=ended", "/v1/claims?path=..", "/v1/claims?who=me", "/v1/claims?limit=1&limit=2", "/v1/why?path=/"} {
+		for _, bad := range []string{"/v1/claims?limit=0", "/v1/claims?limit=10001", "/v1/claims?state=ended",
+			"/v1/claims?path=..", "/v1/claims?who=me", "/v1/claims?limit=1&limit=2", "/v1/why?path=/"} {
 			w.want(w.ask("GET", bad, ""), 400, "invalid")
 		}
 	})
@@ -95,7 +96,8 @@ func TestRevoke(t *testing.T) {
 			t.Errorf("asked: %s", asked.text)
 		}
 		w.pass(10 * time.Second)
-		if a := w.want(w.ask("POST", at+"/renew", ""), 200, ""); a.Asked == nil || a.Asked.Left != 20*time.Second || a.Asked.As != "ops" {
+		if a := w.want(w.ask("POST", at+"/renew", ""), 200, ""); a.Asked == nil || a.Asked.Left != 20*time.Second ||
+			a.Asked.As != "ops" {
 			t.Errorf("the holder is told: %s", a.text)
 		}
 		w.want(w.ask("POST", at+"/revoke", `{"force":true}`), 200, "")
@@ -133,7 +135,8 @@ func TestPollHearsAnAsk(t *testing.T) {
 // TestFreeze: nobody is let in, until thawed.
 func TestFreeze(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
-		if a := w.want(w.ask("PUT", "/v1/freezes/db", `{"for":60,"as":"ops"}`), 200, ""); a.State != lockkeeper.Freezing || a.Left != time.Minute {
+		if a := w.want(w.ask("PUT", "/v1/freezes/db", `{"for":60,"as":"ops"}`), 200, ""); a.State != lockkeeper.Freezing ||
+			a.Left != time.Minute {
 			t.Errorf("%s", a.text)
 		}
 		w.want(w.ask("POST", "/v1/claims", `{"path":"db/x"}`), 409, "not-acquired")
@@ -172,7 +175,8 @@ func TestDrain(t *testing.T) {
 		w.want(w.ask("POST", "/v1/drain", ""), 501, "unsupported")
 		calls := 0
 		w.apis[0].options.Drain = func(string) { calls++ }
-		if a := w.want(w.ask("POST", "/v1/drain", `{"unless_version":"v1"}`), 200, ""); calls != 0 || !strings.Contains(a.text, `"began":false,"same_version":true`) {
+		if a := w.want(w.ask("POST", "/v1/drain", `{"unless_version":"v1"}`), 200, ""); calls != 0 ||
+			!strings.Contains(a.text, `"began":false,"same_version":true`) {
 			t.Errorf("%d calls, %s", calls, a.text)
 		}
 		for _, began := range []string{"true", "false"} {
@@ -181,7 +185,8 @@ func TestDrain(t *testing.T) {
 				t.Errorf("%d calls, %s", calls, a.text)
 			}
 		}
-		if a := w.want(w.ask("GET", "/v1/server", ""), 200, ""); !strings.Contains(a.text, `"draining":"new kernel"`) || !strings.Contains(a.text, `"engine":"mem"`) {
+		if a := w.want(w.ask("GET", "/v1/server", ""), 200, ""); !strings.Contains(a.text, `"draining":"new kernel"`) ||
+			!strings.Contains(a.text, `"engine":"mem"`) {
 			t.Errorf("server: %s", a.text)
 		}
 	})

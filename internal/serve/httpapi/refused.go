@@ -11,7 +11,8 @@ import (
 
 // refused reports whether err is a refusal: it is certain that nothing was done.
 func refused(err error) bool {
-	return errors.Is(err, lockkeeper.ErrInvalid) || errors.Is(err, lockkeeper.ErrDenied) || errors.Is(err, lockkeeper.ErrUnsupported)
+	return errors.Is(err, lockkeeper.ErrInvalid) || errors.Is(err, lockkeeper.ErrDenied) ||
+		errors.Is(err, lockkeeper.ErrUnsupported)
 }
 
 // clear ends the session of a claim that was refused, unless it has the claim of a
@@ -59,7 +60,8 @@ func onlyTried(err error) error {
 func neverPasses(err error) bool {
 	var e *lockkeeper.Error
 	return errors.As(err, &e) && e.Err == lockkeeper.ErrDenied && e.Reason == lockkeeper.Quota &&
-		slices.ContainsFunc([]string{", the longest TTL that ", ", the highest that ", ", the most that "}, func(words string) bool {
+		slices.ContainsFunc([]string{", the longest TTL that ", ", the highest that ",
+			", the most that "}, func(words string) bool {
 			return strings.Contains(e.Detail, words)
 		})
 }

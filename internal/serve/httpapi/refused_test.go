@@ -17,7 +17,13 @@ func (w *world) cramped() string {
 	w.apis[0].gate.Set(&access.Policy{
 		Tokens: []access.Token{{Name: "ci", Digest: digest}},
 		Rules:  []access.Rule{{Who: []string{"ci"}, May: []access.Verb{access.Lock, access.Look}, Paths: []string{"ci"}}},
-		Quotas: []access.Quota{{Who: []string{"ci"}, Sessions: 1, Paths: 2, LongestTTL: duration.Span(time.Hour), HighestPriority: &highest}},
+		Quotas: []access.Quota{{
+			Who:             []string{"ci"},
+			Sessions:        1,
+			Paths:           2,
+			LongestTTL:      duration.Span(time.Hour),
+			HighestPriority: &highest,
+		}},
 	})
 	return "Authorization: Bearer " + secret
 }
@@ -85,7 +91,8 @@ func TestOnlyTried(t *testing.T) {
 			w.ask("PATCH", mine.header.Get("Location"), `{"mode":"exclusive"}`),
 		} {
 			w.want(a, 409, "not-acquired")
-			if strings.Contains(a.text, `"reason"`) || strings.Contains(a.text, `"position"`) || !strings.Contains(a.text, `"detail":"held`) && !strings.Contains(a.text, "held shared as before") {
+			if strings.Contains(a.text, `"reason"`) || strings.Contains(a.text, `"position"`) ||
+				!strings.Contains(a.text, `"detail":"held`) && !strings.Contains(a.text, "held shared as before") {
 				t.Errorf("it is told %s", a.text)
 			}
 		}
@@ -97,7 +104,8 @@ func TestFrozenBy(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.want(w.ask("PUT", "/v1/freezes/db", `{"for":"30m","as":"ops","note":"new disks"}`), 200, "")
 		const want = "frozen by ops on db for "
-		if a := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`), 409, "not-acquired"); !strings.HasPrefix(a.Detail, want) {
+		if a := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`), 409,
+			"not-acquired"); !strings.HasPrefix(a.Detail, want) {
 			t.Errorf("it is told %s, want %s", a.text, want)
 		}
 		if a := w.want(w.ask("LOCK", "/v1/terraform/db", lockBody("one", "me")), 423, ""); !strings.Contains(a.text, want) {

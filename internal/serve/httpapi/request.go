@@ -65,7 +65,8 @@ func spanOf(name, text string) (time.Duration, error) {
 	if d, ok := secondsOf(text); ok {
 		return d, nil
 	}
-	return 0, lockkeeper.Invalid("%s %s is no duration: write it as 30s, 5m or 2d, or as a number of seconds", name, quoted(text))
+	return 0, lockkeeper.Invalid("%s %s is no duration: write it as 30s, 5m or 2d, or as a number of seconds", name,
+		quoted(text))
 }
 
 // secondsOf reads a number of seconds as JSON writes it, not below 0.
@@ -102,7 +103,8 @@ func spanIn(name string, text []byte) (time.Duration, error) {
 	if number, ok := secondsOf(written); ok {
 		return number, nil
 	}
-	return 0, lockkeeper.Invalid("%s %s is neither a number of seconds, such as 1.5, nor text such as \"30s\"", name, quoted(written))
+	return 0, lockkeeper.Invalid("%s %s is neither a number of seconds, such as 1.5, nor text such as \"30s\"", name,
+		quoted(written))
 }
 
 // forever is a wait without a bound, as JSON has it.
@@ -127,7 +129,8 @@ func (c *call) body(into any, m *mistakes) {
 	if err != nil || media != "application/json" {
 		m.add(&refusal{problem: problem{
 			name: "media-type", Status: http.StatusUnsupportedMediaType, Title: "unsupported media type",
-			Detail: "the body has the Content-Type " + quoted(c.r.Header.Get("Content-Type")) + ": send JSON, with Content-Type: application/json",
+			Detail: "the body has the Content-Type " + quoted(c.r.Header.Get("Content-Type")) +
+				": send JSON, with Content-Type: application/json",
 		}})
 		return
 	}

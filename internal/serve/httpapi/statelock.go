@@ -30,7 +30,8 @@ type states struct{ engine lockkeeper.Engine }
 // stateRef is the claim of one lock.
 func stateRef(path lockkeeper.Path, id string) lockkeeper.Ref {
 	h := sha256.Sum256([]byte(string(path) + "\n" + id)) // neither has control characters
-	return lockkeeper.Ref{Session: stateSessions + strings.ToLower(base32.HexEncoding.EncodeToString(h[:20])), ID: stateClaim}
+	return lockkeeper.Ref{Session: stateSessions + strings.ToLower(base32.HexEncoding.EncodeToString(h[:20])),
+		ID: stateClaim}
 }
 
 // errBetween: a repeat of the same request came between two exchanges.
@@ -38,7 +39,8 @@ var errBetween = errors.New("another request for the same lock came between")
 
 // Lock takes the path, or tells who is in the way. A repeat with the same ID finds
 // what it has. What nobody is told of, since ctx has ended, is given back.
-func (s states) lock(ctx context.Context, path lockkeeper.Path, info lockInfo, ttl time.Duration) (taken []lockkeeper.Blocker, err error) {
+func (s states) lock(ctx context.Context, path lockkeeper.Path, info lockInfo,
+	ttl time.Duration) (taken []lockkeeper.Blocker, err error) {
 	want := lockkeeper.Want{
 		ID: stateClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}, Label: info.label(),
 	}
@@ -54,7 +56,8 @@ func (s states) lock(ctx context.Context, path lockkeeper.Path, info lockInfo, t
 }
 
 // tryLock is one try of lock.
-func (s states) tryLock(ctx context.Context, ref lockkeeper.Ref, want lockkeeper.Want, ttl time.Duration) ([]lockkeeper.Blocker, error) {
+func (s states) tryLock(ctx context.Context, ref lockkeeper.Ref, want lockkeeper.Want,
+	ttl time.Duration) ([]lockkeeper.Blocker, error) {
 	was, err := s.look(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,12 @@ func (s states) tryLock(ctx context.Context, ref lockkeeper.Ref, want lockkeeper
 	case st.State == lockkeeper.Held:
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
 	case st.Reason != lockkeeper.TimedOut:
-		return nil, &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Reason: st.Reason, Detail: st.Text, Blocked: st.Blockers}
+		return nil, &lockkeeper.Error{
+			Err:     lockkeeper.ErrNotAcquired,
+			Reason:  st.Reason,
+			Detail:  st.Text,
+			Blocked: st.Blockers,
+		}
 	}
 	if gone != nil && !errors.Is(gone, lockkeeper.ErrSession) {
 		return nil, gone
@@ -205,7 +213,8 @@ func (s states) look(ctx context.Context, ref lockkeeper.Ref) (lockkeeper.Status
 
 // attach opens the claim's session or takes it over, and tells how the claim stands
 // as far as the lease says.
-func (s states) attach(ctx context.Context, ref lockkeeper.Ref, label lockkeeper.Label, ttl time.Duration) (lockkeeper.Key, lockkeeper.Status, error) {
+func (s states) attach(ctx context.Context, ref lockkeeper.Ref, label lockkeeper.Label,
+	ttl time.Duration) (lockkeeper.Key, lockkeeper.Status, error) {
 	session := lockkeeper.Session{
 		ID: ref.Session, TTL: ttl, Named: []uint64{ref.ID}, Outlive: true, Label: lockkeeper.Label{As: label.As},
 	}
@@ -250,5 +259,6 @@ func again(ctx context.Context, do func(context.Context) error) error {
 			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
 		}
 	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf("other requests for the same lock came between %d times: ask again", stateTries)}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+		Detail: fmt.Sprintf("other requests for the same lock came between %d times: ask again", stateTries)}
 }

@@ -73,7 +73,8 @@ func (c *call) tenancyOf(ref lockkeeper.Ref) (*tenancy, error) {
 		return nil, unknown(ref)
 	}
 	return nil, &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: fmt.Sprintf(
-		"claim %s was not made by a POST /v1/claims of yours: who made it renews and releases it; an operator may revoke it", ref)}
+		"claim %s was not made by a POST /v1/claims of yours: who made it renews and releases it; an operator may revoke it",
+		ref)}
 }
 
 func (c *call) tenancy(session string, ttl time.Duration) *tenancy {
@@ -160,9 +161,15 @@ func (t *tenancy) renewBy(ctx context.Context, known remembered) (tidings, error
 
 // attach opens the session or takes it over, naming its claim. epoch is the one
 // that is known, 0 if none. Every key before is refused from then on.
-func (t *tenancy) attach(ctx context.Context, epoch uint64, ttl time.Duration, label lockkeeper.Label) (tidings, error) {
+func (t *tenancy) attach(ctx context.Context, epoch uint64, ttl time.Duration, label lockkeeper.Label) (tidings,
+	error) {
 	s := lockkeeper.Session{
-		ID: t.session, TTL: ttl, Named: []uint64{theClaim}, Epoch: epoch, Outlive: true, Label: lockkeeper.Label{As: label.As},
+		ID:      t.session,
+		TTL:     ttl,
+		Named:   []uint64{theClaim},
+		Epoch:   epoch,
+		Outlive: true,
+		Label:   lockkeeper.Label{As: label.As},
 	}
 	sent := time.Now()
 	lease, err := t.engine.Attach(ctx, s, nil)
@@ -338,7 +345,14 @@ func (t *tenancy) resume(ctx context.Context, epoch uint64) (tidings, error) {
 // over is the error of a claim that is over: an ErrLost if it was held, or is not
 // known any more, else an ErrNotAcquired; nil of one that lives.
 func (t *tenancy) over(st lockkeeper.Status) error {
-	e := &lockkeeper.Error{Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text, Blocked: st.Blockers, Place: st.Place, ETA: st.ETA}
+	e := &lockkeeper.Error{
+		Err:     lockkeeper.ErrLost,
+		Reason:  st.Reason,
+		Detail:  st.Text,
+		Blocked: st.Blockers,
+		Place:   st.Place,
+		ETA:     st.ETA,
+	}
 	switch {
 	case st.State == 0:
 		return unknown(t.ref())
@@ -395,7 +409,8 @@ func (t *tenancy) release(ctx context.Context) error {
 // unknown is the error for a claim that there is not.
 func unknown(ref lockkeeper.Ref) error {
 	return &lockkeeper.Error{
-		Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + quoted(ref.String()) + ": it never was, was released, or was not renewed in time",
+		Err:    lockkeeper.ErrNotHeld,
+		Detail: "there is no claim " + quoted(ref.String()) + ": it never was, was released, or was not renewed in time",
 	}
 }
 
@@ -431,7 +446,8 @@ func (t *tenancy) repeat(ctx context.Context, do func(context.Context) error) er
 			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
 		}
 	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf("other servers of claim %s came between %d times: ask again", t.ref(), mostTries)}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+		Detail: fmt.Sprintf("other servers of claim %s came between %d times: ask again", t.ref(), mostTries)}
 }
 
 // pause waits for d and reports whether ctx goes on.

@@ -127,7 +127,8 @@ func readLockInfo(body []byte, m *mistakes) lockInfo {
 }
 
 func checkLockID(id string) error {
-	if id == "" || len(id) > maxLockID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }) {
+	if id == "" || len(id) > maxLockID ||
+		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }) {
 		return lockkeeper.Invalid("ID %.40q: Terraform names each lock by 1 to %d bytes without spaces", id, maxLockID)
 	}
 	return nil

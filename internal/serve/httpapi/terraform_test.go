@@ -95,7 +95,8 @@ func TestTerraformBesideOthers(t *testing.T) {
 	v := newVillage(t)
 	v.ok("ci-17", "infra", "&note=moving")
 	h := v.ask("LOCK", "/v1/terraform/infra/prod", lockBody("one", "me@host"))
-	if info := h.info(t); h.code != 423 || info.Who != "ci-17" || info.Info != "moving" || !strings.HasPrefix(info.ID, "grab-") || !strings.Contains(info.ID, "ci-17 on infra") {
+	if info := h.info(t); h.code != 423 || info.Who != "ci-17" || info.Info != "moving" ||
+		!strings.HasPrefix(info.ID, "grab-") || !strings.Contains(info.ID, "ci-17 on infra") {
 		t.Errorf("%d %s, want who has it", h.code, h.text)
 	}
 	v.released(1, "ci-17", "infra")
@@ -120,7 +121,8 @@ func TestTerraformBesideOthers(t *testing.T) {
 func TestTerraformNonsense(t *testing.T) {
 	v := newVillage(t)
 	for _, body := range []string{
-		"", "x", "[]", "{}", `{"ID":""}`, `{"ID":"a b"}`, `{"ID":1}`, `{"ID":"` + strings.Repeat("x", 129) + `"}`, `{"ID":"x","Who":"` + strings.Repeat("x", 129) + `"}`,
+		"", "x", "[]", "{}", `{"ID":""}`, `{"ID":"a b"}`, `{"ID":1}`, `{"ID":"` + strings.Repeat("x", 129) + `"}`,
+		`{"ID":"x","Who":"` + strings.Repeat("x", 129) + `"}`,
 		`{"ID":"x","Operation":"` + strings.Repeat("x", 600) + `"}`, `{"ID":"x","Who":"a\nb"}`, "{\"ID\":\"x\xff\"}",
 	} {
 		v.refused(400, "problems/invalid", "LOCK", "/v1/terraform/s", body)
@@ -154,7 +156,8 @@ func (e *slowEngine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.W
 	return st, err
 }
 
-func (e *slowEngine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e *slowEngine) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
 	if err := e.before("attach"); err != nil {
 		return lockkeeper.Lease{}, err
 	}

@@ -30,7 +30,8 @@ func (e *trap) around(call func()) {
 	}
 }
 
-func (e *trap) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (l lockkeeper.Lease, err error) {
+func (e *trap) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (l lockkeeper.Lease,
+	err error) {
 	e.around(func() { l, err = e.Engine.Attach(ctx, s, notify) })
 	return l, err
 }

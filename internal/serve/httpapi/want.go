@@ -81,8 +81,11 @@ func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	w := lockkeeper.Want{
 		ID: theClaim, Priority: q.Priority,
-		MaxHold: time.Duration(q.MaxHold), Grace: time.Duration(q.Grace), Lasts: time.Duration(q.Lasts), Quiet: time.Duration(q.Quiet),
-		Label: lockkeeper.Label{As: q.As, Note: q.Note, Link: q.Link},
+		MaxHold: time.Duration(q.MaxHold),
+		Grace:   time.Duration(q.Grace),
+		Lasts:   time.Duration(q.Lasts),
+		Quiet:   time.Duration(q.Quiet),
+		Label:   lockkeeper.Label{As: q.As, Note: q.Note, Link: q.Link},
 	}
 	if q.Wait != nil {
 		w.Wait = time.Duration(*q.Wait)

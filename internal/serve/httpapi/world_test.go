@@ -157,7 +157,8 @@ func (w *world) try(ctx context.Context, host, method, path, body string, header
 	if err := json.Unmarshal(text, &more); err != nil {
 		return a, nil // not JSON
 	}
-	a.ttl, a.Type, a.Detail, a.blocked = time.Duration(more.TTL*float64(time.Second)), strings.TrimPrefix(more.Type, problemType), more.Detail, more.Blocked
+	a.ttl, a.Type, a.Detail, a.blocked = time.Duration(more.TTL*float64(time.Second)), strings.TrimPrefix(more.Type,
+		problemType), more.Detail, more.Blocked
 	if a.Type == "" && strings.Contains(a.text, `"claim"`) && !strings.Contains(a.text, `"claims"`) {
 		err = json.Unmarshal(text, &a.Status)
 	}

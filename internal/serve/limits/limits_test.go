@@ -29,7 +29,8 @@ func TestResourcesAreBoundedInAllAndOfEach(t *testing.T) {
 	if err := other.Take(Polls, 1); err != nil {
 		t.Error(err)
 	}
-	if err := other.Take(Polls, 1); !errors.Is(err, lockkeeper.Quota) || !strings.Contains(err.Error(), "all together have 3") {
+	if err := other.Take(Polls, 1); !errors.Is(err, lockkeeper.Quota) ||
+		!strings.Contains(err.Error(), "all together have 3") {
 		t.Errorf("a fourth poll of all: %v", err)
 	}
 	a.Give(Polls, 1)
@@ -165,7 +166,8 @@ func TestFullArrivalsEvictTheOldestOfTheBusiestAddress(t *testing.T) {
 				t.Errorf("it waits for %s", waited)
 			}
 			if !flood[0].closed || flood[1].closed || lone.closed || second.closed {
-				t.Errorf("%v %v: closed %v, %v, %v, %v", network, flood[0].address, flood[0].closed, flood[1].closed, lone.closed, second.closed)
+				t.Errorf("%v %v: closed %v, %v, %v, %v", network, flood[0].address, flood[0].closed, flood[1].closed, lone.closed,
+					second.closed)
 			}
 		})
 	}
@@ -223,7 +225,8 @@ func TestWaitingClaimsOfOnePathAreBounded(t *testing.T) {
 	}
 	_, err := claims(other, "s", 1, "lukewarm", "hot")
 	var full *lockkeeper.Error
-	if !errors.As(err, &full) || full.Path != "hot" || full.Reason != lockkeeper.Quota || !strings.Contains(err.Error(), `2 claims wait for "hot"`) {
+	if !errors.As(err, &full) || full.Path != "hot" || full.Reason != lockkeeper.Quota ||
+		!strings.Contains(err.Error(), `2 claims wait for "hot"`) {
 		t.Errorf("a third: %v", err)
 	}
 	if other.Used(Claims) != 0 || l.Used(Waiting) != 2 {
@@ -253,7 +256,8 @@ func TestClaimsOfOneSessionAndIdentityAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := claims(i, "s", 3, "p"); !errors.Is(err, lockkeeper.Quota) || !strings.Contains(err.Error(), `session "s" has 2 claims`) {
+	if _, err := claims(i, "s", 3, "p"); !errors.Is(err, lockkeeper.Quota) ||
+		!strings.Contains(err.Error(), `session "s" has 2 claims`) {
 		t.Errorf("a third claim of a session: %v", err)
 	}
 	if _, err := claims(i, "s", 2, "p"); err != nil {
@@ -262,7 +266,8 @@ func TestClaimsOfOneSessionAndIdentityAreBounded(t *testing.T) {
 	if _, err := claims(i, "other", 1, "p"); err != nil {
 		t.Errorf("a claim of another session: %v", err)
 	}
-	if _, err := claims(i, "third", 1, "p"); !errors.Is(err, lockkeeper.Quota) || !strings.Contains(err.Error(), "a has 3 claims") {
+	if _, err := claims(i, "third", 1, "p"); !errors.Is(err, lockkeeper.Quota) ||
+		!strings.Contains(err.Error(), "a has 3 claims") {
 		t.Errorf("a fourth claim of an identity: %v", err)
 	}
 	w := lockkeeper.Want{ID: 9, Targets: []lockkeeper.Target{{Path: "p"}}}

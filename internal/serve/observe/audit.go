@@ -81,7 +81,11 @@ func openLines(path string) (f *os.File, cut bool, err error) {
 	}
 	f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, false, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "audit log " + path + " can't be written", Cause: err}
+		return nil, false, &lockkeeper.Error{
+			Err:    lockkeeper.ErrUnavailable,
+			Detail: "audit log " + path + " can't be written",
+			Cause:  err,
+		}
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		if r, err := os.Open(path); err == nil {
@@ -105,7 +109,8 @@ func (a *Audit) Reopen() error {
 	a.mu.Lock()
 	a.astray = nil
 	if err != nil {
-		a.astray = fmt.Errorf("what is logged goes to the file that was there before, and is lost if that was removed: %w", err)
+		a.astray = fmt.Errorf("what is logged goes to the file that was there before, and is lost if that was removed: %w",
+			err)
 	}
 	a.mu.Unlock()
 	if err != nil {
@@ -279,7 +284,11 @@ func (a *Audit) takeLines() []byte {
 	lines := a.pending
 	a.pending = nil
 	if a.dropped > 0 {
-		lines = append(lines, encode(&line{Event: "gap", Dropped: a.dropped, Text: "the file could not be written in time"})...)
+		lines = append(lines, encode(&line{
+			Event:   "gap",
+			Dropped: a.dropped,
+			Text:    "the file could not be written in time",
+		})...)
 		a.dropped = 0
 	}
 	if a.withheld > 0 && time.Since(a.second) >= time.Second {

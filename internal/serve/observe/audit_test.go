@@ -72,7 +72,8 @@ func auditTells(t *testing.T) {
 
 	c := lockkeeper.New(e, lockkeeper.SessionID("ci:k1"))
 	defer c.Close()
-	hold, err := c.Lock(ctx, "db/test", lockkeeper.WithAs("ann"), lockkeeper.WithNote("nightly"), lockkeeper.WithLink("https://ci.example/7"))
+	hold, err := c.Lock(ctx, "db/test", lockkeeper.WithAs("ann"), lockkeeper.WithNote("nightly"),
+		lockkeeper.WithLink("https://ci.example/7"))
 	must(t, hold, err)
 	synctest.Wait()
 	must(t, 0, c.Revoke(ctx, hold.Ref(), false, lockkeeper.Label{As: "bob", Note: "disk is full"}))
@@ -83,8 +84,20 @@ func auditTells(t *testing.T) {
 	synctest.Wait()
 	must(t, 0, c.Thaw(ctx, "db"))
 	synctest.Wait()
-	a.Act(access.Act{Identity: "bob", From: "192.0.2.7:1", Verb: access.Revoke, Ref: hold.Ref(), Force: true, Label: lockkeeper.Label{Note: "now"}})
-	a.Act(access.Act{Identity: "eve", Verb: access.Lock, Path: "db/test", Err: &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "eve may not lock db/test"}})
+	a.Act(access.Act{
+		Identity: "bob",
+		From:     "192.0.2.7:1",
+		Verb:     access.Revoke,
+		Ref:      hold.Ref(),
+		Force:    true,
+		Label:    lockkeeper.Label{Note: "now"},
+	})
+	a.Act(access.Act{
+		Identity: "eve",
+		Verb:     access.Lock,
+		Path:     "db/test",
+		Err:      &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "eve may not lock db/test"},
+	})
 	cancel()
 	ran.Wait()
 	a.Stopped("the server is stopping")
@@ -101,17 +114,7 @@ func auditTells(t *testing.T) {
 		}
 		told = append(told, inShort(&l))
 	}
-	ref := hold.Ref().String()
-	want := []string{
-		"started claim= by= as= note= fence=0 reason= path= verb= error=false",
-		"granted claim=" + ref + " by=ci as=ann note=nightly fence=1 reason= path= verb= error=false exclusive:db/test",
-		"asked claim=" + ref + " by=ci as=ann note=nightly fence=1 reason= path= verb= error=false asked=disk is full exclusive:db/test",
-		"ended claim=" + ref + " by=ci as=ann note=nightly fence=1 reason=revoked path= verb= error=false exclusive:db/test",
-		"frozen", "thawed claim=",
-		"operator claim=" + ref + " by=bob as= note=now fence=0 reason= path= verb=revoke error=false",
-		"denied claim= by=eve as= note= fence=0 reason= path=db/test verb=lock error=true",
-		"stopped claim=",
-	}
+	want := auditLines(hold.Ref().String())
 	if len(told) != len(want) {
 		t.Fatalf("the log has %d lines, want %d:\n%s", len(told), len(want), strings.Join(told, "\n"))
 	}
@@ -125,9 +128,25 @@ func auditTells(t *testing.T) {
 	}
 }
 
+// auditLines are the beginnings of the lines that the story leaves in the log.
+func auditLines(ref string) []string {
+	return []string{
+		"started claim= by= as= note= fence=0 reason= path= verb= error=false",
+		"granted claim=" + ref + " by=ci as=ann note=nightly fence=1 reason= path= verb= error=false exclusive:db/test",
+		"asked claim=" + ref +
+			" by=ci as=ann note=nightly fence=1 reason= path= verb= error=false asked=disk is full exclusive:db/test",
+		"ended claim=" + ref + " by=ci as=ann note=nightly fence=1 reason=revoked path= verb= error=false exclusive:db/test",
+		"frozen", "thawed claim=",
+		"operator claim=" + ref + " by=bob as= note=now fence=0 reason= path= verb=revoke error=false",
+		"denied claim= by=eve as= note= fence=0 reason= path=db/test verb=lock error=true",
+		"stopped claim=",
+	}
+}
+
 // inShort is what a line tells.
 func inShort(l *line) string {
-	s := fmt.Sprintf("%s claim=%s by=%s as=%s note=%s fence=%d reason=%s path=%s verb=%s error=%t", l.Event, l.Claim, l.Identity, l.As, l.Note, l.Fence, l.Reason, l.Path, l.Verb, l.Error != "")
+	s := fmt.Sprintf("%s claim=%s by=%s as=%s note=%s fence=%d reason=%s path=%s verb=%s error=%t", l.Event, l.Claim,
+		l.Identity, l.As, l.Note, l.Fence, l.Reason, l.Path, l.Verb, l.Error != "")
 	if l.Asked != nil {
 		s += " asked=" + l.Asked.Note
 	}
@@ -210,7 +229,8 @@ func auditFullDisk(t *testing.T) {
 		total += uint64(l.Dropped)
 	}
 	if cut > 0 || total != dropped || lines[0].Text != "one" || lines[len(lines)-1].Text != "two" {
-		t.Errorf("the log tells of %d dropped lines of %d, %d are cut, the first is %q, the last %q", total, dropped, cut, lines[0].Text, lines[len(lines)-1].Text)
+		t.Errorf("the log tells of %d dropped lines of %d, %d are cut, the first is %q, the last %q", total, dropped, cut,
+			lines[0].Text, lines[len(lines)-1].Text)
 	}
 }
 
@@ -361,7 +381,8 @@ func auditHasEveryGrant(t *testing.T) {
 			defer c.Close()
 			for range 300 {
 				what := []lockkeeper.Request{
-					lockkeeper.Shared("a"), lockkeeper.Exclusive(fmt.Sprint("a/", random.IntN(3))), lockkeeper.Permits("p", 1, 1+random.IntN(4)),
+					lockkeeper.Shared("a"), lockkeeper.Exclusive(fmt.Sprint("a/", random.IntN(3))),
+					lockkeeper.Permits("p", 1, 1+random.IntN(4)),
 				}[random.IntN(3)]
 				var h *lockkeeper.Hold
 				var err error

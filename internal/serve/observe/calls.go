@@ -36,7 +36,8 @@ var errorNames = []struct {
 	name string
 }{
 	{lockkeeper.ErrInvalid, "invalid"}, {lockkeeper.ErrUnsupported, "unsupported"}, {lockkeeper.ErrDenied, "denied"},
-	{lockkeeper.ErrNotHeld, "not held"}, {lockkeeper.ErrSession, "session"}, {lockkeeper.ErrUnavailable, "unavailable"}, {nil, "other"},
+	{lockkeeper.ErrNotHeld, "not held"}, {lockkeeper.ErrSession, "session"}, {lockkeeper.ErrUnavailable, "unavailable"},
+	{nil, "other"},
 }
 
 // calls counts the calls of an engine.
@@ -63,10 +64,13 @@ func (c *calls) register(m *Metrics) {
 		of := &c.of[i]
 		of.seconds = seconds.WithLabelValues(opNames[i])
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "lockkeeper_engine_calls_total", Help: "Calls of the engine, by method.", ConstLabels: prometheus.Labels{"op": opNames[i]},
+			Name:        "lockkeeper_engine_calls_total",
+			Help:        "Calls of the engine, by method.",
+			ConstLabels: prometheus.Labels{"op": opNames[i]},
 		}, func() float64 { return float64(of.n.Load()) }))
 	}
-	failed := m.counters("lockkeeper_engine_errors_total", "Calls that the engine answered with an error, by kind.", "error")
+	failed := m.counters("lockkeeper_engine_errors_total", "Calls that the engine answered with an error, by kind.",
+		"error")
 	for _, e := range errorNames {
 		c.errors = append(c.errors, failed.WithLabelValues(e.name))
 	}
@@ -119,7 +123,8 @@ func (c *counting) end(o op, began time.Time, err error) {
 }
 
 // Attach implements lockkeeper.Engine.
-func (c *counting) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (c *counting) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
 	at := c.begin(opAttach)
 	lease, err := c.Engine.Attach(ctx, s, notify)
 	c.end(opAttach, at, err)

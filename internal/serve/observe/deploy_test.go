@@ -53,7 +53,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	must(t, 0, json.Unmarshal([]byte(readFile(t, "..", "deploy", "grafana.json")), &dashboard))
+	must(t, 0, json.Unmarshal([]byte(readFile(t, "..", "..", "..", "deploy", "grafana.json")), &dashboard))
 	known := allMetrics(t)
 	var shown []string
 	for _, p := range dashboard.Panels {
@@ -76,8 +76,8 @@ func TestDashboard(t *testing.T) {
 // Alerts are about metrics that are there, and each is explained.
 func TestAlerts(t *testing.T) {
 	known := allMetrics(t)
-	alerts := readFile(t, "..", "deploy", "alerts.yml")
-	manual := readFile(t, "..", "docs", "operations.md")
+	alerts := readFile(t, "..", "..", "..", "deploy", "alerts.yml")
+	manual := readFile(t, "..", "..", "..", "docs", "operations.md")
 	for _, name := range metricsIn(alerts, known) {
 		if !slices.Contains(known, name) {
 			t.Errorf("deploy/alerts.yml is about %s, which no server has", name)
@@ -92,11 +92,12 @@ func TestAlerts(t *testing.T) {
 
 // The manual's table has every metric of ours with what the server says of it.
 func TestMetricsInTheManual(t *testing.T) {
-	manual := readFile(t, "..", "docs", "operations.md")
+	manual := readFile(t, "..", "..", "..", "docs", "operations.md")
 	families, err := NewMetrics(Sources{}).registry.Gather()
 	must(t, families, err)
 	for _, f := range families {
-		if row := "| `" + f.GetName() + "` | " + strings.ToLower(f.GetType().String()) + " | " + f.GetHelp() + " |"; strings.HasPrefix(f.GetName(), "lockkeeper_") && !strings.Contains(manual, row+"\n") {
+		if row := "| `" + f.GetName() + "` | " + strings.ToLower(f.GetType().String()) + " | " + f.GetHelp() +
+			" |"; strings.HasPrefix(f.GetName(), "lockkeeper_") && !strings.Contains(manual, row+"\n") {
 			t.Errorf("docs/operations.md lacks the row\n%s", row)
 		}
 	}
@@ -109,8 +110,9 @@ func TestMetricsInTheManual(t *testing.T) {
 
 // Every event that the audit log may have is in the manual.
 func TestEventsInTheManual(t *testing.T) {
-	manual := readFile(t, "..", "docs", "operations.md")
-	for _, event := range []string{"granted", "held", "ended", "asked", "frozen", "thawed", "denied", "operator", "failed", "started", "stopped", "gap"} {
+	manual := readFile(t, "..", "..", "..", "docs", "operations.md")
+	for _, event := range []string{"granted", "held", "ended", "asked", "frozen", "thawed", "denied", "operator", "failed",
+		"started", "stopped", "gap"} {
 		if !strings.Contains(manual, "| `"+event+"` |") {
 			t.Errorf("docs/operations.md lacks the event %s", event)
 		}

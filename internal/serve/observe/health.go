@@ -181,7 +181,8 @@ func (h *Health) probe() lockkeeper.Finding {
 	case <-timer.C:
 		err = fmt.Errorf("no answer within %s", probeTime)
 	}
-	h.last = lockkeeper.Finding{Check: "engine", Detail: fmt.Sprintf("attached and left a session in %s", time.Since(began).Round(time.Microsecond))}
+	h.last = lockkeeper.Finding{Check: "engine", Detail: fmt.Sprintf("attached and left a session in %s",
+		time.Since(began).Round(time.Microsecond))}
 	if err != nil {
 		h.last.Grade, h.last.Detail = lockkeeper.Broken, err.Error()
 		h.last.Remedy = "see to the disk, or the database, that keeps the locks"
@@ -193,7 +194,12 @@ func (h *Health) probe() lockkeeper.Finding {
 // visit attaches a session of its own, which is left whatever happens: if not by its
 // word, then when its TTL is over.
 func (h *Health) visit(ctx context.Context) error {
-	s := lockkeeper.Session{ID: "ready-" + rand.Text(), TTL: 2 * probeTime, Outlive: true, Label: lockkeeper.Label{As: "readiness"}}
+	s := lockkeeper.Session{
+		ID:      "ready-" + rand.Text(),
+		TTL:     2 * probeTime,
+		Outlive: true,
+		Label:   lockkeeper.Label{As: "readiness"},
+	}
 	lease, err := h.engine.Attach(ctx, s, nil)
 	if err != nil {
 		return err
@@ -208,14 +214,25 @@ func drainFinding(reason string, yes bool) lockkeeper.Finding {
 	if !yes {
 		return lockkeeper.Finding{Check: checkDraining, Detail: "new claims are taken"}
 	}
-	return lockkeeper.Finding{Check: checkDraining, Grade: lockkeeper.Broken, Detail: "no new claims are taken: " + reason, Remedy: "send new clients elsewhere; those who hold or wait are served to their end"}
+	return lockkeeper.Finding{
+		Check:  checkDraining,
+		Grade:  lockkeeper.Broken,
+		Detail: "no new claims are taken: " + reason,
+		Remedy: "send new clients elsewhere; those who hold or wait are served to their end",
+	}
 }
 
 func auditFinding(err error) lockkeeper.Finding {
 	if err == nil {
 		return lockkeeper.Finding{Check: "audit", Detail: "the audit log is written"}
 	}
-	return lockkeeper.Finding{Check: "audit", Grade: lockkeeper.Broken, Detail: err.Error(), Remedy: "make room on its file system, or let the server make and write it; locks are kept meanwhile, and what the log misses is counted"}
+	return lockkeeper.Finding{
+		Check:  "audit",
+		Grade:  lockkeeper.Broken,
+		Detail: err.Error(),
+		Remedy: "make room on its file system, or let the server make and write it; locks are kept meanwhile, and what " +
+			"the log misses is counted",
+	}
 }
 
 // certificateLeft is for how many seconds the certificate is valid; infinite if there

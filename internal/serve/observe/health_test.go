@@ -25,7 +25,8 @@ type sick struct {
 	left     atomic.Int32
 }
 
-func (s *sick) Attach(ctx context.Context, se lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (s *sick) Attach(ctx context.Context, se lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	s.attached.Add(1)
 	if s.hangs.Load() {
 		time.Sleep(time.Hour) // as a disk that is gone: it does not look at ctx
@@ -76,12 +77,13 @@ func TestReady(t *testing.T) {
 		expires := time.Now().Add(90 * 24 * time.Hour)
 		var log strings.Builder
 		h := NewHealth(e, Concerns{
-			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-				if a.Key == slog.TimeKey || a.Key == "detail" || a.Key == "remedy" {
-					return slog.Attr{}
-				}
-				return a
-			}})),
+			Logger: slog.New(slog.NewTextHandler(&log,
+				&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.TimeKey || a.Key == "detail" || a.Key == "remedy" {
+						return slog.Attr{}
+					}
+					return a
+				}})),
 			Draining: func() (string, bool) { return draining, draining != "" },
 			Expires:  func() time.Time { return expires },
 		})

@@ -26,7 +26,11 @@ func BenchmarkLine(b *testing.B) {
 					b.Fatal(err)
 				}
 				claim := func(id uint64) {
-					w := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "db/test", Mode: lockkeeper.ModeExclusive}}}
+					w := lockkeeper.Want{
+						ID:      id,
+						Wait:    lockkeeper.Forever,
+						Targets: []lockkeeper.Target{{Path: "db/test", Mode: lockkeeper.ModeExclusive}},
+					}
 					if _, err := e.Claim(ctx, lease.Key, w); err != nil {
 						b.Fatal(err)
 					}

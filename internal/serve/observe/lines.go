@@ -166,7 +166,13 @@ func (a *Audit) Act(act access.Act) {
 		return
 	}
 	l := &line{
-		Event: "operator", Identity: act.Identity, From: act.From, Verb: act.Verb, Path: act.Path, Label: act.Label, Force: act.Force,
+		Event:    "operator",
+		Identity: act.Identity,
+		From:     act.From,
+		Verb:     act.Verb,
+		Path:     act.Path,
+		Label:    act.Label,
+		Force:    act.Force,
 	}
 	if act.Ref != (lockkeeper.Ref{}) {
 		l.Claim = act.Ref.String()

@@ -75,7 +75,8 @@ func (m *Metrics) Handler() http.Handler {
 
 // registerLocks makes what the watch counts.
 func (m *Metrics) registerLocks() {
-	modes := m.counters("lockkeeper_grants_total", "Claims that were granted, upgrades included, by mode; mixed has targets of several modes.", "mode")
+	modes := m.counters("lockkeeper_grants_total",
+		"Claims that were granted, upgrades included, by mode; mixed has targets of several modes.", "mode")
 	m.grants[0] = modes.WithLabelValues("mixed")
 	for mode := lockkeeper.ModeExclusive; mode <= lockkeeper.ModePermits; mode++ {
 		m.grants[mode] = modes.WithLabelValues(mode.String())
@@ -89,19 +90,26 @@ func (m *Metrics) registerLocks() {
 	m.yields = m.byReason("lockkeeper_asked_to_yield_total",
 		"Holds that were asked to yield, by what their end will be if they don't.",
 		lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked)
-	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total", "Grants made before the former holder could be sure to know of its loss.")
-	m.gaps = m.counter("lockkeeper_watch_gaps_total", "Times that the watch of the locks had to begin anew; what happened meanwhile may be missing in other numbers.")
+	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total",
+		"Grants made before the former holder could be sure to know of its loss.")
+	m.gaps = m.counter("lockkeeper_watch_gaps_total",
+		"Times that the watch of the locks had to begin anew; what happened meanwhile may be missing in other numbers.")
 	m.wait = m.histogram("lockkeeper_wait_seconds", "How long those who were granted had waited.", longBuckets)
-	m.hold = m.histogram("lockkeeper_hold_seconds", "How long what ended had been held; 0 if that was too short to be seen.", longBuckets)
+	m.hold = m.histogram("lockkeeper_hold_seconds",
+		"How long what ended had been held; 0 if that was too short to be seen.", longBuckets)
 	m.registry.MustRegister(&presence{m: m})
 }
 
 // registerEngine makes what the decorator and the journal count.
 func (m *Metrics) registerEngine() {
 	m.calls.register(m)
-	m.entries = m.histogram("lockkeeper_journal_commit_entries", "Entries that the journal made safe at once; of a database, commands in one transaction.", batchBuckets)
-	m.sync = m.histogram("lockkeeper_journal_commit_seconds", "How long it took to write them and have the disk confirm it; of a database, the transaction from its begin.", shortBuckets)
-	m.repeats = m.counters("lockkeeper_transactions_repeated_total", "Transactions of a database that did not come about and were tried again: for a conflict with another one, as something was locked, or as the database was away.", "reason")
+	m.entries = m.histogram("lockkeeper_journal_commit_entries",
+		"Entries that the journal made safe at once; of a database, commands in one transaction.", batchBuckets)
+	m.sync = m.histogram("lockkeeper_journal_commit_seconds", "How long it took to write them and have the disk "+
+		"confirm it; of a database, the transaction from its begin.", shortBuckets)
+	m.repeats = m.counters("lockkeeper_transactions_repeated_total", "Transactions of a database that did not come "+
+		"about and were tried again: for a conflict with another one, as something was locked, or as the database was away.",
+		"reason")
 	for _, why := range []string{"conflict", "locked", "away"} {
 		m.repeats.WithLabelValues(why)
 	}
@@ -128,12 +136,17 @@ func (m *Metrics) registerServer() {
 		_, yes := s.Draining()
 		return number(yes)
 	})
-	m.gauge("lockkeeper_ready", "1 if /readyz says that locks can be taken.", func() float64 { return number(s.Health == nil || s.Health.ready()) })
-	m.gauge("lockkeeper_certificate_left_seconds", "Until the server's certificate expires; infinite if it has none.", s.Health.certificateLeft)
+	m.gauge("lockkeeper_ready", "1 if /readyz says that locks can be taken.", func() float64 {
+		return number(s.Health == nil || s.Health.ready())
+	})
+	m.gauge("lockkeeper_certificate_left_seconds", "Until the server's certificate expires; infinite if it has none.",
+		s.Health.certificateLeft)
 	m.registry.MustRegister(
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_lines_total", Help: "Lines that were written to the audit log."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_lines_total",
+			Help: "Lines that were written to the audit log."},
 			func() float64 { return float64(s.Audit.count().written) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_dropped_total", Help: "Lines that could not be kept until the audit log could be written."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_dropped_total",
+			Help: "Lines that could not be kept until the audit log could be written."},
 			func() float64 { return float64(s.Audit.count().dropped) }))
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "lockkeeper_build_info", Help: "1; its labels tell what runs.",
 		ConstLabels: prometheus.Labels{"version": cmp.Or(s.Version, "unknown"), "go": runtime.Version()}})
@@ -229,14 +242,18 @@ var (
 	holdsDesc      = prometheus.NewDesc("lockkeeper_holds", "Claims that are held.", nil, nil)
 	waitingDesc    = prometheus.NewDesc("lockkeeper_waiting", "Claims that wait.", nil, nil)
 	freezesDesc    = prometheus.NewDesc("lockkeeper_freezes", "Paths that operators have frozen.", nil, nil)
-	oldestHoldDesc = prometheus.NewDesc("lockkeeper_oldest_hold_seconds", "How long the oldest hold lasts by now.", nil, nil)
-	oldestWaitDesc = prometheus.NewDesc("lockkeeper_oldest_wait_seconds", "How long the oldest waiting claim has waited.", nil, nil)
-	expiryLagDesc  = prometheus.NewDesc("lockkeeper_expiry_lag_seconds", "How long the engine has owed the end of a session, claim or freeze whose time is over; more than half a minute: expiry does not run.", nil, nil)
+	oldestHoldDesc = prometheus.NewDesc("lockkeeper_oldest_hold_seconds", "How long the oldest hold lasts by now.", nil,
+		nil)
+	oldestWaitDesc = prometheus.NewDesc("lockkeeper_oldest_wait_seconds", "How long the oldest waiting claim has waited.",
+		nil, nil)
+	expiryLagDesc = prometheus.NewDesc("lockkeeper_expiry_lag_seconds", "How long the engine has owed the end of a "+
+		"session, claim or freeze whose time is over; more than half a minute: expiry does not run.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (p *presence) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{holdsDesc, waitingDesc, freezesDesc, oldestHoldDesc, oldestWaitDesc, expiryLagDesc} {
+	for _, d := range []*prometheus.Desc{holdsDesc, waitingDesc, freezesDesc, oldestHoldDesc, oldestWaitDesc,
+		expiryLagDesc} {
 		to <- d
 	}
 }

@@ -34,7 +34,8 @@ func TestMetricNames(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		`lockkeeper_grants_total{mode="mixed"} 0`, `lockkeeper_engine_calls_total{op="claim"} 0`, `lockkeeper_denials_total{verb="connect"} 0`,
+		`lockkeeper_grants_total{mode="mixed"} 0`, `lockkeeper_engine_calls_total{op="claim"} 0`,
+		`lockkeeper_denials_total{verb="connect"} 0`,
 		`version="v1"`, "go_goroutines ", "lockkeeper_certificate_left_seconds +Inf", "lockkeeper_ready 1",
 	} {
 		if !strings.Contains(text, line) {
@@ -165,7 +166,8 @@ func BenchmarkCounted(b *testing.B) {
 			k := lease.Key
 			for b.Loop() {
 				k.Answered++
-				w := lockkeeper.Want{ID: k.Answered, Targets: []lockkeeper.Target{{Path: "db/test", Mode: lockkeeper.ModeExclusive}}}
+				w := lockkeeper.Want{ID: k.Answered,
+					Targets: []lockkeeper.Target{{Path: "db/test", Mode: lockkeeper.ModeExclusive}}}
 				if _, err := e.Claim(ctx, k, w); err != nil {
 					b.Fatal(err)
 				}

@@ -92,7 +92,8 @@ func watched(t *testing.T, e lockkeeper.Engine) *Metrics {
 
 func client(t *testing.T, e lockkeeper.Engine) *lockkeeper.Client {
 	began := time.Now() // the boot clock knows nothing of a bubble's time
-	c := lockkeeper.New(e, lockkeeper.SessionTTL(30*time.Second), lockkeeper.BootClock(func() time.Duration { return time.Since(began) }))
+	c := lockkeeper.New(e, lockkeeper.SessionTTL(30*time.Second),
+		lockkeeper.BootClock(func() time.Duration { return time.Since(began) }))
 	t.Cleanup(func() { c.Close() })
 	return c
 }

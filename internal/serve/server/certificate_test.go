@@ -148,7 +148,8 @@ func TestUselessCertificates(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := LoadAuthorities(pair.Key, nil); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "has no certificate") {
+	if _, err := LoadAuthorities(pair.Key, nil); !errors.Is(err, lockkeeper.ErrInvalid) ||
+		!strings.Contains(err.Error(), "has no certificate") {
 		t.Errorf("no authorities: %v", err)
 	}
 }

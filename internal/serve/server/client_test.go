@@ -180,7 +180,11 @@ func (p *peer) waiting(session string, epoch, id uint64, path string) {
 // release ends a claim.
 func (p *peer) release(session string, epoch, id uint64) {
 	p.t.Helper()
-	m := p.answered(p.ask(&wire.Request{Session: session, Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: id}}))
+	m := p.answered(p.ask(&wire.Request{
+		Session: session,
+		Epoch:   epoch,
+		End:     &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: id},
+	}))
 	if m.GetError() != nil {
 		p.t.Fatalf("release: %v", m.GetError().Read())
 	}

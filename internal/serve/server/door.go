@@ -37,7 +37,8 @@ func (c *conn) hello() error {
 	}
 	if f.GetHello().GetProtocol() != wire.Protocol {
 		err := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: fmt.Sprintf(
-			"this server speaks protocol %d of lk://, and was not greeted in it (protocol %d): use client and server of one version", wire.Protocol, f.GetHello().GetProtocol())}
+			"this server speaks protocol %d of lk://, and was not greeted in it (protocol %d): use client and server of one "+
+				"version", wire.Protocol, f.GetHello().GetProtocol())}
 		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
 		return err
 	}
@@ -60,7 +61,11 @@ func (c *conn) hello() error {
 
 // admit shows what the client has shown to the gate.
 func (c *conn) admit(token string, certificate *x509.Certificate) error {
-	pass, err := c.server.gate.Admit(access.Credentials{Token: token, Certificate: certificate, From: c.net.RemoteAddr().String()})
+	pass, err := c.server.gate.Admit(access.Credentials{
+		Token:       token,
+		Certificate: certificate,
+		From:        c.net.RemoteAddr().String(),
+	})
 	if err != nil {
 		return err
 	}
@@ -114,7 +119,8 @@ func (c *conn) plain() error {
 	if first, err = c.in.Peek(len(tlsHandshake)); err != nil || !bytes.Equal(first, tlsHandshake) {
 		return err
 	}
-	refused := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server does not speak TLS: its URL begins with lk://, and not with lks://"}
+	refused := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
+		Detail: "this server does not speak TLS: its URL begins with lk://, and not with lks://"}
 	c.post(&wire.ServerFrame{Refused: wire.SendError(refused)})
 	return refused
 }

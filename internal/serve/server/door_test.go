@@ -87,7 +87,8 @@ func TestOneSideSpeaksTLS(t *testing.T) {
 		t.Errorf("without TLS: %v", p.refused)
 	}
 	p = connect(t, plain)
-	if _, err := p.net.Write([]byte("\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03")); err != nil { // how a ClientHello begins
+	// how a ClientHello begins
+	if _, err := p.net.Write([]byte("\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03")); err != nil {
 		t.Fatal(err)
 	}
 	if p.over(lockkeeper.ErrUnsupported); !strings.Contains(p.refused.Error(), "begins with lk://") {

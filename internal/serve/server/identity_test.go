@@ -80,7 +80,11 @@ func (g *guests) as(name string) *peer {
 func TestTokens(t *testing.T) {
 	g := startGuarded(t, Options{}, "ci")
 	for name, secret := range map[string]string{
-		"none": "", "another": "lk_aaaa", "the name": "ci", "the digest": g.digests["ci"].String(), "a longer one": g.secrets["ci"] + "a",
+		"none":         "",
+		"another":      "lk_aaaa",
+		"the name":     "ci",
+		"the digest":   g.digests["ci"].String(),
+		"a longer one": g.secrets["ci"] + "a",
 	} {
 		if p, err := g.enter(secret); !errors.Is(err, lockkeeper.ErrDenied) {
 			t.Errorf("%s: %v", name, err)
@@ -110,12 +114,24 @@ func TestAnothersSession(t *testing.T) {
 		ask  *wire.Request
 		want error
 	}{
-		"renew":          {&wire.Request{Session: "s", Epoch: epoch, Renew: true}, lockkeeper.ErrSession},
-		"release":        {&wire.Request{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 1}}, lockkeeper.ErrSession},
-		"leave":          {&wire.Request{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}}, lockkeeper.ErrSession},
-		"by its name":    {&wire.Request{Session: "alice:s", Epoch: epoch, Renew: true}, lockkeeper.ErrInvalid},
-		"attach by name": {&wire.Request{Attach: &wire.Attach{Session: "alice:s", Ttl: int64(time.Minute), Epoch: epoch}}, lockkeeper.ErrInvalid},
-		"drain":          {&wire.Request{Drain: &wire.Drain{}}, lockkeeper.ErrUnsupported},
+		"renew": {&wire.Request{Session: "s", Epoch: epoch, Renew: true}, lockkeeper.ErrSession},
+		"release": {&wire.Request{
+			Session: "s",
+			Epoch:   epoch,
+			End:     &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 1},
+		}, lockkeeper.ErrSession},
+		"leave": {&wire.Request{
+			Session: "s",
+			Epoch:   epoch,
+			End:     &wire.End{Kind: wire.EndKind_END_KIND_LEAVE},
+		}, lockkeeper.ErrSession},
+		"by its name": {&wire.Request{Session: "alice:s", Epoch: epoch, Renew: true}, lockkeeper.ErrInvalid},
+		"attach by name": {&wire.Request{Attach: &wire.Attach{
+			Session: "alice:s",
+			Ttl:     int64(time.Minute),
+			Epoch:   epoch,
+		}}, lockkeeper.ErrInvalid},
+		"drain": {&wire.Request{Drain: &wire.Drain{}}, lockkeeper.ErrUnsupported},
 	} {
 		if m := mallory.answered(mallory.ask(c.ask)); !errors.Is(m.GetError().Read(), c.want) {
 			t.Errorf("%s: %v, want %v", name, m, c.want)
@@ -143,8 +159,16 @@ func TestReplays(t *testing.T) {
 	frames := []*wire.Request{{Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}}}
 	epoch := alice.answered(alice.ask(frames[0])).GetLease().GetEpoch()
 	for _, m := range []*wire.Request{
-		{Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1}},
-		{Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 2, Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1}},
+		{Session: "s", Epoch: epoch, Claim: &wire.Claim{
+			Id:      1,
+			Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}},
+			Wait:    -1,
+		}},
+		{Session: "s", Epoch: epoch, Claim: &wire.Claim{
+			Id:      2,
+			Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}},
+			Wait:    -1,
+		}},
 		{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 2}},
 		{Session: "s", Epoch: epoch, Renew: true},
 		{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}},
@@ -205,7 +229,8 @@ func TestSharesAreBounded(t *testing.T) {
 		first.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
 	}
 	first.attach("s") // requests are taken in their order: the lists have begun
-	if m := third.answered(third.ask(&wire.Request{List: &wire.List{Credit: 1}})); !errors.Is(m.GetError().Read(), lockkeeper.Quota) {
+	if m := third.answered(third.ask(&wire.Request{List: &wire.List{Credit: 1}})); !errors.Is(m.GetError().Read(),
+		lockkeeper.Quota) {
 		t.Errorf("a list too many: %v", m)
 	}
 	if m := bob.answered(bob.ask(&wire.Request{List: &wire.List{Credit: 1}})); m.GetError() != nil {
@@ -304,7 +329,8 @@ func TestWithdrawnWhileAtWork(t *testing.T) {
 	epoch := p.attach("s")
 	p.send(&wire.ClientFrame{Requests: []*wire.Request{
 		{Id: 10, Session: "s", Epoch: epoch, Renew: true},
-		{Id: 11, Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}}},
+		{Id: 11, Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 1,
+			Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}}},
 		{Id: 12, List: &wire.List{Credit: 1}},
 	}})
 	p.over(lockkeeper.ErrDenied)
@@ -320,7 +346,9 @@ func (e *many) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, e
 	lease, err := e.withdrawing.Renew(ctx, k)
 	for id := range uint64(2000) {
 		lease.Claims = append(lease.Claims, lockkeeper.Status{
-			Ref: lockkeeper.Ref{Session: k.Session, ID: id + 1}, State: lockkeeper.Held, Label: lockkeeper.Label{Note: strings.Repeat("n", 200)},
+			Ref:   lockkeeper.Ref{Session: k.Session, ID: id + 1},
+			State: lockkeeper.Held,
+			Label: lockkeeper.Label{Note: strings.Repeat("n", 200)},
 		})
 	}
 	return lease, err
@@ -368,7 +396,8 @@ func TestWithdrawnHearsNothing(t *testing.T) {
 	g.gate.Set(g.policy("bob"))
 	bob.release("s", bobs, 1)
 	bob.release("s", bobs, 2)
-	_ = wire.WriteFrame(alice.net, &wire.ClientFrame{Credits: []*wire.Credit{{Id: list, More: 100}}}) // if it is not closed yet
+	// if it is not closed yet
+	_ = wire.WriteFrame(alice.net, &wire.ClientFrame{Credits: []*wire.Credit{{Id: list, More: 100}}})
 	alice.over(lockkeeper.ErrDenied)
 	if len(alice.changed) > 0 || alice.replies[list].GetStatus() != nil {
 		t.Errorf("told after the end: %v %v", alice.changed, alice.replies)

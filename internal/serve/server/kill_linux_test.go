@@ -112,8 +112,12 @@ func TestKilledServerOnBadNetwork(t *testing.T) {
 	t.Cleanup(p.Close)
 	t.Cleanup(func() { t.Log(p.Counts()) })
 	p.Storm(badnet.Weather{
-		Change: 50 * time.Millisecond, Fair: 60, Delay: time.Millisecond, Stall: 100 * time.Millisecond, Swallow: 100 * time.Millisecond,
-		Cut: true, Twice: true, Late: time.Second, Replay: 10 * time.Millisecond,
+		Change:  50 * time.Millisecond,
+		Fair:    60,
+		Delay:   time.Millisecond,
+		Stall:   100 * time.Millisecond,
+		Swallow: 100 * time.Millisecond,
+		Cut:     true, Twice: true, Late: time.Second, Replay: 10 * time.Millisecond,
 	})
 	killed(t, seed, address, p.Addr())
 }
@@ -161,7 +165,8 @@ func killedHere(t *testing.T, seed uint64, address, way string, rounds int) {
 	}
 	c.Rest()
 	took := time.Since(began)
-	t.Logf("%d kills in %s, %.1f a second, each %s until it served again; %s; fences up to %d", rounds, took.Round(time.Millisecond), float64(rounds)/took.Seconds(),
+	t.Logf("%d kills in %s, %.1f a second, each %s until it served again; %s; fences up to %d", rounds,
+		took.Round(time.Millisecond), float64(rounds)/took.Seconds(),
 		(down / time.Duration(rounds)).Round(time.Millisecond), c, c.Fence())
 	if err := crowd.Free(open(t, address), patience); err != nil {
 		t.Error(err)

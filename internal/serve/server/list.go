@@ -79,7 +79,8 @@ func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken [
 		c.reply(&wire.Reply{Id: m.GetId(), Status: wire.SendStatus(&status, ""), More: true})
 	}
 	if ctx.Err() != nil && last.Error == nil { // not its own end
-		last.Error = wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the list is cut short: the server ends this connection"})
+		last.Error = wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+			Detail: "the list is cut short: the server ends this connection"})
 	}
 	c.endList(l, m, taken)
 	c.reply(last)

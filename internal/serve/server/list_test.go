@@ -104,7 +104,8 @@ func TestBroadListsAreBounded(t *testing.T) {
 		hog.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
 	}
 	hog.attach("hog") // so its lists have been begun
-	if err := p.answered(p.ask(&wire.Request{List: &wire.List{Meets: "a", Credit: 9}})).GetError().Read(); !errors.Is(err, lockkeeper.Quota) {
+	if err := p.answered(p.ask(&wire.Request{List: &wire.List{Meets: "a", Credit: 9}})).GetError().Read(); !errors.Is(err,
+		lockkeeper.Quota) {
 		t.Errorf("one list of everything too many: %v", err)
 	}
 	for _, narrow := range []*wire.List{{Ref: &wire.Ref{Session: "me", Id: 1}, Credit: 9}, {Session: "me", Credit: 9}} {

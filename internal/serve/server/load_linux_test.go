@@ -63,7 +63,8 @@ func TestManySessions(t *testing.T) {
 	if testing.Short() {
 		sessions = 1_000
 	}
-	for name, connections := range map[string]int{"over 4 connections": 4, "over one connection each": min(sessions, files(t))} {
+	for name, connections := range map[string]int{"over 4 connections": 4,
+		"over one connection each": min(sessions, files(t))} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, "127.0.0.1:0", "mem", "")
 			before := s.memory()
@@ -80,8 +81,10 @@ func TestManySessions(t *testing.T) {
 			fill(t, all, sessions)
 			took, full := time.Since(began), s.memory()
 			claims := 11 * sessions
-			t.Logf("%d sessions and %d claims over %d connections in %s; empty: %s; connected: %s; full: %s; %d B a connection, %d B a claim", sessions, claims, connections, took.Round(time.Millisecond),
-				before, connected, full, (connected.live-before.live)/uint64(connections), (full.live-connected.live)/uint64(claims))
+			t.Logf("%d sessions and %d claims over %d connections in %s; empty: %s; connected: %s; full: %s; %d B a "+
+				"connection, %d B a claim", sessions, claims, connections, took.Round(time.Millisecond),
+				before, connected, full, (connected.live-before.live)/uint64(connections),
+				(full.live-connected.live)/uint64(claims))
 			if per := (full.live - connected.live) / uint64(claims); per > claimBytes {
 				t.Errorf("a claim takes %d bytes, want at most %d", per, claimBytes)
 			}

@@ -90,5 +90,6 @@ func (s *serving) memory() (m memory) {
 }
 
 func (m memory) String() string {
-	return fmt.Sprintf("%.1f MB live, %.1f MB taken, %d goroutines", float64(m.live)/1e6, float64(m.taken)/1e6, m.goroutines)
+	return fmt.Sprintf("%.1f MB live, %.1f MB taken, %d goroutines", float64(m.live)/1e6, float64(m.taken)/1e6,
+		m.goroutines)
 }

@@ -124,7 +124,8 @@ func (c *conn) write() {
 			c.flush()
 		case <-withdrawn:
 			withdrawn = nil
-			c.server.logger.Info("a pass is withdrawn, and its connection ended", "from", c.net.RemoteAddr(), "identity", c.identity)
+			c.server.logger.Info("a pass is withdrawn, and its connection ended", "from", c.net.RemoteAddr(), "identity",
+				c.identity)
 			c.post(&wire.ServerFrame{Refused: wire.SendError(errWithdrawn)})
 			c.finish()
 		}
@@ -138,7 +139,9 @@ func (c *conn) write() {
 }
 
 var errWithdrawn = &lockkeeper.Error{
-	Err: lockkeeper.ErrDenied, Detail: "the token or certificate by which this client was let in has expired or was withdrawn: its locks stay until their sessions' TTL ends",
+	Err: lockkeeper.ErrDenied,
+	Detail: "the token or certificate by which this client was let in has expired or was withdrawn: its locks stay " +
+		"until their sessions' TTL ends",
 }
 
 // flush writes what waits, unless somebody else does so already: then that one does.

@@ -77,7 +77,11 @@ func TestRefusals(t *testing.T) {
 		"empty end":       {&wire.Request{Session: "me", Epoch: epoch, End: &wire.End{}}, lockkeeper.ErrInvalid},
 		"old key":         {&wire.Request{Session: "me", Epoch: epoch + 1, Renew: true}, lockkeeper.ErrSession},
 		"nobody's key":    {&wire.Request{Renew: true}, lockkeeper.ErrSession},
-		"not held":        {&wire.Request{Session: "me", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 5}}, lockkeeper.ErrNotHeld},
+		"not held": {&wire.Request{
+			Session: "me",
+			Epoch:   epoch,
+			End:     &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 5},
+		}, lockkeeper.ErrNotHeld},
 	} {
 		if m := p.answered(p.ask(c.ask)); !errors.Is(m.GetError().Read(), c.want) {
 			t.Errorf("%s: %v, want %v", name, m, c.want)
@@ -141,7 +145,11 @@ func TestShutdownTellsNoGrants(t *testing.T) {
 	s, address := start(t, e, Options{})
 	p, other := greeted(t, address), greeted(t, address)
 	epoch, waits := p.attach("me"), other.attach("other")
-	id := other.ask(&wire.Request{Session: "other", Epoch: waits, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1}})
+	id := other.ask(&wire.Request{
+		Session: "other",
+		Epoch:   waits,
+		Claim:   &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1},
+	})
 	<-e.asked
 	key := lockkeeper.Key{Session: "me", Epoch: epoch}
 	want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}}
@@ -152,7 +160,11 @@ func TestShutdownTellsNoGrants(t *testing.T) {
 	if m := other.answered(id); m.GetStatus().GetState() != wire.State_STATE_WAITING {
 		t.Fatalf("it does not wait: %v", m)
 	}
-	busy := other.ask(&wire.Request{Session: "other", Epoch: waits, Claim: &wire.Claim{Id: 2, Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}}}})
+	busy := other.ask(&wire.Request{
+		Session: "other",
+		Epoch:   waits,
+		Claim:   &wire.Claim{Id: 2, Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}}},
+	})
 	<-e.asked // so that this connection can't end yet
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
@@ -214,7 +226,11 @@ func TestShutdownAnswers(t *testing.T) {
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)
 	epoch := p.attach("me")
-	id := p.ask(&wire.Request{Session: "me", Epoch: epoch, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}}})
+	id := p.ask(&wire.Request{
+		Session: "me",
+		Epoch:   epoch,
+		Claim:   &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}},
+	})
 	<-e.asked
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
@@ -238,7 +254,11 @@ func TestShutdownGivesUp(t *testing.T) {
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)
 	epoch := p.attach("me")
-	p.ask(&wire.Request{Session: "me", Epoch: epoch, Claim: &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}}})
+	p.ask(&wire.Request{
+		Session: "me",
+		Epoch:   epoch,
+		Claim:   &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}},
+	})
 	<-e.asked
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -316,7 +336,8 @@ type spy struct {
 	attached chan lockkeeper.Session
 }
 
-func (e spy) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+func (e spy) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
+	error) {
 	e.attached <- s
 	return e.Engine.Attach(ctx, s, notify)
 }

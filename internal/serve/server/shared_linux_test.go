@@ -18,7 +18,9 @@ import (
 )
 
 func init() {
-	engines["database"] = func(ctx context.Context, url string) (lockkeeper.Engine, error) { return sqllock.Open(ctx, url) }
+	engines["database"] = func(ctx context.Context, url string) (lockkeeper.Engine, error) {
+		return sqllock.Open(ctx, url)
+	}
 }
 
 // onDatabases runs a test with a database for several servers.
@@ -59,7 +61,8 @@ func together(t *testing.T, url string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for n, end := 0, time.Now().Add(soon); ; <-tick.C {
-		if err := db.QueryRowContext(t.Context(), "SELECT count(DISTINCT process) FROM lockkeeper.sessions").Scan(&n); err != nil {
+		if err := db.QueryRowContext(t.Context(), "SELECT count(DISTINCT process) FROM lockkeeper.sessions").Scan(
+			&n); err != nil {
 			t.Fatal(err)
 		}
 		if n == 1 {
@@ -152,7 +155,11 @@ func TestThroughAnotherServer(t *testing.T) {
 		}
 		claim := func(e lockkeeper.Engine, k lockkeeper.Key, id uint64, path lockkeeper.Path) lockkeeper.Status {
 			t.Helper()
-			w := lockkeeper.Want{ID: id, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
+			w := lockkeeper.Want{
+				ID:      id,
+				Wait:    lockkeeper.Forever,
+				Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+			}
 			st, err := e.Claim(ctx, k, w)
 			if err != nil {
 				t.Fatal(err)

@@ -50,9 +50,11 @@ func (s *Server) state(ctx context.Context, c *conn) wire.ServerState {
 // drainFor drains the server for the client at c, if it may do that.
 func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (wire.ServerState, error) {
 	if s.options.Drain == nil {
-		return wire.ServerState{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server is not drained by a request: stop its process"}
+		return wire.ServerState{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
+			Detail: "this server is not drained by a request: stop its process"}
 	}
-	said := lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: m.GetReason()}} // as any note: it is printed for others
+	// as any note: it is printed for others
+	said := lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: m.GetReason()}}
 	if err := said.Check(); err != nil {
 		return wire.ServerState{}, err
 	}

@@ -31,7 +31,11 @@ func SendServerState(s *ServerState) *About {
 // Read is the state that a carries.
 func (a *About) Read() ServerState {
 	return ServerState{
-		Version: a.GetVersion(), Uptime: readDuration(a.GetUptime()), Draining: a.GetDraining(), Held: a.GetHeld(), Waiting: a.GetWaiting(),
+		Version:  a.GetVersion(),
+		Uptime:   readDuration(a.GetUptime()),
+		Draining: a.GetDraining(),
+		Held:     a.GetHeld(),
+		Waiting:  a.GetWaiting(),
 		Sessions: a.GetSessions(), Connections: a.GetConnections(), Engine: a.GetEngine(),
 		Identity: a.GetIdentity(), Already: a.GetAlready(), Began: a.GetBegan(),
 		Trouble: a.GetTrouble(),

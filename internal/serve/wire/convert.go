@@ -169,9 +169,16 @@ func SendWant(w *lockkeeper.Want) *Claim {
 func (c *Claim) Read() lockkeeper.Want {
 	w := lockkeeper.Want{
 		ID: c.GetId(), Revision: c.GetRevision(), Inside: c.GetInside().read(), Priority: readInt(c.GetPriority()),
-		Wait: readDuration(c.GetWait()), Manners: narrow[lockkeeper.Manners](c.GetManners()), Quiet: readDuration(c.GetQuiet()),
-		Steal: narrow[lockkeeper.Steal](c.GetSteal()), After: readDuration(c.GetAfter()), MaxHold: readDuration(c.GetMaxHold()),
-		Grace: readDuration(c.GetGrace()), Lasts: readDuration(c.GetLasts()), Freeze: readDuration(c.GetFreeze()), Label: readLabel(c),
+		Wait:    readDuration(c.GetWait()),
+		Manners: narrow[lockkeeper.Manners](c.GetManners()),
+		Quiet:   readDuration(c.GetQuiet()),
+		Steal:   narrow[lockkeeper.Steal](c.GetSteal()),
+		After:   readDuration(c.GetAfter()),
+		MaxHold: readDuration(c.GetMaxHold()),
+		Grace:   readDuration(c.GetGrace()),
+		Lasts:   readDuration(c.GetLasts()),
+		Freeze:  readDuration(c.GetFreeze()),
+		Label:   readLabel(c),
 	}
 	w.Targets = make([]lockkeeper.Target, len(c.GetTargets()))
 	for i, t := range c.GetTargets() {

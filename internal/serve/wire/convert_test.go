@@ -36,7 +36,8 @@ func fill(r *rand.Rand, v reflect.Value, zero bool) {
 	}
 	switch v.Interface().(type) {
 	case time.Duration:
-		v.SetInt(int64([]time.Duration{lockkeeper.Forever, time.Duration(1 + r.Int64N(int64(lockkeeper.MaxDuration)))}[r.IntN(2)]))
+		v.SetInt(int64([]time.Duration{lockkeeper.Forever,
+			time.Duration(1 + r.Int64N(int64(lockkeeper.MaxDuration)))}[r.IntN(2)]))
 		return
 	case lockkeeper.Reason:
 		v.SetUint(1 + r.Uint64N(uint64(lockkeeper.Quota)))
@@ -120,7 +121,9 @@ func TestAllCrosses(t *testing.T) {
 		crossing(t, func(q *lockkeeper.Query) *List { return SendQuery(q, 7) }, (*List).Read)
 	})
 	t.Run("status", func(t *testing.T) {
-		crossing(t, func(s *lockkeeper.Status) *Status { return SendStatus(s, "") }, func(m *Status) lockkeeper.Status { return m.Read("") })
+		crossing(t, func(s *lockkeeper.Status) *Status { return SendStatus(s, "") }, func(m *Status) lockkeeper.Status {
+			return m.Read("")
+		})
 	})
 	t.Run("status of the session", func(t *testing.T) {
 		session := "k3v9"
@@ -161,7 +164,8 @@ func TestLeaseInPieces(t *testing.T) {
 		claim := lockkeeper.Status{Ref: lockkeeper.Ref{Session: "k3v9", ID: id + 1}, State: lockkeeper.Held}
 		for range lockkeeper.MaxTargets {
 			path := lockkeeper.Path(strings.Repeat("p", lockkeeper.MaxPathBytes))
-			claim.Grants = append(claim.Grants, lockkeeper.Grant{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}})
+			claim.Grants = append(claim.Grants,
+				lockkeeper.Grant{Target: lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}})
 		}
 		lease.Claims = append(lease.Claims, claim)
 	}
@@ -206,7 +210,8 @@ func TestNumbers(t *testing.T) {
 	check(Steal(0).Descriptor(), "STEAL_", true, func(n uint8) string { return lockkeeper.Steal(n).String() })
 	check(State(0).Descriptor(), "STATE_", false, func(n uint8) string { return lockkeeper.State(n).String() })
 	check(Reason(0).Descriptor(), "REASON_", true, func(n uint8) string { return lockkeeper.Reason(n).String() })
-	check(WaitReason(0).Descriptor(), "WAIT_REASON_", false, func(n uint8) string { return lockkeeper.WaitReason(n).String() })
+	check(WaitReason(0).Descriptor(), "WAIT_REASON_",
+		false, func(n uint8) string { return lockkeeper.WaitReason(n).String() })
 }
 
 // What no Go value can hold is refused by the checks behind, not cut.
@@ -247,7 +252,11 @@ func TestForeignError(t *testing.T) {
 	if read := (&Error{Code: 99}).Read(); !errors.Is(read, lockkeeper.ErrUnavailable) {
 		t.Errorf("an unknown code is read as %v", read)
 	}
-	cause := SendError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "no answer", Cause: errors.New("disk on fire")}).Read()
+	cause := SendError(&lockkeeper.Error{
+		Err:    lockkeeper.ErrUnavailable,
+		Detail: "no answer",
+		Cause:  errors.New("disk on fire"),
+	}).Read()
 	if text := cause.Error(); !strings.Contains(text, "no answer") || !strings.Contains(text, "disk on fire") {
 		t.Errorf("the words are lost: %q", text)
 	}

@@ -9,9 +9,15 @@ import (
 
 // codes are the sentinels in the order of their numbers on the wire.
 var codes = [...]error{
-	Code_CODE_INVALID: lockkeeper.ErrInvalid, Code_CODE_UNSUPPORTED: lockkeeper.ErrUnsupported, Code_CODE_DENIED: lockkeeper.ErrDenied,
-	Code_CODE_NOT_ACQUIRED: lockkeeper.ErrNotAcquired, Code_CODE_DEADLOCK: lockkeeper.ErrDeadlock, Code_CODE_LOST: lockkeeper.ErrLost,
-	Code_CODE_NOT_HELD: lockkeeper.ErrNotHeld, Code_CODE_SESSION: lockkeeper.ErrSession, Code_CODE_UNAVAILABLE: lockkeeper.ErrUnavailable,
+	Code_CODE_INVALID:      lockkeeper.ErrInvalid,
+	Code_CODE_UNSUPPORTED:  lockkeeper.ErrUnsupported,
+	Code_CODE_DENIED:       lockkeeper.ErrDenied,
+	Code_CODE_NOT_ACQUIRED: lockkeeper.ErrNotAcquired,
+	Code_CODE_DEADLOCK:     lockkeeper.ErrDeadlock,
+	Code_CODE_LOST:         lockkeeper.ErrLost,
+	Code_CODE_NOT_HELD:     lockkeeper.ErrNotHeld,
+	Code_CODE_SESSION:      lockkeeper.ErrSession,
+	Code_CODE_UNAVAILABLE:  lockkeeper.ErrUnavailable,
 }
 
 // SendError makes a message of err. What is no error of package lockkeeper is sent
@@ -49,9 +55,15 @@ func (e *Error) Read() error {
 		sentinel = codes[c]
 	}
 	return &lockkeeper.Error{
-		Err: sentinel, Path: lockkeeper.Path(e.GetPath()), Reason: narrow[lockkeeper.Reason](e.GetReason()), Detail: e.GetDetail(),
-		Blocked: readBlockers(e.GetBlocked()), Place: readInt(e.GetPlace()), ETA: readDuration(e.GetEta()), Epoch: e.GetEpoch(),
-		Stale: readDuration(e.GetStale()),
+		Err:     sentinel,
+		Path:    lockkeeper.Path(e.GetPath()),
+		Reason:  narrow[lockkeeper.Reason](e.GetReason()),
+		Detail:  e.GetDetail(),
+		Blocked: readBlockers(e.GetBlocked()),
+		Place:   readInt(e.GetPlace()),
+		ETA:     readDuration(e.GetEta()),
+		Epoch:   e.GetEpoch(),
+		Stale:   readDuration(e.GetStale()),
 	}
 }
 

@@ -39,12 +39,26 @@ func Example() {
 	attach := &wire.Attach{Session: "n0body-g0esses-this", Ttl: 30e9}
 	lease := ask(&wire.ClientFrame{Requests: []*wire.Request{{Id: 1, Attach: attach}}}).GetReplies()[0].GetLease()
 
-	claim := &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "mydatabase/mytest", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1}
-	status := ask(&wire.ClientFrame{Requests: []*wire.Request{{Id: 2, Session: attach.Session, Epoch: lease.GetEpoch(), Claim: claim}}}).GetReplies()[0].GetStatus()
+	claim := &wire.Claim{
+		Id:      1,
+		Targets: []*wire.Target{{Path: "mydatabase/mytest", Mode: wire.Mode_MODE_EXCLUSIVE}},
+		Wait:    -1,
+	}
+	status := ask(&wire.ClientFrame{Requests: []*wire.Request{{
+		Id:      2,
+		Session: attach.Session,
+		Epoch:   lease.GetEpoch(),
+		Claim:   claim,
+	}}}).GetReplies()[0].GetStatus()
 	fmt.Println("mydatabase/mytest:", status.GetState(), "fence", status.GetFence())
 
 	leave := &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}
-	ask(&wire.ClientFrame{Requests: []*wire.Request{{Id: 3, Session: attach.Session, Epoch: lease.GetEpoch(), End: leave}}})
+	ask(&wire.ClientFrame{Requests: []*wire.Request{{
+		Id:      3,
+		Session: attach.Session,
+		Epoch:   lease.GetEpoch(),
+		End:     leave,
+	}}})
 	// Output:
 	// engine: mem
 	// mydatabase/mytest: STATE_HELD fence 1

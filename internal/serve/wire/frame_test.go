@@ -133,7 +133,8 @@ func TestElements(t *testing.T) {
 func TestReadsDelimited(t *testing.T) {
 	var b bytes.Buffer
 	for id := range uint64(300) {
-		if _, err := protodelim.MarshalTo(&b, &ClientFrame{Requests: []*Request{{Id: id + 1, Session: strings.Repeat("s", int(id))}}}); err != nil {
+		if _, err := protodelim.MarshalTo(&b,
+			&ClientFrame{Requests: []*Request{{Id: id + 1, Session: strings.Repeat("s", int(id))}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,13 +191,23 @@ func FuzzFrames(f *testing.F) {
 	var out Outbox
 	out.PutFrame(&ClientFrame{Hello: &Hello{Protocol: Protocol, Client: "a client"}})
 	out.PutRequest(&Request{Id: 1, Attach: &Attach{Session: "k3v9", Ttl: 1e9, Named: []uint64{1, 2, 3}}})
-	out.PutRequest(&Request{Id: 2, Session: "k3v9", Epoch: 1, Claim: &Claim{Id: 1, Targets: []*Target{{Path: "a/b", Mode: Mode_MODE_PERMITS, Units: 1, Limit: 3}}, Wait: -1}})
+	out.PutRequest(&Request{
+		Id:      2,
+		Session: "k3v9",
+		Epoch:   1,
+		Claim:   &Claim{Id: 1, Targets: []*Target{{Path: "a/b", Mode: Mode_MODE_PERMITS, Units: 1, Limit: 3}}, Wait: -1},
+	})
 	out.PutRequest(&Request{Id: 3, List: &List{Meets: "a", Credit: 1}})
 	out.PutRequest(&Request{Id: 4, Session: "k3v9", Epoch: 1, End: &End{Kind: EndKind_END_KIND_RELEASE, Id: 1}})
 	out.PutCredit(&Credit{Id: 3, More: 5})
 	f.Add(out.Take(nil))
 	out.PutFrame(&ServerFrame{Welcome: &Welcome{Protocol: Protocol, Guarantees: &Guarantees{Name: "mem"}}})
-	out.PutReply(&Reply{Id: 2, Status: &Status{Id: 1, Grants: []*Grant{{Path: "a"}}, Asked: &Asked{}, Blockers: []*Blocker{{}}}})
+	out.PutReply(&Reply{Id: 2, Status: &Status{
+		Id:       1,
+		Grants:   []*Grant{{Path: "a"}},
+		Asked:    &Asked{},
+		Blockers: []*Blocker{{}},
+	}})
 	out.PutReply(&Reply{Id: 3, Error: &Error{Code: Code_CODE_SESSION}})
 	out.PutReply(&Reply{Id: 4, Lease: &Lease{Epoch: 2, Claims: []*Status{{}}}})
 	f.Add(out.Take(nil))

@@ -13,7 +13,11 @@ func SendStatus(s *lockkeeper.Status, session string) *Status {
 		Id: s.Ref.ID, As: s.As, Note: s.Note, Link: s.Link, Inside: sendRef(s.Inside), Change: s.Change, Revision: s.Revision,
 		State: State(s.State), Reason: Reason(s.Reason), Text: s.Text, Priority: int64(s.Priority),
 		Fence: s.Fence, Unconfirmed: s.Unconfirmed, Converting: s.Converting, Asked: sendAsked(s.Asked), Lapsed: s.Lapsed,
-		Age: sendDuration(s.Age), Left: sendDuration(s.Left), Ticket: s.Ticket, Place: int64(s.Place), Eta: sendDuration(s.ETA),
+		Age:      sendDuration(s.Age),
+		Left:     sendDuration(s.Left),
+		Ticket:   s.Ticket,
+		Place:    int64(s.Place),
+		Eta:      sendDuration(s.ETA),
 		Blockers: sendBlockers(s.Blockers),
 	}
 	if s.Ref.Session != session {
@@ -22,7 +26,14 @@ func SendStatus(s *lockkeeper.Status, session string) *Status {
 	m.Grants = make([]*Grant, len(s.Grants))
 	for i := range s.Grants {
 		g := &s.Grants[i]
-		m.Grants[i] = &Grant{Path: string(g.Path), Mode: Mode(g.Mode), Units: int64(g.Units), Limit: int64(g.Limit), InUse: int64(g.InUse), Slot: int64(g.Slot)}
+		m.Grants[i] = &Grant{
+			Path:  string(g.Path),
+			Mode:  Mode(g.Mode),
+			Units: int64(g.Units),
+			Limit: int64(g.Limit),
+			InUse: int64(g.InUse),
+			Slot:  int64(g.Slot),
+		}
 	}
 	for _, w := range s.Waits {
 		m.Waits = append(m.Waits, WaitReason(w))
@@ -33,12 +44,19 @@ func SendStatus(s *lockkeeper.Status, session string) *Status {
 // Read is the status that s carries, of the given session if it names none.
 func (s *Status) Read(session string) lockkeeper.Status {
 	status := lockkeeper.Status{
-		Ref: lockkeeper.Ref{Session: cmp.Or(s.GetSession(), session), ID: s.GetId()}, Inside: s.GetInside().read(), Change: s.GetChange(), Revision: s.GetRevision(),
-		State: narrow[lockkeeper.State](s.GetState()), Reason: narrow[lockkeeper.Reason](s.GetReason()), Text: s.GetText(),
+		Ref:      lockkeeper.Ref{Session: cmp.Or(s.GetSession(), session), ID: s.GetId()},
+		Inside:   s.GetInside().read(),
+		Change:   s.GetChange(),
+		Revision: s.GetRevision(),
+		State:    narrow[lockkeeper.State](s.GetState()), Reason: narrow[lockkeeper.Reason](s.GetReason()), Text: s.GetText(),
 		Priority: readInt(s.GetPriority()), Label: readLabel(s),
 		Fence: s.GetFence(), Unconfirmed: s.GetUnconfirmed(), Converting: s.GetConverting(),
 		Asked: s.GetAsked().read(), Lapsed: s.GetLapsed(),
-		Age: readDuration(s.GetAge()), Left: readDuration(s.GetLeft()), Ticket: s.GetTicket(), Place: readInt(s.GetPlace()), ETA: readDuration(s.GetEta()),
+		Age:      readDuration(s.GetAge()),
+		Left:     readDuration(s.GetLeft()),
+		Ticket:   s.GetTicket(),
+		Place:    readInt(s.GetPlace()),
+		ETA:      readDuration(s.GetEta()),
 		Blockers: readBlockers(s.GetBlockers()),
 	}
 	if n := len(s.GetGrants()); n > 0 {
@@ -68,7 +86,10 @@ func (a *Asked) read() *lockkeeper.Asked {
 		return nil
 	}
 	return &lockkeeper.Asked{
-		By: a.GetBy().read(), Label: readLabel(a), Reason: narrow[lockkeeper.Reason](a.GetReason()), Left: readDuration(a.GetLeft()),
+		By:     a.GetBy().read(),
+		Label:  readLabel(a),
+		Reason: narrow[lockkeeper.Reason](a.GetReason()),
+		Left:   readDuration(a.GetLeft()),
 		EndsAt: readDuration(a.GetEndsAt()),
 	}
 }

@@ -65,7 +65,8 @@ func Cause(ctx Context) error { return ctx.Err() }
 func AfterFunc(ctx Context, f func()) (stop func() bool) {
 	c, ok := ctx.(*Cancelable)
 	if !ok || world.running != nil {
-		world.fail("AfterFunc of a context that nobody watches, or by a goroutine: give it a Cancelable while the program starts")
+		world.fail("AfterFunc of a context that nobody watches, or by a goroutine: give it a Cancelable while the program " +
+			"starts")
 	}
 	a := &afterFunc{g: world.later("context", f)}
 	c.after = append(c.after, a)

@@ -60,7 +60,8 @@ func (b *bench) table() error {
 			}
 		}
 		if size != entries || int(entries) != len(keys) || idle > keep || 2*entries > int64(cells.Len()) {
-			return fmt.Errorf("size %d, %d entries of %d keys in %d cells, %d of them idle; %d may be", size, entries, len(keys), cells.Len(), idle, keep)
+			return fmt.Errorf("size %d, %d entries of %d keys in %d cells, %d of them idle; %d may be", size, entries, len(keys),
+				cells.Len(), idle, keep)
 		}
 	}
 	return nil

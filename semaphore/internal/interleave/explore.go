@@ -124,13 +124,22 @@ func (x *explorer) doubt() *Failure {
 		default:
 			continue
 		}
-		return &Failure{What: "the explorer is wrong: by chance it was seen, and not before, that " + w.failure, Schedule: w.passed.String()}
+		return &Failure{What: "the explorer is wrong: by chance it was seen, and not before, that " + w.failure,
+			Schedule: w.passed.String()}
 	}
 	return nil
 }
 
 func newExplorer(p *Program) *explorer {
-	x := &explorer{program: p, judge: p.Judge, classes: map[name]*class{}, bound: -1, warm: 300, doubts: 1000, keeps: map[string]int{}}
+	x := &explorer{
+		program: p,
+		judge:   p.Judge,
+		classes: map[name]*class{},
+		bound:   -1,
+		warm:    300,
+		doubts:  1000,
+		keeps:   map[string]int{},
+	}
 	if x.judge == nil {
 		x.judge = indifferent{}
 	}

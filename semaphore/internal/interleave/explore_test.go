@@ -285,7 +285,8 @@ func TestSchedulesAsText(t *testing.T) {
 	if f, err := Replay(alike(2, func(s *scene) { s.numbers[0].Add(1) }), "B1"); err != nil || f.What != "" {
 		t.Errorf("the begin of a schedule: %v, %v", f, err)
 	}
-	if f, err := Replay(alike(2, func(s *scene) { s.numbers[0].Add(1) }), "A1,C1"); err != nil || !strings.Contains(f.What, "does not fit") {
+	if f, err := Replay(alike(2, func(s *scene) { s.numbers[0].Add(1) }), "A1,C1"); err != nil ||
+		!strings.Contains(f.What, "does not fit") {
 		t.Errorf("a schedule of another program: %v, %v", f, err)
 	}
 }

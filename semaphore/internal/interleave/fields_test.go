@@ -99,7 +99,8 @@ func (f *fields) changes(file *ast.File) (wrong error) {
 				name = id.Name
 			}
 			if name != "" && guardedBy[name] == "" && wrong == nil {
-				wrong = fmt.Errorf("%s: %s changes %s: say in fields_test.go which mutex guards it, or that nobody else can know it yet",
+				wrong = fmt.Errorf("%s: %s changes %s: say in fields_test.go which mutex guards it, or that nobody else can "+
+					"know it yet",
 					f.fset.Position(x.Pos()), funcName(fn), name)
 			}
 		}

@@ -87,7 +87,11 @@ func (e event) String() string {
 		}
 	case release:
 		call = "Release of " + slot
-		result = map[int16]string{isReleased: "released", isNotHeld: "not held", ownerEnded: "not held, since its owner ended"}[e.result]
+		result = map[int16]string{
+			isReleased: "released",
+			isNotHeld:  "not held",
+			ownerEnded: "not held, since its owner ended",
+		}[e.result]
 	case closing:
 		call, result = fmt.Sprintf("Close of owner %d", e.owner), "closed"
 	case cancel:

@@ -139,7 +139,8 @@ func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
 	for i, s := range l.slices {
 		cells := *(*[]byte)(unsafe.Add(p, s.at)) // its pointer and length are those of any slice
 		for j := range len(cells) {
-			w.knowAll(unsafe.Add(unsafe.Pointer(unsafe.SliceData(cells)), uintptr(j)*s.of.size), s.of, mix(from, uint64(i+1)<<32|uint64(j)))
+			w.knowAll(unsafe.Add(unsafe.Pointer(unsafe.SliceData(cells)), uintptr(j)*s.of.size), s.of,
+				mix(from, uint64(i+1)<<32|uint64(j)))
 		}
 	}
 }

@@ -22,7 +22,14 @@ var watched = map[string]bool{"sync": true, "sync/atomic": true, "runtime": true
 
 // harmless are packages by which goroutines can't meet.
 var harmless = map[string]bool{
-	"cmp": true, "errors": true, "fmt": true, "iter": true, "math": true, "math/bits": true, "slices": true, "strings": true,
+	"cmp":                  true,
+	"errors":               true,
+	"fmt":                  true,
+	"iter":                 true,
+	"math":                 true,
+	"math/bits":            true,
+	"slices":               true,
+	"strings":              true,
 	"golang.org/x/sys/cpu": true, // for the size of a cache line
 }
 
@@ -31,7 +38,8 @@ var harmless = map[string]bool{
 var knobs = []patch{
 	{"manager.go", "const idleKeys = 128", `var idleKeys = 128; func init() { runtime.Knob("idleKeys", &idleKeys) }`},
 	{"manager.go", "runtime.GOMAXPROCS(0)-1)), 128)", "runtime.GOMAXPROCS(0)-1)), mostShards)"},
-	{"manager.go", "// TryAcquire takes", `var mostShards = 128; func init() { runtime.Knob("mostShards", &mostShards) } // TryAcquire takes`},
+	{"manager.go", "// TryAcquire takes",
+		`var mostShards = 128; func init() { runtime.Knob("mostShards", &mostShards) } // TryAcquire takes`},
 	{"shard.go", "const smallest = 8", `var smallest = 8; func init() { sync.Knob("smallest", &smallest) }`},
 	{"shard.go", "if s.hand%16 != 0 {", "if s.hand%uint64(roomEvery) != 0 {"},
 	{"shard.go", "// usage is", `var roomEvery = 16; func init() { sync.Knob("roomEvery", &roomEvery) } // usage is`},
@@ -165,7 +173,8 @@ func (f *fields) edits(file *ast.File) (all edits, _ error) {
 	}
 	for _, use := range f.uses(file) {
 		if imported == "" {
-			return nil, fmt.Errorf("%s: a guarded field, in a file that imports nothing of what is watched", f.fset.Position(use.Pos()))
+			return nil, fmt.Errorf("%s: a guarded field, in a file that imports nothing of what is watched",
+				f.fset.Position(use.Pos()))
 		}
 		x := types.ExprString(use.X)
 		all = append(all, edit{at(use.Pos()), at(use.End()),
@@ -178,7 +187,8 @@ func (f *fields) edits(file *ast.File) (all edits, _ error) {
 func onlyWatched(fset *token.FileSet, file *ast.File) error {
 	for _, spec := range file.Imports {
 		if path, _ := strconv.Unquote(spec.Path.Value); !watched[path] && !harmless[path] {
-			return fmt.Errorf("%s: canal imports %s: let internal/interleave have what it uses of it, or list it as harmless in overlay_test.go",
+			return fmt.Errorf("%s: canal imports %s: let internal/interleave have what it uses of it, or list it as harmless "+
+				"in overlay_test.go",
 				fset.Position(spec.Pos()), path)
 		}
 	}
@@ -194,7 +204,8 @@ func onlyWatched(fset *token.FileSet, file *ast.File) error {
 			what = "a select"
 		}
 		if what != "" && wrong == nil {
-			wrong = fmt.Errorf("%s: canal has %s, which internal/interleave does not watch: teach it to", fset.Position(n.Pos()), what)
+			wrong = fmt.Errorf("%s: canal has %s, which internal/interleave does not watch: teach it to", fset.Position(n.Pos()),
+				what)
 		}
 		return true
 	})

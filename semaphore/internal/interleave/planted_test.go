@@ -21,7 +21,8 @@ var plantedBugs = []planted{
 	},
 	{
 		"two goroutines make a key that both did not find", "a key comes",
-		patch{"shard.go", "if e := s.look(hash, key); e != nil {\n\t\tordinal, answer", "if e := s.look(hash, key); e != nil && n < 0 {\n\t\tordinal, answer"},
+		patch{"shard.go", "if e := s.look(hash, key); e != nil {\n\t\tordinal, answer",
+			"if e := s.look(hash, key); e != nil && n < 0 {\n\t\tordinal, answer"},
 	},
 	{
 		"a slot is taken of a key that was just taken away", "a key goes and comes again",
@@ -41,22 +42,27 @@ var plantedBugs = []planted{
 	},
 	{
 		"a slot that two release is freed twice", "two Releases",
-		patch{"slot.go", "if !s.state.CompareAndSwap(held, freeing) {", "if held := s.state.Load() == held; held {\n\t\ts.state.Store(freeing)\n\t} else {"},
+		patch{"slot.go", "if !s.state.CompareAndSwap(held, freeing) {",
+			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(freeing)\n\t} else {"},
 	},
 	{
 		"the end of an owner frees what is being released", "the owner ends while slots are acquired and released",
-		patch{"slot.go", "if s.state.CompareAndSwap(held, ending) {", "if held := s.state.Load() == held; held {\n\t\ts.state.Store(ending)"},
+		patch{"slot.go", "if s.state.CompareAndSwap(held, ending) {",
+			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(ending)"},
 	},
 	{
 		"Close returns while a slot is still being released", "the owner ends while slots are acquired and released",
 		patch{"slot.go", "for s.state.Load() == freeing {", "for s.state.Load() == freeing+4 {"},
 	},
 	{
-		"Close returns while a slot is still being released, since it says too early that it is", "the owner ends while slots are acquired and released",
-		patch{"slot.go", "s.of.free(s.n)\n\tif s.owned {\n\t\ts.state.Store(released)\n\t}\n", "if s.owned {\n\t\ts.state.Store(released)\n\t}\n\ts.of.free(s.n)\n"},
+		"Close returns while a slot is still being released, since it says too early that it is",
+		"the owner ends while slots are acquired and released",
+		patch{"slot.go", "s.of.free(s.n)\n\tif s.owned {\n\t\ts.state.Store(released)\n\t}\n",
+			"if s.owned {\n\t\ts.state.Store(released)\n\t}\n\ts.of.free(s.n)\n"},
 	},
 	{
-		"Close returns while a slot is still being released, since the owner's list forgot it", "the list of an owner is cleaned",
+		"Close returns while a slot is still being released, since the owner's list forgot it",
+		"the list of an owner is cleaned",
 		patch{"slot.go", "return state == released || state == ended", "return state != held"},
 	},
 	{
@@ -65,7 +71,8 @@ var plantedBugs = []planted{
 	},
 	{
 		"Close returns while the end of the context is still freeing slots", "the context of an owner ends",
-		patch{"owner.go", "if o.unwatch != nil {\n\t\to.unwatch()\n\t}", "if o.unwatch != nil && !o.unwatch() {\n\t\treturn\n\t}"},
+		patch{"owner.go", "if o.unwatch != nil {\n\t\to.unwatch()\n\t}",
+			"if o.unwatch != nil && !o.unwatch() {\n\t\treturn\n\t}"},
 	},
 	{
 		"an owner gets a slot that its end does not see", "the owner ends while slots are acquired and released",
@@ -85,12 +92,15 @@ var plantedBugs = []planted{
 	},
 	{
 		"a table is looked at before it is filled, under the lock too", "the table grows under a look",
-		patch{"shard.go", "\ts.cells.Store(&cells)\n}\n\n// place", "\tempty := make([]cell[K], length)\n\ts.cells.Store(&empty)\n}\n\n// place"},
+		patch{"shard.go", "\ts.cells.Store(&cells)\n}\n\n// place",
+			"\tempty := make([]cell[K], length)\n\ts.cells.Store(&empty)\n}\n\n// place"},
 	},
 	{
 		"a new key comes into a table that nobody looks into any more", "the table grows under a look",
-		patch{"shard.go", "if size := s.size.Add(1); size > int64(len(*s.cells.Load())/2) {\n\t\ts.resize(2 * len(*s.cells.Load()))\n\t}\n\tplace(*s.cells.Load(), e)",
-			"cells := *s.cells.Load()\n\tif size := s.size.Add(1); size > int64(len(cells)/2) {\n\t\ts.resize(2 * len(cells))\n\t}\n\tplace(cells, e)"},
+		patch{"shard.go", "if size := s.size.Add(1); size > int64(len(*s.cells.Load())/2) {\n\t\ts.resize(2 * " +
+			"len(*s.cells.Load()))\n\t}\n\tplace(*s.cells.Load(), e)",
+			"cells := *s.cells.Load()\n\tif size := s.size.Add(1); size > int64(len(cells)/2) {\n\t\ts.resize(2 * " +
+				"len(cells))\n\t}\n\tplace(cells, e)"},
 	},
 	{
 		"a key goes though a handle has it", "a handle beside its key, which would go",
@@ -101,12 +111,15 @@ var plantedBugs = []planted{
 		patch{"shard.go", "e.pins--\n", "e.pins = 0\n"},
 	},
 	{
-		"a key stays for ever, since its handle ends before the handle's last slot is free", "two handles end with their slots",
-		patch{"handle.go", "\t// A handle that went before would find the entry in use, and leave it behind.\n\truntime.KeepAlive(h)\n", ""},
+		"a key stays for ever, since its handle ends before the handle's last slot is free",
+		"two handles end with their slots",
+		patch{"handle.go", "\t// A handle that went before would find the entry in use, and leave it " +
+			"behind.\n\truntime.KeepAlive(h)\n", ""},
 	},
 	{
 		"a key goes while the last call of its handle looks at it", "a handle ends with a look",
-		patch{"handle.go", "\t// Until here the handle kept the entry from going, and its count from being gone.\n\truntime.KeepAlive(h)\n", ""},
+		patch{"handle.go", "\t// Until here the handle kept the entry from going, and its count from being " +
+			"gone.\n\truntime.KeepAlive(h)\n", ""},
 	},
 	{
 		"a handle is made of a key that is just being taken away", "a handle comes while its key goes",
@@ -118,7 +131,8 @@ var plantedBugs = []planted{
 	},
 	{
 		"All yields a key of which nothing is in use", "All and Held beside changes",
-		patch{"shard.go", "all = append(all, usage[K]{e.key, int(n)})", "all = append(all, usage[K]{e.key, int(e.count.Load())})"},
+		patch{"shard.go", "all = append(all, usage[K]{e.key, int(n)})",
+			"all = append(all, usage[K]{e.key, int(e.count.Load())})"},
 	},
 	{
 		"the end of a handle waits for itself", "a handle ends while its key is used",

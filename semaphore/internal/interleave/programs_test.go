@@ -79,7 +79,11 @@ var programs = []program{
 		b.do(func(c *caller) { c.use("b", 1); c.use("b", 2) })
 		b.do(func(c *caller) { c.use("b", 2) })
 	}},
-	{"a key goes that is ahead of others", shape{keys: map[string]uint64{"a": 0, "b": 1, "c": 64}, cells: 8}, func(b *bench) {
+	{"a key goes that is ahead of others", shape{keys: map[string]uint64{
+		"a": 0,
+		"b": 1,
+		"c": 64,
+	}, cells: 8}, func(b *bench) {
 		a := b.setup.acquire("a", 1)
 		b.setup.acquire("b", 1)
 		b.setup.acquire("c", 1)

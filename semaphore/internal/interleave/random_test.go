@@ -21,7 +21,8 @@ type instruction struct {
 	ifResult int64 // it is only done if the result before it was not this
 }
 
-var verbs = []string{"load", "store", "store", "add", "swap", "cas", "locked", "blindly", "both", "own", "constant", "point", "pointed"}
+var verbs = []string{"load", "store", "store", "add", "swap", "cas", "locked", "blindly", "both", "own", "constant",
+	"point", "pointed"}
 
 // sketch is a random program: calls, each of some instructions, of some goroutines.
 type sketch [][][]instruction
@@ -253,7 +254,8 @@ func TestNothingIsLost(t *testing.T) {
 				wrong = missing(every, found)
 			}
 			if wrong != "" {
-				t.Fatalf("go test ./internal/interleave -run %s -seed %d: program %d, goroutines forget: %t\n%+v\n%s", t.Name(), from, i, forgets, s, wrong)
+				t.Fatalf("go test ./internal/interleave -run %s -seed %d: program %d, goroutines forget: %t\n%+v\n%s", t.Name(),
+					from, i, forgets, s, wrong)
 			}
 		}
 	}
@@ -263,7 +265,8 @@ func TestNothingIsLost(t *testing.T) {
 func missing(every, found map[string][]order) string {
 	have, want := slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(every))
 	if !slices.Equal(have, want) {
-		return fmt.Sprintf("%d outcomes:\n%s\nnot %d:\n%s", len(have), strings.Join(have, "\n"), len(want), strings.Join(want, "\n"))
+		return fmt.Sprintf("%d outcomes:\n%s\nnot %d:\n%s", len(have), strings.Join(have, "\n"), len(want),
+			strings.Join(want, "\n"))
 	}
 	for what, orders := range every {
 		for _, o := range orders {

@@ -60,10 +60,12 @@ func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
 		return "", "", err
 	}
 	binary = filepath.Join(dir, "interleave.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o",
+		binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("canal does not build with internal/interleave in place of %v; what it uses of them must be there\n%s",
-			slices.Sorted(maps.Keys(watched)), out)
+		return "", "",
+			fmt.Errorf("canal does not build with internal/interleave in place of %v; what it uses of them must be there\n%s",
+				slices.Sorted(maps.Keys(watched)), out)
 	}
 	return binary, dir, nil
 }
@@ -114,7 +116,8 @@ func (p program) explore(t *testing.T) {
 		r.States, r.Executions, r.Finished, r.Operations, r.Passes, time.Since(begun).Round(time.Millisecond))
 	switch {
 	case r.Failure != nil:
-		t.Errorf("wrong: %s\nreplay: -program '^%s$' -schedule %s\n%s", r.Failure.What, p.name, r.Failure.Schedule, r.Failure.Story)
+		t.Errorf("wrong: %s\nreplay: -program '^%s$' -schedule %s\n%s", r.Failure.What, p.name, r.Failure.Schedule,
+			r.Failure.Story)
 	case r.Partial:
 		t.Errorf("more than %d executions: choose a smaller program, or a larger -most", *most)
 	case r.States == 0:

@@ -10,17 +10,20 @@ import (
 func TestNothingUnwatchedComesIn(t *testing.T) {
 	const owner = "import \"sync\"\ntype Owner struct { mu sync.Mutex; ended bool; name string }\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"a package":                 {`import "os"`, "canal imports os"},
-		"a clock":                   {`import "time"`, "canal imports time"},
-		"a go statement":            {"func f() { go f() }", "a go statement"},
-		"a channel":                 {"func f() { _ = make(chan int) }", "a channel"},
-		"a select":                  {"func f() { select {} }", "a select"},
-		"a field that changes":      {owner + "func (o *Owner) f() { o.name = \"x\" }", "Owner.f changes Owner.name"},
-		"a field that is counted":   {owner + "type entry struct{ uses int }\nfunc f(e *entry) { e.uses++ }", "f changes entry.uses"},
-		"a field that is passed on": {owner + "func (o *Owner) f() { g(&o.name) }\nfunc g(*string) {}", "Owner.f changes Owner.name"},
-		"a variable":                {"var uses int\nfunc f() { uses++ }", "f changes uses"},
-		"a field without its mutex": {"type Owner struct { ended bool }\nfunc (o *Owner) f() bool { return o.ended }", "imports nothing of what is watched"},
-		"what may be":               {owner + "func (o *Owner) f() { o.ended = true }", ""},
+		"a package":            {`import "os"`, "canal imports os"},
+		"a clock":              {`import "time"`, "canal imports time"},
+		"a go statement":       {"func f() { go f() }", "a go statement"},
+		"a channel":            {"func f() { _ = make(chan int) }", "a channel"},
+		"a select":             {"func f() { select {} }", "a select"},
+		"a field that changes": {owner + "func (o *Owner) f() { o.name = \"x\" }", "Owner.f changes Owner.name"},
+		"a field that is counted": {owner + "type entry struct{ uses int }\nfunc f(e *entry) { e.uses++ }",
+			"f changes entry.uses"},
+		"a field that is passed on": {owner + "func (o *Owner) f() { g(&o.name) }\nfunc g(*string) {}",
+			"Owner.f changes Owner.name"},
+		"a variable": {"var uses int\nfunc f() { uses++ }", "f changes uses"},
+		"a field without its mutex": {"type Owner struct { ended bool }\nfunc (o *Owner) f() bool { return o.ended }",
+			"imports nothing of what is watched"},
+		"what may be": {owner + "func (o *Owner) f() { o.ended = true }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rewrite(map[string]string{"x.go": "package semaphore\n" + c.text + "\n"})
