@@ -19,7 +19,7 @@ var house = []room{
 	{"table", ".", ""},
 	{"internal/keeper", ". table internal/watching", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
-	{"enginetest", ". history", ""},
+	{"enginetest", ". history internal/testmode", ""},
 	{"grab", ".", ""},
 	{"internal/duration", "", ""},
 
@@ -61,6 +61,7 @@ var house = []room{
 	{"internal/roles", "", ""},                  // other processes, for tests
 	{"internal/canalsteps", "", ""},             // canal's steps, in every order
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
+	{"internal/testmode", "", ""}, // the flags -long and -seed of all tests
 	{"internal/tidy", "", ""},
 	{"internal/readme", ". engine", ""},
 	{"internal/rawwire", ". internal/serve/wire", ""}, // a client that says what a test wants
