@@ -279,8 +279,8 @@ func (t *Table) checkPaces() error {
 			return fmt.Errorf("the pace of %s is %s since %s", p.path, p.lasts, p.at)
 		}
 	}
-	if n := len(t.paces.ages); n != len(t.paces.of) || n > MaxPaces {
-		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.paces.of), MaxPaces)
+	if n := len(t.paces.ages); n != len(t.paces.of) || n > MaxHoldTimes {
+		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.paces.of), MaxHoldTimes)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // MaxPaces is for how many paths a table remembers how long they are held (R17).
-const MaxPaces = 1 << 10
+const MaxHoldTimes = 1 << 10
 
 // A pace is how long holds of one path lately lasted.
 type pace struct {
@@ -85,7 +85,7 @@ func (ps *paces) set(p *pace, lasts, at time.Duration) {
 
 // forgetPaces forgets the oldest while there are too many.
 func (t *Table) forgetPaces() {
-	for len(t.paces.of) > MaxPaces {
+	for len(t.paces.of) > MaxHoldTimes {
 		path := t.paces.ages[0].path
 		t.forgetPace(path)
 		t.markPace(path)

@@ -24,8 +24,8 @@ func TestPacesAreBounded(t *testing.T) {
 	}
 	ended := make(map[lockkeeper.Path]time.Duration)
 	now := time.Duration(0)
-	for id := range uint64(3 * MaxPaces) {
-		path := lockkeeper.Path(fmt.Sprintf("p%d", random.IntN(2*MaxPaces)))
+	for id := range uint64(3 * MaxHoldTimes) {
+		path := lockkeeper.Path(fmt.Sprintf("p%d", random.IntN(2*MaxHoldTimes)))
 		want := lockkeeper.Want{ID: id + 1, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}}
 		if _, err := tb.Step(&Command{At: now, Op: Claim, Key: reply.Lease.Key, Want: want}); err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestPacesAreBounded(t *testing.T) {
 		if err := copied.Load(tb.Changes()); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := copied.Snapshot().Paces, tb.Snapshot().Paces; !reflect.DeepEqual(got, want) {
+		if got, want := copied.Snapshot().HoldTimes, tb.Snapshot().HoldTimes; !reflect.DeepEqual(got, want) {
 			t.Fatalf("after %d holds the copy has %v, want %v", id, got, want)
 		}
 		if err := copied.Check(); err != nil {
@@ -62,12 +62,12 @@ func TestPacesAreBounded(t *testing.T) {
 		}
 		return 1
 	})
-	got := tb.Snapshot().Paces
-	if len(got) != MaxPaces {
+	got := tb.Snapshot().HoldTimes
+	if len(got) != MaxHoldTimes {
 		t.Fatalf("%d paces of %d paths", len(got), len(paths))
 	}
 	for _, p := range got {
-		if !slices.Contains(paths[:MaxPaces], p.Path) || p.At != ended[p.Path] {
+		if !slices.Contains(paths[:MaxHoldTimes], p.Path) || p.At != ended[p.Path] {
 			t.Errorf("%s is remembered, whose latest hold ended at %s", p.Path, ended[p.Path])
 		}
 	}

@@ -13,11 +13,11 @@ import (
 // fixed order: sessions by id, claims by ref, freezes and paces by path. Among changes a
 // session that ended and began anew is there twice, first as closed.
 type Snapshot struct {
-	Counters Counters
-	Sessions []SessionRecord
-	Claims   []ClaimRecord
-	Freezes  []FreezeRecord
-	Paces    []PaceRecord
+	Counters  Counters
+	Sessions  []SessionRecord
+	Claims    []ClaimRecord
+	Freezes   []FreezeRecord
+	HoldTimes []HoldTimeRecord
 }
 
 // Counters are what never goes back.
@@ -31,49 +31,49 @@ type Counters struct {
 
 // SessionRecord is one session. Times are instants of the table.
 type SessionRecord struct {
-	ID       string
-	Label    lockkeeper.Label
-	TTL      time.Duration
-	Epoch    uint64
-	Deadline time.Duration // lockkeeper.Forever for TTL 0
-	Promise  time.Duration
-	Resumed  bool
-	Leases   uint64 // the number of the latest
-	Heard    uint64 // the latest that it is known to have heard (R12)
-	Answered uint64 // it begins no claim with an id below this (R16)
-	Closed   bool   // of changes: it has ended
+	ID         string
+	Label      lockkeeper.Label
+	TTL        time.Duration
+	Epoch      uint64
+	Deadline   time.Duration // lockkeeper.Forever for TTL 0
+	Promise    time.Duration
+	Resumed    bool
+	Leases     uint64 // the number of the latest
+	Acked      uint64 // the latest lease that it acknowledged (R12)
+	LowestOpen uint64 // it begins no claim with an id below this (R16)
+	Closed     bool   // of changes: it has ended
 }
 
 // ClaimRecord is one claim, ended ones included as long as they are remembered.
 type ClaimRecord struct {
-	Ref         lockkeeper.Ref
-	Want        lockkeeper.Want // as last accepted
-	State       lockkeeper.State
-	Converting  bool // held shared, waits to be what Want says
-	Grants      []lockkeeper.Grant
-	Ticket      uint64
-	Fence       uint64
-	Change      uint64
-	Changed     time.Duration
-	Arrived     time.Duration
-	Granted     time.Duration
-	Bound       time.Duration // of the wait; lockkeeper.Forever if it has none
-	Quiet       time.Duration // begin of the quiet period
-	Told        time.Duration // end that its session was told; lockkeeper.Forever if none
-	ToldIn      uint64        // the first lease that told it (R12)
-	Believed    time.Duration // the latest end that its holder may count on; 0: Told
-	Unconfirmed bool
-	Overdue     bool
-	Asks        []AskRecord
-	Operator    *OperatorRecord
-	Lapse       *LapseRecord
-	Reason      lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
-	Text        string
-	Thawed      bool          // of an ended one: it was not a claim but a freeze
-	Known       bool          // of an ended one: its session knows for sure (R16)
-	Ended       time.Duration // of an ended claim
-	Forget      time.Duration // of an ended claim: when it is remembered no longer
-	Ghost       time.Duration // of an ended claim: until when its holder may not know; 0: it knows
+	Ref          lockkeeper.Ref
+	Want         lockkeeper.Want // as last accepted
+	State        lockkeeper.State
+	Converting   bool // held shared, waits to be what Want says
+	Grants       []lockkeeper.Grant
+	Ticket       uint64
+	Fence        uint64
+	Change       uint64
+	Changed      time.Duration
+	Arrived      time.Duration
+	Granted      time.Duration
+	Bound        time.Duration // of the wait; lockkeeper.Forever if it has none
+	Quiet        time.Duration // begin of the quiet period
+	StatedEnd    time.Duration // end in the latest answer to its session; lockkeeper.Forever if none
+	StatedIn     uint64        // number of the first lease that stated StatedEnd; 0 if none did (R12)
+	UnackedEnd   time.Duration // the latest end stated since the last acknowledged lease; 0: StatedEnd
+	Unconfirmed  bool
+	Overdue      bool
+	Asks         []AskRecord
+	Operator     *OperatorRecord
+	Lapse        *LapseRecord
+	Reason       lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
+	Text         string
+	Thawed       bool          // of an ended one: it was not a claim but a freeze
+	Acked        bool          // of an ended one: its session knows that it ended (R16)
+	Ended        time.Duration // of an ended claim
+	Forget       time.Duration // of an ended claim: when it is remembered no longer
+	UnackedUntil time.Duration // of an ended one: its holder may not know of the end until then; 0: it knows
 }
 
 // AskRecord is one live request to yield; By is the claim that asks.
@@ -106,9 +106,9 @@ type FreezeRecord struct {
 }
 
 // PaceRecord is how long holds of one path lately lasted (R17).
-type PaceRecord struct {
+type HoldTimeRecord struct {
 	Path      lockkeeper.Path
-	Pace      time.Duration
+	Estimate  time.Duration
 	At        time.Duration // when the latest hold that counts ended
 	Forgotten bool          // of changes: there was no more room for it
 }
@@ -201,11 +201,11 @@ func (t *Table) Changes() Snapshot {
 		snap.Freezes = append(snap.Freezes, record)
 	}
 	for path := range d.paces { // order does not matter: sorted below
-		record := PaceRecord{Path: path, Forgotten: true}
+		record := HoldTimeRecord{Path: path, Forgotten: true}
 		if p := t.paces.of[path]; p != nil {
 			record = p.record()
 		}
-		snap.Paces = append(snap.Paces, record)
+		snap.HoldTimes = append(snap.HoldTimes, record)
 	}
 	snap.sort()
 	return snap
@@ -237,7 +237,7 @@ func (t *Table) Snapshot() Snapshot {
 		snap.Freezes = append(snap.Freezes, f.record())
 	}
 	for _, p := range t.paces.of { // order does not matter: sorted below
-		snap.Paces = append(snap.Paces, p.record())
+		snap.HoldTimes = append(snap.HoldTimes, p.record())
 	}
 	snap.sort()
 	return snap
@@ -249,7 +249,7 @@ func (snap *Snapshot) sort() {
 		return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Change, b.Change))
 	})
 	slices.SortFunc(snap.Freezes, func(a, b FreezeRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	slices.SortFunc(snap.Paces, func(a, b PaceRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(snap.HoldTimes, func(a, b HoldTimeRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
 }
 
 // Counters are t's as of the latest step.
@@ -260,7 +260,7 @@ func (t *Table) Counters() Counters {
 func (s *session) record() SessionRecord {
 	return SessionRecord{
 		ID: s.id, Label: s.label, TTL: s.ttl, Epoch: s.epoch, Deadline: s.deadline, Promise: s.promise, Resumed: s.resumed,
-		Leases: s.leases, Heard: s.heard, Answered: s.answered,
+		Leases: s.leases, Acked: s.heard, LowestOpen: s.answered,
 	}
 }
 
@@ -270,8 +270,8 @@ func (c *claim) record() ClaimRecord {
 		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
 		Bound:       c.bound,
 		Quiet:       c.quiet,
-		Told:        c.told,
-		ToldIn:      c.toldIn,
+		StatedEnd:   c.told,
+		StatedIn:    c.toldIn,
 		Unconfirmed: c.unconfirmed,
 		Overdue:     c.overdue,
 		Reason:      c.undone,
@@ -279,7 +279,7 @@ func (c *claim) record() ClaimRecord {
 	}
 	r.Want.Targets = slices.Clone(c.want.Targets)
 	if c.believed != c.told {
-		r.Believed = c.believed
+		r.UnackedEnd = c.believed
 	}
 	if len(c.held) > 0 {
 		r.State = lockkeeper.Held
@@ -302,17 +302,19 @@ func (tomb *tombstone) record() ClaimRecord {
 		Want: lockkeeper.Want{
 			ID: tomb.ref.ID, Revision: tomb.revision, Inside: tomb.inside, Priority: tomb.priority, Label: tomb.label,
 		},
-		Thawed: tomb.thawed,
-		Known:  tomb.known,
-		Reason: tomb.reason,
-		Text:   tomb.text,
-		Ended:  tomb.at,
-		Forget: tomb.forget,
-		Ghost:  tomb.ghost,
+		Thawed:       tomb.thawed,
+		Acked:        tomb.known,
+		Reason:       tomb.reason,
+		Text:         tomb.text,
+		Ended:        tomb.at,
+		Forget:       tomb.forget,
+		UnackedUntil: tomb.ghost,
 	}
 }
 
-func (p *pace) record() PaceRecord { return PaceRecord{Path: p.path, Pace: p.lasts, At: p.at} }
+func (p *pace) record() HoldTimeRecord {
+	return HoldTimeRecord{Path: p.path, Estimate: p.lasts, At: p.at}
+}
 
 func (f *freeze) record() FreezeRecord {
 	return FreezeRecord{Path: f.path, By: f.by, Label: f.Label, Since: f.since, Until: f.until}

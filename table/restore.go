@@ -43,8 +43,8 @@ func (t *Table) Load(snap Snapshot) error {
 	if len(snap.Freezes) > 0 {
 		t.refreeze()
 	}
-	for i := range snap.Paces {
-		t.loadPace(&snap.Paces[i])
+	for i := range snap.HoldTimes {
+		t.loadPace(&snap.HoldTimes[i])
 	}
 	t.forgetPaces()
 	t.linkAsks(&links)
@@ -143,9 +143,9 @@ func (t *Table) loadSession(r *SessionRecord, l *links) {
 	}
 	t.setResumed(s, true)
 	s.label, s.ttl, s.epoch, s.deadline = r.Label, r.TTL, r.Epoch, r.Deadline
-	s.promise, s.leases, s.heard = r.Promise, r.Leases, r.Heard
+	s.promise, s.leases, s.heard = r.Promise, r.Leases, r.Acked
 	t.setResumed(s, r.Resumed)
-	t.heed(s, r.Answered)
+	t.heed(s, r.LowestOpen)
 	t.schedule.set(&s.due, s.deadline)
 	t.forget(s)
 }
@@ -221,7 +221,7 @@ func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 		change:   r.Change,
 		fence:    r.Fence,
 		reason:   r.Reason,
-		text:     r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.Ghost, known: r.Known,
+		text:     r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.UnackedUntil, known: r.Acked,
 	}
 	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.known && tomb.ref.ID < s.answered) {
 		s.remember(tomb)
@@ -256,9 +256,9 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		granted:     r.Granted,
 		bound:       r.Bound,
 		quiet:       r.Quiet,
-		told:        r.Told,
-		toldIn:      r.ToldIn,
-		believed:    cmp.Or(r.Believed, r.Told),
+		told:        r.StatedEnd,
+		toldIn:      r.StatedIn,
+		believed:    cmp.Or(r.UnackedEnd, r.StatedEnd),
 		unconfirmed: r.Unconfirmed, overdue: r.Overdue, undone: r.Reason, text: r.Text,
 	}
 	c.want.Targets = slices.Clone(r.Want.Targets)
@@ -309,13 +309,13 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 	return nil
 }
 
-func (t *Table) loadPace(r *PaceRecord) {
+func (t *Table) loadPace(r *HoldTimeRecord) {
 	if p := t.paces.of[r.Path]; r.Forgotten {
 		t.forgetPace(r.Path)
 	} else if p != nil {
-		t.paces.set(p, r.Pace, r.At)
+		t.paces.set(p, r.Estimate, r.At)
 	} else {
-		t.paces.add(r.Path, r.Pace, r.At)
+		t.paces.add(r.Path, r.Estimate, r.At)
 	}
 }
 

@@ -72,22 +72,22 @@ func firstDifference(got, want table.Snapshot) string {
 		return fmt.Sprintf("%d claims, want %d: one has\n%+v", len(got.Claims), len(want.Claims), more)
 	}
 	return fmt.Sprintf("%+v and %+v; freezes %+v, want %+v; paces %+v, want %+v",
-		got.Counters, want.Counters, got.Freezes, want.Freezes, got.Paces, want.Paces)
+		got.Counters, want.Counters, got.Freezes, want.Freezes, got.HoldTimes, want.HoldTimes)
 }
 
 // essence is a snapshot without the ended claims that nobody is told of any more.
 func essence(t *table.Table) table.Snapshot {
 	snap := t.Snapshot()
 	snap.Claims = slices.DeleteFunc(snap.Claims, func(r table.ClaimRecord) bool {
-		return r.State == lockkeeper.Ended && r.Forget <= t.Now() && r.Ghost <= t.Now()
+		return r.State == lockkeeper.Ended && r.Forget <= t.Now() && r.UnackedUntil <= t.Now()
 	})
 	if len(snap.Claims) == 0 {
 		snap.Claims = nil
 	}
 	for i := range snap.Claims {
 		r := &snap.Claims[i]
-		if r.Ghost <= t.Now() {
-			r.Ghost = 0
+		if r.UnackedUntil <= t.Now() {
+			r.UnackedUntil = 0
 		}
 		if len(r.Grants) == 0 {
 			r.Grants = nil
@@ -106,7 +106,7 @@ func TestRestoreRefuses(t *testing.T) {
 		return table.ClaimRecord{
 			Ref: lockkeeper.Ref{Session: session, ID: 1}, State: lockkeeper.Held, Fence: fence, Ticket: fence, Change: fence,
 			Want:   lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{target}, Wait: lockkeeper.Forever},
-			Grants: []lockkeeper.Grant{{Target: target}}, Bound: lockkeeper.Forever, Told: lockkeeper.Forever,
+			Grants: []lockkeeper.Grant{{Target: target}}, Bound: lockkeeper.Forever, StatedEnd: lockkeeper.Forever,
 		}
 	}
 	session := func(id string, epoch uint64) table.SessionRecord {
@@ -131,8 +131,8 @@ func TestRestoreRefuses(t *testing.T) {
 			Sessions: []table.SessionRecord{session("a", 1)},
 			Claims:   []table.ClaimRecord{hold("a", 3)},
 		},
-		"pace of tomorrow":  {Counters: counters, Paces: []table.PaceRecord{{Path: "db", Pace: 1, At: 1}}},
-		"pace below 0":      {Counters: counters, Paces: []table.PaceRecord{{Path: "db", Pace: -1}}},
+		"pace of tomorrow":  {Counters: counters, HoldTimes: []table.HoldTimeRecord{{Path: "db", Estimate: 1, At: 1}}},
+		"pace below 0":      {Counters: counters, HoldTimes: []table.HoldTimeRecord{{Path: "db", Estimate: -1}}},
 		"session too young": {Counters: counters, Sessions: []table.SessionRecord{session("a", 9)}},
 	} {
 		if _, err := table.Restore(snap); err == nil {

@@ -132,12 +132,12 @@ func TestRecordRoundTrip(t *testing.T) {
 		}
 		r := table.ClaimRecord{Ref: lockkeeper.Ref{Session: "s.1", ID: 7}, Want: w.Want,
 			State: lockkeeper.State(1 + random.IntN(3)), Bound: lockkeeper.Forever,
-			Told:     lockkeeper.Forever,
-			Change:   random.Uint64(),
-			Reason:   lockkeeper.Reason(random.IntN(3)),
-			Text:     pick(random),
-			Asks:     []table.AskRecord{{End: 5}},
-			Operator: &table.OperatorRecord{Label: w.Want.Label, End: 9}, Grants: []lockkeeper.Grant{{
+			StatedEnd: lockkeeper.Forever,
+			Change:    random.Uint64(),
+			Reason:    lockkeeper.Reason(random.IntN(3)),
+			Text:      pick(random),
+			Asks:      []table.AskRecord{{End: 5}},
+			Operator:  &table.OperatorRecord{Label: w.Want.Label, End: 9}, Grants: []lockkeeper.Grant{{
 				Target: w.Want.Targets[0],
 				InUse:  3,
 				Slot:   1,

@@ -115,7 +115,7 @@ func digestOfTable(t *testing.T, tb *table.Table) string {
 		digest = digestOf(digest, kind, string(text))
 	}
 	return fmt.Sprintf("%d sessions, %d claims, %d freezes, %d paces, digest %s",
-		len(snap.Sessions), len(snap.Claims), len(snap.Freezes), len(snap.Paces), hex(digest))
+		len(snap.Sessions), len(snap.Claims), len(snap.Freezes), len(snap.HoldTimes), hex(digest))
 }
 
 // writeGolden makes up a journal in which there is something of every rule.

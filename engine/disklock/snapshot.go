@@ -43,7 +43,7 @@ const (
 
 // size is how many records the snapshot has.
 func size(s *table.Snapshot) int {
-	return len(s.Sessions) + len(s.Claims) + len(s.Freezes) + len(s.Paces)
+	return len(s.Sessions) + len(s.Claims) + len(s.Freezes) + len(s.HoldTimes)
 }
 
 // recordAt is record i of the snapshot.
@@ -57,7 +57,7 @@ func recordAt(s *table.Snapshot, i int) (kind string, record any) {
 	if i -= len(s.Claims); i < len(s.Freezes) {
 		return kindFreeze, &s.Freezes[i]
 	}
-	return kindPace, &s.Paces[i-len(s.Freezes)]
+	return kindPace, &s.HoldTimes[i-len(s.Freezes)]
 }
 
 // addRecord is the reverse: it adds what a record says to s.
@@ -70,7 +70,7 @@ func addRecord(s *table.Snapshot, kind, record string) error {
 	case kindFreeze:
 		return addTo(&s.Freezes, record)
 	case kindPace:
-		return addTo(&s.Paces, record)
+		return addTo(&s.HoldTimes, record)
 	}
 	return fmt.Errorf("kind %q is unknown", kind)
 }

@@ -13,10 +13,10 @@ import (
 // transaction that has brought it up to date.
 type cache struct {
 	table    *table.Table
-	version  int64                                // of the rows
-	sessions map[string]session                   // those that are open
-	filed    int                                  // how many of them have a file
-	paces    map[lockkeeper.Path]table.PaceRecord // as the rows have them, so far as is known
+	version  int64                                    // of the rows
+	sessions map[string]session                       // those that are open
+	filed    int                                      // how many of them have a file
+	paces    map[lockkeeper.Path]table.HoldTimeRecord // as the rows have them, so far as is known
 }
 
 // session is what this engine knows of an open session beside the table.
@@ -46,7 +46,7 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 	if err != nil {
 		return nil, loaded{}, err
 	}
-	c := &cache{version: m.version, sessions: make(map[string]session), paces: make(map[lockkeeper.Path]table.PaceRecord)}
+	c := &cache{version: m.version, sessions: make(map[string]session), paces: make(map[lockkeeper.Path]table.HoldTimeRecord)}
 	for i := range all.sessions {
 		c.setSession(&all.sessions[i])
 	}
@@ -110,7 +110,7 @@ func (c *cache) setSession(row *sessionRow) {
 // whole row each time would cost a third of the release.
 func (c *cache) setStated(record table.SessionRecord) bool {
 	s, known := c.sessions[record.ID]
-	s.row.Heard, s.row.Answered = record.Heard, record.Answered
+	s.row.Acked, s.row.LowestOpen = record.Acked, record.LowestOpen
 	if !known || s.row != record {
 		return false
 	}
@@ -119,8 +119,8 @@ func (c *cache) setStated(record table.SessionRecord) bool {
 }
 
 // setPaces notes what the rows say. To know less costs no more than a write.
-func (c *cache) setPaces(paces []table.PaceRecord) {
-	if len(c.paces) > 2*table.MaxPaces {
+func (c *cache) setPaces(paces []table.HoldTimeRecord) {
+	if len(c.paces) > 2*table.MaxHoldTimes {
 		clear(c.paces)
 	}
 	for _, p := range paces {
@@ -129,7 +129,7 @@ func (c *cache) setPaces(paces []table.PaceRecord) {
 }
 
 // writesPace reports whether p is to be written.
-func (c *cache) writesPace(p table.PaceRecord) bool {
+func (c *cache) writesPace(p table.HoldTimeRecord) bool {
 	old, known := c.paces[p.Path]
 	return !known || rows.PaceMoved(&old, &p)
 }
@@ -141,7 +141,7 @@ func (c *cache) writesPace(p table.PaceRecord) bool {
 func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news loaded) {
 	past.Counters, present.Counters = m.counters, m.counters
 	c.setPaces(all.paces)
-	present.Freezes, present.Paces = all.freezes, all.paces
+	present.Freezes, present.HoldTimes = all.freezes, all.paces
 	news.sessions = all.sessions
 	for i := range all.sessions {
 		if record := all.sessions[i].SessionRecord; record.Closed {

@@ -107,15 +107,15 @@ func reloaded(t testing.TB, e *Engine) (snap table.Snapshot) {
 func remembered(snap table.Snapshot) table.Snapshot {
 	var claims []table.ClaimRecord
 	for _, c := range snap.Claims {
-		if c.Ghost <= snap.Counters.Now {
-			c.Ghost = 0
+		if c.UnackedUntil <= snap.Counters.Now {
+			c.UnackedUntil = 0
 		}
-		if c.State != lockkeeper.Ended || c.Forget > snap.Counters.Now || c.Ghost > 0 {
+		if c.State != lockkeeper.Ended || c.Forget > snap.Counters.Now || c.UnackedUntil > 0 {
 			claims = append(claims, c)
 		}
 	}
 	snap.Claims = claims
-	snap.Paces = nil // the rows have them roughly: see TestPacesAreKept
+	snap.HoldTimes = nil // the rows have them roughly: see TestPacesAreKept
 	return snap
 }
 
@@ -198,7 +198,7 @@ type generator struct {
 // session was attached anew: then it is remembered for the rest of its TTL.
 func (g *generator) exact(snap table.Snapshot) table.Snapshot {
 	if g.states {
-		snap.Claims = slices.DeleteFunc(snap.Claims, func(c table.ClaimRecord) bool { return c.Known })
+		snap.Claims = slices.DeleteFunc(snap.Claims, func(c table.ClaimRecord) bool { return c.Acked })
 	}
 	if len(snap.Claims) == 0 {
 		snap.Claims = nil // as that of none
@@ -384,12 +384,12 @@ func TestPacesAreKept(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for _, p := range c.table.Snapshot().Paces {
-				all[p.Path] = p.Pace
+			for _, p := range c.table.Snapshot().HoldTimes {
+				all[p.Path] = p.Estimate
 			}
-			for _, p := range e.cache.table.Snapshot().Paces {
-				if row := all[p.Path]; (row - p.Pace).Abs() > row/8 {
-					t.Errorf("the pace of %s is %s, its row has %s", p.Path, p.Pace, row)
+			for _, p := range e.cache.table.Snapshot().HoldTimes {
+				if row := all[p.Path]; (row - p.Estimate).Abs() > row/8 {
+					t.Errorf("the pace of %s is %s, its row has %s", p.Path, p.Estimate, row)
 				}
 			}
 		})
@@ -413,11 +413,11 @@ func TestPacesAreKept(t *testing.T) {
 	if got := paces(two)["db"]; got != 9375*time.Millisecond {
 		t.Errorf("after much more: %s", got)
 	}
-	for i := range table.MaxPaces - 1 {
+	for i := range table.MaxHoldTimes - 1 {
 		hold(time.Millisecond, lockkeeper.Path(fmt.Sprintf("p%d", i)))
 	}
 	got := paces(two)
-	if _, old := got["x"]; old || got["db"] == 0 || len(got) != table.MaxPaces {
+	if _, old := got["x"]; old || got["db"] == 0 || len(got) != table.MaxHoldTimes {
 		t.Errorf("%d paces, that of x among them: %v", len(got), old)
 	}
 }

@@ -155,7 +155,7 @@ type changes struct {
 	sessions []sessionRow
 	claims   []claimRow
 	freezes  []table.FreezeRecord
-	paces    []table.PaceRecord
+	paces    []table.HoldTimeRecord
 }
 
 // changedSince reads the rows with a higher version; of version 0 all that are
@@ -187,8 +187,8 @@ func (db *database) changedSince(version int64) (changes, error) {
 		return all, err
 	}
 	err = db.each(readPaces, func(r *sql.Rows) error {
-		var row table.PaceRecord
-		err := r.Scan(&row.Path, &row.Pace, &row.At)
+		var row table.HoldTimeRecord
+		err := r.Scan(&row.Path, &row.Estimate, &row.At)
 		all.paces = append(all.paces, row)
 		return err
 	}, version)
@@ -257,11 +257,11 @@ func (db *database) putFreeze(f table.FreezeRecord, version int64, now time.Dura
 	return db.run(writeFreeze, append(rows.FreezeValues(&f), "frozen", 0, version)...)
 }
 
-func (db *database) putPace(p table.PaceRecord, version int64) error {
+func (db *database) putPace(p table.HoldTimeRecord, version int64) error {
 	if p.Forgotten {
 		return db.run(forgetPace, string(p.Path))
 	}
-	return db.run(writePace, string(p.Path), int64(p.Pace), int64(p.At), version)
+	return db.run(writePace, string(p.Path), int64(p.Estimate), int64(p.At), version)
 }
 
 // purge removes ended claims that need not be remembered, and closed sessions
@@ -269,7 +269,7 @@ func (db *database) putPace(p table.PaceRecord, version int64) error {
 // seen them so. It returns the highest version among them: who knows the rows up
 // to it has missed nothing.
 func (db *database) purge(now time.Duration) (version int64, err error) {
-	if err := db.run(trimPaces, table.MaxPaces); err != nil { // processes may differ on which is the oldest
+	if err := db.run(trimPaces, table.MaxHoldTimes); err != nil { // processes may differ on which is the oldest
 		return 0, err
 	}
 	ended, closed := int64(now-keepEnded), int64(now-keepClosed)

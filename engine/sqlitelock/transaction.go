@@ -277,14 +277,14 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 			return err
 		}
 	}
-	for _, p := range changes.Paces {
+	for _, p := range changes.HoldTimes {
 		if !c.writesPace(p) {
 			continue
 		}
 		if err := db.putPace(p, version); err != nil {
 			return err
 		}
-		c.setPaces([]table.PaceRecord{p})
+		c.setPaces([]table.HoldTimeRecord{p})
 	}
 	return nil
 }
@@ -424,7 +424,7 @@ func (tx *transaction) finish() error {
 		m.purge, m.purged = tx.now, max(m.purged, version)
 	}
 	for id, record := range tx.stated { // order does not matter
-		if err := db.run(writeStated, int64(record.Heard), int64(record.Answered), m.version, id); err != nil {
+		if err := db.run(writeStated, int64(record.Acked), int64(record.LowestOpen), m.version, id); err != nil {
 			return err
 		}
 	}

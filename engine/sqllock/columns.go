@@ -115,10 +115,10 @@ func freezeValues(all []table.FreezeRecord) [][]any {
 	return out
 }
 
-func paceValues(all []table.PaceRecord) [][]any {
+func paceValues(all []table.HoldTimeRecord) [][]any {
 	var out [][]any
 	for _, p := range all {
-		out = append(out, []any{string(p.Path), int64(p.Pace), int64(p.At)})
+		out = append(out, []any{string(p.Path), int64(p.Estimate), int64(p.At)})
 	}
 	return out
 }
@@ -163,10 +163,10 @@ func freezeReader(each func(table.FreezeRecord)) func(scanner) error {
 	}
 }
 
-func paceReader(each func(table.PaceRecord)) func(scanner) error {
+func paceReader(each func(table.HoldTimeRecord)) func(scanner) error {
 	return func(scan scanner) error {
-		var p table.PaceRecord
-		err := scan(&p.Path, &p.Pace, &p.At)
+		var p table.HoldTimeRecord
+		err := scan(&p.Path, &p.Estimate, &p.At)
 		each(p)
 		return err
 	}

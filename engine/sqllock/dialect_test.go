@@ -126,14 +126,14 @@ func TestPurge(t *testing.T) {
 		gone := join(t, e, "gone", cutTTL)
 		gone.claim(exclusive(1, 0, "d"), lockkeeper.Held)
 		gone.end(lockkeeper.Ending{Kind: lockkeeper.Leave})
-		var paces []table.PaceRecord
-		for i := range table.MaxPaces + 5 {
-			paces = append(paces, table.PaceRecord{Path: lockkeeper.Path(fmt.Sprint("p", i)), Pace: 1, At: time.Duration(i)})
+		var paces []table.HoldTimeRecord
+		for i := range table.MaxHoldTimes + 5 {
+			paces = append(paces, table.HoldTimeRecord{Path: lockkeeper.Path(fmt.Sprint("p", i)), Estimate: 1, At: time.Duration(i)})
 		}
 		send(t, e, e.dialect.putPaces(paces)...)
 		db.mustExec(t, "INSERT INTO {bells} (process, session, id, rung_ns) VALUES ('p', 's', 1, 1)",
 			"INSERT INTO {followers} VALUES ('p', 1)")
-		most := map[string]int{"claims": 1, "targets": 1, "sessions": 1, "bells": 0, "followers": 0, "paces": table.MaxPaces}
+		most := map[string]int{"claims": 1, "targets": 1, "sessions": 1, "bells": 0, "followers": 0, "paces": table.MaxHoldTimes}
 		if db.flavour == mysql {
 			db.mustExec(t, "INSERT INTO {numbers} SELECT n + 1000 FROM {latches} WHERE n > 0")
 			most["numbers"] = spareNumbers + 2
@@ -192,22 +192,22 @@ func TestHold(t *testing.T) {
 			for i, id := range c.ids {
 				held[i] = found[id]
 				held[i].ID = id
-				held[i].Heard, held[i].Answered = uint64(paces), uint64(2*paces)
+				held[i].Acked, held[i].LowestOpen = uint64(paces), uint64(2*paces)
 			}
 			held[len(held)-1].version += c.late
 			all := append(e.dialect.begin(patience{latchPatience, idleFirst}), e.dialect.hold(held)...)
 			paces++
-			all = append(all, e.dialect.putPaces([]table.PaceRecord{{
-				Path: lockkeeper.Path(fmt.Sprint("p", paces)),
-				Pace: 1,
-				At:   1,
+			all = append(all, e.dialect.putPaces([]table.HoldTimeRecord{{
+				Path:     lockkeeper.Path(fmt.Sprint("p", paces)),
+				Estimate: 1,
+				At:       1,
 			}})...)
 			err := send(append(all, e.dialect.commit())...)
 			if c.want == nil && err != nil || c.want != nil && e.dialect.fateOf(err, true) != again {
 				t.Errorf("%v off by %d: %v", c.ids, c.late, err)
 			}
 			written := false
-			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))}, func(table.PaceRecord) {
+			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))}, func(table.HoldTimeRecord) {
 				written = true
 			})); err != nil || written != (c.want == nil) {
 				t.Errorf("%v off by %d: written %t, %v", c.ids, c.late, written, err)

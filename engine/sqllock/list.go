@@ -142,7 +142,7 @@ func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 	keep := func(_ int, found *rows.Claim) { v.claims[found.Ref] = found }
 	all := append(d.snapshot(), d.clock(&v.reading, false)...)
 	all = append(all, d.freezes(func(f table.FreezeRecord) { v.freezes = append(v.freezes, f) }))
-	if err := tx.send(ctx, append(all, d.paces(nil, func(p table.PaceRecord) { v.paces[p.Path] = p }))...); err != nil {
+	if err := tx.send(ctx, append(all, d.paces(nil, func(p table.HoldTimeRecord) { v.paces[p.Path] = p }))...); err != nil {
 		return err
 	}
 	if ids := slices.Sorted(maps.Keys(tx.scope.sessions)); len(ids) > 0 {
@@ -193,7 +193,7 @@ func (c *view) wholeTable() (*table.Table, error) {
 	}
 	snap.Freezes = slices.DeleteFunc(snap.Freezes, func(f table.FreezeRecord) bool { return f.Until <= now })
 	for _, p := range c.paces { // order does not matter
-		snap.Paces = append(snap.Paces, p)
+		snap.HoldTimes = append(snap.HoldTimes, p)
 	}
 	t := table.New()
 	return t, t.Load(snap)

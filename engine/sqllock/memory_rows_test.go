@@ -23,7 +23,7 @@ func (m *memory) freezes(each func(table.FreezeRecord)) statement {
 	})
 }
 
-func (m *memory) paces(paths []lockkeeper.Path, each func(table.PaceRecord)) statement {
+func (m *memory) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	return does("paces", func(*memoryLink) error {
 		for _, path := range slices.Sorted(maps.Keys(m.tables.paces)) {
 			if paths == nil || slices.Contains(paths, path) {
@@ -97,7 +97,7 @@ func (m *memory) renewed(now time.Duration, row claimRow) bool {
 	s, known := m.tables.sessions[row.Ref.Session]
 	ended := row.ClaimRecord.State == lockkeeper.Ended
 	waits := row.ClaimRecord.State == lockkeeper.Waiting || row.Converting
-	return known && (waits || row.Told != lockkeeper.Forever || row.more || row.Changed >= now-s.TTL) &&
+	return known && (waits || row.StatedEnd != lockkeeper.Forever || row.more || row.Changed >= now-s.TTL) &&
 		(!ended || row.Forget > now)
 }
 
@@ -137,7 +137,7 @@ func (m *memory) hold(all []session) []statement {
 			if !known || kept.version != s.version {
 				return errConflict
 			}
-			kept.Heard, kept.Answered, kept.version = s.Heard, s.Answered, s.version+1
+			kept.Acked, kept.LowestOpen, kept.version = s.Acked, s.LowestOpen, s.version+1
 			l.writes = append(l.writes, func() { m.tables.sessions[s.ID] = kept })
 		}
 		return nil
@@ -264,7 +264,7 @@ func (m *memory) putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) [
 	})}
 }
 
-func (m *memory) putPaces(all []table.PaceRecord) []statement {
+func (m *memory) putPaces(all []table.HoldTimeRecord) []statement {
 	return []statement{does("put paces", func(l *memoryLink) error {
 		for _, p := range all {
 			if !l.has(p.Path) {
@@ -343,7 +343,7 @@ func (m *memory) purge(now, before time.Duration) []statement {
 	return []statement{does("purge", func(*memoryLink) error {
 		gone := make(map[lockkeeper.Ref]bool)
 		for ref, c := range m.tables.claims {
-			gone[ref] = c.ClaimRecord.State == lockkeeper.Ended && c.Ended <= before && c.Forget <= now && c.Ghost <= now
+			gone[ref] = c.ClaimRecord.State == lockkeeper.Ended && c.Ended <= before && c.Forget <= now && c.UnackedUntil <= now
 		}
 		maps.DeleteFunc(m.tables.targets, func(key targetKey, _ lockkeeper.Mode) bool { return gone[key.ref] })
 		maps.DeleteFunc(m.tables.claims, func(ref lockkeeper.Ref, _ claimRow) bool { return gone[ref] })

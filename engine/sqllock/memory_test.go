@@ -41,7 +41,7 @@ type memoryTables struct {
 	claims   map[lockkeeper.Ref]claimRow
 	targets  map[targetKey]lockkeeper.Mode
 	freezes  map[lockkeeper.Path]table.FreezeRecord
-	paces    map[lockkeeper.Path]table.PaceRecord
+	paces    map[lockkeeper.Path]table.HoldTimeRecord
 	bells    []bell
 }
 
@@ -66,7 +66,7 @@ func newMemory() *memory {
 			sessions: make(map[string]session),
 			claims:   make(map[lockkeeper.Ref]claimRow),
 			targets:  make(map[targetKey]lockkeeper.Mode),
-			freezes:  make(map[lockkeeper.Path]table.FreezeRecord), paces: make(map[lockkeeper.Path]table.PaceRecord),
+			freezes:  make(map[lockkeeper.Path]table.FreezeRecord), paces: make(map[lockkeeper.Path]table.HoldTimeRecord),
 		},
 		latches: make(map[lockkeeper.Path]map[*memoryLink]bool), locks: make(map[string]*memoryLink),
 	}

@@ -465,7 +465,7 @@ func (d mysqlDialect) freezes(each func(table.FreezeRecord)) statement {
 }
 
 // paces implements dialect.
-func (d mysqlDialect) paces(paths []lockkeeper.Path, each func(table.PaceRecord)) statement {
+func (d mysqlDialect) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	text := `SELECT ` + rows.PaceColumns + ` FROM {paces}`
 	if paths != nil {
 		text += ` WHERE path IN (` + marks(len(paths)) + `)`

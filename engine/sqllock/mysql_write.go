@@ -17,7 +17,7 @@ func (d mysqlDialect) hold(all []session) []statement {
 	keys, moved := make([][]any, len(all)), make([][]any, len(all))
 	for i := range all {
 		keys[i] = []any{all[i].ID, all[i].version}
-		moved[i] = []any{all[i].ID, all[i].Heard, all[i].Answered}
+		moved[i] = []any{all[i].ID, all[i].Acked, all[i].LowestOpen}
 	}
 	from, args := d.byKey("sessions", columns{"id, version", numbers("version")}, keys)
 	list, _ := json.Marshal(moved) // they are strings and numbers
@@ -107,7 +107,7 @@ func (d mysqlDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeReco
 }
 
 // putPaces implements dialect.
-func (d mysqlDialect) putPaces(all []table.PaceRecord) []statement {
+func (d mysqlDialect) putPaces(all []table.HoldTimeRecord) []statement {
 	return d.insert("paces", paceColumns, paceValues(all), "path")
 }
 
@@ -201,7 +201,7 @@ func (d mysqlDialect) purge(now, before time.Duration) []statement {
 		d.alone("SET @lockkeeper_oldest = NULL;\nSELECT at_ns INTO @lockkeeper_oldest FROM {paces} ORDER BY at_ns DESC "+
 			"LIMIT 1 OFFSET ?;\n"+
 			"DELETE p FROM (SELECT path FROM {paces} WHERE at_ns < @lockkeeper_oldest"+end+
-			"{paces} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxPaces-1), most),
+			"{paces} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxHoldTimes-1), most),
 		d.alone("SELECT max(n) INTO @lockkeeper_newest FROM {numbers};\n"+
 			"DELETE m FROM (SELECT n FROM {numbers} WHERE n < @lockkeeper_newest - ?"+end+
 			"{numbers} m FORCE INDEX (PRIMARY) ON m.n = old.n", int64(spareNumbers), most),

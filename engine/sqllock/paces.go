@@ -19,20 +19,20 @@ type paces struct {
 
 // knownPace is what is known of one path.
 type knownPace struct {
-	row  table.PaceRecord // as the rows have it, about; without a path: there is none
-	last table.PaceRecord // as it was after the latest hold that ended here
+	row  table.HoldTimeRecord // as the rows have it, about; without a path: there is none
+	last table.HoldTimeRecord // as it was after the latest hold that ended here
 	read time.Time
 }
 
 const (
-	mostPaces = 4 * table.MaxPaces
+	mostPaces = 4 * table.MaxHoldTimes
 	freshPace = time.Minute // after that it is read again
 )
 
 func newPaces() *paces { return &paces{young: make(map[lockkeeper.Path]knownPace)} }
 
 // known yields what is known of paths, and returns those that have to be read.
-func (p *paces) known(paths map[lockkeeper.Path]bool, keep func(table.PaceRecord)) (others []lockkeeper.Path) {
+func (p *paces) known(paths map[lockkeeper.Path]bool, keep func(table.HoldTimeRecord)) (others []lockkeeper.Path) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -67,7 +67,7 @@ func (p *paces) put(path lockkeeper.Path, k knownPace) {
 }
 
 // heard takes in what was read of paths: found, and of the others that there is nothing.
-func (p *paces) heard(paths []lockkeeper.Path, found map[lockkeeper.Path]table.PaceRecord) {
+func (p *paces) heard(paths []lockkeeper.Path, found map[lockkeeper.Path]table.HoldTimeRecord) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -77,7 +77,7 @@ func (p *paces) heard(paths []lockkeeper.Path, found map[lockkeeper.Path]table.P
 }
 
 // moved reports whether r is to be written.
-func (p *paces) moved(r *table.PaceRecord) bool {
+func (p *paces) moved(r *table.HoldTimeRecord) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k, _ := p.get(r.Path)
@@ -85,7 +85,7 @@ func (p *paces) moved(r *table.PaceRecord) bool {
 }
 
 // learn takes in paces that are new, and those of them that were written.
-func (p *paces) learn(all, written []table.PaceRecord) {
+func (p *paces) learn(all, written []table.HoldTimeRecord) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range all {

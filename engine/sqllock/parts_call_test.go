@@ -55,7 +55,7 @@ func (w *world) prepare(c table.Command) *played {
 // begins no claim with that id. Nobody makes it again but these sequences.
 func (w *world) forgot(ref lockkeeper.Ref) bool {
 	row, there := w.rows.tables.claims[ref]
-	if !there || row.ClaimRecord.State != lockkeeper.Ended || !row.Known || row.Ghost > w.rows.now {
+	if !there || row.ClaimRecord.State != lockkeeper.Ended || !row.Acked || row.UnackedUntil > w.rows.now {
 		return false
 	}
 	_, known := w.whole.Status(ref)

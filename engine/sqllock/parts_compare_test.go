@@ -49,8 +49,8 @@ func (w *world) snapshot() (snap table.Snapshot) {
 	for _, ref := range slices.SortedFunc(maps.Keys(t.claims), compareRefs) {
 		c := v.claims[ref].ClaimRecord
 		s, open := t.sessions[ref.Session]
-		remembered := open && !s.Closed && c.Forget > w.rows.now && !(c.Known && ref.ID < s.Answered)
-		if c.State != lockkeeper.Ended || remembered && !w.forgot(ref) || c.Ghost > w.rows.now {
+		remembered := open && !s.Closed && c.Forget > w.rows.now && !(c.Acked && ref.ID < s.LowestOpen)
+		if c.State != lockkeeper.Ended || remembered && !w.forgot(ref) || c.UnackedUntil > w.rows.now {
 			snap.Claims = append(snap.Claims, c)
 		}
 	}
@@ -75,7 +75,7 @@ func (w *world) differClaims(a, b []table.ClaimRecord) string {
 	one, two := slices.Clone(a), slices.Clone(b)
 	// What ended and was recalled since has rows of the old end no more.
 	one = slices.DeleteFunc(one, func(r table.ClaimRecord) bool {
-		return r.State == lockkeeper.Ended && r.Ghost <= w.rows.now && r.Forget <= w.rows.now
+		return r.State == lockkeeper.Ended && r.UnackedUntil <= w.rows.now && r.Forget <= w.rows.now
 	})
 	for i := range min(len(one), len(two)) {
 		r, s := &one[i], &two[i]
@@ -87,10 +87,10 @@ func (w *world) differClaims(a, b []table.ClaimRecord) string {
 		for _, r := range []*table.ClaimRecord{r, s} {
 			r.Fence, r.Ticket, r.Change = 0, 0, 0
 			if r.Reason == lockkeeper.Deadlock {
-				r.Text, r.Known = "", r.Known && !w.short() // it may be found by the next look
+				r.Text, r.Acked = "", r.Acked && !w.short() // it may be found by the next look
 			}
-			if r.Ghost <= w.rows.now {
-				r.Ghost = 0
+			if r.UnackedUntil <= w.rows.now {
+				r.UnackedUntil = 0
 			}
 			if r.State == lockkeeper.Ended {
 				r.Changed, r.Forget = 0, 0

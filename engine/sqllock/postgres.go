@@ -364,7 +364,7 @@ func (d postgresDialect) freezes(each func(table.FreezeRecord)) statement {
 }
 
 // paces implements dialect.
-func (d postgresDialect) paces(paths []lockkeeper.Path, each func(table.PaceRecord)) statement {
+func (d postgresDialect) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	text, args := `SELECT `+rows.PaceColumns+` FROM {paces}`, []any(nil)
 	if paths != nil {
 		text, args = text+` WHERE path = ANY($1)`, []any{plainPaths(paths)}

@@ -16,7 +16,7 @@ func (d postgresDialect) hold(all []session) []statement {
 	n := len(all)
 	ids, versions, heard, answered := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range all {
-		ids[i], versions[i], heard[i], answered[i] = all[i].ID, all[i].version, int64(all[i].Heard), int64(all[i].Answered)
+		ids[i], versions[i], heard[i], answered[i] = all[i].ID, all[i].version, int64(all[i].Acked), int64(all[i].LowestOpen)
 	}
 	row := "s." + strings.ReplaceAll(sessionColumns.names, ", ", ", s.")
 	row = strings.NewReplacer("s.heard", "v.heard", "s.answered", "v.answered", "s.version", "s.version + 1").Replace(row)
@@ -156,7 +156,7 @@ func (d postgresDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeR
 }
 
 // putPaces implements dialect.
-func (d postgresDialect) putPaces(all []table.PaceRecord) []statement {
+func (d postgresDialect) putPaces(all []table.HoldTimeRecord) []statement {
 	return []statement{d.insert("paces", paceColumns, paceValues(all), d.orUpdate(paceColumns, "path"))}
 }
 
@@ -238,6 +238,6 @@ func (d postgresDialect) purge(now, before time.Duration) []statement {
 		{text: d.sql(`DELETE FROM {bells} WHERE rung_ns <= $1`), args: args[1:]},
 		{text: d.sql(`DELETE FROM {followers} WHERE until_ns <= $1`), args: args[1:]},
 		{text: d.sql(`DELETE FROM {paces} WHERE at_ns < (SELECT at_ns FROM {paces} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`),
-			args: []any{int64(table.MaxPaces - 1)}},
+			args: []any{int64(table.MaxHoldTimes - 1)}},
 	}
 }

@@ -16,7 +16,7 @@ type view struct {
 	sessions map[string]*session
 	claims   map[lockkeeper.Ref]*rows.Claim
 	freezes  []table.FreezeRecord
-	paces    map[lockkeeper.Path]table.PaceRecord
+	paces    map[lockkeeper.Path]table.HoldTimeRecord
 	met      int           // how many rows the regions had
 	cuts     map[int]order // of the regions of which only the head was read: its last
 
@@ -29,7 +29,7 @@ func newView() *view {
 	return &view{
 		sessions: make(map[string]*session),
 		claims:   make(map[lockkeeper.Ref]*rows.Claim),
-		paces:    make(map[lockkeeper.Path]table.PaceRecord),
+		paces:    make(map[lockkeeper.Path]table.HoldTimeRecord),
 		cuts:     make(map[int]order),
 		asked:    make(map[lockkeeper.Ref]bool),
 		sought:   make(map[lockkeeper.Ref]bool),
@@ -99,7 +99,7 @@ func (tx *transaction) read(ctx context.Context) (wider bool, err error) {
 		all = append(all, d.claims(search, keep))
 	}
 	all = append(all, d.freezes(func(f table.FreezeRecord) { c.freezes = append(c.freezes, f) }))
-	keepPace := func(p table.PaceRecord) { c.paces[p.Path] = p }
+	keepPace := func(p table.HoldTimeRecord) { c.paces[p.Path] = p }
 	unknown := tx.e.paces.known(s.paths, keepPace)
 	if s.paths[lockkeeper.Root] {
 		unknown = nil

@@ -233,7 +233,7 @@ const (
 // classOf is c's class; -1 if it concerns nobody any more.
 func classOf(c *rows.Claim) int {
 	switch {
-	case c.ClaimRecord.State == lockkeeper.Ended && c.Ghost > 0:
+	case c.ClaimRecord.State == lockkeeper.Ended && c.UnackedUntil > 0:
 		return classUnheard
 	case c.ClaimRecord.State == lockkeeper.Ended:
 		return -1

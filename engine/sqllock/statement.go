@@ -65,7 +65,7 @@ type dialect interface {
 	sessions(ids []string, lock bool, each func(*session)) statement
 	claims(s *search, each func(region int, c *rows.Claim)) statement
 	freezes(each func(table.FreezeRecord)) statement
-	paces(paths []lockkeeper.Path, each func(table.PaceRecord)) statement
+	paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement
 
 	// hold locks the rows of sessions, and makes sure that they have the versions that were read.
 	// It counts these up, and writes what the sessions have heard and answered.
@@ -76,7 +76,7 @@ type dialect interface {
 	putClaims(new, changed []*rows.Claim, gone []lockkeeper.Ref) ([]statement, error)
 	putTargets(old, new []targetRow) []statement
 	putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) []statement
-	putPaces(all []table.PaceRecord) []statement
+	putPaces(all []table.HoldTimeRecord) []statement
 	dropEnded(session string) statement
 	// follow notes that a process follows what happens.
 	follow(process string, until time.Duration) statement

@@ -45,7 +45,7 @@ type transaction struct {
 	bells     map[bell]bool
 	elsewhere []lockkeeper.Target // what ended where nobody has looked
 	closed    map[string]bool
-	paced     []table.PaceRecord
+	paced     []table.HoldTimeRecord
 	after     []func() // to be done when it is committed
 }
 
@@ -105,7 +105,7 @@ func (tx *transaction) load() error {
 		}
 	}
 	for _, p := range c.paces { // order does not matter
-		snap.Paces = append(snap.Paces, p)
+		snap.HoldTimes = append(snap.HoldTimes, p)
 	}
 	tx.table = table.New()
 	if err := tx.table.Load(snap); err != nil {
@@ -120,8 +120,8 @@ func (tx *transaction) load() error {
 func (c *view) heed() {
 	for ref, found := range c.claims { // order does not matter
 		s := c.sessions[ref.Session]
-		if s != nil && found.ClaimRecord.State != lockkeeper.Ended && found.ToldIn != 0 && found.ToldIn <= s.Heard {
-			found.Believed = 0 // what was told
+		if s != nil && found.ClaimRecord.State != lockkeeper.Ended && found.StatedIn != 0 && found.StatedIn <= s.Acked {
+			found.UnackedEnd = 0 // what was told
 		}
 	}
 }

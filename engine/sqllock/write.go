@@ -24,7 +24,7 @@ type changes struct {
 	gone, added []targetRow
 	thawed      []lockkeeper.Path
 	frozen      []table.FreezeRecord
-	paces       []table.PaceRecord
+	paces       []table.HoldTimeRecord
 }
 
 func (out *changes) empty() bool {
@@ -82,7 +82,7 @@ func (tx *transaction) changes() *changes {
 			out.frozen = append(out.frozen, f)
 		}
 	}
-	for _, p := range snap.Paces {
+	for _, p := range snap.HoldTimes {
 		if _, latched := tx.scope.paths[p.Path]; !latched && !tx.scope.all {
 			continue // others may be writing it
 		}
@@ -98,13 +98,13 @@ func (tx *transaction) changes() *changes {
 // heardSince reports whether s is what the old one has become by hearing and answering, and
 // by nothing else. It may be the same.
 func (old session) heardSince(s session) bool {
-	old.Heard, old.Answered = s.Heard, s.Answered
+	old.Acked, old.LowestOpen = s.Acked, s.LowestOpen
 	return old == s
 }
 
 // needsNoRow reports whether c is over and nobody will ask how it ended.
 func (tx *transaction) needsNoRow(c *rows.Claim) bool {
-	if c.ClaimRecord.State != lockkeeper.Ended || !c.Known || c.Thawed || c.Forget > tx.now || c.Ghost > 0 ||
+	if c.ClaimRecord.State != lockkeeper.Ended || !c.Acked || c.Thawed || c.Forget > tx.now || c.UnackedUntil > 0 ||
 		tx.view.reading.follows {
 		return false
 	}

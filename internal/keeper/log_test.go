@@ -303,14 +303,14 @@ func compareReplay(t *testing.T, k *keeper.Keeper, l *slowLog) {
 		theirs := replayed.Snapshot()
 		// What is remembered no longer may still lie about.
 		gone := func(r table.ClaimRecord) bool {
-			return r.State == lockkeeper.Ended && r.Forget <= mine.Counters.Now && r.Ghost <= mine.Counters.Now
+			return r.State == lockkeeper.Ended && r.Forget <= mine.Counters.Now && r.UnackedUntil <= mine.Counters.Now
 		}
 		mine.Claims = append([]table.ClaimRecord{}, slices.DeleteFunc(mine.Claims, gone)...)
 		theirs.Claims = append([]table.ClaimRecord{}, slices.DeleteFunc(theirs.Claims, gone)...)
 		for _, claims := range [][]table.ClaimRecord{mine.Claims, theirs.Claims} {
 			for i := range claims {
-				if claims[i].Ghost <= mine.Counters.Now {
-					claims[i].Ghost = 0 // nor do ghosts haunt any more
+				if claims[i].UnackedUntil <= mine.Counters.Now {
+					claims[i].UnackedUntil = 0 // nor do ghosts haunt any more
 				}
 			}
 		}

@@ -37,7 +37,7 @@ func (m *Model) learn(c *claim, reason lockkeeper.Reason) {
 	slices.SortFunc(m.paces, func(a, b pace) int {
 		return cmp.Or(cmp.Compare(a.moved, b.moved), cmp.Compare(a.path, b.path))
 	})
-	if n := len(m.paces) - table.MaxPaces; n > 0 {
+	if n := len(m.paces) - table.MaxHoldTimes; n > 0 {
 		m.paces = slices.Delete(m.paces, 0, n)
 	}
 }

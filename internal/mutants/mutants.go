@@ -252,7 +252,7 @@ var mutants = []mutant{
 	},
 	{
 		"paths are remembered for ever", "table/pace.go",
-		`for len(t.paces.of) > MaxPaces {`,
+		`for len(t.paces.of) > MaxHoldTimes {`,
 		`for len(t.paces.of) > 1<<30 {`,
 		"table TestPacesAreBounded",
 	},

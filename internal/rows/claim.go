@@ -78,9 +78,9 @@ func (c *Claim) detailsOf() details {
 	d := details{
 		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
 		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
-		ToldIn: c.ToldIn, Believed: c.Believed, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
+		ToldIn: c.StatedIn, Believed: c.UnackedEnd, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
 		Lapse: c.Lapse, Text: c.Text, Thawed: c.Thawed,
-		Known: c.Known && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
+		Known: c.Acked && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
 	}
 	for _, b := range c.Blockers {
 		d.Blockers = append(d.Blockers, blocker(b))
@@ -120,7 +120,7 @@ func (c *Claim) Values() ([]any, error) {
 	}
 	return []any{c.Ref.Session, int64(c.Ref.ID), c.State(), string(targets), c.Want.As, c.Want.Note, c.Want.Link,
 		int64(c.Want.Priority), int64(c.Ticket), int64(c.Fence), reason, int64(c.Arrived), int64(c.Granted), End(c.Want.Wait),
-		End(c.Bound), End(c.Told), int64(c.Ended), int64(c.Forget), int64(c.Ghost), int64(c.Change), int64(c.Changed),
+		End(c.Bound), End(c.StatedEnd), int64(c.Ended), int64(c.Forget), int64(c.UnackedUntil), int64(c.Change), int64(c.Changed),
 		string(more)}, nil
 }
 
@@ -131,7 +131,7 @@ func (c *Claim) Scan(scan func(...any) error, more ...any) error {
 	into := append(make([]any, 0, 22+len(more)), &c.Ref.Session, Signed{&c.Ref.ID}, &state, &targets, &c.Want.As,
 		&c.Want.Note, &c.Want.Link,
 		&c.Want.Priority, Signed{&c.Ticket}, Signed{&c.Fence}, &reason, &c.Arrived, &c.Granted, Endless{&c.Want.Wait},
-		Endless{&c.Bound}, Endless{&c.Told}, &c.Ended, &c.Forget, &c.Ghost, Signed{&c.Change}, &c.Changed, &rest)
+		Endless{&c.Bound}, Endless{&c.StatedEnd}, &c.Ended, &c.Forget, &c.UnackedUntil, Signed{&c.Change}, &c.Changed, &rest)
 	if err := scan(append(into, more...)...); err != nil {
 		return err
 	}
@@ -180,13 +180,13 @@ func (c *Claim) fill(d *details) {
 	}
 	if c.ClaimRecord.State == lockkeeper.Ended {
 		c.Thawed = d.Thawed
-		c.Known = d.Known || bySession(&c.ClaimRecord)
+		c.Acked = d.Known || bySession(&c.ClaimRecord)
 		return
 	}
 	if c.Quiet = d.QuietSince; c.Quiet == 0 {
 		c.Quiet = c.Arrived
 	}
-	c.ToldIn, c.Believed = d.ToldIn, d.Believed
+	c.StatedIn, c.UnackedEnd = d.ToldIn, d.Believed
 	if w.Targets = d.Wants; len(w.Targets) == 0 {
 		w.Targets = held(&c.ClaimRecord)
 	}

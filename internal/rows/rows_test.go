@@ -126,7 +126,7 @@ func scanner(columns string, values []any) func(...any) error {
 // A pace is written when it has moved, and not with every release.
 func TestPaceMoved(t *testing.T) {
 	const s = time.Second
-	old := table.PaceRecord{Path: "db", Pace: 80 * s, At: 100 * s}
+	old := table.HoldTimeRecord{Path: "db", Estimate: 80 * s, At: 100 * s}
 	for _, c := range []struct {
 		pace, at  time.Duration
 		forgotten bool
@@ -141,7 +141,7 @@ func TestPaceMoved(t *testing.T) {
 		{pace: 80 * s, at: 701 * s, moved: true},
 		{pace: 80 * s, at: 100 * s, forgotten: true, moved: true},
 	} {
-		p := table.PaceRecord{Path: "db", Pace: c.pace, At: c.at, Forgotten: c.forgotten}
+		p := table.HoldTimeRecord{Path: "db", Estimate: c.pace, At: c.at, Forgotten: c.forgotten}
 		if moved := PaceMoved(&old, &p); moved != c.moved {
 			t.Errorf("%v at %v, forgotten %t: moved is %t", c.pace, c.at, c.forgotten, moved)
 		}

@@ -19,14 +19,14 @@ func SessionValues(s *table.SessionRecord) []any {
 		state = "resuming"
 	}
 	return []any{s.ID, state, s.Label.As, s.Label.Note, s.Label.Link, int64(s.TTL), End(s.Deadline),
-		End(s.Promise), int64(s.Epoch), int64(s.Leases), int64(s.Heard), int64(s.Answered)}
+		End(s.Promise), int64(s.Epoch), int64(s.Leases), int64(s.Acked), int64(s.LowestOpen)}
 }
 
 // ScanSession reads the columns of a session, and those after them into more.
 func ScanSession(s *table.SessionRecord, scan func(...any) error, more ...any) error {
 	var state string
 	into := []any{&s.ID, &state, &s.Label.As, &s.Label.Note, &s.Label.Link, &s.TTL, Endless{&s.Deadline},
-		Endless{&s.Promise}, Signed{&s.Epoch}, Signed{&s.Leases}, Signed{&s.Heard}, Signed{&s.Answered}}
+		Endless{&s.Promise}, Signed{&s.Epoch}, Signed{&s.Leases}, Signed{&s.Acked}, Signed{&s.LowestOpen}}
 	if err := scan(append(into, more...)...); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ const finePace = 10 * time.Millisecond
 // release moves a pace, and to write it each time would cost a tenth of the release: a
 // row may be wrong by an eighth or a few milliseconds, and that of a path whose holds are short by
 // a second's worth of them.
-func PaceMoved(old, p *table.PaceRecord) bool {
+func PaceMoved(old, p *table.HoldTimeRecord) bool {
 	age := p.At - old.At
-	return p.Forgotten || age > keepPace || age >= time.Second && (p.Pace-old.Pace).Abs() > max(old.Pace/8, finePace)
+	return p.Forgotten || age > keepPace || age >= time.Second && (p.Estimate-old.Estimate).Abs() > max(old.Estimate/8, finePace)
 }
