@@ -131,7 +131,7 @@ func (c *cache) setPaces(paces []table.HoldTimeRecord) {
 // writesPace reports whether p is to be written.
 func (c *cache) writesPace(p table.HoldTimeRecord) bool {
 	old, known := c.paces[p.Path]
-	return !known || rows.PaceMoved(&old, &p)
+	return !known || rows.HoldTimeMoved(&old, &p)
 }
 
 // sort makes of rows what the table has to load: first the past, sessions that

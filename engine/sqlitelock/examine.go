@@ -134,7 +134,7 @@ func (e *Engine) examineFile(_ context.Context, seen *insight) lockkeeper.Findin
 		logged = log.Size()
 	}
 	return fine(check, "%s, %d kB and %d kB of log, schema version %d", e.db.path, info.Size()>>10, logged>>10,
-		e.db.schema.latest)
+		e.db.schema.Latest)
 }
 
 // examineContents has SQLite check the file, which does less on a connection

@@ -218,13 +218,13 @@ func (db *database) kind(conn *sql.Conn) (fileKind, error) {
 		return 0, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x, %d tables and "+
 			"indexes): name a file that is new, or one of lockkeeper's",
 			db.path, application, tables)
-	case version > db.schema.latest:
+	case version > db.schema.Latest:
 		return 0, lockkeeper.Invalid("%s has version %d, which a newer program made; this one knows version %d and older: "+
 			"update this program and restart it, or name another file",
-			db.path, version, db.schema.latest)
+			db.path, version, db.schema.Latest)
 	case version < 1:
 		return 0, fmt.Errorf("%w: it has version %d", errRows, version)
-	case version < db.schema.latest:
+	case version < db.schema.Latest:
 		return older, nil
 	}
 	return current, nil

@@ -15,19 +15,20 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/migrations"
 )
 
 // nextSchema is the schema of a later program: ours and one migration more.
-func nextSchema(t *testing.T, migration string) *schema {
+func nextSchema(t *testing.T, migration string) *migrations.Schema {
 	t.Helper()
-	first, err := fs.ReadFile(ownSchema.files, "00001_locks.sql")
+	first, err := fs.ReadFile(ownSchema.Files, "00001_locks.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSchema(fstest.MapFS{
+	s := migrations.New(fstest.MapFS{
 		"00001_locks.sql": {Data: first},
 		"00002_next.sql":  {Data: []byte("-- +goose Up\n" + migration)},
-	})
+	}, ".")
 	return &s
 }
 

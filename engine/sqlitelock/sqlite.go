@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/migrations"
 )
 
 // How long to wait for SQLite's own lock, which others hold for a commit.
@@ -28,7 +30,7 @@ type database struct {
 	me       actor       // as whom it is used
 	file     fs.FileInfo // which file it was when it was opened; nil before
 	options  options
-	schema   schema
+	schema   migrations.Schema
 	log      fs.FileInfo // which log the connection has
 	size     int64       // of the file, which never becomes smaller
 	foundLog bool        // it had a log before it was opened

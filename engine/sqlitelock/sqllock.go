@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/migrations"
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // options change how a file is opened.
 type options struct {
-	looks    bool    // see Look
-	careless bool    // of tests: commits don't wait for the disk
-	driver   string  // of tests: another driver than SQLite's own
-	schema   *schema // of tests: other migrations
+	looks    bool               // see Look
+	careless bool               // of tests: commits don't wait for the disk
+	driver   string             // of tests: another driver than SQLite's own
+	schema   *migrations.Schema // of tests: other migrations
 }
 
 // Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for

@@ -57,7 +57,7 @@ var statementTexts = [statements]string{
 	readSessions: "SELECT " + rows.SessionColumns +
 		", file, opened, version FROM sessions WHERE version > ? AND (? OR state <> 'closed')",
 	writeSession: upsert("sessions", "id", rows.SessionColumns+", file, opened, closed_ns, version"),
-	writeStated:  `UPDATE sessions SET heard = ?, answered = ?, version = ? WHERE id = ?`,
+	writeStated:  `UPDATE sessions SET acked = ?, lowest_open = ?, version = ? WHERE id = ?`,
 	closeSession: `UPDATE sessions SET state = 'closed', file = '', closed_ns = ?, version = ? WHERE id = ?`,
 
 	readClaims: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ?",
@@ -67,16 +67,16 @@ var statementTexts = [statements]string{
 	writeFreeze: replace("freezes", rows.FreezeColumns+", state, ended_ns, version"),
 	thawFreeze:  `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
 
-	readPaces:  "SELECT " + rows.PaceColumns + " FROM paces WHERE version > ?",
-	writePace:  upsert("paces", "path", rows.PaceColumns+", version"),
-	forgetPace: `DELETE FROM paces WHERE path = ?`,
-	trimPaces:  `DELETE FROM paces WHERE path IN (SELECT path FROM paces ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
+	readPaces:  "SELECT " + rows.HoldTimeColumns + " FROM hold_times WHERE version > ?",
+	writePace:  upsert("hold_times", "path", rows.HoldTimeColumns+", version"),
+	forgetPace: `DELETE FROM hold_times WHERE path = ?`,
+	trimPaces:  `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
 
 	oldestKnown: `SELECT max(
-		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, ghost_ns) <= ?1 AND ended_ns <= ?2),
+		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND ended_ns <= ?2),
 		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?3),
 		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?3))`,
-	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, ghost_ns) <= ?1 AND ended_ns <= ?2`,
+	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND ended_ns <= ?2`,
 	purgeSessions: `DELETE FROM sessions WHERE state = 'closed' AND closed_ns <= ?`,
 	purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
 }
@@ -122,10 +122,10 @@ func (db *database) meta() (m meta, found bool, err error) {
 	if err == sql.ErrNoRows {
 		return m, false, nil
 	}
-	if err == nil && m.layout != db.schema.latest {
+	if err == nil && m.layout != db.schema.Latest {
 		err = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(
 			"a newer program has brought %s to version %d, and this one knows version %d: restart it with the newer one",
-			db.path, m.layout, db.schema.latest)}
+			db.path, m.layout, db.schema.Latest)}
 	}
 	return m, err == nil, err
 }

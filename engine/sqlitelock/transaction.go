@@ -52,7 +52,7 @@ func (tx *transaction) refresh() error {
 	if !tx.found { // the file was just made
 		m.boot, m.base = e.boot, reading
 		if tx.writes {
-			if err := e.db.run(insertMeta, e.db.schema.latest, m.boot, int64(m.base)); err != nil {
+			if err := e.db.run(insertMeta, e.db.schema.Latest, m.boot, int64(m.base)); err != nil {
 				return err
 			}
 			tx.changed = true

@@ -120,7 +120,7 @@ func runScript(t *testing.T, db database, script string) {
 // use does with each table what the engine does, and reads the views.
 func use(t *testing.T, db database) {
 	t.Helper()
-	for _, o := range schemas[db.flavour].objects() {
+	for _, o := range objectsOf(db.flavour) {
 		switch {
 		case o.kind == "SEQUENCE":
 			db.mustExec(t, "SELECT nextval('{"+o.name+"}')")
@@ -130,7 +130,7 @@ func use(t *testing.T, db database) {
 			db.mustExec(t, "SELECT * FROM {"+o.name+"} FOR UPDATE", "DELETE FROM {"+o.name+"} WHERE 1 = 2")
 		}
 	}
-	db.mustExec(t, "INSERT INTO {paces} VALUES ('a', 1, 1)", "UPDATE {paces} SET at_ns = 2 WHERE path = 'a'")
+	db.mustExec(t, "INSERT INTO {hold_times} VALUES ('a', 1, 1)", "UPDATE {hold_times} SET at_ns = 2 WHERE path = 'a'")
 }
 
 // The views show text that people can read, and only those who live.

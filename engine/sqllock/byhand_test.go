@@ -70,7 +70,7 @@ func TestRowsRemovedByHand(t *testing.T) {
 			h.first.await(1, lockkeeper.Held)
 		}},
 		{"everything", "DELETE FROM {claims}; DELETE FROM {targets}; DELETE FROM {sessions}; DELETE FROM {freezes}; " +
-			"DELETE FROM {bells}; DELETE FROM {paces}", func(h *byHand) {
+			"DELETE FROM {wakeups}; DELETE FROM {hold_times}", func(h *byHand) {
 			h.ended(h.first)
 			h.ended(h.second)
 			for _, m := range []*member{h.holder, h.first} {

@@ -18,16 +18,16 @@ type columns struct {
 
 var (
 	sessionColumns = columns{rows.SessionColumns + ", process, attempt, version",
-		numbers("ttl_ns deadline_ns promise_ns epoch leases heard answered version")}
+		numbers("ttl_ns deadline_ns promise_ns epoch last_lease acked lowest_open version")}
 	claimsColumns = columns{rows.ClaimColumns + ", inside_session, inside_id",
-		numbers("id priority ticket fence arrived_ns granted_ns wait_ns bound_ns told_ns " +
-			"ended_ns forget_ns ghost_ns change_no changed_ns inside_id")}
+		numbers("id priority ticket fence arrived_ns granted_ns wait_ns bound_ns notified_ns " +
+			"ended_ns forget_ns unacked_ns change_no changed_ns inside_id")}
 	targetColumns = columns{"path, class, rank, ticket, session, id, mode", numbers("class rank ticket id mode")}
 	keyOfClaims   = columns{"session, id", claimsColumns.numbers}
 	keyOfTargets  = columns{"path, class, rank, ticket, session, id", targetColumns.numbers}
 	freezeColumns = columns{rows.FreezeColumns, numbers("claim since_ns until_ns")}
-	paceColumns   = columns{rows.PaceColumns, numbers("pace_ns at_ns")}
-	bellColumns   = columns{"process, session, id, rung_ns", numbers("id rung_ns")}
+	paceColumns   = columns{rows.HoldTimeColumns, numbers("estimate_ns at_ns")}
+	bellColumns   = columns{"process, session, id, sent_ns", numbers("id sent_ns")}
 )
 
 func numbers(names string) map[string]bool {

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -50,7 +48,7 @@ func (db database) version(ctx context.Context, q querier) (version int, err err
 	if err := db.tooOld(server); err != nil {
 		return 0, err
 	}
-	if version > schemas[db.flavour].latest {
+	if version > schemas[db.flavour].Latest {
 		return 0, db.tooNew(version)
 	}
 	return version, nil
@@ -136,7 +134,7 @@ func (db database) contents(ctx context.Context, q querier) (contents, error) {
 	}
 	defer rows.Close()
 	var own []string
-	for _, o := range schemas[db.flavour].objects() {
+	for _, o := range objectsOf(db.flavour) {
 		own = append(own, o.name)
 	}
 	for rows.Next() {
@@ -171,41 +169,11 @@ var versions = object{"TABLE", "migrations"}
 var createPattern = regexp.MustCompile(
 	`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
 
-// objects are all that the migrations make.
-func (s schema) objects() []object {
+// objectsOf are all that the migrations of a flavour make.
+func objectsOf(f flavour) []object {
 	all := []object{versions}
-	for _, name := range s.names() {
-		text, _ := fs.ReadFile(s.files, name) // it is embedded
-		for _, match := range createPattern.FindAllStringSubmatch(string(text), -1) {
-			all = append(all, object{match[1], match[2]})
-		}
+	for _, match := range createPattern.FindAllStringSubmatch(schemas[f].Text(), -1) {
+		all = append(all, object{match[1], match[2]})
 	}
 	return all
 }
-
-// filled is a folder of migrations in whose texts the names in braces are filled in.
-type filled struct {
-	fs.FS
-	naming
-}
-
-// Open implements fs.FS.
-func (f filled) Open(name string) (fs.File, error) {
-	file, err := f.FS.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := file.Stat(); err != nil || info.IsDir() {
-		return file, err
-	}
-	text, err := io.ReadAll(file)
-	return filledFile{file, strings.NewReader(f.sql(string(text)))}, err
-}
-
-// filledFile is read by goose from its beginning to its end.
-type filledFile struct {
-	fs.File
-	text *strings.Reader
-}
-
-func (f filledFile) Read(p []byte) (int, error) { return f.text.Read(p) }

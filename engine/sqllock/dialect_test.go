@@ -131,12 +131,12 @@ func TestPurge(t *testing.T) {
 			paces = append(paces, table.HoldTimeRecord{Path: lockkeeper.Path(fmt.Sprint("p", i)), Estimate: 1, At: time.Duration(i)})
 		}
 		send(t, e, e.dialect.putPaces(paces)...)
-		db.mustExec(t, "INSERT INTO {bells} (process, session, id, rung_ns) VALUES ('p', 's', 1, 1)",
-			"INSERT INTO {followers} VALUES ('p', 1)")
-		most := map[string]int{"claims": 1, "targets": 1, "sessions": 1, "bells": 0, "followers": 0, "paces": table.MaxHoldTimes}
+		db.mustExec(t, "INSERT INTO {wakeups} (process, session, id, sent_ns) VALUES ('p', 's', 1, 1)",
+			"INSERT INTO {watchers} VALUES ('p', 1)")
+		most := map[string]int{"claims": 1, "targets": 1, "sessions": 1, "wakeups": 0, "watchers": 0, "hold_times": table.MaxHoldTimes}
 		if db.flavour == mysql {
-			db.mustExec(t, "INSERT INTO {numbers} SELECT n + 1000 FROM {latches} WHERE n > 0")
-			most["numbers"] = spareNumbers + 2
+			db.mustExec(t, "INSERT INTO {sequences} SELECT n + 1000 FROM {latches} WHERE n > 0")
+			most["sequences"] = spareNumbers + 2
 		}
 		if rows := count(t, db, "targets WHERE class = 4"); rows != 2 {
 			t.Errorf("there are %d targets of which the holder may not know the end, want 2", rows)

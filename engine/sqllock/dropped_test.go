@@ -16,7 +16,7 @@ func TestFencesGoOnWhenAllIsRemoved(t *testing.T) {
 		before := holder.claim(exclusive(1, 0, "a"), lockkeeper.Held).Fence
 		waiter.claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
 		db := opened(t, url)
-		for _, table := range []string{"targets", "claims", "sessions", "freezes", "paces", "bells"} {
+		for _, table := range []string{"targets", "claims", "sessions", "freezes", "hold_times", "wakeups"} {
 			db.mustExec(t, `TRUNCATE {`+table+`}`)
 		}
 		if st := waiter.await(1, lockkeeper.Ended); st.Reason != lockkeeper.Revoked ||
@@ -91,7 +91,7 @@ func TestTablesDropped(t *testing.T) {
 		if db.flavour == postgres {
 			db.mustExec(t, `DROP SCHEMA lockkeeper CASCADE`)
 		} else {
-			for _, o := range schemas[mysql].objects() {
+			for _, o := range objectsOf(mysql) {
 				if o.kind != "VIEW" && o.name != "claims" {
 					db.mustExec(t, `DROP TABLE {`+o.name+`}`)
 				}

@@ -151,7 +151,7 @@ func (x *examination) database() lockkeeper.Finding {
 	if x.e.db.flavour == postgres {
 		server, _, _ = strings.Cut(server, " on ")
 	}
-	latest := schemas[x.e.db.flavour].latest
+	latest := schemas[x.e.db.flavour].Latest
 	detail := fmt.Sprintf("%s, database %s as %s, tables %s of version %d; a question takes %s", server, name, user,
 		x.e.db.place(), version, brief(took))
 	if version > latest {
@@ -170,7 +170,7 @@ func (x *examination) rights() lockkeeper.Finding {
 	all = append(append(all, d.clock(&at, true)...), d.rollback())
 	for _, t := range []struct{ name, column, all string }{
 		{"sessions", "version", "*"}, {"claims", "change_no", "*"}, {"targets", "mode", "*"}, {"freezes", "until_ns", "*"},
-		{"paces", "at_ns", "*"}, {"bells", "rung_ns", "process, session, id, rung_ns"}, {"followers", "until_ns", "*"},
+		{"hold_times", "at_ns", "*"}, {"wakeups", "sent_ns", "process, session, id, sent_ns"}, {"watchers", "until_ns", "*"},
 	} {
 		into, n := "{"+t.name+"}", 0
 		if t.all != "*" {
@@ -208,7 +208,7 @@ func (x *examination) sessions() lockkeeper.Finding {
 			x.row(fmt.Sprintf(`SELECT coalesce(sum(CASE WHEN c.state = 'waiting' THEN 0 ELSE 1 END), 0), coalesce(sum(CASE WHEN c.state = 'waiting' THEN 1 ELSE 0 END), 0)
 				FROM {claims} c JOIN {sessions} s ON s.id = c.session
 				WHERE c.state <> 'ended' AND s.state = 'open' AND (s.deadline_ns IS NULL OR s.deadline_ns > %d)`, now), &held, &waiting),
-			x.row("SELECT count(*) FROM {bells}", &bells))
+			x.row("SELECT count(*) FROM {wakeups}", &bells))
 	}
 	if err != nil {
 		return x.unseen(check, err)

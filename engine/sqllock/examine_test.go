@@ -85,7 +85,7 @@ func TestExamine(t *testing.T) {
 			}
 		}
 		wantFinding(t, found["sessions"], lockkeeper.Fine, "2 live; 1 held, 1 waiting")
-		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas[e.db.flavour].latest),
+		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas[e.db.flavour].Latest),
 			"a question takes")
 		wantFinding(t, found["durability"], lockkeeper.Doubtful)
 	})
@@ -167,20 +167,20 @@ func TestExamineRights(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
 		admin := opened(t, url)
-		table := admin.name("bells")
+		table := admin.name("wakeups")
 		user := "reader_" + fmt.Sprint(time.Now().UnixNano())
 		if admin.flavour == postgres {
 			admin.mustExec(t, "CREATE ROLE "+user+" LOGIN")
 			admin.mustExec(t, admin.sql("GRANT USAGE ON SCHEMA lockkeeper TO "+user))
 			admin.mustExec(t, admin.sql("GRANT ALL ON ALL TABLES IN SCHEMA lockkeeper TO "+user))
-			admin.mustExec(t, admin.sql("GRANT USAGE ON SEQUENCE {numbers} TO "+user))
+			admin.mustExec(t, admin.sql("GRANT USAGE ON SEQUENCE {sequences} TO "+user))
 			admin.mustExec(t, "REVOKE INSERT ON "+table+" FROM "+user)
 			defer admin.mustExec(t, "DROP ROLE "+user)
 			defer admin.mustExec(t, "DROP OWNED BY "+user)
 		} else {
 			admin.mustExec(t, "CREATE USER "+user)
-			for _, o := range schemas[mysql].objects() {
-				if o.name != "bells" {
+			for _, o := range objectsOf(mysql) {
+				if o.name != "wakeups" {
 					admin.mustExec(t, "GRANT ALL ON "+admin.name(o.name)+" TO "+user)
 				}
 			}
@@ -191,7 +191,7 @@ func TestExamineRights(t *testing.T) {
 		weak := begun(t, as(t, url, user, ""))
 		defer weak.Close()
 		found := examined(t, weak)
-		wantFinding(t, found["rights"], lockkeeper.Broken, "bells", "lk migrate --print")
+		wantFinding(t, found["rights"], lockkeeper.Broken, "wakeups", "lk migrate --print")
 		wantFinding(t, found["old transactions"], lockkeeper.Fine)
 	})
 }

@@ -28,7 +28,7 @@ func lengthen(t *testing.T, db database, session string, more int) {
 		"' AND c.id = 1 AND " + n + " BETWEEN 1 AND " + strconv.Itoa(more)
 	for table, columns := range map[string]string{
 		"claims": "state, targets, who, note, link, priority, fence, reason, arrived_ns, granted_ns, wait_ns, bound_ns, " +
-			"told_ns, ended_ns, forget_ns, ghost_ns, change_no, changed_ns, more",
+			"notified_ns, ended_ns, forget_ns, unacked_ns, change_no, changed_ns, more",
 		"targets": "path, class, mode, " + map[flavour]string{postgres: `rank`, mysql: "`rank`"}[db.flavour],
 	} {
 		all := "c." + strings.ReplaceAll(columns, ", ", ", c.")

@@ -24,7 +24,7 @@ func (m *memory) freezes(each func(table.FreezeRecord)) statement {
 }
 
 func (m *memory) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
-	return does("paces", func(*memoryLink) error {
+	return does("hold_times", func(*memoryLink) error {
 		for _, path := range slices.Sorted(maps.Keys(m.tables.paces)) {
 			if paths == nil || slices.Contains(paths, path) {
 				each(m.tables.paces[path])

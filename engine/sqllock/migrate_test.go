@@ -80,8 +80,8 @@ func TestMigrate(t *testing.T) {
 		if err := db.pool.QueryRow(db.sql("SELECT count(*) FROM {migrations}")).Scan(&applied); err != nil {
 			t.Fatal(err)
 		}
-		if applied != schemas[db.flavour].latest {
-			t.Errorf("%d migrations have been applied; want each once, %d", applied, schemas[db.flavour].latest)
+		if applied != schemas[db.flavour].Latest {
+			t.Errorf("%d migrations have been applied; want each once, %d", applied, schemas[db.flavour].Latest)
 		}
 		for _, view := range []string{"held", "waiting"} {
 			rows, err := db.pool.Query(db.sql("SELECT * FROM {" + view + "}"))
@@ -130,9 +130,9 @@ func TestOtherNames(t *testing.T) {
 			}
 		}
 		one, two := opened(t, with(url, names[0])), opened(t, with(url, names[1]))
-		one.mustExec(t, "INSERT INTO {paces} VALUES ('a', 1, 1)")
+		one.mustExec(t, "INSERT INTO {hold_times} VALUES ('a', 1, 1)")
 		rows := 0
-		if err := two.pool.QueryRow(two.sql("SELECT count(*) FROM {paces}")).Scan(&rows); err != nil {
+		if err := two.pool.QueryRow(two.sql("SELECT count(*) FROM {hold_times}")).Scan(&rows); err != nil {
 			t.Fatal(err)
 		}
 		if rows != 0 {
@@ -317,14 +317,14 @@ func TestMigrateWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		lock := &migrationLock{db, schemas[db.flavour]}
-		if err := lock.SessionLock(t.Context(), conn); err != nil {
+		lock := versionStore{db}
+		if err := lock.Lock(t.Context(), conn); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		wantError(t, Migrate(ctx, url), lockkeeper.ErrUnavailable)
-		if err := lock.SessionUnlock(t.Context(), conn); err != nil {
+		if err := lock.Unlock(t.Context(), conn, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := Migrate(t.Context(), url); err != nil {

@@ -306,8 +306,8 @@ func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
 	const micros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	rest := "0, 0"
 	if numbers {
-		all = append(all, statement{text: d.sql("INSERT INTO {numbers} () VALUES ()")})
-		rest = d.sql("last_insert_id() * 1024, EXISTS (SELECT 1 FROM {followers} f WHERE f.until_ns > " + micros + " * 1000)")
+		all = append(all, statement{text: d.sql("INSERT INTO {sequences} () VALUES ()")})
+		rest = d.sql("last_insert_id() * 1024, EXISTS (SELECT 1 FROM {watchers} f WHERE f.until_ns > " + micros + " * 1000)")
 	}
 	return append(all, statement{
 		text: "SELECT " + micros + ", " + rest,
@@ -322,7 +322,7 @@ func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
 
 // drawn implements dialect.
 func (d mysqlDialect) drawn(to *uint64) statement {
-	return statement{text: d.sql("SELECT coalesce(max(n), 0) FROM {numbers}"), each: numberReader(to)}
+	return statement{text: d.sql("SELECT coalesce(max(n), 0) FROM {sequences}"), each: numberReader(to)}
 }
 
 // sessions implements dialect.
@@ -393,7 +393,7 @@ func (q *union) bySession(s *search) {
 		q.add("-1",
 			`{sessions} s FORCE INDEX (PRIMARY) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = s.id WHERE s.id IN (`+
 				marks(n)+`) AND (
-			c.state IN ('waiting', 'converting') OR c.told_ns IS NOT NULL OR c.more <> '' OR c.changed_ns >= ? - s.ttl_ns) AND (c.state <> 'ended' OR c.forget_ns > ?)`,
+			c.state IN ('waiting', 'converting') OR c.notified_ns IS NOT NULL OR c.more <> '' OR c.changed_ns >= ? - s.ttl_ns) AND (c.state <> 'ended' OR c.forget_ns > ?)`,
 			append(anys(s.renewed), int64(s.now), int64(s.now))...)
 	}
 	if s.everyone {
@@ -466,7 +466,7 @@ func (d mysqlDialect) freezes(each func(table.FreezeRecord)) statement {
 
 // paces implements dialect.
 func (d mysqlDialect) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
-	text := `SELECT ` + rows.PaceColumns + ` FROM {paces}`
+	text := `SELECT ` + rows.HoldTimeColumns + ` FROM {hold_times}`
 	if paths != nil {
 		text += ` WHERE path IN (` + marks(len(paths)) + `)`
 	}

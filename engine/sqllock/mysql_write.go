@@ -25,9 +25,9 @@ func (d mysqlDialect) hold(all []session) []statement {
 		text: patiently("IF(count(*) = ?, 1, (SELECT 1 UNION ALL SELECT 2)) FROM " + from + " FOR UPDATE"),
 		args: append([]any{int64(len(all))}, args...), each: func(scanner) error { return nil },
 	}, {
-		text: d.sql("UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', heard BIGINT " +
-			"PATH '$[1]', answered BIGINT PATH '$[2]')) k " +
-			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.heard = k.heard, t.answered = k.answered, " +
+		text: d.sql("UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', acked BIGINT " +
+			"PATH '$[1]', lowest_open BIGINT PATH '$[2]')) k " +
+			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.acked = k.acked, t.lowest_open = k.lowest_open, " +
 			"t.version = t.version + 1"),
 		args: []any{string(list)},
 	}}
@@ -108,7 +108,7 @@ func (d mysqlDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeReco
 
 // putPaces implements dialect.
 func (d mysqlDialect) putPaces(all []table.HoldTimeRecord) []statement {
-	return d.insert("paces", paceColumns, paceValues(all), "path")
+	return d.insert("hold_times", paceColumns, paceValues(all), "path")
 }
 
 // dropEnded implements dialect.
@@ -120,7 +120,7 @@ func (d mysqlDialect) dropEnded(session string) statement {
 // follow implements dialect.
 func (d mysqlDialect) follow(process string, until time.Duration) statement {
 	return statement{
-		text: d.sql("INSERT INTO {followers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = " +
+		text: d.sql("INSERT INTO {watchers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = " +
 			"VALUES(until_ns)"),
 		args: []any{process, int64(until)},
 	}
@@ -128,13 +128,13 @@ func (d mysqlDialect) follow(process string, until time.Duration) statement {
 
 // ring implements dialect.
 func (d mysqlDialect) ring(bells []bell, now time.Duration) []statement {
-	return d.insert("bells", bellColumns, bellValues(bells, now))
+	return d.insert("wakeups", bellColumns, bellValues(bells, now))
 }
 
 // answer implements dialect.
 func (d mysqlDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
 	return statement{
-		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {bells} b FORCE INDEX (bells_by_process) " +
+		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {wakeups} b FORCE INDEX (wakeups_by_process) " +
 			"JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = b.session AND c.id = b.id WHERE b.process = ?"),
 		args: []any{process}, each: claimReader(each),
 	}
@@ -146,7 +146,7 @@ func (d mysqlDialect) answered(_ string, bells []int) []statement {
 	for _, n := range bells {
 		keys = append(keys, []any{int64(n)})
 	}
-	all := append(d.begin(patience{latchPatience, idleFirst}), d.remove("bells", columns{"n", numbers("n")}, keys)...)
+	all := append(d.begin(patience{latchPatience, idleFirst}), d.remove("wakeups", columns{"n", numbers("n")}, keys)...)
 	return append(all, d.commit())
 }
 
@@ -182,11 +182,11 @@ func (d mysqlDialect) purge(now, before time.Duration) []statement {
 	n, b, most := int64(now), int64(before), int64(mostPurged)
 	return []statement{
 		d.alone("DELETE t FROM (SELECT session, id, priority, ticket, targets FROM {claims} FORCE INDEX (claims_by_end)"+
-			" WHERE state = 'ended' AND ended_ns <= ? AND ghost_ns > 0 AND ghost_ns <= ?"+end+of+
+			" WHERE state = 'ended' AND ended_ns <= ? AND unacked_ns > 0 AND unacked_ns <= ?"+end+of+
 			" STRAIGHT_JOIN {targets} t FORCE INDEX (PRIMARY)"+on, b, n, most),
-		d.alone("DELETE c, t FROM (SELECT session, id, priority, ticket, IF(ghost_ns > 0, targets, '[]') AS targets FROM "+
+		d.alone("DELETE c, t FROM (SELECT session, id, priority, ticket, IF(unacked_ns > 0, targets, '[]') AS targets FROM "+
 			"{claims} FORCE INDEX (claims_by_end)"+
-			" WHERE state = 'ended' AND ended_ns <= ? AND forget_ns <= ? AND ghost_ns <= ?"+end+
+			" WHERE state = 'ended' AND ended_ns <= ? AND forget_ns <= ? AND unacked_ns <= ?"+end+
 			"{claims} c FORCE INDEX (PRIMARY)"+
 			" ON c.session = old.session AND c.id = old.id LEFT JOIN"+of+" ON TRUE LEFT JOIN {targets} t FORCE INDEX (PRIMARY)"+
 			on, b, n, n, most),
@@ -194,17 +194,17 @@ func (d mysqlDialect) purge(now, before time.Duration) []statement {
 			"deadline_ns <= ?"+
 			" AND (SELECT count(*) FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = o.id) = 0"+end+
 			"{sessions} s FORCE INDEX (PRIMARY) ON s.id = old.id", b, most),
-		d.alone("DELETE b FROM (SELECT n FROM {bells} WHERE rung_ns <= ?"+end+
-			"{bells} b FORCE INDEX (PRIMARY) ON b.n = old.n", b, most),
-		d.alone("DELETE f FROM (SELECT process FROM {followers} WHERE until_ns <= ?"+end+
-			"{followers} f FORCE INDEX (PRIMARY) ON f.process = old.process", b, most),
-		d.alone("SET @lockkeeper_oldest = NULL;\nSELECT at_ns INTO @lockkeeper_oldest FROM {paces} ORDER BY at_ns DESC "+
+		d.alone("DELETE b FROM (SELECT n FROM {wakeups} WHERE sent_ns <= ?"+end+
+			"{wakeups} b FORCE INDEX (PRIMARY) ON b.n = old.n", b, most),
+		d.alone("DELETE f FROM (SELECT process FROM {watchers} WHERE until_ns <= ?"+end+
+			"{watchers} f FORCE INDEX (PRIMARY) ON f.process = old.process", b, most),
+		d.alone("SET @lockkeeper_oldest = NULL;\nSELECT at_ns INTO @lockkeeper_oldest FROM {hold_times} ORDER BY at_ns DESC "+
 			"LIMIT 1 OFFSET ?;\n"+
-			"DELETE p FROM (SELECT path FROM {paces} WHERE at_ns < @lockkeeper_oldest"+end+
-			"{paces} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxHoldTimes-1), most),
-		d.alone("SELECT max(n) INTO @lockkeeper_newest FROM {numbers};\n"+
-			"DELETE m FROM (SELECT n FROM {numbers} WHERE n < @lockkeeper_newest - ?"+end+
-			"{numbers} m FORCE INDEX (PRIMARY) ON m.n = old.n", int64(spareNumbers), most),
+			"DELETE p FROM (SELECT path FROM {hold_times} WHERE at_ns < @lockkeeper_oldest"+end+
+			"{hold_times} p FORCE INDEX (PRIMARY) ON p.path = old.path", int64(table.MaxHoldTimes-1), most),
+		d.alone("SELECT max(n) INTO @lockkeeper_newest FROM {sequences};\n"+
+			"DELETE m FROM (SELECT n FROM {sequences} WHERE n < @lockkeeper_newest - ?"+end+
+			"{sequences} m FORCE INDEX (PRIMARY) ON m.n = old.n", int64(spareNumbers), most),
 	}
 }
 

@@ -81,7 +81,7 @@ func (p *paces) moved(r *table.HoldTimeRecord) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k, _ := p.get(r.Path)
-	return k.row.Path == "" && !r.Forgotten || rows.PaceMoved(&k.row, r)
+	return k.row.Path == "" && !r.Forgotten || rows.HoldTimeMoved(&k.row, r)
 }
 
 // learn takes in paces that are new, and those of them that were written.

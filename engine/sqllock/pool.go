@@ -180,10 +180,10 @@ func (db database) checkFoundRows(ctx context.Context) error {
 		return db.refusal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, db.sql("INSERT INTO {numbers} () VALUES ()")); err != nil {
+	if _, err := tx.ExecContext(ctx, db.sql("INSERT INTO {sequences} () VALUES ()")); err != nil {
 		return db.refusal(err)
 	}
-	updated, err := tx.ExecContext(ctx, db.sql("UPDATE {numbers} SET n = n WHERE n = last_insert_id()"))
+	updated, err := tx.ExecContext(ctx, db.sql("UPDATE {sequences} SET n = n WHERE n = last_insert_id()"))
 	if err != nil {
 		return db.refusal(err)
 	}

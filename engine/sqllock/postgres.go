@@ -202,7 +202,7 @@ func (d postgresDialect) number(path lockkeeper.Path) int64 {
 func (d postgresDialect) clock(to *reading, numbers bool) []statement {
 	text := `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, false`
 	if numbers {
-		text = d.sql(`SELECT c.micros, nextval('{numbers}'), EXISTS (SELECT FROM {followers} f WHERE f.until_ns > c.micros * 1000)
+		text = d.sql(`SELECT c.micros, nextval('{sequences}'), EXISTS (SELECT FROM {watchers} f WHERE f.until_ns > c.micros * 1000)
 			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS c (micros)`)
 	}
 	return []statement{{text: text, each: func(scan scanner) error {
@@ -215,7 +215,7 @@ func (d postgresDialect) clock(to *reading, numbers bool) []statement {
 
 // drawn implements dialect.
 func (d postgresDialect) drawn(to *uint64) statement {
-	return statement{text: d.sql(`SELECT coalesce(pg_sequence_last_value('{numbers}'::regclass), 0)`),
+	return statement{text: d.sql(`SELECT coalesce(pg_sequence_last_value('{sequences}'::regclass), 0)`),
 		each: numberReader(to)}
 }
 
@@ -293,7 +293,7 @@ func (d postgresDialect) bySession(a *arms, s *search) {
 	}
 	if len(s.renewed) > 0 {
 		a.add(`SELECT -1, r.session, r.id FROM {sessions} s CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = s.id AND (
-			o.state IN ('waiting', 'converting') OR o.told_ns IS NOT NULL OR o.more <> '' OR o.changed_ns >= ? - s.ttl_ns)
+			o.state IN ('waiting', 'converting') OR o.notified_ns IS NOT NULL OR o.more <> '' OR o.changed_ns >= ? - s.ttl_ns)
 			AND (o.state <> 'ended' OR o.forget_ns > ?) OFFSET 0) r WHERE s.id = ANY(?)`, int64(s.now), int64(s.now), s.renewed)
 	}
 	if s.everyone {
@@ -365,7 +365,7 @@ func (d postgresDialect) freezes(each func(table.FreezeRecord)) statement {
 
 // paces implements dialect.
 func (d postgresDialect) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
-	text, args := `SELECT `+rows.PaceColumns+` FROM {paces}`, []any(nil)
+	text, args := `SELECT `+rows.HoldTimeColumns+` FROM {hold_times}`, []any(nil)
 	if paths != nil {
 		text, args = text+` WHERE path = ANY($1)`, []any{plainPaths(paths)}
 	}

@@ -14,20 +14,20 @@ import (
 // statements behind it, sent in the same breath, are not done.
 func (d postgresDialect) hold(all []session) []statement {
 	n := len(all)
-	ids, versions, heard, answered := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	ids, versions, acked, lowest := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range all {
-		ids[i], versions[i], heard[i], answered[i] = all[i].ID, all[i].version, int64(all[i].Acked), int64(all[i].LowestOpen)
+		ids[i], versions[i], acked[i], lowest[i] = all[i].ID, all[i].version, int64(all[i].Acked), int64(all[i].LowestOpen)
 	}
 	row := "s." + strings.ReplaceAll(sessionColumns.names, ", ", ", s.")
-	row = strings.NewReplacer("s.heard", "v.heard", "s.answered", "v.answered", "s.version", "s.version + 1").Replace(row)
+	row = strings.NewReplacer("s.acked", "v.acked", "s.lowest_open", "v.lowest_open", "s.version", "s.version + 1").Replace(row)
 	return []statement{{
 		text: d.sql(`WITH held AS MATERIALIZED (SELECT ` + row +
-			` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, heard, answered)
+			` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, acked, lowest_open)
 			CROSS JOIN LATERAL (SELECT * FROM {sessions} o WHERE o.id = v.id AND o.version = v.version OFFSET 0 FOR UPDATE) s),
 			moved AS (INSERT INTO {sessions} (` + sessionColumns.names + `) SELECT * FROM held
-			ON CONFLICT (id) DO UPDATE SET heard = excluded.heard, answered = excluded.answered, version = excluded.version RETURNING 1)
+			ON CONFLICT (id) DO UPDATE SET acked = excluded.acked, lowest_open = excluded.lowest_open, version = excluded.version RETURNING 1)
 			SELECT 1 / (count(*) = $5)::int FROM moved`),
-		args: []any{ids, versions, heard, answered, int64(n)},
+		args: []any{ids, versions, acked, lowest, int64(n)},
 	}}
 }
 
@@ -157,7 +157,7 @@ func (d postgresDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeR
 
 // putPaces implements dialect.
 func (d postgresDialect) putPaces(all []table.HoldTimeRecord) []statement {
-	return []statement{d.insert("paces", paceColumns, paceValues(all), d.orUpdate(paceColumns, "path"))}
+	return []statement{d.insert("hold_times", paceColumns, paceValues(all), d.orUpdate(paceColumns, "path"))}
 }
 
 // dropEnded implements dialect.
@@ -168,7 +168,7 @@ func (d postgresDialect) dropEnded(session string) statement {
 // follow implements dialect.
 func (d postgresDialect) follow(process string, until time.Duration) statement {
 	return statement{
-		text: d.sql(`INSERT INTO {followers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process) DO UPDATE SET until_ns = excluded.until_ns`),
+		text: d.sql(`INSERT INTO {watchers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process) DO UPDATE SET until_ns = excluded.until_ns`),
 		args: []any{process, int64(until)},
 	}
 }
@@ -187,7 +187,7 @@ func (d postgresDialect) ring(bells []bell, now time.Duration) []statement {
 		processes = []string{everybody}
 	}
 	return []statement{
-		d.insert("bells", bellColumns, bellValues(bells, now), ""),
+		d.insert("wakeups", bellColumns, bellValues(bells, now), ""),
 		{text: `SELECT pg_notify($1, $2)`, args: []any{d.channel(), strings.Join(processes, " ")}},
 	}
 }
@@ -204,7 +204,7 @@ func (d postgresDialect) channel() string {
 // else read all claims.
 func (d postgresDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
 	return statement{
-		text: d.sql(`SELECT ` + claimColumns("c") + `, b.n FROM {bells} b
+		text: d.sql(`SELECT ` + claimColumns("c") + `, b.n FROM {wakeups} b
 			CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = b.session AND o.id = b.id OFFSET 0) c WHERE b.process = $1`),
 		args: []any{process}, each: claimReader(each),
 	}
@@ -212,7 +212,7 @@ func (d postgresDialect) answer(process string, each func(bell int, c *rows.Clai
 
 // answered implements dialect.
 func (d postgresDialect) answered(process string, bells []int) []statement {
-	return []statement{{text: d.sql(`DELETE FROM {bells} WHERE process = $1 AND n = ANY($2)`),
+	return []statement{{text: d.sql(`DELETE FROM {wakeups} WHERE process = $1 AND n = ANY($2)`),
 		args: []any{process, bells}}}
 }
 
@@ -229,15 +229,15 @@ func (d postgresDialect) overdue(before time.Duration, each func(id string)) sta
 func (d postgresDialect) purge(now, before time.Duration) []statement {
 	args := []any{int64(now), int64(before)}
 	return []statement{
-		{text: d.sql(`DELETE FROM {targets} t USING {claims} c WHERE c.state = 'ended' AND c.ghost_ns > 0 AND c.ghost_ns <= $1 AND c.ended_ns <= $2
+		{text: d.sql(`DELETE FROM {targets} t USING {claims} c WHERE c.state = 'ended' AND c.unacked_ns > 0 AND c.unacked_ns <= $1 AND c.ended_ns <= $2
 			AND t.session = c.session AND t.id = c.id AND t.class = 4 AND t.path IN (SELECT e ->> 'path' FROM json_array_elements(c.targets::json) e)`), args: args},
-		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1 AND ghost_ns <= $1`),
+		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1 AND unacked_ns <= $1`),
 			args: args},
 		{text: d.sql(`DELETE FROM {sessions} s WHERE state = 'closed' AND deadline_ns <= $1
 			AND NOT EXISTS (SELECT FROM {claims} c WHERE c.session = s.id)`), args: args[1:]},
-		{text: d.sql(`DELETE FROM {bells} WHERE rung_ns <= $1`), args: args[1:]},
-		{text: d.sql(`DELETE FROM {followers} WHERE until_ns <= $1`), args: args[1:]},
-		{text: d.sql(`DELETE FROM {paces} WHERE at_ns < (SELECT at_ns FROM {paces} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`),
+		{text: d.sql(`DELETE FROM {wakeups} WHERE sent_ns <= $1`), args: args[1:]},
+		{text: d.sql(`DELETE FROM {watchers} WHERE until_ns <= $1`), args: args[1:]},
+		{text: d.sql(`DELETE FROM {hold_times} WHERE at_ns < (SELECT at_ns FROM {hold_times} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`),
 			args: []any{int64(table.MaxHoldTimes - 1)}},
 	}
 }

@@ -2,13 +2,12 @@ package sqllock
 
 import (
 	"fmt"
-	"io/fs"
 	"strings"
 )
 
-// Migration is what [Migrate] does to a database that has no tables of lockkeeper yet,
-// as SQL for who would rather read it first, or may not do it himself. Comments
-// at its end grant what a role needs that only uses the locks. Nothing is connected to.
+// Migration returns what [Migrate] does to a database without tables of lockkeeper, as SQL for an
+// administrator to read or run. Comments at its end grant the rights of a role that only uses the
+// locks. It does not connect to the database.
 func Migration(url string) (string, error) {
 	s, err := parse(url)
 	if err != nil {
@@ -25,12 +24,8 @@ func (n naming) script() string {
 		b.WriteString("BEGIN;\n\nCREATE SCHEMA IF NOT EXISTS " + quote(n.prefix, `"`) + ";\n\n")
 	}
 	fmt.Fprintf(&b, "%s;\n", n.sql(versionsTables[n.flavour]))
-	s := schemas[n.flavour]
-	for i, name := range s.names() {
-		text, _ := fs.ReadFile(s.files, name) // it is embedded
-		fmt.Fprintf(&b, "\n%s\n", strings.ReplaceAll(n.sql(string(text)), "-- +goose Up\n\n", ""))
-		fmt.Fprintf(&b, "%s;\n", n.sql(fmt.Sprintf("INSERT INTO {migrations} (version) VALUES (%d)", i+1)))
-	}
+	schema := schemas[n.flavour].Script(func(version int) string { return recordVersion(version) + ";\n" })
+	b.WriteString(n.sql(schema))
 	if n.flavour == postgres {
 		b.WriteString("\nCOMMIT;\n")
 	}
@@ -49,7 +44,7 @@ func (n naming) grants() []string {
 	if n.flavour == postgres {
 		all = append(all, "GRANT USAGE ON SCHEMA "+quote(n.prefix, `"`)+" TO ROLE")
 	}
-	for _, o := range schemas[n.flavour].objects() {
+	for _, o := range objectsOf(n.flavour) {
 		switch {
 		case o.kind == "SEQUENCE":
 			all = append(all, "GRANT USAGE ON SEQUENCE "+n.name(o.name)+" TO ROLE")

@@ -17,9 +17,9 @@ func copyRows(t *testing.T, db database) (counter int64) {
 	for _, table := range stored {
 		db.mustExec(t, fmt.Sprintf(`CREATE TABLE copy_of_%s AS SELECT * FROM {%[1]s}`, table))
 	}
-	text := `SELECT max(n) FROM {numbers}`
+	text := `SELECT max(n) FROM {sequences}`
 	if db.flavour == postgres {
-		text = `SELECT last_value FROM {numbers}`
+		text = `SELECT last_value FROM {sequences}`
 	}
 	if err := db.pool.QueryRow(db.sql(text)).Scan(&counter); err != nil {
 		t.Fatal(err)
@@ -34,9 +34,9 @@ func setBack(t *testing.T, db database, counter int64) {
 		db.mustExec(t, `DELETE FROM {`+table+`}`, `INSERT INTO {`+table+`} SELECT * FROM copy_of_`+table)
 	}
 	if db.flavour == postgres {
-		db.mustExec(t, fmt.Sprintf(`SELECT setval('{numbers}', %d)`, counter))
+		db.mustExec(t, fmt.Sprintf(`SELECT setval('{sequences}', %d)`, counter))
 	} else {
-		db.mustExec(t, `DELETE FROM {numbers}`, fmt.Sprintf(`ALTER TABLE {numbers} AUTO_INCREMENT = %d`, counter+1))
+		db.mustExec(t, `DELETE FROM {sequences}`, fmt.Sprintf(`ALTER TABLE {sequences} AUTO_INCREMENT = %d`, counter+1))
 	}
 }
 

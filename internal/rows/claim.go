@@ -18,7 +18,7 @@ import (
 // [lockkeeper.Want]; what ends in _ns is nanoseconds, and NULL is without end.
 const ClaimColumns = "session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, " +
 	"granted_ns, " +
-	"wait_ns, bound_ns, told_ns, ended_ns, forget_ns, ghost_ns, change_no, changed_ns, more"
+	"wait_ns, bound_ns, notified_ns, ended_ns, forget_ns, unacked_ns, change_no, changed_ns, more"
 
 // Claim is a claim and, if its wait ended without a grant, who stood in the way
 // and how long it would have been.
@@ -43,9 +43,9 @@ type details struct {
 	Grace      time.Duration       `json:"grace_ns,omitempty"`
 	Lasts      time.Duration       `json:"lasts_ns,omitempty"`
 	QuietSince time.Duration       `json:"quiet_since_ns,omitempty"` // if not since it arrived
-	ToldIn     uint64              `json:"told_in,omitempty"`        // the lease that told the end
+	ToldIn     uint64              `json:"notified_in,omitempty"`    // the lease that told the end
 	// the end that the holder may count on, if it is another than it was told
-	Believed    time.Duration         `json:"believed_ns,omitempty"`
+	Believed    time.Duration         `json:"unacked_end_ns,omitempty"`
 	Unconfirmed bool                  `json:"unconfirmed,omitempty"`
 	Overdue     bool                  `json:"overdue,omitempty"`
 	Asks        []table.AskRecord     `json:"asks,omitempty"`

@@ -124,7 +124,7 @@ func scanner(columns string, values []any) func(...any) error {
 }
 
 // A pace is written when it has moved, and not with every release.
-func TestPaceMoved(t *testing.T) {
+func TestHoldTimeMoved(t *testing.T) {
 	const s = time.Second
 	old := table.HoldTimeRecord{Path: "db", Estimate: 80 * s, At: 100 * s}
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestPaceMoved(t *testing.T) {
 		{pace: 80 * s, at: 100 * s, forgotten: true, moved: true},
 	} {
 		p := table.HoldTimeRecord{Path: "db", Estimate: c.pace, At: c.at, Forgotten: c.forgotten}
-		if moved := PaceMoved(&old, &p); moved != c.moved {
+		if moved := HoldTimeMoved(&old, &p); moved != c.moved {
 			t.Errorf("%v at %v, forgotten %t: moved is %t", c.pace, c.at, c.forgotten, moved)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // SessionColumns are the columns of a session, in the order of [SessionValues]
 // and [ScanSession].
-const SessionColumns = "id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, leases, heard, answered"
+const SessionColumns = "id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, last_lease, acked, lowest_open"
 
 // SessionValues are the columns of an open session: each is a string, an int64, or
 // nil for NULL.
@@ -61,9 +61,9 @@ func ThawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Rea
 	}
 }
 
-// PaceColumns are the columns of a pace, in the order of the fields of
+// HoldTimeColumns are the columns of a pace, in the order of the fields of
 // [table.PaceRecord].
-const PaceColumns = "path, pace_ns, at_ns"
+const HoldTimeColumns = "path, estimate_ns, at_ns"
 
 // How long a row of a pace may be kept that is about true.
 const keepPace = 10 * time.Minute
@@ -71,11 +71,11 @@ const keepPace = 10 * time.Minute
 // By how much a pace may be wrong, however short it is.
 const finePace = 10 * time.Millisecond
 
-// PaceMoved reports whether a pace is to be written that the rows have as old. Every
+// HoldTimeMoved reports whether a pace is to be written that the rows have as old. Every
 // release moves a pace, and to write it each time would cost a tenth of the release: a
 // row may be wrong by an eighth or a few milliseconds, and that of a path whose holds are short by
 // a second's worth of them.
-func PaceMoved(old, p *table.HoldTimeRecord) bool {
+func HoldTimeMoved(old, p *table.HoldTimeRecord) bool {
 	age := p.At - old.At
 	return p.Forgotten || age > keepPace || age >= time.Second && (p.Estimate-old.Estimate).Abs() > max(old.Estimate/8, finePace)
 }

@@ -25,10 +25,10 @@ var house = []room{
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table internal/keeper", "modernc.org/sqlite golang.org/x/sys"},
-	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching",
-		"modernc.org/sqlite github.com/fsnotify/fsnotify github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync"},
-	{"engine/sqllock", ". table internal/rows internal/following",
-		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql github.com/pressly/goose/v3 golang.org/x/sync"},
+	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching internal/migrations",
+		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
+	{"engine/sqllock", ". table internal/rows internal/following internal/migrations",
+		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/serve/wire", ""},
 	{"engine", ". engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
@@ -48,18 +48,19 @@ var house = []room{
 		"internal/duration internal/report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 		"golang.org/x/sys golang.org/x/term"},
 
-	{"internal/rows", ". table", ""},            // records as columns of a database
-	{"internal/following", ".", ""},             // what a follower has not been told yet
-	{"internal/watching", ".", ""},              // which watchers a change concerns
-	{"internal/model", ". table", ""},           // the rules a second time, slow and obvious
-	{"internal/story", ". table", ""},           // commands and tables as text
-	{"semaphore/internal/interleave", "", ""},   // small programs under every schedule
-	{"internal/badnet", "", "golang.org/x/sys"}, // bad networks, for tests
-	{"internal/testca", "", ""},                 // certificates, for tests
-	{"internal/crowd", ". history", ""},         // busy clients, recorded and judged
-	{"internal/mutants", "", ""},                // plants bugs and sees that tests find them
-	{"internal/roles", "", ""},                  // other processes, for tests
-	{"internal/canalsteps", "", ""},             // canal's steps, in every order
+	{"internal/rows", ". table", ""},                           // records as columns of a database
+	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
+	{"internal/following", ".", ""},                            // what a follower has not been told yet
+	{"internal/watching", ".", ""},                             // which watchers a change concerns
+	{"internal/model", ". table", ""},                          // the rules a second time, slow and obvious
+	{"internal/story", ". table", ""},                          // commands and tables as text
+	{"semaphore/internal/interleave", "", ""},                  // small programs under every schedule
+	{"internal/badnet", "", "golang.org/x/sys"},                // bad networks, for tests
+	{"internal/testca", "", ""},                                // certificates, for tests
+	{"internal/crowd", ". history", ""},                        // busy clients, recorded and judged
+	{"internal/mutants", "", ""},                               // plants bugs and sees that tests find them
+	{"internal/roles", "", ""},                                 // other processes, for tests
+	{"internal/canalsteps", "", ""},                            // canal's steps, in every order
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
 	{"internal/testmode", "", ""}, // the flags -long and -seed of all tests
 	{"internal/tidy", "", ""},
