@@ -49,8 +49,8 @@ test: tools ## run all tests, with the race detector where goroutines meet
 	@$(MAKE) --no-print-directory -j3 test-rules test-disks test-race
 
 test-rules:
-	go test -timeout 20m ./table -states $(STATES)
-	go test -timeout 20m ./internal/model -sequences $(SEQUENCES)
+	go test -timeout 20m ./table
+	go test -timeout 20m ./internal/model
 	go test -timeout 15m -p 1 ./semaphore $(PURE:%=./internal/%)
 	go test -timeout 15m -p 1 -race ./enginetest ./engine/remote
 

@@ -1,9 +1,10 @@
 package lockkeeper
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // readClock is a furtherClock over two clocks that the test sets.
@@ -46,8 +47,7 @@ func TestFurtherClockMeasuresWhateverOneClockMeasures(t *testing.T) {
 
 // Two clocks are never read at one moment, which must not add up.
 func TestFurtherClockIsNotFasterForBeingReadOften(t *testing.T) {
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testmode.Rand(t)
 	now, boot, own := readClock()
 	start, last := now(), now()
 	const readings = 100_000
@@ -56,11 +56,11 @@ func TestFurtherClockIsNotFasterForBeingReadOften(t *testing.T) {
 		*boot = *own + time.Duration(random.Int64N(int64(clockTolerance*9/10)))
 		here := now()
 		if here < last {
-			t.Fatalf("it went back from %s to %s (seed %d)", last, here, seed)
+			t.Fatalf("it went back from %s to %s", last, here)
 		}
 		last = here
 	}
 	if got, want := last-start, *own; got < want-clockTolerance || got > want+clockTolerance {
-		t.Errorf("%s passed in %s (seed %d)", got, want, seed)
+		t.Errorf("%s passed in %s", got, want)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
@@ -18,13 +18,8 @@ import (
 
 // Many goroutines lock, give up, nest, upgrade and cancel on one real engine:
 // nobody is beside an exclusive holder, and nothing is left in the end.
-// A failure is tried again with LOCKKEEPER_SEED.
 func TestManyGoroutinesLeaveNothingBehind(t *testing.T) {
-	seed := rand.Uint64()
-	if s, err := strconv.ParseUint(os.Getenv("LOCKKEEPER_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("replay the choices with: LOCKKEEPER_SEED=%d go test -run %s .", seed, t.Name())
+	seed := testmode.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		for _, ttl := range []time.Duration{0, lockkeeper.DefaultTTL} {
 			start := time.Now()

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/enginetest"
@@ -27,17 +29,12 @@ var realTime = enginetest.Harness{
 // The suite itself must hold in real time, and over two handles, as for engines
 // that other processes share.
 func TestRealTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes real seconds")
-	}
+	testmode.NeedLong(t, "the engines of processes run the suite in real time")
 	t.Parallel()
 	enginetest.Run(t, realTime)
 }
 
 func TestStressInRealTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes real seconds")
-	}
 	t.Parallel()
 	enginetest.Stress(t, realTime)
 }

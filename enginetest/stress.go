@@ -3,41 +3,30 @@ package enginetest
 import (
 	"context"
 	"errors"
-	"flag"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/lockkeeper/lockkeeper"
-)
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
-var (
-	stressSeed = flag.Uint64("stress.seed", 0, "seed of enginetest.Stress; 0 takes one of the clock")
-	stressOps  = flag.Int("stress.ops", 0,
-		"what each of the workers of enginetest.Stress asks for; 0 takes a number that keeps it short")
+	"github.com/lockkeeper/lockkeeper"
 )
 
 // Stress keeps clients busy at random with all that the engine claims: modes,
 // trees, many targets, priorities, stealing, soft writers, tries, changes of mind,
 // conversions, revocations, sessions that are cut off for longer and shorter than
 // their TTL, wires that lose and double. Then all is mended, and everything must
-// be free. The history of it is judged. It prints its seed and how to run it again
-// with -stress.seed and -stress.ops; goroutines are not seeded, so the same
+// be free. The history of it is judged. It takes its
+// seed from the flag -seed, and logs how to replay it. Goroutines are not seeded, so the same
 // seed does the same things, but not always in the same order.
 func Stress(t *testing.T, h Harness) {
-	seed, ops := *stressSeed, *stressOps
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+	seed := testmode.Seed(t)
+	ops := testmode.Pick(30, 300) // that each of the workers asks for
+	if h.Bubble {
+		ops = testmode.Pick(150, 5000)
 	}
-	if ops == 0 {
-		ops = 30
-		if h.Bubble {
-			ops = 150
-		}
-	}
-	t.Logf("again: go test -run '^%s$' -stress.seed=%d -stress.ops=%d", t.Name(), seed, ops)
 	h.run(t, func(w *world) {
 		w.rules.Forced = w.claims(steals) || w.claims(operators)
 		s := &stress{world: w, seed: seed, ops: ops}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/grab"
 )
@@ -176,7 +178,7 @@ func (w *world) leavesNothing(label string, long bool) {
 // TestLostAnswers: what is repeated until it is answered happens once, whichever
 // of the exchanges are lost.
 func TestLostAnswers(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range testmode.Seeds(testmode.Pick(50, 2000)) {
 		inMemory(t, func(w *world) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			p := grab.New(&wire{Engine: w.engines[0], fate: func() (bool, bool) {
@@ -189,10 +191,10 @@ func TestLostAnswers(t *testing.T) {
 					if err := do(); err == nil {
 						return
 					} else if !errors.Is(err, lockkeeper.ErrUnavailable) {
-						w.Fatalf("seed %d: %v", seed, err)
+						w.Fatalf("%v\nreplay: %s", err, testmode.Replay(t, seed))
 					}
 				}
-				w.Fatalf("seed %d: never answered", seed)
+				w.Fatalf("never answered\nreplay: %s", testmode.Replay(t, seed))
 			}
 			for round := range uint64(5) {
 				for range 3 {

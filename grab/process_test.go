@@ -85,9 +85,6 @@ func caller(folder, name string) error {
 // names go on. No two of them hold at once: what they write in the order of time
 // has fences that never fall, each of one name; and nothing is left in the way.
 func TestKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("processes are killed for some seconds")
-	}
 	t.Parallel()
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	log := killed(t, names)
@@ -105,9 +102,6 @@ func TestKilled(t *testing.T) {
 // whatever they do and wherever they die, nobody is granted anything while the
 // other one holds: what is written between its two lines has lower fences.
 func TestKilledOfOneName(t *testing.T) {
-	if testing.Short() {
-		t.Skip("processes are killed for some seconds")
-	}
 	t.Parallel()
 	log := killed(t, []string{"crew", "crew", "crew", "crew", "crew", "crew", "crew", "crew", "rival"})
 	if !slices.ContainsFunc(log, func(l line) bool { return l.name == "rival" && l.what == "ends" }) {

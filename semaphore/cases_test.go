@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -126,7 +127,7 @@ func TestOthersLimitsOfTheDead(t *testing.T) {
 // TestExactlyAsMany is case T0.9: for any number of slots and resources, and any
 // keys, as many as there are can be acquired, and then again.
 func TestExactlyAsMany(t *testing.T) {
-	seed := semaphore.Seeded(t)
+	seed := testmode.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	m := semaphore.New[string]()
 	for i := range 100 {

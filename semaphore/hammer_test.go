@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -68,7 +69,7 @@ func (h *hammer) strike(r *rand.Rand, key, n int, acquire func() (*semaphore.Slo
 // TestHammer lets a few goroutines acquire and release a few keys as fast as they can,
 // by key, by handles that come and go, and for owners that end.
 func TestHammer(t *testing.T) {
-	seed := semaphore.Seeded(t)
+	seed := testmode.Seed(t)
 	withThreads(t, func(t *testing.T) {
 		for _, keep := range []int{0, 2} {
 			h := &hammer{T: t, m: semaphore.OneShard[int](keep)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -49,7 +50,7 @@ const keysOfRun = 2
 // for owners that end, and asks whether some order of one thing at a time explains
 // all answers. Keys come and go, since their shards are crowded.
 func TestLinearizable(t *testing.T) {
-	seed := semaphore.Seeded(t)
+	seed := testmode.Seed(t)
 	for run := range 40 {
 		m := semaphore.New[int]()
 		for key := range 5_000 {

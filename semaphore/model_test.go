@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -13,7 +14,7 @@ import (
 // compares each answer with that of a map from key to a number: granted if and
 // only if held + n <= limit, with the ordinal held + n.
 func TestAgainstAMap(t *testing.T) {
-	seed := semaphore.Seeded(t)
+	seed := testmode.Seed(t)
 	for session := range uint64(200) {
 		p := newPlayer(t, rand.New(rand.NewPCG(seed, session)))
 		for range 400 {

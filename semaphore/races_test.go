@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -126,7 +127,7 @@ func TestManyMakeOneKey(t *testing.T) {
 // find a key full, though keys come and go all the time.
 func TestNobodyIsRefusedFalsely(t *testing.T) {
 	const workers = 4
-	seed := semaphore.Seeded(t)
+	seed := testmode.Seed(t)
 	m := semaphore.New[int]()
 	for key := range 20_000 { // enough that idle keys leave at once
 		if _, err := m.TryAcquire(-1-key, 1); err != nil {

@@ -3,13 +3,15 @@ package semaphore
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // TestShardAgainstAMap plays random sessions on one shard and compares it with a map.
 // The keys' hashes are chosen, so that most of them meet in the table, also at its
 // end, and some have the same one.
 func TestShardAgainstAMap(t *testing.T) {
-	seed := Seeded(t)
+	seed := testmode.Seed(t)
 	for session := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, session))
 		p := newShardPlayer(t, r)

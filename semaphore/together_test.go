@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -33,7 +34,7 @@ func wait(n *atomic.Int64, want int64) {
 // many as there is time for: some ten thousand. One of them starts a little later than
 // the other, each time by another while.
 func together(t *testing.T, round func(i int) (first, second, after func())) {
-	seed := semaphore.Seeded(t)
+	seed := testmode.Seed(t)
 	var m meeting
 	delays := rand.New(rand.NewPCG(seed, 0))
 	go func() {

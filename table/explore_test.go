@@ -2,7 +2,6 @@ package table
 
 import (
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"hash/maphash"
 	"runtime/debug"
@@ -11,11 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 )
-
-var exploreStates = flag.Int("states", 100_000,
-	"states that TestExplore looks at, at least; make test wants 1.5 million")
 
 // TestExplore looks at every sequence of commands that three sessions can give
 // on a path and its child, six commands each, breadth first: at every state that
@@ -23,10 +21,7 @@ var exploreStates = flag.Int("states", 100_000,
 // that no rule looks at count as one. Each new state must satisfy Check, and
 // each is made anew from its own snapshot before it is gone on from.
 func TestExplore(t *testing.T) {
-	states := *exploreStates
-	if testing.Short() {
-		states = min(states, 20_000)
-	}
+	states := testmode.Pick(200_000, 5_000_000)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it makes garbage and little else
 	x := &explorer{seed: maphash.MakeSeed(), want: states}
 	x.frontier = []trail{nil}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/model"
 	"github.com/lockkeeper/lockkeeper/internal/story"
@@ -16,13 +18,9 @@ import (
 // brings a copy up to it by its Changes, as another process does, and makes a
 // third one of its Snapshot, as a restart does. All must be equal, and go on equally.
 func TestRestoreAnywhere(t *testing.T) {
-	sequences := uint64(1500)
-	if testing.Short() {
-		sequences = 200
-	}
-	for seed := range sequences {
+	for seed := range testmode.Seeds(testmode.Pick(300, 20_000)) {
 		if wrong := restoreAnywhere(model.Generate(seed, 60)); wrong != "" {
-			t.Fatalf("sequence %d of model.Generate: %s", seed, wrong)
+			t.Fatalf("%s\nreplay: %s", wrong, testmode.Replay(t, seed))
 		}
 	}
 }

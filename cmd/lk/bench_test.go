@@ -4,20 +4,20 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 // What is read from the buckets is what was put in, but for a 64th.
 func TestLatencies(t *testing.T) {
-	const seed = 7 // change it to try others
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testmode.Rand(t)
 	var l, other latencies
 	var all []time.Duration
 	for range 10_000 {
@@ -35,11 +35,11 @@ func TestLatencies(t *testing.T) {
 		want := all[max(int(math.Ceil(q*float64(len(all))))-1, 0)]
 		got := l.quantile(q)
 		if off := math.Abs(float64(got - want)); off > float64(want)/64 {
-			t.Errorf("seed %d: quantile %v is %s, want %s", seed, q, got, want)
+			t.Errorf("quantile %v is %s, want %s", q, got, want)
 		}
 	}
 	if l.most != all[len(all)-1] || l.n != uint64(len(all)) {
-		t.Errorf("seed %d: %d, at most %s; want %d, %s", seed, l.n, l.most, len(all), all[len(all)-1])
+		t.Errorf("%d, at most %s; want %d, %s", l.n, l.most, len(all), all[len(all)-1])
 	}
 	if (&latencies{}).quantile(0.5) != 0 || len((&latencies{}).bySteps()) != 0 {
 		t.Error("nothing has a quantile or a step")

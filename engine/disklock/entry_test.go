@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
@@ -108,23 +110,21 @@ func randomLapse(random *rand.Rand) lockkeeper.Lapse {
 
 // What is written is read again, by encoding/json.
 func TestEntryRoundTrip(t *testing.T) {
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testmode.Rand(t)
 	for range 5000 {
 		commands := []table.Command{randomCommand(random), randomCommand(random)}
 		text := appendCommand(append(appendCommand([]byte{'['}, &commands[0]), ','), &commands[1])
 		text = append(text, ']')
 		read, err := decodeCommands(text)
 		if err != nil || !reflect.DeepEqual(read, commands) {
-			t.Fatalf("seed %d: %s\nis read as %+v (%v)\nit was %+v", seed, text, read, err, commands)
+			t.Fatalf("%s\nis read as %+v (%v)\nit was %+v", text, read, err, commands)
 		}
 	}
 }
 
 // A snapshot's records are read as they were.
 func TestRecordRoundTrip(t *testing.T) {
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testmode.Rand(t)
 	for range 1000 {
 		w := randomCommand(random)
 		for w.Op != table.Claim || w.Want.Inside.Session == "" && w.Want.Inside.ID != 0 {
@@ -149,7 +149,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		}
 		var snap table.Snapshot
 		if err := addRecord(&snap, kindClaim, string(text)); err != nil || !reflect.DeepEqual(snap.Claims[0], r) {
-			t.Fatalf("seed %d: %s\nis read as %+v (%v)\nit was %+v", seed, text, snap.Claims, err, r)
+			t.Fatalf("%s\nis read as %+v (%v)\nit was %+v", text, snap.Claims, err, r)
 		}
 	}
 }

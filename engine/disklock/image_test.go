@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
@@ -219,7 +221,7 @@ func (a *album) judge(t *testing.T, f folder, least uint64, what string) bool {
 
 // TestCrashAtCommit: whatever moment the process dies at, all that was safe is there.
 func TestCrashAtCommit(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testmode.Seed(t)
 	a := shoot(t, seed, 7, 40)
 	dir := t.TempDir()
 	for _, i := range a.images {
@@ -233,7 +235,7 @@ func TestCrashAtCommit(t *testing.T) {
 // TestCutLog: a log that ends anywhere behind what was safe opens with all that was;
 // one that ends before is refused.
 func TestCutLog(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testmode.Seed(t)
 	a := shoot(t, seed, 23, 3)
 	dir := t.TempDir()
 	opened, refused := 0, 0
@@ -270,7 +272,7 @@ func TestCutLog(t *testing.T) {
 
 // TestFlippedBits: a bit that changed anywhere is found, or does no harm.
 func TestFlippedBits(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testmode.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	a := shoot(t, seed, 31, 4)
 	dir := t.TempDir()
@@ -324,7 +326,7 @@ func TestFlippedBits(t *testing.T) {
 // after a loss of power, a frame that is wrong is found if there is a later
 // transaction behind it.
 func TestDamagedLogIsNotATornTail(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testmode.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	a := shoot(t, seed, 11, 50)
 	dir := t.TempDir()
@@ -342,7 +344,7 @@ func TestDamagedLogIsNotATornTail(t *testing.T) {
 		old := mark{seq: 0, boot: "another run"}
 		f := i.with("journal.db-wal", log).with("mark", []byte(old.String())).put(t, dir)
 		if _, err := examineWAL(f.log()); err == nil {
-			t.Errorf("seed %d, row %d: byte %d of the log, in frame %d, is wrong and not found", seed, i.seq, at, frame+1)
+			t.Errorf("row %d: byte %d of the log, in frame %d, is wrong and not found", i.seq, at, frame+1)
 		}
 		tried++
 	}
@@ -353,7 +355,7 @@ func TestDamagedLogIsNotATornTail(t *testing.T) {
 
 // TestMissingFiles: what is missing is said, and nothing is made in its place.
 func TestMissingFiles(t *testing.T) {
-	a := shoot(t, rand.Uint64(), 23, 1)
+	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	dir := t.TempDir()
 	other := mark{seq: i.seq, boot: "another run"}
@@ -387,7 +389,7 @@ func TestMissingFiles(t *testing.T) {
 
 // TestWaiver: an emptied mark takes what is there, an older copy too.
 func TestWaiver(t *testing.T) {
-	a := shoot(t, rand.Uint64(), 23, 1)
+	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	newer := mark{seq: i.seq + 1, boot: bootID()}
 	dir := t.TempDir()
@@ -411,7 +413,7 @@ func TestWaiver(t *testing.T) {
 // TestLookedAt: a program such as sqlite3 that looks at the database after a crash
 // moves the log into it and removes it. Nothing is lost by that, as the mark tells.
 func TestLookedAt(t *testing.T) {
-	a := shoot(t, rand.Uint64(), 23, 1)
+	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	f := i.put(t, t.TempDir())
 	db, err := sql.Open("sqlite", f.journal())

@@ -2,7 +2,6 @@ package disklock
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,13 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
-)
-
-var (
-	killRounds = flag.Int("disklock.kills", 0, "rounds of TestKillLoop; 0: as many as fit into 10 seconds")
-	killSeed   = flag.Uint64("disklock.killseed", 0, "seed of TestKillLoop; 0 takes one of the clock")
 )
 
 const (
@@ -111,21 +107,15 @@ func work(e *Engine, id string, say func(...any)) error {
 // after it find: every grant that was told and not given back is there, fences rise
 // for ever, and nothing is granted twice.
 func TestKillLoop(t *testing.T) {
-	seed := *killSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("again: go test ./engine/disklock -run TestKillLoop -disklock.kills=%d -disklock.killseed=%d", *killRounds,
-		seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testmode.Rand(t)
 	dir := t.TempDir()
 	j := &witness{held: make(map[string]grant)}
 	began := time.Now()
 	rounds := 0
-	for ; *killRounds == 0 && time.Since(began) < 10*time.Second || rounds < *killRounds; rounds++ {
+	for ; time.Since(began) < testmode.Pick(6*time.Second, 5*time.Minute); rounds++ {
 		text := killed(t, random, dir, rounds)
 		if err := j.round(text); err != nil {
-			t.Fatalf("seed %d, round %d: %v", seed, rounds, err)
+			t.Fatalf("round %d: %v", rounds, err)
 		}
 	}
 	t.Logf("%d rounds, %d of them to the work, %d grants, last fence %d", rounds, j.worked, j.granted, j.fence)

@@ -3,7 +3,6 @@ package disklock
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -11,10 +10,11 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-var restartTTL = flag.Duration("disklock.restartttl", 3*time.Second,
-	"TTL of the dead session in TestDeadSessionEndsThoughTheProcessIsKilled, which takes about as long")
+// restartTTL returns the TTL of a dead session, which lasts for many lives of the engine.
+func restartTTL() time.Duration { return testmode.Pick(3*time.Second, time.Minute) }
 
 // lifeTime is how long each process of these tests lives.
 const lifeTime = 2 * time.Second
@@ -103,17 +103,14 @@ func playHeld(args []string) error {
 
 // TestDeadSessionEndsThoughTheProcessIsKilled is the same with processes that are killed.
 func TestDeadSessionEndsThoughTheProcessIsKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes longer than the TTL")
-	}
-	dir := t.TempDir()
+	dir, ttl := t.TempDir(), restartTTL()
 	e := openHere(t, dir, options{})
-	holdForever(t, e, *restartTTL)
+	holdForever(t, e, ttl)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	lived := time.Duration(0)
-	for lived <= *restartTTL+lifeTime {
+	for lived <= ttl+lifeTime {
 		p := roles.Start(t, "held", dir)
 		p.Read("open")
 		began := time.Now()
@@ -122,12 +119,12 @@ func TestDeadSessionEndsThoughTheProcessIsKilled(t *testing.T) {
 		kill.Stop()
 		p.Kill()
 		if lived += time.Since(began); word == "free" {
-			t.Logf("free after %s of the engine, with a TTL of %s", lived, *restartTTL)
-			if lived < *restartTTL {
+			t.Logf("free after %s of the engine, with a TTL of %s", lived, ttl)
+			if lived < ttl {
 				t.Errorf("that was too early")
 			}
 			return
 		}
 	}
-	t.Errorf("after %s of the engine, a dead session with a TTL of %s is still there", lived, *restartTTL)
+	t.Errorf("after %s of the engine, a dead session with a TTL of %s is still there", lived, ttl)
 }

@@ -1,10 +1,11 @@
 package remote_test
 
 import (
-	"flag"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/disklock"
@@ -14,19 +15,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/badnet"
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
 )
-
-var netSeed = flag.Uint64("net.seed", 0, "seed of the tests on bad networks; 0 takes one of the clock")
-
-var netLegs = flag.Int("net.legs", 3, "how often the crowd on a bad network is judged")
-
-func seeded(t *testing.T) uint64 {
-	seed := *netSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("again: go test -run '^%s$' -net.seed=%d", t.Name(), seed)
-	return seed
-}
 
 // mild is weather in which every call is answered if it is repeated, long before a
 // TTL is over.
@@ -57,7 +45,7 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Weather) *badnet
 // The whole suite holds on a network that delays, cuts, doubles and delivers late,
 // for who repeats what was not answered.
 func TestConformanceOnBadNetwork(t *testing.T) {
-	seed := seeded(t)
+	seed := testmode.Seed(t)
 	var number atomic.Uint64
 	enginetest.Run(t, enginetest.Harness{
 		Many: true,
@@ -132,7 +120,7 @@ func (e peaceful) Guarantees() lockkeeper.Guarantees {
 func TestStressOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, stressOnBadNetwork) }
 
 func stressOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {
-	seed := seeded(t)
+	seed := testmode.Seed(t)
 	var p *badnet.Proxy
 	calm := new(atomic.Bool)
 	enginetest.Stress(t, enginetest.Harness{
@@ -158,7 +146,7 @@ const crowdTTL = lockkeeper.MinTTL
 func TestCrowdOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, crowdOnBadNetwork) }
 
 func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {
-	seed, e := seeded(t), open(t)
+	seed, e := testmode.Seed(t), open(t)
 	_, address := serve(t, e)
 	p := behind(t, address, seed, badnet.Weather{})
 	c := crowd.New(seed, history.RulesOf(e.Guarantees()))
@@ -166,7 +154,7 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 	for range 6 {
 		c.Join("client", dialInsisting(t, p.Addr()), 2, lockkeeper.SessionTTL(crowdTTL))
 	}
-	for leg := range *netLegs {
+	for leg := range testmode.Pick(3, 30) {
 		p.Storm(harsh)
 		enough := time.After(3 * time.Second)
 		for granted, more := c.Granted.Load(), true; more; {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
@@ -52,9 +54,7 @@ func guarded(t *testing.T, p *access.Policy) (gate *access.Gate, url string) {
 
 // All that holds of an engine holds behind TLS and a gate.
 func TestConformanceBehindGate(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes as long as the suite without TLS")
-	}
+	testmode.NeedLong(t, "it takes as long as the suite without TLS")
 	ca := testca.New(t)
 	pair := ca.Server()
 	token, file := issue(t, "ci")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/enginetest"
 )
@@ -48,9 +50,7 @@ func TestStress(t *testing.T) { enginetest.Stress(t, harness(options{careless: t
 
 // Sessions that need no process survive a reboot too.
 func TestConformanceOutlive(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the suite in real time once more")
-	}
+	testmode.NeedLong(t, "it is the suite in real time once more")
 	h := harness(options{careless: true})
 	h.Many = false
 	fresh := h.Fresh

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 )
 
@@ -81,10 +83,7 @@ func TestWorkDoesNotGrow(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(statements)
 	}
-	most := 2000
-	if testing.Short() {
-		most = 300
-	}
+	most := testmode.Pick(500, 2000)
 	few, many := work(10), work(most)
 	if !slices.Equal(few, many) {
 		t.Errorf("beside 10 claims:\n%s\nbeside %d:\n%s", strings.Join(few, "\n"), most, strings.Join(many, "\n"))

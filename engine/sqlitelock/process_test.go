@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
 )
@@ -197,10 +199,7 @@ func TestHandOff(t *testing.T) {
 	path := file(t)
 	c, _ := testClient(t, path)
 	other := roles.Start(t, "queue", path, "db/hot")
-	rounds := 60
-	if testing.Short() {
-		rounds = 15
-	}
+	rounds := testmode.Pick(30, 600)
 	var waits []time.Duration
 	for range rounds {
 		hold, err := c.Lock(bounded(t), "db/hot")
@@ -359,11 +358,8 @@ func TestKillLoop(t *testing.T) {
 	if err := os.WriteFile(counter, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := random(t)
-	rounds, workers := 12, 3
-	if testing.Short() {
-		rounds = 4
-	}
+	r := testmode.Rand(t)
+	rounds, workers := testmode.Pick(6, 120), 3
 	told := 0 // counts of which the processes told
 	killed := 0
 	last := uint64(0)

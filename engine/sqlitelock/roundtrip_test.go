@@ -2,7 +2,6 @@ package sqlitelock
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -12,25 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one each time")
-
-// random returns a source whose seed is told when the test fails.
-func random(t *testing.T) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("replay: go test ./engine/sqlitelock -run '^%s$' -seed %d", t.Name(), seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 // fakeClock is a boot clock that the test moves.
 type fakeClock struct{ at atomic.Int64 }
@@ -153,7 +138,7 @@ func differences[T any](t *testing.T, what string, got, want []T, key func(T) st
 
 // What one process has, a second one sees, and a third one that reads it all.
 func TestRoundTrip(t *testing.T) {
-	r := random(t)
+	r := testmode.Rand(t)
 	clock := &fakeClock{}
 	path := file(t)
 	engines := []*Engine{
@@ -161,10 +146,7 @@ func TestRoundTrip(t *testing.T) {
 		openFake(t, path, clock, "boot"),
 	}
 	g := &generator{r: r, keys: map[string]lockkeeper.Key{}, states: r.IntN(2) == 0}
-	steps := 1500
-	if testing.Short() {
-		steps = 300
-	}
+	steps := testmode.Pick(600, 20_000)
 	for i := range steps {
 		if r.IntN(3) == 0 {
 			clock.advance(g.pick(0, 1, time.Millisecond, 300*time.Millisecond, time.Second, 2*time.Second))

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -96,17 +97,14 @@ func stating(k lockkeeper.Key, answered uint64) lockkeeper.Key {
 	return k
 }
 
-// everyMoment lists the moments from 1 to n, some of them with -short, in no order:
-// should there be no time for all, others are looked at each time.
+// everyMoment lists the moments from 1 to n, in random order: a twelfth of them, or
+// all in the deep mode.
 func everyMoment(n int) []int {
 	order := rand.Perm(n)
 	for i := range order {
 		order[i]++
 	}
-	if testing.Short() {
-		order = order[:n/12]
-	}
-	return order
+	return order[:testmode.Pick(n/12, n)]
 }
 
 // rowsOf is what a file says, but for instants; "" if it says nothing yet.

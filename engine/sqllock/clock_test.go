@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // shifted is a dialect whose database has its clock changed.
@@ -79,7 +80,7 @@ func TestClockSetBack(t *testing.T) {
 		}
 		b.release(1)
 
-		c := crowd.New(seeded(t), history.RulesOf(a.Guarantees()))
+		c := crowd.New(testmode.Seed(t), history.RulesOf(a.Guarantees()))
 		c.Long = lockkeeper.MinTTL
 		for range 3 {
 			c.Join("client", quiet{openShifted(t, url, by)}, 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))

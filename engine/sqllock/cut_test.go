@@ -2,12 +2,13 @@ package sqllock
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
@@ -22,15 +23,12 @@ type cutting struct {
 	n     int     // names sessions and paths
 }
 
-// cutStep is for cuts within requests: of several hundred messages most are alike.
-var cutStep = flag.Int("cut.step", 11, "at which messages TestConnectionLostAtEveryMessage cuts within a request: 1 "+
-	"for each, 2 for every other, ...")
-
 // cutTTL is that of sessions that nobody renews meanwhile.
 const cutTTL = time.Hour
 
 // ways are those in which a connection is lost. They differ in what the database has
-// done when the client learns of it. A step of 0 is that of the flag.
+// done when the client learns of it. A step of 0 is 11, or 1 in the
+// deep mode: of several hundred messages within a request most are alike.
 var ways = []struct {
 	name string
 	step int
@@ -63,7 +61,7 @@ func TestConnectionLostAtEveryMessage(t *testing.T) {
 				direct := k.shared(t).Database(t)
 				c := &cutting{T: t, proxy: p, other: openEngine(t, direct), cut: openEngine(t, p.URL(databaseName(direct)))}
 				for _, way := range ways {
-					step := cmp.Or(way.step, *cutStep)
+					step := cmp.Or(way.step, testmode.Pick(11, 1))
 					c.everywhere(way.name, step, func(n int) { way.plan(p, n) }, test.one)
 				}
 			})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // deadlocks is how many deadlocks the database has found.
@@ -35,7 +36,7 @@ func TestTransactionsDontDeadlock(t *testing.T) {
 			options = append(options, testdb.Set("deadlock_timeout", "5ms"))
 		}
 		url := k.own(t, options...).Database(t)
-		seed := seeded(t)
+		seed := testmode.Seed(t)
 		var running sync.WaitGroup
 		var grants atomic.Int64
 		for i := range 3 {

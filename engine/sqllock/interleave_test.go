@@ -2,10 +2,11 @@ package sqllock
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper/internal/model"
 	"github.com/lockkeeper/lockkeeper/internal/story"
@@ -17,10 +18,6 @@ import (
 // that happened one after the other. What comes of it must be what the whole
 // table makes of them in one order or another.
 func TestInterleavings(t *testing.T) {
-	first, n := *partsSeed, uint64(*partsSequences)
-	if first == 0 {
-		first = 1 + rand.Uint64N(1<<32)
-	}
 	for _, v := range []variant{{name: "usual", bounds: usual}, {name: "whole tree", bounds: bounds{
 		head:    usual.head,
 		tip:     usual.tip,
@@ -28,7 +25,7 @@ func TestInterleavings(t *testing.T) {
 		latches: 3,
 	}}} {
 		t.Run(v.name, func(t *testing.T) {
-			for seed := first; seed < first+n; seed++ {
+			for seed := range testmode.Seeds(sequences()) {
 				all := model.Generate(seed, 10+int(seed%40))
 				diff := v.raceDifference(seed, all)
 				if diff == "" {
@@ -39,8 +36,7 @@ func TestInterleavings(t *testing.T) {
 				for _, c := range all {
 					fmt.Fprintln(&told, story.Format(c))
 				}
-				t.Fatalf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed,
-					v.raceDifference(seed, all), told.String())
+				t.Fatalf("replay: %s\n\n%s\n%s", testmode.Replay(t, seed), v.raceDifference(seed, all), told.String())
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,26 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
-
-var (
-	faultSeed = flag.Uint64("fault.seed", 0, "seed of the tests with processes and crowds; 0 takes one of the clock")
-	killTimes = flag.Int("kill.times", 30, "how many processes TestKilledAtEveryRequest kills, the nth at its nth request")
-)
-
-// seeded returns the seed of a test, and prints how to run it again.
-func seeded(t *testing.T) uint64 {
-	seed := *faultSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("again: go test ./engine/sqllock -run '^%s$' -fault.seed=%d", t.Name(), seed)
-	return seed
-}
 
 // gather makes a crowd of clients on a database, each on an engine of its own. Some of its
 // holds last that long at most, most of them milliseconds.
@@ -67,15 +53,16 @@ func verdict(t *testing.T, c *crowd.Crowd) {
 func TestKilledAtEveryRequest(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
-		seed := seeded(t)
+		seed := testmode.Seed(t)
 		url := k.shared(t).Database(t)
 		c := gather(t, seed, 0, url, url)
+		kills := testmode.Pick(30, 300) // the nth process at its nth request
 		var n, commits atomic.Int64
 		var running sync.WaitGroup
 		for range 3 {
 			p := testdb.NewProxy(t, k.shared(t))
 			running.Go(func() {
-				for at := n.Add(1); int(at) <= *killTimes; at = n.Add(1) {
+				for at := n.Add(1); int(at) <= kills; at = n.Add(1) {
 					v := &victim{crowd: c, name: fmt.Sprintf("victim%d", at), random: rand.New(rand.NewPCG(seed, uint64(100+at)))}
 					v.visit(t, p, p.URL(databaseName(url)), int(at))
 					if strings.Contains(p.Struck(), "COMMIT") {
@@ -94,7 +81,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		if err := c.Disperse(); err != nil {
 			t.Error(err)
 		}
-		t.Logf("%d of %d were killed after COMMIT, before the answer", commits.Load(), *killTimes)
+		t.Logf("%d of %d were killed after COMMIT, before the answer", commits.Load(), kills)
 		if c.Granted.Load() == 0 || commits.Load() == 0 {
 			t.Error("nothing was granted, or nobody was killed at COMMIT: that proves nothing")
 		}

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,7 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-var lineLength = flag.Int("line.length", 10_000, "how many wait in TestLongLine")
+// lineLength is how many claims wait in a long queue.
+const lineLength = 10_000
 
 // lengthen has that many more wait behind the last claim of a session, as if each had
 // come by itself: copies of its rows, with tickets that follow.
@@ -63,7 +63,7 @@ func TestLongLine(t *testing.T) {
 		s := k.own(t) // its counters are for all of it
 		cost := make(map[int]int)
 		const releases = 5
-		for _, length := range []int{10, *lineLength} {
+		for _, length := range []int{10, lineLength} {
 			url := s.Database(t)
 			db := opened(t, url)
 			holder, first := join(t, openEngine(t, url), "holder", cutTTL), join(t, openEngine(t, url), "first", cutTTL)
@@ -91,8 +91,8 @@ func TestLongLine(t *testing.T) {
 		}
 		// Who knows nothing of a line reads some of it once, to find that it is long, before it
 		// reads its head: the targets and the claims, in Postgres twice.
-		if few, many := cost[10], cost[*lineLength]; many > 10*few+3*usual.few/releases {
-			t.Errorf("a release reads %d rows if ten wait, and %d if %d wait", few, many, *lineLength)
+		if few, many := cost[10], cost[lineLength]; many > 10*few+3*usual.few/releases {
+			t.Errorf("a release reads %d rows if ten wait, and %d if %d wait", few, many, lineLength)
 		}
 	})
 }
@@ -106,11 +106,11 @@ func TestLongLineOfOthers(t *testing.T) {
 		holder, first := join(t, e, "holder", cutTTL), join(t, e, "first", cutTTL)
 		holder.claim(exclusive(1, 0, "a/b"), lockkeeper.Held)
 		first.claim(exclusive(1, lockkeeper.Forever, "a/b"), lockkeeper.Waiting)
-		lengthen(t, db, "first", *lineLength)
+		lengthen(t, db, "first", lineLength)
 		before := rowsRead(t, db)
 		holder.release(1)
-		if read := rowsRead(t, db) - before; read > *lineLength {
-			t.Errorf("a release reads %d rows if %d wait", read, *lineLength)
+		if read := rowsRead(t, db) - before; read > lineLength {
+			t.Errorf("a release reads %d rows if %d wait", read, lineLength)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,16 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/model"
 	"github.com/lockkeeper/lockkeeper/internal/story"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-var (
-	partsSeed      = flag.Uint64("seed", 0, "the first sequence of the comparison of parts with the whole; 0: any")
-	partsSequences = flag.Int("sequences", 30, "how many sequences the comparison of parts with the whole plays")
-)
+// sequences returns how many random sequences of commands a test plays.
+func sequences() int { return testmode.Pick(30, 5000) }
 
 // TestParts plays random commands on one table that knows everything, and on the
 // transactions of two processes, of which each reads only what it needs. They must
@@ -70,20 +69,12 @@ const commandsOfSequence = 60
 func (v variant) short() bool { return v.bounds.head < usual.head }
 
 func (v variant) run(t *testing.T) {
-	first, n := *partsSeed, uint64(*partsSequences)
-	if first == 0 {
-		first = 1 + rand.Uint64N(1<<32)
-	}
-	var next atomic.Uint64
+	seeds := make(chan uint64)
 	var found atomic.Bool
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
-			for !found.Load() {
-				seed := first + next.Add(1) - 1
-				if seed >= first+n {
-					return
-				}
+			for seed := range seeds {
 				all := model.Generate(seed, commandsOfSequence)
 				if v.alike {
 					makeAlike(all)
@@ -96,11 +87,17 @@ func (v variant) run(t *testing.T) {
 				for _, c := range all {
 					fmt.Fprintln(&told, story.Format(c))
 				}
-				t.Errorf("replay: go test ./engine/sqllock -run '^%s$' -seed %d -sequences 1\n\n%s\n%s", t.Name(), seed,
-					v.difference(seed, all), told.String())
+				t.Errorf("replay: %s\n\n%s\n%s", testmode.Replay(t, seed), v.difference(seed, all), told.String())
 			}
 		})
 	}
+	for seed := range testmode.Seeds(sequences()) {
+		if found.Load() {
+			break
+		}
+		seeds <- seed
+	}
+	close(seeds)
 	wait.Wait()
 }
 

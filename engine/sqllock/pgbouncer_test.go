@@ -9,6 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/enginetest"
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // newBouncer starts a PgBouncer that pools transactions on three connections, fewer
@@ -37,7 +38,7 @@ func TestStressBehindPgBouncer(t *testing.T) {
 func TestCrowdBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	url := newBouncer(t).Database(t)
-	c := gather(t, seeded(t), 0, url, url, url, url)
+	c := gather(t, testmode.Seed(t), 0, url, url, url, url)
 	granted(t, c, 150)
 	c.Rest()
 	e := openEngine(t, url)

@@ -1,17 +1,15 @@
 package sqllock
 
 import (
-	"flag"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
-
-var restartLegs = flag.Int("restart.legs", 2,
-	"how often TestDatabaseFailsUnderLoad kills, stops and freezes the database")
 
 // The database is killed, stopped and frozen for longer than sessions live, under a
 // crowd. Nothing is granted twice, fences rise over it, and everything is free soon
@@ -30,8 +28,8 @@ func TestDatabaseFailsUnderLoad(t *testing.T) {
 			{"frozen for a moment", func() error { return frozen(t, s, lockkeeper.MinTTL/3) }},
 		}
 		url := s.Database(t)
-		c := gather(t, seeded(t), 2*lockkeeper.MinTTL, url, url, url)
-		for i := range 2 * *restartLegs {
+		c := gather(t, testmode.Seed(t), 2*lockkeeper.MinTTL, url, url, url)
+		for i := range testmode.Pick(4, 40) {
 			failure := failures[i%len(failures)]
 			granted(t, c, 20)
 			if err := failure.do(); err != nil {

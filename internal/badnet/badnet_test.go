@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -13,21 +12,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // patience is a safety net: nothing here takes that long.
 const patience = 20 * time.Second
-
-var seed = flag.Uint64("badnet.seed", 0, "seed of the tests of this package; 0 takes one of the clock")
-
-func seeded(t *testing.T) uint64 {
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("again: go test -run '^%s$' -badnet.seed=%d", t.Name(), s)
-	return s
-}
 
 // arrival is a frame that came to the server.
 type arrival struct {
@@ -170,7 +160,7 @@ func (c *client) ended(t *testing.T) {
 func start(t *testing.T) (*Proxy, *server) {
 	t.Helper()
 	s := startServer(t)
-	p, err := New(s.Addr().String(), seeded(t))
+	p, err := New(s.Addr().String(), testmode.Seed(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -221,12 +223,11 @@ func TestLogNeverAnswers(t *testing.T) {
 // TestRandomLog: whatever is done, and however late or broken the log is, nothing is
 // told that is not safe, and the log makes the same table again.
 func TestRandomLog(t *testing.T) {
-	for range 150 {
-		seed := rand.Uint64()
+	for seed := range testmode.Seeds(testmode.Pick(150, 5000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { randomLog(t, seed) })
 		}) {
-			t.Fatalf("seed %d: put it in place of rand.Uint64 to see it again", seed)
+			t.Fatal("replay: " + testmode.Replay(t, seed))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"flag"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -11,15 +10,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/model"
 	"github.com/lockkeeper/lockkeeper/internal/story"
 	"github.com/lockkeeper/lockkeeper/table"
-)
-
-var (
-	seed      = flag.Uint64("seed", 1, "the first sequence of the random comparison")
-	sequences = flag.Int("sequences", 20_000, "how many sequences the random comparison plays")
 )
 
 const commands = 60 // in one sequence
@@ -27,36 +23,35 @@ const commands = 60 // in one sequence
 // TestCompare plays random sequences on the table and on the model, which must
 // agree after each command.
 func TestCompare(t *testing.T) {
-	eachSequence(t, *sequences, "TestCompare", difference)
+	eachSequence(t, testmode.Pick(10_000, 400_000), difference)
 }
 
 // eachSequence looks for a sequence in which differs finds something, shrinks it
 // to a short story and prints it with the command that replays it.
-func eachSequence(t *testing.T, n int, test string, differs func([]table.Command) string) {
+func eachSequence(t *testing.T, n int, differs func([]table.Command) string) {
 	t.Helper()
-	if testing.Short() {
-		n = min(n, 500)
-	}
-	var next atomic.Uint64
+	seeds := make(chan uint64)
 	var found atomic.Bool
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
-			for !found.Load() {
-				i := next.Add(1) - 1
-				if i >= uint64(n) {
-					return
-				}
-				all := model.Generate(*seed+i, commands)
+			for seed := range seeds {
+				all := model.Generate(seed, commands)
 				if differs(all) == "" || found.Swap(true) {
 					continue
 				}
 				all = model.Shrink(all, func(c []table.Command) bool { return differs(c) != "" })
-				t.Errorf("replay: go test ./internal/model -run '^%s$' -seed %d -sequences 1\n\n%s\n%s",
-					test, *seed+i, differs(all), tell(all))
+				t.Errorf("replay: %s\n\n%s\n%s", testmode.Replay(t, seed), differs(all), tell(all))
 			}
 		})
 	}
+	for seed := range testmode.Seeds(n) {
+		if found.Load() {
+			break
+		}
+		seeds <- seed
+	}
+	close(seeds)
 	wait.Wait()
 }
 

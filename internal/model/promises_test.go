@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,25 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/model"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-var worldSeed = flag.Uint64("worldseed", 0, "the only world that TestPromisesOutliveRestarts plays; 0: many")
-
 // TestPromisesOutliveRestarts plays clients, an engine and its journal, with answers lost, entries of
 // the journal lost, and restarts in any order: as long as a client may count on its hold,
 // nobody else is told of one on the same path (P3, R19).
 func TestPromisesOutliveRestarts(t *testing.T) {
-	worlds := uint64(4000)
-	if testing.Short() {
-		worlds = 800
-	}
-	first := uint64(1)
-	if *worldSeed > 0 {
-		first, worlds = *worldSeed, 1
-	}
 	for _, rules := range []struct {
 		name string
 		new  func() rules
@@ -35,9 +26,9 @@ func TestPromisesOutliveRestarts(t *testing.T) {
 		{"table", func() rules { return table.New() }},
 		{"model", func() rules { return model.New() }},
 	} {
-		for seed := first; seed < first+worlds; seed++ {
+		for seed := range testmode.Seeds(testmode.Pick(4000, 100_000)) {
 			if wrong := newWorld(seed, rules.new).play(150); wrong != "" {
-				t.Errorf("%s, replay with -run TestPromisesOutliveRestarts -worldseed %d: %s", rules.name, seed, wrong)
+				t.Errorf("%s: %s\nreplay: %s", rules.name, wrong, testmode.Replay(t, seed))
 				break
 			}
 		}

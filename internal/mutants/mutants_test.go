@@ -9,18 +9,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/mutants.md anew")
+var rewrite = flag.Bool("rewrite", false, "write docs/mutants.md again")
 
 const root = "../.."
 
 // TestEveryMutantIsCaught plants each bug by an overlay, so that no file is
 // touched, and wants its catcher to fail: by a failed test, not by code that does not build.
 func TestEveryMutantIsCaught(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the code once for each mutant: make test runs it")
-	}
+	testmode.NeedLong(t, "it builds the code once for each mutant")
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.bug, " ", "_"), func(t *testing.T) {
 			t.Parallel()

@@ -2,13 +2,13 @@ package rows
 
 import (
 	"database/sql"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/model"
@@ -16,25 +16,21 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-var seed = flag.Uint64("seed", 0, "play the one sequence of this seed")
-
 const sequences = 100
 
 // Whatever random commands make of a table comes out of its rows as it went in.
 func TestRoundTrip(t *testing.T) {
 	seen := make(map[string]bool)
-	first, n := rand.Uint64N(1<<32), uint64(sequences)
-	if *seed != 0 {
-		first, n = *seed, 1
-	}
-	for s := first; s < first+n; s++ {
-		if err := play(s, seen); err != nil {
-			t.Fatalf("seed %d: %v\nagain: go test ./internal/rows -run TestRoundTrip -seed %d", s, err, s)
+	played := 0
+	for seed := range testmode.Seeds(sequences) {
+		played++
+		if err := play(seed, seen); err != nil {
+			t.Fatalf("%v\nreplay: %s", err, testmode.Replay(t, seed))
 		}
 	}
 	for field := range reflect.TypeFor[details]().Fields() {
-		if !seen[field.Name] && *seed == 0 {
-			t.Errorf("no claim of %d sequences had %s: more of them would", n, field.Name)
+		if !seen[field.Name] && played == sequences {
+			t.Errorf("no claim of %d sequences had %s: more of them would", played, field.Name)
 		}
 	}
 }

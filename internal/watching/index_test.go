@@ -2,9 +2,10 @@ package watching
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -64,8 +65,7 @@ func TestWatchersOfOthersAreNotLookedAt(t *testing.T) {
 
 // TestIndexFindsEveryWatcher compares the index with asking each watcher, at random.
 func TestIndexFindsEveryWatcher(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testmode.Rand(t)
 	word := func() string { return string(rune('a' + r.IntN(3))) }
 	path := func() lockkeeper.Path {
 		if r.IntN(10) == 0 {
@@ -105,12 +105,12 @@ func TestIndexFindsEveryWatcher(t *testing.T) {
 		}
 		for _, w := range all {
 			if w.query.Selects(st) != found[w] {
-				t.Fatalf("seed %d: %+v, watched by %+v: found %t", seed, st, w.query, found[w])
+				t.Fatalf("%+v, watched by %+v: found %t", st, w.query, found[w])
 			}
 			delete(found, w)
 		}
 		if len(found) > 0 {
-			t.Fatalf("seed %d: watchers are found that have gone", seed)
+			t.Fatal("watchers are found that have gone")
 		}
 	}
 }

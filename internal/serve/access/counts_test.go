@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
@@ -18,12 +20,11 @@ import (
 // TestCountsExactly: one call after another, whatever happens, what counts is what
 // the engine has.
 func TestCountsExactly(t *testing.T) {
-	for range 60 {
-		seed := rand.Uint64()
+	for seed := range testmode.Seeds(testmode.Pick(30, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { countsExactly(t, rand.New(rand.NewPCG(seed, 1))) })
 		}) {
-			t.Fatalf("seed %d: put it in place of rand.Uint64 to see it again", seed)
+			t.Fatal("replay: " + testmode.Replay(t, seed))
 		}
 	}
 }
@@ -201,12 +202,11 @@ func (l *lossy) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) 
 // TestCountsWithLosses: however calls and answers are lost or late, and sessions
 // shared, nobody ever has more than the quota; and in the end nothing counts.
 func TestCountsWithLosses(t *testing.T) {
-	for range 40 {
-		seed := rand.Uint64()
+	for seed := range testmode.Seeds(testmode.Pick(20, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { countsWithLosses(t, seed) })
 		}) {
-			t.Fatalf("seed %d: put it in place of rand.Uint64 to see it again", seed)
+			t.Fatal("replay: " + testmode.Replay(t, seed))
 		}
 	}
 }

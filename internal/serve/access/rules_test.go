@@ -3,11 +3,12 @@ package access_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
@@ -58,8 +59,7 @@ func TestPaths(t *testing.T) {
 
 // TestManyRules: of the same rules an obvious reading says the same.
 func TestManyRules(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := testmode.Rand(t)
 	some := func() string {
 		p := string("ab"[r.IntN(2)])
 		for r.IntN(3) > 0 {
@@ -75,7 +75,7 @@ func TestManyRules(t *testing.T) {
 		at := lockkeeper.Path(some())
 		want := slices.ContainsFunc(paths, func(p string) bool { return lockkeeper.Path(p).Covers(at) })
 		if got := access.Allows([]string{"*"}, paths, "ci", at); got != want {
-			t.Fatalf("seed %d (put it in place of rand.Uint64): %v allow %s: %t, want %t", seed, paths, at, got, want)
+			t.Fatalf("%v allow %s: %t, want %t", paths, at, got, want)
 		}
 	}
 }

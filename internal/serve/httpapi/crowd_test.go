@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
@@ -25,16 +25,9 @@ type visitor struct {
 	count    func(what string)
 }
 
-// TestCrowd: whatever clients do, nobody believes to hold what another holds. Run
-// again with HTTPAPI_SEED.
+// TestCrowd: whatever clients do, nobody believes to hold what another holds.
 func TestCrowd(t *testing.T) {
-	seed := rand.Uint64()
-	if text := os.Getenv("HTTPAPI_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	seed := testmode.Seed(t)
 	inMemory(t, 2, func(w *world) {
 		for _, api := range w.apis {
 			slow(api, rand.New(rand.NewPCG(seed, 1)))
@@ -74,9 +67,6 @@ func TestCrowd(t *testing.T) {
 		w.pass(5 * time.Second)
 		if !w.free() {
 			t.Error("something is left that nobody has")
-		}
-		if t.Failed() {
-			t.Logf("again: HTTPAPI_SEED=%d go test ./httpapi -run TestCrowd", seed)
 		}
 	})
 }

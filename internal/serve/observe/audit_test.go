@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
@@ -361,7 +363,7 @@ func (stays) Close() error { return nil }
 func TestAuditHasEveryGrant(t *testing.T) { synctest.Test(t, auditHasEveryGrant) }
 
 func auditHasEveryGrant(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testmode.Seed(t)
 	a, path := auditFile(t)
 	e := memlock.New()
 	w := NewWatch(e, nil, a, nil)

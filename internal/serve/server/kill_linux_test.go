@@ -2,13 +2,14 @@ package server_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/disklock"
@@ -18,21 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
 )
 
-var (
-	killRounds = flag.Int("kill.rounds", 10, "how often the server is killed")
-	killSeed   = flag.Uint64("kill.seed", 0, "seed of the tests that kill and stop processes; 0 takes one of the clock")
-)
-
 func init() { engines["disk"] = disklock.Open }
-
-func seeded(t *testing.T) uint64 {
-	seed := *killSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("again: go test -run '^%s$' -kill.seed=%d", t.Name(), seed)
-	return seed
-}
 
 // ownAddress is one that a server can be started at again and again. Its port is
 // none of those that the kernel gives to outgoing connections: a client that tries
@@ -98,13 +85,13 @@ func judged(t *testing.T, c *crowd.Crowd, what string) {
 // still there, fences rise, and nobody is let in beside a holder.
 func TestKilledServer(t *testing.T) {
 	address := ownAddress(t)
-	killed(t, seeded(t), address, address)
+	killed(t, testmode.Seed(t), address, address)
 }
 
 // The same, when what was said to a server comes again, late or twice, to its
 // successor.
 func TestKilledServerOnBadNetwork(t *testing.T) {
-	seed, address := seeded(t), ownAddress(t)
+	seed, address := testmode.Seed(t), ownAddress(t)
 	p, err := badnet.New(address, seed)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +115,7 @@ const mostKills = 50
 
 // killed kills the server at the address again and again, while a crowd uses it by way.
 func killed(t *testing.T, seed uint64, address, way string) {
-	for left, life := *killRounds, uint64(0); left > 0 && !t.Failed(); left, life = left-mostKills, life+1 {
+	for left, life := testmode.Pick(10, 200), uint64(0); left > 0 && !t.Failed(); left, life = left-mostKills, life+1 {
 		killedHere(t, seed+life, address, way, min(left, mostKills))
 	}
 }

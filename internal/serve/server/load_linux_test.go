@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/rawwire"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
@@ -59,10 +61,7 @@ const claimBytes = 4000
 // connections or over one for each session. The server bears it, its memory is in
 // proportion, and who is next in line is told at once.
 func TestManySessions(t *testing.T) {
-	sessions := 10_000
-	if testing.Short() {
-		sessions = 1_000
-	}
+	sessions := testmode.Pick(1_000, 10_000)
 	for name, connections := range map[string]int{"over 4 connections": 4,
 		"over one connection each": min(sessions, files(t))} {
 		t.Run(name, func(t *testing.T) {

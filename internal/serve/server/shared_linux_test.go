@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 	"github.com/lockkeeper/lockkeeper/history"
@@ -222,7 +224,7 @@ func TestThroughAnotherServer(t *testing.T) {
 // let in beside a holder.
 func TestKilledServersOfOneDatabase(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
-		seed := seeded(t)
+		seed := testmode.Seed(t)
 		random := rand.New(rand.NewPCG(seed, 0))
 		servers := []*serving{serve(t, ownAddress(t), "database", url), serve(t, ownAddress(t), "database", url)}
 		addresses := []string{servers[0].address + "," + servers[1].address, servers[1].address + "," + servers[0].address}

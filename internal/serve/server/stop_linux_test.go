@@ -20,6 +20,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 	"github.com/lockkeeper/lockkeeper/internal/crowd"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 const stopTTL = time.Second
@@ -28,7 +29,7 @@ const stopTTL = time.Second
 // anything knows of its loss before somebody else is let in.
 func TestStoppedServer(t *testing.T) {
 	t.Parallel() // most of it is waiting for TTLs
-	seed := seeded(t)
+	seed := testmode.Seed(t)
 	for _, kind := range []string{"mem", "disk"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

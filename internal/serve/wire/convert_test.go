@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -14,19 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
-
-var seed = flag.Uint64("seed", 0, "of the random messages; 0 picks one")
-
-func random(t *testing.T) *rand.Rand {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("repeat with -seed=%d", s)
-	return rand.New(rand.NewPCG(s, 0))
-}
 
 // fill gives every field of v a random value, so that a field which is not sent
 // is noticed. Without zero it gives none the zero value.
@@ -81,7 +69,7 @@ func crossing[T any, M interface {
 	part
 	UnmarshalVT([]byte) error
 }](t *testing.T, send func(*T) M, read func(M) T) {
-	r := random(t)
+	r := testmode.Rand(t)
 	for i := range 500 {
 		var before T
 		fill(r, reflect.ValueOf(&before).Elem(), i > 0)
@@ -131,7 +119,7 @@ func TestAllCrosses(t *testing.T) {
 			func(m *Status) lockkeeper.Status { return m.Read(session) })
 	})
 	t.Run("error", func(t *testing.T) {
-		r := random(t)
+		r := testmode.Rand(t)
 		crossing(t, func(e *lockkeeper.Error) *Error {
 			e.Err, e.Op, e.Cause = codes[1+r.IntN(len(codes)-1)], "", nil
 			return SendError(e)

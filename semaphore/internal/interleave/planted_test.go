@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
 // planted is one bug in canal that some schedule of a program must show.
@@ -148,9 +150,7 @@ var (
 // TestEveryPlantedBugIsFound plants each bug, and wants a schedule that shows it,
 // and shows it again when it is replayed.
 func TestEveryPlantedBugIsFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the code once for each bug: make test runs it")
-	}
+	testmode.NeedLong(t, "it builds the code once for each bug")
 	for _, p := range plantedBugs {
 		t.Run(strings.ReplaceAll(p.bug, " ", "_"), func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,6 @@
 package interleave
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/big"
@@ -9,9 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-var seed = flag.Uint64("seed", 0, "of the random programs; 0: one by chance")
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+)
 
 // instruction is one of a random program.
 type instruction struct {
@@ -233,12 +232,8 @@ func (s sketch) interleavings() *big.Int {
 // them when each single interleaving is looked at: all results must be there, and
 // for each of them an order of calls that is at least as strict.
 func TestNothingIsLost(t *testing.T) {
-	from := *seed
-	if from == 0 {
-		from = rand.Uint64()
-	}
-	r := rand.New(rand.NewPCG(from, 0))
-	for i := 0; i < 150; {
+	r := testmode.Rand(t)
+	for i := 0; i < testmode.Pick(150, 5000); {
 		s := randomSketch(r)
 		if s.interleavings().Cmp(big.NewInt(5000)) > 0 {
 			continue
@@ -254,8 +249,7 @@ func TestNothingIsLost(t *testing.T) {
 				wrong = missing(every, found)
 			}
 			if wrong != "" {
-				t.Fatalf("go test ./internal/interleave -run %s -seed %d: program %d, goroutines forget: %t\n%+v\n%s", t.Name(),
-					from, i, forgets, s, wrong)
+				t.Fatalf("program %d, goroutines forget: %t\n%+v\n%s", i, forgets, s, wrong)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package interleave_test
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
 )
 
@@ -22,15 +25,14 @@ var (
 	inside = flag.String("inside", "", "the folder of the overlay that this test was built with; set by the test itself")
 	only   = flag.String("program", "", "a regular expression: programs to explore")
 	replay = flag.String("schedule", "", "a schedule to replay, of the one program that is chosen")
-	most   = flag.Int("most", 1_000_000, "how many executions of a program to begin at most")
-	long   = flag.Bool("long", false, "explore large programs, too; choose a larger -most with it")
+	most   = flag.Int("most", 0, "how many executions of a program to begin at most; 0: 1 million, 20 million with -long")
 )
+
+// executions returns how many executions of a program to begin at most.
+func executions() int { return cmp.Or(*most, testmode.Pick(1_000_000, 20_000_000)) }
 
 // TestEverySchedule builds itself with the overlay and runs all programs in there.
 func TestEverySchedule(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes some seconds: make test runs it")
-	}
 	binary, dir := build(t, knobs)
 	out, err := explore(t, binary, dir, *only, *replay)
 	t.Log("\n" + out)
@@ -73,7 +75,7 @@ func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
 // explore runs what build has built.
 func explore(t *testing.T, binary, dir, programs, schedule string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestInside$", "-test.v", "-inside", dir,
-		"-program", programs, "-schedule", schedule, "-most", strconv.Itoa(*most), fmt.Sprintf("-long=%t", *long))
+		"-program", programs, "-schedule", schedule, "-most", strconv.Itoa(executions()), fmt.Sprintf("-long=%t", testmode.Long()))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -88,7 +90,7 @@ func TestInside(t *testing.T) {
 	interleave.Source = source
 	chosen := regexp.MustCompile(*only)
 	all := programs
-	if *long {
+	if testmode.Long() {
 		all = append(all, large...)
 	}
 	for _, p := range all {
@@ -111,7 +113,7 @@ func TestInside(t *testing.T) {
 
 func (p program) explore(t *testing.T) {
 	begun := time.Now()
-	r := interleave.Explore(p.explorable(), *most)
+	r := interleave.Explore(p.explorable(), executions())
 	t.Logf("%d states, %d executions, %d of them to the end, up to %d operations, %d passes, %s",
 		r.States, r.Executions, r.Finished, r.Operations, r.Passes, time.Since(begun).Round(time.Millisecond))
 	switch {
@@ -119,7 +121,7 @@ func (p program) explore(t *testing.T) {
 		t.Errorf("wrong: %s\nreplay: -program '^%s$' -schedule %s\n%s", r.Failure.What, p.name, r.Failure.Schedule,
 			r.Failure.Story)
 	case r.Partial:
-		t.Errorf("more than %d executions: choose a smaller program, or a larger -most", *most)
+		t.Errorf("more than %d executions: choose a smaller program, or a larger -most", executions())
 	case r.States == 0:
 		t.Errorf("there was nothing to choose: does canal use the shim?")
 	}
