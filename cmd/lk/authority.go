@@ -17,13 +17,15 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // How long the certificates of a small authority live. An authority that is for
 // more than a first try is somebody else's program.
 const (
-	authorityLife   = 10 * 365 * day
-	certificateLife = 365 * day
+	authorityLife   = 10 * 365 * duration.Day
+	certificateLife = 365 * duration.Day
 	backdated       = time.Hour // for those whose clocks are behind
 )
 

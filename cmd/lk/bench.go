@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // benchOptions are the arguments of lk bench.
 type benchOptions struct {
 	span    time.Duration // of everything
 	clients []int
-	paths   answer // one of loadDistinct, loadOne; empty for both
+	paths   string // one of loadDistinct, loadOne; empty for both
 	prefix  string
 	asJSON  bool
 }
@@ -76,7 +77,7 @@ too: then this process has it.`,
 	f := cmd.Flags()
 	addSpan(cmd, &a.bad, &o.span, "duration", benchLeast, "how long to measure in all")
 	f.Var(counts{&o.clients, &a.bad}, "clients", "how many lines of work at a time: a list of numbers, each measured")
-	f.Var(choice{&o.paths, &a.bad, "--paths", []answer{loadDistinct, loadOne}}, "paths",
+	f.Var(choice[string]{&o.paths, &a.bad, "--paths", []string{loadDistinct, loadOne}}, "paths",
 		"measure only a path for each client, or only one for all (default both)")
 	f.StringVar(&o.prefix, "prefix", "", "`PATH` below which all its paths are (default lk-bench/ and a random name)")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON object a line, for each measurement; durations are in seconds")
@@ -214,7 +215,7 @@ func (a *app) benchProgress(load workload, end time.Time) *benchProgress {
 			out.pairs = append(out.pairs, t.pairs.Load())
 		}
 		return fmt.Sprintf("%s, %s: %s/s, %s to go", load.load, plural(load.clients, "client"), grouped(out.perSecond()),
-			left(time.Until(end)))
+			duration.Remaining(time.Until(end)))
 	}}
 	return p
 }

@@ -5,37 +5,40 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-// runCleanup runs a shell command under the lease that s supervises, with these
-// variables, reports its failure, and returns its exit code. The rest of the lease bounds
-// it as it bounds any command; if the lease is over, the script is not run. s must be a
-// supervisor that was not started. Only the main goroutine may call runCleanup.
-func runCleanup(script string, env []string, session *os.File, s supervisor, signals chan os.Signal) (code int) {
-	if err := s.lease.Err(); err != nil {
-		s.note(fmt.Sprintf("the clean-up was not run, since others may hold the lock by now: %s", err))
+// runCleanup runs a shell command under the lease of how, with these variables, reports its
+// failure, and returns its exit code. The rest of the lease bounds it as it bounds any command; if
+// the lease is over, the script is not run. Only the main goroutine may call runCleanup.
+func runCleanup(script string, env []string, how supervise.Options, signals chan os.Signal) (code int) {
+	if err := how.Lease.Err(); err != nil {
+		how.Note(fmt.Sprintf("the clean-up was not run, since others may hold the lock by now: %s", err))
 		return exitLost
 	}
-	if s.onLost == warn {
-		s.onLost = terminate // --on-lost is about the command
+	if how.OnLost == supervise.Warn {
+		how.OnLost = supervise.Terminate // --on-lost is about the command
 	}
-	s.onYield = ignore
-	s.grace = min(s.grace, s.lease.Remaining()/4) // the command may have had most of what was left
-	if err := s.start([]string{"sh", "-c", script}, env, session); err != nil {
-		s.note(fmt.Sprintf("the clean-up: %s", err))
-		var refused *exit
+	how.OnYield = supervise.Ignore
+	how.Grace = min(how.Grace, how.Lease.Remaining()/4) // the command may have had most of what was left
+	s, err := supervise.Start(how, []string{"sh", "-c", script}, env)
+	if err != nil {
+		how.Note(fmt.Sprintf("the clean-up: %s", err))
+		var refused *supervise.StartError
 		if errors.As(err, &refused) {
-			return refused.code
+			return refused.Code
 		}
 		return exitNotExecutable
 	}
-	code, lost := s.supervise(signals)
+	end, lost := s.Wait(signals)
+	code = end.Code
 	switch {
 	case lost != nil:
-		s.note(fmt.Sprintf("the clean-up did not end in time: %s", lost))
+		how.Note(fmt.Sprintf("the clean-up did not end in time: %s", lost))
 		return exitLost
 	case code != 0:
-		s.note(fmt.Sprintf("the clean-up failed with exit code %d", code))
+		how.Note(fmt.Sprintf("the clean-up failed with exit code %d", code))
 	}
 	return code
 }

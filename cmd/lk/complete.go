@@ -62,7 +62,7 @@ func (a *app) completes(root *cobra.Command) {
 
 func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 	var complete cobra.CompletionFunc
-	words, few := f.Value.(choice)
+	words, few := f.Value.(interface{ list(separator string) string })
 	switch {
 	case few:
 		complete = cobra.FixedCompletions(strings.Split(words.list("\n"), "\n"), cobra.ShellCompDirectiveNoFileComp)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // doctorPatience bounds how long lk doctor tries to open the engine.
@@ -154,7 +155,8 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		var ago time.Duration
 		switch ago, old = lockkeeper.Stale(err); {
 		case old:
-			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("its lists are %s old: %s", passed(ago), err), diskRemedy)
+			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("its lists are %s old: %s", duration.Elapsed(ago), err),
+				diskRemedy)
 		case err != nil:
 			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, url))
 			return client

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 const (
@@ -39,7 +40,7 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 }
 
 // certificateSoon is how long before its end a certificate is doubtful.
-const certificateSoon = 14 * day
+const certificateSoon = 14 * duration.Day
 
 // server looks at what the server tells of itself.
 func (d *doctor) server(ctx context.Context, client *connection) {
@@ -56,7 +57,7 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 		d.wrong(lockkeeper.Doubtful, "server", fmt.Sprintf("it runs %s, and this is %s", about.Version, version()),
 			"use client and server of one version")
 	} else {
-		d.fine("server", "%s, up for %s", about.Version, passed(about.Uptime))
+		d.fine("server", "%s, up for %s", about.Version, duration.Elapsed(about.Uptime))
 	}
 	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
 		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))

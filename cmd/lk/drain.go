@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -111,7 +112,7 @@ func (a *app) awaitDrained(ctx context.Context, server *remote.Engine, bound tim
 		case <-tick.C:
 		case <-ctx.Done():
 			return &exit{code: exitNotAcquired, say: fmt.Errorf("not drained within %s: %s held, %d waiting; it goes on "+
-				"draining (lk ls says who)", human(bound), plural(int(last.Held), "lock"), last.Waiting)}
+				"draining (lk ls says who)", duration.Text(bound), plural(int(last.Held), "lock"), last.Waiting)}
 		}
 		about, err := server.About(ctx)
 		switch {

@@ -8,21 +8,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // The exit codes of lk, apart from a child's own. From 69 on they are those of
 // sysexits.h and of the shell.
 const (
-	exitFailure       = 1   // none of the others
-	exitUsage         = 2   // bad usage or input
-	exitAlready       = 7   // of lk drain --unless-version: the server has that version
-	exitUnavailable   = 69  // the engine can't be reached
-	exitNotAcquired   = 75  // taken; -E names another code
-	exitLost          = 76  // held, and lost before the child ended
-	exitDenied        = 77  // not allowed
-	exitNotExecutable = 126 // the command was found but can't be executed
-	exitNotFound      = 127 // the command was not found
-	exitSignal        = 128 // plus the number of the signal that ended it
+	exitFailure       = 1  // none of the others
+	exitUsage         = 2  // bad usage or input
+	exitAlready       = 7  // of lk drain --unless-version: the server has that version
+	exitUnavailable   = 69 // the engine can't be reached
+	exitNotAcquired   = 75 // taken; -E names another code
+	exitLost          = 76 // held, and lost before the child ended
+	exitDenied        = 77 // not allowed
+	exitNotExecutable = supervise.NotExecutable
+	exitNotFound      = supervise.NotFound
+	exitSignal        = supervise.SignalCode // plus the number of the signal that ended it
 )
 
 const exitHelp = "Exit codes: the command's own, exactly, or\n" + exitCodesTable
@@ -81,9 +82,13 @@ func (a *app) exitUsage(cmd *cobra.Command, err error) int {
 	return exitUsage
 }
 
-// codeOf is the exit code of an error of the package lockkeeper: that of its own
+// codeOf is the exit code of an error: for one of the package lockkeeper that of its own
 // sentinel, whatever its cause was.
 func codeOf(err error) int {
+	var refused *supervise.StartError
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
 	var e *lockkeeper.Error
 	if errors.As(err, &e) {
 		err = e.Err

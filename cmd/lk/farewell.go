@@ -10,7 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // farewell is the data by which a guard leaves the session of a killed lk. It may contain
@@ -18,11 +22,9 @@ import (
 // it goes through a pipe, and never into arguments, an environment or a file. Text that
 // may not be UTF-8 is bytes, which JSON preserves.
 type farewell struct {
-	LK          int      // process number
 	URL         []byte   // of the engine
 	Environment [][]byte // NAME=VALUE of variables that engines read
 	Session     string
-	TTL         time.Duration
 }
 
 // environmentOf selects the variables that an engine needs in addition to its URL: those of
@@ -39,24 +41,62 @@ func environmentOf(all []string) [][]byte {
 	return chosen
 }
 
-// farewell returns the order for a guard to leave the session of this hold when lk and its
-// command are dead. It is nil if the kernel notifies the engine of dead processes.
-func (c *connection) farewell(hold *lockkeeper.Hold, ttl time.Duration) []byte {
+// farewell lets a guard leave the session of this hold when lk and its command are dead. It is nil
+// if the kernel notifies the engine of dead processes.
+func (c *connection) farewell(hold *lockkeeper.Hold, ttl time.Duration) *supervise.Farewell {
 	session := hold.Ref().Session
 	if c.engine.Guarantees().Reach != lockkeeper.OnNetwork || c.sessionFile(session) != nil {
 		return nil
 	}
 	order, err := json.Marshal(farewell{
-		LK:          os.Getpid(),
 		URL:         []byte(c.url),
 		Environment: environmentOf(os.Environ()),
 		Session:     session,
-		TTL:         ttl,
 	})
 	if err != nil {
 		return nil // impossible
 	}
-	return order
+	return &supervise.Farewell{
+		Order:   order,
+		TTL:     ttl,
+		Epoch:   c.attached.epoch.Load,
+		Changed: c.attached.changed,
+	}
+}
+
+// leave leaves a session under that epoch, by the order that farewell wrote. Nobody could act on
+// an error.
+func leave(ctx context.Context, order []byte, epoch uint64) {
+	var f farewell
+	if json.Unmarshal(order, &f) != nil {
+		return
+	}
+	for _, variable := range f.Environment {
+		name, value, _ := strings.Cut(string(variable), "=")
+		_ = os.Setenv(name, value) // other processes see only the environment that a process starts with
+	}
+	e, err := engine.New(ctx, lookingURL(string(f.URL)))
+	if err != nil {
+		return
+	}
+	_ = e.End(ctx, lockkeeper.Key{Session: f.Session, Epoch: epoch}, lockkeeper.Ending{Kind: lockkeeper.Leave})
+	_ = e.Close()
+}
+
+// newGuardVerb is the guard's own side. Nobody but lk run calls it.
+func (a *app) newGuardVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:    supervise.Verb,
+		Short:  "The second process of lk run, which starts it",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: verb(func(_ *cobra.Command, args []string) error {
+			if err := supervise.Guard(args[0], a.stderr, leave); err != nil {
+				return &exit{code: exitUsage, say: err}
+			}
+			return nil
+		}),
+	}
 }
 
 // attachments is an engine for one session. It records the epoch of the latest Attach, and

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // freezeOptions are the arguments of lk freeze and lk thaw.
@@ -130,7 +131,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s is frozen for %s", frozenPath(o.path), human(o.span))
+	text := fmt.Sprintf("%s is frozen for %s", frozenPath(o.path), duration.Text(o.span))
 	if n := len(slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool {
 		return s.State != lockkeeper.Held || !inside(o.path, s)
 	})); n > 0 {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/grab"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 const placesHelp = `
@@ -271,7 +273,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 		return a.grabNow(ctx, places, o)
 	}
 	signals := make(chan os.Signal, 16)
-	notifySignals(signals)
+	supervise.NotifySignals(signals)
 	defer signal.Stop(signals)
 	ctx, over := stoppedBy(ctx, signals, anySignal)
 	teller := newWaitTeller(o.contest(), a.noteUnless(o.quiet), c.Client)
@@ -311,7 +313,7 @@ func (a *app) grabNow(ctx context.Context, places *grab.Places, o *grabOptions) 
 	}
 	if err = a.answer(&o.placeOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
 		a.noteUnless(o.quiet)(fmt.Sprintf("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes "+
-			"no place)", human(answer.TTL)))
+			"no place)", duration.Text(answer.TTL)))
 	}
 	return err
 }
@@ -322,7 +324,7 @@ func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	a.noteLost(&o.placeOptions, answer)
 	c := o.contest()
 	name, state := c.name(answer.Blockers), waitLine(answer.Status)+c.others()
-	text := fmt.Sprintf("%s is still taken after %s: %s", name, exact(o.wait), state)
+	text := fmt.Sprintf("%s is still taken after %s: %s", name, duration.Exact(o.wait), state)
 	switch {
 	case o.try:
 		text = fmt.Sprintf("%s is taken: %s", name, state)

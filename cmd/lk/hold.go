@@ -13,15 +13,17 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // run is lk run: take the locks, run the command, release.
 func (a *app) run(ctx context.Context, o *runOptions) error {
 	signals := make(chan os.Signal, 16)
-	notifySignals(signals)
+	supervise.NotifySignals(signals)
 	defer signal.Stop(signals)
 
-	if err := findCommand(o.command[0]); err != nil {
+	if err := supervise.FindCommand(o.command[0]); err != nil {
 		return err // before an hour in line
 	}
 	opening, opened := stoppedBy(ctx, signals, anySignal)
@@ -230,28 +232,30 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	if a.traceparent != "" {
 		env = append(env, a.traceparent)
 	}
-	s := o.supervisor(hold)
-	s.note = a.noteUnless(o.quiet)
-	after := s
-	after.note = a.noteUnless(false)
+	how := o.supervision(hold, session)
+	how.Note = a.noteUnless(o.quiet)
+	after := how
+	after.Note = a.noteUnless(false)
 	if o.cleanup == "" { // the guard does not run the clean-up, so it must not free the lock
-		s.farewell, s.attached = client.farewell(hold, o.ttl), client.attached
+		how.Farewell = client.farewell(hold, o.ttl)
 	}
-	if err := s.start(o.command, env, session); err != nil {
+	s, err := supervise.Start(how, o.command, env)
+	if err != nil {
 		if lost := hold.Err(); lost != nil {
 			return lost // and with it the session's file
 		}
 		hold.Close()
 		return err
 	}
-	code, err := s.supervise(signals)
+	end, err := s.Wait(signals)
+	code := end.Code
 	ended := time.Now()
 	if awaitInner(client, hold) {
 		ended = time.Now() // the engine answers: the time for inner holds does not count
 	}
 	cleaned := 0
 	if o.cleanup != "" {
-		cleaned = runCleanup(o.cleanup, append(env, exitVariable(code)), session, after, signals)
+		cleaned = runCleanup(o.cleanup, append(env, exitVariable(code)), after, signals)
 		ended = time.Now()
 	}
 	unreleased := client.release(hold, ended.Add(releaseTime))
@@ -259,7 +263,8 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	case err != nil:
 		return &exit{code: exitLost, say: err}
 	case unreleased != "":
-		s.note(fmt.Sprintf("%s was not released: %s; it is free after at most %s", o.what(), unreleased, human(o.ttl)))
+		how.Note(fmt.Sprintf("%s was not released: %s; it is free after at most %s", o.what(), unreleased,
+			duration.Text(o.ttl)))
 	}
 	if code == 0 {
 		code = cleaned
@@ -267,10 +272,10 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, o *runOption
 	switch {
 	case code == 0:
 		return nil
-	case s.child.interrupted(code):
-		end := interrupted(s.child.signal(code))
-		end.group = true
-		return end
+	case end.Interrupt != nil:
+		died := interrupted(end.Interrupt)
+		died.group = true
+		return died
 	}
 	return &exit{code: code}
 }
@@ -314,26 +319,27 @@ func (c *connection) closeBy(until time.Time) {
 	}
 }
 
-// supervisor is one for commands under this hold.
-func (o *runOptions) supervisor(hold *lockkeeper.Hold) supervisor {
-	s := supervisor{
-		lease:   hold,
-		grace:   o.grace(),
-		onLost:  o.onLost,
-		onYield: o.onYield,
-		maxHold: o.maxHold,
-		what:    o.what(),
+// supervision says how to supervise commands under this hold.
+func (o *runOptions) supervision(hold *lockkeeper.Hold, session *os.File) supervise.Options {
+	how := supervise.Options{
+		Lease:   hold,
+		Grace:   o.grace(),
+		OnLost:  o.onLost,
+		OnYield: o.onYield,
+		MaxHold: o.maxHold,
+		What:    o.what(),
+		Session: session,
 	}
 	if !o.quiet {
-		s.stderr = os.Stderr
+		how.Stderr = os.Stderr
 	}
-	return s
+	return how
 }
 
 // interrupted is the end of lk by a signal. Of the terminal's interrupts it dies.
 func interrupted(s os.Signal) *exit {
-	e := &exit{code: exitSignal + signalNumber(s)}
-	if isInterrupt(s) {
+	e := &exit{code: exitSignal + supervise.SignalNumber(s)}
+	if supervise.IsInterrupt(s) {
 		e.signal = s
 	}
 	return e
@@ -359,9 +365,9 @@ func taken(o *runOptions, err error, waited time.Duration) error {
 	case o.wait == 0:
 		return fmt.Errorf("%s is taken: %s", name, text)
 	case waited < o.wait:
-		return fmt.Errorf("%s will not be free within %s: %s", name, exact(o.wait), text)
+		return fmt.Errorf("%s will not be free within %s: %s", name, duration.Exact(o.wait), text)
 	}
-	return fmt.Errorf("%s is still taken after %s: %s", name, exact(o.wait), text)
+	return fmt.Errorf("%s is still taken after %s: %s", name, duration.Exact(o.wait), text)
 }
 
 // noteUnless returns a function that writes lines of lk's own to stderr.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/grab"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // keepOptions are the flags of lk keep.
@@ -71,14 +73,11 @@ Exit codes:
 	return cmd
 }
 
-// errNoProcess: there is no process of that number.
-var errNoProcess = errors.New("no such process")
-
 // watched returns a channel that is closed when the process that o follows ends.
 func (o *keepOptions) watched() (<-chan struct{}, error) {
 	const name = "name the process to follow, as in --pid $PPID"
 	if o.pid > 0 {
-		ended, err := watchProcess(o.pid)
+		ended, err := supervise.WatchProcess(o.pid)
 		if err != nil {
 			return nil, &exit{code: exitUsage, say: fmt.Errorf("process %d can't be followed: %w; nothing is kept, and "+
 				"nothing was released", o.pid, err)}
@@ -90,9 +89,9 @@ func (o *keepOptions) watched() (<-chan struct{}, error) {
 		return nil, &exit{code: exitUsage, say: errors.New("the process that started this one has ended already, or is " +
 			"process 1: " + name)}
 	}
-	ended, err := watchProcess(parent)
+	ended, err := supervise.WatchProcess(parent)
 	if err == nil && os.Getppid() != parent {
-		err = errNoProcess // its number may be another's by now
+		err = supervise.ErrNoProcess // its number may be another's by now
 	}
 	if err != nil {
 		return nil, &exit{code: exitUsage, say: fmt.Errorf("the process that started this one, %d, can't be followed: %w: %s",
@@ -104,14 +103,14 @@ func (o *keepOptions) watched() (<-chan struct{}, error) {
 // keep is lk keep.
 func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	signals := make(chan os.Signal, 16)
-	notifySignals(signals)
-	surviveBrokenPipes()
+	supervise.NotifySignals(signals)
+	supervise.SurviveBrokenPipes()
 	defer signal.Stop(signals)
 	ended, err := o.watched()
 	if err != nil {
 		return err
 	}
-	starting, started := stoppedBy(ctx, signals, ends)
+	starting, started := stoppedBy(ctx, signals, supervise.EndsKeeping)
 	c, k, err := a.startKeeping(starting, o)
 	if c != nil {
 		defer c.Close()
@@ -131,7 +130,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	for {
 		select {
 		case s := <-signals:
-			if ends(s) {
+			if supervise.EndsKeeping(s) {
 				return interrupted(s)
 			}
 		case <-k.Done():
@@ -173,14 +172,14 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o 
 	signals chan os.Signal) error {
 	var cleaned error
 	if o.cleanup != "" {
-		outliveTerminal() // it may be its end that the job has ended of
+		supervise.OutliveTerminal() // it may be its end that the job has ended of
 		cleaned = a.cleanUp(c, kept{k, "keep"}, &o.placeOptions, o.cleanup, signals)
 	}
 	if k.Err() != nil && cleaned == nil {
 		return a.noLongerKept(k.Why(ctx))
 	}
 	if _, err := k.Release(ctx); err != nil {
-		a.noteUnless(o.quiet)(fmt.Sprintf("%s is not released, and is free after at most %s", o.what(), human(o.ttl)))
+		a.noteUnless(o.quiet)(fmt.Sprintf("%s is not released, and is free after at most %s", o.what(), duration.Text(o.ttl)))
 		return errors.Join(err, cleaned)
 	}
 	return cleaned

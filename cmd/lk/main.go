@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // The main goroutine keeps the main thread: a child is told of lk's death by
@@ -37,7 +38,7 @@ func mainCode() int {
 	code := a.execute(ctx)
 	end()
 	if a.interrupt != nil {
-		dieOf(a.interrupt, a.interruptGroup)
+		supervise.DieOf(a.interrupt, a.interruptGroup)
 	}
 	return code
 }

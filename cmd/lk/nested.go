@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // mostEnclosing bounds how far out is looked: names may go round in a circle.
@@ -48,6 +49,9 @@ func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockk
 // innerPatience is how long a release is put off at most for runs inside.
 const innerPatience = time.Second
 
+// innerPoll is the pause between two checks whether runs inside hold anything.
+const innerPoll = 20 * time.Millisecond
+
 // awaitInner waits, for a moment, until no run inside this one holds anything. It
 // is for those whose lk was killed: their guards are about to end their commands,
 // which rely on this hold too. One that was left in the background on purpose is
@@ -55,7 +59,7 @@ const innerPatience = time.Second
 func awaitInner(client *connection, hold *lockkeeper.Hold) (answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), innerPatience)
 	defer cancel()
-	tick := time.NewTicker(groupPoll)
+	tick := time.NewTicker(innerPoll)
 	defer tick.Stop()
 	for {
 		held, err := holdsInside(ctx, client, hold.Ref())
@@ -114,5 +118,5 @@ func (o *runOptions) become(signals <-chan os.Signal) error {
 		return interrupted(s)
 	default:
 	}
-	return replaceByCommand(o.command, append(os.Environ(), "LK_PATH="+o.paths(), "LK_SLOT="))
+	return supervise.Replace(o.command, append(os.Environ(), "LK_PATH="+o.paths(), "LK_SLOT="))
 }

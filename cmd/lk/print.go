@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/report"
 )
 
@@ -35,9 +36,10 @@ func blockerText(b lockkeeper.Blocker) string {
 	case lockkeeper.Frozen:
 		text = fmt.Sprintf("frozen by %s%s", who(b.Label, b.Ref), about(b.Label))
 	case lockkeeper.AskedToYield:
-		text = fmt.Sprintf("held by %s for %s%s, asked to yield", who(b.Label, b.Ref), passed(b.Age), about(b.Label))
+		text = fmt.Sprintf("held by %s for %s%s, asked to yield", who(b.Label, b.Ref), duration.Elapsed(b.Age),
+			about(b.Label))
 	default:
-		text = fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), passed(b.Age), about(b.Label))
+		text = fmt.Sprintf("%s %s for %s%s", b.Why, who(b.Label, b.Ref), duration.Elapsed(b.Age), about(b.Label))
 	}
 	return text + leftText(b.Left)
 }
@@ -47,7 +49,7 @@ func leftText(d time.Duration) string {
 	if d <= 0 || d == lockkeeper.Forever {
 		return ""
 	}
-	return ", for at most " + left(d) + " more"
+	return ", for at most " + duration.Remaining(d) + " more"
 }
 
 // waitLine says in one line why a claim waits, and where it stands:
@@ -68,7 +70,7 @@ func waitLine(status lockkeeper.Status) string {
 		place = append(place, ordinal(status.Place)+" in line")
 	}
 	if status.ETA > 0 {
-		place = append(place, "about "+left(status.ETA)+" to go")
+		place = append(place, "about "+duration.Remaining(status.ETA)+" to go")
 	}
 	switch {
 	case reason == "" && len(place) == 0:
@@ -167,7 +169,7 @@ func (t table) rows(status lockkeeper.Status) {
 		state += ", asked to yield"
 	}
 	if status.State != lockkeeper.Waiting && status.Left > 0 && status.Left != lockkeeper.Forever {
-		state += ", " + left(status.Left) + " left"
+		state += ", " + duration.Remaining(status.Left) + " left"
 	}
 	if status.State == lockkeeper.Held {
 		fence = fmt.Sprint(status.Fence)
@@ -175,7 +177,7 @@ func (t table) rows(status lockkeeper.Status) {
 	note := strings.TrimSpace(status.Note + " " + status.Link)
 	for _, g := range status.Grants {
 		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", g.Path, modeText(g.Target), state,
-			who(status.Label, status.Ref), passed(status.Age), fence, t.column(status.Ref.String()), note)
+			who(status.Label, status.Ref), duration.Elapsed(status.Age), fence, t.column(status.Ref.String()), note)
 	}
 }
 

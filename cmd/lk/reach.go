@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // trial says how long to try an engine that can't be reached yet.
@@ -26,7 +27,7 @@ func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOp
 		return client, err
 	}
 	a.noteUnless(p.quiet)(fmt.Sprintf("%s: not in line yet: %s; lk keeps trying for %s", p.what, words(err),
-		human(p.bound)))
+		duration.Text(p.bound)))
 	ctx, cancel := context.WithDeadline(ctx, p.began.Add(p.bound))
 	defer cancel()
 	for {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/grab"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 func (a *app) newRelease() *cobra.Command {
@@ -65,7 +66,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		switch {
 		case err == nil:
 			signals := make(chan os.Signal, 16)
-			notifySignals(signals)
+			supervise.NotifySignals(signals)
 			cleaned = a.cleanUp(c, kept{k, "release"}, o, cleanup, signals)
 			signal.Stop(signals)
 			release = k.Release
@@ -108,20 +109,22 @@ func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, si
 		a.noteUnless(o.quiet)(fmt.Sprintf("%s only waits for %s: the clean-up was not run", o.as, o.what()))
 		return nil
 	}
-	s := supervisor{
-		lease:  k,
-		grace:  min(5*time.Second, o.ttl/3),
-		onLost: terminate,
-		what:   o.what(),
-		note:   a.noteUnless(o.quiet),
+	how := supervise.Options{
+		Lease:  k,
+		Grace:  min(5*time.Second, o.ttl/3),
+		OnLost: supervise.Terminate,
+		What:   o.what(),
+		Note:   a.noteUnless(o.quiet),
 	}
 	if !o.quiet {
-		s.stderr = os.Stderr
+		how.Stderr = os.Stderr
 	}
-	if err := s.start([]string{"sh", "-c", cleanup}, heldEnvironment(answer, o, c.url), nil); err != nil {
+	s, err := supervise.Start(how, []string{"sh", "-c", cleanup}, heldEnvironment(answer, o, c.url))
+	if err != nil {
 		return err
 	}
-	code, err := s.supervise(signals)
+	end, err := s.Wait(signals)
+	code := end.Code
 	switch {
 	case err != nil:
 		return &exit{code: exitLost, say: err}

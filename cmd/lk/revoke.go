@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // revokeOptions are the arguments of lk revoke.
@@ -229,7 +230,7 @@ func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lock
 		event, text = "refused", fmt.Sprintf("%s waits for %s no longer", name, what)
 	case now.State == lockkeeper.Held && now.Asked != nil:
 		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what,
-			left(now.Asked.Left))
+			duration.Remaining(now.Asked.Left))
 		if now.Asked.Left > time.Minute {
 			text += "; --force takes it at once"
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // runOptions are the flags of lk run, and what was read from its arguments.
@@ -21,7 +22,7 @@ type runOptions struct {
 	stealAfter         time.Duration
 	soft               bool
 	quietPeriod        time.Duration
-	onYield, onLost    answer
+	onYield, onLost    supervise.Action
 	cleanup            string
 	as, note, link     string
 	conflictCode       int
@@ -38,7 +39,7 @@ type runOptions struct {
 func (a *app) newRun() *cobra.Command {
 	o := &runOptions{
 		units: 1, wait: lockkeeper.Forever, ttl: lockkeeper.DefaultTTL, conflictCode: exitNotAcquired,
-		onYield: ignore, onLost: terminate,
+		onYield: supervise.Ignore, onLost: supervise.Terminate,
 	}
 	cmd := &cobra.Command{
 		Use:   "run PATH... -- COMMAND [ARG...]",

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
@@ -30,9 +31,11 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 		"ask them, and take the locks D later, or their TTL if that is sooner")
 	f.BoolVar(&o.soft, "soft", false, "hold nobody back while waiting: whoever comes later may go first")
 	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until nobody has held it for D")
-	f.Var(choice{&o.onYield, bad, "--on-yield", []answer{ignore, terminate}}, "on-yield",
+	f.Var(choice[supervise.Action]{&o.onYield, bad, "--on-yield",
+		[]supervise.Action{supervise.Ignore, supervise.Terminate}}, "on-yield",
 		"when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
-	f.Var(choice{&o.onLost, bad, "--on-lost", []answer{terminate, kill, warn}}, "on-lost", "before the locks are lost: "+
+	f.Var(choice[supervise.Action]{&o.onLost, bad, "--on-lost",
+		[]supervise.Action{supervise.Terminate, supervise.Kill, supervise.Warn}}, "on-lost", "before the locks are lost: "+
 		"ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
 	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c once after the command, while lk still holds the "+
 		"locks; LK_EXIT is the command's exit code. If the command succeeds, lk exits with CMD's exit code")
@@ -44,15 +47,15 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while waiting, nor that it is taken")
 }
 
-// choice is a flag's value that is one of a few words.
-type choice struct {
-	to   *answer
+// choice is the value of a flag that takes one of a few words.
+type choice[T ~string] struct {
+	to   *T
 	bad  *problems
 	name string
-	of   []answer
+	of   []T
 }
 
-func (c choice) String() string {
+func (c choice[T]) String() string {
 	if c.to == nil {
 		return ""
 	}
@@ -60,19 +63,19 @@ func (c choice) String() string {
 }
 
 // Type names the words in the help.
-func (c choice) Type() string { return c.list("|") }
+func (c choice[T]) Type() string { return c.list("|") }
 
 // Set takes one of the words.
-func (c choice) Set(text string) error {
-	if !slices.Contains(c.of, answer(text)) {
+func (c choice[T]) Set(text string) error {
+	if !slices.Contains(c.of, T(text)) {
 		c.bad.addf("%s takes one of %s, not %q", c.name, c.list(", "), text)
 		return nil
 	}
-	*c.to = answer(text)
+	*c.to = T(text)
 	return nil
 }
 
-func (c choice) list(separator string) string {
+func (c choice[T]) list(separator string) string {
 	words := make([]string, len(c.of))
 	for i, word := range c.of {
 		words[i] = string(word)

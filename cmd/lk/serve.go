@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // serveOptions are the arguments of lk serve.
@@ -31,8 +32,8 @@ type serveOptions struct {
 	insecure  bool
 	hosts     string
 	limits    serveLimits
-	logFormat answer
-	logLevel  answer
+	logFormat string
+	logLevel  string
 
 	engine    string      // URL of what is served
 	hostNames []string    // what --http-hosts names
@@ -72,7 +73,7 @@ as ` + serveVariables + ` and its name: tls_cert, ` + serveVariables + `TLS_CERT
 environment, and that before the file. Unknown keys are refused.
 
 TERM and Ctrl-C end it: from then on it grants nothing, keeps places in line, tells
-its clients, answers what it was asked before, and ends within ` + human(drainTime) + `; a second signal
+its clients, answers what it was asked before, and ends within ` + duration.Text(drainTime) + `; a second signal
 ends it at once. lk drain ends it when nobody has anything any more. It tells systemd
 when it is ready (Type=notify).`,
 		Example: `  # for this machine
@@ -115,9 +116,9 @@ func (o *serveOptions) flags(a *app, f *pflag.FlagSet) {
 	f.BoolVar(&o.insecure, "insecure", false,
 		"listen beyond this machine, although anyone who reaches the port can take and end locks")
 	o.boundFlags(f)
-	f.Var(choice{&o.logFormat, &a.bad, "--log-format", []answer{"text", "json"}}, "log-format",
+	f.Var(choice[string]{&o.logFormat, &a.bad, "--log-format", []string{"text", "json"}}, "log-format",
 		"how to write the log, on stderr (default text on a terminal, else json)")
-	f.Var(choice{&o.logLevel, &a.bad, "--log-level", []answer{"debug", "info", "warn", "error"}}, "log-level",
+	f.Var(choice[string]{&o.logLevel, &a.bad, "--log-level", []string{"debug", "info", "warn", "error"}}, "log-level",
 		"minimum level to log")
 }
 

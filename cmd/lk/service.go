@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/otlp"
+	export "github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
 	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
@@ -264,7 +265,7 @@ func (s *service) awaitEnd(signals <-chan os.Signal, failed <-chan error) error 
 	select {
 	case sig := <-signals:
 		s.log.Warn("ended at once", "signal", sig.String())
-		return &exit{code: exitSignal + signalNumber(sig)}
+		return &exit{code: exitSignal + supervise.SignalNumber(sig)}
 	case err := <-ended:
 		if errors.Is(err, context.DeadlineExceeded) {
 			s.log.Warn("connections were cut off: not all was answered in time", "time", drainTime)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // asOf prints the age of a stale list, if err reports one, and returns other errors.
@@ -16,7 +17,7 @@ func (a *app) asOf(err error) error {
 	}
 	var e *lockkeeper.Error
 	errors.As(err, &e)
-	fmt.Fprintf(a.stderr, "lk: as of %s ago: %s\n", passed(ago), e.Detail)
+	fmt.Fprintf(a.stderr, "lk: as of %s ago: %s\n", duration.Elapsed(ago), e.Detail)
 	return nil
 }
 

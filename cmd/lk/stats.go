@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/report"
 )
 
@@ -65,7 +66,7 @@ func writeStats(to io.Writer, s *report.Stats) error {
 	fmt.Fprintln(to)
 	if l := s.LongestLine; l != nil {
 		fmt.Fprintf(to, "longest line: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting,
-			who(l.First.Label, l.First.Ref), passed(l.First.Age))
+			who(l.First.Label, l.First.Ref), duration.Elapsed(l.First.Age))
 	}
 	if e := s.LongestHold; e != nil {
 		fmt.Fprintf(to, "longest hold: %s\n", holdText(*e))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // A person's full-screen program works under lk as without it: it is typed into,
@@ -93,10 +95,21 @@ func startScreen(t *testing.T) *screen {
 	}
 	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "-c", s.folder,
 		"env 'PS1=next: ' bash --norc --noprofile")
-	shell := ended(t, strings.TrimSpace(s.tmux("display-message", "-p", "#{pane_pid}")))
+	shell, err := strconv.Atoi(strings.TrimSpace(s.tmux("display-message", "-p", "#{pane_pid}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := supervise.WatchProcess(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		s.tmux("kill-server")
-		eventually(t, "the shell has ended", shell)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Errorf("the shell has not ended in %s", patience)
+		}
 	})
 	s.shows(`next: `)
 	return s
@@ -139,7 +152,12 @@ func (s *screen) shows(pattern string) string {
 // Nothing moves where it can't be erased.
 func TestSpinnerNeedsTerminal(t *testing.T) {
 	_, tty := openTerminal(t)
-	_, w := pipe(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
 	defer func(stderr *os.File) { os.Stderr = stderr }(os.Stderr)
 	for _, c := range []struct {
 		stderr *os.File

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
@@ -156,7 +157,7 @@ func (a *app) tokenNew(o *tokenOptions) error {
 	secret, digest := access.NewToken()
 	token := access.Token{Name: o.name, Digest: digest, Created: time.Now(), Note: o.note}
 	if o.expires > 0 {
-		token.Expires = time.Now().Add(o.expires + day) // to the end of that day
+		token.Expires = time.Now().Add(o.expires + duration.Day) // to the end of that day
 	}
 	line := token.String() + "\n"
 	if _, err := access.ParseTokens(strings.NewReader(line)); err != nil {

@@ -177,7 +177,7 @@ func (s span) Set(text string) error {
 	case value < s.least || value > lockkeeper.MaxDuration:
 		least := "0"
 		if s.least > 0 {
-			least = human(s.least)
+			least = duration.Text(s.least)
 		}
 		s.bad.addf("%s %s is out of range: %s to %s", s.name, text, least, years)
 	default:

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // silentFor is how long lk tries to queue before it notifies the user.
@@ -58,7 +60,7 @@ func (a *app) waitFor(
 func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
 	began := time.Now()
 	lines := spinner{to: a.stderr, text: func() string {
-		return fmt.Sprintf("waiting for %s, Ctrl-C gives up", passed(time.Since(began)))
+		return fmt.Sprintf("waiting for %s, Ctrl-C gives up", duration.Elapsed(time.Since(began)))
 	}}
 	defer lines.stop()
 	teller := newWaitTeller(o.contest(), func(text string) { lines.say("lk: " + text + "\n") }, client)
@@ -267,7 +269,7 @@ func (s *spinner) turn() {
 func (s *spinner) draw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !inForeground() {
+	if !supervise.InForeground() {
 		s.drawn = false // the shell has moved on to a line of its own
 		return
 	}

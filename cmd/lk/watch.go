@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // filePause is how often lk watch looks for a file that is not there yet.
@@ -265,9 +266,9 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 	case !known || before.State != lockkeeper.Held || before.Fence != s.Fence:
 		facts := fmt.Sprintf("fence %d", s.Fence)
 		if known {
-			facts += ", waited " + passed(before.age(now)-s.Age)
+			facts += ", waited " + duration.Elapsed(before.age(now)-s.Age)
 		} else if s.Age >= time.Second {
-			facts += ", for " + passed(s.Age)
+			facts += ", for " + duration.Elapsed(s.Age)
 		}
 		return "holds", fmt.Sprintf("%s holds %s (%s)%s", name, what, facts, about(s.Label))
 	case s.Lapsed:
@@ -296,9 +297,9 @@ func endOf(s lockkeeper.Status, before sighting, known bool, now time.Time) (eve
 	name, what := who(s.Label, s.Ref), briefTargets(s)
 	since := ""
 	if known && before.State == lockkeeper.Held {
-		since = " (held " + passed(before.age(now)) + ")"
+		since = " (held " + duration.Elapsed(before.age(now)) + ")"
 	} else if known && s.Fence == 0 {
-		since = " (waited " + passed(before.age(now)) + ")"
+		since = " (waited " + duration.Elapsed(before.age(now)) + ")"
 	}
 	why := s.Reason.String()
 	if s.Text != "" {
@@ -343,7 +344,7 @@ func askText(a *lockkeeper.Asked) string {
 		text = ", by " + who(a.Label, a.By) + about(a.Label)
 	}
 	if a.Left != lockkeeper.Forever {
-		text += ": else it is taken in " + left(a.Left)
+		text += ": else it is taken in " + duration.Remaining(a.Left)
 	}
 	return text
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/report"
 )
 
@@ -144,9 +145,9 @@ func (e *explainer) waitText(s lockkeeper.Status) string {
 func waitText(s lockkeeper.Status) string { return waiting(who(s.Label, s.Ref), s) }
 
 func waiting(name string, s lockkeeper.Status, reasons ...string) string {
-	text := fmt.Sprintf("%s waits for %s for %s%s", name, targetsText(s), passed(s.Age), about(s.Label))
+	text := fmt.Sprintf("%s waits for %s for %s%s", name, targetsText(s), duration.Elapsed(s.Age), about(s.Label))
 	if s.Converting {
-		text = fmt.Sprintf("%s holds %s for %s and waits to have it alone%s", name, targetsText(s), passed(s.Age),
+		text = fmt.Sprintf("%s holds %s for %s and waits to have it alone%s", name, targetsText(s), duration.Elapsed(s.Age),
 			about(s.Label))
 	}
 	var parts []string
@@ -154,7 +155,7 @@ func waiting(name string, s lockkeeper.Status, reasons ...string) string {
 		parts = append(parts, ordinal(s.Place)+" in line")
 	}
 	if s.ETA > 0 {
-		parts = append(parts, "about "+left(s.ETA)+" to go")
+		parts = append(parts, "about "+duration.Remaining(s.ETA)+" to go")
 	}
 	if parts = append(parts, reasons...); len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
@@ -231,9 +232,10 @@ func (e *explainer) fullPermits(s lockkeeper.Status) string {
 func holdText(s lockkeeper.Status) string {
 	if s.State == lockkeeper.Freezing {
 		return fmt.Sprintf("%s is frozen by %s for %s more%s", frozenPath(s.Grants[0].Path), who(s.Label, s.Ref),
-			left(s.Left), about(s.Label))
+			duration.Remaining(s.Left), about(s.Label))
 	}
-	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), passed(s.Age), s.Fence,
+	text := fmt.Sprintf("%s holds %s for %s, fence %d%s", who(s.Label, s.Ref), targetsText(s), duration.Elapsed(s.Age),
+		s.Fence,
 		about(s.Label))
 	if s.Asked != nil {
 		text += "; it is asked to yield" + askText(s.Asked)

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	day  = 24 * time.Hour
-	week = 7 * day
+	// Day has 24 hours.
+	Day  = 24 * time.Hour
+	week = 7 * Day
 )
 
 // Err is what Parse answers to text that is no duration. Whoever asked for the text
@@ -52,7 +53,7 @@ func firstSpan(text string) (value time.Duration, rest string, err error) {
 	unit := time.Duration(0)
 	switch text[digits:end] {
 	case "d":
-		unit = day
+		unit = Day
 	case "w":
 		unit = week
 	default:

@@ -7,7 +7,7 @@ import (
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"0": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "2w3d": 17 * day, "1d12h": 36 * time.Hour,
+		"0": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "2w3d": 17 * Day, "1d12h": 36 * time.Hour,
 		"1.5d": 36 * time.Hour, "250ms": 250 * time.Millisecond, "1w1ns": week + 1,
 	} {
 		if got, err := Parse(text); err != nil || got != want {

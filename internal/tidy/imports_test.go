@@ -22,6 +22,7 @@ var house = []room{
 	{"enginetest", ". history internal/testmode", ""},
 	{"grab", ".", ""},
 	{"internal/duration", "", ""},
+	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table internal/keeper", "modernc.org/sqlite golang.org/x/sys"},
@@ -45,7 +46,7 @@ var house = []room{
 
 	{"cmd/lk", ". engine engine/remote engine/sqllock grab internal/serve/server internal/serve/wire " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
-		"internal/duration internal/report", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
+		"internal/duration internal/report internal/supervise", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 		"golang.org/x/sys golang.org/x/term"},
 
 	{"internal/rows", ". table", ""},                           // records as columns of a database

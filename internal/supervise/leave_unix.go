@@ -1,19 +1,15 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"os"
+	"fmt"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 // lifeline is the reading end of a pipe. The command and its descendants inherit the other
@@ -31,26 +27,37 @@ const (
 	lastLook  = time.Second
 )
 
-// readFarewell parses text. It returns nil if text is invalid; then the guard does not leave.
-func readFarewell(text string) *farewell {
-	var f farewell
-	if json.Unmarshal([]byte(text), &f) != nil {
+// order is how to leave the session of the dead lk.
+type order struct {
+	lk   int           // process number
+	ttl  time.Duration // of the session
+	text []byte        // Farewell.Order
+}
+
+// readOrder parses text. It returns nil if text is invalid; then the guard does not leave.
+func readOrder(text string) *order {
+	var o order
+	if n, err := fmt.Sscan(text, &o.lk, (*int64)(&o.ttl)); n != 2 || err != nil {
 		return nil
 	}
-	return &f
+	for range 2 {
+		_, text, _ = strings.Cut(text, " ")
+	}
+	o.text = []byte(text)
+	return &o
 }
 
 // leave ends the session of the dead lk, so that waiters need not wait for its TTL. It
 // first waits until no process of the command can run, and tries once. A call of lk that
 // arrives later changes nothing, since its session has ended. If lk attached the session
 // under a later epoch than the guard knows, the engine refuses the leave.
-func (w *watch) leave() {
+func (w *watch) leaveSession() {
 	if w.farewell == nil || w.epoch == 0 {
 		return
 	}
 	until := w.end
 	if until == 0 {
-		until = bootTime() + w.farewell.TTL
+		until = bootTime() + w.farewell.ttl
 	}
 	if !w.awaitNothing(until) {
 		return
@@ -60,26 +67,12 @@ func (w *watch) leave() {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		w.farewell.leave(ctx, w.epoch)
+		w.leave(ctx, w.farewell.text, w.epoch)
 	}()
 	select {
 	case <-left:
 	case <-ctx.Done(): // the exit of this process ends the attempt
 	}
-}
-
-// leave leaves the session under that epoch. Nobody could act on an error.
-func (f *farewell) leave(ctx context.Context, epoch uint64) {
-	for _, variable := range f.Environment {
-		name, value, _ := strings.Cut(string(variable), "=")
-		_ = os.Setenv(name, value) // other processes see only the environment that a process starts with
-	}
-	e, err := engine.New(ctx, lookingURL(string(f.URL)))
-	if err != nil {
-		return
-	}
-	_ = e.End(ctx, lockkeeper.Key{Session: f.Session, Epoch: epoch}, lockkeeper.Ending{Kind: lockkeeper.Leave})
-	_ = e.Close()
 }
 
 // awaitNothing waits until no process of the command can run, and reports whether that was
@@ -104,7 +97,7 @@ func (w *watch) awaitNothing(until time.Duration) bool {
 // descendants of the command.
 func (w *watch) nothingRuns() bool {
 	session, err := unix.Getsid(0)
-	return err == nil && unix.Getppid() != w.farewell.LK && !w.group.runs() && !mayDescend(w.group.began, session)
+	return err == nil && unix.Getppid() != w.farewell.lk && !w.group.runs() && !mayDescend(w.group.began, session)
 }
 
 // lifelineClosed reports whether no process has the other end of the lifeline open.

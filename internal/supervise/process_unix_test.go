@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // TestProcessEnds: the end of a process is told, whether or not the kernel tells,
 // and not before; who has ended already can't be followed.
 func TestProcessEnds(t *testing.T) {
-	for name, watch := range map[string]func(int) (<-chan struct{}, error){"watch": watchProcess, "poll": pollProcess} {
+	for name, watch := range map[string]func(int) (<-chan struct{}, error){"watch": WatchProcess, "poll": pollProcess} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("cat")
 			in, err := cmd.StdinPipe()
@@ -40,7 +40,7 @@ func TestProcessEnds(t *testing.T) {
 			case <-time.After(patience):
 				t.Error("not told of its end")
 			}
-			if _, err := watch(cmd.Process.Pid); !errors.Is(err, errNoProcess) {
+			if _, err := watch(cmd.Process.Pid); !errors.Is(err, ErrNoProcess) {
 				t.Errorf("got %v, want that there is no such process", err)
 			}
 		})

@@ -1,4 +1,4 @@
-package main
+package duration
 
 import (
 	"fmt"
@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-const day = 24 * time.Hour
-
-// passed writes how long something has gone on, rounded down.
-func passed(d time.Duration) string {
+// Elapsed writes how long something has gone on, rounded down.
+func Elapsed(d time.Duration) string {
 	if d < time.Second {
 		return "<1s"
 	}
-	return human(d)
+	return Text(d)
 }
 
-// left writes how long something still goes on, rounded up: what was just
-// granted for 30s is not said to end in 29s, and what is not over is never "0s".
-func left(d time.Duration) string {
+// Remaining writes how long something still goes on, rounded up: a lock just granted for 30s does
+// not show 29s, and a lock that is not over never shows "0s".
+func Remaining(d time.Duration) string {
 	unit := time.Second
 	switch {
-	case d > day:
+	case d > Day:
 		unit = time.Hour
 	case d > 10*time.Minute:
 		unit = time.Minute
@@ -29,19 +27,19 @@ func left(d time.Duration) string {
 	if rest := d % unit; rest > 0 && d < math.MaxInt64-unit {
 		d += unit - rest
 	}
-	return human(d)
+	return Text(d)
 }
 
-// exact writes a duration as the user gave it: "2.5s".
-func exact(d time.Duration) string {
+// Exact writes a duration as the user gave it: "2.5s".
+func Exact(d time.Duration) string {
 	if d > time.Second && d%time.Second != 0 {
 		return d.String()
 	}
-	return human(d)
+	return Text(d)
 }
 
-// human writes a duration as people say it: two units at most, rounded down.
-func human(d time.Duration) string {
+// Text writes a duration in at most two units, rounded down: "9m59s", "2h05m", "3d".
+func Text(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"
@@ -53,12 +51,12 @@ func human(d time.Duration) string {
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < time.Hour:
 		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < day && d%time.Hour < time.Minute:
+	case d < Day && d%time.Hour < time.Minute:
 		return fmt.Sprintf("%dh", d/time.Hour)
-	case d < day:
+	case d < Day:
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d%day < time.Hour:
-		return fmt.Sprintf("%dd", d/day)
+	case d%Day < time.Hour:
+		return fmt.Sprintf("%dd", d/Day)
 	}
-	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+	return fmt.Sprintf("%dd%02dh", d/Day, d%Day/time.Hour)
 }

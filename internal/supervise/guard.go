@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,9 +39,9 @@ type guard struct {
 	grace    time.Duration
 	end      time.Duration // of the lease, by the boot clock; 0: not sent yet
 	asked    bool
-	farewell []byte   // how to leave the session; nil: the guard must not leave
-	epoch    uint64   // of the session's latest attach
-	lifeline *os.File // the end that the guard reads; nil without farewell
+	farewell *Farewell // nil: the guard must not leave
+	epoch    uint64    // of the session's latest attach
+	lifeline *os.File  // the end that the guard reads; nil without farewell
 }
 
 const (
@@ -62,12 +61,12 @@ func newGuard(what string, stderr, session *os.File, note func(string)) *guard {
 // leaves makes the guard leave the session when lk and all of the command are dead. Only
 // the command may inherit the returned file: while a process has it open, part of the
 // command may run. If the file is nil, the guard does not leave. Call leaves before start.
-func (g *guard) leaves(farewell []byte, epoch uint64) *os.File {
+func (g *guard) leaves(farewell *Farewell) *os.File {
 	in, out, err := os.Pipe()
 	if err != nil {
 		return nil
 	}
-	g.farewell, g.epoch, g.lifeline = farewell, epoch, in
+	g.farewell, g.epoch, g.lifeline = farewell, farewell.Epoch(), in
 	return out
 }
 
@@ -84,7 +83,7 @@ func (g *guard) start() {
 		return
 	}
 	if g.farewell != nil {
-		g.tell("leave %s", g.farewell)
+		g.tell("leave %d %d %s", os.Getpid(), g.farewell.TTL, g.farewell.Order)
 		g.tell("epoch %d", g.epoch)
 	}
 	if g.group.number != 0 {
@@ -110,7 +109,7 @@ func (g *guard) launch() error {
 	defer in.Close()
 	cmd := &exec.Cmd{
 		Path:        program,
-		Args:        []string{"lk", guardVerb, g.what},
+		Args:        []string{"lk", Verb, g.what},
 		Stdin:       in,
 		Env:         []string{}, // it needs none, and other users may read it
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
@@ -228,17 +227,4 @@ func bootTime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(bootClock, &ts) // it fails only for a clock that is unknown
 	return time.Duration(ts.Nano())
-}
-
-const guardVerb = "guard"
-
-// newGuardVerb is the guard's own side. Nobody but lk run calls it.
-func (a *app) newGuardVerb() *cobra.Command {
-	return &cobra.Command{
-		Use:    guardVerb,
-		Short:  "The second watcher of lk run, which starts it",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE:   verb(func(_ *cobra.Command, args []string) error { return standGuard(args[0]) }),
-	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"errors"
@@ -22,9 +22,9 @@ var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 }
 
-// notifySignals delivers the signals that lk passes on. One that whoever started
+// NotifySignals delivers the signals that lk passes on. One that whoever started
 // lk had ignored, as nohup does, stays ignored, for the child too.
-func notifySignals(to chan<- os.Signal) {
+func NotifySignals(to chan<- os.Signal) {
 	for _, s := range forwarded {
 		if !signal.Ignored(s) {
 			signal.Notify(to, s)
@@ -39,23 +39,24 @@ func notifyStops(to chan<- os.Signal) { signal.Notify(to, unix.SIGTSTP, unix.SIG
 
 func continues(s os.Signal) bool { return s == unix.SIGCONT }
 
-func signalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
+// SignalNumber returns the number that the system has for a signal.
+func SignalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
 
-// isInterrupt reports whether s is one that a terminal sends to its whole foreground.
-func isInterrupt(s os.Signal) bool { return s == unix.SIGINT || s == unix.SIGQUIT }
+// IsInterrupt reports whether s is one that a terminal sends to its whole foreground.
+func IsInterrupt(s os.Signal) bool { return s == unix.SIGINT || s == unix.SIGQUIT }
 
 // signal is the one that an exit code tells of.
-func (c *child) signal(code int) os.Signal { return syscall.Signal(code - exitSignal) }
+func (c *child) signal(code int) os.Signal { return syscall.Signal(code - SignalCode) }
 
 // interrupted reports whether the child ended by the terminal's interrupt, which
 // went to the child's group and not to the job that lk is part of.
 func (c *child) interrupted(code int) bool {
-	return c.leads && !c.heard && code > exitSignal && isInterrupt(c.signal(code))
+	return c.leads && !c.heard && code > SignalCode && IsInterrupt(c.signal(code))
 }
 
-// dieOf ends lk by a signal, and all of its job if the rest has not got it: a
+// DieOf ends lk by a signal, and all of its job if the rest has not got it: a
 // shell stops a script only if its command died of the interrupt.
-func dieOf(s os.Signal, group bool) {
+func DieOf(s os.Signal, group bool) {
 	signal.Reset(s)
 	to := os.Getpid()
 	if group {
@@ -66,8 +67,8 @@ func dieOf(s os.Signal, group bool) {
 	}
 }
 
-// findCommand refuses a command that can't be executed.
-func findCommand(name string) error {
+// FindCommand refuses a command that can't be executed.
+func FindCommand(name string) error {
 	if err := newCommand([]string{name}, nil).Err; err != nil {
 		return startFailure(name, err)
 	}
@@ -127,8 +128,8 @@ func startChild(command, env []string, inherits ...*os.File) (*child, error) {
 	return c, nil
 }
 
-// replaceByCommand makes this process the command; it returns only if it can't.
-func replaceByCommand(command, env []string) error {
+// Replace makes this process the command; it returns only if it can't.
+func Replace(command, env []string) error {
 	cmd := newCommand(command, env)
 	err := cmd.Err
 	if err == nil {
@@ -151,14 +152,14 @@ func newCommand(command, env []string) *exec.Cmd {
 // startFailure tells what can't be executed from what is not there, by the
 // exit codes of a shell.
 func startFailure(name string, err error) error {
-	code := exitNotExecutable
+	code := NotExecutable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
-		code = exitNotFound
+		code = NotFound
 		if file := unexecutable(name); file != "" {
-			return &exit{code: exitNotExecutable, say: fmt.Errorf("%s can't be executed: it is no executable file", file)}
+			return &StartError{NotExecutable, fmt.Errorf("%s can't be executed: it is no executable file", file)}
 		}
 	}
-	return &exit{code: code, say: fmt.Errorf("can't run the command: %s", startText(name, err))}
+	return &StartError{code, fmt.Errorf("can't run the command: %s", startText(name, err))}
 }
 
 // startText says why a command can't be started, as a shell does.
@@ -233,9 +234,9 @@ func (c *child) note(status unix.WaitStatus, err error) {
 	c.reaped = true
 	switch {
 	case err != nil:
-		c.code = exitFailure // can't be: nobody else waits for it
+		c.code = 1 // can't be: nobody else waits for it
 	case status.Signaled():
-		c.code = exitSignal + int(status.Signal())
+		c.code = SignalCode + int(status.Signal())
 	default:
 		c.code = status.ExitStatus()
 	}
@@ -244,7 +245,7 @@ func (c *child) note(status unix.WaitStatus, err error) {
 // forward sends a signal that lk got to the child's whole group. A stopped one is
 // woken to hear that it should end, as a shell's kill does.
 func (c *child) forward(s os.Signal) {
-	c.heard = c.heard || isInterrupt(s)
+	c.heard = c.heard || IsInterrupt(s)
 	c.send(s.(syscall.Signal))
 	if c.halted && (s == unix.SIGTERM || s == unix.SIGHUP) {
 		c.send(unix.SIGCONT)
@@ -337,9 +338,9 @@ func foreground(tty int) int {
 	return group
 }
 
-// inForeground reports whether lk's own group is the foreground of the terminal
+// InForeground reports whether lk's own group is the foreground of the terminal
 // that it tells things on.
-func inForeground() bool { return foreground(int(os.Stderr.Fd())) == unix.Getpgrp() }
+func InForeground() bool { return foreground(int(os.Stderr.Fd())) == unix.Getpgrp() }
 
 func setForeground(tty, group int) {
 	signal.Ignore(unix.SIGTTOU) // else a background group that does this is stopped

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestGuardIsFollowed(t *testing.T) {
 		t.Error("the guard did not end as it should")
 	}
 	eventually(t, "the command is dead", ended(t, pid))
-	if s.end(t); s.code != exitSignal+int(unix.SIGKILL) {
+	if s.end(t); s.code != SignalCode+int(unix.SIGKILL) {
 		t.Errorf("the command ended with %d", s.code)
 	}
 

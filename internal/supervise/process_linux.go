@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"errors"
@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchProcess returns a channel that is closed when the process has ended. The
+// WatchProcess returns a channel that is closed when the process has ended. The
 // kernel tells, by a file that is that process and never a later one of the same
 // number. Kernels and sandboxes without such files are polled.
-func watchProcess(pid int) (<-chan struct{}, error) {
+func WatchProcess(pid int) (<-chan struct{}, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return nil, errNoProcess
+		return nil, ErrNoProcess
 	case err != nil:
 		return pollProcess(pid)
 	}

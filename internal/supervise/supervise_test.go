@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"bufio"
@@ -66,7 +66,7 @@ type supervised struct {
 }
 
 // superviseScript begins to supervise; more may change the supervisor before that.
-func superviseScript(t *testing.T, l lease, grace time.Duration, script string, more ...func(*supervisor)) *supervised {
+func superviseScript(t *testing.T, l Lease, grace time.Duration, script string, more ...func(*Supervisor)) *supervised {
 	t.Helper()
 	out, stdout := pipe(t)
 	stdin, in := pipe(t)
@@ -75,21 +75,24 @@ func superviseScript(t *testing.T, l lease, grace time.Duration, script string, 
 	stdout.Close()
 	t.Cleanup(child.kill)
 	run := &supervised{stdin: in, stdout: bufio.NewScanner(out), result: make(chan error, 1)}
-	s := supervisor{
-		child:   child,
-		lease:   l,
-		grace:   grace,
-		onLost:  terminate,
-		onYield: ignore,
-		what:    "db",
-		note:    func(text string) { run.notes = append(run.notes, text) },
+	s := Supervisor{
+		Options: Options{
+			Lease:   l,
+			Grace:   grace,
+			OnLost:  Terminate,
+			OnYield: Ignore,
+			What:    "db",
+			Note:    func(text string) { run.notes = append(run.notes, text) },
+		},
+		child: child,
+		tick:  time.Second,
 	}
 	for _, change := range more {
 		change(&s)
 	}
 	go func() {
-		code, lost := s.supervise(make(chan os.Signal, 1))
-		run.code = code
+		end, lost := s.Wait(make(chan os.Signal, 1))
+		run.code = end.Code
 		run.result <- lost
 	}()
 	return run
@@ -162,7 +165,7 @@ func TestLossEndsTheWholeGroup(t *testing.T) {
 	if !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Revoked) {
 		t.Errorf("error %v, want the loss with its reason", err)
 	}
-	if s.code != exitSignal+int(unix.SIGKILL) {
+	if s.code != SignalCode+int(unix.SIGKILL) {
 		t.Errorf("the command ended with %d, want it killed", s.code)
 	}
 	eventually(t, "what the command started is dead", ended(t, pid))
@@ -191,7 +194,7 @@ func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 // The computer slept, and what remains is suddenly little, or nothing: the timers
 // of the process have not noticed, so the lease is looked at again and again.
 func TestSleepIsNoticed(t *testing.T) {
-	often := func(s *supervisor) { s.tick = time.Millisecond }
+	often := func(s *Supervisor) { s.tick = time.Millisecond }
 	t.Run("a little is left", func(t *testing.T) {
 		l := newFakeLease(time.Hour)
 		s := superviseScript(t, l, time.Minute, `trap 'exit 3' TERM; echo ready; read x`, often)
@@ -231,7 +234,7 @@ func TestStubbornCommandIsKilledAtTheEnd(t *testing.T) {
 		l.remaining.Store(int64(grace / 2))
 	}
 	l.lose()
-	if err := s.end(t); err == nil || s.code != exitSignal+int(unix.SIGKILL) {
+	if err := s.end(t); err == nil || s.code != SignalCode+int(unix.SIGKILL) {
 		t.Errorf("code %d, error %v; want it killed, and a loss", s.code, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -17,8 +17,7 @@ func init() {
 	programs["elsewhere"] = elsewhere
 }
 
-// headless ends its main thread, prints that, and runs until its input ends. As lk it runs on the
-// main thread until then (see init).
+// headless ends its main thread, prints that, and runs until its input ends.
 func headless() {
 	go func() {
 		for {
@@ -41,7 +40,7 @@ func TestProcessRunsWithoutItsMainThread(t *testing.T) {
 	if _, err := processes(); err != nil {
 		t.Skip(err)
 	}
-	cmd := exec.Command("headless")
+	cmd := program("headless")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -74,7 +73,7 @@ func TestProcessRunsWithoutItsMainThread(t *testing.T) {
 
 // elsewhere starts a process in its own group, and prints what lk can tell about it.
 func elsewhere() {
-	cmd := exec.Command("await", "never")
+	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		fmt.Println(err)
@@ -86,7 +85,7 @@ func elsewhere() {
 
 // If /proc shows another namespace, it never proves that a process is dead.
 func TestProcOfAnotherNamespaceProvesNoDeath(t *testing.T) {
-	cmd := exec.Command("elsewhere")
+	cmd := program("elsewhere")
 	mapping := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID,

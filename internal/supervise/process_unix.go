@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"errors"
@@ -14,10 +14,10 @@ import (
 // processPoll is how often a process is looked at where the kernel does not tell.
 const processPoll = time.Second
 
-// pollProcess is watchProcess where the kernel does not tell of an end.
+// pollProcess is WatchProcess where the kernel does not tell of an end.
 func pollProcess(pid int) (<-chan struct{}, error) {
 	if !processLives(pid) {
-		return nil, errNoProcess
+		return nil, ErrNoProcess
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -42,15 +42,15 @@ func processLives(pid int) bool {
 	return err == nil || errors.Is(err, unix.EPERM)
 }
 
-// ends reports whether a signal asks lk keep to end.
-func ends(s os.Signal) bool {
+// EndsKeeping reports whether a signal asks lk keep to end.
+func EndsKeeping(s os.Signal) bool {
 	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGQUIT
 }
 
-// surviveBrokenPipes lets lk go on when nobody reads what it says any more. Unlike
+// SurviveBrokenPipes lets lk go on when nobody reads what it says any more. Unlike
 // an ignored signal that is not inherited by its children.
-func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
+func SurviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// outliveTerminal has lk, and what it starts from now on, go on when the terminal
+// OutliveTerminal has lk, and what it starts from now on, go on when the terminal
 // is closed.
-func outliveTerminal() { signal.Ignore(unix.SIGHUP) }
+func OutliveTerminal() { signal.Ignore(unix.SIGHUP) }

@@ -1,11 +1,13 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -18,7 +20,8 @@ import (
 
 // watch is what a guard knows. Its orders are lines:
 //
-//	leave FAREWELL        leave the session when lk and all of the command are dead
+//	leave LK TTL ORDER    leave the session when lk and all of the command are dead;
+//	                      LK is its process number
 //	epoch N               the epoch of the session's latest attach
 //	group N GRACE BEGAN   guard the process group N, whose leader started at BEGAN
 //	                      (see mayDescend); ask it to stop GRACE before the end
@@ -32,22 +35,25 @@ type watch struct {
 	grace    time.Duration
 	end      time.Duration // 0: unknown
 	asked    bool
-	farewell *farewell // nil: the TTL ends the session
+	farewell *order // nil: the TTL ends the session
 	epoch    uint64
 	rest     []byte // start of an order that has not arrived completely
+	stderr   io.Writer
+	leave    func(ctx context.Context, order []byte, epoch uint64)
 }
 
-// standGuard is a guard's life.
-func standGuard(what string) error {
-	notForPeople := &exit{code: exitUsage, say: errors.New("lk guard is a part of lk run, which starts it")}
+// Guard is the whole life of the guard's process: it watches over the locks named what until the
+// command has ended, and prints its messages to stderr. leave leaves the session of a killed lk; it
+// gets Farewell.Order. Guard returns [ErrNoOrders] if lk did not start this process.
+func Guard(what string, stderr io.Writer, leave func(ctx context.Context, order []byte, epoch uint64)) error {
 	if !isPipe(os.Stdin) {
-		return notForPeople
+		return ErrNoOrders
 	}
 	// Its end is tied to lk's, whoever else is told to go.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
 		unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	closeInherited()
-	w := watch{what: what}
+	w := watch{what: what, stderr: stderr, leave: leave}
 	for {
 		orphan := w.read()
 		// All orders are read by now, so that a guard which stood still itself
@@ -55,11 +61,11 @@ func standGuard(what string) error {
 		now := bootTime()
 		switch {
 		case orphan && w.group.number == 0:
-			return notForPeople // or for lk, but it died before it had a command
+			return ErrNoOrders // or for lk, but it died before it had a command
 		case orphan:
 			w.kill()
 			w.say("lk itself was killed, so its command was ended")
-			w.leave()
+			w.leaveSession()
 			return nil
 		case w.end != 0 && now >= w.end:
 			w.kill()
@@ -123,7 +129,7 @@ func (w *watch) obey(order string) {
 	verb, rest, _ := strings.Cut(order, " ")
 	switch verb {
 	case "leave":
-		w.farewell = readFarewell(rest)
+		w.farewell = readOrder(rest)
 	case "epoch":
 		w.epoch, _ = strconv.ParseUint(rest, 10, 64)
 	case "group":
@@ -158,7 +164,7 @@ func (w *watch) say(text string) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		fmt.Fprintf(stderr, "lk: %s: %s\n", w.what, text)
+		fmt.Fprintf(w.stderr, "lk: %s: %s\n", w.what, text)
 	}()
 	select {
 	case <-told:
