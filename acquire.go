@@ -303,7 +303,7 @@ func (c *Client) lastLook(ctx context.Context, cl *claim) error {
 		}
 		c.mu.Lock()
 		if s.State == Waiting && cl.phase == inLine {
-			cl.status.Blockers, cl.status.Place, cl.status.ETA = s.Blockers, s.Place, s.ETA
+			cl.status.Blockers, cl.status.Position, cl.status.ETA = s.Blockers, s.Position, s.ETA
 		} else {
 			c.learn(cl, &s, byHint)
 		}

@@ -1,6 +1,6 @@
 package lockkeeper
 
-// What the client states with every key (Key.Answered): the lowest id with which
+// What the client states with every key (Key.LowestOpen): the lowest id with which
 // it may still begin a claim. Ids are given in the order in which claims are
 // entered here, before they are sent, so all below the first one that is not
 // answered are past. An answered claim is never begun again: it is amended, asked
@@ -22,7 +22,7 @@ func (c *Client) keyNow() (Key, bool) {
 		return Key{}, false
 	}
 	now := *k
-	now.Answered, now.Heard = c.answered.Load(), c.heard.Load()
+	now.LowestOpen, now.Acked = c.answered.Load(), c.heard.Load()
 	return now, true
 }
 

@@ -131,7 +131,7 @@ func TestNothingIsAnsweredBeforeTheFirstAttach(t *testing.T) {
 type heedless struct{ lockkeeper.Engine }
 
 func (h heedless) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
-	k.Answered = 0
+	k.LowestOpen = 0
 	return h.Engine.Claim(ctx, k, w)
 }
 
@@ -162,8 +162,8 @@ func TestIDsOfAPredecessor(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t)(c.Lock(background, "y"))
-		if k, id := r.keys[len(r.keys)-1], r.wants[len(r.wants)-1].ID; k.Answered != id {
-			t.Errorf("below %d all is answered, and claim %d is the only one that is not", k.Answered, id)
+		if k, id := r.keys[len(r.keys)-1], r.wants[len(r.wants)-1].ID; k.LowestOpen != id {
+			t.Errorf("below %d all is answered, and claim %d is the only one that is not", k.LowestOpen, id)
 		}
 	})
 }

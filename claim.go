@@ -106,9 +106,9 @@ func (c *Client) learn(cl *claim, s *Status, sent time.Duration) (ends bool) {
 	if newer || sent != byHint && s.Change == cl.status.Change {
 		if s.State == Ended && s.Fence == 0 && len(s.Blockers) == 0 && cl.known {
 			// The end of a wait tells at least who stood in the way before it.
-			blockers, place, eta := cl.status.Blockers, cl.status.Place, cl.status.ETA
+			blockers, place, eta := cl.status.Blockers, cl.status.Position, cl.status.ETA
 			cl.status = *s
-			cl.status.Blockers, cl.status.Place, cl.status.ETA = blockers, place, eta
+			cl.status.Blockers, cl.status.Position, cl.status.ETA = blockers, place, eta
 		} else {
 			cl.status = *s
 		}
@@ -277,7 +277,7 @@ func (cl *claim) endRequest() Ending {
 func (cl *claim) refused(why Reason, cause error) *Error {
 	s := &cl.status
 	e := &Error{Op: cl.op, Path: cl.path, Err: ErrNotAcquired, Reason: why, Detail: s.Text,
-		Blocked: s.Blockers, Place: s.Place, ETA: s.ETA, Cause: cause}
+		Blocked: s.Blockers, Place: s.Position, ETA: s.ETA, Cause: cause}
 	if e.Detail == "" && slices.ContainsFunc(s.Blockers, cl.isOwn) {
 		e.Detail = "this client holds it: pass the Context of that hold to lock it again inside that hold"
 	}

@@ -52,7 +52,7 @@ type Engine interface {
 	Renew(ctx context.Context, k Key) (Lease, error)
 
 	// Claim makes the claim that w describes, or amends it, or answers again
-	// what became of it (R16); an id below the highest Key.Answered is begun no more,
+	// what became of it (R16); an id below the highest Key.LowestOpen is begun no more,
 	// and if it is not known refused with ErrNotHeld. Taken is no error: the status is Ended, with the
 	// reason and who stood in the way, or Waiting; List tells why it waits.
 	// w.Targets belongs to the engine from then on and must not be changed.
@@ -139,18 +139,18 @@ type Key struct {
 	Session string
 	Epoch   uint64
 
-	// Answered is what its user states with a call: no claim with a lower id will
+	// LowestOpen is what its user states with a call: no claim with a lower id will
 	// be begun any more, since all of them are answered. A claim with a lower id
 	// that arrives nevertheless, however late, is refused with ErrNotHeld unless
 	// the engine knows it, and what the session knows to have ended the engine
 	// need not remember (R16). Under one epoch the highest counts; 0 states nothing.
-	Answered uint64
+	LowestOpen uint64
 
-	// Heard is the Lease.Number of the latest lease that its user has taken in, with
+	// Acked is the Lease.Number of the latest lease that its user has taken in, with
 	// all that it told; 0 states nothing. A session that states it is taken to know
 	// of an end only when it has stated a lease that told it, so that no lost answer
 	// makes a hold pass for over that its holder still counts on (R12).
-	Heard uint64
+	Acked uint64
 }
 
 // Lease is the answer to Attach and Renew: the truth about a session, of which
@@ -160,7 +160,7 @@ type Lease struct {
 	// the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a
 	// former attach promised more
 	TTL time.Duration
-	// rises with every lease of the session, also over its epochs: for Key.Heard; 0 if the engine does
+	// rises with every lease of the session, also over its epochs: for Key.Acked; 0 if the engine does
 	// not look at that
 	Number uint64
 

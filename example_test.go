@@ -127,7 +127,7 @@ func ExampleClient_Enqueue() {
 	late, _ := client.Enqueue(ctx, lockkeeper.Exclusive("mydatabase/yourtest"))
 
 	status, _ := late.Status(ctx)
-	fmt.Println("the late test waits at place", status.Place)
+	fmt.Println("the late test waits at place", status.Position)
 
 	test.Release(ctx)
 	whole, _ := cleanup.Wait(ctx)

@@ -21,8 +21,8 @@ const (
 	FeaturePriority
 	// FeatureSteal: a waiting claim may ask holders of lower priority to yield (R10).
 	FeatureSteal
-	// FeatureManners: soft and timed soft writers (R9).
-	FeatureManners
+	// FeatureWriterPolicy: soft and timed soft writers (R9).
+	FeatureWriterPolicy
 	// FeatureAmend: priority, limit and mode of a claim can be changed (R14, R16).
 	FeatureAmend
 	// FeatureDeadlock: deadlocks are found and refused (R15).

@@ -149,9 +149,9 @@ func (h *Hold) InUse() int { return h.permits().InUse }
 // permits target with one unit; 0 without one.
 func (h *Hold) Slot() int { return h.permits().Slot }
 
-// Trouble is why the latest renewal of the client's session failed; nil if it did
+// RenewError is why the latest renewal of the client's session failed; nil if it did
 // not. The hold is lost when nothing else is heard until then.
-func (h *Hold) Trouble() error {
+func (h *Hold) RenewError() error {
 	defer h.done()
 	return h.use().client.failure
 }

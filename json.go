@@ -159,19 +159,19 @@ type plainWant Want
 
 type wantJSON struct {
 	plainWant
-	Wait    *seconds `json:"wait,omitempty"`
-	Quiet   seconds  `json:"quiet,omitempty"`
-	After   seconds  `json:"after,omitempty"`
-	MaxHold seconds  `json:"max_hold,omitempty"`
-	Grace   seconds  `json:"grace,omitempty"`
-	Lasts   seconds  `json:"lasts,omitempty"`
-	Freeze  seconds  `json:"freeze,omitempty"`
+	Wait     *seconds `json:"wait,omitempty"`
+	Quiet    seconds  `json:"quiet,omitempty"`
+	After    seconds  `json:"after,omitempty"`
+	MaxHold  seconds  `json:"max_hold,omitempty"`
+	Grace    seconds  `json:"grace,omitempty"`
+	Expected seconds  `json:"expected,omitempty"`
+	Freeze   seconds  `json:"freeze,omitempty"`
 }
 
 // MarshalJSON writes durations as seconds, and leaves out a Wait without end.
 func (w Want) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wantJSON{plainWant(w), finite(w.Wait), seconds(w.Quiet), seconds(w.After),
-		seconds(w.MaxHold), seconds(w.Grace), seconds(w.Lasts), seconds(w.Freeze)})
+		seconds(w.MaxHold), seconds(w.Grace), seconds(w.Expected), seconds(w.Freeze)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -183,7 +183,7 @@ func (w *Want) UnmarshalJSON(text []byte) error {
 	*w = Want(read.plainWant)
 	w.Wait, w.Quiet, w.After = endless(read.Wait), time.Duration(read.Quiet), time.Duration(read.After)
 	w.MaxHold, w.Grace = time.Duration(read.MaxHold), time.Duration(read.Grace)
-	w.Lasts, w.Freeze = time.Duration(read.Lasts), time.Duration(read.Freeze)
+	w.Expected, w.Freeze = time.Duration(read.Expected), time.Duration(read.Freeze)
 	return nil
 }
 

@@ -42,26 +42,26 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return invalidf("mode %q is none of exclusive, shared, permits", text)
 }
 
-// Manners says how a waiting exclusive claim treats those who come later (R9).
-type Manners uint8
+// WriterPolicy says how a waiting exclusive claim treats those who come later (R9).
+type WriterPolicy uint8
 
 const (
 	// Hard keeps its place: later claims wait behind it. The default.
-	Hard Manners = iota
+	Hard WriterPolicy = iota
 	// Soft is ahead of nobody while it waits, and goes after all hard claims.
 	// With a quiet period it is granted only once nothing conflicting was held
 	// for that long.
 	Soft
 )
 
-func (m Manners) String() string {
+func (m WriterPolicy) String() string {
 	switch m {
 	case Hard:
 		return "hard"
 	case Soft:
 		return "soft"
 	}
-	return fmt.Sprintf("Manners(%d)", uint8(m))
+	return fmt.Sprintf("WriterPolicy(%d)", uint8(m))
 }
 
 // Steal says whether a waiting claim asks holders of lower priority to yield (R10).

@@ -60,7 +60,7 @@ func WithPriority(p int) Request {
 // WithSoft makes a waiting exclusive claim stand back: it holds back nobody, and
 // is granted only after nothing in its way was held for the quiet period (R9).
 func WithSoft(quiet time.Duration) Request {
-	return func(d *demand) { d.want.Manners, d.want.Quiet = Soft, quiet }
+	return func(d *demand) { d.want.WriterPolicy, d.want.Quiet = Soft, quiet }
 }
 
 // WithSteal asks holders of lower priority to yield, and waits until they do (R10).
@@ -80,10 +80,10 @@ func WithMaxHold(d, grace time.Duration) Request {
 	return func(r *demand) { r.want.MaxHold, r.want.Grace = d, grace }
 }
 
-// WithLasts announces that it will be held for d, so that waits that would be
+// WithExpectedDuration announces that it will be held for d, so that waits that would be
 // outlasted need not begin. It does not end the hold.
-func WithLasts(d time.Duration) Request {
-	return func(r *demand) { r.want.Lasts = d }
+func WithExpectedDuration(d time.Duration) Request {
+	return func(r *demand) { r.want.Expected = d }
 }
 
 // WithAs says who asks: at most [MaxAsBytes].

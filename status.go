@@ -83,7 +83,7 @@ type Status struct {
 
 	Ticket uint64 `json:"ticket,omitempty"` // place in line among equals: lower goes first (R4)
 	// of Waiting in an answer of List, or timed out: 1 and those in line ahead that it waits for
-	Place int `json:"place,omitempty"`
+	Position int `json:"position,omitempty"`
 	// likewise: about how long it will wait, or would have waited, from now on (R17); 0 if unknown
 	ETA   time.Duration `json:"eta,omitempty"`
 	Waits []WaitReason  `json:"waits,omitempty"` // of Waiting in an answer of List: every reason why

@@ -107,15 +107,15 @@ type Want struct {
 	Targets  []Target `json:"targets"`            // 1 to MaxTargets, no path twice
 	Priority int      `json:"priority,omitempty"`
 	// 0 tries, Forever waits without bound; the bound covers the wait only (R8)
-	Wait    time.Duration `json:"wait,omitempty"`
-	Manners Manners       `json:"manners,omitempty"`  // Soft: exclusive targets only, and never with Steal
-	Quiet   time.Duration `json:"quiet,omitempty"`    // quiet period of Soft (R9)
-	Steal   Steal         `json:"steal,omitempty"`    // R10
-	After   time.Duration `json:"after,omitempty"`    // of Take: how long after the ask the hold is taken
-	MaxHold time.Duration `json:"max_hold,omitempty"` // longest hold; 0: none (R11)
-	Grace   time.Duration `json:"grace,omitempty"`    // after MaxHold, until the hold ends
+	Wait         time.Duration `json:"wait,omitempty"`
+	WriterPolicy WriterPolicy  `json:"writer_policy,omitempty"` // Soft: exclusive targets only, and never with Steal
+	Quiet        time.Duration `json:"quiet,omitempty"`         // quiet period of Soft (R9)
+	Steal        Steal         `json:"steal,omitempty"`         // R10
+	After        time.Duration `json:"after,omitempty"`         // of Take: how long after the ask the hold is taken
+	MaxHold      time.Duration `json:"max_hold,omitempty"`      // longest hold; 0: none (R11)
+	Grace        time.Duration `json:"grace,omitempty"`         // after MaxHold, until the hold ends
 	// announced: it will be held for so long, shorter waits need not begin (R8); 0: not announced
-	Lasts time.Duration `json:"lasts,omitempty"`
+	Expected time.Duration `json:"expected,omitempty"`
 	// not a claim: an operator forbids new grants on the targets for so long (R18)
 	Freeze time.Duration `json:"freeze,omitempty"`
 	Label
@@ -143,7 +143,7 @@ func (w *Want) Check() error {
 	c.bound("steal after", w.After, false)
 	c.bound("longest hold", w.MaxHold, false)
 	c.bound("grace", w.Grace, false)
-	c.bound("announced hold", w.Lasts, false)
+	c.bound("announced hold", w.Expected, false)
 	c.bound("freeze", w.Freeze, false)
 	w.checkCombinations(&c)
 	c.label(w.Label)
@@ -198,14 +198,14 @@ func (w *Want) checkTargets(c *checker) {
 
 func (w *Want) checkCombinations(c *checker) {
 	switch {
-	case w.Manners > Soft:
-		c.addf("manners %d are none of hard, soft", w.Manners)
-	case w.Manners == Soft && w.Revision == 0 &&
+	case w.WriterPolicy > Soft:
+		c.addf("writer policy %d is none of hard, soft", w.WriterPolicy)
+	case w.WriterPolicy == Soft && w.Revision == 0 &&
 		slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
 		c.addf("soft manners are for exclusive targets only")
-	case w.Manners == Soft && w.Steal != NoSteal:
+	case w.WriterPolicy == Soft && w.Steal != NoSteal:
 		c.addf("soft manners and stealing exclude each other: a soft claim lets others pass")
-	case w.Manners != Soft && w.Quiet != 0:
+	case w.WriterPolicy != Soft && w.Quiet != 0:
 		c.addf("a quiet period goes with soft manners only")
 	}
 	switch {
@@ -217,7 +217,7 @@ func (w *Want) checkCombinations(c *checker) {
 	if w.MaxHold == 0 && w.Grace != 0 {
 		c.addf("a grace goes with a longest hold only")
 	}
-	if w.Freeze != 0 && (w.Manners != Hard || w.Steal != NoSteal || w.MaxHold != 0 || w.Lasts != 0 ||
+	if w.Freeze != 0 && (w.WriterPolicy != Hard || w.Steal != NoSteal || w.MaxHold != 0 || w.Expected != 0 ||
 		slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive })) {
 		c.addf("a freeze has exclusive targets, a duration and a label, nothing else")
 	}
@@ -244,7 +244,7 @@ func (w *Want) Features() Features {
 		{len(w.Targets) > 1, FeatureManyTargets},
 		{w.Priority != 0, FeaturePriority},
 		{w.Steal != NoSteal, FeatureSteal},
-		{w.Manners == Soft, FeatureManners},
+		{w.WriterPolicy == Soft, FeatureWriterPolicy},
 		{w.MaxHold != 0, FeatureLongestHold},
 		{w.Revision != 0, FeatureAmend},
 		{w.Freeze != 0, FeatureOperator},
@@ -265,8 +265,8 @@ func (w *Want) SameRequest(b *Want) bool {
 
 func (w *Want) equalScalars(b *Want) bool {
 	return w.ID == b.ID && w.Inside == b.Inside && w.Priority == b.Priority && w.Wait == b.Wait &&
-		w.Manners == b.Manners && w.Quiet == b.Quiet && w.Steal == b.Steal && w.After == b.After &&
-		w.MaxHold == b.MaxHold && w.Grace == b.Grace && w.Lasts == b.Lasts && w.Freeze == b.Freeze && w.Label == b.Label
+		w.WriterPolicy == b.WriterPolicy && w.Quiet == b.Quiet && w.Steal == b.Steal && w.After == b.After &&
+		w.MaxHold == b.MaxHold && w.Grace == b.Grace && w.Expected == b.Expected && w.Freeze == b.Freeze && w.Label == b.Label
 }
 
 // checker collects all that is wrong with one input.

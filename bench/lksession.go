@@ -26,7 +26,7 @@ type lkSession struct {
 // by is the key, which states what is answered, as a Client's does (R16).
 func (s *lkSession) by() lockkeeper.Key {
 	k := s.key
-	k.Answered = s.done.Load()
+	k.LowestOpen = s.done.Load()
 	return k
 }
 

@@ -8,9 +8,9 @@ var answeredChecks = []check{
 		p := w.peerFor("one", shortTTL)
 		id := p.hold(exclusive("db")).Ref.ID
 		p.release(id)
-		p.key.Answered = id + 1
+		p.key.LowestOpen = id + 1
 		p.renew()
-		p.key.Answered = 0 // what was sent before states less
+		p.key.LowestOpen = 0 // what was sent before states less
 		for range 4 {
 			w.pass(shortTTL / 2)
 			p.renew()
@@ -25,7 +25,7 @@ var answeredChecks = []check{
 		held := p.hold(exclusive("db")).Ref.ID
 		other.hold(exclusive("taken"))
 		waits := p.queue(exclusive("taken"))
-		p.key.Answered = waits + 1
+		p.key.LowestOpen = waits + 1
 		p.renew()
 		p.still(held, lockkeeper.Held)
 		p.still(waits, lockkeeper.Waiting)
@@ -38,13 +38,13 @@ var answeredChecks = []check{
 	{"R16/what is answered now may be begun under a new epoch", 0, func(w *world) {
 		p := w.peer("one")
 		id := p.hold(exclusive("db")).Ref.ID
-		p.key.Answered = 1 << 40
+		p.key.LowestOpen = 1 << 40
 		p.renew()
 		old := p.key
 		p.attach(id)
 		p.still(id, lockkeeper.Held)
-		if s := p.hold(exclusive("other")); s.Ref.ID >= old.Answered {
-			w.Errorf("claim %d is none of those below %d", s.Ref.ID, old.Answered)
+		if s := p.hold(exclusive("other")); s.Ref.ID >= old.LowestOpen {
+			w.Errorf("claim %d is none of those below %d", s.Ref.ID, old.LowestOpen)
 		}
 		_, err := p.engine.Renew(w.ctx(), old) // states it again, under a key of the past
 		w.is(err, lockkeeper.ErrSession)
@@ -53,7 +53,7 @@ var answeredChecks = []check{
 	{"R16/an end that the session does not know is told though it was answered", operators, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
 		id := p.hold(exclusive("db")).Ref.ID
-		p.key.Answered = id + 1
+		p.key.LowestOpen = id + 1
 		p.renew()
 		w.ok(other.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: p.ref(id), Force: true}))
 		p.told(id, "revoked", func(s lockkeeper.Status) bool {

@@ -294,7 +294,7 @@ var reasonChecks = []check{
 		}
 	}},
 	{"R17/an announced hold tells how long a wait would have been", fifo | operators, func(w *world) {
-		w.peer("holder").holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Lasts: time.Hour})
+		w.peer("holder").holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Expected: time.Hour})
 		c := w.client("trier")
 		_, err := c.TryLock(w.ctx(), "db")
 		var e *lockkeeper.Error
@@ -305,8 +305,8 @@ var reasonChecks = []check{
 		w.ok(err)
 		s, err := pending.Status(w.ctx())
 		w.ok(err)
-		if s.Place != 1 || s.ETA <= time.Hour/2 || s.ETA > time.Hour {
-			w.Errorf("in line it is told: place %d, about %s to go", s.Place, s.ETA)
+		if s.Position != 1 || s.ETA <= time.Hour/2 || s.ETA > time.Hour {
+			w.Errorf("in line it is told: place %d, about %s to go", s.Position, s.ETA)
 		}
 		_, err = c.Lock(w.ctx(), "db", lockkeeper.WithWait(time.Minute))
 		if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || e.Place != 2 || e.ETA != 0 {

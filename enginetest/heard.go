@@ -22,7 +22,7 @@ var heardChecks = []check{
 		victim, t := w.listener("victim"), w.peer("thief")
 		victim.hold(exclusive("db"))
 		t.queueAs(taker(1, time.Second, exclusive("db")))
-		victim.key.Heard = victim.renew().Number
+		victim.key.Acked = victim.renew().Number
 		victim.renew()
 		if s := t.granted(t.last); s.Unconfirmed {
 			w.Error("the victim has said that it heard of its end, and yet the grant is unconfirmed")
@@ -48,6 +48,6 @@ func (w *world) listener(name string) *peer {
 	if p.lease.Number == 0 {
 		w.Skip("the engine does not ask what was heard")
 	}
-	p.key.Heard = p.lease.Number
+	p.key.Acked = p.lease.Number
 	return p
 }

@@ -51,7 +51,7 @@ var onceChecks = []check{
 			func(w *lockkeeper.Want) { w.Targets = []lockkeeper.Target{exclusive("other")} },
 			func(w *lockkeeper.Want) { w.Wait = forever },
 			func(w *lockkeeper.Want) { w.Note = "another" },
-			func(w *lockkeeper.Want) { w.Lasts = 1 },
+			func(w *lockkeeper.Want) { w.Expected = 1 },
 		} {
 			want := p.wants[id]
 			change(&want)

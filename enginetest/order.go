@@ -15,7 +15,7 @@ const (
 	many      = lockkeeper.FeatureManyTargets
 	ranked    = lockkeeper.FeaturePriority
 	steals    = lockkeeper.FeatureSteal
-	manners   = lockkeeper.FeatureManners
+	manners   = lockkeeper.FeatureWriterPolicy
 	amends    = lockkeeper.FeatureAmend
 	deadlocks = lockkeeper.FeatureDeadlock
 	maxHold   = lockkeeper.FeatureLongestHold
@@ -79,7 +79,7 @@ var orderChecks = []check{
 			waits = append(waits, p.ref(p.last))
 		}
 		for i, ref := range waits {
-			if all := holder.list(lockkeeper.Query{Ref: ref}); len(all) != 1 || all[0].Place != i+1 {
+			if all := holder.list(lockkeeper.Query{Ref: ref}); len(all) != 1 || all[0].Position != i+1 {
 				w.Errorf("waiter %d: %+v, want place %d", i, all, i+1)
 			}
 		}

@@ -51,7 +51,7 @@ var patienceChecks = []check{
 	}},
 	{"R8/a wait that is outlasted fails at once", 0, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
-		one.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Lasts: time.Hour})
+		one.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Expected: time.Hour})
 		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: time.Minute})
 		if s.State != lockkeeper.Ended || s.Reason != lockkeeper.TimedOut {
 			w.Fatalf("a wait of a minute for a hold of an hour: %s (%s), want it to fail at once", s.State, s.Reason)
@@ -75,10 +75,10 @@ var patienceChecks = []check{
 
 func soft(quiet time.Duration, path string) lockkeeper.Want {
 	return lockkeeper.Want{
-		Targets: []lockkeeper.Target{exclusive(path)},
-		Wait:    forever,
-		Manners: lockkeeper.Soft,
-		Quiet:   quiet,
+		Targets:      []lockkeeper.Target{exclusive(path)},
+		Wait:         forever,
+		WriterPolicy: lockkeeper.Soft,
+		Quiet:        quiet,
 	}
 }
 

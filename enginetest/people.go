@@ -203,7 +203,7 @@ var listChecks = []check{
 			if len(all) != 1 || all[0].State != lockkeeper.Waiting {
 				w.Fatalf("listed %+v, want who waits", all)
 			}
-			if st := all[0]; brief != (st.Place == 0 && len(st.Waits) == 0 && len(st.Blockers) == 0) {
+			if st := all[0]; brief != (st.Position == 0 && len(st.Waits) == 0 && len(st.Blockers) == 0) {
 				w.Errorf("brief is %t: listed %+v", brief, st)
 			}
 		}

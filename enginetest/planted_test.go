@@ -139,7 +139,7 @@ var plants = map[string]plant{
 	"waits have no bound": {wanting(func(w *lockkeeper.Want) {
 		w.Wait = max(w.Wait, min(w.Wait, 1)*lockkeeper.Forever)
 	}), "R8"},
-	"soft is hard":           {wanting(func(w *lockkeeper.Want) { w.Manners, w.Quiet = lockkeeper.Hard, 0 }), "R9"},
+	"soft is hard":           {wanting(func(w *lockkeeper.Want) { w.WriterPolicy, w.Quiet = lockkeeper.Hard, 0 }), "R9"},
 	"nobody is asked":        {wanting(func(w *lockkeeper.Want) { w.Steal, w.After = lockkeeper.NoSteal, 0 }), "R10"},
 	"holds are never long":   {wanting(func(w *lockkeeper.Want) { w.MaxHold, w.Grace = 0, 0 }), "R11"},
 	"nothing is inside":      {wanting(func(w *lockkeeper.Want) { w.Inside = lockkeeper.Ref{} }), "R15"},
@@ -199,7 +199,7 @@ func oneTree(b *bent) {
 
 func onlyShared(w *lockkeeper.Want) {
 	for i := range w.Targets {
-		if w.Targets[i].Mode == lockkeeper.ModeExclusive && w.Freeze == 0 && w.Manners == lockkeeper.Hard {
+		if w.Targets[i].Mode == lockkeeper.ModeExclusive && w.Freeze == 0 && w.WriterPolicy == lockkeeper.Hard {
 			w.Targets[i].Mode = lockkeeper.ModeShared
 		}
 	}
@@ -249,7 +249,7 @@ func oldKeys(b *bent) {
 // forgetful does not heed what keys state to be answered.
 func forgetful(b *bent) {
 	b.key = func(k lockkeeper.Key) lockkeeper.Key {
-		k.Answered = 0
+		k.LowestOpen = 0
 		return k
 	}
 }
@@ -257,7 +257,7 @@ func forgetful(b *bent) {
 // credulous takes every session for one that never says what it hears.
 func credulous(b *bent) {
 	b.key = func(k lockkeeper.Key) lockkeeper.Key {
-		k.Heard = 0
+		k.Acked = 0
 		return k
 	}
 }

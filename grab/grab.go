@@ -100,7 +100,7 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 		}
 		p.undo(ctx, lease.Key, err)
 		if err == nil && want.Wait == 0 && st.State == lockkeeper.Ended {
-			st.Place = 0 // a try does not queue
+			st.Position = 0 // a try does not queue
 			return Answer{Status: st}, p.leave(ctx, lease.Key)
 		}
 	case st.State != lockkeeper.Ended:

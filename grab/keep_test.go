@@ -33,8 +33,8 @@ func TestKeep(t *testing.T) {
 		k := w.keeps("me", "db")
 		holder := w.keeps("holder", "db")
 		w.pass(10 * grab.DefaultTTL)
-		if a := k.Answer(); a.State != lockkeeper.Waiting || a.Place != 1 {
-			w.Errorf("kept: %s in place %d, want its place", a.State, a.Place)
+		if a := k.Answer(); a.State != lockkeeper.Waiting || a.Position != 1 {
+			w.Errorf("kept: %s in place %d, want its place", a.State, a.Position)
 		}
 		holder.Stop()
 		w.pass(10 * grab.DefaultTTL)

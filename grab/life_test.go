@@ -63,8 +63,8 @@ func TestLook(t *testing.T) {
 			if state == 0 && a.State == lockkeeper.Ended && a.Reason == lockkeeper.Expired {
 				return // the engine still knows
 			}
-			if err != nil || a.State != state || a.Place != place {
-				w.Errorf("looks %s in place %d (%v), want %s in place %d", a.State, a.Place, err, state, place)
+			if err != nil || a.State != state || a.Position != place {
+				w.Errorf("looks %s in place %d (%v), want %s in place %d", a.State, a.Position, err, state, place)
 			}
 		}
 		look(0, 0)
@@ -127,7 +127,7 @@ func TestForIsAnnounced(t *testing.T) {
 		long.For = time.Hour
 		w.oks(long)
 		a, err := w.places().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
-		if err != nil || !a.Outlasted || a.State != lockkeeper.Ended || a.Place != 1 || len(a.Blockers) != 1 ||
+		if err != nil || !a.Outlasted || a.State != lockkeeper.Ended || a.Position != 1 || len(a.Blockers) != 1 ||
 			a.Blockers[0].As != "me" {
 			w.Fatalf("got %+v (%v), want to be told at once that it is in vain", a, err)
 		}
@@ -227,7 +227,7 @@ func TestWait(t *testing.T) {
 			}
 			held <- err
 		}()
-		if a := <-told; a.Place != 1 || len(a.Blockers) != 1 {
+		if a := <-told; a.Position != 1 || len(a.Blockers) != 1 {
 			w.Errorf("told %+v, want place 1 and who is in the way", a)
 		}
 		start := time.Now()
@@ -256,7 +256,7 @@ func TestWaitKeepsItsPlace(t *testing.T) {
 		defer keeper.Stop()
 		start := time.Now()
 		a, err := w.places().Wait(w.Context(), r, 10*time.Minute, nil)
-		if err != nil || a.State != lockkeeper.Waiting || a.Place != 1 || a.Ticket != ticket {
+		if err != nil || a.State != lockkeeper.Waiting || a.Position != 1 || a.Ticket != ticket {
 			w.Fatalf("got %+v (%v), want its place", a, err)
 		}
 		if took := time.Since(start); took != 10*time.Minute {
@@ -265,7 +265,7 @@ func TestWaitKeepsItsPlace(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		a, err = w.places().Wait(ctx, r, time.Hour, nil)
-		if !errors.Is(err, lockkeeper.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) || a.Place != 1 {
+		if !errors.Is(err, lockkeeper.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) || a.Position != 1 {
 			w.Errorf("got %+v, %v; want what ended it", a, err)
 		}
 		w.waits(1, r)

@@ -143,7 +143,7 @@ func (r *Request) want() lockkeeper.Want {
 		wait = 0
 	}
 	return lockkeeper.Want{
-		ID: theClaim, Targets: targets, Priority: r.Priority, Wait: wait, Lasts: max(0, r.For),
+		ID: theClaim, Targets: targets, Priority: r.Priority, Wait: wait, Expected: max(0, r.For),
 		Label: lockkeeper.Label{As: r.As, Note: r.Note, Link: r.Link},
 	}
 }

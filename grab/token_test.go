@@ -144,7 +144,7 @@ func TestTryLeavesNoPlace(t *testing.T) {
 		w.wait(1, "me", "db")
 		r := w.request("me", "db")
 		r.Try, r.Priority = true, 5
-		if a := w.grabs(r); a.State != lockkeeper.Waiting || a.Place != 1 {
+		if a := w.grabs(r); a.State != lockkeeper.Waiting || a.Position != 1 {
 			w.Fatalf("%s, want its place", a.State)
 		}
 		w.released(1, "holder", "db")

@@ -64,7 +64,7 @@ func (p *Places) wait(ctx context.Context, r Request, bound time.Duration, clock
 		case <-late.C:
 			return k.Answer(), nil
 		case <-ctx.Done():
-			return a, &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Place: a.Place, Cause: context.Cause(ctx)}
+			return a, &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Place: a.Position, Cause: context.Cause(ctx)}
 		}
 		if a = k.Answer(); a.State == lockkeeper.Held {
 			return a, nil
@@ -157,7 +157,7 @@ func (n Name) gaveUp(err error, last Answer) error {
 		return err
 	}
 	ended := *e
-	ended.Op, ended.Path, ended.Err, ended.Place = "grab", n.what(), lockkeeper.ErrNotAcquired, last.Place
+	ended.Op, ended.Path, ended.Err, ended.Place = "grab", n.what(), lockkeeper.ErrNotAcquired, last.Position
 	if e.Reason == lockkeeper.Unreachable {
 		ended.Err = lockkeeper.ErrUnavailable // which is never said of what is taken
 	}
@@ -187,7 +187,7 @@ func (p *Places) outlasted(ctx context.Context, r Request, left time.Duration) b
 		return false
 	}
 	want := r.want()
-	want.Wait, want.Lasts = max(left, time.Millisecond), 0
+	want.Wait, want.Expected = max(left, time.Millisecond), 0
 	st, err := p.engine.Claim(ctx, lease.Key, want)
 	_ = p.leave(ctx, lease.Key) // or it ends within its TTL
 	return err == nil && st.State == lockkeeper.Ended && st.Reason == lockkeeper.TimedOut

@@ -18,7 +18,7 @@ func TestWaitGivesBack(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("holder", "db")
 		a, err := w.places().Wait(w.ctx(), w.request("me", "db"), 50*time.Millisecond, nil)
-		if err != nil || a.State != lockkeeper.Ended || a.Reason != lockkeeper.TimedOut || a.Place != 1 ||
+		if err != nil || a.State != lockkeeper.Ended || a.Reason != lockkeeper.TimedOut || a.Position != 1 ||
 			len(a.Blockers) != 1 {
 			w.Errorf("got %+v (%v), want it timed out in place 1, and who was in the way", a, err)
 		}

@@ -130,7 +130,7 @@ func (w *world) oks(r grab.Request) grab.Answer {
 	w.Helper()
 	a := w.grabs(r)
 	if a.State != lockkeeper.Held || a.Fence == 0 {
-		w.Fatalf("%s grabs %v: %s, place %d; want ok", r.As, r.Targets, a.State, a.Place)
+		w.Fatalf("%s grabs %v: %s, place %d; want ok", r.As, r.Targets, a.State, a.Position)
 	}
 	return a
 }
@@ -144,8 +144,8 @@ func (w *world) wait(place int, as string, paths ...string) grab.Answer {
 func (w *world) waits(place int, r grab.Request) grab.Answer {
 	w.Helper()
 	a := w.grabs(r)
-	if a.State != lockkeeper.Waiting || a.Place == 0 || place != 0 && a.Place != place {
-		w.Fatalf("%s grabs %v: %s, place %d; want wait %d", r.As, r.Targets, a.State, a.Place, place)
+	if a.State != lockkeeper.Waiting || a.Position == 0 || place != 0 && a.Position != place {
+		w.Fatalf("%s grabs %v: %s, place %d; want wait %d", r.As, r.Targets, a.State, a.Position, place)
 	}
 	return a
 }

@@ -246,7 +246,7 @@ func (t *Table) checkLists() error {
 		if _, listed := t.frozen[c]; c.frozen != listed {
 			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref, c.frozen)
 		}
-		if len(c.held) > 0 && c.want.Lasts > 0 {
+		if len(c.held) > 0 && c.want.Expected > 0 {
 			lasting++
 		}
 	}

@@ -79,7 +79,7 @@ func (c *claim) waiting() bool    { return len(c.held) == 0 && !c.ended }
 func (c *claim) converting() bool { return len(c.held) > 0 && len(c.wanted) > 0 }
 
 // soft reports whether c waits with soft manners; a conversion never does.
-func (c *claim) soft() bool { return c.want.Manners == lockkeeper.Soft && len(c.held) == 0 }
+func (c *claim) soft() bool { return c.want.WriterPolicy == lockkeeper.Soft && len(c.held) == 0 }
 
 func (c *claim) steals() bool { return c.want.Steal != lockkeeper.NoSteal }
 
@@ -150,10 +150,10 @@ func (c *claim) statedEnd() time.Duration {
 
 // announcedEnd is until when c's hold is sure to last; 0 if it is not (R8).
 func (c *claim) announcedEnd() time.Duration {
-	if c.want.Lasts == 0 || len(c.held) == 0 {
+	if c.want.Expected == 0 || len(c.held) == 0 {
 		return 0
 	}
-	return min(c.granted+c.want.Lasts, c.enforcedEnd())
+	return min(c.granted+c.want.Expected, c.enforcedEnd())
 }
 
 // A session is the unit of liveness (R11).

@@ -103,7 +103,7 @@ func TestPlaceOfANewClaimLooksAtFew(t *testing.T) {
 			before := tb.Counted()
 			st, _ := tb.Explain(lockkeeper.Ref{Session: "a", ID: id + 1})
 			if looked := tb.Counted() - before; looked > 10 {
-				t.Fatalf("claim %d, %s: its place %d is found by looking at %d others", id+1, target.Mode, st.Place, looked)
+				t.Fatalf("claim %d, %s: its place %d is found by looking at %d others", id+1, target.Mode, st.Position, looked)
 			}
 		}
 	}

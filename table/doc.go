@@ -49,7 +49,7 @@
 // plus the bound; a conversion brings its own bound, counted from when it was
 // asked for. A wait is outlasted when its bound ends no later than (a) a freeze
 // that forbids it, or (b) a set of announced holds incompatible with it: held
-// claims other than itself with Lasts, whose announced end, or enforced end
+// claims other than itself with Expected, whose announced end, or enforced end
 // (longest hold plus grace, revocation, lapse) if that is sooner, is no sooner than
 // the bound. A claim that steals doesn't count announced holds of lower priority. An
 // outlasted wait ends as timed out at once, whenever it becomes so.
@@ -213,7 +213,7 @@
 // forgotten (of one instant, the first in order of their bytes). Nothing but
 // estimates depends on it.
 //
-// A hold's expected length is what it announces (Lasts), or else the highest pace
+// A hold's expected length is what it announces (Expected), or else the highest pace
 // of its target paths, and at most its longest hold plus grace; 0 is unknown. What
 // is left of a hold is its expected length less its age, or the time until the end
 // by which it was asked to yield, or at which it ends as lapsed (R12), if that is sooner; it

@@ -27,7 +27,7 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 // unlink takes c out of everything that knows it but its asks. If it ends, those
 // whom it stood in the way of may go.
 func (t *Table) unlink(c *claim, ends bool) {
-	if c.want.Lasts > 0 && len(c.held) > 0 {
+	if c.want.Expected > 0 && len(c.held) > 0 {
 		t.lasting--
 	}
 	if c.isThief {

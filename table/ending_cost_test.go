@@ -41,7 +41,7 @@ func (w *worker) crowd(n int, others *worker) {
 		others.claim(1, exclusive("shared"))
 	}
 	for range n / 20 {
-		soft := lockkeeper.Want{Manners: lockkeeper.Soft, Quiet: time.Second, Targets: []lockkeeper.Target{exclusive("wide")}}
+		soft := lockkeeper.Want{WriterPolicy: lockkeeper.Soft, Quiet: time.Second, Targets: []lockkeeper.Target{exclusive("wide")}}
 		others.want(soft)
 	}
 }
@@ -149,7 +149,7 @@ func TestGhostsAndFreezesCostOthersNothing(t *testing.T) {
 	}
 	for _, target := range []lockkeeper.Target{exclusive("calm/x"), exclusive("a/x"), permits("a/y", 1, 5)} {
 		n := tb.worked(func() {
-			bob.release(bob.want(lockkeeper.Want{Targets: []lockkeeper.Target{target}, Lasts: time.Minute}).Ref.ID)
+			bob.release(bob.want(lockkeeper.Want{Targets: []lockkeeper.Target{target}, Expected: time.Minute}).Ref.ID)
 		})
 		if n > 2 { // it looks once at what ghosts hold at an ancestor
 			t.Errorf("a claim and release of %s look at %d things", target.Path, n)

@@ -81,8 +81,8 @@ func (t *Table) blocker(c, d *claim, p *place, why lockkeeper.WaitReason) lockke
 			}
 		}
 		end := d.statedEnd()
-		if d.want.Lasts > 0 {
-			end = min(end, d.granted+d.want.Lasts)
+		if d.want.Expected > 0 {
+			end = min(end, d.granted+d.want.Expected)
 		}
 		if end != forever {
 			b.Left = left(end, t.now)

@@ -192,11 +192,11 @@ func (t *Table) grant(c *claim) {
 	c.unconfirmed = t.meetsGhost(c)
 	c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""
 	t.stopStealing(c)
-	if first && c.want.Lasts > 0 {
+	if first && c.want.Expected > 0 {
 		t.lasting++
 	}
 	t.doubtAround(c)
-	if len(t.named[c.ref]) > 0 || (t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft) && t.matters(c) {
+	if len(t.named[c.ref]) > 0 || (t.erratic() || t.joint > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.matters(c) {
 		t.suspect = true // somebody may wait inside it, or go after it who would have gone before
 	}
 	t.note(c, Granted, lockkeeper.NoReason)

@@ -166,7 +166,7 @@ func (t *Table) copyOf(c *claim) {
 	}
 	d := t.newClaim()
 	d.ref, d.session, d.want, d.ticket, d.fence, d.grants, d.bound = c.ref, s, c.want, c.ticket, c.fence, c.grants, forever
-	d.want.Quiet, d.want.Steal, d.want.Lasts, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
+	d.want.Quiet, d.want.Steal, d.want.Expected, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
 	d.due.claim, d.due.at = d, forever
 	s.claims[d.ref.ID] = d
 	t.nest(d)

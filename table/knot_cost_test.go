@@ -16,7 +16,7 @@ func TestSearchForKnotsCostsOthersNothing(t *testing.T) {
 		bob.claim(0, exclusive(lockkeeper.Path(fmt.Sprintf("o/%d", i))))
 	}
 	alice.claim(0, exclusive("a/k"))
-	alice.want(lockkeeper.Want{Manners: lockkeeper.Soft, Targets: []lockkeeper.Target{exclusive("a/k")}})
+	alice.want(lockkeeper.Want{WriterPolicy: lockkeeper.Soft, Targets: []lockkeeper.Target{exclusive("a/k")}})
 	alice.claim(0, exclusive("a/m"))
 	bob.claim(0, exclusive("a/q"))
 	alice.want(lockkeeper.Want{Inside: lockkeeper.Ref{Session: "alice", ID: 3},

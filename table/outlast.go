@@ -49,7 +49,7 @@ func (c *claim) outlastedBy(h *claim) bool {
 
 // doubtAround has the waits looked at again that a change of c may have outlasted.
 func (t *Table) doubtAround(c *claim) {
-	if c.want.Lasts == 0 {
+	if c.want.Expected == 0 {
 		return
 	}
 	for i := range c.held {

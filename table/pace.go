@@ -108,7 +108,7 @@ func (p *pace) before(q *pace) bool {
 
 // expected is how long a hold of c lasts, as far as is known; 0 if nothing is.
 func (t *Table) expected(c *claim) time.Duration {
-	length := c.want.Lasts
+	length := c.want.Expected
 	if length == 0 {
 		for i := range c.want.Targets {
 			if p := t.paces.of[c.want.Targets[i].Path]; p != nil {

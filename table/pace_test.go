@@ -89,10 +89,10 @@ func TestNoEstimateOfACrowd(t *testing.T) {
 		ask := func(m lockkeeper.Mode) {
 			id++
 			want := lockkeeper.Want{
-				ID:      id,
-				Wait:    lockkeeper.Forever,
-				Lasts:   time.Minute,
-				Targets: []lockkeeper.Target{{Path: "db", Mode: m}},
+				ID:       id,
+				Wait:     lockkeeper.Forever,
+				Expected: time.Minute,
+				Targets:  []lockkeeper.Target{{Path: "db", Mode: m}},
 			}
 			if _, err := tb.Step(&Command{Op: Claim, Key: reply.Lease.Key, Want: want}); err != nil {
 				t.Fatal(err)
@@ -105,8 +105,8 @@ func TestNoEstimateOfACrowd(t *testing.T) {
 			ask(lockkeeper.ModeExclusive)
 		}
 		s, _ := tb.Explain(lockkeeper.Ref{Session: "a", ID: id})
-		if known := s.ETA > 0; known != tc.known || s.Place != tc.waiters+1 {
-			t.Errorf("with %d holders and %d ahead: place %d, about %s to go", tc.holders, tc.waiters, s.Place, s.ETA)
+		if known := s.ETA > 0; known != tc.known || s.Position != tc.waiters+1 {
+			t.Errorf("with %d holders and %d ahead: place %d, about %s to go", tc.holders, tc.waiters, s.Position, s.ETA)
 		}
 	}
 }

@@ -303,7 +303,7 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 			return fmt.Errorf("claim %s: slot %d of %s can't be its", c.ref, g.Slot, g.Path)
 		}
 	}
-	if c.want.Lasts > 0 {
+	if c.want.Expected > 0 {
 		t.lasting++
 	}
 	return nil

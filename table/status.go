@@ -66,7 +66,7 @@ func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 func (t *Table) explain(c *claim) lockkeeper.Status {
 	st := t.status(c)
 	if len(c.wanted) > 0 {
-		st.Place, st.ETA, st.Waits, st.Blockers = t.placeOf(c), t.estimate(c), t.waits(c), t.blockers(c)
+		st.Position, st.ETA, st.Waits, st.Blockers = t.placeOf(c), t.estimate(c), t.waits(c), t.blockers(c)
 	}
 	return st
 }
@@ -152,8 +152,8 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 		st.State, st.Age, st.Asked = lockkeeper.Held, t.now-c.granted, t.asked(c)
 		st.Lapsed = c.lapse != nil
 		end := c.statedEnd()
-		if c.want.Lasts > 0 {
-			end = min(end, c.granted+c.want.Lasts)
+		if c.want.Expected > 0 {
+			end = min(end, c.granted+c.want.Expected)
 		}
 		st.Left = left(end, t.now)
 	}
@@ -196,7 +196,7 @@ func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref: tomb.ref, Inside: tomb.inside, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
 		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants, Priority: tomb.priority, Label: tomb.label,
-		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers, Place: tomb.place, ETA: tomb.eta,
+		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers, Position: tomb.place, ETA: tomb.eta,
 	}
 }
 

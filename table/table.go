@@ -125,8 +125,8 @@ func (t *Table) apply(c *Command) error {
 	switch c.Op {
 	case Pass:
 		if s := t.keyed(c.Key); s != nil {
-			t.heed(s, c.Key.Answered)
-			t.hear(s, c.Key.Heard)
+			t.heed(s, c.Key.LowestOpen)
+			t.hear(s, c.Key.Acked)
 		}
 		return nil
 	case Attach:
@@ -149,8 +149,8 @@ func (t *Table) apply(c *Command) error {
 		return &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(t.sessions[c.Key.Session], c.Key)}
 	}
 	t.forget(s)
-	t.heed(s, c.Key.Answered)
-	t.hear(s, c.Key.Heard)
+	t.heed(s, c.Key.LowestOpen)
+	t.hear(s, c.Key.Acked)
 	switch c.Op {
 	case Renew:
 		t.renew(s)

@@ -232,8 +232,8 @@ func got(st *lockkeeper.Status) []attribute.KeyValue {
 	if st.State == lockkeeper.Ended {
 		attributes = append(attributes, attribute.String("lockkeeper.reason", st.Reason.String()))
 	}
-	if st.Place > 0 {
-		attributes = append(attributes, attribute.Int("lockkeeper.position", st.Place))
+	if st.Position > 0 {
+		attributes = append(attributes, attribute.Int("lockkeeper.position", st.Position))
 	}
 	return attributes
 }

@@ -295,7 +295,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	}
 	if answer.State == lockkeeper.Ended {
 		if len(answer.Blockers) == 0 { // the last known blockers
-			answer.Blockers, answer.Place = teller.last.Blockers, teller.last.Place
+			answer.Blockers, answer.Position = teller.last.Blockers, teller.last.Position
 		}
 		return a.gaveUp(o, answer)
 	}
@@ -394,7 +394,7 @@ func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 func answerLine(answer grab.Answer) string {
 	switch {
 	case answer.State == lockkeeper.Waiting:
-		return fmt.Sprintf("wait %d", answer.Place)
+		return fmt.Sprintf("wait %d", answer.Position)
 	case len(answer.Grants) == 1 && answer.Grants[0].Slot > 0:
 		return fmt.Sprintf("ok %s %d", answer.Token, answer.Grants[0].Slot)
 	}

@@ -66,8 +66,8 @@ func waitLine(status lockkeeper.Status) string {
 		reason = own[0]
 	}
 	var place []string
-	if status.Place > 0 {
-		place = append(place, ordinal(status.Place)+" in line")
+	if status.Position > 0 {
+		place = append(place, ordinal(status.Position)+" in line")
 	}
 	if status.ETA > 0 {
 		place = append(place, "about "+duration.Remaining(status.ETA)+" to go")
@@ -96,7 +96,7 @@ func moreText(n int) string {
 
 // waitKey is equal for statuses of which waitLine tells nothing new.
 func waitKey(status lockkeeper.Status) string {
-	key := fmt.Sprint(status.Place)
+	key := fmt.Sprint(status.Position)
 	if len(status.Blockers) > 0 {
 		key += fmt.Sprint(status.Blockers[0].Ref, status.Blockers[0].Why)
 	}
@@ -160,7 +160,7 @@ func (t table) rows(status lockkeeper.Status) {
 	state, fence := status.State.String(), "-"
 	switch {
 	case status.State == lockkeeper.Waiting:
-		state = ordinal(status.Place) + " in line"
+		state = ordinal(status.Position) + " in line"
 	case status.Converting:
 		state += ", upgrading"
 	case status.Lapsed:

@@ -157,8 +157,8 @@ func spokenBy(verb string, err error) error {
 // YieldAsked never tells: Asked does, when the clean-up has to be stopped for it.
 func (k kept) YieldAsked() <-chan struct{} { return nil }
 
-// Trouble is never known before the loss, which tells it.
-func (k kept) Trouble() error { return nil }
+// RenewError is never known before the loss, which tells it.
+func (k kept) RenewError() error { return nil }
 
 // Asked is who wants the hold, if anybody does.
 func (k kept) Asked() *lockkeeper.Asked { return k.Answer().Asked }

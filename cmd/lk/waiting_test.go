@@ -114,7 +114,7 @@ func TestWaitAlwaysHasAReason(t *testing.T) {
 	var told lines
 	teller := newWaitTeller(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) { told.Write([]byte(text)) },
 		nil)
-	waiting := lockkeeper.Status{State: lockkeeper.Waiting, Place: 1}
+	waiting := lockkeeper.Status{State: lockkeeper.Waiting, Position: 1}
 	teller.say(waiting)
 	told.is(t, "waiting for a and 1 more: the engine has yet to end a holder that has not renewed, 1st in line "+
 		"(wanted: a, b)")

@@ -262,7 +262,7 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 		if known && waitKey(before.Status) == waitKey(s) {
 			return "", ""
 		}
-		return "waits", fmt.Sprintf("%s waits %s in line for %s%s", name, ordinal(s.Place), what, reasonsOf(s))
+		return "waits", fmt.Sprintf("%s waits %s in line for %s%s", name, ordinal(s.Position), what, reasonsOf(s))
 	case !known || before.State != lockkeeper.Held || before.Fence != s.Fence:
 		facts := fmt.Sprintf("fence %d", s.Fence)
 		if known {
@@ -285,7 +285,7 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 
 // reasonsOf is ": held by ci-17 ...", or nothing where no reason is known.
 func reasonsOf(s lockkeeper.Status) string {
-	s.Place = 0
+	s.Position = 0
 	if text := waitLine(s); len(s.Blockers)+len(s.Waits) > 0 {
 		return ": " + text
 	}

@@ -28,7 +28,7 @@ func TestWatchTellsChanges(t *testing.T) {
 		return s
 	}
 	waiting := with(func(s *lockkeeper.Status) {
-		s.State, s.Place = lockkeeper.Waiting, 2
+		s.State, s.Position = lockkeeper.Waiting, 2
 		s.Blockers = []lockkeeper.Blocker{{
 			Ref:   lockkeeper.Ref{Session: "t", ID: 1},
 			Why:   lockkeeper.HeldBy,
@@ -39,7 +39,7 @@ func TestWatchTellsChanges(t *testing.T) {
 		}}
 	})
 	nearer := waiting
-	nearer.Place, nearer.Age = 1, 2*time.Second
+	nearer.Position, nearer.Age = 1, 2*time.Second
 	held := with(func(s *lockkeeper.Status) { s.State, s.Fence = lockkeeper.Held, 41 })
 	older := held
 	older.Age = time.Hour

@@ -151,8 +151,8 @@ func waiting(name string, s lockkeeper.Status, reasons ...string) string {
 			about(s.Label))
 	}
 	var parts []string
-	if s.Place > 0 {
-		parts = append(parts, ordinal(s.Place)+" in line")
+	if s.Position > 0 {
+		parts = append(parts, ordinal(s.Position)+" in line")
 	}
 	if s.ETA > 0 {
 		parts = append(parts, "about "+duration.Remaining(s.ETA)+" to go")

@@ -50,10 +50,10 @@ func TestWaitLine(t *testing.T) {
 		status lockkeeper.Status
 		want   string
 	}{
-		{lockkeeper.Status{Place: 2, Blockers: []lockkeeper.Blocker{ci}},
+		{lockkeeper.Status{Position: 2, Blockers: []lockkeeper.Blocker{ci}},
 			"held by ci-17 for 2m (nightly load test, http://ci/17), 2nd in line"},
 		{lockkeeper.Status{
-			Place:    1,
+			Position: 1,
 			ETA:      time.Minute,
 			Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci},
 		},
@@ -66,8 +66,8 @@ func TestWaitLine(t *testing.T) {
 		}}},
 			"held by s.1 for 1m, asked to yield, for at most 30s more"},
 		{lockkeeper.Status{
-			Place: 1,
-			Waits: []lockkeeper.WaitReason{lockkeeper.OwnLimit},
+			Position: 1,
+			Waits:    []lockkeeper.WaitReason{lockkeeper.OwnLimit},
 			Grants: []lockkeeper.Grant{{Target: lockkeeper.Target{
 				Path:  "db",
 				Mode:  lockkeeper.ModePermits,
@@ -81,9 +81,9 @@ func TestWaitLine(t *testing.T) {
 			Label: lockkeeper.Label{Note: "disk swap"},
 		}}},
 			"frozen by an operator (disk swap), for at most 1h more"},
-		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.QuietPeriod}},
+		{lockkeeper.Status{Position: 1, Waits: []lockkeeper.WaitReason{lockkeeper.QuietPeriod}},
 			"nobody is in its way; it waits until it has been quiet there for as long as it asked for, 1st in line"},
-		{lockkeeper.Status{Place: 1, Waits: []lockkeeper.WaitReason{lockkeeper.Resuming}},
+		{lockkeeper.Status{Position: 1, Waits: []lockkeeper.WaitReason{lockkeeper.Resuming}},
 			"the engine has restarted, and the program that waits has not come back yet, 1st in line"},
 		{lockkeeper.Status{}, "it is taken"},
 	} {
@@ -152,7 +152,7 @@ func TestWhyFollowsTheChain(t *testing.T) {
 	}
 	got.Reset()
 	upgrade := claim("reader", lockkeeper.Held, "db", by("other", lockkeeper.HeldBy, "db"))
-	upgrade.Converting, upgrade.Place = true, 1
+	upgrade.Converting, upgrade.Position = true, 1
 	if writeWhy(&got, "db", []lockkeeper.Status{upgrade}); got.String() != "reader holds exclusive db for 1m and waits "+
 		"to have it alone: 1st in line, held by other for 1m\n" {
 		t.Errorf("upgrade: %s", got.String())
@@ -164,7 +164,7 @@ func TestWhyFollowsTheChain(t *testing.T) {
 		Left:   29*time.Second + 1,
 		Label:  lockkeeper.Label{As: "ops", Note: "stuck"},
 	}
-	own.Blockers, own.Waits, own.ETA, own.Place = nil, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}, 2*time.Minute, 1
+	own.Blockers, own.Waits, own.ETA, own.Position = nil, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}, 2*time.Minute, 1
 	writeWhy(&got, "db/a", []lockkeeper.Status{hurried})
 	writeWhy(&got, "db/b", []lockkeeper.Status{own})
 	if want := `outer holds exclusive db/a for 1m, fence 7; it is asked to yield, by the operator ops (stuck): else it is taken in 30s

@@ -47,20 +47,20 @@ type lapseJSON struct {
 }
 
 type wantJSON struct {
-	ID       uint64              `json:"id"`
-	Revision uint64              `json:"revision"`
-	Inside   refJSON             `json:"inside"`
-	Targets  []lockkeeper.Target `json:"targets"`
-	Priority int                 `json:"priority"`
-	Wait     int64               `json:"wait_ns"`
-	Manners  lockkeeper.Manners  `json:"manners"`
-	Quiet    int64               `json:"quiet_ns"`
-	Steal    lockkeeper.Steal    `json:"steal"`
-	After    int64               `json:"after_ns"`
-	MaxHold  int64               `json:"max_hold_ns"`
-	Grace    int64               `json:"grace_ns"`
-	Lasts    int64               `json:"lasts_ns"`
-	Freeze   int64               `json:"freeze_ns"`
+	ID       uint64                  `json:"id"`
+	Revision uint64                  `json:"revision"`
+	Inside   refJSON                 `json:"inside"`
+	Targets  []lockkeeper.Target     `json:"targets"`
+	Priority int                     `json:"priority"`
+	Wait     int64                   `json:"wait_ns"`
+	Manners  lockkeeper.WriterPolicy `json:"manners"`
+	Quiet    int64                   `json:"quiet_ns"`
+	Steal    lockkeeper.Steal        `json:"steal"`
+	After    int64                   `json:"after_ns"`
+	MaxHold  int64                   `json:"max_hold_ns"`
+	Grace    int64                   `json:"grace_ns"`
+	Lasts    int64                   `json:"lasts_ns"`
+	Freeze   int64                   `json:"freeze_ns"`
 	lockkeeper.Label
 }
 
@@ -103,7 +103,7 @@ func (r *commandJSON) command(c *table.Command) error {
 	}
 	c.At, c.Op = time.Duration(r.At), op
 	if op != table.Restart && op != table.Attach {
-		c.Key = lockkeeper.Key{Session: r.By, Epoch: r.Epoch, Answered: r.Answered, Heard: r.Heard}
+		c.Key = lockkeeper.Key{Session: r.By, Epoch: r.Epoch, LowestOpen: r.Answered, Acked: r.Heard}
 	}
 	switch {
 	case op == table.Attach && r.Session != nil:
@@ -141,16 +141,16 @@ func (r *commandJSON) command(c *table.Command) error {
 func (w *wantJSON) want() lockkeeper.Want {
 	return lockkeeper.Want{
 		ID: w.ID, Revision: w.Revision, Inside: lockkeeper.Ref(w.Inside), Targets: w.Targets, Priority: w.Priority,
-		Wait:    time.Duration(w.Wait),
-		Manners: w.Manners,
-		Quiet:   time.Duration(w.Quiet),
-		Steal:   w.Steal,
-		After:   time.Duration(w.After),
-		MaxHold: time.Duration(w.MaxHold),
-		Grace:   time.Duration(w.Grace),
-		Lasts:   time.Duration(w.Lasts),
-		Freeze:  time.Duration(w.Freeze),
-		Label:   w.Label,
+		Wait:         time.Duration(w.Wait),
+		WriterPolicy: w.Manners,
+		Quiet:        time.Duration(w.Quiet),
+		Steal:        w.Steal,
+		After:        time.Duration(w.After),
+		MaxHold:      time.Duration(w.MaxHold),
+		Grace:        time.Duration(w.Grace),
+		Expected:     time.Duration(w.Lasts),
+		Freeze:       time.Duration(w.Freeze),
+		Label:        w.Label,
 	}
 }
 

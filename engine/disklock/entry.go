@@ -41,8 +41,8 @@ func appendCommand(b []byte, c *table.Command) []byte {
 func appendKey(b []byte, k lockkeeper.Key) []byte {
 	b = appendText(append(b, `,"by":`...), k.Session)
 	b = appendUint(b, `,"epoch":`, k.Epoch)
-	b = appendUint(b, `,"answered":`, k.Answered)
-	return appendUint(b, `,"heard":`, k.Heard)
+	b = appendUint(b, `,"answered":`, k.LowestOpen)
+	return appendUint(b, `,"heard":`, k.Acked)
 }
 
 func appendSession(b []byte, s *lockkeeper.Session) []byte {
@@ -94,13 +94,13 @@ func appendWant(b []byte, w *lockkeeper.Want) []byte {
 	b = append(b, ']')
 	b = appendInt(b, `,"priority":`, int64(w.Priority))
 	b = appendDuration(b, `,"wait_ns":`, w.Wait)
-	b = appendInt(b, `,"manners":`, int64(w.Manners))
+	b = appendInt(b, `,"manners":`, int64(w.WriterPolicy))
 	b = appendDuration(b, `,"quiet_ns":`, w.Quiet)
 	b = appendInt(b, `,"steal":`, int64(w.Steal))
 	b = appendDuration(b, `,"after_ns":`, w.After)
 	b = appendDuration(b, `,"max_hold_ns":`, w.MaxHold)
 	b = appendDuration(b, `,"grace_ns":`, w.Grace)
-	b = appendDuration(b, `,"lasts_ns":`, w.Lasts)
+	b = appendDuration(b, `,"lasts_ns":`, w.Expected)
 	b = appendDuration(b, `,"freeze_ns":`, w.Freeze)
 	return append(appendLabel(b, &w.Label), '}')
 }

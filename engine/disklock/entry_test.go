@@ -28,10 +28,10 @@ func randomCommand(random *rand.Rand) table.Command {
 	label := lockkeeper.Label{As: pick(random), Note: pick(random), Link: pick(random)}
 	c := table.Command{At: duration(), Op: table.Op(random.IntN(int(table.Restart) + 1))}
 	key := lockkeeper.Key{
-		Session:  pick(random),
-		Epoch:    random.Uint64(),
-		Answered: random.Uint64N(3),
-		Heard:    random.Uint64N(3),
+		Session:    pick(random),
+		Epoch:      random.Uint64(),
+		LowestOpen: random.Uint64N(3),
+		Acked:      random.Uint64N(3),
 	}
 	switch c.Op {
 	case table.Attach:
@@ -80,14 +80,14 @@ func randomWant(random *rand.Rand, duration func() time.Duration, label lockkeep
 		ID:       random.Uint64(),
 		Revision: uint64(random.IntN(3)),
 		Inside:   lockkeeper.Ref{Session: pick(random), ID: random.Uint64N(3)},
-		Priority: random.IntN(9) - 4, Wait: duration(), Manners: lockkeeper.Manners(random.IntN(2)), Quiet: duration(),
-		Steal:   lockkeeper.Steal(random.IntN(3)),
-		After:   duration(),
-		MaxHold: duration(),
-		Grace:   duration(),
-		Lasts:   duration(),
-		Freeze:  duration(),
-		Label:   label,
+		Priority: random.IntN(9) - 4, Wait: duration(), WriterPolicy: lockkeeper.WriterPolicy(random.IntN(2)), Quiet: duration(),
+		Steal:    lockkeeper.Steal(random.IntN(3)),
+		After:    duration(),
+		MaxHold:  duration(),
+		Grace:    duration(),
+		Expected: duration(),
+		Freeze:   duration(),
+		Label:    label,
 	}
 	for range 1 + random.IntN(4) {
 		w.Targets = append(w.Targets, lockkeeper.Target{

@@ -194,10 +194,10 @@ func (g *golden) command(now time.Duration) table.Command {
 	r := g.random
 	id := fmt.Sprint("s", 1+r.IntN(5))
 	c := table.Command{At: now + time.Duration(r.IntN(150))*time.Millisecond, Key: lockkeeper.Key{
-		Session:  id,
-		Epoch:    g.epochs[id],
-		Answered: g.last[id] - min(g.last[id], r.Uint64N(9)),
-		Heard:    r.Uint64N(9),
+		Session:    id,
+		Epoch:      g.epochs[id],
+		LowestOpen: g.last[id] - min(g.last[id], r.Uint64N(9)),
+		Acked:      r.Uint64N(9),
 	}}
 	ref := lockkeeper.Ref{Session: fmt.Sprint("s", 1+r.IntN(5)), ID: g.last[id] - min(g.last[id], r.Uint64N(4))}
 	switch p := r.IntN(200); {
@@ -260,7 +260,7 @@ func (g *golden) want(id uint64, other lockkeeper.Ref) lockkeeper.Want {
 	}
 	switch r.IntN(10) {
 	case 0:
-		w.Manners, w.Quiet = lockkeeper.Soft, time.Second
+		w.WriterPolicy, w.Quiet = lockkeeper.Soft, time.Second
 	case 1, 2:
 		w.Steal = lockkeeper.Ask
 	case 3:
@@ -268,7 +268,7 @@ func (g *golden) want(id uint64, other lockkeeper.Ref) lockkeeper.Want {
 	case 4:
 		w.MaxHold, w.Grace = 3*time.Second, time.Second
 	case 5:
-		w.Lasts = 4 * time.Second
+		w.Expected = 4 * time.Second
 	case 6:
 		w.Inside = other
 	case 7:

@@ -173,8 +173,8 @@ func useAtRandom(e lockkeeper.Engine, random *rand.Rand, id string, ops int) err
 	key, err := attach(0)
 	last := uint64(0)
 	for n := 0; n < ops && err == nil; n++ {
-		key.Answered = last - min(last, random.Uint64N(9))
-		key.Heard = random.Uint64N(9)
+		key.LowestOpen = last - min(last, random.Uint64N(9))
+		key.Acked = random.Uint64N(9)
 		switch p := random.IntN(20); {
 		case p < 1:
 			key, err = attach(key.Epoch, last, last-1)

@@ -15,7 +15,7 @@ func TestStatedWithWhatIsRefused(t *testing.T) {
 	a := attachTo(t, e, "ann")
 	a.hold("db")
 	key := a.key
-	key.Answered, key.Heard = 10, 1
+	key.LowestOpen, key.Acked = 10, 1
 	nothing := lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "nothing/frozen"}
 	if err := e.End(t.Context(), key, nothing); !errors.Is(err, lockkeeper.ErrNotHeld) {
 		t.Fatal(err)

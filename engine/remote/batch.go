@@ -61,7 +61,7 @@ func (e *Engine) Batch(ctx context.Context, calls []Call) {
 
 // request makes the message of a call, if nothing is wrong with it.
 func (e *Engine) request(c *Call, m *wire.Request) error {
-	m.Session, m.Epoch, m.Answered, m.Heard = c.Key.Session, c.Key.Epoch, c.Key.Answered, c.Key.Heard
+	m.Session, m.Epoch, m.Answered, m.Heard = c.Key.Session, c.Key.Epoch, c.Key.LowestOpen, c.Key.Acked
 	switch {
 	case c.Want != nil:
 		if err := e.guarantees.Refuse(c.Want); err != nil {

@@ -105,8 +105,8 @@ func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease,
 	lease, err := e.lease(ctx, &wire.Request{
 		Session:  k.Session,
 		Epoch:    k.Epoch,
-		Answered: k.Answered,
-		Heard:    k.Heard,
+		Answered: k.LowestOpen,
+		Heard:    k.Acked,
 		Renew:    true,
 	})
 	if err == nil {
@@ -138,8 +138,8 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	answer, err := e.call(ctx, &wire.Request{
 		Session:  k.Session,
 		Epoch:    k.Epoch,
-		Answered: k.Answered,
-		Heard:    k.Heard,
+		Answered: k.LowestOpen,
+		Heard:    k.Acked,
 		Claim:    wire.SendWant(&w),
 	})
 	if err != nil {
@@ -159,8 +159,8 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	_, err := e.call(ctx, &wire.Request{
 		Session:  k.Session,
 		Epoch:    k.Epoch,
-		Answered: k.Answered,
-		Heard:    k.Heard,
+		Answered: k.LowestOpen,
+		Heard:    k.Acked,
 		End:      wire.SendEnding(&ending),
 	})
 	if ending.Kind == lockkeeper.Leave && err == nil {

@@ -196,8 +196,8 @@ func (g *generator) step(t *testing.T, e *Engine) string {
 	id := fmt.Sprintf("s%d", g.r.IntN(4))
 	k, attached := g.keys[id]
 	if g.states && g.r.IntN(3) == 0 && g.last > 3 {
-		k.Answered = g.last + 1 - uint64(g.r.IntN(4))
-		k.Heard = uint64(1 + g.r.IntN(20))
+		k.LowestOpen = g.last + 1 - uint64(g.r.IntN(4))
+		k.Acked = uint64(1 + g.r.IntN(20))
 	}
 	n := g.r.IntN(100)
 	var err error
@@ -265,9 +265,9 @@ func (g *generator) want() lockkeeper.Want {
 	r := g.r
 	w := lockkeeper.Want{
 		ID: g.last, Priority: r.IntN(3), Wait: g.pick(0, time.Second, 3*time.Second, lockkeeper.Forever, lockkeeper.Forever),
-		MaxHold: g.pick(0, 0, 0, time.Second),
-		Lasts:   g.pick(0, 0, 0, 2*time.Second),
-		Label:   lockkeeper.Label{As: "somebody", Link: "http://x/?a=1&b"},
+		MaxHold:  g.pick(0, 0, 0, time.Second),
+		Expected: g.pick(0, 0, 0, 2*time.Second),
+		Label:    lockkeeper.Label{As: "somebody", Link: "http://x/?a=1&b"},
 	}
 	if r.IntN(20) == 0 {
 		return lockkeeper.Want{
@@ -302,7 +302,7 @@ func (g *generator) want() lockkeeper.Want {
 		w.Steal = lockkeeper.Ask
 	case 2:
 		if w.Features()&lockkeeper.FeaturePermits == 0 && !shared {
-			w.Manners, w.Quiet = lockkeeper.Soft, g.pick(0, time.Second)
+			w.WriterPolicy, w.Quiet = lockkeeper.Soft, g.pick(0, time.Second)
 		}
 	}
 	return w

@@ -93,7 +93,7 @@ func revised(w lockkeeper.Want, change func(*lockkeeper.Want)) lockkeeper.Want {
 
 // stating is k that says that all ids below this one are answered.
 func stating(k lockkeeper.Key, answered uint64) lockkeeper.Key {
-	k.Answered = answered
+	k.LowestOpen = answered
 	return k
 }
 

@@ -351,7 +351,7 @@ func TestFollowAcrossProcesses(t *testing.T) {
 	next(t, seen, "held", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
 	w := attach(t, a, "w", time.Minute, nil)
 	claim(t, a, w, exclusive(1, "db"))
-	next(t, seen, "waiting", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting && st.Place == 1 })
+	next(t, seen, "waiting", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting && st.Position == 1 })
 	claim(t, a, k, exclusive(2, "elsewhere"))
 	// The session goes with all that it has: its claims' ends are told all the same.
 	if err := a.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {

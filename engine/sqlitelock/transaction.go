@@ -266,7 +266,7 @@ func (tx *transaction) put(changes table.Snapshot, new attached) error {
 		if row.ClaimRecord.State == lockkeeper.Ended {
 			// The table knows them in this step only.
 			st, _ := c.table.Status(row.Ref)
-			row.Blockers, row.Place, row.ETA = st.Blockers, st.Place, st.ETA
+			row.Blockers, row.Place, row.ETA = st.Blockers, st.Position, st.ETA
 		}
 		if err := db.putClaim(row); err != nil {
 			return err

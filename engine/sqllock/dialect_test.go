@@ -248,14 +248,14 @@ func TestHeadsOfLines(t *testing.T) {
 			w := exclusive(uint64(i+1), lockkeeper.Forever, []string{"a", "a/b", "a/b/c", "a0"}[i%4])
 			w.Priority = []int{0, 0, 5, 0, -1, 0, 2}[i%7]
 			if i%5 == 0 {
-				w.Manners = lockkeeper.Soft
+				w.WriterPolicy = lockkeeper.Soft
 			}
 			m.claim(w, lockkeeper.Waiting)
 			waiting = append(waiting, w)
 		}
 		slices.SortStableFunc(waiting, func(a, b lockkeeper.Want) int {
 			class := func(w lockkeeper.Want) int {
-				if w.Manners == lockkeeper.Soft {
+				if w.WriterPolicy == lockkeeper.Soft {
 					return classSoft
 				}
 				return classHard

@@ -28,7 +28,7 @@ func TestFollowersLookTogether(t *testing.T) {
 				t.Fatalf("follower %d: %+v", i, m)
 			}
 			moments[m] = true
-			if found, _ := m.pick(f.query); len(found) != 1 || found[0].Ref != f.query.Ref || found[0].Place != i {
+			if found, _ := m.pick(f.query); len(found) != 1 || found[0].Ref != f.query.Ref || found[0].Position != i {
 				t.Errorf("follower %d is told %+v", i, found)
 			}
 		}

@@ -37,7 +37,7 @@ func endsAreKeptForFollowers(t *testing.T, url string) {
 	}
 	release := func(id uint64) {
 		t.Helper()
-		key.Answered = id + 1
+		key.LowestOpen = id + 1
 		if err := e.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}); err != nil {
 			t.Fatal(err)
 		}

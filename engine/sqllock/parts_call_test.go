@@ -151,7 +151,7 @@ func (w *world) differStatus(what string, a, b lockkeeper.Status) string {
 	whole, parts := a, b
 	numbers := w.fences.same(a.Fence, b.Fence) && w.tickets.same(a.Ticket, b.Ticket)
 	for _, st := range []*lockkeeper.Status{&a, &b} {
-		st.Fence, st.Ticket, st.Change, st.Place, st.ETA = 0, 0, 0, 0, 0
+		st.Fence, st.Ticket, st.Change, st.Position, st.ETA = 0, 0, 0, 0, 0
 		st.Blockers = slices.SortedFunc(slices.Values(st.Blockers), func(a, b lockkeeper.Blocker) int {
 			return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Path, b.Path))
 		})

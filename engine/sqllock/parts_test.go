@@ -122,7 +122,7 @@ func makeAlike(all []table.Command) {
 		if c.Want.ID%8 == 1 {
 			c.Want.Targets = append(c.Want.Targets, w)
 		}
-		c.Want.Manners, c.Want.Lasts = lockkeeper.Hard, 0
+		c.Want.WriterPolicy, c.Want.Expected = lockkeeper.Hard, 0
 	}
 }
 

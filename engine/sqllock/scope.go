@@ -241,7 +241,7 @@ func classOf(c *rows.Claim) int {
 		return classConverting
 	case c.ClaimRecord.State == lockkeeper.Held:
 		return classHeld
-	case c.Want.Manners != lockkeeper.Hard:
+	case c.Want.WriterPolicy != lockkeeper.Hard:
 		return classSoft
 	}
 	return classHard

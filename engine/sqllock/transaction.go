@@ -344,8 +344,8 @@ func (tx *transaction) lines() map[region]order {
 // placed takes its place in line out of what is told of a claim that stands behind the part that
 // was read: there it is not known.
 func (tx *transaction) placed(st lockkeeper.Status) lockkeeper.Status {
-	if st.Place > 0 && isBehind(tx.lines(), tx.stood(st.Ref), &st) {
-		st.Place, st.ETA = 0, 0
+	if st.Position > 0 && isBehind(tx.lines(), tx.stood(st.Ref), &st) {
+		st.Position, st.ETA = 0, 0
 	}
 	return st
 }

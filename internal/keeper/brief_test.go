@@ -55,14 +55,14 @@ func TestBrief(t *testing.T) {
 		if len(*brief) != 3 || len(*long) != 3 {
 			t.Fatalf("%d and %d claims that wait were told of, want 3 and 3", len(*brief), len(*long))
 		}
-		if st := (*brief)[0]; st.Place != 0 || st.Blockers != nil || st.Waits != nil {
+		if st := (*brief)[0]; st.Position != 0 || st.Blockers != nil || st.Waits != nil {
 			t.Errorf("the list that is brief says why: %+v", st)
 		}
-		if st := (*brief)[1]; st.Place != 0 || st.Blockers != nil {
+		if st := (*brief)[1]; st.Position != 0 || st.Blockers != nil {
 			t.Errorf("what followed says why: %+v", st)
 		}
 		for _, st := range *long {
-			if st.Place == 0 || len(st.Blockers) == 0 {
+			if st.Position == 0 || len(st.Blockers) == 0 {
 				t.Errorf("it is not said why: %+v", st)
 			}
 		}

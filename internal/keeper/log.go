@@ -133,7 +133,7 @@ func (k *Keeper) enter(own string, refused error) *Commit {
 		}
 		c = &pass
 	}
-	if c.Op == table.Pass && !events && c.Key.Answered == 0 && c.Key.Heard == 0 && after.Now < k.recordAt() {
+	if c.Op == table.Pass && !events && c.Key.LowestOpen == 0 && c.Key.Acked == 0 && after.Now < k.recordAt() {
 		return nil
 	}
 	c.At, k.record.at = after.Now, after.Now

@@ -338,8 +338,8 @@ func (u *user) act(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+u.random.IntN(2000))*time.Millisecond)
 	defer cancel()
 	time.Sleep(time.Duration(u.random.IntN(800)) * time.Millisecond)
-	u.key.Answered = u.last - min(u.last, uint64(u.random.IntN(6)))
-	u.key.Heard = uint64(u.random.IntN(6))
+	u.key.LowestOpen = u.last - min(u.last, uint64(u.random.IntN(6)))
+	u.key.Acked = uint64(u.random.IntN(6))
 	// Refusals and what the log fails are part of the game.
 	switch p := u.random.IntN(20); {
 	case p < 2 || u.key.Epoch == 0:

@@ -76,7 +76,7 @@ func TestEvidenceWaitsForItsCommit(t *testing.T) {
 		go func() {
 			for st, err := range k.List(ctx, lockkeeper.Query{Follow: true}) {
 				if err == nil && st.Ref.ID == 2 {
-					places = append(places, st.Place)
+					places = append(places, st.Position)
 				}
 			}
 		}()

@@ -189,7 +189,7 @@ func text(all []lockkeeper.Status) string {
 		fmt.Fprintf(&b, "%s inside %s rev %d, %s, %s, %v, priority %d, label %q, fence %d, unconfirmed %t, converting %t, "+
 			"asked %s, age %s, left %s, ticket %d, place %d, about %s, waits %v\n",
 			s.Ref, s.Inside, s.Revision, s.State, s.Reason, s.Grants, s.Priority, s.Label, s.Fence, s.Unconfirmed,
-			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Place, story.Duration(s.ETA),
+			s.Converting, asked, story.Duration(s.Age), story.Duration(s.Left), s.Ticket, s.Position, story.Duration(s.ETA),
 			s.Waits)
 	}
 	return b.String()
@@ -232,7 +232,7 @@ func has(all []lockkeeper.Status, s lockkeeper.Status) bool {
 func brief(all ...lockkeeper.Status) []lockkeeper.Status {
 	all = plain(all)
 	for i := range all {
-		all[i].Place, all[i].ETA, all[i].Waits = 0, 0, nil
+		all[i].Position, all[i].ETA, all[i].Waits = 0, 0, nil
 	}
 	return all
 }

@@ -36,8 +36,8 @@ func (m *Model) keyed(k lockkeeper.Key) (*session, error) {
 	if s == nil || s.epoch != k.Epoch || s.resuming {
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrSession}
 	}
-	s.answered = max(s.answered, k.Answered)
-	m.hear(s, k.Heard)
+	s.answered = max(s.answered, k.LowestOpen)
+	m.hear(s, k.Acked)
 	m.forgetEnded()
 	return s, nil
 }

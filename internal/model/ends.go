@@ -130,10 +130,10 @@ func (c *claim) lapsedEnd() time.Duration {
 
 // announcedEnd is when it says that it will be released (R8).
 func (c *claim) announcedEnd() time.Duration {
-	if c.want.Lasts == 0 {
+	if c.want.Expected == 0 {
 		return forever
 	}
-	return c.granted + c.want.Lasts
+	return c.granted + c.want.Expected
 }
 
 // endOutlasted ends the waits that can't end well.
@@ -162,7 +162,7 @@ func (m *Model) outlasted(c *claim) bool {
 	for _, h := range m.holders() {
 		until := min(h.announcedEnd(), h.overdueEnd(), h.operatorEnd(), h.lapsedEnd())
 		robbed := c.want.Steal != lockkeeper.NoSteal && h.want.Priority < c.want.Priority
-		if h != c && h.want.Lasts > 0 && c.bound <= until && !robbed {
+		if h != c && h.want.Expected > 0 && c.bound <= until && !robbed {
 			lasting = append(lasting, h)
 		}
 	}

@@ -44,9 +44,9 @@ func (m *Model) learn(c *claim, reason lockkeeper.Reason) {
 
 // expected is the expected length of a hold of c; 0 if it is unknown.
 func (m *Model) expected(c *claim) time.Duration {
-	length := c.want.Lasts
+	length := c.want.Expected
 	for _, p := range m.paces {
-		if c.want.Lasts == 0 && slices.ContainsFunc(c.want.Targets, func(t lockkeeper.Target) bool {
+		if c.want.Expected == 0 && slices.ContainsFunc(c.want.Targets, func(t lockkeeper.Target) bool {
 			return t.Path == p.path
 		}) {
 			length = max(length, p.lasts)

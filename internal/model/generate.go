@@ -99,10 +99,10 @@ func (g *generator) state(c *table.Command) {
 	switch c.Op {
 	case table.Renew, table.Claim, table.End:
 		if g.percent(20) {
-			c.Key.Answered = g.last[session] + 2 - min(uint64(g.IntN(5)), g.last[session])
+			c.Key.LowestOpen = g.last[session] + 2 - min(uint64(g.IntN(5)), g.last[session])
 		}
 		if g.percent(g.taste.hears) {
-			c.Key.Heard = g.leases[session] - min(uint64(g.IntN(4)), g.leases[session])
+			c.Key.Acked = g.leases[session] - min(uint64(g.IntN(4)), g.leases[session])
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (g *generator) want(id uint64) lockkeeper.Want {
 	if g.percent(g.taste.soft) {
 		g.soften(&w)
 	}
-	if g.percent(g.taste.steal) && w.Manners == lockkeeper.Hard {
+	if g.percent(g.taste.steal) && w.WriterPolicy == lockkeeper.Hard {
 		w.Steal = lockkeeper.Ask
 		if g.percent(60) {
 			w.Steal, w.After = lockkeeper.Take, g.pick(0, 1, 2, 5, 30)*time.Second
@@ -284,7 +284,7 @@ func (g *generator) want(id uint64) lockkeeper.Want {
 		w.MaxHold, w.Grace = g.pick(1, 3, 6)*time.Second, g.pick(0, 1, 2)*time.Second
 	}
 	if g.percent(15) {
-		w.Lasts = g.pick(1, 2, 4, 10) * time.Second
+		w.Expected = g.pick(1, 2, 4, 10) * time.Second
 	}
 	if g.percent(g.taste.nested) {
 		w.Inside = g.outer()
@@ -310,7 +310,7 @@ func (g *generator) outer() lockkeeper.Ref {
 }
 
 func (g *generator) soften(w *lockkeeper.Want) {
-	w.Manners = lockkeeper.Soft
+	w.WriterPolicy = lockkeeper.Soft
 	for i := range w.Targets {
 		w.Targets[i] = lockkeeper.Target{Path: w.Targets[i].Path, Mode: lockkeeper.ModeExclusive}
 	}
@@ -385,7 +385,7 @@ func (g *generator) amendment() table.Command {
 		w.Wait = g.pick(0, 2*time.Second, lockkeeper.Forever)
 	case p < 96:
 		w.Revision -= uint64(g.IntN(int(w.Revision) + 1))
-		w.Lasts++
+		w.Expected++
 	}
 	if !g.percent(10) { // else the amendment is lost, and the next one is of the same revision
 		g.sent[ref] = w
@@ -395,7 +395,7 @@ func (g *generator) amendment() table.Command {
 
 // convertible: all shared, or all exclusive.
 func convertible(w lockkeeper.Want) bool {
-	return len(w.Targets) > 0 && w.Manners == lockkeeper.Hard &&
+	return len(w.Targets) > 0 && w.WriterPolicy == lockkeeper.Hard &&
 		(all(w.Targets, lockkeeper.ModeShared) || all(w.Targets, lockkeeper.ModeExclusive))
 }
 

@@ -89,7 +89,7 @@ func (c *claim) class() int {
 	switch {
 	case c.converting():
 		return 0
-	case c.want.Manners == lockkeeper.Soft:
+	case c.want.WriterPolicy == lockkeeper.Soft:
 		return 2
 	}
 	return 1

@@ -399,7 +399,7 @@ func TestOnce(t *testing.T) {
 func TestOutlasted(t *testing.T) {
 	play(t, `
 		attach s
-		claim s 1 exclusive db lasts=1m
+		claim s 1 exclusive db expected=1m
 		claim s 2 exclusive db wait=59s => ended, timed out
 		claim s 3 exclusive db wait=1m => ended, timed out
 		claim s 4 exclusive db wait=61s => waiting

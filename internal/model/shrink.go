@@ -55,12 +55,12 @@ func without(c table.Command, part int) (table.Command, bool) {
 		func() { w.Priority = 0 },
 		func() { w.Wait = lockkeeper.Forever },
 		func() { w.Quiet = 0 },
-		func() { w.Manners, w.Quiet = lockkeeper.Hard, 0 },
+		func() { w.WriterPolicy, w.Quiet = lockkeeper.Hard, 0 },
 		func() { w.Steal, w.After = lockkeeper.NoSteal, 0 },
 		func() { w.Steal, w.After = min(w.Steal, lockkeeper.Ask), 0 },
 		func() { w.Grace = 0 },
 		func() { w.MaxHold, w.Grace = 0, 0 },
-		func() { w.Lasts = 0 },
+		func() { w.Expected = 0 },
 		func() { w.Inside = lockkeeper.Ref{} },
 		func() { w.Label = lockkeeper.Label{} },
 		func() { c.Session.Named = nil },
@@ -68,8 +68,8 @@ func without(c table.Command, part int) (table.Command, bool) {
 		func() { c.Session.Epoch = 0 },
 		func() { c.Ending.Label = lockkeeper.Label{} },
 		func() { c.Key.Epoch = 0 },
-		func() { c.Key.Answered = 0 },
-		func() { c.Key.Heard = 0 },
+		func() { c.Key.LowestOpen = 0 },
+		func() { c.Key.Acked = 0 },
 		func() { c.At = 0 },
 	}
 	if part < len(simplify) {
@@ -91,8 +91,8 @@ func size(all []table.Command) int {
 		w := &c.Want
 		n += 100 + 4*len(w.Targets) + len(c.Session.Named)
 		for _, there := range []bool{
-			w.Priority != 0, c.Op == table.Claim && w.Wait != lockkeeper.Forever, w.Quiet != 0, w.Manners != lockkeeper.Hard,
-			w.Steal != lockkeeper.NoSteal, w.Steal == lockkeeper.Take, w.After != 0, w.Grace != 0, w.MaxHold != 0, w.Lasts != 0,
+			w.Priority != 0, c.Op == table.Claim && w.Wait != lockkeeper.Forever, w.Quiet != 0, w.WriterPolicy != lockkeeper.Hard,
+			w.Steal != lockkeeper.NoSteal, w.Steal == lockkeeper.Take, w.After != 0, w.Grace != 0, w.MaxHold != 0, w.Expected != 0,
 			w.Inside != lockkeeper.Ref{}, w.Label != lockkeeper.Label{}, c.Session.TTL != 0,
 			c.Ending.Label != lockkeeper.Label{},
 			c.Key.Epoch != 0, c.At != 0,

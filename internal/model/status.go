@@ -61,7 +61,7 @@ func (m *Model) status(c *claim) lockkeeper.Status {
 		}
 	}
 	if c.reason == lockkeeper.NoReason && c.waits() {
-		s.Place, s.ETA, s.Waits = m.place(c), m.estimate(c), m.waitReasons(c)
+		s.Position, s.ETA, s.Waits = m.place(c), m.estimate(c), m.waitReasons(c)
 	}
 	return s
 }

@@ -147,8 +147,8 @@ var mutants = []mutant{
 	},
 	{
 		"a soft writer holds back readers while it waits", "table/claim.go",
-		`return c.want.Manners == lockkeeper.Soft && len(c.held) == 0`,
-		`return c.want.Manners == lockkeeper.Soft && len(c.held) < 0`,
+		`return c.want.WriterPolicy == lockkeeper.Soft && len(c.held) == 0`,
+		`return c.want.WriterPolicy == lockkeeper.Soft && len(c.held) < 0`,
 		"table TestStories/r09_soft",
 	},
 	{
@@ -221,7 +221,7 @@ var mutants = []mutant{
 	},
 	{
 		"a soft claim's turn makes no knot", "table/grant.go",
-		`(t.erratic() || t.joint > 0 && c.want.Manners == lockkeeper.Soft) && t.matters(c) {`,
+		`(t.erratic() || t.joint > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.matters(c) {`,
 		`t.joint < 0 {`,
 		"table TestStories/r15_soft_turn",
 	},

@@ -34,16 +34,16 @@ type details struct {
 	Revision uint64         `json:"revision,omitempty"`
 	Inside   lockkeeper.Ref `json:"inside,omitzero"`
 	// of a conversion, also after it was undone: a repetition must be known again (R16)
-	Wants      []lockkeeper.Target `json:"wants,omitempty"`
-	Manners    lockkeeper.Manners  `json:"manners,omitempty"`
-	Quiet      time.Duration       `json:"quiet_ns,omitempty"`
-	Steal      lockkeeper.Steal    `json:"steal,omitempty"`
-	After      time.Duration       `json:"after_ns,omitempty"`
-	MaxHold    time.Duration       `json:"max_hold_ns,omitempty"`
-	Grace      time.Duration       `json:"grace_ns,omitempty"`
-	Lasts      time.Duration       `json:"lasts_ns,omitempty"`
-	QuietSince time.Duration       `json:"quiet_since_ns,omitempty"` // if not since it arrived
-	ToldIn     uint64              `json:"notified_in,omitempty"`    // the lease that told the end
+	Wants      []lockkeeper.Target     `json:"wants,omitempty"`
+	Manners    lockkeeper.WriterPolicy `json:"manners,omitempty"`
+	Quiet      time.Duration           `json:"quiet_ns,omitempty"`
+	Steal      lockkeeper.Steal        `json:"steal,omitempty"`
+	After      time.Duration           `json:"after_ns,omitempty"`
+	MaxHold    time.Duration           `json:"max_hold_ns,omitempty"`
+	Grace      time.Duration           `json:"grace_ns,omitempty"`
+	Lasts      time.Duration           `json:"lasts_ns,omitempty"`
+	QuietSince time.Duration           `json:"quiet_since_ns,omitempty"` // if not since it arrived
+	ToldIn     uint64                  `json:"notified_in,omitempty"`    // the lease that told the end
 	// the end that the holder may count on, if it is another than it was told
 	Believed    time.Duration         `json:"unacked_end_ns,omitempty"`
 	Unconfirmed bool                  `json:"unconfirmed,omitempty"`
@@ -76,8 +76,8 @@ func (d *details) isZero() bool {
 // detailsOf is what c has that few claims have.
 func (c *Claim) detailsOf() details {
 	d := details{
-		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.Manners, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
-		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Lasts, Unconfirmed: c.Unconfirmed,
+		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.WriterPolicy, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
+		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Expected, Unconfirmed: c.Unconfirmed,
 		ToldIn: c.StatedIn, Believed: c.UnackedEnd, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
 		Lapse: c.Lapse, Text: c.Text, Thawed: c.Thawed,
 		Known: c.Acked && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
@@ -170,8 +170,8 @@ func (c *Claim) read(state, reason string, targets, rest []byte) error {
 // fill is the reverse of detailsOf.
 func (c *Claim) fill(d *details) {
 	w := &c.Want
-	w.Revision, w.Inside, w.Manners, w.Quiet, w.Steal = d.Revision, d.Inside, d.Manners, d.Quiet, d.Steal
-	w.After, w.MaxHold, w.Grace, w.Lasts = d.After, d.MaxHold, d.Grace, d.Lasts
+	w.Revision, w.Inside, w.WriterPolicy, w.Quiet, w.Steal = d.Revision, d.Inside, d.Manners, d.Quiet, d.Steal
+	w.After, w.MaxHold, w.Grace, w.Expected = d.After, d.MaxHold, d.Grace, d.Lasts
 	c.Unconfirmed, c.Overdue, c.Asks = d.Unconfirmed, d.Overdue, d.Asks
 	c.Operator, c.Lapse, c.Text = d.Operator, d.Lapse, d.Text
 	c.Place, c.ETA = d.Place, d.ETA
@@ -207,7 +207,7 @@ func (c *Claim) EndedStatus(now time.Duration) lockkeeper.Status {
 		Label:    c.Want.Label,
 		Fence:    c.Fence,
 		Age:      max(0, now-c.Ended),
-		Blockers: c.Blockers, Place: c.Place, ETA: c.ETA,
+		Blockers: c.Blockers, Position: c.Place, ETA: c.ETA,
 	}
 }
 

@@ -72,7 +72,7 @@ func throughClaim(one *table.Table, record table.ClaimRecord, now time.Duration,
 	in, out := Claim{ClaimRecord: record}, Claim{}
 	st, _ := one.Status(record.Ref)
 	if record.State == lockkeeper.Ended {
-		in.Blockers, in.Place, in.ETA = st.Blockers, st.Place, st.ETA
+		in.Blockers, in.Place, in.ETA = st.Blockers, st.Position, st.ETA
 	}
 	values, err := in.Values()
 	if err != nil {

@@ -34,8 +34,8 @@ func Format(c table.Command) string {
 		f.words("epoch=" + strconv.FormatUint(c.Key.Epoch, 10))
 	}
 	if keyed := c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End; keyed {
-		f.stated("answered", c.Key.Answered)
-		f.stated("heard", c.Key.Heard)
+		f.stated("answered", c.Key.LowestOpen)
+		f.stated("heard", c.Key.Acked)
 	}
 	return strings.Join(f.all, " ")
 }
@@ -136,7 +136,7 @@ func (f *formatter) want(c table.Command) {
 	f.manners(w)
 	f.duration("max-hold", w.MaxHold)
 	f.duration("grace", w.Grace)
-	f.duration("lasts", w.Lasts)
+	f.duration("expected", w.Expected)
 	if w.Inside != (lockkeeper.Ref{}) {
 		f.text("inside", w.Inside.String())
 	}
@@ -154,7 +154,7 @@ func (f *formatter) target(t lockkeeper.Target, freezing bool) {
 }
 
 func (f *formatter) manners(w lockkeeper.Want) {
-	if w.Manners == lockkeeper.Soft {
+	if w.WriterPolicy == lockkeeper.Soft {
 		f.words("soft")
 	}
 	f.duration("quiet", w.Quiet)

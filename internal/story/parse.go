@@ -255,9 +255,9 @@ func (p *parser) option(w word, c *table.Command) bool {
 	case w.key == "epoch":
 		c.Key.Epoch = p.number(w.text)
 	case w.key == "answered" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
-		c.Key.Answered = p.number(w.text)
+		c.Key.LowestOpen = p.number(w.text)
 	case w.key == "heard" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
-		c.Key.Heard = p.number(w.text)
+		c.Key.Acked = p.number(w.text)
 	case w.key == "ttl" && c.Op == table.Attach:
 		c.Session.TTL = p.duration(w.text)
 	case w.key == "named" && c.Op == table.Attach:
@@ -279,7 +279,7 @@ func (p *parser) claimOption(w word, want *lockkeeper.Want) bool {
 	case "":
 		switch w.text {
 		case "soft":
-			want.Manners = lockkeeper.Soft
+			want.WriterPolicy = lockkeeper.Soft
 		case "steal":
 			want.Steal = lockkeeper.Ask
 		default:
@@ -301,7 +301,7 @@ func (p *parser) claimOption(w word, want *lockkeeper.Want) bool {
 		want.After = p.duration(w.text)
 	default:
 		d, ok := map[string]*time.Duration{
-			"for": &want.Freeze, "quiet": &want.Quiet, "max-hold": &want.MaxHold, "grace": &want.Grace, "lasts": &want.Lasts,
+			"for": &want.Freeze, "quiet": &want.Quiet, "max-hold": &want.MaxHold, "grace": &want.Grace, "expected": &want.Expected,
 		}[w.key]
 		if !ok {
 			return false

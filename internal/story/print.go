@@ -125,8 +125,8 @@ func detailsOf(s lockkeeper.Status) []string {
 			add("slot %d", g.Slot)
 		}
 	}
-	if s.Place != 0 {
-		add("place %d", s.Place)
+	if s.Position != 0 {
+		add("place %d", s.Position)
 	}
 	if s.ETA != 0 {
 		add("about %s to go", Duration(s.ETA))

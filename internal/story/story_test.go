@@ -22,7 +22,7 @@ var lines = []string{
 	"release alice 1 answered=2",
 	"claim alice 1 exclusive db/a priority=5",
 	"claim alice 1 exclusive db/a wait=try epoch=18446744073709551615",
-	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s lasts=2h inside=alice.1 as=bob note="the nightly run"`,
+	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s expected=2h inside=alice.1 as=bob note="the nightly run"`,
 	"claim bob 8 exclusive db, exclusive site soft quiet=5s",
 	"claim bob 9 shared db steal link=http://ci/1",
 	`claim "b o b" 9 shared "a, b", permits "x=\"y" 1/1`,
@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 			Key: lockkeeper.Key{Session: "bob"}, Want: lockkeeper.Want{ID: 2, Wait: 24 * time.Hour, Targets: []lockkeeper.Target{
 				{Path: "a", Mode: lockkeeper.ModePermits, Units: 2, Limit: 3}, {Path: "b", Mode: lockkeeper.ModeShared}}}},
 		"claim bob 2 exclusive soft soft": {Op: table.Claim, Key: lockkeeper.Key{Session: "bob"}, Want: lockkeeper.Want{ID: 2,
-			Wait: lockkeeper.Forever, Manners: lockkeeper.Soft,
+			Wait: lockkeeper.Forever, WriterPolicy: lockkeeper.Soft,
 			Targets: []lockkeeper.Target{{Path: "soft", Mode: lockkeeper.ModeExclusive}}}},
 	} {
 		if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
@@ -69,25 +69,25 @@ func TestParse(t *testing.T) {
 
 func TestWhatCannotBeRead(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                 "the command is missing",
-		"dance":                            `no command "dance"`,
-		"renew":                            "the session is missing",
-		"renew bob 7":                      "7 is no part of this command",
-		"claim bob":                        "the id is missing",
-		"claim bob x exclusive a":          `"x" is not a number`,
-		"claim bob 1 mine a":               `mode "mine"`,
-		"claim bob 1 permits a 3":          "units/limit",
-		"claim bob 1 exclusive a,":         `mode`,
-		"claim bob 1 exclusive a wait=10":  `"10" is not a duration`,
-		"claim bob 1 exclusive a ttl=10s":  "ttl=10s is no part",
-		`claim bob 1 exclusive "a`:         "quote is not closed",
-		"revoke ops alice":                 "a dot and its number",
-		"at soon renew bob":                `"soon" is not a duration`,
-		"attach alice named=1,x":           `"x" is not a number`,
-		"renew alice ttl=5s":               "ttl=5s is no part",
-		"lapsed alice 1":                   `"1" is no lapse`,
-		"lapsed alice 1/bored/5s":          `reason "bored" is unknown`,
-		"claim bob 1 exclusive a lasts=1y": `"1y" is not a duration`,
+		"":                                    "the command is missing",
+		"dance":                               `no command "dance"`,
+		"renew":                               "the session is missing",
+		"renew bob 7":                         "7 is no part of this command",
+		"claim bob":                           "the id is missing",
+		"claim bob x exclusive a":             `"x" is not a number`,
+		"claim bob 1 mine a":                  `mode "mine"`,
+		"claim bob 1 permits a 3":             "units/limit",
+		"claim bob 1 exclusive a,":            `mode`,
+		"claim bob 1 exclusive a wait=10":     `"10" is not a duration`,
+		"claim bob 1 exclusive a ttl=10s":     "ttl=10s is no part",
+		`claim bob 1 exclusive "a`:            "quote is not closed",
+		"revoke ops alice":                    "a dot and its number",
+		"at soon renew bob":                   `"soon" is not a duration`,
+		"attach alice named=1,x":              `"x" is not a number`,
+		"renew alice ttl=5s":                  "ttl=5s is no part",
+		"lapsed alice 1":                      `"1" is no lapse`,
+		"lapsed alice 1/bored/5s":             `reason "bored" is unknown`,
+		"claim bob 1 exclusive a expected=1y": `"1y" is not a duration`,
 	} {
 		_, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -153,7 +153,7 @@ func FuzzFormat(f *testing.F) {
 			{At: at, Op: table.Attach, Session: lockkeeper.Session{ID: id, TTL: at, Named: []uint64{n, 1}, Label: label}},
 			{At: at, Op: table.Renew, Key: key},
 			{At: at, Op: table.Claim, Key: key, Want: lockkeeper.Want{ID: n, Revision: n, Priority: units, Wait: at,
-				Targets: []lockkeeper.Target{target, target}, MaxHold: at, Lasts: at, Quiet: at, Label: label}},
+				Targets: []lockkeeper.Target{target, target}, MaxHold: at, Expected: at, Quiet: at, Label: label}},
 			{At: at, Op: table.End, Key: key, Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: n, Label: label}},
 			{At: at, Op: table.End, Key: key, Ending: lockkeeper.Ending{
 				Kind:  lockkeeper.Thaw,

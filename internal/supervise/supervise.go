@@ -14,7 +14,7 @@ type Lease interface {
 	Done() <-chan struct{}       // closed when it is lost, before anyone else can be granted
 	Err() error                  // why
 	Remaining() time.Duration    // until it is lost, if nothing renews it; Forever if it has no end
-	Trouble() error              // why it was not renewed
+	RenewError() error           // why it was not renewed
 	YieldAsked() <-chan struct{} // closed when somebody asks for it
 	Asked() *lockkeeper.Asked    // who
 }
@@ -348,11 +348,11 @@ func (s *Supervisor) lossAhead() error {
 	if asked := s.Lease.Asked(); asked != nil {
 		return fmt.Errorf("%s: its command was stopped %s before the end: %s", s.What, left, askedText(asked))
 	}
-	if s.MaxHold > 0 && s.Lease.Trouble() == nil { // nothing else ends it, and nobody had to ask yet
+	if s.MaxHold > 0 && s.Lease.RenewError() == nil { // nothing else ends it, and nobody had to ask yet
 		return fmt.Errorf("%s was held for as long as --max-hold allows, and its command was stopped", s.What)
 	}
 	why := ""
-	if trouble := s.Lease.Trouble(); trouble != nil {
+	if trouble := s.Lease.RenewError(); trouble != nil {
 		why = fmt.Sprintf(" (%s)", trouble)
 	}
 	return fmt.Errorf("%s could not be renewed%s, and its command was stopped %s before the lock would have ended", s.What,

@@ -42,7 +42,7 @@ func (l *fakeLease) lose() {
 func (l *fakeLease) Done() <-chan struct{}       { return l.done }
 func (l *fakeLease) YieldAsked() <-chan struct{} { return l.asked }
 func (l *fakeLease) Asked() *lockkeeper.Asked    { return l.ask }
-func (l *fakeLease) Trouble() error              { return errors.New("the disk is full") }
+func (l *fakeLease) RenewError() error           { return errors.New("the disk is full") }
 
 func (l *fakeLease) Remaining() time.Duration {
 	l.looked.Add(1)

@@ -42,7 +42,7 @@ func BenchmarkPair(b *testing.B) {
 				Targets: []lockkeeper.Target{{Path: "db/a", Mode: lockkeeper.ModeExclusive}}}
 			b.ReportAllocs()
 			for b.Loop() {
-				k.Answered = w.ID
+				k.LowestOpen = w.ID
 				w.ID++
 				if _, err := e.Claim(ctx, k, w); err != nil {
 					b.Fatal(err)

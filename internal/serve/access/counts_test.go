@@ -78,7 +78,7 @@ func (s *site) kept() (claims, waiting, paths int) {
 func randomly(u, ops *user, session string, r *rand.Rand) {
 	ctx := u.Context()
 	id := u.last - min(u.last, uint64(r.IntN(4)))
-	u.key.Answered = u.last - min(u.last, uint64(r.IntN(6)))
+	u.key.LowestOpen = u.last - min(u.last, uint64(r.IntN(6)))
 	path := func() string { return []string{"a", "a/1", "b", "c"}[r.IntN(4)] }
 	switch p := r.IntN(20); {
 	case p < 2 || u.key.Epoch == 0:

@@ -88,7 +88,7 @@ func TestWaiting(t *testing.T) {
 		}
 		w.holds(`{"path":"other","ttl":"1h"}`)
 		waits := w.want(w.ask("POST", "/v1/claims?poll=2s", `{"path":"other","wait":60,"ttl":3}`), 202, "")
-		if waits.State != lockkeeper.Waiting || waits.Place != 1 || len(waits.Blockers) != 1 || waits.ttl < 3*time.Second {
+		if waits.State != lockkeeper.Waiting || waits.Position != 1 || len(waits.Blockers) != 1 || waits.ttl < 3*time.Second {
 			t.Errorf("waits: %s", waits.text)
 		}
 		w.pass(2900 * time.Millisecond)
@@ -274,7 +274,7 @@ func TestShutdown(t *testing.T) {
 		w.pass(10 * time.Second)
 		w.apis[0].stop()
 		a := w.want(<-told, 202, "")
-		if a.ttl != 40*time.Second || a.Place != 1 {
+		if a.ttl != 40*time.Second || a.Position != 1 {
 			t.Errorf("told %s", a.text)
 		}
 		b, err := w.try(w.Context(), "server1", "POST", a.header.Get("Location")+"/renew", "")

@@ -24,5 +24,5 @@
 //
 // Whoever renews says with change=N that it has seen the answer with that change.
 // Only then does the engine count on the client knowing of an end that was told
-// (Key.Heard): a client that never says so may see later grants marked unconfirmed.
+// (Key.Acked): a client that never says so may see later grants marked unconfirmed.
 package httpapi

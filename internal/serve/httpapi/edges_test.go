@@ -28,7 +28,7 @@ type odd struct {
 func (e *odd) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
 	idle(e.before)
 	lease, err := e.Engine.Renew(ctx, k)
-	e.told, e.heard = lease.Number, k.Heard
+	e.told, e.heard = lease.Number, k.Acked
 	idle(e.after)
 	return lease, err
 }

@@ -67,7 +67,7 @@ func answerOf(op string, n grab.Name, a grab.Answer) *placeAnswer {
 			answer.Slot = a.Grants[0].Slot
 		}
 	case lockkeeper.Waiting:
-		answer.Status, answer.Position = "wait", a.Place
+		answer.Status, answer.Position = "wait", a.Position
 	case lockkeeper.Ended:
 		answer.BlockedBy, answer.Asked, answer.ETA = nil, nil, 0
 		answer.Lost = a.Reason.String()

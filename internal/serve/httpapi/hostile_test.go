@@ -48,8 +48,8 @@ func TestBadBodies(t *testing.T) {
 			`{"path":"db","ttl":true}`: "neither a number of seconds",
 			`{"path":"db","wait":"11y"}`: "wait \"11y\" is no duration: write it as 30s, 5m " +
 				"or 2d, or as a number of seconds; or \"forever\"",
-			`{"path":"db","wait":"forever","ttl":"a","lasts":-1}`: "ttl \"a\" is no duration: write it as 30s, 5m or " +
-				"2d, or as a number of seconds; lasts \"-1\" is neither",
+			`{"path":"db","wait":"forever","ttl":"a","expected":-1}`: "ttl \"a\" is no duration: write it as 30s, 5m or " +
+				"2d, or as a number of seconds; expected \"-1\" is neither",
 			`{"path":"db","wait":1e9}`:                                    "out of range",
 			`{"path":"db","priority":1.5}`:                                "a whole number",
 			`{"path":"db","priority":99999999}`:                           "out of range",
@@ -103,7 +103,7 @@ func TestAllMistakesAreNamed(t *testing.T) {
 			{"POST", "/v1/claims", `{"path":5}`, `path is the number 5, which does not go there: it takes text`},
 			{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
 				`targets[].path is the number 5, which does not go there: it takes text; targets[].mode is the number 7, which does not go there: it takes text; ` +
-					`there is no "wiat": there are as, grace, lasts, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
+					`there is no "wiat": there are as, expected, grace, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
 					`note is an object or a list, which does not go there: it takes text; soft is text, which does not go there: it takes true or false; ` +
 					`path, mode, units and limit beside targets: put them into a target of their own`},
 			{"POST", "/v1/claims?poll=2h&wait=1", `{"quiet_period":"5s","wait":true,"steal":"now","limit":1.5}`,
@@ -248,7 +248,7 @@ func FuzzHandlers(f *testing.F) {
 		{"GET", "/v1/claims?path=db&session=x&state=held&limit=3", "", ""},
 		{"GET", "/v1/claims/" + ref + "?poll=1s&change=3", "", ""},
 		{"POST", "/v1/claims/" + ref + "/renew?poll=1ms", "", ""},
-		{"PATCH", "/v1/claims/" + ref, `{"mode":"shared","priority":9,"limit":2,"wait":1,"lasts":3}`, ""},
+		{"PATCH", "/v1/claims/" + ref, `{"mode":"shared","priority":9,"limit":2,"wait":1,"expected":3}`, ""},
 		{"DELETE", "/v1/claims/" + ref, "", ""},
 		{"POST", "/v1/claims/" + ref + "/revoke", `{"as":"me","note":"x","force":true}`, ""},
 		{"GET", "/v1/why?path=db&limit=2", "", ""},

@@ -119,7 +119,7 @@ func (t *tenancy) claim(ctx context.Context, want lockkeeper.Want) (now tidings,
 func (t *tenancy) send(ctx context.Context, now *tidings, want lockkeeper.Want) error {
 	key := now.key
 	if known, found := t.memory.recall(t.owner, t.session); found && known.key.Epoch == key.Epoch {
-		key.Heard = known.heard
+		key.Acked = known.heard
 	}
 	asked := time.Now()
 	st, err := t.engine.Claim(ctx, key, want)
@@ -150,7 +150,7 @@ func (t *tenancy) refresh(ctx context.Context, known remembered, found bool, lab
 // renewBy renews the session by a key.
 func (t *tenancy) renewBy(ctx context.Context, known remembered) (tidings, error) {
 	key := known.key
-	key.Heard = known.heard
+	key.Acked = known.heard
 	sent := time.Now()
 	lease, err := t.engine.Renew(ctx, key)
 	if err != nil {
@@ -270,7 +270,7 @@ func (t *tenancy) amend(ctx context.Context, asked *amendment) (now tidings, err
 
 // placed is now with the place in line and who is in the way.
 func (t *tenancy) placed(ctx context.Context, now tidings) (tidings, error) {
-	if now.Place != 0 {
+	if now.Position != 0 {
 		return now, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundTrip)
@@ -350,7 +350,7 @@ func (t *tenancy) over(st lockkeeper.Status) error {
 		Reason:  st.Reason,
 		Detail:  st.Text,
 		Blocked: st.Blockers,
-		Place:   st.Place,
+		Place:   st.Position,
 		ETA:     st.ETA,
 	}
 	switch {

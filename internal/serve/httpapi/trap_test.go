@@ -179,7 +179,7 @@ func TestAmendedAtEachMoment(t *testing.T) {
 	sweep(t, func(w *world, e *trap) {
 		at := e.at
 		e.at = -1
-		held := w.holds(`{"path":"db","mode":"shared","as":"me","lasts":"1h"}`)
+		held := w.holds(`{"path":"db","mode":"shared","as":"me","expected":"1h"}`)
 		e.calls.Store(0)
 		e.at = at
 		e.do = func() {

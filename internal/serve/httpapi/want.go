@@ -19,7 +19,7 @@ type claimRequest struct {
 	StealAfter *span           `json:"steal_after"` // ask, and then take
 	MaxHold    span            `json:"max_hold"`
 	Grace      span            `json:"grace"`
-	Lasts      span            `json:"lasts"`
+	Expected   span            `json:"expected"`
 	Soft       bool            `json:"soft"`
 	Quiet      span            `json:"quiet_period"` // soft, and so long
 	As         string          `json:"as"`
@@ -81,17 +81,17 @@ func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	w := lockkeeper.Want{
 		ID: theClaim, Priority: q.Priority,
-		MaxHold: time.Duration(q.MaxHold),
-		Grace:   time.Duration(q.Grace),
-		Lasts:   time.Duration(q.Lasts),
-		Quiet:   time.Duration(q.Quiet),
-		Label:   lockkeeper.Label{As: q.As, Note: q.Note, Link: q.Link},
+		MaxHold:  time.Duration(q.MaxHold),
+		Grace:    time.Duration(q.Grace),
+		Expected: time.Duration(q.Expected),
+		Quiet:    time.Duration(q.Quiet),
+		Label:    lockkeeper.Label{As: q.As, Note: q.Note, Link: q.Link},
 	}
 	if q.Wait != nil {
 		w.Wait = time.Duration(*q.Wait)
 	}
 	if q.Soft || q.Quiet != 0 {
-		w.Manners = lockkeeper.Soft
+		w.WriterPolicy = lockkeeper.Soft
 	}
 	if !m.in("wait") {
 		m.add(w.CheckWait())
@@ -141,7 +141,7 @@ type amendment struct {
 	StealAfter *span            `json:"steal_after"`
 	MaxHold    *span            `json:"max_hold"`
 	Grace      *span            `json:"grace"`
-	Lasts      *span            `json:"lasts"`
+	Expected   *span            `json:"expected"`
 	Soft       *bool            `json:"soft"`
 	Quiet      *span            `json:"quiet_period"`
 }
@@ -189,7 +189,7 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	for _, d := range []struct {
 		to   *time.Duration
 		from *span
-	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Lasts, a.Lasts}, {&w.Quiet, a.Quiet}, {&w.After, a.StealAfter}} {
+	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Expected, a.Expected}, {&w.Quiet, a.Quiet}, {&w.After, a.StealAfter}} {
 		if d.from != nil {
 			*d.to = time.Duration(*d.from)
 		}
@@ -203,7 +203,7 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 		m.addf("steal %s: write \"ask\", or give steal_after", quoted(a.Steal))
 	}
 	if a.Soft != nil && *a.Soft || a.Quiet != nil && *a.Quiet != 0 {
-		w.Manners = lockkeeper.Soft
+		w.WriterPolicy = lockkeeper.Soft
 	}
 	w.Revision++
 	m.add(w.Check())

@@ -165,8 +165,8 @@ func BenchmarkCounted(b *testing.B) {
 			}
 			k := lease.Key
 			for b.Loop() {
-				k.Answered++
-				w := lockkeeper.Want{ID: k.Answered,
+				k.LowestOpen++
+				w := lockkeeper.Want{ID: k.LowestOpen,
 					Targets: []lockkeeper.Target{{Path: "db/test", Mode: lockkeeper.ModeExclusive}}}
 				if _, err := e.Claim(ctx, k, w); err != nil {
 					b.Fatal(err)

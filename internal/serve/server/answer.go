@@ -66,7 +66,7 @@ func (c *conn) within(ctx context.Context, m *wire.Request) context.Context {
 
 // answer has the engine do what m asks for, and sends what came of it.
 func (c *conn) answer(ctx context.Context, m *wire.Request) {
-	key := lockkeeper.Key{Session: m.GetSession(), Epoch: m.GetEpoch(), Answered: m.GetAnswered(), Heard: m.GetHeard()}
+	key := lockkeeper.Key{Session: m.GetSession(), Epoch: m.GetEpoch(), LowestOpen: m.GetAnswered(), Acked: m.GetHeard()}
 	switch {
 	case m.GetAttach() != nil:
 		lease, err := c.attach(ctx, m.GetAttach().Read())

@@ -100,7 +100,7 @@ func TestServersOfOneDatabase(t *testing.T) {
 		for end := time.Now().Add(soon); errors.Is(err, lockkeeper.ErrUnavailable) && time.Now().Before(end); {
 			st, err = waiting.Status(t.Context()) // it was on its way to the dead server
 		}
-		if err != nil || st.State != lockkeeper.Waiting || st.Place != 1 {
+		if err != nil || st.State != lockkeeper.Waiting || st.Position != 1 {
 			t.Errorf("in line: %+v, %v", st, err)
 		}
 		began := time.Now()

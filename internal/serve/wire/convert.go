@@ -153,9 +153,9 @@ func readTarget(m targeted) lockkeeper.Target {
 func SendWant(w *lockkeeper.Want) *Claim {
 	m := &Claim{
 		Id: w.ID, Revision: w.Revision, Inside: sendRef(w.Inside), Priority: int64(w.Priority),
-		Wait: sendDuration(w.Wait), Manners: Manners(w.Manners), Quiet: sendDuration(w.Quiet),
+		Wait: sendDuration(w.Wait), Manners: Manners(w.WriterPolicy), Quiet: sendDuration(w.Quiet),
 		Steal: Steal(w.Steal), After: sendDuration(w.After), MaxHold: sendDuration(w.MaxHold),
-		Grace: sendDuration(w.Grace), Lasts: sendDuration(w.Lasts), Freeze: sendDuration(w.Freeze),
+		Grace: sendDuration(w.Grace), Lasts: sendDuration(w.Expected), Freeze: sendDuration(w.Freeze),
 		As: w.As, Note: w.Note, Link: w.Link,
 	}
 	m.Targets = make([]*Target, len(w.Targets))
@@ -169,16 +169,16 @@ func SendWant(w *lockkeeper.Want) *Claim {
 func (c *Claim) Read() lockkeeper.Want {
 	w := lockkeeper.Want{
 		ID: c.GetId(), Revision: c.GetRevision(), Inside: c.GetInside().read(), Priority: readInt(c.GetPriority()),
-		Wait:    readDuration(c.GetWait()),
-		Manners: narrow[lockkeeper.Manners](c.GetManners()),
-		Quiet:   readDuration(c.GetQuiet()),
-		Steal:   narrow[lockkeeper.Steal](c.GetSteal()),
-		After:   readDuration(c.GetAfter()),
-		MaxHold: readDuration(c.GetMaxHold()),
-		Grace:   readDuration(c.GetGrace()),
-		Lasts:   readDuration(c.GetLasts()),
-		Freeze:  readDuration(c.GetFreeze()),
-		Label:   readLabel(c),
+		Wait:         readDuration(c.GetWait()),
+		WriterPolicy: narrow[lockkeeper.WriterPolicy](c.GetManners()),
+		Quiet:        readDuration(c.GetQuiet()),
+		Steal:        narrow[lockkeeper.Steal](c.GetSteal()),
+		After:        readDuration(c.GetAfter()),
+		MaxHold:      readDuration(c.GetMaxHold()),
+		Grace:        readDuration(c.GetGrace()),
+		Expected:     readDuration(c.GetLasts()),
+		Freeze:       readDuration(c.GetFreeze()),
+		Label:        readLabel(c),
 	}
 	w.Targets = make([]lockkeeper.Target, len(c.GetTargets()))
 	for i, t := range c.GetTargets() {

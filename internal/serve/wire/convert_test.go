@@ -127,7 +127,7 @@ func TestAllCrosses(t *testing.T) {
 	})
 	t.Run("lease", func(t *testing.T) {
 		crossing(t, func(l *lockkeeper.Lease) *Lease {
-			l.Key.Session, l.Key.Answered, l.Key.Heard = "k3v9", 0, 0 // what a client states no answer tells
+			l.Key.Session, l.Key.LowestOpen, l.Key.Acked = "k3v9", 0, 0 // what a client states no answer tells
 			for i := range l.Claims {
 				l.Claims[i].Ref.Session = "k3v9" // a lease tells of its own session's claims
 			}
@@ -194,7 +194,7 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	check(Mode(0).Descriptor(), "MODE_", false, func(n uint8) string { return lockkeeper.Mode(n).String() })
-	check(Manners(0).Descriptor(), "MANNERS_", true, func(n uint8) string { return lockkeeper.Manners(n).String() })
+	check(Manners(0).Descriptor(), "MANNERS_", true, func(n uint8) string { return lockkeeper.WriterPolicy(n).String() })
 	check(Steal(0).Descriptor(), "STEAL_", true, func(n uint8) string { return lockkeeper.Steal(n).String() })
 	check(State(0).Descriptor(), "STATE_", false, func(n uint8) string { return lockkeeper.State(n).String() })
 	check(Reason(0).Descriptor(), "REASON_", true, func(n uint8) string { return lockkeeper.Reason(n).String() })

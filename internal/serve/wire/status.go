@@ -16,7 +16,7 @@ func SendStatus(s *lockkeeper.Status, session string) *Status {
 		Age:      sendDuration(s.Age),
 		Left:     sendDuration(s.Left),
 		Ticket:   s.Ticket,
-		Place:    int64(s.Place),
+		Place:    int64(s.Position),
 		Eta:      sendDuration(s.ETA),
 		Blockers: sendBlockers(s.Blockers),
 	}
@@ -55,7 +55,7 @@ func (s *Status) Read(session string) lockkeeper.Status {
 		Age:      readDuration(s.GetAge()),
 		Left:     readDuration(s.GetLeft()),
 		Ticket:   s.GetTicket(),
-		Place:    readInt(s.GetPlace()),
+		Position: readInt(s.GetPlace()),
 		ETA:      readDuration(s.GetEta()),
 		Blockers: readBlockers(s.GetBlockers()),
 	}
