@@ -8,9 +8,9 @@ SHELL       := /bin/bash
 # Packages without goroutines of ours, and tests about text: there is nothing in them to
 # race, and they get further without the race detector's cost. STATES is how many states of
 # the table are looked at, one by one; SEQUENCES how many random ones it is compared in with
-# the model. canal is tested in both ways: without the race detector it goes through ten
+# the model. semaphore is tested in both ways: without the race detector it goes through ten
 # million keys.
-PURE      := canalsteps mutants readme story tidy
+PURE      := mutants readme story tidy
 STATES    ?= 500000
 SEQUENCES ?= 10000
 FUZZTIME  ?= 5s

@@ -61,7 +61,6 @@ var house = []room{
 	{"internal/crowd", ". history", ""},                        // busy clients, recorded and judged
 	{"internal/mutants", "", ""},                               // plants bugs and sees that tests find them
 	{"internal/roles", "", ""},                                 // other processes, for tests
-	{"internal/canalsteps", "", ""},                            // canal's steps, in every order
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
 	{"internal/testmode", "", ""}, // the flags -long and -seed of all tests
 	{"internal/tidy", "", ""},

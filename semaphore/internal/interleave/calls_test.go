@@ -109,17 +109,31 @@ func (c *caller) useBy(h *semaphore.Handle[string], key string, limit int) {
 	c.forgetting(func() slot { return c.acquireBy(h, key, limit) }, c.release)
 }
 
-// useLast is useBy, and then nobody reaches the handle any more: once it is
-// refused, or, as the slot has the handle too, in the slot's Release.
+// useLast is useBy, after which the program has no reference to the handle. A granted slot may
+// refer to it, up to its Release.
 func (c *caller) useLast(h *semaphore.Handle[string], key string, limit int) {
-	got := false
-	c.forgetting(func() slot { return c.acquireBy(h, key, limit) }, func(s slot) {
-		got = true
-		c.w.LastUse("Release", h, func() { c.release(s) })
+	refers := false
+	c.forgetting(func() (s slot) {
+		c.w.LastUse("TryAcquire", h, func() {
+			s = c.acquireBy(h, key, limit)
+			if refers = s != 0 && c.refersTo(s, h); refers {
+				c.w.Keep(h)
+			}
+		})
+		return s
+	}, func(s slot) {
+		if refers {
+			c.w.LastUse("Release", h, func() { c.release(s) })
+		} else {
+			c.release(s)
+		}
 	})
-	if !got {
-		c.w.Forget(h)
-	}
+}
+
+// refersTo reports whether a slot refers to the handle that it was acquired by.
+func (c *caller) refersTo(s slot, h *semaphore.Handle[string]) bool {
+	of := reflect.ValueOf(c.slots[s]).Elem().FieldByName("of").Elem()
+	return of.Type() == reflect.TypeOf(h)
 }
 
 func (c *caller) held(key string) {

@@ -22,7 +22,7 @@ const (
 // The bounds of what programs use.
 const (
 	mostKeys   = 3
-	mostSlots  = 1 + slotsBefore + 4*slotsEach
+	mostSlots  = 1 + slotsBefore + 5*slotsEach
 	mostOwners = 2
 	mostCalls  = 6 // at one time: one of each goroutine, and one of who is alone
 )

@@ -8,162 +8,228 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-// planted is one bug in canal that some schedule of a program must show.
+// planted is a bug in package semaphore that some schedule of a program must show.
 type planted struct {
-	bug     string // what it does to a user
+	bug     string // its effect on a caller, and what causes it
 	program string
-	patch
+	patches []patch
 }
 
+// plantedBugs lists every bug that the explorer has to find, in the order of the files that it is
+// planted in.
 var plantedBugs = []planted{
-	{
-		"a key is taken away though somebody has just taken a slot of it", "a key goes and comes again",
-		patch{"shard.go", "if e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n",
-			"if e.pins > 0 || e.count.Load() != 0 {\n\t\treturn\n\t}\n\te.count.Store(gone)\n"},
-	},
-	{
-		"two goroutines make a key that both did not find", "a key comes",
-		patch{"shard.go", "if e := s.look(hash, key); e != nil {\n\t\tordinal, answer",
-			"if e := s.look(hash, key); e != nil && n < 0 {\n\t\tordinal, answer"},
-	},
-	{
-		"a slot is taken of a key that was just taken away", "a key goes and comes again",
-		patch{"entry.go", "if count == gone {", "if count < gone {"},
-	},
-	{
-		"who finds a key gone is told that it is full", "an idle key makes room for another one",
-		patch{"entry.go", "return 0, left\n", "return 0, full\n"},
-	},
-	{
-		"two goroutines see one free slot, and both take it", "four goroutines at one key",
-		patch{"entry.go", "if e.count.CompareAndSwap(count, count+int64(n)) {", "if e.count.Store(count + int64(n)); true {"},
-	},
-	{
-		"a release is lost beside an acquire", "views of 1, 2 and 3 of one key",
-		patch{"entry.go", "count := e.count.Add(-int64(n))", "count := e.count.Load() - int64(n)\n\te.count.Store(count)"},
-	},
-	{
-		"a slot that two release is freed twice", "two Releases",
-		patch{"slot.go", "if !s.state.CompareAndSwap(held, freeing) {",
-			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(freeing)\n\t} else {"},
-	},
-	{
-		"the end of an owner frees what is being released", "the owner ends while slots are acquired and released",
-		patch{"slot.go", "if s.state.CompareAndSwap(held, ending) {",
-			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(ending)"},
-	},
-	{
-		"Close returns while a slot is still being released", "the owner ends while slots are acquired and released",
-		patch{"slot.go", "for s.state.Load() == freeing {", "for s.state.Load() == freeing+4 {"},
-	},
-	{
-		"Close returns while a slot is still being released, since it says too early that it is",
-		"the owner ends while slots are acquired and released",
-		patch{"slot.go", "s.of.free(s.n)\n\tif s.owned {\n\t\ts.state.Store(released)\n\t}\n",
-			"if s.owned {\n\t\ts.state.Store(released)\n\t}\n\ts.of.free(s.n)\n"},
-	},
-	{
-		"Close returns while a slot is still being released, since the owner's list forgot it",
-		"the list of an owner is cleaned",
-		patch{"slot.go", "return state == released || state == ended", "return state != held"},
-	},
-	{
-		"Close waits for ever for a slot that was released", "the owner ends while slots are acquired and released",
-		patch{"slot.go", "s.state.Store(released)", "s.state.Store(freeing)"},
-	},
-	{
-		"Close returns while the end of the context is still freeing slots", "the context of an owner ends",
-		patch{"owner.go", "if o.unwatch != nil {\n\t\to.unwatch()\n\t}",
-			"if o.unwatch != nil && !o.unwatch() {\n\t\treturn\n\t}"},
-	},
-	{
-		"an owner gets a slot that its end does not see", "the owner ends while slots are acquired and released",
-		patch{"owner.go", "o.mu.Lock()\n\tdefer o.mu.Unlock()\n\tif o.ended {", "if o.ended {"},
-	},
-	{
-		"an owner gets slots after its Close", "the owner ends while slots are acquired and released",
-		patch{"owner.go", "if o.ended {", "if o.ended && false {"},
-	},
-	{
-		"a key is not found any more, since one before it went", "a key goes that is ahead of another one",
-		patch{"shard.go", "if (i-next.hash)&mask >= (i-hole)&mask {", "if (i-next.hash)&mask > mask {"},
-	},
-	{
-		"a key moves up out of the reach of who looks for it", "a key goes that is ahead of others",
-		patch{"shard.go", "if (i-next.hash)&mask >= (i-hole)&mask {", "if (i-next.hash)&mask <= mask {"},
-	},
-	{
-		"a table is looked at before it is filled, under the lock too", "the table grows under a look",
-		patch{"shard.go", "\ts.cells.Store(&cells)\n}\n\n// place",
-			"\tempty := make([]cell[K], length)\n\ts.cells.Store(&empty)\n}\n\n// place"},
-	},
-	{
-		"a new key comes into a table that nobody looks into any more", "the table grows under a look",
-		patch{"shard.go", "if size := s.size.Add(1); size > int64(len(*s.cells.Load())/2) {\n\t\ts.resize(2 * " +
-			"len(*s.cells.Load()))\n\t}\n\tplace(*s.cells.Load(), e)",
+	// entry.go: the counter of a key.
+	{"too many slots are granted: take compares and adds in two steps", "four goroutines use one key", []patch{{
+		"entry.go", "if e.count.CompareAndSwap(count, count+int64(n)) {", "if e.count.Store(count + int64(n)); true {",
+	}}},
+	{"too few slots are granted: take adds first and subtracts when it is refused", "limits 1, 2 and 3 on one key", []patch{{
+		"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+			"\t\tcount := e.count.Add(int64(n))\n\t\tif count > int64(limit) {\n" +
+			"\t\t\te.count.Add(-int64(n))\n\t\t\treturn 0, full\n\t\t}\n\t\treturn int(count), granted\n",
+	}}},
+	{"callers block each other: take adds first, subtracts when it is refused, and repeats", "four goroutines use one key",
+		[]patch{{
+			"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+				"\t\tcount := e.count.Add(int64(n))\n\t\tif count > int64(limit) {\n" +
+				"\t\t\te.count.Add(-int64(n))\n\t\t\tcontinue\n\t\t}\n\t\treturn int(count), granted\n",
+		}}},
+	{"a wrong ordinal: take reads the count again after the grant", "limits 1, 2 and 3 on one key", []patch{{
+		"entry.go", "return int(count) + n, granted", "return int(e.count.Load()), granted",
+	}}},
+	{"too many slots are granted: take ignores that the entry has left its shard", "a key leaves and returns", []patch{{
+		"entry.go", "if count == gone {", "if count < gone {",
+	}}},
+	{"refused with free slots: an entry that has left its shard counts as full", "an idle key makes room for another",
+		[]patch{{"entry.go", "return 0, left\n", "return 0, full\n"}}},
+	{"a release is lost beside an acquire", "limits 1, 2 and 3 on one key", []patch{{
+		"entry.go", "count := e.count.Add(-int64(n))", "count := e.count.Load() - int64(n)\n\te.count.Store(count)",
+	}}},
+	{"idle keys accumulate: the last release keeps the entry", "three keys, of which one may stay idle", []patch{{
+		"entry.go", "== 0 && e.home.crowded() {", "== 0 && e.home == nil {",
+	}}},
+
+	// shard.go: how entries come and go.
+	{"a key has two counters: enter does not look again under the lock", "three goroutines create a key", []patch{{
+		"shard.go", "if e := s.look(hash, key); e != nil {\n\t\tordinal, answer",
+		"if e := s.look(hash, key); e != nil && n < 0 {\n\t\tordinal, answer",
+	}}},
+	{"idle keys accumulate: a refused attempt creates its key", "refused attempts on unknown keys", []patch{
+		{"manager.go", "if n > limit {\n\t\t\treturn nil, errNever", "if n > limit && limit < 0 {\n\t\t\treturn nil, errNever"},
+		{"shard.go", "e = s.insert(hash, key, int64(n))\n\treturn e, n, granted",
+			"if n > limit {\n\t\treturn s.insert(hash, key, 0), 0, full\n\t}\n" +
+				"\te = s.insert(hash, key, int64(n))\n\treturn e, n, granted"},
+	}},
+	{"a held key leaves: evict marks the entry in two steps", "a key leaves and returns", []patch{{
+		"shard.go", evicts, "if e.pins > 0 || e.count.Load() != 0 {\n\t\treturn\n\t}\n\te.count.Store(gone)\n",
+	}}},
+	{"a held key leaves: evict does not look whether the entry is idle", "a key leaves and returns", []patch{{
+		"shard.go", evicts, "if e.pins > 0 || e.count.Load() == gone || s.look(e.hash, e.key) != e {\n\t\treturn\n\t}\n",
+	}}},
+	{"a held key leaves: evict does not mark the entry", "a key leaves and returns", []patch{{
+		"shard.go", evicts, "if e.pins > 0 || e.count.Load() != 0 || s.look(e.hash, e.key) != e {\n\t\treturn\n\t}\n",
+	}}},
+	{"refused with free slots: drop removes a marked entry in a second critical section", "a key leaves and returns",
+		[]patch{{
+			"shard.go", "\ts.evict(e)\n}\n\n// evict", "\tif e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n" +
+				"\ts.mu.Unlock()\n\ts.mu.Lock()\n\tremove(*s.cells.Load(), e)\n\ts.size.Add(-1)\n}\n\n// evict",
+		}}},
+	{"a key has two counters: remove leaves an empty cell before another key's entry", "a key leaves ahead of another",
+		[]patch{{"shard.go", "if (i-next.hash)&mask >= (i-hole)&mask {", "if (i-next.hash)&mask > mask {"}}},
+	{"a key has two counters: remove moves an entry ahead of its first cell", "a key leaves ahead of two others", []patch{{
+		"shard.go", "if (i-next.hash)&mask >= (i-hole)&mask {", "if (i-next.hash)&mask <= mask {",
+	}}},
+	{"a key has two counters: a resized table is published before it is filled", "the table grows during a search",
+		[]patch{{
+			"shard.go", "\ts.cells.Store(&cells)\n}\n\n// place",
+			"\tempty := make([]cell[K], length)\n\ts.cells.Store(&empty)\n}\n\n// place",
+		}}},
+	{"a key has two counters: insert puts an entry into the table before the resize", "the table grows during a search",
+		[]patch{{
+			"shard.go", "if size := s.size.Add(1); size > int64(len(*s.cells.Load())/2) {\n\t\ts.resize(2 * " +
+				"len(*s.cells.Load()))\n\t}\n\tplace(*s.cells.Load(), e)",
 			"cells := *s.cells.Load()\n\tif size := s.size.Add(1); size > int64(len(cells)/2) {\n\t\ts.resize(2 * " +
-				"len(cells))\n\t}\n\tplace(cells, e)"},
-	},
-	{
-		"a key goes though a handle has it", "a handle beside its key, which would go",
-		patch{"shard.go", "if e.pins > 0 || !e", "if !e"},
-	},
-	{
-		"a key goes with the first of its handles", "one of two handles ends",
-		patch{"shard.go", "e.pins--\n", "e.pins = 0\n"},
-	},
-	{
-		"a key stays for ever, since its handle ends before the handle's last slot is free",
-		"two handles end with their slots",
-		patch{"handle.go", "\t// A handle that went before would find the entry in use, and leave it " +
-			"behind.\n\truntime.KeepAlive(h)\n", ""},
-	},
-	{
-		"a key goes while the last call of its handle looks at it", "a handle ends with a look",
-		patch{"handle.go", "\t// Until here the handle kept the entry from going, and its count from being " +
-			"gone.\n\truntime.KeepAlive(h)\n", ""},
-	},
-	{
-		"a handle is made of a key that is just being taken away", "a handle comes while its key goes",
-		patch{"shard.go", "s.mu.Lock()\n\tdefer s.mu.Unlock()\n\te := s.look(hash, key)", "e := s.look(hash, key)"},
-	},
-	{
-		"keys that nobody uses stay for ever", "no more idle keys than may be",
-		patch{"entry.go", "== 0 && e.home.crowded() {", "== 0 && e.home == nil {"},
-	},
-	{
-		"All yields a key of which nothing is in use", "All and Held beside changes",
-		patch{"shard.go", "all = append(all, usage[K]{e.key, int(n)})",
-			"all = append(all, usage[K]{e.key, int(e.count.Load())})"},
-	},
-	{
-		"the end of a handle waits for itself", "a handle ends while its key is used",
-		patch{"shard.go", "if s.crowded() {\n\t\ts.evict(e)", "if s.crowded() {\n\t\ts.drop(e)"},
-	},
+				"len(cells))\n\t}\n\tplace(cells, e)",
+		}}},
+	{"All yields a key that is not in use: it reads the count twice", "All and Held beside changes", []patch{{
+		"shard.go", "all = append(all, usage[K]{e.key, int(n)})",
+		"all = append(all, usage[K]{e.key, int(e.count.Load())})",
+	}}},
+
+	// shard.go, handle.go: handles.
+	{"a key leaves although a handle pins it", "a handle beside its key, which would leave", []patch{{
+		"shard.go", "if e.pins > 0 || !e", "if !e",
+	}}},
+	{"a key leaves with the first of its handles", "one of two handles ends", []patch{{
+		"shard.go", "e.pins--\n", "e.pins = 0\n",
+	}}},
+	{"idle keys accumulate: the last handle keeps the entry", "two handles end with their slots", []patch{{
+		"shard.go", "\te.pins--\n\tif s.crowded() {\n\t\ts.evict(e)\n\t}\n", "\te.pins--\n",
+	}}},
+	{"the cleanup of a handle deadlocks: unpin locks the shard twice", "a handle ends while its key is used", []patch{{
+		"shard.go", "if s.crowded() {\n\t\ts.evict(e)", "if s.crowded() {\n\t\ts.drop(e)",
+	}}},
+	{"a handle pins an entry that is leaving", "a handle is created while its key leaves", []patch{{
+		"shard.go", "s.mu.Lock()\n\tdefer s.mu.Unlock()\n\te := s.look(hash, key)", "e := s.look(hash, key)",
+	}}},
+	{"a key leaves during the last acquire of its handle", "a handle ends while its key is used", []patch{
+		{"handle.go", "\tordinal, got := h.entry.take(n, limit)\n", "\te := h.entry\n\tordinal, got := e.take(n, limit)\n"},
+		{"handle.go", "\truntime.KeepAlive(h)\n\tif got != granted {", "\tif got != granted {"},
+		{"handle.go", "grant{h, n, ordinal}", "grant{e, n, ordinal}"},
+	}},
+	{"idle keys accumulate: a handle ends before its last slot is free", "two handles end with their slots", []patch{{
+		"handle.go", "\th.entry.lower(n)\n" + keepsUntilFree + "\truntime.KeepAlive(h)\n", "\th.entry.lower(n)\n",
+	}}},
+	{"a key leaves during the last Held of its handle", "a handle ends with Held", []patch{{
+		"handle.go", keepsUntilRead + "\truntime.KeepAlive(h)\n", "",
+	}}},
+
+	// slot.go: who frees a slot.
+	{"a slot is freed twice: Release compares and sets the state in two steps", "two goroutines release one slot", []patch{{
+		"slot.go", "if !s.state.CompareAndSwap(held, freeing) {",
+		"if held := s.state.Load() == held; held {\n\t\ts.state.Store(freeing)\n\t} else {",
+	}}},
+	{"a slot is freed twice: Release sets the state after it has freed the slot", "two goroutines release one slot", []patch{
+		{"slot.go", "if !s.state.CompareAndSwap(held, freeing) {", "if s.state.Load() != held {"},
+		{"slot.go", "s.of.free(s.n)\n\tif s.owned {\n", "s.of.free(s.n)\n\ts.state.Store(freeing)\n\tif s.owned {\n"},
+	}},
+	{"a slot is freed twice: end compares and sets the state in two steps", "an owner ends beside an acquire and a release",
+		[]patch{{
+			"slot.go", "if s.state.CompareAndSwap(held, ending) {",
+			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(ending)",
+		}}},
+	{"a slot is freed twice: end frees what a Release is freeing", "an owner ends beside an acquire and a release", []patch{{
+		"slot.go", "if s.state.CompareAndSwap(held, ending) {", "if !s.settled() {\n\t\ts.state.Store(ending)",
+	}}},
+	{"Close returns too early: end does not wait for a Release", "an owner ends beside an acquire and a release", []patch{{
+		"slot.go", "for s.state.Load() == freeing {", "for s.state.Load() == freeing+4 {",
+	}}},
+	{"Close returns too early: Release sets its last state before it frees the slot",
+		"an owner ends beside an acquire and a release", []patch{{
+			"slot.go", "s.of.free(s.n)\n\tif s.owned {\n\t\ts.state.Store(released)\n\t}\n",
+			"if s.owned {\n\t\ts.state.Store(released)\n\t}\n\ts.of.free(s.n)\n",
+		}}},
+	{"Close blocks forever: Release never sets its last state", "an owner ends beside an acquire and a release", []patch{{
+		"slot.go", "s.state.Store(released)", "s.state.Store(freeing)",
+	}}},
+
+	// owner.go: owners and their ends.
+	{"Close returns too early: the owner's list drops a slot that is being released", "the list of an owner is compacted",
+		[]patch{{"slot.go", "return state == released || state == ended", "return state != held"}}},
+	{"Close returns too early: the goroutine of the context is still freeing slots", "the context of an owner ends",
+		[]patch{{
+			"owner.go", "if o.unwatch != nil {\n\t\to.unwatch()\n\t}",
+			"if o.unwatch != nil && !o.unwatch() {\n\t\treturn\n\t}",
+		}}},
+	{"Close returns too early: end frees the slots after it has unlocked the owner", "two Closes and a Release", []patch{{
+		"owner.go", "\tdefer o.mu.Unlock()\n\to.ended = true\n\tfor _, s := range o.slots {\n\t\ts.end()\n\t}\n\to.slots = nil\n",
+		"\tslots := o.slots\n\to.ended, o.slots = true, nil\n\to.mu.Unlock()\n\tfor _, s := range slots {\n\t\ts.end()\n\t}\n",
+	}}},
+	{"a slot of an ended owner is never freed: own unlocks the owner before it takes the slot",
+		"an owner ends beside an acquire and a release", []patch{
+			{"owner.go", "\tdefer o.mu.Unlock()\n\tif o.ended {\n\t\treturn nil, ErrOwnerEnded\n\t}\n\tg, err",
+				"\tended := o.ended\n\to.mu.Unlock()\n\tif ended {\n\t\treturn nil, ErrOwnerEnded\n\t}\n\tg, err"},
+			{"owner.go", "\to.note(s)\n\treturn s, nil", "\to.mu.Lock()\n\tdefer o.mu.Unlock()\n\to.note(s)\n\treturn s, nil"},
+		}},
+	{"an owner uses its list without its lock", "an owner ends beside an acquire and a release", []patch{{
+		"owner.go", "o.mu.Lock()\n\tdefer o.mu.Unlock()\n\tif o.ended {", "if o.ended {",
+	}}},
+	{"an owner acquires after its Close", "an owner ends beside an acquire and a release", []patch{{
+		"owner.go", "if o.ended {", "if o.ended && false {",
+	}}},
+	{"an owner acquires after the end of its context", "the context of an owner ends", []patch{{
+		"owner.go", "if o.ctx.Err() != nil {\n\t\treturn nil, o.contextEnded()\n\t}\n", "",
+	}}},
+	{"Close deadlocks: Release locks the owner, which waits for it", "an owner ends beside an acquire and a release",
+		[]patch{knowsOwner, setsOwner, {
+			"slot.go", "if s.owned {\n", "if s.owned {\n\t\ts.by.mu.Lock()\n\t\ts.by.mu.Unlock()\n",
+		}}},
+	{"an acquire deadlocks: Release locks the owner while it has locked the shard", "an owner of two keys ends",
+		[]patch{knowsOwner, setsOwner, {
+			"slot.go", "\ts.of.free(s.n)\n\tif s.owned {\n",
+			"\tif s.owned {\n\t\ts.of.(interface{ locked(*Owner) }).locked(s.by)\n\t}\n\ts.of.free(s.n)\n\tif s.owned {\n",
+		}, {
+			"shard.go", "func (s *shard[K]) unpin", "func (e *entry[K]) locked(o *Owner) {\n\te.home.mu.Lock()\n\to.mu.Lock()\n" +
+				"\to.mu.Unlock()\n\te.home.mu.Unlock()\n}\n\nfunc (s *shard[K]) unpin",
+		}}},
 }
+
+// Texts of package semaphore that several bugs replace, and patches that several bugs need.
+const (
+	takes = "count := e.count.Load()\n\t\tif count == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+		"\t\tif count > int64(limit)-int64(n) {\n\t\t\treturn 0, full\n\t\t}\n" +
+		"\t\tif e.count.CompareAndSwap(count, count+int64(n)) {\n\t\t\treturn int(count) + n, granted\n\t\t}\n"
+	evicts         = "if e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n"
+	keepsUntilFree = "\t// A handle that went before would find the entry in use, and leave it behind.\n"
+	keepsUntilRead = "\t// Until here the handle kept the entry from going, and its count from being gone.\n"
+)
+
+var (
+	knowsOwner = patch{"slot.go", "\towned bool ", "\tby    *Owner\n\towned bool "}
+	setsOwner  = patch{"owner.go", "&Slot{owned: true, ", "&Slot{by: o, owned: true, "}
+)
 
 var (
 	wrong    = regexp.MustCompile(`wrong: (.*)`)
 	replayed = regexp.MustCompile(`replay: -program '(.*)' -schedule (\S+)`)
 )
 
-// TestEveryPlantedBugIsFound plants each bug, and wants a schedule that shows it,
-// and shows it again when it is replayed.
+// TestEveryPlantedBugIsFound plants each bug, wants a schedule that shows it, and replays the
+// schedule.
 func TestEveryPlantedBugIsFound(t *testing.T) {
-	testmode.NeedLong(t, "it builds the code once for each bug")
+	testmode.NeedLong(t, "it builds the code once for each bug; TestEverySchedule runs the programs on the code as it is")
 	for _, p := range plantedBugs {
 		t.Run(strings.ReplaceAll(p.bug, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			binary, dir := build(t, append([]patch{p.patch}, knobs...))
+			binary, dir := build(t, append(p.patches, knobs...))
 			out, err := explore(t, binary, dir, "^"+p.program+"$", "")
 			what, schedule := wrong.FindStringSubmatch(out), replayed.FindStringSubmatch(out)
 			if err == nil || what == nil || schedule == nil {
-				t.Fatalf("it is not found:\n%s", out)
+				t.Fatalf("no schedule shows it:\n%s", out)
 			}
 			t.Log("\n" + out)
 			again, _ := explore(t, binary, dir, schedule[1], schedule[2])
 			if found := wrong.FindStringSubmatch(again); found == nil || found[1] != what[1] {
-				t.Errorf("its schedule, replayed, shows something else:\n%s", again)
+				t.Errorf("the replayed schedule shows something else:\n%s", again)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ var (
 )
 
 var programs = []program{
-	{"views of 1, 2 and 3 of one key", shape{}, func(b *bench) {
+	{"limits 1, 2 and 3 on one key", shape{}, func(b *bench) {
 		b.setup.use("a", 1)
 		for limit := range 3 {
 			b.do(func(c *caller) {
@@ -44,42 +44,36 @@ var programs = []program{
 			})
 		}
 	}},
-	{"four goroutines at one key", shape{}, func(b *bench) {
+	{"four goroutines use one key", shape{}, func(b *bench) {
 		b.setup.use("a", 1)
 		for _, limit := range []int{1, 1, 2, 3} {
 			b.do(func(c *caller) { c.use("a", limit) })
 		}
 	}},
-	{"several slots at once", shape{}, func(b *bench) {
-		b.setup.use("a", 1)
-		for _, n := range []int{2, 2, 1} {
-			b.do(func(c *caller) { c.release(c.acquireN("a", n, 3)); c.use("a", 2) })
-		}
-	}},
-	{"a key comes", shape{}, func(b *bench) {
+	{"three goroutines create a key", shape{}, func(b *bench) {
 		for limit := range 3 {
 			b.do(func(c *caller) { c.use("a", limit+1) })
 		}
 	}},
-	{"a key goes and comes again", shape{keys: near}, func(b *bench) {
+	{"a key leaves and returns", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		b.do(func(c *caller) { c.use("a", 1); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 1) })
 	}},
-	{"a key goes and comes among three", shape{keys: near}, func(b *bench) {
+	{"a key leaves and returns among three", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		for limit := range 3 {
 			b.do(func(c *caller) { c.use("a", limit+1) })
 		}
 	}},
-	{"a key goes that is ahead of another one", shape{keys: near}, func(b *bench) {
+	{"a key leaves ahead of another", shape{keys: near}, func(b *bench) {
 		a := b.setup.acquire("a", 1)
 		b.setup.acquire("b", 1)
 		b.do(func(c *caller) { c.release(a) })
 		b.do(func(c *caller) { c.use("b", 1); c.use("b", 2) })
 		b.do(func(c *caller) { c.use("b", 2) })
 	}},
-	{"a key goes that is ahead of others", shape{keys: map[string]uint64{
+	{"a key leaves ahead of two others", shape{keys: map[string]uint64{
 		"a": 0,
 		"b": 1,
 		"c": 64,
@@ -90,7 +84,7 @@ var programs = []program{
 		b.do(func(c *caller) { c.release(a) })
 		b.do(func(c *caller) { c.use("b", 1); c.use("c", 1) })
 	}},
-	{"an idle key makes room for another one", shape{keys: near}, func(b *bench) {
+	{"an idle key makes room for another", shape{keys: near}, func(b *bench) {
 		b.setup.use("a", 1)
 		b.do(func(c *caller) { c.use("b", 1) })
 		b.do(func(c *caller) { c.use("a", 1); c.use("a", 1) })
@@ -100,13 +94,13 @@ var programs = []program{
 		b.do(func(c *caller) { c.release(a); c.use("b", 1) })
 		b.do(func(c *caller) { c.use("b", 1); c.use("a", 1) })
 	}},
-	{"the table grows under a look", shape{keys: apart, cells: 2}, func(b *bench) {
+	{"the table grows during a search", shape{keys: apart, cells: 2}, func(b *bench) {
 		b.setup.acquire("a", 1)
 		b.do(func(c *caller) { c.use("b", 1) })
 		b.do(func(c *caller) { c.use("a", 1); c.use("b", 1) })
 		b.do(func(c *caller) { c.use("b", 2) })
 	}},
-	{"the table shrinks under a look", shape{keys: apart, cells: 2}, func(b *bench) {
+	{"the table shrinks during a search", shape{keys: apart, cells: 2}, func(b *bench) {
 		c := b.setup
 		first, second, third := c.acquire("a", 1), c.acquire("b", 1), c.acquire("c", 1)
 		c.release(first)
@@ -114,18 +108,13 @@ var programs = []program{
 		b.do(func(c *caller) { c.release(third); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("c", 1); c.use("a", 1) })
 	}},
-	{"no more idle keys than may be", shape{keys: near}, func(b *bench) {
-		for _, key := range []string{"a", "b", "c"} {
-			b.do(func(c *caller) { c.use(key, 1) })
-		}
-	}},
-	{"no more idle keys than two", shape{keys: near, idle: 2}, func(b *bench) {
+	{"three keys, of which two may stay idle", shape{keys: near, idle: 2}, func(b *bench) {
 		b.setup.use("a", 1)
 		for _, key := range []string{"b", "c"} {
 			b.do(func(c *caller) { c.use(key, 1); c.use("a", 1) })
 		}
 	}},
-	{"the owner ends while slots are acquired and released", shape{owners: 1}, func(b *bench) {
+	{"an owner ends beside an acquire and a release", shape{owners: 1}, func(b *bench) {
 		s := b.setup.acquireFor(1, "a", 1)
 		b.do(func(c *caller) { c.close(1); c.use("a", 1) })
 		b.do(func(c *caller) { c.acquireFor(1, "a", 2) })
@@ -138,25 +127,18 @@ var programs = []program{
 		b.do(func(c *caller) { c.close(1) })
 		b.do(func(c *caller) { c.release(s) })
 	}},
-	{"two Releases", shape{}, func(b *bench) {
+	{"two goroutines release one slot", shape{}, func(b *bench) {
 		s := b.setup.acquire("a", 1)
 		b.do(func(c *caller) { c.release(s); c.use("a", 1) })
 		b.do(func(c *caller) { c.release(s); c.release(s) })
 		b.do(func(c *caller) { c.use("a", 1) })
 	}},
-	{"two Releases and the key goes", shape{keys: near}, func(b *bench) {
+	{"two goroutines release the last slot", shape{keys: near}, func(b *bench) {
 		s := b.setup.acquire("a", 1)
 		b.setup.acquire("b", 1)
 		b.do(func(c *caller) { c.release(s) })
 		b.do(func(c *caller) { c.release(s); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 1) })
-	}},
-	{"an owner of two keys, which go and come, ends", shape{owners: 1, keys: near}, func(b *bench) {
-		s := b.setup.acquireFor(1, "a", 1)
-		b.setup.acquire("b", 1)
-		b.do(func(c *caller) { c.close(1); c.use("a", 1) })
-		b.do(func(c *caller) { c.acquireFor(1, "a", 2); c.acquireFor(1, "b", 2) })
-		b.do(func(c *caller) { c.release(s); c.use("a", 1) })
 	}},
 	{"the context of an owner ends", shape{owners: 1}, func(b *bench) {
 		b.setup.acquireFor(1, "a", 1)
@@ -164,12 +146,12 @@ var programs = []program{
 		b.do(func(c *caller) { c.acquireFor(1, "a", 3) })
 		b.do(func(c *caller) { c.close(1); c.use("a", 1) })
 	}},
-	{"Do, and its context ends", shape{owners: 1}, func(b *bench) {
+	{"the context ends during Do", shape{owners: 1}, func(b *bench) {
 		b.do(func(c *caller) { c.during(1, func() { c.acquireFor(1, "a", 1) }); c.use("a", 1) })
 		b.do(func(c *caller) { c.cancel(1) })
 		b.do(func(c *caller) { c.acquireFor(1, "a", 2) })
 	}},
-	{"the list of an owner is cleaned", shape{owners: 1}, func(b *bench) {
+	{"the list of an owner is compacted", shape{owners: 1}, func(b *bench) {
 		c := b.setup
 		s := c.acquireFor(1, "a", 9)
 		for range 3 {
@@ -179,7 +161,12 @@ var programs = []program{
 		b.do(func(c *caller) { c.acquireFor(1, "a", 9) })
 		b.do(func(c *caller) { c.close(1); c.use("a", 1) })
 	}},
-	{"a handle beside its key, which would go", shape{keys: near}, func(b *bench) {
+	{"refused attempts on unknown keys", shape{keys: near, every: 100}, func(b *bench) {
+		b.setup.acquire("b", 1)
+		b.do(func(c *caller) { c.use("a", 0) })
+		b.do(func(c *caller) { c.use("c", 0); c.use("b", 2) })
+	}},
+	{"a handle beside its key, which would leave", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		h := b.setup.handle("a")
 		b.do(func(c *caller) { c.useBy(h, "a", 1) })
@@ -192,7 +179,7 @@ var programs = []program{
 		b.do(func(c *caller) { c.useLast(h, "a", 1); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 1) })
 	}},
-	{"a handle ends with a look", shape{keys: near}, func(b *bench) {
+	{"a handle ends with Held", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		h := b.setup.handle("a")
 		b.do(func(c *caller) { c.useBy(h, "a", 1); c.heldLast(h, "a") })
@@ -212,7 +199,7 @@ var programs = []program{
 		b.do(func(c *caller) { c.useLast(one, "a", 1) })
 		b.do(func(c *caller) { c.useBy(other, "a", 1); c.useBy(other, "a", 2) })
 	}},
-	{"a handle comes while its key goes", shape{keys: near}, func(b *bench) {
+	{"a handle is created while its key leaves", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		s := b.setup.acquire("a", 1)
 		b.do(func(c *caller) { c.release(s) })
@@ -231,7 +218,7 @@ var programs = []program{
 		b.do(func(c *caller) { c.release(s); c.use("b", 1); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("b", 2); c.held("a") })
 	}},
-	{"a handle, an owner, and the end of both", shape{owners: 1, keys: near}, func(b *bench) {
+	{"a handle and an owner end", shape{owners: 1, keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		h := b.setup.handle("a")
 		b.do(func(c *caller) {
@@ -242,22 +229,45 @@ var programs = []program{
 		b.do(func(c *caller) { c.close(1); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 2) })
 	}},
-	{"two keys come and go, in both orders", shape{keys: near}, func(b *bench) {
+	{"two keys come and go in both orders", shape{keys: near}, func(b *bench) {
 		b.do(func(c *caller) { c.use("a", 1); c.use("b", 1) })
 		b.do(func(c *caller) { c.use("b", 1); c.use("a", 1) })
 	}},
-	{"handles end and come while their key goes", shape{keys: near}, func(b *bench) {
+}
+
+// large are programs that take seconds or minutes each, for -long.
+var large = []program{
+	{"several slots at once", shape{}, func(b *bench) {
+		b.setup.use("a", 1)
+		for _, n := range []int{2, 2, 1} {
+			b.do(func(c *caller) { c.release(c.acquireN("a", n, 3)); c.use("a", 2) })
+		}
+	}},
+	{"three keys, of which one may stay idle", shape{keys: near}, func(b *bench) {
+		for _, key := range []string{"a", "b", "c"} {
+			b.do(func(c *caller) { c.use(key, 1) })
+		}
+	}},
+	{"an owner of two keys ends", shape{owners: 1, keys: near}, func(b *bench) {
+		s := b.setup.acquireFor(1, "a", 1)
+		b.setup.acquire("b", 1)
+		b.do(func(c *caller) { c.close(1); c.use("a", 1) })
+		b.do(func(c *caller) { c.acquireFor(1, "a", 2); c.acquireFor(1, "b", 2) })
+		b.do(func(c *caller) { c.release(s); c.use("a", 1) })
+	}},
+	{"handles end and are created while their key leaves", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		h := b.setup.handle("a")
 		b.do(func(c *caller) { c.useLast(h, "a", 1); c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 1) })
 		b.do(func(c *caller) { h := c.handle("a"); c.useBy(h, "a", 1); c.heldBy(h, "a") })
 	}},
-}
-
-// large are programs that take minutes, for -long.
-var large = []program{
-	{"three rounds with views of 1, 2 and 3", shape{}, func(b *bench) {
+	{"five requests with two limits", shape{}, func(b *bench) {
+		for _, limit := range []int{3, 3, 6, 6, 3} {
+			b.do(func(c *caller) { c.acquire("a", limit) })
+		}
+	}},
+	{"limits 1, 2 and 3 in three rounds", shape{}, func(b *bench) {
 		b.setup.use("a", 1)
 		for limit := range 3 {
 			b.do(func(c *caller) {
@@ -274,13 +284,13 @@ var large = []program{
 		b.do(func(c *caller) { c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 3) })
 	}},
-	{"a key goes and comes among three, for one of them twice", shape{keys: near}, func(b *bench) {
+	{"a key leaves and returns among three, for one of them twice", shape{keys: near}, func(b *bench) {
 		b.setup.acquire("b", 1)
 		b.do(func(c *caller) { c.use("a", 1); c.use("a", 2) })
 		b.do(func(c *caller) { c.use("a", 1) })
 		b.do(func(c *caller) { c.use("a", 2) })
 	}},
-	{"a key comes among four", shape{}, func(b *bench) {
+	{"four goroutines create a key", shape{}, func(b *bench) {
 		for _, limit := range []int{1, 1, 2, 3} {
 			b.do(func(c *caller) { c.use("a", limit) })
 		}

@@ -52,12 +52,19 @@ func (w *World) LastUse(label string, pointer any, use func()) {
 	w.dying[p] = u
 	w.kept(p, u)
 	use()
+	if w.dying[p] == nil {
+		return // Keep
+	}
 	delete(w.dying, p)
 	if w.running.steps > u.at && !early {
 		w.x.keeps[label], w.x.surprised = u.seen, true
 	}
 	w.lose(p)
 }
+
+// Keep says, within a LastUse of pointer, that what came of it refers to pointer, which stays
+// reachable.
+func (w *World) Keep(pointer any) { delete(w.dying, reflect.ValueOf(pointer).UnsafePointer()) }
 
 // lastUse is one that goes on.
 type lastUse struct {
