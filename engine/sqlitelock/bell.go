@@ -10,6 +10,7 @@ import (
 // and the log of the database while somebody follows. It belongs to the engine's
 // goroutine. Where the system has no watcher left, rows are polled instead.
 type bell struct {
+	polls   bool              // of tests: files are never watched
 	watcher *fsnotify.Watcher // nil: none yet, or there is none to be had
 	deaf    bool              // the file of a session is not watched
 	log     bool              // the database's log is watched
@@ -24,7 +25,7 @@ func (b *bell) watch(path string) {
 }
 
 func (b *bell) add(path string) bool {
-	if b.watcher == nil {
+	if b.watcher == nil && !b.polls {
 		b.watcher, _ = fsnotify.NewWatcher()
 	}
 	return b.watcher != nil && b.watcher.Add(path) == nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
@@ -44,29 +45,57 @@ func harness(o options) enginetest.Harness {
 	}
 }
 
-func TestConformance(t *testing.T) { enginetest.Run(t, harness(options{careless: true})) }
+// inBubble opens handles in the fake time of a bubble. They poll: a goroutine that waits in the
+// kernel for a file or a lock would keep the time of its bubble from passing.
+func inBubble(t *testing.T, path, boot string) *Engine {
+	t.Helper()
+	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when time begins in every bubble
+	clock := func() (time.Duration, error) { return time.Since(began), nil }
+	e, err := open(context.Background(), path, options{careless: true, polls: true}, clock, boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
 
-func TestStress(t *testing.T) { enginetest.Stress(t, harness(options{careless: true})) }
+var bubble = enginetest.Harness{
+	Many:   true,
+	Bubble: true,
+	Fresh: func(t *testing.T) enginetest.Open {
+		path := filepath.Join(t.TempDir(), "locks.db")
+		return func() lockkeeper.Engine { return inBubble(t, path, "boot") }
+	},
+}
+
+func TestConformance(t *testing.T) { enginetest.Run(t, bubble) }
+
+func TestStress(t *testing.T) { enginetest.Stress(t, bubble) }
+
+// The kernel says here when files are written to and processes die.
+func TestConformanceInRealTime(t *testing.T) {
+	testmode.NeedLong(t, "the suite takes real seconds; TestConformance runs it in a bubble, and tests with "+
+		"processes cover wakeups and deaths by the kernel")
+	enginetest.Run(t, harness(options{careless: true}))
+}
+
+func TestStressInRealTime(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	enginetest.Stress(t, harness(options{careless: true}))
+}
 
 // Sessions that need no process survive a reboot too.
 func TestConformanceOutlive(t *testing.T) {
-	testmode.NeedLong(t, "it is the suite in real time once more")
-	h := harness(options{careless: true})
+	h := bubble
 	h.Many = false
-	fresh := h.Fresh
 	h.Fresh = func(t *testing.T) enginetest.Open {
-		opens := fresh(t)
-		return func() lockkeeper.Engine { return outliving{opens().(*Engine)} }
+		path := filepath.Join(t.TempDir(), "locks.db")
+		return func() lockkeeper.Engine { return outliving{inBubble(t, path, "boot")} }
 	}
 	h.Restart = func(t *testing.T, old lockkeeper.Engine) lockkeeper.Engine {
 		if err := old.Close(); err != nil {
 			t.Fatal(err)
 		}
-		e, err := open(context.Background(), old.(outliving).db.path, options{careless: true}, newBootClock(), "another boot")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return outliving{e}
+		return outliving{inBubble(t, old.(outliving).db.path, "another boot")}
 	}
 	enginetest.Run(t, h)
 }

@@ -24,7 +24,7 @@ const (
 // claims of this process wait is noticed at once. The kernel tells it by
 // letting go of the lock on the session's file.
 func (e *Engine) watchDeaths() {
-	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || !e.othersFiled() {
+	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || e.db.options.polls || !e.othersFiled() {
 		return
 	}
 	waits := e.sortedWaits()

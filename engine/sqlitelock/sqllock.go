@@ -17,6 +17,7 @@ import (
 type options struct {
 	looks    bool               // see Look
 	careless bool               // of tests: commits don't wait for the disk
+	polls    bool               // of tests: it polls, and never waits for files or locks in the kernel
 	driver   string             // of tests: another driver than SQLite's own
 	schema   *migrations.Schema // of tests: other migrations
 }
@@ -84,7 +85,7 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	}
 	e := &Engine{
 		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
-		deaths: make(chan struct{}, 1), clock: clock, boot: boot, dead: make(map[string]bool),
+		bell: bell{polls: o.polls}, deaths: make(chan struct{}, 1), clock: clock, boot: boot, dead: make(map[string]bool),
 		waits: make(map[lockkeeper.Ref]uint64), bounds: make(map[lockkeeper.Ref]bool), local: make(map[string]*attachment),
 	}
 	opened := make(chan error)

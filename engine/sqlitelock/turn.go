@@ -237,7 +237,8 @@ func (tx *transaction) catchUp() error {
 
 // pause is how long nothing needs to be looked at.
 func (e *Engine) pause() time.Duration {
-	waits, follows := len(e.waits) > 0, e.followed() > 0 || e.waitsFileless()
+	waits := len(e.waits) > 0 || e.db.options.polls && len(e.local) > 0
+	follows := e.followed() > 0 || e.waitsFileless()
 	poll := time.Hour
 	switch {
 	case waits || follows:
