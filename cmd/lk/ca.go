@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
@@ -100,52 +101,49 @@ func sameHost(host string) func(string) bool {
 // makeCertificates does what lk ca is for, and says how to go on.
 func (a *app) makeCertificates(o *caOptions) error {
 	now := time.Now()
-	au, err := openAuthority(o.folder, now)
-	if err == nil && now.After(au.cert.NotAfter) {
-		err = fmt.Errorf("the authority in %s has expired: move it away to begin anew", o.folder)
-	}
+	au, err := pki.OpenAuthority(o.folder, now)
 	var gone []string
 	if err == nil {
-		gone = o.settle(au.serverHosts())
-		err = au.server(o.hosts, now)
+		gone = o.settle(au.ServerHosts())
+		err = au.IssueServer(o.hosts, now)
 	}
 	for _, name := range o.clients {
 		if err == nil {
-			err = au.client(name, now)
+			err = au.IssueClient(name, now)
 		}
 	}
 	if err != nil {
 		return &exit{code: exitFailure, say: fmt.Errorf("no certificates: %w", err)}
 	}
 	verb := "signed by the authority that was there"
-	if au.made {
+	if au.Created() {
 		verb = "signed by a new authority"
 	}
-	fmt.Fprintf(a.stdout, "%s: for a server at %s, %s\n", au.file("server"), strings.Join(o.hosts, ", "), verb)
+	fmt.Fprintf(a.stdout, "%s: for a server at %s, %s\n", au.File("server"), strings.Join(o.hosts, ", "), verb)
 	if len(gone) > 0 {
 		fmt.Fprintf(a.stderr, "lk: it was for %s as well, and is no more: who reaches the server so needs that named too\n",
 			strings.Join(gone, ", "))
 	}
 	for _, name := range o.clients {
-		fmt.Fprintf(a.stdout, "%s: for the client %s\n", au.file(name), name)
+		fmt.Fprintf(a.stdout, "%s: for the client %s\n", au.File(name), name)
 	}
-	fmt.Fprintf(a.stderr, "lk: to use it: lk serve --listen :%d --tls-cert %s --tls-key %s", serverPort, au.file("server"),
-		au.file("server-key"))
+	fmt.Fprintf(a.stderr, "lk: to use it: lk serve --listen :%d --tls-cert %s --tls-key %s", serverPort, au.File("server"),
+		au.File("server-key"))
 	if len(o.clients) > 0 {
-		fmt.Fprintf(a.stderr, " --client-ca %s", au.file("ca"))
+		fmt.Fprintf(a.stderr, " --client-ca %s", au.File("ca"))
 	}
-	fmt.Fprintf(a.stderr, "\nlk: clients need %s: export %s='%s'\n", au.file("ca"), engineVariable, o.exampleURL(au))
-	fmt.Fprintf(a.stderr, "lk: keep %s to yourself: whoever has it can be anybody\n", au.file("ca-key"))
+	fmt.Fprintf(a.stderr, "\nlk: clients need %s: export %s='%s'\n", au.File("ca"), engineVariable, o.exampleURL(au))
+	fmt.Fprintf(a.stderr, "lk: keep %s to yourself: whoever has it can be anybody\n", au.File("ca-key"))
 	return nil
 }
 
 // exampleURL is how the first client names the server.
-func (o *caOptions) exampleURL(au *authority) string {
+func (o *caOptions) exampleURL(au *pki.Authority) string {
 	absolute := func(name string) string {
-		if path, err := filepath.Abs(au.file(name)); err == nil {
+		if path, err := filepath.Abs(au.File(name)); err == nil {
 			return path
 		}
-		return au.file(name)
+		return au.File(name)
 	}
 	host := o.hosts[0]
 	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {

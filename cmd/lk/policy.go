@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
@@ -28,7 +29,7 @@ func (o *serveOptions) policy() (*access.Policy, error) {
 		if _, err := os.Stat(o.tokens); err != nil {
 			return nil, fmt.Errorf("--tokens: %w (lk token new NAME --tokens %s makes it)", err, o.tokens)
 		}
-		tokens, err := readTokens(o.tokens)
+		tokens, err := pki.ReadTokens(o.tokens)
 		if err != nil {
 			return nil, fmt.Errorf("--tokens: %w", err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	export "github.com/lockkeeper/lockkeeper/internal/otlp"
+	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
 	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
@@ -47,7 +48,7 @@ type service struct {
 	web     *http.Server // nil if HTTP is off
 	tls     *tls.Config  // nil: in the clear
 	webTLS  *tls.Config  // likewise, of HTTP
-	cert    *server.Certificate
+	cert    *pki.Certificate
 	traces  func(context.Context) error // sends what is left of them
 
 	life    context.Context // of what runs beside, until the server has ended
@@ -102,16 +103,16 @@ func (s *service) credentials() (*access.Policy, error) {
 	if err != nil || o.tlsCert == "" {
 		return policy, err
 	}
-	if s.cert, err = server.LoadCertificate(o.tlsCert, o.tlsKey, s.log); err != nil {
+	if s.cert, err = pki.LoadCertificate(o.tlsCert, o.tlsKey, s.log); err != nil {
 		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
-	var clients *server.Authorities
+	var clients *pki.Authorities
 	if o.clientCA != "" {
-		if clients, err = server.LoadAuthorities(o.clientCA, s.log); err != nil {
+		if clients, err = pki.LoadAuthorities(o.clientCA, s.log); err != nil {
 			return nil, fmt.Errorf("--client-ca: %w", err)
 		}
 	}
-	s.tls, s.webTLS = server.TLS(s.cert, clients), server.TLS(s.cert, clients, "h2", "http/1.1")
+	s.tls, s.webTLS = pki.ServerTLS(s.cert, clients), pki.ServerTLS(s.cert, clients, "h2", "http/1.1")
 	return policy, nil
 }
 

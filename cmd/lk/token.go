@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
@@ -132,22 +128,6 @@ func (o *tokenOptions) path() (string, error) {
 	return filepath.Join(folder, "tokens"), err
 }
 
-// readTokens reads a file of tokens; none if it is not there.
-func readTokens(path string) ([]access.Token, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := access.ParseTokens(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return tokens, nil
-}
-
 // tokenNew makes a token. It is printed only when its digest is safe in the file.
 func (a *app) tokenNew(o *tokenOptions) error {
 	path, err := o.path()
@@ -159,17 +139,7 @@ func (a *app) tokenNew(o *tokenOptions) error {
 	if o.expires > 0 {
 		token.Expires = time.Now().Add(o.expires + duration.Day) // to the end of that day
 	}
-	line := token.String() + "\n"
-	if _, err := access.ParseTokens(strings.NewReader(line)); err != nil {
-		return err
-	}
-	err = changeTokens(path, func(text []byte) ([]byte, error) {
-		if len(text) > 0 && text[len(text)-1] != '\n' {
-			text = append(text, '\n')
-		}
-		return append(text, line...), nil
-	})
-	if err != nil {
+	if err := pki.AddToken(path, token); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.stdout, secret)
@@ -178,41 +148,13 @@ func (a *app) tokenNew(o *tokenOptions) error {
 	return nil
 }
 
-// changeTokens changes the text of a file of tokens, whole or not at all, and leaves
-// all that people wrote into it. Nobody else changes it meanwhile by lk.
-func changeTokens(path string, change func(text []byte) ([]byte, error)) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	unlock, err := lockFolder(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if _, err := readTokens(path); err != nil {
-		return err // what can't be read is not to be lost
-	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if text, err = change(text); err != nil {
-		return err
-	}
-	mode := os.FileMode(0o600)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	return replaceFile(path, text, mode)
-}
-
 // tokenLs lists the tokens.
 func (a *app) tokenLs(o *tokenOptions) error {
 	path, err := o.path()
 	if err != nil {
 		return err
 	}
-	tokens, err := readTokens(path)
+	tokens, err := pki.ReadTokens(path)
 	if err != nil {
 		return err
 	}
@@ -255,7 +197,7 @@ type tokenRow struct {
 func rowOf(t access.Token) tokenRow {
 	r := tokenRow{
 		Name:    t.Name,
-		Digest:  t.Digest.String()[:shownDigest],
+		Digest:  t.Digest.String()[:pki.DigestChars],
 		Created: t.Created.Format(time.DateOnly),
 		Note:    t.Note,
 	}
@@ -265,31 +207,13 @@ func rowOf(t access.Token) tokenRow {
 	return r
 }
 
-// shownDigest is how much of a digest tells tokens apart.
-const shownDigest = 12
-
 // tokenRevoke removes tokens from the file.
 func (a *app) tokenRevoke(o *tokenOptions) error {
 	path, err := o.path()
 	if err != nil {
 		return err
 	}
-	removed := 0
-	err = changeTokens(path, func(text []byte) ([]byte, error) {
-		var kept [][]byte
-		for line := range bytes.Lines(text) {
-			tokens, err := access.ParseTokens(bytes.NewReader(line))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			if slices.ContainsFunc(tokens, func(t access.Token) bool { return t.Name == o.name || digestBegins(t, o.name) }) {
-				removed++
-				continue
-			}
-			kept = append(kept, line)
-		}
-		return bytes.Join(kept, nil), nil
-	})
+	removed, err := pki.RemoveTokens(path, o.name)
 	if err != nil {
 		return err
 	}
@@ -298,9 +222,4 @@ func (a *app) tokenRevoke(o *tokenOptions) error {
 	}
 	fmt.Fprintf(a.stderr, "lk: %s of %s revoked; servers cut it off within seconds\n", plural(removed, "token"), o.name)
 	return nil
-}
-
-// digestBegins reports whether the token is the one that text names by its digest.
-func digestBegins(t access.Token, text string) bool {
-	return len(text) >= shownDigest && len(text) <= len(t.Digest.String()) && t.Digest.String()[:len(text)] == text
 }

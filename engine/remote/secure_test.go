@@ -19,6 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 )
@@ -27,13 +28,13 @@ import (
 // address. With clients, it verifies the certificates that clients show.
 func secured(t *testing.T, e lockkeeper.Engine, pair testca.Pair, clients *testca.Authority, o server.Options) string {
 	t.Helper()
-	certificate, err := server.LoadCertificate(pair.Cert, pair.Key, nil)
+	certificate, err := pki.LoadCertificate(pair.Cert, pair.Key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var authorities *server.Authorities
+	var authorities *pki.Authorities
 	if clients != nil {
-		if authorities, err = server.LoadAuthorities(clients.File, nil); err != nil {
+		if authorities, err = pki.LoadAuthorities(clients.File, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +44,7 @@ func secured(t *testing.T, e lockkeeper.Engine, pair testca.Pair, clients *testc
 	}
 	s := server.New(e, o)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(tls.NewListener(l, server.TLS(certificate, authorities))) }()
+	go func() { served <- s.Serve(tls.NewListener(l, pki.ServerTLS(certificate, authorities))) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -35,6 +35,7 @@ var house = []room{
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},
+	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
 	{"internal/serve/server", ". internal/serve/wire internal/serve/access internal/serve/limits", ""},
 	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/report", ""},
@@ -46,7 +47,7 @@ var house = []room{
 
 	{"cmd/lk", ". engine engine/remote engine/sqllock grab internal/serve/server internal/serve/wire " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
-		"internal/duration internal/report internal/supervise", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
+		"internal/duration internal/report internal/supervise internal/pki", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 		"golang.org/x/sys golang.org/x/term"},
 
 	{"internal/rows", ". table", ""},                           // records as columns of a database

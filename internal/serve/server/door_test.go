@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
@@ -26,7 +27,7 @@ func startTLS(t *testing.T, e lockkeeper.Engine, o Options) (string, *tls.Config
 	t.Helper()
 	ca := testca.New(t)
 	pair := ca.Server()
-	c, err := LoadCertificate(pair.Cert, pair.Key, nil)
+	c, err := pki.LoadCertificate(pair.Cert, pair.Key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func startTLS(t *testing.T, e lockkeeper.Engine, o Options) (string, *tls.Config
 	}
 	s := New(e, o)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(tls.NewListener(l, TLS(c, nil))) }()
+	go func() { served <- s.Serve(tls.NewListener(l, pki.ServerTLS(c, nil))) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -95,7 +95,7 @@ func New(e lockkeeper.Engine, o Options) *Server {
 
 // Serve accepts connections from l until Shutdown, and then returns nil. It
 // returns an error if l fails for another reason. Several listeners may be served
-// at once; one for TLS is made by [tls.NewListener] of [TLS]. It closes l.
+// at once; one for TLS is made by [tls.NewListener]. It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	s.mu.Lock()

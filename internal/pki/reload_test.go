@@ -1,4 +1,4 @@
-package server
+package pki
 
 import (
 	"bytes"
@@ -52,10 +52,10 @@ func TestCertificateIsReplaced(t *testing.T) {
 		}
 		os.Remove(pair.Cert)
 		time.Sleep(lookTime)
-		if !TLS(c, nil).SessionTicketsDisabled {
+		if !ServerTLS(c, nil).SessionTicketsDisabled {
 			t.Error("a session can be resumed without the certificate of today")
 		}
-		if got, err := TLS(c, nil).GetCertificate(nil); err != nil || got.Leaf.DNSNames[0] != "locks.example.org" {
+		if got, err := ServerTLS(c, nil).GetCertificate(nil); err != nil || got.Leaf.DNSNames[0] != "locks.example.org" {
 			t.Errorf("without the file: %v %v", got, err)
 		}
 	})
@@ -92,7 +92,7 @@ func TestHalfWrittenAuthorities(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(append(text, more...))
-		config, err := TLS(nil, a).GetConfigForClient(nil)
+		config, err := ServerTLS(nil, a).GetConfigForClient(nil)
 		if err != nil || config.ClientCAs.Equal(first) || config.ClientAuth != tls.VerifyClientCertIfGiven {
 			t.Errorf("the second authority is not in use: %v", err)
 		}

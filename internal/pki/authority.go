@@ -1,4 +1,4 @@
-package main
+package pki
 
 import (
 	"crypto"
@@ -21,67 +21,79 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// How long the certificates of a small authority live. An authority that is for
-// more than a first try is somebody else's program.
+// Lifetimes of the certificates of a small authority.
 const (
 	authorityLife   = 10 * 365 * duration.Day
 	certificateLife = 365 * duration.Day
-	backdated       = time.Hour // for those whose clocks are behind
+	backdated       = time.Hour // for clients whose clocks are behind
 )
 
-// An authority is a small CA in a directory: ca.pem and ca-key.pem, and beside them
-// what it has signed, as NAME.pem and NAME-key.pem.
-type authority struct {
+// An Authority is a small CA in a directory: ca.pem and ca-key.pem, and beside them the certificates
+// that it signed, as NAME.pem and NAME-key.pem. Keys are readable by their owner alone. It is not
+// safe for concurrent use.
+type Authority struct {
 	folder string
 	cert   *x509.Certificate
 	key    crypto.Signer
-	made   bool // just now
+	made   bool // created by OpenAuthority
 }
 
-// openAuthority reads the authority in a directory, or makes one there.
-func openAuthority(folder string, now time.Time) (*authority, error) {
-	au := &authority{folder: folder}
-	pair, err := os.ReadFile(au.file("ca-key"))
+// OpenAuthority reads the authority in a directory, or creates one there. An expired authority is
+// an error.
+func OpenAuthority(folder string, now time.Time) (*Authority, error) {
+	au := &Authority{folder: folder}
+	key, err := os.ReadFile(au.File("ca-key"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return au, au.create(now)
 	}
 	if err != nil {
 		return nil, err
 	}
-	cert, err := os.ReadFile(au.file("ca"))
+	cert, err := os.ReadFile(au.File("ca"))
 	if err != nil {
 		return nil, err
 	}
-	return au, au.parse(cert, pair)
+	if err := au.parse(cert, key); err != nil {
+		return nil, err
+	}
+	if now.After(au.cert.NotAfter) {
+		return nil, fmt.Errorf("the authority in %s has expired: move it away to create another", folder)
+	}
+	return au, nil
 }
 
-func (au *authority) file(name string) string { return filepath.Join(au.folder, name+".pem") }
+// Created reports whether OpenAuthority created the authority.
+func (au *Authority) Created() bool { return au.made }
 
-// parse takes the authority's own certificate and key.
-func (au *authority) parse(cert, key []byte) error {
+// File returns the path of the certificate of that name; that of a key is NAME-key.
+func (au *Authority) File(name string) string { return filepath.Join(au.folder, name+".pem") }
+
+// parse reads the authority's own certificate and key.
+func (au *Authority) parse(cert, key []byte) error {
 	certBlock, _ := pem.Decode(cert)
 	keyBlock, _ := pem.Decode(key)
 	if certBlock == nil || keyBlock == nil {
-		return fmt.Errorf("%s and %s are not both PEM files: move them away to begin anew", au.file("ca"), au.file("ca-key"))
+		return fmt.Errorf("%s and %s are not both PEM files: move them away to create others", au.File("ca"),
+			au.File("ca-key"))
 	}
 	var err error
 	if au.cert, err = x509.ParseCertificate(certBlock.Bytes); err != nil {
-		return fmt.Errorf("%s: %w", au.file("ca"), err)
+		return fmt.Errorf("%s: %w", au.File("ca"), err)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
 	if err != nil {
-		return fmt.Errorf("%s: %w", au.file("ca-key"), err)
+		return fmt.Errorf("%s: %w", au.File("ca-key"), err)
 	}
 	signer, ok := parsed.(crypto.Signer)
 	if public, same := au.cert.PublicKey.(*ecdsa.PublicKey); !ok || !same || !public.Equal(signer.Public()) {
-		return fmt.Errorf("%s is not the key of %s: move both away to begin anew", au.file("ca-key"), au.file("ca"))
+		return fmt.Errorf("%s is not the key of %s: move both away to create others", au.File("ca-key"), au.File("ca"))
 	}
 	au.key = signer
 	return nil
 }
 
 // create makes the authority's key and certificate.
-func (au *authority) create(now time.Time) error {
+func (au *Authority) create(now time.Time) error {
 	if err := os.MkdirAll(au.folder, 0o700); err != nil {
 		return err
 	}
@@ -100,9 +112,9 @@ func (au *authority) create(now time.Time) error {
 	return au.issue("ca", template, key)
 }
 
-// server signs a certificate for a server that is reached under these names and
-// IP addresses.
-func (au *authority) server(hosts []string, now time.Time) error {
+// IssueServer signs a certificate for a server that clients reach under these names and IP
+// addresses.
+func (au *Authority) IssueServer(hosts []string, now time.Time) error {
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: hosts[0]},
 		NotBefore: now.Add(-backdated), NotAfter: now.Add(certificateLife),
@@ -118,10 +130,10 @@ func (au *authority) server(hosts []string, now time.Time) error {
 	return au.sign("server", template)
 }
 
-// serverHosts are the names and IP addresses of the server's certificate that is there;
-// none if there is none.
-func (au *authority) serverHosts() []string {
-	text, err := os.ReadFile(au.file("server"))
+// ServerHosts returns the names and IP addresses of the server's present certificate; none without
+// one.
+func (au *Authority) ServerHosts() []string {
+	text, err := os.ReadFile(au.File("server"))
 	if err != nil {
 		return nil
 	}
@@ -140,8 +152,8 @@ func (au *authority) serverHosts() []string {
 	return hosts
 }
 
-// client signs a certificate by which a server knows an identity.
-func (au *authority) client(name string, now time.Time) error {
+// IssueClient signs a certificate that tells a server the identity of a client.
+func (au *Authority) IssueClient(name string, now time.Time) error {
 	return au.sign(name, &x509.Certificate{
 		Subject:   pkix.Name{CommonName: name},
 		NotBefore: now.Add(-backdated), NotAfter: now.Add(certificateLife),
@@ -150,7 +162,7 @@ func (au *authority) client(name string, now time.Time) error {
 }
 
 // sign makes a key and a certificate for it.
-func (au *authority) sign(name string, template *x509.Certificate) error {
+func (au *Authority) sign(name string, template *x509.Certificate) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -158,10 +170,10 @@ func (au *authority) sign(name string, template *x509.Certificate) error {
 	return au.issue(name, template, key)
 }
 
-// issue signs the template for a key and writes both. The key comes first and by
-// renaming, so that a server that reads the pair meanwhile sees a pair that does not
-// fit, and keeps the one that it has.
-func (au *authority) issue(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
+// issue signs the template for a key and writes both files, each by renaming, and the key first. A
+// server that reads the pair between the two sees a key that does not match, and keeps the pair
+// that it has.
+func (au *Authority) issue(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
 	var err error
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return err
@@ -174,7 +186,7 @@ func (au *authority) issue(name string, template *x509.Certificate, key *ecdsa.P
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(au.file(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	if err := replaceFile(au.File(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
 		0o600); err != nil {
 		return err
 	}
@@ -183,28 +195,5 @@ func (au *authority) issue(name string, template *x509.Certificate, key *ecdsa.P
 			return err
 		}
 	}
-	return replaceFile(au.file(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), 0o644)
-}
-
-// replaceFile puts text in the place of a file, whole or not at all.
-func replaceFile(path string, text []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // of no effect once it is renamed
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return replaceFile(au.File(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), 0o644)
 }

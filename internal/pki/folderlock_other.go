@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package pki
 
 // lockFolder locks nothing where there is no flock: whoever changes one file of
 // tokens twice at the same moment there may find one change missing.

@@ -1,4 +1,4 @@
-package server
+package pki
 
 import (
 	"crypto/tls"
@@ -20,14 +20,14 @@ const maxPEM = 1 << 20
 // lookTime is how often at most files are looked at for a change.
 const lookTime = time.Second
 
-// TLS is how a server speaks TLS with this certificate, for [tls.NewListener] and
+// ServerTLS is how a server speaks TLS with this certificate, for [tls.NewListener] and
 // for HTTP alike. Both are used as their files are at each handshake. A client's
 // certificate is verified if it shows one, and must be of one of the authorities;
 // with nil none is asked for. Protocols are those of ALPN, the best first.
 //
 // No session is resumed: a resumed one would be believed by a certificate that may
 // not be good any more.
-func TLS(c *Certificate, clients *Authorities, protocols ...string) *tls.Config {
+func ServerTLS(c *Certificate, clients *Authorities, protocols ...string) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, SessionTicketsDisabled: true,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.get(), nil },
