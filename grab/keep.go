@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // How often something is looked at behind its timer, which stands still while
@@ -115,7 +116,7 @@ func (k *Keeping) Why(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, inquiry)
 	defer cancel()
-	st, failed := k.places.look(ctx, k.name)
+	st, failed := k.places.session(k.name).Look(ctx)
 	if failed != nil || !k.isEnd(st) || st.Reason == lockkeeper.Expired {
 		return err // which says also why it expired
 	}
@@ -231,7 +232,7 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 
 // renew is one refresh. It ends with what is left of the lease.
 func (k *Keeping) renew(ctx context.Context) (Answer, error) {
-	bound := min(roundTrip, k.Remaining())
+	bound := min(solo.RoundTrip, k.Remaining())
 	k.sleeps(bound)
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -362,7 +363,7 @@ func (p *Places) follow(ctx context.Context, n Name, to chan<- lockkeeper.Status
 			case <-ctx.Done():
 			}
 		}
-		if sleep(ctx, retry) != nil {
+		if solo.Pause(ctx, retry) != nil {
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // DefaultTTL is for how long a place or a hold lives without a repeat if the
@@ -27,7 +28,7 @@ type Name struct {
 // Check finds everything that is wrong with n, in one error that is an
 // ErrInvalid; nil if there is nothing.
 func (n Name) Check() error {
-	want := lockkeeper.Want{ID: theClaim, Label: lockkeeper.Label{As: n.As}}
+	want := lockkeeper.Want{ID: solo.ClaimID, Label: lockkeeper.Label{As: n.As}}
 	for _, p := range n.Paths {
 		want.Targets = append(want.Targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeExclusive})
 	}
@@ -66,11 +67,8 @@ const sessions = "grab-"
 // hint for messages: anybody can call a session so.
 func Made(ref lockkeeper.Ref) bool { return strings.HasPrefix(ref.Session, sessions) }
 
-// theClaim is the id of the one claim that a session has.
-const theClaim = 1
-
 // Ref is the claim of n, as List and lk why name it.
-func (n Name) Ref() lockkeeper.Ref { return lockkeeper.Ref{Session: n.Session(), ID: theClaim} }
+func (n Name) Ref() lockkeeper.Ref { return lockkeeper.Ref{Session: n.Session(), ID: solo.ClaimID} }
 
 // what is the path that errors about n name.
 func (n Name) what() lockkeeper.Path {
@@ -143,7 +141,7 @@ func (r *Request) want() lockkeeper.Want {
 		wait = 0
 	}
 	return lockkeeper.Want{
-		ID: theClaim, Targets: targets, Priority: r.Priority, Wait: wait, Expected: max(0, r.For),
+		ID: solo.ClaimID, Targets: targets, Priority: r.Priority, Wait: wait, Expected: max(0, r.For),
 		Label: lockkeeper.Label{As: r.As, Note: r.Note, Link: r.Link},
 	}
 }

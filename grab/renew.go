@@ -2,9 +2,9 @@ package grab
 
 import (
 	"context"
-	"errors"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // Look tells what the name has, and refreshes nothing. The State is 0 if it has
@@ -14,7 +14,7 @@ func (p *Places) Look(ctx context.Context, n Name) (Answer, error) {
 		return Answer{}, n.wrap("look", err)
 	}
 	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) {
-		st, err := p.look(ctx, n)
+		st, err := p.session(n).Look(ctx)
 		return Answer{Status: st}, err
 	})
 	return a, n.wrap("look", err)
@@ -32,40 +32,15 @@ func (p *Places) Renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 
 // renew is one try of Renew.
 func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error) {
-	// To look first makes no session for a name that has none.
-	st, err := p.look(ctx, n)
+	o, err := p.session(n).Renew(ctx, terms.ttl())
+	if err == nil && solo.Gone(o.Status) {
+		err = n.nothing(o.Status)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
-	if gone(st) {
-		return Answer{}, n.nothing(st)
-	}
-	lease, st, err := p.resume(ctx, n, terms)
-	if err != nil {
-		return Answer{}, err
-	}
-	if gone(st) {
-		return Answer{}, n.nothing(st)
-	}
-	return p.settle(ctx, n, terms, lease, st)
+	return p.settle(ctx, n, terms, o)
 }
-
-// resume attaches the session of a claim that existed a moment ago. If the claim has ended
-// since, it leaves no session.
-func (p *Places) resume(ctx context.Context, n Name, terms Terms) (lockkeeper.Lease, lockkeeper.Status, error) {
-	lease, st, err := p.attach(ctx, n, terms.ttl(), 0)
-	if err == nil && st.State == 0 {
-		// Another process may have begun to grab again: then the session belongs to that
-		// process, and this key is not valid.
-		if err = p.leave(ctx, lease.Key); errors.Is(err, lockkeeper.ErrSession) {
-			err = nil
-		}
-	}
-	return lease, st, err
-}
-
-// gone reports whether nothing is left of a claim.
-func gone(st lockkeeper.Status) bool { return st.State == 0 || st.State == lockkeeper.Ended }
 
 // nothing is the error for who has nothing to renew.
 func (n Name) nothing(st lockkeeper.Status) error {
@@ -88,27 +63,16 @@ func (p *Places) Release(ctx context.Context, n Name) (int, error) {
 
 // release is Release, of the claim with that ticket alone unless it is 0.
 func (p *Places) release(ctx context.Context, n Name, ticket uint64) (int, error) {
-	released := 0
-	err := n.repeat(ctx, func(ctx context.Context) error {
-		st, err := p.look(ctx, n)
+	released, s := 0, p.session(n)
+	err := s.Do(ctx, func(ctx context.Context) error {
+		st, err := s.Look(ctx)
 		if err != nil || st.State == 0 || ticket != 0 && st.Ticket != ticket {
 			return err
 		}
-		// Should it die before it leaves, the rest of the TTL goes on as before.
-		lease, st, err := p.attach(ctx, n, lockkeeper.MinTTL, 0)
-		if err != nil {
-			return err
-		}
-		if st.State != 0 && ticket != 0 && st.Ticket != ticket {
-			return nil // grabbed anew just now
-		}
-		if err := p.leave(ctx, lease.Key); err != nil {
-			return err
-		}
-		if !gone(st) {
+		if err = s.Release(ctx, st, 0); err == nil && !solo.Gone(st) {
 			released = 1
 		}
-		return nil
+		return err
 	})
 	return released, n.wrap("release", err)
 }

@@ -54,24 +54,25 @@ func (p *Places) Confirm(ctx context.Context, r Request, t Token) (Answer, error
 
 // confirm is one try of Confirm.
 func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t Token) (Answer, error) {
-	st, err := p.look(ctx, n) // creates no session, and refreshes none of another hold
+	s := p.session(n)
+	st, err := s.Look(ctx) // a renewal would extend another hold of the name
 	if err == nil {
 		err = p.isOver(n, t, st)
 	}
 	if err != nil {
 		return Answer{}, err
 	}
-	lease, st, err := p.resume(ctx, n, terms)
+	o, err := s.Renew(ctx, terms.ttl())
 	if err == nil {
-		err = p.isOver(n, t, st)
+		err = p.isOver(n, t, o.Status)
 	}
 	if err == nil {
-		st, err = p.adapt(ctx, lease.Key, st, want)
+		o.Status, err = p.adapt(ctx, o.Key, o.Status, want)
 	}
 	if err != nil {
 		return Answer{}, err
 	}
-	return p.settle(ctx, n, terms, lease, st)
+	return p.settle(ctx, n, terms, o)
 }
 
 // isOver returns the error of a hold that is over, according to the present status of the name's

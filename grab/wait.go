@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// givingBack bounds the giving back of a place that nobody wants any more. What is
-// not given back by then ends with its TTL.
-const givingBack = 5 * time.Second
+// lastLook bounds the look at a claim whose wait has ended.
+const lastLook = 5 * time.Second
 
 // Wait grabs, and waits for at most so long until it holds, keeping its place
 // meanwhile. If it was in vain it gives back the place that it brought, so that
@@ -90,7 +90,7 @@ func (p *Places) inVain(ctx context.Context, r Request, t *taking, a Answer, err
 	ended := lockkeeper.Cancelled
 	if err == nil {
 		ended = lockkeeper.TimedOut
-		bounded, cancel := context.WithTimeout(ctx, givingBack)
+		bounded, cancel := context.WithTimeout(ctx, lastLook)
 		now, failed := p.Renew(bounded, n, r.Terms)
 		cancel()
 		if failed == nil && now.Ticket == a.Ticket && now.State == lockkeeper.Held {
@@ -110,27 +110,22 @@ func (p *Places) inVain(ctx context.Context, r Request, t *taking, a Answer, err
 // giveBack gives back what t itself brought, and nothing that the name had before
 // or got from another process since. It reports whether that is gone for sure.
 func (p *Places) giveBack(ctx context.Context, n Name, t *taking) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
-	defer cancel()
-	for try := 0; ; try++ {
-		var err error
+	return solo.Cleanup(ctx, func(ctx context.Context) (err error) {
 		switch {
 		case t.ticket != 0:
 			_, err = p.release(ctx, n, t.ticket)
 		case t.key != lockkeeper.Key{}:
 			// Whatever is there under this key can only be what it claimed, and a claim
 			// that arrives later is refused. Another key is another process's.
-			err = p.leave(ctx, t.key)
+			err = p.session(n).Leave(ctx, t.key)
 		}
-		if err == nil || try == 2 || !errors.Is(err, lockkeeper.ErrUnavailable) || sleep(ctx, retry/4) != nil {
-			return err == nil
-		}
-	}
+		return err
+	}) == nil
 }
 
 // itself returns the other paths at which n holds what is in the way of its place.
 func (p *Places) itself(ctx context.Context, n Name, a Answer) []lockkeeper.Path {
-	ctx, cancel := context.WithTimeout(ctx, roundTrip)
+	ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 	defer cancel()
 	for _, b := range a.Blockers {
 		if a.State != lockkeeper.Waiting || b.As != n.As || b.Why != lockkeeper.HeldBy && b.Why != lockkeeper.AskedToYield {
@@ -180,15 +175,15 @@ func (p *Places) mayOutlast(a Answer, left time.Duration, seen map[lockkeeper.Re
 // it alone knows the rule (R8). A claim of a session of its own asks, behind
 // the place, and goes at once.
 func (p *Places) outlasted(ctx context.Context, r Request, left time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, roundTrip)
+	ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 	defer cancel()
-	lease, err := p.engine.Attach(ctx, asking(r.As, lockkeeper.MinTTL), nil)
-	if err != nil {
-		return false
-	}
-	want := r.want()
+	want, longer := r.want(), false
 	want.Wait, want.Expected = max(left, time.Millisecond), 0
-	st, err := p.engine.Claim(ctx, lease.Key, want)
-	_ = p.leave(ctx, lease.Key) // or it ends within its TTL
-	return err == nil && st.State == lockkeeper.Ended && st.Reason == lockkeeper.TimedOut
+	err := solo.Transient(ctx, p.engine, asking, lockkeeper.MinTTL, r.As,
+		func(ctx context.Context, k lockkeeper.Key) error {
+			st, err := p.engine.Claim(ctx, k, want)
+			longer = st.State == lockkeeper.Ended && st.Reason == lockkeeper.TimedOut
+			return err
+		})
+	return err == nil && longer
 }

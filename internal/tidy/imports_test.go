@@ -20,7 +20,8 @@ var house = []room{
 	{"internal/keeper", ". table internal/watching", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history internal/testmode", ""},
-	{"grab", ".", ""},
+	{"grab", ". internal/solo", ""},
+	{"internal/solo", ".", ""}, // a session with one claim, used by many processes
 	{"internal/duration", "", ""},
 	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},
 
@@ -38,7 +39,8 @@ var house = []room{
 	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
 	{"internal/serve/server", ". internal/serve/wire internal/serve/access internal/serve/limits", ""},
-	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/report", ""},
+	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/report " +
+		"internal/solo", ""},
 	{"internal/serve/observe", ". internal/serve/access", "github.com/prometheus/client_golang"},
 	{"tracing", ".", "go.opentelemetry.io/otel"},
 	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // What a request may bring, and for how long a connection may be idle or slow.
@@ -45,14 +46,14 @@ type Options struct {
 
 // An API answers HTTP requests out of a gate's engine. It is safe for concurrent use.
 type API struct {
-	gate    *access.Gate
-	options Options
-	logger  *slog.Logger
-	routes  []served
-	origin  *http.CrossOriginProtection
-	claims  *memory
-	feed    *feed
-	began   time.Time
+	gate     *access.Gate
+	options  Options
+	logger   *slog.Logger
+	routes   []served
+	origin   *http.CrossOriginProtection
+	sessions *solo.Cache
+	feed     *feed
+	began    time.Time
 
 	stopping chan struct{} // closed when polls and streams should end
 	stop     func()        // closes it
@@ -85,7 +86,7 @@ func (c *call) engine() lockkeeper.Engine { return c.own }
 func New(g *access.Gate, o Options) *API {
 	a := &API{
 		gate: g, options: o, logger: o.Logger, origin: http.NewCrossOriginProtection(), began: time.Now(),
-		claims: newMemory(), stopping: make(chan struct{}),
+		sessions: solo.NewCache(), stopping: make(chan struct{}),
 	}
 	a.stop = sync.OnceFunc(func() {
 		close(a.stopping)

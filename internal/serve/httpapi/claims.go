@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // mostKey bounds an Idempotency-Key, in bytes.
 const mostKey = 255
-
-// givingBack bounds the giving back of a claim that nobody knows of. What is not
-// given back by then ends with its TTL.
-const givingBack = 5 * time.Second
 
 var claimRoutes = []route{
 	{"POST /v1/claims", true, (*call).makeClaim},
@@ -66,22 +63,22 @@ func (c *call) makeClaim() error {
 		return err
 	}
 	defer p.close()
-	return c.obtain(c.tenancy(newSession(ttl, key), ttl), want, p)
+	return c.obtain(c.session(newSessionID(ttl, key), ttl), want, p)
 }
 
-// obtain makes the claim and tells what came of it. A claim that its client can't
-// know of is given back; one with a key can be asked for again.
-func (c *call) obtain(t *tenancy, want lockkeeper.Want, p *poll) error {
+// obtain makes the claim and answers with what came of it. It ends a claim that its client can't
+// know of; a client with a key can ask for its claim again.
+func (c *call) obtain(t *claimSession, want lockkeeper.Want, p *poll) error {
 	now, err := t.claim(c.r.Context(), want)
-	if refused(err) && t.keyed() {
-		t.clear(c.r.Context(), now.key.Epoch)
+	if solo.Refused(err) && t.keyed() {
+		t.LeaveUnclaimed(c.r.Context(), t.ttl, now.Key.Epoch)
 	}
 	if err == nil && p != nil && now.State == lockkeeper.Waiting {
 		p.enough = func(st *lockkeeper.Status) bool { return st.State != lockkeeper.Waiting }
 		now, err = p.keep(t)
 	}
 	if err == nil && now.State == lockkeeper.Waiting {
-		now, err = t.placed(c.r.Context(), now)
+		err = t.locate(c.r.Context(), &now)
 	}
 	if err == nil {
 		err = t.over(now.Status)
@@ -93,7 +90,7 @@ func (c *call) obtain(t *tenancy, want lockkeeper.Want, p *poll) error {
 		err = errGone
 	}
 	if err == nil {
-		c.w.Header().Set("Location", "/v1/claims/"+t.ref().String())
+		c.w.Header().Set("Location", "/v1/claims/"+t.Ref().String())
 		err = c.tell(madeStatus(&now.Status), now)
 	}
 	if err != nil && !t.keyed() {
@@ -111,7 +108,7 @@ func madeStatus(st *lockkeeper.Status) int {
 }
 
 // tell answers with a claim of this client.
-func (c *call) tell(status int, now tidings) error {
+func (c *call) tell(status int, now observation) error {
 	text, err := c.claimText(&now)
 	if err != nil {
 		return err
@@ -129,9 +126,9 @@ func (c *call) tell(status int, now tidings) error {
 // What is left of something counts from when the request was received, and was
 // true later: so who counts from when it was sent never believes in a hold for
 // longer than the engine promised (R12).
-func (c *call) claimText(now *tidings) ([]byte, error) {
+func (c *call) claimText(now *observation) ([]byte, error) {
 	st := now.Status
-	later := max(0, now.asked.Sub(c.received))
+	later := max(0, now.At.Sub(c.received))
 	if st.Left != lockkeeper.Forever && st.Left != 0 {
 		st.Left += later
 	}
@@ -141,10 +138,10 @@ func (c *call) claimText(now *tidings) ([]byte, error) {
 		st.Asked = &asked
 	}
 	text, err := st.MarshalJSON() // the library would look through it once more
-	if err != nil || now.renewed.IsZero() {
+	if err != nil || now.Renewed.IsZero() {
 		return append(text, '\n'), err
 	}
-	ttl, err := (seconds(max(0, now.renewed.Sub(c.received)) + now.ttl)).MarshalJSON()
+	ttl, err := (seconds(max(0, now.Renewed.Sub(c.received)) + now.TTL)).MarshalJSON()
 	text = append(append(text[:len(text)-1], `,"ttl":`...), ttl...)
 	return append(text, '}', '\n'), err
 }
@@ -158,13 +155,13 @@ func (c *call) lookAtClaim() error {
 		return err
 	}
 	defer p.close()
-	truth := func(ctx context.Context) (tidings, error) {
-		ctx, cancel := context.WithTimeout(ctx, roundTrip)
+	truth := func(ctx context.Context) (observation, error) {
+		ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 		defer cancel()
-		now := tidings{asked: time.Now()}
-		now.Status, err = look(ctx, c.engine(), ref)
+		now := observation{At: time.Now()}
+		now.Status, err = solo.Look(ctx, c.engine(), ref)
 		if err == nil && now.State == 0 {
-			err = unknown(ref)
+			err = unknownClaim(ref)
 		}
 		return now, err
 	}
@@ -211,11 +208,11 @@ func (c *call) renewClaim() error {
 		return err
 	}
 	defer p.close()
-	t, err := c.tenancyOf(ref)
+	t, err := c.sessionOf(ref)
 	if err != nil {
 		return err
 	}
-	t.heard(change)
+	t.Acknowledge(change)
 	now, err := t.renew(c.r.Context())
 	if err == nil && p != nil {
 		if p.enough = news(change); !p.enough(&now.Status) {
@@ -243,7 +240,7 @@ func (c *call) amendClaim() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	t, err := c.tenancyOf(ref)
+	t, err := c.sessionOf(ref)
 	if err != nil {
 		return err
 	}
@@ -305,7 +302,7 @@ func (c *call) releaseClaim() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	t, err := c.tenancyOf(ref)
+	t, err := c.sessionOf(ref)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 type odd struct {
 	lockkeeper.Engine
 	before, after time.Duration // that a renewal takes, on its way there and back
-	lost          bool          // what comes of a claim
+	lost          bool          // the answer to an Attach
 	told, heard   uint64        // of renewals: the number of the lease, and what its user had heard
 }
 
@@ -33,11 +33,13 @@ func (e *odd) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, er
 	return lease, err
 }
 
-func (e *odd) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
-	if e.lost {
-		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable}
+func (e *odd) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	lease, err := e.Engine.Attach(ctx, s, notify)
+	if e.lost && err == nil {
+		return lockkeeper.Lease{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable}
 	}
-	return e.Engine.Claim(ctx, k, w)
+	return lease, err
 }
 
 // overOdd runs a test with an API of an odd engine. ask sends it a request.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // Bounds of a feed, and when it ends.
@@ -186,7 +187,7 @@ func (f *feed) run(ctx context.Context) {
 				f.add(ctx, st, old)
 			}
 		}
-		if !pause(ctx, retry) {
+		if solo.Pause(ctx, retry) != nil {
 			return
 		}
 		f.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 //go:embed front.html
@@ -50,7 +52,7 @@ func (c *call) front() error {
 		page.Version = c.api.options.Version
 		page.Draining, _ = c.api.gate.Draining()
 		if c.api.options.About != nil {
-			ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+			ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 			defer cancel()
 			if about, err := c.api.options.About(ctx); err == nil { // the page can do without it
 				page.Held, page.Waiting = about["held"], about["waiting"]

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // placeRetry is how long after an engine could not tell of a place it is asked again.
@@ -268,7 +269,7 @@ func (c *call) news(ref lockkeeper.Ref, atMost time.Duration) error {
 	}()
 	for st, err := range c.engine().List(ctx, lockkeeper.Query{Ref: ref, Follow: true, Brief: true}) {
 		if err != nil {
-			sleep(ctx, placeRetry) // an engine that can't tell is asked by the next repeat
+			_ = solo.Pause(ctx, placeRetry) // an engine that can't tell is asked by the next repeat
 			break
 		}
 		if st.State != lockkeeper.Waiting {
@@ -287,14 +288,4 @@ func (c *call) news(ref lockkeeper.Ref, atMost time.Duration) error {
 func acceptsText(r *http.Request) bool {
 	accepts := strings.Join(r.Header.Values("Accept"), ",")
 	return strings.Contains(accepts, "text/plain") && !strings.Contains(accepts, "json")
-}
-
-// sleep waits for so long, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -240,7 +240,7 @@ func TestPaths(t *testing.T) {
 // FuzzHandlers: whatever is asked, the answer is one that the API has: no 500, no
 // panic, and a problem that can be read where something is refused.
 func FuzzHandlers(f *testing.F) {
-	ref := "http-30s-key-" + strings.TrimPrefix(newSession(30*time.Second, "seed"), "http-30s-key-") + ".1"
+	ref := "http-30s-key-" + strings.TrimPrefix(newSessionID(30*time.Second, "seed"), "http-30s-key-") + ".1"
 	for _, seed := range [][4]string{
 		{"POST", "/v1/claims?poll=1", `{"path":"db","ttl":"5s","wait":"forever","priority":3,"steal_after":1}`, "seed"},
 		{"POST", "/v1/claims", `{"targets":[{"path":"a/b","mode":"shared"},{"path":"c","limit":3,"units":2}],"soft":true}`,

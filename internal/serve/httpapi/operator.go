@@ -3,18 +3,17 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/report"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // How many claims one answer lists.
@@ -88,7 +87,7 @@ func (c *call) listClaims() error {
 
 // list answers with what q selects, in a state unless that is 0.
 func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error {
-	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
 	answer := listing{Claims: []lockkeeper.Status{}}
 	q.Stale = true
@@ -132,7 +131,7 @@ func broad(handle func(*call) error) func(*call) error {
 
 // all is everything of one moment.
 func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
-	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
 	for st, failed := range c.engine().List(ctx, lockkeeper.Query{Stale: true}) {
 		if failed != nil {
@@ -177,26 +176,13 @@ func (c *call) stats() error {
 
 // operate does what an operator does, in a session that lives as long as that.
 func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
-	ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
 	if g := c.engine().Guarantees(); g.Features&lockkeeper.FeatureOperator == 0 {
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
 			Detail: g.Name + " does not claim: " + lockkeeper.FeatureOperator.String()}
 	}
-	lease, err := c.engine().Attach(ctx, lockkeeper.Session{
-		ID:      madeHere + "operator-" + strings.ToLower(rand.Text()),
-		TTL:     roundTrip,
-		Outlive: true,
-		Label:   lockkeeper.Label{As: c.pass.Name()},
-	}, nil)
-	if err != nil {
-		return err
-	}
-	err = do(ctx, lease.Key)
-	later, end := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
-	defer end()
-	_ = c.engine().End(later, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Leave}) // or it ends with its TTL
-	return err
+	return solo.Transient(ctx, c.engine(), httpPrefix+"operator-", solo.RoundTrip, c.pass.Name(), do)
 }
 
 // label is an operator's: the name it gives, or else that of the identity.
@@ -229,17 +215,17 @@ func (c *call) revokeClaim() error {
 	if err != nil {
 		return err
 	}
-	now := tidings{}
+	now := observation{}
 	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
 		if err := c.engine().End(ctx, k, e); err != nil {
 			return err
 		}
-		now.asked = time.Now()
-		now.Status, err = look(ctx, c.engine(), ref)
+		now.At = time.Now()
+		now.Status, err = solo.Look(ctx, c.engine(), ref)
 		return err
 	})
 	if errors.Is(err, lockkeeper.ErrNotHeld) {
-		return unknown(ref)
+		return unknownClaim(ref)
 	}
 	if err != nil {
 		return err
@@ -288,7 +274,7 @@ func (c *call) freeze() error {
 	c.body(&asked, &m)
 	path := c.freezable(&m, asked.All)
 	want := lockkeeper.Want{
-		ID: theClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+		ID: solo.ClaimID, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
 		Freeze: lockkeeper.MinTTL, Label: c.label(asked.As, asked.Note, asked.Link),
 	}
 	switch {
@@ -305,9 +291,9 @@ func (c *call) freeze() error {
 	if err != nil {
 		return err
 	}
-	now := tidings{}
+	now := observation{}
 	err = c.operate(func(ctx context.Context, k lockkeeper.Key) (err error) {
-		now.asked = time.Now()
+		now.At = time.Now()
 		now.Status, err = c.engine().Claim(ctx, k, want)
 		return err
 	})
@@ -354,7 +340,7 @@ func (c *call) server() error {
 	}
 	told := map[string]any{}
 	if c.api.options.About != nil {
-		ctx, cancel := context.WithTimeout(c.r.Context(), roundTrip)
+		ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 		defer cancel()
 		about, err := c.api.options.About(ctx)
 		if err != nil {

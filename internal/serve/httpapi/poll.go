@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // For how long a request may stay open to wait for news.
@@ -102,7 +103,7 @@ func (p *poll) follow(ctx context.Context, bell chan<- struct{}) {
 				ring()
 			}
 		}
-		if !pause(ctx, retry) {
+		if solo.Pause(ctx, retry) != nil {
 			return
 		}
 		ring()
@@ -113,7 +114,7 @@ func (p *poll) follow(ctx context.Context, bell chan<- struct{}) {
 // engine; it is called when something seems to have happened, at the end, and every
 // so often if every is not 0, since it keeps the claim alive. What it says last is
 // the answer.
-func (p *poll) watch(every time.Duration, truth func(context.Context) (tidings, error)) (tidings, error) {
+func (p *poll) watch(every time.Duration, truth func(context.Context) (observation, error)) (observation, error) {
 	ctx, cancel := context.WithCancel(p.r.Context())
 	defer cancel()
 	bell, followed := make(chan struct{}, 1), make(chan struct{})
@@ -133,10 +134,10 @@ func (p *poll) watch(every time.Duration, truth func(context.Context) (tidings, 
 			last = true
 		case <-p.pass.Done():
 			timer.Stop()
-			return tidings{}, withdrawn()
+			return observation{}, withdrawn()
 		case <-ctx.Done():
 			timer.Stop()
-			return tidings{}, errGone
+			return observation{}, errGone
 		}
 		timer.Stop()
 		last = last || !time.Now().Before(p.until)
@@ -159,7 +160,7 @@ func withdrawn() error {
 }
 
 // keep is watch for a claim that the poll renews for its client.
-func (p *poll) keep(t *tenancy) (tidings, error) {
-	p.ref = t.ref()
-	return p.watch(t.ttl/3, func(ctx context.Context) (tidings, error) { return t.renew(ctx) })
+func (p *poll) keep(t *claimSession) (observation, error) {
+	p.ref = t.Ref()
+	return p.watch(t.ttl/3, func(ctx context.Context) (observation, error) { return t.renew(ctx) })
 }

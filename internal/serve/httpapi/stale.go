@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // A staleness is the part of an answer that marks it as old, because the engine can't make its
@@ -34,7 +35,11 @@ func staleBy(err error) (staleness, error) {
 
 // staleAfter returns the staleness of a list that the caller did not read to its end.
 func (c *call) staleAfter(ctx context.Context) (s staleness, err error) {
-	nothing := lockkeeper.Query{Ref: lockkeeper.Ref{Session: madeHere + "nothing", ID: theClaim}, Brief: true, Stale: true}
+	nothing := lockkeeper.Query{
+		Ref:   lockkeeper.Ref{Session: httpPrefix + "nothing", ID: solo.ClaimID},
+		Brief: true,
+		Stale: true,
+	}
 	for _, failed := range c.engine().List(ctx, nothing) {
 		if failed != nil {
 			s, err = staleBy(failed)

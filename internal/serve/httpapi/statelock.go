@@ -2,263 +2,160 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
-	"fmt"
-	mathrand "math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-const (
-	stateSessions = "terraform-"          // how the ids of their sessions begin
-	stateClaim    = 1                     // the one claim of such a session
-	stateTries    = 16                    // of one request, when a repeat of it comes between
-	stateMoment   = 20 * time.Millisecond // to wait at most before the next
-	stateBound    = 10 * time.Second      // an engine that has not answered by then is taken for unreachable
-)
+// statePrefix begins the ids of the sessions of state locks.
+const statePrefix = "terraform-"
 
-// states are Terraform's locks of an engine: exclusive, and named by the ID that
-// Terraform gives each. Path and ID name the session, so a repeat finds it, on any
-// server of the engine.
-type states struct{ engine lockkeeper.Engine }
+// stateLocks are Terraform's locks of an engine: exclusive, and named by the ID that Terraform gives
+// each. The session id is made from path and ID, so a repeat finds the lock, on any server of the
+// engine.
+type stateLocks struct{ engine lockkeeper.Engine }
 
-// stateRef is the claim of one lock.
-func stateRef(path lockkeeper.Path, id string) lockkeeper.Ref {
+// session returns the session of one lock.
+func (l stateLocks) session(path lockkeeper.Path, id string) *solo.Session {
 	h := sha256.Sum256([]byte(string(path) + "\n" + id)) // neither has control characters
-	return lockkeeper.Ref{Session: stateSessions + strings.ToLower(base32.HexEncoding.EncodeToString(h[:20])),
-		ID: stateClaim}
+	return &solo.Session{
+		Engine: l.engine,
+		ID:     statePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(h[:20])),
+		Rivals: "other requests for the same lock",
+	}
 }
 
-// errBetween: a repeat of the same request came between two exchanges.
-var errBetween = errors.New("another request for the same lock came between")
-
-// Lock takes the path, or tells who is in the way. A repeat with the same ID finds
-// what it has. What nobody is told of, since ctx has ended, is given back.
-func (s states) lock(ctx context.Context, path lockkeeper.Path, info lockInfo,
-	ttl time.Duration) (taken []lockkeeper.Blocker, err error) {
+// lock takes the path, or returns the claims in the way. A repeat with the same ID finds the lock
+// held. If ctx has ended, nobody learns of the lock, so lock gives it back.
+func (l stateLocks) lock(ctx context.Context, path lockkeeper.Path, info lockInfo,
+	ttl time.Duration) (blocked []lockkeeper.Blocker, err error) {
 	want := lockkeeper.Want{
-		ID: stateClaim, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}, Label: info.label(),
+		ID: solo.ClaimID, Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}}, Label: info.label(),
 	}
-	if err := s.engine.Guarantees().Refuse(&want); err != nil {
+	if err := l.engine.Guarantees().Refuse(&want); err != nil {
 		return nil, err
 	}
-	ref := stateRef(path, info.ID)
-	err = again(ctx, func(ctx context.Context) (err error) {
-		taken, err = s.tryLock(ctx, ref, want, ttl)
+	s := l.session(path, info.ID)
+	err = s.Do(ctx, func(ctx context.Context) (err error) {
+		blocked, err = tryLock(ctx, s, want, ttl)
 		return err
 	})
-	return taken, err
+	return blocked, err
 }
 
 // tryLock is one try of lock.
-func (s states) tryLock(ctx context.Context, ref lockkeeper.Ref, want lockkeeper.Want,
-	ttl time.Duration) ([]lockkeeper.Blocker, error) {
-	was, err := s.look(ctx, ref)
-	if err != nil {
-		return nil, err
+func tryLock(ctx context.Context, s *solo.Session, want lockkeeper.Want, ttl time.Duration) ([]lockkeeper.Blocker,
+	error) {
+	o, sent, err := s.Obtain(ctx, ttl, want)
+	if err == nil && o.State == lockkeeper.Held && sent && ctx.Err() != nil {
+		err = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
 	}
-	key, now, err := s.attach(ctx, ref, want.Label, ttl)
-	if err != nil {
-		return nil, err
-	}
-	if now.State != 0 {
-		was = now // a repeat was faster: what it claimed since the look, the lease tells
-	}
-	if was.State == lockkeeper.Ended {
-		// The engine remembers that the id has ended. A new session has no past.
-		if err := s.leave(ctx, key); err != nil {
-			return nil, err
-		}
-		return nil, errBetween
-	}
-	st, err := s.engine.Claim(ctx, key, want)
 	switch {
-	case err == nil && st.State == lockkeeper.Held && (was.State == lockkeeper.Held || ctx.Err() == nil):
-		return nil, nil
-	case err == nil && was.State == lockkeeper.Held:
-		return nil, errBetween // revoked just now
-	case was.State == lockkeeper.Held:
-		return nil, err // not ours to give back: a repeat has it
-	}
-	// Nobody would release what nobody was told of. If a repeat has attached since,
-	// this key is an old one, and does it no harm.
-	gone := s.leave(context.WithoutCancel(ctx), key)
-	switch {
-	case err != nil:
+	case err != nil && sent:
+		_ = s.Discard(ctx, o.Key) // no client would release it
 		return nil, err
-	case st.State == lockkeeper.Held:
-		return nil, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
-	case st.Reason != lockkeeper.TimedOut:
+	case err != nil, o.State == lockkeeper.Held:
+		return nil, err
+	case o.Reason != lockkeeper.TimedOut:
 		return nil, &lockkeeper.Error{
 			Err:     lockkeeper.ErrNotAcquired,
-			Reason:  st.Reason,
-			Detail:  st.Text,
-			Blocked: st.Blockers,
+			Reason:  o.Reason,
+			Detail:  o.Text,
+			Blocked: o.Blockers,
 		}
+	case len(o.Blockers) == 0:
+		return nil, solo.ErrAgain // the blocker has released the path meanwhile
 	}
-	if gone != nil && !errors.Is(gone, lockkeeper.ErrSession) {
-		return nil, gone
-	}
-	if len(st.Blockers) == 0 {
-		return nil, errBetween // it was released just now
-	}
-	return st.Blockers, nil
+	return o.Blockers, nil
 }
 
-// unlock releases the lock with that ID. If there is none, it tells what became of
-// it, as an ErrLost, or who has the path now; if nobody has, that is as it should be.
-func (s states) unlock(ctx context.Context, path lockkeeper.Path, id string) (taken []lockkeeper.Blocker, err error) {
-	ref := stateRef(path, id)
-	err = again(ctx, func(ctx context.Context) error {
-		st, err := s.look(ctx, ref)
-		if err != nil {
+// unlock releases the lock with that ID. If there is none, it returns how it ended, as an ErrLost, or
+// the lock that the path has now; if there is none, that is no error.
+func (l stateLocks) unlock(ctx context.Context, path lockkeeper.Path, id string) (blocked []lockkeeper.Blocker,
+	err error) {
+	s := l.session(path, id)
+	err = s.Do(ctx, func(ctx context.Context) error {
+		st, err := s.Look(ctx)
+		switch {
+		case err != nil:
 			return err
-		}
-		if st.State == lockkeeper.Held {
-			// Should this process die before it leaves, the TTL goes on as before.
-			key, now, err := s.attach(ctx, ref, st.Label, lockkeeper.MinTTL)
-			if err != nil {
-				return err
-			}
-			if now.State == lockkeeper.Ended {
-				return errBetween
-			}
-			return s.leave(ctx, key)
-		}
-		if st.State == lockkeeper.Ended && st.Reason != lockkeeper.Released {
+		case st.State == lockkeeper.Held:
+			return s.Release(ctx, st, 0)
+		case st.State == lockkeeper.Ended && st.Reason != lockkeeper.Released:
 			return &lockkeeper.Error{Op: "unlock", Path: path, Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 		}
-		b, err := s.holder(ctx, path)
+		b, err := l.holder(ctx, path)
 		if b != nil {
-			taken = []lockkeeper.Blocker{*b}
+			blocked = []lockkeeper.Blocker{*b}
 		}
 		return err
 	})
-	return taken, err
+	return blocked, err
 }
 
-// force ends whatever lock Terraform has of the path: its force-unlock sends no ID.
-// Whoever had it may still be at work, so it is revoked, which the engine remembers;
-// who may not revoke gives back what is its own. It reports whether it saw a lock.
-func (s states) force(ctx context.Context, path lockkeeper.Path, by lockkeeper.Label) (found bool, err error) {
-	err = again(ctx, func(ctx context.Context) error {
-		b, err := s.holder(ctx, path)
+// force ends any lock that Terraform has of the path: its force-unlock sends no ID. The holder may
+// still be at work, so force revokes the lock, which the engine remembers. A caller that may not
+// revoke releases its own lock. force reports whether it saw a lock.
+func (l stateLocks) force(ctx context.Context, path lockkeeper.Path, by lockkeeper.Label) (found bool, err error) {
+	s := &solo.Session{Rivals: "other requests for the same lock"}
+	err = s.Do(ctx, func(ctx context.Context) error {
+		b, err := l.holder(ctx, path)
 		if err != nil || b == nil {
 			return err
 		}
 		found = true
-		denied := s.revoke(ctx, b.Ref, by)
+		denied := l.revoke(ctx, b.Ref, by)
 		if !errors.Is(denied, lockkeeper.ErrDenied) && !errors.Is(denied, lockkeeper.ErrUnsupported) {
 			return denied
 		}
 		info, ok := infoOf(b.Label)
-		if !ok || stateRef(path, info.ID) != b.Ref {
+		if !ok {
 			return denied
 		}
-		key, _, err := s.attach(ctx, b.Ref, b.Label, lockkeeper.MinTTL)
-		if err != nil {
+		own := l.session(path, info.ID)
+		if own.Ref() != b.Ref {
+			return denied
+		}
+		st, err := own.Look(ctx)
+		if err != nil || solo.Gone(st) {
 			return err
 		}
-		return s.leave(ctx, key)
+		return own.Release(ctx, st, 0)
 	})
 	return found, err
 }
 
-// revoke takes a claim away at once, as an operator, who has a session for that.
-func (s states) revoke(ctx context.Context, ref lockkeeper.Ref, by lockkeeper.Label) error {
-	operator := lockkeeper.Ref{Session: stateSessions + "force-" + strings.ToLower(rand.Text())}
-	key, _, err := s.attach(ctx, operator, by, lockkeeper.MinTTL)
-	if err != nil {
-		return err
-	}
-	err = s.engine.End(ctx, key, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: true, Label: by})
-	_ = s.leave(context.WithoutCancel(ctx), key) // or it ends within its TTL
-	return err
+// revoke ends a claim at once, as an operator.
+func (l stateLocks) revoke(ctx context.Context, ref lockkeeper.Ref, by lockkeeper.Label) error {
+	return solo.Transient(ctx, l.engine, statePrefix+"force-", lockkeeper.MinTTL, by.As,
+		func(ctx context.Context, k lockkeeper.Key) error {
+			return l.engine.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref, Force: true, Label: by})
+		})
 }
 
-// holder is the lock that Terraform has of the path; nil if it has none.
-func (s states) holder(ctx context.Context, path lockkeeper.Path) (*lockkeeper.Blocker, error) {
-	for st, err := range s.engine.List(ctx, lockkeeper.Query{Meets: path, Brief: true}) {
+// holder returns the lock that Terraform has of the path; nil if it has none.
+func (l stateLocks) holder(ctx context.Context, path lockkeeper.Path) (*lockkeeper.Blocker, error) {
+	for st, err := range l.engine.List(ctx, lockkeeper.Query{Meets: path, Brief: true}) {
 		if err != nil {
 			return nil, err
 		}
 		if st.State != lockkeeper.Held {
-			break // holds come first
+			break // List yields holds first
 		}
 		_, own, foreign := strings.Cut(st.Ref.Session, ":")
 		if !foreign {
 			own = st.Ref.Session
 		}
-		if len(st.Grants) == 1 && st.Grants[0].Path == path && strings.HasPrefix(own, stateSessions) {
+		if len(st.Grants) == 1 && st.Grants[0].Path == path && strings.HasPrefix(own, statePrefix) {
 			return &lockkeeper.Blocker{
 				Ref: st.Ref, Why: lockkeeper.HeldBy, Path: path, Mode: lockkeeper.ModeExclusive, Age: st.Age, Label: st.Label,
 			}, nil
 		}
 	}
 	return nil, nil
-}
-
-// look is how a claim stands; the State is 0 if the engine does not know it.
-func (s states) look(ctx context.Context, ref lockkeeper.Ref) (lockkeeper.Status, error) {
-	for st, err := range s.engine.List(ctx, lockkeeper.Query{Ref: ref}) {
-		return st, err
-	}
-	return lockkeeper.Status{}, nil
-}
-
-// attach opens the claim's session or takes it over, and tells how the claim stands
-// as far as the lease says.
-func (s states) attach(ctx context.Context, ref lockkeeper.Ref, label lockkeeper.Label,
-	ttl time.Duration) (lockkeeper.Key, lockkeeper.Status, error) {
-	session := lockkeeper.Session{
-		ID: ref.Session, TTL: ttl, Named: []uint64{ref.ID}, Outlive: true, Label: lockkeeper.Label{As: label.As},
-	}
-	lease, err := s.engine.Attach(ctx, session, nil)
-	var told *lockkeeper.Error
-	if errors.As(err, &told) && told.Err == lockkeeper.ErrSession && told.Epoch != 0 {
-		session.Epoch = told.Epoch
-		lease, err = s.engine.Attach(ctx, session, nil)
-	}
-	if err != nil {
-		return lockkeeper.Key{}, lockkeeper.Status{}, err
-	}
-	for _, st := range lease.Claims {
-		if st.Ref.ID == ref.ID {
-			return lease.Key, st, nil
-		}
-	}
-	return lease.Key, lockkeeper.Status{}, nil
-}
-
-// leave ends the session of a key.
-func (s states) leave(ctx context.Context, k lockkeeper.Key) error {
-	ctx, cancel := context.WithTimeout(ctx, stateBound)
-	defer cancel()
-	return s.engine.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Leave})
-}
-
-// again does do until no repeat of the same request has come between.
-func again(ctx context.Context, do func(context.Context) error) error {
-	for range stateTries {
-		bounded, cancel := context.WithTimeout(ctx, stateBound)
-		err := do(bounded)
-		cancel()
-		if !errors.Is(err, errBetween) && !errors.Is(err, lockkeeper.ErrSession) {
-			return err
-		}
-		pause := time.NewTimer(mathrand.N(stateMoment)) // they must not go in step
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
-		}
-	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
-		Detail: fmt.Sprintf("other requests for the same lock came between %d times: ask again", stateTries)}
 }

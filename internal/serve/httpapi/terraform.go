@@ -50,7 +50,7 @@ func (c *call) lockState() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	taken, err := states{c.engine()}.lock(c.r.Context(), path, info, ttl)
+	taken, err := stateLocks{c.engine()}.lock(c.r.Context(), path, info, ttl)
 	if err != nil {
 		return withAddress(err)
 	}
@@ -72,7 +72,7 @@ func (c *call) unlockState() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	s := states{c.engine()}
+	s := stateLocks{c.engine()}
 	if len(body) == 0 {
 		found, err := s.force(c.r.Context(), path, lockkeeper.Label{As: c.pass.Name(), Note: "terraform force-unlock"})
 		if err == nil && !found {

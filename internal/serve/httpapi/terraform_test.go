@@ -191,7 +191,7 @@ func TestTerraformGivesUp(t *testing.T) {
 				}
 				leave()
 				if repeated {
-					taken, err := states{e}.lock(t.Context(), "s", info, time.Hour)
+					taken, err := stateLocks{e}.lock(t.Context(), "s", info, time.Hour)
 					if taken != nil || err != nil {
 						t.Fatalf("the repeat at exchange %d: %v, %v", at, taken, err)
 					}
@@ -199,7 +199,7 @@ func TestTerraformGivesUp(t *testing.T) {
 				}
 				return nil
 			}
-			taken, err := states{&slowEngine{e, moment, moment}}.lock(ctx, "s", info, time.Hour)
+			taken, err := stateLocks{&slowEngine{e, moment, moment}}.lock(ctx, "s", info, time.Hour)
 			more = n > at
 			told = told || taken == nil && err == nil && ctx.Err() == nil
 			held := false
@@ -228,7 +228,7 @@ func TestTerraformLostAnswers(t *testing.T) {
 			}
 			return nil
 		}
-		s := states{&slowEngine{e, lossy, lossy}}
+		s := stateLocks{&slowEngine{e, lossy, lossy}}
 		_, err := s.lock(t.Context(), "s", info, time.Hour)
 		more = n > at
 		if more && !errors.Is(err, lockkeeper.ErrUnavailable) {

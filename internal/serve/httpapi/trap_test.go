@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync/atomic"
 	"testing"
@@ -142,7 +143,7 @@ func TestItEndsAtEachMoment(t *testing.T) {
 
 func endsAtEachMoment(t *testing.T, method, action, key string) {
 	sweep(t, func(w *world, e *trap) {
-		id := newSession(2*time.Second, key)
+		id := newSessionID(2*time.Second, key)
 		lease, err := w.engine.Attach(w.Context(), lockkeeper.Session{ID: id, TTL: 2 * time.Second}, nil)
 		if err != nil {
 			w.Fatal(err)
@@ -185,7 +186,10 @@ func TestAmendedAtEachMoment(t *testing.T) {
 		e.do = func() {
 			s := lockkeeper.Session{ID: held.Ref.Session, TTL: 30 * time.Second, Named: []uint64{1}}
 			_, err := e.Engine.Attach(w.Context(), s, nil)
-			s.Epoch = presentEpoch(err)
+			var refusal *lockkeeper.Error
+			if errors.As(err, &refusal) {
+				s.Epoch = refusal.Epoch
+			}
 			if _, err := e.Engine.Attach(w.Context(), s, nil); err != nil {
 				w.Errorf("at moment %d: %v", at, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // A claimRequest is the body of POST /v1/claims. A single target may be written
@@ -80,7 +81,7 @@ func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 // want returns the claim that the request describes, and adds all its mistakes to m.
 func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	w := lockkeeper.Want{
-		ID: theClaim, Priority: q.Priority,
+		ID: solo.ClaimID, Priority: q.Priority,
 		MaxHold:  time.Duration(q.MaxHold),
 		Grace:    time.Duration(q.Grace),
 		Expected: time.Duration(q.Expected),

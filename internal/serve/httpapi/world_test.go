@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
 // A world is an engine with servers and a client, all in one bubble of fake time:
@@ -183,7 +184,7 @@ func (w *world) holds(body string, headers ...string) answer {
 // state is how the engine has a claim; 0 if it does not know it.
 func (w *world) state(ref lockkeeper.Ref) lockkeeper.State {
 	w.Helper()
-	st, err := look(w.Context(), w.engine, ref)
+	st, err := solo.Look(w.Context(), w.engine, ref)
 	if err != nil {
 		w.Fatal(err)
 	}
