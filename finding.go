@@ -1,9 +1,6 @@
 package lockkeeper
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // A Finding is the outcome of one check of a set-up.
 type Finding struct {
@@ -39,24 +36,3 @@ func (g Grade) String() string {
 
 // MarshalText writes the grade as String does.
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
-
-// A TroubleNotifier is an [Engine] that knows when it begins to refuse claims because it can't
-// make them durable, such as on a full disk, and when it accepts claims again. It calls changed
-// at both moments. changed must return quickly. It replaces the function given before.
-type TroubleNotifier interface {
-	NotifyTrouble(changed func())
-}
-
-// An Examiner is an [Engine] that can check its own set-up. Examine changes
-// nothing that a user of the engine could notice, and reports everything that it
-// looked at, the fine things too, in a fixed order. What can't be looked at is a
-// finding, not an error.
-type Examiner interface {
-	Examine(ctx context.Context) []Finding
-}
-
-// A Noticer is an [Engine] that may have found problems when it was opened. It works in spite of
-// them, but a person should look at each.
-type Noticer interface {
-	Notices() []Finding
-}

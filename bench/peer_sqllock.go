@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper"
+	_ "github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
 // sqllockPeer is our engine on a database, which all clients of this process share:
@@ -31,11 +32,11 @@ func (p *sqllockPeer) lacking() error {
 	if err := p.missing(); err != nil {
 		return err
 	}
-	return engine.Check(p.scheme + "://127.0.0.1/locks")
+	return lockkeeper.CheckURL(p.scheme + "://127.0.0.1/locks")
 }
 
 func (p *sqllockPeer) open(ctx context.Context, n int) (clients, error) {
-	opened, err := engine.New(ctx, p.url())
+	opened, err := lockkeeper.Open(ctx, p.url())
 	if err != nil {
 		return nil, err
 	}

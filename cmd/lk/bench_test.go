@@ -12,7 +12,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
-	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
 // What is read from the buckets is what was put in, but for a 64th.
@@ -293,10 +294,7 @@ func TestMeasure(t *testing.T) {
 
 // A hand-off is counted only of one who stood in line when it was freed.
 func TestRelay(t *testing.T) {
-	client, err := engine.Open(t.Context(), "mem:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := lockkeeper.New(memlock.New())
 	defer client.Close()
 	r := newRelay("x/line")
 	load := workload{loadHandOff, inLine, func(ctx context.Context, _ int, t *tally) error {

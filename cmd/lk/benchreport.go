@@ -28,7 +28,7 @@ func newBenchReport(to io.Writer, client *connection, o *benchOptions) *benchRep
 	return &benchReport{
 		to:     to,
 		asJSON: o.asJSON,
-		url:    shownURL(client.url),
+		url:    lockkeeper.RedactURL(client.url),
 		engine: client.Guarantees(),
 		every:  every,
 		look:   lookOf(to),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
@@ -149,7 +150,7 @@ func (o *caOptions) exampleURL(au *pki.Authority) string {
 	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
 		host = "[" + host + "]"
 	}
-	url := "lks://" + host + "?ca=" + absolute("ca")
+	url := remote.URL(host, true) + "?ca=" + absolute("ca")
 	if len(o.clients) > 0 {
 		url += "&cert=" + absolute(o.clients[0]) + "&key=" + absolute(o.clients[0]+"-key")
 	} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,9 +61,14 @@ func (a *app) completes(root *cobra.Command) {
 	}
 }
 
+// listed is the value of a flag that has one of a few words.
+type listed interface {
+	list(separator string) string
+}
+
 func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 	var complete cobra.CompletionFunc
-	words, few := f.Value.(interface{ list(separator string) string })
+	words, few := f.Value.(listed)
 	switch {
 	case few:
 		complete = cobra.FixedCompletions(strings.Split(words.list("\n"), "\n"), cobra.ShellCompDirectiveNoFileComp)
@@ -179,27 +185,21 @@ func (a *app) completeNames(_ *cobra.Command, _ []string, begun string) ([]strin
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-// engineSchemes are how the URLs begin that lk can be told.
-var engineSchemes = []struct{ begins, about string }{
-	{"sqlite:", "a file on this computer"},
-	{"lk://", "a server"},
-	{"postgres://", "tables in a Postgres"},
-	{"mysql://", "tables in a MariaDB or MySQL"},
-}
-
 // completeEngine completes a URL: its scheme, then a file.
 func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
-	const scheme = "sqlite:"
-	file, named := strings.CutPrefix(begun, scheme)
-	if !named {
+	s := schemeOf(begun)
+	if !s.File {
 		var list []string
-		for _, s := range engineSchemes {
-			if strings.HasPrefix(s.begins, begun) && s.begins != begun {
-				list = append(list, cobra.CompletionWithDesc(s.begins, s.about))
+		for _, s := range lockkeeper.Schemes() {
+			begins := s.Form[:strings.IndexFunc(s.Form+"A", unicode.IsUpper)]
+			if strings.HasPrefix(begins, begun) && begins != begun && s.Guarantees.Reach != lockkeeper.InProcess {
+				list = append(list, cobra.CompletionWithDesc(begins, s.About))
 			}
 		}
 		return list, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
+	scheme, file, _ := strings.Cut(begun, ":")
+	scheme += ":"
 	folder, begunName := filepath.Split(file)
 	entries, err := os.ReadDir(filepath.Join(".", folder))
 	if filepath.IsAbs(folder) {

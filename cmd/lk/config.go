@@ -85,7 +85,7 @@ func (o *serveOptions) settle(a *app, cmd *cobra.Command) {
 		o.config = absolute
 	}
 	c, err := readConfig(o.config)
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
+	if all, ok := err.(joinedErrors); ok {
 		for _, err := range all.Unwrap() {
 			a.bad.addf("--config: %s", err)
 		}
@@ -190,4 +190,9 @@ func exampleOf(f *pflag.Flag) string {
 	}
 	name, _ := pflag.UnquoteUsage(f)
 	return name
+}
+
+// joinedErrors is what errors.Join returns.
+type joinedErrors interface {
+	Unwrap() []error
 }

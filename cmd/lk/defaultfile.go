@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 )
 
 // machineFolder, where it exists, holds the locks of all users of this machine. The system
@@ -29,10 +30,10 @@ func hasMachineFolder() bool {
 // defaultURL is the engine if the user names none.
 func defaultURL() (string, error) {
 	if hasMachineFolder() {
-		return "sqlite:" + filepath.Join(machineFolder, lockFile), nil
+		return sqlitelock.URL(filepath.Join(machineFolder, lockFile)), nil
 	}
 	folder, err := stateFolder()
-	return "sqlite:" + filepath.Join(folder, lockFile), err
+	return sqlitelock.URL(filepath.Join(folder, lockFile)), err
 }
 
 // defaultReach says what the default excludes.
@@ -78,7 +79,7 @@ func notInGroup() string {
 	}
 	return fmt.Sprintf("the locks of this machine are in %s, where you may not write: "+
 		"join the group (sudo usermod -aG %s %s, then log in again), or name a file of your own, "+
-		"which excludes only what you run: --engine sqlite:$HOME/%s", machineFolder, group, name, lockFile)
+		"which excludes only what you run: --engine %s", machineFolder, group, name, sqlitelock.URL("$HOME/"+lockFile))
 }
 
 // refuseWhileOwnFileIsUsed refuses the machine's file while claims are left in the user's
@@ -89,10 +90,11 @@ func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 		return nil // there is no such file
 	}
 	file := filepath.Join(folder, lockFile)
+	url := sqlitelock.URL(file)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	old, err := a.open(ctx, "sqlite:"+file+"?mode=ro")
+	old, err := a.open(ctx, withParameter(url, schemeOf(url).ReadOnly))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockkeeper.ErrInvalid) {
 		return nil // nobody can have locks in it
 	}
@@ -101,8 +103,8 @@ func (a *app) refuseWhileOwnFileIsUsed(ctx context.Context) error {
 		for _, failed := range old.List(ctx, lockkeeper.Query{}) {
 			if err = failed; err == nil {
 				return refuseDefault("locks are left in %s, your default before %s was made: "+
-					"wait until they end (lk ls --engine sqlite:%[1]s), or keep using it with --engine sqlite:%[1]s", file,
-					machineFolder)
+					"wait until they end (lk ls --engine %[3]s), or keep using it with --engine %[3]s", file,
+					machineFolder, url)
 			}
 		}
 	}
@@ -136,7 +138,7 @@ func makeOwnFolder(folder string) error {
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return refuseDefault("there is no folder for the locks: %w "+
-			"(name another engine with --engine or %s, such as sqlite:/var/tmp/locks.db)", err, engineVariable)
+			"(name another engine with --engine or %s, such as %s)", err, engineVariable, sqlitelock.URL("/var/tmp/locks.db"))
 	}
 	return nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
@@ -87,7 +86,7 @@ func (d *doctor) wrong(grade lockkeeper.Grade, check, detail, remedy string) {
 func (d *doctor) examine(ctx context.Context) {
 	if url, ok := d.choice(); ok {
 		client := d.open(ctx, url)
-		d.tokenFile(url)
+		d.examineURL(url)
 		d.parent(ctx, client, url)
 		if client != nil {
 			client.Close()
@@ -118,15 +117,15 @@ func (d *doctor) choice() (url string, ok bool) {
 		d.wrong(lockkeeper.Broken, "engine", err.Error(), homeRemedy)
 		return "", false
 	}
-	d.engine = shownURL(url) + ", by " + a.engineSource()
+	d.engine = lockkeeper.RedactURL(url) + ", by " + a.engineSource()
 	if named := os.Getenv(engineVariable); a.engineSource() == engineVariable && named != url {
 		others := "locks"
 		if fileOf(url) == "" {
 			others = "files"
 		}
 		d.wrong(lockkeeper.Doubtful, "engine", fmt.Sprintf("%s is %s, which is relative: another folder, other %s (here: %s)",
-			engineVariable, shownURL(named), others, shownURL(url)),
-			"set it to "+shownURL(url)+", or to other absolute files")
+			engineVariable, lockkeeper.RedactURL(named), others, lockkeeper.RedactURL(url)),
+			"set it to "+lockkeeper.RedactURL(url)+", or to other absolute files")
 		return url, true
 	}
 	d.fine("engine", "%s", d.engine)
@@ -142,7 +141,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 	}
 	d.app.looks, d.app.reads = true, true
 	client, err := d.app.connect(ctx)
-	if errors.Is(err, sqllock.ErrNoTables) && lookingURL(url) != url {
+	if errors.Is(err, lockkeeper.ErrNoTables) && lookingURL(url) != url {
 		d.fine("opening it", "the database has no tables of lockkeeper yet; the first lock makes them, or lk migrate")
 		return nil
 	}
@@ -189,7 +188,7 @@ func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
 		who = "everybody on this machine who uses this file"
 	case g.Reach == lockkeeper.OnNetwork:
 		who, whose = "everybody who names this server, on any machine", "at the server, "
-		if isDatabase(url) {
+		if hasTables(url) {
 			who, whose = "everybody who names these tables of this database, on any machine", ""
 		}
 		d.fine("crash detection", "the lock of a killed or disconnected process ends with its TTL")
@@ -241,7 +240,7 @@ func (d *doctor) openRemedy(err error, url string) string {
 	switch {
 	case errors.As(err, &refused):
 		return "do as it says"
-	case isDatabase(url):
+	case hasTables(url):
 		return databaseRemedy(err)
 	case d.app.engineSource() == "the default" && !errors.Is(err, lockkeeper.ErrInvalid):
 		return "see that " + file + " and its directory are yours to write; or " + homeRemedy
@@ -266,7 +265,7 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %q, which is no claim", claim), remedy)
 	case named != url:
 		d.wrong(lockkeeper.Doubtful, "inside a run",
-			fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, shownURL(named)), remedy)
+			fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, lockkeeper.RedactURL(named)), remedy)
 	case client == nil:
 		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held",
 			remedy)

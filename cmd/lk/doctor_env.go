@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -36,8 +34,8 @@ func (d *doctor) variables() {
 			continue
 		}
 		unknown++
-		remedy := "unset it; there are " + strings.Join([]string{engineVariable, remote.TokenVariable,
-			remote.TokenFileVariable}, ", ") + ", and " + serveVariables + " with a flag of lk serve"
+		remedy := "unset it; there are " + strings.Join(engineVariables(), ", ") + ", and " + serveVariables +
+			" with a flag of lk serve"
 		if len(meant) > 0 {
 			remedy = "did you mean " + strings.Join(meant, ", or ") + "? Else unset it"
 		}
@@ -48,10 +46,23 @@ func (d *doctor) variables() {
 	}
 }
 
+// engineVariables are the variables that choose an engine, and those of the engines.
+func engineVariables() []string {
+	all := []string{engineVariable}
+	for _, s := range lockkeeper.Schemes() {
+		for _, name := range s.Variables {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
 // knownVariables are those that lk reads. The flags are of an app of their own here,
 // since making flags sets them to their defaults.
 func knownVariables() []string {
-	known := []string{engineVariable, remote.TokenVariable, remote.TokenFileVariable}
+	known := engineVariables()
 	serve, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).newRoot().Find([]string{"serve"})
 	if err != nil {
 		return known
@@ -64,32 +75,10 @@ func knownVariables() []string {
 	return known
 }
 
-// tokenFile looks at who may read the file of the token.
-func (d *doctor) tokenFile(engine string) {
-	if runtime.GOOS == "windows" || !strings.HasPrefix(engine, "lk:") && !strings.HasPrefix(engine, "lks:") {
-		return
-	}
-	file := ""
-	if os.Getenv(remote.TokenVariable) == "" {
-		file = os.Getenv(remote.TokenFileVariable)
-	}
-	_, query, _ := strings.Cut(engine, "?")
-	for part := range strings.SplitSeq(query, "&") {
-		if named, is := strings.CutPrefix(part, "token="); is {
-			file, _ = url.PathUnescape(named) // what is wrong with it, opening says
-		}
-	}
-	if file == "" {
-		return
-	}
-	info, err := os.Stat(file)
-	switch {
-	case err != nil: // opening says so
-	case info.Mode().Perm()&0o077 != 0:
-		d.wrong(lockkeeper.Doubtful, "token", fmt.Sprintf("%s is open to others (%s): whoever reads it can be you", file,
-			info.Mode().Perm()), "chmod go-rwx "+file)
-	default:
-		d.fine("token", "%s is for its owner alone", file)
+// examineURL reports what the engine checks of its URL without being opened.
+func (d *doctor) examineURL(url string) {
+	if examine := schemeOf(url).Examine; examine != nil {
+		d.list = append(d.list, examine(url)...)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
@@ -44,7 +43,7 @@ const certificateSoon = 14 * duration.Day
 
 // server looks at what the server tells of itself.
 func (d *doctor) server(ctx context.Context, client *connection) {
-	e, ok := client.engine.(*remote.Engine)
+	e, ok := client.engine.(lockkeeper.ServerClient)
 	if !ok {
 		return
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
-	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // drainLook is how often a server that drains is asked how far it is.
@@ -75,10 +74,10 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 		return err
 	}
 	defer client.Close()
-	server, ok := client.engine.(*remote.Engine)
+	server, ok := client.engine.(lockkeeper.ServerClient)
 	if !ok {
-		return &exit{code: exitUsage, say: fmt.Errorf("%s is no server: only a server can be drained, such as "+
-			"lk://127.0.0.1:%d", shownURL(client.url), serverPort)}
+		return &exit{code: exitUsage, say: fmt.Errorf("%s is no server: only a server can be drained, such as %s",
+			lockkeeper.RedactURL(client.url), remote.URL(fmt.Sprintf("127.0.0.1:%d", serverPort), false))}
 	}
 	about, err := server.Drain(ctx, o.reason, o.unless)
 	switch {
@@ -101,8 +100,8 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 
 // awaitDrained waits until the server can't be reached any more, and tells how far
 // it is when that changes.
-func (a *app) awaitDrained(ctx context.Context, server *remote.Engine, bound time.Duration,
-	last wire.ServerState) error {
+func (a *app) awaitDrained(ctx context.Context, server lockkeeper.ServerClient, bound time.Duration,
+	last lockkeeper.ServerState) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	tick := time.NewTicker(drainLook)

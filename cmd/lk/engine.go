@@ -8,11 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
-	"github.com/lockkeeper/lockkeeper/engine/sqllock"
+	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 )
 
 // engineVariable names the engine where --engine does not; a child of lk run
@@ -46,8 +44,8 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 		return nil, fmt.Errorf("%s: %w", a.engineSource(), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (another engine is named by --engine or %s, such as sqlite:/var/tmp/locks.db)", err,
-			engineVariable)
+		return nil, fmt.Errorf("%w (another engine is named by --engine or %s, such as %s)", err,
+			engineVariable, sqlitelock.URL("/var/tmp/locks.db"))
 	}
 	if e.Guarantees().Reach == lockkeeper.InProcess && !a.within {
 		e.Close()
@@ -68,7 +66,7 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 
 // withinProcess says why an engine that is within one process is of no use to lk.
 func withinProcess(url string) string {
-	if dir, disk := strings.CutPrefix(url, "disk:"); disk {
+	if dir := fileOf(url); dir != "" {
 		return url + " is for one process alone: lk serve --data " + dir + " serves it to all, and says how to reach it"
 	}
 	return url + " keeps locks within one process, so that lk would exclude nobody: name another engine"
@@ -76,8 +74,8 @@ func withinProcess(url string) string {
 
 // openedURL is the URL by which this verb opens the engine.
 func (a *app) openedURL(url string) string {
-	if scheme, _, _ := strings.Cut(url, ":"); scheme == "sqlite" && a.reads && queryOf(url) == len(url) {
-		return url + "?mode=ro"
+	if s := schemeOf(url); a.reads && s.ReadOnly != "" {
+		return withParameter(url, s.ReadOnly)
 	}
 	if a.looks {
 		return lookingURL(url)
@@ -101,15 +99,19 @@ func (a *app) existing(ctx context.Context) (*connection, error) {
 	}
 	a.looks = true
 	client, err := a.connect(ctx)
-	if errors.Is(err, sqllock.ErrNoTables) || a.reads && errors.Is(err, fs.ErrNotExist) {
-		url, _, _ := a.chooseURL() // connect has chosen it too
-		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n", shownURL(url))
+	if url, _, _ := a.chooseURL(); isMissing(err, url) { // connect has chosen it too
+		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n", lockkeeper.RedactURL(url))
 		return nil, nil
 	}
 	if err == nil {
 		a.noteSudo(client.named)
 	}
 	return client, err
+}
+
+// isMissing reports whether there is nothing at that URL to open, so that nobody holds anything.
+func isMissing(err error, url string) bool {
+	return errors.Is(err, lockkeeper.ErrNoTables) || fileOf(url) != "" && errors.Is(err, fs.ErrNotExist)
 }
 
 // missingFile is the file of the engine if it is not there, else "".
@@ -125,25 +127,12 @@ func (a *app) missingFile() string {
 	return file
 }
 
-// fileOf is the file that an engine's URL names, "" if it names none.
-func fileOf(url string) string {
-	scheme, file, _ := strings.Cut(url, ":")
-	if scheme == "sqlite" {
-		file, _, _ = strings.Cut(file, "?")
-	}
-	if (scheme != "sqlite" && scheme != "disk") || file == "" {
-		return ""
-	}
-	return filepath.Clean(file)
-}
-
 // checkEngine notes what is wrong with the choice of the engine, as far as that
 // can be told without opening it.
 func (a *app) checkEngine() {
 	url, named, err := a.chooseURL()
 	if err == nil && named {
-		if err = engine.Check(url); err == nil && (strings.HasPrefix(url, "mem:") || strings.HasPrefix(url, "disk:")) &&
-			!a.within {
+		if err = lockkeeper.CheckURL(url); err == nil && forOneProcess(url) && !a.within {
 			err = errors.New(withinProcess(url))
 		}
 	}
@@ -188,7 +177,7 @@ func (a *app) chooseURL() (url string, named bool, err error) {
 // lock, for at most the TTL, from going to anyone else while it outlives a
 // killed lk.
 func (c *connection) sessionFile(session string) *os.File {
-	if has, ok := c.engine.(interface{ SessionFile(string) *os.File }); ok {
+	if has, ok := c.engine.(lockkeeper.ProcessWatcher); ok {
 		return has.SessionFile(session)
 	}
 	return nil
@@ -209,58 +198,4 @@ func stateFolder() (string, error) {
 		return "", &exit{code: exitUsage, say: errors.New("there is no home directory to keep the locks in: " + homeRemedy)}
 	}
 	return filepath.Join(home, ".local", "state", "lockkeeper"), nil
-}
-
-// absoluteURL makes the files of a URL absolute, so that a child that works in
-// another directory finds the same engine.
-func absoluteURL(url string) (string, error) {
-	scheme, file, _ := strings.Cut(url, ":")
-	if scheme == "lks" || isDatabase(url) {
-		return absoluteFiles(url)
-	}
-	if (scheme != "sqlite" && scheme != "disk") || file == "" || strings.HasPrefix(file, ":") || filepath.IsAbs(file) {
-		return url, nil
-	}
-	if strings.HasPrefix(file, "~") {
-		return "", errTilde(url, scheme+":", file)
-	}
-	absolute, err := filepath.Abs(file)
-	return scheme + ":" + absolute, err
-}
-
-// absoluteFiles makes the files in the query of a server's or a database's URL absolute:
-// certificates, keys, tokens. What is wrong with the query is the engine's to say.
-func absoluteFiles(url string) (string, error) {
-	server, query := url[:queryOf(url)], url[queryOf(url):]
-	if query == "" {
-		return url, nil
-	}
-	query = query[1:]
-	here, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	parts := strings.Split(query, "&")
-	for i, part := range parts {
-		key, file, _ := strings.Cut(part, "=")
-		if file == "" || filepath.IsAbs(file) || isDatabase(url) && !namesFile(key, file) {
-			continue
-		}
-		if strings.HasPrefix(file, "~") {
-			return "", errTilde(url, server+"?"+key+"=", file)
-		}
-		parts[i] = key + "=" + filepath.Join(inQuery.Replace(here), file)
-	}
-	return server + "?" + strings.Join(parts, "&"), nil
-}
-
-// inQuery writes a file's name as it stands in the query of a URL.
-var inQuery = strings.NewReplacer("%", "%25", "&", "%26", "+", "%2B", "#", "%23", ";", "%3B", " ", "%20")
-
-// errTilde says what is wrong with a URL in which ~ stands for a home directory;
-// before is what precedes the file.
-func errTilde(url, before, file string) error {
-	return &exit{code: exitUsage, say: fmt.Errorf("engine %q: the shell has not put your home directory in place of ~: "+
-		"write it in full, or as \"%s$HOME/%s\"",
-		url, before, strings.TrimPrefix(strings.TrimPrefix(file, "~"), "/"))}
 }

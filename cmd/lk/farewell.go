@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
@@ -75,7 +74,7 @@ func leave(ctx context.Context, order []byte, epoch uint64) {
 		name, value, _ := strings.Cut(string(variable), "=")
 		_ = os.Setenv(name, value) // other processes see only the environment that a process starts with
 	}
-	e, err := engine.New(ctx, lookingURL(string(f.URL)))
+	e, err := lockkeeper.Open(ctx, lookingURL(string(f.URL)))
 	if err != nil {
 		return
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 // TestLookingAtAServerWithAFullDisk: read-only verbs show the last safe state and its age. The doctor
@@ -24,7 +23,7 @@ func TestLookingAtAServerWithAFullDisk(t *testing.T) {
 	}
 	defer unix.Unmount(disk, unix.MNT_DETACH)
 	s := startServer(t, t.TempDir(), "--data", filepath.Join(disk, "locks"))
-	e, err := engine.New(t.Context(), s.url)
+	e, err := lockkeeper.Open(t.Context(), s.url)
 	if err != nil {
 		t.Fatal(err)
 	}

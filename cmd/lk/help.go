@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/spf13/cobra"
 )
 
@@ -158,7 +159,7 @@ func newTopics() []*cobra.Command {
 	return []*cobra.Command{
 		{Use: "paths", Short: "How locks are named, and what excludes what", Long: pathsTopic},
 		{Use: "exit-codes", Short: "What lk ends with, and how scripts can tell", Long: exitCodesTopic},
-		{Use: "engines", Short: "Where the locks are kept, and how to choose", Long: enginesTopic},
+		{Use: "engines", Short: "Where the locks are kept, and how to choose", Long: enginesTopic()},
 	}
 }
 
@@ -197,7 +198,36 @@ To tell "taken" from a command's own 75, choose another code:
 
 69 is never "taken": nobody could say whether it is. Try again later.`
 
-const enginesTopic = `An engine keeps the locks. Who uses the same engine excludes each other; who uses
+// urlForms lists the forms of engines' URLs, those for several processes or those for one.
+func urlForms(several bool) string {
+	const column = 22
+	var b strings.Builder
+	for _, s := range lockkeeper.Schemes() {
+		if several != (s.Guarantees.Reach != lockkeeper.InProcess) {
+			continue
+		}
+		line := "  " + s.Form
+		if len(line) >= column {
+			b.WriteString(line + "\n")
+			line = ""
+		}
+		for word := range strings.FieldsSeq(s.Help) {
+			if len(line) >= column && len(line)+1+len(word) > helpWidth {
+				b.WriteString(line + "\n")
+				line = ""
+			}
+			line = fmt.Sprintf("%-*s", column-1, line) + " " + word
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// helpWidth is how many columns a help text has.
+const helpWidth = 83
+
+func enginesTopic() string {
+	return `An engine keeps the locks. Who uses the same engine excludes each other; who uses
 another one does not.
 
   --engine URL        names it for one command
@@ -208,27 +238,9 @@ another one does not.
                       ~/.local/state/lockkeeper)
 
 What URL can be
-  sqlite:FILE         locks of this computer, in a file that is made when it is
-                      not there, but its directory must be. Not on a network file
-                      system: it can't keep its promises there. Users who are to
-                      exclude each other need a directory for their group (2770).
-                      ?mode=ro after it opens the file to look at it alone.
-  lk://HOST:PORT      locks of a server (lk serve), for all machines that reach it.
-                      The port may be left out if it is 7420; several servers that
-                      share one engine are written lk://HOST,HOST
-  postgres://HOST/DATABASE
-  mysql://HOST/DATABASE
-                      locks in tables of a database that is there already: Postgres
-                      13, MariaDB 10.6 or later (MySQL 8 should do, and is untested).
-                      After ? and between & can follow schema=NAME of Postgres or
-                      prefix=NAME_ of MariaDB for other tables, migrate=off and
-                      pool=N, and what psql takes, or tls=true and ca=FILE. No
-                      password is needed in it: see lk help migrate.
-
+` + urlForms(true) + `
 Only within one process, and so for lk serve to serve, or for lk bench to measure
-  disk:DIR            in a directory, so that they outlive the process
-  mem:                in memory
-
+` + urlForms(false) + `
 At a server and in a database, the locks of a process that is killed or cut off end
 with their TTL; in a file they end at once. Who is cut off for less than that has lost
 nothing.
@@ -238,3 +250,4 @@ an engine that all jobs reach, such as a server.
 
 lk doctor says which engine is used, why, what it promises, and what is wrong with
 it.`
+}

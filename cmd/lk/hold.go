@@ -292,7 +292,7 @@ func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased
 	err := hold.Release(ctx)
 	switch {
 	case errors.Is(err, lockkeeper.ErrUnavailable):
-		unreleased = shownURL(c.url) + " is unreachable"
+		unreleased = lockkeeper.RedactURL(c.url) + " is unreachable"
 		until = time.Now() // leaving would take as long
 	case err != nil && !errors.Is(err, lockkeeper.ErrLost):
 		unreleased = err.Error()

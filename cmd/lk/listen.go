@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/remote"
 )
 
 // The ports of servers, where no others are named.
@@ -169,7 +171,7 @@ func (on endpoint) failed(ctx context.Context, a *app, l listenAddress, cause er
 func (a *app) answers(ctx context.Context, l listenAddress) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	e, err := a.open(ctx, "lk://"+l.String())
+	e, err := a.open(ctx, remote.URL(l.String(), false))
 	if err == nil {
 		e.Close()
 	}

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
+	_ "github.com/lockkeeper/lockkeeper/engine/all"
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
@@ -32,7 +32,7 @@ func mainCode() int {
 		args:   os.Args[1:],
 		stdout: stdout,
 		stderr: stderr,
-		open:   engine.New,
+		open:   lockkeeper.Open,
 	}
 	ctx, end := a.trace(context.Background())
 	code := a.execute(ctx)

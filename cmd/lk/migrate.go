@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/spf13/cobra"
-
-	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
 func (a *app) newMigrate() *cobra.Command {
@@ -51,7 +50,7 @@ func (a *app) checkMigrate(args []string) {
 	case len(args) > 1:
 		a.bad.addf("%d databases: name one", len(args))
 	case len(args) == 1 && a.engineFlag != "":
-		a.bad.addf("two databases, %s and --engine %s: name one", shownURL(args[0]), shownURL(a.engineFlag))
+		a.bad.addf("two databases, %s and --engine %s: name one", lockkeeper.RedactURL(args[0]), lockkeeper.RedactURL(a.engineFlag))
 	case len(args) == 1:
 		a.engineArg = args[0]
 	}
@@ -61,9 +60,9 @@ func (a *app) checkMigrate(args []string) {
 	case !named:
 		a.bad.addf("no database: name one, as in lk migrate postgres://owner@HOST/DATABASE, or by --engine or %s",
 			engineVariable)
-	case !isDatabase(url):
+	case !hasTables(url):
 		a.bad.addf("%s is %s: only databases are migrated by hand, such as postgres://HOST/DATABASE or mysql://HOST/DATABASE",
-			a.engineSource(), shownURL(url))
+			a.engineSource(), lockkeeper.RedactURL(url))
 	}
 }
 
@@ -73,15 +72,15 @@ func (a *app) migrate(ctx context.Context, script bool) error {
 		return err
 	}
 	if script {
-		text, err := sqllock.Migration(url)
+		text, err := schemeOf(url).Migration(url)
 		if err == nil {
 			_, err = fmt.Fprint(a.stdout, text)
 		}
 		return err
 	}
-	if err := sqllock.Migrate(ctx, url); err != nil {
+	if err := schemeOf(url).Migrate(ctx, url); err != nil {
 		return fmt.Errorf("%s: %w", a.engineSource(), err)
 	}
-	fmt.Fprintf(a.stderr, "lk: the tables in %s are up to date\n", shownURL(url))
+	fmt.Fprintf(a.stderr, "lk: the tables in %s are up to date\n", lockkeeper.RedactURL(url))
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
 	"github.com/lockkeeper/lockkeeper/internal/badnet"
 )
 
@@ -93,9 +92,11 @@ func newNetwork(t *testing.T) *network {
 		}
 	}()
 	n := &network{T: t, bad: bad, far: "lk://" + bad.There, near: "lk://" + good.There}
-	if n.see, err = engine.Open(t.Context(), n.near); err != nil {
+	seen, err := lockkeeper.Open(t.Context(), n.near)
+	if err != nil {
 		t.Fatal(err)
 	}
+	n.see = lockkeeper.New(seen)
 	t.Cleanup(func() { n.see.Close() })
 	return n
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -49,7 +48,7 @@ func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOp
 // onNetwork reports whether the engine is a server or a database, which may come back.
 func (a *app) onNetwork() bool {
 	url, _, err := a.chooseURL()
-	return err == nil && (isDatabase(url) || strings.HasPrefix(url, "lk:") || strings.HasPrefix(url, "lks:"))
+	return err == nil && schemeOf(url).Guarantees.Reach == lockkeeper.OnNetwork
 }
 
 // trial returns the trial of lk run: until the bound of the wait, or without one for the TTL.

@@ -17,7 +17,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 // The test binary is also the programs that the sessions in testdata call.
@@ -142,7 +141,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // revoke takes away, by force, what is held at a path.
 func revoke(path string) int {
-	a := &app{stderr: os.Stderr, open: engine.New}
+	a := &app{stderr: os.Stderr, open: lockkeeper.Open}
 	ctx := context.Background()
 	client, err := a.connect(ctx)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper/engine/disklock"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
@@ -145,28 +146,28 @@ func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
 	o.engine = a.engineFlag
 	switch given := cmd.Flags().Changed; {
 	case given("data") && o.engine != "":
-		a.bad.addf("--data and --engine exclude each other: --data %s is --engine disk:%s", o.data, o.data)
+		a.bad.addf("--data and --engine exclude each other: --data %s is --engine %s", o.data, disklock.URL(o.data))
 		return
 	case given("data") && o.data == "":
 		a.bad.addf("--data is empty: name a directory")
 		return
 	case given("data"):
-		o.engine = "disk:" + o.data
+		o.engine = disklock.URL(o.data)
 	case o.engine == "":
 		folder, err := stateFolder()
 		if err != nil {
 			a.bad.add(err)
 			return
 		}
-		o.engine = "disk:" + filepath.Join(folder, "server")
+		o.engine = disklock.URL(filepath.Join(folder, "server"))
 	}
-	if strings.HasPrefix(o.engine, "lk:") || strings.HasPrefix(o.engine, "lks:") {
-		a.bad.addf("--engine %s is a server already: whoever can use this one can use that one", shownURL(o.engine))
+	if schemeOf(o.engine).Server {
+		a.bad.addf("--engine %s is a server already: whoever can use this one can use that one", lockkeeper.RedactURL(o.engine))
 		return
 	}
 	url, err := absoluteURL(o.engine)
 	if err == nil {
-		err = engine.Check(url)
+		err = lockkeeper.CheckURL(url)
 	}
 	o.engine = url
 	a.bad.add(err)
@@ -244,13 +245,13 @@ func (o *serveOptions) logger(a *app) *slog.Logger {
 // sayReady tells people, systemd and the log that the server can be used, and how.
 func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 	o, g := s.options, s.engine.Guarantees()
-	scheme, web := "lk://", "http://"
+	web := "http://"
 	if s.tls != nil {
-		scheme, web = "lks://", "https://"
+		web = "https://"
 	}
-	use := scheme + s.usable(listeners[0])
-	ready := fmt.Sprintf("serves %s on %s", shownURL(o.engine), strings.Join(addresses(listeners), " and "))
-	fields := []any{"engine", shownURL(o.engine), "listen", addresses(listeners), "url", use}
+	use := remote.URL(s.usable(listeners[0]), s.tls != nil)
+	ready := fmt.Sprintf("serves %s on %s", lockkeeper.RedactURL(o.engine), strings.Join(addresses(listeners), " and "))
+	fields := []any{"engine", lockkeeper.RedactURL(o.engine), "listen", addresses(listeners), "url", use}
 	if len(pages) > 0 {
 		at := web + s.usable(pages[0])
 		ready += ", HTTP on " + at
@@ -269,10 +270,9 @@ func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 	if note := o.limits.openFiles(len(pages) > 0); note != "" {
 		notes = append(notes, note)
 	}
-	if named := os.Getenv(engineVariable); named != "" && a.engineFlag == "" && o.data == "" &&
-		!strings.HasPrefix(named, "lk:") && !strings.HasPrefix(named, "lks:") {
+	if named := os.Getenv(engineVariable); named != "" && a.engineFlag == "" && o.data == "" && !schemeOf(named).Server {
 		notes = append(notes, fmt.Sprintf("%s=%s is not what is served: --engine %s would be", engineVariable,
-			shownURL(named), shownURL(named)))
+			lockkeeper.RedactURL(named), lockkeeper.RedactURL(named)))
 	}
 	if o.logFormat == "json" {
 		for _, note := range notes {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
@@ -129,7 +129,7 @@ func (e stuckEngine) Claim(ctx context.Context, _ lockkeeper.Key, _ lockkeeper.W
 
 // A second signal ends at once what the first one lets finish.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
-	within, err := engine.New(t.Context(), "mem:")
+	within, err := lockkeeper.Open(t.Context(), "mem:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +142,11 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 	s := &service{app: a, log: slog.New(slog.DiscardHandler), wire: server.New(e, server.Options{})}
 	go s.wire.Serve(listeners[0])
-	client, err := engine.Open(t.Context(), "lk://"+listeners[0].Addr().String())
+	there, err := lockkeeper.Open(t.Context(), remote.URL(listeners[0].Addr().String(), false))
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := lockkeeper.New(there)
 	defer client.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -22,7 +22,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
 	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
-	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
@@ -128,7 +127,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 	e, err := s.app.open(ctx, o.engine)
 	if err != nil {
 		s.audit.Close()
-		return fmt.Errorf("%s: %w%s", shownURL(o.engine), err, o.another(err))
+		return fmt.Errorf("%s: %w%s", lockkeeper.RedactURL(o.engine), err, o.another(err))
 	}
 	if n, ok := e.(lockkeeper.Noticer); ok {
 		for _, f := range n.Notices() {
@@ -180,7 +179,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 
 // another is what to add where another process has the directory of the locks open.
 func (o *serveOptions) another(err error) string {
-	if !strings.HasPrefix(o.engine, "disk:") || !errors.Is(err, lockkeeper.ErrUnavailable) ||
+	if !forOneProcess(o.engine) || !errors.Is(err, lockkeeper.ErrUnavailable) ||
 		!strings.Contains(err.Error(), " is in use by ") {
 		return ""
 	}
@@ -330,8 +329,8 @@ func (s *service) drain(reason string) {
 }
 
 // about tells clients how the server is. What is held may be a moment old.
-func (s *service) about(ctx context.Context) wire.ServerState {
-	state := wire.ServerState{Version: version(), Sessions: int64(s.sessions()), Trouble: s.health.Trouble()}
+func (s *service) about(ctx context.Context) lockkeeper.ServerState {
+	state := lockkeeper.ServerState{Version: version(), Sessions: int64(s.sessions()), Trouble: s.health.Trouble()}
 	if s.watch != nil {
 		held, waiting := s.watch.Counts()
 		state.Held, state.Waiting = int64(held), int64(waiting)

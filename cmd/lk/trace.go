@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine/remote"
-	"github.com/lockkeeper/lockkeeper/internal/otlp"
+	export "github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
@@ -52,7 +51,7 @@ func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 
 // tracing is e with what is done there traced, as far as that is wanted.
 func (a *app) tracing(e lockkeeper.Engine) lockkeeper.Engine {
-	if server, ok := e.(*remote.Engine); ok {
+	if server, ok := e.(lockkeeper.ServerClient); ok {
 		server.Trace(tracing.Parent)
 	}
 	if a.traced == nil {

@@ -15,7 +15,14 @@ import (
 // long as the program does, and nothing has to be renewed.
 func New() lockkeeper.Engine {
 	start := time.Now()
-	return keeper.New(lockkeeper.Guarantees{
+	g := guarantees()
+	g.Epoch = strings.ToLower(rand.Text()[:8])
+	return keeper.New(g, func() time.Duration { return time.Since(start) })
+}
+
+// guarantees returns those of every engine, without Epoch.
+func guarantees() lockkeeper.Guarantees {
+	return lockkeeper.Guarantees{
 		Name:     "mem",
 		Features: lockkeeper.AllFeatures,
 		Reach:    lockkeeper.InProcess,
@@ -23,8 +30,7 @@ func New() lockkeeper.Engine {
 		Fences:   "while the process lives",
 		Clock:    "the process's monotonic clock",
 		Breaks:   "the end of the process ends all claims",
-		Epoch:    strings.ToLower(rand.Text()[:8]),
 		NoExpiry: true,
 		Prompt:   true,
-	}, func() time.Duration { return time.Since(start) })
+	}
 }

@@ -3,12 +3,13 @@ package remote
 import (
 	"context"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // About asks how the server is, and whom it takes this client for. ErrInvalid if
 // the server is too old to know that question.
-func (e *Engine) About(ctx context.Context) (wire.ServerState, error) {
+func (e *Engine) About(ctx context.Context) (lockkeeper.ServerState, error) {
 	return e.state(ctx, &wire.Request{About: true})
 }
 
@@ -16,18 +17,18 @@ func (e *Engine) About(ctx context.Context) (wire.ServerState, error) {
 // waits any more; the reason is for people. If the server has the version
 // unlessVersion, nothing is done, and the answer says Already; "" is none. It returns
 // at once. ErrDenied if the rules do not allow it to this client.
-func (e *Engine) Drain(ctx context.Context, reason, unlessVersion string) (wire.ServerState, error) {
+func (e *Engine) Drain(ctx context.Context, reason, unlessVersion string) (lockkeeper.ServerState, error) {
 	return e.state(ctx, &wire.Request{Drain: &wire.Drain{Reason: reason, UnlessVersion: unlessVersion}})
 }
 
 // state does a call that is answered by how the server is.
-func (e *Engine) state(ctx context.Context, m *wire.Request) (wire.ServerState, error) {
+func (e *Engine) state(ctx context.Context, m *wire.Request) (lockkeeper.ServerState, error) {
 	answer, err := e.call(ctx, m)
 	if err != nil {
-		return wire.ServerState{}, err
+		return lockkeeper.ServerState{}, err
 	}
 	if answer.about == nil {
-		return wire.ServerState{}, unavailable(errAnswer)
+		return lockkeeper.ServerState{}, unavailable(errAnswer)
 	}
 	return answer.about.Read(), nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/enginetest"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
-	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 )
 
@@ -135,7 +134,7 @@ func enter(ctx context.Context, url, session string) (*entered, error) {
 		}
 	})
 	if err == nil {
-		var state wire.ServerState
+		var state lockkeeper.ServerState
 		if state, err = e.About(ctx); err == nil && state.Identity != "mayfly" {
 			err = fmt.Errorf("the server takes it for %q", state.Identity)
 		}

@@ -157,7 +157,9 @@ func (e *Engine) first(ctx context.Context) error {
 }
 
 // Guarantees implements lockkeeper.Engine.
-func (e *Engine) Guarantees() lockkeeper.Guarantees {
+func (e *Engine) Guarantees() lockkeeper.Guarantees { return guarantees() }
+
+func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:     "sqlite",
 		Features: lockkeeper.AllFeatures,

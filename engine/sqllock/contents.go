@@ -23,10 +23,6 @@ const (
 
 var leastMariaDB = [2]int{10, 6}
 
-// ErrNoTables is the cause of an ErrUnavailable of Open: the database has no tables of
-// lockkeeper yet, and the URL says migrate=off. So nothing is held.
-var ErrNoTables = errors.New("there are no tables of lockkeeper yet")
-
 // errForeign: the table that tells the version is not ours.
 var errForeign = errors.New("tables of another program")
 
@@ -36,7 +32,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version tells the version of the tables: 0 if they are only begun, ErrNoTables if
+// version tells the version of the tables: 0 if they are only begun, lockkeeper.ErrNoTables if
 // there are none. It refuses a server that is too old, and tables that are too new.
 func (db database) version(ctx context.Context, q querier) (version int, err error) {
 	server := ""

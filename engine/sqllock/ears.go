@@ -65,7 +65,7 @@ func (a *ears) open(waits, holds bool) time.Time {
 		}
 		return time.Time{}
 	}
-	listener, can := a.e.dialect.(interface{ channel() string })
+	listener, can := a.e.dialect.(listenable)
 	if !can || now.Sub(a.useless) < deafPause {
 		return time.Time{}
 	}
@@ -135,4 +135,9 @@ func (e *Engine) hears(payload string) {
 	if payload == everybody || strings.Contains(payload, e.process) {
 		ring(e.watch.heard)
 	}
+}
+
+// listenable is a dialect whose database notifies clients that listen on a channel.
+type listenable interface {
+	channel() string
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 )
 
@@ -25,11 +24,12 @@ func Example() {
 		return query(hold.Context(), "router1") // its context ends, with the reason, if the permit is lost
 	}
 	ctx := context.Background()
-	client, err := engine.Open(ctx, "postgres://db.example.com/app")
+	engine, err := lockkeeper.Open(ctx, "postgres://db.example.com/app")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	client := lockkeeper.New(engine)
 	defer client.Close()
 	fmt.Println(threeAtATime(ctx, client))
 }

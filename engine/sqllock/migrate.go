@@ -46,14 +46,14 @@ func Migrate(ctx context.Context, url string) error {
 func (db database) ready(ctx context.Context, migrates bool) error {
 	latest := schemas[db.flavour].Latest
 	version, err := db.version(ctx, db.pool)
-	missing := errors.Is(err, ErrNoTables)
+	missing := errors.Is(err, lockkeeper.ErrNoTables)
 	switch {
 	case err != nil && !missing:
 		return db.refusal(err)
 	case version == latest:
 		return nil
 	case !migrates && missing:
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: ErrNoTables,
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: lockkeeper.ErrNoTables,
 			Detail: fmt.Sprintf("somebody who may make tables %s must run \"lk migrate\"", db.place())}
 	case !migrates:
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
@@ -171,7 +171,7 @@ func (s versionStore) Unlock(ctx context.Context, conn *sql.Conn, done bool) err
 // Version reads the table of versions.
 func (s versionStore) Version(ctx context.Context, q migrations.Querier) (int, error) {
 	version, err := s.db.version(ctx, q)
-	if errors.Is(err, ErrNoTables) {
+	if errors.Is(err, lockkeeper.ErrNoTables) {
 		err = nil
 	}
 	return version, err

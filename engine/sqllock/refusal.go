@@ -30,7 +30,7 @@ func code(err error) string {
 func meaning(err error) error {
 	switch code(err) {
 	case "42P01", "3F000", "1146": // no such table, or schema
-		return fmt.Errorf("%w: %w", ErrNoTables, err)
+		return fmt.Errorf("%w: %w", lockkeeper.ErrNoTables, err)
 	case "42703", "42804", "42809", "1054": // no such column, or one of another kind
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}

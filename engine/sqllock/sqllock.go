@@ -76,16 +76,6 @@ func (e *Engine) queueOf(j *job) *queue {
 // Guarantees implements lockkeeper.Engine.
 func (e *Engine) Guarantees() lockkeeper.Guarantees { return e.db.flavour.guarantees() }
 
-// Guarantees are those of an engine on the database that the URL names; nothing is
-// connected to. For errors see [Check].
-func Guarantees(url string) (lockkeeper.Guarantees, error) {
-	s, err := parse(url)
-	if err != nil {
-		return lockkeeper.Guarantees{}, err
-	}
-	return s.flavour.guarantees(), nil
-}
-
 func (f flavour) guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:     f.String(),

@@ -49,28 +49,6 @@ func Check(url string) error {
 	return err
 }
 
-// Redacted is a URL for people to read: without the passwords in it. It takes what is
-// no proper URL too, and rather hides too much.
-func Redacted(url string) string {
-	url = secretParameter.ReplaceAllString(url, "${1}xxxxx")
-	at := strings.LastIndex(url, "@")
-	if at < 0 {
-		return url
-	}
-	user := 0
-	if i := strings.Index(url[:at], "://"); i >= 0 {
-		user = i + len("://")
-	}
-	colon := strings.Index(url[user:at], ":")
-	if colon < 0 {
-		return url
-	}
-	return url[:user+colon] + ":xxxxx" + url[at:]
-}
-
-// secretParameter is a parameter of a URL, or a setting of libpq's kind, that is secret.
-var secretParameter = regexp.MustCompile(`(?i)((?:password|passwd|pwd)\s*=\s*)('[^']*'|[^&\s]*)`)
-
 // address is a URL in its parts, each as it is written there: passwords often have
 // characters that they should not have.
 type address struct {
@@ -114,7 +92,7 @@ func parse(text string) (source, error) {
 
 // split splits a URL at the places where the drivers and libpq do.
 func split(text string) (address, error) {
-	a := address{shown: Redacted(text)}
+	a := address{shown: lockkeeper.RedactURL(text)}
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return a, a.invalid("write it as postgres://HOST/DATABASE or mysql://HOST/DATABASE")

@@ -75,11 +75,11 @@ var withPasswords = []string{
 	"mysql://me:s3cret@h/d?passwd=s3cret", "postgress://me:s3cret@h/d",
 }
 
-func TestRedacted(t *testing.T) {
+func TestPasswordsAreNotShown(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, url := range withPasswords {
-		if shown := Redacted(url); strings.Contains(shown, "s3cret") || !strings.Contains(shown, "h") {
-			t.Errorf("Redacted(%q) is %q", url, shown)
+		if shown := lockkeeper.RedactURL(url); strings.Contains(shown, "s3cret") || !strings.Contains(shown, "h") {
+			t.Errorf("RedactURL(%q) is %q", url, shown)
 		}
 		if err := Check(url); err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("Check(%q): %v", url, err)
@@ -87,11 +87,11 @@ func TestRedacted(t *testing.T) {
 	}
 	for _, url := range []string{"postgres://h:5432/d?schema=a", "postgres://me@h:5432/d", "mysql:///d?socket=/s",
 		"postgres://", ""} {
-		if shown := Redacted(url); shown != url {
-			t.Errorf("Redacted(%q) is %q", url, shown)
+		if shown := lockkeeper.RedactURL(url); shown != url {
+			t.Errorf("RedactURL(%q) is %q", url, shown)
 		}
 	}
-	if shown := Redacted("postgres://me:s3cret@h:5432/d?a=b"); shown != "postgres://me:xxxxx@h:5432/d?a=b" {
+	if shown := lockkeeper.RedactURL("postgres://me:s3cret@h:5432/d?a=b"); shown != "postgres://me:xxxxx@h:5432/d?a=b" {
 		t.Errorf("it shows %q", shown)
 	}
 }

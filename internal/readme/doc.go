@@ -22,9 +22,6 @@ func Matrix(engines []lockkeeper.Guarantees) string {
 		b.WriteString(" |\n")
 	}
 	row("", func(g lockkeeper.Guarantees) string {
-		if scheme, behind, server := strings.Cut(g.Name, " "); server {
-			return "`" + scheme + "://`, here over `" + strings.Trim(behind, "()") + ":`"
-		}
 		return "`" + g.Name + ":`"
 	})
 	b.WriteString("|" + strings.Repeat(" --- |", len(engines)+1) + "\n")

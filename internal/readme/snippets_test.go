@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	_ "github.com/lockkeeper/lockkeeper/engine"
+	_ "github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 	_ "github.com/lockkeeper/lockkeeper/semaphore" // so that this runs again when what the snippets use changes
 )
 
@@ -20,13 +20,14 @@ import (
 	"context"
 	"errors"
 
+	"github.com/lockkeeper/lockkeeper"
+	_ "github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 	"github.com/lockkeeper/lockkeeper/semaphore"
-	"github.com/lockkeeper/lockkeeper/engine"
 )
 
 var (
 	_          = semaphore.New[string]
-	_          = engine.Open
+	_          = lockkeeper.Open
 	_          = errors.Is
 	machines   = 2
 	errTooBusy = errors.New("too busy")

@@ -137,8 +137,13 @@ func network(from net.Addr) netip.Addr {
 
 // HangUp closes a connection without sending anything, so that it never waits for the client.
 func HangUp(nc net.Conn) {
-	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS would send an alert
+	if secure, ok := nc.(wrapper); ok { // TLS would send an alert
 		nc = secure.NetConn()
 	}
 	nc.Close()
+}
+
+// wrapper is a connection over another one, as *tls.Conn is.
+type wrapper interface {
+	NetConn() net.Conn
 }

@@ -180,27 +180,18 @@ func (c *counting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockk
 // again; and for how long it has owed the end of a session. e must not be a decorated
 // engine, and not be in use yet.
 func (m *Metrics) Engine(e lockkeeper.Engine) {
-	if j, ok := e.(interface {
-		Committed(tell func(entries int, took time.Duration))
-	}); ok {
-		j.Committed(func(entries int, took time.Duration) {
-			m.entries.Observe(float64(entries))
+	if r, ok := e.(lockkeeper.CommitReporter); ok {
+		r.Committed(func(calls int, took time.Duration) {
+			m.entries.Observe(float64(calls))
 			m.sync.Observe(took.Seconds())
 		})
 	}
-	if r, ok := e.(interface{ Repeated(tell func(why string)) }); ok {
+	if r, ok := e.(lockkeeper.RepeatReporter); ok {
 		r.Repeated(func(why string) { m.repeats.WithLabelValues(why).Inc() })
 	}
-	if d, ok := e.(debtor); ok {
+	if d, ok := e.(lockkeeper.OverdueReporter); ok {
 		m.debtor.Store(&d)
 	}
-}
-
-// A debtor is an engine that can tell for how long the session has been over that it
-// should have ended first: others than itself may keep it from that. It asks whatever
-// keeps the locks, and so takes some time.
-type debtor interface {
-	Overdue(ctx context.Context) (time.Duration, error)
 }
 
 // overdueTime bounds asking for that.

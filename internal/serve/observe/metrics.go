@@ -46,7 +46,7 @@ type Metrics struct {
 	entries prometheus.Histogram
 	sync    prometheus.Histogram
 	repeats *prometheus.CounterVec
-	debtor  atomic.Pointer[debtor]
+	debtor  atomic.Pointer[lockkeeper.OverdueReporter]
 
 	acts, denials *prometheus.CounterVec
 }

@@ -170,10 +170,15 @@ func (c *conn) linger() {
 	if secure, ok := raw.(*tls.Conn); ok {
 		raw = secure.NetConn()
 	}
-	if half, ok := raw.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+	if half, ok := raw.(halfCloser); !ok || half.CloseWrite() != nil {
 		return
 	}
 	if c.readBy(time.Now().Add(limits.ArrivalTime)) == nil {
 		_, _ = io.CopyN(io.Discard, raw, firstRoom)
 	}
+}
+
+// halfCloser is a connection that can end what it sends, and still read, as *net.TCPConn does.
+type halfCloser interface {
+	CloseWrite() error
 }

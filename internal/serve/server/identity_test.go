@@ -410,10 +410,10 @@ func TestAboutKeepsNobodyWaiting(t *testing.T) {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })
 	asked, let := make(chan struct{}), make(chan struct{})
-	_, address := start(t, e, Options{About: func(context.Context) wire.ServerState {
+	_, address := start(t, e, Options{About: func(context.Context) lockkeeper.ServerState {
 		close(asked)
 		<-let
-		return wire.ServerState{Version: "1.2", Held: 7}
+		return lockkeeper.ServerState{Version: "1.2", Held: 7}
 	}})
 	p := greeted(t, address)
 	id := p.ask(&wire.Request{About: true})

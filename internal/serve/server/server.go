@@ -13,7 +13,6 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
-	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // Bounds of one server and of each of its connections.
@@ -42,7 +41,7 @@ type Options struct {
 	Gate *access.Gate
 	// About tells the server's version, and counts its claims and sessions; the
 	// server adds what it knows itself. It may be nil.
-	About func(context.Context) wire.ServerState
+	About func(context.Context) lockkeeper.ServerState
 	// Drain is called when somebody who may do so asks for it. It should call
 	// [Server.Drain], and see to it that the process ends when nobody needs it any
 	// more; it must not wait for that. With nil, clients can't drain the server.

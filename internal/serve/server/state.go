@@ -34,8 +34,8 @@ func (s *Server) Drain(reason string) {
 }
 
 // state is how the server is, for the client at c.
-func (s *Server) state(ctx context.Context, c *conn) wire.ServerState {
-	state := wire.ServerState{Version: s.options.Name}
+func (s *Server) state(ctx context.Context, c *conn) lockkeeper.ServerState {
+	state := lockkeeper.ServerState{Version: s.options.Name}
 	if s.options.About != nil {
 		state = s.options.About(ctx)
 	}
@@ -48,19 +48,19 @@ func (s *Server) state(ctx context.Context, c *conn) wire.ServerState {
 }
 
 // drainFor drains the server for the client at c, if it may do that.
-func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (wire.ServerState, error) {
+func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (lockkeeper.ServerState, error) {
 	if s.options.Drain == nil {
-		return wire.ServerState{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
+		return lockkeeper.ServerState{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
 			Detail: "this server is not drained by a request: stop its process"}
 	}
 	// as any note: it is printed for others
 	said := lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: m.GetReason()}}
 	if err := said.Check(); err != nil {
-		return wire.ServerState{}, err
+		return lockkeeper.ServerState{}, err
 	}
 	state := s.state(ctx, c)
 	if err := c.pass.May(access.Drain, ""); err != nil {
-		return wire.ServerState{}, err
+		return lockkeeper.ServerState{}, err
 	}
 	if m.GetUnlessVersion() != "" && m.GetUnlessVersion() == state.Version {
 		state.Already = true
@@ -68,7 +68,7 @@ func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (wire.Ser
 	}
 	began, err := c.pass.Drain(m.GetReason())
 	if err != nil {
-		return wire.ServerState{}, err
+		return lockkeeper.ServerState{}, err
 	}
 	state.Began = began
 	s.options.Drain(m.GetReason())

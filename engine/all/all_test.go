@@ -1,4 +1,4 @@
-package engine_test
+package all_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine"
+	_ "github.com/lockkeeper/lockkeeper/engine/all"
 )
 
 func TestOpen(t *testing.T) {
@@ -23,11 +23,12 @@ func TestOpen(t *testing.T) {
 		"disk:new/journal":               "new/journal/journal.db",
 		"sqlite://" + folder + "/b:c.db": "b:c.db",
 	} {
-		c, err := engine.Open(context.Background(), url)
+		e, err := lockkeeper.Open(context.Background(), url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
+		c := lockkeeper.New(e)
 		if err := c.Do(context.Background(), "db", func(context.Context) error { return nil }); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -49,18 +50,19 @@ func TestOpen(t *testing.T) {
 // A file that is opened to look at it is not made, and nothing is locked in it.
 func TestOpenToLook(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
-	if _, err := engine.Open(context.Background(), "sqlite:"+file+"?mode=ro"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := lockkeeper.Open(context.Background(), "sqlite:"+file+"?mode=ro"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: got %v, want that it does not exist", err)
 	}
-	c, err := engine.Open(context.Background(), "sqlite:"+file)
+	e, err := lockkeeper.Open(context.Background(), "sqlite:"+file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
-	c, err = engine.Open(context.Background(), "sqlite:"+file+"?mode=ro")
+	e.Close()
+	e, err = lockkeeper.Open(context.Background(), "sqlite:"+file+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := lockkeeper.New(e)
 	defer c.Close()
 	if _, err := c.Lock(context.Background(), "db"); !errors.Is(err, lockkeeper.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
@@ -78,7 +80,7 @@ func TestMistakesMakeNothing(t *testing.T) {
 		"sqlite:" + folder + "/what?.db":       "a ? in its name can't be named",
 		"sqlite:" + folder + "/n/e/w/locks.db": "or name another file",
 	} {
-		if _, err := engine.New(context.Background(), url); err == nil || !strings.Contains(err.Error(), word) {
+		if _, err := lockkeeper.Open(context.Background(), url); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: got %v, want %q", url, err, word)
 		}
 	}
@@ -91,8 +93,8 @@ func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
 		"":         "sqlite:FILE",
 		"locks.db": "did you mean sqlite:locks.db?",
-		"redis://localhost": "there are sqlite:FILE, postgres://HOST/DATABASE, mysql://HOST/DATABASE, lk://HOST, " +
-			"lks://HOST",
+		"redis://localhost": "there are lk://HOST, lks://HOST, mysql://HOST/DATABASE, " +
+			"postgres://HOST/DATABASE, sqlite:FILE",
 		"http://127.0.0.1:7421":   "did you mean lk://127.0.0.1?",
 		"https://locks.example/":  "did you mean lks://locks.example?",
 		"127.0.0.1:7420":          "did you mean lk://127.0.0.1:7420?",
@@ -117,12 +119,49 @@ func TestOpenRefuses(t *testing.T) {
 		"lk://host?ca=ca.pem":     "write lks://",
 		"sqlite:" + os.TempDir():  "directory",
 	} {
-		_, err := engine.Open(context.Background(), url)
-		if checked := engine.Check(url); word != "directory" && (checked == nil || checked.Error() != err.Error()) {
+		_, err := lockkeeper.Open(context.Background(), url)
+		if checked := lockkeeper.CheckURL(url); word != "directory" && (checked == nil || checked.Error() != err.Error()) {
 			t.Errorf("%q: Check says %v, Open says %v", url, checked, err)
 		}
 		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%q: got %v, want ErrInvalid and %q", url, err, word)
+		}
+	}
+}
+
+// What a scheme states before its engine is open, the engine states too.
+func TestGuaranteesBeforeOpening(t *testing.T) {
+	for name, url := range map[string]string{
+		"mem":    "mem:",
+		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "locks.db"),
+		"disk":   "disk:" + filepath.Join(t.TempDir(), "disk"),
+	} {
+		e, err := lockkeeper.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := e.Guarantees()
+		g.Epoch = ""
+		if stated := lockkeeper.SchemeOf(url).Guarantees; g != stated || stated.Name != name {
+			t.Errorf("%s: the engine states %+v, its scheme %+v", url, g, stated)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The example of a scheme is a URL that the scheme accepts, and its page of documentation is there.
+func TestSchemesAreComplete(t *testing.T) {
+	for _, s := range lockkeeper.Schemes() {
+		if err := s.Check(s.Example); err != nil {
+			t.Errorf("%s: %v", s.Name(), err)
+		}
+		if s.Form == "" || s.About == "" || s.Guarantees.Name == "" || s.Guarantees.Reach == "" {
+			t.Errorf("%s: form %q, about %q, guarantees %+v", s.Name(), s.Form, s.About, s.Guarantees)
+		}
+		if _, err := os.Stat(filepath.Join("../..", s.Page)); err != nil || s.Page == "" {
+			t.Errorf("%s: its page: %v", s.Name(), err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
@@ -33,7 +34,7 @@ func TestShownURL(t *testing.T) {
 		"sqlite:/a:b@c/locks.db":  "sqlite:/a:b@c/locks.db",
 		"lk://a:1,b:2":            "lk://a:1,b:2",
 	} {
-		if got := shownURL(url); got != want {
+		if got := lockkeeper.RedactURL(url); got != want {
 			t.Errorf("%s is shown as %s; want %s", url, got, want)
 		}
 	}

@@ -1,0 +1,99 @@
+package lockkeeper
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// The optional abilities of engines. An engine has an ability by implementing its interface;
+// callers assert the interface on the engine that Open returned, because an engine that wraps
+// another one, such as a traced engine, has only the methods of [Engine].
+
+// An Examiner is an [Engine] that can check its own set-up. Examine changes nothing that a user
+// of the engine could notice. It reports everything that it checked, also what is fine, in a
+// fixed order. What can't be checked is a finding, not an error.
+type Examiner interface {
+	Examine(ctx context.Context) []Finding
+}
+
+// A Noticer is an [Engine] that may have found problems when it was opened. It works in spite of
+// them, but a person should look at each.
+type Noticer interface {
+	Notices() []Finding
+}
+
+// A TroubleNotifier is an [Engine] that knows when it begins to refuse claims because it can't
+// make them durable, such as on a full disk, and when it accepts claims again. It calls changed
+// at both moments. changed must return quickly. It replaces the function given before.
+type TroubleNotifier interface {
+	NotifyTrouble(changed func())
+}
+
+// A CommitReporter is an [Engine] that makes calls durable in groups. It calls report after every
+// commit, with the number of calls in it and its duration. report must return quickly and may be
+// called by several goroutines. Committed is called before the engine is used.
+type CommitReporter interface {
+	Committed(report func(calls int, took time.Duration))
+}
+
+// A RepeatReporter is an [Engine] that repeats transactions that its database could not complete.
+// It calls report before every repetition, with the reason in a few fixed words. report must
+// return quickly and may be called by several goroutines. Repeated is called before the engine is
+// used.
+type RepeatReporter interface {
+	Repeated(report func(why string))
+}
+
+// An OverdueReporter is an [Engine] whose sessions may outlast their TTL, because something else,
+// such as a lock in its database, keeps it from ending them. Overdue returns for how long the most
+// overdue session has been past its end; 0 if none is. It asks whatever keeps the claims.
+type OverdueReporter interface {
+	Overdue(ctx context.Context) (time.Duration, error)
+}
+
+// A ProcessWatcher is an [Engine] that learns from the kernel when the last process of a session
+// has ended. SessionFile returns the open file by which it learns that; nil if the session has
+// none. A child process that inherits the file keeps the session alive after its parent was
+// killed, for at most the TTL. The file belongs to the engine: the caller must not close it.
+type ProcessWatcher interface {
+	SessionFile(session string) *os.File
+}
+
+// A ServerClient is an [Engine] whose claims are kept by a Lockkeeper server.
+type ServerClient interface {
+	// About returns the state of the server, and who the server takes the caller for.
+	// ErrInvalid if the server is too old to know that question.
+	About(ctx context.Context) (ServerState, error)
+
+	// Drain makes the server refuse new claims, and end when nobody holds or waits for anything
+	// any more. reason is for people. Drain returns at once. If the server has the version
+	// unlessVersion, it changes nothing and sets ServerState.Already; "" matches no version.
+	// ErrDenied if the caller may not drain the server.
+	Drain(ctx context.Context, reason, unlessVersion string) (ServerState, error)
+
+	// Expiry returns when the certificates end by which the server and the client authenticate
+	// each other; the zero time if there is none. It connects if necessary.
+	Expiry(ctx context.Context) (server, own time.Time, err error)
+
+	// Trace makes every request carry the span that it belongs to, so that the server's work
+	// becomes part of its trace. parent returns that span as W3C Trace Context writes it; "" for
+	// none. Trace is called before the engine is used.
+	Trace(parent func(context.Context) string)
+}
+
+// ServerState is what a server tells about itself.
+type ServerState struct {
+	Version     string        // of the server's program
+	Uptime      time.Duration // since the server began
+	Draining    string        // why it accepts no new claims; "" if it does
+	Held        int64         // claims
+	Waiting     int64         // claims
+	Sessions    int64
+	Connections int64
+	Engine      string // name of the engine that it serves
+	Identity    string // who it takes the caller for; "" where everybody may do everything
+	Trouble     string // why its engine can accept no claims at present; "" if it can
+	Already     bool   // of Drain: the server has the version that was named, so nothing changed
+	Began       bool   // of Drain: this request began it
+}

@@ -1,0 +1,217 @@
+package lockkeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Scheme is one kind of engine, as URLs name it. Engines register their schemes with
+// [Register]. What a command, a document or another program needs to know of an engine before
+// it opens it stands here as data.
+type Scheme struct {
+	Names   []string // how its URLs begin, up to the colon; the first name is the usual one
+	Form    string   // of its URLs, for people: "sqlite:FILE"
+	Example string   // a URL of that form
+	About   string   // where the claims are kept, in a few words: "a file on this computer"
+	Help    string   // what a person must know to write such a URL, in sentences
+	Page    string   // its page of documentation, as a path from the top of the repository
+
+	// Guarantees are those of every engine of this scheme. Those of a Server are known only
+	// when it is open, but for Name and Reach.
+	Guarantees Guarantees
+
+	// File: what follows the colon is the name of a file or of a directory, up to a "?". Such a
+	// URL has no password in it.
+	File bool
+
+	// Server: the engine is a client of a Lockkeeper server.
+	Server bool
+
+	// ReadOnly is the parameter of a URL, such as "mode=ro", with which Open changes nothing; ""
+	// if there is none. If the file does not exist, Open returns an error that matches
+	// [fs.ErrNotExist].
+	ReadOnly string
+
+	// Existing is the parameter with which Open creates no tables, "" if there is none. If they
+	// do not exist, Open returns an [ErrUnavailable] whose cause is [ErrNoTables].
+	Existing string
+
+	// FileParameter reports whether a parameter of a URL names a file; nil: none does.
+	FileParameter func(name, value string) bool
+
+	// Variables are the environment variables that this project defines for the engine.
+	Variables []string
+
+	// Guess returns the URL that was probably meant by url, which names no registered scheme;
+	// "" if it is not of this scheme. It is asked with a URL without passwords. Other spellings
+	// of the scheme belong in Misspelt.
+	Guess    func(url string) string
+	Misspelt []string // what people write in place of Names
+
+	// Check returns an [ErrInvalid] that says everything that is wrong with a URL by itself,
+	// and what would be right. It opens nothing. Open calls it first.
+	Check func(url string) error
+
+	// Open opens the engine. ctx bounds the opening alone.
+	Open func(ctx context.Context, url string) (Engine, error)
+
+	// Examine checks what a URL relies on and what need not be opened for that, such as who
+	// may read the file of a token; nil: there is nothing.
+	Examine func(url string) []Finding
+
+	// Migrate brings the tables of an engine up to date, and Migration returns, as SQL, what
+	// Migrate does where there are no tables. Both are nil for engines without tables that a
+	// person looks after.
+	Migrate   func(ctx context.Context, url string) error
+	Migration func(url string) (string, error)
+}
+
+// Name returns the usual name of the scheme.
+func (s *Scheme) Name() string { return s.Names[0] }
+
+// ErrNoTables is the cause of an [ErrUnavailable] of Open: the database has no tables of
+// Lockkeeper yet, and the URL forbids to create them. So nobody holds anything in it.
+var ErrNoTables = errors.New("there are no tables of lockkeeper yet")
+
+// registry has the registered schemes, which never change.
+var registry struct {
+	sync.RWMutex
+	schemes []*Scheme
+}
+
+// Register makes an engine available to [Open]. An engine calls it in the init function of its
+// package. It panics if s has no name, no Check or no Open, or if one of its names is registered
+// already.
+func Register(s Scheme) {
+	registry.Lock()
+	defer registry.Unlock()
+	if len(s.Names) == 0 || s.Check == nil || s.Open == nil {
+		panic(fmt.Sprintf("lockkeeper: Register: the scheme %q lacks a name, Check or Open", s.Names))
+	}
+	for _, name := range s.Names {
+		if findScheme(name) != nil {
+			panic("lockkeeper: Register called twice for the scheme " + name)
+		}
+	}
+	registry.schemes = append(registry.schemes, &s)
+}
+
+// findScheme returns the scheme of that name; nil if there is none. The caller holds the lock.
+func findScheme(name string) *Scheme {
+	for _, s := range registry.schemes {
+		if slices.Contains(s.Names, name) {
+			return s
+		}
+	}
+	return nil
+}
+
+// Schemes returns the registered schemes, sorted by name. They must not be changed.
+func Schemes() []*Scheme {
+	registry.RLock()
+	defer registry.RUnlock()
+	return slices.SortedFunc(slices.Values(registry.schemes), func(a, b *Scheme) int {
+		return strings.Compare(a.Name(), b.Name())
+	})
+}
+
+// SchemeOf returns the scheme that url names, or nil if url names no registered scheme. It
+// must not be changed.
+func SchemeOf(url string) *Scheme {
+	name, _, found := strings.Cut(url, ":")
+	if !found {
+		return nil
+	}
+	registry.RLock()
+	defer registry.RUnlock()
+	return findScheme(name)
+}
+
+// Open opens the engine that url names, by its scheme. [New] makes a client of it, and closing
+// the client closes the engine.
+//
+// The engine must be registered: a program imports the packages of the engines that it uses,
+// or engine/all, which imports every one. ctx bounds the opening alone. For a URL that can't
+// be right the error is an [ErrInvalid] that says what would be right.
+func Open(ctx context.Context, url string) (Engine, error) {
+	if err := CheckURL(url); err != nil {
+		return nil, err
+	}
+	return SchemeOf(url).Open(ctx, url)
+}
+
+// CheckURL returns an [ErrInvalid] that says what is wrong with the URL of an engine by itself,
+// and what would be right; nil if nothing is. It opens nothing.
+func CheckURL(url string) error {
+	if s := SchemeOf(url); s != nil {
+		return s.Check(url)
+	}
+	shown := RedactURL(url)
+	if meant := guessURL(shown); meant != "" {
+		return Invalid("engine %q is unknown: did you mean %s?", shown, meant)
+	}
+	var forms []string
+	for _, s := range Schemes() {
+		if s.Guarantees.Reach != InProcess { // claims of one process are not what somebody else's URL meant
+			forms = append(forms, s.Form)
+		}
+	}
+	if len(forms) == 0 {
+		return Invalid("engine %q is unknown: no such engine is registered (forgotten import?)", shown)
+	}
+	return Invalid("engine %q is unknown: there are %s", shown, strings.Join(forms, ", "))
+}
+
+// guessURL returns the URL that was probably meant; "" if none is likely.
+func guessURL(url string) string {
+	schemes := Schemes()
+	name, rest, found := strings.Cut(url, ":")
+	for _, s := range schemes {
+		same := func(other string) bool { return strings.EqualFold(name, other) }
+		if i := slices.IndexFunc(s.Names, same); found && i >= 0 {
+			return s.Names[i] + ":" + rest
+		}
+		if found && slices.ContainsFunc(s.Misspelt, same) {
+			return s.Name() + ":" + rest
+		}
+	}
+	for _, s := range schemes {
+		if s.Guess == nil {
+			continue
+		}
+		if meant := s.Guess(url); meant != "" {
+			return meant
+		}
+	}
+	return ""
+}
+
+// RedactURL returns the URL of an engine as anybody may read it: with xxxxx in place of
+// passwords. It accepts malformed URLs too, and rather hides too much.
+func RedactURL(url string) string {
+	if s := SchemeOf(url); s != nil && s.File {
+		return url
+	}
+	url = secretParameter.ReplaceAllString(url, "${1}xxxxx")
+	at := strings.LastIndex(url, "@")
+	if at < 0 {
+		return url
+	}
+	user := 0
+	if i := strings.Index(url[:at], "://"); i >= 0 {
+		user = i + len("://")
+	}
+	colon := strings.Index(url[user:at], ":")
+	if colon < 0 {
+		return url
+	}
+	return url[:user+colon] + ":xxxxx" + url[at:]
+}
+
+// secretParameter matches a parameter of a URL, or a setting as libpq writes them, that is secret.
+var secretParameter = regexp.MustCompile(`(?i)((?:password|passwd|pwd)\s*=\s*)('[^']*'|[^&\s]*)`)
