@@ -7,6 +7,13 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// RulesVersion is the version of the rules that this package implements. Every log entry and
+// snapshot states it. Raise it with every change after which the same commands give another table:
+// another grant, order, end, counter or record. An upgraded program then refuses the entries that
+// the version before wrote, and does not replay them to another table. A golden test of
+// internal/record fails if a change forgot to raise it.
+const RulesVersion = 1
+
 // Op is what a Command does.
 type Op uint8
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
-	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // cpu is what this process has used of the processors.
@@ -120,39 +119,6 @@ func enginePair(b *testing.B, e lockkeeper.Engine, i int) func() {
 		}
 		if err != nil {
 			b.Error(err)
-		}
-	}
-}
-
-// BenchmarkEncode is what a command costs to be written as an entry.
-func BenchmarkEncode(b *testing.B) {
-	c := table.Command{At: 1234567890123, Op: table.Claim, Key: lockkeeper.Key{Session: "k3v9abcdefgh", Epoch: 17},
-		Want: lockkeeper.Want{
-			ID:      123456,
-			Wait:    lockkeeper.Forever,
-			Targets: []lockkeeper.Target{{Path: "db/tables/users", Mode: lockkeeper.ModeExclusive}},
-			Label:   lockkeeper.Label{As: "ci@runner-17", Note: "make test", Link: "https://ci.example.com/run/123456"},
-		}}
-	room := make([]byte, 0, 1024)
-	b.ReportAllocs()
-	for b.Loop() {
-		room = appendCommand(room[:0], &c)
-	}
-	b.SetBytes(int64(len(room)))
-}
-
-// BenchmarkDecode is what it costs to be read again.
-func BenchmarkDecode(b *testing.B) {
-	c := table.Command{At: 1234567890123, Op: table.Claim, Key: lockkeeper.Key{Session: "k3v9abcdefgh", Epoch: 17},
-		Want: lockkeeper.Want{
-			ID:      123456,
-			Wait:    lockkeeper.Forever,
-			Targets: []lockkeeper.Target{{Path: "db/tables/users", Mode: lockkeeper.ModeExclusive}},
-		}}
-	text := append(appendCommand([]byte{'['}, &c), ']')
-	for b.Loop() {
-		if _, err := decodeCommands(text); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

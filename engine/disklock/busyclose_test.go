@@ -17,7 +17,7 @@ func TestCloseWithinSnapshot(t *testing.T) {
 	within := make(chan struct{})
 	var once sync.Once
 	e = openHere(t, dir, options{careless: true, snapshotEvery: 300, committed: func(*row) {
-		if e == nil || e.journal.snapshot == nil || e.journal.snapshot.records == 0 || e.journal.snapshot.done {
+		if e == nil || e.journal.snapshot == nil || e.journal.snapshot.written == 0 || e.journal.snapshot.done {
 			return
 		}
 		once.Do(func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
+	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -145,7 +146,7 @@ func (j *journal) open(f folder, r *recovered) error {
 	b := row{
 		seq:     j.seq + 1,
 		count:   1,
-		entries: append(appendCommand([]byte{'['}, &restart), ']'),
+		entries: record.AppendEntry(nil, &restart),
 		after:   r.table.Counters(),
 	}
 	b.sum = b.seal(j.chain)
@@ -158,7 +159,7 @@ func (j *journal) open(f folder, r *recovered) error {
 		func() error { return syncFolder(f.path) },
 		j.store.prepare,
 		func() error { return j.store.exec("BEGIN IMMEDIATE") },
-		func() error { return j.store.exec("UPDATE meta SET state = ?", stateOpen) },
+		func() error { return j.store.exec("UPDATE meta SET state = ?, writer = ?", stateOpen, writer()) },
 		func() error { return j.store.forgetAll(&r.header) }, // of a snapshot that was not completed, or not cleared up
 		func() error { return j.store.append(&b) },
 		func() error { return j.store.exec("COMMIT") },

@@ -410,9 +410,9 @@ func TestWaiver(t *testing.T) {
 	}
 }
 
-// TestLookedAt: a program such as sqlite3 that looks at the database after a crash
-// moves the log into it and removes it. Nothing is lost by that, as the mark tells.
-func TestLookedAt(t *testing.T) {
+// TestSQLiteShellMovesTheLog: a program such as sqlite3 that reads the database after a crash moves
+// the log into it and removes the log. Nothing is lost by that, as the mark tells.
+func TestSQLiteShellMovesTheLog(t *testing.T) {
 	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	f := i.put(t, t.TempDir())
@@ -421,8 +421,8 @@ func TestLookedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n int
-	if err := db.QueryRow("SELECT count(*) FROM commands").Scan(&n); err != nil || n == 0 {
-		t.Errorf("there are %d commands to be seen (%v)", n, err)
+	if err := db.QueryRow("SELECT count(*) FROM journal").Scan(&n); err != nil || n == 0 {
+		t.Errorf("there are %d rows to be seen (%v)", n, err)
 	}
 	db.Close()
 	if log, _ := examineWAL(f.log()); !log.missing {

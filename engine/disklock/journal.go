@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
+	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -19,7 +20,7 @@ const (
 
 // A batch becomes one row of the journal.
 type batch struct {
-	entries []byte // a JSON array that is not closed yet
+	entries []byte // see internal/record
 	count   int
 	after   table.Counters
 	commit  *keeper.Commit
@@ -123,8 +124,7 @@ func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit 
 	defer j.mu.Unlock()
 	b := j.filling()
 	before := len(b.entries)
-	b.entries = append(b.entries, separator(b.count))
-	b.entries = appendCommand(b.entries, c)
+	b.entries = record.AppendEntry(b.entries, c)
 	b.count++
 	b.after = after
 	j.backlog.Add(int64(len(b.entries) - before))
@@ -177,7 +177,7 @@ func (j *journal) next() *batch {
 
 // written gives back the room of a batch that is safe, or lost.
 func (j *journal) written(b *batch) {
-	j.backlog.Add(1 - int64(len(b.entries))) // the bracket that closes the array was not counted
+	j.backlog.Add(-int64(len(b.entries)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if cap(b.entries) <= batchBytes {
@@ -200,7 +200,7 @@ func (j *journal) begin() {
 			lowest:  j.header.seq,
 			header: header{
 				number: j.header.number + 1 + j.tries, seq: j.seq + uint64(len(j.batches)),
-				claims: len(content.Claims), after: content.Counters,
+				claims: len(content.Claims), head: record.AppendHeader(nil, &content),
 			},
 		}
 	})

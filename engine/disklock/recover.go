@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -16,7 +17,9 @@ type recovered struct {
 	seq     uint64 // the last row
 	chain   uint64 // its sum
 	entries int    // that were replayed
+	path    string // of the database
 	state   string // as the last process left it: open or closed
+	writer  string // the version that opened it last
 }
 
 // errDamage marks what says that something was lost or changed.
@@ -34,36 +37,45 @@ func (s *store) recover(ctx context.Context) (*recovered, error) {
 	if err := s.checkForm(); err != nil {
 		return nil, err
 	}
-	r := &recovered{}
-	if err := s.query("SELECT state FROM meta WHERE id = 1", &r.state); err != nil {
+	r, err := s.meta()
+	if err != nil {
+		return nil, err
+	}
+	return r, s.load(ctx, r)
+}
+
+// meta reads how the last process left the database.
+func (s *store) meta() (*recovered, error) {
+	r := &recovered{path: s.path}
+	if err := s.query("SELECT state, writer FROM meta WHERE id = 1", &r.state, &r.writer); err != nil {
 		return nil, damagef("table meta: %v", err)
 	}
 	if r.state != stateOpen && r.state != stateClosed {
 		return nil, damagef("table meta: state %q is neither open nor closed", r.state)
 	}
-	var err error
+	return r, nil
+}
+
+// load restores the newest snapshot and replays the rows behind it.
+func (s *store) load(ctx context.Context, r *recovered) (err error) {
 	if r.header, err = s.latest(); err != nil {
-		return nil, err
+		return err
 	}
-	if r.table, err = s.restore(ctx, &r.header); err != nil {
-		return nil, err
+	if r.table, err = s.restore(ctx, r); err != nil {
+		return err
 	}
 	r.seq, r.chain = r.header.seq, r.header.chain
-	return r, s.replay(ctx, r)
+	return s.rows(ctx, &r.header, func(b *row) error {
+		r.seq, r.chain = b.seq, b.sum
+		return r.apply(b)
+	})
 }
 
 // replayed returns the table after the rows up to seq.
 func (s *store) replayed(seq uint64) (*table.Table, error) {
-	r, err := new(recovered), error(nil)
-	if r.header, err = s.latest(); err != nil {
-		return nil, err
-	}
-	ctx := context.Background()
-	if r.table, err = s.restore(ctx, &r.header); err != nil {
-		return nil, err
-	}
-	r.seq, r.chain = r.header.seq, r.header.chain
-	if err = s.replay(ctx, r); err == nil && r.seq != seq {
+	r := &recovered{path: s.path, writer: writer()}
+	err := s.load(context.Background(), r)
+	if err == nil && r.seq != seq {
 		err = damagef("the last row is %d, it should be %d", r.seq, seq)
 	}
 	return r.table, err
@@ -93,103 +105,128 @@ func (s *store) check(ctx context.Context) error {
 	return rows.Err()
 }
 
-// restore makes the table of a snapshot.
-func (s *store) restore(ctx context.Context, h *header) (*table.Table, error) {
-	snap := table.Snapshot{Counters: h.after}
-	rows, err := s.conn.QueryContext(ctx, "SELECT position, kind, record FROM records WHERE number = ? ORDER BY position",
+// restore makes the table of the snapshot r.header.
+func (s *store) restore(ctx context.Context, r *recovered) (*table.Table, error) {
+	where := fmt.Sprintf("table snapshots, number %d", r.header.number)
+	head, err := record.DecodeHeader(r.header.head)
+	switch {
+	case err != nil:
+		return nil, r.unreadable(where, err)
+	case head.Rules > table.RulesVersion:
+		return nil, r.laterRules(where, head.Rules)
+	}
+	snap := table.Snapshot{Counters: head.Counters}
+	if err := s.records(ctx, &r.header, func(position int, b []byte) error {
+		if err := record.AddRecord(&snap, b); err != nil {
+			return damagef("table records, snapshot %d, position %d: %v", r.header.number, position, err)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if n := record.Records(&snap); uint64(n) != head.Records {
+		return nil, damagef("table records, snapshot %d has %d records, it should have %d", r.header.number, n, head.Records)
+	}
+	t, err := table.Restore(snap)
+	if err != nil {
+		return nil, damagef("snapshot %d: %v", r.header.number, err)
+	}
+	return t, nil
+}
+
+// records yields the records of a snapshot in their order. Together they must have its digest.
+func (s *store) records(ctx context.Context, h *header, yield func(position int, b []byte) error) error {
+	rows, err := s.conn.QueryContext(ctx, "SELECT position, record FROM records WHERE number = ? ORDER BY position",
 		int64(h.number))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	n, digest := 0, uint64(0)
 	for ; rows.Next(); n++ {
 		var position int
-		var kind, record string
-		if err := rows.Scan(&position, &kind, &record); err != nil {
-			return nil, damagef("table records, snapshot %d, position %d: %v", h.number, n, err)
+		var b []byte
+		if err := rows.Scan(&position, &b); err != nil {
+			return damagef("table records, snapshot %d, position %d: %v", h.number, n, err)
 		}
 		if position != n {
-			return nil, damagef("table records, snapshot %d: position %d is missing", h.number, n)
+			return damagef("table records, snapshot %d: position %d is missing", h.number, n)
 		}
-		digest = digestOf(digest, kind, record)
-		if err := addRecord(&snap, kind, record); err != nil {
-			return nil, damagef("table records, snapshot %d, position %d: %v", h.number, n, err)
+		digest = digestOf(digest, b)
+		if err := yield(position, b); err != nil {
+			return err
 		}
 	}
-	switch {
-	case rows.Err() != nil:
-		return nil, rows.Err()
-	case n != h.records:
-		return nil, damagef("table records, snapshot %d has %d records, it should have %d", h.number, n, h.records)
-	case digest != h.digest:
-		return nil, damagef("table records, snapshot %d: the digest of its records is %s, it should be %s", h.number,
+	if rows.Err() == nil && digest != h.digest {
+		return damagef("table records, snapshot %d: the digest of its records is %s, it should be %s", h.number,
 			hex(digest), hex(h.digest))
 	}
-	t, err := table.Restore(snap)
-	if err != nil {
-		return nil, damagef("snapshot %d: %v", h.number, err)
-	}
-	return t, nil
+	return rows.Err()
 }
 
-// replay applies the rows behind the snapshot. Each must have its sum, and bring
-// the table to the counters that it states.
-func (s *store) replay(ctx context.Context, r *recovered) error {
+// rows yields the rows behind the snapshot in their order. Each must have its sum.
+func (s *store) rows(ctx context.Context, h *header, yield func(*row) error) error {
 	rows, err := s.conn.QueryContext(ctx,
 		"SELECT seq, count, entries, now_ns, fences, tickets, epochs, changes, sum FROM journal WHERE seq > ? ORDER BY seq",
-		int64(r.header.seq))
+		int64(h.seq))
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	seq, chain := h.seq, h.chain
 	for rows.Next() {
 		var b row
 		var sum string
 		to := append([]any{&b.seq, &b.count, &b.entries}, scanCounters(&b.after)...)
 		if err := rows.Scan(append(to, &sum)...); err != nil {
-			return damagef("table journal, row %d: %v", r.seq+1, err)
+			return damagef("table journal, row %d: %v", seq+1, err)
 		}
-		if b.seq != r.seq+1 {
-			return damagef("table journal: row %d is missing, the next one is %d", r.seq+1, b.seq)
+		if b.seq != seq+1 {
+			return damagef("table journal: row %d is missing, the next one is %d", seq+1, b.seq)
 		}
-		b.sum = b.seal(r.chain)
+		b.sum = b.seal(chain)
 		if hex(b.sum) != sum {
 			return damagef("table journal, row %d: its sum is %s, by its contents and those before it should be %s", b.seq, sum,
 				hex(b.sum))
 		}
-		if err := r.apply(&b); err != nil {
+		if err := yield(&b); err != nil {
 			return err
 		}
-		r.seq, r.chain = b.seq, b.sum
+		seq, chain = b.seq, b.sum
 	}
 	return rows.Err()
 }
 
-// apply replays one row.
+// apply replays one row. It must bring the table to the counters that it states.
 func (r *recovered) apply(b *row) error {
-	commands, err := decodeCommands(b.entries)
-	if err != nil {
-		return damagef("table journal, row %d: %v", b.seq, err)
-	}
-	if len(commands) != b.count {
-		return damagef("table journal, row %d has %d entries, it should have %d", b.seq, len(commands), b.count)
-	}
-	for i := range commands {
-		if _, err := r.table.Step(&commands[i]); err != nil {
-			return damagef("table journal, row %d, entry %d is refused (%v), though it was not when it was written: was it "+
-				"by another version of this program?", b.seq, i+1, err)
+	n := 0
+	for rest := b.entries; len(rest) > 0; n++ {
+		e, behind, err := record.ReadEntry(rest)
+		where := fmt.Sprintf("table journal, row %d, entry %d", b.seq, n+1)
+		switch {
+		case err != nil:
+			return r.unreadable(where, err)
+		case e.Rules != table.RulesVersion:
+			return r.otherRules(where, e.Rules)
 		}
+		if _, err := r.table.Step(&e.Command); err != nil {
+			return damagef("%s is refused (%v), though it was not when %s wrote it: was that a build of other sources with "+
+				"the same version of the rules?", where, err, r.writer)
+		}
+		rest = behind
+	}
+	if n != b.count {
+		return damagef("table journal, row %d has %d entries, it should have %d", b.seq, n, b.count)
 	}
 	if after := r.table.Counters(); after != b.after {
-		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was it written "+
-			"by another version of this program?", b.seq, after, b.after)
+		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was %s, which wrote "+
+			"it, a build of other sources with the same version of the rules?", b.seq, after, b.after, r.writer)
 	}
-	r.entries += len(commands)
+	r.entries += n
 	return nil
 }
 
-// settle makes the words of an error of a file that can't be used.
+// refusal returns the error for people if the file can't be used because of err.
 func refusal(path string, err error) error {
 	var told *lockkeeper.Error
 	if errors.As(err, &told) {

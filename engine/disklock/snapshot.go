@@ -1,11 +1,10 @@
 package disklock
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/crc64"
-	"strings"
 
+	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -30,85 +29,31 @@ type snapshot struct {
 	reached bool // the journal is written up to its row
 	done    bool // it is complete, and what is older is being removed
 	lowest  uint64
-	old     int // records of the former snapshot that are removed
-}
-
-// kinds are the kinds of records, in the order in which they are written.
-const (
-	kindSession = "session"
-	kindClaim   = "claim"
-	kindFreeze  = "freeze"
-	kindPace    = "pace"
-)
-
-// size is how many records the snapshot has.
-func size(s *table.Snapshot) int {
-	return len(s.Sessions) + len(s.Claims) + len(s.Freezes) + len(s.HoldTimes)
-}
-
-// recordAt is record i of the snapshot.
-func recordAt(s *table.Snapshot, i int) (kind string, record any) {
-	if i < len(s.Sessions) {
-		return kindSession, &s.Sessions[i]
-	}
-	if i -= len(s.Sessions); i < len(s.Claims) {
-		return kindClaim, &s.Claims[i]
-	}
-	if i -= len(s.Claims); i < len(s.Freezes) {
-		return kindFreeze, &s.Freezes[i]
-	}
-	return kindPace, &s.HoldTimes[i-len(s.Freezes)]
-}
-
-// addRecord is the reverse: it adds what a record says to s.
-func addRecord(s *table.Snapshot, kind, record string) error {
-	switch kind {
-	case kindSession:
-		return addTo(&s.Sessions, record)
-	case kindClaim:
-		return addTo(&s.Claims, record)
-	case kindFreeze:
-		return addTo(&s.Freezes, record)
-	case kindPace:
-		return addTo(&s.HoldTimes, record)
-	}
-	return fmt.Errorf("kind %q is unknown", kind)
-}
-
-func addTo[T any](records *[]T, text string) error {
-	var r T
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields() // another version may mean something by it
-	if err := d.Decode(&r); err != nil {
-		return err
-	}
-	*records = append(*records, r)
-	return nil
+	written int    // records
+	old     int    // records of the former snapshot that are removed
+	room    []byte // for a record
 }
 
 // digestOf goes on from sum with one record.
-func digestOf(sum uint64, kind, record string) uint64 {
-	return crc64.Update(sum, crcTable, []byte(kind+" "+record+"\n"))
+func digestOf(sum uint64, record []byte) uint64 {
+	b := fmt.Appendf(nil, "%d ", len(record))
+	return crc64.Update(crc64.Update(sum, crcTable, b), crcTable, record)
 }
 
 // piece writes the next records, at most n, in the transaction at hand, and the
 // header when there are no more. It returns how the snapshot stands if that commits.
 func (s *store) piece(sn snapshot, n int) (snapshot, error) {
-	total := size(&sn.content)
+	total := record.Records(&sn.content)
 	for range n {
-		if sn.records == total {
+		if sn.written == total {
 			break
 		}
-		kind, record := recordAt(&sn.content, sn.records)
-		text, err := json.Marshal(record)
-		if err != nil {
-			return sn, err
-		}
-		if err := s.keep(&sn, kind, string(text)); err != nil {
+		sn.room = record.AppendRecord(sn.room[:0], &sn.content, sn.written)
+		if err := s.keep(&sn, sn.room); err != nil {
 			return sn, err
 		}
 	}
-	if sn.records < total {
+	if sn.written < total {
 		return sn, nil
 	}
 	sn.done = true
@@ -116,12 +61,12 @@ func (s *store) piece(sn snapshot, n int) (snapshot, error) {
 }
 
 // keep writes one record.
-func (s *store) keep(sn *snapshot, kind, record string) error {
-	if _, err := s.record.Exec(int64(sn.number), sn.records, kind, record); err != nil {
+func (s *store) keep(sn *snapshot, b []byte) error {
+	if _, err := s.insertRecord.Exec(int64(sn.number), sn.written, b); err != nil {
 		return err
 	}
-	sn.digest = digestOf(sn.digest, kind, record)
-	sn.records++
+	sn.digest = digestOf(sn.digest, b)
+	sn.written++
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -28,12 +29,12 @@ const (
 
 // store is one connection to the database. It is used by one goroutine at a time.
 type store struct {
-	path   string
-	driver string
-	pool   *sql.DB
-	conn   *sql.Conn
-	insert *sql.Stmt
-	record *sql.Stmt
+	path         string
+	driver       string
+	pool         *sql.DB
+	conn         *sql.Conn
+	insertRow    *sql.Stmt
+	insertRecord *sql.Stmt
 }
 
 // openStore connects to the file, which it makes if it is not there. A database
@@ -117,10 +118,13 @@ func (s *store) create() error {
 	if mode != "wal" {
 		return fmt.Errorf("the file system allows no write-ahead log (journal mode %s): use a local one", mode)
 	}
-	var empty header
+	empty := header{head: record.AppendHeader(nil, &table.Snapshot{})}
 	begin := fmt.Sprintf("BEGIN IMMEDIATE; PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID,
 		schemaVersion)
-	if err := s.exec(begin + schema + "INSERT INTO meta VALUES (1, 'open');"); err != nil {
+	if err := s.exec(begin + schema); err != nil {
+		return err
+	}
+	if err := s.exec("INSERT INTO meta VALUES (1, ?, ?)", stateOpen, writer()); err != nil {
 		return err
 	}
 	if err := s.complete(&empty); err != nil {
@@ -131,16 +135,16 @@ func (s *store) create() error {
 
 // prepare prepares what is done often.
 func (s *store) prepare() (err error) {
-	if s.insert, err = s.conn.PrepareContext(context.Background(),
+	if s.insertRow, err = s.conn.PrepareContext(context.Background(),
 		"INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
 		return err
 	}
-	s.record, err = s.conn.PrepareContext(context.Background(), "INSERT INTO records VALUES (?, ?, ?, ?)")
+	s.insertRecord, err = s.conn.PrepareContext(context.Background(), "INSERT INTO records VALUES (?, ?, ?)")
 	return err
 }
 
 func (s *store) close() error {
-	for _, stmt := range []*sql.Stmt{s.insert, s.record} {
+	for _, stmt := range []*sql.Stmt{s.insertRow, s.insertRecord} {
 		if stmt != nil {
 			stmt.Close()
 		}
@@ -173,7 +177,7 @@ func (s *store) checkpoint(truncate bool) error {
 type row struct {
 	seq     uint64
 	count   int
-	entries []byte // a JSON array
+	entries []byte
 	after   table.Counters
 	sum     uint64
 }
@@ -191,34 +195,30 @@ func counters(c table.Counters) string {
 
 func (s *store) append(r *row) error {
 	a := &r.after
-	_, err := s.insert.ExecContext(context.Background(), int64(r.seq), r.count, string(r.entries),
+	_, err := s.insertRow.ExecContext(context.Background(), int64(r.seq), r.count, r.entries,
 		int64(a.Now), int64(a.Fences), int64(a.Tickets), int64(a.Epochs), int64(a.Changes), hex(r.sum))
 	return err
 }
 
 // A header is a complete snapshot, apart from its records.
 type header struct {
-	number  uint64
-	seq     uint64 // the last row that it has in it
-	chain   uint64 // the sum of that
-	records int
-	claims  int
-	after   table.Counters
-	digest  uint64 // of the records
+	number uint64
+	seq    uint64 // the last row that it has in it
+	chain  uint64 // the sum of that
+	claims int
+	head   []byte // its versions, counters and number of records
+	digest uint64 // of the records
 }
 
 func (h *header) sum() uint64 {
-	b := fmt.Appendf(nil, "%d %d %016x %d %d %s %016x", h.number, h.seq, h.chain, h.records, h.claims, counters(h.after),
-		h.digest)
+	b := fmt.Appendf(nil, "%d %d %016x %d %x %016x", h.number, h.seq, h.chain, h.claims, h.head, h.digest)
 	return crc64.Checksum(b, crcTable)
 }
 
 // complete makes the snapshot count.
 func (s *store) complete(h *header) error {
-	a := &h.after
-	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq),
-		hex(h.chain), h.records, h.claims,
-		int64(a.Now), int64(a.Fences), int64(a.Tickets), int64(a.Epochs), int64(a.Changes), hex(h.digest), hex(h.sum()))
+	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq), hex(h.chain),
+		h.claims, h.head, hex(h.digest), hex(h.sum()))
 }
 
 func hex(n uint64) string { return fmt.Sprintf("%016x", n) }
@@ -238,10 +238,8 @@ func scanCounters(c *table.Counters) []any {
 // latest is the newest complete snapshot.
 func (s *store) latest() (h header, err error) {
 	var chain, digest, sum string
-	to := append([]any{&h.number, &h.seq, &chain, &h.records, &h.claims}, scanCounters(&h.after)...)
-	err = s.query("SELECT number, seq, chain, records, claims, now_ns, fences, tickets, epochs, changes, digest, sum "+
-		"FROM snapshots ORDER BY number DESC LIMIT 1",
-		append(to, &digest, &sum)...)
+	err = s.query("SELECT number, seq, chain, claims, header, digest, sum FROM snapshots ORDER BY number DESC LIMIT 1",
+		&h.number, &h.seq, &chain, &h.claims, &h.head, &digest, &sum)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, damagef("table snapshots has no row, it must have one at least")
 	}

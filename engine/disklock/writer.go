@@ -99,7 +99,6 @@ func (j *journal) write(b *batch) {
 	}()
 	var r *row
 	if b != nil {
-		b.entries = append(b.entries, ']')
 		r = &row{seq: j.seq + 1, count: b.count, entries: b.entries, after: b.after}
 		r.sum = r.seal(j.chain)
 	}

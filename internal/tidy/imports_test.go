@@ -25,7 +25,7 @@ var house = []room{
 	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
-	{"engine/disklock", ". table internal/keeper", "modernc.org/sqlite golang.org/x/sys"},
+	{"engine/disklock", ". table internal/keeper internal/record", "modernc.org/sqlite golang.org/x/sys"},
 	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching internal/migrations",
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
 	{"engine/sqllock", ". table internal/rows internal/following internal/migrations",
@@ -51,6 +51,7 @@ var house = []room{
 		"internal/duration internal/report internal/supervise internal/pki", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 		"golang.org/x/sys golang.org/x/term"},
 
+	{"internal/record", ". table", ""},                         // commands and snapshots as bytes
 	{"internal/rows", ". table", ""},                           // records as columns of a database
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
 	{"internal/following", ".", ""},                            // what a follower has not been told yet
