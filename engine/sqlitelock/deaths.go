@@ -58,7 +58,7 @@ func (e *Engine) blockers(waits []lockkeeper.Ref, do func(id, file string)) {
 		st, _ := e.cache.table.Explain(ref)
 		for _, by := range st.Blockers {
 			id := by.Ref.Session
-			if s, open := e.cache.sessions[id]; open && s.file != "" && e.local[id] == nil {
+			if s, open := e.cache.sessions[id]; open && s.file != "" && e.local.Get(id) == nil {
 				do(id, s.file)
 			}
 		}

@@ -73,7 +73,7 @@ func (tx *transaction) look() (seen insight) {
 			continue
 		}
 		seen.withProcess++
-		if e.local[id] != nil {
+		if e.local.Get(id) != nil {
 			continue
 		}
 		switch e.folder.state(s.file) {

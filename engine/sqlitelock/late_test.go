@@ -1,6 +1,7 @@
 package sqlitelock
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,17 +34,23 @@ func TestStallBeforeJobs(t *testing.T) {
 	var sent time.Duration
 	var reply table.Reply
 	var refused error
-	renewal := &job{done: make(chan error, 1), do: func(tx *transaction) {
-		reply, refused = tx.step(table.Command{Op: table.Renew, Key: k})
-	}}
+	renewed := make(chan error, 1)
 	stall := func() {
 		clock.advance(10 * time.Second)
 		sent, _ = clock.read()
-		e.queue.put(renewal)
+		before := e.queue.Last()
+		go func() {
+			renewed <- e.call(bounded(t), false, func(tx *transaction) {
+				reply, refused = tx.step(table.Command{Op: table.Renew, Key: k})
+			})
+		}()
+		for e.queue.Last() == before {
+			runtime.Gosched()
+		}
 	}
 	stalls.Store(&stall)
 	claim(t, e, k, exclusive(1, "db")) // its transaction stalls
-	if err := <-renewal.done; err != nil || refused != nil {
+	if err := <-renewed; err != nil || refused != nil {
 		t.Fatal(err, refused)
 	}
 	sessions := snapshot(t, e).Sessions

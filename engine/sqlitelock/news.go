@@ -51,7 +51,7 @@ func (e *Engine) deliver(n *news) {
 // noteWait keeps account of the claims of this process that wait, and of those whose hold has an
 // end: its holder is asked at its longest, though nobody else may look at the file.
 func (e *Engine) noteWait(st *lockkeeper.Status) {
-	here := e.local[st.Ref.Session] != nil
+	here := e.local.Get(st.Ref.Session) != nil
 	if here && (st.State == lockkeeper.Waiting || st.Converting) {
 		e.waits[st.Ref] = st.Ticket
 	} else {

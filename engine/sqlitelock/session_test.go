@@ -422,7 +422,7 @@ func TestReadsAreNotStale(t *testing.T) {
 				}
 				seen <- len(all)
 			}()
-			for latest := e.queue.latest(); e.queue.latest() == latest; {
+			for latest := e.queue.Last(); e.queue.Last() == latest; {
 				runtime.Gosched()
 			}
 		}

@@ -6,20 +6,22 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
 )
 
-// attachment is a session that this process has attached.
-type attachment struct {
-	epoch  uint64 // 0: it is not known whether the attach was committed
-	notify func([]lockkeeper.Status)
-	file   *os.File      // locked; nil if the session lives by its TTL alone
-	name   string        // of file, in the folder; "" if there is none
-	ttl    time.Duration // what the attach promised
+// attachment is a session that this process has attached. Its epoch is 0 while it is not known
+// whether the attach was committed.
+type attachment = attached.Attachment[sessionFile]
+
+// sessionFile is the file of an attached session.
+type sessionFile struct {
+	file *os.File // locked; nil if the session lives by its TTL alone
+	name string   // of file, in the folder; "" if there is none
 }
 
 // fileless counts a as 1 if it lives by its TTL alone.
-func (a *attachment) fileless() int {
-	if a == nil || a.file != nil {
+func fileless(a *attachment) int {
+	if a == nil || a.Own.file != nil {
 		return 0
 	}
 	return 1
@@ -29,8 +31,8 @@ func (a *attachment) fileless() int {
 // its own. A session that is attached again keeps its file: children have it. One that has ended
 // and begins again gets another: the old one goes with the end, which may be in this transaction.
 func (e *Engine) fileFor(id string) (*attachment, error) {
-	a := e.local[id]
-	if a != nil && a.file != nil && e.cache.sessions[id].file == a.name && e.folder.leadsTo(a.name, a.file) {
+	a := e.local.Get(id)
+	if a != nil && a.Own.file != nil && e.cache.sessions[id].file == a.Own.name && e.folder.leadsTo(a.Own.name, a.Own.file) {
 		return a, nil
 	}
 	f, name, err := e.folder.create()
@@ -40,43 +42,42 @@ func (e *Engine) fileFor(id string) (*attachment, error) {
 	e.bell.watch(e.folder.file(name))
 	e.detach(id)
 	// Should the commit be uncertain, the session lives as long as this is here.
-	return e.keep(id, &attachment{file: f, name: name}), nil
+	return e.keep(id, &attachment{Own: sessionFile{f, name}}), nil
 }
 
 func (e *Engine) keep(id string, a *attachment) *attachment {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fileless -= e.local[id].fileless()
-	e.local[id] = a
-	e.fileless += a.fileless()
+	e.fileless += fileless(a) - fileless(e.local.Get(id))
+	e.local.Put(id, a)
 	return a
 }
 
 // detach forgets a session that is not, or no longer, this process's.
 func (e *Engine) detach(id string) {
-	a := e.local[id]
+	a := e.local.Get(id)
 	if a == nil {
 		return
 	}
 	e.mu.Lock()
-	e.fileless -= a.fileless()
-	delete(e.local, id)
+	e.fileless -= fileless(a)
+	e.local.Remove(id, a.Epoch)
 	e.mu.Unlock()
 	ofSession := func(ref lockkeeper.Ref) bool { return ref.Session == id }
 	maps.DeleteFunc(e.waits, func(ref lockkeeper.Ref, _ uint64) bool { return ofSession(ref) })
 	maps.DeleteFunc(e.bounds, func(ref lockkeeper.Ref, _ bool) bool { return ofSession(ref) })
-	if a.file != nil {
-		e.folder.remove(a.name)
-		a.file.Close()
+	if a.Own.file != nil {
+		e.folder.remove(a.Own.name)
+		a.Own.file.Close()
 	}
 }
 
 // keepFiles leaves the files of sessions that were not left locked until what they
 // were promised has passed: their holders may still count on it.
 func (e *Engine) keepFiles() {
-	for _, a := range e.local {
-		if f := a.file; f != nil { // and of a nothing more is kept
-			time.AfterFunc(a.ttl, func() { f.Close() })
+	for _, a := range e.local.All() {
+		if f := a.Own.file; f != nil { // the function must not keep a
+			time.AfterFunc(a.TTL, func() { f.Close() })
 		}
 	}
 }
@@ -91,8 +92,8 @@ func (e *Engine) keepFiles() {
 func (e *Engine) SessionFile(session string) *os.File {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if a := e.local[session]; a != nil {
-		return a.file
+	if a := e.local.Get(session); a != nil {
+		return a.Own.file
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
+	"github.com/lockkeeper/lockkeeper/internal/calls"
 	"github.com/lockkeeper/lockkeeper/internal/migrations"
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -47,9 +49,9 @@ type Engine struct {
 	askedAt time.Duration             // when the kernel was last asked for the dead
 	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
 
-	mu        sync.Mutex             // guards all below
-	local     map[string]*attachment // sessions attached here; changed by the goroutine alone
-	fileless  int                    // how many of them live by their TTL alone
+	mu        sync.Mutex                     // guards all below
+	local     attached.Sessions[sessionFile] // sessions attached here; changed by the goroutine alone
+	fileless  int                            // how many of them live by their TTL alone
 	followers watching.Index[*follower]
 	told      []string // sessions whose file nobody has locked any more
 }
@@ -84,9 +86,16 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 		return nil, err
 	}
 	e := &Engine{
-		queue: queue{bell: make(chan struct{}, 1)}, closing: make(chan struct{}), ran: make(chan struct{}),
-		bell: bell{polls: o.polls}, deaths: make(chan struct{}, 1), clock: clock, boot: boot, dead: make(map[string]bool),
-		waits: make(map[lockkeeper.Ref]uint64), bounds: make(map[lockkeeper.Ref]bool), local: make(map[string]*attachment),
+		queue:   queue{calls.New[*job]()},
+		closing: make(chan struct{}),
+		ran:     make(chan struct{}),
+		bell:    bell{polls: o.polls},
+		deaths:  make(chan struct{}, 1),
+		clock:   clock,
+		boot:    boot,
+		dead:    make(map[string]bool),
+		waits:   make(map[lockkeeper.Ref]uint64),
+		bounds:  make(map[lockkeeper.Ref]bool),
 	}
 	opened := make(chan error)
 	go e.live(ctx, path, me, o, opened)
@@ -205,25 +214,24 @@ func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Sta
 			return table.Reply{}, unavailable(err)
 		}
 	}
-	epoch := a.epoch
-	a.epoch = 0 // until the commit is certain
-	reply, err := tx.stepWith(table.Command{Op: table.Attach, Session: s}, a.name)
+	epoch := a.Epoch
+	a.Epoch = 0 // until the commit is certain
+	reply, err := tx.stepWith(table.Command{Op: table.Attach, Session: s}, a.Own.name)
 	if err != nil {
 		if tx.broken == nil {
-			a.epoch = epoch
+			a.Epoch = epoch
 		}
 		return reply, err
 	}
 	tx.after = append(tx.after, func() {
-		if a.file == nil {
+		if a.Own.file == nil {
 			e.detach(s.ID) // the file that it may have had says nothing any more
 		}
 		e.keep(s.ID, &attachment{
-			epoch:  reply.Lease.Key.Epoch,
-			notify: notify,
-			file:   a.file,
-			name:   a.name,
-			ttl:    reply.Lease.TTL,
+			Epoch:  reply.Lease.Key.Epoch,
+			TTL:    reply.Lease.TTL,
+			Notify: notify,
+			Own:    a.Own,
 		})
 		for i := range reply.Lease.Claims {
 			e.noteWait(&reply.Lease.Claims[i])

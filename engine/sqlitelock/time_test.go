@@ -80,11 +80,11 @@ func TestReboot(t *testing.T) {
 func (e *Engine) detachAll(t *testing.T) {
 	t.Helper()
 	err := e.call(bounded(t), true, func(*transaction) {
-		for id, a := range e.local {
-			if a.file != nil {
-				a.file.Close()
+		for id, a := range e.local.All() {
+			if a.Own.file != nil {
+				a.Own.file.Close()
 			}
-			delete(e.local, id)
+			e.local.Remove(id, a.Epoch)
 		}
 	})
 	if err != nil {

@@ -102,18 +102,18 @@ func (tx *transaction) learn(l loaded) {
 	e := tx.e
 	for i := range l.sessions {
 		row := &l.sessions[i]
-		if a := e.local[row.ID]; a != nil && (row.Closed || a.epoch != 0 && row.Epoch != a.epoch) {
+		if a := e.local.Get(row.ID); a != nil && (row.Closed || a.Epoch != 0 && row.Epoch != a.Epoch) {
 			// Its notify hears of the claims that ended with it, and no more.
 			for _, st := range l.ended {
 				if st.Ref.Session == row.ID {
-					tx.heard.add(a.notify, st)
+					tx.heard.add(a.Notify, st)
 				}
 			}
 			e.detach(row.ID)
 		}
 	}
 	for _, ref := range l.live {
-		if e.local[ref.Session] != nil {
+		if e.local.Get(ref.Session) != nil {
 			if st, ok := e.cache.table.Status(ref); ok {
 				tx.hear(st)
 			}
@@ -133,9 +133,9 @@ func (tx *transaction) relearn(l loaded) {
 	e := tx.e
 	clear(e.waits)
 	clear(e.bounds)
-	for id, a := range e.local {
+	for id, a := range e.local.All() {
 		s, open := e.cache.sessions[id]
-		if !open && a.epoch != 0 || open && a.epoch != 0 && s.epoch != a.epoch {
+		if !open && a.Epoch != 0 || open && a.Epoch != 0 && s.epoch != a.Epoch {
 			e.detach(id)
 			continue
 		}
@@ -153,8 +153,8 @@ func (tx *transaction) relearn(l loaded) {
 
 // hear prepares to notify a session of this process.
 func (tx *transaction) hear(st lockkeeper.Status) {
-	if a := tx.e.local[st.Ref.Session]; a != nil {
-		tx.heard.add(a.notify, st)
+	if a := tx.e.local.Get(st.Ref.Session); a != nil {
+		tx.heard.add(a.Notify, st)
 	}
 }
 
@@ -173,15 +173,15 @@ func (tx *transaction) stepWith(c table.Command, file string) (table.Reply, erro
 	c.At = tx.now
 	reply, err := t.Step(&c)
 	tx.collect(t)
-	tx.write(t.Changes(), attached{c.Session.ID, file})
+	tx.write(t.Changes(), attachedFile{c.Session.ID, file})
 	if tx.broken != nil {
 		return table.Reply{}, tx.broken
 	}
 	return reply, err
 }
 
-// attached is the session that a step attaches; no id: it attaches none.
-type attached struct{ id, file string }
+// attachedFile is the session that a step attaches, and its file; no id: it attaches none.
+type attachedFile struct{ id, file string }
 
 // collect prepares the news of a step.
 func (tx *transaction) collect(t *table.Table) {
@@ -206,8 +206,8 @@ func (tx *transaction) collect(t *table.Table) {
 		} else if follows {
 			tx.news.changed = append(tx.news.changed, st)
 		}
-		if a := e.local[ev.Ref.Session]; a != nil {
-			tx.news.add(a.notify, st)
+		if a := e.local.Get(ev.Ref.Session); a != nil {
+			tx.news.add(a.Notify, st)
 		} else if s := e.cache.sessions[ev.Ref.Session]; s.file != "" && ev.Kind != table.Queued {
 			tx.ring(s.file)
 		}
@@ -224,7 +224,7 @@ func (tx *transaction) ring(file string) {
 }
 
 // write writes the changes of one step, under a version of their own.
-func (tx *transaction) write(changes table.Snapshot, new attached) {
+func (tx *transaction) write(changes table.Snapshot, new attachedFile) {
 	before := tx.meta.counters
 	before.Now = changes.Counters.Now
 	if len(changes.Sessions)+len(changes.Claims)+len(changes.Freezes) == 0 && before == changes.Counters {
@@ -238,7 +238,7 @@ func (tx *transaction) write(changes table.Snapshot, new attached) {
 	}
 }
 
-func (tx *transaction) put(changes table.Snapshot, new attached) error {
+func (tx *transaction) put(changes table.Snapshot, new attachedFile) error {
 	c, db, version := tx.e.cache, tx.e.db, tx.meta.version
 	for _, record := range changes.Sessions {
 		if c.setStated(record) {
@@ -302,9 +302,9 @@ func (tx *transaction) close(id string, s session) {
 	if s.file != "" {
 		tx.gone = append(tx.gone, s.file)
 	}
-	if a := tx.e.local[id]; a != nil {
+	if a := tx.e.local.Get(id); a != nil {
 		tx.after = append(tx.after, func() {
-			if tx.e.local[id] == a { // else it has begun again since
+			if tx.e.local.Get(id) == a { // else it has begun again since
 				tx.e.detach(id)
 			}
 		})
@@ -370,7 +370,7 @@ func (tx *transaction) restart() error {
 func (tx *transaction) sweep(ids map[string]bool) {
 	for id := range ids {
 		s, open := tx.e.cache.sessions[id]
-		if open && s.file != "" && tx.e.local[id] == nil && tx.e.folder.state(s.file) == fileFree {
+		if open && s.file != "" && tx.e.local.Get(id) == nil && tx.e.folder.state(s.file) == fileFree {
 			_, _ = tx.step(table.Command{Op: table.Gone, Key: lockkeeper.Key{Session: id, Epoch: s.epoch}}) // never refused
 		}
 	}
@@ -402,8 +402,8 @@ func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
 // othersFiled reports whether sessions of other processes have files.
 func (e *Engine) othersFiled() bool {
 	own := 0
-	for id, a := range e.local {
-		if a.name != "" && e.cache.sessions[id].file == a.name {
+	for id, a := range e.local.All() {
+		if a.Own.name != "" && e.cache.sessions[id].file == a.Own.name {
 			own++
 		}
 	}

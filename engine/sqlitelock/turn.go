@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/calls"
 )
 
 // How often rows are looked at while something waits: behind a bell that may be
@@ -24,7 +26,7 @@ func (e *Engine) run() {
 		case <-e.closing:
 			e.shut()
 			return
-		case <-e.queue.bell:
+		case <-e.queue.Added:
 			look = false
 		case <-e.deaths:
 			e.hearDeaths()
@@ -66,7 +68,7 @@ func (e *Engine) wanted(look bool) func() error {
 	return func() error {
 		select {
 		case <-e.closing:
-			return errClosed
+			return calls.ErrClosed
 		default:
 		}
 		if any, _ := e.queue.waiting(); any || look || len(e.dead) > 0 {
@@ -102,7 +104,7 @@ func (e *Engine) transact(writes, look bool) error {
 		}
 	}
 	for _, j := range jobs {
-		j.done <- err
+		j.Answer(err)
 	}
 	e.deliver(&tx.heard)
 	if err == nil {
@@ -125,7 +127,7 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	e := tx.e
 	if err := tx.begin(); err != nil {
 		if !errors.Is(err, errNobody) {
-			jobs = e.queue.take(true, 0)
+			jobs = e.queue.takeAll()
 		}
 		return jobs, err
 	}
@@ -140,11 +142,15 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	}()
 	if err := tx.prepare(); err != nil {
 		if err != errMustWrite {
-			jobs = e.queue.take(true, 0)
+			jobs = e.queue.takeAll()
 		}
 		return jobs, err
 	}
-	jobs = e.queue.take(tx.writes, tx.latest)
+	if tx.writes {
+		jobs = e.queue.takeAll()
+	} else {
+		jobs = e.queue.takeReads(tx.latest)
+	}
 	if err := tx.catchUp(); err != nil {
 		return jobs, err
 	}
@@ -169,7 +175,7 @@ func (tx *transaction) begin() error {
 		e.cache = nil
 	}
 	return e.db.patiently(tx.wanted, func() error {
-		tx.latest = e.queue.latest()
+		tx.latest = e.queue.Last()
 		if err := e.db.begin(tx.writes); err != nil {
 			return err
 		}
@@ -237,7 +243,7 @@ func (tx *transaction) catchUp() error {
 
 // pause is how long nothing needs to be looked at.
 func (e *Engine) pause() time.Duration {
-	waits := len(e.waits) > 0 || e.db.options.polls && len(e.local) > 0
+	waits := len(e.waits) > 0 || e.db.options.polls && e.local.Len() > 0
 	follows := e.followed() > 0 || e.waitsFileless()
 	poll := time.Hour
 	switch {
@@ -269,10 +275,7 @@ func (e *Engine) waitsFileless() bool { return len(e.waits) > 0 && e.fileless > 
 
 // shut ends what is left when the engine is closed.
 func (e *Engine) shut() {
-	e.queue.close()
-	for _, j := range e.queue.take(true, 0) {
-		j.done <- unavailable(errClosed)
-	}
+	e.queue.Close()
 	e.mu.Lock()
 	for f := range e.followers.All() {
 		f.ring()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/calls"
 	"github.com/lockkeeper/lockkeeper/internal/following"
 )
 
@@ -205,7 +206,7 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 		m := f.next(ctx, e.closing, since)
 		switch {
 		case m == nil && ctx.Err() == nil:
-			yield(lockkeeper.Status{}, unavailable(errClosed))
+			yield(lockkeeper.Status{}, unavailable(calls.ErrClosed))
 			return
 		case m == nil:
 			return

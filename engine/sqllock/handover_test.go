@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// attached attaches a session under an epoch that it has, and tells of what it is told.
-func attached(t *testing.T, e *Engine, epoch uint64, named ...uint64) (lockkeeper.Key, chan lockkeeper.Status) {
+// attachAgain attaches the session "moves" under an epoch, and returns the notifications that it gets.
+func attachAgain(t *testing.T, e *Engine, epoch uint64, named ...uint64) (lockkeeper.Key, chan lockkeeper.Status) {
 	t.Helper()
 	told := make(chan lockkeeper.Status, 100)
 	lease, err := e.Attach(t.Context(), lockkeeper.Session{
@@ -34,7 +34,7 @@ func TestSessionMoves(t *testing.T) {
 		former, present := begun(t, url), begun(t, url)
 		onlyWhenTold(former, present)
 		holder := holding(t, former, "holder", "db")
-		k, toldFormer := attached(t, former, 0)
+		k, toldFormer := attachAgain(t, former, 0)
 		w := lockkeeper.Want{
 			ID:      1,
 			Wait:    lockkeeper.Forever,
@@ -43,7 +43,7 @@ func TestSessionMoves(t *testing.T) {
 		if st, err := former.Claim(t.Context(), k, w); err != nil || st.State != lockkeeper.Waiting {
 			t.Fatal(st, err)
 		}
-		k, told := attached(t, present, k.Epoch, 1)
+		k, told := attachAgain(t, present, k.Epoch, 1)
 		if err := former.End(t.Context(), holder, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestSessionMoves(t *testing.T) {
 			t.Error("its former process has not forgotten it")
 		}
 		// And back.
-		k, told = attached(t, former, k.Epoch, 1)
+		k, told = attachAgain(t, former, k.Epoch, 1)
 		if err := present.End(t.Context(), k, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestSessionMoves(t *testing.T) {
 func TestSilentSessions(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := begun(t, url), begun(t, url)
-		k, _ := attached(t, e, 0)
+		k, _ := attachAgain(t, e, 0)
 		past := func() {
 			e.local.renewed(k.Session, k.Epoch, -time.Hour)
 			e.tidy()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/calls"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 func (e *Engine) lane(q *queue) {
 	defer e.running.Done()
 	for {
-		q.await()
+		q.Wait()
 		runtime.Gosched() // who was answered by the last transaction asks for more, in one and not in several
 		jobs := q.take()
 		if jobs == nil {
@@ -58,7 +59,7 @@ func (e *Engine) persist(jobs []*job) (parked []*job) {
 		e.meter.repeats(fate)
 		switch {
 		case e.closing.Err() != nil:
-			finish(jobs, unavailable(errClosed))
+			finish(jobs, unavailable(calls.ErrClosed))
 			return nil
 		case fate == again && try < 20:
 			if try > 2 {
@@ -96,7 +97,7 @@ func (e *Engine) rest(d time.Duration) {
 
 func finish(jobs []*job, err error) {
 	for _, j := range jobs {
-		j.done <- err
+		j.Answer(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/calls"
 	"github.com/lockkeeper/lockkeeper/internal/rows"
 	"github.com/lockkeeper/lockkeeper/table"
 )
@@ -79,7 +80,7 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 		return nil, unavailable(err)
 	}
 	if e.closing.Err() != nil {
-		return nil, unavailable(errClosed)
+		return nil, unavailable(calls.ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptBound)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
 	"github.com/lockkeeper/lockkeeper/internal/rows"
 )
 
@@ -13,7 +14,7 @@ import (
 // concurrent use.
 type local struct {
 	mu       sync.Mutex
-	sessions map[string]*attachment
+	sessions attached.Sessions[map[lockkeeper.Ref]bool]  // each with its claims in local.claims
 	claims   map[lockkeeper.Ref]*ownClaim                // those that live, as far as is known here
 	alarms   map[lockkeeper.Ref]*ownClaim                // those of them with a moment to look at them
 	lines    map[lockkeeper.Path]map[lockkeeper.Ref]bool // those of them that wait, by where
@@ -21,15 +22,6 @@ type local struct {
 
 	// looksAfter is how long a claim waits until it is looked at: slowLook, but in tests of who is told.
 	looksAfter time.Duration
-}
-
-// attachment is a session that was attached here.
-type attachment struct {
-	epoch  uint64
-	ttl    time.Duration
-	until  time.Time // when to make sure that it is still attached here
-	notify func([]lockkeeper.Status)
-	claims map[lockkeeper.Ref]bool // those in local.claims
 }
 
 // ownClaim is a claim that was made or seen here.
@@ -55,28 +47,27 @@ func (c *ownClaim) kin(ref lockkeeper.Ref) any {
 }
 
 func newLocal() *local {
-	return &local{looksAfter: slowLook, sessions: make(map[string]*attachment), claims: make(map[lockkeeper.Ref]*ownClaim),
-		alarms: make(map[lockkeeper.Ref]*ownClaim),
-		lines:  make(map[lockkeeper.Path]map[lockkeeper.Ref]bool)}
+	return &local{
+		looksAfter: slowLook,
+		claims:     make(map[lockkeeper.Ref]*ownClaim),
+		alarms:     make(map[lockkeeper.Ref]*ownClaim),
+		lines:      make(map[lockkeeper.Path]map[lockkeeper.Ref]bool),
+	}
 }
 
 // notify tells how a session is told, if it was attached here.
 func (l *local) notify(session string) (notify func([]lockkeeper.Status), here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.sessions[session]
-	if a == nil {
-		return nil, false
-	}
-	return a.notify, true
+	return l.sessions.Notify(session), l.sessions.Get(session) != nil
 }
 
 // epoch is that of a session that was attached here; 0 if it was not.
 func (l *local) epoch(session string) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.sessions[session]; a != nil {
-		return a.epoch
+	if a := l.sessions.Get(session); a != nil {
+		return a.Epoch
 	}
 	return 0
 }
@@ -86,8 +77,8 @@ func (l *local) shortestTTL() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	shortest := lockkeeper.DefaultTTL
-	for _, a := range l.sessions { // order does not matter
-		shortest = min(shortest, a.ttl)
+	for _, a := range l.sessions.All() {
+		shortest = min(shortest, a.TTL)
 	}
 	return shortest
 }
@@ -96,22 +87,25 @@ func (l *local) shortestTTL() time.Duration {
 func (l *local) attach(session string, epoch uint64, ttl time.Duration, notify func([]lockkeeper.Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until := time.Now().Add(ttl + leaveDead)
-	switch a := l.sessions[session]; {
-	case a == nil:
-		l.sessions[session] = &attachment{epoch, ttl, until, notify, make(map[lockkeeper.Ref]bool)}
-	case a.epoch <= epoch:
-		a.epoch, a.ttl, a.until, a.notify = epoch, ttl, until, notify
+	claims := make(map[lockkeeper.Ref]bool)
+	if a := l.sessions.Get(session); a != nil {
+		claims = a.Own
 	}
+	l.sessions.Put(session, &attached.Attachment[map[lockkeeper.Ref]bool]{
+		Epoch:  epoch,
+		Order:  epoch,
+		TTL:    ttl,
+		Until:  time.Now().Add(ttl + leaveDead),
+		Notify: notify,
+		Own:    claims,
+	})
 }
 
 // renewed notes that a session lives on for so long.
 func (l *local) renewed(session string, epoch uint64, left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.sessions[session]; a != nil && a.epoch == epoch {
-		a.until = time.Now().Add(left + leaveDead)
-	}
+	l.sessions.Renew(session, epoch, time.Now().Add(left+leaveDead))
 }
 
 // silent are sessions that were not renewed here within their TTL, some of them, with
@@ -120,9 +114,9 @@ func (l *local) silent(now time.Time) map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	epochs := make(map[string]uint64)
-	for id, a := range l.sessions { // order does not matter: it is asked again
-		if a.until.Before(now) && len(epochs) < mostSilent {
-			epochs[id] = a.epoch
+	for id, a := range l.sessions.Expired(now) {
+		if epochs[id] = a.Epoch; len(epochs) == mostSilent {
+			break
 		}
 	}
 	return epochs
@@ -132,17 +126,21 @@ func (l *local) silent(now time.Time) map[string]uint64 {
 func (l *local) detach(session string, epoch uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.sessions[session]; a != nil && a.epoch <= epoch {
-		for ref := range a.claims { // order does not matter
-			l.drop(ref, l.claims[ref])
+	if a := l.sessions.Remove(session, epoch); a != nil {
+		for ref := range a.Own { // order does not matter
+			l.forget(ref, l.claims[ref])
 		}
-		delete(l.sessions, session)
 	}
 }
 
 func (l *local) drop(ref lockkeeper.Ref, c *ownClaim) {
+	l.forget(ref, c)
+	delete(l.sessions.Get(ref.Session).Own, ref)
+}
+
+// forget is drop for a session that is not attached here any more.
+func (l *local) forget(ref lockkeeper.Ref, c *ownClaim) {
 	l.line(ref, c, false)
-	delete(l.sessions[ref.Session].claims, ref)
 	delete(l.claims, ref)
 	delete(l.alarms, ref)
 }
@@ -240,7 +238,7 @@ func (l *local) note(st *lockkeeper.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.claims[st.Ref]
-	if l.sessions[st.Ref.Session] == nil || c != nil && c.change > st.Change {
+	if l.sessions.Get(st.Ref.Session) == nil || c != nil && c.change > st.Change {
 		return
 	}
 	if st.State == lockkeeper.Ended || st.State == lockkeeper.Freezing {
@@ -252,7 +250,7 @@ func (l *local) note(st *lockkeeper.Status) {
 	if c == nil {
 		c = &ownClaim{}
 		l.claims[st.Ref] = c
-		l.sessions[st.Ref.Session].claims[st.Ref] = true
+		l.sessions.Get(st.Ref.Session).Own[st.Ref] = true
 		c.targets = make([]lockkeeper.Target, len(st.Grants))
 		for i, g := range st.Grants {
 			c.targets[i] = g.Target
@@ -351,9 +349,9 @@ func (l *local) some(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range sessions { // order does not matter: sorted below
-		if a := l.sessions[id]; a != nil {
+		if a := l.sessions.Get(id); a != nil {
 			n := 0
-			for ref := range a.claims { // and in no order, so that each has its turn
+			for ref := range a.Own { // and in no order, so that each has its turn
 				if n++; n > mostLooked {
 					break
 				}

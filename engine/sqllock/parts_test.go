@@ -377,9 +377,7 @@ func (w *world) settle() {
 	for again := true; again; {
 		again = false
 		for _, e := range w.engines {
-			e.work.mu.Lock()
-			jobs := e.work.ready()
-			e.work.mu.Unlock()
+			jobs := e.work.Take(e.work.policy())
 			if len(jobs) > 0 {
 				again = true
 				w.persist(e, e.work, jobs)

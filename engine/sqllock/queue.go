@@ -2,182 +2,70 @@ package sqllock
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/calls"
 )
 
-const (
-	// mostJobs bounds the commands of one transaction, and so its length.
-	mostJobs = 256
-	// overtime is how long a caller whose context has ended goes on waiting for
-	// the answer of a command that has begun: it nearly always comes, and an
-	// answer is better than none.
-	overtime = time.Second
-)
-
-var (
-	errClosed   = errors.New("the engine is closed")
-	errNoAnswer = errors.New("it had begun when the context ended: whether it happened is not known")
-)
-
-// job is one call, on its way through a transaction.
+// job is one call on its way through a transaction.
 type job struct {
-	session string             // jobs of one session are done one after the other; "": of none
+	calls.Call
+	session string             // calls of one session run in their order; "": of none
 	renews  bool               // it needs no latches
-	needs   func(*scope)       // what it has to know at least
-	do      func(*transaction) // may be done again if the transaction fails; what it finds is true only then
-	done    chan error         // its end, once
+	needs   func(*scope)       // adds to the scope of the transaction
+	do      func(*transaction) // runs again if the transaction fails; its results count after the commit
 
-	notUntil time.Time // a latch that it needs was taken
-	unsure   bool      // it may have been done already: an answer was lost
+	notUntil time.Time // the retry after a latch was taken
+	unsure   bool      // an earlier transaction may have committed it
 }
 
-// queue holds the calls that have not begun. Several of them are done in one
-// transaction, so that they share its cost.
+// queue has the calls that wait for a transaction. A call waits while another transaction has calls
+// of its session.
 type queue struct {
-	mu     sync.Mutex
-	more   *sync.Cond // something was put in, or a session is free again
-	jobs   []*job
-	busy   map[string]bool // sessions of which a job is being done
-	closed bool
+	*calls.Queue[*job]
+	busy map[string]bool // sessions with started calls; guarded by the mutex of the queue
 }
 
-func newQueue() *queue {
-	q := &queue{busy: make(map[string]bool)}
-	q.more = sync.NewCond(&q.mu)
-	return q
-}
+func newQueue() *queue { return &queue{calls.New[*job](), make(map[string]bool)} }
 
-// call has a job done, and returns when that is committed: nil, or an
-// ErrUnavailable. A caller that gives up before it has begun leaves without a trace.
-func (e *Engine) call(ctx context.Context, j *job) error {
-	if err := ctx.Err(); err != nil {
-		return unavailable(err)
-	}
-	j.done = make(chan error, 1)
-	q := e.queueOf(j)
-	if !q.put(j) {
-		return unavailable(errClosed)
-	}
-	select {
-	case err := <-j.done:
-		return err
-	case <-ctx.Done():
-	}
-	if q.leave(j) {
-		return unavailable(ctx.Err())
-	}
-	late := time.NewTimer(overtime)
-	defer late.Stop()
-	select {
-	case err := <-j.done:
-		return err
-	case <-late.C:
-		return unavailable(errors.Join(ctx.Err(), errNoAnswer))
-	}
-}
+// call runs a job in a transaction, and returns when that is committed: nil, or an ErrUnavailable.
+func (e *Engine) call(ctx context.Context, j *job) error { return e.queueOf(j).Do(ctx, j, nil) }
 
 func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-func (q *queue) put(jobs ...*job) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.jobs = append(q.jobs, jobs...)
-	q.more.Signal()
-	return true
-}
+// take waits for jobs that can start, and starts them; none when the queue is closed. The caller
+// must pass them to finish.
+func (q *queue) take() []*job { return q.WaitTake(q.policy) }
 
-// leave takes j out, and reports whether it was still there.
-func (q *queue) leave(j *job) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.jobs, j)
-	if i >= 0 {
-		q.jobs = slices.Delete(q.jobs, i, i+1)
-	}
-	return i >= 0
-}
-
-// take waits for jobs that can begin, and takes them out in their order; none when
-// the queue is closed. Their sessions are busy until they are given to finish.
-func (q *queue) take() []*job {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for !q.closed {
-		if taken := q.ready(); len(taken) > 0 {
-			return taken
-		}
-		q.more.Wait()
-	}
-	return nil
-}
-
-// await waits for a job, or until the queue is closed.
-func (q *queue) await() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for !q.closed && len(q.jobs) == 0 {
-		q.more.Wait()
-	}
-}
-
-func (q *queue) ready() (taken []*job) {
+// policy keeps the calls of one session in their order, and in one transaction at a time.
+func (q *queue) policy() func(*job) calls.Verdict {
 	now := time.Now()
-	kept := q.jobs[:0]
-	behind := make(map[string]bool) // sessions of which a job stays
-	for _, j := range q.jobs {
-		if len(taken) == mostJobs || j.session != "" && (q.busy[j.session] || behind[j.session]) || now.Before(j.notUntil) {
-			behind[j.session] = j.session != ""
-			kept = append(kept, j)
-		} else {
-			taken = append(taken, j)
+	starting, kept := make(map[string]bool), make(map[string]bool) // sessions with such jobs
+	return func(j *job) calls.Verdict {
+		if j.session == "" && !now.Before(j.notUntil) {
+			return calls.Start
 		}
-	}
-	clear(q.jobs[len(kept):])
-	q.jobs = kept
-	for _, j := range taken {
-		if j.session != "" {
-			q.busy[j.session] = true
+		if q.busy[j.session] && !starting[j.session] || kept[j.session] || now.Before(j.notUntil) {
+			kept[j.session] = j.session != ""
+			return calls.Skip
 		}
+		q.busy[j.session], starting[j.session] = true, true
+		return calls.Start
 	}
-	return taken
 }
 
-// finish frees the sessions of jobs, and takes those back that are to be tried again.
-func (q *queue) finish(jobs, again []*job) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, j := range jobs {
-		delete(q.busy, j.session)
+// finish ends what take began. The jobs of parked start again later.
+func (q *queue) finish(jobs, parked []*job) {
+	var at time.Time
+	if len(parked) > 0 {
+		at = parked[0].notUntil
 	}
-	if len(again) > 0 && !q.closed {
-		q.jobs = append(slices.Clone(again), q.jobs...)
-		time.AfterFunc(time.Until(again[0].notUntil), q.more.Broadcast)
-	} else {
-		for _, j := range again {
-			j.done <- unavailable(errClosed)
+	q.Finish(func() {
+		for _, j := range jobs {
+			delete(q.busy, j.session)
 		}
-	}
-	q.more.Broadcast()
-}
-
-// close refuses all that is there and all that comes.
-func (q *queue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	for _, j := range q.jobs {
-		j.done <- unavailable(errClosed)
-	}
-	q.jobs = nil
-	q.more.Broadcast()
+	}, parked, at)
 }

@@ -273,8 +273,8 @@ func (e *Engine) Close() error {
 	e.close()
 	defer e.cut()
 	defer time.AfterFunc(closeGrace, e.cut).Stop()
-	e.work.close()
-	e.renewals.close()
+	e.work.Close()
+	e.renewals.Close()
 	e.running.Wait()
 	e.lookout.wait()
 	if e.db.owns {

@@ -119,7 +119,7 @@ func (e *Engine) look(refs []lockkeeper.Ref) {
 
 // spawn puts in a job of the engine's own.
 func (e *Engine) spawn(needs func(*scope), do func(*transaction)) {
-	e.work.put(&job{needs: needs, do: do, done: make(chan error, 1)})
+	e.work.Add(&job{needs: needs, do: do})
 }
 
 // missed tells of claims that are there no longer: somebody has removed their rows.

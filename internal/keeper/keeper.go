@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
@@ -32,7 +33,7 @@ type Keeper struct {
 	mu        sync.Mutex // guards all below; never held while a notify runs
 	table     *table.Table
 	command   table.Command // the one at hand; fields that its Op does not look at are left over
-	notify    map[string]func([]lockkeeper.Status)
+	sessions  attached.Sessions[struct{}]
 	watchers  watching.Index[*watcher]
 	changes   uint64 // the number of the latest change
 	allowance allowance
@@ -49,8 +50,8 @@ type Keeper struct {
 func New(g lockkeeper.Guarantees, clock func() time.Duration) *Keeper {
 	k := &Keeper{
 		guarantees: g, clock: clock, table: table.New(), alarm: lockkeeper.Forever,
-		notify: make(map[string]func([]lockkeeper.Status)), explaining: make(chan struct{}, 1),
-		allowance: allowance{left: mostLooks},
+		explaining: make(chan struct{}, 1),
+		allowance:  allowance{left: mostLooks},
 	}
 	return k
 }
@@ -72,8 +73,8 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	news, commit := k.settle("", err) // whoever had the session before is told what it lost
 	if err == nil {
 		k.closeNews(s.ID)
-		k.notify[s.ID] = notify
-		k.sweep()
+		k.sessions.Put(s.ID, &attached.Attachment[struct{}]{Epoch: reply.Lease.Key.Epoch, Notify: notify})
+		k.sessions.Sweep(func(id string, _ *attached.Attachment[struct{}]) bool { return !k.table.Open(id) })
 	}
 	if err != nil {
 		commit = k.record.last // a refusal tells the epoch of another attach
@@ -89,21 +90,6 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	}
 	return reply.Lease, nil
 }
-
-// sweep forgets whom to tell of sessions that ended by themselves, when they are as
-// many as those that are open. The mutex is held.
-func (k *Keeper) sweep() {
-	if len(k.notify) <= 2*k.table.Sessions()+smallSweep {
-		return
-	}
-	for id := range k.notify {
-		if !k.table.Open(id) {
-			delete(k.notify, id)
-		}
-	}
-}
-
-const smallSweep = 64
 
 // Renew implements lockkeeper.Engine. With a log it is answered at once, unless it
 // tells of what is not safe yet: a renewal that is lost harms nobody, since the session's Attach
@@ -159,7 +145,7 @@ func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 	left := ""
 	if e.Kind == lockkeeper.Leave && err == nil {
 		left = key.Session
-		delete(k.notify, left)
+		k.sessions.Remove(left, key.Epoch)
 	}
 	commit := k.unlock(left, err)
 	if lasts && err == nil {
@@ -183,7 +169,7 @@ func (k *Keeper) Close() error {
 	for w := range k.watchers.All() {
 		w.wake()
 	}
-	clear(k.notify)
+	k.sessions.Clear()
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (k *Keeper) gather(n *news, own string) {
 		if ev.Path != "" || ev.Ref.Session == own || about(c, ev.Ref) {
 			continue
 		}
-		if notify := k.notify[ev.Ref.Session]; notify != nil {
+		if notify := k.sessions.Notify(ev.Ref.Session); notify != nil {
 			if st, ok := k.table.Status(ev.Ref); ok {
 				n.add(ev.Ref.Session, notify, st)
 			}

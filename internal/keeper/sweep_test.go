@@ -9,9 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Sessions that end by themselves leave nothing behind, however many they are;
-// those that live are told.
-func TestForgetsWhomToTell(t *testing.T) {
+// The keeper forgets sessions that expired, and no others.
+func TestKeeperForgetsExpiredSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		k := New(lockkeeper.Guarantees{Features: lockkeeper.AllFeatures}, func() time.Duration { return time.Since(start) })
@@ -27,8 +26,8 @@ func TestForgetsWhomToTell(t *testing.T) {
 			attach(fmt.Sprint("dies ", i), lockkeeper.MinTTL)
 			time.Sleep(time.Second / 10)
 		}
-		if n := len(k.notify); n > 200 || k.notify["lives"] == nil {
-			t.Errorf("%d are kept to be told", n)
+		if n := k.sessions.Len(); n > 200 || k.sessions.Notify("lives") == nil {
+			t.Errorf("the keeper has %d sessions", n)
 		}
 	})
 }

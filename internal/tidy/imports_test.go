@@ -16,7 +16,7 @@ var house = []room{
 	// package            of this module                      of others
 	{".", "", "golang.org/x/sys"},
 	{"table", ".", ""},
-	{"internal/keeper", ". table internal/watching", "golang.org/x/sys"},
+	{"internal/keeper", ". table internal/watching internal/attached", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history internal/testmode", ""},
 	{"grab", ". internal/solo", ""},
@@ -26,9 +26,10 @@ var house = []room{
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table internal/keeper internal/record", "modernc.org/sqlite golang.org/x/sys"},
-	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching internal/migrations",
+	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching internal/migrations internal/calls " +
+		"internal/attached",
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
-	{"engine/sqllock", ". table internal/rows internal/following internal/migrations",
+	{"engine/sqllock", ". table internal/rows internal/following internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/serve/wire", ""},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
@@ -53,6 +54,8 @@ var house = []room{
 
 	{"internal/record", ". table", ""},                         // commands and snapshots as bytes
 	{"internal/rows", ". table", ""},                           // records as columns of a database
+	{"internal/attached", ".", ""},                             // sessions that are attached through a process
+	{"internal/calls", ".", ""},                                // calls that share a commit
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
 	{"internal/following", ".", ""},                            // what a follower has not been told yet
 	{"internal/watching", ".", ""},                             // which watchers a change concerns
