@@ -12,11 +12,11 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 // who names a claim for people: who made it, else its reference.
-func who(label lockkeeper.Label, ref lockkeeper.Ref) string { return report.Who(label, ref) }
+func who(label lockkeeper.Label, ref lockkeeper.Ref) string { return listing.OwnerName(label, ref) }
 
 // about is what a claim is for, in brackets with a space before; empty if nobody said.
 func about(label lockkeeper.Label) string {

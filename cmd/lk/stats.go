@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 func (a *app) newStats() *cobra.Command {
@@ -23,7 +23,7 @@ func (a *app) newStats() *cobra.Command {
 		SuggestFor: []string{"count", "top", "metrics"},
 		Short:      "Count who holds and who waits, by path and by owner",
 		Long: `Count holds, waiting claims and the sessions that have them: by path and by
-owner, with the longest line, the longest hold and the longest wait. Of
+owner, with the longest queue, the longest hold and the longest wait. Of
 everything, or of what meets PATH, at it, above it or below it.
 
 In the bars each # is a hold and each . is one that waits.`,
@@ -46,7 +46,7 @@ In the bars each # is a hold and each . is one that waits.`,
 			if err != nil {
 				return err
 			}
-			s := report.StatsOf(report.Meeting(path, all))
+			s := listing.StatsOf(listing.Overlapping(path, all))
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(s)
 			}
@@ -58,14 +58,14 @@ In the bars each # is a hold and each . is one that waits.`,
 }
 
 // writeStats prints counts for people.
-func writeStats(to io.Writer, s *report.Stats) error {
+func writeStats(to io.Writer, s *listing.Stats) error {
 	fmt.Fprintf(to, "%d held and %d waiting, of %s", s.Held, s.Waiting, plural(s.Sessions, "session"))
 	if s.Frozen > 0 {
 		fmt.Fprintf(to, "; %s frozen", plural(s.Frozen, "path"))
 	}
 	fmt.Fprintln(to)
-	if l := s.LongestLine; l != nil {
-		fmt.Fprintf(to, "longest line: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting,
+	if l := s.LongestQueue; l != nil {
+		fmt.Fprintf(to, "longest queue: %s, %d waiting; first is %s for %s\n", l.Path, l.Waiting,
 			who(l.First.Label, l.First.Ref), duration.Elapsed(l.First.Age))
 	}
 	if e := s.LongestHold; e != nil {
@@ -84,7 +84,7 @@ func writeStats(to io.Writer, s *report.Stats) error {
 	columns := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	for _, list := range []struct {
 		title  string
-		counts []report.Count
+		counts []listing.Count
 	}{{"PATH", s.Paths}, {"WHO", s.Owners}} {
 		if len(list.counts) == 0 {
 			continue
@@ -105,7 +105,7 @@ func perMark(most int) int { return max(1, (most+barWidth-1)/barWidth) }
 
 // bar draws a count: # for a hold, . for one that waits; where the largest count
 // is more than the width, each mark stands for several.
-func bar(c report.Count, most int) string {
+func bar(c listing.Count, most int) string {
 	per := perMark(most)
 	return strings.Repeat("#", (c.Held+per-1)/per) + strings.Repeat(".", (c.Waiting+per-1)/per)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 // Each change is told once, in words, and what only time changes is not told.
@@ -128,13 +128,13 @@ func TestWatchTellsChanges(t *testing.T) {
 // A bar is as long as its count, until that would be too long.
 func TestBars(t *testing.T) {
 	for _, c := range []struct {
-		count report.Count
+		count listing.Count
 		most  int
 		want  string
 	}{
-		{report.Count{Held: 2, Waiting: 3}, 5, "##..."},
-		{report.Count{Held: 1}, 400, "#"},
-		{report.Count{Held: 20, Waiting: 380}, 400, "##" + strings.Repeat(".", 38)},
+		{listing.Count{Held: 2, Waiting: 3}, 5, "##..."},
+		{listing.Count{Held: 1}, 400, "#"},
+		{listing.Count{Held: 20, Waiting: 380}, 400, "##" + strings.Repeat(".", 38)},
 	} {
 		if got := bar(c.count, c.most); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.count, got, c.want)

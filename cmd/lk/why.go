@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 func (a *app) newWhy() *cobra.Command {
@@ -48,7 +48,7 @@ recent holds of the path took.`,
 				return err
 			}
 			if asJSON {
-				for _, s := range report.Concerned(path, all) {
+				for _, s := range listing.Explaining(path, all) {
 					if err := writeJSON(a.stdout, s); err != nil {
 						return err
 					}
@@ -79,7 +79,7 @@ func listAll(ctx context.Context, client *lockkeeper.Client, q lockkeeper.Query)
 // writeWhy explains why path is not free; without a path, why anybody waits. Each
 // claim has one line: holders and freezes first, then the waiters.
 func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error {
-	concerned := report.Concerned(path, all)
+	concerned := listing.Explaining(path, all)
 	e := explainer{to: to, listed: map[lockkeeper.Ref]string{}, used: permitsInUse(all)}
 	switch {
 	case path == "" && len(concerned) == 0:
@@ -91,12 +91,12 @@ func writeWhy(to io.Writer, path lockkeeper.Path, all []lockkeeper.Status) error
 		e.listed[s.Ref] = who(s.Label, s.Ref)
 	}
 	for _, s := range concerned {
-		if !report.Waits(s) {
+		if !listing.Waits(s) {
 			e.linef("%s", holdText(s))
 		}
 	}
 	for _, s := range concerned {
-		if report.Waits(s) {
+		if listing.Waits(s) {
 			e.linef("%s", e.waitText(s))
 		}
 	}

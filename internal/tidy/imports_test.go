@@ -39,17 +39,17 @@ var house = []room{
 	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
 	{"internal/serve/server", ". internal/serve/wire internal/serve/access internal/serve/limits", ""},
-	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/report " +
+	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/listing " +
 		"internal/solo", ""},
 	{"internal/serve/observe", ". internal/serve/access", "github.com/prometheus/client_golang"},
 	{"tracing", ".", "go.opentelemetry.io/otel"},
 	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel"},
-	{"internal/report", ".", ""},
+	{"internal/listing", ".", ""},
 	{"semaphore", "", ""}, // the standard library alone
 
 	{"cmd/lk", ". engine/all engine/disklock engine/remote engine/sqlitelock grab internal/serve/server internal/serve/wire " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
-		"internal/duration internal/report internal/supervise internal/pki", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
+		"internal/duration internal/listing internal/supervise internal/pki", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 		"golang.org/x/sys golang.org/x/term"},
 
 	{"internal/record", ". table", ""},                         // commands and snapshots as bytes

@@ -18,7 +18,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 // openAPI is the document, as far as tests need it.
@@ -329,10 +329,10 @@ var documentedTypes = map[string]any{
 	"Problem":       problem{},
 	"ClaimRequest":  claimRequest{},
 	"Amendment":     amendment{},
-	"Listing":       listing{},
+	"Listing":       claimList{},
 	"Stats":         statistics{},
-	"Line":          report.Line{},
-	"Count":         report.Count{},
+	"Queue":         listing.Queue{},
+	"Count":         listing.Count{},
 	"Place":         placeAnswer{},
 	"GrabRequest":   placeBody{},
 	"TerraformLock": lockInfo{},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/internal/solo"
@@ -34,8 +34,8 @@ var operatorRoutes = []route{
 	{"POST /v1/drain", true, (*call).drain},
 }
 
-// A listing is the answer that lists claims.
-type listing struct {
+// A claimList is an answer that lists claims.
+type claimList struct {
 	Claims []lockkeeper.Status `json:"claims"`
 	More   bool                `json:"more"` // there are more than the limit
 	staleness
@@ -89,7 +89,7 @@ func (c *call) listClaims() error {
 func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
-	answer := listing{Claims: []lockkeeper.Status{}}
+	answer := claimList{Claims: []lockkeeper.Status{}}
 	q.Stale = true
 	for st, err := range c.engine().List(ctx, q) {
 		if err != nil {
@@ -155,9 +155,9 @@ func (c *call) why() error {
 	if err != nil {
 		return err
 	}
-	chosen := report.Concerned(q.Meets, all)
+	chosen := listing.Explaining(q.Meets, all)
 	more := len(chosen) > limit
-	return c.write(http.StatusOK, listing{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more, stale})
+	return c.write(http.StatusOK, claimList{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more, stale})
 }
 
 // stats is GET /v1/stats, the same as lk stats --json.
@@ -171,7 +171,7 @@ func (c *call) stats() error {
 	if err != nil {
 		return err
 	}
-	return c.write(http.StatusOK, statistics{report.StatsOf(report.Meeting(q.Meets, all)), stale})
+	return c.write(http.StatusOK, statistics{listing.StatsOf(listing.Overlapping(q.Meets, all)), stale})
 }
 
 // operate does what an operator does, in a session that lives as long as that.

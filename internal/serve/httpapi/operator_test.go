@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 // TestLists: what is, by path, session and state, and no more than was asked for.
@@ -52,7 +52,7 @@ func TestLists(t *testing.T) {
 
 func listed(t *testing.T, a answer) string {
 	t.Helper()
-	var l listing
+	var l claimList
 	if err := json.Unmarshal([]byte(a.text), &l); err != nil {
 		t.Fatalf("%v: %s", err, a.text)
 	}
@@ -76,7 +76,7 @@ func TestStats(t *testing.T) {
 		for st := range w.engine.List(w.Context(), lockkeeper.Query{}) {
 			all = append(all, st)
 		}
-		want, err := json.Marshal(report.StatsOf(all))
+		want, err := json.Marshal(listing.StatsOf(all))
 		if got := w.ask("GET", "/v1/stats", ""); err != nil || strings.TrimSpace(got.text) != string(want) {
 			t.Errorf("%s\nwant\n%s (%v)", got.text, want, err)
 		}

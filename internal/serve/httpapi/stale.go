@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
@@ -18,7 +18,7 @@ type staleness struct {
 
 // statistics is the answer of GET /v1/stats.
 type statistics struct {
-	*report.Stats
+	*listing.Stats
 	staleness
 }
 

@@ -1,4 +1,4 @@
-package report
+package listing
 
 import (
 	"cmp"
@@ -12,25 +12,25 @@ const MaxRows = 10_000
 
 // Stats are counts of claims at one moment. In JSON, durations are seconds.
 type Stats struct {
-	Held        int                `json:"held"`
-	Waiting     int                `json:"waiting"`
-	Frozen      int                `json:"frozen"`   // paths
-	Sessions    int                `json:"sessions"` // those with claims
-	LongestLine *Line              `json:"longest_line,omitempty"`
-	LongestHold *lockkeeper.Status `json:"longest_hold,omitempty"`
-	LongestWait *lockkeeper.Status `json:"longest_wait,omitempty"`
-	Paths       []Count            `json:"paths"`  // the longest line first, MaxRows at most
-	Owners      []Count            `json:"owners"` // who has most first, MaxRows at most
+	Held         int                `json:"held"`
+	Waiting      int                `json:"waiting"`
+	Frozen       int                `json:"frozen"`   // paths
+	Sessions     int                `json:"sessions"` // with claims
+	LongestQueue *Queue             `json:"longest_queue,omitempty"`
+	LongestHold  *lockkeeper.Status `json:"longest_hold,omitempty"`
+	LongestWait  *lockkeeper.Status `json:"longest_wait,omitempty"`
+	Paths        []Count            `json:"paths"`  // the longest queue first, at most MaxRows
+	Owners       []Count            `json:"owners"` // the owner of most holds first, at most MaxRows
 }
 
-// Line is the line of those who wait at one path.
-type Line struct {
+// Queue is the queue of the waiting claims at one path.
+type Queue struct {
 	Path    lockkeeper.Path   `json:"path"`
 	Waiting int               `json:"waiting"`
 	First   lockkeeper.Status `json:"first"`
 }
 
-// Count is how many hold and wait at one path, or for one owner.
+// Count is the number of claims that hold and wait at one path, or of one owner.
 type Count struct {
 	Path    lockkeeper.Path `json:"path,omitempty"`
 	As      string          `json:"as,omitempty"`
@@ -38,7 +38,7 @@ type Count struct {
 	Waiting int             `json:"waiting"`
 }
 
-// StatsOf counts claims, which come in the order of List.
+// StatsOf counts the claims in a list.
 func StatsOf(all []lockkeeper.Status) *Stats {
 	s := &Stats{Paths: []Count{}, Owners: []Count{}}
 	paths, owners, sessions := map[lockkeeper.Path]*Count{}, map[string]*Count{}, map[string]bool{}
@@ -49,7 +49,7 @@ func StatsOf(all []lockkeeper.Status) *Stats {
 			continue
 		}
 		sessions[st.Ref.Session] = true
-		name := Who(st.Label, st.Ref)
+		name := OwnerName(st.Label, st.Ref)
 		if owners[name] == nil {
 			owners[name] = &Count{As: name}
 		}
@@ -70,12 +70,12 @@ func StatsOf(all []lockkeeper.Status) *Stats {
 	s.rank(paths, owners)
 	if len(s.Paths) > 0 && s.Paths[0].Waiting > 0 {
 		top := s.Paths[0]
-		s.LongestLine = &Line{top.Path, top.Waiting, first[top.Path]}
+		s.LongestQueue = &Queue{top.Path, top.Waiting, first[top.Path]}
 	}
 	return s
 }
 
-// rank puts the counts into order.
+// rank sorts and bounds the counts.
 func (s *Stats) rank(paths map[lockkeeper.Path]*Count, owners map[string]*Count) {
 	for _, c := range paths {
 		s.Paths = append(s.Paths, *c)
@@ -92,7 +92,7 @@ func (s *Stats) rank(paths map[lockkeeper.Path]*Count, owners map[string]*Count)
 	s.Paths, s.Owners = s.Paths[:min(len(s.Paths), MaxRows)], s.Owners[:min(len(s.Owners), MaxRows)]
 }
 
-// add counts a claim and notes whether it is the oldest so far.
+// add counts a claim, and keeps it if it is the oldest so far.
 func (s *Stats) add(st lockkeeper.Status, owner *Count) {
 	owner.add(st)
 	if st.State == lockkeeper.Held {

@@ -1,11 +1,11 @@
-package report_test
+package listing_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/report"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 func claim(id uint64, state lockkeeper.State, as string, path lockkeeper.Path, blockers ...uint64) lockkeeper.Status {
@@ -17,13 +17,13 @@ func claim(id uint64, state lockkeeper.State, as string, path lockkeeper.Path, b
 	return st
 }
 
-// TestConcerned: the chain is followed to its end, also round a knot, and nobody is
-// named twice.
-func TestConcerned(t *testing.T) {
+// TestExplainingFollowsBlockers: Explaining follows blockers to the end, also round a cycle, and
+// returns each claim once.
+func TestExplainingFollowsBlockers(t *testing.T) {
 	all := []lockkeeper.Status{
 		claim(1, lockkeeper.Held, "end", "c"), claim(2, lockkeeper.Waiting, "middle", "b", 1),
 		claim(3, lockkeeper.Waiting, "first", "a/x", 2, 1, 4),
-		claim(4, lockkeeper.Waiting, "knot", "d", 3), claim(5, lockkeeper.Held, "stranger", "e"),
+		claim(4, lockkeeper.Waiting, "cycle", "d", 3), claim(5, lockkeeper.Held, "stranger", "e"),
 	}
 	for path, want := range map[lockkeeper.Path]string{
 		"a":       "[1 2 3 4]",
@@ -33,23 +33,23 @@ func TestConcerned(t *testing.T) {
 		"":        "[1 2 3 4]",
 	} {
 		var ids []uint64
-		for _, s := range report.Concerned(path, all) {
+		for _, s := range listing.Explaining(path, all) {
 			ids = append(ids, s.Ref.ID)
 		}
 		if got := fmt.Sprint(ids); got != want {
-			t.Errorf("%q concerns %s, want %s", path, got, want)
+			t.Errorf("%q is explained by %s, want %s", path, got, want)
 		}
 	}
 }
 
-// TestStatsAreBounded: the sums are exact, however many rows there are.
+// TestStatsAreBounded: the sums are exact even if there are more rows than MaxRows.
 func TestStatsAreBounded(t *testing.T) {
 	var all []lockkeeper.Status
-	for i := range uint64(report.MaxRows + 5) {
+	for i := range uint64(listing.MaxRows + 5) {
 		all = append(all, claim(i+1, lockkeeper.Held, "", lockkeeper.Path(fmt.Sprint("p", i))))
 	}
-	s := report.StatsOf(all)
-	if s.Held != report.MaxRows+5 || len(s.Paths) != report.MaxRows || len(s.Owners) != report.MaxRows {
+	s := listing.StatsOf(all)
+	if s.Held != listing.MaxRows+5 || len(s.Paths) != listing.MaxRows || len(s.Owners) != listing.MaxRows {
 		t.Errorf("%d held, %d paths, %d owners", s.Held, len(s.Paths), len(s.Owners))
 	}
 }
