@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine/remote"
 )
 
 // sessions numbers the sessions that were opened.
@@ -83,6 +81,11 @@ func (s *lkSession) renew(life context.Context) {
 // close leaves the session, so that its claims end now. The engine is still open.
 func (s *lkSession) close() {
 	s.left()
+	for _, l := range *s.waiting.Load() {
+		if l.frames != nil {
+			l.frames.close()
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopBound)
 	defer cancel()
 	// Without an answer the session ends by its TTL, and nobody uses its paths again.
@@ -127,6 +130,9 @@ type engineLocker struct {
 	held    atomic.Uint64 // the claim of which a hint said that it is held
 	unsure  atomic.Bool   // hints may have been missed
 	woken   chan struct{}
+
+	address string       // of the server, for batches
+	frames  *frameLocker // opened by the first batch
 }
 
 func (l *engineLocker) wake() {
@@ -200,38 +206,4 @@ func (l *engineLocker) release(ctx context.Context, _ string) error {
 	err := l.session.engine.End(ctx, l.session.by(), lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
 	l.over()
 	return err
-}
-
-// batch claims all paths at once, and then ends them so.
-func (l *engineLocker) batch(ctx context.Context, paths []string) error {
-	engine, ok := l.session.engine.(*remote.Engine)
-	if !ok {
-		return fmt.Errorf("%T does no batches", l.session.engine)
-	}
-	wants := make([]lockkeeper.Want, len(paths))
-	endings := make([]lockkeeper.Ending, len(paths))
-	calls := make([]remote.Call, len(paths))
-	for i, path := range paths {
-		wants[i] = wantOf(l.next(), path)
-		endings[i] = lockkeeper.Ending{Kind: lockkeeper.Release, ID: wants[i].ID}
-		calls[i] = remote.Call{Key: l.session.by(), Want: &wants[i]}
-	}
-	engine.Batch(ctx, calls)
-	for i := range calls {
-		switch {
-		case calls[i].Err != nil:
-			return calls[i].Err
-		case calls[i].Status.State != lockkeeper.Held:
-			return fmt.Errorf("%s is %s, though nobody else wants it", paths[i], calls[i].Status.State)
-		}
-		calls[i] = remote.Call{Key: l.session.by(), Ending: &endings[i]}
-	}
-	engine.Batch(ctx, calls)
-	l.over()
-	for i := range calls {
-		if calls[i].Err != nil {
-			return calls[i].Err
-		}
-	}
-	return nil
 }

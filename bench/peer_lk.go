@@ -25,7 +25,7 @@ func lkPeers() []peer {
 		&lkPeer{
 			kind: "lk-memory",
 			name: oursName,
-			how:  "our server on memlock, engine/remote: Claim and End" + shared + "; a batch is one call of Batch",
+			how:  "our server on memlock, engine/remote: Claim and End" + shared + "; a batch is one frame on a connection of each worker's own",
 		},
 		&lkPeer{
 			kind:    "lk-memory",
@@ -76,7 +76,9 @@ func (p *lkPeer) open(ctx context.Context, n int) (clients, error) {
 		}
 		all.shut = append(all.shut, s.close)
 		for i := k; i < n; i += connections {
-			all.each[i] = s.locker()
+			l := s.locker()
+			l.address = p.addr()
+			all.each[i] = l
 		}
 	}
 	return all, nil

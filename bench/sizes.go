@@ -10,7 +10,11 @@ import (
 // ourSizes are the lengths of the frames that our own server and its clients
 // exchange for one pair, each travelling by itself.
 func ourSizes() sizes {
-	const session, epoch, number = "bench-001-00", 1, 100_000
+	const (
+		session = "bench-001-00"
+		number  = 100_000
+		call    = 1000<<20 | 3 // as engine/remote numbers calls
+	)
 	id := uint64(number<<lockerBits + 3)
 	want := wantOf(id, pathsOf(1, 1)[0])
 	release := lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}
@@ -20,20 +24,20 @@ func ourSizes() sizes {
 	}
 	request := func(m *wire.Request) int {
 		var o wire.Outbox
-		m.Id, m.Session, m.Epoch, m.Answered = number, session, epoch, id
+		m.Call, m.Handle, m.LowestOpen = call, wire.NewHandle(0, 1), id
 		o.PutRequest(m)
 		return max(len(o.Take(nil)), echoHeader)
 	}
 	reply := func(m *wire.Reply) int {
 		var o wire.Outbox
-		m.Id = number
+		m.Call = call
 		o.PutReply(m)
 		return max(len(o.Take(nil)), echoHeader)
 	}
 	return sizes{
-		Claim:   request(&wire.Request{Claim: wire.SendWant(&want)}),
-		Claimed: reply(&wire.Reply{Status: wire.SendStatus(&status, session)}),
-		End:     request(&wire.Request{End: wire.SendEnding(&release)}),
+		Claim:   request(&wire.Request{Claim: wire.NewWant(&want)}),
+		Claimed: reply(&wire.Reply{Status: wire.NewAnswer(&status, session, &want)}),
+		End:     request(&wire.Request{End: wire.NewEnding(&release)}),
 		Ended:   reply(&wire.Reply{}),
 	}
 }

@@ -44,42 +44,23 @@ type conn struct {
 	unheard int           // bytes that were written since a frame was read
 	since   int64         // how many had been read then
 	room    chan struct{} // closed when there is room in out again; nil if nobody waits
-	next    uint64        // number of the next request
-	calls   map[uint64]*call
-	lists   map[uint64]*list
+	calls   calls
+	names   bindings
 	failed  error // why it is of no more use
 }
-
-// A call waits for one answer.
-type call struct {
-	done    chan struct{} // filled when it is answered; never closed, so that it can be used again
-	batch   *batch        // that it is part of, and which is told instead; nil if of none
-	session string
-	answer
-}
-
-// An answer is what came of a call: an error, a lease, a status, how the server is,
-// or nothing.
-type answer struct {
-	err    error
-	lease  lockkeeper.Lease
-	status lockkeeper.Status
-	about  *wire.About
-}
-
-var callRoom = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
 func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) *conn {
 	return &conn{
 		engine: e, net: nc, in: in, guarantees: g, bell: make(chan struct{}, 1), over: make(chan struct{}),
-		calls: make(map[uint64]*call), lists: make(map[uint64]*list),
 	}
 }
 
-// call sends one request and waits for its answer, until ctx ends.
-func (e *Engine) call(ctx context.Context, m *wire.Request) (answer, error) {
+// call sends one request under a key, which may be none, and waits for its answer, until ctx ends.
+// want is that of a claim.
+func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, want *lockkeeper.Want) (answer, error) {
 	m.Traceparent = e.traceparent(ctx)
-	if m.SizeVT() > wire.MaxFrame-16 {
+	m.LowestOpen, m.Acked = k.LowestOpen, k.Acked
+	if m.SizeVT() > wire.MaxFrame-ownSize-len(k.Session) {
 		return answer{}, lockkeeper.Invalid("the request is larger than a server takes: %d bytes, of at most %d", m.SizeVT(),
 			wire.MaxFrame)
 	}
@@ -88,22 +69,28 @@ func (e *Engine) call(ctx context.Context, m *wire.Request) (answer, error) {
 		return answer{}, err
 	}
 	cl := callRoom.Get().(*call)
-	cl.session = m.Session
+	cl.session = k.Session
+	if s := m.GetAttach(); s != nil {
+		cl.session = s.Id
+	}
+	if want != nil {
+		cl.want = *want
+	}
 	heard, sent := c.heard.Load(), time.Now()
-	if err := c.send(ctx, m, func() { c.calls[m.Id] = cl }); err != nil {
+	if err := c.send(ctx, m, k, cl); err != nil {
 		return answer{}, unavailable(err)
 	}
 	select {
 	case <-cl.done:
 	case <-ctx.Done():
-		if c.forget(m.Id) {
+		if c.forget(m.Call) {
 			c.suspect(ctx, heard, sent)
 			return answer{}, unavailable(ctx.Err())
 		}
 		<-cl.done // it was answered at this very moment
 	}
 	a := cl.answer
-	cl.answer = answer{}
+	cl.answer, cl.want = answer{}, lockkeeper.Want{}
 	callRoom.Put(cl)
 	return a, a.err
 }
@@ -120,17 +107,25 @@ func (c *conn) suspect(ctx context.Context, heard int64, sent time.Time) {
 	}
 }
 
-// send numbers the request, has it registered under its number, and sends it. If
-// much waits to be sent, it waits too.
-func (c *conn) send(ctx context.Context, m *wire.Request, register func()) error {
+// ownSize bounds what a connection adds to a request: call, handle, key and frame.
+const ownSize = 128
+
+var errCalls = errors.New("too many calls are open")
+
+// send numbers the request of a call, makes it name its session, and sends it. While the outbox is
+// full, it waits.
+func (c *conn) send(ctx context.Context, m *wire.Request, k lockkeeper.Key, cl *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
-	c.next++
-	m.Id = c.next
-	register()
+	number, ok := c.calls.add(cl, nil)
+	if !ok {
+		return errCalls
+	}
+	m.Call = number
+	c.names.name(m, k)
 	c.out.PutRequest(m)
 	c.hurry()
 	return nil
@@ -163,7 +158,7 @@ func (c *conn) admit(ctx context.Context) error {
 // has room for one more, so that writing won't block, and the caller does it by
 // itself, which saves waking another goroutine. c.mu is held.
 func (c *conn) hurry() {
-	if !c.writing && len(c.calls) <= fewCalls && c.easy() {
+	if !c.writing && c.calls.open <= fewCalls && c.easy() {
 		c.flushOnce()
 	}
 	if c.out.Len() > 0 && !c.writing {
@@ -186,9 +181,7 @@ func (c *conn) easy() bool {
 func (c *conn) forget(id uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, waits := c.calls[id]
-	delete(c.calls, id)
-	return waits
+	return c.calls.remove(id)
 }
 
 func (c *conn) ring() {
@@ -232,13 +225,7 @@ func (c *conn) write() {
 func (c *conn) oldest() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	oldest := uint64(0)
-	for id := range c.calls {
-		if oldest == 0 || id < oldest {
-			oldest = id
-		}
-	}
-	return oldest
+	return c.calls.oldest()
 }
 
 // prod has a server from which nothing was heard for a while owe an answer, if there
@@ -246,10 +233,11 @@ func (c *conn) oldest() uint64 {
 // nothing. It asks for nothing, which every server refuses.
 func (c *conn) prod() {
 	c.put(func(out *wire.Outbox) {
-		if len(c.lists) > 0 && c.failed == nil {
-			c.next++
-			c.calls[c.next] = &call{done: make(chan struct{}, 1)}
-			out.PutRequest(&wire.Request{Id: c.next})
+		if c.calls.lists == 0 || c.failed != nil {
+			return
+		}
+		if number, ok := c.calls.add(newCall(), nil); ok {
+			out.PutRequest(&wire.Request{Call: number, Ping: true})
 		}
 	})
 }
@@ -289,21 +277,22 @@ func (c *conn) fail(err error) {
 		err = fmt.Errorf("%w (before it ended: %s)", err, *why)
 	}
 	c.failed = fmt.Errorf("connection to %s: %w", c.net.RemoteAddr(), err)
-	calls, lists := c.calls, c.lists
-	c.calls, c.lists = nil, nil
+	open := c.calls
+	c.calls = calls{}
 	if c.room != nil {
 		close(c.room)
 		c.room = nil
 	}
 	c.mu.Unlock()
 	c.net.Close()
-	for _, cl := range calls {
+	open.each(func(cl *call, l *list) {
+		if cl == nil {
+			l.end(unavailable(c.failed))
+			return
+		}
 		cl.err = unavailable(c.failed)
-		cl.answered()
-	}
-	for _, l := range lists {
-		l.end(unavailable(c.failed))
-	}
+		cl.done <- struct{}{}
+	})
 	c.engine.lost(c)
 }
 
@@ -326,12 +315,10 @@ func (c *conn) receive() {
 		for _, m := range f.GetReplies() {
 			c.deliver(m)
 		}
-		hints = hints[:0]
-		for _, m := range f.GetChanged() {
-			hints = append(hints, m.Read(""))
-		}
+		var all bool
+		hints, all = c.hints(&f, hints[:0])
 		c.engine.tell(hints)
-		if f.GetMissed() {
+		if f.GetMissed() || !all {
 			c.engine.missed()
 		}
 		if why := f.GetDraining(); why != "" {
@@ -348,13 +335,33 @@ func (c *conn) receive() {
 	}
 }
 
+// hints appends the hints of a frame. It reports false if the session of one is unknown, because its
+// handle was bound to another session meanwhile.
+func (c *conn) hints(f *wire.ServerFrame, to []lockkeeper.Status) (hints []lockkeeper.Status, all bool) {
+	all = true
+	for _, m := range f.GetChanged() {
+		session := ""
+		if m.GetHandle() != 0 {
+			var known bool
+			c.mu.Lock()
+			session, known = c.names.session(m.GetHandle())
+			c.mu.Unlock()
+			if !known {
+				all = false
+				continue
+			}
+		}
+		to = append(to, m.Read(session))
+	}
+	return to, all
+}
+
 // deliver gives an answer to whoever waits for it.
 func (c *conn) deliver(m *wire.Reply) {
 	c.mu.Lock()
-	cl, l := c.calls[m.GetId()], c.lists[m.GetId()]
+	cl, l := c.calls.find(m.GetCall())
 	if !m.GetMore() {
-		delete(c.calls, m.GetId())
-		delete(c.lists, m.GetId())
+		c.calls.remove(m.GetCall())
 	}
 	if cl != nil && m.GetMore() { // the first pieces of a lease; nobody else touches it as long as it waits
 		cl.take(m)
@@ -364,33 +371,8 @@ func (c *conn) deliver(m *wire.Reply) {
 	switch {
 	case cl != nil:
 		cl.take(m)
-		cl.answered()
+		cl.done <- struct{}{}
 	case l != nil:
 		l.take(m)
-	}
-}
-
-// answered tells whoever waits for the call.
-func (cl *call) answered() {
-	if cl.batch == nil {
-		cl.done <- struct{}{}
-	} else if cl.batch.left.Add(-1) == 0 {
-		close(cl.batch.done)
-	}
-}
-
-// take adds one reply to the answer.
-func (cl *call) take(m *wire.Reply) {
-	switch {
-	case m.GetError() != nil:
-		cl.err = m.GetError().Read()
-	case m.GetLease() != nil:
-		before := cl.lease.Claims
-		cl.lease = m.GetLease().Read(cl.session)
-		cl.lease.Claims = append(before, cl.lease.Claims...)
-	case m.GetStatus() != nil:
-		cl.status = m.GetStatus().Read(cl.session)
-	case m.GetAbout() != nil:
-		cl.about = m.GetAbout()
 	}
 }

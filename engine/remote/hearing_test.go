@@ -70,7 +70,7 @@ func TestForgetsEndedSessions(t *testing.T) {
 			}
 			// Its sessions end at once.
 			wire.WriteFrame(nc,
-				&wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(),
+				&wire.ServerFrame{Replies: []*wire.Reply{{Call: f.GetRequests()[0].GetCall(),
 					Lease: &wire.Lease{Epoch: epoch, Ttl: 1}}}})
 		}
 	})

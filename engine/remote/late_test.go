@@ -37,13 +37,13 @@ func TestShortDeadline(t *testing.T) {
 				return
 			}
 			if first == 0 {
-				first = f.GetRequests()[0].GetId()
+				first = f.GetRequests()[0].GetCall()
 			}
 			asked <- struct{}{}
 		}
 		<-gaveUp
 		wire.WriteFrame(nc,
-			&wire.ServerFrame{Replies: []*wire.Reply{{Id: first, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+			&wire.ServerFrame{Replies: []*wire.Reply{{Call: first, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
 	})
 	e := dial(t, address)
 	defer e.Close()
@@ -79,9 +79,9 @@ func TestHintsOfFormerConnection(t *testing.T) {
 			if err != nil {
 				return
 			}
-			id := f.GetRequests()[0].GetId()
+			id := f.GetRequests()[0].GetCall()
 			wire.WriteFrame(nc,
-				&wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+				&wire.ServerFrame{Replies: []*wire.Reply{{Call: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
 			wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}}})
 		}
 	})
@@ -128,8 +128,7 @@ func TestLeaseInPieces(t *testing.T) {
 					Ttl:    int64(time.Minute),
 					Claims: []*wire.Status{{Id: id + 1, State: wire.State(lockkeeper.Held)}},
 				}
-				wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{
-					Id:    f.GetRequests()[0].GetId(),
+				wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Call: f.GetRequests()[0].GetCall(),
 					Lease: lease,
 					More:  id < 2,
 				}}})

@@ -102,7 +102,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 				}
 				return
 			}
-			c.put(func(out *wire.Outbox) { out.PutCredit(&wire.Credit{Id: id, More: uint32(len(ready))}) })
+			c.put(func(out *wire.Outbox) { out.PutFlow(&wire.Flow{Call: id, Credit: uint32(len(ready))}) })
 		}
 	}
 }
@@ -113,10 +113,12 @@ func (c *conn) begin(l *list, q *lockkeeper.Query, parent string) (id uint64, er
 		if err = c.failed; err != nil {
 			return
 		}
-		c.next++
-		id = c.next
-		c.lists[id] = l
-		out.PutRequest(&wire.Request{Id: id, List: wire.SendQuery(q, window), Traceparent: parent})
+		var ok bool
+		if id, ok = c.calls.add(nil, l); !ok {
+			err = errCalls
+			return
+		}
+		out.PutRequest(&wire.Request{Call: id, List: wire.NewQuery(q, window), Traceparent: parent})
 	})
 	return id, err
 }
@@ -124,9 +126,8 @@ func (c *conn) begin(l *list, q *lockkeeper.Query, parent string) (id uint64, er
 // leave says that no more of a list is wanted, if it has not ended.
 func (c *conn) leave(id uint64) {
 	c.put(func(out *wire.Outbox) {
-		if c.lists[id] != nil {
-			delete(c.lists, id)
-			out.PutRequest(&wire.Request{Stop: id})
+		if c.calls.remove(id) {
+			out.PutFlow(&wire.Flow{Call: id, Stop: true})
 		}
 	})
 }

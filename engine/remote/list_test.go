@@ -118,7 +118,7 @@ func TestListBeyondCredit(t *testing.T) {
 		if err != nil {
 			return
 		}
-		more := &wire.Reply{Id: asked.GetRequests()[0].GetId(), More: true, Status: &wire.Status{Session: "x", Id: 1}}
+		more := &wire.Reply{Call: asked.GetRequests()[0].GetCall(), More: true, Status: &wire.Status{Session: "x", Id: 1}}
 		wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{more}})
 		for { // until its reader asks whether all has come
 			f, err := request(in)
@@ -132,7 +132,7 @@ func TestListBeyondCredit(t *testing.T) {
 				}
 				wire.WriteFrame(nc, flood)
 				wire.WriteFrame(nc,
-					&wire.ServerFrame{Replies: []*wire.Reply{{Id: f.GetRequests()[0].GetId(),
+					&wire.ServerFrame{Replies: []*wire.Reply{{Call: f.GetRequests()[0].GetCall(),
 						Error: &wire.Error{Code: wire.Code_CODE_SESSION}}}})
 			}
 		}

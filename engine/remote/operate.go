@@ -23,7 +23,7 @@ func (e *Engine) Drain(ctx context.Context, reason, unlessVersion string) (lockk
 
 // state does a call that is answered by how the server is.
 func (e *Engine) state(ctx context.Context, m *wire.Request) (lockkeeper.ServerState, error) {
-	answer, err := e.call(ctx, m)
+	answer, err := e.call(ctx, m, lockkeeper.Key{}, nil)
 	if err != nil {
 		return lockkeeper.ServerState{}, err
 	}

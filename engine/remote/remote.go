@@ -91,7 +91,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 		return lockkeeper.Lease{}, err
 	}
 	answered := e.hearings.ask(s.ID, notify)
-	lease, err := e.lease(ctx, &wire.Request{Session: s.ID, Attach: wire.SendSession(&s)})
+	lease, err := e.lease(ctx, &wire.Request{Attach: wire.NewSession(&s)}, lockkeeper.Key{})
 	if err != nil {
 		answered(nil)
 		return lockkeeper.Lease{}, err
@@ -102,13 +102,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 
 // Renew implements lockkeeper.Engine.
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	lease, err := e.lease(ctx, &wire.Request{
-		Session:  k.Session,
-		Epoch:    k.Epoch,
-		Answered: k.LowestOpen,
-		Heard:    k.Acked,
-		Renew:    true,
-	})
+	lease, err := e.lease(ctx, &wire.Request{Renew: true}, k)
 	if err == nil {
 		e.hearings.renewed(&lease)
 	}
@@ -116,8 +110,8 @@ func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease,
 }
 
 // lease does a call that is answered by a lease, perhaps in pieces.
-func (e *Engine) lease(ctx context.Context, m *wire.Request) (lockkeeper.Lease, error) {
-	answer, err := e.call(ctx, m)
+func (e *Engine) lease(ctx context.Context, m *wire.Request, k lockkeeper.Key) (lockkeeper.Lease, error) {
+	answer, err := e.call(ctx, m, k, nil)
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
@@ -135,13 +129,7 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	if err := w.Check(); err != nil {
 		return lockkeeper.Status{}, err
 	}
-	answer, err := e.call(ctx, &wire.Request{
-		Session:  k.Session,
-		Epoch:    k.Epoch,
-		Answered: k.LowestOpen,
-		Heard:    k.Acked,
-		Claim:    wire.SendWant(&w),
-	})
+	answer, err := e.call(ctx, &wire.Request{Claim: wire.NewWant(&w)}, k, &w)
 	if err != nil {
 		return lockkeeper.Status{}, err
 	}
@@ -156,13 +144,7 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	if err := ending.Check(); err != nil {
 		return err
 	}
-	_, err := e.call(ctx, &wire.Request{
-		Session:  k.Session,
-		Epoch:    k.Epoch,
-		Answered: k.LowestOpen,
-		Heard:    k.Acked,
-		End:      wire.SendEnding(&ending),
-	})
+	_, err := e.call(ctx, &wire.Request{End: wire.NewEnding(&ending)}, k, nil)
 	if ending.Kind == lockkeeper.Leave && err == nil {
 		e.hearings.left(k.Session)
 	}

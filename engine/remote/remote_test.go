@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func welcomed(nc net.Conn, in *bufio.Reader) error {
 		return err
 	}
 	return wire.WriteFrame(nc, &wire.ServerFrame{Welcome: &wire.Welcome{
-		Protocol: wire.Protocol, Guarantees: wire.SendGuarantees(memlock.New().Guarantees()),
+		Protocol: wire.Protocol, Guarantees: wire.NewGuarantees(memlock.New().Guarantees()),
 	}})
 }
 
@@ -109,7 +110,7 @@ func TestNoServer(t *testing.T) {
 	t.Run("refuses", func(t *testing.T) {
 		address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 			wire.WriteFrame(nc,
-				&wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "not you"})})
+				&wire.ServerFrame{Refused: wire.NewError(&lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "not you"})})
 		})
 		if _, err := remote.Open(t.Context(), address); !errors.Is(err, lockkeeper.ErrDenied) {
 			t.Errorf("%v", err)
@@ -200,9 +201,9 @@ func TestMissedHints(t *testing.T) {
 		if err != nil {
 			return
 		}
-		id := f.GetRequests()[0].GetId()
+		id := f.GetRequests()[0].GetCall()
 		wire.WriteFrame(nc,
-			&wire.ServerFrame{Replies: []*wire.Reply{{Id: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
+			&wire.ServerFrame{Replies: []*wire.Reply{{Call: id, Lease: &wire.Lease{Epoch: 5, Ttl: int64(time.Minute)}}}})
 		wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{{Session: "k3v9", Id: 1}, {Session: "k3v9", Id: 2},
 			{Session: "other", Id: 3}}})
 		wire.WriteFrame(nc, &wire.ServerFrame{Missed: true})
@@ -225,6 +226,48 @@ func TestMissedHints(t *testing.T) {
 	close(next)
 	if got := <-told; got != 0 {
 		t.Errorf("told of %d when the connection ended", got)
+	}
+}
+
+// A hint whose handle stands for another session by now is a missed one: no session receives it, and
+// all renew.
+func TestHintWithFormerHandleIsMissed(t *testing.T) {
+	notified := make(chan []lockkeeper.Status, 10)
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		if welcomed(nc, in) != nil {
+			return
+		}
+		for epoch := uint64(1); ; epoch++ {
+			f, err := request(in)
+			if err != nil {
+				return
+			}
+			m := f.GetRequests()[0]
+			reply := &wire.Reply{Call: m.GetCall(), Lease: &wire.Lease{Epoch: epoch, Ttl: int64(time.Minute)}}
+			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{reply}})
+			if m.GetRenew() {
+				wire.WriteFrame(nc, &wire.ServerFrame{Changed: []*wire.Status{
+					{Handle: m.GetHandle() + wire.NewHandle(0, 1), Id: 7}, {Handle: m.GetHandle(), Id: 8},
+				}})
+			}
+		}
+	})
+	e := dial(t, address)
+	defer e.Close()
+	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, func(s []lockkeeper.Status) {
+		notified <- slices.Clone(s)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Renew(t.Context(), lease.Key); err != nil {
+		t.Fatal(err)
+	}
+	if all := <-notified; len(all) != 1 || all[0].Ref != (lockkeeper.Ref{Session: "k3v9", ID: 8}) {
+		t.Errorf("notified of %v, want claim 8", all)
+	}
+	if all := <-notified; len(all) != 0 {
+		t.Errorf("notified of %v, want missed hints", all)
 	}
 }
 
@@ -272,8 +315,8 @@ func TestStrangeAnswers(t *testing.T) {
 			if err != nil {
 				return
 			}
-			answer.Id = f.GetRequests()[0].GetId()
-			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Id: 99}, &answer, &answer}})
+			answer.Call = f.GetRequests()[0].GetCall()
+			wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{{Call: 99}, &answer, &answer}})
 		}
 	})
 	e := dial(t, address)

@@ -285,8 +285,4 @@ func TestTraceCrosses(t *testing.T) {
 	if _, err := e.Claim(t.Context(), lease.Key, want); err != nil || <-spans.spans != nil {
 		t.Errorf("a claim without a span: %v", err)
 	}
-	e.Batch(ctx, []remote.Call{{Key: lease.Key, Want: &want}})
-	if got := <-spans.spans; got != parent {
-		t.Errorf("a batch is made in %v", got)
-	}
 }

@@ -71,8 +71,8 @@ func TestFollowerOfSilentServer(t *testing.T) {
 		e := piped(t, func(f *wire.ClientFrame) *wire.ServerFrame {
 			said := new(wire.ServerFrame)
 			for _, m := range f.GetRequests() {
-				if m.GetList() == nil && m.GetId() != 0 {
-					said.Replies = append(said.Replies, &wire.Reply{Id: m.GetId(), Error: wire.SendError(lockkeeper.ErrInvalid)})
+				if m.GetPing() {
+					said.Replies = append(said.Replies, &wire.Reply{Call: m.GetCall()})
 				}
 			}
 			return said

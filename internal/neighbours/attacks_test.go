@@ -61,7 +61,7 @@ func fails(a *attacker, session string) {
 	for id := uint64(1); id <= uint64(a.size) || a.pace(batch); {
 		for range batch {
 			m := rawwire.Claim(session, epoch, id, "a/z", 0)
-			m.Answered = max(id, 200) - 200
+			m.LowestOpen = max(id, 200) - 200
 			m.GetClaim().Note = note
 			main.Put(m)
 			id++

@@ -73,7 +73,7 @@ func (c *Conn) Frame() (*wire.ServerFrame, error) {
 // Put adds a request to the next send.
 func (c *Conn) Put(m *wire.Request) {
 	c.Number++
-	m.Id = c.Number
+	m.Call = c.Number
 	c.out.PutRequest(m)
 }
 
@@ -127,14 +127,14 @@ func (c *Conn) One(m *wire.Request) (*wire.Reply, error) {
 
 // Attach is a request to attach a session.
 func Attach(session string, ttl time.Duration) *wire.Request {
-	return &wire.Request{Attach: wire.SendSession(&lockkeeper.Session{ID: session, TTL: ttl})}
+	return &wire.Request{Attach: wire.NewSession(&lockkeeper.Session{ID: session, TTL: ttl})}
 }
 
 // Claim is a request for an exclusive lock.
 func Claim(session string, epoch, id uint64, path string, wait time.Duration) *wire.Request {
 	targets := []lockkeeper.Target{{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeExclusive}}
 	w := lockkeeper.Want{ID: id, Wait: wait, Targets: targets}
-	return &wire.Request{Session: session, Epoch: epoch, Claim: wire.SendWant(&w)}
+	return &wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, Claim: wire.NewWant(&w)}
 }
 
 // Release is a request to release a claim.
@@ -144,17 +144,17 @@ func Release(session string, epoch, id uint64) *wire.Request {
 
 // End is a request to end something.
 func End(session string, epoch uint64, e *lockkeeper.Ending) *wire.Request {
-	return &wire.Request{Session: session, Epoch: epoch, End: wire.SendEnding(e)}
+	return &wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, End: wire.NewEnding(e)}
 }
 
 // Renew is a request to renew a session.
 func Renew(session string, epoch uint64) *wire.Request {
-	return &wire.Request{Session: session, Epoch: epoch, Renew: true}
+	return &wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, Renew: true}
 }
 
 // List is a request for a list, with credit for that many statuses.
 func List(q lockkeeper.Query, credit uint32) *wire.Request {
-	return &wire.Request{List: wire.SendQuery(&q, credit)}
+	return &wire.Request{List: wire.NewQuery(&q, credit)}
 }
 
 // A Locker is a well-behaved client with one session, that locks and releases a path of its own.

@@ -9,22 +9,23 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// errManners is a request that no client of ours sends.
-var errManners = errors.New("a request is not as the protocol says")
+// errProtocol reports a request that breaks the protocol.
+var errProtocol = errors.New("a request breaks the protocol")
 
-// take has one request answered: by the reader itself if the engine answers out of
-// memory, else beside it. An error means that the connection must end.
-func (c *conn) take(m *wire.Request) error {
+// start begins to answer a request. The reader itself calls a prompt engine; another goroutine calls
+// other engines. After an error the connection must end.
+func (c *conn) start(m *wire.Request) error {
+	if m.GetCall() == 0 {
+		return fmt.Errorf("%w: its number is 0", errProtocol)
+	}
+	key, err := c.bindings.resolve(m)
 	switch {
-	case m.GetStop() != 0:
-		c.stop(m.GetStop())
-		return nil
-	case m.GetId() == 0:
-		return fmt.Errorf("%w: its number is 0", errManners)
+	case err != nil:
+		return err
 	case m.GetList() != nil:
 		return c.list(m)
 	case c.prompt && !m.GetAbout() && m.GetDrain() == nil:
-		c.answer(c.within(context.Background(), m), m)
+		c.answer(c.within(context.Background(), m), m, key)
 		return nil
 	}
 	if err := c.begin(); err != nil {
@@ -33,14 +34,14 @@ func (c *conn) take(m *wire.Request) error {
 	c.work.Add(1)
 	go func() {
 		defer c.work.Done()
-		c.answer(c.within(c.server.life, m), m)
+		c.answer(c.within(c.server.life, m), m, key)
 		<-c.atWork
 	}()
 	return nil
 }
 
-// begin waits until the engine may work on one request more. Meanwhile the reader is
-// not at work: what is answered, and hints, must not wait for it.
+// begin waits until the engine may work on another request. It flushes first: answers and hints
+// must not wait for the reader.
 func (c *conn) begin() error {
 	select {
 	case c.atWork <- struct{}{}:
@@ -56,7 +57,7 @@ func (c *conn) begin() error {
 	}
 }
 
-// within is the context in which m is worked on: in the trace that it belongs to.
+// within returns ctx within the trace that m belongs to.
 func (c *conn) within(ctx context.Context, m *wire.Request) context.Context {
 	if c.server.options.Trace == nil || m.GetTraceparent() == "" {
 		return ctx
@@ -64,51 +65,46 @@ func (c *conn) within(ctx context.Context, m *wire.Request) context.Context {
 	return c.server.options.Trace(ctx, m.GetTraceparent())
 }
 
-// answer has the engine do what m asks for, and sends what came of it.
-func (c *conn) answer(ctx context.Context, m *wire.Request) {
-	key := lockkeeper.Key{Session: m.GetSession(), Epoch: m.GetEpoch(), LowestOpen: m.GetAnswered(), Acked: m.GetHeard()}
+// answer calls the engine, or the server, under the key and sends the result.
+func (c *conn) answer(ctx context.Context, m *wire.Request, key lockkeeper.Key) {
+	reply := &wire.Reply{Call: m.GetCall()}
+	var err error
 	switch {
 	case m.GetAttach() != nil:
 		lease, err := c.attach(ctx, m.GetAttach().Read())
-		c.lease(m.GetId(), &lease, err)
+		c.lease(m.GetCall(), &lease, err)
+		return
 	case m.GetRenew():
 		lease, err := c.renew(ctx, key)
-		c.lease(m.GetId(), &lease, err)
+		c.lease(m.GetCall(), &lease, err)
+		return
 	case m.GetClaim() != nil:
-		status, err := c.engine.Claim(ctx, key, m.GetClaim().Read())
-		reply := &wire.Reply{Id: m.GetId()}
-		if err != nil {
-			reply.Error = wire.SendError(err)
-		} else {
-			reply.Status = wire.SendStatus(&status, key.Session)
+		want := m.GetClaim().Read()
+		var status lockkeeper.Status
+		if status, err = c.engine.Claim(ctx, key, want); err == nil {
+			reply.Status = wire.NewAnswer(&status, key.Session, &want)
 		}
-		c.reply(reply)
 	case m.GetEnd() != nil:
-		reply := &wire.Reply{Id: m.GetId()}
-		e := m.GetEnd().Read()
-		err := c.engine.End(ctx, key, e)
-		if err != nil {
-			reply.Error = wire.SendError(err)
-		} else if e.Kind == lockkeeper.Leave {
+		ending := m.GetEnd().Read()
+		if err = c.engine.End(ctx, key, ending); err == nil && ending.Kind == lockkeeper.Leave {
 			c.server.routes.ended(c.identity, key)
 		}
-		c.reply(reply)
 	case m.GetAbout():
 		state := c.server.state(ctx, c)
-		c.reply(&wire.Reply{Id: m.GetId(), About: wire.SendServerState(&state)})
+		reply.About = wire.NewAbout(&state)
 	case m.GetDrain() != nil:
-		reply := &wire.Reply{Id: m.GetId()}
-		state, err := c.server.drainFor(ctx, c, m.GetDrain())
-		if err != nil {
-			reply.Error = wire.SendError(err)
-		} else {
-			reply.About = wire.SendServerState(&state)
+		var state lockkeeper.ServerState
+		if state, err = c.server.drainFor(ctx, c, m.GetDrain()); err == nil {
+			reply.About = wire.NewAbout(&state)
 		}
-		c.reply(reply)
+	case m.GetPing():
 	default:
-		err := lockkeeper.Invalid("the request asks for nothing that this server knows: use client and server of one version")
-		c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(err)})
+		err = lockkeeper.Invalid("the request calls no method that this server knows: use client and server of one version")
 	}
+	if err != nil {
+		reply.Error = wire.NewError(err)
+	}
+	c.reply(reply)
 }
 
 func (c *conn) attach(ctx context.Context, s lockkeeper.Session) (lockkeeper.Lease, error) {
@@ -137,15 +133,15 @@ func (c *conn) renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease,
 }
 
 // lease sends a lease, in pieces if it has many claims.
-func (c *conn) lease(id uint64, lease *lockkeeper.Lease, err error) {
+func (c *conn) lease(call uint64, lease *lockkeeper.Lease, err error) {
 	if err != nil {
-		c.reply(&wire.Reply{Id: id, Error: wire.SendError(err)})
+		c.reply(&wire.Reply{Call: call, Error: wire.NewError(err)})
 		return
 	}
 	for rest := *lease; ; {
 		var m *wire.Lease
-		m, rest = wire.SendLease(&rest)
-		c.reply(&wire.Reply{Id: id, Lease: m, More: len(rest.Claims) > 0})
+		m, rest = wire.NewLease(&rest)
+		c.reply(&wire.Reply{Call: call, Lease: m, More: len(rest.Claims) > 0})
 		if len(rest.Claims) == 0 {
 			return
 		}

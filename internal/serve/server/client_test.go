@@ -103,7 +103,7 @@ func (p *peer) frame() (*wire.ServerFrame, error) {
 		return nil, err
 	}
 	for _, m := range f.GetReplies() {
-		p.replies[m.GetId()] = m
+		p.replies[m.GetCall()] = m
 	}
 	p.changed = append(p.changed, f.GetChanged()...)
 	p.missed = p.missed || f.GetMissed()
@@ -130,9 +130,9 @@ func (p *peer) until(what string, so func() bool) {
 func (p *peer) ask(m *wire.Request) uint64 {
 	p.t.Helper()
 	p.last++
-	m.Id = p.last
+	m.Call = p.last
 	p.send(&wire.ClientFrame{Requests: []*wire.Request{m}})
-	return m.Id
+	return m.Call
 }
 
 // answered waits for the answer to a request.
@@ -147,7 +147,7 @@ func (p *peer) answered(id uint64) *wire.Reply {
 // attach opens a session, and returns its epoch.
 func (p *peer) attach(session string, named ...uint64) uint64 {
 	p.t.Helper()
-	m := p.answered(p.ask(&wire.Request{Attach: &wire.Attach{Session: session, Ttl: int64(time.Minute), Named: named}}))
+	m := p.answered(p.ask(&wire.Request{Attach: &wire.Session{Id: session, Ttl: int64(time.Minute), Named: named}}))
 	if m.GetError() != nil {
 		p.t.Fatalf("attach: %v", m.GetError().Read())
 	}
@@ -157,7 +157,7 @@ func (p *peer) attach(session string, named ...uint64) uint64 {
 // claim asks for an exclusive lock.
 func (p *peer) claim(session string, epoch, id uint64, path string) *wire.Reply {
 	p.t.Helper()
-	return p.answered(p.ask(&wire.Request{Session: session, Epoch: epoch, Claim: &wire.Claim{
+	return p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, Claim: &wire.Want{
 		Id: id, Targets: []*wire.Target{{Path: path, Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1,
 	}}))
 }
@@ -181,9 +181,8 @@ func (p *peer) waiting(session string, epoch, id uint64, path string) {
 func (p *peer) release(session string, epoch, id uint64) {
 	p.t.Helper()
 	m := p.answered(p.ask(&wire.Request{
-		Session: session,
-		Epoch:   epoch,
-		End:     &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: id},
+		Key: &wire.Key{Session: session, Epoch: epoch},
+		End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_RELEASE, Id: id},
 	}))
 	if m.GetError() != nil {
 		p.t.Fatalf("release: %v", m.GetError().Read())

@@ -34,6 +34,8 @@ type conn struct {
 	engine   lockkeeper.Engine // as the identity may use it
 	prompt   bool              // the engine answers out of memory
 
+	bindings bindings
+
 	mu        sync.Mutex
 	room      sync.Cond // there is room in out again, or the connection has failed
 	out       wire.Outbox
@@ -127,12 +129,12 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 		if i%turn == turn-1 {
 			runtime.Gosched() // without it, a frame of many requests delays other connections by 10 ms
 		}
-		if err := c.take(m); err != nil {
+		if err := c.start(m); err != nil {
 			return err
 		}
 	}
-	for _, m := range f.GetCredits() {
-		c.credit(m)
+	for _, m := range f.GetFlows() {
+		c.steer(m)
 	}
 	if !c.another() {
 		c.flush()
@@ -154,10 +156,10 @@ func (c *conn) refuse(err error) {
 	log := c.server.logger
 	switch {
 	case errors.Is(err, lockkeeper.ErrUnavailable):
-		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
-	case errors.Is(err, wire.ErrFrame) || errors.Is(err, errManners):
+		c.post(&wire.ServerFrame{Refused: wire.NewError(err)})
+	case errors.Is(err, wire.ErrFrame) || errors.Is(err, errProtocol):
 		log.Warn("client breaks the protocol", "from", c.net.RemoteAddr(), "identity", c.identity, "error", err)
-		c.post(&wire.ServerFrame{Refused: wire.SendError(lockkeeper.Invalid("%s", err))})
+		c.post(&wire.ServerFrame{Refused: wire.NewError(lockkeeper.Invalid("%s", err))})
 	case !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed):
 		log.Debug("connection ends", "from", c.net.RemoteAddr(), "identity", c.identity, "error", err)
 	}

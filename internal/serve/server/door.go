@@ -39,16 +39,16 @@ func (c *conn) hello() error {
 		err := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: fmt.Sprintf(
 			"this server speaks protocol %d of lk://, and was not greeted in it (protocol %d): use client and server of one "+
 				"version", wire.Protocol, f.GetHello().GetProtocol())}
-		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
+		c.post(&wire.ServerFrame{Refused: wire.NewError(err)})
 		return err
 	}
 	if err := c.admit(f.GetHello().GetToken(), certificate); err != nil {
-		c.post(&wire.ServerFrame{Refused: wire.SendError(err)})
+		c.post(&wire.ServerFrame{Refused: wire.NewError(err)})
 		return err
 	}
 	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", f.GetHello().GetClient(), "identity", c.identity)
 	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
-		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.SendGuarantees(c.engine.Guarantees()),
+		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
 	}})
 	c.mu.Lock()
 	c.welcomed = true // whoever drains the server from now on tells this client too
@@ -97,7 +97,7 @@ func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
 			_, _ = stranger.Conn.Write(notHTTP)
 			return nil, errNotHTTP
 		}
-		_ = wire.WriteFrame(stranger.Conn, &wire.ServerFrame{Refused: wire.SendError(&lockkeeper.Error{
+		_ = wire.WriteFrame(stranger.Conn, &wire.ServerFrame{Refused: wire.NewError(&lockkeeper.Error{
 			Err: lockkeeper.ErrUnsupported, Detail: "this server speaks TLS: its URL begins with lks://",
 		})})
 	}
@@ -121,7 +121,7 @@ func (c *conn) plain() error {
 	}
 	refused := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
 		Detail: "this server does not speak TLS: its URL begins with lk://, and not with lks://"}
-	c.post(&wire.ServerFrame{Refused: wire.SendError(refused)})
+	c.post(&wire.ServerFrame{Refused: wire.NewError(refused)})
 	return refused
 }
 

@@ -22,7 +22,7 @@ func TestElementsAreBounded(t *testing.T) {
 	f := frame(full, wire.MaxElements)
 	full.send(f)
 	for _, m := range f.GetRequests() {
-		if m := full.answered(m.GetId()); m.GetError() != nil {
+		if m := full.answered(m.GetCall()); m.GetError() != nil {
 			t.Fatal(m.GetError().Read())
 		}
 	}

@@ -28,17 +28,17 @@ func (p *peer) bulk(session string) {
 	f := &wire.ClientFrame{}
 	for i := range uint64(100) {
 		p.last++
-		f.Requests = append(f.Requests, &wire.Request{Id: p.last, Session: session, Epoch: epoch, Claim: &wire.Claim{
+		f.Requests = append(f.Requests, &wire.Request{Call: p.last, Key: &wire.Key{Session: session, Epoch: epoch}, Claim: &wire.Want{
 			Id: i + 1, Note: strings.Repeat("n", 500), Link: strings.Repeat("l", 500),
 			Targets: []*wire.Target{{Path: fmt.Sprint("bulk/", i), Mode: wire.Mode_MODE_EXCLUSIVE}},
 		}})
 	}
 	p.last++
-	f.Requests = append(f.Requests, &wire.Request{Id: p.last, Session: session, Epoch: epoch, Renew: true})
+	f.Requests = append(f.Requests, &wire.Request{Call: p.last, Key: &wire.Key{Session: session, Epoch: epoch}, Renew: true})
 	p.send(f)
 	for _, m := range f.GetRequests() {
-		if a := p.answered(m.GetId()); a.GetError() != nil {
-			p.t.Fatalf("request %d: %v", m.GetId(), a.GetError().Read())
+		if a := p.answered(m.GetCall()); a.GetError() != nil {
+			p.t.Fatalf("request %d: %v", m.GetCall(), a.GetError().Read())
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestManyElementsOfASmallFrameTakeRoom(t *testing.T) {
 	bounds.FrameBytesEach = 1000 * elementRoom
 	g := startBounded(t, Options{}, &bounds, "alice")
 	credits := func(n int) *wire.ClientFrame {
-		return &wire.ClientFrame{Credits: slices.Repeat([]*wire.Credit{{Id: 1}}, n)}
+		return &wire.ClientFrame{Flows: slices.Repeat([]*wire.Flow{{Call: 1}}, n)}
 	}
 	fits, tooMany := g.as("alice"), g.as("alice")
 	fits.send(credits(1000))

@@ -94,9 +94,9 @@ func TestTokens(t *testing.T) {
 	}
 	p := connect(t, g.address)
 	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}, Requests: []*wire.Request{
-		{Id: 1, Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}},
+		{Call: 1, Attach: &wire.Session{Id: "s", Ttl: int64(time.Minute)}},
 	}})
-	p.ask(&wire.Request{Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}})
+	p.ask(&wire.Request{Attach: &wire.Session{Id: "s", Ttl: int64(time.Minute)}})
 	if p.over(lockkeeper.ErrDenied); len(p.replies) > 0 {
 		t.Errorf("requests of a stranger are answered: %v", p.replies)
 	}
@@ -114,22 +114,20 @@ func TestAnothersSession(t *testing.T) {
 		ask  *wire.Request
 		want error
 	}{
-		"renew": {&wire.Request{Session: "s", Epoch: epoch, Renew: true}, lockkeeper.ErrSession},
+		"renew": {&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true}, lockkeeper.ErrSession},
 		"release": {&wire.Request{
-			Session: "s",
-			Epoch:   epoch,
-			End:     &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 1},
+			Key: &wire.Key{Session: "s", Epoch: epoch},
+			End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_RELEASE, Id: 1},
 		}, lockkeeper.ErrSession},
 		"leave": {&wire.Request{
-			Session: "s",
-			Epoch:   epoch,
-			End:     &wire.End{Kind: wire.EndKind_END_KIND_LEAVE},
+			Key: &wire.Key{Session: "s", Epoch: epoch},
+			End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_LEAVE},
 		}, lockkeeper.ErrSession},
-		"by its name": {&wire.Request{Session: "alice:s", Epoch: epoch, Renew: true}, lockkeeper.ErrInvalid},
-		"attach by name": {&wire.Request{Attach: &wire.Attach{
-			Session: "alice:s",
-			Ttl:     int64(time.Minute),
-			Epoch:   epoch,
+		"by its name": {&wire.Request{Key: &wire.Key{Session: "alice:s", Epoch: epoch}, Renew: true}, lockkeeper.ErrInvalid},
+		"attach by name": {&wire.Request{Attach: &wire.Session{
+			Id:    "alice:s",
+			Ttl:   int64(time.Minute),
+			Epoch: epoch,
 		}}, lockkeeper.ErrInvalid},
 		"drain": {&wire.Request{Drain: &wire.Drain{}}, lockkeeper.ErrUnsupported},
 	} {
@@ -139,7 +137,7 @@ func TestAnothersSession(t *testing.T) {
 	}
 	own := mallory.attach("s")
 	mallory.waiting("s", own, 1, "a")
-	mallory.answered(mallory.ask(&wire.Request{Session: "s", Epoch: own, Renew: true}))
+	mallory.answered(mallory.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: own}, Renew: true}))
 	alice.release("s", epoch, 1)
 	mallory.granted("s", 1)
 	for _, m := range append(alice.changed, mallory.changed...) {
@@ -156,25 +154,25 @@ func TestAnothersSession(t *testing.T) {
 func TestReplays(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory")
 	alice, mallory := g.as("alice"), g.as("mallory")
-	frames := []*wire.Request{{Attach: &wire.Attach{Session: "s", Ttl: int64(time.Minute)}}}
+	frames := []*wire.Request{{Attach: &wire.Session{Id: "s", Ttl: int64(time.Minute)}}}
 	epoch := alice.answered(alice.ask(frames[0])).GetLease().GetEpoch()
 	for _, m := range []*wire.Request{
-		{Session: "s", Epoch: epoch, Claim: &wire.Claim{
+		{Key: &wire.Key{Session: "s", Epoch: epoch}, Claim: &wire.Want{
 			Id:      1,
 			Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}},
 			Wait:    -1,
 		}},
-		{Session: "s", Epoch: epoch, Claim: &wire.Claim{
+		{Key: &wire.Key{Session: "s", Epoch: epoch}, Claim: &wire.Want{
 			Id:      2,
 			Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}},
 			Wait:    -1,
 		}},
-		{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 2}},
-		{Session: "s", Epoch: epoch, Renew: true},
-		{Session: "s", Epoch: epoch, End: &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}},
+		{Key: &wire.Key{Session: "s", Epoch: epoch}, End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_RELEASE, Id: 2}},
+		{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true},
+		{Key: &wire.Key{Session: "s", Epoch: epoch}, End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_LEAVE}},
 	} {
 		frames = append(frames, m)
-		if m.GetEnd().GetKind() != wire.EndKind_END_KIND_LEAVE { // this one is late
+		if m.GetEnd().GetKind() != wire.EndingKind_ENDING_KIND_LEAVE { // this one is late
 			alice.answered(alice.ask(m))
 		}
 	}
@@ -184,7 +182,7 @@ func TestReplays(t *testing.T) {
 		}
 	}
 	alice.held("s", epoch, 1, "a")
-	if m := alice.answered(alice.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true})); m.GetLease() == nil {
+	if m := alice.answered(alice.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true})); m.GetLease() == nil {
 		t.Errorf("alice's session is gone: %v", m)
 	}
 }
@@ -206,7 +204,7 @@ func TestTokenIsWithdrawn(t *testing.T) {
 	bob.waiting("s", bobs, 2, "a")
 	g.gate.Set(g.policy("alice", "bob"))
 	alice = g.as("alice")
-	if m := alice.answered(alice.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true})); m.GetLease() == nil {
+	if m := alice.answered(alice.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true})); m.GetLease() == nil {
 		t.Errorf("the session did not live on: %v", m)
 	}
 }
@@ -226,21 +224,21 @@ func TestSharesAreBounded(t *testing.T) {
 	refused.over(lockkeeper.Quota)
 	bob := g.as("bob")
 	for range bounds.Each[limits.BroadLists] {
-		first.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+		first.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	}
 	first.attach("s") // requests are taken in their order: the lists have begun
-	if m := third.answered(third.ask(&wire.Request{List: &wire.List{Credit: 1}})); !errors.Is(m.GetError().Read(),
+	if m := third.answered(third.ask(&wire.Request{List: &wire.Query{Credit: 1}})); !errors.Is(m.GetError().Read(),
 		lockkeeper.Quota) {
 		t.Errorf("a list too many: %v", m)
 	}
-	if m := bob.answered(bob.ask(&wire.Request{List: &wire.List{Credit: 1}})); m.GetError() != nil {
+	if m := bob.answered(bob.ask(&wire.Request{List: &wire.Query{Credit: 1}})); m.GetError() != nil {
 		t.Errorf("a list of another: %v", m)
 	}
 	third.net.Close()
 	first.net.Close()
 	for hangs := time.Now().Add(patience); ; { // as soon as the server has seen it
 		p, err := g.enter(g.secrets["alice"])
-		if err == nil && p.answered(p.ask(&wire.Request{List: &wire.List{Credit: 1}})).GetError() == nil {
+		if err == nil && p.answered(p.ask(&wire.Request{List: &wire.Query{Credit: 1}})).GetError() == nil {
 			break
 		}
 		p.net.Close()
@@ -293,9 +291,9 @@ func TestHintsFollowTheIdentity(t *testing.T) {
 	epoch := first.attach("s")
 	first.waiting("s", epoch, 1, "a")
 	others := mallory.attach("s")
-	second.answered(second.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true}))
-	mallory.answered(mallory.ask(&wire.Request{Session: "s", Epoch: epoch, Renew: true}))
-	mallory.answered(mallory.ask(&wire.Request{Session: "s", Epoch: others, Renew: true}))
+	second.answered(second.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true}))
+	mallory.answered(mallory.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true}))
+	mallory.answered(mallory.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: others}, Renew: true}))
 	holder.release("s", held, 1)
 	second.granted("s", 1)
 	mallory.attach("end") // whatever came for it has come by now
@@ -328,10 +326,10 @@ func TestWithdrawnWhileAtWork(t *testing.T) {
 	p := g.as("ci")
 	epoch := p.attach("s")
 	p.send(&wire.ClientFrame{Requests: []*wire.Request{
-		{Id: 10, Session: "s", Epoch: epoch, Renew: true},
-		{Id: 11, Session: "s", Epoch: epoch, Claim: &wire.Claim{Id: 1,
+		{Call: 10, Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true},
+		{Call: 11, Key: &wire.Key{Session: "s", Epoch: epoch}, Claim: &wire.Want{Id: 1,
 			Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}}},
-		{Id: 12, List: &wire.List{Credit: 1}},
+		{Call: 12, List: &wire.Query{Credit: 1}},
 	}})
 	p.over(lockkeeper.ErrDenied)
 	if p.replies[11] != nil || p.replies[12] != nil {
@@ -365,7 +363,7 @@ func TestWithdrawnAmidALease(t *testing.T) {
 	_, g.address = start(t, e, Options{Gate: g.gate})
 	e.withdraw = func() { g.gate.Set(g.policy()) }
 	p := g.as("ci")
-	p.ask(&wire.Request{Session: "s", Epoch: p.attach("s"), Renew: true})
+	p.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: p.attach("s")}, Renew: true})
 	told, whole := 0, false
 	for {
 		f, err := p.frame()
@@ -391,13 +389,13 @@ func TestWithdrawnHearsNothing(t *testing.T) {
 	bob.held("s", bobs, 1, "a")
 	bob.held("s", bobs, 2, "b")
 	alice.waiting("s", epoch, 1, "a")
-	list := alice.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	list := alice.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	alice.answered(list) // the next one waits for credit
 	g.gate.Set(g.policy("bob"))
 	bob.release("s", bobs, 1)
 	bob.release("s", bobs, 2)
 	// if it is not closed yet
-	_ = wire.WriteFrame(alice.net, &wire.ClientFrame{Credits: []*wire.Credit{{Id: list, More: 100}}})
+	_ = wire.WriteFrame(alice.net, &wire.ClientFrame{Flows: []*wire.Flow{{Call: list, Credit: 100}}})
 	alice.over(lockkeeper.ErrDenied)
 	if len(alice.changed) > 0 || alice.replies[list].GetStatus() != nil {
 		t.Errorf("told after the end: %v %v", alice.changed, alice.replies)

@@ -22,19 +22,19 @@ func (c *conn) list(m *wire.Request) error {
 	ctx, cancel := context.WithCancel(c.server.life)
 	l := &list{stop: cancel, credit: uint64(m.GetList().GetCredit()), more: make(chan struct{}, 1)}
 	c.mu.Lock()
-	_, twice := c.lists[m.GetId()]
+	_, twice := c.lists[m.GetCall()]
 	full := len(c.lists) >= maxLists
 	if !twice && !full {
-		c.lists[m.GetId()] = l
+		c.lists[m.GetCall()] = l
 	}
 	c.mu.Unlock()
 	switch {
 	case twice:
 		cancel()
-		return fmt.Errorf("%w: there is a list %d already", errManners, m.GetId())
+		return fmt.Errorf("%w: there is a list %d already", errProtocol, m.GetCall())
 	case full:
 		cancel()
-		c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(&lockkeeper.Error{
+		c.reply(&wire.Reply{Call: m.GetCall(), Error: wire.NewError(&lockkeeper.Error{
 			Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota,
 			Detail: fmt.Sprintf("%d lists at a time are the most that one connection may ask for", maxLists),
 		})})
@@ -47,7 +47,7 @@ func (c *conn) list(m *wire.Request) error {
 	for n, r := range taken {
 		if err := c.usage.Take(r, 1); err != nil {
 			c.endList(l, m, taken[:n])
-			c.reply(&wire.Reply{Id: m.GetId(), Error: wire.SendError(err)})
+			c.reply(&wire.Reply{Call: m.GetCall(), Error: wire.NewError(err)})
 			return nil
 		}
 	}
@@ -62,24 +62,24 @@ func (c *conn) endList(l *list, m *wire.Request, taken []limits.Resource) {
 		c.usage.Give(r, 1)
 	}
 	c.mu.Lock()
-	delete(c.lists, m.GetId())
+	delete(c.lists, m.GetCall())
 	c.mu.Unlock()
 }
 
 func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken []limits.Resource) {
-	last := &wire.Reply{Id: m.GetId()}
+	last := &wire.Reply{Call: m.GetCall()}
 	for status, err := range c.engine.List(ctx, m.GetList().Read()) {
 		if err != nil {
-			last.Error = wire.SendError(err)
+			last.Error = wire.NewError(err)
 			break
 		}
 		if !c.spend(ctx, l) {
 			break
 		}
-		c.reply(&wire.Reply{Id: m.GetId(), Status: wire.SendStatus(&status, ""), More: true})
+		c.reply(&wire.Reply{Call: m.GetCall(), Status: wire.NewStatus(&status, ""), More: true})
 	}
 	if ctx.Err() != nil && last.Error == nil { // not its own end
-		last.Error = wire.SendError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+		last.Error = wire.NewError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
 			Detail: "the list is cut short: the server ends this connection"})
 	}
 	c.endList(l, m, taken)
@@ -109,24 +109,18 @@ func (c *conn) spend(ctx context.Context, l *list) bool {
 	}
 }
 
-// credit lets a list go on. One for a list that has ended means nothing.
-func (c *conn) credit(m *wire.Credit) {
+// steer stops a list or gives it credit. It ignores a list that has ended.
+func (c *conn) steer(m *wire.Flow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.lists[m.GetId()]; l != nil {
-		l.credit += uint64(m.GetMore())
+	if l := c.lists[m.GetCall()]; l != nil {
+		if m.GetStop() {
+			l.stop()
+		}
+		l.credit += uint64(m.GetCredit())
 		select {
 		case l.more <- struct{}{}:
 		default:
 		}
-	}
-}
-
-// stop ends a list that is not wanted any more.
-func (c *conn) stop(id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.lists[id]; l != nil {
-		l.stop()
 	}
 }

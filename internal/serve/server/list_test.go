@@ -30,9 +30,9 @@ func listed(p *peer, id uint64, n int) (got int, ended bool) {
 			p.t.Fatal(err)
 		}
 		for _, m := range f.GetReplies() {
-			if m.GetId() == id && m.GetMore() {
+			if m.GetCall() == id && m.GetMore() {
 				got++
-			} else if m.GetId() == id {
+			} else if m.GetCall() == id {
 				ended = true
 			}
 		}
@@ -45,7 +45,7 @@ func TestListWaitsForCredit(t *testing.T) {
 	_, address := startMemory(t)
 	p := greeted(t, address)
 	claims(p, 10)
-	id := p.ask(&wire.Request{List: &wire.List{Credit: 3}})
+	id := p.ask(&wire.Request{List: &wire.Query{Credit: 3}})
 	if n, ended := listed(p, id, 3); n != 3 || ended {
 		t.Fatalf("%d statuses come, ended: %t", n, ended)
 	}
@@ -53,7 +53,7 @@ func TestListWaitsForCredit(t *testing.T) {
 	if p.replies[id] != nil && p.replies[id].GetStatus().GetId() > 3 {
 		t.Error("more comes than there is credit for")
 	}
-	p.send(&wire.ClientFrame{Credits: []*wire.Credit{{Id: id, More: 4}, {Id: id, More: 100}, {Id: 999, More: 1}}})
+	p.send(&wire.ClientFrame{Flows: []*wire.Flow{{Call: id, Credit: 4}, {Call: id, Credit: 100}, {Call: 999, Credit: 1}}})
 	if n, ended := listed(p, id, 8); n != 7 || !ended {
 		t.Errorf("%d more come, ended: %t", n, ended)
 	}
@@ -64,15 +64,15 @@ func TestListEnds(t *testing.T) {
 	s, address := startMemory(t)
 	p := greeted(t, address)
 	claims(p, 3)
-	id := p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 100}})
+	id := p.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 100}})
 	if n, ended := listed(p, id, 3); n != 3 || ended {
 		t.Fatalf("%d statuses come, ended: %t", n, ended)
 	}
-	p.send(&wire.ClientFrame{Requests: []*wire.Request{{Stop: id}, {Stop: 77}}})
+	p.send(&wire.ClientFrame{Flows: []*wire.Flow{{Call: id, Stop: true}, {Call: 77, Stop: true}}})
 	if n, ended := listed(p, id, 1); n != 0 || !ended {
 		t.Errorf("a stopped list sends %d, ended: %t", n, ended)
 	}
-	p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+	p.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	p.net.Close()
 	s.ended.Wait() // it ends though a list waits for credit and changes
 }
@@ -82,14 +82,14 @@ func TestListsAreBounded(t *testing.T) {
 	_, address := startMemory(t)
 	p := greeted(t, address)
 	for range maxLists {
-		p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+		p.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	}
-	if err := p.answered(p.ask(&wire.Request{List: &wire.List{}})).GetError().Read(); !errors.Is(err, lockkeeper.Quota) {
+	if err := p.answered(p.ask(&wire.Request{List: &wire.Query{}})).GetError().Read(); !errors.Is(err, lockkeeper.Quota) {
 		t.Errorf("one list too many: %v", err)
 	}
 	p.attach("still here")
 	p.last-- // the number of a list that runs
-	p.send(&wire.ClientFrame{Requests: []*wire.Request{{Id: 1, List: &wire.List{Credit: 1}}}})
+	p.send(&wire.ClientFrame{Requests: []*wire.Request{{Call: 1, List: &wire.Query{Credit: 1}}}})
 	p.over(lockkeeper.ErrInvalid)
 }
 
@@ -101,14 +101,14 @@ func TestBroadListsAreBounded(t *testing.T) {
 	epoch := p.attach("me")
 	p.held("me", epoch, 1, "a")
 	for range limits.DefaultBounds().Total[limits.BroadLists] {
-		hog.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 1}})
+		hog.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	}
 	hog.attach("hog") // so its lists have been begun
-	if err := p.answered(p.ask(&wire.Request{List: &wire.List{Meets: "a", Credit: 9}})).GetError().Read(); !errors.Is(err,
+	if err := p.answered(p.ask(&wire.Request{List: &wire.Query{Meets: "a", Credit: 9}})).GetError().Read(); !errors.Is(err,
 		lockkeeper.Quota) {
 		t.Errorf("one list of everything too many: %v", err)
 	}
-	for _, narrow := range []*wire.List{{Ref: &wire.Ref{Session: "me", Id: 1}, Credit: 9}, {Session: "me", Credit: 9}} {
+	for _, narrow := range []*wire.Query{{Ref: &wire.Ref{Session: "me", Id: 1}, Credit: 9}, {Session: "me", Credit: 9}} {
 		if n, ended := listed(p, p.ask(&wire.Request{List: narrow}), 2); n != 1 || !ended {
 			t.Errorf("%v: %d statuses, ended: %t", narrow, n, ended)
 		}
@@ -117,7 +117,7 @@ func TestBroadListsAreBounded(t *testing.T) {
 	for s.gate.Ledger().Used(limits.BroadLists) > 0 {
 		runtime.Gosched()
 	}
-	if n, ended := listed(p, p.ask(&wire.Request{List: &wire.List{Credit: 9}}), 2); n != 1 || !ended {
+	if n, ended := listed(p, p.ask(&wire.Request{List: &wire.Query{Credit: 9}}), 2); n != 1 || !ended {
 		t.Errorf("when there is room again: %d statuses, ended: %t", n, ended)
 	}
 }
@@ -138,7 +138,7 @@ func TestSlowReader(t *testing.T) {
 	var sent int
 	for rounds := 0; rounds < 20_000; rounds++ {
 		id := uint64(rounds + 1)
-		m := holder.answered(holder.ask(&wire.Request{Session: "holder", Epoch: mine, Claim: &wire.Claim{
+		m := holder.answered(holder.ask(&wire.Request{Key: &wire.Key{Session: "holder", Epoch: mine}, Claim: &wire.Want{
 			Id: id, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1,
 			Priority: 1, Steal: wire.Steal_STEAL_ASK, Note: note, Link: note,
 		}}))
@@ -161,8 +161,8 @@ func TestCutListIsNoWhole(t *testing.T) {
 	s, address := startMemory(t)
 	p := greeted(t, address)
 	claims(p, 10)
-	part := p.ask(&wire.Request{List: &wire.List{Credit: 3}})
-	follows := p.ask(&wire.Request{List: &wire.List{Follow: true, Credit: 10}})
+	part := p.ask(&wire.Request{List: &wire.Query{Credit: 3}})
+	follows := p.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 10}})
 	p.until("both lists have begun", func() bool { return p.replies[part] != nil && p.replies[follows] != nil })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -129,7 +129,7 @@ func fillOne(r *rawwire.Conn, first, step, sessions int) error {
 		}
 		epochs := make(map[uint64]uint64)
 		for _, m := range leases {
-			epochs[m.GetId()] = m.GetLease().GetEpoch()
+			epochs[m.GetCall()] = m.GetLease().GetEpoch()
 		}
 		id := r.Number - uint64(n)
 		for i := from; i < to; i += step {

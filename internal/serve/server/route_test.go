@@ -57,7 +57,7 @@ func TestLateRenewalKeepsRoute(t *testing.T) {
 	former.waiting("ann", epoch, 1, "db")
 	renew := func(p *peer) {
 		t.Helper()
-		if m := p.answered(p.ask(&wire.Request{Session: "ann", Epoch: epoch, Renew: true})); m.GetError() != nil {
+		if m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "ann", Epoch: epoch}, Renew: true})); m.GetError() != nil {
 			t.Fatal(m.GetError().Read())
 		}
 	}
@@ -72,11 +72,11 @@ func TestLateRenewalKeepsRoute(t *testing.T) {
 	p.held("ann", epoch, 2, "db")
 	other.waiting("bob", others, 2, "db")
 	echo := greeted(t, address)
-	again := echo.answered(echo.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true}))
+	again := echo.answered(echo.ask(&wire.Request{Key: &wire.Key{Session: "bob", Epoch: others}, Renew: true}))
 	if again.GetError() != nil {
 		t.Fatal(again.GetError().Read())
 	}
-	if m := other.answered(other.ask(&wire.Request{Session: "bob", Epoch: others, Renew: true})); m.GetError() != nil {
+	if m := other.answered(other.ask(&wire.Request{Key: &wire.Key{Session: "bob", Epoch: others}, Renew: true})); m.GetError() != nil {
 		t.Fatal(m.GetError().Read())
 	}
 	p.release("ann", epoch, 2)
@@ -92,14 +92,14 @@ func TestLeaseComesInPieces(t *testing.T) {
 	const many = 3000
 	note := fmt.Sprintf("%0500d", 7)
 	for id := range uint64(many) {
-		m := p.answered(p.ask(&wire.Request{Session: "many", Epoch: epoch, Claim: &wire.Claim{
+		m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "many", Epoch: epoch}, Claim: &wire.Want{
 			Id: id + 1, Targets: []*wire.Target{{Path: fmt.Sprint("p/", id), Mode: wire.Mode_MODE_EXCLUSIVE}}, Note: note,
 		}}))
 		if m.GetStatus().GetState() != wire.State_STATE_HELD {
 			t.Fatal(m)
 		}
 	}
-	id := p.ask(&wire.Request{Session: "many", Epoch: epoch, Renew: true})
+	id := p.ask(&wire.Request{Key: &wire.Key{Session: "many", Epoch: epoch}, Renew: true})
 	claims, pieces := 0, 0
 	for more := true; more; {
 		f, err := p.frame()
@@ -107,7 +107,7 @@ func TestLeaseComesInPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range f.GetReplies() {
-			if m.GetId() == id {
+			if m.GetCall() == id {
 				claims += len(m.GetLease().GetClaims())
 				pieces++
 				more = m.GetMore()

@@ -88,7 +88,7 @@ func (c *conn) tell(statuses []lockkeeper.Status, ending bool) {
 			break
 		}
 		if !c.failed {
-			c.out.PutChanged(wire.SendStatus(&statuses[i], ""))
+			c.out.PutChanged(c.hint(&statuses[i]))
 		}
 	}
 	ring := !c.reading && !c.writing
@@ -96,6 +96,17 @@ func (c *conn) tell(statuses []lockkeeper.Status, ending bool) {
 	if ring {
 		c.ring()
 	}
+}
+
+// hint returns a status as a message, whose session has its handle in place of its id.
+func (c *conn) hint(s *lockkeeper.Status) *wire.Status {
+	handle := c.bindings.of(s.Ref.Session)
+	if handle == 0 {
+		return wire.NewStatus(s, "")
+	}
+	m := wire.NewStatus(s, s.Ref.Session)
+	m.Handle = handle
+	return m
 }
 
 // miss has the client told that it may have missed hints. It does not wait.
@@ -126,7 +137,7 @@ func (c *conn) write() {
 			withdrawn = nil
 			c.server.logger.Info("a pass is withdrawn, and its connection ended", "from", c.net.RemoteAddr(), "identity",
 				c.identity)
-			c.post(&wire.ServerFrame{Refused: wire.SendError(errWithdrawn)})
+			c.post(&wire.ServerFrame{Refused: wire.NewError(errWithdrawn)})
 			c.finish()
 		}
 		c.mu.Lock()

@@ -29,7 +29,7 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("no hello", func(t *testing.T) {
 		p := connect(t, address)
-		p.ask(&wire.Request{Attach: &wire.Attach{Session: "x", Ttl: int64(time.Minute)}})
+		p.ask(&wire.Request{Attach: &wire.Session{Id: "x", Ttl: int64(time.Minute)}})
 		p.over(lockkeeper.ErrUnsupported)
 	})
 	for name, bytes := range map[string][]byte{
@@ -71,16 +71,15 @@ func TestRefusals(t *testing.T) {
 		want error
 	}{
 		"nothing":         {&wire.Request{}, lockkeeper.ErrInvalid},
-		"endless session": {&wire.Request{Attach: &wire.Attach{Session: "x"}}, lockkeeper.ErrInvalid},
-		"no session":      {&wire.Request{Attach: &wire.Attach{Ttl: int64(time.Minute)}}, lockkeeper.ErrInvalid},
-		"empty claim":     {&wire.Request{Session: "me", Epoch: epoch, Claim: &wire.Claim{}}, lockkeeper.ErrInvalid},
-		"empty end":       {&wire.Request{Session: "me", Epoch: epoch, End: &wire.End{}}, lockkeeper.ErrInvalid},
-		"old key":         {&wire.Request{Session: "me", Epoch: epoch + 1, Renew: true}, lockkeeper.ErrSession},
+		"endless session": {&wire.Request{Attach: &wire.Session{Id: "x"}}, lockkeeper.ErrInvalid},
+		"no session":      {&wire.Request{Attach: &wire.Session{Ttl: int64(time.Minute)}}, lockkeeper.ErrInvalid},
+		"empty claim":     {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, Claim: &wire.Want{}}, lockkeeper.ErrInvalid},
+		"empty end":       {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, End: &wire.Ending{}}, lockkeeper.ErrInvalid},
+		"old key":         {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch + 1}, Renew: true}, lockkeeper.ErrSession},
 		"nobody's key":    {&wire.Request{Renew: true}, lockkeeper.ErrSession},
 		"not held": {&wire.Request{
-			Session: "me",
-			Epoch:   epoch,
-			End:     &wire.End{Kind: wire.EndKind_END_KIND_RELEASE, Id: 5},
+			Key: &wire.Key{Session: "me", Epoch: epoch},
+			End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_RELEASE, Id: 5},
 		}, lockkeeper.ErrNotHeld},
 	} {
 		if m := p.answered(p.ask(c.ask)); !errors.Is(m.GetError().Read(), c.want) {
@@ -98,7 +97,7 @@ func TestHintsFollowTheSession(t *testing.T) {
 	waits := first.attach("waiter")
 	first.waiting("waiter", waits, 1, "a")
 	renew := func(p *peer, epoch uint64) *wire.Reply {
-		return p.answered(p.ask(&wire.Request{Session: "waiter", Epoch: epoch, Renew: true}))
+		return p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "waiter", Epoch: epoch}, Renew: true}))
 	}
 	if m := renew(second, waits); m.GetLease() == nil {
 		t.Fatalf("not renewed: %v", m)
@@ -129,7 +128,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("a new claim: %v", refusal)
 	}
 	p.held("me", epoch, 1, "a") // asked for again
-	if m := p.answered(p.ask(&wire.Request{Session: "me", Epoch: epoch, Renew: true})); m.GetLease() == nil {
+	if m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, Renew: true})); m.GetLease() == nil {
 		t.Errorf("not renewed: %v", m)
 	}
 	p.release("me", epoch, 1)
@@ -146,9 +145,8 @@ func TestShutdownTellsNoGrants(t *testing.T) {
 	p, other := greeted(t, address), greeted(t, address)
 	epoch, waits := p.attach("me"), other.attach("other")
 	id := other.ask(&wire.Request{
-		Session: "other",
-		Epoch:   waits,
-		Claim:   &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1},
+		Key:   &wire.Key{Session: "other", Epoch: waits},
+		Claim: &wire.Want{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1},
 	})
 	<-e.asked
 	key := lockkeeper.Key{Session: "me", Epoch: epoch}
@@ -161,9 +159,8 @@ func TestShutdownTellsNoGrants(t *testing.T) {
 		t.Fatalf("it does not wait: %v", m)
 	}
 	busy := other.ask(&wire.Request{
-		Session: "other",
-		Epoch:   waits,
-		Claim:   &wire.Claim{Id: 2, Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}}},
+		Key:   &wire.Key{Session: "other", Epoch: waits},
+		Claim: &wire.Want{Id: 2, Targets: []*wire.Target{{Path: "b", Mode: wire.Mode_MODE_EXCLUSIVE}}},
 	})
 	<-e.asked // so that this connection can't end yet
 	done := make(chan error, 1)
@@ -227,9 +224,8 @@ func TestShutdownAnswers(t *testing.T) {
 	p := greeted(t, address)
 	epoch := p.attach("me")
 	id := p.ask(&wire.Request{
-		Session: "me",
-		Epoch:   epoch,
-		Claim:   &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}},
+		Key:   &wire.Key{Session: "me", Epoch: epoch},
+		Claim: &wire.Want{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}},
 	})
 	<-e.asked
 	done := make(chan error, 1)
@@ -255,9 +251,8 @@ func TestShutdownGivesUp(t *testing.T) {
 	p := greeted(t, address)
 	epoch := p.attach("me")
 	p.ask(&wire.Request{
-		Session: "me",
-		Epoch:   epoch,
-		Claim:   &wire.Claim{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}},
+		Key:   &wire.Key{Session: "me", Epoch: epoch},
+		Claim: &wire.Want{Id: 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}},
 	})
 	<-e.asked
 	ctx, cancel := context.WithCancel(t.Context())
@@ -279,7 +274,7 @@ func TestRequestsAtWorkAreBounded(t *testing.T) {
 	var f wire.ClientFrame
 	const many = maxAtWork + 100
 	for id := range uint64(many) {
-		f.Requests = append(f.Requests, &wire.Request{Id: id + 10, Session: "me", Epoch: epoch, Claim: &wire.Claim{
+		f.Requests = append(f.Requests, &wire.Request{Call: id + 10, Key: &wire.Key{Session: "me", Epoch: epoch}, Claim: &wire.Want{
 			Id: id + 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_SHARED}},
 		}})
 	}

@@ -68,7 +68,7 @@ func (e *stuck) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, 
 func (p *peer) numbered(all ...*wire.Request) []*wire.Request {
 	for _, m := range all {
 		p.last++
-		m.Id = p.last
+		m.Call = p.last
 		if m.Claim != nil {
 			m.Claim.Id = p.last
 		}
@@ -80,7 +80,7 @@ func (p *peer) numbered(all ...*wire.Request) []*wire.Request {
 func stuckClaims(session string, epoch uint64) []*wire.Request {
 	all := make([]*wire.Request, maxAtWork)
 	for i := range all {
-		all[i] = &wire.Request{Session: session, Epoch: epoch, Claim: &wire.Claim{
+		all[i] = &wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, Claim: &wire.Want{
 			Targets: []*wire.Target{{Path: "stuck", Mode: wire.Mode_MODE_SHARED}}, Wait: -1,
 		}}
 	}
@@ -96,20 +96,20 @@ func TestAnsweredWhileStuck(t *testing.T) {
 	epoch, others := p.attach("ann"), other.attach("bob")
 	other.held("bob", others, 1, "db")
 	p.waiting("ann", epoch, 1, "db")
-	renew := func() *wire.Request { return &wire.Request{Session: "ann", Epoch: epoch, Renew: true} }
+	renew := func() *wire.Request { return &wire.Request{Key: &wire.Key{Session: "ann", Epoch: epoch}, Renew: true} }
 	requests := p.numbered(append(append([]*wire.Request{renew()}, stuckClaims("ann", epoch)...), renew())...)
 	p.send(&wire.ClientFrame{Requests: requests})
 	for range maxAtWork {
 		<-e.claims.came
 	}
-	if m := p.answered(requests[0].GetId()); m.GetError() != nil {
+	if m := p.answered(requests[0].GetCall()); m.GetError() != nil {
 		t.Error(m.GetError().Read())
 	}
 	other.release("bob", others, 1)
 	p.granted("ann", 1)
 	close(e.claims.let)
 	for _, m := range requests[1:] {
-		p.answered(m.GetId())
+		p.answered(m.GetCall())
 	}
 }
 
@@ -119,10 +119,10 @@ func TestAnsweredWhileStopping(t *testing.T) {
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)
 	epoch, slow := p.attach("ann"), p.attach("slow")
-	requests := p.numbered(append(stuckClaims("ann", epoch), &wire.Request{Session: "slow", Epoch: slow, Renew: true})...)
+	requests := p.numbered(append(stuckClaims("ann", epoch), &wire.Request{Key: &wire.Key{Session: "slow", Epoch: slow}, Renew: true})...)
 	var out wire.Outbox
 	out.PutFrame(&wire.ClientFrame{Requests: requests})
-	out.PutFrame(&wire.ClientFrame{Credits: []*wire.Credit{{Id: 1}}}) // it has arrived, and is not read
+	out.PutFrame(&wire.ClientFrame{Flows: []*wire.Flow{{Call: 1}}}) // it has arrived, and is not read
 	if _, err := p.net.Write(out.Take(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +136,10 @@ func TestAnsweredWhileStopping(t *testing.T) {
 	<-e.renewals.came
 	close(e.claims.let)
 	for _, m := range requests[:maxAtWork] {
-		p.answered(m.GetId())
+		p.answered(m.GetCall())
 	}
 	close(e.renewals.let)
-	p.answered(requests[maxAtWork].GetId())
+	p.answered(requests[maxAtWork].GetCall())
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// endless is a duration without end, as it crosses the wire.
+// endless is lockkeeper.Forever on the wire.
 const endless = -1
 
-func sendDuration(d time.Duration) int64 {
+func newDuration(d time.Duration) int64 {
 	if d == lockkeeper.Forever {
 		return endless
 	}
@@ -24,8 +24,8 @@ func readDuration(d int64) time.Duration {
 	return time.Duration(d)
 }
 
-// narrow reads the number of an enumeration. What is none becomes the highest
-// number, which means nothing in any of them, so that the door refuses it.
+// narrow converts the number of an enumeration. A number out of range becomes the highest one,
+// which no enumeration uses, so that the checks of package lockkeeper refuse it.
 func narrow[To ~uint8, From ~int32](n From) To {
 	if n < 0 || n > math.MaxUint8 {
 		return math.MaxUint8
@@ -33,11 +33,11 @@ func narrow[To ~uint8, From ~int32](n From) To {
 	return To(n)
 }
 
-// readInt reads a number; one that an int can't hold becomes the nearest that it
-// can, which is beyond every bound of package lockkeeper.
+// readInt converts a number to the nearest int. A number that an int can't hold stays beyond every
+// bound of package lockkeeper.
 func readInt(n int64) int { return int(min(max(n, math.MinInt), math.MaxInt)) }
 
-func sendRef(r lockkeeper.Ref) *Ref {
+func newRef(r lockkeeper.Ref) *Ref {
 	if r == (lockkeeper.Ref{}) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func sendRef(r lockkeeper.Ref) *Ref {
 
 func (r *Ref) read() lockkeeper.Ref { return lockkeeper.Ref{Session: r.GetSession(), ID: r.GetId()} }
 
-// labelled is every message that carries a label.
+// labelled is implemented by messages with a label.
 type labelled interface {
 	GetAs() string
 	GetNote() string
@@ -57,21 +57,27 @@ func readLabel(m labelled) lockkeeper.Label {
 	return lockkeeper.Label{As: m.GetAs(), Note: m.GetNote(), Link: m.GetLink()}
 }
 
-// SendSession makes a message of s.
-func SendSession(s *lockkeeper.Session) *Attach {
-	return &Attach{
-		Session: s.ID, Ttl: sendDuration(s.TTL), Named: s.Named, Lapsed: sendLapses(s.Lapsed),
-		Outlive: s.Outlive, Epoch: s.Epoch,
-		As: s.As, Note: s.Note, Link: s.Link,
+// NewSession returns s as a message.
+func NewSession(s *lockkeeper.Session) *Session {
+	return &Session{
+		Id:      s.ID,
+		Ttl:     newDuration(s.TTL),
+		Named:   s.Named,
+		Lapsed:  newLapses(s.Lapsed),
+		Outlive: s.Outlive,
+		Epoch:   s.Epoch,
+		As:      s.As,
+		Note:    s.Note,
+		Link:    s.Link,
 	}
 }
 
-// sendLapses makes one message of those that follow each other and differ in their
-// claims alone: when a session ends they all do.
-func sendLapses(all []lockkeeper.Lapse) (ms []*Lapse) {
+// newLapses returns one message for consecutive lapses that differ only in the claim, as all
+// lapses at the end of a session do.
+func newLapses(all []lockkeeper.Lapse) (ms []*Lapse) {
 	for i, l := range all {
 		if i == 0 || l.Reason != all[i-1].Reason || l.EndsAt != all[i-1].EndsAt {
-			ms = append(ms, &Lapse{Reason: Reason(l.Reason), EndsAt: sendDuration(l.EndsAt)})
+			ms = append(ms, &Lapse{Reason: Reason(l.Reason), EndsAt: newDuration(l.EndsAt)})
 		}
 		last := ms[len(ms)-1]
 		last.Ids = append(last.Ids, l.ID)
@@ -88,37 +94,49 @@ func readLapses(ms []*Lapse) (all []lockkeeper.Lapse) {
 	return all
 }
 
-// read returns the lapse of one of m's claims.
+// read returns the lapse of the claim id of m.
 func (m *Lapse) read(id uint64) lockkeeper.Lapse {
 	return lockkeeper.Lapse{ID: id, Reason: narrow[lockkeeper.Reason](m.GetReason()), EndsAt: readDuration(m.GetEndsAt())}
 }
 
-// Read is the session that a asks for; it shares a's list of claims.
-func (a *Attach) Read() lockkeeper.Session {
+// Read returns the value of s. It shares s's list of claims.
+func (s *Session) Read() lockkeeper.Session {
 	return lockkeeper.Session{
-		ID: a.GetSession(), TTL: readDuration(a.GetTtl()), Named: a.GetNamed(), Lapsed: readLapses(a.GetLapsed()),
-		Outlive: a.GetOutlive(),
-		Epoch:   a.GetEpoch(), Label: readLabel(a),
+		ID:      s.GetId(),
+		TTL:     readDuration(s.GetTtl()),
+		Named:   s.GetNamed(),
+		Lapsed:  readLapses(s.GetLapsed()),
+		Outlive: s.GetOutlive(),
+		Epoch:   s.GetEpoch(),
+		Label:   readLabel(s),
 	}
 }
 
-// SendLease makes a message of the lease, but of its claims only the first, as many
-// as one message should carry; what is left of l has the others.
-func SendLease(l *lockkeeper.Lease) (m *Lease, left lockkeeper.Lease) {
+// NewKey returns the name of k, without what its user states by it.
+func NewKey(k lockkeeper.Key) *Key { return &Key{Session: k.Session, Epoch: k.Epoch} }
+
+// Read returns the value of k.
+func (k *Key) Read() lockkeeper.Key {
+	return lockkeeper.Key{Session: k.GetSession(), Epoch: k.GetEpoch()}
+}
+
+// NewLease returns l as a message with as many of its claims as one message should have. The rest
+// of l, with the other claims, is left.
+func NewLease(l *lockkeeper.Lease) (m *Lease, left lockkeeper.Lease) {
 	left = *l
-	m = &Lease{Epoch: l.Key.Epoch, Ttl: sendDuration(l.TTL), Number: l.Number, EndsAt: sendDuration(l.EndsAt)}
+	m = &Lease{Epoch: l.Key.Epoch, Ttl: newDuration(l.TTL), Number: l.Number, EndsAt: newDuration(l.EndsAt)}
 	for size := 0; len(left.Claims) > 0 && size < leaseBytes; left.Claims = left.Claims[1:] {
-		claim := SendStatus(&left.Claims[0], l.Key.Session)
+		claim := NewStatus(&left.Claims[0], l.Key.Session)
 		size += claim.SizeVT()
 		m.Claims = append(m.Claims, claim)
 	}
 	return m, left
 }
 
-// leaseBytes is about how large one message of a large lease is.
+// leaseBytes is the size at which a message of a large lease is full, without its last claim.
 const leaseBytes = 64 << 10
 
-// Read is the lease of a session that l carries.
+// Read returns the value of l, which is a lease of the session.
 func (l *Lease) Read(session string) lockkeeper.Lease {
 	lease := lockkeeper.Lease{
 		Key: lockkeeper.Key{Session: session, Epoch: l.GetEpoch()}, TTL: readDuration(l.GetTtl()), Number: l.GetNumber(),
@@ -130,11 +148,11 @@ func (l *Lease) Read(session string) lockkeeper.Lease {
 	return lease
 }
 
-func sendTarget(t lockkeeper.Target) *Target {
+func newTarget(t lockkeeper.Target) *Target {
 	return &Target{Path: string(t.Path), Mode: Mode(t.Mode), Units: int64(t.Units), Limit: int64(t.Limit)}
 }
 
-// targeted is every message that carries a target.
+// targeted is implemented by messages with a target.
 type targeted interface {
 	GetPath() string
 	GetMode() Mode
@@ -149,80 +167,113 @@ func readTarget(m targeted) lockkeeper.Target {
 	}
 }
 
-// SendWant makes a message of w.
-func SendWant(w *lockkeeper.Want) *Claim {
-	m := &Claim{
-		Id: w.ID, Revision: w.Revision, Inside: sendRef(w.Inside), Priority: int64(w.Priority),
-		Wait: sendDuration(w.Wait), Manners: Manners(w.WriterPolicy), Quiet: sendDuration(w.Quiet),
-		Steal: Steal(w.Steal), After: sendDuration(w.After), MaxHold: sendDuration(w.MaxHold),
-		Grace: sendDuration(w.Grace), Lasts: sendDuration(w.Expected), Freeze: sendDuration(w.Freeze),
-		As: w.As, Note: w.Note, Link: w.Link,
+// NewWant returns w as a message.
+func NewWant(w *lockkeeper.Want) *Want {
+	m := &Want{
+		Id:           w.ID,
+		Revision:     w.Revision,
+		Inside:       newRef(w.Inside),
+		Priority:     int64(w.Priority),
+		Wait:         newDuration(w.Wait),
+		WriterPolicy: WriterPolicy(w.WriterPolicy),
+		Quiet:        newDuration(w.Quiet),
+		Steal:        Steal(w.Steal),
+		After:        newDuration(w.After),
+		MaxHold:      newDuration(w.MaxHold),
+		Grace:        newDuration(w.Grace),
+		Expected:     newDuration(w.Expected),
+		Freeze:       newDuration(w.Freeze),
+		As:           w.As,
+		Note:         w.Note,
+		Link:         w.Link,
 	}
 	m.Targets = make([]*Target, len(w.Targets))
 	for i, t := range w.Targets {
-		m.Targets[i] = sendTarget(t)
+		m.Targets[i] = newTarget(t)
 	}
 	return m
 }
 
-// Read is the want that c carries.
-func (c *Claim) Read() lockkeeper.Want {
+// Read returns the value of m.
+func (m *Want) Read() lockkeeper.Want {
 	w := lockkeeper.Want{
-		ID: c.GetId(), Revision: c.GetRevision(), Inside: c.GetInside().read(), Priority: readInt(c.GetPriority()),
-		Wait:         readDuration(c.GetWait()),
-		WriterPolicy: narrow[lockkeeper.WriterPolicy](c.GetManners()),
-		Quiet:        readDuration(c.GetQuiet()),
-		Steal:        narrow[lockkeeper.Steal](c.GetSteal()),
-		After:        readDuration(c.GetAfter()),
-		MaxHold:      readDuration(c.GetMaxHold()),
-		Grace:        readDuration(c.GetGrace()),
-		Expected:     readDuration(c.GetLasts()),
-		Freeze:       readDuration(c.GetFreeze()),
-		Label:        readLabel(c),
+		ID:           m.GetId(),
+		Revision:     m.GetRevision(),
+		Inside:       m.GetInside().read(),
+		Priority:     readInt(m.GetPriority()),
+		Wait:         readDuration(m.GetWait()),
+		WriterPolicy: narrow[lockkeeper.WriterPolicy](m.GetWriterPolicy()),
+		Quiet:        readDuration(m.GetQuiet()),
+		Steal:        narrow[lockkeeper.Steal](m.GetSteal()),
+		After:        readDuration(m.GetAfter()),
+		MaxHold:      readDuration(m.GetMaxHold()),
+		Grace:        readDuration(m.GetGrace()),
+		Expected:     readDuration(m.GetExpected()),
+		Freeze:       readDuration(m.GetFreeze()),
+		Label:        readLabel(m),
 	}
-	w.Targets = make([]lockkeeper.Target, len(c.GetTargets()))
-	for i, t := range c.GetTargets() {
+	w.Targets = make([]lockkeeper.Target, len(m.GetTargets()))
+	for i, t := range m.GetTargets() {
 		w.Targets[i] = readTarget(t)
 	}
 	return w
 }
 
-// SendEnding makes a message of e.
-func SendEnding(e *lockkeeper.Ending) *End {
-	m := &End{
-		Kind: EndKind(e.Kind), Id: e.ID, Ref: sendRef(e.Ref), Path: string(e.Path), Force: e.Force,
-		As: e.As, Note: e.Note, Link: e.Link,
+// NewEnding returns e as a message.
+func NewEnding(e *lockkeeper.Ending) *Ending {
+	m := &Ending{
+		Kind:  EndingKind(e.Kind),
+		Id:    e.ID,
+		Ref:   newRef(e.Ref),
+		Path:  string(e.Path),
+		Force: e.Force,
+		As:    e.As,
+		Note:  e.Note,
+		Link:  e.Link,
 	}
 	if e.Lapse != (lockkeeper.Lapse{}) {
-		m.Lapse = sendLapses([]lockkeeper.Lapse{e.Lapse})[0]
+		m.Lapse = newLapses([]lockkeeper.Lapse{e.Lapse})[0]
 	}
 	return m
 }
 
-// Read is the ending that e carries.
-func (e *End) Read() lockkeeper.Ending {
-	ending := lockkeeper.Ending{
-		Kind: narrow[lockkeeper.EndingKind](e.GetKind()), ID: e.GetId(), Ref: e.GetRef().read(),
-		Path: lockkeeper.Path(e.GetPath()), Force: e.GetForce(), Label: readLabel(e),
+// Read returns the value of m.
+func (m *Ending) Read() lockkeeper.Ending {
+	e := lockkeeper.Ending{
+		Kind:  narrow[lockkeeper.EndingKind](m.GetKind()),
+		ID:    m.GetId(),
+		Ref:   m.GetRef().read(),
+		Path:  lockkeeper.Path(m.GetPath()),
+		Force: m.GetForce(),
+		Label: readLabel(m),
 	}
-	if m := e.GetLapse(); len(m.GetIds()) > 0 {
-		ending.Lapse = m.read(m.GetIds()[0])
+	if l := m.GetLapse(); len(l.GetIds()) > 0 {
+		e.Lapse = l.read(l.GetIds()[0])
 	}
-	return ending
+	return e
 }
 
-// SendQuery makes a message of q.
-func SendQuery(q *lockkeeper.Query, credit uint32) *List {
-	return &List{
-		Meets: string(q.Meets), Session: q.Session, Ref: sendRef(q.Ref), Follow: q.Follow, Credit: credit,
-		Brief: q.Brief, Stale: q.Stale,
+// NewQuery returns q as a message, with the credit that its list begins with.
+func NewQuery(q *lockkeeper.Query, credit uint32) *Query {
+	return &Query{
+		Meets:   string(q.Meets),
+		Session: q.Session,
+		Ref:     newRef(q.Ref),
+		Follow:  q.Follow,
+		Credit:  credit,
+		Brief:   q.Brief,
+		Stale:   q.Stale,
 	}
 }
 
-// Read is the query that l carries.
-func (l *List) Read() lockkeeper.Query {
+// Read returns the value of m.
+func (m *Query) Read() lockkeeper.Query {
 	return lockkeeper.Query{
-		Meets: lockkeeper.Path(l.GetMeets()), Session: l.GetSession(), Ref: l.GetRef().read(), Follow: l.GetFollow(),
-		Brief: l.GetBrief(), Stale: l.GetStale(),
+		Meets:   lockkeeper.Path(m.GetMeets()),
+		Session: m.GetSession(),
+		Ref:     m.GetRef().read(),
+		Follow:  m.GetFollow(),
+		Brief:   m.GetBrief(),
+		Stale:   m.GetStale(),
 	}
 }

@@ -94,9 +94,9 @@ func crossing[T any, M interface {
 }
 
 func TestAllCrosses(t *testing.T) {
-	t.Run("session", func(t *testing.T) { crossing(t, SendSession, (*Attach).Read) })
+	t.Run("session", func(t *testing.T) { crossing(t, NewSession, (*Session).Read) })
 	t.Run("want", func(t *testing.T) {
-		crossing(t, SendWant, func(m *Claim) lockkeeper.Want {
+		crossing(t, NewWant, func(m *Want) lockkeeper.Want {
 			w := m.Read()
 			if len(w.Targets) == 0 {
 				w.Targets = nil
@@ -104,25 +104,25 @@ func TestAllCrosses(t *testing.T) {
 			return w
 		})
 	})
-	t.Run("ending", func(t *testing.T) { crossing(t, SendEnding, (*End).Read) })
+	t.Run("ending", func(t *testing.T) { crossing(t, NewEnding, (*Ending).Read) })
 	t.Run("query", func(t *testing.T) {
-		crossing(t, func(q *lockkeeper.Query) *List { return SendQuery(q, 7) }, (*List).Read)
+		crossing(t, func(q *lockkeeper.Query) *Query { return NewQuery(q, 7) }, (*Query).Read)
 	})
 	t.Run("status", func(t *testing.T) {
-		crossing(t, func(s *lockkeeper.Status) *Status { return SendStatus(s, "") }, func(m *Status) lockkeeper.Status {
+		crossing(t, func(s *lockkeeper.Status) *Status { return NewStatus(s, "") }, func(m *Status) lockkeeper.Status {
 			return m.Read("")
 		})
 	})
 	t.Run("status of the session", func(t *testing.T) {
 		session := "k3v9"
-		crossing(t, func(s *lockkeeper.Status) *Status { s.Ref.Session = session; return SendStatus(s, session) },
+		crossing(t, func(s *lockkeeper.Status) *Status { s.Ref.Session = session; return NewStatus(s, session) },
 			func(m *Status) lockkeeper.Status { return m.Read(session) })
 	})
 	t.Run("error", func(t *testing.T) {
 		r := testmode.Rand(t)
 		crossing(t, func(e *lockkeeper.Error) *Error {
 			e.Err, e.Op, e.Cause = codes[1+r.IntN(len(codes)-1)], "", nil
-			return SendError(e)
+			return NewError(e)
 		}, func(m *Error) lockkeeper.Error { return *m.Read().(*lockkeeper.Error) })
 	})
 	t.Run("lease", func(t *testing.T) {
@@ -131,16 +131,16 @@ func TestAllCrosses(t *testing.T) {
 			for i := range l.Claims {
 				l.Claims[i].Ref.Session = "k3v9" // a lease tells of its own session's claims
 			}
-			m, _ := SendLease(l)
+			m, _ := NewLease(l)
 			return m
 		}, func(m *Lease) lockkeeper.Lease { return m.Read("k3v9") })
 	})
-	t.Run("server's state", func(t *testing.T) { crossing(t, SendServerState, (*About).Read) })
+	t.Run("server's state", func(t *testing.T) { crossing(t, NewAbout, (*About).Read) })
 	t.Run("guarantees", func(t *testing.T) {
 		crossing(t, func(g *lockkeeper.Guarantees) *Guarantees {
 			g.Features &= lockkeeper.AllFeatures
 			g.NoExpiry, g.Prompt = false, false // a network has neither
-			return SendGuarantees(*g)
+			return NewGuarantees(*g)
 		}, (*Guarantees).Read)
 	})
 }
@@ -160,7 +160,7 @@ func TestLeaseInPieces(t *testing.T) {
 	pieces, read := 0, lockkeeper.Lease{}
 	for rest := lease; pieces == 0 || len(rest.Claims) > 0; pieces++ {
 		var m *Lease
-		m, rest = SendLease(&rest)
+		m, rest = NewLease(&rest)
 		if m.SizeVT() > fullFrame {
 			t.Fatalf("a piece has %d bytes", m.SizeVT())
 		}
@@ -194,7 +194,7 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	check(Mode(0).Descriptor(), "MODE_", false, func(n uint8) string { return lockkeeper.Mode(n).String() })
-	check(Manners(0).Descriptor(), "MANNERS_", true, func(n uint8) string { return lockkeeper.WriterPolicy(n).String() })
+	check(WriterPolicy(0).Descriptor(), "WRITER_POLICY_", true, func(n uint8) string { return lockkeeper.WriterPolicy(n).String() })
 	check(Steal(0).Descriptor(), "STEAL_", true, func(n uint8) string { return lockkeeper.Steal(n).String() })
 	check(State(0).Descriptor(), "STATE_", false, func(n uint8) string { return lockkeeper.State(n).String() })
 	check(Reason(0).Descriptor(), "REASON_", true, func(n uint8) string { return lockkeeper.Reason(n).String() })
@@ -204,12 +204,12 @@ func TestNumbers(t *testing.T) {
 
 // What no Go value can hold is refused by the checks behind, not cut.
 func TestBeyondBounds(t *testing.T) {
-	for _, m := range []*Claim{
+	for _, m := range []*Want{
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: 257}}},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: -1}}},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_PERMITS, Units: 1<<32 + 1, Limit: 1<<32 + 1}}},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_EXCLUSIVE}}, Steal: 256},
-		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_EXCLUSIVE}}, Manners: 512},
+		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_EXCLUSIVE}}, WriterPolicy: 512},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_EXCLUSIVE}}, Priority: 1 << 62},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_EXCLUSIVE}}, Wait: -2},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: Mode_MODE_EXCLUSIVE}}, MaxHold: -1},
@@ -221,7 +221,7 @@ func TestBeyondBounds(t *testing.T) {
 			t.Errorf("%v is taken as %+v", m, w)
 		}
 	}
-	if e := (&End{Kind: 256 + 1}).Read(); !errors.Is(e.Check(), lockkeeper.ErrInvalid) {
+	if e := (&Ending{Kind: 256 + 1}).Read(); !errors.Is(e.Check(), lockkeeper.ErrInvalid) {
 		t.Errorf("an ending of kind 257 is taken as %v", e.Kind)
 	}
 }
@@ -233,14 +233,14 @@ func TestForeignError(t *testing.T) {
 		fmt.Errorf("listing: %w", lockkeeper.ErrInvalid):                                    lockkeeper.ErrInvalid,
 		fmt.Errorf("renew: %w", &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: "d"}): lockkeeper.ErrSession,
 	} {
-		if read := SendError(err).Read(); !errors.Is(read, want) {
+		if read := NewError(err).Read(); !errors.Is(read, want) {
 			t.Errorf("%v crosses as %v", err, read)
 		}
 	}
 	if read := (&Error{Code: 99}).Read(); !errors.Is(read, lockkeeper.ErrUnavailable) {
 		t.Errorf("an unknown code is read as %v", read)
 	}
-	cause := SendError(&lockkeeper.Error{
+	cause := NewError(&lockkeeper.Error{
 		Err:    lockkeeper.ErrUnavailable,
 		Detail: "no answer",
 		Cause:  errors.New("disk on fire"),

@@ -6,27 +6,26 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxElements is the most requests, credits, targets of claims and lapses that one frame may have.
-// An element can be as short as two bytes, and takes a hundred times as much once it
-// is read.
+// MaxElements bounds the requests, flows, targets and lapses of one ClientFrame. An encoded element
+// can have two bytes; decoded it takes a hundred times as many.
 const MaxElements = 16 << 10
 
-// The numbers of fields on the way to elements.
+// The field numbers that lead to elements.
 const (
 	fieldRequests = 2 // of ClientFrame
-	fieldClaim    = 6 // of Request
-	fieldTargets  = 2 // of Claim
-	fieldAttach   = 4 // of Request
-	fieldLapsed   = 9 // of Attach
+	fieldClaim    = 8 // of Request
+	fieldTargets  = 2 // of Want
+	fieldAttach   = 6 // of Request
+	fieldLapsed   = 9 // of Session
 )
 
-// fewElements is how many a message of up to twice as many bytes may have, that nobody counts.
+// fewElements: CheckElements does not count the elements of a message of up to 2*fewElements bytes.
 const fewElements = 128
 
-// CheckElements counts the elements of an encoded ClientFrame before anything is allocated for them,
-// and refuses the message if they are too many. Ids of lapses count, but are never too many: a
-// session may have any number of claims. It returns 0 if they are too few to matter. It makes
-// no other check of the message.
+// CheckElements counts the elements of an encoded ClientFrame before anything is allocated for
+// them, and refuses a message with more than MaxElements. It counts ids of lapses too, but does not
+// bound them: a session may have any number of claims. It returns 0 for up to fewElements
+// elements. It makes no other check of the message.
 func CheckElements(message []byte) (n int, err error) {
 	if len(message) <= 2*fewElements {
 		return 0, nil
@@ -50,7 +49,7 @@ func CheckElements(message []byte) (n int, err error) {
 		}
 	})
 	if n > MaxElements {
-		return n, fmt.Errorf("%w: it has %d requests, credits, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
+		return n, fmt.Errorf("%w: it has %d requests, flows, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
 	}
 	if n += ids; n <= fewElements {
 		n = 0
@@ -58,7 +57,7 @@ func CheckElements(message []byte) (n int, err error) {
 	return n, nil
 }
 
-// varints is how many numbers text can hold: the last byte of each has its high bit clear.
+// varints returns how many varints text has at most: the last byte of each has its high bit clear.
 func varints(text []byte) int {
 	n := 0
 	for _, b := range text {
@@ -67,8 +66,7 @@ func varints(text []byte) int {
 	return n
 }
 
-// eachField calls do with the fields of a message that have a length, until one is
-// not as it should be.
+// eachField calls do with each length-delimited field of a message, up to the first invalid one.
 func eachField(message []byte, do func(protowire.Number, []byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// codes are the sentinels in the order of their numbers on the wire.
+// codes are the sentinels, by their numbers on the wire.
 var codes = [...]error{
 	Code_CODE_INVALID:      lockkeeper.ErrInvalid,
 	Code_CODE_UNSUPPORTED:  lockkeeper.ErrUnsupported,
@@ -20,9 +20,9 @@ var codes = [...]error{
 	Code_CODE_UNAVAILABLE:  lockkeeper.ErrUnavailable,
 }
 
-// SendError makes a message of err. What is no error of package lockkeeper is sent
-// as ErrUnavailable with its words, since nothing is known of what happened.
-func SendError(err error) *Error {
+// NewError returns err as a message. An error that is not of package lockkeeper becomes an
+// ErrUnavailable with its text, because the outcome is unknown.
+func NewError(err error) *Error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) {
 		e = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
@@ -35,10 +35,10 @@ func SendError(err error) *Error {
 	}
 	m := &Error{
 		Code: Code(max(slices.Index(codes[:], e.Err), 0)), Path: string(e.Path), Reason: Reason(e.Reason), Detail: e.Detail,
-		Blocked: sendBlockers(e.Blocked), Place: int64(e.Place), Eta: sendDuration(e.ETA), Epoch: e.Epoch,
-		Stale: sendDuration(e.Stale),
+		Blocked: newBlockers(e.Blocked), Position: int64(e.Place), Eta: newDuration(e.ETA), Epoch: e.Epoch,
+		Stale: newDuration(e.Stale),
 	}
-	if e.Cause != nil { // the error itself stays where it is: only words can cross
+	if e.Cause != nil { // only its text can cross the network
 		if m.Detail != "" {
 			m.Detail += ": "
 		}
@@ -47,8 +47,7 @@ func SendError(err error) *Error {
 	return m
 }
 
-// Read is the error that e carries. One with a code that is not known here is an
-// ErrUnavailable.
+// Read returns e as an error. An unknown code becomes ErrUnavailable.
 func (e *Error) Read() error {
 	sentinel := lockkeeper.ErrUnavailable
 	if c := e.GetCode(); c > 0 && int(c) < len(codes) {
@@ -60,23 +59,22 @@ func (e *Error) Read() error {
 		Reason:  narrow[lockkeeper.Reason](e.GetReason()),
 		Detail:  e.GetDetail(),
 		Blocked: readBlockers(e.GetBlocked()),
-		Place:   readInt(e.GetPlace()),
+		Place:   readInt(e.GetPosition()),
 		ETA:     readDuration(e.GetEta()),
 		Epoch:   e.GetEpoch(),
 		Stale:   readDuration(e.GetStale()),
 	}
 }
 
-// SendGuarantees makes a message of g.
-func SendGuarantees(g lockkeeper.Guarantees) *Guarantees {
+// NewGuarantees returns g as a message.
+func NewGuarantees(g lockkeeper.Guarantees) *Guarantees {
 	return &Guarantees{
 		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: g.Survives,
 		Fences: g.Fences, Clock: g.Clock, Breaks: g.Breaks, Epoch: g.Epoch,
 	}
 }
 
-// Read is what the server's engine declares. Features that are not known here
-// are left out.
+// Read returns the value of g, without unknown features.
 func (g *Guarantees) Read() lockkeeper.Guarantees {
 	read := lockkeeper.Guarantees{
 		Name: g.GetName(), Reach: lockkeeper.Reach(g.GetReach()), Survives: g.GetSurvives(),

@@ -36,28 +36,26 @@ func Example() {
 	hello := ask(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol, Client: "ten lines"}})
 	fmt.Println("engine:", hello.GetWelcome().GetGuarantees().GetName())
 
-	attach := &wire.Attach{Session: "n0body-g0esses-this", Ttl: 30e9}
-	lease := ask(&wire.ClientFrame{Requests: []*wire.Request{{Id: 1, Attach: attach}}}).GetReplies()[0].GetLease()
+	attach := &wire.Session{Id: "n0body-g0esses-this", Ttl: 30e9}
+	lease := ask(&wire.ClientFrame{Requests: []*wire.Request{{Call: 1, Attach: attach}}}).GetReplies()[0].GetLease()
 
-	claim := &wire.Claim{
+	claim := &wire.Want{
 		Id:      1,
 		Targets: []*wire.Target{{Path: "mydatabase/mytest", Mode: wire.Mode_MODE_EXCLUSIVE}},
 		Wait:    -1,
 	}
 	status := ask(&wire.ClientFrame{Requests: []*wire.Request{{
-		Id:      2,
-		Session: attach.Session,
-		Epoch:   lease.GetEpoch(),
-		Claim:   claim,
+		Call:  2,
+		Key:   &wire.Key{Session: attach.Id, Epoch: lease.GetEpoch()},
+		Claim: claim,
 	}}}).GetReplies()[0].GetStatus()
 	fmt.Println("mydatabase/mytest:", status.GetState(), "fence", status.GetFence())
 
-	leave := &wire.End{Kind: wire.EndKind_END_KIND_LEAVE}
+	leave := &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_LEAVE}
 	ask(&wire.ClientFrame{Requests: []*wire.Request{{
-		Id:      3,
-		Session: attach.Session,
-		Epoch:   lease.GetEpoch(),
-		End:     leave,
+		Call: 3,
+		Key:  &wire.Key{Session: attach.Id, Epoch: lease.GetEpoch()},
+		End:  leave,
 	}}})
 	// Output:
 	// engine: mem

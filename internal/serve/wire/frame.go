@@ -8,31 +8,31 @@ import (
 	"io"
 )
 
-// Protocol is the version that this package speaks.
+// Protocol is the version of the protocol.
 const Protocol = 1
 
-// Limits of what crosses a connection, in bytes.
+// Bounds in bytes.
 const (
 	MaxHello = 4 << 10 // of the first frame towards the server
 	MaxFrame = 1 << 20 // of any other
 	MaxName  = 128     // of the names in Hello and Welcome
 )
 
-// headRoom is kept free before a frame's message for its length.
+// headRoom is the room before a frame's message for its length.
 const headRoom = binary.MaxVarintLen32
 
-// ErrFrame says that a peer sent what is no frame of this protocol.
+// ErrFrame reports bytes that are not a frame of this protocol.
 var ErrFrame = errors.New("not a frame of this protocol")
 
-// ReadLength reads the length of the next frame, which is at most limit. io.EOF if
-// the stream ends before a frame begins; ErrFrame if it is none, or too long.
+// ReadLength reads the length of the next frame, which is at most limit. It returns io.EOF if the
+// stream ends before a frame begins, and ErrFrame if the length is invalid or above limit.
 func ReadLength(r *bufio.Reader, limit int) (int, error) {
 	first, err := r.Peek(1)
 	if err != nil {
 		return 0, err
 	}
 	if first[0] < 0x80 {
-		_, _ = r.Discard(1) // what was peeked is there
+		_, _ = r.Discard(1) // it is in the buffer
 		return within(uint64(first[0]), limit)
 	}
 	var size uint64
@@ -51,15 +51,14 @@ func ReadLength(r *bufio.Reader, limit int) (int, error) {
 
 func within(size uint64, limit int) (int, error) {
 	if size > uint64(limit) {
-		return 0, fmt.Errorf("%w: it is said to have %d bytes, of at most %d", ErrFrame, size, limit)
+		return 0, fmt.Errorf("%w: it announces %d bytes, of at most %d", ErrFrame, size, limit)
 	}
 	return int(size), nil
 }
 
-// ReadMessage reads the message of a frame, whose length was read. It uses room if
-// that is large enough; else it makes room as the message arrives: an announced length costs
-// nothing. Before it makes room for more bytes it calls grow with their number, if grow is not
-// nil, and gives up if that fails.
+// ReadMessage reads the message of a frame after its length. It uses room as far as that goes, and
+// allocates more only as bytes arrive: an announced length costs nothing. If grow is not nil,
+// ReadMessage calls it with the number of bytes before it allocates them, and returns its error.
 func ReadMessage(r *bufio.Reader, length int, room []byte, grow func(bytes int) error) ([]byte, error) {
 	message := room[:0]
 	for len(message) < length {
@@ -83,10 +82,10 @@ func ReadMessage(r *bufio.Reader, length int, room []byte, grow func(bytes int) 
 	return message, nil
 }
 
-// firstPiece is how many bytes are made room for before any of them is there.
+// firstPiece is how many bytes ReadMessage allocates before any of them has arrived.
 const firstPiece = 16 << 10
 
-// unexpected is the error of a stream that ends within a frame.
+// unexpected returns the error of a stream that ends within a frame.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

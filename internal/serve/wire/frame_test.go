@@ -36,7 +36,7 @@ func TestOutboxIsDelimited(t *testing.T) {
 	var out Outbox
 	const many = 40_000
 	for id := range uint64(many) {
-		out.PutReply(&Reply{Id: id + 1, Status: &Status{Note: strings.Repeat("n", int(id%100))}})
+		out.PutReply(&Reply{Call: id + 1, Status: &Status{Note: strings.Repeat("n", int(id%100))}})
 		if id == many/2 {
 			out.PutFrame(&ServerFrame{Missed: true})
 		}
@@ -54,8 +54,8 @@ func TestOutboxIsDelimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range f.GetReplies() {
-			if m.GetId() != next {
-				t.Fatalf("reply %d comes where %d is due", m.GetId(), next)
+			if m.GetCall() != next {
+				t.Fatalf("reply %d comes where %d is due", m.GetCall(), next)
 			}
 			next++
 		}
@@ -78,9 +78,9 @@ func TestElements(t *testing.T) {
 	var out Outbox
 	const many = 3 * MaxElements
 	for id := range uint64(many) {
-		out.PutRequest(&Request{Id: id + 1})
+		out.PutRequest(&Request{Call: id + 1})
 	}
-	claim := &Request{Id: 1, Claim: &Claim{Targets: make([]*Target, lockkeeper.MaxTargets)}}
+	claim := &Request{Call: 1, Claim: &Want{Targets: make([]*Target, lockkeeper.MaxTargets)}}
 	for i := range claim.Claim.Targets {
 		claim.Claim.Targets[i] = new(Target)
 	}
@@ -98,7 +98,7 @@ func TestElements(t *testing.T) {
 		if err := errors.Join(err, f.UnmarshalVT(m)); err != nil {
 			t.Fatal(err)
 		}
-		if has := len(f.GetRequests()) + len(f.GetCredits()); n < has && has > fewElements {
+		if has := len(f.GetRequests()) + len(f.GetFlows()); n < has && has > fewElements {
 			t.Errorf("%d elements are counted, of %d requests and credits", n, has)
 		}
 		requests += len(f.GetRequests())
@@ -116,7 +116,7 @@ func TestElements(t *testing.T) {
 		}
 	}
 	ids := make([]uint64, 4*MaxElements)
-	attach := &ClientFrame{Requests: []*Request{{Attach: &Attach{Lapsed: []*Lapse{{Ids: ids}}}}}}
+	attach := &ClientFrame{Requests: []*Request{{Attach: &Session{Lapsed: []*Lapse{{Ids: ids}}}}}}
 	message, err := attach.MarshalVT()
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestReadsDelimited(t *testing.T) {
 	var b bytes.Buffer
 	for id := range uint64(300) {
 		if _, err := protodelim.MarshalTo(&b,
-			&ClientFrame{Requests: []*Request{{Id: id + 1, Session: strings.Repeat("s", int(id))}}}); err != nil {
+			&ClientFrame{Requests: []*Request{{Call: id + 1, Traceparent: strings.Repeat("s", int(id))}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestReadsDelimited(t *testing.T) {
 	}
 	for i, message := range messages {
 		var f ClientFrame
-		if err := f.UnmarshalVT(message); err != nil || f.GetRequests()[0].GetId() != uint64(i+1) {
+		if err := f.UnmarshalVT(message); err != nil || f.GetRequests()[0].GetCall() != uint64(i+1) {
 			t.Fatalf("frame %d: %v %v", i, &f, err)
 		}
 	}
@@ -190,26 +190,27 @@ func TestRoomGrowsWithWhatArrives(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	var out Outbox
 	out.PutFrame(&ClientFrame{Hello: &Hello{Protocol: Protocol, Client: "a client"}})
-	out.PutRequest(&Request{Id: 1, Attach: &Attach{Session: "k3v9", Ttl: 1e9, Named: []uint64{1, 2, 3}}})
+	out.PutRequest(&Request{Call: 1, Attach: &Session{Id: "k3v9", Ttl: 1e9, Named: []uint64{1, 2, 3}}})
 	out.PutRequest(&Request{
-		Id:      2,
-		Session: "k3v9",
-		Epoch:   1,
-		Claim:   &Claim{Id: 1, Targets: []*Target{{Path: "a/b", Mode: Mode_MODE_PERMITS, Units: 1, Limit: 3}}, Wait: -1},
+		Call:  2,
+		Key:   &Key{Session: "k3v9", Epoch: 1},
+		Claim: &Want{Id: 1, Targets: []*Target{{Path: "a/b", Mode: Mode_MODE_PERMITS, Units: 1, Limit: 3}}, Wait: -1},
 	})
-	out.PutRequest(&Request{Id: 3, List: &List{Meets: "a", Credit: 1}})
-	out.PutRequest(&Request{Id: 4, Session: "k3v9", Epoch: 1, End: &End{Kind: EndKind_END_KIND_RELEASE, Id: 1}})
-	out.PutCredit(&Credit{Id: 3, More: 5})
+	out.PutRequest(&Request{Call: 3, List: &Query{Meets: "a", Credit: 1}})
+	out.PutRequest(&Request{Call: 4, Key: &Key{Session: "k3v9", Epoch: 1}, End: &Ending{Kind: EndingKind_ENDING_KIND_RELEASE, Id: 1}})
+	out.PutFlow(&Flow{Call: 3, Credit: 5})
 	f.Add(out.Take(nil))
 	out.PutFrame(&ServerFrame{Welcome: &Welcome{Protocol: Protocol, Guarantees: &Guarantees{Name: "mem"}}})
-	out.PutReply(&Reply{Id: 2, Status: &Status{
+	out.PutReply(&Reply{Call: 2, Status: &Status{
 		Id:       1,
 		Grants:   []*Grant{{Path: "a"}},
+		Handle:   NewHandle(3, 1),
+		AsAsked:  true,
 		Asked:    &Asked{},
 		Blockers: []*Blocker{{}},
 	}})
-	out.PutReply(&Reply{Id: 3, Error: &Error{Code: Code_CODE_SESSION}})
-	out.PutReply(&Reply{Id: 4, Lease: &Lease{Epoch: 2, Claims: []*Status{{}}}})
+	out.PutReply(&Reply{Call: 3, Error: &Error{Code: Code_CODE_SESSION}})
+	out.PutReply(&Reply{Call: 4, Lease: &Lease{Epoch: 2, Claims: []*Status{{}}}})
 	f.Add(out.Take(nil))
 	f.Fuzz(func(t *testing.T, frames []byte) {
 		messages, _ := readAll(frames, MaxFrame)
@@ -243,6 +244,7 @@ func readReplies(f *ServerFrame) {
 		_ = m.GetError().Read().Error()
 		m.GetLease().Read("k3v9")
 		m.GetStatus().Read("k3v9")
+		m.GetStatus().ReadAnswer("k3v9", &lockkeeper.Want{Targets: make([]lockkeeper.Target, 2)})
 	}
 	for _, m := range f.GetChanged() {
 		m.Read("")

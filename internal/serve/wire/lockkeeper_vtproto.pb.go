@@ -6,10 +6,9 @@ package wire
 
 import (
 	fmt "fmt"
-	io "io"
-
 	protohelpers "github.com/planetscale/vtprotobuf/protohelpers"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	io "io"
 )
 
 const (
@@ -49,9 +48,9 @@ func (m *ClientFrame) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Credits) > 0 {
-		for iNdEx := len(m.Credits) - 1; iNdEx >= 0; iNdEx-- {
-			size, err := m.Credits[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+	if len(m.Flows) > 0 {
+		for iNdEx := len(m.Flows) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Flows[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
 			if err != nil {
 				return 0, err
 			}
@@ -415,6 +414,16 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x72
 	}
+	if m.Ping {
+		i--
+		if m.Ping {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x68
+	}
 	if m.Drain != nil {
 		size, err := m.Drain.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -423,7 +432,7 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x6a
+		dAtA[i] = 0x62
 	}
 	if m.About {
 		i--
@@ -433,22 +442,7 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0
 		}
 		i--
-		dAtA[i] = 0x60
-	}
-	if m.Heard != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Heard))
-		i--
 		dAtA[i] = 0x58
-	}
-	if m.Answered != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Answered))
-		i--
-		dAtA[i] = 0x50
-	}
-	if m.Stop != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Stop))
-		i--
-		dAtA[i] = 0x48
 	}
 	if m.List != nil {
 		size, err := m.List.MarshalToSizedBufferVT(dAtA[:i])
@@ -458,7 +452,7 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x42
+		dAtA[i] = 0x52
 	}
 	if m.End != nil {
 		size, err := m.End.MarshalToSizedBufferVT(dAtA[:i])
@@ -468,7 +462,7 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x3a
+		dAtA[i] = 0x4a
 	}
 	if m.Claim != nil {
 		size, err := m.Claim.MarshalToSizedBufferVT(dAtA[:i])
@@ -478,7 +472,7 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x32
+		dAtA[i] = 0x42
 	}
 	if m.Renew {
 		i--
@@ -488,7 +482,7 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0
 		}
 		i--
-		dAtA[i] = 0x28
+		dAtA[i] = 0x38
 	}
 	if m.Attach != nil {
 		size, err := m.Attach.MarshalToSizedBufferVT(dAtA[:i])
@@ -498,22 +492,133 @@ func (m *Request) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x22
+		dAtA[i] = 0x32
+	}
+	if m.Acked != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Acked))
+		i--
+		dAtA[i] = 0x28
+	}
+	if m.LowestOpen != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LowestOpen))
+		i--
+		dAtA[i] = 0x20
+	}
+	if m.Key != nil {
+		size, err := m.Key.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if m.Handle != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Handle))
+		i--
+		dAtA[i] = 0x10
+	}
+	if m.Call != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Call))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *Key) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Key) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Key) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
 	}
 	if m.Epoch != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Epoch))
 		i--
-		dAtA[i] = 0x18
+		dAtA[i] = 0x10
 	}
 	if len(m.Session) > 0 {
 		i -= len(m.Session)
 		copy(dAtA[i:], m.Session)
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Session)))
 		i--
-		dAtA[i] = 0x12
+		dAtA[i] = 0xa
 	}
-	if m.Id != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Id))
+	return len(dAtA) - i, nil
+}
+
+func (m *Flow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Flow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Flow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Stop {
+		i--
+		if m.Stop {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x18
+	}
+	if m.Credit != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Credit))
+		i--
+		dAtA[i] = 0x10
+	}
+	if m.Call != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Call))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -600,8 +705,8 @@ func (m *Reply) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x12
 	}
-	if m.Id != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Id))
+	if m.Call != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Call))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -768,7 +873,7 @@ func (m *About) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Attach) MarshalVT() (dAtA []byte, err error) {
+func (m *Session) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -781,12 +886,12 @@ func (m *Attach) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Attach) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Session) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Attach) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Session) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -871,10 +976,10 @@ func (m *Attach) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x10
 	}
-	if len(m.Session) > 0 {
-		i -= len(m.Session)
-		copy(dAtA[i:], m.Session)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Session)))
+	if len(m.Id) > 0 {
+		i -= len(m.Id)
+		copy(dAtA[i:], m.Id)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Id)))
 		i--
 		dAtA[i] = 0xa
 	}
@@ -1109,7 +1214,7 @@ func (m *Target) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Claim) MarshalVT() (dAtA []byte, err error) {
+func (m *Want) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -1122,12 +1227,12 @@ func (m *Claim) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Claim) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Want) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Want) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -1146,8 +1251,8 @@ func (m *Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x88
 	}
-	if m.Lasts != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Lasts)<<1)^uint64((m.Lasts>>63))))
+	if m.Expected != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Expected)<<1)^uint64((m.Expected>>63))))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -1178,8 +1283,8 @@ func (m *Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x58
 	}
-	if m.Manners != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Manners))
+	if m.WriterPolicy != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WriterPolicy))
 		i--
 		dAtA[i] = 0x50
 	}
@@ -1249,7 +1354,7 @@ func (m *Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *End) MarshalVT() (dAtA []byte, err error) {
+func (m *Ending) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -1262,12 +1367,12 @@ func (m *End) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *End) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Ending) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *End) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Ending) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -1350,7 +1455,7 @@ func (m *End) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *List) MarshalVT() (dAtA []byte, err error) {
+func (m *Query) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -1363,12 +1468,12 @@ func (m *List) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *List) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Query) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *List) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Query) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -1438,49 +1543,6 @@ func (m *List) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Meets)))
 		i--
 		dAtA[i] = 0xa
-	}
-	return len(dAtA) - i, nil
-}
-
-func (m *Credit) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Credit) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
-func (m *Credit) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
-	if m == nil {
-		return 0, nil
-	}
-	i := len(dAtA)
-	_ = i
-	var l int
-	_ = l
-	if m.unknownFields != nil {
-		i -= len(m.unknownFields)
-		copy(dAtA[i:], m.unknownFields)
-	}
-	if m.More != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.More))
-		i--
-		dAtA[i] = 0x10
-	}
-	if m.Id != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Id))
-		i--
-		dAtA[i] = 0x8
 	}
 	return len(dAtA) - i, nil
 }
@@ -1580,6 +1642,25 @@ func (m *Status) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.AsAsked {
+		i--
+		if m.AsAsked {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xd8
+	}
+	if m.Handle != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Handle))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xd0
+	}
 	if m.Lapsed {
 		i--
 		if m.Lapsed {
@@ -1636,8 +1717,8 @@ func (m *Status) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xb0
 	}
-	if m.Place != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Place))
+	if m.Position != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Position))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -2013,8 +2094,8 @@ func (m *Error) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x38
 	}
-	if m.Place != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Place))
+	if m.Position != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Position))
 		i--
 		dAtA[i] = 0x30
 	}
@@ -2073,8 +2154,8 @@ func (m *ClientFrame) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if len(m.Credits) > 0 {
-		for _, e := range m.Credits {
+	if len(m.Flows) > 0 {
+		for _, e := range m.Flows {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
@@ -2212,15 +2293,21 @@ func (m *Request) SizeVT() (n int) {
 	}
 	var l int
 	_ = l
-	if m.Id != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Id))
+	if m.Call != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Call))
 	}
-	l = len(m.Session)
-	if l > 0 {
+	if m.Handle != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Handle))
+	}
+	if m.Key != nil {
+		l = m.Key.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Epoch != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Epoch))
+	if m.LowestOpen != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.LowestOpen))
+	}
+	if m.Acked != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Acked))
 	}
 	if m.Attach != nil {
 		l = m.Attach.SizeVT()
@@ -2241,15 +2328,6 @@ func (m *Request) SizeVT() (n int) {
 		l = m.List.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Stop != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Stop))
-	}
-	if m.Answered != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Answered))
-	}
-	if m.Heard != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Heard))
-	}
 	if m.About {
 		n += 2
 	}
@@ -2257,9 +2335,48 @@ func (m *Request) SizeVT() (n int) {
 		l = m.Drain.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Ping {
+		n += 2
+	}
 	l = len(m.Traceparent)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *Key) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	l = len(m.Session)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Epoch != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Epoch))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *Flow) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Call != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Call))
+	}
+	if m.Credit != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Credit))
+	}
+	if m.Stop {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2271,8 +2388,8 @@ func (m *Reply) SizeVT() (n int) {
 	}
 	var l int
 	_ = l
-	if m.Id != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Id))
+	if m.Call != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Call))
 	}
 	if m.Error != nil {
 		l = m.Error.SizeVT()
@@ -2366,13 +2483,13 @@ func (m *About) SizeVT() (n int) {
 	return n
 }
 
-func (m *Attach) SizeVT() (n int) {
+func (m *Session) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
 	var l int
 	_ = l
-	l = len(m.Session)
+	l = len(m.Id)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
@@ -2505,7 +2622,7 @@ func (m *Target) SizeVT() (n int) {
 	return n
 }
 
-func (m *Claim) SizeVT() (n int) {
+func (m *Want) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -2545,8 +2662,8 @@ func (m *Claim) SizeVT() (n int) {
 	if m.Priority != 0 {
 		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Priority))
 	}
-	if m.Manners != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Manners))
+	if m.WriterPolicy != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.WriterPolicy))
 	}
 	if m.Quiet != 0 {
 		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Quiet))
@@ -2563,8 +2680,8 @@ func (m *Claim) SizeVT() (n int) {
 	if m.Grace != 0 {
 		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Grace))
 	}
-	if m.Lasts != 0 {
-		n += 2 + protohelpers.SizeOfZigzag(uint64(m.Lasts))
+	if m.Expected != 0 {
+		n += 2 + protohelpers.SizeOfZigzag(uint64(m.Expected))
 	}
 	if m.Freeze != 0 {
 		n += 2 + protohelpers.SizeOfZigzag(uint64(m.Freeze))
@@ -2573,7 +2690,7 @@ func (m *Claim) SizeVT() (n int) {
 	return n
 }
 
-func (m *End) SizeVT() (n int) {
+func (m *Ending) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -2616,7 +2733,7 @@ func (m *End) SizeVT() (n int) {
 	return n
 }
 
-func (m *List) SizeVT() (n int) {
+func (m *Query) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -2645,22 +2762,6 @@ func (m *List) SizeVT() (n int) {
 	}
 	if m.Stale {
 		n += 2
-	}
-	n += len(m.unknownFields)
-	return n
-}
-
-func (m *Credit) SizeVT() (n int) {
-	if m == nil {
-		return 0
-	}
-	var l int
-	_ = l
-	if m.Id != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Id))
-	}
-	if m.More != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.More))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2771,8 +2872,8 @@ func (m *Status) SizeVT() (n int) {
 		l = m.Asked.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Place != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.Place))
+	if m.Position != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Position))
 	}
 	if m.Eta != 0 {
 		n += 2 + protohelpers.SizeOfZigzag(uint64(m.Eta))
@@ -2791,6 +2892,12 @@ func (m *Status) SizeVT() (n int) {
 		}
 	}
 	if m.Lapsed {
+		n += 3
+	}
+	if m.Handle != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Handle))
+	}
+	if m.AsAsked {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -2903,8 +3010,8 @@ func (m *Error) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if m.Place != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Place))
+	if m.Position != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Position))
 	}
 	if m.Eta != 0 {
 		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Eta))
@@ -3020,7 +3127,7 @@ func (m *ClientFrame) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Credits", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Flows", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -3047,8 +3154,8 @@ func (m *ClientFrame) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Credits = append(m.Credits, &Credit{})
-			if err := m.Credits[len(m.Credits)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			m.Flows = append(m.Flows, &Flow{})
+			if err := m.Flows[len(m.Flows)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -3927,9 +4034,9 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Id", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Call", wireType)
 			}
-			m.Id = 0
+			m.Call = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3939,16 +4046,16 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Id |= uint64(b&0x7F) << shift
+				m.Call |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 2:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Session", wireType)
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Handle", wireType)
 			}
-			var stringLen uint64
+			m.Handle = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3958,29 +4065,52 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
+				m.Handle |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
+		case 3:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Key", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
 				return protohelpers.ErrInvalidLength
 			}
-			postIndex := iNdEx + intStringLen
+			postIndex := iNdEx + msglen
 			if postIndex < 0 {
 				return protohelpers.ErrInvalidLength
 			}
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Session = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 3:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Epoch", wireType)
+			if m.Key == nil {
+				m.Key = &Key{}
 			}
-			m.Epoch = 0
+			if err := m.Key.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LowestOpen", wireType)
+			}
+			m.LowestOpen = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3990,12 +4120,31 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Epoch |= uint64(b&0x7F) << shift
+				m.LowestOpen |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
-		case 4:
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Acked", wireType)
+			}
+			m.Acked = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Acked |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 6:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Attach", wireType)
 			}
@@ -4025,13 +4174,13 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			if m.Attach == nil {
-				m.Attach = &Attach{}
+				m.Attach = &Session{}
 			}
 			if err := m.Attach.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
-		case 5:
+		case 7:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Renew", wireType)
 			}
@@ -4051,7 +4200,7 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Renew = bool(v != 0)
-		case 6:
+		case 8:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Claim", wireType)
 			}
@@ -4081,13 +4230,13 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			if m.Claim == nil {
-				m.Claim = &Claim{}
+				m.Claim = &Want{}
 			}
 			if err := m.Claim.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
-		case 7:
+		case 9:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field End", wireType)
 			}
@@ -4117,13 +4266,13 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			if m.End == nil {
-				m.End = &End{}
+				m.End = &Ending{}
 			}
 			if err := m.End.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
-		case 8:
+		case 10:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field List", wireType)
 			}
@@ -4153,70 +4302,13 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			if m.List == nil {
-				m.List = &List{}
+				m.List = &Query{}
 			}
 			if err := m.List.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
-		case 9:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Stop", wireType)
-			}
-			m.Stop = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Stop |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 10:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Answered", wireType)
-			}
-			m.Answered = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Answered |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
 		case 11:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Heard", wireType)
-			}
-			m.Heard = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Heard |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 12:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field About", wireType)
 			}
@@ -4236,7 +4328,7 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.About = bool(v != 0)
-		case 13:
+		case 12:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Drain", wireType)
 			}
@@ -4272,6 +4364,26 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 13:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ping", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Ping = bool(v != 0)
 		case 14:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Traceparent", wireType)
@@ -4326,6 +4438,217 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
+func (m *Key) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: Key: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: Key: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Session", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Session = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Epoch", wireType)
+			}
+			m.Epoch = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Epoch |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *Flow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: Flow: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: Flow: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Call", wireType)
+			}
+			m.Call = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Call |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Credit", wireType)
+			}
+			m.Credit = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Credit |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Stop", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Stop = bool(v != 0)
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
 func (m *Reply) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4357,9 +4680,9 @@ func (m *Reply) UnmarshalVT(dAtA []byte) error {
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Id", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Call", wireType)
 			}
-			m.Id = 0
+			m.Call = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4369,7 +4692,7 @@ func (m *Reply) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Id |= uint64(b&0x7F) << shift
+				m.Call |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5023,7 +5346,7 @@ func (m *About) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Attach) UnmarshalVT(dAtA []byte) error {
+func (m *Session) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -5046,15 +5369,15 @@ func (m *Attach) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Attach: wiretype end group for non-group")
+			return fmt.Errorf("proto: Session: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Attach: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Session: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Session", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Id", wireType)
 			}
 			var stringLen uint64
 			for shift := uint(0); ; shift += 7 {
@@ -5082,7 +5405,7 @@ func (m *Attach) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Session = string(dAtA[iNdEx:postIndex])
+			m.Id = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
@@ -5946,7 +6269,7 @@ func (m *Target) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Claim) UnmarshalVT(dAtA []byte) error {
+func (m *Want) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -5969,10 +6292,10 @@ func (m *Claim) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Claim: wiretype end group for non-group")
+			return fmt.Errorf("proto: Want: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Claim: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Want: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -6223,9 +6546,9 @@ func (m *Claim) UnmarshalVT(dAtA []byte) error {
 			m.Priority = int64(v)
 		case 10:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Manners", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field WriterPolicy", wireType)
 			}
-			m.Manners = 0
+			m.WriterPolicy = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -6235,7 +6558,7 @@ func (m *Claim) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Manners |= Manners(b&0x7F) << shift
+				m.WriterPolicy |= WriterPolicy(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -6345,7 +6668,7 @@ func (m *Claim) UnmarshalVT(dAtA []byte) error {
 			m.Grace = int64(v)
 		case 16:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Lasts", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Expected", wireType)
 			}
 			var v uint64
 			for shift := uint(0); ; shift += 7 {
@@ -6363,7 +6686,7 @@ func (m *Claim) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
-			m.Lasts = int64(v)
+			m.Expected = int64(v)
 		case 17:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Freeze", wireType)
@@ -6407,7 +6730,7 @@ func (m *Claim) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *End) UnmarshalVT(dAtA []byte) error {
+func (m *Ending) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -6430,10 +6753,10 @@ func (m *End) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: End: wiretype end group for non-group")
+			return fmt.Errorf("proto: Ending: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: End: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Ending: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -6450,7 +6773,7 @@ func (m *End) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Kind |= EndKind(b&0x7F) << shift
+				m.Kind |= EndingKind(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -6716,7 +7039,7 @@ func (m *End) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *List) UnmarshalVT(dAtA []byte) error {
+func (m *Query) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -6739,10 +7062,10 @@ func (m *List) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: List: wiretype end group for non-group")
+			return fmt.Errorf("proto: Query: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: List: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Query: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -6924,95 +7247,6 @@ func (m *List) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Stale = bool(v != 0)
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
-				return err
-			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
-		}
-	}
-
-	if iNdEx > l {
-		return io.ErrUnexpectedEOF
-	}
-	return nil
-}
-func (m *Credit) UnmarshalVT(dAtA []byte) error {
-	l := len(dAtA)
-	iNdEx := 0
-	for iNdEx < l {
-		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
-		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Credit: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Credit: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
-		switch fieldNum {
-		case 1:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Id", wireType)
-			}
-			m.Id = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Id |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 2:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field More", wireType)
-			}
-			m.More = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.More |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -7746,9 +7980,9 @@ func (m *Status) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 21:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Place", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Position", wireType)
 			}
-			m.Place = 0
+			m.Position = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -7758,7 +7992,7 @@ func (m *Status) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Place |= int64(b&0x7F) << shift
+				m.Position |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -7907,6 +8141,45 @@ func (m *Status) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Lapsed = bool(v != 0)
+		case 26:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Handle", wireType)
+			}
+			m.Handle = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Handle |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 27:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AsAsked", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.AsAsked = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -8654,9 +8927,9 @@ func (m *Error) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Place", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Position", wireType)
 			}
-			m.Place = 0
+			m.Position = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -8666,7 +8939,7 @@ func (m *Error) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Place |= int64(b&0x7F) << shift
+				m.Position |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -5,40 +5,39 @@ import (
 	"io"
 )
 
-// part is a message of which a frame has many.
+// part is an element of a frame, or a whole one.
 type part interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// The field numbers of what a frame consists of, as tags.
+// The tags of the repeated fields of frames.
 const (
 	tagRequests = 2<<3 | 2 // of ClientFrame
-	tagCredits  = 3<<3 | 2
+	tagFlows    = 3<<3 | 2
 	tagReplies  = 2<<3 | 2 // of ServerFrame
 	tagChanged  = 3<<3 | 2
 )
 
-// fullFrame is the size at which a frame is closed and the next one begun.
+// fullFrame is the size at which an outbox closes a frame and begins the next one.
 const fullFrame = 256 << 10
 
-// An Outbox gathers frames that are to be sent. What is put into it becomes part
-// of one frame until that is full, so that many small messages make one write. The
-// zero Outbox is empty. It is not safe for concurrent use.
+// An Outbox encodes frames to send. Elements become part of one frame until that is full. The zero
+// Outbox is empty. It is not safe for concurrent use.
 type Outbox struct {
 	bytes []byte // frames, the last of them open
 	start int    // where the message of the open frame begins; 0: none is open
 	has   int    // elements in it
 }
 
-// Len is the number of bytes that wait.
+// Len returns the number of bytes in the outbox.
 func (o *Outbox) Len() int { return len(o.bytes) }
 
 // PutRequest adds a request to a ClientFrame.
 func (o *Outbox) PutRequest(m *Request) { o.put(tagRequests, m, 1+len(m.GetClaim().GetTargets())) }
 
-// PutCredit adds credit for a list to a ClientFrame.
-func (o *Outbox) PutCredit(m *Credit) { o.put(tagCredits, m, 1) }
+// PutFlow adds a flow to a ClientFrame.
+func (o *Outbox) PutFlow(m *Flow) { o.put(tagFlows, m, 1) }
 
 // PutReply adds a reply to a ServerFrame.
 func (o *Outbox) PutReply(m *Reply) { o.put(tagReplies, m, 1) }
@@ -46,8 +45,8 @@ func (o *Outbox) PutReply(m *Reply) { o.put(tagReplies, m, 1) }
 // PutChanged adds a hint to a ServerFrame.
 func (o *Outbox) PutChanged(m *Status) { o.put(tagChanged, m, 1) }
 
-// put appends one element of a repeated field. Elements of one frame are simply
-// written one after the other: that is what a message with many consists of.
+// put appends an element of a repeated field to the open frame. A message with a repeated field is
+// the concatenation of the field's elements.
 func (o *Outbox) put(tag byte, m part, elements int) {
 	size := m.SizeVT()
 	if o.start > 0 && (len(o.bytes)-o.start+size > fullFrame || o.has+elements > MaxElements) {
@@ -78,7 +77,7 @@ func marshal(to []byte, m part, size int) []byte {
 		to = grown
 	}
 	to = to[:have+size]
-	// The room is as large as SizeVT said, and nothing else can fail.
+	// It can fail only for want of room, and the room has SizeVT bytes.
 	_, _ = m.MarshalToSizedBufferVT(to[have:])
 	return to
 }
@@ -89,8 +88,8 @@ func (o *Outbox) open() {
 	o.start = len(o.bytes)
 }
 
-// close ends the open frame: now its length is known. It takes all of its room, as
-// a varint may that has needless groups of zeros at its end.
+// close ends the open frame and writes its length, as a varint that fills headRoom bytes: a varint
+// may end in superfluous groups of zeros.
 func (o *Outbox) close() {
 	if o.start == 0 {
 		return
@@ -105,8 +104,7 @@ func (o *Outbox) close() {
 	o.start, o.has = 0, 0
 }
 
-// Take returns what waits, as whole frames, and leaves the outbox empty, with the
-// given room for what comes next.
+// Take returns the content as whole frames, and empties the outbox, which uses room from then on.
 func (o *Outbox) Take(room []byte) []byte {
 	o.close()
 	frames := o.bytes

@@ -6,19 +6,18 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// SendStatus makes a message of s. Its session is left out if it is the one that
-// the message goes to anyway; "" is none.
-func SendStatus(s *lockkeeper.Status, session string) *Status {
+// NewStatus returns s as a message, without its session if that is the given one.
+func NewStatus(s *lockkeeper.Status, session string) *Status {
 	m := &Status{
-		Id: s.Ref.ID, As: s.As, Note: s.Note, Link: s.Link, Inside: sendRef(s.Inside), Change: s.Change, Revision: s.Revision,
+		Id: s.Ref.ID, As: s.As, Note: s.Note, Link: s.Link, Inside: newRef(s.Inside), Change: s.Change, Revision: s.Revision,
 		State: State(s.State), Reason: Reason(s.Reason), Text: s.Text, Priority: int64(s.Priority),
-		Fence: s.Fence, Unconfirmed: s.Unconfirmed, Converting: s.Converting, Asked: sendAsked(s.Asked), Lapsed: s.Lapsed,
-		Age:      sendDuration(s.Age),
-		Left:     sendDuration(s.Left),
+		Fence: s.Fence, Unconfirmed: s.Unconfirmed, Converting: s.Converting, Asked: newAsked(s.Asked), Lapsed: s.Lapsed,
+		Age:      newDuration(s.Age),
+		Left:     newDuration(s.Left),
 		Ticket:   s.Ticket,
-		Place:    int64(s.Position),
-		Eta:      sendDuration(s.ETA),
-		Blockers: sendBlockers(s.Blockers),
+		Position: int64(s.Position),
+		Eta:      newDuration(s.ETA),
+		Blockers: newBlockers(s.Blockers),
 	}
 	if s.Ref.Session != session {
 		m.Session = s.Ref.Session
@@ -41,7 +40,7 @@ func SendStatus(s *lockkeeper.Status, session string) *Status {
 	return m
 }
 
-// Read is the status that s carries, of the given session if it names none.
+// Read returns the value of s, which is of the given session unless s names another.
 func (s *Status) Read(session string) lockkeeper.Status {
 	status := lockkeeper.Status{
 		Ref:      lockkeeper.Ref{Session: cmp.Or(s.GetSession(), session), ID: s.GetId()},
@@ -55,7 +54,7 @@ func (s *Status) Read(session string) lockkeeper.Status {
 		Age:      readDuration(s.GetAge()),
 		Left:     readDuration(s.GetLeft()),
 		Ticket:   s.GetTicket(),
-		Position: readInt(s.GetPlace()),
+		Position: readInt(s.GetPosition()),
 		ETA:      readDuration(s.GetEta()),
 		Blockers: readBlockers(s.GetBlockers()),
 	}
@@ -71,12 +70,12 @@ func (s *Status) Read(session string) lockkeeper.Status {
 	return status
 }
 
-func sendAsked(a *lockkeeper.Asked) *Asked {
+func newAsked(a *lockkeeper.Asked) *Asked {
 	if a == nil {
 		return nil
 	}
 	return &Asked{
-		By: sendRef(a.By), Reason: Reason(a.Reason), Left: sendDuration(a.Left), EndsAt: sendDuration(a.EndsAt),
+		By: newRef(a.By), Reason: Reason(a.Reason), Left: newDuration(a.Left), EndsAt: newDuration(a.EndsAt),
 		As: a.As, Note: a.Note, Link: a.Link,
 	}
 }
@@ -94,13 +93,13 @@ func (a *Asked) read() *lockkeeper.Asked {
 	}
 }
 
-func sendBlockers(blockers []lockkeeper.Blocker) []*Blocker {
+func newBlockers(blockers []lockkeeper.Blocker) []*Blocker {
 	var ms []*Blocker
 	for i := range blockers {
 		b := &blockers[i]
 		ms = append(ms, &Blocker{
-			Ref: sendRef(b.Ref), Why: WaitReason(b.Why), Path: string(b.Path), Mode: Mode(b.Mode), Units: int64(b.Units),
-			Age: sendDuration(b.Age), Left: sendDuration(b.Left), As: b.As, Note: b.Note, Link: b.Link,
+			Ref: newRef(b.Ref), Why: WaitReason(b.Why), Path: string(b.Path), Mode: Mode(b.Mode), Units: int64(b.Units),
+			Age: newDuration(b.Age), Left: newDuration(b.Left), As: b.As, Note: b.Note, Link: b.Link,
 		})
 	}
 	return ms

@@ -1,0 +1,133 @@
+package remote
+
+import (
+	"sync"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// A call waits for one answer.
+type call struct {
+	done    chan struct{} // filled when it is answered; never closed, so that it can be used again
+	session string
+	want    lockkeeper.Want // of a claim
+	answer
+}
+
+// An answer is what a server says to a call: an error, a lease, a status, its state, or nothing.
+type answer struct {
+	err    error
+	lease  lockkeeper.Lease
+	status lockkeeper.Status
+	about  *wire.About
+}
+
+var callRoom = sync.Pool{New: func() any { return newCall() }}
+
+func newCall() *call { return &call{done: make(chan struct{}, 1)} }
+
+// take adds one reply to the answer.
+func (cl *call) take(m *wire.Reply) {
+	switch {
+	case m.GetError() != nil:
+		cl.err = m.GetError().Read()
+	case m.GetLease() != nil:
+		before := cl.lease.Claims
+		cl.lease = m.GetLease().Read(cl.session)
+		cl.lease.Claims = append(before, cl.lease.Claims...)
+	case m.GetStatus() != nil:
+		cl.status = m.GetStatus().ReadAnswer(cl.session, &cl.want)
+	case m.GetAbout() != nil:
+		cl.about = m.GetAbout()
+	}
+}
+
+// callBits is the number of bits of a call's number that are its slot.
+const callBits = 20
+
+// calls are the open calls and lists of a connection. The number of a call is its slot, and above
+// that the slot's generation, from 1: so a number leads to its call without a search, and a late
+// reply to a former call of the slot finds no call.
+type calls struct {
+	slots []callSlot
+	free  []uint32
+	open  int    // calls, without lists
+	lists int    // open lists
+	next  uint64 // the order of the next call
+}
+
+type callSlot struct {
+	generation uint64
+	order      uint64 // rises with each call
+	call       *call  // nil if the slot is free, or has a list
+	list       *list
+}
+
+// add gives a call or a list a number; false if there are too many.
+func (cs *calls) add(cl *call, l *list) (number uint64, ok bool) {
+	if len(cs.free) == 0 {
+		if len(cs.slots) == 1<<callBits {
+			return 0, false
+		}
+		cs.slots = append(cs.slots, callSlot{})
+		cs.free = append(cs.free, uint32(len(cs.slots)-1))
+	}
+	last := len(cs.free) - 1
+	slot := cs.free[last]
+	cs.free = cs.free[:last]
+	s := &cs.slots[slot]
+	cs.next++
+	*s = callSlot{generation: s.generation + 1, order: cs.next, call: cl, list: l}
+	if cl != nil {
+		cs.open++
+	} else {
+		cs.lists++
+	}
+	return s.generation<<callBits | uint64(slot), true
+}
+
+// find returns the call or the list of a number; nil if neither is open.
+func (cs *calls) find(number uint64) (*call, *list) {
+	slot := number & (1<<callBits - 1)
+	if slot >= uint64(len(cs.slots)) || cs.slots[slot].generation != number>>callBits {
+		return nil, nil
+	}
+	return cs.slots[slot].call, cs.slots[slot].list
+}
+
+// remove closes a call or a list. It reports whether one was open.
+func (cs *calls) remove(number uint64) bool {
+	cl, l := cs.find(number)
+	switch {
+	case cl != nil:
+		cs.open--
+	case l != nil:
+		cs.lists--
+	default:
+		return false
+	}
+	slot := uint32(number & (1<<callBits - 1))
+	cs.slots[slot].call, cs.slots[slot].list = nil, nil
+	cs.free = append(cs.free, slot)
+	return true
+}
+
+// oldest returns the order of the call that has waited longest; 0 if none waits.
+func (cs *calls) oldest() (order uint64) {
+	for i := range cs.slots {
+		if s := &cs.slots[i]; s.call != nil && (order == 0 || s.order < order) {
+			order = s.order
+		}
+	}
+	return order
+}
+
+// each calls do with every open call and list. The order of calls does not matter.
+func (cs *calls) each(do func(*call, *list)) {
+	for i := range cs.slots {
+		if s := &cs.slots[i]; s.call != nil || s.list != nil {
+			do(s.call, s.list)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package wire
+
+import "github.com/lockkeeper/lockkeeper"
+
+// NewAnswer returns s, the answer to a claim of w by the given session, as a message. It leaves out
+// what s only repeats of w.
+func NewAnswer(s *lockkeeper.Status, session string, w *lockkeeper.Want) *Status {
+	if !repeats(s, w) {
+		return NewStatus(s, session)
+	}
+	brief := *s
+	brief.Label, brief.Inside, brief.Revision, brief.Priority = lockkeeper.Label{}, lockkeeper.Ref{}, 0, 0
+	brief.Grants = nil
+	m := NewStatus(&brief, session)
+	m.AsAsked = true
+	for i := range s.Grants {
+		if g := &s.Grants[i]; g.InUse != 0 || g.Slot != 0 {
+			m.Grants = newPermits(s.Grants)
+			break
+		}
+	}
+	return m
+}
+
+// repeats reports whether s has the label, the hold that it is inside, the revision, the priority
+// and the targets of w.
+func repeats(s *lockkeeper.Status, w *lockkeeper.Want) bool {
+	if s.Label != w.Label || s.Inside != w.Inside || s.Revision != w.Revision || s.Priority != w.Priority ||
+		len(s.Grants) != len(w.Targets) {
+		return false
+	}
+	for i := range s.Grants {
+		if s.Grants[i].Target != w.Targets[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// newPermits returns only the engine's part of grants.
+func newPermits(grants []lockkeeper.Grant) []*Grant {
+	ms := make([]*Grant, len(grants))
+	for i, g := range grants {
+		ms[i] = &Grant{InUse: int64(g.InUse), Slot: int64(g.Slot)}
+	}
+	return ms
+}
+
+// ReadAnswer returns the value of s, which answers a claim of w by the given session.
+func (s *Status) ReadAnswer(session string, w *lockkeeper.Want) lockkeeper.Status {
+	status := s.Read(session)
+	if !s.GetAsAsked() {
+		return status
+	}
+	status.Label, status.Inside, status.Revision, status.Priority = w.Label, w.Inside, w.Revision, w.Priority
+	status.Grants = nil
+	if len(w.Targets) > 0 {
+		status.Grants = make([]lockkeeper.Grant, len(w.Targets))
+	}
+	for i, t := range w.Targets {
+		status.Grants[i].Target = t
+		if i < len(s.GetGrants()) {
+			g := s.GetGrants()[i]
+			status.Grants[i].InUse, status.Grants[i].Slot = readInt(g.GetInUse()), readInt(g.GetSlot())
+		}
+	}
+	return status
+}
