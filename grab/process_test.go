@@ -167,7 +167,8 @@ func killed(t *testing.T, names []string) []line {
 	a, err := grab.New(e).Wait(t.Context(), grab.Request{As: "last", Targets: []lockkeeper.Target{exclusive("db")}},
 		time.Minute, nil)
 	if err != nil || a.State != lockkeeper.Held {
-		t.Errorf("the last one has %s in place %d (%v), want it to hold: what the dead left has ended", a.State, a.Position, err)
+		t.Errorf("the last one has %s in place %d (%v), want it to hold: what the dead left has ended", a.State, a.Position,
+			err)
 	}
 	return read(t, log)
 }

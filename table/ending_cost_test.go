@@ -41,7 +41,11 @@ func (w *worker) crowd(n int, others *worker) {
 		others.claim(1, exclusive("shared"))
 	}
 	for range n / 20 {
-		soft := lockkeeper.Want{WriterPolicy: lockkeeper.Soft, Quiet: time.Second, Targets: []lockkeeper.Target{exclusive("wide")}}
+		soft := lockkeeper.Want{
+			WriterPolicy: lockkeeper.Soft,
+			Quiet:        time.Second,
+			Targets:      []lockkeeper.Target{exclusive("wide")},
+		}
 		others.want(soft)
 	}
 }

@@ -249,7 +249,9 @@ func (snap *Snapshot) sort() {
 		return cmp.Or(compareRefs(a.Ref, b.Ref), cmp.Compare(a.Change, b.Change))
 	})
 	slices.SortFunc(snap.Freezes, func(a, b FreezeRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	slices.SortFunc(snap.HoldTimes, func(a, b HoldTimeRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(snap.HoldTimes, func(a, b HoldTimeRecord) int {
+		return strings.Compare(string(a.Path), string(b.Path))
+	})
 }
 
 // Counters are t's as of the latest step.

@@ -221,7 +221,12 @@ func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 		change:   r.Change,
 		fence:    r.Fence,
 		reason:   r.Reason,
-		text:     r.Text, grants: r.Grants, label: r.Want.Label, priority: r.Want.Priority, ghost: r.UnackedUntil, known: r.Acked,
+		text:     r.Text,
+		grants:   r.Grants,
+		label:    r.Want.Label,
+		priority: r.Want.Priority,
+		ghost:    r.UnackedUntil,
+		known:    r.Acked,
 	}
 	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.known && tomb.ref.ID < s.answered) {
 		s.remember(tomb)

@@ -46,7 +46,11 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 	if err != nil {
 		return nil, loaded{}, err
 	}
-	c := &cache{version: m.version, sessions: make(map[string]session), paces: make(map[lockkeeper.Path]table.HoldTimeRecord)}
+	c := &cache{
+		version:  m.version,
+		sessions: make(map[string]session),
+		paces:    make(map[lockkeeper.Path]table.HoldTimeRecord),
+	}
 	for i := range all.sessions {
 		c.setSession(&all.sessions[i])
 	}

@@ -218,7 +218,8 @@ func TestPasswordsOfPostgres(t *testing.T) {
 	let()
 	t.Setenv("PGPASSFILE", os.DevNull)
 	services := filepath.Join(home, "services")
-	text := fmt.Sprintf("[locks]\nhost=127.0.0.1\nport=%d\nuser=locker\npassword=s3cret\nsslmode=disable\ndbname=postgres\n", server.Port())
+	text := fmt.Sprintf("[locks]\nhost=127.0.0.1\nport=%d\nuser=locker\npassword=s3cret\nsslmode=disable\n"+
+		"dbname=postgres\n", server.Port())
 	if err := os.WriteFile(services, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

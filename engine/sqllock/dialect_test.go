@@ -128,12 +128,23 @@ func TestPurge(t *testing.T) {
 		gone.end(lockkeeper.Ending{Kind: lockkeeper.Leave})
 		var paces []table.HoldTimeRecord
 		for i := range table.MaxHoldTimes + 5 {
-			paces = append(paces, table.HoldTimeRecord{Path: lockkeeper.Path(fmt.Sprint("p", i)), Estimate: 1, At: time.Duration(i)})
+			paces = append(paces, table.HoldTimeRecord{
+				Path:     lockkeeper.Path(fmt.Sprint("p", i)),
+				Estimate: 1,
+				At:       time.Duration(i),
+			})
 		}
 		send(t, e, e.dialect.putPaces(paces)...)
 		db.mustExec(t, "INSERT INTO {wakeups} (process, session, id, sent_ns) VALUES ('p', 's', 1, 1)",
 			"INSERT INTO {watchers} VALUES ('p', 1)")
-		most := map[string]int{"claims": 1, "targets": 1, "sessions": 1, "wakeups": 0, "watchers": 0, "hold_times": table.MaxHoldTimes}
+		most := map[string]int{
+			"claims":     1,
+			"targets":    1,
+			"sessions":   1,
+			"wakeups":    0,
+			"watchers":   0,
+			"hold_times": table.MaxHoldTimes,
+		}
 		if db.flavour == mysql {
 			db.mustExec(t, "INSERT INTO {sequences} SELECT n + 1000 FROM {latches} WHERE n > 0")
 			most["sequences"] = spareNumbers + 2
@@ -207,9 +218,10 @@ func TestHold(t *testing.T) {
 				t.Errorf("%v off by %d: %v", c.ids, c.late, err)
 			}
 			written := false
-			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))}, func(table.HoldTimeRecord) {
-				written = true
-			})); err != nil || written != (c.want == nil) {
+			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))},
+				func(table.HoldTimeRecord) {
+					written = true
+				})); err != nil || written != (c.want == nil) {
 				t.Errorf("%v off by %d: written %t, %v", c.ids, c.late, written, err)
 			}
 			was := maps.Clone(found)

@@ -143,7 +143,8 @@ func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 	keep := func(_ int, found *rows.Claim) { v.claims[found.Ref] = found }
 	all := append(d.snapshot(), d.clock(&v.reading, false)...)
 	all = append(all, d.freezes(func(f table.FreezeRecord) { v.freezes = append(v.freezes, f) }))
-	if err := tx.send(ctx, append(all, d.paces(nil, func(p table.HoldTimeRecord) { v.paces[p.Path] = p }))...); err != nil {
+	if err := tx.send(ctx,
+		append(all, d.paces(nil, func(p table.HoldTimeRecord) { v.paces[p.Path] = p }))...); err != nil {
 		return err
 	}
 	if ids := slices.Sorted(maps.Keys(tx.scope.sessions)); len(ids) > 0 {

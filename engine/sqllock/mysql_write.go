@@ -27,7 +27,8 @@ func (d mysqlDialect) hold(all []session) []statement {
 	}, {
 		text: d.sql("UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', acked BIGINT " +
 			"PATH '$[1]', lowest_open BIGINT PATH '$[2]')) k " +
-			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.acked = k.acked, t.lowest_open = k.lowest_open, " +
+			"STRAIGHT_JOIN {sessions} t FORCE INDEX (PRIMARY) ON t.id = k.id SET t.acked = k.acked, t.lowest_open = " +
+			"k.lowest_open, " +
 			"t.version = t.version + 1"),
 		args: []any{string(list)},
 	}}

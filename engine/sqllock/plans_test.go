@@ -86,7 +86,8 @@ func TestRoundTrips(t *testing.T) {
 				place = length + 1
 			}
 			if st := m.claim(exclusive(first+1000, 0, path), lockkeeper.Ended); st.Position != place || len(st.Blockers) == 0 {
-				t.Errorf("who does not wait in a line of %d would be in place %d behind %v, want %d", length, st.Position, st.Blockers,
+				t.Errorf("who does not wait in a line of %d would be in place %d behind %v, want %d", length, st.Position,
+					st.Blockers,
 					place)
 			}
 			for id := first; id < first+3; id++ {

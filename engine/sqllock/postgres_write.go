@@ -19,7 +19,8 @@ func (d postgresDialect) hold(all []session) []statement {
 		ids[i], versions[i], acked[i], lowest[i] = all[i].ID, all[i].version, int64(all[i].Acked), int64(all[i].LowestOpen)
 	}
 	row := "s." + strings.ReplaceAll(sessionColumns.names, ", ", ", s.")
-	row = strings.NewReplacer("s.acked", "v.acked", "s.lowest_open", "v.lowest_open", "s.version", "s.version + 1").Replace(row)
+	row = strings.NewReplacer("s.acked", "v.acked", "s.lowest_open", "v.lowest_open", "s.version",
+		"s.version + 1").Replace(row)
 	return []statement{{
 		text: d.sql(`WITH held AS MATERIALIZED (SELECT ` + row +
 			` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, acked, lowest_open)

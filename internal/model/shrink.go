@@ -91,8 +91,10 @@ func size(all []table.Command) int {
 		w := &c.Want
 		n += 100 + 4*len(w.Targets) + len(c.Session.Named)
 		for _, there := range []bool{
-			w.Priority != 0, c.Op == table.Claim && w.Wait != lockkeeper.Forever, w.Quiet != 0, w.WriterPolicy != lockkeeper.Hard,
-			w.Steal != lockkeeper.NoSteal, w.Steal == lockkeeper.Take, w.After != 0, w.Grace != 0, w.MaxHold != 0, w.Expected != 0,
+			w.Priority != 0, c.Op == table.Claim && w.Wait != lockkeeper.Forever, w.Quiet != 0,
+			w.WriterPolicy != lockkeeper.Hard,
+			w.Steal != lockkeeper.NoSteal, w.Steal == lockkeeper.Take, w.After != 0, w.Grace != 0, w.MaxHold != 0,
+			w.Expected != 0,
 			w.Inside != lockkeeper.Ref{}, w.Label != lockkeeper.Label{}, c.Session.TTL != 0,
 			c.Ending.Label != lockkeeper.Label{},
 			c.Key.Epoch != 0, c.At != 0,

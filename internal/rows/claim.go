@@ -76,9 +76,17 @@ func (d *details) isZero() bool {
 // detailsOf is what c has that few claims have.
 func (c *Claim) detailsOf() details {
 	d := details{
-		Revision: c.Want.Revision, Inside: c.Want.Inside, Manners: c.Want.WriterPolicy, Quiet: c.Want.Quiet, Steal: c.Want.Steal,
-		After: c.Want.After, MaxHold: c.Want.MaxHold, Grace: c.Want.Grace, Lasts: c.Want.Expected, Unconfirmed: c.Unconfirmed,
-		ToldIn: c.StatedIn, Believed: c.UnackedEnd, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
+		Revision:    c.Want.Revision,
+		Inside:      c.Want.Inside,
+		Manners:     c.Want.WriterPolicy,
+		Quiet:       c.Want.Quiet,
+		Steal:       c.Want.Steal,
+		After:       c.Want.After,
+		MaxHold:     c.Want.MaxHold,
+		Grace:       c.Want.Grace,
+		Lasts:       c.Want.Expected,
+		Unconfirmed: c.Unconfirmed,
+		ToldIn:      c.StatedIn, Believed: c.UnackedEnd, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
 		Lapse: c.Lapse, Text: c.Text, Thawed: c.Thawed,
 		Known: c.Acked && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
 	}
@@ -120,7 +128,8 @@ func (c *Claim) Values() ([]any, error) {
 	}
 	return []any{c.Ref.Session, int64(c.Ref.ID), c.State(), string(targets), c.Want.As, c.Want.Note, c.Want.Link,
 		int64(c.Want.Priority), int64(c.Ticket), int64(c.Fence), reason, int64(c.Arrived), int64(c.Granted), End(c.Want.Wait),
-		End(c.Bound), End(c.StatedEnd), int64(c.Ended), int64(c.Forget), int64(c.UnackedUntil), int64(c.Change), int64(c.Changed),
+		End(c.Bound), End(c.StatedEnd), int64(c.Ended), int64(c.Forget), int64(c.UnackedUntil), int64(c.Change),
+		int64(c.Changed),
 		string(more)}, nil
 }
 

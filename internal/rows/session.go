@@ -9,7 +9,8 @@ import (
 
 // SessionColumns are the columns of a session, in the order of [SessionValues]
 // and [ScanSession].
-const SessionColumns = "id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, last_lease, acked, lowest_open"
+const SessionColumns = "id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, last_lease, acked, " +
+	"lowest_open"
 
 // SessionValues are the columns of an open session: each is a string, an int64, or
 // nil for NULL.
@@ -77,5 +78,6 @@ const finePace = 10 * time.Millisecond
 // a second's worth of them.
 func HoldTimeMoved(old, p *table.HoldTimeRecord) bool {
 	age := p.At - old.At
-	return p.Forgotten || age > keepPace || age >= time.Second && (p.Estimate-old.Estimate).Abs() > max(old.Estimate/8, finePace)
+	return p.Forgotten || age > keepPace || age >= time.Second &&
+		(p.Estimate-old.Estimate).Abs() > max(old.Estimate/8, finePace)
 }

@@ -301,7 +301,11 @@ func (p *parser) claimOption(w word, want *lockkeeper.Want) bool {
 		want.After = p.duration(w.text)
 	default:
 		d, ok := map[string]*time.Duration{
-			"for": &want.Freeze, "quiet": &want.Quiet, "max-hold": &want.MaxHold, "grace": &want.Grace, "expected": &want.Expected,
+			"for":      &want.Freeze,
+			"quiet":    &want.Quiet,
+			"max-hold": &want.MaxHold,
+			"grace":    &want.Grace,
+			"expected": &want.Expected,
 		}[w.key]
 		if !ok {
 			return false

@@ -4,7 +4,8 @@
 //	attach alice ttl=30s named=1,2
 //	renew alice
 //	claim alice 1 exclusive db/a wait=try priority=5
-//	claim bob 7 permits router/snmp 2/3, shared site wait=10s steal-after=5s max-hold=1m grace=5s expected=2h inside=alice.1 rev=1 as=bob note="the nightly run"
+//	claim bob 7 permits router/snmp 2/3, shared site wait=10s steal-after=5s
+//	    max-hold=1m grace=5s expected=2h inside=alice.1 rev=1 as=bob note="the nightly run"
 //	freeze ops 1 db for=1h note="disk swap"
 //	release alice 1
 //	lapsed alice 1/stolen/5s

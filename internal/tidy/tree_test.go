@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,9 @@ func (t *tree) at(pos token.Pos) string { return t.fset.Position(pos).String() }
 
 // line is the line of pos in its file.
 func (t *tree) line(pos token.Pos) int { return t.fset.Position(pos).Line }
+
+// at is a line of f as text.
+func (f *goFile) at(line int) string { return f.name + ":" + strconv.Itoa(line) }
 
 // isUse reports whether n uses one of names of the package that is imported as
 // pkg, as in time.Now.

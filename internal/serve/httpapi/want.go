@@ -190,7 +190,8 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	for _, d := range []struct {
 		to   *time.Duration
 		from *span
-	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Expected, a.Expected}, {&w.Quiet, a.Quiet}, {&w.After, a.StealAfter}} {
+	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Expected, a.Expected}, {&w.Quiet, a.Quiet},
+		{&w.After, a.StealAfter}} {
 		if d.from != nil {
 			*d.to = time.Duration(*d.from)
 		}

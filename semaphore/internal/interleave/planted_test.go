@@ -22,11 +22,12 @@ var plantedBugs = []planted{
 	{"too many slots are granted: take compares and adds in two steps", "four goroutines use one key", []patch{{
 		"entry.go", "if e.count.CompareAndSwap(count, count+int64(n)) {", "if e.count.Store(count + int64(n)); true {",
 	}}},
-	{"too few slots are granted: take adds first and subtracts when it is refused", "limits 1, 2 and 3 on one key", []patch{{
-		"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
-			"\t\tcount := e.count.Add(int64(n))\n\t\tif count > int64(limit) {\n" +
-			"\t\t\te.count.Add(-int64(n))\n\t\t\treturn 0, full\n\t\t}\n\t\treturn int(count), granted\n",
-	}}},
+	{"too few slots are granted: take adds first and subtracts when it is refused", "limits 1, 2 and 3 on one key",
+		[]patch{{
+			"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+				"\t\tcount := e.count.Add(int64(n))\n\t\tif count > int64(limit) {\n" +
+				"\t\t\te.count.Add(-int64(n))\n\t\t\treturn 0, full\n\t\t}\n\t\treturn int(count), granted\n",
+		}}},
 	{"callers block each other: take adds first, subtracts when it is refused, and repeats", "four goroutines use one key",
 		[]patch{{
 			"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
@@ -54,7 +55,8 @@ var plantedBugs = []planted{
 		"if e := s.look(hash, key); e != nil && n < 0 {\n\t\tordinal, answer",
 	}}},
 	{"idle keys accumulate: a refused attempt creates its key", "refused attempts on unknown keys", []patch{
-		{"manager.go", "if n > limit {\n\t\t\treturn nil, errNever", "if n > limit && limit < 0 {\n\t\t\treturn nil, errNever"},
+		{"manager.go", "if n > limit {\n\t\t\treturn nil, errNever",
+			"if n > limit && limit < 0 {\n\t\t\treturn nil, errNever"},
 		{"shard.go", "e = s.insert(hash, key, int64(n))\n\treturn e, n, granted",
 			"if n > limit {\n\t\treturn s.insert(hash, key, 0), 0, full\n\t}\n" +
 				"\te = s.insert(hash, key, int64(n))\n\treturn e, n, granted"},
@@ -70,7 +72,8 @@ var plantedBugs = []planted{
 	}}},
 	{"refused with free slots: drop removes a marked entry in a second critical section", "a key leaves and returns",
 		[]patch{{
-			"shard.go", "\ts.evict(e)\n}\n\n// evict", "\tif e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n" +
+			"shard.go", "\ts.evict(e)\n}\n\n// evict",
+			"\tif e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n" +
 				"\ts.mu.Unlock()\n\ts.mu.Lock()\n\tremove(*s.cells.Load(), e)\n\ts.size.Add(-1)\n}\n\n// evict",
 		}}},
 	{"a key has two counters: remove leaves an empty cell before another key's entry", "a key leaves ahead of another",
@@ -124,22 +127,26 @@ var plantedBugs = []planted{
 	}}},
 
 	// slot.go: who frees a slot.
-	{"a slot is freed twice: Release compares and sets the state in two steps", "two goroutines release one slot", []patch{{
-		"slot.go", "if !s.state.CompareAndSwap(held, freeing) {",
-		"if held := s.state.Load() == held; held {\n\t\ts.state.Store(freeing)\n\t} else {",
-	}}},
-	{"a slot is freed twice: Release sets the state after it has freed the slot", "two goroutines release one slot", []patch{
-		{"slot.go", "if !s.state.CompareAndSwap(held, freeing) {", "if s.state.Load() != held {"},
-		{"slot.go", "s.of.free(s.n)\n\tif s.owned {\n", "s.of.free(s.n)\n\ts.state.Store(freeing)\n\tif s.owned {\n"},
-	}},
-	{"a slot is freed twice: end compares and sets the state in two steps", "an owner ends beside an acquire and a release",
+	{"a slot is freed twice: Release compares and sets the state in two steps", "two goroutines release one slot",
+		[]patch{{
+			"slot.go", "if !s.state.CompareAndSwap(held, freeing) {",
+			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(freeing)\n\t} else {",
+		}}},
+	{"a slot is freed twice: Release sets the state after it has freed the slot", "two goroutines release one slot",
+		[]patch{
+			{"slot.go", "if !s.state.CompareAndSwap(held, freeing) {", "if s.state.Load() != held {"},
+			{"slot.go", "s.of.free(s.n)\n\tif s.owned {\n", "s.of.free(s.n)\n\ts.state.Store(freeing)\n\tif s.owned {\n"},
+		}},
+	{"a slot is freed twice: end compares and sets the state in two steps",
+		"an owner ends beside an acquire and a release",
 		[]patch{{
 			"slot.go", "if s.state.CompareAndSwap(held, ending) {",
 			"if held := s.state.Load() == held; held {\n\t\ts.state.Store(ending)",
 		}}},
-	{"a slot is freed twice: end frees what a Release is freeing", "an owner ends beside an acquire and a release", []patch{{
-		"slot.go", "if s.state.CompareAndSwap(held, ending) {", "if !s.settled() {\n\t\ts.state.Store(ending)",
-	}}},
+	{"a slot is freed twice: end frees what a Release is freeing", "an owner ends beside an acquire and a release",
+		[]patch{{
+			"slot.go", "if s.state.CompareAndSwap(held, ending) {", "if !s.settled() {\n\t\ts.state.Store(ending)",
+		}}},
 	{"Close returns too early: end does not wait for a Release", "an owner ends beside an acquire and a release", []patch{{
 		"slot.go", "for s.state.Load() == freeing {", "for s.state.Load() == freeing+4 {",
 	}}},
@@ -161,8 +168,10 @@ var plantedBugs = []planted{
 			"if o.unwatch != nil && !o.unwatch() {\n\t\treturn\n\t}",
 		}}},
 	{"Close returns too early: end frees the slots after it has unlocked the owner", "two Closes and a Release", []patch{{
-		"owner.go", "\tdefer o.mu.Unlock()\n\to.ended = true\n\tfor _, s := range o.slots {\n\t\ts.end()\n\t}\n\to.slots = nil\n",
-		"\tslots := o.slots\n\to.ended, o.slots = true, nil\n\to.mu.Unlock()\n\tfor _, s := range slots {\n\t\ts.end()\n\t}\n",
+		"owner.go",
+		"\tdefer o.mu.Unlock()\n\to.ended = true\n\tfor _, s := range o.slots {\n\t\ts.end()\n\t}\n\to.slots = nil\n",
+		"\tslots := o.slots\n\to.ended, o.slots = true, nil\n\to.mu.Unlock()\n\tfor _, s := range slots " +
+			"{\n\t\ts.end()\n\t}\n",
 	}}},
 	{"a slot of an ended owner is never freed: own unlocks the owner before it takes the slot",
 		"an owner ends beside an acquire and a release", []patch{
@@ -188,7 +197,8 @@ var plantedBugs = []planted{
 			"slot.go", "\ts.of.free(s.n)\n\tif s.owned {\n",
 			"\tif s.owned {\n\t\ts.of.(interface{ locked(*Owner) }).locked(s.by)\n\t}\n\ts.of.free(s.n)\n\tif s.owned {\n",
 		}, {
-			"shard.go", "func (s *shard[K]) unpin", "func (e *entry[K]) locked(o *Owner) {\n\te.home.mu.Lock()\n\to.mu.Lock()\n" +
+			"shard.go", "func (s *shard[K]) unpin",
+			"func (e *entry[K]) locked(o *Owner) {\n\te.home.mu.Lock()\n\to.mu.Lock()\n" +
 				"\to.mu.Unlock()\n\te.home.mu.Unlock()\n}\n\nfunc (s *shard[K]) unpin",
 		}}},
 }

@@ -75,7 +75,8 @@ func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
 // explore runs what build has built.
 func explore(t *testing.T, binary, dir, programs, schedule string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestInside$", "-test.v", "-inside", dir,
-		"-program", programs, "-schedule", schedule, "-most", strconv.Itoa(executions()), fmt.Sprintf("-long=%t", testmode.Long()))
+		"-program", programs, "-schedule", schedule, "-most", strconv.Itoa(executions()),
+		fmt.Sprintf("-long=%t", testmode.Long()))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
