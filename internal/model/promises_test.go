@@ -82,6 +82,7 @@ type client struct {
 	id       string
 	ttl      time.Duration
 	dead     bool
+	follows  uint64                     // the epoch that its next attach follows
 	deadline time.Duration              // in real time: it may count on its holds until then
 	next     uint64                     // id of its next claim
 	claimed  map[uint64]lockkeeper.Path // what it claimed and did not release
@@ -216,7 +217,7 @@ func (w *world) restart() {
 // attach has c attach, and begin anew if its session is gone.
 func (w *world) attach(c *client) {
 	sent := w.real
-	s := lockkeeper.Session{ID: c.id, TTL: c.ttl, Epoch: c.key.Epoch}
+	s := lockkeeper.Session{ID: c.id, TTL: c.ttl, Epoch: c.follows}
 	for id := range c.claimed {
 		s.Named = append(s.Named, id)
 	}
@@ -224,10 +225,12 @@ func (w *world) attach(c *client) {
 	reply, err := w.step(table.Command{Op: table.Attach, Session: s})
 	w.later(w.hasty, func() {
 		if err != nil {
-			c.key.Epoch = err.(*lockkeeper.Error).Epoch // it attaches again, behind the one whose answer was lost
+			// It attaches again, behind the one whose answer was lost. Before that it does not renew:
+			// the session of that epoch may be a new one, which has none of its holds.
+			c.follows = err.(*lockkeeper.Error).Epoch
 			return
 		}
-		c.key = reply.Lease.Key
+		c.key, c.follows = reply.Lease.Key, reply.Lease.Key.Epoch
 		c.hear(sent, reply.Lease)
 		known := make(map[uint64]bool)
 		for _, st := range reply.Lease.Claims {
