@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/following"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
 // followPause is the least time between two looks of one follower, so that a
@@ -158,7 +158,7 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 	}()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	told := following.New()
+	reported := watching.NewReported()
 	for {
 		select {
 		case <-pause.C:
@@ -178,7 +178,7 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 			return
 		}
 		f.waiting.Store(!q.Brief && slices.ContainsFunc(all, waits))
-		if !told.Tell(all, ended, yield) {
+		if !reported.Changes(all, ended, yield) {
 			return
 		}
 		pause.Reset(followPause)

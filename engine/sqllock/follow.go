@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/calls"
-	"github.com/lockkeeper/lockkeeper/internal/following"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
 // How often a follower looks: soon after something happened here, else seldom.
@@ -200,7 +200,7 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 	since := time.Now()
 	f := e.join(q)
 	defer e.lookout.leave(f)
-	told := following.New()
+	reported := watching.NewReported()
 	seen := make(map[lockkeeper.Ref]uint64) // ends that it has seen
 	for first := true; ; first = false {
 		m := f.next(ctx, e.closing, since)
@@ -218,10 +218,10 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 		sees := make(map[lockkeeper.Ref]uint64, len(ended))
 		ended = slices.DeleteFunc(ended, func(st lockkeeper.Status) bool {
 			sees[st.Ref] = st.Change
-			return first || seen[st.Ref] == st.Change || m.past[st.Ref] && !told.Knows(&st)
+			return first || seen[st.Ref] == st.Change || m.past[st.Ref] && !reported.Live(&st)
 		})
 		seen = sees
-		if !told.Tell(all, ended, yield) {
+		if !reported.Changes(all, ended, yield) {
 			return
 		}
 	}

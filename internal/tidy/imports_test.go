@@ -26,10 +26,10 @@ var house = []room{
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
 	{"engine/disklock", ". table internal/keeper internal/record", "modernc.org/sqlite golang.org/x/sys"},
-	{"engine/sqlitelock", ". table internal/rows internal/following internal/watching internal/migrations internal/calls " +
+	{"engine/sqlitelock", ". table internal/rows internal/watching internal/migrations internal/calls " +
 		"internal/attached",
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
-	{"engine/sqllock", ". table internal/rows internal/following internal/migrations internal/calls internal/attached",
+	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/serve/wire", ""},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
@@ -57,8 +57,7 @@ var house = []room{
 	{"internal/attached", ".", ""},                             // sessions that are attached through a process
 	{"internal/calls", ".", ""},                                // calls that share a commit
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
-	{"internal/following", ".", ""},                            // what a follower has not been told yet
-	{"internal/watching", ".", ""},                             // which watchers a change concerns
+	{"internal/watching", ".", ""},                             // watchers: whom a change concerns, what they have received
 	{"internal/model", ". table", ""},                          // the rules a second time, slow and obvious
 	{"internal/story", ". table", ""},                          // commands and tables as text
 	{"semaphore/internal/interleave", "", ""},                  // small programs under every schedule

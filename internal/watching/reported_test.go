@@ -1,4 +1,4 @@
-package following
+package watching
 
 import (
 	"fmt"
@@ -28,16 +28,16 @@ func over(st lockkeeper.Status, change uint64) lockkeeper.Status {
 	return st
 }
 
-// look is one look of a follower, and what it shall hear.
+// look is one reading of everything that a watcher selects, and what it must receive.
 type look struct {
 	all, ended []lockkeeper.Status
-	heard      []string
+	received   []string
 }
 
-func TestTell(t *testing.T) {
+func TestWatcherReceivesChanges(t *testing.T) {
 	held, waiting := status("a", lockkeeper.Held, 1), status("b", lockkeeper.Waiting, 2)
 	granted := status("b", lockkeeper.Held, 4)
-	first := look{all: []lockkeeper.Status{held, waiting}, heard: []string{"a.1 held", "b.1 waiting"}}
+	first := look{all: []lockkeeper.Status{held, waiting}, received: []string{"a.1 held", "b.1 waiting"}}
 	later := func(st lockkeeper.Status) lockkeeper.Status {
 		st.Age, st.Left, st.ETA = time.Second, time.Minute, time.Hour
 		st.Asked = &lockkeeper.Asked{Left: time.Second}
@@ -53,7 +53,7 @@ func TestTell(t *testing.T) {
 	endless := held
 	endless.Left = lockkeeper.Forever
 	for name, looks := range map[string][]look{
-		"an end is heard before who got it next": {first,
+		"an end is received before who got it next": {first,
 			{[]lockkeeper.Status{granted}, []lockkeeper.Status{over(held, 3)}, []string{"a.1 ended released", "b.1 held"}}},
 		"ends come in their order": {first,
 			{nil, []lockkeeper.Status{over(waiting, 4), over(held, 3)}, []string{"a.1 ended released", "b.1 ended released"}}},
@@ -80,17 +80,17 @@ func TestTell(t *testing.T) {
 			{[]lockkeeper.Status{frozen("y")}, []lockkeeper.Status{over(frozen("x"), 0)},
 				[]string{"operator.1 ended x released"}}},
 	} {
-		told := New()
+		told := NewReported()
 		for i, l := range looks {
-			var heard []string
-			if !told.Tell(l.all, l.ended, func(st lockkeeper.Status, _ error) bool {
-				heard = append(heard, say(st))
+			var received []string
+			if !told.Changes(l.all, l.ended, func(st lockkeeper.Status, _ error) bool {
+				received = append(received, say(st))
 				return true
 			}) {
 				t.Errorf("%s, look %d: it says that the follower wants no more", name, i+1)
 			}
-			if !slices.Equal(heard, l.heard) {
-				t.Errorf("%s, look %d: heard %q, want %q", name, i+1, heard, l.heard)
+			if !slices.Equal(received, l.received) {
+				t.Errorf("%s, look %d: received %q, want %q", name, i+1, received, l.received)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func TestTellStops(t *testing.T) {
 		{all: []lockkeeper.Status{b}, ended: []lockkeeper.Status{over(a, 3)}},
 	} {
 		calls := 0
-		more := New().Tell(l.all, l.ended, func(lockkeeper.Status, error) bool {
+		more := NewReported().Changes(l.all, l.ended, func(lockkeeper.Status, error) bool {
 			calls++
 			return false
 		})

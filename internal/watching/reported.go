@@ -1,0 +1,126 @@
+package watching
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// Reported is the latest status of each claim, and of each path of a freeze, that one watcher has
+// received. Engines use it that read everything that a watcher selects again and again. It is not
+// safe for concurrent use.
+type Reported struct {
+	last map[subject]lockkeeper.Status
+}
+
+// NewReported is the record of a watcher that has received nothing.
+func NewReported() *Reported { return &Reported{last: make(map[subject]lockkeeper.Status)} }
+
+// Live reports whether the watcher has received the subject of st, and not its end.
+func (t *Reported) Live(st *lockkeeper.Status) bool {
+	old, known := t.last[subjectOf(st)]
+	return known && old.State != lockkeeper.Ended
+}
+
+// Changes yields how all, the present state of everything that the watcher selects, differs from
+// what it has received. Subjects that are gone come first, so that the watcher sees the end of a
+// hold before the next grant; then new and changed subjects. The passing of time is no change.
+//
+// ended has the ends of subjects since the last call, subjects included that came and went in
+// between; if a subject ended twice, the later end counts. A subject that is gone and not in ended
+// is reported as ended without a reason.
+//
+// It returns false if yield did. No other call may follow then, since statuses were lost.
+func (t *Reported) Changes(all, ended []lockkeeper.Status, yield func(lockkeeper.Status, error) bool) bool {
+	here := make(map[subject]bool, len(all))
+	for i := range all {
+		here[subjectOf(&all[i])] = true
+	}
+	gone := make(map[subject]lockkeeper.Status, len(ended))
+	for i := range ended {
+		gone[subjectOf(&ended[i])] = ended[i]
+	}
+	return t.gone(here, gone, yield) && t.changed(all, yield)
+}
+
+// gone yields the ends of subjects that are no longer here, in the order of their changes.
+func (t *Reported) gone(here map[subject]bool, gone map[subject]lockkeeper.Status,
+	yield func(lockkeeper.Status, error) bool) bool {
+	for s, old := range t.last {
+		if _, known := gone[s]; !known && !here[s] && old.State != lockkeeper.Ended {
+			old.State, old.Reason = lockkeeper.Ended, lockkeeper.NoReason // its reason is no longer known
+			gone[s] = old
+		}
+	}
+	byChange := func(a, b subject) int { return cmp.Compare(gone[a].Change, gone[b].Change) }
+	for _, s := range slices.SortedFunc(maps.Keys(gone), byChange) {
+		if old, known := t.last[s]; here[s] || known && old.State == lockkeeper.Ended && same(old, gone[s]) {
+			continue
+		}
+		delete(t.last, s)
+		if !yield(gone[s], nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// changed yields new and changed subjects.
+func (t *Reported) changed(all []lockkeeper.Status, yield func(lockkeeper.Status, error) bool) bool {
+	for _, st := range all {
+		s := subjectOf(&st)
+		if old, known := t.last[s]; known && same(old, st) {
+			continue
+		}
+		t.last[s] = st
+		if !yield(st, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// subject is a claim, or one path of a freeze.
+type subject struct {
+	ref  lockkeeper.Ref
+	path lockkeeper.Path
+}
+
+func subjectOf(st *lockkeeper.Status) subject {
+	s := subject{ref: st.Ref}
+	if st.State == lockkeeper.Freezing || st.State == lockkeeper.Ended && st.Change == 0 {
+		s.path = st.Grants[0].Path // a freeze has no change numbers
+	}
+	return s
+}
+
+// same reports whether a and b differ in nothing but the passing of time.
+func same(a, b lockkeeper.Status) bool {
+	dropTimes(&a)
+	dropTimes(&b)
+	return reflect.DeepEqual(a, b)
+}
+
+// dropTimes removes what changes by the passing of time alone.
+func dropTimes(st *lockkeeper.Status) {
+	st.Age, st.ETA = 0, 0
+	if st.Left != lockkeeper.Forever {
+		st.Left = 0
+	}
+	if st.Asked != nil {
+		asked := *st.Asked
+		if asked.Left != lockkeeper.Forever {
+			asked.Left = 0
+		}
+		st.Asked = &asked
+	}
+	blockers := make([]lockkeeper.Blocker, len(st.Blockers))
+	copy(blockers, st.Blockers)
+	for i := range blockers {
+		blockers[i].Age, blockers[i].Left = 0, 0
+	}
+	st.Blockers = blockers
+}
