@@ -31,6 +31,13 @@ const (
 	FeatureLongestHold
 	// FeatureOperator: list, watch, revoke, freeze (R18).
 	FeatureOperator
+	// FeatureFences: the fence of every grant is higher than those of all earlier grants, for as
+	// long as Guarantees.Fences says (R13). Without it a fence marks only that there was a grant.
+	FeatureFences
+	// FeatureOnce: a claim is made at most once. A request that arrives again makes nothing, even
+	// long after its claim has ended: the engine heeds Key.LowestOpen (R16). Without it the engine
+	// remembers an ended claim only for the TTL of its session.
+	FeatureOnce
 	features
 
 	// AllFeatures is what engines that run the whole table claim.
@@ -40,6 +47,7 @@ const (
 var featureNames = []string{
 	"fair order", "shared", "permits", "hierarchy", "many targets", "priority", "steal",
 	"soft writers", "amend", "deadlock detection", "longest hold", "revoke and freeze",
+	"rising fences", "at most once",
 }
 
 // Names lists the features in f as people read them, in order of definition.
@@ -65,7 +73,38 @@ const (
 	OnNetwork Reach = "a network"
 )
 
-// Guarantees is what an engine declares of itself. The suite, the documentation
+// Survival is the worst event that the claims of an engine survive.
+type Survival string
+
+// From the least to the most that claims survive.
+const (
+	SurvivesNothing   Survival = "nothing"
+	SurvivesKill      Survival = "kill -9 of any process"
+	SurvivesPowerLoss Survival = "kill -9 and power loss"
+)
+
+// FenceSpan is how long the fences of an engine rise.
+type FenceSpan string
+
+// The spans, from the shortest to the longest. FencesNever goes with an engine that does not
+// claim [FeatureFences].
+const (
+	FencesNever   FenceSpan = "never"
+	FencesPerLife FenceSpan = "while the process lives" // Guarantees.Epoch names the life
+	FencesForever FenceSpan = "forever"
+)
+
+// ClockKind is the clock by which an engine ends leases.
+type ClockKind string
+
+// The kinds of clocks.
+const (
+	ClockProcess  ClockKind = "the monotonic clock of the process"
+	ClockBoot     ClockKind = "the boot clock of the computer"
+	ClockDatabase ClockKind = "the clock of the database"
+)
+
+// Guarantees is what an engine declares of itself. The conformance suite, the documentation
 // and the commands all read it from here.
 //
 // An engine that wraps another one, to delay its calls or to send them elsewhere, must
@@ -73,16 +112,32 @@ const (
 // a Prompt engine, so a context would not end a call that hangs. If it can lose a hint or
 // an answer, it must also clear NoExpiry and set Reach.
 type Guarantees struct {
-	Name     string   // of the engine, as its URL's scheme
-	Features Features // what it can do
-	Reach    Reach    // how far apart its users may be
-	Survives string   // what its claims survive: "nothing", "kill -9 of any process", …
-	Fences   string   // how long fences rise: "while the process lives", "for ever", …
-	Clock    string   // whose clock ends leases
-	Breaks   string   // what breaks its promises, to be read before choosing it
-	NoExpiry bool     // it accepts sessions with TTL 0, which live as long as the program does (R11)
-	Epoch    string   // identifies one life of an engine whose fences start again in each; else ""
-	Prompt   bool     // it answers out of memory: no call of it waits for a disk, a network or another process
+	Name     string    // of the engine, as its URL's scheme
+	Features Features  // what it can do
+	Reach    Reach     // how far apart its users may be
+	Survives Survival  // what its claims survive
+	Fences   FenceSpan // how long its fences rise
+	Clock    ClockKind // which clock ends leases
+	Notes    Notes     // for people, beside the three above
+	Breaks   string    // what breaks its promises, to be read before choosing it
+	NoExpiry bool      // it accepts sessions with TTL 0, which live as long as the program does (R11)
+	Epoch    string    // names one life of an engine whose fences start again in each; else ""
+	Prompt   bool      // it answers out of memory: no call of it waits for a disk, a network or another process
+}
+
+// Notes are the conditions and limits of guarantees, in words; "" where there are none.
+type Notes struct{ Survives, Fences, Clock string }
+
+// Text returns three guarantees for people, each with its note.
+func (g Guarantees) Text() (survives, fences, clock string) {
+	noted := func(guarantee, note string) string {
+		if note == "" {
+			return guarantee
+		}
+		return guarantee + "; " + note
+	}
+	return noted(string(g.Survives), g.Notes.Survives), noted(string(g.Fences), g.Notes.Fences),
+		noted(string(g.Clock), g.Notes.Clock)
 }
 
 // Refuse returns the [ErrUnsupported] for what w needs and g does not claim; nil if it claims all.

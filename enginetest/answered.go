@@ -4,7 +4,7 @@ import "github.com/lockkeeper/lockkeeper"
 
 // R16: what a key states to be answered is begun no more, however late it comes.
 var answeredChecks = []check{
-	{"R16/a claim that arrives long after its end is not made", 0, func(w *world) {
+	{"R16/a claim that arrives long after its end is not made", once, func(w *world) {
 		p := w.peerFor("one", shortTTL)
 		id := p.hold(exclusive("db")).Ref.ID
 		p.release(id)

@@ -199,7 +199,7 @@ var toldChecks = []check{
 
 // R13: fences rise with every grant.
 var fenceChecks = []check{
-	{"R13/larger than any before", 0, func(w *world) {
+	{"R13/larger than any before", fences, func(w *world) {
 		var last uint64
 		for i := range 20 {
 			p := w.peer("one")
@@ -218,7 +218,7 @@ var fenceChecks = []check{
 			}
 		}
 	}},
-	{"R13/an upgrade gets a new one, a downgrade keeps its own", amends | shares, func(w *world) {
+	{"R13/an upgrade gets a new one, a downgrade keeps its own", amends | shares | fences, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
 		s := p.hold(shared("db"))
 		id := s.Ref.ID
@@ -232,7 +232,7 @@ var fenceChecks = []check{
 			w.Errorf("downgraded: %+v, want it shared with fence %d", down, up.Fence)
 		}
 	}},
-	{"R13/kept in the answer of an ended claim", 0, func(w *world) {
+	{"R13/kept in the answer of an ended claim", fences, func(w *world) {
 		p := w.peer("one")
 		s := p.hold(exclusive("db"))
 		p.release(p.last)

@@ -212,9 +212,7 @@ var lossChecks = []check{
 		w.ok(err)
 		got, err := second.Lock(w.ctx(), "db")
 		w.ok(err)
-		if got.Fence() <= h.Fence() {
-			w.Errorf("fence %d after %d", got.Fence(), h.Fence())
-		}
+		w.rises(h.Fence(), got.Fence())
 		w.ok(got.Release(w.ctx()))
 		w.ok(second.Close())
 		// The second one has left by now, so the engine may not remember why.

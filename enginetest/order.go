@@ -20,6 +20,8 @@ const (
 	deadlocks = lockkeeper.FeatureDeadlock
 	maxHold   = lockkeeper.FeatureLongestHold
 	operators = lockkeeper.FeatureOperator
+	fences    = lockkeeper.FeatureFences
+	once      = lockkeeper.FeatureOnce
 )
 
 // R4 and R5: who goes first, and who need not wait.
@@ -38,9 +40,7 @@ var orderChecks = []check{
 		fence := uint64(0)
 		for i, p := range line {
 			s := p.granted(p.last)
-			if s.Fence <= fence {
-				w.Errorf("waiter %d has fence %d after %d", i, s.Fence, fence)
-			}
+			w.rises(fence, s.Fence)
 			fence = s.Fence
 			for _, other := range line[i+1:] {
 				if s := other.status(other.last); s.State != lockkeeper.Waiting {

@@ -66,9 +66,11 @@ func (b *bent) Attach(ctx context.Context, s lockkeeper.Session, notify func([]l
 }
 
 func (b *bent) lease(l lockkeeper.Lease, session string) lockkeeper.Lease {
-	b.mu.Lock()
-	l.TTL = b.ttls[session]
-	b.mu.Unlock()
+	if b.session != nil { // the client believes in the TTL that it asked for
+		b.mu.Lock()
+		l.TTL = b.ttls[session]
+		b.mu.Unlock()
+	}
 	for i := range l.Claims {
 		if b.status != nil {
 			b.status(&l.Claims[i])
@@ -147,7 +149,7 @@ var plants = map[string]plant{
 	"amendments are lost":    {wanting(func(w *lockkeeper.Want) { w.Revision = 0 }), "R16"},
 	"the first limit counts": {firstLimits, "R7"},
 
-	"one fence for all":       {telling(func(s *lockkeeper.Status) { s.Fence = min(s.Fence, 7) }), "R13"},
+	"one fence for all":       {telling(oneFence), "R13"},
 	"everything is confirmed": {telling(func(s *lockkeeper.Status) { s.Unconfirmed = false }), "R12"},
 	"one reason for all": {telling(func(s *lockkeeper.Status) { s.Reason = min(s.Reason, lockkeeper.Released) }),
 		"R17"},
@@ -245,6 +247,9 @@ func oldKeys(b *bent) {
 		return k
 	}
 }
+
+// oneFence gives every grant the same fence, from the seventh on.
+func oneFence(s *lockkeeper.Status) { s.Fence = min(s.Fence, 7) }
 
 // forgetful does not heed what keys state to be answered.
 func forgetful(b *bent) {

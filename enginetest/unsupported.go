@@ -72,14 +72,20 @@ var unsupportedChecks = []check{
 		for name, text := range map[string]string{
 			"Name":     g.Name,
 			"Reach":    string(g.Reach),
-			"Survives": g.Survives,
-			"Fences":   g.Fences,
-			"Clock":    g.Clock,
+			"Survives": string(g.Survives),
+			"Fences":   string(g.Fences),
+			"Clock":    string(g.Clock),
 			"Breaks":   g.Breaks,
 		} {
 			if text == "" {
 				w.Errorf("Guarantees.%s says nothing", name)
 			}
+		}
+		if w.claims(fences) == (g.Fences == lockkeeper.FencesNever) {
+			w.Errorf("the engine claims %s, and its fences rise %s", g.Features, g.Fences)
+		}
+		if (g.Epoch != "") != (g.Fences == lockkeeper.FencesPerLife) {
+			w.Errorf("the epoch is %q, and fences rise %s", g.Epoch, g.Fences)
 		}
 		if extra := g.Features &^ lockkeeper.AllFeatures; extra != 0 {
 			w.Errorf("features %b are unknown", extra)

@@ -74,6 +74,14 @@ func newWorld(t *testing.T, h Harness) *world {
 // claims reports whether the engine claims all of f.
 func (w *world) claims(f lockkeeper.Features) bool { return w.guarantees.Features&f == f }
 
+// rises fails the test unless fence is higher than before, if the engine claims rising fences.
+func (w *world) rises(before, fence uint64) {
+	w.Helper()
+	if w.claims(fences) && fence <= before {
+		w.Errorf("a grant has fence %d, an earlier one %d", fence, before)
+	}
+}
+
 // now is the time since the test began.
 func (w *world) now() time.Duration { return time.Since(w.start) }
 

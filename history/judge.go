@@ -13,6 +13,7 @@ import (
 type Rules struct {
 	FIFO     bool // among equals, who began to wait first goes first
 	Priority bool // higher priority goes first
+	Fences   bool // fences rise with every grant
 	// holds may have been taken or revoked by force: who was forced out is not counted, so counts and
 	// slots are not judged
 	Forced bool
@@ -27,6 +28,7 @@ func RulesOf(g lockkeeper.Guarantees) Rules {
 	return Rules{
 		FIFO:     g.Features&lockkeeper.FeatureFIFO != 0,
 		Priority: g.Features&lockkeeper.FeaturePriority != 0,
+		Fences:   g.Features&lockkeeper.FeatureFences != 0,
 	}
 }
 
@@ -45,7 +47,9 @@ func Judge(events []Event, rules Rules) []string {
 	spans := spansOf(lives)
 	wrong = append(wrong, judgeExclusion(spans)...)
 	wrong = append(wrong, judgePermits(spans, rules)...)
-	wrong = append(wrong, judgeFences(spans)...)
+	if rules.Fences {
+		wrong = append(wrong, judgeFences(spans)...)
+	}
 	wrong = append(wrong, judgeOrder(lives, rules)...)
 	wrong = append(wrong, judgeLinear(lives, rules)...)
 	return wrong

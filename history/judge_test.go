@@ -90,7 +90,7 @@ func permitGrant(t lockkeeper.Target, inUse, slot int) lockkeeper.Grant {
 	return lockkeeper.Grant{Target: t, InUse: inUse, Slot: slot}
 }
 
-var all = history.Rules{FIFO: true, Priority: true}
+var all = history.Rules{FIFO: true, Priority: true, Fences: true}
 
 func TestLegalHistories(t *testing.T) {
 	one := p("p", 1, 2)
@@ -246,6 +246,18 @@ func TestPlantedFaults(t *testing.T) {
 				t.Errorf("not found as %q with %q; found: %q", plant.rule, plant.names, wrong)
 			}
 		})
+	}
+}
+
+// Fences are judged only of engines that claim that they rise.
+func TestFencesOnlyWhereClaimed(t *testing.T) {
+	falling := line{}.ask("a", x("db")).granted("a", 2).is("a", history.Release).is("a", history.Released).
+		ask("b", x("db")).granted("b", 1)
+	if wrong := history.Judge(falling, history.Rules{Running: true}); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	if wrong := history.Judge(falling, history.Rules{Running: true, Fences: true}); len(wrong) == 0 {
+		t.Error("falling fences are not found")
 	}
 }
 

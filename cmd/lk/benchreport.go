@@ -45,15 +45,9 @@ func (r *benchReport) begin() {
 	if _, behind, server := strings.Cut(g.Name, " "); server {
 		name += " " + behind // what the server has
 	}
-	fmt.Fprintf(r.to, "%s excludes within %s and survives %s\n", name, g.Reach, firstSentence(g.Survives))
+	fmt.Fprintf(r.to, "%s excludes within %s and survives %s\n", name, g.Reach, g.Survives)
 	fmt.Fprintf(r.to, "lk %s, %s/%s, %s, %s for each line\n", version(), runtime.GOOS, runtime.GOARCH,
 		plural(runtime.NumCPU(), "CPU"), brief(r.every))
-}
-
-// firstSentence is what fits into a line of a text that says more.
-func firstSentence(text string) string {
-	first, _, _ := strings.Cut(text, ". ")
-	return first
 }
 
 // add tells one outcome.
@@ -118,7 +112,7 @@ type stepJSON struct {
 
 func (r *benchReport) object(o *outcome) outcomeJSON {
 	object := outcomeJSON{
-		Engine: r.url, Reach: r.engine.Reach, Survives: r.engine.Survives, Load: o.load, Clients: o.clients,
+		Engine: r.url, Reach: r.engine.Reach, Survives: string(r.engine.Survives), Load: o.load, Clients: o.clients,
 		Seconds: o.elapsed.Seconds(), Pairs: o.total(), PerSecond: o.perSecond(), Fairness: o.fairness(),
 		Took: map[string]float64{
 			"p50": o.took.quantile(0.5).Seconds(), "p90": o.took.quantile(0.9).Seconds(),

@@ -194,9 +194,10 @@ func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
 		d.fine("crash detection", "the lock of a killed or disconnected process ends with its TTL")
 	}
 	d.fine("who it excludes", "%s", who)
-	d.fine(whose+"what it survives", "%s", g.Survives)
-	d.fine(whose+"fences rise", "%s", g.Fences)
-	d.fine(whose+"leases end by", "%s", g.Clock)
+	survives, fences, clock := g.Text()
+	d.fine(whose+"what it survives", "%s", survives)
+	d.fine(whose+"fences rise", "%s", fences)
+	d.fine(whose+"leases end by", "%s", clock)
 	d.fine(whose+"what would break it", "%s", g.Breaks)
 }
 

@@ -259,7 +259,7 @@ func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 	}
 	ready += fmt.Sprintf("; to use it: export %s=%s", engineVariable, o.withFiles(use))
 	var notes []string
-	if g.Reach == lockkeeper.InProcess && g.Survives == "nothing" {
+	if g.Reach == lockkeeper.InProcess && g.Survives == lockkeeper.SurvivesNothing {
 		notes = append(notes, "the locks are in this process alone, and end with it")
 	}
 	if o.insecure && !o.knowsClients() {

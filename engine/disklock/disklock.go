@@ -63,10 +63,11 @@ func guarantees() lockkeeper.Guarantees {
 		Name:     "disk",
 		Features: lockkeeper.AllFeatures,
 		Reach:    lockkeeper.InProcess,
-		Survives: "kill -9 and power loss",
-		Fences:   "for ever",
-		Clock:    "the process's monotonic clock; it stands still while there is no process",
-		Breaks:   "a disk that says it has written what it has not; an older copy of the directory in its place",
+		Survives: lockkeeper.SurvivesPowerLoss,
+		Fences:   lockkeeper.FencesForever,
+		Clock:    lockkeeper.ClockProcess,
+		Notes:    lockkeeper.Notes{Clock: "it stands still while no process has the directory open"},
+		Breaks:   "a disk that reports data as written that it has not written; an older copy of the directory in its place",
 	}
 }
 

@@ -173,13 +173,18 @@ func guarantees() lockkeeper.Guarantees {
 		Name:     "sqlite",
 		Features: lockkeeper.AllFeatures,
 		Reach:    lockkeeper.OnMachine,
-		Survives: "kill -9 of any process. A reboot or a loss of power ends what running processes held; fences and " +
-			"sessions without a process survive it",
-		Fences: "for ever, as long as the file is not replaced by an older copy",
-		Clock:  "the computer's boot clock, which nobody can set and which counts while it sleeps",
-		Breaks: "a file that is removed, replaced or edited while it is in use (noticed with the next renewal), a disk " +
-			"that lies about having written, and use from two kernels at once, as through a folder shared with a virtual " +
-			"machine. Network file systems that are known are refused",
+		Survives: lockkeeper.SurvivesKill,
+		Fences:   lockkeeper.FencesForever,
+		Clock:    lockkeeper.ClockBoot,
+		Notes: lockkeeper.Notes{
+			Survives: "a reboot or a power loss ends what running processes hold; fences and sessions without a process " +
+				"survive it",
+			Fences: "unless the file is replaced by an older copy",
+			Clock:  "nobody can set it, and it counts while the computer sleeps",
+		},
+		Breaks: "a file that is removed, replaced or edited while it is in use (noticed with the next renewal); a disk " +
+			"that reports data as written that it has not written; use from two kernels at once, as through a folder shared " +
+			"with a virtual machine. The engine refuses the network file systems that it knows",
 	}
 }
 

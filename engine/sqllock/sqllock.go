@@ -81,12 +81,16 @@ func (f flavour) guarantees() lockkeeper.Guarantees {
 		Name:     f.String(),
 		Features: lockkeeper.AllFeatures,
 		Reach:    lockkeeper.OnNetwork,
-		Survives: "kill -9 of any process, and whatever the database survives: with synchronous commits a crash and a " +
-			"loss of power",
-		Fences: "for ever, as long as the database is not set back to an older copy",
-		Clock:  "the database's clock, which is assumed not to jump forward by more than leases have left",
-		Breaks: "a database that loses what it has committed, as by a failover to a copy that lagged behind; its clock " +
-			"jumping ahead; rows that are changed by hand",
+		Survives: lockkeeper.SurvivesPowerLoss,
+		Fences:   lockkeeper.FencesForever,
+		Clock:    lockkeeper.ClockDatabase,
+		Notes: lockkeeper.Notes{
+			Survives: "as far as the database does: power loss only with synchronous commits",
+			Fences:   "unless the database is set back to an older copy",
+			Clock:    "it must not jump ahead by more than leases have left",
+		},
+		Breaks: "a database that loses what it has committed, as by a failover to a copy that lagged behind; a clock that " +
+			"jumps ahead; rows that are changed by hand",
 	}
 }
 

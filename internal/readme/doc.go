@@ -26,9 +26,9 @@ func Matrix(engines []lockkeeper.Guarantees) string {
 	})
 	b.WriteString("|" + strings.Repeat(" --- |", len(engines)+1) + "\n")
 	row("users may be apart by", func(g lockkeeper.Guarantees) string { return string(g.Reach) })
-	row("survives", func(g lockkeeper.Guarantees) string { return g.Survives })
-	row("fences rise", func(g lockkeeper.Guarantees) string { return g.Fences })
-	row("leases end by", func(g lockkeeper.Guarantees) string { return g.Clock })
+	row("survives", func(g lockkeeper.Guarantees) string { survives, _, _ := g.Text(); return survives })
+	row("fences rise", func(g lockkeeper.Guarantees) string { _, fences, _ := g.Text(); return fences })
+	row("leases end by", func(g lockkeeper.Guarantees) string { _, _, clock := g.Text(); return clock })
 	row("what breaks it", func(g lockkeeper.Guarantees) string { return g.Breaks })
 	for f := lockkeeper.Features(1); f <= lockkeeper.AllFeatures; f <<= 1 {
 		row(f.String(), func(g lockkeeper.Guarantees) string {

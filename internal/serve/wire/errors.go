@@ -69,16 +69,19 @@ func (e *Error) Read() error {
 // NewGuarantees returns g as a message.
 func NewGuarantees(g lockkeeper.Guarantees) *Guarantees {
 	return &Guarantees{
-		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: g.Survives,
-		Fences: g.Fences, Clock: g.Clock, Breaks: g.Breaks, Epoch: g.Epoch,
+		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: string(g.Survives),
+		Fences: string(g.Fences), Clock: string(g.Clock), Breaks: g.Breaks, Epoch: g.Epoch,
+		SurvivesNote: g.Notes.Survives, FencesNote: g.Notes.Fences, ClockNote: g.Notes.Clock,
 	}
 }
 
 // Read returns the value of g, without unknown features.
 func (g *Guarantees) Read() lockkeeper.Guarantees {
 	read := lockkeeper.Guarantees{
-		Name: g.GetName(), Reach: lockkeeper.Reach(g.GetReach()), Survives: g.GetSurvives(),
-		Fences: g.GetFences(), Clock: g.GetClock(), Breaks: g.GetBreaks(), Epoch: g.GetEpoch(),
+		Name: g.GetName(), Reach: lockkeeper.Reach(g.GetReach()), Survives: lockkeeper.Survival(g.GetSurvives()),
+		Fences: lockkeeper.FenceSpan(g.GetFences()), Clock: lockkeeper.ClockKind(g.GetClock()),
+		Notes:  lockkeeper.Notes{Survives: g.GetSurvivesNote(), Fences: g.GetFencesNote(), Clock: g.GetClockNote()},
+		Breaks: g.GetBreaks(), Epoch: g.GetEpoch(),
 	}
 	for bit := lockkeeper.Features(1); bit&lockkeeper.AllFeatures != 0; bit <<= 1 {
 		if slices.Contains(g.GetFeatures(), bit.String()) {

@@ -787,15 +787,19 @@ func (x *Welcome) GetGuarantees() *Guarantees {
 
 // Guarantees are those of the server's engine.
 type Guarantees struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Features      []string               `protobuf:"bytes,2,rep,name=features,proto3" json:"features,omitempty"`
-	Reach         string                 `protobuf:"bytes,3,opt,name=reach,proto3" json:"reach,omitempty"`
-	Survives      string                 `protobuf:"bytes,4,opt,name=survives,proto3" json:"survives,omitempty"`
-	Fences        string                 `protobuf:"bytes,5,opt,name=fences,proto3" json:"fences,omitempty"`
-	Clock         string                 `protobuf:"bytes,6,opt,name=clock,proto3" json:"clock,omitempty"`
-	Breaks        string                 `protobuf:"bytes,7,opt,name=breaks,proto3" json:"breaks,omitempty"`
-	Epoch         string                 `protobuf:"bytes,8,opt,name=epoch,proto3" json:"epoch,omitempty"` // of an engine whose fences begin again with each run: names the run; "" if they always rise
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Features []string               `protobuf:"bytes,2,rep,name=features,proto3" json:"features,omitempty"`
+	Reach    string                 `protobuf:"bytes,3,opt,name=reach,proto3" json:"reach,omitempty"`
+	Survives string                 `protobuf:"bytes,4,opt,name=survives,proto3" json:"survives,omitempty"`
+	Fences   string                 `protobuf:"bytes,5,opt,name=fences,proto3" json:"fences,omitempty"`
+	Clock    string                 `protobuf:"bytes,6,opt,name=clock,proto3" json:"clock,omitempty"`
+	Breaks   string                 `protobuf:"bytes,7,opt,name=breaks,proto3" json:"breaks,omitempty"`
+	Epoch    string                 `protobuf:"bytes,8,opt,name=epoch,proto3" json:"epoch,omitempty"` // of an engine whose fences begin again with each run: names the run; "" if they always rise
+	// For people, beside the guarantees of these names; "" where there is nothing to add.
+	SurvivesNote  string `protobuf:"bytes,9,opt,name=survives_note,json=survivesNote,proto3" json:"survives_note,omitempty"`
+	FencesNote    string `protobuf:"bytes,10,opt,name=fences_note,json=fencesNote,proto3" json:"fences_note,omitempty"`
+	ClockNote     string `protobuf:"bytes,11,opt,name=clock_note,json=clockNote,proto3" json:"clock_note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -882,6 +886,27 @@ func (x *Guarantees) GetBreaks() string {
 func (x *Guarantees) GetEpoch() string {
 	if x != nil {
 		return x.Epoch
+	}
+	return ""
+}
+
+func (x *Guarantees) GetSurvivesNote() string {
+	if x != nil {
+		return x.SurvivesNote
+	}
+	return ""
+}
+
+func (x *Guarantees) GetFencesNote() string {
+	if x != nil {
+		return x.FencesNote
+	}
+	return ""
+}
+
+func (x *Guarantees) GetClockNote() string {
+	if x != nil {
+		return x.ClockNote
 	}
 	return ""
 }
@@ -2856,7 +2881,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12>\n" +
 	"\n" +
 	"guarantees\x18\x03 \x01(\v2\x1e.lockkeeper.wire.v1.GuaranteesR\n" +
-	"guarantees\"\xca\x01\n" +
+	"guarantees\"\xaf\x02\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -2866,7 +2891,13 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x06fences\x18\x05 \x01(\tR\x06fences\x12\x14\n" +
 	"\x05clock\x18\x06 \x01(\tR\x05clock\x12\x16\n" +
 	"\x06breaks\x18\a \x01(\tR\x06breaks\x12\x14\n" +
-	"\x05epoch\x18\b \x01(\tR\x05epoch\"\xec\x03\n" +
+	"\x05epoch\x18\b \x01(\tR\x05epoch\x12#\n" +
+	"\rsurvives_note\x18\t \x01(\tR\fsurvivesNote\x12\x1f\n" +
+	"\vfences_note\x18\n" +
+	" \x01(\tR\n" +
+	"fencesNote\x12\x1d\n" +
+	"\n" +
+	"clock_note\x18\v \x01(\tR\tclockNote\"\xec\x03\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12)\n" +
