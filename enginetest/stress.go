@@ -23,7 +23,7 @@ import (
 // seed does the same things, but not always in the same order.
 func Stress(t *testing.T, h Harness) {
 	seed := testmode.Seed(t)
-	ops := testmode.Pick(30, 300) // that each of the workers asks for
+	ops := testmode.Pick(15, 300) // that each of the workers asks for
 	if h.Bubble {
 		ops = testmode.Pick(150, 5000)
 	}

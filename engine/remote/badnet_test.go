@@ -45,6 +45,7 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Weather) *badnet
 // The whole suite holds on a network that delays, cuts, doubles and delivers late,
 // for who repeats what was not answered.
 func TestConformanceOnBadNetwork(t *testing.T) {
+	t.Parallel()
 	seed := testmode.Seed(t)
 	var number atomic.Uint64
 	enginetest.Run(t, enginetest.Harness{

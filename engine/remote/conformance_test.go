@@ -57,6 +57,12 @@ var harness = enginetest.Harness{
 	Many: true,
 }
 
-func TestConformance(t *testing.T) { enginetest.Run(t, harness) }
+func TestConformance(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	enginetest.Run(t, harness)
+}
 
-func TestStress(t *testing.T) { enginetest.Stress(t, harness) }
+func TestStress(t *testing.T) {
+	t.Parallel()
+	enginetest.Stress(t, harness)
+}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/disklock"
 	"github.com/lockkeeper/lockkeeper/enginetest"
@@ -34,6 +36,12 @@ var durable = enginetest.Harness{
 	Many: true,
 }
 
-func TestConformanceOnDisk(t *testing.T) { enginetest.Run(t, durable) }
+func TestConformanceOnDisk(t *testing.T) {
+	testmode.NeedLong(t, "TestConformance runs the suite over a network, and that of disklock on a disk")
+	enginetest.Run(t, durable)
+}
 
-func TestStressOnDisk(t *testing.T) { enginetest.Stress(t, durable) }
+func TestStressOnDisk(t *testing.T) {
+	t.Parallel()
+	enginetest.Stress(t, durable)
+}

@@ -54,7 +54,7 @@ func openShifted(t testing.TB, url string, by *atomic.Int64) *Engine {
 // The database's clock is set back, again and again: nothing is granted twice, who
 // renews keeps what it has, and what is given back can be had at once.
 func TestClockSetBack(t *testing.T) {
-	overKinds(t, func(t *testing.T, k kind) {
+	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		url := k.shared(t).Database(t)
 		by := new(atomic.Int64)
@@ -101,7 +101,7 @@ func TestClockSetBack(t *testing.T) {
 // The database's clock jumps ahead: leases end, and their holders are told so. It
 // can't be told from time that has passed.
 func TestClockJumpsAhead(t *testing.T) {
-	overKinds(t, func(t *testing.T, k kind) {
+	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		url := k.shared(t).Database(t)
 		by := new(atomic.Int64)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/enginetest"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
@@ -50,4 +52,7 @@ func newMariaDB(t *testing.T) string { return testdb.SharedMariaDB(t).Database(t
 
 func TestConformanceMariaDB(t *testing.T) { enginetest.Run(t, harness(newMariaDB)) }
 
-func TestStressMariaDB(t *testing.T) { enginetest.Stress(t, harness(newMariaDB)) }
+func TestStressMariaDB(t *testing.T) {
+	testmode.NeedLong(t, "TestStressPostgres is as much load, and TestConformanceMariaDB the suite")
+	enginetest.Stress(t, harness(newMariaDB))
+}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
@@ -30,6 +32,17 @@ func overKinds(t *testing.T, test func(t *testing.T, k kind)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) { test(t, k) })
 	}
+}
+
+// overMostKinds is overKinds with -long. Otherwise it runs a test for Postgres alone: one that takes
+// long, and is about what all databases do alike.
+func overMostKinds(t *testing.T, test func(t *testing.T, k kind)) {
+	if testmode.Long() {
+		overKinds(t, test)
+		return
+	}
+	k := kinds[0]
+	t.Run(k.name, func(t *testing.T) { test(t, k) })
 }
 
 // openEngine opens the locks in a database until the test ends.

@@ -21,6 +21,7 @@ func newBouncer(t *testing.T) *testdb.Server {
 // All that holds of an engine holds behind PgBouncer. Each test has a schema of its own, as
 // PgBouncer 1.18 does not outlive that a database is dropped which it has connections to.
 func TestConformanceBehindPgBouncer(t *testing.T) {
+	testmode.NeedLong(t, "it is the suite once more; TestCrowdBehindPgBouncer uses one in little time")
 	url := testdb.PgBouncer(t, testdb.SharedPostgres(t), testdb.Set("default_pool_size", "16")).Database(t)
 	enginetest.Run(t, harness(schemasOf(url)))
 }
@@ -28,6 +29,7 @@ func TestConformanceBehindPgBouncer(t *testing.T) {
 // Whatever clients do at random holds behind PgBouncer too, where each transaction may
 // meet another connection.
 func TestStressBehindPgBouncer(t *testing.T) {
+	testmode.NeedLong(t, "TestCrowdBehindPgBouncer is a load of less time")
 	t.Parallel()
 	b := newBouncer(t)
 	enginetest.Stress(t, harness(func(t *testing.T) string { return b.Database(t) }))

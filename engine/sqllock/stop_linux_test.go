@@ -51,7 +51,7 @@ func (p *process) stopAt(proxy *testdb.Proxy, n int) <-chan struct{} {
 // latched goes on soon; a path beside it and renewals don't feel it; and
 // what it does when it goes on is no second grant.
 func TestStoppedAtEveryRequest(t *testing.T) {
-	overKinds(t, func(t *testing.T, k kind) {
+	overMostKinds(t, func(t *testing.T, k kind) {
 		url := k.shared(t).Database(t)
 		proxy := testdb.NewProxy(t, k.shared(t))
 		e := openEngine(t, url)
@@ -191,7 +191,7 @@ func end(words string) string {
 // A holder is stopped at every request of its renewal, until others have what it held:
 // it counts itself as lost before it does anything else.
 func TestStoppedHolderKnowsItsLoss(t *testing.T) {
-	overKinds(t, func(t *testing.T, k kind) {
+	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		url := k.shared(t).Database(t)
 		e := openEngine(t, url)
