@@ -3,16 +3,8 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build cross tools test test-rules test-disks test-race long lint bench peers peertest fuzz generate schema ci clean
+.PHONY: help build cross tools test test-computing test-engines test-programs long parts lint bench peers peertest fuzz generate schema ci clean
 
-# Packages without goroutines of ours, and tests about text: there is nothing in them to
-# race, and they get further without the race detector's cost. STATES is how many states of
-# the table are looked at, one by one; SEQUENCES how many random ones it is compared in with
-# the model. semaphore is tested in both ways: without the race detector it goes through ten
-# million keys.
-PURE      := mutants readme story tidy
-STATES    ?= 500000
-SEQUENCES ?= 10000
 FUZZTIME  ?= 5s
 BENCH     ?= .
 SYSTEMS   := windows/amd64 darwin/arm64
@@ -38,31 +30,33 @@ cross: ## vet and build for Windows and macOS, where nothing is run
 tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, strace, curl, python3, PostgreSQL, MariaDB, PgBouncer
 	@tools/install
 
-# Tests keep to temporary folders and loopback addresses, and leave no file behind outside
-# the Go caches. Three streams run side by side: the first computes, the others mostly wait for
-# real time, for disks and for databases, so in these one package runs at a time.
-# The first is done early, so it also has the engines that stand on others.
-DISKS := disklock sqlitelock sqllock
-WITHOUT = grep -vE "/(table|internal/(model|$(subst $() ,|,$(PURE)))|engine/(remote|$(subst $() ,|,$(DISKS)))|enginetest)$$"
+# Tests keep to temporary folders and loopback addresses, and leave no file behind outside the Go
+# caches. Three streams run side by side. The first computes all the time, so it gives way to the
+# others, which mostly wait: for real time, for disks, for databases and for processes. In those one
+# package runs at a time, so that TTLs of a second are enough. CONTRIBUTING.md says what runs where.
+QUICK     := go test -vet=off -timeout 12m
+COMPUTING := table|internal/(model|story|mutants|tidy|readme)|semaphore(/.*)?
+WAITING   := engine/(sqllock|sqlitelock|remote)|cmd/lk|internal/(testdb|neighbours|serve/server)
 
-test: tools ## run all tests, with the race detector where goroutines meet
-	@$(MAKE) --no-print-directory -j3 test-rules test-disks test-race
+test: tools ## run all tests: 8 minutes on two cores
+	@$(MAKE) --no-print-directory -j3 test-computing test-engines test-programs
 
-test-rules:
-	go test -timeout 20m ./table
-	go test -timeout 20m ./internal/model
-	go test -timeout 15m -p 1 ./semaphore $(PURE:%=./internal/%)
-	go test -timeout 15m -p 1 -race ./enginetest ./engine/remote
+test-computing:
+	nice -n 5 $(QUICK) -p 1 $$(go list ./... | grep -E '/lockkeeper/($(COMPUTING))$$')
+	nice -n 5 $(QUICK) -p 2 -race $$(go list ./... | grep -vE '/lockkeeper/($(COMPUTING)|$(WAITING))$$')
 
-test-disks:
-	go test -timeout 15m -p 1 -race $(DISKS:%=./engine/%)
+test-engines:
+	$(QUICK) -p 1 -parallel 6 ./engine/sqllock ./engine/remote ./engine/sqlitelock
 
-test-race:
-	go test -timeout 15m -p 1 -race $$(go list ./... | $(WITHOUT))
+test-programs:
+	$(QUICK) -p 1 -parallel 6 ./cmd/lk ./internal/testdb ./internal/neighbours
+	$(QUICK) -p 1 -race ./internal/serve/server
 
-long: ## run the tests with far more states, sequences and fuzzing than make test
-	$(MAKE) test STATES=5000000 SEQUENCES=200000
-	$(MAKE) fuzz FUZZTIME=2m
+long: ## run the long tests, or a part of them: PART=databases; see make parts
+	@tools/long $(PART)
+
+parts: ## list the parts of make long, with the minutes of each on two cores
+	@tools/long -list
 
 lint: ## gofmt, go vet, staticcheck (chosen in staticcheck.conf), go.mod
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted"; exit 1; fi
@@ -94,7 +88,8 @@ generate: ## write the generated parts: of README.md, and the code of internal/s
 schema: ## check internal/serve/wire/lockkeeper.proto and the code generated from it
 	cd internal/serve/wire && $(BUF) lint && $(BUF) generate && git diff --exit-code -- .
 
-ci: lint schema build cross test peertest ## all that .ci/run checks
+ci: ## lint, schema, build, test, and as much of make long as fits into 20 minutes
+	@.ci/run
 
 clean: ## remove what "make build" made
 	rm -rf bin
