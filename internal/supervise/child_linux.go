@@ -2,7 +2,6 @@ package supervise
 
 import "syscall"
 
-// dieWithParent has the kernel end the child when lk dies without a chance to
-// stop it, as by kill -9: nobody would be left to stop it before its lease ends.
-// What the child itself started is not reached.
+// dieWithParent makes the kernel kill the child when lk dies, as by kill -9. It does not reach
+// processes that the child started.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

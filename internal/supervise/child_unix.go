@@ -17,13 +17,13 @@ import (
 	"golang.org/x/term"
 )
 
-// forwarded are the signals that the child gets when lk gets them.
+// forwarded are the signals that lk passes on to the child.
 var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 }
 
-// NotifySignals delivers the signals that lk passes on. One that whoever started
-// lk had ignored, as nohup does, stays ignored, for the child too.
+// NotifySignals delivers the signals that [Supervisor.Wait] passes on. A signal that was ignored when
+// lk started, as by nohup, stays ignored, for the child too.
 func NotifySignals(to chan<- os.Signal) {
 	for _, s := range forwarded {
 		if !signal.Ignored(s) {
@@ -32,9 +32,8 @@ func NotifySignals(to chan<- os.Signal) {
 	}
 }
 
-// notifyStops delivers the terminal's stop (Ctrl-Z), which lk passes on to a
-// child that is not the terminal's foreground, since lk itself stops only after
-// its child; and what continues lk.
+// notifyStops delivers TSTP (Ctrl-Z) and CONT. lk passes TSTP on to a child that is not the
+// terminal's foreground, since lk itself stops only after its child.
 func notifyStops(to chan<- os.Signal) { signal.Notify(to, unix.SIGTSTP, unix.SIGCONT) }
 
 func continues(s os.Signal) bool { return s == unix.SIGCONT }
@@ -42,20 +41,20 @@ func continues(s os.Signal) bool { return s == unix.SIGCONT }
 // SignalNumber returns the number that the system has for a signal.
 func SignalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
 
-// IsInterrupt reports whether s is one that a terminal sends to its whole foreground.
+// IsInterrupt reports whether s is a signal that a terminal sends to its whole foreground.
 func IsInterrupt(s os.Signal) bool { return s == unix.SIGINT || s == unix.SIGQUIT }
 
-// signal is the one that an exit code tells of.
+// signal returns the signal that an exit code stands for.
 func (c *child) signal(code int) os.Signal { return syscall.Signal(code - SignalCode) }
 
-// interrupted reports whether the child ended by the terminal's interrupt, which
-// went to the child's group and not to the job that lk is part of.
+// interrupted reports whether the child ended by the terminal's interrupt. The terminal sent it to the
+// child's group, and not to the job of lk.
 func (c *child) interrupted(code int) bool {
-	return c.leads && !c.heard && code > SignalCode && IsInterrupt(c.signal(code))
+	return c.leads && !c.passed && code > SignalCode && IsInterrupt(c.signal(code))
 }
 
-// DieOf ends lk by a signal, and all of its job if the rest has not got it: a
-// shell stops a script only if its command died of the interrupt.
+// DieOf ends this process by a signal, and its whole process group with group. A shell stops a script
+// only if its command died of the interrupt.
 func DieOf(s os.Signal, group bool) {
 	signal.Reset(s)
 	to := os.Getpid()
@@ -63,11 +62,11 @@ func DieOf(s os.Signal, group bool) {
 		to = 0
 	}
 	if unix.Kill(to, s.(syscall.Signal)) == nil && !signal.Ignored(s) {
-		<-time.After(time.Second) // it is on its way
+		<-time.After(time.Second) // the signal arrives
 	}
 }
 
-// FindCommand refuses a command that can't be executed.
+// FindCommand returns a [*StartError] if there is no such command, or it can't be executed.
 func FindCommand(name string) error {
 	if err := newCommand([]string{name}, nil).Err; err != nil {
 		return startFailure(name, err)
@@ -79,13 +78,13 @@ func FindCommand(name string) error {
 type child struct {
 	group   group               // its process group; the number is its own process id
 	tty     int                 // the standard file that is a terminal; -1 if none is
-	leads   bool                // it was given the terminal: while lk's group is its foreground, the child's is instead
-	heard   bool                // lk passed an interrupt on to it, so that one it dies of may not be the terminal's
+	leads   bool                // its group takes the place of lk's as the terminal's foreground
+	passed  bool                // lk passed an interrupt on, so an interrupt that ends it may not be the terminal's
 	halted  bool                // it was stopped, and has not been continued since
-	exited  chan struct{}       // it has ended; reap tells how
-	reaped  bool                // it was waited for
-	code    int                 // then: its exit code
-	stopped chan syscall.Signal // it was stopped by this signal, as by Ctrl-Z
+	exited  chan struct{}       // receives a value when it has ended; reap returns the exit code
+	reaped  bool                // wait4 has returned its status
+	code    int                 // its exit code, if reaped
+	stopped chan syscall.Signal // receives the signal that stopped it, such as TSTP
 }
 
 // inherited calls start, which starts a process that inherits the non-nil files. lk must
@@ -106,7 +105,7 @@ func inherited(files []*os.File, start func() error) error {
 }
 
 // startChild starts the command with lk's own standard files and the other non-nil
-// files. Only the main goroutine may call it (see init).
+// files. Only the main goroutine may call it (see Start).
 func startChild(command, env []string, inherits ...*os.File) (*child, error) {
 	c := &child{
 		tty:     terminal(),
@@ -123,7 +122,7 @@ func startChild(command, env []string, inherits ...*os.File) (*child, error) {
 		return nil, startFailure(command[0], err)
 	}
 	c.group = openGroup(cmd.Process.Pid)
-	cmd.Process.Release() // it is waited for here, where stops are seen too
+	cmd.Process.Release() // wait calls wait4 itself, which reports stops too
 	go c.wait()
 	return c, nil
 }
@@ -142,15 +141,15 @@ func Replace(command, env []string) error {
 func newCommand(command, env []string) *exec.Cmd {
 	cmd := exec.Command(command[0], command[1:]...)
 	if errors.Is(cmd.Err, exec.ErrDot) {
-		cmd.Err = nil // who has "." in PATH wants it, as in a shell
+		cmd.Err = nil // a "." in PATH counts, as in a shell
 	}
 	cmd.Env = env
 	cmd.Env = cmd.Environ()
 	return cmd
 }
 
-// startFailure tells what can't be executed from what is not there, by the
-// exit codes of a shell.
+// startFailure distinguishes a missing command from one that can't be executed, by the exit codes of
+// a shell.
 func startFailure(name string, err error) error {
 	code := NotExecutable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
@@ -179,8 +178,8 @@ func startText(name string, err error) string {
 	return err.Error()
 }
 
-// unexecutable is the first file of that name in PATH, which a shell would find
-// and refuse to execute.
+// unexecutable returns the first file of that name in PATH, which a shell would find and refuse to
+// execute; "" if there is none.
 func unexecutable(name string) string {
 	if filepath.Base(name) != name {
 		return ""
@@ -208,7 +207,7 @@ func (c *child) wait() {
 			c.stopped <- status.StopSignal()
 		default:
 			if !over {
-				c.note(status, err)
+				c.record(status, err)
 			}
 			c.takeBack()
 			c.exited <- struct{}{}
@@ -217,24 +216,24 @@ func (c *child) wait() {
 	}
 }
 
-// reap waits for the child, which has ended, and returns its exit code. From then
-// on its number may be another's, unless it left processes in its group.
+// reap removes the ended child from the process table and returns its exit code. Afterwards the kernel
+// may reuse its number, unless processes are left in its group.
 func (c *child) reap() int {
 	for !c.reaped {
 		var status unix.WaitStatus
 		if _, err := unix.Wait4(c.group.number, &status, 0, nil); !errors.Is(err, unix.EINTR) {
-			c.note(status, err)
+			c.record(status, err)
 		}
 	}
 	return c.code
 }
 
-// note takes down how the child ended.
-func (c *child) note(status unix.WaitStatus, err error) {
+// record stores how the child ended.
+func (c *child) record(status unix.WaitStatus, err error) {
 	c.reaped = true
 	switch {
 	case err != nil:
-		c.code = 1 // can't be: nobody else waits for it
+		c.code = 1 // impossible: only this process can reap it
 	case status.Signaled():
 		c.code = SignalCode + int(status.Signal())
 	default:
@@ -242,17 +241,17 @@ func (c *child) note(status unix.WaitStatus, err error) {
 	}
 }
 
-// forward sends a signal that lk got to the child's whole group. A stopped one is
-// woken to hear that it should end, as a shell's kill does.
+// forward passes a signal of lk on to the child's whole group. It continues a stopped group that is
+// asked to end, as a shell's kill does.
 func (c *child) forward(s os.Signal) {
-	c.heard = c.heard || IsInterrupt(s)
+	c.passed = c.passed || IsInterrupt(s)
 	c.send(s.(syscall.Signal))
 	if c.halted && (s == unix.SIGTERM || s == unix.SIGHUP) {
 		c.send(unix.SIGCONT)
 	}
 }
 
-// terminate asks the whole group to stop; one that is stopped is woken to hear it.
+// terminate sends TERM to the whole group, and continues it if it is stopped.
 func (c *child) terminate() {
 	c.send(unix.SIGTERM)
 	c.send(unix.SIGCONT)
@@ -271,30 +270,29 @@ func asksToEnd(s os.Signal) bool {
 // groupRuns reports whether any process of the group runs.
 func (c *child) groupRuns() bool { return c.group.runs() }
 
-// stopWithIt stops lk and its whole job when its child was stopped, so that the
-// shell that started the job gets its prompt back. It reports whether the child
-// should go on at once; else the signal that continues lk says so. A child that
-// only lacks the terminal gets it, if lk has it.
+// stopWithIt stops lk and its whole job when its child was stopped, so that the shell that started
+// the job prompts again. It reports whether the child should continue at once; otherwise the child
+// continues with lk. If the child only needs the terminal and lk has it, the child gets it.
 func (c *child) stopWithIt(by syscall.Signal) (goOn bool) {
 	c.halted = true
 	switch {
 	case c.tty < 0:
-		return false // nobody does job control: go on renewing for whoever stopped it
+		return false // no job control: keep renewing until somebody continues the child
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && c.lkLeads():
 		c.leads = true
 		return true
 	case !startedByShell():
-		return by == unix.SIGTSTP // nobody could continue lk, so that Ctrl-Z means nothing, as to any program there
+		return by == unix.SIGTSTP // nobody could continue lk, so Ctrl-Z has no effect
 	}
 	c.takeBack()
-	signal.Ignore(unix.SIGTSTP)          // as for lk itself: it has to stop here and now
+	signal.Ignore(unix.SIGTSTP)          // lk itself stops by the STOP below
 	unix.Kill(0, unix.SIGTSTP)           // the rest of the job, as Ctrl-Z would have stopped it
 	unix.Kill(os.Getpid(), unix.SIGSTOP) // the next statement runs when lk is continued
 	return false
 }
 
-// startedByShell reports whether lk's job is one of a shell with job control: the
-// group of the session's leader is nobody's job.
+// startedByShell reports whether lk's group is a job of a shell with job control. The group of the
+// session's leader is not.
 func startedByShell() bool {
 	session, err := unix.Getsid(0)
 	return err == nil && session != unix.Getpgrp()
@@ -312,14 +310,14 @@ func (c *child) goOn() {
 // lkLeads reports whether lk's own group is the terminal's foreground.
 func (c *child) lkLeads() bool { return c.tty >= 0 && foreground(c.tty) == unix.Getpgrp() }
 
-// takeBack makes lk's own group the terminal's foreground again, if the child's is.
+// takeBack makes lk's own group the terminal's foreground again, if the child's group is.
 func (c *child) takeBack() {
 	if c.tty >= 0 && foreground(c.tty) == c.group.number {
 		setForeground(c.tty, unix.Getpgrp())
 	}
 }
 
-// terminal is the first standard file that is a terminal; -1 if none is.
+// terminal returns the first standard file that is a terminal; -1 if none is.
 func terminal() int {
 	for fd := range 3 {
 		if term.IsTerminal(fd) {
@@ -329,7 +327,7 @@ func terminal() int {
 	return -1
 }
 
-// foreground is the process group that is the terminal's foreground; 0 if there is none.
+// foreground returns the process group that is the terminal's foreground; 0 without one.
 func foreground(tty int) int {
 	group, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
 	if err != nil {
@@ -338,12 +336,11 @@ func foreground(tty int) int {
 	return group
 }
 
-// InForeground reports whether lk's own group is the foreground of the terminal
-// that it tells things on.
+// InForeground reports whether lk's own group is the foreground of the terminal of its stderr.
 func InForeground() bool { return foreground(int(os.Stderr.Fd())) == unix.Getpgrp() }
 
 func setForeground(tty, group int) {
-	signal.Ignore(unix.SIGTTOU) // else a background group that does this is stopped
+	signal.Ignore(unix.SIGTTOU) // the kernel would stop a background group for this
 	unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group)
 	signal.Reset(unix.SIGTTOU)
 }

@@ -14,12 +14,12 @@ const bootClock = unix.CLOCK_BOOTTIME
 // group is a process group.
 type group struct {
 	number int
-	leader int    // a file that stands for its leader, dead or alive; 0: none
+	leader int    // a pidfd of its leader, dead or alive; 0: none
 	began  uint64 // start time of its leader, from /proc; 0: unknown
 }
 
-// openGroup must be called while the group's leader lives, or is not waited for
-// yet: after that the number may be another's.
+// openGroup must be called before the group's leader is reaped: afterwards the kernel may reuse the
+// number.
 func openGroup(number int) group {
 	leader, err := unix.PidfdOpen(number, 0)
 	if err != nil {
@@ -35,8 +35,8 @@ func openGroup(number int) group {
 // signalGroup has pidfd_send_signal reach the group of the process (Linux 6.9).
 const signalGroup = 1 << 2
 
-// signal sends s to all of the group. The file makes sure that it is not another
-// group, which has got the number since; older kernels know numbers only.
+// signal sends s to all of the group. The file excludes another group that has the number by now;
+// older kernels know only numbers.
 func (g group) signal(s syscall.Signal) error {
 	if g.leader != 0 {
 		err := unix.PidfdSendSignal(g.leader, s, nil, signalGroup)
@@ -47,8 +47,8 @@ func (g group) signal(s syscall.Signal) error {
 	return unix.Kill(-g.number, s)
 }
 
-// runs reports whether any process of the group runs. Those that are dead, and
-// not waited for by their parent, do not: in a container that may be for ever.
+// runs reports whether any process of the group runs. Zombies do not; in a container nobody may ever
+// reap them.
 func (g group) runs() bool {
 	if err := g.signal(0); errors.Is(err, unix.ESRCH) {
 		return false
@@ -82,9 +82,8 @@ func waitReadable(in int, until time.Duration) {
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(in), Events: unix.POLLIN}, {Fd: int32(timer), Events: unix.POLLIN}}, -1)
 }
 
-// awaitEnd waits until the process has ended or stopped, and reports whether it has
-// ended. It is not waited for by that: its number, and that of its group, stay
-// its own.
+// awaitEnd waits until the process has ended or stopped, and reports whether it has ended. It does
+// not reap the process, so the kernel can't reuse its number and that of its group.
 func awaitEnd(pid int) (bool, error) {
 	for {
 		var info unix.Siginfo
@@ -95,5 +94,5 @@ func awaitEnd(pid int) (bool, error) {
 	}
 }
 
-// cldStopped is how waitid tells of a stop.
+// cldStopped is the code by which waitid reports a stop.
 const cldStopped = 5

@@ -17,7 +17,7 @@ const bootClock = unix.CLOCK_MONOTONIC
 // group is a process group.
 type group struct {
 	number int
-	began  uint64 // 0: this system does not tell the start time of its leader
+	began  uint64 // 0: this system does not show the start time of its leader
 }
 
 func openGroup(number int) group { return group{number: number} }
@@ -33,5 +33,5 @@ func mayDescend(uint64, int) bool { return false }
 
 func waitReadable(in int, until time.Duration) { pollReadable(in, until) }
 
-// awaitEnd says nothing here: the process is waited for as it ends.
+// awaitEnd returns at once: on this system the caller reaps the process when it ends.
 func awaitEnd(int) (bool, error) { return false, nil }

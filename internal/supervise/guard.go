@@ -13,35 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guard is lk's side of the second watcher over the group of its command: another
-// process of the same program, which stops the group before the lease ends if lk
-// stands still, and ends it at once if lk dies. It has a process group of its own,
-// so that what is meant for lk's job or for the command's doesn't reach it.
+// guard is lk's side of the guard process: it starts the process, sends it orders, replaces it when
+// it dies, and kills it when the command has ended. KILL also ends a stopped guard. The guard has a
+// process group of its own, so signals for lk's job or for the command do not reach it.
 //
-// lk tells it by a pipe what it must know (see guard_unix.go), and ends it by KILL when
-// the command has ended: that works also if it was stopped. What it does when
-// nobody is left on the other side of the pipe it must not do after that.
-//
-// A nil guard is none.
+// Methods of a nil guard do nothing.
 type guard struct {
-	what    string   // is held, for messages
+	what    string   // names the locks in messages
 	stderr  *os.File // for those messages; nil: none
 	session *os.File // see startGuard
 	note    func(string)
 
 	process *os.Process
 	orders  *os.File
-	gone    chan bool // it has exited; true: it has nothing left to do
+	exited  chan bool // receives a value when it has exited; true: without an error
 	starts  int
 
-	// Orders for the next guard, if this one is killed.
+	// The orders sent so far, for the next guard if this one dies.
 	group    group
 	grace    time.Duration
 	end      time.Duration // of the lease, by the boot clock; 0: not sent yet
-	asked    bool
-	farewell *Farewell // nil: the guard must not leave
-	epoch    uint64    // of the session's latest attach
-	lifeline *os.File  // the end that the guard reads; nil without farewell
+	asked    bool          // lk has sent TERM to the command
+	farewell *Farewell     // nil: the guard must not leave
+	epoch    uint64        // of the session's latest attach
+	lifeline *os.File      // the end that the guard reads; nil without farewell
 }
 
 const (
@@ -70,30 +65,30 @@ func (g *guard) leaves(farewell *Farewell) *os.File {
 	return out
 }
 
-// start starts a guard, or the next one, and tells it all that it must know. It
-// must be called by the goroutine that starts the command: see inherited.
+// start starts a guard, or the next one, and sends it all orders so far. Only the goroutine that
+// starts the command may call it: see inherited.
 func (g *guard) start() {
-	g.process, g.orders, g.gone = nil, nil, nil
+	g.process, g.orders, g.exited = nil, nil, nil
 	if g.starts++; g.starts > mostGuards {
-		g.note("its second watcher was ended again and again: should lk be killed too, what its command started may run on")
+		g.note("the guard was killed again and again: if lk is killed too, processes of the command may run on")
 		return
 	}
 	if err := g.launch(); err != nil {
-		g.note(fmt.Sprintf("no second watcher (%s): should lk be killed, what its command started may run on", err))
+		g.note(fmt.Sprintf("no guard (%s): if lk is killed, processes of the command may run on", err))
 		return
 	}
 	if g.farewell != nil {
-		g.tell("leave %d %d %s", os.Getpid(), g.farewell.TTL, g.farewell.Order)
-		g.tell("epoch %d", g.epoch)
+		g.send("leave %d %d %s", os.Getpid(), g.farewell.TTL, g.farewell.Order)
+		g.send("epoch %d", g.epoch)
 	}
 	if g.group.number != 0 {
-		g.tellGroup()
+		g.sendGroup()
 	}
 	if g.end != 0 {
-		g.tell("end %d", g.end)
+		g.send("end %d", g.end)
 	}
 	if g.asked {
-		g.tell("asked")
+		g.send("asked")
 	}
 }
 
@@ -124,14 +119,13 @@ func (g *guard) launch() error {
 		orders.Close()
 		return err
 	}
-	gone := make(chan bool, 1)
-	go func() { gone <- cmd.Wait() == nil }()
-	g.process, g.orders, g.gone = cmd.Process, orders, gone
+	exited := make(chan bool, 1)
+	go func() { exited <- cmd.Wait() == nil }()
+	g.process, g.orders, g.exited = cmd.Process, orders, exited
 	return nil
 }
 
-// ownProgram is the file of the program that runs now, even if another one has
-// taken its name since.
+// ownProgram returns the file of the running program, even if another file has its name by now.
 func ownProgram() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err == nil {
@@ -140,72 +134,72 @@ func ownProgram() (string, error) {
 	return os.Executable()
 }
 
-// watch tells the guard which group to guard, and how long before the end of the
-// lease it is asked to stop.
+// watch orders the guard to watch that group, and to send TERM so long before the end of the lease.
 func (g *guard) watch(group group, grace time.Duration) {
 	if g != nil {
 		g.group, g.grace = group, grace
-		g.tellGroup()
+		g.sendGroup()
 	}
 }
 
-func (g *guard) tellGroup() { g.tell("group %d %d %d", g.group.number, g.grace, g.group.began) }
+func (g *guard) sendGroup() { g.send("group %d %d %d", g.group.number, g.grace, g.group.began) }
 
 // attached sends the guard the epoch of the session's latest attach, if it changed.
 func (g *guard) attached(epoch uint64) {
 	if g != nil && g.farewell != nil && epoch != g.epoch {
 		g.epoch = epoch
-		g.tell("epoch %d", epoch)
+		g.send("epoch %d", epoch)
 	}
 }
 
-// until tells the guard when the lease ends, by the boot clock, if that is news.
+// until sends the end of the lease, by the boot clock, if it changed. A later end may arrive late
+// without risk, so changes of less than a millisecond are not sent.
 func (g *guard) until(end time.Duration) {
 	if g == nil || end == g.end || end > g.end && end < g.end+time.Millisecond {
-		return // a later end is told late at no risk, an earlier one is not
+		return
 	}
 	g.end = end
-	g.tell("end %d", end)
+	g.send("end %d", end)
 }
 
-// saidStop tells the guard that lk itself asks the command to stop. It is asked by
-// one of them, once: a second TERM tells many a program to leave without cleaning up.
-func (g *guard) saidStop() {
+// termSent reports to the guard that lk itself sends TERM. Only one of them does: many programs exit
+// without cleaning up at the second TERM.
+func (g *guard) termSent() {
 	if g != nil {
 		g.asked = true
-		g.tell("asked")
+		g.send("asked")
 	}
 }
 
-func (g *guard) tell(format string, args ...any) {
+func (g *guard) send(format string, args ...any) {
 	if g.orders == nil {
 		return
 	}
 	_ = g.orders.SetWriteDeadline(time.Now().Add(ordersPatience))
 	if _, err := fmt.Fprintf(g.orders, format+"\n", args...); errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = g.process.Kill() // it stands still, or it would have read; its end is seen by lk's loop, which starts another
+		_ = g.process.Kill() // it stands still; its exit makes Wait start another
 	}
 }
 
-// left is received from when the guard has exited; then follow must be called.
-func (g *guard) left() <-chan bool {
+// ended returns a channel that receives a value when the guard has exited. Then call replace.
+func (g *guard) ended() <-chan bool {
 	if g == nil {
 		return nil
 	}
-	return g.gone
+	return g.exited
 }
 
-// follow starts the next guard, unless the one that left had done all it could.
-func (g *guard) follow(done bool) {
+// replace starts the next guard, unless the last one had finished its work.
+func (g *guard) replace(finished bool) {
 	g.orders.Close()
-	g.process, g.orders, g.gone = nil, nil, nil
-	if !done {
+	g.process, g.orders, g.exited = nil, nil, nil
+	if !finished {
 		g.start()
 	}
 }
 
-// stop ends the guard and returns when it is dead: from then on the number of the
-// command's group may be that of another one.
+// stop kills the guard and returns when it is dead. Afterwards the command may be reaped, and the
+// number of its group may become that of another group.
 func (g *guard) stop() {
 	if g == nil {
 		return
@@ -217,14 +211,14 @@ func (g *guard) stop() {
 		return
 	}
 	_ = g.process.Kill()
-	<-g.gone
+	<-g.exited
 	g.orders.Close()
-	g.process, g.orders, g.gone = nil, nil, nil
+	g.process, g.orders, g.exited = nil, nil, nil
 }
 
-// bootTime is what the boot clock shows: the same to all processes.
+// bootTime reads the boot clock, which is the same for all processes.
 func bootTime() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(bootClock, &ts) // it fails only for a clock that is unknown
+	_ = unix.ClockGettime(bootClock, &ts) // it fails only for an unknown clock
 	return time.Duration(ts.Nano())
 }

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guard that is killed is followed by another, which knows all that it must,
-// but not without limit; and lk says so when it continues without one.
-func TestGuardIsFollowed(t *testing.T) {
+// lk replaces a killed guard by another that gets all orders again, a few times. Then it warns that
+// it continues without one.
+func TestKilledGuardIsReplaced(t *testing.T) {
 	var notes []string
 	l := newFakeLease(time.Hour)
 	s := superviseScript(t, l, time.Second, `echo $$; exec sleep 600`)
@@ -28,13 +28,13 @@ func TestGuardIsFollowed(t *testing.T) {
 	for range mostGuards - 1 {
 		first := g.process.Pid
 		g.process.Kill()
-		g.follow(<-g.left())
+		g.replace(<-g.ended())
 		if g.process == nil || g.process.Pid == first || len(notes) != 0 {
-			t.Fatalf("no other guard; told %q", notes)
+			t.Fatalf("no other guard; noted %q", notes)
 		}
 	}
 	g.orders.Close() // as lk's death does: the last one must know the group
-	if done := <-g.left(); !done {
+	if done := <-g.ended(); !done {
 		t.Error("the guard did not end as it should")
 	}
 	eventually(t, "the command is dead", ended(t, pid))
@@ -42,16 +42,15 @@ func TestGuardIsFollowed(t *testing.T) {
 		t.Errorf("the command ended with %d", s.code)
 	}
 
-	g.follow(false)
-	if g.left() != nil || len(notes) != 1 || !strings.Contains(notes[0], "again and again") {
-		t.Errorf("a guard too many, or told %q", notes)
+	g.replace(false)
+	if g.ended() != nil || len(notes) != 1 || !strings.Contains(notes[0], "again and again") {
+		t.Errorf("a guard too many, or noted %q", notes)
 	}
 	g.until(bootTime()) // to nobody
 }
 
-// A guard that stands still does not hold lk up: when it reads nothing any more,
-// it is replaced.
-func TestGuardThatStandsStill(t *testing.T) {
+// A stopped guard does not block lk: when the pipe is full, lk kills the guard.
+func TestStoppedGuardIsReplaced(t *testing.T) {
 	g := newGuard("db", nil, nil, func(text string) { t.Error(text) })
 	g.start()
 	defer g.stop()
@@ -59,15 +58,15 @@ func TestGuardThatStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := make([]byte, 1<<20)
-	g.tell("%s", full) // more than a pipe holds
-	done := <-g.left()
-	if g.follow(true); done {
+	g.send("%s", full) // more than a pipe holds
+	done := <-g.ended()
+	if g.replace(true); done {
 		t.Error("the guard ended by itself")
 	}
 }
 
-// An end that comes sooner is told at once, one that comes later when it matters.
-func TestGuardIsToldTheEnd(t *testing.T) {
+// An earlier end is sent at once, a later one if it differs by a millisecond.
+func TestEarlierEndIsSentAtOnce(t *testing.T) {
 	var g guard // without a process
 	g.until(10 * time.Second)
 	for _, c := range []struct{ end, want time.Duration }{
@@ -76,7 +75,7 @@ func TestGuardIsToldTheEnd(t *testing.T) {
 		{11 * time.Second, 11 * time.Second},
 	} {
 		if g.until(c.end); g.end != c.want {
-			t.Errorf("told %s of %s, want %s", g.end, c.end, c.want)
+			t.Errorf("after the end %s the guard has %s, want %s", c.end, g.end, c.want)
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchProcess returns a channel that is closed when the process has ended. The
-// kernel tells, by a file that is that process and never a later one of the same
-// number. Kernels and sandboxes without such files are polled.
+// WatchProcess returns a channel that is closed when the process has ended. A pidfd stands for that
+// process, and never for a later one of the same number. Without pidfds it polls. It returns
+// [ErrNoProcess] if there is no such process.
 func WatchProcess(pid int) (<-chan struct{}, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {

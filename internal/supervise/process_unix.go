@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processPoll is how often a process is looked at where the kernel does not tell.
+// processPoll is the pause between two checks of a process without a pidfd.
 const processPoll = time.Second
 
-// pollProcess is WatchProcess where the kernel does not tell of an end.
+// pollProcess is WatchProcess without pidfds.
 func pollProcess(pid int) (<-chan struct{}, error) {
 	if !processLives(pid) {
 		return nil, ErrNoProcess
@@ -27,7 +27,7 @@ func pollProcess(pid int) (<-chan struct{}, error) {
 	return ended, nil
 }
 
-// awaitNone looks now and then until there is no process of that number.
+// awaitNone polls until there is no process of that number.
 func awaitNone(pid int) {
 	tick := time.NewTicker(processPoll)
 	defer tick.Stop()
@@ -36,7 +36,7 @@ func awaitNone(pid int) {
 	}
 }
 
-// processLives reports whether there is a process of that number, whosever it is.
+// processLives reports whether there is a process of that number, of any user.
 func processLives(pid int) bool {
 	err := unix.Kill(pid, 0)
 	return err == nil || errors.Is(err, unix.EPERM)
@@ -47,10 +47,9 @@ func EndsKeeping(s os.Signal) bool {
 	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGQUIT
 }
 
-// SurviveBrokenPipes lets lk go on when nobody reads what it says any more. Unlike
-// an ignored signal that is not inherited by its children.
+// SurviveBrokenPipes lets lk go on when nobody reads its output any more. Unlike an ignored signal,
+// children do not inherit this.
 func SurviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// OutliveTerminal has lk, and what it starts from now on, go on when the terminal
-// is closed.
+// OutliveTerminal lets lk, and processes that it starts from now on, survive the end of the terminal.
 func OutliveTerminal() { signal.Ignore(unix.SIGHUP) }

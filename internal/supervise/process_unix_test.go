@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// TestProcessEnds: the end of a process is told, whether or not the kernel tells,
-// and not before; who has ended already can't be followed.
-func TestProcessEnds(t *testing.T) {
+// The channel is closed at the end of the process and not before, with a pidfd and without.
+func TestWatchProcessReportsTheEnd(t *testing.T) {
 	for name, watch := range map[string]func(int) (<-chan struct{}, error){"watch": WatchProcess, "poll": pollProcess} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("cat")
@@ -28,7 +27,7 @@ func TestProcessEnds(t *testing.T) {
 			}
 			select {
 			case <-ended:
-				t.Error("told while it lives")
+				t.Error("closed while the process lives")
 			case <-time.After(50 * time.Millisecond):
 			}
 			in.Close()
@@ -38,7 +37,7 @@ func TestProcessEnds(t *testing.T) {
 			select {
 			case <-ended:
 			case <-time.After(patience):
-				t.Error("not told of its end")
+				t.Error("not closed at its end")
 			}
 			if _, err := watch(cmd.Process.Pid); !errors.Is(err, ErrNoProcess) {
 				t.Errorf("got %v, want that there is no such process", err)

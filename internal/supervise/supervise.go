@@ -11,12 +11,12 @@ import (
 
 // Lease is the part of a hold that a supervisor needs.
 type Lease interface {
-	Done() <-chan struct{}       // closed when it is lost, before anyone else can be granted
-	Err() error                  // why
-	Remaining() time.Duration    // until it is lost, if nothing renews it; Forever if it has no end
-	RenewError() error           // why it was not renewed
+	Done() <-chan struct{}       // closed when it is lost, before the engine grants it to anybody else
+	Err() error                  // why it is lost; nil before
+	Remaining() time.Duration    // until it is lost without a renewal; Forever if it has no end
+	RenewError() error           // why the last renewal failed
 	YieldAsked() <-chan struct{} // closed when somebody asks for it
-	Asked() *lockkeeper.Asked    // who
+	Asked() *lockkeeper.Asked    // who asks; nil if nobody does
 }
 
 // Action says what happens to the command when its lock is about to be lost, or when somebody
@@ -73,12 +73,12 @@ type Supervisor struct {
 	ending  bool // a signal that asks the child to end was passed on
 }
 
-// groupPoll is how often the child's group is looked at when it has to go: the
-// kernel has no event for the end of a group.
+// groupPoll is the pause between two checks whether the group runs: the kernel has no event for the
+// end of a group.
 const groupPoll = 20 * time.Millisecond
 
-// unkillable is how long a killed group is waited for. What is left then is of
-// another user, or deep in the kernel.
+// unkillable bounds the wait for a killed group. Processes left then belong to another user, or hang
+// in the kernel.
 const unkillable = 5 * time.Second
 
 // Start starts the guard and then the command. Until the guard knows the process group, the kernel
@@ -106,7 +106,7 @@ func Start(o Options, command, env []string) (*Supervisor, error) {
 		grace = 0
 	}
 	s.guard.watch(child.group, grace)
-	s.tellEnd()
+	s.sendEnd()
 	return s, nil
 }
 
@@ -141,7 +141,7 @@ func (s *Supervisor) wait(signals chan os.Signal) (code int, lost error) {
 		case sig := <-signals:
 			s.pass(sig)
 		case by := <-s.child.stopped:
-			s.tellEnd() // lk may stand still from here on
+			s.sendEnd() // lk may stand still from here on
 			if s.child.stopWithIt(by) {
 				s.goOn()
 			}
@@ -149,16 +149,16 @@ func (s *Supervisor) wait(signals chan os.Signal) (code int, lost error) {
 		case <-asked:
 			asked = nil
 			s.yield()
-			lost = s.look(lost)
+			lost = s.check(lost)
 			alarm.Reset(s.untilGrace())
 		case <-alarm.C:
 			if asked == nil && s.Lease.Asked() == nil {
-				asked = s.Lease.YieldAsked() // that ask was withdrawn: the next is another one
+				asked = s.Lease.YieldAsked() // that ask was withdrawn: wait for the next
 			}
-			lost = s.look(lost)
+			lost = s.check(lost)
 			alarm.Reset(s.untilGrace())
-		case over := <-s.guard.left():
-			s.guard.follow(over)
+		case over := <-s.guard.ended():
+			s.guard.replace(over)
 		case <-attached:
 			s.guard.attached(s.Farewell.Epoch())
 		case <-done:
@@ -168,25 +168,25 @@ func (s *Supervisor) wait(signals chan os.Signal) (code int, lost error) {
 	}
 }
 
-// look asks the child to stop if the lease ends soon, and tells the guard of a new
-// end: in this order, or the guard would ask too.
-func (s *Supervisor) look(lost error) error {
-	ahead := s.Lease.Remaining() <= s.Grace && s.Lease.Err() == nil // after the end, Done says what to do
+// check sends TERM if the lease ends soon, and then the end of the lease to the guard. In the other
+// order the guard could send TERM too.
+func (s *Supervisor) check(lost error) error {
+	ahead := s.Lease.Remaining() <= s.Grace && s.Lease.Err() == nil // after the end, Done decides
 	if ahead && lost == nil && s.OnLost == Terminate && !s.yielded {
 		lost = s.lossAhead()
 		s.stopChild()
 	}
-	s.tellEnd()
+	s.sendEnd()
 	return lost
 }
 
-// stopChild asks the child to stop, and sees to it that it is not asked twice.
+// stopChild sends TERM to the child, and makes sure that the guard does not send it again.
 func (s *Supervisor) stopChild() {
-	s.guard.saidStop()
+	s.guard.termSent()
 	s.child.terminate()
 }
 
-// lose ends the child with its lease, or says that it runs on.
+// lose kills the child with its lease, or prints that it runs on.
 func (s *Supervisor) lose() error {
 	if s.OnLost == Warn {
 		lost := s.loss("its command runs on")
@@ -197,8 +197,7 @@ func (s *Supervisor) lose() error {
 	return s.loss("its command was stopped")
 }
 
-// yield tells the user who asks for the lock, and has the child stop if that is
-// what the user wants.
+// yield prints who asks for the lock, and sends TERM if OnYield says so.
 func (s *Supervisor) yield() {
 	asked := s.Lease.Asked()
 	text := fmt.Sprintf("%s: %s", s.What, askedText(asked))
@@ -222,9 +221,9 @@ func (s *Supervisor) yield() {
 	}
 }
 
-// tellEnd tells the guard when the lease ends. The clock is read before the lease:
-// should lk stand still between, the end is told too early, never too late.
-func (s *Supervisor) tellEnd() {
+// sendEnd sends the end of the lease to the guard. It reads the clock before the lease, so a pause of
+// lk in between makes the end too early, never too late.
+func (s *Supervisor) sendEnd() {
 	if s.OnLost == Warn {
 		return
 	}
@@ -234,7 +233,7 @@ func (s *Supervisor) tellEnd() {
 	}
 }
 
-// pass gives the child a signal that lk got.
+// pass handles a signal that lk received.
 func (s *Supervisor) pass(sig os.Signal) {
 	if continues(sig) {
 		s.goOn()
@@ -244,31 +243,28 @@ func (s *Supervisor) pass(sig os.Signal) {
 	}
 }
 
-// goOn continues a stopped child, if the lease has outlived the time in which lk
-// stood still with it. Else Done ends the child.
+// goOn continues a stopped child if the lease is not over. If it is, Done ends the child.
 func (s *Supervisor) goOn() {
 	if s.Lease.Err() == nil || s.OnLost == Warn {
 		s.child.goOn()
 	}
 }
 
-// untilGrace is how long to sleep until what remains may have fallen to the grace,
-// but no longer than a tick: the lease's clock goes on while the computer sleeps,
-// and Go's timers do not.
+// untilGrace returns the time until the rest of the lease may have fallen to the grace, a tick at
+// most: the clock of the lease runs while the computer sleeps, and Go's timers do not.
 func (s *Supervisor) untilGrace() time.Duration {
 	return min(s.tick, max(s.Lease.Remaining()-s.Grace, s.Grace/10, time.Millisecond))
 }
 
-// end is called when the child has ended, and nobody has waited for it yet. Without
-// a loss it may leave processes behind, as under any shell, unless it was asked to
-// end. Else end waits until its group is gone, and ends what is left of it with the
-// lease.
+// end reaps the ended child. Without a loss its group may run on in the background, as under any
+// shell, unless a signal asked it to end. Otherwise end waits until the group is gone, and kills the
+// rest with the lease.
 func (s *Supervisor) end(lost error, signals <-chan os.Signal) (code int, _ error) {
 	if s.Lease.Err() != nil && lost == nil {
 		lost = s.loss("its command has ended since")
 	}
 	if !s.ending && (lost == nil || s.OnLost == Warn) {
-		s.guard.stop() // before the number of the group can be another's
+		s.guard.stop() // before the kernel can reuse the number of the group
 	}
 	code = s.child.reap()
 	if lost == nil && (s.ending || code > SignalCode && asksToEnd(s.child.signal(code))) {
@@ -284,9 +280,9 @@ func (s *Supervisor) end(lost error, signals <-chan os.Signal) (code int, _ erro
 	return code, lost
 }
 
-// linger waits until nothing of the child's group runs any more, for the grace at
-// most, or until somebody is impatient. The child ended because it was asked to,
-// and what it had started may take a moment longer to heed the same.
+// linger waits until no process of the child's group runs, for the grace at most, or until another
+// signal asks lk to end. The child ended because of a signal, and the rest of its group may take a
+// moment longer to do the same.
 func (s *Supervisor) linger(signals <-chan os.Signal) {
 	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.Grace)
 	defer tick.Stop()
@@ -307,8 +303,8 @@ func (s *Supervisor) linger(signals <-chan os.Signal) {
 	}
 }
 
-// endGroup waits until the child's group is gone. When it has had its time, or the
-// lease is lost, it is killed.
+// endGroup waits until the child's group is gone. After the grace, or when the lease is lost, it kills
+// the group.
 func (s *Supervisor) endGroup() {
 	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.Grace)
 	defer tick.Stop()
@@ -333,7 +329,7 @@ func (s *Supervisor) endGroup() {
 	}
 }
 
-// loss says why the lease is lost, and what that meant for the command.
+// loss returns why the lease is lost, and what happened to the command.
 func (s *Supervisor) loss(command string) error {
 	err := s.Lease.Err()
 	if err == nil {
@@ -342,18 +338,18 @@ func (s *Supervisor) loss(command string) error {
 	return fmt.Errorf("%w; %s", err, command)
 }
 
-// lossAhead says why the lease is about to be lost.
+// lossAhead returns why the lease is about to be lost.
 func (s *Supervisor) lossAhead() error {
 	left := duration.Text(s.Lease.Remaining())
 	if asked := s.Lease.Asked(); asked != nil {
 		return fmt.Errorf("%s: its command was stopped %s before the end: %s", s.What, left, askedText(asked))
 	}
 	if s.MaxHold > 0 && s.Lease.RenewError() == nil { // nothing else ends it, and nobody had to ask yet
-		return fmt.Errorf("%s was held for as long as --max-hold allows, and its command was stopped", s.What)
+		return fmt.Errorf("%s was held as long as --max-hold allows, and its command was stopped", s.What)
 	}
 	why := ""
-	if trouble := s.Lease.RenewError(); trouble != nil {
-		why = fmt.Sprintf(" (%s)", trouble)
+	if err := s.Lease.RenewError(); err != nil {
+		why = fmt.Sprintf(" (%s)", err)
 	}
 	return fmt.Errorf("%s could not be renewed%s, and its command was stopped %s before the lock would have ended", s.What,
 		why, left)

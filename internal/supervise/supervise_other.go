@@ -72,9 +72,9 @@ func (g *guard) watch(group, time.Duration) {}
 func (g *guard) attached(uint64)            {}
 func (g *guard) start()                     {}
 func (g *guard) until(time.Duration)        {}
-func (g *guard) saidStop()                  {}
-func (g *guard) left() <-chan bool          { return nil }
-func (g *guard) follow(bool)                {}
+func (g *guard) termSent()                  {}
+func (g *guard) ended() <-chan bool         { return nil }
+func (g *guard) replace(bool)               {}
 func (g *guard) stop()                      {}
 
 // Guard returns ErrNoOrders: this system has no guards.

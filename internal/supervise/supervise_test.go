@@ -154,8 +154,7 @@ func ended(t *testing.T, pid string) func() bool {
 	}
 }
 
-// H8: the command and all that it started are dead when the lock is lost,
-// whatever they do against it.
+// The command and its descendants in the group are dead when the lock is lost, even if they ignore TERM.
 func TestLossEndsTheWholeGroup(t *testing.T) {
 	l := newFakeLease(time.Hour)
 	s := superviseScript(t, l, time.Second, `trap "" TERM; sh -c 'echo $$; exec sleep 600' & wait`)
@@ -191,9 +190,9 @@ func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// The computer slept, and what remains is suddenly little, or nothing: the timers
-// of the process have not noticed, so the lease is looked at again and again.
-func TestSleepIsNoticed(t *testing.T) {
+// After the computer slept, little or nothing of the lease remains, and Go's timers did not run: the
+// supervisor checks the lease every tick.
+func TestLeaseIsCheckedAfterSleep(t *testing.T) {
 	often := func(s *Supervisor) { s.tick = time.Millisecond }
 	t.Run("a little is left", func(t *testing.T) {
 		l := newFakeLease(time.Hour)
@@ -204,7 +203,7 @@ func TestSleepIsNoticed(t *testing.T) {
 			t.Errorf("code %d, error %v; want its own 3, and a loss", s.code, err)
 		}
 	})
-	t.Run("it stopped before, and nobody tells it twice", func(t *testing.T) {
+	t.Run("TERM is sent once", func(t *testing.T) {
 		l := newFakeLease(time.Hour)
 		s := superviseScript(t, l, time.Minute, `trap 'echo asked' TERM; echo ready; for i in 1 2; do read x; done; exit 4`,
 			often)
@@ -275,8 +274,8 @@ func TestBackgroundProcessesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// The user is told who asks for the lock.
-func TestAskIsTold(t *testing.T) {
+// lk prints who asks for the lock.
+func TestAskIsPrinted(t *testing.T) {
 	l := newFakeLease(lockkeeper.Forever)
 	l.ask = &lockkeeper.Asked{Reason: lockkeeper.Stolen, Label: lockkeeper.Label{As: "urgent-7"}, Left: lockkeeper.Forever}
 	s := superviseScript(t, l, time.Second, `read x; exit 0`)
@@ -286,6 +285,6 @@ func TestAskIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.notes) != 1 || s.notes[0] != "db: asked to yield to urgent-7" {
-		t.Errorf("told %q", s.notes)
+		t.Errorf("printed %q", s.notes)
 	}
 }

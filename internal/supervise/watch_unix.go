@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch is what a guard knows. Its orders are lines:
+// watch is the state of a guard. Its orders are lines:
 //
 //	leave LK TTL ORDER    leave the session when lk and all of the command are dead;
 //	                      LK is its process number
@@ -26,9 +26,9 @@ import (
 //	group N GRACE BEGAN   guard the process group N, whose leader started at BEGAN
 //	                      (see mayDescend); ask it to stop GRACE before the end
 //	end AT                the lease ends AT, by the boot clock
-//	asked                 lk has asked the group to stop
+//	asked                 lk has sent TERM to the group
 //
-// Durations are in nanoseconds. The end of the orders is the death of lk.
+// Durations are in nanoseconds. The pipe ends when lk dies.
 type watch struct {
 	what     string
 	group    group
@@ -49,22 +49,22 @@ func Guard(what string, stderr io.Writer, leave func(ctx context.Context, order 
 	if !isPipe(os.Stdin) {
 		return ErrNoOrders
 	}
-	// Its end is tied to lk's, whoever else is told to go.
+	// Only the end of lk ends the guard.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
 		unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	closeInherited()
 	w := watch{what: what, stderr: stderr, leave: leave}
 	for {
 		orphan := w.read()
-		// All orders are read by now, so that a guard which stood still itself
-		// does not act on an end that was put off meanwhile.
+		// All orders that have arrived are read, so a guard that stood still itself does not act on
+		// an end that lk has postponed.
 		now := bootTime()
 		switch {
 		case orphan && w.group.number == 0:
-			return ErrNoOrders // or for lk, but it died before it had a command
+			return ErrNoOrders // or lk died before it started the command
 		case orphan:
 			w.kill()
-			w.say("lk itself was killed, so its command was ended")
+			w.print("lk was killed, so its command was killed too")
 			w.leaveSession()
 			return nil
 		case w.end != 0 && now >= w.end:
@@ -74,17 +74,16 @@ func Guard(what string, stderr io.Writer, leave func(ctx context.Context, order 
 			w.asked = true
 			w.group.signal(unix.SIGTERM)
 			w.group.signal(unix.SIGCONT)
-			go w.say("lk stands still, so its command was asked to stop before the lock ends")
+			go w.print("lk stands still, so its command was asked to stop before the lock ends")
 		}
 		w.wait()
 	}
 }
 
-// ask is when the group is asked to stop: a little later than by lk, which tells
-// its guard when it does so itself.
+// ask returns when to send TERM: a little later than lk does, which reports it to the guard.
 func (w *watch) ask() time.Duration { return w.end - w.grace + w.grace/5 }
 
-// wait waits for an order, or until there is something to do.
+// wait waits for the next order or deadline.
 func (w *watch) wait() {
 	next := w.end
 	if w.end != 0 && w.grace > 0 && !w.asked {
@@ -93,7 +92,7 @@ func (w *watch) wait() {
 	waitReadable(int(os.Stdin.Fd()), next)
 }
 
-// read takes in all orders that have arrived. It reports whether they have ended.
+// read carries out all orders that have arrived. It reports whether the pipe has ended.
 func (w *watch) read() (orphan bool) {
 	in := int(os.Stdin.Fd())
 	_ = unix.SetNonblock(in, true) // nobody else has this end of the pipe
@@ -102,7 +101,7 @@ func (w *watch) read() (orphan bool) {
 		n, err := unix.Read(in, buffer)
 		switch {
 		case n > 0:
-			w.take(buffer[:n])
+			w.receive(buffer[:n])
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			return false
@@ -112,8 +111,8 @@ func (w *watch) read() (orphan bool) {
 	}
 }
 
-// take takes in a part of the orders.
-func (w *watch) take(text []byte) {
+// receive carries out the orders in text, which may end within an order.
+func (w *watch) receive(text []byte) {
 	w.rest = append(w.rest, text...)
 	for {
 		line, rest, whole := bytes.Cut(w.rest, []byte("\n"))
@@ -121,11 +120,11 @@ func (w *watch) take(text []byte) {
 			return
 		}
 		w.rest = rest
-		w.obey(string(line))
+		w.carryOut(string(line))
 	}
 }
 
-func (w *watch) obey(order string) {
+func (w *watch) carryOut(order string) {
 	verb, rest, _ := strings.Cut(order, " ")
 	switch verb {
 	case "leave":
@@ -147,8 +146,8 @@ func (w *watch) obey(order string) {
 	}
 }
 
-// kill ends the group, again and again until it is gone. What belongs to another
-// user can't be ended; it is left when the lease has ended.
+// kill sends KILL until the group is gone. It can't kill processes of another user, and gives up on
+// them at the end of the lease.
 func (w *watch) kill() {
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := w.group.signal(unix.SIGKILL)
@@ -159,22 +158,22 @@ func (w *watch) kill() {
 	}
 }
 
-// say tells the user, but waits for nobody who doesn't read.
-func (w *watch) say(text string) {
-	told := make(chan struct{})
+// print writes a line for the user, and waits at most a second for a reader.
+func (w *watch) print(text string) {
+	printed := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(printed)
 		fmt.Fprintf(w.stderr, "lk: %s: %s\n", w.what, text)
 	}()
 	select {
-	case <-told:
+	case <-printed:
 	case <-time.After(time.Second):
 	}
 }
 
-// closeInherited closes what lk was given by whoever started it, such as the pipe
-// to a pager, which would wait for the guard too. Files stay open: among them are
-// those by which the kernel knows the sessions that this run is part of.
+// closeInherited closes pipes and sockets that lk inherited. A pager, for example, would wait until
+// the guard closes its pipe. Regular files stay open: by some of them the kernel knows the processes
+// of a session.
 func closeInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -196,9 +195,8 @@ func closeInherited() {
 	}
 }
 
-// pollReadable waits until in can be read or the boot clock shows until; 0 is
-// never. It looks at the clock again and again, since the timers of most systems
-// stand still while the computer sleeps.
+// pollReadable waits until in can be read or the boot clock shows until; 0 is never. It reads the
+// clock every 250 ms, since the timers of most systems stand still while the computer sleeps.
 func pollReadable(in int, until time.Duration) {
 	for {
 		timeout := -1
