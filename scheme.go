@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,6 +70,10 @@ type Scheme struct {
 	// person looks after.
 	Migrate   func(ctx context.Context, url string) error
 	Migration func(url string) (string, error)
+
+	// Dump writes what the engine stores, as text for people, and changes nothing; nil: other
+	// programs can read what it stores.
+	Dump func(ctx context.Context, url string, w io.Writer) error
 }
 
 // Name returns the usual name of the scheme.

@@ -46,7 +46,7 @@ func (a *app) completes(root *cobra.Command) {
 			_ = c.RegisterFlagCompletionFunc("data", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 			_ = c.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
 			c.ValidArgsFunction = cobra.NoFileCompletions
-		case c.Name() == "bench" || c.Name() == "migrate":
+		case c.Name() == "bench" || c.Name() == "migrate" || c.Name() == "dump":
 			c.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 				if len(args) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp

@@ -46,14 +46,7 @@ file for Postgres, from ~/.my.cnf or MYSQL_PWD for MariaDB and MySQL.`,
 
 // checkMigrate notes what is wrong with the choice of the database.
 func (a *app) checkMigrate(args []string) {
-	switch {
-	case len(args) > 1:
-		a.bad.addf("%d databases: name one", len(args))
-	case len(args) == 1 && a.engineFlag != "":
-		a.bad.addf("two databases, %s and --engine %s: name one", lockkeeper.RedactURL(args[0]), lockkeeper.RedactURL(a.engineFlag))
-	case len(args) == 1:
-		a.engineArg = args[0]
-	}
+	a.takeEngine(args, "database")
 	url, named, err := a.chooseURL()
 	switch {
 	case err != nil: // checkEngine says it

@@ -2,6 +2,7 @@ package disklock
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -34,6 +35,9 @@ func init() {
 		Check:      checkURL,
 		Open: func(ctx context.Context, url string) (lockkeeper.Engine, error) {
 			return Open(ctx, strings.TrimPrefix(url, prefix))
+		},
+		Dump: func(ctx context.Context, url string, w io.Writer) error {
+			return Dump(ctx, strings.TrimPrefix(url, prefix), w)
 		},
 	})
 }

@@ -23,7 +23,7 @@ func TestMeetings(t *testing.T) {
 attach a ttl=20s
 attach b
 claim a 1 exclusive db`, atOnce: `
-at 5s renew a heard=1
+at 5s renew a acked=1
 at 5s claim b 1 exclusive db priority=1 steal-after=3s`},
 		{name: "a renewal and the moment of the take", before: `
 attach a ttl=20s

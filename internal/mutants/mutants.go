@@ -414,7 +414,7 @@ var mutants = []mutant{
 		"a claim that comes long after its end is made", "table/door.go",
 		`if w.ID < s.answered {`,
 		`if w.ID < 0*s.answered {`,
-		"table TestStories/r16_answered",
+		"table TestStories/r16_lowest_open",
 	},
 	{
 		"what was released is remembered for a TTL, however much it is", "table/ending.go",
@@ -438,7 +438,7 @@ var mutants = []mutant{
 		"ids of an older epoch bind a new one", "table/door.go",
 		`s.answered = 0`,
 		`s.answered += 0`,
-		"table TestStories/r16_answered",
+		"table TestStories/r16_lowest_open",
 	},
 	{
 		"a claim that is out is taken for answered", "answered.go",
@@ -462,7 +462,7 @@ var mutants = []mutant{
 		"an answer that was given passes for heard", "table/hearing.go",
 		`if c.session.heard == 0 {`,
 		`if c.session.heard >= 0 {`,
-		"table TestStories/r12_heard",
+		"table TestStories/r12_acked",
 	},
 	{
 		"to hear any lease is to hear of every end", "table/hearing.go",

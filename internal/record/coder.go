@@ -11,7 +11,8 @@ import (
 )
 
 // A coder writes values to b, or reads them from its beginning. One description of a struct serves
-// both directions, so they can't differ.
+// both directions, so they can't differ. Writing only reads the struct: others may read it
+// meanwhile.
 type coder struct {
 	b       []byte // written so far, or not read yet
 	reading bool
@@ -139,23 +140,31 @@ func (c *coder) int(tag byte, n *int) {
 	if c.tag(tag, *n != 0) {
 		wide := int64(*n)
 		c.signed(&wide)
-		*n = int(wide)
 		c.notZero(tag, wide == 0)
-		if int64(*n) != wide {
+		if int64(int(wide)) != wide {
 			c.fail(errOverlong)
+		}
+		if c.reading {
+			*n = int(wide)
 		}
 	}
 }
 
-func (c *coder) bool(tag byte, b *bool) { *b = c.tag(tag, *b) }
+func (c *coder) bool(tag byte, b *bool) {
+	if there := c.tag(tag, *b); c.reading {
+		*b = there
+	}
+}
 
 // text codes a string of any type.
 func text[T ~string](c *coder, tag byte, s *T) {
 	if c.tag(tag, *s != "") {
 		plain := string(*s)
 		c.string(&plain)
-		*s = T(plain)
 		c.notZero(tag, plain == "")
+		if c.reading {
+			*s = T(plain)
+		}
 	}
 }
 
@@ -166,12 +175,15 @@ func enum[T ~uint8](c *coder, tag byte, e *T, last T) {
 	}
 	n := uint64(*e)
 	c.number(&n)
-	if c.reading && n > uint64(last) {
+	if !c.reading {
+		return
+	}
+	c.notZero(tag, n == 0)
+	if n > uint64(last) {
 		c.fail(fmt.Errorf("field %d has the value %d, the highest is %d", tag, n, last))
-		n = 0
+		return
 	}
 	*e = T(n)
-	c.notZero(tag, n == 0)
 }
 
 // elements codes the length of a list, and returns the list, whose elements the caller codes. An

@@ -34,8 +34,8 @@ func Format(c table.Command) string {
 		f.words("epoch=" + strconv.FormatUint(c.Key.Epoch, 10))
 	}
 	if keyed := c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End; keyed {
-		f.stated("answered", c.Key.LowestOpen)
-		f.stated("heard", c.Key.Acked)
+		f.stated("lowest-open", c.Key.LowestOpen)
+		f.stated("acked", c.Key.Acked)
 	}
 	return strings.Join(f.all, " ")
 }

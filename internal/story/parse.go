@@ -254,9 +254,9 @@ func (p *parser) option(w word, c *table.Command) bool {
 		c.Session.Epoch = p.number(w.text)
 	case w.key == "epoch":
 		c.Key.Epoch = p.number(w.text)
-	case w.key == "answered" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
+	case w.key == "lowest-open" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
 		c.Key.LowestOpen = p.number(w.text)
-	case w.key == "heard" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
+	case w.key == "acked" && (c.Op == table.Renew || c.Op == table.Claim || c.Op == table.End):
 		c.Key.Acked = p.number(w.text)
 	case w.key == "ttl" && c.Op == table.Attach:
 		c.Session.TTL = p.duration(w.text)

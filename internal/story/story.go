@@ -24,8 +24,8 @@
 // A line may begin with "at 12s", the engine's time; otherwise it happens at
 // the time of the line before. "pass 10s" lets 10 s go by. The key of a command has
 // the latest epoch of its session, and an attach follows it, unless the line says
-// epoch=3, or for an attach that knows of none epoch=none. With answered=7 a key
-// states that no claim with a lower id is begun any more, and with heard=3 that the
+// epoch=3, or for an attach that knows of none epoch=none. With lowest-open=7 a key
+// states that no claim with a lower id is begun any more, and with acked=3 that the
 // third lease of its session was heard. A lapse is a claim's id, its reason and the end by
 // which its client counted; attach bob lapsed=1/expired/30s states one.
 package story

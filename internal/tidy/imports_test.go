@@ -25,7 +25,7 @@ var house = []room{
 	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
-	{"engine/disklock", ". table internal/keeper internal/record", "modernc.org/sqlite golang.org/x/sys"},
+	{"engine/disklock", ". table internal/keeper internal/record internal/story", "modernc.org/sqlite golang.org/x/sys"},
 	{"engine/sqlitelock", ". table internal/rows internal/watching internal/migrations internal/calls " +
 		"internal/attached",
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
