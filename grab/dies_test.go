@@ -74,14 +74,17 @@ func TestDiesAnywhere(t *testing.T) {
 	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
 	usual := long
 	usual.For = 0
-	operations := map[string]func(p *grab.Places, ctx context.Context) error{
-		"grab":     func(p *grab.Places, ctx context.Context) error { _, err := p.Grab(ctx, usual); return err },
-		"grab for": func(p *grab.Places, ctx context.Context) error { _, err := p.Grab(ctx, long); return err },
-		"renew": func(p *grab.Places, ctx context.Context) error {
+	operations := map[string]func(p *grab.Reservations, ctx context.Context) error{
+		"grab":     func(p *grab.Reservations, ctx context.Context) error { _, err := p.Grab(ctx, usual); return err },
+		"grab for": func(p *grab.Reservations, ctx context.Context) error { _, err := p.Grab(ctx, long); return err },
+		"renew": func(p *grab.Reservations, ctx context.Context) error {
 			_, err := p.Renew(ctx, long.Name(), long.Terms)
 			return err
 		},
-		"release": func(p *grab.Places, ctx context.Context) error { _, err := p.Release(ctx, long.Name()); return err },
+		"release": func(p *grab.Reservations, ctx context.Context) error {
+			_, err := p.Release(ctx, long.Name())
+			return err
+		},
 	}
 	before := map[string]func(w *world){
 		"nothing": func(*world) {},

@@ -1,26 +1,43 @@
-// Package grab keeps places in line and holds for callers that are known by a
-// name instead of by a process: the steps of a CI job, scripts, clients of a
-// stateless server. It is a front end over any [lockkeeper.Engine].
+// Package grab holds locks for callers that are known by a name instead of by a process: the steps
+// of a CI job, scripts, clients of a stateless server. It works on any [lockkeeper.Engine].
 //
-// Whoever wants something grabs it, and grabs it again from time to time: the
-// answer is ok, or wait and the position in line. Each repeat keeps the place or
-// the hold alive; who stops repeating loses it after its TTL, and nobody has to
-// clean up after a crash. A name has one session for each set of paths, with one
-// claim in it, so the same name at other paths is another owner.
+// # Use
 //
-// Every operation may be repeated after a lost answer, by any process, and any
-// number of processes may act for one name at once: a session has one owner, who
-// is the name, and what one of them does is true for all. Killed at any moment,
-// a caller leaves at most a place or a hold that ends by itself: after the TTL
-// that it asked for, or after what a longer [Terms.For] has promised.
+// A caller grabs what it wants, and grabs it again from time to time. The answer is ok, or wait with
+// the position in the queue:
 //
-//   - A repeat never makes a hold end sooner than an earlier one has promised (R11).
-//   - A place may be granted while nobody looks. It is then held, for the rest of
-//     its TTL, and the next call says so.
-//   - What was lost, to an operator or to a thief, is told by [Places.Renew] as
-//     long as the session lives; [Places.Grab] tells it once and queues anew.
-//   - A caller that continues one hold passes its [Token] to [Places.Confirm], which
-//     creates no claim: any other claim of the name is a loss.
-//   - Whoever knows a name can act for it, so names that must not meet have to
-//     differ: by the number of a CI run, say.
+//	reservations := grab.New(engine)
+//	answer, err := reservations.Grab(ctx, grab.Request{As: "ci-17", Targets: targets})
+//	if answer.State == lockkeeper.Held {
+//		// use it, and grab again within answer.TTL
+//	}
+//	…
+//	reservations.Release(ctx, name)
+//
+// What a name has is a reservation: a claim that waits or is held. Each repeat keeps the reservation
+// alive. Without a repeat it ends with its TTL, so nothing has to be cleaned up after a crash.
+// [Reservations.Wait] repeats until the claim is held; [Reservations.Keep] repeats in the background.
+//
+// A [Name] is a text and a set of paths: the same text at other paths is another owner. A caller that
+// knows a name can act for it, so jobs need different names: use the number of the CI run.
+//
+// # Guarantees
+//
+//   - Any process may repeat any operation after a lost answer. Any number of processes may act for
+//     one name at the same time; what one of them does counts for all.
+//   - A process may be killed at any moment. At most it leaves a reservation that ends with its TTL,
+//     or after a longer [Terms.For].
+//   - A repeat never makes a hold end sooner than an earlier call has promised (R11).
+//   - A claim may be granted while no process asks. It is held for the rest of its TTL, and the next
+//     call says so.
+//   - [Reservations.Renew] reports a lost hold, with the reason, as long as the engine remembers it.
+//     [Reservations.Grab] reports it once and queues again.
+//   - [Reservations.Confirm] makes no claim: a caller that continues one hold passes the [Token] of that hold,
+//     and every other claim of the name is a loss.
+//
+// # Implementation
+//
+// Each name has a session with one claim; the id of the session is a hash of the name. The package
+// stores nothing itself. The states of such a session, and what a process does after an unknown
+// outcome, are in internal/solo.
 package grab

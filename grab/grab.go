@@ -10,52 +10,51 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// Places are the places and holds of an engine. It keeps nothing itself, and is
-// safe for concurrent use. Closing the engine is the caller's.
-type Places struct{ engine lockkeeper.Engine }
+// Reservations are the claims that names have at an engine. It stores nothing itself, and is safe
+// for concurrent use. The caller closes the engine.
+type Reservations struct{ engine lockkeeper.Engine }
 
-// New returns the places of an engine.
-func New(e lockkeeper.Engine) *Places { return &Places{engine: e} }
+// New returns the reservations of an engine.
+func New(e lockkeeper.Engine) *Reservations { return &Reservations{engine: e} }
 
 // session returns n's session.
-func (p *Places) session(n Name) *solo.Session {
+func (p *Reservations) session(n Name) *solo.Session {
 	return &solo.Session{Engine: p.engine, ID: n.Session(), Rivals: "other processes that call themselves " + n.As}
 }
 
 // Answer is what a name has.
 type Answer struct {
-	// Status is its claim: Held, or Waiting with its Place and who is in the way.
-	// The State is 0 if the name has no claim. It is Ended after a try without effect, or a
-	// Wait whose place was given back; Place and Blockers then show the state at that end.
+	// Status is the claim of the name: Held, or Waiting with Position and Blockers. The State is 0 if
+	// the name has no claim. It is Ended after a Try that was not granted, and after a Wait that ended
+	// its claim; Position and Blockers then show the state at that end.
 	lockkeeper.Status
 
-	Token     Token         // of its hold, for Confirm; zero if it holds nothing
-	TTL       time.Duration // for how long from when it was asked, if nobody repeats it; of Look 0
-	Lost      error         // of Grab: an ErrLost that tells what became of the hold that the name had; told once
-	Outlasted bool          // of Wait: it did not wait any longer, since others hold for longer than it would wait
+	Token    Token         // of the hold, for Confirm; zero if the name holds nothing
+	TTL      time.Duration // until the claim ends without a repeat, counted from the call; 0 from Look
+	Lost     error         // from Grab, once: an ErrLost that says how an earlier hold of the name ended
+	Hopeless bool          // from Wait: it stopped early, because others hold for longer than it may wait
 
-	// Itself, of Grab and Wait, are the other paths at which the same name holds
-	// what is in its way: it waits for itself. Nil if that is not so.
-	Itself []lockkeeper.Path
+	// OwnHolds, from Grab and Wait, are other paths where the same name holds what blocks the claim:
+	// the name waits for itself. Nil if it does not.
+	OwnHolds []lockkeeper.Path
 }
 
-// Grab gives the name what it asks for, or a place in line, or refreshes what it
-// has. A repeat that asks for other modes, units or limits than what is there is
-// an ErrInvalid that says what is there; but a place takes another limit (R16),
-// and either a higher priority. A lower priority, or another note, changes nothing.
-func (p *Places) Grab(ctx context.Context, r Request) (Answer, error) {
-	return p.take(ctx, r, &taking{})
+// Grab makes the claim that r describes, or renews it. A repeat must ask for the same modes, units
+// and limits; otherwise the error is an ErrInvalid that says what the name has. It may change the
+// limit of a waiting claim (R16), and raise the priority. It ignores a lower priority and another note.
+func (p *Reservations) Grab(ctx context.Context, r Request) (Answer, error) {
+	return p.attempt(ctx, r, &attempt{})
 }
 
-// taking is what a Grab itself has done.
-type taking struct {
-	lost   error          // what became of an earlier hold
-	key    lockkeeper.Key // under which it claimed, if it did; it may not know what came of it
-	ticket uint64         // that it drew; 0 if none
+// An attempt records what one Grab has done.
+type attempt struct {
+	lost   error          // how an earlier hold ended
+	key    lockkeeper.Key // under which it sent a claim, if it did; the outcome may be unknown
+	ticket uint64         // of that claim; 0 if the outcome is unknown
 }
 
-// take is Grab.
-func (p *Places) take(ctx context.Context, r Request, t *taking) (Answer, error) {
+// attempt is Grab. It records in t what it does.
+func (p *Reservations) attempt(ctx context.Context, r Request, t *attempt) (Answer, error) {
 	err := r.Check()
 	want := r.want()
 	if err == nil {
@@ -68,13 +67,14 @@ func (p *Places) take(ctx context.Context, r Request, t *taking) (Answer, error)
 	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) { return p.grab(ctx, n, want, r.Terms, t) })
 	a.Lost = t.lost
 	if err == nil {
-		a.Itself = p.itself(ctx, n, a)
+		a.OwnHolds = p.ownHolds(ctx, n, a)
 	}
 	return a, n.wrap("grab", err)
 }
 
-// grab is one try of Grab. What it does is noted in t.
-func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t *taking) (a Answer, err error) {
+// grab is one try of attempt.
+func (p *Reservations) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t *attempt) (a Answer,
+	err error) {
 	s := p.session(n)
 	o, sent, err := s.Obtain(ctx, terms.ttl(), want)
 	if sent {
@@ -82,11 +82,11 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 		defer func() { undo(ctx, s, o.Key, err) }()
 	}
 	if err == solo.ErrAgain && o.State == lockkeeper.Ended {
-		t.lost = n.lost(o.Status)
+		t.lost = n.lostError(o.Status)
 	}
 	switch {
 	case err != nil:
-	case sent && o.State == lockkeeper.Ended: // a try
+	case sent && o.State == lockkeeper.Ended: // Request.Try: it was never in the queue
 		o.Position = 0
 		return Answer{Status: o.Status}, nil
 	case sent:
@@ -100,9 +100,9 @@ func (p *Places) grab(ctx context.Context, n Name, want lockkeeper.Want, terms T
 	return p.settle(ctx, n, terms, o)
 }
 
-// settle completes the answer of a live claim: the place of one that waits, and
-// the long lease of one that is held for longer than its session has.
-func (p *Places) settle(ctx context.Context, n Name, terms Terms, o solo.Observation) (Answer, error) {
+// settle returns the answer for a live claim. It looks up the position of a waiting claim, and
+// extends the session of a held claim to Terms.For.
+func (p *Reservations) settle(ctx context.Context, n Name, terms Terms, o solo.Observation) (Answer, error) {
 	s := p.session(n)
 	if o.State == lockkeeper.Waiting && o.Position == 0 {
 		var err error
@@ -117,7 +117,9 @@ func (p *Places) settle(ctx context.Context, n Name, terms Terms, o solo.Observa
 		}
 		if longer.State != lockkeeper.Held || longer.Ticket != o.Ticket {
 			if longer.State == 0 || longer.State == lockkeeper.Waiting {
-				_ = s.Leave(ctx, longer.Key) // released just now, or even grabbed anew: no place has such a promise
+				// Another process has released the hold. The long TTL was for that hold: it must not
+				// outlive it, and a waiting claim must not have it.
+				_ = s.Leave(ctx, longer.Key)
 			}
 			return Answer{}, solo.ErrAgain
 		}
@@ -126,9 +128,8 @@ func (p *Places) settle(ctx context.Context, n Name, terms Terms, o solo.Observa
 	return Answer{Status: o.Status, TTL: o.TTL}, nil
 }
 
-// adapt brings a live claim up to what a repeat asks for, as far as that is
-// allowed, and returns it.
-func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status,
+// adapt changes a live claim to what a repeat asks for, as far as Grab allows, and returns it.
+func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status,
 	want lockkeeper.Want) (lockkeeper.Status, error) {
 	same, limits := compare(st, want)
 	if !same {
@@ -140,17 +141,17 @@ func (p *Places) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Stat
 		return st, nil
 	}
 	want.Revision, want.Priority, want.Label = st.Revision+1, max(want.Priority, st.Priority), st.Label
-	want.Wait = lockkeeper.Forever // an existing claim keeps its place
+	want.Wait = lockkeeper.Forever // a Try does not end an existing claim
 	now, err := p.engine.Claim(ctx, k, want)
 	if errors.Is(err, lockkeeper.ErrInvalid) {
-		err = lockkeeper.Invalid("%s %s already, and was grabbed for another time: give the same time to hold it, or "+
-			"release it first", want.As, has(st))
+		err = lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it first",
+			want.As, has(st))
 	}
 	return now, err
 }
 
-// compare reports whether want asks for what a live claim is, apart from the
-// limits of one that waits, and whether those differ.
+// compare reports whether want asks for the same as a live claim, and whether it asks for other
+// limits. Only a waiting claim with other limits counts as the same.
 func compare(st lockkeeper.Status, want lockkeeper.Want) (same, limits bool) {
 	if len(st.Grants) != len(want.Targets) {
 		return false, false
@@ -168,7 +169,7 @@ func compare(st lockkeeper.Status, want lockkeeper.Want) (same, limits bool) {
 	return true, limits
 }
 
-// has says what a claim has: "holds shared db", "waits for exclusive db".
+// has describes a claim: "holds shared db", "waits for exclusive db".
 func has(st lockkeeper.Status) string {
 	targets := make([]lockkeeper.Target, len(st.Grants))
 	for i, g := range st.Grants {
@@ -188,22 +189,23 @@ func join(targets []lockkeeper.Target) string {
 	return strings.Join(texts, ", ")
 }
 
-// lost is the error that tells of a claim that ended; nil if its own name ended it.
-func (n Name) lost(st lockkeeper.Status) error {
-	if own(st.Reason) {
+// lostError returns the ErrLost of a claim that has ended; nil if its own name ended it.
+func (n Name) lostError(st lockkeeper.Status) error {
+	if byItself(st.Reason) {
 		return nil
 	}
-	return &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
+	return &lockkeeper.Error{Path: n.firstPath(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 }
 
-// own reports whether its own name ended the claim, or only tried.
-func own(r lockkeeper.Reason) bool {
+// byItself reports whether the claim's own name ended it, or did not want to wait.
+func byItself(r lockkeeper.Reason) bool {
 	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled || r == lockkeeper.TimedOut
 }
 
-// answer returns the answer of do, as repeat does it, with the token of a hold. It compares the
-// engine's epoch before and after do: only if both are equal does the answer belong to that epoch.
-func (p *Places) answer(ctx context.Context, n Name, do func(context.Context) (Answer, error)) (a Answer, err error) {
+// answer repeats do as solo.Session.Do, and adds the token of a hold. It compares the engine's epoch
+// before and after do: only if both are equal does the answer belong to that epoch.
+func (p *Reservations) answer(ctx context.Context, n Name, do func(context.Context) (Answer, error)) (a Answer,
+	err error) {
 	err = p.session(n).Do(ctx, func(ctx context.Context) (err error) {
 		epoch := p.engine.Guarantees().Epoch
 		if a, err = do(ctx); p.engine.Guarantees().Epoch != epoch && !errors.Is(err, lockkeeper.ErrUnavailable) {
@@ -220,13 +222,13 @@ func (p *Places) answer(ctx context.Context, n Name, do func(context.Context) (A
 	return a, nil
 }
 
-// wrap names the operation and the path in an error; nil stays nil.
+// wrap adds the operation and the path to an error; nil stays nil.
 func (n Name) wrap(op string, err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	named := *e
-	named.Op, named.Path = op, n.what()
+	named.Op, named.Path = op, n.firstPath()
 	return &named
 }

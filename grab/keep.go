@@ -11,44 +11,43 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// How often something is looked at behind its timer, which stands still while
-// the computer sleeps, and how soon what failed is tried again; how much later
-// than it would this process must have come to it to have stood still; and how
-// long to ask for why something ended.
 const (
-	tick    = time.Second
-	retry   = time.Second
-	stall   = 100 * time.Millisecond
-	inquiry = 2 * time.Second
+	tick    = time.Second            // the longest sleep: timers stand still while the computer sleeps
+	retry   = time.Second            // after a renewal or a List that failed
+	stall   = 100 * time.Millisecond // a process that wakes so much later than planned has been suspended
+	inquiry = 2 * time.Second        // to ask the engine for a reason
 )
 
-// Keeping refreshes a place or a hold until it is stopped or the thing is gone.
-// It ends by its own clock, before anyone else can be granted: so many seconds
-// after the last refresh that was answered was sent (R12). It is safe for
+// A Keepalive renews a reservation until it is stopped or the reservation has ended. It counts the
+// end by its own clock, so it ends before another claim can be granted (R12):
+//
+//	deadline = time at which the last answered renewal was sent + TTL*(1 - 1/100) - 10ms
+//
+// or the same with an end that the engine has announced, if that is sooner. A Keepalive is safe for
 // concurrent use.
-type Keeping struct {
-	places *Places
+type Keepalive struct {
+	places *Reservations
 	name   Name
 	terms  Terms
 	clock  func() time.Duration
 	quit   context.CancelFunc
-	done   chan struct{} // it is gone
-	ran    chan struct{} // its goroutine has ended
-	news   chan struct{} // has one when the answer has changed
+	done   chan struct{} // closed when the reservation has ended
+	ran    chan struct{} // closed when the goroutines have ended
+	news   chan struct{} // has an element after a change of answer
 
 	mu       sync.Mutex // guards all below
 	answer   Answer
 	deadline time.Duration
-	told     lockkeeper.Status // its end, as a follower heard it
-	failed   error             // of the latest refresh, if it was not answered
-	awake    time.Duration     // run looks at the clock by then, if this process does not stand still
+	ended    lockkeeper.Status // the end of the claim, as List reported it
+	failed   error             // of the latest renewal, if it was not answered
+	wakeBy   time.Duration     // run looks at the clock by then, unless this process is suspended
 	err      error
 }
 
-// Keep refreshes what the name has, place or hold, and never queues anew. If it
-// has nothing the error is an ErrLost, as that of [Places.Renew]. clock must go on while the
-// computer sleeps, or what is kept may be over before it is known. Stop it in the end.
-func (p *Places) Keep(ctx context.Context, n Name, terms Terms, clock func() time.Duration) (*Keeping, error) {
+// Keep renews the name's reservation in the background, and never makes a claim. If the name has
+// none, the error is the ErrLost of [Reservations.Renew]. clock must advance while the computer
+// sleeps; otherwise the reservation may end before the Keepalive does. The caller must call Stop.
+func (p *Reservations) Keep(ctx context.Context, n Name, terms Terms, clock func() time.Duration) (*Keepalive, error) {
 	sent := clock()
 	a, err := p.Renew(ctx, n, terms)
 	if err != nil {
@@ -57,12 +56,12 @@ func (p *Places) Keep(ctx context.Context, n Name, terms Terms, clock func() tim
 	return p.keep(n, terms, clock, a, sent), nil
 }
 
-// keep goes on with what answer a said, which was asked for at sent.
-func (p *Places) keep(n Name, terms Terms, clock func() time.Duration, a Answer, sent time.Duration) *Keeping {
+// keep starts with answer a, which was requested at sent.
+func (p *Reservations) keep(n Name, terms Terms, clock func() time.Duration, a Answer, sent time.Duration) *Keepalive {
 	ctx, quit := context.WithCancel(context.Background())
-	k := &Keeping{
+	k := &Keepalive{
 		places: p, name: n, terms: terms, clock: clock, quit: quit,
-		done: make(chan struct{}), ran: make(chan struct{}), news: make(chan struct{}, 1), awake: clock() + tick,
+		done: make(chan struct{}), ran: make(chan struct{}), news: make(chan struct{}, 1), wakeBy: clock() + tick,
 	}
 	k.set(a, sent)
 	events := make(chan lockkeeper.Status, 1)
@@ -77,37 +76,37 @@ func (p *Places) keep(n Name, terms Terms, clock func() time.Duration, a Answer,
 	return k
 }
 
-// Stop ends the refreshing. What is kept lives on until its TTL has passed.
-func (k *Keeping) Stop() {
+// Stop ends the renewals. The reservation ends with its TTL.
+func (k *Keepalive) Stop() {
 	k.quit()
 	<-k.ran
 }
 
-// Release stops the refreshing and gives back what was kept, and returns how many
-// that were: 0 if it is gone. What the name has grabbed since it leaves alone.
-func (k *Keeping) Release(ctx context.Context) (int, error) {
+// Release stops the renewals and releases the reservation. It returns 1, or 0 if the reservation
+// has ended. It does not touch what the name has grabbed since.
+func (k *Keepalive) Release(ctx context.Context) (int, error) {
 	k.Stop()
 	return k.places.release(ctx, k.name, k.Answer().Ticket)
 }
 
-// Done is closed when what was kept is gone, or may be: before anyone else can
-// be granted. Stop does not close it.
-func (k *Keeping) Done() <-chan struct{} { return k.done }
+// Done is closed when the reservation has ended or may have ended, before another claim can be
+// granted. Stop does not close it.
+func (k *Keepalive) Done() <-chan struct{} { return k.done }
 
-// Err says why it is gone: an ErrLost with the reason, which is Released,
-// Yielded or Cancelled if its own name gave it back; nil as long as it is there.
-func (k *Keeping) Err() error {
+// Err returns why the reservation has ended: an ErrLost with the reason, which is Released, Yielded
+// or Cancelled if the same name ended it. It returns nil before the end.
+func (k *Keepalive) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil && k.clock() >= k.deadline {
-		return k.late()
+		return k.lateError()
 	}
 	return k.err
 }
 
-// Why is Err, but asks the engine where this process does not know more than that
-// it was not refreshed in time. It may take two seconds.
-func (k *Keeping) Why(ctx context.Context) error {
+// Why is Err, but asks the engine for the reason if this process knows only that it did not renew in
+// time. It takes at most two seconds.
+func (k *Keepalive) Why(ctx context.Context) error {
 	err := k.Err()
 	switch {
 	case errors.Is(err, lockkeeper.Suspended), errors.Is(err, lockkeeper.Unreachable), errors.Is(err, lockkeeper.Expired):
@@ -118,45 +117,43 @@ func (k *Keeping) Why(ctx context.Context) error {
 	defer cancel()
 	st, failed := k.places.session(k.name).Look(ctx)
 	if failed != nil || !k.isEnd(st) || st.Reason == lockkeeper.Expired {
-		return err // which says also why it expired
+		return err // says why the renewals failed, too
 	}
-	return k.name.wrap("keep", k.name.nothing(st))
+	return k.name.wrap("keep", k.name.nothingHeld(st))
 }
 
-// isEnd reports whether st is the end of what is kept, and not of something that
-// the name had before or since.
-func (k *Keeping) isEnd(st lockkeeper.Status) bool {
+// isEnd reports whether st is the end of this reservation, and not of an earlier or a later one.
+func (k *Keepalive) isEnd(st lockkeeper.Status) bool {
 	a := k.Answer()
 	return st.State == lockkeeper.Ended && st.Change > a.Change && (a.State == lockkeeper.Waiting || st.Fence == a.Fence)
 }
 
-// Answer is what the name has, as it was told last.
-func (k *Keeping) Answer() Answer {
+// Answer returns the latest answer.
+func (k *Keepalive) Answer() Answer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.answer
 }
 
-// News has an element when the answer has changed since it was read last.
-func (k *Keeping) News() <-chan struct{} { return k.news }
+// Changes has an element if the answer may have changed since the last one was received.
+func (k *Keepalive) Changes() <-chan struct{} { return k.news }
 
-// Remaining is for how long it is there for sure if no refresh is answered.
-func (k *Keeping) Remaining() time.Duration {
+// Remaining returns how long the reservation lives at least, even if no further renewal is answered.
+func (k *Keepalive) Remaining() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return max(0, k.deadline-k.clock())
 }
 
-// set notes an answer of what was asked for at sent.
-func (k *Keeping) set(a Answer, sent time.Duration) {
+// set records an answer that was requested at sent.
+func (k *Keepalive) set(a Answer, sent time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.answer, k.told, k.failed = a, lockkeeper.Status{}, nil
+	k.answer, k.ended, k.failed = a, lockkeeper.Status{}, nil
 	end := a.TTL
 	if a.Asked != nil {
 		end = min(end, a.Asked.Left)
 	}
-	// Less a margin, as every holder's own deadline (R12).
 	k.deadline = sent + end - end/100 - 10*time.Millisecond
 	select {
 	case k.news <- struct{}{}:
@@ -164,25 +161,25 @@ func (k *Keeping) set(a Answer, sent time.Duration) {
 	}
 }
 
-// next is how long after a refresh the next one is due: a third of the TTL, or
-// up to a fifth of that sooner, so that many don't come at once.
-func (k *Keeping) next() time.Duration {
+// next returns the time between two renewals: TTL/3, less a random part of at most a fifth of that,
+// so that many renewals spread out.
+func (k *Keepalive) next() time.Duration {
 	third := k.terms.ttl() / 3
 	return third - rand.N(third/5)
 }
 
-// sleeps notes that run looks at the clock within d; Forever if it never does.
-// After the deadline it leaves what may tell why that was missed.
-func (k *Keeping) sleeps(d time.Duration) {
+// sleeps records that run looks at the clock within d; Forever if it has ended. After the deadline
+// it changes nothing, because lateError needs the value.
+func (k *Keepalive) sleeps(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now := k.clock(); now < k.deadline {
-		k.awake = now + min(d, lockkeeper.Forever-now)
+		k.wakeBy = now + min(d, lockkeeper.Forever-now)
 	}
 }
 
-// run refreshes until ctx ends or it is gone.
-func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent time.Duration) {
+// run renews until ctx or the reservation ends.
+func (k *Keepalive) run(ctx context.Context, events <-chan lockkeeper.Status, sent time.Duration) {
 	defer k.sleeps(lockkeeper.Forever)
 	due := sent + k.next()
 	timer := time.NewTimer(0)
@@ -195,7 +192,7 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 		case <-ctx.Done():
 			return
 		case st := <-events:
-			refresh = k.hear(st)
+			refresh = k.notice(st)
 		case <-timer.C:
 		}
 		now := k.clock()
@@ -210,8 +207,8 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 		switch {
 		case ctx.Err() != nil:
 			return
-		case k.Remaining() == 0: // whatever the answer says: by now somebody may have been told
-			k.fails(err)
+		case k.Remaining() == 0: // also after a good answer: Err may have reported the end already
+			k.failure(err)
 			k.end(k.Err())
 			return
 		case err == nil && a.Ticket == k.Answer().Ticket:
@@ -221,17 +218,17 @@ func (k *Keeping) run(ctx context.Context, events <-chan lockkeeper.Status, sent
 			k.end(k.replaced())
 			return
 		case errors.Is(err, lockkeeper.ErrUnavailable):
-			k.fails(err)
+			k.failure(err)
 			due = k.clock() + retry
 		default:
-			k.end(k.why(err))
+			k.end(k.explain(err))
 			return
 		}
 	}
 }
 
-// renew is one refresh. It ends with what is left of the lease.
-func (k *Keeping) renew(ctx context.Context) (Answer, error) {
+// renew is one renewal. It takes at most what is left of the lease.
+func (k *Keepalive) renew(ctx context.Context) (Answer, error) {
 	bound := min(solo.RoundTrip, k.Remaining())
 	k.sleeps(bound)
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -239,30 +236,29 @@ func (k *Keeping) renew(ctx context.Context) (Answer, error) {
 	return k.places.Renew(ctx, k.name, k.terms)
 }
 
-// fails notes a refresh that was not answered, unless it was this process that
-// stood still.
-func (k *Keeping) fails(err error) {
+// failure records a renewal that was not answered, unless this process was suspended.
+func (k *Keepalive) failure(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.failed != nil || k.clock() <= k.awake+stall {
+	if k.failed != nil || k.clock() <= k.wakeBy+stall {
 		k.failed = err
 	}
 }
 
-// hear notes what a follower was told, and reports whether the engine has to be
-// asked for the truth.
-func (k *Keeping) hear(st lockkeeper.Status) (ask bool) {
+// notice records a status that List reported, and reports whether a renewal is needed to learn the
+// present state.
+func (k *Keepalive) notice(st lockkeeper.Status) (ask bool) {
 	ended := k.isEnd(st)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case ended:
-		k.told = st
+		k.ended = st
 		return true
 	case st.State != k.answer.State || st.Ticket != k.answer.Ticket || st.Change != k.answer.Change:
-		return true // also if who asks for it is another one: the end may be another too
+		return true // also for another request to yield: it may state another end
 	}
-	k.answer.Status = st // its place, and who is in the way
+	k.answer.Status = st // position and blockers
 	select {
 	case k.news <- struct{}{}:
 	default:
@@ -270,16 +266,16 @@ func (k *Keeping) hear(st lockkeeper.Status) (ask bool) {
 	return false
 }
 
-// why completes the error of a refresh that found nothing.
-func (k *Keeping) why(err error) error {
+// explain adds the reason to the error of a renewal that found no claim.
+func (k *Keepalive) explain(err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
 		return k.name.wrap("keep", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	lost := k.gone()
-	// Its session can't have ended by itself before the deadline: somebody left it.
+	lost := k.lostError()
+	// The session cannot expire before the deadline, so another process of the name has left it.
 	switch {
 	case lost.Reason != lockkeeper.NoReason:
 	case k.clock() >= k.deadline:
@@ -292,36 +288,36 @@ func (k *Keeping) why(err error) error {
 	return lost
 }
 
-// replaced is the error when the name has something else by now.
-func (k *Keeping) replaced() error {
+// replaced returns the error if the name has another claim by now.
+func (k *Keepalive) replaced() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.gone()
-	e.Detail = k.name.As + " has grabbed it anew since"
+	e := k.lostError()
+	e.Detail = k.name.As + " has grabbed it again since"
 	return e
 }
 
-// gone is the error of what has ended, with the reason if a follower heard it. It
-// is called with k.mu held.
-func (k *Keeping) gone() *lockkeeper.Error {
+// lostError returns the error of a reservation that has ended, with the reason if List reported it.
+// k.mu is held.
+func (k *Keepalive) lostError() *lockkeeper.Error {
 	return &lockkeeper.Error{
 		Op:     "keep",
-		Path:   k.name.what(),
+		Path:   k.name.firstPath(),
 		Err:    lockkeeper.ErrLost,
-		Reason: k.told.Reason,
-		Detail: k.told.Text,
+		Reason: k.ended.Reason,
+		Detail: k.ended.Text,
 	}
 }
 
-// late is the error of what was not refreshed before its deadline, as far as is
-// known here. It is called with k.mu held.
-func (k *Keeping) late() error {
-	e := k.gone()
+// lateError returns the error of a reservation that was not renewed before its deadline, with the
+// reason that this process knows. k.mu is held.
+func (k *Keepalive) lateError() error {
+	e := k.lostError()
 	asked := k.answer.Asked
 	switch {
 	case e.Reason != lockkeeper.NoReason:
 		return e
-	case asked != nil && asked.Left < k.answer.TTL: // no refresh could have moved that end
+	case asked != nil && asked.Left < k.answer.TTL: // no renewal could have moved that end
 		e.Reason = asked.Reason
 		if asked.Reason == lockkeeper.Revoked {
 			e.Detail = asked.Words()
@@ -329,19 +325,19 @@ func (k *Keeping) late() error {
 		return e
 	case k.failed != nil:
 		e.Reason, e.Cause = lockkeeper.Unreachable, k.failed
-	case k.awake != lockkeeper.Forever && k.clock() > k.awake+stall:
+	case k.wakeBy != lockkeeper.Forever && k.clock() > k.wakeBy+stall:
 		e.Reason = lockkeeper.Suspended
 	default:
 		e.Reason = lockkeeper.Expired
 	}
 	if k.answer.State == lockkeeper.Waiting {
-		e.Detail = "it was only a place in line"
+		e.Detail = "it only waited"
 	}
 	return e
 }
 
-// end notes why it is gone.
-func (k *Keeping) end(err error) {
+// end records why the reservation has ended.
+func (k *Keepalive) end(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil {
@@ -350,9 +346,9 @@ func (k *Keeping) end(err error) {
 	}
 }
 
-// follow sends what becomes of n's claim until ctx ends. It only wakes: what it
-// misses, the next refresh tells.
-func (p *Places) follow(ctx context.Context, n Name, to chan<- lockkeeper.Status) {
+// follow sends the changes of n's claim until ctx ends. They are hints: the next renewal reports
+// what follow misses.
+func (p *Reservations) follow(ctx context.Context, n Name, to chan<- lockkeeper.Status) {
 	for ctx.Err() == nil {
 		for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: n.Ref(), Follow: true}) {
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // keeps begins to keep what the name has.
-func (w *world) keeps(as string, paths ...string) *grab.Keeping {
+func (w *world) keeps(as string, paths ...string) *grab.Keepalive {
 	w.Helper()
 	k, err := w.places().Keep(w.ctx(), w.name(as, paths...), grab.Terms{}, w.clock)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestKeepAskedByOperator(t *testing.T) {
 }
 
 // lostSince: what k kept is over for the engine too, a little later.
-func (w *world) lostSince(k *grab.Keeping, why lockkeeper.Reason) {
+func (w *world) lostSince(k *grab.Keepalive, why lockkeeper.Reason) {
 	w.Helper()
 	w.pass(time.Second)
 	w.lost(why, "me", "db")

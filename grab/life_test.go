@@ -127,7 +127,7 @@ func TestForIsAnnounced(t *testing.T) {
 		long.For = time.Hour
 		w.oks(long)
 		a, err := w.places().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
-		if err != nil || !a.Outlasted || a.State != lockkeeper.Ended || a.Position != 1 || len(a.Blockers) != 1 ||
+		if err != nil || !a.Hopeless || a.State != lockkeeper.Ended || a.Position != 1 || len(a.Blockers) != 1 ||
 			a.Blockers[0].As != "me" {
 			w.Fatalf("got %+v (%v), want to be told at once that it is in vain", a, err)
 		}

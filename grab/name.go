@@ -14,28 +14,26 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// DefaultTTL is for how long a place or a hold lives without a repeat if the
-// request says nothing else.
+// DefaultTTL is the TTL of a reservation if the request does not give one.
 const DefaultTTL = time.Minute
 
-// A Name says whose place or hold it is. The same As at another set of paths is
-// another owner; the order of paths does not matter.
+// A Name identifies the owner of a reservation. The same As with another set of paths is another
+// owner; the order of the paths does not matter.
 type Name struct {
-	As    string            // who: 1 to lockkeeper.MaxAsBytes bytes of printable text
-	Paths []lockkeeper.Path // 1 to lockkeeper.MaxTargets, none twice
+	As    string            // 1 to lockkeeper.MaxAsBytes bytes of printable text
+	Paths []lockkeeper.Path // 1 to lockkeeper.MaxTargets different paths
 }
 
-// Check finds everything that is wrong with n, in one error that is an
-// ErrInvalid; nil if there is nothing.
+// Check returns an ErrInvalid with everything that is wrong with n; nil if n is valid.
 func (n Name) Check() error {
 	want := lockkeeper.Want{ID: solo.ClaimID, Label: lockkeeper.Label{As: n.As}}
 	for _, p := range n.Paths {
 		want.Targets = append(want.Targets, lockkeeper.Target{Path: p, Mode: lockkeeper.ModeExclusive})
 	}
-	return together(n.named(), want.Check())
+	return joinInvalid(n.named(), want.Check())
 }
 
-// named refuses a caller without a name.
+// named returns an error if As is empty.
 func (n Name) named() error {
 	if strings.TrimSpace(n.As) == "" {
 		return lockkeeper.Invalid("no name: say as whom, with something that no other job has")
@@ -43,8 +41,7 @@ func (n Name) named() error {
 	return nil
 }
 
-// Session is the id of n's session. It is a hash, since names and paths may be
-// longer than ids.
+// Session returns the id of n's session. It is a hash, because names and paths may be longer than ids.
 func (n Name) Session() string {
 	h := sha256.New()
 	word := func(s string) {
@@ -60,42 +57,42 @@ func (n Name) Session() string {
 	return sessions + strings.ToLower(base32.HexEncoding.EncodeToString(h.Sum(nil)[:20]))
 }
 
-// sessions is how the ids of all sessions of this package begin.
+// sessions is the prefix of all session ids of this package.
 const sessions = "grab-"
 
-// Made reports whether a claim looks like one that was grabbed for a name. It is a
-// hint for messages: anybody can call a session so.
-func Made(ref lockkeeper.Ref) bool { return strings.HasPrefix(ref.Session, sessions) }
+// IsGrabbed reports whether a claim looks like one of this package. Use it only for messages: any
+// program can choose such a session id.
+func IsGrabbed(ref lockkeeper.Ref) bool { return strings.HasPrefix(ref.Session, sessions) }
 
-// Ref is the claim of n, as List and lk why name it.
+// Ref names the claim of n, for List and lk why.
 func (n Name) Ref() lockkeeper.Ref { return lockkeeper.Ref{Session: n.Session(), ID: solo.ClaimID} }
 
-// what is the path that errors about n name.
-func (n Name) what() lockkeeper.Path {
+// firstPath returns the path that errors about n name.
+func (n Name) firstPath() lockkeeper.Path {
 	if len(n.Paths) == 0 {
 		return ""
 	}
 	return n.Paths[0]
 }
 
-// Terms say for how long something is kept without a repeat.
+// Terms are how long a reservation lives without a repeat.
 type Terms struct {
-	TTL time.Duration // of the place, and of the hold; 0: DefaultTTL
-	For time.Duration // the hold is kept for so long at least, and others are told so (R8); 0: TTL
+	TTL time.Duration // of a waiting claim, and of a hold; 0: DefaultTTL
+	For time.Duration // of a hold, if longer; other callers see it as the expected duration (R8); 0: TTL
 }
 
-// check finds what is wrong with t.
+// check returns an error with everything that is wrong with t.
 func (t Terms) check() error {
 	s := lockkeeper.Session{ID: "x", TTL: t.ttl()}
 	err := s.Check(false)
 	if t.For != 0 && (t.For < lockkeeper.MinTTL || t.For > lockkeeper.MaxTTL) {
-		err = together(err, lockkeeper.Invalid("hold for %s is out of range: %s to %s", t.For, lockkeeper.MinTTL,
+		err = joinInvalid(err, lockkeeper.Invalid("hold for %s is out of range: %s to %s", t.For, lockkeeper.MinTTL,
 			lockkeeper.MaxTTL))
 	}
 	return err
 }
 
-// ttl is that of a place: no longer than the hold would last.
+// ttl returns the TTL of a waiting claim. It is not longer than For.
 func (t Terms) ttl() time.Duration {
 	ttl := cmp.Or(t.TTL, DefaultTTL)
 	if t.For > 0 {
@@ -104,18 +101,18 @@ func (t Terms) ttl() time.Duration {
 	return ttl
 }
 
-// Request is what a name grabs.
+// A Request describes the claim that a name grabs.
 type Request struct {
 	As       string
 	Targets  []lockkeeper.Target // in any order
 	Priority int
-	Note     string // what for
-	Link     string // where to look
-	Try      bool   // do not wait: if it is not free at once, the answer is Ended and no claim remains
+	Note     string // the purpose, for people
+	Link     string // where people find more
+	Try      bool   // do not queue: if the claim is not granted at once, the answer is Ended and no claim remains
 	Terms
 }
 
-// Name is whose request it is.
+// Name returns the owner.
 func (r *Request) Name() Name {
 	n := Name{As: r.As}
 	for _, t := range r.Targets {
@@ -124,15 +121,14 @@ func (r *Request) Name() Name {
 	return n
 }
 
-// Check finds everything that is wrong with r, in one error that is an
-// ErrInvalid; nil if there is nothing.
+// Check returns an ErrInvalid with everything that is wrong with r; nil if r is valid.
 func (r *Request) Check() error {
 	want := r.want()
-	return together(r.Name().named(), together(want.Check(), r.Terms.check()))
+	return joinInvalid(r.Name().named(), joinInvalid(want.Check(), r.Terms.check()))
 }
 
-// want is the claim that r describes. Its targets are in the order of their
-// paths, so that repeats may name them in any.
+// want returns the claim that r describes. It sorts the targets by path, so that repeats may give
+// them in any order.
 func (r *Request) want() lockkeeper.Want {
 	targets := slices.Clone(r.Targets)
 	slices.SortFunc(targets, func(a, b lockkeeper.Target) int { return cmp.Compare(a.Path, b.Path) })
@@ -146,8 +142,8 @@ func (r *Request) want() lockkeeper.Want {
 	}
 }
 
-// together makes one ErrInvalid of two; either may be nil.
-func together(a, b error) error {
+// joinInvalid joins two ErrInvalid into one; either may be nil.
+func joinInvalid(a, b error) error {
 	var x, y *lockkeeper.Error
 	if !errors.As(a, &x) {
 		return b

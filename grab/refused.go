@@ -20,7 +20,7 @@ func undo(ctx context.Context, s *solo.Session, k lockkeeper.Key, err error) {
 // allowed refuses a new claim that waits for a hold whose TTL would be refused. The claim itself has
 // the short TTL, so a transient session asks for the long one. If the hold is granted at once,
 // settle asks for it itself.
-func (p *Places) allowed(ctx context.Context, n Name, terms Terms, o solo.Observation) error {
+func (p *Reservations) allowed(ctx context.Context, n Name, terms Terms, o solo.Observation) error {
 	if o.State != lockkeeper.Waiting || terms.For <= o.TTL {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (p *Places) allowed(ctx context.Context, n Name, terms Terms, o solo.Observ
 }
 
 // ask opens and leaves a session with that TTL, and returns the error.
-func (p *Places) ask(ctx context.Context, n Name, ttl time.Duration) error {
+func (p *Reservations) ask(ctx context.Context, n Name, ttl time.Duration) error {
 	return solo.Transient(ctx, p.engine, asking, ttl, n.As, func(context.Context, lockkeeper.Key) error { return nil })
 }
 

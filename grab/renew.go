@@ -7,9 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// Look tells what the name has, and refreshes nothing. The State is 0 if it has
-// nothing, and Ended, with the reason, as long as the engine remembers it.
-func (p *Places) Look(ctx context.Context, n Name) (Answer, error) {
+// Look returns the claim of the name, and renews nothing. The State is 0 if the name has no claim, and
+// Ended, with the reason, as long as the engine remembers an ended one.
+func (p *Reservations) Look(ctx context.Context, n Name) (Answer, error) {
 	if err := n.Check(); err != nil {
 		return Answer{}, n.wrap("look", err)
 	}
@@ -20,10 +20,10 @@ func (p *Places) Look(ctx context.Context, n Name) (Answer, error) {
 	return a, n.wrap("look", err)
 }
 
-// Renew refreshes what the name has, and never queues anew: if it has nothing the
-// error is an ErrLost, with the reason if that is known.
-func (p *Places) Renew(ctx context.Context, n Name, terms Terms) (Answer, error) {
-	if err := together(n.Check(), terms.check()); err != nil {
+// Renew renews the claim of the name, and never makes one: if the name has no claim, the error is an
+// ErrLost, with the reason if it is known.
+func (p *Reservations) Renew(ctx context.Context, n Name, terms Terms) (Answer, error) {
+	if err := joinInvalid(n.Check(), terms.check()); err != nil {
 		return Answer{}, n.wrap("renew", err)
 	}
 	a, err := p.answer(ctx, n, func(ctx context.Context) (Answer, error) { return p.renew(ctx, n, terms) })
@@ -31,10 +31,10 @@ func (p *Places) Renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 }
 
 // renew is one try of Renew.
-func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error) {
+func (p *Reservations) renew(ctx context.Context, n Name, terms Terms) (Answer, error) {
 	o, err := p.session(n).Renew(ctx, terms.ttl())
 	if err == nil && solo.Gone(o.Status) {
-		err = n.nothing(o.Status)
+		err = n.nothingHeld(o.Status)
 	}
 	if err != nil {
 		return Answer{}, err
@@ -42,27 +42,27 @@ func (p *Places) renew(ctx context.Context, n Name, terms Terms) (Answer, error)
 	return p.settle(ctx, n, terms, o)
 }
 
-// nothing is the error for who has nothing to renew.
-func (n Name) nothing(st lockkeeper.Status) error {
-	e := &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
+// nothingHeld returns the error if the name has no claim to renew.
+func (n Name) nothingHeld(st lockkeeper.Status) error {
+	e := &lockkeeper.Error{Path: n.firstPath(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 	if st.State == 0 {
 		e.Detail = n.As +
-			" has neither a hold nor a place in line here: it was never grabbed, was released, or was not repeated in time"
+			" neither holds nor waits here: it was never grabbed, was released, or was not repeated in time"
 	}
 	return e
 }
 
-// Release gives back what the name has, hold or place, and returns how many that
-// were: 0 if it had nothing, which is no error. Another name's it never touches.
-func (p *Places) Release(ctx context.Context, n Name) (int, error) {
+// Release ends the claim of the name, and returns 1. It returns 0 if the name has no live claim; that
+// is no error. It never touches the claim of another name.
+func (p *Reservations) Release(ctx context.Context, n Name) (int, error) {
 	if err := n.Check(); err != nil {
 		return 0, n.wrap("release", err)
 	}
 	return p.release(ctx, n, 0)
 }
 
-// release is Release, of the claim with that ticket alone unless it is 0.
-func (p *Places) release(ctx context.Context, n Name, ticket uint64) (int, error) {
+// release is Release, but only of the claim with that ticket; 0: of any claim.
+func (p *Reservations) release(ctx context.Context, n Name, ticket uint64) (int, error) {
 	released, s := 0, p.session(n)
 	err := s.Do(ctx, func(ctx context.Context) error {
 		st, err := s.Look(ctx)

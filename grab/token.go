@@ -33,7 +33,8 @@ func ParseToken(text string) (Token, error) {
 	fence, err := strconv.ParseUint(number, 10, 64)
 	t := Token{Fence: fence, Epoch: epoch}
 	if err != nil || fence == 0 || len(epoch) > maxEpoch || some && epoch == "" || t.String() != text {
-		return Token{}, lockkeeper.Invalid("fence %.80q is none: give what the ok said, such as 17, or 17-k3x9q2ab", text)
+		return Token{}, lockkeeper.Invalid("fence %.80q is not valid: give the fence of the ok, such as 17 or 17-k3x9q2ab",
+			text)
 	}
 	return t, nil
 }
@@ -41,8 +42,8 @@ func ParseToken(text string) (Token, error) {
 // Confirm refreshes the hold that t identifies, and creates no claim. If the name has no claim, a
 // waiting claim, or another hold, the hold of t is over: Confirm and every repeat return an
 // ErrLost, with the reason if it is known. r must ask for what is held, as in a repeat of
-// [Places.Grab].
-func (p *Places) Confirm(ctx context.Context, r Request, t Token) (Answer, error) {
+// [Reservations.Grab].
+func (p *Reservations) Confirm(ctx context.Context, r Request, t Token) (Answer, error) {
 	n := r.Name()
 	if err := r.Check(); err != nil {
 		return Answer{}, n.wrap("grab", err)
@@ -53,7 +54,8 @@ func (p *Places) Confirm(ctx context.Context, r Request, t Token) (Answer, error
 }
 
 // confirm is one try of Confirm.
-func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t Token) (Answer, error) {
+func (p *Reservations) confirm(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t Token) (Answer,
+	error) {
 	s := p.session(n)
 	st, err := s.Look(ctx) // a renewal would extend another hold of the name
 	if err == nil {
@@ -77,27 +79,29 @@ func (p *Places) confirm(ctx context.Context, n Name, want lockkeeper.Want, term
 
 // isOver returns the error of a hold that is over, according to the present status of the name's
 // claim; nil if st is that hold.
-func (p *Places) isOver(n Name, t Token, st lockkeeper.Status) error {
+func (p *Reservations) isOver(n Name, t Token, st lockkeeper.Status) error {
 	epoch := p.engine.Guarantees().Epoch
 	if t.Epoch == "" && epoch != "" {
-		return lockkeeper.Invalid("fence %s is not whole: fences begin again whenever this engine is started, "+
-			"so give all that the ok said, as in %s-%s", t, t, epoch)
+		return lockkeeper.Invalid("fence %s is incomplete: the fences of this engine start again with it, "+
+			"so give all of the fence of the ok, as in %s-%s", t, t, epoch)
 	}
-	e := &lockkeeper.Error{Path: n.what(), Err: lockkeeper.ErrLost}
+	e := &lockkeeper.Error{Path: n.firstPath(), Err: lockkeeper.ErrLost}
 	switch {
 	case t.Epoch != epoch:
-		e.Reason, e.Detail = lockkeeper.EngineRestarted, "fence "+t.String()+" is of before that"
+		e.Reason, e.Detail = lockkeeper.EngineRestarted, "fence "+t.String()+" is from before the restart"
 	case st.Fence == t.Fence && st.State == lockkeeper.Held:
 		return nil
 	case st.Fence == t.Fence && st.State == lockkeeper.Ended:
 		e.Reason, e.Detail = st.Reason, st.Text
 	case st.State == lockkeeper.Held:
 		now := Token{Fence: st.Fence, Epoch: epoch}
-		e.Detail = n.As + " has another hold since, with fence " + now.String() + ", and not the one with fence " + t.String()
+		e.Detail = n.As + " now has another hold, with fence " + now.String() + ", and no longer the one with fence " +
+			t.String()
 	case st.State == lockkeeper.Waiting:
-		e.Detail = n.As + " only waits in line since, and has not the hold with fence " + t.String()
+		e.Detail = n.As + " now waits, and no longer has the hold with fence " + t.String()
 	default:
-		e.Detail = n.As + " has no hold with fence " + t.String() + " any more: it was released, or was not repeated in time"
+		e.Detail = n.As + " no longer has the hold with fence " + t.String() +
+			": it was released, or was not repeated in time"
 	}
 	return e
 }

@@ -48,13 +48,13 @@ func TestConfirmMakesNothing(t *testing.T) {
 		w.wait(1, "me", "db")
 		w.pass(grab.DefaultTTL * 9 / 10)
 		w.renews("you", "db")
-		over(first, "only waits in line")
+		over(first, "now waits")
 		w.pass(grab.DefaultTTL / 10)
 		w.expired("me", "db") // asking for the hold did not keep the place
 
 		w.released(1, "you", "db")
 		second := w.ok("me", "db").Token
-		over(first, "another hold since, with fence "+second.String())
+		over(first, "another hold, with fence "+second.String())
 		w.pass(grab.DefaultTTL)
 		w.expired("me", "db") // nor the other hold
 		third := w.ok("me", "db").Token

@@ -12,44 +12,42 @@ import (
 // lastLook bounds the look at a claim whose wait has ended.
 const lastLook = 5 * time.Second
 
-// Wait grabs, and waits for at most so long until it holds, keeping its place
-// meanwhile. If it was in vain it gives back the place that it brought, so that
-// nobody waits behind one who has gone; a place that the name had before, or that
-// another process of the name has taken since, lives on for its TTL. The error is
-// nil at the bound, and an ErrNotAcquired if ctx ended first.
+// Wait grabs, renews the claim while it waits, and returns when it is held or after bound. If it is
+// not granted, Wait ends the claim that it made; a claim that the name had before, or that another
+// process of the name made since, lives until its TTL ends. The error is nil after bound, and an
+// ErrNotAcquired if ctx ended first.
 //
-// It does not wait, or not any longer, if others are sure to hold for longer than
-// the bound (R8), and if it waits for a hold of the same name: the answer says so,
-// as Outlasted or Itself. A place that is lost meanwhile is an ErrNotAcquired with
-// the reason, and not queued for anew; if the engine could not be reached until it
-// was over, an ErrUnavailable.
+// Wait returns early if other holds certainly last longer than bound (Answer.Hopeless, R8), and if
+// the name waits for a hold of its own (Answer.OwnHolds). If the claim ends meanwhile, the error is
+// an ErrNotAcquired with the reason, and Wait does not queue again; if the engine could not be
+// reached until the claim ended, it is an ErrUnavailable.
 //
-// told, if it is not nil, is called with each answer that says something new
-// while it waits.
-func (p *Places) Wait(ctx context.Context, r Request, bound time.Duration, told func(Answer)) (Answer, error) {
+// notify, if it is not nil, is called with each new answer while Wait waits.
+func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration, notify func(Answer)) (Answer, error) {
 	start := time.Now()
-	clock := func() time.Duration { return time.Since(start) } // the engine tells what it can't know
-	n, t := r.Name(), &taking{}
-	a, err := p.take(ctx, r, t)
+	// a claim that ended in suspension is reported by the engine
+	clock := func() time.Duration { return time.Since(start) }
+	n, t := r.Name(), &attempt{}
+	a, err := p.attempt(ctx, r, t)
 	if err != nil && ctx.Err() != nil {
-		_ = p.giveBack(ctx, n, t) // else it ends with its TTL
+		_ = p.withdraw(ctx, n, t) // if that fails, the claim ends with its TTL
 	}
 	if err != nil || a.State == lockkeeper.Held || bound <= 0 {
 		return a, err
 	}
-	if a.Itself == nil {
-		a, err = p.wait(ctx, r, bound, clock, a, told)
+	if a.OwnHolds == nil {
+		a, err = p.wait(ctx, r, bound, clock, a, notify)
 	}
 	a.Lost = t.lost
 	if a.State == lockkeeper.Waiting {
-		a, err = p.inVain(ctx, r, t, a, err)
+		a, err = p.giveUp(ctx, r, t, a, err)
 	}
 	return a, n.wrap("grab", err)
 }
 
-// wait keeps the place of answer a until it is held, or until it is in vain.
-func (p *Places) wait(ctx context.Context, r Request, bound time.Duration, clock func() time.Duration, a Answer,
-	told func(Answer)) (Answer, error) {
+// wait keeps the claim of answer a alive until it is held, or until Wait has to give up.
+func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration, clock func() time.Duration, a Answer,
+	notify func(Answer)) (Answer, error) {
 	n := r.Name()
 	late := time.NewTimer(bound - clock())
 	defer late.Stop()
@@ -58,9 +56,9 @@ func (p *Places) wait(ctx context.Context, r Request, bound time.Duration, clock
 	seen := make(map[lockkeeper.Ref]bool)
 	for {
 		select {
-		case <-k.News():
+		case <-k.Changes():
 		case <-k.Done():
-			return Answer{}, n.gaveUp(k.Why(ctx), a)
+			return Answer{}, n.waitError(k.Why(ctx), a)
 		case <-late.C:
 			return k.Answer(), nil
 		case <-ctx.Done():
@@ -69,23 +67,23 @@ func (p *Places) wait(ctx context.Context, r Request, bound time.Duration, clock
 		if a = k.Answer(); a.State == lockkeeper.Held {
 			return a, nil
 		}
-		if told != nil {
-			told(a)
+		if notify != nil {
+			notify(a)
 		}
 		left := bound - clock()
-		if a.Itself = p.itself(ctx, n, a); a.Itself != nil {
+		if a.OwnHolds = p.ownHolds(ctx, n, a); a.OwnHolds != nil {
 			return a, nil
 		}
-		if p.mayOutlast(a, left, seen) && p.outlasted(ctx, r, left) {
-			a.Outlasted = true
+		if p.mayBeHopeless(a, left, seen) && p.isHopeless(ctx, r, left) {
+			a.Hopeless = true
 			return a, nil
 		}
 	}
 }
 
-// inVain ends a wait that did not get what it waited for: answer a, and err if
-// ctx ended. What was granted in the last moment is had, if anybody is there.
-func (p *Places) inVain(ctx context.Context, r Request, t *taking, a Answer, err error) (Answer, error) {
+// giveUp ends a wait: a is its last answer, and err is not nil if ctx ended. If the claim was granted
+// in the last moment and ctx is live, giveUp returns the hold.
+func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answer, err error) (Answer, error) {
 	n := r.Name()
 	ended := lockkeeper.Cancelled
 	if err == nil {
@@ -99,39 +97,39 @@ func (p *Places) inVain(ctx context.Context, r Request, t *taking, a Answer, err
 		}
 	}
 	if a.Ticket != t.ticket {
-		return a, err // it was there before
+		return a, err // Wait did not make this claim
 	}
-	if p.giveBack(ctx, n, t) {
+	if p.withdraw(ctx, n, t) {
 		a.State, a.Reason, a.Left = lockkeeper.Ended, ended, 0
 	}
 	return a, err
 }
 
-// giveBack gives back what t itself brought, and nothing that the name had before
-// or got from another process since. It reports whether that is gone for sure.
-func (p *Places) giveBack(ctx context.Context, n Name, t *taking) bool {
+// withdraw ends the claim that t made, and no claim that the name had before or that another process
+// made since. It reports whether the claim has certainly ended.
+func (p *Reservations) withdraw(ctx context.Context, n Name, t *attempt) bool {
 	return solo.Cleanup(ctx, func(ctx context.Context) (err error) {
 		switch {
 		case t.ticket != 0:
 			_, err = p.release(ctx, n, t.ticket)
 		case t.key != lockkeeper.Key{}:
-			// Whatever is there under this key can only be what it claimed, and a claim
-			// that arrives later is refused. Another key is another process's.
+			// Under this key there can only be the claim that t sent. If that arrives later, it is
+			// refused. If another process has attached since, Leave has no effect.
 			err = p.session(n).Leave(ctx, t.key)
 		}
 		return err
 	}) == nil
 }
 
-// itself returns the other paths at which n holds what is in the way of its place.
-func (p *Places) itself(ctx context.Context, n Name, a Answer) []lockkeeper.Path {
+// ownHolds returns the other paths at which n holds what blocks its waiting claim.
+func (p *Reservations) ownHolds(ctx context.Context, n Name, a Answer) []lockkeeper.Path {
 	ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 	defer cancel()
 	for _, b := range a.Blockers {
 		if a.State != lockkeeper.Waiting || b.As != n.As || b.Why != lockkeeper.HeldBy && b.Why != lockkeeper.AskedToYield {
 			continue
 		}
-		// Its label is no proof, but its session is named after its name and paths.
+		// The label proves nothing. The session id is a hash of the name and the paths.
 		for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: b.Ref}) {
 			other := Name{As: n.As}
 			for _, g := range st.Grants {
@@ -145,23 +143,22 @@ func (p *Places) itself(ctx context.Context, n Name, a Answer) []lockkeeper.Path
 	return nil
 }
 
-// gaveUp is the error of a wait whose place is gone.
-func (n Name) gaveUp(err error, last Answer) error {
+// waitError returns the error of a wait whose claim has ended.
+func (n Name) waitError(err error, last Answer) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost {
 		return err
 	}
 	ended := *e
-	ended.Op, ended.Path, ended.Err, ended.Place = "grab", n.what(), lockkeeper.ErrNotAcquired, last.Position
+	ended.Op, ended.Path, ended.Err, ended.Place = "grab", n.firstPath(), lockkeeper.ErrNotAcquired, last.Position
 	if e.Reason == lockkeeper.Unreachable {
-		ended.Err = lockkeeper.ErrUnavailable // which is never said of what is taken
+		ended.Err = lockkeeper.ErrUnavailable // ErrNotAcquired would mean that the path is taken
 	}
 	return &ended
 }
 
-// mayOutlast reports whether somebody new among those in the way has an end that
-// is no sooner than left. Such an end may be one that was announced.
-func (p *Places) mayOutlast(a Answer, left time.Duration, seen map[lockkeeper.Ref]bool) bool {
+// mayBeHopeless reports whether a blocker that is not in seen ends no sooner than left.
+func (p *Reservations) mayBeHopeless(a Answer, left time.Duration, seen map[lockkeeper.Ref]bool) bool {
 	any := false
 	for _, b := range a.Blockers {
 		if b.Left >= left && b.Left != lockkeeper.Forever && !seen[b.Ref] {
@@ -171,10 +168,9 @@ func (p *Places) mayOutlast(a Answer, left time.Duration, seen map[lockkeeper.Re
 	return any
 }
 
-// outlasted asks the engine whether a wait of so long is certain to be outlasted:
-// it alone knows the rule (R8). A claim of a session of its own asks, behind
-// the place, and goes at once.
-func (p *Places) outlasted(ctx context.Context, r Request, left time.Duration) bool {
+// isHopeless asks the engine whether other holds certainly last longer than left (R8). A claim of a
+// transient session asks: it queues behind the claim of r, and ends at once.
+func (p *Reservations) isHopeless(ctx context.Context, r Request, left time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 	defer cancel()
 	want, longer := r.want(), false

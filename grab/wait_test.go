@@ -97,23 +97,23 @@ func TestItself(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if a := w.wait(1, "me", "a"); a.Itself != nil {
-			w.Errorf("a client of that name: it waits for itself at %v", a.Itself)
+		if a := w.wait(1, "me", "a"); a.OwnHolds != nil {
+			w.Errorf("a client of that name: it waits for itself at %v", a.OwnHolds)
 		}
 		hold.Close()
 		w.released(1, "me", "a")
 		w.ok("me", "b", "a")
 		want := w.paths("a", "b")
-		if a := w.wait(1, "me", "a"); !slices.Equal(a.Itself, want) {
-			w.Errorf("waits for itself at %v, want %v", a.Itself, want)
+		if a := w.wait(1, "me", "a"); !slices.Equal(a.OwnHolds, want) {
+			w.Errorf("waits for itself at %v, want %v", a.OwnHolds, want)
 		}
 		w.released(1, "me", "a")
-		if a := w.wait(1, "you", "a"); a.Itself != nil {
-			w.Errorf("another name: it waits for itself at %v", a.Itself)
+		if a := w.wait(1, "you", "a"); a.OwnHolds != nil {
+			w.Errorf("another name: it waits for itself at %v", a.OwnHolds)
 		}
 		w.released(1, "you", "a")
 		a, err := w.places().Wait(w.ctx(), w.request("me", "a/x"), time.Hour, nil)
-		if err != nil || a.State != lockkeeper.Ended || !slices.Equal(a.Itself, want) {
+		if err != nil || a.State != lockkeeper.Ended || !slices.Equal(a.OwnHolds, want) {
 			w.Errorf("got %+v (%v), want that it waits for itself, at once", a, err)
 		}
 	})

@@ -57,9 +57,9 @@ func onSQLite(t *testing.T) *world {
 	return w
 }
 
-func (w *world) engine() lockkeeper.Engine { return w.engines[w.calls.Add(1)%2] }
-func (w *world) places() *grab.Places      { return grab.New(w.engine()) }
-func (w *world) clock() time.Duration      { return time.Since(w.start) }
+func (w *world) engine() lockkeeper.Engine  { return w.engines[w.calls.Add(1)%2] }
+func (w *world) places() *grab.Reservations { return grab.New(w.engine()) }
+func (w *world) clock() time.Duration       { return time.Since(w.start) }
 
 // ctx bounds one call, so that a broken one ends.
 func (w *world) ctx() context.Context {

@@ -242,7 +242,7 @@ func (o *grabOptions) request() grab.Request {
 }
 
 // places opens the engine for verbs on places.
-func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection, *grab.Places, error) {
+func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection, *grab.Reservations, error) {
 	c, err := a.reach(ctx, p)
 	if err != nil {
 		return nil, nil, err
@@ -303,7 +303,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 }
 
 // grabNow is lk grab that does not wait.
-func (a *app) grabNow(ctx context.Context, places *grab.Places, o *grabOptions) error {
+func (a *app) grabNow(ctx context.Context, places *grab.Reservations, o *grabOptions) error {
 	answer, err := places.Grab(ctx, o.request())
 	switch {
 	case err != nil:
@@ -328,9 +328,9 @@ func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	switch {
 	case o.try:
 		text = fmt.Sprintf("%s is taken: %s", name, state)
-	case len(answer.Itself) > 0:
+	case len(answer.OwnHolds) > 0:
 		text = fmt.Sprintf("%s: %s", o.what(), o.itself(answer))
-	case answer.Outlasted:
+	case answer.Hopeless:
 		text = fmt.Sprintf("%s is not free in time: %s", name, state)
 	}
 	a.noteUnless(o.quiet)(text)
@@ -345,7 +345,7 @@ func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 // itself says that a name waits for what it holds itself, and where.
 func (o *placeOptions) itself(answer grab.Answer) string {
 	var texts []string
-	for _, p := range answer.Itself {
+	for _, p := range answer.OwnHolds {
 		texts = append(texts, string(p))
 	}
 	return fmt.Sprintf("held by %s itself (lk grab %s --as %s), which is another owner with other paths: release that "+
@@ -366,9 +366,9 @@ func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 	a.noteLost(o, answer)
 	waiting := answer.State == lockkeeper.Waiting
 	switch {
-	case waiting && len(answer.Itself) > 0:
+	case waiting && len(answer.OwnHolds) > 0:
 		note(fmt.Sprintf("%s: %s", o.what(), o.itself(answer)))
-	case waiting && answer.Outlasted:
+	case waiting && answer.Hopeless:
 		c := o.contest()
 		note(fmt.Sprintf("%s is not free in time: %s", c.name(answer.Blockers), waitLine(answer.Status)+c.others()))
 	case waiting:
@@ -425,7 +425,7 @@ func (h heldAnswer) MarshalJSON() ([]byte, error) {
 // for the same name, which is another owner; else it is empty.
 func grabbedAs(as string, blocked []lockkeeper.Blocker) string {
 	for _, b := range blocked {
-		if b.As == as && grab.Made(b.Ref) {
+		if b.As == as && grab.IsGrabbed(b.Ref) {
 			return fmt.Sprintf("; %s has it by lk grab, which lk run does not join", as)
 		}
 	}

@@ -135,7 +135,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 			}
 		case <-k.Done():
 			return a.noLongerKept(k.Why(ctx))
-		case <-k.News():
+		case <-k.Changes():
 			if by := k.Answer().Asked; by != nil && !asked {
 				asked = true
 				a.noteUnless(o.quiet)(fmt.Sprintf("%s: %s", o.what(), by))
@@ -148,7 +148,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 
 // startKeeping opens the engine and keeps what the name has. What it answers beside an
 // error has to be closed too.
-func (a *app) startKeeping(ctx context.Context, o *keepOptions) (*connection, *grab.Keeping, error) {
+func (a *app) startKeeping(ctx context.Context, o *keepOptions) (*connection, *grab.Keepalive, error) {
 	c, places, err := a.places(ctx, &o.placeOptions, trial{})
 	if err != nil {
 		return nil, nil, err
@@ -168,7 +168,7 @@ func (a *app) noLongerKept(err error) error {
 }
 
 // endKeeping cleans up and releases.
-func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keeping, o *keepOptions,
+func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, o *keepOptions,
 	signals chan os.Signal) error {
 	var cleaned error
 	if o.cleanup != "" {

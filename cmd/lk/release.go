@@ -136,12 +136,12 @@ func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, si
 
 // kept is the lease of a supervisor: what is kept for a name, by that verb of lk.
 type kept struct {
-	*grab.Keeping
+	*grab.Keepalive
 	verb string
 }
 
 // Err is that of the keeping, as the verb says it.
-func (k kept) Err() error { return spokenBy(k.verb, k.Keeping.Err()) }
+func (k kept) Err() error { return spokenBy(k.verb, k.Keepalive.Err()) }
 
 // spokenBy is an error as a verb of lk says it that did something else on the way.
 func spokenBy(verb string, err error) error {

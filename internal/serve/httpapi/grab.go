@@ -42,9 +42,9 @@ type placeAnswer struct {
 	TTL       seconds              `json:"ttl,omitempty"`      // of grab: it is there for so long without a repeat
 	ETA       seconds              `json:"eta,omitempty"`
 	BlockedBy []lockkeeper.Blocker `json:"blocked_by,omitempty"`
-	Itself    []lockkeeper.Path    `json:"itself,omitempty"` // other paths at which the same name holds what is in its way
-	Asked     *lockkeeper.Asked    `json:"asked,omitempty"`  // to yield
-	Lost      string               `json:"lost,omitempty"`   // what became of the hold before; told once
+	OwnHolds  []lockkeeper.Path    `json:"own_holds,omitempty"` // other paths at which the same name holds what is in its way
+	Asked     *lockkeeper.Asked    `json:"asked,omitempty"`     // to yield
+	Lost      string               `json:"lost,omitempty"`      // what became of the hold before; told once
 	Draining  bool                 `json:"draining,omitempty"`
 	// of a look without a name: so many hold something that meets the path
 	Held     *int `json:"held,omitempty"`
@@ -56,7 +56,7 @@ type placeAnswer struct {
 func answerOf(op string, n grab.Name, a grab.Answer) *placeAnswer {
 	answer := &placeAnswer{
 		Op: op, As: n.As, Path: n.Paths[0], Also: n.Paths[1:], Status: "none",
-		TTL: seconds(a.TTL), ETA: seconds(a.ETA), BlockedBy: a.Blockers, Itself: a.Itself, Asked: a.Asked,
+		TTL: seconds(a.TTL), ETA: seconds(a.ETA), BlockedBy: a.Blockers, OwnHolds: a.OwnHolds, Asked: a.Asked,
 	}
 	if a.State == lockkeeper.Held || a.State == lockkeeper.Waiting {
 		answer.Claim = &a.Ref
@@ -229,7 +229,7 @@ func (c *call) grabPlace() error {
 		}
 		defer leave()
 	}
-	for err == nil && a.State == lockkeeper.Waiting && a.Itself == nil {
+	for err == nil && a.State == lockkeeper.Waiting && a.OwnHolds == nil {
 		left := ask.wait - time.Since(c.received)
 		if left <= 0 || c.api.isStopping() {
 			break

@@ -27,11 +27,11 @@ func TestGrabWithFenceMakesNothing(t *testing.T) {
 	}
 	v.ok("you", "db")
 	v.waits(1, "me", "db")
-	lost("only waits in line")
+	lost("now waits")
 	v.released(1, "you", "db")
 	v.ok("me", "db")
-	lost("another hold since")
-	v.refused(400, "is not whole", "POST", "/v1/grab/db?as=me&fence=1", "")
+	lost("now has another hold")
+	v.refused(400, "is incomplete", "POST", "/v1/grab/db?as=me&fence=1", "")
 	v.refused(400, "17-k3x9q2ab; wait goes without fence", "POST", "/v1/grab/db?as=me&fence=x&wait=9", "")
 }
 

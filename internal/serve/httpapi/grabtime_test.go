@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,38 +19,6 @@ func (w *world) village() *village {
 
 func pass(d time.Duration) { <-time.After(d) }
 
-// TestGrabKeptAlive is case T3.4, and what perishes: repeats keep holds and places,
-// those who stop are gone a TTL later wherever they stand in line, and a place comes up
-// while nobody asks.
-func TestGrabKeptAlive(t *testing.T) {
-	inMemory(t, 1, func(w *world) {
-		v := w.village()
-		fence := v.ok("script", "path/to/my/resource").Fence
-		v.waits(1, "gone", "path/to/my/resource")
-		v.waits(2, "patient", "path/to/my/resource")
-		for range 9 {
-			pass(20 * time.Second)
-			if again := v.ok("script", "path/to/my/resource").Fence; again != fence {
-				t.Fatalf("kept alive it has fence %d, want %d", again, fence)
-			}
-			v.grab("patient", "path/to/my/resource")
-		}
-		v.waits(1, "patient", "path/to/my/resource") // gone was before it
-		v.released(0, "gone", "path/to/my/resource")
-		pass(61 * time.Second) // nobody repeats
-		if h := v.ask("GET", "/v1/grab/path", ""); h.place.Status != "free" {
-			t.Errorf("%s, want it free", h.text)
-		}
-		v.ok("script", "a", "&ttl=2")
-		v.waits(1, "patient", "a", "&ttl=10")
-		pass(3 * time.Second)
-		if h := v.ask("GET", "/v1/grab/a?as=patient", ""); h.place.Status != "ok" {
-			t.Errorf("%s, want that its place came up", h.text)
-		}
-		v.released(1, "patient", "a")
-	})
-}
-
 // TestGrabWaitsLong: a request that stays open for longer than the TTL keeps its place,
 // and what it promises counts from when it was sent.
 func TestGrabWaitsLong(t *testing.T) {
@@ -59,8 +26,8 @@ func TestGrabWaitsLong(t *testing.T) {
 		v := w.village()
 		v.ok("me", "db", "&for=50s")
 		began := time.Now()
-		if a := v.waits(1, "me", "db/x", "&wait=30s"); time.Since(began) > 0 || len(a.Itself) != 1 {
-			t.Errorf("who waits for itself was kept for %s: %v", time.Since(began), a.Itself)
+		if a := v.waits(1, "me", "db/x", "&wait=30s"); time.Since(began) > 0 || len(a.OwnHolds) != 1 {
+			t.Errorf("who waits for itself was kept for %s: %v", time.Since(began), a.OwnHolds)
 		}
 		v.released(1, "me", "db/x")
 		waits := make(chan placeAnswer)
@@ -151,62 +118,6 @@ func TestGrabFor(t *testing.T) {
 		pass(61 * time.Minute)
 		v.ok("me", "deploy")
 	})
-}
-
-// TestGrabSharers: those who share hold together, for each its own time; who wants it
-// alone waits for the last of them, and later ones wait behind.
-func TestGrabSharers(t *testing.T) {
-	inMemory(t, 1, func(w *world) {
-		v := w.village()
-		v.ok("one", "a/b", "&shared=1")
-		pass(30 * time.Second)
-		v.ok("two", "a/b", "&shared=1")
-		v.waits(1, "alone", "a/b")
-		v.waits(2, "three", "a/b", "&shared=1")
-		pass(31 * time.Second) // one is over
-		v.waits(1, "alone", "a/b")
-		v.released(1, "two", "a/b")
-		v.ok("alone", "a/b")
-		v.released(1, "alone", "a/b")
-		v.ok("three", "a/b", "&shared=1")
-		v.ok("deep", "a/c") // shares a with it
-	})
-}
-
-// TestGrabManyAtOnce: many requests of one name at once make one hold, and of many
-// names one has it at a time.
-func TestGrabManyAtOnce(t *testing.T) {
-	v := newVillage(t)
-	fences := make(chan uint64, 16)
-	var all sync.WaitGroup
-	for range cap(fences) {
-		all.Go(func() { fences <- v.grab("one name", "db").place.Fence })
-	}
-	all.Wait()
-	first := <-fences
-	for range cap(fences) - 1 {
-		if fence := <-fences; fence != first || fence == 0 {
-			t.Errorf("fences %d and %d, want one", first, fence)
-		}
-	}
-	v.released(1, "one%20name", "db")
-	var inside sync.Mutex
-	for i := range 8 {
-		all.Go(func() {
-			as := fmt.Sprintf("n%d", i)
-			for range 5 {
-				for v.grab(as, "db", "&wait=20").place.Status != "ok" {
-				}
-				if !inside.TryLock() {
-					t.Errorf("two have it")
-					return
-				}
-				inside.Unlock()
-				v.released(1, as, "db")
-			}
-		})
-	}
-	all.Wait()
 }
 
 // TestGrabRestart: places and holds outlive the server, on disk.
