@@ -1,0 +1,185 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// How many names and phrases against the standard are left in the whole tree. The numbers may only
+// be lowered.
+const (
+	namesLeft   = 375
+	phrasesLeft = 500
+)
+
+// A private word is part of no identifier of a package, but its replacement.
+type privateWord struct {
+	words    string // one or more, as in camel case but lower
+	packages string // prefixes of folders; "" for all
+	instead  string
+}
+
+var privateWords = []privateWord{
+	{"told tell untold tells", "", "notified, notify, pending"},
+	{"heard hear hears hearing", "", "acknowledged, listen, subscription"},
+	{"believed toldin", "", "last unacknowledged end, the lease that stated it"},
+	{"ghost ghosts", "", "unacknowledged holder"},
+	{"knot knots spell imagine dream", "", "deadlock, describe, simulate, scratch copy"},
+	{"outlasted", "", "hopeless wait"},
+	{"bell bells rung", "", "wakeup, wake, woken"},
+	{"ears deaf", "", "listener, retry pause"},
+	{"lane lanes", "", "worker"},
+	{"barred deserted vain kin", "", "blocked by an exclusive head, drained prefix, without effect, wait class"},
+	{"near apart tip few", "engine", "local waiters, concurrent, queue prefix, limit"},
+	{"door hello", "", "validate, handshake"},
+	{"strangers doorman turnstile shares budget", "internal/serve", "unauthenticated connections, limiter, usage, quota"},
+	{"seat doubt sure giveback", "internal/serve", "session usage, unknown outcome, release"},
+	{"prod hurry rest doze", "", "ping, flush now, rate limit, sleep"},
+	{"tidings tenancy tenant", "", "observation, HTTP session"},
+	{"pace paces", "", "hold-time estimate"},
+	{"mood weather storm bent", "", "fault profile, fault schedule, mutant engine"},
+	{"fate", "", "outcome"},
+	{"manners", "", "writer policy"},
+	{"trouble", "", "name the error"},
+	{"anew whoever", "", "again, name the actor"},
+	{"canal", "", "semaphore"},
+}
+
+// TestNamesAreStandardTerms counts the identifiers that product code declares with private words.
+func TestNamesAreStandardTerms(t *testing.T) {
+	tree := loadTree(t)
+	var found []string
+	for _, f := range tree.files {
+		if f.test || f.generated || f.nested || f.pkg == "internal/tidy" {
+			continue
+		}
+		for _, name := range declared(f.syntax) {
+			if p, word := private(f.pkg, name.Name); word != "" {
+				found = append(found, fmt.Sprintf("%s: %s has the word %q, which is private to this project: use %s",
+					tree.at(name.Pos()), name.Name, word, p.instead))
+			}
+		}
+	}
+	if len(found) > namesLeft {
+		t.Errorf("%d names have private words, at most %d may; one of them is new:\n%s", len(found), namesLeft,
+			strings.Join(found, "\n"))
+	}
+	t.Logf("%d names have private words", len(found))
+}
+
+// declared returns the identifiers that a file declares: of types, functions, constants, variables,
+// fields, parameters and results.
+func declared(f *ast.File) (names []*ast.Ident) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			names = append(names, n.Name)
+		case *ast.TypeSpec:
+			names = append(names, n.Name)
+		case *ast.ValueSpec:
+			names = append(names, n.Names...)
+		case *ast.Field:
+			names = append(names, n.Names...)
+		case *ast.AssignStmt:
+			if n.Tok.String() == ":=" {
+				for _, left := range n.Lhs {
+					if name, ok := left.(*ast.Ident); ok {
+						names = append(names, name)
+					}
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// private returns the private word in a name that package pkg declares; "" if there is none.
+func private(pkg, name string) (privateWord, string) {
+	parts := camelWords(name)
+	for _, p := range privateWords {
+		if p.packages != "" && !strings.HasPrefix(pkg, p.packages) {
+			continue
+		}
+		for _, word := range strings.Fields(p.words) {
+			if slices.Contains(parts, word) {
+				return p, word
+			}
+		}
+	}
+	return privateWord{}, ""
+}
+
+// camelWords splits a name in camel case into lower-case words.
+func camelWords(name string) (words []string) {
+	start := 0
+	runes := []rune(name)
+	for i := range runes {
+		if i > start && unicode.IsUpper(runes[i]) && (!unicode.IsUpper(runes[i-1]) ||
+			i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+			words = append(words, strings.ToLower(string(runes[start:i])))
+			start = i
+		}
+	}
+	return append(words, strings.ToLower(string(runes[start:])))
+}
+
+// Fixed phrases that a reader has to read twice.
+var phrases = regexp.MustCompile(
+	`(?i)\b(for ever|in vain|who waits|who wait|who asks|who holds it|whoever|anew|of no account|` +
+		`graver|what was read|what was asked|those that asked|of which some)\b`)
+
+// TestProseIsPlain counts the phrases in comments, texts and documents.
+func TestProseIsPlain(t *testing.T) {
+	tree := loadTree(t)
+	perFile := map[string]int{}
+	total := 0
+	for _, name := range tree.all {
+		if ext := path.Ext(name); ext != ".go" && ext != ".md" && ext != ".proto" && ext != ".sql" && ext != ".txtar" ||
+			strings.HasPrefix(name, "internal/tidy/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(phrases.FindAll(text, -1)); n > 0 {
+			perFile[name] = n
+			total += n
+		}
+	}
+	if total > phrasesLeft {
+		var list []string
+		for name, n := range perFile { // order does not matter: it is sorted
+			list = append(list, fmt.Sprintf("%s: %d", name, n))
+		}
+		slices.Sort(list)
+		t.Errorf("%d phrases such as \"for ever\", \"in vain\", \"who waits\", \"whoever\", \"anew\" are in the tree, at "+
+			"most %d "+
+			"may be: write forever, without effect, a waiter, name the actor, again; by file:\n%s", total, phrasesLeft,
+			strings.Join(list, "\n"))
+	}
+	t.Logf("%d phrases", total)
+}
+
+func TestPrivateWordsAreFound(t *testing.T) {
+	for name, want := range map[string]string{
+		"toldIn": "told", "askTold": "told", "fold": "", "TLSHello": "hello", "headLine": "", "deafPause": "deaf",
+		"Heard": "heard", "shell": "",
+	} {
+		if _, got := private("engine/x", name); got != want {
+			t.Errorf("%s: found %q, want %q", name, got, want)
+		}
+	}
+	if _, got := private("table", "few"); got != "" {
+		t.Error("few is forbidden in engines alone")
+	}
+}
