@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// How callers use a slot that stays in their function. Each is a function of its own,
-// as it is the compiler that decides where a slot is.
+// Ways to use a slot that does not escape. Each is a function of its own, because the compiler
+// decides per function where a slot is allocated.
 
 func deferred(m *semaphore.Manager[string]) error {
 	slot, err := m.TryAcquire("db", 3)
@@ -54,15 +54,16 @@ func deferredByHandle(h *semaphore.Handle[string]) error {
 	return nil
 }
 
-// What doc.go says of allocations: a slot that stays in its function is none, and a
-// refusal is none either.
-func TestNothingIsAllocated(t *testing.T) {
+// TestAllocations: a slot that does not escape is not allocated, a slot of an owner is, once, and a
+// refusal allocates nothing.
+func TestAllocations(t *testing.T) {
 	type pair struct{ host, path string }
 	names, pairs, things := semaphore.New[string](), semaphore.New[pair](), semaphore.New[any]()
 	h, err := names.Handle("by handle")
 	if err != nil {
 		t.Fatal(err)
 	}
+	owner := semaphore.NewOwner(t.Context())
 	var thing any = pair{"a", "b"}
 	refused := func(_ *semaphore.Slot, err error) error {
 		if !errors.Is(err, semaphore.ErrFull) {
@@ -84,14 +85,22 @@ func TestNothingIsAllocated(t *testing.T) {
 		"refused by handle":       func() error { return refused(h.TryAcquire(0)) },
 		"refused, an interface":   func() error { return refused(things.TryAcquire(thing, 1)) },
 		"refused, several fields": func() error { return refused(pairs.TryAcquire(pair{"a", "b"}, 0)) },
+		"refused to an owner":     func() error { return refused(names.TryAcquireFor(owner, "full", 1, 1)) },
+		"for an owner": func() error {
+			slot, err := names.TryAcquireFor(owner, "db", 1, 3)
+			if err != nil {
+				return err
+			}
+			return slot.Release()
+		},
 	} {
 		n := testing.AllocsPerRun(100, func() {
 			if err := do(); err != nil {
 				t.Error(name, err)
 			}
 		})
-		if n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+		if want := map[string]float64{"for an owner": 1}[name]; n != want {
+			t.Errorf("%s: %v allocations, want %v", name, n, want)
 		}
 	}
 }

@@ -1,137 +1,226 @@
 package semaphore_test
 
 import (
+	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	weighted "golang.org/x/sync/semaphore"
+
+	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// shape is one way in which keys are used. All peers are measured in each.
-type shape struct {
-	name       string
+// load is one way to use keys. Every peer is measured with every load.
+type load struct {
 	goroutines int
-	keys       int
+	keys       []string
 	limit      int
-	waits      bool
-	full       bool
-	apart      bool // each goroutine has one key for itself
-	peers      []peer
+	full       bool // as many slots of each key as the limit are held all the time
 }
 
-const unlimited = math.MaxInt
+func (l *load) String() string {
+	name := fmt.Sprintf("goroutines=%d/keys=%d", l.goroutines, len(l.keys))
+	if l.full {
+		return "refused/" + name
+	}
+	return name
+}
 
-// How many goroutines there are if each is to have a core.
-var cores = runtime.GOMAXPROCS(0)
+// pair acquires and releases one slot of a key, and reports whether it was granted.
+type pair func(key string) bool
 
-// shapes lists what is measured. A mutex stands for the limits that it can: 1, and where nobody is
-// ever refused it waits instead.
-func shapes() (all []shape) {
-	own := []peer{byKey, byKeyEscaping, byHandle, byOwner}
-	counters := append(own, casLoop, casMap, weightedMap)
-	both := append(counters, mutexMap, mutexCounted)
-	for _, keys := range []int{1, 1_000, 100_000} {
-		for _, goroutines := range []int{1, cores} {
-			all = append(all, shape{name: fmt.Sprintf("goroutines=%d/keys=%d", goroutines, keys),
-				goroutines: goroutines, keys: keys, limit: unlimited, waits: true, peers: both})
+// peers are the ways to use this package, and what a program would use in its place. Each returns
+// a function that makes the pair of one goroutine.
+var peers = []struct {
+	name    string
+	prepare func(l *load) func() pair
+}{
+	{"by key", byKey},
+	{"by handle", byHandle},
+	{"for an owner", forOwner},
+	{"counters in a sync.Map", counters},
+	{"x_sync semaphores in a sync.Map", weightedSemaphores},
+	{"mutexes in a sync.Map", mutexes},
+}
+
+// newManager returns a manager, all of whose slots are held where the load wants it so.
+func newManager(l *load) *semaphore.Manager[string] {
+	m := semaphore.New[string]()
+	if !l.full {
+		return m
+	}
+	for _, k := range l.keys {
+		if _, err := m.TryAcquireN(k, l.limit, l.limit); err != nil {
+			panic(err)
 		}
 	}
-	for _, keys := range []int{1, 1_000, 100_000} {
-		for _, goroutines := range []int{1, cores} {
-			all = append(all, shape{name: fmt.Sprintf("refused/goroutines=%d/keys=%d", goroutines, keys),
-				goroutines: goroutines, keys: keys, limit: 1, full: true, peers: both})
+	return m
+}
+
+func byKey(l *load) func() pair {
+	m := newManager(l)
+	return func() pair {
+		return func(key string) bool {
+			slot, err := m.TryAcquire(key, l.limit)
+			return err == nil && slot.Release() == nil
 		}
 	}
-	return append(all,
-		shape{
-			name:       "apart/goroutines=2/keys=2",
-			goroutines: 2,
-			keys:       2,
-			limit:      unlimited,
-			waits:      true,
-			apart:      true,
-			peers:      both,
-		},
-		shape{name: "goroutines=128/keys=1/limit=1", goroutines: 128, keys: 1, limit: 1, peers: both},
-		shape{name: "goroutines=128/keys=1/limit=8", goroutines: 128, keys: 1, limit: 8, peers: counters},
-		shape{name: "goroutines=128/keys=1/unlimited", goroutines: 128, keys: 1, limit: unlimited, waits: true, peers: both})
 }
 
-// field makes the keys of a shape, which are the same for all peers.
-func (s *shape) field() *field {
-	f := &field{keys: make([]string, s.keys), limit: s.limit, waits: s.waits, full: s.full}
-	for i := range f.keys {
-		f.keys[i] = fmt.Sprintf("app-%d-production", i)
+func byHandle(l *load) func() pair {
+	m, handles := newManager(l), map[string]*semaphore.Handle[string]{}
+	for _, k := range l.keys {
+		h, err := m.Handle(k)
+		if err != nil {
+			panic(err)
+		}
+		handles[k] = h
 	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(s.keys, func(i, j int) {
-		f.keys[i], f.keys[j] = f.keys[j], f.keys[i]
-	})
-	return f
+	return func() pair {
+		return func(key string) bool {
+			slot, err := handles[key].TryAcquire(l.limit)
+			return err == nil && slot.Release() == nil
+		}
+	}
 }
 
-// run does n operations of a peer with the goroutines of the shape, and returns
-// how many of them got a slot. Goroutines take small portions of the work, so
-// that all of them end at about the same time.
-func (s *shape) run(work loop, n int) (granted int) {
-	if s.goroutines == 1 {
-		return work(s.walk(0), n)
+func forOwner(l *load) func() pair {
+	m := newManager(l)
+	return func() pair {
+		owner := semaphore.NewOwner(context.Background())
+		return func(key string) bool {
+			slot, err := m.TryAcquireFor(owner, key, 1, l.limit)
+			return err == nil && slot.Release() == nil
+		}
 	}
-	const portion = 512
-	var next, got atomic.Int64
-	var all sync.WaitGroup
-	for i := range s.goroutines {
-		all.Go(func() {
-			w := s.walk(i)
+}
+
+// counters compares a count with the limit and adds by compare-and-swap. The keys stay forever.
+func counters(l *load) func() pair {
+	var all sync.Map
+	for _, k := range l.keys {
+		c := new(atomic.Int64)
+		if l.full {
+			c.Store(int64(l.limit))
+		}
+		all.Store(k, c)
+	}
+	return func() pair {
+		return func(key string) bool {
+			value, _ := all.Load(key)
+			c := value.(*atomic.Int64)
 			for {
-				from := int(next.Add(portion)) - portion
-				if from >= n {
-					return
+				count := c.Load()
+				if count >= int64(l.limit) {
+					return false
 				}
-				got.Add(int64(work(w, min(portion, n-from))))
+				if c.CompareAndSwap(count, count+1) {
+					c.Add(-1)
+					return true
+				}
 			}
+		}
+	}
+}
+
+// weightedSemaphores have a limit that cannot change. The keys stay forever.
+func weightedSemaphores(l *load) func() pair {
+	var all sync.Map
+	for _, k := range l.keys {
+		s := weighted.NewWeighted(int64(l.limit))
+		if l.full {
+			s.TryAcquire(int64(l.limit))
+		}
+		all.Store(k, s)
+	}
+	return func() pair {
+		return func(key string) bool {
+			value, _ := all.Load(key)
+			s := value.(*weighted.Weighted)
+			if !s.TryAcquire(1) {
+				return false
+			}
+			s.Release(1)
+			return true
+		}
+	}
+}
+
+// mutexes are locked where nothing is held, which waits, and tried otherwise. The keys stay forever.
+func mutexes(l *load) func() pair {
+	var all sync.Map
+	for _, k := range l.keys {
+		mu := new(sync.Mutex)
+		if l.full {
+			mu.Lock()
+		}
+		all.Store(k, mu)
+	}
+	return func() pair {
+		return func(key string) bool {
+			value, _ := all.Load(key)
+			mu := value.(*sync.Mutex)
+			if l.full {
+				return mu.TryLock()
+			}
+			mu.Lock()
+			mu.Unlock()
+			return true
+		}
+	}
+}
+
+// run does n pairs with the goroutines of the load.
+func (l *load) run(newPair func() pair, n int) (granted int64) {
+	var got atomic.Int64
+	var all sync.WaitGroup
+	for g := range l.goroutines {
+		all.Go(func() {
+			do, at, mine := newPair(), g*len(l.keys)/l.goroutines, int64(0)
+			for range n / l.goroutines {
+				if do(l.keys[at]) {
+					mine++
+				}
+				if at++; at == len(l.keys) {
+					at = 0
+				}
+			}
+			got.Add(mine)
 		})
 	}
 	all.Wait()
-	return int(got.Load())
+	return got.Load()
 }
 
-// walk is the way of one goroutine. No two of a shape with many keys have the same.
-func (s *shape) walk(goroutine int) *walk {
-	if s.apart {
-		return &walk{at: goroutine % s.keys, step: s.keys, keys: s.keys} // on the spot
-	}
-	step := max(1, int(float64(s.keys)*0.618))
-	for found := 0; ; step++ {
-		if gcd(step, s.keys) != 1 {
-			continue
-		}
-		if found++; s.keys == 1 || found > goroutine {
-			return &walk{at: goroutine * s.keys / s.goroutines % s.keys, step: step % max(s.keys, 2), keys: s.keys}
-		}
-	}
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// BenchmarkSlots is a slot that is taken and freed, or refused, beside what
-// others use for it.
+// BenchmarkSlots acquires and releases a slot, or is refused, with this package and with its peers.
 func BenchmarkSlots(b *testing.B) {
-	for _, s := range shapes() {
-		for _, p := range s.peers {
-			b.Run(s.name+"/"+p.name, func(b *testing.B) {
-				work := p.ready(s.field())
-				s.run(work, min(b.N, 2*s.keys)) // as it is after a while
+	var loads []*load
+	for _, full := range []bool{false, true} {
+		for _, keys := range []int{1, 1_000, 100_000} {
+			for _, goroutines := range []int{1, runtime.GOMAXPROCS(0)} {
+				l := &load{goroutines: goroutines, keys: make([]string, keys), limit: math.MaxInt, full: full}
+				if full {
+					l.limit = 1
+				}
+				for i := range l.keys {
+					l.keys[i] = fmt.Sprintf("app-%d-production", i)
+				}
+				loads = append(loads, l)
+			}
+		}
+	}
+	for _, l := range loads {
+		for _, p := range peers {
+			b.Run(l.String()+"/"+p.name, func(b *testing.B) {
+				newPair := p.prepare(l)
+				l.run(newPair, min(b.N, 2*len(l.keys))) // tables and caches are in their usual state
 				b.ReportAllocs()
 				b.ResetTimer()
-				granted := s.run(work, b.N)
+				granted := l.run(newPair, b.N)
 				b.ReportMetric(float64(granted)/float64(b.N), "granted/op")
 			})
 		}

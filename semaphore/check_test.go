@@ -2,7 +2,7 @@ package semaphore
 
 import "testing"
 
-// Check walks every invariant that holds while nobody is inside a method of m.
+// Check checks every invariant that holds while no method of m runs.
 func (m *Manager[K]) Check(t *testing.T) {
 	t.Helper()
 	keys := make(map[K]bool)
@@ -14,15 +14,14 @@ func (m *Manager[K]) Check(t *testing.T) {
 			}
 			keys[e.key] = true
 			if hash, home := m.find(e.key); hash != e.hash || home != s {
-				t.Errorf("%v is not looked for where it is", e.key)
+				t.Errorf("%v is in the wrong shard", e.key)
 			}
 		}
 	}
 }
 
-// check walks the invariants of a shard, and returns its entries. It locks the shard,
-// since handles that nobody has any more are cleaned up whenever it pleases the
-// garbage collector.
+// check checks the invariants of a shard and returns its entries. It locks the shard, because the
+// cleanups of handles may run at any moment.
 func (s *shard[K]) check(t *testing.T) (all []*entry[K]) {
 	t.Helper()
 	s.mu.Lock()
@@ -42,27 +41,27 @@ func (s *shard[K]) check(t *testing.T) (all []*entry[K]) {
 		if count == 0 && e.pins == 0 {
 			idle++
 		}
-		if e.home != s || s.look(e.hash, e.key) != e {
-			t.Errorf("%v is not found where it is", e.key)
+		if e.shard != s || s.lookup(e.hash, e.key) != e {
+			t.Errorf("lookup does not find %v", e.key)
 		}
 	}
 	if size := int(s.size.Load()); size != len(all) || 2*size > len(cells) {
 		t.Errorf("size %d, %d entries, %d cells", size, len(all), len(cells))
 	}
-	if len(cells) < smallest || len(cells) > smallest && len(all) < len(cells)/8 {
+	if len(cells) < minCells || len(cells) > minCells && len(all) < len(cells)/8 {
 		t.Errorf("%d cells for %d entries", len(cells), len(all))
 	}
-	if idle > int(s.keep) {
-		t.Errorf("%d idle entries, at most %d may stay", idle, s.keep)
+	if idle > int(s.maxIdle) {
+		t.Errorf("%d idle entries, at most %d may stay", idle, s.maxIdle)
 	}
 	return all
 }
 
-// OneShard is a manager whose keys are all in one shard, which keeps as many of them
-// while they are idle: there they meet, and come and go, as they seldom do in others.
-func OneShard[K comparable](keep int) *Manager[K] {
+// OneShard returns a manager with one shard, which keeps idle entries up to maxIdle entries. Its
+// keys collide, and come and go, far more often than in other managers.
+func OneShard[K comparable](maxIdle int) *Manager[K] {
 	m := New[K]()
 	m.shards, m.shift = m.shards[:1], 64
-	m.shards[0].init(keep)
+	m.shards[0].init(maxIdle)
 	return m
 }

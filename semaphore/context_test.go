@@ -10,13 +10,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// connection is a context of an application's own: its error is guarded by a lock,
-// under which it also ends its owner.
+// connection is an application's own context: a lock guards its error, and the application closes
+// the owner under the same lock.
 type connection struct {
 	context.Context
 	mu    sync.Mutex
 	err   error
-	asked chan struct{} // gets something when Err is called for the first time
+	asked chan struct{} // receives at the first call of Err
 	done  chan struct{}
 }
 
@@ -36,9 +36,9 @@ func (c *connection) Err() error {
 	return c.err
 }
 
-// An owner may be closed under a lock that its context's Err takes, while it is asked
-// for slots.
-func TestContextWithALock(t *testing.T) {
+// TestCloseUnderTheLockOfErr closes an owner under a lock that the Err of its context takes, while
+// an acquire calls Err.
+func TestCloseUnderTheLockOfErr(t *testing.T) {
 	m := semaphore.New[string]()
 	for name, ask := range map[string]func(o *semaphore.Owner) error{
 		"acquire": func(o *semaphore.Owner) error { _, err := m.TryAcquireFor(o, "db", 1, 1); return err },
@@ -56,16 +56,15 @@ func TestContextWithALock(t *testing.T) {
 			close(c.done)
 			c.mu.Unlock()
 			if err := <-asked; !errors.Is(err, semaphore.ErrOwnerEnded) {
-				t.Errorf("asked while the owner was closed: %v", err)
+				t.Errorf("asked during Close: %v", err)
 			}
 			nothingHeld(t, m)
 		})
 	}
 }
 
-// A context that panics, as that of an owner that NewOwner did not make, leaves no
-// lock behind.
-func TestContextThatPanics(t *testing.T) {
+// TestPanicInErrLeavesNoLock uses an owner that NewOwner did not make: its context is nil.
+func TestPanicInErrLeavesNoLock(t *testing.T) {
 	m := semaphore.New[string]()
 	for name, ask := range map[string]func(o *semaphore.Owner){
 		"acquire": func(o *semaphore.Owner) { _, _ = m.TryAcquireFor(o, "db", 1, 1) },
@@ -87,17 +86,17 @@ func TestContextThatPanics(t *testing.T) {
 	}
 }
 
-// closeAtOnce closes an owner that nobody must have locked.
+// closeAtOnce closes an owner whose lock must be free.
 func closeAtOnce(t *testing.T, o *semaphore.Owner) {
 	t.Helper()
-	through := make(chan struct{})
+	closed := make(chan struct{})
 	go func() {
 		o.Close()
-		close(through)
+		close(closed)
 	}()
 	select {
-	case <-through:
+	case <-closed:
 	case <-time.After(10 * time.Second):
-		t.Fatal("Close waits for who has locked the owner")
+		t.Fatal("Close waits: the owner is locked")
 	}
 }

@@ -1,23 +1,17 @@
-package semaphore_test
+package semaphore
 
 import (
 	"reflect"
 	"sync"
 	"testing"
-
-	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// A copy of a handle would outlive what keeps its key, and then be told ErrFull for
-// ever; a copy of a slot could be released again. go vet finds copies of a struct
-// that has a field with these methods, by value.
-func TestVetFindsCopies(t *testing.T) {
+// TestVetReportsCopies: a copy of a handle would outlive the pin of its key, and a copy of a slot
+// could be released again. go vet reports copies of a struct that has a field with the methods of
+// sync.Locker, by value.
+func TestVetReportsCopies(t *testing.T) {
 	locker := reflect.TypeFor[sync.Locker]()
-	for _, of := range []reflect.Type{
-		reflect.TypeFor[semaphore.Slot](),
-		reflect.TypeFor[semaphore.Handle[string]](),
-		reflect.TypeFor[semaphore.Owner](),
-	} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Slot](), reflect.TypeFor[Handle[string]](), reflect.TypeFor[Owner]()} {
 		found := false
 		for i := range of.NumField() {
 			if f := of.Field(i).Type; f.Kind() == reflect.Struct && reflect.PointerTo(f).Implements(locker) {
@@ -28,4 +22,38 @@ func TestVetFindsCopies(t *testing.T) {
 			t.Errorf("go vet lets a %v be copied", of)
 		}
 	}
+}
+
+// TestReleaseOfCopyPanics releases a slot and its copy: the second Release panics, and the key
+// stays usable.
+func TestReleaseOfCopyPanics(t *testing.T) {
+	m := New[string]()
+	h, err := m.Handle("by handle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, take := range map[string]func() (*Slot, error){
+		"db":        func() (*Slot, error) { return m.TryAcquireN("db", 2, 2) },
+		"by handle": func() (*Slot, error) { return h.TryAcquireN(2, 2) },
+	} {
+		s, err := take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := &Slot{grant: s.grant}
+		mustFree(t, s)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			_ = copied.Release()
+		}()
+		if s, err = take(); err != nil || m.Held(name) != 2 {
+			t.Fatalf("%s: afterwards: %v, %d held", name, err, m.Held(name))
+		}
+		mustFree(t, s)
+	}
+	m.Check(t)
 }

@@ -1,11 +1,11 @@
-// Package canal keeps semaphores for one process: thousands and thousands of
-// keys, each with a number of slots that may change at any moment, also while
-// slots are held. It never waits for a slot, and an acquire with its release costs
-// little more than to find a mutex by a key and to lock it.
+// Package semaphore keeps counting semaphores within one process: one for each key, thousands of
+// keys, and a limit that may change at any moment, also while slots are held. An acquire never
+// waits. Acquire and release together cost little more than finding a mutex by key and locking it.
 //
-// Say an application runs on some machines, and each of them bears three requests
-// at once. Whoever has a request to send knows how many machines there are, and so
-// how many slots there are for now:
+// # Use
+//
+// An application runs on several machines, each of which handles three requests at once. Every
+// caller knows the current number of machines, and so the current number of slots:
 //
 //	slots := semaphore.New[string]()
 //
@@ -18,63 +18,95 @@
 //	}
 //	defer slot.Release()
 //
-// # There is no Resize
+// # Limits belong to callers
 //
-// A limit that is kept somewhere has to be changed there, in step with all who use
-// it, and somebody always works by the old one. Here nobody keeps it. The caller
-// brings the limit that it knows with each request, and gets a slot if fewer are in
-// use. Callers with different views get along: with four slots in use, one who
-// knows of six gets the fifth, while one who knows of three is told [ErrFull].
+// There is no Resize, because a semaphore has no limit. Each acquire brings the limit that its
+// caller knows, and succeeds if it would not be exceeded:
 //
-// So growing takes effect with the first caller who knows of it, and shrinking too.
-// Nobody who holds a slot loses it; callers with the smaller view wait until enough
-// of those with the larger one have released. A release needs no limit: it lowers
-// the number in use by one, whatever anybody's view is.
+//	held + n <= limit
 //
-// What is promised for each key, at every moment: no acquire is granted beyond its
-// own limit (never over), and none is refused within it (never under): a slot is
-// in use until the Release or Close that frees it has returned, at the latest. A
-// refused attempt leaves nothing behind, so no sequence of refusals, releases and
-// changing views can make a slot unusable (never stuck).
+// Callers may know different limits: with four slots held, a caller with limit 6 gets the fifth,
+// and a caller with limit 3 gets [ErrFull]. A higher limit takes effect with the first caller that
+// knows it. A lower limit takes no slot away: its callers are refused until enough slots are
+// released. A release needs no limit.
 //
-// # Who holds
+// For every key and at every moment:
 //
-// A slot is held by whoever has the [Slot]. Its Release works once; after that it
-// returns [ErrNotHeld] and changes nothing. Nobody can free what another one holds.
+//   - no acquire succeeds beyond its own limit;
+//   - no acquire fails within its limit. A slot counts as held until, at the latest, the Release or
+//     Close that frees it returns;
+//   - a refused acquire changes nothing, so no sequence of refusals, releases and changing limits
+//     makes a slot unusable.
 //
-// If somebody may fail before they release, let an [Owner] hold the slots, which
-// ends with a context, with Close, or with a function.
+// # Holders
+//
+// A [Slot] belongs to the code that has it. Release works once; then it returns [ErrNotHeld] and
+// changes nothing. No other code can free the slot.
+//
+// Code that may fail before it releases acquires for an [Owner], which ends with its context, with
+// Close, or with a function (Do):
 //
 //	owner := semaphore.NewOwner(r.Context())
 //	defer owner.Close()
 //	slot, err := slots.TryAcquireFor(owner, application, 1, 3*machines)
 //
-// When the owner ends, all that it still holds becomes free, each slot once, also
-// what is being released at that moment: at once with Close, and a moment after
-// its context is done.
+// The end of an owner frees each slot that it still holds exactly once, even if a Release of the
+// slot runs at that moment. Close frees them before it returns; the end of a context frees them
+// shortly after.
 //
-// # What it does not do
+// # Limits of this package
 //
-// There is no queue and no waiting, so there is no order among those who try again,
-// and one who wants many slots can starve among those who want one. There is no
-// bound on how long a slot is held, no hierarchy, and nothing that survives the
-// process. For these, there is the Client of package lockkeeper. A Slot that is
-// neither released nor had by an owner that ends is lost.
+// Nothing waits, so there is no queue and no order among callers that try again: a caller that
+// wants many slots can starve beside callers that want one. There is no bound on how long a slot is
+// held, no hierarchy, and nothing survives the process. The Client of package lockkeeper has all of
+// these. A slot that is neither released nor has an owner that ends is lost.
 //
-// # What it costs
+// # Cost
 //
-// Acquiring finds the key in a hash table without a lock, and takes the slot by one
-// compare-and-swap. An attempt that is refused because others hold the slots writes
-// nothing, so any number of them can go on beside each other. A release is one compare-and-swap in
-// memory of the holder's
-// own and one addition. No goroutine, timer or channel is kept for a key, and a
-// [Slot] that stays in its function is not even allocated.
+// An acquire finds its key in a hash table without a lock and takes the slot with one
+// compare-and-swap. A refused acquire writes nothing, so refused callers do not slow each other
+// down. A release is one compare-and-swap in the slot's own memory and one addition. A key has no
+// goroutine, timer or channel. A [Slot] that does not escape its function is not allocated.
 //
-// A key comes with its first slot and goes with its last one. Some are kept for
-// their next use while they are idle: 1,024 at most for each core, rounded up to a
-// power of two, and never more than 16,384. These take 130 bytes each at most,
-// beside their own text, and so does a key in use.
+// A key exists from its first slot to its last one. Some idle keys are kept for their next use: at
+// most 1,024 for each core, rounded up to a power of two, and at most 16,384 in all. A key takes at
+// most 130 bytes beside its own text.
 //
-// Many cores that are busy with one key pass its counter from one to the other; no
-// exact count can do without. They do not disturb those with other keys.
+// Cores that use the same key pass its counter from one to the other, as every exact count has to.
+// They do not disturb cores that use other keys.
+//
+// # States of an entry
+//
+// This section and the next are for maintainers. An entry is the counter of one key. A hash table
+// (shard) finds it by its key:
+//
+//	          takeSlow                 free: count becomes 0              evict
+//	absent ─────────────> in use   ───────────────────────────> idle    ───────> removed
+//	   │                 count >= 1 <─────────────────────────  count 0          count -1
+//	   │                                      take                ^
+//	   └────────────────────────────────────── pin ───────────────┘
+//
+// The invariants are:
+//
+//   - count = slots held (>= 0), or removed (-1), which never changes again;
+//   - count becomes removed only under the shard's mutex and leaves the table in the same critical
+//     section. So under the mutex the table has no removed entry and at most one entry per key;
+//   - take compares and adds in one step: count <= limit-n, then count+n. A caller that found an
+//     entry without the mutex and sees removed looks its key up again, under the mutex;
+//   - an entry with pins (handles) is not evicted. Handle.free and Handle.Held rely on that;
+//   - without the mutex lookup may miss an entry that is being moved, but it never returns an entry
+//     of another key. takeSlow looks again under the mutex before it inserts.
+//
+// Locks are taken in the order Owner.mu, shard.mu. No foreign code runs under either.
+//
+// # States of a slot
+//
+//	held ──Release──> freeing ──> released
+//	  └──end of owner──> ending ──> ended
+//
+// The compare-and-swap from held decides who frees the slot: a Release or the end of its owner,
+// and so only one of them. The end of an owner waits until a slot in state freeing is released,
+// so nothing is held when Close returns.
+//
+// Package semaphore/internal/interleave runs this code under every schedule of small programs.
 package semaphore

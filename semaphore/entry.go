@@ -2,44 +2,45 @@ package semaphore
 
 import "sync/atomic"
 
-// gone is the count of an entry that has left its shard. It never changes again,
-// so whoever found the entry before it left looks again for the key.
-const gone = -1
+// removed is the count of an entry that has left its shard. It is final: a caller that found the
+// entry before has to look its key up again.
+const removed = -1
 
-// entry is the counter of one key. All acquires and releases of a key go through
-// the one entry that is in the key's shard.
+// entry is the counter of one key. All acquires and releases of the key use the one entry that is
+// in the key's shard.
 //
-// It has a cache line of its own where the key is no longer than a string is, so
-// that cores busy with different keys don't wait for each other.
+// With a key no longer than a string header, an entry fills one cache line, so cores that use
+// different keys do not wait for each other.
 type entry[K comparable] struct {
-	// count is how many slots are in use, or gone. It becomes gone only from 0,
-	// only under home.mu, and in the same critical section in which the entry
-	// leaves the shard: an entry that is in the shard under home.mu is not gone.
+	// count is the number of held slots, or removed. It becomes removed only from 0, only under
+	// shard.mu, and in the critical section that takes the entry out of the shard.
+	//
+	// Invariant: under shard.mu, an entry in the shard has count >= 0.
 	count atomic.Int64
-	home  *shard[K]
+	shard *shard[K]
 	hash  uint64
-	pins  int // handles that keep the entry while it is idle; guarded by home.mu
+	pins  int // handles that keep the entry while it is idle; guarded by shard.mu
 	key   K
 	_     [16]byte
 }
 
-// answer is what came of an attempt to take slots.
-type answer int
+// outcome is the result of an attempt to take slots.
+type outcome int
 
 const (
-	granted answer = iota
+	granted outcome = iota
 	full
-	left // the entry is gone: look for the key again
+	stale // the entry was removed: look the key up again
 )
 
-// take takes n slots if no more than limit are in use then, and returns how many
-// are. Comparing and counting are one step, so there is no moment at which
-// somebody could see too many, and who is refused has written nothing.
-func (e *entry[K]) take(n, limit int) (ordinal int, _ answer) {
+// take takes n slots if count+n <= limit, and returns the new count. It compares and adds in one
+// compare-and-swap, so the count never exceeds the limit of a granted caller, and a refused caller
+// writes nothing.
+func (e *entry[K]) take(n, limit int) (ordinal int, _ outcome) {
 	for {
 		count := e.count.Load()
-		if count == gone {
-			return 0, left
+		if count == removed {
+			return 0, stale
 		}
 		if count > int64(limit)-int64(n) {
 			return 0, full
@@ -50,22 +51,22 @@ func (e *entry[K]) take(n, limit int) (ordinal int, _ answer) {
 	}
 }
 
-// free gives n slots back. The last one takes the key with it, unless the shard
-// is so small that the entry may stay for its next use.
+// free gives n slots back. With the last slot the entry leaves its shard, unless the shard has few
+// enough entries to keep it for its next use.
 func (e *entry[K]) free(n int) {
-	if e.lower(n) == 0 && e.home.crowded() {
-		e.home.drop(e)
+	if e.lower(n) == 0 && e.shard.crowded() {
+		e.shard.drop(e)
 	}
 }
 
-// lower counts n slots less, and returns how many are left. Fewer than none is the
-// mistake of who copied a Slot: it must not make the key unusable for others, also
-// where panics are recovered.
+// lower subtracts n from the count and returns the new count. A count below zero means that the
+// program copied a Slot and released it twice. lower restores the count before it panics, so the
+// key stays usable where the program recovers.
 func (e *entry[K]) lower(n int) int64 {
 	count := e.count.Add(-int64(n))
 	if count < 0 {
 		e.count.Add(int64(n))
-		panic("canal: more slots were released than were held: a Slot was copied")
+		panic("semaphore: more slots were released than were held: the program copied a Slot")
 	}
 	return count
 }

@@ -5,31 +5,29 @@ import (
 	"fmt"
 )
 
-// What can go wrong; look for it with errors.Is. None of these changed anything.
+// The errors of this package, for errors.Is. A call that returns one of them changed nothing.
 var (
-	// ErrFull: with these slots there would be more in use than the caller's
-	// limit allows. Nothing remembers the attempt. If the limit is below what was
-	// asked for, the message says so: trying again won't help.
+	// ErrFull: with these slots, more would be held than the caller's limit allows. If the limit is
+	// below the number of slots asked for, trying again cannot succeed, and the message says so.
 	ErrFull = errors.New("full")
-	// ErrNotHeld: the slot is not held any more, or never was: it was released
-	// before, or its owner has ended. Nobody else's slot is freed instead.
+	// ErrNotHeld: the slot is not held. It was released before, or its owner has ended.
 	ErrNotHeld = errors.New("not held")
-	// ErrOwnerEnded: the owner was closed, or its context is done, so it gets no
-	// slots any more. Beside it is the cause of the context's end, if that is why.
-	// A release that comes after the end of the owner has it beside ErrNotHeld.
+	// ErrOwnerEnded: the owner was closed or its context is done, so it cannot acquire. The error
+	// also wraps the cause of the context, if that is the reason. A Release after the end of the
+	// owner returns an error that wraps both ErrNotHeld and ErrOwnerEnded.
 	ErrOwnerEnded = errors.New("owner has ended")
-	// ErrInvalid: the request can't be right; the message says what would be.
+	// ErrInvalid: the arguments are out of range. The message says which are valid.
 	ErrInvalid = errors.New("invalid request")
 )
 
 var (
-	errNever = fmt.Errorf("%w: the limit is below what is asked for", ErrFull)
-	errNoKey = fmt.Errorf("%w: a key that is not equal to itself, such as a NaN, could never be found again",
+	errLimitTooLow = fmt.Errorf("%w: the limit is below the number of slots asked for", ErrFull)
+	errUnequalKey  = fmt.Errorf("%w: a key that is not equal to itself, such as a NaN, could never be found again",
 		ErrInvalid)
 	errFreedByEnd = fmt.Errorf("%w: its %w, which freed it", ErrNotHeld, ErrOwnerEnded)
 )
 
-// invalid says why n slots under a limit can't be asked for at all.
+// invalid returns the error for n < 1 or limit < 0.
 func invalid(n, limit int) error {
 	if n < 1 {
 		return fmt.Errorf("%w: %d slots, must be 1 or more", ErrInvalid, n)
@@ -37,10 +35,10 @@ func invalid(n, limit int) error {
 	return fmt.Errorf("%w: limit %d, must be 0 or more", ErrInvalid, limit)
 }
 
-// refused says why n slots under a limit are not to be had.
+// refused returns the error for n slots that the limit does not allow.
 func refused(n, limit int) error {
 	if n > limit {
-		return errNever
+		return errLimitTooLow
 	}
 	return ErrFull
 }

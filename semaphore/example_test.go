@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// Five requests for one application, of which each resource bears three. A, B
-// and E were started when there was one resource; C and D when there were two.
+// Five requests for one application, whose resources have three slots each. A, B and E know of one
+// resource, C and D of two.
 //
 //	A -----------> acquire under 3 ------------> ...
 //	B ------> acquire under 3 -------------------------> ...
@@ -17,10 +17,10 @@ import (
 //	D ----------------> acquire under 6 ----------------------> ...
 //	E -------------> acquire under 3 ------------------> ...
 //
-// They come to it in the order B, A, C, E, D. D is let in though E was refused just
-// before: each of them gets what its own view allows. And once the others are
-// through, the next one who sees one resource is let in: E's refusal left nothing.
-func Example_timeline() {
+// The acquires happen in the order B, A, C, E, D. D is granted although E was refused just before,
+// because each request has its own limit. After two releases a request with limit 3 is granted: the
+// refusal of E changed nothing.
+func Example_differentLimits() {
 	slots := semaphore.New[string]()
 	held := map[string]*semaphore.Slot{}
 	for _, r := range []struct {
@@ -29,7 +29,7 @@ func Example_timeline() {
 	}{{"B", 3}, {"A", 3}, {"C", 6}, {"E", 3}, {"D", 6}} {
 		slot, err := slots.TryAcquire("app", r.limit)
 		if err != nil {
-			fmt.Printf("%s: %v under %d\n", r.name, err, r.limit)
+			fmt.Printf("%s: %v with limit %d\n", r.name, err, r.limit)
 			continue
 		}
 		fmt.Printf("%s: number %d of %d\n", r.name, slot.Ordinal(), r.limit)
@@ -50,7 +50,7 @@ func Example_timeline() {
 	// B: number 1 of 3
 	// A: number 2 of 3
 	// C: number 3 of 6
-	// E: full under 3
+	// E: full with limit 3
 	// D: number 4 of 6
 	// E tries again: number 3 of 3
 }
@@ -90,8 +90,8 @@ func ExampleManager_TryAcquireN() {
 	// not held
 }
 
-// Two limits at once, for all hosts and for each: take one after the other, and give
-// the first back if the second is full.
+// Two limits at once, for all hosts and for each host: acquire one after the other, and release the
+// first if the second is full.
 func ExampleSlot_Release() {
 	all, hosts := semaphore.New[string](), semaphore.New[string]()
 	download := func(host string) error {
@@ -105,7 +105,7 @@ func ExampleSlot_Release() {
 			return fmt.Errorf("%s: %w", host, err)
 		}
 		defer ours.Release()
-		return nil // here the host is asked
+		return nil // the download
 	}
 	fmt.Println(download("example.org"))
 	for range 2 {
@@ -119,7 +119,7 @@ func ExampleSlot_Release() {
 	// 0
 }
 
-// What a request still holds is free when its context is done.
+// The slots that a request still holds become free when its context is done.
 func ExampleOwner() {
 	slots := semaphore.New[string]()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -129,7 +129,7 @@ func ExampleOwner() {
 	fmt.Println(slots.Held("app"), err)
 
 	cancel()
-	owner.Close() // without it, a moment later
+	owner.Close() // without it, shortly after
 	fmt.Println(slots.Held("app"))
 	fmt.Println(slot.Release())
 	// Output:
@@ -156,7 +156,7 @@ func ExampleOwner_Do() {
 
 func ExampleHandle() {
 	slots := semaphore.New[string]()
-	busy, err := slots.Handle("the busiest of all") // once
+	busy, err := slots.Handle("shop") // once
 	if err != nil {
 		fmt.Println(err)
 		return

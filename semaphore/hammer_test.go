@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// withThreads runs a test with one thread, as many as there are cores, and more: then
-// the operating system stops some of them between any two steps.
+// withThreads runs a test with one thread, with one for each core, and with more. With more, the
+// operating system preempts threads between any two steps.
 func withThreads(t *testing.T, test func(t *testing.T)) {
 	was := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(was)
@@ -24,11 +24,11 @@ func withThreads(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// hammer is a manager whose few keys come and go all the time, and the truth about it.
+// hammer is a manager with few keys, which come and go all the time, and the expected counts.
 type hammer struct {
 	*testing.T
 	m      *semaphore.Manager[int]
-	inside [hammered]atomic.Int64 // slots held, or a little fewer
+	inside [hammered]atomic.Int64 // at most the number of held slots
 	plain  [hammered]int          // guarded by the only slot of the key
 }
 
@@ -37,27 +37,27 @@ const (
 	strikers = 4
 )
 
-// limit is 1 for every third key, and for every third as many as strikers ask for.
+// limit is 1 for a third of the keys, and for a third as much as all goroutines can ask for.
 func (h *hammer) limit(key int) int { return []int{1, 3, 2 * strikers}[key%3] }
 
-// strike acquires a key and releases it, sometimes after others had their turn.
+// strike acquires and releases a key. Sometimes it yields in between.
 func (h *hammer) strike(r *rand.Rand, key, n int, acquire func() (*semaphore.Slot, error), end func(*semaphore.Slot)) {
 	slot, err := acquire()
 	limit := h.limit(key)
 	if err != nil {
 		if !errors.Is(err, semaphore.ErrFull) || limit == 2*strikers {
-			h.Errorf("%d of a key with room for all: %v", n, err)
+			h.Errorf("%d slots of a key whose limit is never reached: %v", n, err)
 		}
 		return
 	}
 	if in := h.inside[key].Add(int64(n)); in > int64(limit) {
-		h.Errorf("%d hold a key under a limit of %d", in, limit)
+		h.Errorf("%d slots held with limit %d", in, limit)
 	}
 	if o := slot.Ordinal(); o < n || o > limit {
-		h.Errorf("ordinal %d of %d under a limit of %d", o, n, limit)
+		h.Errorf("ordinal %d of %d slots with limit %d", o, n, limit)
 	}
 	if limit == 1 {
-		h.plain[key]++ // the race detector looks whether one comes after the other
+		h.plain[key]++ // the race detector checks that one holder happens before the next
 	}
 	if r.IntN(8) == 0 {
 		runtime.Gosched()
@@ -66,9 +66,9 @@ func (h *hammer) strike(r *rand.Rand, key, n int, acquire func() (*semaphore.Slo
 	end(slot)
 }
 
-// TestHammer lets a few goroutines acquire and release a few keys as fast as they can,
-// by key, by handles that come and go, and for owners that end.
-func TestHammer(t *testing.T) {
+// TestConcurrentUse acquires and releases a few keys in several goroutines as fast as they can, by
+// key, by handles that come and go, and for owners that end.
+func TestConcurrentUse(t *testing.T) {
 	seed := testmode.Seed(t)
 	withThreads(t, func(t *testing.T) {
 		for _, keep := range []int{0, 2} {
@@ -104,7 +104,7 @@ func (h *hammer) work(r *rand.Rand) {
 		default:
 			h.strike(r, key, n, func() (*semaphore.Slot, error) { return h.m.TryAcquireN(key, n, h.limit(key)) }, release)
 		case 0:
-			if key < hammered/2 { // a handle keeps its key until it is collected: let the others come and go
+			if key < hammered/2 { // a handle keeps its key until it is collected; these keys come and go
 				break
 			}
 			handle, err := h.m.Handle(key)
@@ -124,12 +124,12 @@ func (h *hammer) work(r *rand.Rand) {
 			owner = semaphore.NewOwner(h.Context())
 		case 5:
 			if held := h.m.Held(key); held < 0 || held > h.limit(key) {
-				h.Errorf("%d of key %d held, says Held", held, key)
+				h.Errorf("Held returns %d for key %d", held, key)
 			}
 		case 6:
 			for key, n := range h.m.All() {
 				if n < 1 || n > h.limit(key) {
-					h.Errorf("%d of key %d held, says All", n, key)
+					h.Errorf("All yields %d for key %d", n, key)
 				}
 			}
 		}

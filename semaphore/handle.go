@@ -2,24 +2,22 @@ package semaphore
 
 import "runtime"
 
-// Handle is one key of a [Manager], found once, for a key that is used often. It
-// keeps its key in memory, though idle, for as long as the handle is reachable, or
-// a slot that came from it; there is nothing to close. It must not be copied. All
-// methods are safe for concurrent use.
+// Handle is a key of a [Manager] that was looked up once, for a key in frequent use. It keeps the
+// key in memory while the handle, or a slot acquired with it, is reachable; it needs no Close. It
+// must not be copied. All methods are safe for concurrent use.
 type Handle[K comparable] struct {
-	_     noCopy // a copy would not keep the key
+	_     noCopy // a copy would not pin the entry
 	entry *entry[K]
 }
 
-// Handle finds a key for later use. It fails with [ErrInvalid] for a key that is
-// not equal to itself.
+// Handle looks up a key for later use. It returns [ErrInvalid] for a key that is not equal to itself.
 func (m *Manager[K]) Handle(key K) (*Handle[K], error) {
 	if !equal(key, key) {
-		return nil, errNoKey
+		return nil, errUnequalKey
 	}
-	hash, home := m.find(key)
-	h := &Handle[K]{entry: home.pin(hash, key)}
-	runtime.AddCleanup(h, home.unpin, h.entry)
+	hash, shard := m.find(key)
+	h := &Handle[K]{entry: shard.pin(hash, key)}
+	runtime.AddCleanup(h, shard.unpin, h.entry)
 	return h, nil
 }
 
@@ -35,7 +33,7 @@ func (h *Handle[K]) TryAcquireN(n, limit int) (*Slot, error) {
 
 // TryAcquireFor is [Manager.TryAcquireFor] for the key of the handle.
 func (h *Handle[K]) TryAcquireFor(o *Owner, n, limit int) (*Slot, error) {
-	return o.own(func() (grant, error) {
+	return o.acquire(func() (grant, error) {
 		var s Slot
 		_, err := h.acquire(&s, n, limit)
 		return s.grant, err
@@ -46,29 +44,28 @@ func (h *Handle[K]) acquire(s *Slot, n, limit int) (*Slot, error) {
 	if n < 1 || limit < 0 {
 		return nil, invalid(n, limit)
 	}
-	ordinal, got := h.entry.take(n, limit)
-	// Until here the handle kept the entry from going, from now on its slots do,
-	// which keep the handle too.
+	ordinal, result := h.entry.take(n, limit)
+	// The handle pins the entry up to here. From here on the slot does, because it refers to the
+	// handle.
 	runtime.KeepAlive(h)
-	if got != granted {
+	if result != granted {
 		return nil, refused(n, limit)
 	}
 	s.grant = grant{h, n, ordinal}
 	return s, nil
 }
 
-// free gives n slots back. The handle is still there, so the entry stays, and its
-// shard need not be asked whether it is crowded.
+// free gives n slots back. The handle pins the entry, so the entry stays.
 func (h *Handle[K]) free(n int) {
 	h.entry.lower(n)
-	// A handle that went before would find the entry in use, and leave it behind.
+	// If the handle were collected before lower, unpin would see a held entry and keep it forever.
 	runtime.KeepAlive(h)
 }
 
-// Held returns how many slots of the key are in use.
+// Held returns the number of held slots of the key.
 func (h *Handle[K]) Held() int {
 	n := int(h.entry.count.Load())
-	// Until here the handle kept the entry from going, and its count from being gone.
+	// The handle pins the entry up to here, so the count was not removed.
 	runtime.KeepAlive(h)
 	return n
 }

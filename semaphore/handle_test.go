@@ -8,14 +8,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// A handle and its key are one semaphore, also if the key comes and goes beside it.
-func TestHandleIsItsKey(t *testing.T) {
+// TestHandleAndKeyAreOneSemaphore acquires by handle and by key in turn.
+func TestHandleAndKeyAreOneSemaphore(t *testing.T) {
 	m := semaphore.New[string]()
 	h, err := m.Handle("db")
 	if err != nil {
 		t.Fatal(err)
 	}
-	crowd(t, m)
+	fill(t, m)
 	for range 3 {
 		play(t, m, "db", "1:1 1:full -1")
 		s, err := h.TryAcquire(2)
@@ -36,10 +36,10 @@ func TestHandleIsItsKey(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// crowd takes a slot of so many keys that none may stay while it is idle.
-func crowd(t *testing.T, m *semaphore.Manager[string]) {
+// fill holds a slot of so many keys that no other key stays while it is idle.
+func fill(t *testing.T, m *semaphore.Manager[string]) {
 	t.Helper()
 	for i := range 10_000 {
-		acquire(t, m, fmt.Sprint("crowd ", i), 1)
+		acquire(t, m, fmt.Sprint("other ", i), 1)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// call is a request of a recorded run: n slots under a limit, or, if limit is 0,
-// n slots given back.
+// call is one operation of a recorded run: an acquire of n slots with a limit or, if limit is 0, a
+// release of n slots.
 type call struct{ key, n, limit int }
 
-// counted is what one key has to behave like, whatever runs beside: the state is
-// how many slots are held, an output the ordinal, 0 for full, or -1 for a release.
-var counted = porcupine.Model{
+// counter is the sequential specification of one key: the state is the number of held slots, an
+// output the ordinal, 0 for full, or -1 for a release.
+var counter = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := make([][]porcupine.Operation, keysOfRun)
 		for _, op := range history {
@@ -46,9 +46,9 @@ var counted = porcupine.Model{
 
 const keysOfRun = 2
 
-// TestLinearizable records what goroutines with changing views get, some of them
-// for owners that end, and asks whether some order of one thing at a time explains
-// all answers. Keys come and go, since their shards are crowded.
+// TestLinearizable records the results of goroutines with changing limits, which acquire by key, by
+// handle and for owners that end, and asks whether a sequential order explains all of them. The
+// shards are full of other keys, so idle keys leave at once.
 func TestLinearizable(t *testing.T) {
 	seed := testmode.Seed(t)
 	for run := range 40 {
@@ -58,12 +58,23 @@ func TestLinearizable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		var handles []*semaphore.Handle[int]
+		for key := range keysOfRun {
+			if run%2 == 0 {
+				h, err := m.Handle(key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				handles = append(handles, h)
+			}
+		}
 		var clock atomic.Int64
 		histories := make([][]porcupine.Operation, 4)
 		var all sync.WaitGroup
 		for w := range histories {
 			all.Go(func() {
 				r := &recorder{t: t, m: m, clock: &clock, id: w, Rand: rand.New(rand.NewPCG(seed, uint64(4*run+w)))}
+				r.handles = handles
 				r.run(60)
 				histories[w] = r.history
 			})
@@ -73,20 +84,20 @@ func TestLinearizable(t *testing.T) {
 		for _, h := range histories {
 			history = append(history, h...)
 		}
-		switch porcupine.CheckOperationsTimeout(counted, history, 20*time.Second) {
+		switch porcupine.CheckOperationsTimeout(counter, history, 20*time.Second) {
 		case porcupine.Illegal:
 			for _, op := range history {
 				t.Logf("%d: %d to %d: %v -> %v", op.ClientId, op.Call, op.Return, op.Input, op.Output)
 			}
-			t.Fatalf("run %d: no order of these explains what they got", run)
+			t.Fatalf("run %d: no sequential order explains these results", run)
 		case porcupine.Unknown:
-			t.Fatalf("run %d: not decided", run)
+			t.Fatalf("run %d: the checker timed out", run)
 		}
 		m.Check(t)
 	}
 }
 
-// recorder is a goroutine that notes what it asks and gets.
+// recorder is a goroutine that records its operations and their results.
 type recorder struct {
 	*rand.Rand
 	t       *testing.T
@@ -94,28 +105,34 @@ type recorder struct {
 	clock   *atomic.Int64
 	id      int
 	history []porcupine.Operation
+	handles []*semaphore.Handle[int] // of all keys, or nil: a handle keeps its key from leaving
 }
 
-func (r *recorder) note(in call, do func() int) {
+func (r *recorder) record(in call, do func() int) {
 	op := porcupine.Operation{ClientId: r.id, Input: in, Call: r.clock.Add(1)}
 	op.Output = do()
 	op.Return = r.clock.Add(1)
 	r.history = append(r.history, op)
 }
 
-// run acquires and releases; now and then an owner that holds one thing ends
-// instead, which frees it as a release does.
+// run acquires and releases. Sometimes the owner of the slot ends instead, which frees it as a
+// release does.
 func (r *recorder) run(steps int) {
 	owner := semaphore.NewOwner(r.t.Context())
 	for range steps {
 		in := call{key: r.IntN(keysOfRun), n: 1 + r.IntN(2), limit: 2 + r.IntN(4)}
 		var s *semaphore.Slot
-		ends := r.IntN(4) == 0
-		r.note(in, func() int {
+		ends, byHandle := r.IntN(4) == 0, r.handles != nil && r.IntN(2) == 0
+		r.record(in, func() int {
 			var err error
-			if ends {
+			switch {
+			case ends && byHandle:
+				s, err = r.handles[in.key].TryAcquireFor(owner, in.n, in.limit)
+			case ends:
 				s, err = r.m.TryAcquireFor(owner, in.key, in.n, in.limit)
-			} else {
+			case byHandle:
+				s, err = r.handles[in.key].TryAcquireN(in.n, in.limit)
+			default:
 				s, err = r.m.TryAcquireN(in.key, in.n, in.limit)
 			}
 			if err != nil {
@@ -126,7 +143,7 @@ func (r *recorder) run(steps int) {
 		if s == nil {
 			continue
 		}
-		r.note(call{key: in.key, n: in.n}, func() int {
+		r.record(call{key: in.key, n: in.n}, func() int {
 			if ends {
 				owner.Close()
 			} else if err := s.Release(); err != nil {

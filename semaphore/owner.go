@@ -7,49 +7,45 @@ import (
 	"sync"
 )
 
-// Owner stands for whoever holds slots: a request, a connection, a job. Its end
-// frees what it still holds, of whatever manager, each slot once; and it gets none
-// afterwards. An owner is for one use: who begins anew makes another one, with
-// [NewOwner]. All methods are safe for concurrent use.
+// Owner holds slots for one request, connection or job. Its end frees the slots that it still
+// holds, of any manager, each exactly once; after that it cannot acquire. An owner is used once:
+// [NewOwner] makes the next one. All methods are safe for concurrent use.
 //
-// The end stops nobody: who goes on working with slots of an owner that has
-// ended has to be told by its context, or otherwise.
+// The end of an owner stops no code. Code that works with the slots has to watch the context.
 type Owner struct {
-	ctx     context.Context
-	unwatch func() bool // ends the wait for ctx; nil if there is none
+	ctx          context.Context
+	stopWatching func() bool // stops the wait for ctx; nil if ctx is never done
 
-	mu    sync.Mutex // before that of a shard; nobody else's code runs under it
-	ended bool       // once set, nothing comes into slots
-	slots []*Slot    // all that are held, and some that were
+	mu    sync.Mutex // taken before shard.mu; no foreign code runs under it
+	ended bool       // final; no slot is added once it is set
+	slots []*Slot    // all held slots, and some that are free
 }
 
-// NewOwner makes an owner that ends when ctx is done, or with Close, or with the
-// function given to Do, whichever is first. Once ctx is done the owner gets
-// nothing more, and what it holds is free a moment later: a goroutine sees to it.
-// A context that lives on keeps its owners in memory until they are closed.
+// NewOwner makes an owner that ends when ctx is done, with Close, or with the function given to Do,
+// whichever comes first. Once ctx is done the owner cannot acquire, and a goroutine frees its slots
+// shortly after. A context that is not done keeps its owners in memory until they are closed.
 func NewOwner(ctx context.Context) *Owner {
 	if ctx == nil {
-		panic("canal: NewOwner with a nil context")
+		panic("semaphore: NewOwner with a nil context")
 	}
 	o := &Owner{ctx: ctx}
 	if ctx.Done() != nil {
-		o.unwatch = context.AfterFunc(ctx, o.end)
+		o.stopWatching = context.AfterFunc(ctx, o.end)
 	}
 	return o
 }
 
-// Close ends the owner. When it returns, all that the owner held is free, also
-// what was being released at that moment. Further calls do nothing.
+// Close ends the owner. When it returns, all slots of the owner are free, also those that other
+// goroutines were releasing. Further calls have no effect.
 func (o *Owner) Close() {
-	if o.unwatch != nil {
-		o.unwatch()
+	if o.stopWatching != nil {
+		o.stopWatching()
 	}
 	o.end()
 }
 
-// Do calls fn and then ends the owner, also if fn panics or calls
-// runtime.Goexit. It returns what fn returns, or [ErrOwnerEnded] without calling
-// it if the owner has ended.
+// Do calls fn and then ends the owner, also if fn panics or calls runtime.Goexit. It returns the
+// result of fn, or [ErrOwnerEnded] without a call of fn if the owner has ended.
 func (o *Owner) Do(fn func() error) error {
 	if o.ctx.Err() != nil {
 		return o.contextEnded()
@@ -68,6 +64,7 @@ func (o *Owner) contextEnded() error {
 	return fmt.Errorf("%w: %w", ErrOwnerEnded, context.Cause(o.ctx))
 }
 
+// end frees all slots under mu, so that a second end does not return before they are free.
 func (o *Owner) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,13 +75,12 @@ func (o *Owner) end() {
 	o.slots = nil
 }
 
-// own takes slots and notes that they are the owner's, as one step for its end.
-// An owner that has ended takes none, not even for a moment. Nothing is allocated
-// for who is refused.
-func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
-	// A context may be done a moment before it says so to the owner. It is asked
-	// before mu is locked, since it may be of a type that locks what whoever closes
-	// the owner has locked.
+// acquire calls take and adds the slot to the owner's in one critical section, so the end of the
+// owner sees every granted slot. An owner that has ended takes nothing, not even briefly. A refused
+// call allocates nothing.
+func (o *Owner) acquire(take func() (grant, error)) (*Slot, error) {
+	// A context can be done shortly before its AfterFunc runs. Err is called without mu, because it
+	// may be foreign code that takes a lock under which other code closes the owner.
 	if o.ctx.Err() != nil {
 		return nil, o.contextEnded()
 	}
@@ -98,17 +94,19 @@ func (o *Owner) own(take func() (grant, error)) (*Slot, error) {
 		return nil, err
 	}
 	s := &Slot{owned: true, grant: g}
-	o.note(s)
+	o.add(s)
 	return s, nil
 }
 
-// note adds a slot to the owner's. When the list is full, those that are settled
-// leave it, and it gets room for twice the rest: so a walk over the list is paid
-// for by the notes before it, and the list is at most twice as long as what was
-// held at one time, or 4. mu is held.
-func (o *Owner) note(s *Slot) {
+// add adds a slot to the list. When the list is full, add removes the free slots and makes room for
+// twice the rest. So the cost per slot is constant, and
+//
+//	cap(slots) <= max(4, 2 * the most slots held at one time)
+//
+// The caller has locked mu.
+func (o *Owner) add(s *Slot) {
 	if len(o.slots) == cap(o.slots) {
-		o.slots = slices.DeleteFunc(o.slots, (*Slot).settled)
+		o.slots = slices.DeleteFunc(o.slots, (*Slot).isFree)
 		if room := max(2*len(o.slots), 4); room != cap(o.slots) {
 			o.slots = append(make([]*Slot, 0, room), o.slots...)
 		}

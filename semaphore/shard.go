@@ -5,40 +5,39 @@ import (
 	"sync/atomic"
 )
 
-// smallest is the least number of cells of a shard. A power of two, as all are.
-const smallest = 8
+// minCells is the least number of cells of a shard. All numbers of cells are powers of two.
+const minCells = 8
 
-// shard keeps the entries of some of the keys in a hash table with linear
-// probing. It is changed under mu, and looked at without: who looks may miss an
-// entry that is just being moved, and then looks again under mu. What it finds is
-// right by the entry's own count.
+// shard keeps the entries of some keys in a hash table with linear probing. Changes need mu; lookups
+// do not. A lookup without mu may miss an entry that is being moved, and is then repeated under mu.
+// An entry that it finds is right by the entry's own count.
 //
-// An entry comes by insert (from enter, with its first slots, and from pin) and
-// goes by evict: from drop when its last slot is freed, from unpin when its last
-// handle is gone, and from makeRoom when others come.
+// insert adds entries: for takeSlow with their first slots, and for pin. evict removes idle ones: for
+// drop when the last slot is freed, for unpin when the last handle is collected, and for evictIdle
+// when other keys are inserted.
 type shard[K comparable] struct {
-	mu    sync.Mutex
-	cells atomic.Pointer[[]cell[K]] // changed under mu; at most half of them are in use
-	size  atomic.Int64              // entries in cells; changed under mu
-	hand  uint64                    // how often makeRoom was called; guarded by mu
-	keep  int64                     // with more entries than this, none stays when it becomes idle
-	_     [24]byte                  // to the end of the cache line
+	mu      sync.Mutex
+	cells   atomic.Pointer[[]cell[K]] // changed under mu; at most half of the cells are in use
+	size    atomic.Int64              // number of entries in cells; changed under mu
+	calls   uint64                    // calls of evictIdle; guarded by mu
+	maxIdle int64                     // with more entries than this, an entry that becomes idle leaves
+	_       [24]byte                  // fills the cache line
 }
 
 type cell[K comparable] = atomic.Pointer[entry[K]]
 
-func (s *shard[K]) init(keep int) {
-	s.keep = int64(keep)
-	cells := make([]cell[K], smallest)
+func (s *shard[K]) init(maxIdle int) {
+	s.maxIdle = int64(maxIdle)
+	cells := make([]cell[K], minCells)
 	s.cells.Store(&cells)
 }
 
-// look finds the entry of a key. It may miss one that is there.
-func (s *shard[K]) look(hash uint64, key K) *entry[K] {
+// lookup returns the entry of a key, or nil. Without mu it may miss an entry.
+func (s *shard[K]) lookup(hash uint64, key K) *entry[K] {
 	cells := *s.cells.Load()
 	i := hash
-	// There are empty cells at any moment, but who looks without mu sees one cell
-	// at one moment and the next at another: hence the bound.
+	// The table always has empty cells, but a lookup without mu reads the cells at different
+	// moments and may see none. Hence the bound.
 	for range cells {
 		e := cells[i&uint64(len(cells)-1)].Load()
 		if e == nil {
@@ -52,25 +51,24 @@ func (s *shard[K]) look(hash uint64, key K) *entry[K] {
 	return nil
 }
 
-// enter takes n slots of a key that look did not find, or found gone. A key that
-// is not there comes into the shard with these slots taken; n is not above the
-// limit, so they may be.
-func (s *shard[K]) enter(hash uint64, key K, n, limit int) (e *entry[K], ordinal int, _ answer) {
+// takeSlow takes n slots under mu, for a key whose entry lookup missed or found removed. A key
+// without an entry gets one, with these slots taken: the caller has checked n <= limit.
+func (s *shard[K]) takeSlow(hash uint64, key K, n, limit int) (e *entry[K], ordinal int, _ outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.look(hash, key); e != nil {
-		ordinal, answer := e.take(n, limit)
-		return e, ordinal, answer
+	if e := s.lookup(hash, key); e != nil {
+		ordinal, result := e.take(n, limit)
+		return e, ordinal, result
 	}
 	e = s.insert(hash, key, int64(n))
 	return e, n, granted
 }
 
-// pin keeps the entry of a key, which comes if it is not there, until unpin.
+// pin returns the entry of a key, which it inserts if necessary, and keeps it until unpin.
 func (s *shard[K]) pin(hash uint64, key K) *entry[K] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.look(hash, key)
+	e := s.lookup(hash, key)
 	if e == nil {
 		e = s.insert(hash, key, 0)
 	}
@@ -87,7 +85,7 @@ func (s *shard[K]) unpin(e *entry[K]) {
 	}
 }
 
-// usage is a key and how many of its slots are in use.
+// usage is a key and its number of held slots.
 type usage[K comparable] struct {
 	key   K
 	slots int
@@ -102,7 +100,7 @@ func (s *shard[K]) inUse() []usage[K] {
 		if e == nil {
 			continue
 		}
-		// One look at the count: at the next one it may be 0, and the key not in use.
+		// The count is read once: a second read might return 0.
 		if n := e.count.Load(); n > 0 {
 			all = append(all, usage[K]{e.key, int(n)})
 		}
@@ -110,76 +108,76 @@ func (s *shard[K]) inUse() []usage[K] {
 	return all
 }
 
-// crowded says that there are more entries than may stay for their next use.
-func (s *shard[K]) crowded() bool { return s.size.Load() > s.keep }
+// crowded reports whether the shard has more entries than it keeps while they are idle.
+func (s *shard[K]) crowded() bool { return s.size.Load() > s.maxIdle }
 
-// drop removes an entry that was idle a moment ago, unless it is used again.
+// drop removes an entry whose last slot was freed, unless it is in use again.
 func (s *shard[K]) drop(e *entry[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evict(e)
 }
 
-// evict removes an entry if it is idle, not pinned, and still there. Whoever
-// finds it in a table of before sees that it is gone. mu is held.
+// evict removes an entry if it is idle, not pinned, and still in the shard. A caller that finds it
+// in an older table sees its count removed. The caller has locked mu.
 func (s *shard[K]) evict(e *entry[K]) {
-	if e.pins > 0 || !e.count.CompareAndSwap(0, gone) {
+	if e.pins > 0 || !e.count.CompareAndSwap(0, removed) {
 		return
 	}
 	cells := *s.cells.Load()
 	remove(cells, e)
 	size := s.size.Add(-1)
-	if len(cells) > smallest && size < int64(len(cells)/8) {
+	if len(cells) > minCells && size < int64(len(cells)/8) {
 		s.resize(len(cells) / 2)
 	}
 }
 
-// insert adds an entry for a key that has none. mu is held.
+// insert adds an entry for a key that has none. The caller has locked mu.
 func (s *shard[K]) insert(hash uint64, key K, count int64) *entry[K] {
-	if s.size.Load() >= s.keep {
-		s.makeRoom()
+	if s.size.Load() >= s.maxIdle {
+		s.evictIdle()
 	}
-	e := &entry[K]{home: s, hash: hash, key: key}
+	e := &entry[K]{shard: s, hash: hash, key: key}
 	e.count.Store(count)
 	if size := s.size.Add(1); size > int64(len(*s.cells.Load())/2) {
 		s.resize(2 * len(*s.cells.Load()))
 	}
-	place(*s.cells.Load(), e)
+	put(*s.cells.Load(), e)
 	return e
 }
 
-// makeRoom looks at a few cells, other ones each time, and removes what is idle
-// there: else keys of long ago could stay in the place of those in use now. It does
-// so only at each 16th call: mostly it is cheaper if the new key leaves with its
-// slot, and keys that are used often are not driven out by those that are used once.
-func (s *shard[K]) makeRoom() {
-	s.hand++
-	if s.hand%16 != 0 {
+// evictIdle removes the idle entries among four cells, different ones each time, so that keys of
+// long ago do not keep the place of keys in use. Only every 16th call does so: mostly it is cheaper
+// if the new key leaves with its last slot, and keys in frequent use survive keys that are used
+// once.
+func (s *shard[K]) evictIdle() {
+	s.calls++
+	if s.calls%16 != 0 {
 		return
 	}
 	for i := range uint64(4) {
 		cells := *s.cells.Load()
-		if e := cells[(s.hand/4+i)&uint64(len(cells)-1)].Load(); e != nil {
+		if e := cells[(s.calls/4+i)&uint64(len(cells)-1)].Load(); e != nil {
 			s.evict(e)
 		}
 	}
 }
 
-// resize moves all entries into a new table. Whoever still looks into the old
-// one finds entries that are right, or gone, or misses new ones.
+// resize copies all entries into a new table. A lookup that still uses the old table finds right or
+// removed entries, or misses new ones.
 func (s *shard[K]) resize(length int) {
 	old := *s.cells.Load()
 	cells := make([]cell[K], length)
 	for i := range old {
 		if e := old[i].Load(); e != nil {
-			place(cells, e)
+			put(cells, e)
 		}
 	}
 	s.cells.Store(&cells)
 }
 
-// place puts an entry into the first empty cell from where its hash points.
-func place[K comparable](cells []cell[K], e *entry[K]) {
+// put stores an entry in the first empty cell at or after the one that its hash selects.
+func put[K comparable](cells []cell[K], e *entry[K]) {
 	mask := uint64(len(cells) - 1)
 	i := e.hash & mask
 	for cells[i].Load() != nil {
@@ -188,9 +186,9 @@ func place[K comparable](cells []cell[K], e *entry[K]) {
 	cells[i].Store(e)
 }
 
-// remove takes an entry out and moves those behind it up, so that no search ends
-// at the empty cell before it has found what it looks for (Knuth, The Art of
-// Computer Programming, volume 3, section 6.4, algorithm R).
+// remove takes an entry out and moves later entries up, so that no search ends at the empty cell
+// before it reaches its entry (Knuth, The Art of Computer Programming, volume 3, section 6.4,
+// algorithm R).
 func remove[K comparable](cells []cell[K], e *entry[K]) {
 	mask := uint64(len(cells) - 1)
 	hole := e.hash & mask

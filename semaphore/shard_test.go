@@ -7,10 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-// TestShardAgainstAMap plays random sessions on one shard and compares it with a map.
-// The keys' hashes are chosen, so that most of them meet in the table, also at its
-// end, and some have the same one.
-func TestShardAgainstAMap(t *testing.T) {
+// TestShardAgainstArrays compares a shard with plain arrays in random sessions. The test chooses the
+// hashes, so that most keys collide, also across the end of the table, and some have equal hashes.
+func TestShardAgainstArrays(t *testing.T) {
 	seed := testmode.Seed(t)
 	for session := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, session))
@@ -25,14 +24,14 @@ func TestShardAgainstAMap(t *testing.T) {
 	}
 }
 
-// shardPlayer plays a session, and keeps what must come of it, by key.
+// shardPlayer plays a session and keeps the expected state of each key.
 type shardPlayer struct {
 	*testing.T
 	*rand.Rand
 	s       *shard[int]
 	hashes  []uint64
 	held    []int
-	entries []*entry[int] // of those that are held or pinned
+	entries []*entry[int] // of the keys that are held or pinned
 	pins    []int
 }
 
@@ -55,7 +54,7 @@ func newShardPlayer(t *testing.T, r *rand.Rand) *shardPlayer {
 	return p
 }
 
-// step does one thing.
+// step does one operation.
 func (p *shardPlayer) step() {
 	p.Helper()
 	key := p.IntN(len(p.hashes))
@@ -84,51 +83,51 @@ func (p *shardPlayer) step() {
 		}
 	}
 	after := p.s.check(p.T)
-	if frees && before <= int(p.s.keep) && len(after) < before {
-		p.Errorf("%d entries left a shard of %d that keeps %d", before-len(after), before, p.s.keep)
+	if frees && before <= int(p.s.maxIdle) && len(after) < before {
+		p.Errorf("%d entries left a shard of %d entries that keeps %d", before-len(after), before, p.s.maxIdle)
 	}
 	p.compare(after)
 }
 
 func (p *shardPlayer) acquire(key, n, limit int) {
 	p.Helper()
-	e, ordinal, got := p.s.look(p.hashes[key], key), 0, left
+	e, ordinal, result := p.s.lookup(p.hashes[key], key), 0, stale
 	if e != nil {
-		ordinal, got = e.take(n, limit)
+		ordinal, result = e.take(n, limit)
 	} else if n <= limit {
-		e, ordinal, got = p.s.enter(p.hashes[key], key, n, limit)
+		e, ordinal, result = p.s.takeSlow(p.hashes[key], key, n, limit)
 	}
 	switch {
-	case p.held[key]+n > limit && got != granted:
-	case p.held[key]+n <= limit && got == granted:
+	case p.held[key]+n > limit && result != granted:
+	case p.held[key]+n <= limit && result == granted:
 		p.entries[key] = e
 		if p.held[key] += n; ordinal != p.held[key] {
 			p.Errorf("key %d: ordinal %d, want %d", key, ordinal, p.held[key])
 		}
 	default:
-		p.Errorf("key %d, %d held, %d more under %d: answer %d", key, p.held[key], n, limit, got)
+		p.Errorf("key %d, %d held, %d more with limit %d: outcome %d", key, p.held[key], n, limit, result)
 	}
 }
 
-// compare looks for all keys.
+// compare looks up all keys.
 func (p *shardPlayer) compare(entries []*entry[int]) {
 	p.Helper()
 	for _, e := range entries {
 		if p.held[e.key]+p.pins[e.key] > 0 && e != p.entries[e.key] {
-			p.Errorf("key %d is somebody else's entry", e.key)
+			p.Errorf("key %d has another entry", e.key)
 		}
 		if int(e.count.Load()) != p.held[e.key] || e.pins != p.pins[e.key] {
 			p.Errorf("key %d: count %d, want %d; %d pins, want %d", e.key, e.count.Load(), p.held[e.key], e.pins, p.pins[e.key])
 		}
 	}
 	for key := range p.hashes {
-		if e := p.s.look(p.hashes[key], key); e == nil && (p.held[key] > 0 || p.pins[key] > 0) {
+		if e := p.s.lookup(p.hashes[key], key); e == nil && (p.held[key] > 0 || p.pins[key] > 0) {
 			p.Errorf("key %d is lost, %d held and %d pins", key, p.held[key], p.pins[key])
 		}
 	}
 }
 
-// finish ends everything: only what may stay is left, and the table is small again.
+// finish frees everything: the shard then has at most maxIdle entries and few cells.
 func (p *shardPlayer) finish() {
 	p.Helper()
 	for key := range p.hashes {
@@ -140,7 +139,7 @@ func (p *shardPlayer) finish() {
 			p.held[key] = 0
 		}
 	}
-	if left := len(p.s.check(p.T)); left > int(p.s.keep) {
-		p.Errorf("%d entries left, at most %d may stay", left, p.s.keep)
+	if left := len(p.s.check(p.T)); left > int(p.s.maxIdle) {
+		p.Errorf("%d entries remain, at most %d may", left, p.s.maxIdle)
 	}
 }

@@ -5,41 +5,39 @@ import (
 	"sync/atomic"
 )
 
-// Slot is what an acquire got: one slot of a key, or several taken together. It
-// is freed once, whoever does it: its own Release, or the end of its owner. It
-// must not be copied, since a copy could be released once more; go vet finds
-// copies. All methods are safe for concurrent use.
+// Slot is the result of an acquire: one slot of a key, or several that were taken together. Its
+// Release or the end of its owner frees it, once. It must not be copied, because a copy could be
+// released again; go vet reports copies. All methods are safe for concurrent use.
 type Slot struct {
 	_     noCopy
-	state atomic.Uint32 // held, and then one way: see below
-	owned bool          // the end of an owner may free it too
+	state atomic.Uint32 // see the states below
+	owned bool          // the end of an owner may free it, too
 	grant
 }
 
-// grant is what was taken, and of what.
+// grant says what was taken, and from where.
 type grant struct {
-	of         interface{ free(n int) } // the entry or the handle, whatever its key; nil if nothing was granted
+	of         interface{ free(n int) } // an entry or a handle, of any key type; nil in a zero Slot
 	n, ordinal int
 }
 
-// The states of a slot go one way:
+// The states of a slot:
 //
-//	held -> freeing -> released
-//	    \-> ending  -> ended
+//	held ──Release──> freeing ──> released
+//	  └──end of owner──> ending ──> ended
 //
-// Who brings it from held to freeing (Release) or to ending (the end of the
-// owner) frees it: so each slot is freed once. The last two states only tell the
-// owner's end that a Release beside it is through.
+// The transition from held decides who frees the slot. The last transition tells the end of the
+// owner that a concurrent Release has freed it.
 const (
-	held uint32 = iota // as a new slot is, without a store for it
+	held uint32 = iota // zero, so that a new slot needs no store
 	freeing
 	released
 	ending
 	ended
 )
 
-// Release gives the slots back. At the second call, or after the owner has ended,
-// it changes nothing and returns [ErrNotHeld].
+// Release frees the slots. A second call, or a call after the end of the owner, changes nothing and
+// returns [ErrNotHeld].
 func (s *Slot) Release() error {
 	if s == nil || s.of == nil {
 		return ErrNotHeld
@@ -63,8 +61,8 @@ func (s *Slot) notHeld() error {
 	}
 }
 
-// end frees the slot because its owner ended. If a Release is freeing it just
-// now, end waits for it: that is one addition, or that and taking the key away.
+// end frees the slot at the end of its owner. If a Release is freeing it, end waits for that: for
+// one addition, and at most one eviction.
 func (s *Slot) end() {
 	if s.state.CompareAndSwap(held, ending) {
 		s.of.free(s.n)
@@ -76,20 +74,20 @@ func (s *Slot) end() {
 	}
 }
 
-// settled says that nothing is left to free.
-func (s *Slot) settled() bool {
+// isFree reports whether the slot is free. It is false while a Release is freeing it.
+func (s *Slot) isFree() bool {
 	state := s.state.Load()
 	return state == released || state == ended
 }
 
-// N is how many slots were taken together.
+// N returns the number of slots that were taken together.
 func (s *Slot) N() int { return s.n }
 
-// Ordinal is how many slots of the key were in use just after these were taken,
-// with these.
+// Ordinal returns the number of held slots of the key right after these were taken, including
+// these.
 func (s *Slot) Ordinal() int { return s.ordinal }
 
-// noCopy lets go vet find copies of what must not be copied.
+// noCopy makes go vet report copies.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}

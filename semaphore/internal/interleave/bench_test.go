@@ -55,10 +55,10 @@ type shape struct {
 }
 
 func newBench(w *interleave.World, s shape) *bench {
-	w.Set("idleKeys", cmp.Or(s.idle, 1))
-	w.Set("mostShards", cmp.Or(s.shards, 1))
-	w.Set("roomEvery", cmp.Or(s.every, 1))
-	w.Set("smallest", cmp.Or(s.cells, 4))
+	w.Set("maxIdle", cmp.Or(s.idle, 1))
+	w.Set("maxShards", cmp.Or(s.shards, 1))
+	w.Set("evictEvery", cmp.Or(s.every, 1))
+	w.Set("minCells", cmp.Or(s.cells, 4))
 	for key, hash := range s.keys {
 		w.Hash(key, hash)
 	}

@@ -38,7 +38,7 @@ func (b *bench) table() error {
 	for i := range shards.Len() {
 		s := shards.Index(i)
 		cells := s.FieldByName("cells").FieldByName("value").Elem()
-		size, keep := s.FieldByName("size").FieldByName("value").Int(), s.FieldByName("keep").Int()
+		size, keep := s.FieldByName("size").FieldByName("value").Int(), s.FieldByName("maxIdle").Int()
 		entries, idle := int64(0), int64(0)
 		keys := map[string]bool{}
 		for j := range cells.Len() {

@@ -18,8 +18,8 @@ import (
 var guardedBy = map[string]string{
 	"Owner.ended": "mu",
 	"Owner.slots": "mu",
-	"entry.pins":  "home.mu",
-	"shard.hand":  "mu",
+	"entry.pins":  "shard.mu",
+	"shard.calls": "mu",
 }
 
 // makers are the functions that set fields of what nobody else knows yet.

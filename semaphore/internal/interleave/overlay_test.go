@@ -36,13 +36,13 @@ var harmless = map[string]bool{
 // knobs are constants of canal that programs choose: with the real ones, a key
 // would go only among many others.
 var knobs = []patch{
-	{"manager.go", "const idleKeys = 128", `var idleKeys = 128; func init() { runtime.Knob("idleKeys", &idleKeys) }`},
-	{"manager.go", "runtime.GOMAXPROCS(0)-1)), 128)", "runtime.GOMAXPROCS(0)-1)), mostShards)"},
+	{"manager.go", "const maxIdle = 128", `var maxIdle = 128; func init() { runtime.Knob("maxIdle", &maxIdle) }`},
+	{"manager.go", "runtime.GOMAXPROCS(0)-1)), 128)", "runtime.GOMAXPROCS(0)-1)), maxShards)"},
 	{"manager.go", "// TryAcquire takes",
-		`var mostShards = 128; func init() { runtime.Knob("mostShards", &mostShards) } // TryAcquire takes`},
-	{"shard.go", "const smallest = 8", `var smallest = 8; func init() { sync.Knob("smallest", &smallest) }`},
-	{"shard.go", "if s.hand%16 != 0 {", "if s.hand%uint64(roomEvery) != 0 {"},
-	{"shard.go", "// usage is", `var roomEvery = 16; func init() { sync.Knob("roomEvery", &roomEvery) } // usage is`},
+		`var maxShards = 128; func init() { runtime.Knob("maxShards", &maxShards) } // TryAcquire takes`},
+	{"shard.go", "const minCells = 8", `var minCells = 8; func init() { sync.Knob("minCells", &minCells) }`},
+	{"shard.go", "if s.calls%16 != 0 {", "if s.calls%uint64(evictEvery) != 0 {"},
+	{"shard.go", "// usage is", `var evictEvery = 16; func init() { sync.Knob("evictEvery", &evictEvery) } // usage is`},
 }
 
 // patch replaces a text that stands in a file exactly once.

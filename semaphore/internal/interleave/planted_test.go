@@ -24,13 +24,13 @@ var plantedBugs = []planted{
 	}}},
 	{"too few slots are granted: take adds first and subtracts when it is refused", "limits 1, 2 and 3 on one key",
 		[]patch{{
-			"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+			"entry.go", takes, "if e.count.Load() == removed {\n\t\t\treturn 0, stale\n\t\t}\n" +
 				"\t\tcount := e.count.Add(int64(n))\n\t\tif count > int64(limit) {\n" +
 				"\t\t\te.count.Add(-int64(n))\n\t\t\treturn 0, full\n\t\t}\n\t\treturn int(count), granted\n",
 		}}},
 	{"callers block each other: take adds first, subtracts when it is refused, and repeats", "four goroutines use one key",
 		[]patch{{
-			"entry.go", takes, "if e.count.Load() == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+			"entry.go", takes, "if e.count.Load() == removed {\n\t\t\treturn 0, stale\n\t\t}\n" +
 				"\t\tcount := e.count.Add(int64(n))\n\t\tif count > int64(limit) {\n" +
 				"\t\t\te.count.Add(-int64(n))\n\t\t\tcontinue\n\t\t}\n\t\treturn int(count), granted\n",
 		}}},
@@ -38,42 +38,42 @@ var plantedBugs = []planted{
 		"entry.go", "return int(count) + n, granted", "return int(e.count.Load()), granted",
 	}}},
 	{"too many slots are granted: take ignores that the entry has left its shard", "a key leaves and returns", []patch{{
-		"entry.go", "if count == gone {", "if count < gone {",
+		"entry.go", "if count == removed {", "if count < removed {",
 	}}},
 	{"refused with free slots: an entry that has left its shard counts as full", "an idle key makes room for another",
-		[]patch{{"entry.go", "return 0, left\n", "return 0, full\n"}}},
+		[]patch{{"entry.go", "return 0, stale\n", "return 0, full\n"}}},
 	{"a release is lost beside an acquire", "limits 1, 2 and 3 on one key", []patch{{
 		"entry.go", "count := e.count.Add(-int64(n))", "count := e.count.Load() - int64(n)\n\te.count.Store(count)",
 	}}},
 	{"idle keys accumulate: the last release keeps the entry", "three keys, of which one may stay idle", []patch{{
-		"entry.go", "== 0 && e.home.crowded() {", "== 0 && e.home == nil {",
+		"entry.go", "== 0 && e.shard.crowded() {", "== 0 && e.shard == nil {",
 	}}},
 
 	// shard.go: how entries come and go.
-	{"a key has two counters: enter does not look again under the lock", "three goroutines create a key", []patch{{
-		"shard.go", "if e := s.look(hash, key); e != nil {\n\t\tordinal, answer",
-		"if e := s.look(hash, key); e != nil && n < 0 {\n\t\tordinal, answer",
+	{"a key has two counters: takeSlow does not look again under the lock", "three goroutines create a key", []patch{{
+		"shard.go", "if e := s.lookup(hash, key); e != nil {\n\t\tordinal, result",
+		"if e := s.lookup(hash, key); e != nil && n < 0 {\n\t\tordinal, result",
 	}}},
 	{"idle keys accumulate: a refused attempt creates its key", "refused attempts on unknown keys", []patch{
-		{"manager.go", "if n > limit {\n\t\t\treturn nil, errNever",
-			"if n > limit && limit < 0 {\n\t\t\treturn nil, errNever"},
+		{"manager.go", "if n > limit {\n\t\t\treturn nil, errLimitTooLow",
+			"if n > limit && limit < 0 {\n\t\t\treturn nil, errLimitTooLow"},
 		{"shard.go", "e = s.insert(hash, key, int64(n))\n\treturn e, n, granted",
 			"if n > limit {\n\t\treturn s.insert(hash, key, 0), 0, full\n\t}\n" +
 				"\te = s.insert(hash, key, int64(n))\n\treturn e, n, granted"},
 	}},
 	{"a held key leaves: evict marks the entry in two steps", "a key leaves and returns", []patch{{
-		"shard.go", evicts, "if e.pins > 0 || e.count.Load() != 0 {\n\t\treturn\n\t}\n\te.count.Store(gone)\n",
+		"shard.go", evicts, "if e.pins > 0 || e.count.Load() != 0 {\n\t\treturn\n\t}\n\te.count.Store(removed)\n",
 	}}},
 	{"a held key leaves: evict does not look whether the entry is idle", "a key leaves and returns", []patch{{
-		"shard.go", evicts, "if e.pins > 0 || e.count.Load() == gone || s.look(e.hash, e.key) != e {\n\t\treturn\n\t}\n",
+		"shard.go", evicts, "if e.pins > 0 || e.count.Load() == removed || s.lookup(e.hash, e.key) != e {\n\t\treturn\n\t}\n",
 	}}},
 	{"a held key leaves: evict does not mark the entry", "a key leaves and returns", []patch{{
-		"shard.go", evicts, "if e.pins > 0 || e.count.Load() != 0 || s.look(e.hash, e.key) != e {\n\t\treturn\n\t}\n",
+		"shard.go", evicts, "if e.pins > 0 || e.count.Load() != 0 || s.lookup(e.hash, e.key) != e {\n\t\treturn\n\t}\n",
 	}}},
 	{"refused with free slots: drop removes a marked entry in a second critical section", "a key leaves and returns",
 		[]patch{{
 			"shard.go", "\ts.evict(e)\n}\n\n// evict",
-			"\tif e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n" +
+			"\tif e.pins > 0 || !e.count.CompareAndSwap(0, removed) {\n\t\treturn\n\t}\n" +
 				"\ts.mu.Unlock()\n\ts.mu.Lock()\n\tremove(*s.cells.Load(), e)\n\ts.size.Add(-1)\n}\n\n// evict",
 		}}},
 	{"a key has two counters: remove leaves an empty cell before another key's entry", "a key leaves ahead of another",
@@ -83,15 +83,15 @@ var plantedBugs = []planted{
 	}}},
 	{"a key has two counters: a resized table is published before it is filled", "the table grows during a search",
 		[]patch{{
-			"shard.go", "\ts.cells.Store(&cells)\n}\n\n// place",
-			"\tempty := make([]cell[K], length)\n\ts.cells.Store(&empty)\n}\n\n// place",
+			"shard.go", "\ts.cells.Store(&cells)\n}\n\n// put",
+			"\tempty := make([]cell[K], length)\n\ts.cells.Store(&empty)\n}\n\n// put",
 		}}},
 	{"a key has two counters: insert puts an entry into the table before the resize", "the table grows during a search",
 		[]patch{{
 			"shard.go", "if size := s.size.Add(1); size > int64(len(*s.cells.Load())/2) {\n\t\ts.resize(2 * " +
-				"len(*s.cells.Load()))\n\t}\n\tplace(*s.cells.Load(), e)",
+				"len(*s.cells.Load()))\n\t}\n\tput(*s.cells.Load(), e)",
 			"cells := *s.cells.Load()\n\tif size := s.size.Add(1); size > int64(len(cells)/2) {\n\t\ts.resize(2 * " +
-				"len(cells))\n\t}\n\tplace(cells, e)",
+				"len(cells))\n\t}\n\tput(cells, e)",
 		}}},
 	{"All yields a key that is not in use: it reads the count twice", "All and Held beside changes", []patch{{
 		"shard.go", "all = append(all, usage[K]{e.key, int(n)})",
@@ -112,11 +112,11 @@ var plantedBugs = []planted{
 		"shard.go", "if s.crowded() {\n\t\ts.evict(e)", "if s.crowded() {\n\t\ts.drop(e)",
 	}}},
 	{"a handle pins an entry that is leaving", "a handle is created while its key leaves", []patch{{
-		"shard.go", "s.mu.Lock()\n\tdefer s.mu.Unlock()\n\te := s.look(hash, key)", "e := s.look(hash, key)",
+		"shard.go", "s.mu.Lock()\n\tdefer s.mu.Unlock()\n\te := s.lookup(hash, key)", "e := s.lookup(hash, key)",
 	}}},
 	{"a key leaves during the last acquire of its handle", "a handle ends while its key is used", []patch{
-		{"handle.go", "\tordinal, got := h.entry.take(n, limit)\n", "\te := h.entry\n\tordinal, got := e.take(n, limit)\n"},
-		{"handle.go", "\truntime.KeepAlive(h)\n\tif got != granted {", "\tif got != granted {"},
+		{"handle.go", "\tordinal, result := h.entry.take(n, limit)\n", "\te := h.entry\n\tordinal, result := e.take(n, limit)\n"},
+		{"handle.go", "\truntime.KeepAlive(h)\n\tif result != granted {", "\tif result != granted {"},
 		{"handle.go", "grant{h, n, ordinal}", "grant{e, n, ordinal}"},
 	}},
 	{"idle keys accumulate: a handle ends before its last slot is free", "two handles end with their slots", []patch{{
@@ -145,7 +145,7 @@ var plantedBugs = []planted{
 		}}},
 	{"a slot is freed twice: end frees what a Release is freeing", "an owner ends beside an acquire and a release",
 		[]patch{{
-			"slot.go", "if s.state.CompareAndSwap(held, ending) {", "if !s.settled() {\n\t\ts.state.Store(ending)",
+			"slot.go", "if s.state.CompareAndSwap(held, ending) {", "if !s.isFree() {\n\t\ts.state.Store(ending)",
 		}}},
 	{"Close returns too early: end does not wait for a Release", "an owner ends beside an acquire and a release", []patch{{
 		"slot.go", "for s.state.Load() == freeing {", "for s.state.Load() == freeing+4 {",
@@ -164,8 +164,8 @@ var plantedBugs = []planted{
 		[]patch{{"slot.go", "return state == released || state == ended", "return state != held"}}},
 	{"Close returns too early: the goroutine of the context is still freeing slots", "the context of an owner ends",
 		[]patch{{
-			"owner.go", "if o.unwatch != nil {\n\t\to.unwatch()\n\t}",
-			"if o.unwatch != nil && !o.unwatch() {\n\t\treturn\n\t}",
+			"owner.go", "if o.stopWatching != nil {\n\t\to.stopWatching()\n\t}",
+			"if o.stopWatching != nil && !o.stopWatching() {\n\t\treturn\n\t}",
 		}}},
 	{"Close returns too early: end frees the slots after it has unlocked the owner", "two Closes and a Release", []patch{{
 		"owner.go",
@@ -173,11 +173,11 @@ var plantedBugs = []planted{
 		"\tslots := o.slots\n\to.ended, o.slots = true, nil\n\to.mu.Unlock()\n\tfor _, s := range slots " +
 			"{\n\t\ts.end()\n\t}\n",
 	}}},
-	{"a slot of an ended owner is never freed: own unlocks the owner before it takes the slot",
+	{"a slot of an ended owner is never freed: acquire unlocks the owner before it takes the slot",
 		"an owner ends beside an acquire and a release", []patch{
 			{"owner.go", "\tdefer o.mu.Unlock()\n\tif o.ended {\n\t\treturn nil, ErrOwnerEnded\n\t}\n\tg, err",
 				"\tended := o.ended\n\to.mu.Unlock()\n\tif ended {\n\t\treturn nil, ErrOwnerEnded\n\t}\n\tg, err"},
-			{"owner.go", "\to.note(s)\n\treturn s, nil", "\to.mu.Lock()\n\tdefer o.mu.Unlock()\n\to.note(s)\n\treturn s, nil"},
+			{"owner.go", "\to.add(s)\n\treturn s, nil", "\to.mu.Lock()\n\tdefer o.mu.Unlock()\n\to.add(s)\n\treturn s, nil"},
 		}},
 	{"an owner uses its list without its lock", "an owner ends beside an acquire and a release", []patch{{
 		"owner.go", "o.mu.Lock()\n\tdefer o.mu.Unlock()\n\tif o.ended {", "if o.ended {",
@@ -198,19 +198,19 @@ var plantedBugs = []planted{
 			"\tif s.owned {\n\t\ts.of.(interface{ locked(*Owner) }).locked(s.by)\n\t}\n\ts.of.free(s.n)\n\tif s.owned {\n",
 		}, {
 			"shard.go", "func (s *shard[K]) unpin",
-			"func (e *entry[K]) locked(o *Owner) {\n\te.home.mu.Lock()\n\to.mu.Lock()\n" +
-				"\to.mu.Unlock()\n\te.home.mu.Unlock()\n}\n\nfunc (s *shard[K]) unpin",
+			"func (e *entry[K]) locked(o *Owner) {\n\te.shard.mu.Lock()\n\to.mu.Lock()\n" +
+				"\to.mu.Unlock()\n\te.shard.mu.Unlock()\n}\n\nfunc (s *shard[K]) unpin",
 		}}},
 }
 
 // Texts of package semaphore that several bugs replace, and patches that several bugs need.
 const (
-	takes = "count := e.count.Load()\n\t\tif count == gone {\n\t\t\treturn 0, left\n\t\t}\n" +
+	takes = "count := e.count.Load()\n\t\tif count == removed {\n\t\t\treturn 0, stale\n\t\t}\n" +
 		"\t\tif count > int64(limit)-int64(n) {\n\t\t\treturn 0, full\n\t\t}\n" +
 		"\t\tif e.count.CompareAndSwap(count, count+int64(n)) {\n\t\t\treturn int(count) + n, granted\n\t\t}\n"
-	evicts         = "if e.pins > 0 || !e.count.CompareAndSwap(0, gone) {\n\t\treturn\n\t}\n"
-	keepsUntilFree = "\t// A handle that went before would find the entry in use, and leave it behind.\n"
-	keepsUntilRead = "\t// Until here the handle kept the entry from going, and its count from being gone.\n"
+	evicts         = "if e.pins > 0 || !e.count.CompareAndSwap(0, removed) {\n\t\treturn\n\t}\n"
+	keepsUntilFree = "\t// If the handle were collected before lower, unpin would see a held entry and keep it forever.\n"
+	keepsUntilRead = "\t// The handle pins the entry up to here, so the count was not removed.\n"
 )
 
 var (

@@ -61,7 +61,7 @@ func (o *Owner) f() { if !(*at.Guarded(&o.ended, &o.mu)) { (*at.Guarded(&o.slots
 
 // TestWhatTheShimHasNotDoesNotBuild plants a mutex that the scheduler does not know.
 func TestWhatTheShimHasNotDoesNotBuild(t *testing.T) {
-	p := patch{"owner.go", "sync.Mutex // before", "sync.RWMutex // before"}
+	p := patch{"owner.go", "sync.Mutex // taken before", "sync.RWMutex // taken before"}
 	_, _, err := compile(t, append([]patch{p}, knobs...))
 	if err == nil || !strings.Contains(err.Error(), "RWMutex") {
 		t.Errorf("canal with an RWMutex: %v, want that it does not build", err)

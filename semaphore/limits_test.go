@@ -12,9 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// play is one caller's session on one key. A step LIMIT:ORDINAL acquires under that
-// limit and must get that ordinal, LIMIT:full must be refused, and -N releases what
-// the N-th successful acquire got.
+// play runs the steps of a session on one key. LIMIT:ORDINAL acquires with that limit and expects
+// that ordinal, LIMIT:full expects ErrFull, and -N releases the slot of the N-th granted acquire.
 func play(t *testing.T, m *semaphore.Manager[string], key, session string) {
 	t.Helper()
 	var slots []*semaphore.Slot
@@ -49,18 +48,18 @@ func number(t *testing.T, s string) int {
 	return n
 }
 
-// TestViews is about callers who see one, two or three resources with P slots each,
-// and so ask under limits of P, 2P and 3P.
-func TestViews(t *testing.T) {
+// TestLimits has callers that know of one, two or three resources with P slots each, and so acquire
+// with the limits P, 2P and 3P.
+func TestLimits(t *testing.T) {
 	refused := strings.Repeat("1:full ", 1000)
 	for _, c := range []struct{ name, session string }{
-		{"T0.1 one caller whose view changes", "3:1 3:2 3:3 3:full 6:4 3:full -1 3:full -2 3:3 3:full"},
-		{"T0.2 callers with different views between each other", "3:1 3:2 6:3 3:full 6:4 -1 -2 -3 -4 3:1"},
+		{"T0.1 one caller whose limit changes", "3:1 3:2 3:3 3:full 6:4 3:full -1 3:full -2 3:3 3:full"},
+		{"T0.2 callers with different limits in turn", "3:1 3:2 6:3 3:full 6:4 -1 -2 -3 -4 3:1"},
 		{"T0.3 fill and drain", "9:1 9:2 9:3 9:4 9:5 9:6 9:7 9:8 -8 -7 -6 -5 -4 -3 -2 -1 9:1"},
-		{"T0.5 more resources while slots are held", "5:1 5:2 5:3 5:4 5:5 10:6 -1 5:full 10:6"},
-		{"T0.11 f refused attempts leave no trace", "1:1 " + refused + "2:2 " + refused + "-1 -2 1:1"},
-		{"T0.11 g who sees less is refused, and nothing gets stuck", "3:1 3:2 6:3 6:4 3:full -1 -2 -3 3:2 3:3 3:full"},
-		{"full for all views after two resources went away", "2:1 2:2 2:full 3:3 2:full 3:full -1 2:full 3:3 -2 -3 2:2"},
+		{"T0.5 a higher limit while slots are held", "5:1 5:2 5:3 5:4 5:5 10:6 -1 5:full 10:6"},
+		{"T0.11 f refused acquires change nothing", "1:1 " + refused + "2:2 " + refused + "-1 -2 1:1"},
+		{"T0.11 g the lower limit is refused, and no slot is lost", "3:1 3:2 6:3 6:4 3:full -1 -2 -3 3:2 3:3 3:full"},
+		{"full for every limit after two resources were removed", "2:1 2:2 2:full 3:3 2:full 3:full -1 2:full 3:3 -2 -3 2:2"},
 		{"no resources", "0:full 1:1 0:full -1 0:full"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -71,8 +70,8 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// TestReleaseOfNothing is case T0.3's release too many, and T0.11 a.
-func TestReleaseOfNothing(t *testing.T) {
+// TestReleaseWithoutSlot is the second release of case T0.3, and case T0.11 a.
+func TestReleaseWithoutSlot(t *testing.T) {
 	m := semaphore.New[string]()
 	mine := acquire(t, m, "db", 1)
 	stranger := acquire(t, m, "db", 2)
@@ -83,7 +82,7 @@ func TestReleaseOfNothing(t *testing.T) {
 		}
 	}
 	if _, err := m.TryAcquire("db", 1); !errors.Is(err, semaphore.ErrFull) {
-		t.Fatalf("after releases by those who hold nothing: %v, want full", err)
+		t.Fatalf("after releases without a slot: %v, want full", err)
 	}
 	release(t, mine)
 	if err := mine.Release(); !errors.Is(err, semaphore.ErrNotHeld) {
@@ -91,9 +90,9 @@ func TestReleaseOfNothing(t *testing.T) {
 	}
 }
 
-// TestAnOwnerDies is case T0.8: five small-view holders, one with a larger view, and
-// one of the five dies.
-func TestAnOwnerDies(t *testing.T) {
+// TestOwnerEndsBesideHigherLimit is case T0.8: five holders with limit 5, one with limit 10, and one
+// of the five ends.
+func TestOwnerEndsBesideHigherLimit(t *testing.T) {
 	m := semaphore.New[string]()
 	var workers []*semaphore.Owner
 	for range 5 {
@@ -108,9 +107,9 @@ func TestAnOwnerDies(t *testing.T) {
 	play(t, m, "db", "5:full 10:6 10:7")
 }
 
-// TestOthersLimitsOfTheDead is case T0.11 d: no limit is the manager's, so slots of
-// holders who die are free whatever their limits were.
-func TestOthersLimitsOfTheDead(t *testing.T) {
+// TestEndFreesSlotsOfAnyLimit is case T0.11 d: the manager has no limit, so the end of an owner frees
+// its slots whatever limits they were acquired with.
+func TestEndFreesSlotsOfAnyLimit(t *testing.T) {
 	m := semaphore.New[string]()
 	play(t, m, "another key", "5:1 5:2 5:3 5:4 5:5 5:full")
 	o := semaphore.NewOwner(t.Context())
@@ -124,9 +123,9 @@ func TestOthersLimitsOfTheDead(t *testing.T) {
 	play(t, m, "db", "3:1 3:2 3:3 3:full")
 }
 
-// TestExactlyAsMany is case T0.9: for any number of slots and resources, and any
-// keys, as many as there are can be acquired, and then again.
-func TestExactlyAsMany(t *testing.T) {
+// TestLimitIsReachedExactly is case T0.9: for any limit and key, as many slots as the limit are
+// granted, and then again.
+func TestLimitIsReachedExactly(t *testing.T) {
 	seed := testmode.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	m := semaphore.New[string]()
@@ -175,7 +174,7 @@ func TestSeveralAtOnce(t *testing.T) {
 	nothingHeld(t, m)
 }
 
-// TestManagersAreIndependent is about two managers with the same key.
+// TestManagersAreIndependent uses the same key in two managers.
 func TestManagersAreIndependent(t *testing.T) {
 	one, other := semaphore.New[string](), semaphore.New[string]()
 	acquire(t, one, "db", 1)
@@ -186,7 +185,7 @@ func acquire(t *testing.T, m *semaphore.Manager[string], key string, limit int) 
 	t.Helper()
 	s, err := m.TryAcquire(key, limit)
 	if err != nil {
-		t.Fatalf("a slot of %s under %d: %v", key, limit, err)
+		t.Fatalf("a slot of %s with limit %d: %v", key, limit, err)
 	}
 	return s
 }

@@ -25,8 +25,8 @@ func listOne(t *testing.T, m *Manager[int], o *Owner, key int) *Slot {
 	return s
 }
 
-// An owner that lives long, and holds a little at a time, remembers little.
-func TestOwnerForgetsWhatIsReleased(t *testing.T) {
+// TestOwnerListStaysShort acquires many slots, of which few are held at a time.
+func TestOwnerListStaysShort(t *testing.T) {
 	m := New[int]()
 	o, _ := listed(t, m, 10)
 	for range 10_000 {
@@ -39,15 +39,16 @@ func TestOwnerForgetsWhatIsReleased(t *testing.T) {
 	}
 	o.Close()
 	if o.slots != nil {
-		t.Error("an owner that has ended remembers its slots")
+		t.Error("an owner that has ended still has a list")
 	}
 	for key, n := range m.All() {
 		t.Errorf("%d of %d held", n, key)
 	}
 }
 
-// An owner forgets neither what it holds nor what is being released.
-func TestOwnerForgetsNothingElse(t *testing.T) {
+// TestOwnerListKeepsHeldAndFreeing: neither held slots nor slots that are being released leave the
+// list.
+func TestOwnerListKeepsHeldAndFreeing(t *testing.T) {
 	m := New[int]()
 	o, slots := listed(t, m, 100)
 	releasing := slots[50]
@@ -59,7 +60,7 @@ func TestOwnerForgetsNothingElse(t *testing.T) {
 	}
 	for key, s := range slots {
 		if !slices.Contains(o.slots, s) {
-			t.Errorf("the slot of key %d is forgotten", key)
+			t.Errorf("the slot of key %d is not in the list", key)
 		}
 	}
 	releasing.state.Store(held)
@@ -69,21 +70,40 @@ func TestOwnerForgetsNothingElse(t *testing.T) {
 	}
 }
 
-// The list is seldom looked through, though it is all but full of what is held.
-func TestOwnerSeldomLooksThroughItsList(t *testing.T) {
+// TestOwnerListIsSeldomCompacted holds many slots while others come and go.
+func TestOwnerListIsSeldomCompacted(t *testing.T) {
 	m := New[int]()
 	o, _ := listed(t, m, 1000)
-	walks, room := 0, &o.slots[0]
+	compactions, room := 0, &o.slots[0]
 	for range 10_000 {
 		if err := listOne(t, m, o, -1).Release(); err != nil {
 			t.Fatal(err)
 		}
-		if &o.slots[0] != room { // a walk makes a new list
-			walks, room = walks+1, &o.slots[0]
+		if &o.slots[0] != room { // add has compacted the list
+			compactions, room = compactions+1, &o.slots[0]
 		}
 	}
-	if walks > 10 {
-		t.Errorf("%d walks through 1000 slots in 10000 acquires", walks)
+	if compactions > 10 {
+		t.Errorf("%d compactions of 1000 slots in 10000 acquires", compactions)
 	}
 	o.Close()
+}
+
+// TestOwnerListShrinks releases many slots: after as many further slots the list is short again.
+func TestOwnerListShrinks(t *testing.T) {
+	const most = 1000
+	m := New[int]()
+	o, slots := listed(t, m, most)
+	if room := cap(o.slots); room > 2*most {
+		t.Errorf("room for %d slots where at most %d were held at a time", room, most)
+	}
+	for _, s := range slots {
+		mustFree(t, s)
+	}
+	for range 2 * most {
+		mustFree(t, listOne(t, m, o, -1))
+	}
+	if room := cap(o.slots); room > 4 {
+		t.Errorf("room for %d slots where one is held at a time", room)
+	}
 }

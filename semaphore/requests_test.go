@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// What can't be right is refused at the door, and leaves nothing behind.
-func TestBadRequests(t *testing.T) {
+// TestInvalidRequests: arguments out of range are refused and change nothing.
+func TestInvalidRequests(t *testing.T) {
 	m := semaphore.New[string]()
 	h, err := m.Handle("db")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestBadRequests(t *testing.T) {
 	nothingHeld(t, m)
 }
 
-// The largest numbers are numbers like others.
+// TestLargestNumbers: sums do not overflow.
 func TestLargestNumbers(t *testing.T) {
 	m := semaphore.New[string]()
 	all, err := m.TryAcquireN("db", math.MaxInt, math.MaxInt)
@@ -51,14 +51,14 @@ func TestLargestNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := m.TryAcquireN("db", math.MaxInt, math.MaxInt); !errors.Is(err, semaphore.ErrFull) {
-		t.Errorf("as many again: %v, want full", err)
+		t.Errorf("the same again: %v, want full", err)
 	}
 	release(t, all)
 	nothingHeld(t, m)
 }
 
-// A key that is not equal to itself could be acquired but never found again.
-func TestKeysThatNobodyFinds(t *testing.T) {
+// TestKeysUnequalToThemselves: a NaN could be acquired but never found again.
+func TestKeysUnequalToThemselves(t *testing.T) {
 	m := semaphore.New[float64]()
 	if _, err := m.TryAcquire(math.NaN(), 1); !errors.Is(err, semaphore.ErrInvalid) {
 		t.Errorf("a NaN as key: %v", err)
@@ -74,9 +74,9 @@ func TestKeysThatNobodyFinds(t *testing.T) {
 	}
 }
 
-// Keys of a type that can't be compared are the caller's mistake, as in a map; it
-// must not leave a lock behind.
-func TestKeysThatCannotBeCompared(t *testing.T) {
+// TestUncomparableKeys: a key of a type that cannot be compared panics, as in a map, and leaves no
+// lock behind.
+func TestUncomparableKeys(t *testing.T) {
 	m := semaphore.New[any]()
 	o := semaphore.NewOwner(t.Context())
 	for name, try := range map[string]func(){
@@ -99,8 +99,8 @@ func TestKeysThatCannotBeCompared(t *testing.T) {
 	m.Check(t)
 }
 
-// A refusal says what would be right.
-func TestRefusalsSayWhatIsRight(t *testing.T) {
+// TestErrorsStateTheRange: an error names the argument and the valid range.
+func TestErrorsStateTheRange(t *testing.T) {
 	m := semaphore.New[string]()
 	for _, c := range []struct {
 		n, limit int
@@ -109,7 +109,7 @@ func TestRefusalsSayWhatIsRight(t *testing.T) {
 		{0, 5, "invalid request: 0 slots, must be 1 or more"},
 		{-1, -1, "invalid request: -1 slots, must be 1 or more"},
 		{1, -1, "invalid request: limit -1, must be 0 or more"},
-		{6, 5, "full: the limit is below what is asked for"},
+		{6, 5, "full: the limit is below the number of slots asked for"},
 	} {
 		if _, err := m.TryAcquireN("db", c.n, c.limit); err == nil || err.Error() != c.want {
 			t.Errorf("%d under %d: %v, want %q", c.n, c.limit, err, c.want)

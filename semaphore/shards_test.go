@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// However many cores there are, keys spread over all shards, and no more keys stay
-// while they are idle than doc.go says.
-func TestShardsOfAnyComputer(t *testing.T) {
+// TestShardsByCores: with any number of cores, keys spread over all shards, and the number of idle
+// keys is within the documented bounds.
+func TestShardsByCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for cores, want := range map[int]int{1: 8, 2: 16, 3: 32, 4: 32, 5: 64, 8: 64, 9: 128, 64: 128, 1000: 128} {
 		runtime.GOMAXPROCS(cores)
@@ -17,7 +17,7 @@ func TestShardsOfAnyComputer(t *testing.T) {
 		}
 		keep := 0
 		for i := range m.shards {
-			keep += int(m.shards[i].keep)
+			keep += int(m.shards[i].maxIdle)
 		}
 		if most := 16_384; keep > most || keep < 1024*min(cores, 16) || keep > 2048*cores {
 			t.Errorf("%d cores: %d idle keys may stay", cores, keep)
@@ -28,12 +28,12 @@ func TestShardsOfAnyComputer(t *testing.T) {
 			used[s] = true
 		}
 		if len(used) != want {
-			t.Errorf("%d cores: keys come into %d shards of %d", cores, len(used), want)
+			t.Errorf("%d cores: keys use %d shards of %d", cores, len(used), want)
 		}
 	}
 }
 
-// Who knows where the keys of one manager meet does not know it of another.
+// TestEachManagerHasItsSeed: keys that collide in one manager do not collide in another.
 func TestEachManagerHasItsSeed(t *testing.T) {
 	a, b := New[int](), New[int]()
 	same := 0

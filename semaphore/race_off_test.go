@@ -1,5 +1,0 @@
-//go:build !race
-
-package semaphore
-
-const underRaceDetector = false
