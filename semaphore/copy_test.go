@@ -11,7 +11,8 @@ import (
 // sync.Locker, by value.
 func TestVetReportsCopies(t *testing.T) {
 	locker := reflect.TypeFor[sync.Locker]()
-	for _, of := range []reflect.Type{reflect.TypeFor[Slot](), reflect.TypeFor[Handle[string]](), reflect.TypeFor[Owner]()} {
+	types := []reflect.Type{reflect.TypeFor[Slot](), reflect.TypeFor[Handle[string]](), reflect.TypeFor[Owner]()}
+	for _, of := range types {
 		found := false
 		for i := range of.NumField() {
 			if f := of.Field(i).Type; f.Kind() == reflect.Struct && reflect.PointerTo(f).Implements(locker) {

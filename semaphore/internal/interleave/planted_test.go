@@ -115,7 +115,8 @@ var plantedBugs = []planted{
 		"shard.go", "s.mu.Lock()\n\tdefer s.mu.Unlock()\n\te := s.lookup(hash, key)", "e := s.lookup(hash, key)",
 	}}},
 	{"a key leaves during the last acquire of its handle", "a handle ends while its key is used", []patch{
-		{"handle.go", "\tordinal, result := h.entry.take(n, limit)\n", "\te := h.entry\n\tordinal, result := e.take(n, limit)\n"},
+		{"handle.go", "\tordinal, result := h.entry.take(n, limit)\n",
+			"\te := h.entry\n\tordinal, result := e.take(n, limit)\n"},
 		{"handle.go", "\truntime.KeepAlive(h)\n\tif result != granted {", "\tif result != granted {"},
 		{"handle.go", "grant{h, n, ordinal}", "grant{e, n, ordinal}"},
 	}},
