@@ -81,7 +81,7 @@ fuzz: ## fuzz every target for FUZZTIME (5s) each
 		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$${file%/*}"; \
 	done
 
-generate: ## write the generated parts: of README.md, and the code of internal/serve/wire/lockkeeper.proto
+generate: ## write the generated parts: of docs/engines/README.md, and the code of internal/serve/wire/lockkeeper.proto
 	cd internal/serve/wire && $(BUF) lint && $(BUF) generate
 	go test ./internal/readme -count=1 -run TestMatrix -write
 

@@ -21,6 +21,11 @@ func TestReadmeSessions(t *testing.T) {
 	runDocument(t, "README.md", strings.NewReplacer(), strings.NewReplacer())
 }
 
+// So do those about the command.
+func TestCommandsPageSessions(t *testing.T) {
+	runDocument(t, "docs/commands.md", strings.NewReplacer(), strings.NewReplacer())
+}
+
 // So do those in the page of the engine in a database, with a database of this test in
 // place of the one in the page.
 func TestDatabasePageSessions(t *testing.T) {

@@ -9,9 +9,7 @@ import (
 	_ "github.com/lockkeeper/lockkeeper/engine/all"
 )
 
-var write = flag.Bool("write", false, "write the matrix into README.md")
-
-const file = "../../README.md"
+var write = flag.Bool("write", false, "write the matrix into docs/engines/README.md")
 
 func TestMatrix(t *testing.T) {
 	var engines []lockkeeper.Guarantees
@@ -32,7 +30,7 @@ func TestMatrix(t *testing.T) {
 		return
 	}
 	if !*write {
-		t.Fatal("the matrix of engines in README.md is not what the engines declare: run make generate")
+		t.Fatal("the matrix of engines in docs/engines/README.md is not what the engines declare: run make generate")
 	}
 	if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 		t.Fatal(err)

@@ -13,12 +13,13 @@ import (
 	_ "github.com/lockkeeper/lockkeeper/semaphore" // so that this runs again when what the snippets use changes
 )
 
-// surroundings is what the Go snippets of README.md leave out: what a reader has.
+// surroundings is what the Go snippets of documents leave out: what a reader has.
 const surroundings = `package snippets
 
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	_ "github.com/lockkeeper/lockkeeper/engine/sqlitelock"
@@ -29,6 +30,7 @@ var (
 	_          = semaphore.New[string]
 	_          = lockkeeper.Open
 	_          = errors.Is
+	_          = time.Second
 	machines   = 2
 	errTooBusy = errors.New("too busy")
 )
@@ -36,23 +38,31 @@ var (
 func runTest(context.Context) error { return nil }
 `
 
-// TestSnippets compiles the Go of README.md, each block as the body of a function.
+// TestSnippets compiles the Go of documents, each block as the body of a function.
 func TestSnippets(t *testing.T) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"README.md", "docs/go.md"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile("../../" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var source strings.Builder
+			source.WriteString(surroundings)
+			blocks := strings.Split(string(text), "```go\n")[1:]
+			if len(blocks) == 0 {
+				t.Fatal("there is no Go in it")
+			}
+			for i, block := range blocks {
+				body, _, _ := strings.Cut(block, "```")
+				fmt.Fprintf(&source, "\nfunc snippet%d(ctx context.Context) (err error) {\n%s\n", i, body)
+				if !strings.Contains(body, "\nreturn ") {
+					source.WriteString("\treturn err\n")
+				}
+				source.WriteString("}\n")
+			}
+			compile(t, source.String())
+		})
 	}
-	var source strings.Builder
-	source.WriteString(surroundings)
-	blocks := strings.Split(string(text), "```go\n")[1:]
-	if len(blocks) == 0 {
-		t.Fatal("README.md has no Go")
-	}
-	for i, block := range blocks {
-		body, _, _ := strings.Cut(block, "```")
-		fmt.Fprintf(&source, "\nfunc snippet%d(ctx context.Context) (err error) {\n%s\n\treturn err\n}\n", i, body)
-	}
-	compile(t, source.String())
 }
 
 // compile builds a package that is not in the tree.
@@ -76,6 +86,6 @@ func compile(t *testing.T, source string) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("go", "build", "-overlay", list, "./snippets").CombinedOutput(); err != nil {
-		t.Errorf("the Go of README.md does not compile: %v\n%s\n%s", err, out, source)
+		t.Errorf("the Go does not compile: %v\n%s\n%s", err, out, source)
 	}
 }
