@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,40 +18,35 @@ import (
 // Bounds of one connection.
 const (
 	writeTime = 20 * time.Second       // in which the server must read what one write sends
-	silence   = 20 * time.Second       // after which a server that owes an answer is taken for dead
-	maxUnsent = 4 << 20                // bytes that wait to be written: then callers wait
-	farAway   = 250 * time.Millisecond // in which the farthest server answers
-	fewCalls  = 4                      // calls that are out, up to which a caller writes by itself
-	fewBytes  = 32 << 10               // that the network takes without blocking, if nothing else is on its way
+	silence   = 20 * time.Second       // a server that owes an answer and sends nothing for so long is dead
+	maxUnsent = 4 << 20                // bytes that wait to be written: beyond it callers wait
+	farAway   = 250 * time.Millisecond // longest round trip of a server that works
+	fewCalls  = 4                      // up to so many open calls, a caller writes its request itself
 )
 
-// A conn is one connection to a server.
+// A conn is one connection to a server. The lock of the wire.Conn guards the fields at its end.
 type conn struct {
+	*wire.Conn
 	engine     *Engine
 	net        net.Conn
 	in         *bufio.Reader
 	guarantees lockkeeper.Guarantees
-	bell       chan struct{} // wakes the writing goroutine
 	over       chan struct{} // closed when nothing more is read
-	heard      atomic.Int64  // how many frames were read
 	draining   atomic.Pointer[string]
 
-	mu      sync.Mutex
-	out     wire.Outbox
-	spare   []byte
-	writing bool
-	unheard int           // bytes that were written since a frame was read
-	since   int64         // how many had been read then
-	room    chan struct{} // closed when there is room in out again; nil if nobody waits
-	calls   calls
-	names   bindings
-	failed  error // why it is of no more use
+	// Guarded by the lock.
+	calls calls
+	names bindings
 }
 
 func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) *conn {
-	return &conn{
-		engine: e, net: nc, in: in, guarantees: g, bell: make(chan struct{}, 1), over: make(chan struct{}),
-	}
+	c := &conn{engine: e, net: nc, in: in, guarantees: g, over: make(chan struct{})}
+	c.Conn = wire.NewConn(nc, wire.ConnOptions{
+		WriteTime: writeTime,
+		Room:      func(unsent int) bool { return unsent <= maxUnsent },
+		Failed:    c.failed,
+	})
+	return c
 }
 
 // call sends one request under a key, which may be none, and waits for its answer, until ctx ends.
@@ -76,7 +70,7 @@ func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, wa
 	if want != nil {
 		cl.want = *want
 	}
-	heard, sent := c.heard.Load(), time.Now()
+	frames, sent := c.Frames(), time.Now()
 	if err := c.send(ctx, m, k, cl); err != nil {
 		return answer{}, unavailable(err)
 	}
@@ -84,7 +78,7 @@ func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, wa
 	case <-cl.done:
 	case <-ctx.Done():
 		if c.forget(m.Call) {
-			c.suspect(ctx, heard, sent)
+			c.suspect(ctx, frames, sent)
 			return answer{}, unavailable(ctx.Err())
 		}
 		<-cl.done // it was answered at this very moment
@@ -97,13 +91,13 @@ func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, wa
 
 var errSilent = errors.New("the server is silent")
 
-// suspect takes the server for dead if nothing was heard of it in all the time
-// that a call had, and that was not too short for an answer from far away. How late
-// it was noticed here that the time is over says nothing about the server.
-func (c *conn) suspect(ctx context.Context, heard int64, sent time.Time) {
+// suspect ends the connection if the server sent nothing in all the time that a call had, from sent
+// to the deadline of ctx, and that time was long enough for an answer from far away. How late this
+// process noticed the deadline does not matter.
+func (c *conn) suspect(ctx context.Context, frames int64, sent time.Time) {
 	until, bounded := ctx.Deadline()
-	if bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.heard.Load() == heard && until.Sub(sent) >= farAway {
-		c.fail(errSilent)
+	if bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.Frames() == frames && until.Sub(sent) >= farAway {
+		c.Fail(errSilent)
 	}
 }
 
@@ -112,188 +106,100 @@ const ownSize = 128
 
 var errCalls = errors.New("too many calls are open")
 
-// send numbers the request of a call, makes it name its session, and sends it. While the outbox is
-// full, it waits.
+// send numbers the request of a call, makes it name its session, and sends it. It waits for room
+// until ctx ends.
 func (c *conn) send(ctx context.Context, m *wire.Request, k lockkeeper.Key, cl *call) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.admit(ctx); err != nil {
-		return err
+	if err := c.Begin(ctx); err != nil {
+		return c.explain(err)
 	}
 	number, ok := c.calls.add(cl, nil)
 	if !ok {
+		c.End(false)
 		return errCalls
 	}
 	m.Call = number
 	c.names.name(m, k)
-	c.out.PutRequest(m)
-	c.hurry()
+	c.Out.PutRequest(m)
+	c.End(c.calls.open <= fewCalls)
 	return nil
-}
-
-// admit waits until more may be put into out. It is called with c.mu held, and
-// returns so; while it waits, c.mu is not held.
-func (c *conn) admit(ctx context.Context) error {
-	for c.out.Len() > maxUnsent && c.failed == nil {
-		if c.room == nil {
-			c.room = make(chan struct{})
-		}
-		room := c.room
-		c.mu.Unlock()
-		var err error
-		select {
-		case <-room:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		c.mu.Lock()
-		if err != nil {
-			return err
-		}
-	}
-	return c.failed
-}
-
-// hurry sees to it that what is in out is written. With few calls out the network
-// has room for one more, so that writing won't block, and the caller does it by
-// itself, which saves waking another goroutine. c.mu is held.
-func (c *conn) hurry() {
-	if !c.writing && c.calls.open <= fewCalls && c.easy() {
-		c.flushOnce()
-	}
-	if c.out.Len() > 0 && !c.writing {
-		c.ring()
-	}
-}
-
-// easy reports whether the network takes what is in out without blocking: hardly
-// anything else can be on its way. Calls that were given up may be, of which a server
-// that reads nothing has read nothing. c.mu is held.
-func (c *conn) easy() bool {
-	if now := c.heard.Load(); now != c.since {
-		c.unheard, c.since = 0, now
-	}
-	return c.unheard+c.out.Len() <= fewBytes
 }
 
 // forget reports whether a call was still without an answer, which nobody waits
 // for any more.
 func (c *conn) forget(id uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	return c.calls.remove(id)
 }
 
-func (c *conn) ring() {
-	select {
-	case c.bell <- struct{}{}:
-	default:
-	}
-}
-
-// write writes whenever the bell rings, and looks from time to time whether the
-// server still answers.
+// write is the writing goroutine. It also looks from time to time whether the server still answers.
 func (c *conn) write() {
 	look := time.NewTicker(silence / 2)
 	defer look.Stop()
-	var heard int64
+	var frames int64
 	var owed uint64
 	for {
 		select {
-		case <-c.bell:
-			runtime.Gosched() // whoever is about to call can share this write
-			c.mu.Lock()
-			for c.out.Len() > 0 && !c.writing && c.failed == nil {
-				c.flushOnce()
-			}
-			c.mu.Unlock()
+		case <-c.Wake():
+			runtime.Gosched() // goroutines that are about to call can share this write
+			c.Flush()
 		case <-look.C:
-			oldest, now := c.oldest(), c.heard.Load()
-			if oldest > 0 && oldest == owed && now == heard {
-				c.fail(errSilent)
-			} else if oldest == 0 && now == heard {
-				c.prod()
+			oldest, now := c.oldest(), c.Frames()
+			if oldest > 0 && oldest == owed && now == frames {
+				c.Fail(errSilent)
+			} else if oldest == 0 && now == frames {
+				c.ping()
 			}
-			heard, owed = now, oldest
+			frames, owed = now, oldest
 		case <-c.over:
 			return
 		}
 	}
 }
 
-// oldest is the number of the call that waits longest; 0 if none does.
+// oldest returns the order of the call that has waited longest; 0 if none waits.
 func (c *conn) oldest() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	return c.calls.oldest()
 }
 
-// prod has a server from which nothing was heard for a while owe an answer, if there
-// is a list: one that goes on may have nothing to tell for ever, so its silence says
-// nothing. It asks for nothing, which every server refuses.
-func (c *conn) prod() {
-	c.put(func(out *wire.Outbox) {
-		if c.calls.lists == 0 || c.failed != nil {
-			return
-		}
+// ping asks for an answer if only lists are open: a server has nothing to say about a list without
+// changes, so its silence means nothing.
+func (c *conn) ping() {
+	c.Lock()
+	if c.calls.lists > 0 && c.Err() == nil {
 		if number, ok := c.calls.add(newCall(), nil); ok {
-			out.PutRequest(&wire.Request{Call: number, Ping: true})
+			c.Out.PutRequest(&wire.Request{Call: number, Ping: true})
 		}
-	})
+	}
+	c.End(false)
 }
 
-// flushOnce writes what waits. It is called with c.mu held and nobody writing, and
-// returns so; while it writes, c.mu is not held.
-func (c *conn) flushOnce() {
-	c.writing = true
-	frames := c.out.Take(c.spare)
-	c.spare = nil
-	c.unheard += len(frames)
-	if c.room != nil {
-		close(c.room)
-		c.room = nil
-	}
-	c.mu.Unlock()
-	err := c.net.SetWriteDeadline(time.Now().Add(writeTime))
-	if err == nil {
-		_, err = c.net.Write(frames)
-	}
-	if err != nil {
-		c.fail(err)
-	}
-	c.mu.Lock()
-	c.spare = frames
-	c.writing = false
-}
-
-// fail ends the connection. Everything that is out ends without an answer.
-func (c *conn) fail(err error) {
-	c.mu.Lock()
-	if c.failed != nil {
-		c.mu.Unlock()
-		return
-	}
+// explain adds to the error of a connection whose connection it was, and why its server drains.
+func (c *conn) explain(err error) error {
 	if why := c.draining.Load(); why != nil {
 		err = fmt.Errorf("%w (before it ended: %s)", err, *why)
 	}
-	c.failed = fmt.Errorf("connection to %s: %w", c.net.RemoteAddr(), err)
+	return fmt.Errorf("connection to %s: %w", c.net.RemoteAddr(), err)
+}
+
+// failed ends everything that is open, after the connection has failed.
+func (c *conn) failed(cause error) {
+	c.Lock()
 	open := c.calls
 	c.calls = calls{}
-	if c.room != nil {
-		close(c.room)
-		c.room = nil
-	}
-	c.mu.Unlock()
-	c.net.Close()
+	c.Unlock()
+	err := unavailable(c.explain(cause))
 	open.each(func(cl *call, l *list) {
 		if cl == nil {
-			l.end(unavailable(c.failed))
+			l.end(err)
 			return
 		}
-		cl.err = unavailable(c.failed)
+		cl.err = err
 		cl.done <- struct{}{}
 	})
-	c.engine.lost(c)
+	c.engine.lost(c, cause)
 }
 
 // receive takes what the server sends until the connection ends.
@@ -308,10 +214,10 @@ func (c *conn) receive() {
 			if err == io.EOF {
 				err = errors.New("the server ended it")
 			}
-			c.fail(err)
+			c.Fail(err)
 			return
 		}
-		c.heard.Add(1)
+		c.Received()
 		for _, m := range f.GetReplies() {
 			c.deliver(m)
 		}
@@ -324,12 +230,12 @@ func (c *conn) receive() {
 		if why := f.GetDraining(); why != "" {
 			c.draining.Store(&why)
 			if c.engine.leaves(c) {
-				c.fail(errDrains)
+				c.Fail(errDrains)
 				return
 			}
 		}
 		if f.GetRefused() != nil {
-			c.fail(f.GetRefused().Read())
+			c.Fail(f.GetRefused().Read())
 			return
 		}
 	}
@@ -343,9 +249,9 @@ func (c *conn) hints(f *wire.ServerFrame, to []lockkeeper.Status) (hints []lockk
 		session := ""
 		if m.GetHandle() != 0 {
 			var known bool
-			c.mu.Lock()
+			c.Lock()
 			session, known = c.names.session(m.GetHandle())
-			c.mu.Unlock()
+			c.Unlock()
 			if !known {
 				all = false
 				continue
@@ -358,7 +264,7 @@ func (c *conn) hints(f *wire.ServerFrame, to []lockkeeper.Status) (hints []lockk
 
 // deliver gives an answer to whoever waits for it.
 func (c *conn) deliver(m *wire.Reply) {
-	c.mu.Lock()
+	c.Lock()
 	cl, l := c.calls.find(m.GetCall())
 	if !m.GetMore() {
 		c.calls.remove(m.GetCall())
@@ -367,7 +273,7 @@ func (c *conn) deliver(m *wire.Reply) {
 		cl.take(m)
 		cl = nil
 	}
-	c.mu.Unlock()
+	c.Unlock()
 	switch {
 	case cl != nil:
 		cl.take(m)

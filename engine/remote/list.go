@@ -102,40 +102,38 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 				}
 				return
 			}
-			c.put(func(out *wire.Outbox) { out.PutFlow(&wire.Flow{Call: id, Credit: uint32(len(ready))}) })
+			c.credit(id, len(ready))
 		}
 	}
 }
 
 // begin asks for a list.
-func (c *conn) begin(l *list, q *lockkeeper.Query, parent string) (id uint64, err error) {
-	c.put(func(out *wire.Outbox) {
-		if err = c.failed; err != nil {
-			return
-		}
-		var ok bool
-		if id, ok = c.calls.add(nil, l); !ok {
-			err = errCalls
-			return
-		}
-		out.PutRequest(&wire.Request{Call: id, List: wire.NewQuery(q, window), Traceparent: parent})
-	})
-	return id, err
+func (c *conn) begin(l *list, q *lockkeeper.Query, parent string) (number uint64, err error) {
+	c.Lock()
+	defer c.End(false)
+	if err := c.Err(); err != nil {
+		return 0, c.explain(err)
+	}
+	number, ok := c.calls.add(nil, l)
+	if !ok {
+		return 0, errCalls
+	}
+	c.Out.PutRequest(&wire.Request{Call: number, List: wire.NewQuery(q, window), Traceparent: parent})
+	return number, nil
 }
 
-// leave says that no more of a list is wanted, if it has not ended.
-func (c *conn) leave(id uint64) {
-	c.put(func(out *wire.Outbox) {
-		if c.calls.remove(id) {
-			out.PutFlow(&wire.Flow{Call: id, Stop: true})
-		}
-	})
+// leave stops a list that has not ended.
+func (c *conn) leave(number uint64) {
+	c.Lock()
+	if c.calls.remove(number) {
+		c.Out.PutFlow(&wire.Flow{Call: number, Stop: true})
+	}
+	c.End(false)
 }
 
-// put adds to what is to be sent.
-func (c *conn) put(add func(*wire.Outbox)) {
-	c.mu.Lock()
-	add(&c.out)
-	c.mu.Unlock()
-	c.ring()
+// credit lets the server send n more statuses of a list.
+func (c *conn) credit(number uint64, n int) {
+	c.Lock()
+	c.Out.PutFlow(&wire.Flow{Call: number, Credit: uint32(n)})
+	c.End(false)
 }

@@ -161,7 +161,7 @@ func (e *Engine) Close() error {
 	e.end()
 	e.hearings.clear()
 	if c != nil {
-		c.fail(errClosed)
+		c.Fail(errClosed)
 		<-c.over
 	}
 	return nil
@@ -178,11 +178,11 @@ func unavailable(cause error) error {
 
 // lost takes note that a connection is gone. Whoever has a session is told that
 // hints may have been missed, so that it renews, and by that comes back.
-func (e *Engine) lost(c *conn) {
+func (e *Engine) lost(c *conn, cause error) {
 	e.mu.Lock()
 	if e.conn == c {
 		e.conn, e.former = nil, c
-		if errors.Is(c.failed, errSilent) { // to try it again first would take the time that leases have left
+		if errors.Is(cause, errSilent) { // to try it again first would take the time that leases have left
 			e.last = (e.last + 1) % len(e.place.addresses)
 		}
 	}

@@ -48,7 +48,7 @@ func (c *conn) begin() error {
 		return nil
 	default:
 	}
-	c.flush()
+	c.Uncork()
 	select {
 	case c.atWork <- struct{}{}:
 		return nil

@@ -16,14 +16,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A conn is one connection of a client. One goroutine reads it and lets the engine
-// work, another one writes what the first does not write itself.
+// A conn is one connection of a client. One goroutine reads it and calls the engine, another one
+// writes what the first does not write itself. The lock of the wire.Conn guards the fields at its end.
 type conn struct {
+	*wire.Conn
 	server *Server
 	net    net.Conn
 	in     *bufio.Reader
-	atWork chan struct{} // a place for each request that an engine works on beside the reader
-	bell   chan struct{} // wakes the writing goroutine
+	atWork chan struct{} // has an element for each request that an engine works on beside the reader
 	work   sync.WaitGroup
 
 	// Set by the gate, before the first request is read.
@@ -36,29 +36,29 @@ type conn struct {
 
 	bindings bindings
 
-	mu        sync.Mutex
-	room      sync.Cond // there is room in out again, or the connection has failed
-	out       wire.Outbox
-	sending   int              // bytes of it that are being written
-	unsent    int              // bytes beyond ownUnsent counted for the identity, for both
-	spare     []byte           // what was written last, to be filled again
-	writing   bool             // somebody writes: whoever puts more into out need not
-	reading   bool             // the reader is at work without waiting for anything, and writes when it is done
-	missed    bool             // hints were dropped, and the client was not told yet
-	welcomed  bool             // the client was let in, and told so
+	// Guarded by the lock.
+	unsent    int              // bytes beyond ownUnsent counted for the identity
+	missed    bool             // hints were dropped, and the client was not notified yet
+	welcomed  bool             // the client has its welcome
 	finishing bool             // no further request is read
-	answered  bool             // nothing more will be put into out
-	failed    bool             // it can't be written to any more
-	lists     map[uint64]*list // by the number of the request
+	answered  bool             // no more replies follow
+	lists     map[uint64]*list // by the number of the call
 	taken     map[*route]*conn // routes that led to another connection before, which lived
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
-		server: s, net: nc, in: bufio.NewReaderSize(nc, ownFrame), atWork: make(chan struct{}, maxAtWork),
-		bell: make(chan struct{}, 1), lists: make(map[uint64]*list),
+		server: s,
+		net:    nc,
+		in:     bufio.NewReaderSize(nc, ownFrame),
+		atWork: make(chan struct{}, maxAtWork),
+		lists:  make(map[uint64]*list),
 	}
-	c.room.L = &c.mu
+	c.Conn = wire.NewConn(nc, wire.ConnOptions{
+		WriteTime:   writeTime,
+		Room:        c.takeUnsent,
+		BeforeWrite: c.reportMissed,
+	})
 	return c
 }
 
@@ -68,7 +68,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 	err := c.hello()
 	if err != nil {
 		c.refuse(err)
-		c.flush()
+		c.Flush()
 		c.linger()
 		c.close()
 		arrival.Leave()
@@ -85,15 +85,12 @@ func (c *conn) run(arrival *limits.Arrival) {
 		c.write()
 	}()
 	c.refuse(c.read())
-	c.mu.Lock()
-	c.reading = false // each answer is sent when it is there
-	c.mu.Unlock()
-	c.ring()
+	c.Uncork()
 	c.work.Wait()
-	c.mu.Lock()
+	c.Lock()
 	c.answered = true
-	c.mu.Unlock()
-	c.ring()
+	c.Unlock()
+	c.Signal()
 	<-writer
 	c.close() // hints may still come: nobody reads them
 	c.giveBack()
@@ -118,10 +115,10 @@ func (c *conn) read() error {
 
 // serve answers the requests of one frame.
 func (c *conn) serve(f *wire.ClientFrame) error {
-	c.mu.Lock()
-	c.reading = true
+	c.Cork()
+	c.Lock()
 	over := c.finishing
-	c.mu.Unlock()
+	c.Unlock()
 	if over {
 		return io.EOF
 	}
@@ -137,7 +134,7 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 		c.steer(m)
 	}
 	if !c.another() {
-		c.flush()
+		c.Uncork()
 	}
 	return nil
 }
@@ -163,8 +160,8 @@ func (c *conn) refuse(err error) {
 	case !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed):
 		log.Debug("connection ends", "from", c.net.RemoteAddr(), "identity", c.identity, "error", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	for _, l := range c.lists {
 		l.stop()
 	}
@@ -172,8 +169,8 @@ func (c *conn) refuse(err error) {
 
 // finish has the connection end once what was read is answered.
 func (c *conn) finish() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	c.finishing = true
 	// Whoever reads now is woken; a request that has arrived and was not read is
 	// as one that comes a moment later.
@@ -185,8 +182,8 @@ var longAgo = time.Unix(1, 0)
 // readBy bounds reading, if the connection is not to end anyway; the zero time is no
 // bound.
 func (c *conn) readBy(at time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if c.finishing {
 		at = longAgo
 	}
@@ -195,18 +192,10 @@ func (c *conn) readBy(at time.Time) error {
 
 // lives reports whether the client is still connected.
 func (c *conn) lives() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.failed
+	c.Lock()
+	defer c.Unlock()
+	return c.Err() == nil
 }
 
 // close ends the connection now.
-func (c *conn) close() {
-	c.mu.Lock()
-	c.failed = true
-	c.out.Take(nil)
-	c.fits()
-	c.room.Broadcast()
-	c.mu.Unlock()
-	c.net.Close()
-}
+func (c *conn) close() { c.Fail(net.ErrClosed) }

@@ -19,7 +19,7 @@ import (
 // hello is the way in: TLS, if the listener speaks it, the first frame, and the
 // gate. It answers by itself, since nobody else writes before the client is in.
 func (c *conn) hello() error {
-	defer c.flush()
+	defer c.Flush()
 	until := time.Now().Add(helloTime)
 	if err := c.readBy(until); err != nil {
 		return err
@@ -50,9 +50,9 @@ func (c *conn) hello() error {
 	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
 		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
 	}})
-	c.mu.Lock()
+	c.Lock()
 	c.welcomed = true // whoever drains the server from now on tells this client too
-	c.mu.Unlock()
+	c.Unlock()
 	if why, yes := c.server.gate.Draining(); yes {
 		c.post(&wire.ServerFrame{Draining: why})
 	}

@@ -28,13 +28,18 @@ func (p *peer) bulk(session string) {
 	f := &wire.ClientFrame{}
 	for i := range uint64(100) {
 		p.last++
-		f.Requests = append(f.Requests, &wire.Request{Call: p.last, Key: &wire.Key{Session: session, Epoch: epoch}, Claim: &wire.Want{
-			Id: i + 1, Note: strings.Repeat("n", 500), Link: strings.Repeat("l", 500),
-			Targets: []*wire.Target{{Path: fmt.Sprint("bulk/", i), Mode: wire.Mode_MODE_EXCLUSIVE}},
-		}})
+		f.Requests = append(f.Requests, &wire.Request{Call: p.last, Key: &wire.Key{Session: session, Epoch: epoch},
+			Claim: &wire.Want{
+				Id: i + 1, Note: strings.Repeat("n", 500), Link: strings.Repeat("l", 500),
+				Targets: []*wire.Target{{Path: fmt.Sprint("bulk/", i), Mode: wire.Mode_MODE_EXCLUSIVE}},
+			}})
 	}
 	p.last++
-	f.Requests = append(f.Requests, &wire.Request{Call: p.last, Key: &wire.Key{Session: session, Epoch: epoch}, Renew: true})
+	f.Requests = append(f.Requests, &wire.Request{
+		Call:  p.last,
+		Key:   &wire.Key{Session: session, Epoch: epoch},
+		Renew: true,
+	})
 	p.send(f)
 	for _, m := range f.GetRequests() {
 		if a := p.answered(m.GetCall()); a.GetError() != nil {

@@ -182,7 +182,8 @@ func TestReplays(t *testing.T) {
 		}
 	}
 	alice.held("s", epoch, 1, "a")
-	if m := alice.answered(alice.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true})); m.GetLease() == nil {
+	if m := alice.answered(alice.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch},
+		Renew: true})); m.GetLease() == nil {
 		t.Errorf("alice's session is gone: %v", m)
 	}
 }
@@ -204,7 +205,8 @@ func TestTokenIsWithdrawn(t *testing.T) {
 	bob.waiting("s", bobs, 2, "a")
 	g.gate.Set(g.policy("alice", "bob"))
 	alice = g.as("alice")
-	if m := alice.answered(alice.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch}, Renew: true})); m.GetLease() == nil {
+	if m := alice.answered(alice.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: epoch},
+		Renew: true})); m.GetLease() == nil {
 		t.Errorf("the session did not live on: %v", m)
 	}
 }

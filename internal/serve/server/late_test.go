@@ -90,9 +90,9 @@ func TestHintsForEndedConnection(t *testing.T) {
 		s.mu.Unlock()
 	}
 	c.tell([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: "ann", ID: 1}, State: lockkeeper.Held}}, false)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.out.Len() > 0 {
-		t.Errorf("%d bytes wait for nobody", c.out.Len())
+	c.Lock()
+	defer c.Unlock()
+	if c.Out.Len() > 0 {
+		t.Errorf("%d bytes wait for nobody", c.Out.Len())
 	}
 }

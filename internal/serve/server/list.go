@@ -21,13 +21,13 @@ type list struct {
 func (c *conn) list(m *wire.Request) error {
 	ctx, cancel := context.WithCancel(c.server.life)
 	l := &list{stop: cancel, credit: uint64(m.GetList().GetCredit()), more: make(chan struct{}, 1)}
-	c.mu.Lock()
+	c.Lock()
 	_, twice := c.lists[m.GetCall()]
 	full := len(c.lists) >= maxLists
 	if !twice && !full {
 		c.lists[m.GetCall()] = l
 	}
-	c.mu.Unlock()
+	c.Unlock()
 	switch {
 	case twice:
 		cancel()
@@ -61,9 +61,9 @@ func (c *conn) endList(l *list, m *wire.Request, taken []limits.Resource) {
 	for _, r := range taken {
 		c.usage.Give(r, 1)
 	}
-	c.mu.Lock()
+	c.Lock()
 	delete(c.lists, m.GetCall())
-	c.mu.Unlock()
+	c.Unlock()
 }
 
 func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken []limits.Resource) {
@@ -93,12 +93,12 @@ func (c *conn) spend(ctx context.Context, l *list) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		c.mu.Lock()
+		c.Lock()
 		granted := l.credit > 0
 		if granted {
 			l.credit--
 		}
-		c.mu.Unlock()
+		c.Unlock()
 		if granted {
 			return true
 		}
@@ -111,8 +111,8 @@ func (c *conn) spend(ctx context.Context, l *list) bool {
 
 // steer stops a list or gives it credit. It ignores a list that has ended.
 func (c *conn) steer(m *wire.Flow) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if l := c.lists[m.GetCall()]; l != nil {
 		if m.GetStop() {
 			l.stop()

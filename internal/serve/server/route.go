@@ -78,8 +78,8 @@ const mostTaken = 16 << 10
 
 // took keeps from whom c took the route.
 func (c *conn) took(r *route, before *conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if c.taken == nil || len(c.taken) == mostTaken {
 		c.taken = make(map[*route]*conn)
 	}
@@ -89,10 +89,10 @@ func (c *conn) took(r *route, before *conn) {
 // giveBack gives the routes that c took, and has still, to the connections before,
 // whose clients may have missed hints. c has ended.
 func (c *conn) giveBack() {
-	c.mu.Lock()
+	c.Lock()
 	taken := c.taken
 	c.taken = nil
-	c.mu.Unlock()
+	c.Unlock()
 	for r, before := range taken {
 		if before.lives() && r.conn.CompareAndSwap(c, before) {
 			before.miss()

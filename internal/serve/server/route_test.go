@@ -57,7 +57,8 @@ func TestLateRenewalKeepsRoute(t *testing.T) {
 	former.waiting("ann", epoch, 1, "db")
 	renew := func(p *peer) {
 		t.Helper()
-		if m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "ann", Epoch: epoch}, Renew: true})); m.GetError() != nil {
+		if m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "ann", Epoch: epoch},
+			Renew: true})); m.GetError() != nil {
 			t.Fatal(m.GetError().Read())
 		}
 	}
@@ -76,7 +77,8 @@ func TestLateRenewalKeepsRoute(t *testing.T) {
 	if again.GetError() != nil {
 		t.Fatal(again.GetError().Read())
 	}
-	if m := other.answered(other.ask(&wire.Request{Key: &wire.Key{Session: "bob", Epoch: others}, Renew: true})); m.GetError() != nil {
+	if m := other.answered(other.ask(&wire.Request{Key: &wire.Key{Session: "bob", Epoch: others},
+		Renew: true})); m.GetError() != nil {
 		t.Fatal(m.GetError().Read())
 	}
 	p.release("ann", epoch, 2)

@@ -1,49 +1,38 @@
 package server
 
 import (
-	"time"
+	"context"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// reply puts an answer into the outbox. If the client has not read what it has got
-// already, it waits until it has: who does not read is not answered.
+// reply sends an answer. While the client has not read enough of what it was sent, reply waits: a
+// client that does not read gets no answers.
 func (c *conn) reply(m *wire.Reply) {
-	// Of a lease no piece may be missing: it could tell of an end (R12).
+	// Of a lease no piece may be missing: it could state an end (R12).
 	piece := m.GetMore() && m.GetLease() == nil
 	if (piece || m.GetError().GetCode() == wire.Code_CODE_DENIED) && c.withdrawn() {
-		return // the client shows what it has now on another connection, and asks again
+		return // the client shows its new credentials on another connection, and asks again
 	}
-	c.mu.Lock()
-	for !c.fits() && !c.failed {
-		if c.writing {
-			c.room.Wait()
-		} else {
-			c.flushLocked()
-		}
+	if c.Begin(context.Background()) != nil { // it ends with the connection
+		return
 	}
-	if !c.failed {
-		c.out.PutReply(m)
-	}
-	ring := !c.reading && !c.writing
-	c.mu.Unlock()
-	if ring {
-		c.ring()
-	}
+	c.Out.PutReply(m)
+	c.End(false)
 }
 
-// fits reports whether the outbox may take more. Its share grows while the identity's bound allows,
-// and is given back when the client has read enough. The caller holds c.mu.
-func (c *conn) fits() bool {
-	have := c.out.Len() + c.sending
-	if c.unsent > 0 && have <= ownUnsent {
+// takeUnsent charges the identity for bytes that the client has not read, in steps of ownUnsent
+// beyond the first, and takes the charge back once the client has read enough. It reports whether
+// more may be sent. The lock is held.
+func (c *conn) takeUnsent(unsent int) bool {
+	if c.unsent > 0 && unsent <= ownUnsent {
 		c.usage.Give(limits.Unsent, c.unsent)
 		c.unsent = 0
 	}
-	for have > ownUnsent+c.unsent {
-		if have > maxUnsent || c.usage.Take(limits.Unsent, ownUnsent) != nil {
+	for unsent > ownUnsent+c.unsent {
+		if unsent > maxUnsent || c.usage.Take(limits.Unsent, ownUnsent) != nil {
 			return false
 		}
 		c.unsent += ownUnsent
@@ -51,7 +40,7 @@ func (c *conn) fits() bool {
 	return true
 }
 
-// withdrawn reports whether the client's pass is.
+// withdrawn reports whether the client's pass is withdrawn.
 func (c *conn) withdrawn() bool {
 	select {
 	case <-c.gone:
@@ -63,39 +52,30 @@ func (c *conn) withdrawn() bool {
 
 // post sends a frame of its own, such as the welcome. It does not wait.
 func (c *conn) post(m *wire.ServerFrame) {
-	c.mu.Lock()
-	if !c.failed {
-		c.out.PutFrame(m)
-	}
-	c.mu.Unlock()
-	c.ring()
+	c.Lock()
+	c.Out.PutFrame(m)
+	c.End(false)
 }
 
-// tell sends hints, or drops them where too much waits already. It does not wait.
-// Of a server that is about to end no grants are told. Whose pass is withdrawn is
-// told nothing, so that the writer comes to an end.
+// tell sends hints, or drops them while the client has not read enough. It does not wait. A server
+// that is about to end reports no grants, and a client whose pass is withdrawn gets no hints, so that
+// the writing goroutine comes to an end.
 func (c *conn) tell(statuses []lockkeeper.Status, ending bool) {
 	if c.withdrawn() {
 		return
 	}
-	c.mu.Lock()
+	c.Lock()
 	for i := range statuses {
 		if ending && statuses[i].State == lockkeeper.Held {
 			continue
 		}
-		if c.missed || !c.fits() {
+		if c.missed || !c.HasRoom() {
 			c.missed = true
 			break
 		}
-		if !c.failed {
-			c.out.PutChanged(c.hint(&statuses[i]))
-		}
+		c.Out.PutChanged(c.hint(&statuses[i]))
 	}
-	ring := !c.reading && !c.writing
-	c.mu.Unlock()
-	if ring {
-		c.ring()
-	}
+	c.End(false)
 }
 
 // hint returns a status as a message, whose session has its handle in place of its id.
@@ -109,30 +89,30 @@ func (c *conn) hint(s *lockkeeper.Status) *wire.Status {
 	return m
 }
 
-// miss has the client told that it may have missed hints. It does not wait.
+// miss notifies the client that it may have missed hints. It does not wait.
 func (c *conn) miss() {
-	c.mu.Lock()
+	c.Lock()
 	c.missed = true
-	c.mu.Unlock()
-	c.ring()
+	c.Unlock()
+	c.Signal()
 }
 
-// ring wakes the writing goroutine.
-func (c *conn) ring() {
-	select {
-	case c.bell <- struct{}{}:
-	default:
+// reportMissed notifies the client of dropped hints as soon as there is room. The lock is held.
+func (c *conn) reportMissed() {
+	if c.missed && c.HasRoom() {
+		c.missed = false
+		c.Out.PutFrame(&wire.ServerFrame{Missed: true})
 	}
 }
 
-// write writes whenever the bell rings, until all is answered and sent, or can't be.
-// When the client's pass is withdrawn, it is told so, and no more is read.
+// write is the writing goroutine. It ends when every answer is sent, or none can be. When the
+// client's pass is withdrawn, it says so and stops the reader.
 func (c *conn) write() {
 	withdrawn := c.gone
 	for {
 		select {
-		case <-c.bell:
-			c.flush()
+		case <-c.Wake():
+			c.Flush()
 		case <-withdrawn:
 			withdrawn = nil
 			c.server.logger.Info("a pass is withdrawn, and its connection ended", "from", c.net.RemoteAddr(), "identity",
@@ -140,10 +120,10 @@ func (c *conn) write() {
 			c.post(&wire.ServerFrame{Refused: wire.NewError(errWithdrawn)})
 			c.finish()
 		}
-		c.mu.Lock()
-		over := c.answered && (c.failed || c.out.Len() == 0 && !c.writing)
-		c.mu.Unlock()
-		if over {
+		c.Lock()
+		answered := c.answered
+		c.Unlock()
+		if answered && c.Sent() {
 			return
 		}
 	}
@@ -153,50 +133,4 @@ var errWithdrawn = &lockkeeper.Error{
 	Err: lockkeeper.ErrDenied,
 	Detail: "the token or certificate by which this client was let in has expired or was withdrawn: its locks stay " +
 		"until their sessions' TTL ends",
-}
-
-// flush writes what waits, unless somebody else does so already: then that one does.
-func (c *conn) flush() {
-	c.mu.Lock()
-	c.reading = false
-	if !c.writing {
-		c.flushLocked()
-	}
-	c.mu.Unlock()
-}
-
-// flushLocked writes until nothing waits. It is called with c.mu held, and nobody
-// writing, and returns so; while it writes, c.mu is not held.
-func (c *conn) flushLocked() {
-	c.writing = true
-	for (c.out.Len() > 0 || c.missed) && !c.failed {
-		if c.missed && c.fits() {
-			c.missed = false
-			c.out.PutFrame(&wire.ServerFrame{Missed: true})
-		}
-		frames := c.out.Take(c.spare)
-		c.spare, c.sending = nil, len(frames)
-		c.mu.Unlock()
-		err := c.net.SetWriteDeadline(time.Now().Add(writeTime))
-		if err == nil {
-			_, err = c.net.Write(frames)
-		}
-		if err != nil {
-			c.close()
-		}
-		c.mu.Lock()
-		if cap(frames) <= firstRoom {
-			c.spare = frames
-		}
-		c.sending = 0
-		c.fits()
-		c.room.Broadcast()
-	}
-	if cap(c.spare) > ownUnsent { // most connections are idle most of the time
-		c.spare = nil
-	}
-	c.writing = false
-	if c.answered {
-		c.ring() // the writing goroutine may end now
-	}
 }

@@ -73,10 +73,12 @@ func TestRefusals(t *testing.T) {
 		"nothing":         {&wire.Request{}, lockkeeper.ErrInvalid},
 		"endless session": {&wire.Request{Attach: &wire.Session{Id: "x"}}, lockkeeper.ErrInvalid},
 		"no session":      {&wire.Request{Attach: &wire.Session{Ttl: int64(time.Minute)}}, lockkeeper.ErrInvalid},
-		"empty claim":     {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, Claim: &wire.Want{}}, lockkeeper.ErrInvalid},
-		"empty end":       {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, End: &wire.Ending{}}, lockkeeper.ErrInvalid},
-		"old key":         {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch + 1}, Renew: true}, lockkeeper.ErrSession},
-		"nobody's key":    {&wire.Request{Renew: true}, lockkeeper.ErrSession},
+		"empty claim": {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, Claim: &wire.Want{}},
+			lockkeeper.ErrInvalid},
+		"empty end": {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, End: &wire.Ending{}},
+			lockkeeper.ErrInvalid},
+		"old key":      {&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch + 1}, Renew: true}, lockkeeper.ErrSession},
+		"nobody's key": {&wire.Request{Renew: true}, lockkeeper.ErrSession},
 		"not held": {&wire.Request{
 			Key: &wire.Key{Session: "me", Epoch: epoch},
 			End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_RELEASE, Id: 5},
@@ -128,7 +130,8 @@ func TestDrain(t *testing.T) {
 		t.Errorf("a new claim: %v", refusal)
 	}
 	p.held("me", epoch, 1, "a") // asked for again
-	if m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch}, Renew: true})); m.GetLease() == nil {
+	if m := p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: "me", Epoch: epoch},
+		Renew: true})); m.GetLease() == nil {
 		t.Errorf("not renewed: %v", m)
 	}
 	p.release("me", epoch, 1)
@@ -274,9 +277,10 @@ func TestRequestsAtWorkAreBounded(t *testing.T) {
 	var f wire.ClientFrame
 	const many = maxAtWork + 100
 	for id := range uint64(many) {
-		f.Requests = append(f.Requests, &wire.Request{Call: id + 10, Key: &wire.Key{Session: "me", Epoch: epoch}, Claim: &wire.Want{
-			Id: id + 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_SHARED}},
-		}})
+		f.Requests = append(f.Requests, &wire.Request{Call: id + 10, Key: &wire.Key{Session: "me", Epoch: epoch},
+			Claim: &wire.Want{
+				Id: id + 1, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_SHARED}},
+			}})
 	}
 	p.send(&f)
 	for range maxAtWork {

@@ -24,9 +24,9 @@ func (s *Server) Drain(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		c.mu.Lock()
+		c.Lock()
 		welcomed := c.welcomed // else it is told after the welcome
-		c.mu.Unlock()
+		c.Unlock()
 		if welcomed {
 			c.post(&wire.ServerFrame{Draining: reason})
 		}

@@ -119,7 +119,8 @@ func TestAnsweredWhileStopping(t *testing.T) {
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)
 	epoch, slow := p.attach("ann"), p.attach("slow")
-	requests := p.numbered(append(stuckClaims("ann", epoch), &wire.Request{Key: &wire.Key{Session: "slow", Epoch: slow}, Renew: true})...)
+	requests := p.numbered(append(stuckClaims("ann", epoch),
+		&wire.Request{Key: &wire.Key{Session: "slow", Epoch: slow}, Renew: true})...)
 	var out wire.Outbox
 	out.PutFrame(&wire.ClientFrame{Requests: requests})
 	out.PutFrame(&wire.ClientFrame{Flows: []*wire.Flow{{Call: 1}}}) // it has arrived, and is not read
