@@ -109,7 +109,7 @@ func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change
 	for _, c := range changes {
 		safe := k.safeToList
 		if follows {
-			safe = k.safe // while the log is stuck, watchers get nothing
+			safe = k.waitSafe // while the log is stuck, watchers get nothing
 		}
 		if err := safe(ctx, c.commit); err != nil {
 			return err

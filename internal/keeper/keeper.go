@@ -1,13 +1,22 @@
-// Package keeper runs a table: it gives it the time, serialises commands, lets
-// time pass when something falls due, and notifies sessions and watchers of
-// changes to their claims.
+// Package keeper runs a table: it gives the table the time, serialises commands, lets
+// time pass when something falls due, and notifies sessions and watchers of changes to
+// their claims.
 //
-// A Keeper is a lockkeeper.Engine. Callers apply their commands under one mutex,
-// and a single timer lets time pass.
+// A Keeper is a lockkeeper.Engine. Callers apply their commands under one mutex, and a
+// single timer lets time pass. A keeper without a log has no goroutine: a caller delivers
+// the notifications of its step after it has released the mutex.
 //
-// A keeper without a log has no goroutine of its own: whoever made something
-// happen delivers the news after it has let go of the mutex. With a [Log], nothing
-// that somebody may rely on is told before the log has it safe, see log.go.
+// With a [Log], a step takes this way:
+//
+//	Admit ─> mutex: Step, Append ─> answer at once:  Renew, Release, Leave
+//	                    │
+//	                 Commit ─ safe ─> answer:  Attach, Claim and its refusals, operators, lists
+//	                    │             notify:  sessions, then watchers
+//	                    └─ failed ──> ErrUnavailable to all; watchers end; every session is
+//	                                  notified that it may have missed changes
+//
+// So no caller, session or watcher learns of a state that a crash can undo, except that a
+// renewal, a release or a departure may be lost. That harms nobody (see [Log]).
 package keeper
 
 import (
@@ -32,24 +41,24 @@ type Keeper struct {
 
 	mu        sync.Mutex // guards all below; never held while a notify runs
 	table     *table.Table
-	command   table.Command // the one at hand; fields that its Op does not look at are left over
+	command   table.Command // of the current step; fields that its Op does not use are stale
 	sessions  attached.Sessions[struct{}]
 	watchers  watching.Index[*watcher]
 	changes   uint64 // the number of the latest change
 	allowance allowance
 	timer     *time.Timer
-	alarm     time.Duration // when timer fires; lockkeeper.Forever if it doesn't
+	timerAt   time.Duration // when timer fires; lockkeeper.Forever if never
 	closed    bool
 
 	log    Log // nil: nothing outlives this process
-	record record
+	record logState
 }
 
 // New returns a Keeper of an empty table. clock is the engine's time: it must be
 // monotonic, safe for concurrent use, and 0 or more.
 func New(g lockkeeper.Guarantees, clock func() time.Duration) *Keeper {
 	k := &Keeper{
-		guarantees: g, clock: clock, table: table.New(), alarm: lockkeeper.Forever,
+		guarantees: g, clock: clock, table: table.New(), timerAt: lockkeeper.Forever,
 		explaining: make(chan struct{}, 1),
 		allowance:  allowance{left: mostLooks},
 	}
@@ -70,40 +79,31 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	}
 	k.command.Op, k.command.Session = table.Attach, k.table.Concerned(s)
 	reply, err := k.table.Step(&k.command)
-	news, commit := k.settle("", err) // whoever had the session before is told what it lost
+	news, commit := k.gatherStep("", err) // it notifies the former owner of what it lost
 	if err == nil {
 		k.closeNews(s.ID)
 		k.sessions.Put(s.ID, &attached.Attachment[struct{}]{Epoch: reply.Lease.Key.Epoch, Notify: notify})
 		k.sessions.Sweep(func(id string, _ *attached.Attachment[struct{}]) bool { return !k.table.Open(id) })
 	}
-	if err != nil {
-		commit = k.record.last // a refusal tells the epoch of another attach
-	}
-	k.arm()
-	k.mu.Unlock()
-	news.deliver()
-	if lost := k.safe(ctx, commit); lost != nil {
-		err = lost
-	}
-	if err != nil {
+	if err = k.unlockSafe(ctx, news, commit, err); err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	return reply.Lease, nil
 }
 
-// Renew implements lockkeeper.Engine. With a log it is answered at once, unless it
-// tells of what is not safe yet: a renewal that is lost harms nobody, since the session's Attach
-// is safe, so after a restart it has its whole TTL ahead, from a later moment on (R19).
+// Renew implements lockkeeper.Engine. With a log it returns at once, unless the lease shows a change
+// that is not safe yet. A lost renewal harms nobody: the session's Attach is safe, so after a
+// restart the session has its whole TTL, counted from a later moment (R19).
 func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	k.command.Op, k.command.Key = table.Renew, key
 	reply, err := k.table.Step(&k.command)
-	fresh := err == nil && k.tellsUnsafe(reply.Lease.Claims)
+	unsafe := err == nil && k.showsUnsafe(reply.Lease.Claims)
 	commit := k.unlock("", err)
-	if fresh {
-		err = k.safe(ctx, commit)
+	if unsafe {
+		err = k.waitSafe(ctx, commit)
 	}
 	if err != nil {
 		return lockkeeper.Lease{}, err
@@ -121,20 +121,17 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 	}
 	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
 	reply, err := k.table.Step(&k.command)
-	commit := k.unlock("", err)
-	if err == nil {
-		err = k.safe(ctx, commit)
-	}
-	if err != nil {
+	news, commit := k.gatherStep("", err)
+	if err = k.unlockSafe(ctx, news, commit, err); err != nil {
 		return lockkeeper.Status{}, err
 	}
 	return reply.Status, nil
 }
 
-// End implements lockkeeper.Engine. With a log, Release and Leave are answered at
-// once: if one is lost, the session is there again after a restart, and ends what
-// it does not name, or ends itself (R19). End waits until an operator's ending or a
-// lapse is safe, because no client would repeat it.
+// End implements lockkeeper.Engine. With a log, Release and Leave return at once: if one is lost, the
+// session exists again after a restart; then it ends the claims that it does not name, or it
+// expires (R19). End waits until an operator's ending or a lapse is safe, because no client would
+// repeat it.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
 	lasts := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
 	if err := k.lock(ctx, lasts && e.Kind != lockkeeper.Lapsed); err != nil {
@@ -149,13 +146,13 @@ func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 	}
 	commit := k.unlock(left, err)
 	if lasts && err == nil {
-		err = k.safe(ctx, commit)
+		err = k.waitSafe(ctx, commit)
 	}
 	return err
 }
 
-// Close implements lockkeeper.Engine: nothing happens in the table any more. Calls
-// that wait for the log go on waiting for it; closing the log is its owner's task.
+// Close implements lockkeeper.Engine: the table does not change any more. Calls that wait for the log
+// go on waiting; the owner of the log closes it.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,8 +176,8 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-// lock takes the mutex for one command, and gives it the time. relies says that
-// its answer will wait for the log. After an error the mutex is not held.
+// lock takes the mutex for one command, and sets the command's time. relies says that the answer will
+// wait for the log. After an error the mutex is not held.
 func (k *Keeper) lock(ctx context.Context, relies bool) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
@@ -195,7 +192,7 @@ func (k *Keeper) lock(ctx context.Context, relies bool) error {
 	if k.closed {
 		err = unavailable(errClosed)
 	} else {
-		err = k.record.broken // since it was let in: nobody tells it of that any more
+		err = k.record.broken // the log failed after Admit
 	}
 	if err != nil {
 		k.mu.Unlock()
@@ -205,61 +202,75 @@ func (k *Keeper) lock(ctx context.Context, relies bool) error {
 	return nil
 }
 
-// unlock ends what lock began, and tells everybody concerned what the command
-// did. Its caller knows from the reply what became of its own claim, and of all
-// of its session if that is named as own; with a log, once the commit is safe.
-// refused is the error with which the command was refused.
+// unlock releases the mutex after a step, and delivers its notifications. The caller learns from the
+// reply what became of its own claim, and of all claims of the session own. refused is the error with
+// which the table refused the command.
 func (k *Keeper) unlock(own string, refused error) *Commit {
-	news, commit := k.settle(own, refused)
+	news, commit := k.gatherStep(own, refused)
 	k.arm()
 	k.mu.Unlock()
 	news.deliver()
 	return commit
 }
 
-// settle gathers what a step has to tell, to be delivered when the mutex is let
-// go of. With a log there is nothing to deliver yet: it comes with the commit.
-func (k *Keeper) settle(own string, refused error) (*news, *Commit) {
+// unlockSafe releases the mutex after a step, delivers news, and waits until the answer is safe. It
+// returns refused, or why the answer can't be safe. A refusal waits for all entries so far, because
+// it may rely on one: on another session's attach, or on the end of this one.
+func (k *Keeper) unlockSafe(ctx context.Context, news *news, commit *Commit, refused error) error {
+	if refused != nil {
+		commit = k.record.last
+	}
+	k.arm()
+	k.mu.Unlock()
+	news.deliver()
+	if err := k.waitSafe(ctx, commit); err != nil {
+		return err
+	}
+	return refused
+}
+
+// gatherStep gathers the notifications of a step, which the caller delivers after it has released the
+// mutex. With a log there is nothing to deliver yet: deliverCommitted does that.
+func (k *Keeper) gatherStep(own string, refused error) (*news, *Commit) {
 	if k.log == nil {
 		return k.collect(own), nil
 	}
-	return nil, k.enter(own, refused)
+	return nil, k.appendStep(own, refused)
 }
 
 // pass lets time pass because something fell due.
 func (k *Keeper) pass() {
 	if k.lock(context.Background(), false) != nil {
-		k.passAgain()
+		k.retryPass()
 		return
 	}
-	k.alarm = lockkeeper.Forever
+	k.timerAt = lockkeeper.Forever
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
-	// A Pass is never refused.
-	_, _ = k.table.Step(&k.command)
+	_, _ = k.table.Step(&k.command) // a Pass is never refused
 	k.unlock("", nil)
 }
 
-// passAgain has time pass a little later, since the log takes nothing at present.
-func (k *Keeper) passAgain() {
+// retryPass lets time pass a little later, because the log refuses entries.
+func (k *Keeper) retryPass() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return
 	}
-	k.alarm = k.clock() + pauseOfPass
-	k.timer.Reset(pauseOfPass)
+	k.timerAt = k.clock() + passRetryPause
+	k.timer.Reset(passRetryPause)
 }
 
-const pauseOfPass = 200 * time.Millisecond
+const passRetryPause = 200 * time.Millisecond
 
 // arm sets the timer to the next moment at which something falls due or the log must record the
 // time. It does not change a timer that fires earlier: that one finds nothing due and arms again.
 func (k *Keeper) arm() {
 	at, _ := k.table.Next()
-	if at = min(at, k.recordAt()); at >= k.alarm {
+	if at = min(at, k.recordAt()); at >= k.timerAt {
 		return
 	}
-	k.alarm = at
+	k.timerAt = at
 	wait := max(at-k.clock(), 0)
 	if k.timer == nil {
 		k.timer = time.AfterFunc(wait, k.pass)

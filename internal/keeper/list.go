@@ -58,7 +58,7 @@ func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
 		select {
 		case <-commit.done:
 		case <-ctx.Done():
-			return k.safe(ctx, commit)
+			return k.waitSafe(ctx, commit)
 		case <-k.log.Stuck():
 			if err := k.log.Admit(true); err != nil {
 				return err
@@ -126,10 +126,9 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 		return nil, nil, nil, err
 	}
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
-	// A Pass is never refused.
-	_, _ = k.table.Step(&k.command)
+	_, _ = k.table.Step(&k.command) // a Pass is never refused
 	now := k.present(q)
-	news, _ := k.settle("", nil) // for existing watchers; w has it in its list
+	news, _ := k.gatherStep("", nil) // for existing watchers; w has it in its list
 	var w *watcher
 	if q.Follow {
 		w = &watcher{query: q, since: k.changes, wakeup: make(chan struct{}, 1)}

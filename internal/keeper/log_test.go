@@ -19,6 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
+// later calls do in a goroutine. It returns a function that reports whether do has returned, when
 // everything else stands still.
 func later(do func()) func() bool {
 	done := make(chan struct{})
@@ -34,9 +35,9 @@ func later(do func()) func() bool {
 	}
 }
 
-// TestToldWhenSafe: every kind of call waits for the log if somebody may rely on its
-// answer, and else does not; so do news.
-func TestToldWhenSafe(t *testing.T) {
+// TestNothingShowsBeforeItIsSafe: a call waits for the log if a caller may rely on its answer, and
+// does not otherwise; notifications wait, too.
+func TestNothingShowsBeforeItIsSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSlowLog()
 		k := logged(t, l)
@@ -140,7 +141,7 @@ func TestToldWhenSafe(t *testing.T) {
 	})
 }
 
-// TestLogFails: what waits hears of it, nothing is told any more, and every call
+// TestLogFails: calls that wait end with an error, nothing becomes visible any more, and every call
 // after it is refused.
 func TestLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -168,8 +169,68 @@ func TestLogFails(t *testing.T) {
 	})
 }
 
-// TestFollowerHearsOfFailure: a follower does not wait for ever for what is never safe.
-func TestFollowerHearsOfFailure(t *testing.T) {
+// TestHoldersAreNotifiedWhenTheLogFails: every session is notified that it may have missed changes,
+// so that a holder renews at once and learns that it can't.
+func TestHoldersAreNotifiedWhenTheLogFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSlowLog()
+		k := logged(t, l)
+		notified := make(chan []lockkeeper.Status, 4)
+		for _, id := range []string{"ann", "bob"} {
+			go k.Attach(t.Context(), lockkeeper.Session{ID: id, TTL: time.Minute},
+				func(all []lockkeeper.Status) { notified <- all })
+		}
+		go k.Attach(t.Context(), lockkeeper.Session{ID: "eve", TTL: time.Minute}, nil)
+		synctest.Wait()
+		l.sync(-1)
+		synctest.Wait()
+		go k.Claim(t.Context(), lockkeeper.Key{Session: "ann", Epoch: 1}, want(1, "db"))
+		synctest.Wait()
+		if len(notified) > 0 {
+			t.Fatalf("notified of %v before the log failed", <-notified)
+		}
+		l.fail(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is gone"})
+		synctest.Wait()
+		if len(notified) != 2 {
+			t.Fatalf("%d sessions are notified, want 2", len(notified))
+		}
+		for range 2 {
+			if all := <-notified; len(all) > 0 {
+				t.Errorf("notified of %v, want that some may have been missed", all)
+			}
+		}
+	})
+}
+
+// TestRefusedClaimWaitsForTheLog: a refusal that relies on an entry is answered when that is safe.
+func TestRefusedClaimWaitsForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSlowLog()
+		k := logged(t, l)
+		go k.Attach(t.Context(), lockkeeper.Session{ID: "ann", TTL: time.Minute}, nil)
+		synctest.Wait()
+		l.sync(-1)
+		synctest.Wait()
+		go k.Attach(t.Context(), lockkeeper.Session{ID: "ann", TTL: time.Minute, Epoch: 1}, nil)
+		synctest.Wait()
+		returned := later(func() {
+			_, err := k.Claim(t.Context(), lockkeeper.Key{Session: "ann", Epoch: 1}, want(1, "db"))
+			if !errors.Is(err, lockkeeper.ErrSession) {
+				t.Errorf("a claim with the key of before: %v, want ErrSession", err)
+			}
+		})
+		if returned() {
+			t.Error("a claim is refused because of a takeover that is not safe")
+		}
+		l.sync(-1)
+		if !returned() {
+			t.Error("the refusal is not answered though the takeover is safe")
+		}
+	})
+}
+
+// TestFollowerEndsWhenTheLogFails: a follower does not wait for ever for what is never safe.
+func TestFollowerEndsWhenTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSlowLog()
 		k := logged(t, l)
@@ -221,7 +282,7 @@ func TestLogNeverAnswers(t *testing.T) {
 }
 
 // TestRandomLog: whatever is done, and however late or broken the log is, nothing is
-// told that is not safe, and the log makes the same table again.
+// safeChanges that is not safe, and the log makes the same table again.
 func TestRandomLog(t *testing.T) {
 	for seed := range testmode.Seeds(testmode.Pick(150, 5000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {

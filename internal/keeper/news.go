@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// news is what one step has to tell, by session; with a log, what the steps of one
-// commit have to publish, and the changes that have watchers.
+// news has the notifications of one step, by session. With a log it has those of the steps of one
+// commit, and the changes that have watchers.
 type news struct {
 	items   []item
 	of      map[string]int // index in items, by session; empty while items are few
@@ -25,11 +25,11 @@ type item struct {
 	statuses []lockkeeper.Status
 }
 
-// newsRoom keeps the room of delivered news for the next.
+// newsRoom keeps the memory of delivered news for later ones.
 var newsRoom = sync.Pool{New: func() any { return new(news) }}
 
-// collect gathers what the step must tell: the claims that changed, but not the
-// one that the command is about, nor any of the session own. The mutex is held.
+// collect gathers the notifications of the step: the claims that changed, except the one that the
+// command is about and those of the session own. The caller holds the mutex.
 func (k *Keeper) collect(own string) *news {
 	c, events := &k.command, k.table.Events()
 	if len(events) == 0 || len(events) == 1 && k.watchers.Len() == 0 && about(c, events[0].Ref) {
@@ -40,7 +40,7 @@ func (k *Keeper) collect(own string) *news {
 	return n
 }
 
-// gather adds to n what the step must tell. The mutex is held.
+// gather adds the notifications of the step to n. The caller holds the mutex.
 func (k *Keeper) gather(n *news, own string) {
 	c, events := &k.command, k.table.Events()
 	for i := range events {
@@ -59,8 +59,7 @@ func (k *Keeper) gather(n *news, own string) {
 	}
 }
 
-// about reports whether c is a command of ref's own session about ref, whose
-// reply tells all.
+// about reports whether c is a command of ref's session about ref: its reply has the status.
 func about(c *table.Command, ref lockkeeper.Ref) bool {
 	if c.Key.Session != ref.Session {
 		return false
@@ -122,7 +121,8 @@ func (n *news) index() {
 	}
 }
 
-// deliver calls the notifies; the mutex must not be held. It takes n's room back.
+// deliver notifies the sessions, and returns n's memory to newsRoom. The caller must not hold the
+// mutex.
 func (n *news) deliver() {
 	if n == nil {
 		return

@@ -10,7 +10,7 @@ import (
 )
 
 // TestNewsOfManySessionsKeepsThemApart: each session is told what concerns it, in order, however many are
-// told at once; what comes after a session was taken over is for its new owner alone.
+// safeChanges at once; what comes after a session was taken over is for its new owner alone.
 func TestNewsOfManySessionsKeepsThemApart(t *testing.T) {
 	for _, sessions := range []int{3, fewItems, fewItems + 1, 100} {
 		n := new(news)

@@ -132,5 +132,3 @@ func logged(t *testing.T, l *slowLog) *keeper.Keeper {
 	t.Cleanup(func() { k.Close() })
 	return k
 }
-
-// later calls do beside, and returns what tells whether it has returned, when
