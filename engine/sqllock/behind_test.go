@@ -42,7 +42,7 @@ func TestLooksAtEachKind(t *testing.T) {
 func onlyWhenTold(engines ...*Engine) {
 	for _, e := range engines {
 		e.local.mu.Lock()
-		e.local.looksAfter = time.Hour
+		e.local.checkAfter = time.Hour
 		e.local.mu.Unlock()
 	}
 }
@@ -54,7 +54,7 @@ func TestHeadOfALineLeaves(t *testing.T) {
 		e, other := openEngine(t, url), openEngine(t, url)
 		onlyWhenTold(e, other)
 		many, next := join(t, e, "many", cutTTL), join(t, other, "next", cutTTL)
-		for id := range uint64(usual.head + 2) {
+		for id := range uint64(usual.prefix + 2) {
 			w := exclusive(1+id, lockkeeper.Forever, "a")
 			if st, err := many.Claim(bounded(t), many.key, w); err != nil {
 				t.Fatal(st, err)
@@ -74,10 +74,10 @@ func TestHeadOfALineRemovedByHand(t *testing.T) {
 		holder, db := join(t, e, "holder", cutTTL), opened(t, url)
 		holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
 		gone := join(t, e, "gone", cutTTL)
-		for id := range uint64(usual.tip) {
+		for id := range uint64(usual.shortPrefix) {
 			gone.claim(exclusive(1+id, lockkeeper.Forever, "a"), lockkeeper.Waiting)
 		}
-		line := make([]*member, usual.head+2)
+		line := make([]*member, usual.prefix+2)
 		for i := range line {
 			line[i] = join(t, e, fmt.Sprint("in-line-", i), cutTTL)
 			line[i].claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
@@ -113,7 +113,7 @@ at 23s claim c 7 exclusive t priority=2`
 		}
 		all = append(all, c)
 	}
-	v := variant{bounds: bounds{head: 2, tip: 1, few: 3, latches: usual.latches}}
+	v := variant{bounds: bounds{prefix: 2, shortPrefix: 1, mostClaims: 3, latches: usual.latches}}
 	for seed := range uint64(8) {
 		if diff := v.difference(seed, all); diff != "" {
 			t.Fatal(diff)

@@ -22,12 +22,12 @@ var (
 	claimsColumns = columns{rows.ClaimColumns + ", inside_session, inside_id",
 		numbers("id priority ticket fence arrived_ns granted_ns wait_ns bound_ns notified_ns " +
 			"ended_ns forget_ns unacked_ns change_no changed_ns inside_id")}
-	targetColumns = columns{"path, class, rank, ticket, session, id, mode", numbers("class rank ticket id mode")}
-	keyOfClaims   = columns{"session, id", claimsColumns.numbers}
-	keyOfTargets  = columns{"path, class, rank, ticket, session, id", targetColumns.numbers}
-	freezeColumns = columns{rows.FreezeColumns, numbers("claim since_ns until_ns")}
-	paceColumns   = columns{rows.HoldTimeColumns, numbers("estimate_ns at_ns")}
-	bellColumns   = columns{"process, session, id, sent_ns", numbers("id sent_ns")}
+	targetColumns   = columns{"path, class, rank, ticket, session, id, mode", numbers("class rank ticket id mode")}
+	keyOfClaims     = columns{"session, id", claimsColumns.numbers}
+	keyOfTargets    = columns{"path, class, rank, ticket, session, id", targetColumns.numbers}
+	freezeColumns   = columns{rows.FreezeColumns, numbers("claim since_ns until_ns")}
+	holdTimeColumns = columns{rows.HoldTimeColumns, numbers("estimate_ns at_ns")}
+	wakeupColumns   = columns{"process, session, id, sent_ns", numbers("id sent_ns")}
 )
 
 func numbers(names string) map[string]bool {
@@ -115,7 +115,7 @@ func freezeValues(all []table.FreezeRecord) [][]any {
 	return out
 }
 
-func paceValues(all []table.HoldTimeRecord) [][]any {
+func holdTimeValues(all []table.HoldTimeRecord) [][]any {
 	var out [][]any
 	for _, p := range all {
 		out = append(out, []any{string(p.Path), int64(p.Estimate), int64(p.At)})
@@ -123,7 +123,7 @@ func paceValues(all []table.HoldTimeRecord) [][]any {
 	return out
 }
 
-func bellValues(all []bell, now time.Duration) [][]any {
+func wakeupValues(all []wakeup, now time.Duration) [][]any {
 	var out [][]any
 	for _, b := range all {
 		out = append(out, []any{b.process, b.ref.Session, int64(b.ref.ID), int64(now)})
@@ -163,7 +163,7 @@ func freezeReader(each func(table.FreezeRecord)) func(scanner) error {
 	}
 }
 
-func paceReader(each func(table.HoldTimeRecord)) func(scanner) error {
+func holdTimeReader(each func(table.HoldTimeRecord)) func(scanner) error {
 	return func(scan scanner) error {
 		var p table.HoldTimeRecord
 		err := scan(&p.Path, &p.Estimate, &p.At)

@@ -86,7 +86,7 @@ func (c *cutting) everywhere(way string, step int, plan func(n int), one func(*c
 // requests that were cut had a COMMIT.
 func (c *cutting) round(way string, step int, plan func(n int), one func(*cutting, func()) func()) (commits int) {
 	c.Helper()
-	cuts := 0
+	prefixes := 0
 	for n := 1; ; n += step {
 		c.n++
 		check := one(c, func() { plan(n) })
@@ -98,10 +98,10 @@ func (c *cutting) round(way string, step int, plan func(n int), one func(*cuttin
 			c.Fatalf("when the connection was lost %s message or request %d: %s", way, n, struck[max(0, len(struck)-300):])
 		}
 		if struck == "" {
-			c.Logf("lost %s one of %d, %d of them in a request with COMMIT", way, cuts, commits)
+			c.Logf("lost %s one of %d, %d of them in a request with COMMIT", way, prefixes, commits)
 			return commits
 		}
-		cuts++
+		prefixes++
 		if strings.Contains(struck, "COMMIT") {
 			commits++
 		}

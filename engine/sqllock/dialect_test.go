@@ -126,15 +126,15 @@ func TestPurge(t *testing.T) {
 		gone := join(t, e, "gone", cutTTL)
 		gone.claim(exclusive(1, 0, "d"), lockkeeper.Held)
 		gone.end(lockkeeper.Ending{Kind: lockkeeper.Leave})
-		var paces []table.HoldTimeRecord
+		var holdTimes []table.HoldTimeRecord
 		for i := range table.MaxHoldTimes + 5 {
-			paces = append(paces, table.HoldTimeRecord{
+			holdTimes = append(holdTimes, table.HoldTimeRecord{
 				Path:     lockkeeper.Path(fmt.Sprint("p", i)),
 				Estimate: 1,
 				At:       time.Duration(i),
 			})
 		}
-		send(t, e, e.dialect.putPaces(paces)...)
+		send(t, e, e.dialect.putHoldTimes(holdTimes)...)
 		db.mustExec(t, "INSERT INTO {wakeups} (process, session, id, sent_ns) VALUES ('p', 's', 1, 1)",
 			"INSERT INTO {watchers} VALUES ('p', 1)")
 		most := map[string]int{
@@ -184,7 +184,7 @@ func TestHold(t *testing.T) {
 			join(t, e, id, cutTTL)
 		}
 		found := make(map[string]session)
-		paces := 0
+		holdTimes := 0
 		send := func(all ...statement) error {
 			return e.dialect.with(bounded(t), e.db.pool, func(l link) error { return l.send(bounded(t), all) })
 		}
@@ -203,22 +203,22 @@ func TestHold(t *testing.T) {
 			for i, id := range c.ids {
 				held[i] = found[id]
 				held[i].ID = id
-				held[i].Acked, held[i].LowestOpen = uint64(paces), uint64(2*paces)
+				held[i].Acked, held[i].LowestOpen = uint64(holdTimes), uint64(2*holdTimes)
 			}
 			held[len(held)-1].version += c.late
 			all := append(e.dialect.begin(patience{latchPatience, idleFirst}), e.dialect.hold(held)...)
-			paces++
-			all = append(all, e.dialect.putPaces([]table.HoldTimeRecord{{
-				Path:     lockkeeper.Path(fmt.Sprint("p", paces)),
+			holdTimes++
+			all = append(all, e.dialect.putHoldTimes([]table.HoldTimeRecord{{
+				Path:     lockkeeper.Path(fmt.Sprint("p", holdTimes)),
 				Estimate: 1,
 				At:       1,
 			}})...)
 			err := send(append(all, e.dialect.commit())...)
-			if c.want == nil && err != nil || c.want != nil && e.dialect.fateOf(err, true) != again {
+			if c.want == nil && err != nil || c.want != nil && e.dialect.outcomeOf(err, true) != retryable {
 				t.Errorf("%v off by %d: %v", c.ids, c.late, err)
 			}
 			written := false
-			if err := send(e.dialect.paces([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", paces))},
+			if err := send(e.dialect.holdTimes([]lockkeeper.Path{lockkeeper.Path(fmt.Sprint("p", holdTimes))},
 				func(table.HoldTimeRecord) {
 					written = true
 				})); err != nil || written != (c.want == nil) {
@@ -276,7 +276,7 @@ func TestHeadsOfLines(t *testing.T) {
 		})
 		s := newScope(usual)
 		s.add([]lockkeeper.Target{{Path: "a/b"}, {Path: "a/b/c", Mode: lockkeeper.ModeExclusive}})
-		find := &search{regions: s.regions(), line: line}
+		find := &search{regions: s.regions(), limit: line}
 		find.regions = append(find.regions, region{"a", below})
 		got := make(map[int][]uint64)
 		var holds []uint64

@@ -16,7 +16,7 @@ const (
 	examineBound = 3 * time.Second
 	// overdueBound is for how long a session may be over without having been ended, if
 	// some process looks after what is over: with room for a busy database.
-	overdueBound = 2 * tidyEvery
+	overdueBound = 2 * cleanEvery
 	// mostNamed is how many of what is wrong are named.
 	mostNamed = 3
 )
@@ -183,11 +183,11 @@ func (x *examination) rights() lockkeeper.Finding {
 			statement{text: x.e.db.sql("INSERT INTO " + into + " SELECT " + t.all + " FROM {" + t.name + "} WHERE 1 = 0")})
 	}
 	err := x.ask(all...)
-	for err != nil && d.fateOf(err, false) == blocked && x.ctx.Err() == nil {
+	for err != nil && d.outcomeOf(err, false) == lockTimeout && x.ctx.Err() == nil {
 		err = x.ask(all...) // somebody has the latch: it has waited for that
 	}
 	switch {
-	case err != nil && (d.fateOf(err, false) == blocked || x.ctx.Err() != nil):
+	case err != nil && (d.outcomeOf(err, false) == lockTimeout || x.ctx.Err() != nil):
 		return x.unseen(check, err)
 	case err != nil:
 		return broken(check, oneLine{err}.Error(), "\"lk migrate --print\" shows the rights that suffice; if the server "+
@@ -200,7 +200,7 @@ func (x *examination) rights() lockkeeper.Finding {
 func (x *examination) sessions() lockkeeper.Finding {
 	const check = "sessions"
 	now, err := x.now()
-	var open, held, waiting, bells int
+	var open, held, waiting, wakeups int
 	if err == nil {
 		err = x.ask(
 			x.row(fmt.Sprintf("SELECT count(*) FROM {sessions} WHERE state = 'open' AND (deadline_ns IS NULL OR deadline_ns "+
@@ -208,12 +208,12 @@ func (x *examination) sessions() lockkeeper.Finding {
 			x.row(fmt.Sprintf(`SELECT coalesce(sum(CASE WHEN c.state = 'waiting' THEN 0 ELSE 1 END), 0), coalesce(sum(CASE WHEN c.state = 'waiting' THEN 1 ELSE 0 END), 0)
 				FROM {claims} c JOIN {sessions} s ON s.id = c.session
 				WHERE c.state <> 'ended' AND s.state = 'open' AND (s.deadline_ns IS NULL OR s.deadline_ns > %d)`, now), &held, &waiting),
-			x.row("SELECT count(*) FROM {wakeups}", &bells))
+			x.row("SELECT count(*) FROM {wakeups}", &wakeups))
 	}
 	if err != nil {
 		return x.unseen(check, err)
 	}
-	return fine(check, "%d live; %d held, %d waiting; %d wake-ups under way", open, held, waiting, bells)
+	return fine(check, "%d live; %d held, %d waiting; %d wake-ups under way", open, held, waiting, wakeups)
 }
 
 // expiry looks whether what is over has been ended.
@@ -243,7 +243,7 @@ func (x *examination) expiry() lockkeeper.Finding {
 	return doubtful(check, fmt.Sprintf("these sessions should have ended up to %s ago, and nobody has ended them: %s",
 		since, some(ids)),
 		fmt.Sprintf("nothing need be done if no process uses the locks now: the next that comes ends them. Any that has "+
-			"claims, or serves, looks every %s: if there is one, see what is said of rights and of the database", tidyEvery))
+			"claims, or serves, looks every %s: if there is one, see what is said of rights and of the database", cleanEvery))
 }
 
 type overdueSession struct {
@@ -291,7 +291,7 @@ func (x *examination) keeper(session string) (detail, remedy string) {
 // contradictions looks for rows that don't fit together, as after changes by hand.
 func (x *examination) contradictions() lockkeeper.Finding {
 	const check = "rows"
-	const remedy = "some were removed or changed by hand, or restored apart: end claims by lk revoke, never by DELETE"
+	const remedy = "some were removed or changed by hand, or restored concurrent: end claims by lk revoke, never by DELETE"
 	var bare, lost, orphans int
 	var named string
 	err := x.ask(

@@ -95,7 +95,7 @@ func (x *examination) noticesPostgres() lockkeeper.Finding {
 		if _, err := x.e.db.pool.ExecContext(x.ctx, "SELECT pg_notify($1, '')", channel); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(x.ctx, hearBound)
+		ctx, cancel := context.WithTimeout(x.ctx, echoBound)
 		defer cancel()
 		if _, err := conn.WaitForNotification(ctx); err != nil {
 			return err

@@ -118,7 +118,7 @@ func TestExamineExpiryBlocked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e.tidy() // which can't
+		e.cleanUp() // which can't
 		wantFinding(t, examined(t, e)["expiry"], lockkeeper.Broken, "it can't run", " 1h0m", "ago: a", whose)
 		if over, err := e.Overdue(t.Context()); over < time.Hour || over > time.Hour+time.Minute || err != nil {
 			t.Errorf("overdue by %s, %v; want an hour", over, err)
@@ -126,7 +126,7 @@ func TestExamineExpiryBlocked(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		e.tidy()
+		e.cleanUp()
 		// It is ended by a job behind which this one comes.
 		if err := e.End(t.Context(), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err == nil {
 			t.Error("the session was not ended")

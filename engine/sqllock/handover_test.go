@@ -7,7 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// attachAgain attaches the session "moves" under an epoch, and returns the notifications that it gets.
+// attachAgain attaches the session "moves" under an epoch, and returns the notifications that it
+// gets.
 func attachAgain(t *testing.T, e *Engine, epoch uint64, named ...uint64) (lockkeeper.Key, chan lockkeeper.Status) {
 	t.Helper()
 	told := make(chan lockkeeper.Status, 100)
@@ -82,10 +83,10 @@ func TestSilentSessions(t *testing.T) {
 		k, _ := attachAgain(t, e, 0)
 		past := func() {
 			e.local.renewed(k.Session, k.Epoch, -time.Hour)
-			e.tidy()
+			e.cleanUp()
 		}
 		past()
-		if _, here := e.local.notify("moves"); !here || len(e.local.silent(time.Now())) > 0 {
+		if _, here := e.local.notify("moves"); !here || len(e.local.expired(time.Now())) > 0 {
 			t.Error("a session that lives is forgotten, or asked for again and again")
 		}
 		if err := other.End(t.Context(), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {

@@ -97,7 +97,7 @@ func claimAtOnce(m *memory, paths []lockkeeper.Path, choose func(int) int) (outc
 			})
 		})
 		jobs := e.work.take()
-		r.add(string(path), func() { e.work.finish(jobs, e.persist(jobs)) })
+		r.add(string(path), func() { e.work.finish(jobs, e.runJobs(jobs)) })
 	}
 	if err := r.run(); err != nil {
 		return "", nil, err
@@ -120,7 +120,7 @@ func attachAlone(e *Engine, id string) (lockkeeper.Key, error) {
 	var wait sync.WaitGroup
 	wait.Go(func() { lease, err = e.Attach(e.closing, lockkeeper.Session{ID: id, TTL: time.Minute}, nil) })
 	jobs := e.work.take()
-	e.work.finish(jobs, e.persist(jobs))
+	e.work.finish(jobs, e.runJobs(jobs))
 	wait.Wait()
 	return lease.Key, err
 }

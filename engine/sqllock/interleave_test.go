@@ -19,10 +19,10 @@ import (
 // table makes of them in one order or another.
 func TestInterleavings(t *testing.T) {
 	for _, v := range []variant{{name: "usual", bounds: usual}, {name: "whole tree", bounds: bounds{
-		head:    usual.head,
-		tip:     usual.tip,
-		few:     usual.few,
-		latches: 3,
+		prefix:      usual.prefix,
+		shortPrefix: usual.shortPrefix,
+		mostClaims:  usual.mostClaims,
+		latches:     3,
 	}}} {
 		t.Run(v.name, func(t *testing.T) {
 			for seed := range testmode.Seeds(sequences()) {
@@ -79,11 +79,12 @@ func (v variant) raceDifference(seed uint64, all []table.Command) string {
 // lookCall is a look at all claims that live, as a call.
 func (w *world) lookCall() *played {
 	look := &played{command: table.Command{Op: table.Pass, At: w.rows.now}, e: w.engines[w.IntN(2)]}
-	look.call = func() error { look.e.look(w.live()); return nil }
+	look.call = func() error { look.e.check(w.live()); return nil }
 	return look
 }
 
-// raceOf has calls begin at once, and tells how the outcome differs from that of every order of them.
+// raceOf has calls begin at once, and tells how the outcome differs from that of every order of
+// them.
 func (w *world) raceOf(calls []*played, turns []string, choose func(int) int) string {
 	before := w.whole.Snapshot()
 	r, err := w.race(calls, turns, choose)

@@ -96,7 +96,7 @@ func (m *member) hear(all []lockkeeper.Status) {
 		m.told[st.Ref.ID] = append(m.told[st.Ref.ID], st)
 	}
 	m.mu.Unlock()
-	ring(m.more)
+	wake(m.more)
 }
 
 // exclusive wants paths exclusively.

@@ -24,7 +24,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 			return
 		}
 		if q.Follow {
-			e.follow(ctx, q, yield)
+			e.watch(ctx, q, yield)
 			return
 		}
 		all, err := e.list(ctx, q)
@@ -45,7 +45,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 func (e *Engine) reading(ctx context.Context, do func(link) error) error {
 	for try := 0; ; try++ {
 		err := e.dialect.with(ctx, e.db.pool, do)
-		if err == nil || try == 3 || e.dialect.fateOf(err, false) != again {
+		if err == nil || try == 3 || e.dialect.outcomeOf(err, false) != retryable {
 			return err
 		}
 	}
@@ -85,11 +85,11 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 	ctx, cancel := context.WithTimeout(ctx, attemptBound)
 	defer cancel()
 	m := &moment{began: time.Now(), past: make(map[lockkeeper.Ref]bool)}
-	s.line = 0
+	s.limit = 0
 	tx := &transaction{e: e, scope: s}
 	err := e.reading(ctx, func(l link) error {
 		tx.link = l
-		tx.forget()
+		tx.reset()
 		return tx.readOnly(ctx, back)
 	})
 	if err == nil {
@@ -144,7 +144,7 @@ func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 	all := append(d.snapshot(), d.clock(&v.reading, false)...)
 	all = append(all, d.freezes(func(f table.FreezeRecord) { v.freezes = append(v.freezes, f) }))
 	if err := tx.send(ctx,
-		append(all, d.paces(nil, func(p table.HoldTimeRecord) { v.paces[p.Path] = p }))...); err != nil {
+		append(all, d.holdTimes(nil, func(p table.HoldTimeRecord) { v.holdTimes[p.Path] = p }))...); err != nil {
 		return err
 	}
 	if ids := slices.Sorted(maps.Keys(tx.scope.sessions)); len(ids) > 0 {
@@ -162,7 +162,7 @@ func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 		if err := tx.send(ctx, d.claims(tx.search(), keep)); err != nil {
 			return err
 		}
-		wider, err := tx.follow(ctx)
+		wider, err := tx.readDependencies(ctx)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (c *view) wholeTable() (*table.Table, error) {
 		}
 	}
 	snap.Freezes = slices.DeleteFunc(snap.Freezes, func(f table.FreezeRecord) bool { return f.Until <= now })
-	for _, p := range c.paces { // order does not matter
+	for _, p := range c.holdTimes { // order does not matter
 		snap.HoldTimes = append(snap.HoldTimes, p)
 	}
 	t := table.New()

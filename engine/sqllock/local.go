@@ -10,34 +10,34 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rows"
 )
 
-// local is what this process knows of its own sessions and claims. It is safe for
-// concurrent use.
+// local is what this process knows of its own sessions and claims. It is safe for concurrent use.
 type local struct {
 	mu       sync.Mutex
 	sessions attached.Sessions[map[lockkeeper.Ref]bool]  // each with its claims in local.claims
-	claims   map[lockkeeper.Ref]*ownClaim                // those that live, as far as is known here
-	alarms   map[lockkeeper.Ref]*ownClaim                // those of them with a moment to look at them
-	lines    map[lockkeeper.Path]map[lockkeeper.Ref]bool // those of them that wait, by where
+	claims   map[lockkeeper.Ref]*ownClaim                // not ended, as far as is known here
+	alarms   map[lockkeeper.Ref]*ownClaim                // claims with a time to check them
+	queues   map[lockkeeper.Path]map[lockkeeper.Ref]bool // waiting claims by path
 	waiting  int
 
-	// looksAfter is how long a claim waits until it is looked at: slowLook, but in tests of who is told.
-	looksAfter time.Duration
+	// checkAfter is how long a claim waits until this process checks it: checkEvery, except in
+	// tests of wakeups.
+	checkAfter time.Duration
 }
 
-// ownClaim is a claim that was made or seen here.
+// ownClaim is a claim of a session that is attached here.
 type ownClaim struct {
-	targets []lockkeeper.Target
-	waits   bool
-	leaves  bool // its row may be gone: its own session has ended it
-	change  uint64
-	look    time.Time // when to look at what stands around it; zero if it does not wait
-	bound   time.Time // when something becomes of it by itself; zero if nothing does
+	targets  []lockkeeper.Target
+	waits    bool
+	removing bool // its row may be gone, because its own session ended it
+	change   uint64
+	check    time.Time // when to check whether it can be granted; zero if it does not wait
+	bound    time.Time // when something falls due for it; zero if nothing does
 }
 
-// kin is what claims have in common of which one look shows all: where they stand in
-// line, and what may let them go before others there: a mode that a freeze allows, or a larger
-// limit. A claim with several targets has no kin.
-func (c *ownClaim) kin(ref lockkeeper.Ref) any {
+// waitClass returns a key of claims that a check of any one of them serves: they wait at the same
+// path, in the same mode and with the same limit. A claim with several targets is a class of its
+// own.
+func (c *ownClaim) waitClass(ref lockkeeper.Ref) any {
 	if len(c.targets) != 1 {
 		return ref
 	}
@@ -48,21 +48,21 @@ func (c *ownClaim) kin(ref lockkeeper.Ref) any {
 
 func newLocal() *local {
 	return &local{
-		looksAfter: slowLook,
+		checkAfter: checkEvery,
 		claims:     make(map[lockkeeper.Ref]*ownClaim),
 		alarms:     make(map[lockkeeper.Ref]*ownClaim),
-		lines:      make(map[lockkeeper.Path]map[lockkeeper.Ref]bool),
+		queues:     make(map[lockkeeper.Path]map[lockkeeper.Ref]bool),
 	}
 }
 
-// notify tells how a session is told, if it was attached here.
+// notify returns whom to notify of a session, and whether it is attached here.
 func (l *local) notify(session string) (notify func([]lockkeeper.Status), here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sessions.Notify(session), l.sessions.Get(session) != nil
 }
 
-// epoch is that of a session that was attached here; 0 if it was not.
+// epoch returns the epoch of a session; 0 if it is not attached here.
 func (l *local) epoch(session string) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *local) epoch(session string) uint64 {
 	return 0
 }
 
-// shortestTTL is that of the sessions that are attached here, or the usual one.
+// shortestTTL returns the shortest TTL of the sessions attached here, at most the default.
 func (l *local) shortestTTL() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *local) shortestTTL() time.Duration {
 	return shortest
 }
 
-// attach notes that a session is attached here.
+// attach records that a session is attached here.
 func (l *local) attach(session string, epoch uint64, ttl time.Duration, notify func([]lockkeeper.Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,28 +101,28 @@ func (l *local) attach(session string, epoch uint64, ttl time.Duration, notify f
 	})
 }
 
-// renewed notes that a session lives on for so long.
+// renewed records that a session lives for left more.
 func (l *local) renewed(session string, epoch uint64, left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sessions.Renew(session, epoch, time.Now().Add(left+leaveDead))
 }
 
-// silent are sessions that were not renewed here within their TTL, some of them, with
-// their epochs: they may have ended, or be attached elsewhere by now, without a word.
-func (l *local) silent(now time.Time) map[string]uint64 {
+// expired returns sessions that were not renewed here within their TTL, at most mostExpired, with
+// their epochs. They may have ended, or be attached elsewhere.
+func (l *local) expired(now time.Time) map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	epochs := make(map[string]uint64)
 	for id, a := range l.sessions.Expired(now) {
-		if epochs[id] = a.Epoch; len(epochs) == mostSilent {
+		if epochs[id] = a.Epoch; len(epochs) == mostExpired {
 			break
 		}
 	}
 	return epochs
 }
 
-// detach forgets a session, unless it was attached again meanwhile.
+// detach removes a session and its claims, unless it was attached again since.
 func (l *local) detach(session string, epoch uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,20 +133,21 @@ func (l *local) detach(session string, epoch uint64) {
 	}
 }
 
+// drop removes a claim.
 func (l *local) drop(ref lockkeeper.Ref, c *ownClaim) {
 	l.forget(ref, c)
 	delete(l.sessions.Get(ref.Session).Own, ref)
 }
 
-// forget is drop for a session that is not attached here any more.
+// forget removes a claim of a session that is already removed.
 func (l *local) forget(ref lockkeeper.Ref, c *ownClaim) {
-	l.line(ref, c, false)
+	l.setWaiting(ref, c, false)
 	delete(l.claims, ref)
 	delete(l.alarms, ref)
 }
 
-// line notes whether a claim waits.
-func (l *local) line(ref lockkeeper.Ref, c *ownClaim, waits bool) {
+// setWaiting records whether a claim waits.
+func (l *local) setWaiting(ref lockkeeper.Ref, c *ownClaim, waits bool) {
 	if c.waits == waits {
 		return
 	}
@@ -157,51 +158,51 @@ func (l *local) line(ref lockkeeper.Ref, c *ownClaim, waits bool) {
 		l.waiting--
 	}
 	for _, t := range c.targets {
-		switch line := l.lines[t.Path]; {
-		case waits && line == nil:
-			l.lines[t.Path] = map[lockkeeper.Ref]bool{ref: true}
+		switch queue := l.queues[t.Path]; {
+		case waits && queue == nil:
+			l.queues[t.Path] = map[lockkeeper.Ref]bool{ref: true}
 		case waits:
-			line[ref] = true
+			queue[ref] = true
 		default:
-			if delete(line, ref); len(line) == 0 {
-				delete(l.lines, t.Path)
+			if delete(queue, ref); len(queue) == 0 {
+				delete(l.queues, t.Path)
 			}
 		}
 	}
 }
 
-// near are claims that are known to wait at these paths, some of them; long tells that
-// somewhere many do, and apart that there it may be that they do not wait one after the other. To
-// read at once what belongs to them saves a round trip.
-func (l *local) near(paths map[lockkeeper.Path]bool, head int) (refs []lockkeeper.Ref, long, apart bool) {
+// nearby returns locally known waiters on paths, so that the first read includes the claims nested
+// in them. long: a queue exceeds the prefix. concurrent: that queue may admit several claims at
+// once.
+func (l *local) nearby(paths map[lockkeeper.Path]bool, prefix int) (refs []lockkeeper.Ref, long, concurrent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.lines) == 0 {
+	if len(l.queues) == 0 {
 		return nil, false, false
 	}
 	for path := range paths { // order does not matter
-		line := l.lines[path]
-		if len(line) > head { // most of it is not read
-			long, apart = true, apart || !l.oneWaitsAlone(path)
+		queue := l.queues[path]
+		if len(queue) > prefix { // most of them are not read
+			long, concurrent = true, concurrent || !l.waitExclusively(path)
 			continue
 		}
-		for ref := range line { // order does not matter
+		for ref := range queue { // order does not matter
 			refs = append(refs, ref)
 		}
 	}
-	return refs, long, apart
+	return refs, long, concurrent
 }
 
-// oneWaitsAlone reports whether one of those who wait for a path, any one, waits for it alone
-// and for nothing else; l.mu is held.
-func (l *local) oneWaitsAlone(path lockkeeper.Path) bool {
-	for ref := range l.lines[path] {
-		return waitsAlone(l.claims[ref].targets, path)
+// waitExclusively reports whether some waiter on path waits for it exclusively and for nothing
+// else. The caller holds l.mu.
+func (l *local) waitExclusively(path lockkeeper.Path) bool {
+	for ref := range l.queues[path] {
+		return waitsExclusively(l.claims[ref].targets, path)
 	}
 	return false
 }
 
-// targets are those of a claim, if it is known here.
+// targets returns the targets of a claim; none if it is not known here.
 func (l *local) targets(ref lockkeeper.Ref) []lockkeeper.Target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,29 +212,29 @@ func (l *local) targets(ref lockkeeper.Ref) []lockkeeper.Target {
 	return nil
 }
 
-// present is the latest change and the targets of a claim that should have a row; no targets
-// if there is none.
+// present returns the latest change and the targets of a claim that should have a row; no targets
+// if there should be none.
 func (l *local) present(ref lockkeeper.Ref) (change uint64, targets []lockkeeper.Target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.claims[ref]; c != nil && !c.leaves {
+	if c := l.claims[ref]; c != nil && !c.removing {
 		return c.change, c.targets
 	}
 	return 0, nil
 }
 
-// leave notes that the rows of claims are about to be removed.
-func (l *local) leave(refs []lockkeeper.Ref) {
+// removing records that a transaction is about to remove the rows of claims.
+func (l *local) removing(refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, ref := range refs {
 		if c := l.claims[ref]; c != nil {
-			c.leaves = true
+			c.removing = true
 		}
 	}
 }
 
-// note notes what became of a claim of a session that is attached here.
+// note records the status of a claim of a session that is attached here.
 func (l *local) note(st *lockkeeper.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,32 +260,32 @@ func (l *local) note(st *lockkeeper.Status) {
 	if st.Change > c.change {
 		c.change, c.bound = st.Change, time.Time{}
 	}
-	if st.Left < lockkeeper.MaxDuration { // there may be a moment before, such as when it is overdue
-		if at := time.Now().Add(st.Left + lookLate); c.bound.IsZero() || at.Before(c.bound) {
+	if st.Left < lockkeeper.MaxDuration { // something may be due before, such as the end of its longest hold
+		if at := time.Now().Add(st.Left + checkLate); c.bound.IsZero() || at.Before(c.bound) {
 			c.bound = at
 		}
 	}
 	waits := st.State == lockkeeper.Waiting || st.Converting
 	switch {
 	case waits && !c.waits:
-		c.look = time.Now().Add(l.looksAfter)
+		c.check = time.Now().Add(l.checkAfter)
 	case !waits:
-		c.look = time.Time{}
+		c.check = time.Time{}
 	}
-	l.line(st.Ref, c, waits)
+	l.setWaiting(st.Ref, c, waits)
 	l.alarm(st.Ref, c)
 }
 
-// alarm keeps account of the claims that have to be looked at.
+// alarm keeps alarms, the claims with a time to check them.
 func (l *local) alarm(ref lockkeeper.Ref, c *ownClaim) {
-	if c.look.IsZero() && c.bound.IsZero() {
+	if c.check.IsZero() && c.bound.IsZero() {
 		delete(l.alarms, ref)
 	} else {
 		l.alarms[ref] = c
 	}
 }
 
-// behind are the claims of this process that have changed since it was last told of them.
+// behind returns the claims of this process whose rows are newer than their last status here.
 func (l *local) behind(found map[lockkeeper.Ref]*rows.Claim) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,8 +298,8 @@ func (l *local) behind(found map[lockkeeper.Ref]*rows.Claim) (refs []lockkeeper.
 	return refs
 }
 
-// learn takes in what a transaction has found out about the claims of this process.
-func (l *local) learn(tx *transaction) {
+// update records what a committed transaction has found out about the claims of this process.
+func (l *local) update(tx *transaction) {
 	for i := range tx.news.items {
 		for j := range tx.news.items[i].statuses {
 			l.note(&tx.news.items[i].statuses[j])
@@ -306,15 +307,15 @@ func (l *local) learn(tx *transaction) {
 	}
 	for id, s := range tx.view.sessions { // order does not matter
 		if s.process != tx.e.process && tx.attached[id].attempt == "" {
-			l.detach(id, s.Epoch) // it was attached elsewhere
+			l.detach(id, s.Epoch) // it is attached elsewhere now
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	next := now.Add(l.looksAfter)
+	next := now.Add(l.checkAfter)
 	if at, any := tx.table.Next(); any {
-		next = minTime(next, now.Add(max(at-tx.now, 0)+lookLate))
+		next = minTime(next, now.Add(max(at-tx.now, 0)+checkLate))
 	}
 	learn := func(ref lockkeeper.Ref) {
 		c := l.claims[ref]
@@ -322,17 +323,17 @@ func (l *local) learn(tx *transaction) {
 			return
 		}
 		if at, any := tx.table.Due(ref); any {
-			c.bound = now.Add(max(at-tx.now, 0) + lookLate)
+			c.bound = now.Add(max(at-tx.now, 0) + checkLate)
 		}
-		if c.look = (time.Time{}); c.waits {
-			c.look = next
+		if c.check = (time.Time{}); c.waits {
+			c.check = next
 		}
 		l.alarm(ref, c)
 	}
-	for ref := range tx.view.claims { // order does not matter: each is noted by itself
+	for ref := range tx.view.claims { // order does not matter
 		learn(ref)
 	}
-	for _, ref := range tx.begun { // it was not there to be read
+	for _, ref := range tx.begun { // they had no rows to read
 		learn(ref)
 	}
 }
@@ -344,15 +345,15 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// some are claims of these sessions, at most mostLooked of each; others the next time.
-func (l *local) some(sessions map[string]bool) (refs []lockkeeper.Ref) {
+// sample returns at most mostSampled claims of each of the sessions, others every time.
+func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range sessions { // order does not matter: sorted below
 		if a := l.sessions.Get(id); a != nil {
 			n := 0
-			for ref := range a.Own { // and in no order, so that each has its turn
-				if n++; n > mostLooked {
+			for ref := range a.Own { // in random order, so that each has its turn
+				if n++; n > mostSampled {
 					break
 				}
 				refs = append(refs, ref)
@@ -363,30 +364,29 @@ func (l *local) some(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	return refs
 }
 
-// counts tells how many claims of this process wait, and how many there are.
+// counts returns how many claims of this process wait, and how many there are.
 func (l *local) counts() (waiting, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waiting, len(l.claims)
 }
 
-// due picks the claims to look at by now: those of which something becomes, and of
-// those that wait one of each kin. It tells when to look again; zero if there is
-// nothing to look at.
+// due returns the claims to check now: those with a time that has passed, and one waiter of each
+// wait class. next is when to call it again; zero if there is nothing to check.
 func (l *local) due(now time.Time) (refs []lockkeeper.Ref, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := make(map[any]bool)
-	for ref, c := range l.alarms { // order does not matter: one of each kin will do
+	for ref, c := range l.alarms { // order does not matter: one of each class will do
 		over := !c.bound.IsZero() && !c.bound.After(now)
-		if (over || !c.look.IsZero() && !c.look.After(now)) && len(refs) < mostLooks {
-			if kin := c.kin(ref); over || !seen[kin] {
-				seen[kin] = true
+		if (over || !c.check.IsZero() && !c.check.After(now)) && len(refs) < mostChecks {
+			if class := c.waitClass(ref); over || !seen[class] {
+				seen[class] = true
 				refs = append(refs, ref)
 			}
-			c.look, c.bound = now.Add(l.looksAfter), time.Time{} // should nothing come of it
+			c.check, c.bound = now.Add(l.checkAfter), time.Time{} // if the check changes nothing
 		}
-		for _, at := range []time.Time{c.look, c.bound} {
+		for _, at := range []time.Time{c.check, c.bound} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}

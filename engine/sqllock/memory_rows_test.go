@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -23,11 +24,11 @@ func (m *memory) freezes(each func(table.FreezeRecord)) statement {
 	})
 }
 
-func (m *memory) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
+func (m *memory) holdTimes(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	return does("hold_times", func(*memoryLink) error {
-		for _, path := range slices.Sorted(maps.Keys(m.tables.paces)) {
+		for _, path := range slices.Sorted(maps.Keys(m.tables.holdTimes)) {
 			if paths == nil || slices.Contains(paths, path) {
-				each(m.tables.paces[path])
+				each(m.tables.holdTimes[path])
 			}
 		}
 		return nil
@@ -110,12 +111,12 @@ func (m *memory) byRegion(s *search, give func(int, lockkeeper.Ref)) {
 			if !r.has(key.path, m.tables.targets[key]) {
 				continue
 			}
-			if waits := key.class == classHard || key.class == classSoft; s.line > 0 && waits {
-				if waiting++; waiting > s.line {
+			if waits := key.class == classHard || key.class == classSoft; s.limit > 0 && waits {
+				if waiting++; waiting > s.limit {
 					continue
 				}
 			}
-			if found[r.part]++; s.line == 0 && s.most > 0 && found[r.part] > s.most {
+			if found[r.part]++; s.limit == 0 && s.most > 0 && found[r.part] > s.most {
 				break
 			}
 			give(i, key.ref)
@@ -264,13 +265,13 @@ func (m *memory) putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) [
 	})}
 }
 
-func (m *memory) putPaces(all []table.HoldTimeRecord) []statement {
-	return []statement{does("put paces", func(l *memoryLink) error {
+func (m *memory) putHoldTimes(all []table.HoldTimeRecord) []statement {
+	return []statement{does("put holdTimes", func(l *memoryLink) error {
 		for _, p := range all {
 			if !l.has(p.Path) {
 				m.blame("the pace of %s is written, which is not latched", p.Path)
 			}
-			l.writes = append(l.writes, func() { m.tables.paces[p.Path] = p })
+			l.writes = append(l.writes, func() { m.tables.holdTimes[p.Path] = p })
 		}
 		return nil
 	})}
@@ -290,16 +291,16 @@ func (m *memory) dropEnded(id string) statement {
 	})
 }
 
-func (m *memory) ring(bells []bell, _ time.Duration) []statement {
+func (m *memory) sendWakeups(wakeups []wakeup, _ time.Duration) []statement {
 	return []statement{does("ring", func(l *memoryLink) error {
-		l.writes = append(l.writes, func() { m.tables.bells = append(m.tables.bells, bells...) })
+		l.writes = append(l.writes, func() { m.tables.wakeups = append(m.tables.wakeups, wakeups...) })
 		return nil
 	})}
 }
 
-func (m *memory) answer(process string, each func(bell int, c *rows.Claim)) statement {
+func (m *memory) readWakeups(process string, each func(bell int, c *rows.Claim)) statement {
 	return does("answer", func(*memoryLink) error {
-		for i, b := range m.tables.bells {
+		for i, b := range m.tables.wakeups {
 			if row, there := m.tables.claims[b.ref]; there && b.process == process {
 				c := row.Claim
 				each(i, &c)
@@ -309,9 +310,9 @@ func (m *memory) answer(process string, each func(bell int, c *rows.Claim)) stat
 	})
 }
 
-func (m *memory) answered(process string, _ []int) []statement {
+func (m *memory) removeWakeups(process string, _ []int) []statement {
 	return []statement{does("answered", func(*memoryLink) error {
-		m.tables.bells = slices.DeleteFunc(m.tables.bells, func(b bell) bool { return b.process == process })
+		m.tables.wakeups = slices.DeleteFunc(m.tables.wakeups, func(b wakeup) bool { return b.process == process })
 		return nil
 	})}
 }
@@ -320,8 +321,8 @@ func (m *memory) drawn(to *uint64) statement {
 	return does("drawn", func(*memoryLink) error { *to = m.numbers; return nil })
 }
 
-func (m *memory) follow(string, time.Duration) statement {
-	return does("follow", func(*memoryLink) error { m.follows = true; return nil })
+func (m *memory) announceWatcher(string, time.Duration) statement {
+	return does("follow", func(*memoryLink) error { m.watched = true; return nil })
 }
 
 func (m *memory) overdue(before time.Duration, each func(id string)) statement {
@@ -358,3 +359,5 @@ func (m *memory) purge(now, before time.Duration) []statement {
 		return nil
 	})}
 }
+
+func (m *memory) listen() func(context.Context, *Engine, *listening) error { return nil }

@@ -30,19 +30,19 @@ type memory struct {
 	latches map[lockkeeper.Path]map[*memoryLink]bool // who has a latch; true: exclusively
 	locks   map[string]*memoryLink                   // rows of sessions
 	turn    func(l *memoryLink, s statement) error   // called before each statement, if set
-	follows bool                                     // somebody follows
+	watched bool                                     // somebody follows
 	wrong   error
 	stats   struct{ transactions, conflicts, latches, cut, all int }
 }
 
 // memoryTables are what is committed.
 type memoryTables struct {
-	sessions map[string]session
-	claims   map[lockkeeper.Ref]claimRow
-	targets  map[targetKey]lockkeeper.Mode
-	freezes  map[lockkeeper.Path]table.FreezeRecord
-	paces    map[lockkeeper.Path]table.HoldTimeRecord
-	bells    []bell
+	sessions  map[string]session
+	claims    map[lockkeeper.Ref]claimRow
+	targets   map[targetKey]lockkeeper.Mode
+	freezes   map[lockkeeper.Path]table.FreezeRecord
+	holdTimes map[lockkeeper.Path]table.HoldTimeRecord
+	wakeups   []wakeup
 }
 
 var _ dialect = (*memory)(nil)
@@ -66,7 +66,7 @@ func newMemory() *memory {
 			sessions: make(map[string]session),
 			claims:   make(map[lockkeeper.Ref]claimRow),
 			targets:  make(map[targetKey]lockkeeper.Mode),
-			freezes:  make(map[lockkeeper.Path]table.FreezeRecord), paces: make(map[lockkeeper.Path]table.HoldTimeRecord),
+			freezes:  make(map[lockkeeper.Path]table.FreezeRecord), holdTimes: make(map[lockkeeper.Path]table.HoldTimeRecord),
 		},
 		latches: make(map[lockkeeper.Path]map[*memoryLink]bool), locks: make(map[string]*memoryLink),
 	}
@@ -194,7 +194,7 @@ func (m *memory) clock(to *reading, numbers bool) []statement {
 	return []statement{does("clock", func(*memoryLink) error {
 		if to.now = m.now; numbers {
 			m.numbers += numbersAtOnce
-			to.numbers, to.follows = m.numbers, m.follows
+			to.numbers, to.watched = m.numbers, m.watched
 		}
 		return nil
 	})}
@@ -209,15 +209,15 @@ func (l *memoryLink) lock(id string) error {
 	return nil
 }
 
-func (m *memory) fateOf(err error, _ bool) fate {
+func (m *memory) outcomeOf(err error, _ bool) outcome {
 	switch {
 	case errors.Is(err, errConflict):
 		m.stats.conflicts++
-		return again
+		return retryable
 	case errors.Is(err, errOccupied):
-		return blocked
+		return lockTimeout
 	}
-	return failed
+	return fatal
 }
 
 // sound finds rows that don't fit together.

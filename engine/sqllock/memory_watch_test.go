@@ -16,7 +16,7 @@ func (m *memory) mayWrite(l *memoryLink, ref lockkeeper.Ref, ends bool) {
 // mayAdd sees that nobody begins to hold or to wait anywhere that was not latched.
 // What remains of a hold that ended needs no latch: it stands in nobody's way.
 func (m *memory) mayAdd(l *memoryLink, t targetRow) {
-	if t.class != classUnheard && !l.has(t.path) {
+	if t.class != classUnacked && !l.has(t.path) {
 		m.blame("claim %s gets a target %s of class %d, which is not latched", t.ref, t.path, t.class)
 	}
 }
@@ -24,7 +24,7 @@ func (m *memory) mayAdd(l *memoryLink, t targetRow) {
 // mayRemove sees that nobody loses a target that was not latched, but by the end of a
 // hold, which the row of its session guards.
 func (m *memory) mayRemove(l *memoryLink, t targetRow) {
-	ends := t.class == classUnheard || t.class == classHeld && l.ended[t.ref]
+	ends := t.class == classUnacked || t.class == classHeld && l.ended[t.ref]
 	if !l.has(t.path) && !ends {
 		m.blame("claim %s loses its target %s of class %d, which is not latched", t.ref, t.path, t.class)
 	}

@@ -12,10 +12,10 @@ type meter struct {
 	repeated  atomic.Pointer[func(why string)]
 }
 
-// Committed has tell called with every transaction of this engine that is committed from
-// now on: how many commands were in it, and how long it took from its begin to the
-// database's word that it is done. The engine waits for tell, so it must be quick, must not call the
-// engine, and may be called by several goroutines at once. The latest tell counts.
+// Committed has tell called with every transaction of this engine that is committed from now on:
+// how many commands were in it, and how long it took from its begin to the database's word that it
+// is done. The engine waits for tell, so it must be quick, must not call the engine, and may be
+// called by several goroutines at once. The latest tell counts.
 func (e *Engine) Committed(tell func(commands int, took time.Duration)) {
 	e.meter.committed.Store(&tell)
 }
@@ -26,8 +26,8 @@ func (e *Engine) Committed(tell func(commands int, took time.Duration)) {
 // did not say whether it had committed.
 func (e *Engine) Repeated(tell func(why string)) { e.meter.repeated.Store(&tell) }
 
-// standsFor are the words for what keeps a transaction from being committed.
-var standsFor = map[fate]string{again: "conflict", blocked: "locked", away: "away", unknown: "away"}
+// whyRepeated are the words for what keeps a transaction from being committed.
+var whyRepeated = map[outcome]string{retryable: "conflict", lockTimeout: "locked", unreachable: "away", unknownOutcome: "away"}
 
 func (m *meter) commits(commands int, took time.Duration) {
 	if tell := m.committed.Load(); tell != nil {
@@ -35,9 +35,9 @@ func (m *meter) commits(commands int, took time.Duration) {
 	}
 }
 
-func (m *meter) repeats(f fate) {
-	if tell := m.repeated.Load(); tell != nil && standsFor[f] != "" {
-		(*tell)(standsFor[f])
+func (m *meter) repeats(f outcome) {
+	if tell := m.repeated.Load(); tell != nil && whyRepeated[f] != "" {
+		(*tell)(whyRepeated[f])
 	}
 }
 

@@ -198,7 +198,7 @@ func TestMigrateForeign(t *testing.T) {
 		if after := tables(t, db); before != after {
 			t.Errorf("there were %s, and now there are %s", before, after)
 		}
-		if db.flavour == postgres { // which tells kinds apart
+		if db.flavour == postgres { // which tells kinds concurrent
 			db.mustExec(t, "DROP TABLE {migrations}")
 			db.mustExec(t, "CREATE TABLE {migrations} (version text)")
 			_, err = Open(t.Context(), url)

@@ -119,31 +119,31 @@ func (l mysqlLink) packet(ctx context.Context, all []statement) error {
 	return errors.Join(found.Err(), found.Close())
 }
 
-// fateOf implements dialect.
-func (d mysqlDialect) fateOf(err error, committing bool) fate {
+// outcomeOf implements dialect.
+func (d mysqlDialect) outcomeOf(err error, committing bool) outcome {
 	switch {
 	case errors.Is(err, errConflict):
-		return again
+		return retryable
 	case errors.Is(err, errBroken):
-		return failed
+		return fatal
 	}
 	var told *mysqldriver.MySQLError
 	if errors.As(err, &told) {
 		switch told.Number {
 		case 1213, 1062, 1242, 1020: // a deadlock, a row that is there already, see hold, and a row that has changed
-			return again
+			return retryable
 		case 1205, 1969, 3024, 3572: // somebody keeps a lock, see patiently
-			return blocked
+			return lockTimeout
 		case 1044, 1045, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1153, 1265, 1366, 1406, 1665, 4025:
 			// rights, tables, values
-			return failed
+			return fatal
 		}
 	}
 	// All others are of a server that is stopped, full, read-only, or not to be reached.
 	if committing {
-		return unknown
+		return unknownOutcome
 	}
-	return away
+	return unreachable
 }
 
 // begin implements dialect. See patiently for the patience. The server breaks the
@@ -313,7 +313,7 @@ func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
 		text: "SELECT " + micros + ", " + rest,
 		each: func(scan scanner) error {
 			var micros, n int64
-			err := scan(&micros, &n, &to.follows)
+			err := scan(&micros, &n, &to.watched)
 			to.now, to.numbers = time.Duration(micros)*time.Microsecond, uint64(n)
 			return err
 		},
@@ -413,10 +413,10 @@ func (q *union) byRegion(s *search) {
 	const from = `{targets} t FORCE INDEX (PRIMARY)`
 	const join = ` JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = t.session AND c.id = t.id`
 	where, args := meetings(s.regions)
-	if s.line == 0 {
-		q.add("0", from+join+` WHERE `+where+s.limit(), args...)
+	if s.limit == 0 {
+		q.add("0", from+join+` WHERE `+where+s.atMost(), args...)
 		// should the bound be met, all is read anew
-		q.deep(s, `(SELECT t.session, t.id FROM `+from+` WHERE `+where+s.limit()+`)`, args)
+		q.deep(s, `(SELECT t.session, t.id FROM `+from+` WHERE `+where+s.atMost()+`)`, args)
 		return
 	}
 	lines := []string{`SELECT 0 AS region, t.session, t.id FROM ` + from + ` WHERE (` + where +
@@ -426,7 +426,7 @@ func (q *union) byRegion(s *search) {
 		// What was removed by hand must not count, so its claim is looked for at once.
 		lines = append(lines, fmt.Sprintf("(SELECT STRAIGHT_JOIN %d, t.session, t.id FROM %s%s WHERE %s AND t.class IN "+
 			"(2, 3) ORDER BY t.class, t.`rank`, t.ticket, t.session, t.id LIMIT %d)",
-			i, from, join, where, s.line))
+			i, from, join, where, s.limit))
 		args = append(args, values...)
 	}
 	found := "(" + strings.Join(lines, " UNION ALL ") + ")"
@@ -465,10 +465,10 @@ func (d mysqlDialect) freezes(each func(table.FreezeRecord)) statement {
 }
 
 // paces implements dialect.
-func (d mysqlDialect) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
+func (d mysqlDialect) holdTimes(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	text := `SELECT ` + rows.HoldTimeColumns + ` FROM {hold_times}`
 	if paths != nil {
 		text += ` WHERE path IN (` + marks(len(paths)) + `)`
 	}
-	return statement{text: d.sql(text), args: anys(plainPaths(paths)), each: paceReader(each)}
+	return statement{text: d.sql(text), args: anys(plainPaths(paths)), each: holdTimeReader(each)}
 }

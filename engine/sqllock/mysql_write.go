@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -107,9 +108,9 @@ func (d mysqlDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeReco
 		d.insert("freezes", freezeColumns, freezeValues(new), "path")...)
 }
 
-// putPaces implements dialect.
-func (d mysqlDialect) putPaces(all []table.HoldTimeRecord) []statement {
-	return d.insert("hold_times", paceColumns, paceValues(all), "path")
+// putHoldTimes implements dialect.
+func (d mysqlDialect) putHoldTimes(all []table.HoldTimeRecord) []statement {
+	return d.insert("hold_times", holdTimeColumns, holdTimeValues(all), "path")
 }
 
 // dropEnded implements dialect.
@@ -119,7 +120,7 @@ func (d mysqlDialect) dropEnded(session string) statement {
 }
 
 // follow implements dialect.
-func (d mysqlDialect) follow(process string, until time.Duration) statement {
+func (d mysqlDialect) announceWatcher(process string, until time.Duration) statement {
 	return statement{
 		text: d.sql("INSERT INTO {watchers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = " +
 			"VALUES(until_ns)"),
@@ -128,12 +129,12 @@ func (d mysqlDialect) follow(process string, until time.Duration) statement {
 }
 
 // ring implements dialect.
-func (d mysqlDialect) ring(bells []bell, now time.Duration) []statement {
-	return d.insert("wakeups", bellColumns, bellValues(bells, now))
+func (d mysqlDialect) sendWakeups(wakeups []wakeup, now time.Duration) []statement {
+	return d.insert("wakeups", wakeupColumns, wakeupValues(wakeups, now))
 }
 
 // answer implements dialect.
-func (d mysqlDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
+func (d mysqlDialect) readWakeups(process string, each func(bell int, c *rows.Claim)) statement {
 	return statement{
 		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {wakeups} b FORCE INDEX (wakeups_by_process) " +
 			"JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = b.session AND c.id = b.id WHERE b.process = ?"),
@@ -142,9 +143,9 @@ func (d mysqlDialect) answer(process string, each func(bell int, c *rows.Claim))
 }
 
 // answered implements dialect.
-func (d mysqlDialect) answered(_ string, bells []int) []statement {
+func (d mysqlDialect) removeWakeups(_ string, wakeups []int) []statement {
 	var keys [][]any
-	for _, n := range bells {
+	for _, n := range wakeups {
 		keys = append(keys, []any{int64(n)})
 	}
 	all := append(d.begin(patience{latchPatience, idleFirst}), d.remove("wakeups", columns{"n", numbers("n")}, keys)...)
@@ -218,3 +219,6 @@ func (d mysqlDialect) alone(text string, args ...any) statement {
 	}
 	return statement{text: strings.Join(all, ";\n"), args: args}
 }
+
+// listen implements dialect. MariaDB and MySQL send no notices.
+func (mysqlDialect) listen() func(context.Context, *Engine, *listening) error { return nil }

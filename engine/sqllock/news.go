@@ -2,13 +2,13 @@ package sqllock
 
 import "github.com/lockkeeper/lockkeeper"
 
-// news is what a transaction has to tell within this process.
+// news has the statuses that a transaction delivers within this process.
 type news struct {
 	items []item
 	any   bool // something changed at all
 }
 
-// item is what one session is told.
+// item has the statuses for one session.
 type item struct {
 	session  string
 	statuses []lockkeeper.Status
@@ -24,7 +24,7 @@ func (n *news) add(st lockkeeper.Status) {
 	n.items = append(n.items, item{st.Ref.Session, []lockkeeper.Status{st}})
 }
 
-// deliver tells the sessions of this process, and wakes followers.
+// deliver notifies the sessions of this process, and wakes its watchers.
 func (e *Engine) deliver(n *news) {
 	for i := range n.items {
 		it := &n.items[i]
@@ -33,6 +33,6 @@ func (e *Engine) deliver(n *news) {
 		}
 	}
 	if n.any {
-		e.lookout.ring()
+		e.poller.ring()
 	}
 }

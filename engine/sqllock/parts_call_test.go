@@ -158,8 +158,8 @@ func (w *world) differStatus(what string, a, b lockkeeper.Status) string {
 	}
 	if n := len(a.Blockers); w.short() || b.State == lockkeeper.Ended && len(b.Blockers) == 0 ||
 		n == lockkeeper.MaxBlockers && n == len(b.Blockers) {
-		// beyond the head of a line nobody is known; who ended is told once why; and of many some are
-		// told
+		// beyond the head of a line nobody is known; who ended is told once why; and of many some
+		// are told
 		a.Blockers, b.Blockers = nil, nil
 	}
 	if w.short() {

@@ -40,7 +40,7 @@ func (w *world) snapshot() (snap table.Snapshot) {
 	for id, s := range t.sessions {
 		v.sessions[id] = &s
 	}
-	v.heed()
+	v.applyAcks()
 	for _, id := range slices.Sorted(maps.Keys(t.sessions)) {
 		if s := t.sessions[id]; !s.Closed {
 			snap.Sessions = append(snap.Sessions, s.SessionRecord)

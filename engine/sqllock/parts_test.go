@@ -46,10 +46,10 @@ func TestParts(t *testing.T) {
 	for _, v := range []variant{
 		{name: "usual", bounds: usual},
 		{name: "looked at apart", bounds: usual, apart: true},
-		{name: "short heads", bounds: bounds{head: 2, tip: 1, few: 3, latches: usual.latches}},
-		{name: "whole tree", bounds: bounds{head: usual.head, tip: usual.tip, few: usual.few, latches: 3}},
-		{name: "all short", bounds: bounds{head: 2, tip: 1, few: 3, latches: 3}},
-		{name: "long lines", bounds: bounds{head: 3, tip: 1, few: 3, latches: usual.latches}, alike: true},
+		{name: "short heads", bounds: bounds{prefix: 2, shortPrefix: 1, mostClaims: 3, latches: usual.latches}},
+		{name: "whole tree", bounds: bounds{prefix: usual.prefix, shortPrefix: usual.shortPrefix, mostClaims: usual.mostClaims, latches: 3}},
+		{name: "all short", bounds: bounds{prefix: 2, shortPrefix: 1, mostClaims: 3, latches: 3}},
+		{name: "long lines", bounds: bounds{prefix: 3, shortPrefix: 1, mostClaims: 3, latches: usual.latches}, alike: true},
 	} {
 		t.Run(v.name, func(t *testing.T) { v.run(t) })
 	}
@@ -66,7 +66,7 @@ type variant struct {
 const commandsOfSequence = 60
 
 // short reports whether lines are cut all the time.
-func (v variant) short() bool { return v.bounds.head < usual.head }
+func (v variant) short() bool { return v.bounds.prefix < usual.prefix }
 
 func (v variant) run(t *testing.T) {
 	seeds := make(chan uint64)
@@ -181,14 +181,14 @@ func newWorld(seed uint64, v variant) *world {
 // stillEngine is an engine that does nothing by itself.
 func stillEngine(m *memory, name string, b bounds) *Engine {
 	e := &Engine{
-		process:  name,
-		dialect:  m,
-		bounds:   b,
-		local:    newLocal(),
-		paces:    newPaces(),
-		work:     newQueue(),
-		renewals: newQueue(),
-		watch:    newWatch(),
+		process:   name,
+		dialect:   m,
+		bounds:    b,
+		local:     newLocal(),
+		holdTimes: newHoldTimes(),
+		work:      newQueue(),
+		renewals:  newQueue(),
+		wakeups:   newWakeups(),
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.cutting, e.cut = context.WithCancel(context.Background())
@@ -308,7 +308,7 @@ func (w *world) pass(at time.Duration) string {
 	w.rows.now = max(w.rows.now, at)
 	_, _ = w.whole.Step(&table.Command{Op: table.Pass, At: w.rows.now})
 	if w.IntN(20) == 0 {
-		w.engines[w.IntN(2)].tidy()
+		w.engines[w.IntN(2)].cleanUp()
 		w.settle()
 	}
 	return ""
@@ -343,7 +343,7 @@ func (w *world) look() {
 	}
 	var looks []func()
 	for _, ref := range live {
-		looks = append(looks, func() { w.engineOf(ref.Session).look([]lockkeeper.Ref{ref}) })
+		looks = append(looks, func() { w.engineOf(ref.Session).check([]lockkeeper.Ref{ref}) })
 	}
 	for _, id := range dead {
 		looks = append(looks, func() { e.sweep(id) })
@@ -388,7 +388,7 @@ func (w *world) settle() {
 
 // persist does jobs in one transaction, as a lane does.
 func (w *world) persist(e *Engine, q *queue, jobs []*job) {
-	if parked := e.persist(jobs); len(parked) > 0 {
+	if parked := e.runJobs(jobs); len(parked) > 0 {
 		w.rows.blame("%d jobs wait for a latch, and there is nobody else", len(parked))
 	}
 	q.finish(jobs, nil)

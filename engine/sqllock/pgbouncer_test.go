@@ -67,7 +67,7 @@ func TestHandOverBehindPgBouncer(t *testing.T) {
 		a.claim(exclusive(id, 0, "a"), lockkeeper.Held)
 		b.claim(exclusive(id, lockkeeper.Forever, "a"), lockkeeper.Waiting)
 		if i == 0 {
-			<-time.After(2 * hearBound) // by then it knows that it is deaf
+			<-time.After(2 * echoBound) // by then it knows that it is deaf
 		}
 		began := time.Now()
 		a.release(id)

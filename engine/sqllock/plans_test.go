@@ -74,7 +74,7 @@ func TestRoundTrips(t *testing.T) {
 			count("a claim", 2, func() { m.claim(exclusive(id, 0, "a/b"), lockkeeper.Held) })
 			count("a release", 2, func() { m.release(id) })
 		}
-		for _, length := range []int{3, 3 * usual.head} {
+		for _, length := range []int{3, 3 * usual.prefix} {
 			path := fmt.Sprint("line", length)
 			first := uint64(100 * length)
 			m.claim(exclusive(first, 0, path), lockkeeper.Held)
@@ -82,7 +82,7 @@ func TestRoundTrips(t *testing.T) {
 				m.claim(exclusive(first+1+uint64(i), lockkeeper.Forever, path), lockkeeper.Waiting)
 			}
 			place := 0 // it is not known in a long line
-			if length < usual.head {
+			if length < usual.prefix {
 				place = length + 1
 			}
 			if st := m.claim(exclusive(first+1000, 0, path), lockkeeper.Ended); st.Position != place || len(st.Blockers) == 0 {
@@ -125,7 +125,7 @@ func TestPlans(t *testing.T) {
 	work := func(session string) {
 		m := join(t, e, session, cutTTL)
 		m.claim(exclusive(1, 0, "line"), lockkeeper.Held)
-		for id := uint64(2); id < 2*uint64(usual.head); id++ {
+		for id := uint64(2); id < 2*uint64(usual.prefix); id++ {
 			m.claim(exclusive(id, lockkeeper.Forever, "line"), lockkeeper.Waiting)
 			m.claim(exclusive(id+1000, 0, fmt.Sprint("a/", id)), lockkeeper.Held)
 		}

@@ -110,11 +110,10 @@ func NoMigration() Option {
 // driver is that of github.com/jackc/pgx/v5/stdlib (whose OpenDBFromPool makes such a pool
 // from a pgxpool) or github.com/go-sql-driver/mysql; another is refused with ErrInvalid.
 //
-// Settings that the pool of MariaDB or MySQL needs are named by the error if they are missing: interpolateParams=true,
-// multiStatements=true and clientFoundRows=true.
-// The engine uses several connections at once, of which one may be kept: a pool of fewer
-// than four makes it slow. Closing the engine leaves the pool open; the pool must not be closed
-// before the engine.
+// Settings that the pool of MariaDB or MySQL needs are named by the error if they are missing:
+// interpolateParams=true, multiStatements=true and clientFoundRows=true. The engine uses several
+// connections at once, of which one may be kept: a pool of fewer than four makes it slow. Closing
+// the engine leaves the pool open; the pool must not be closed before the engine.
 //
 // Everything else is as with [Open].
 func New(ctx context.Context, db *sql.DB, options ...Option) (*Engine, error) {

@@ -106,36 +106,36 @@ func receive(results pgx.BatchResults, each func(scan scanner) error) error {
 	return found.Err()
 }
 
-// fateOf implements dialect.
-func (d postgresDialect) fateOf(err error, committing bool) fate {
+// outcomeOf implements dialect.
+func (d postgresDialect) outcomeOf(err error, committing bool) outcome {
 	var told *pgconn.PgError
 	if errors.Is(err, errConflict) {
-		return again
+		return retryable
 	}
 	if !errors.As(err, &told) {
 		if committing {
-			return unknown
+			return unknownOutcome
 		}
-		return away
+		return unreachable
 	}
 	if (told.Code == "26000" || told.Code == "42P05") && d.plainly != nil {
 		d.plainly.Store(true) // a statement that was prepared is on another connection
-		return again
+		return retryable
 	}
 	switch {
 	case told.Code == "22012", told.Code == "40001", told.Code == "40P01", told.Code == "23505", told.Code == "21000",
 		told.Code == "0A000":
-		return again // a count that was not right, or what Postgres itself refuses
+		return retryable // a count that was not right, or what Postgres itself refuses
 	case told.Code == "55P03":
-		return blocked
+		return lockTimeout
 	case told.Severity == "FATAL" && committing:
-		return unknown
+		return unknownOutcome
 	case strings.HasPrefix(told.Code, "57"), strings.HasPrefix(told.Code, "08"), strings.HasPrefix(told.Code, "53"),
 		told.Severity == "FATAL",
 		told.Code == "25P03", told.Code == "25006":
-		return away
+		return unreachable
 	}
-	return failed
+	return fatal
 }
 
 // begin implements dialect. Settings hold until the commit, so it makes no
@@ -207,7 +207,7 @@ func (d postgresDialect) clock(to *reading, numbers bool) []statement {
 	}
 	return []statement{{text: text, each: func(scan scanner) error {
 		var micros, n int64
-		err := scan(&micros, &n, &to.follows)
+		err := scan(&micros, &n, &to.watched)
 		to.now, to.numbers = time.Duration(micros)*time.Microsecond, uint64(n)
 		return err
 	}}}
@@ -326,9 +326,9 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 		c := of[p]
 		switch {
 		case len(c.n) == 0:
-		case s.line == 0:
+		case s.limit == 0:
 			a.add(`(SELECT r.n, l.session, l.id FROM `+from+` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t`+there+
-				` WHERE `+where[p]+` OFFSET 0) l`+s.limit()+`)`,
+				` WHERE `+where[p]+` OFFSET 0) l`+s.atMost()+`)`,
 				c.n, c.low, c.high)
 		default:
 			one := func(join, and string) string {
@@ -337,16 +337,17 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 			}
 			a.add(one(there, ` AND t.class <= 1 OFFSET 0`), c.n, c.low, c.high)
 			a.add(one(there, ` AND t.class = 4 OFFSET 0`), c.n, c.low, c.high)
-			// With a join here, which an EXISTS without OFFSET may become, the planner might read the line to its end.
+			// With a join here, which an EXISTS without OFFSET may become, the planner might read
+			// the line to its end.
 			const is = ` AND EXISTS (SELECT FROM {claims} k WHERE k.session = t.session AND k.id = t.id OFFSET 0)`
 			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket, t.session, t.id LIMIT `+
-				strconv.Itoa(s.line)), c.n, c.low, c.high)
+				strconv.Itoa(s.limit)), c.n, c.low, c.high)
 		}
 	}
 }
 
-// limit bounds how many are read of the lines of one kind of region.
-func (s *search) limit() string {
+// atMost bounds the rows read of the regions of one kind.
+func (s *search) atMost() string {
 	if s.most == 0 {
 		return ""
 	}
@@ -364,12 +365,12 @@ func (d postgresDialect) freezes(each func(table.FreezeRecord)) statement {
 }
 
 // paces implements dialect.
-func (d postgresDialect) paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
+func (d postgresDialect) holdTimes(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	text, args := `SELECT `+rows.HoldTimeColumns+` FROM {hold_times}`, []any(nil)
 	if paths != nil {
 		text, args = text+` WHERE path = ANY($1)`, []any{plainPaths(paths)}
 	}
-	return statement{text: d.sql(text), args: args, each: paceReader(each)}
+	return statement{text: d.sql(text), args: args, each: holdTimeReader(each)}
 }
 
 func plainPaths(paths []lockkeeper.Path) []string {

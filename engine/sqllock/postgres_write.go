@@ -156,9 +156,9 @@ func (d postgresDialect) putFreezes(ended []lockkeeper.Path, new []table.FreezeR
 	return all
 }
 
-// putPaces implements dialect.
-func (d postgresDialect) putPaces(all []table.HoldTimeRecord) []statement {
-	return []statement{d.insert("hold_times", paceColumns, paceValues(all), d.orUpdate(paceColumns, "path"))}
+// putHoldTimes implements dialect.
+func (d postgresDialect) putHoldTimes(all []table.HoldTimeRecord) []statement {
+	return []statement{d.insert("hold_times", holdTimeColumns, holdTimeValues(all), d.orUpdate(holdTimeColumns, "path"))}
 }
 
 // dropEnded implements dialect.
@@ -167,7 +167,7 @@ func (d postgresDialect) dropEnded(session string) statement {
 }
 
 // follow implements dialect.
-func (d postgresDialect) follow(process string, until time.Duration) statement {
+func (d postgresDialect) announceWatcher(process string, until time.Duration) statement {
 	return statement{
 		text: d.sql(`INSERT INTO {watchers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process) DO UPDATE SET until_ns = excluded.until_ns`),
 		args: []any{process, int64(until)},
@@ -176,9 +176,9 @@ func (d postgresDialect) follow(process string, until time.Duration) statement {
 
 // ring implements dialect. The notice goes out with the commit; it says which
 // processes are meant, as far as there is room.
-func (d postgresDialect) ring(bells []bell, now time.Duration) []statement {
+func (d postgresDialect) sendWakeups(wakeups []wakeup, now time.Duration) []statement {
 	var processes []string
-	for _, b := range bells {
+	for _, b := range wakeups {
 		if len(processes) == 0 || processes[len(processes)-1] != b.process {
 			processes = append(processes, b.process)
 		}
@@ -188,7 +188,7 @@ func (d postgresDialect) ring(bells []bell, now time.Duration) []statement {
 		processes = []string{everybody}
 	}
 	return []statement{
-		d.insert("wakeups", bellColumns, bellValues(bells, now), ""),
+		d.insert("wakeups", wakeupColumns, wakeupValues(wakeups, now), ""),
 		{text: `SELECT pg_notify($1, $2)`, args: []any{d.channel(), strings.Join(processes, " ")}},
 	}
 }
@@ -203,7 +203,7 @@ func (d postgresDialect) channel() string {
 
 // answer implements dialect. There are few bells, whatever the planner thinks: it would
 // else read all claims.
-func (d postgresDialect) answer(process string, each func(bell int, c *rows.Claim)) statement {
+func (d postgresDialect) readWakeups(process string, each func(bell int, c *rows.Claim)) statement {
 	return statement{
 		text: d.sql(`SELECT ` + claimColumns("c") + `, b.n FROM {wakeups} b
 			CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = b.session AND o.id = b.id OFFSET 0) c WHERE b.process = $1`),
@@ -212,9 +212,9 @@ func (d postgresDialect) answer(process string, each func(bell int, c *rows.Clai
 }
 
 // answered implements dialect.
-func (d postgresDialect) answered(process string, bells []int) []statement {
+func (d postgresDialect) removeWakeups(process string, wakeups []int) []statement {
 	return []statement{{text: d.sql(`DELETE FROM {wakeups} WHERE process = $1 AND n = ANY($2)`),
-		args: []any{process, bells}}}
+		args: []any{process, wakeups}}}
 }
 
 // overdue implements dialect.

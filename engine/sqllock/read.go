@@ -12,35 +12,35 @@ import (
 
 // view is what a transaction has read.
 type view struct {
-	reading  reading
-	sessions map[string]*session
-	claims   map[lockkeeper.Ref]*rows.Claim
-	freezes  []table.FreezeRecord
-	paces    map[lockkeeper.Path]table.HoldTimeRecord
-	met      int           // how many rows the regions had
-	cuts     map[int]order // of the regions of which only the head was read: its last
+	reading    reading
+	sessions   map[string]*session
+	claims     map[lockkeeper.Ref]*rows.Claim
+	freezes    []table.FreezeRecord
+	holdTimes  map[lockkeeper.Path]table.HoldTimeRecord
+	met        int           // rows found in the regions
+	prefixEnds map[int]order // the last claim read, of regions of which only a prefix was read
 
-	asked  map[lockkeeper.Ref]bool // who is inside these claims has been asked for
-	sought map[lockkeeper.Ref]bool // claims that have been looked for by their names
-	absent map[string]bool         // sessions that are in no row
+	asked  map[lockkeeper.Ref]bool // claims nested in these have been read
+	sought map[lockkeeper.Ref]bool // claims that have been read by reference
+	absent map[string]bool         // sessions that have no row
 }
 
 func newView() *view {
 	return &view{
-		sessions: make(map[string]*session),
-		claims:   make(map[lockkeeper.Ref]*rows.Claim),
-		paces:    make(map[lockkeeper.Path]table.HoldTimeRecord),
-		cuts:     make(map[int]order),
-		asked:    make(map[lockkeeper.Ref]bool),
-		sought:   make(map[lockkeeper.Ref]bool),
-		absent:   make(map[string]bool),
+		sessions:   make(map[string]*session),
+		claims:     make(map[lockkeeper.Ref]*rows.Claim),
+		holdTimes:  make(map[lockkeeper.Path]table.HoldTimeRecord),
+		prefixEnds: make(map[int]order),
+		asked:      make(map[lockkeeper.Ref]bool),
+		sought:     make(map[lockkeeper.Ref]bool),
+		absent:     make(map[string]bool),
 	}
 }
 
 func (c *view) keepSession(s *session) { c.sessions[s.ID] = s }
 
-// keepFound returns what notes the claims that a search finds, and what is to be
-// called after it. A line of which as many were found as were asked for may go on.
+// keepFound returns keep, which records a claim that a search found, and done, to call after the
+// search. If a query returned LIMIT rows, the queue may be longer.
 func (c *view) keepFound(s *search) (keep func(int, *rows.Claim), done func()) {
 	waiting := make(map[int]int)
 	keep = func(region int, found *rows.Claim) {
@@ -54,33 +54,33 @@ func (c *view) keepFound(s *search) (keep func(int, *rows.Claim), done func()) {
 			return
 		}
 		waiting[region]++
-		if last, any := c.cuts[region]; !any || last.compare(orderOf(found)) < 0 {
-			c.cuts[region] = orderOf(found)
+		if last, any := c.prefixEnds[region]; !any || last.compare(orderOf(found)) < 0 {
+			c.prefixEnds[region] = orderOf(found)
 		}
 	}
 	done = func() {
-		maps.DeleteFunc(c.cuts, func(region int, _ order) bool { return s.line == 0 || waiting[region] < s.line })
+		maps.DeleteFunc(c.prefixEnds, func(region int, _ order) bool { return s.limit == 0 || waiting[region] < s.limit })
 	}
 	return keep, done
 }
 
-// read begins the transaction and reads what s says. It takes in what that depends
-// on, and reports whether s has become wider than what is latched and read: then all
-// must begin anew.
+// read begins the transaction, latches the scope, and reads its rows and all rows that those depend
+// on. wider: the scope grew beyond what is latched, so the transaction has to begin again.
 func (tx *transaction) read(ctx context.Context) (wider bool, err error) {
 	s, d, c := tx.scope, tx.e.dialect, tx.view
-	near, long, apart := tx.e.local.near(s.paths, s.head)
-	elsewhere, scattered := tx.e.long.known(s.paths)
-	if long = long || elsewhere; long && s.line > 0 && !apart && !scattered && !s.long {
-		s.line = s.tip
+	nearby, long, concurrent := tx.e.local.nearby(s.paths, s.prefix)
+	knownLong, knownConcurrent := tx.e.long.known(s.paths)
+	long, concurrent = long || knownLong, concurrent || knownConcurrent
+	if long && s.limit > 0 && !concurrent && !s.longQueue {
+		s.limit = s.shortPrefix
 	}
-	s.long = s.long || long
-	for _, ref := range near {
+	s.longQueue = s.longQueue || long
+	for _, ref := range nearby {
 		s.sessions[ref.Session], c.asked[ref] = true, true
 	}
 	search := tx.search()
-	search.inside = near
-	search.deep = long || len(near) > 0 // somebody waits, so it matters who is inside of whom
+	search.inside = nearby
+	search.deep = long || len(nearby) > 0 // claims wait, so nesting matters
 	for _, ref := range search.refs {
 		c.sought[ref] = true
 	}
@@ -99,38 +99,38 @@ func (tx *transaction) read(ctx context.Context) (wider bool, err error) {
 		all = append(all, d.claims(search, keep))
 	}
 	all = append(all, d.freezes(func(f table.FreezeRecord) { c.freezes = append(c.freezes, f) }))
-	keepPace := func(p table.HoldTimeRecord) { c.paces[p.Path] = p }
-	unknown := tx.e.paces.known(s.paths, keepPace)
+	keepHoldTime := func(p table.HoldTimeRecord) { c.holdTimes[p.Path] = p }
+	unknown := tx.e.holdTimes.known(s.paths, keepHoldTime)
 	if s.paths[lockkeeper.Root] {
 		unknown = nil
-		all = append(all, d.paces(nil, keepPace))
+		all = append(all, d.holdTimes(nil, keepHoldTime))
 	} else if len(unknown) > 0 {
-		all = append(all, d.paces(unknown, keepPace))
+		all = append(all, d.holdTimes(unknown, keepHoldTime))
 	}
 	if err := tx.send(ctx, all...); err != nil {
 		return false, err
 	}
 	done()
-	tx.e.paces.heard(unknown, c.paces)
+	tx.e.holdTimes.fill(unknown, c.holdTimes)
 	if search.most > 0 && c.met >= search.most {
-		s.long = true
+		s.longQueue = true
 		return true, nil
 	}
 	tx.regions = search.regions
-	return tx.follow(ctx)
+	return tx.readDependencies(ctx)
 }
 
-// search is what is looked for first.
+// search is the first search of a transaction.
 func (tx *transaction) search() *search {
 	s := tx.scope
 	found := &search{
 		refs: sortedRefs(s.refs), sessions: slices.Sorted(maps.Keys(s.entire)), regions: s.regions(),
 	}
 	switch {
-	case s.long:
-		found.line = s.line
-	case s.line > 0:
-		found.most = s.few
+	case s.longQueue:
+		found.limit = s.limit
+	case s.limit > 0:
+		found.most = s.mostClaims
 	}
 	return found
 }
@@ -147,9 +147,9 @@ func compareRefs(a, b lockkeeper.Ref) int {
 	return order{ref: a}.compare(order{ref: b})
 }
 
-// follow reads what that which was found depends on: the sessions of claims, who asks
-// them to yield, who waits inside of them, and in whose hold they are made.
-func (tx *transaction) follow(ctx context.Context) (wider bool, err error) {
+// readDependencies reads what the claims found depend on: their sessions, the claims that ask them
+// to yield, and the claims nested in them and enclosing them.
+func (tx *transaction) readDependencies(ctx context.Context) (wider bool, err error) {
 	for {
 		if tx.widen() {
 			return true, nil
@@ -175,18 +175,18 @@ func (tx *transaction) follow(ctx context.Context) (wider bool, err error) {
 	}
 }
 
-// widen takes into the scope where claims meet others about which this
-// transaction may decide: those that it was asked for, and all that wait. It
-// reports whether that is more than was read, even if the whole tree is latched.
+// widen adds to the scope the paths of the claims that this transaction may decide about: those of
+// its commands, and all that wait. It reports whether the scope grew, even if the whole tree is
+// latched.
 func (tx *transaction) widen() (wider bool) {
 	s := tx.scope
-	tx.outwards()
-	for ref, c := range tx.view.claims { // order does not matter: all are taken in
+	tx.enclosing()
+	for ref, c := range tx.view.claims { // order does not matter
 		class := classOf(c)
 		switch {
-		case class < 0 || class == classUnheard:
+		case class < 0 || class == classUnacked:
 		case class == classHeld && !s.refs[ref] && !s.entire[ref.Session]:
-			// Should it end now, all begins anew (see transaction.leftElsewhere).
+			// If it ends now, the transaction begins again (see leftElsewhere).
 		default:
 			wider = s.addClaim(c) || wider
 		}
@@ -194,12 +194,12 @@ func (tx *transaction) widen() (wider bool) {
 	return wider
 }
 
-// outwards takes in the claims in whose holds those are made that are around one that begins.
-func (tx *transaction) outwards() {
+// enclosing adds to the scope the claims that enclose a new claim.
+func (tx *transaction) enclosing() {
 	s := tx.scope
 	for before := -1; before != len(s.around); {
 		before = len(s.around)
-		for ref := range s.around { // order does not matter: it goes on until there are no more
+		for ref := range s.around { // order does not matter: it repeats until there are no more
 			if c := tx.view.claims[ref]; c != nil && c.Want.Inside != (lockkeeper.Ref{}) {
 				s.refs[c.Want.Inside], s.around[c.Want.Inside] = true, true
 			}
@@ -207,7 +207,7 @@ func (tx *transaction) outwards() {
 	}
 }
 
-// missing is what has to be read still.
+// missing returns what readDependencies has to read next.
 func (tx *transaction) missing() (sessions []string, more *search) {
 	c := tx.view
 	need := make(map[string]bool)
@@ -227,12 +227,12 @@ func (tx *transaction) missing() (sessions []string, more *search) {
 	}
 	for ref, found := range c.claims { // order does not matter: sorted below
 		for _, ask := range found.Asks {
-			seek(ask.By) // who asks, wherever it waits, goes on to ask
+			seek(ask.By) // a claim asks wherever it waits
 		}
 		if class := classOf(found); class >= 0 && c.sessions[ref.Session] == nil && !c.absent[ref.Session] {
 			need[ref.Session] = true
 			if found.ClaimRecord.State == lockkeeper.Held {
-				more.refs = append(more.refs, ref) // after its session: a renewal between the two would be undone
+				more.refs = append(more.refs, ref) // again after its session: a renewal between the two reads would be lost
 			}
 		}
 		if found.ClaimRecord.State == lockkeeper.Ended || !waits && !tx.scope.mayKeepWaiting(found) {
@@ -246,7 +246,7 @@ func (tx *transaction) missing() (sessions []string, more *search) {
 			more.inside = append(more.inside, ref)
 		}
 	}
-	for _, f := range c.freezes { // whose end is remembered for those who made them
+	for _, f := range c.freezes { // the end of a freeze is kept for its session
 		if tx.meetsFreeze(f.Path) && c.sessions[f.By.Session] == nil && !c.absent[f.By.Session] {
 			need[f.By.Session] = true
 		}

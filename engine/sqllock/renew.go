@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// renewing does renewals, one transaction after the other. They need no latches, so
-// nothing that happens to other commands holds them up.
+// renewing runs renewals, one transaction after the other. They need no latches, so other calls do
+// not delay them.
 func (e *Engine) renewing() {
 	defer e.running.Done()
 	for {
@@ -21,18 +21,17 @@ func (e *Engine) renewing() {
 		if jobs == nil {
 			return
 		}
-		e.renewals.finish(jobs, e.persist(jobs))
+		e.renewals.finish(jobs, e.runJobs(jobs))
 	}
 }
 
-// renewAll is whole for renewals. The rows of the sessions are locked first: from
-// then on nobody changes anything of them, and whoever has read them before and
-// wants to must begin anew.
+// renewAll is run for renewals. It locks the rows of the sessions first: a transaction that has
+// read them before and writes to them begins again.
 func (tx *transaction) renewAll(ctx context.Context, jobs []*job) (committing bool, err error) {
 	d := tx.e.dialect
-	tx.forget()
+	tx.reset()
 	c := tx.view
-	tx.known = tx.e.local.some(tx.scope.sessions)
+	tx.known = tx.e.local.sample(tx.scope.sessions)
 	ids := slices.Sorted(maps.Keys(tx.scope.sessions))
 	all := append(d.begin(tx.patience), d.sessions(ids, true, c.keepSession))
 	if err := tx.send(ctx, append(all, d.clock(&c.reading, false)...)...); err != nil {
@@ -48,7 +47,7 @@ func (tx *transaction) renewAll(ctx context.Context, jobs []*job) (committing bo
 		return false, err
 	}
 	removed := slices.DeleteFunc(tx.known, func(ref lockkeeper.Ref) bool {
-		s := c.sessions[ref.Session] // whoever has taken it over may have dropped what ended
+		s := c.sessions[ref.Session] // the process that took it over may have dropped ended claims
 		return c.claims[ref] != nil || s == nil || s.Closed || s.Epoch != tx.e.local.epoch(ref.Session)
 	})
 	if err := tx.loadAlone(); err != nil {
@@ -60,12 +59,12 @@ func (tx *transaction) renewAll(ctx context.Context, jobs []*job) (committing bo
 	if tx.broken != nil {
 		return false, tx.broken
 	}
-	tx.missed(removed)
+	tx.reportRemoved(removed)
 	return tx.write(ctx)
 }
 
-// readAskers reads who asks the claims that were found to yield, so that they can be
-// told by whom.
+// readAskers reads the claims that ask the claims found to yield, so that their status can name
+// them.
 func (tx *transaction) readAskers(ctx context.Context, keep func(int, *rows.Claim)) error {
 	refs, sessions := make(map[lockkeeper.Ref]bool), make(map[string]bool)
 	for _, found := range tx.view.claims { // order does not matter: sorted below
@@ -86,10 +85,11 @@ func (tx *transaction) readAskers(ctx context.Context, keep func(int, *rows.Clai
 		d.sessions(slices.Sorted(maps.Keys(sessions)), false, tx.view.keepSession))
 }
 
-// loadAlone makes a table of sessions alone: nothing may be settled in it.
+// loadAlone makes a table of the sessions and their claims alone: it must not grant or end anything
+// else.
 func (tx *transaction) loadAlone() error {
 	c := tx.view
-	c.heed()
+	c.applyAcks()
 	var change uint64
 	for ref, found := range c.claims { // order does not matter
 		tx.now = max(tx.now, found.Changed)
@@ -117,33 +117,33 @@ func (tx *transaction) loadAlone() error {
 	return nil
 }
 
-// renew renews a session of which only its own claims are known.
+// renew renews a session of which only its own claims were read.
 func (tx *transaction) renew(k lockkeeper.Key) (table.Reply, error) {
 	reply, err := tx.step(table.Command{Op: table.Renew, Key: k, Alone: true})
 	if errors.Is(err, lockkeeper.ErrSession) {
 		tx.after = append(tx.after, func() { tx.e.local.detach(k.Session, k.Epoch) })
 	}
 	if s := tx.view.sessions[k.Session]; err == nil {
-		// The database's clock may have been set back, and may be set right again: then
-		// the session's end is near, however far it seems now.
+		// If the database's clock was set back, and is set right again, the session's end is near,
+		// however far it seems now.
 		reply.Lease.TTL = min(reply.Lease.TTL, s.TTL)
-		told := reply.Lease.Claims
+		claims := reply.Lease.Claims
 		tx.after = append(tx.after, func() {
-			for i := range told {
-				tx.e.local.note(&told[i])
+			for i := range claims {
+				tx.e.local.note(&claims[i])
 			}
 		})
 	}
 	return reply, err
 }
 
-// slowLook is how long a claim waits at the most until this process looks whether it
-// can go, whoever should have told it; lookLate is how much later than the moment at
-// which something falls due.
+// checkEvery is how long a claim waits at most until this process checks whether it can be granted,
+// in case a wakeup was lost; checkLate is the delay of a check after the time at which something
+// falls due.
 const (
-	slowLook  = 2 * time.Second
-	lookLate  = time.Millisecond
-	mostLooks = 64
+	checkEvery = 2 * time.Second
+	checkLate  = time.Millisecond
+	mostChecks = 64
 
-	mostLooked = 200 // of a session's claims, to see with a renewal whether they are still there
+	mostSampled = 200 // claims of a session whose rows a renewal looks for
 )

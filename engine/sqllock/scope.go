@@ -14,43 +14,40 @@ import (
 
 // bounds keep transactions small.
 type bounds struct {
-	// head is how many of those who wait in one line are read, from its head on, if it has more.
-	// What becomes of them does not depend on those behind.
-	head int
-	// tip is how many are enough where they wait one after the other: behind one who waits
-	// for the path alone nobody can go.
-	tip int
-	// few is up to how many claims are read before it is asked whether lines are long.
-	few int
-	// latches bounds the latches of a transaction, which a database keeps in a
-	// table of fixed size. Whoever needs more latches the whole tree.
+	// prefix is how many claims of a long queue a transaction reads, from its front.
+	prefix int
+	// shortPrefix is how many it reads if one of them seems to exclude all claims behind it.
+	shortPrefix int
+	// mostClaims is how many claims it reads before it treats queues as long.
+	mostClaims int
+	// latches bounds the latches of a transaction, because a database keeps them in a table of
+	// fixed size. A transaction that needs more latches the whole tree.
 	latches int
 }
 
-var usual = bounds{head: 32, tip: 4, few: 1024, latches: 512}
+var usual = bounds{prefix: 32, shortPrefix: 4, mostClaims: 1024, latches: 512}
 
-// scope is what a transaction has to know: all that may stand in the way of what it
-// decides. Whatever it decides about, it has latched.
+// scope is what a transaction latches and reads: everything that its decisions depend on. It
+// latches every path that it decides about.
 type scope struct {
 	bounds
-	// paths are the targets, latched exclusively; their ancestors are shared. True:
-	// what is held below matters too.
-	paths     map[lockkeeper.Path]bool
-	refs      map[lockkeeper.Ref]bool // claims that are looked for by their names
-	begun     map[lockkeeper.Ref]bool // those of them that may be new: others may have named them already
-	around    map[lockkeeper.Ref]bool // those in whose holds a claim is made that may begin to wait
-	sessions  map[string]bool         // whose rows are read
-	entire    map[string]bool         // sessions of which all claims are read
-	asked     map[lockkeeper.Path]int // where claims may begin to wait: 2 at these paths, 1 above them
-	all       bool                    // the whole tree is latched
-	long      bool                    // lines are long
-	line      int                     // how many are read of long ones; 0: all
-	scattered bool                    // the tips of long lines were not enough
+	// paths are latched exclusively, and their ancestors shared. True: holds below matter too.
+	paths      map[lockkeeper.Path]bool
+	refs       map[lockkeeper.Ref]bool // claims to read by their references
+	begun      map[lockkeeper.Ref]bool // those of refs that may be new: nested claims may name them already
+	around     map[lockkeeper.Ref]bool // holds that enclose a claim that may begin to wait
+	sessions   map[string]bool         // whose rows are read
+	entire     map[string]bool         // sessions of which all claims are read
+	asked      map[lockkeeper.Path]int // where claims may begin to wait: 2 at these paths, 1 above them
+	all        bool                    // the whole tree is latched
+	longQueue  bool                    // queues are long: only their prefixes are read
+	limit      int                     // claims to read of a long queue; 0: all
+	concurrent bool                    // the short prefixes were not enough
 }
 
 func newScope(b bounds) *scope {
 	return &scope{
-		bounds: b, line: b.head,
+		bounds: b, limit: b.prefix,
 		paths:    make(map[lockkeeper.Path]bool),
 		refs:     make(map[lockkeeper.Ref]bool),
 		begun:    make(map[lockkeeper.Ref]bool),
@@ -59,8 +56,8 @@ func newScope(b bounds) *scope {
 	}
 }
 
-// add takes in where targets may meet others, and reports whether that is new.
-// Permits don't meet what is below them (R3).
+// add adds the paths of targets, and reports whether one is new. Permits don't meet claims below
+// them (R3).
 //
 // The root, which only a freeze names, meets all paths: the engine latches everything and reads
 // whole queues.
@@ -70,7 +67,7 @@ func (s *scope) add(targets []lockkeeper.Target) (wider bool) {
 			return wider
 		}
 		if t.Path == lockkeeper.Root {
-			s.all, s.line = true, 0
+			s.all, s.limit = true, 0
 		}
 		below := t.Mode != lockkeeper.ModePermits
 		if old, known := s.paths[t.Path]; !known || below && !old {
@@ -81,7 +78,7 @@ func (s *scope) add(targets []lockkeeper.Target) (wider bool) {
 	return wider
 }
 
-// ask takes in the targets of a claim that may begin to wait.
+// ask adds the targets of a claim that may begin to wait.
 func (s *scope) ask(targets []lockkeeper.Target) {
 	s.add(targets)
 	for _, t := range targets {
@@ -92,20 +89,20 @@ func (s *scope) ask(targets []lockkeeper.Target) {
 	}
 }
 
-// further has more of long lines read, and reports whether there may be more.
-func (s *scope) further() bool {
-	switch s.line {
+// readMore makes the next attempt read more of long queues. It returns false if all is read.
+func (s *scope) readMore() bool {
+	switch s.limit {
 	case 0:
 		return false
-	case s.head:
-		s.line = 0
+	case s.prefix:
+		s.limit = 0
 	default:
-		s.line, s.scattered = s.head, true
+		s.limit, s.concurrent = s.prefix, true
 	}
 	return true
 }
 
-// mayKeepWaiting reports whether c may be in the way of a claim that comes now.
+// mayKeepWaiting reports whether c may block the claim of this transaction.
 func (s *scope) mayKeepWaiting(c *rows.Claim) bool {
 	for _, g := range c.Grants {
 		if s.asked[g.Path] > 0 {
@@ -120,7 +117,7 @@ func (s *scope) mayKeepWaiting(c *rows.Claim) bool {
 	return false
 }
 
-// addClaim takes in where a claim that is held or waits meets others.
+// addClaim adds the paths of a claim that is held or waits.
 func (s *scope) addClaim(c *rows.Claim) (wider bool) {
 	wider = s.add(c.Want.Targets)
 	for _, g := range c.Grants {
@@ -129,7 +126,7 @@ func (s *scope) addClaim(c *rows.Claim) (wider bool) {
 	return wider
 }
 
-// latch is one latch of a transaction. Paths share what is above them.
+// latch is one latch of a transaction. Paths share their ancestors.
 type latch struct {
 	path      lockkeeper.Path // "" is the root
 	exclusive bool
@@ -158,7 +155,7 @@ func (s *scope) latches() []latch {
 	return all
 }
 
-// region is one part of where targets meet others: it has one line of those who wait.
+// region is a set of paths where targets meet others. It has one queue.
 type region struct {
 	path lockkeeper.Path
 	part part
@@ -213,7 +210,7 @@ func (s *scope) regions() []region {
 	})
 }
 
-// order is the place of a claim in line (R4).
+// order is the position of a claim in a queue (R4).
 type order struct {
 	class    int
 	priority int
@@ -227,14 +224,14 @@ const (
 	classConverting = 1
 	classHard       = 2
 	classSoft       = 3
-	classUnheard    = 4 // ended, and its holder may not know
+	classUnacked    = 4 // ended, and its holder may not know it
 )
 
-// classOf is c's class; -1 if it concerns nobody any more.
+// classOf is the class of c; -1 if it has no rows of targets any more.
 func classOf(c *rows.Claim) int {
 	switch {
 	case c.ClaimRecord.State == lockkeeper.Ended && c.UnackedUntil > 0:
-		return classUnheard
+		return classUnacked
 	case c.ClaimRecord.State == lockkeeper.Ended:
 		return -1
 	case c.Converting:

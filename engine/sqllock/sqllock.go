@@ -17,13 +17,13 @@ import (
 // Engine keeps claims as rows of a database. It is a [lockkeeper.Engine], safe for
 // concurrent use.
 type Engine struct {
-	db      database
-	dialect dialect
-	process string // names this engine to others who use the database
-	local   *local
-	bounds  bounds
-	paces   *paces
-	long    longLines
+	db        database
+	dialect   dialect
+	process   string // names this engine to others who use the database
+	local     *local
+	bounds    bounds
+	holdTimes *holdTimes
+	long      longQueues
 
 	work     *queue // what needs latches
 	renewals *queue
@@ -32,23 +32,23 @@ type Engine struct {
 	close    context.CancelFunc
 	cutting  context.Context // ends when what was under way then is cut off
 	cut      context.CancelFunc
-	watch    *watch
+	wakeups  *wakeups
 	meter    meter
 
-	lookout   lookout
+	poller    poller
 	announced announcement
 }
 
 // newEngine makes an engine on a database that is ready.
 func newEngine(_ context.Context, db database) (*Engine, error) {
 	e := &Engine{
-		db:       db,
-		process:  rand.Text(),
-		local:    newLocal(),
-		bounds:   usual,
-		paces:    newPaces(),
-		work:     newQueue(),
-		renewals: newQueue(),
+		db:        db,
+		process:   rand.Text(),
+		local:     newLocal(),
+		bounds:    usual,
+		holdTimes: newHoldTimes(),
+		work:      newQueue(),
+		renewals:  newQueue(),
 	}
 	e.dialect = postgresDialect{db.naming, db.plainly}
 	if db.flavour == mysql {
@@ -56,13 +56,13 @@ func newEngine(_ context.Context, db database) (*Engine, error) {
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.cutting, e.cut = context.WithCancel(context.Background())
-	e.watch = newWatch()
-	e.running.Add(lanes + 2)
-	for range lanes {
-		go e.lane(e.work)
+	e.wakeups = newWakeups()
+	e.running.Add(workers + 2)
+	for range workers {
+		go e.worker(e.work)
 	}
 	go e.renewing()
-	go e.watching()
+	go e.checkWaiters()
 	return e, nil
 }
 
@@ -280,7 +280,7 @@ func (e *Engine) Close() error {
 	e.work.Close()
 	e.renewals.Close()
 	e.running.Wait()
-	e.lookout.wait()
+	e.poller.wait()
 	if e.db.owns {
 		return e.db.pool.Close()
 	}

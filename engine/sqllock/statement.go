@@ -32,15 +32,15 @@ type link interface {
 // errConflict: another transaction has changed what this one has read. Nothing has happened.
 var errConflict = errors.New("another transaction was faster")
 
-// fate is what an error says about a transaction.
-type fate int
+// outcome is what an error says about a transaction.
+type outcome int
 
 const (
-	failed  fate = iota // nothing has happened, and doing it again won't help
-	again               // nothing has happened: another transaction stood in the way
-	blocked             // nothing has happened: somebody keeps a latch
-	away                // nothing has happened: the database can't be reached, or is not ready
-	unknown             // it may have been committed
+	fatal          outcome = iota // nothing has happened, and a repetition would fail as well
+	retryable                     // nothing has happened: another transaction was in the way
+	lockTimeout                   // nothing has happened: another transaction keeps a latch
+	unreachable                   // nothing has happened: the database can't be reached, or is not ready
+	unknownOutcome                // it may have been committed
 )
 
 // A dialect is how one kind of database is spoken to. Statements that write fail with
@@ -55,7 +55,8 @@ type dialect interface {
 	commit() statement
 	rollback() statement
 	latch(all []latch) []statement
-	// clock reads the database's clock; with numbers it takes some, and reads whether anybody follows.
+	// clock reads the database's clock; with numbers it takes some, and reads whether anybody
+	// follows.
 	clock(to *reading, numbers bool) []statement
 
 	// drawn reads the latest number that a transaction has drawn, by clock.
@@ -65,7 +66,7 @@ type dialect interface {
 	sessions(ids []string, lock bool, each func(*session)) statement
 	claims(s *search, each func(region int, c *rows.Claim)) statement
 	freezes(each func(table.FreezeRecord)) statement
-	paces(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement
+	holdTimes(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement
 
 	// hold locks the rows of sessions, and makes sure that they have the versions that were read.
 	// It counts these up, and writes what the sessions have heard and answered.
@@ -76,15 +77,18 @@ type dialect interface {
 	putClaims(new, changed []*rows.Claim, gone []lockkeeper.Ref) ([]statement, error)
 	putTargets(old, new []targetRow) []statement
 	putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) []statement
-	putPaces(all []table.HoldTimeRecord) []statement
+	putHoldTimes(all []table.HoldTimeRecord) []statement
 	dropEnded(session string) statement
 	// follow notes that a process follows what happens.
-	follow(process string, until time.Duration) statement
-	ring(bells []bell, now time.Duration) []statement
+	announceWatcher(process string, until time.Duration) statement
+	// listen returns the function that receives notices on one connection until ctx ends, and says
+	// to n whether they arrive; nil if the database sends none.
+	listen() func(ctx context.Context, e *Engine, n *listening) error
+	sendWakeups(wakeups []wakeup, now time.Duration) []statement
 	// answer reads the claims that the bells of a process are about, and answered
 	// removes those bells.
-	answer(process string, each func(bell int, c *rows.Claim)) statement
-	answered(process string, bells []int) []statement
+	readWakeups(process string, each func(bell int, c *rows.Claim)) statement
+	removeWakeups(process string, wakeups []int) []statement
 
 	// overdue reads sessions that should have ended before, and those that have but left
 	// claims behind; some of them.
@@ -92,8 +96,8 @@ type dialect interface {
 	// purge removes what ended before, and need not be remembered any more.
 	purge(now, before time.Duration) []statement
 
-	// fateOf tells what an error means; committing: the commit had been sent.
-	fateOf(err error, committing bool) fate
+	// outcomeOf tells what an error means; committing: the commit had been sent.
+	outcomeOf(err error, committing bool) outcome
 }
 
 // patience is how long a transaction waits for others, and others for it.
@@ -106,7 +110,7 @@ type patience struct {
 type reading struct {
 	now     time.Duration // since 1970
 	numbers uint64        // those above it are ours, 1024 less one
-	follows bool          // somebody follows what happens
+	watched bool          // somebody follows what happens
 }
 
 // session is a row of the table of sessions.
@@ -134,7 +138,7 @@ type search struct {
 	renewed  []string         // of these what a lease tells
 	regions  []region
 	deep     bool // also those that are made in the holds of who is found in the regions
-	line     int  // how many of each line; 0: all
+	limit    int  // claims of each region; 0: all
 	most     int  // and how many of the regions of one kind; 0: all
 	everyone bool
 	ended    bool          // those that ended
@@ -147,7 +151,7 @@ const (
 )
 
 // bell tells a process to look at a claim.
-type bell struct {
+type wakeup struct {
 	process string
 	ref     lockkeeper.Ref
 }

@@ -11,16 +11,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// transaction is one transaction of the database. Under its latches it reads all
-// that may bear on what it decides into a table of its own, applies the commands to
-// that, and writes what changed; all of it or nothing.
+// transaction is one transaction of the database: see the package comment for its states.
 //
-// Latching and reading are statements of their own under READ COMMITTED, so what is
-// read was committed before the latches were had, and nobody changes it before the
-// commit. Of sessions, which are renewed without latches, that is made sure at the
-// end: each has a version, and whoever writes anything of a session locks its row.
+// Latching and reading are separate statements under READ COMMITTED. So all rows that it reads were
+// committed before it had its latches, and no other transaction changes them before its commit.
+// Sessions are renewed without latches; their versions show whether a row changed in between.
 //
-// Nothing that it finds out may be told before the commit.
+// It notifies nobody before the commit.
 type transaction struct {
 	e        *Engine
 	link     link
@@ -31,49 +28,49 @@ type transaction struct {
 	view    *view
 	table   *table.Table
 	now     time.Duration
-	broken  error // why it must not be committed
+	broken  error // why it must not commit
 	dropped []string
 
-	attached  map[string]session // what Attach writes of sessions beside the table
-	granted   []lockkeeper.Ref
-	asked     bool             // somebody was asked to yield, or is not any more
-	vain      bool             // somebody was asked, perhaps in vain
-	begun     []lockkeeper.Ref // claims that were asked for
-	known     []lockkeeper.Ref // claims that should be there
-	news      news
-	ended     map[lockkeeper.Ref]lockkeeper.Status // those in whose way somebody stood
-	bells     map[bell]bool
-	elsewhere []lockkeeper.Target // what ended where nobody has looked
-	closed    map[string]bool
-	paced     []table.HoldTimeRecord
-	after     []func() // to be done when it is committed
+	attached    map[string]session // process and attempt of the sessions that it attaches
+	granted     []lockkeeper.Ref
+	asked       bool             // an ask to yield began or ended
+	askedBeyond bool             // after some step a claim beyond a prefix asked
+	begun       []lockkeeper.Ref // claims that its commands made
+	known       []lockkeeper.Ref // claims that should have rows
+	news        news
+	ended       map[lockkeeper.Ref]lockkeeper.Status // ended claims with blockers
+	wakeups     map[wakeup]bool
+	elsewhere   []lockkeeper.Target // paths of ended holds that were not read
+	closed      map[string]bool
+	holdTimes   []table.HoldTimeRecord
+	after       []func() // run after the commit
 }
 
 var (
-	errCut     = errors.New("the head of the line is not enough")
-	errWider   = errors.New("what ended concerns more than was read")
-	errNumbers = errors.New("more was granted at once than there are numbers")
+	errPartial = errors.New("the prefix of a queue is not enough")
+	errWider   = errors.New("an ended hold concerns paths that were not read")
+	errNumbers = errors.New("the transaction needs more fences or tickets than it drew")
 )
 
 func (tx *transaction) send(ctx context.Context, all ...statement) error {
 	return tx.link.send(ctx, all)
 }
 
-// forget makes tx as if it had not read anything.
-func (tx *transaction) forget() {
+// reset undoes everything that an attempt has read and decided.
+func (tx *transaction) reset() {
 	tx.view = newView()
 	tx.table, tx.broken, tx.dropped = nil, nil, nil
 	tx.attached = make(map[string]session)
-	tx.granted, tx.asked, tx.vain, tx.begun, tx.news, tx.paced, tx.after = nil, false, false, nil, news{}, nil, nil
+	tx.granted, tx.asked, tx.askedBeyond, tx.begun, tx.news, tx.holdTimes, tx.after = nil, false, false, nil, news{}, nil, nil
 	tx.ended = make(map[lockkeeper.Ref]lockkeeper.Status)
-	tx.bells = make(map[bell]bool)
+	tx.wakeups = make(map[wakeup]bool)
 	tx.elsewhere, tx.closed = nil, make(map[string]bool)
 }
 
-// load makes the table of what was read.
+// load makes a table of the rows read.
 func (tx *transaction) load() error {
 	c := tx.view
-	c.heed()
+	c.applyAcks()
 	tx.now = c.reading.now
 	for _, found := range c.claims { // order does not matter
 		tx.now = max(tx.now, found.Changed) // should the database's clock have been set back
@@ -91,7 +88,7 @@ func (tx *transaction) load() error {
 	}
 	for id, alive := range live { // order does not matter: sessions are known by their ids
 		if s := c.sessions[id]; alive && (s == nil || s.Closed) {
-			snap.Sessions = append(snap.Sessions, tx.remains(id, s))
+			snap.Sessions = append(snap.Sessions, tx.endingSession(id, s))
 		}
 	}
 	for _, s := range c.sessions { // order does not matter
@@ -104,7 +101,7 @@ func (tx *transaction) load() error {
 			snap.Freezes = append(snap.Freezes, f)
 		}
 	}
-	for _, p := range c.paces { // order does not matter
+	for _, p := range c.holdTimes { // order does not matter
 		snap.HoldTimes = append(snap.HoldTimes, p)
 	}
 	tx.table = table.New()
@@ -115,21 +112,21 @@ func (tx *transaction) load() error {
 	return nil
 }
 
-// heed brings the claims that were read up to what their sessions have heard. That is
-// written of sessions alone: not all of their claims are read each time (R12).
-func (c *view) heed() {
+// applyAcks clears the unacknowledged ends of claims whose sessions have acknowledged the lease
+// that stated them (R12). A transaction writes acknowledgements to the rows of sessions alone,
+// because it does not read all claims of a session.
+func (c *view) applyAcks() {
 	for ref, found := range c.claims { // order does not matter
 		s := c.sessions[ref.Session]
 		if s != nil && found.ClaimRecord.State != lockkeeper.Ended && found.StatedIn != 0 && found.StatedIn <= s.Acked {
-			found.UnackedEnd = 0 // what was told
+			found.UnackedEnd = 0
 		}
 	}
 }
 
-// remains is a session that has ended while claims of it were left, as an open one
-// that ends now: so they end by the rules. If its row was removed by hand, nothing
-// more is known of it.
-func (tx *transaction) remains(id string, s *session) table.SessionRecord {
+// endingSession returns a session that has ended and still has claims as an open one that expires
+// now: so its claims end by the rules. s is nil if its row was removed by hand.
+func (tx *transaction) endingSession(id string, s *session) table.SessionRecord {
 	if s == nil {
 		return table.SessionRecord{ID: id, TTL: lockkeeper.MinTTL, Deadline: tx.now, Promise: tx.now, Resumed: true}
 	}
@@ -138,8 +135,8 @@ func (tx *transaction) remains(id string, s *session) table.SessionRecord {
 	return r
 }
 
-// concerned reports whether a freeze has to be known: it bears on what was latched, or
-// was made by a claim with others that do.
+// concerned reports whether the table needs a freeze: it meets the latched paths, or the same
+// command made another freeze that does.
 func (tx *transaction) concerned(f table.FreezeRecord) bool {
 	return slices.ContainsFunc(tx.view.freezes, func(g table.FreezeRecord) bool {
 		return f.By == g.By &&
@@ -147,7 +144,7 @@ func (tx *transaction) concerned(f table.FreezeRecord) bool {
 	})
 }
 
-// meetsFreeze reports whether a freeze of that path bears on what was latched.
+// meetsFreeze reports whether a freeze of path meets the latched paths.
 func (tx *transaction) meetsFreeze(path lockkeeper.Path) bool {
 	for p := range tx.scope.paths {
 		if p.Covers(path) || path.Covers(p) {
@@ -157,25 +154,24 @@ func (tx *transaction) meetsFreeze(path lockkeeper.Path) bool {
 	return false
 }
 
-// step applies one command. Its answer may be given only after the commit.
+// step applies one command. Its answer is valid after the commit.
 func (tx *transaction) step(c table.Command) (table.Reply, error) {
 	if tx.broken != nil {
 		return table.Reply{}, tx.broken
 	}
 	c.At = tx.now
 	reply, err := tx.table.Step(&c)
-	reply.Status = tx.placed(reply.Status)
+	reply.Status = tx.hidePosition(reply.Status)
 	tx.collect()
 	return reply, err
 }
 
-// review ends what has fallen due and settles what was read: something may be
-// missing by now that stood in the way.
+// review ends claims that have fallen due, and grants claims whose blockers are gone.
 func (tx *transaction) review() {
 	_, _ = tx.step(table.Command{Op: table.Review}) // never refused
 }
 
-// collect prepares the news of a step.
+// collect prepares the notifications of a step.
 func (tx *transaction) collect() {
 	for _, ev := range tx.table.Events() {
 		tx.news.any = true
@@ -186,9 +182,9 @@ func (tx *transaction) collect() {
 		if !ok {
 			continue
 		}
-		st = tx.placed(st)
+		st = tx.hidePosition(st)
 		if ev.Kind == table.AskChanged {
-			tx.asked, tx.vain = true, tx.vain || tx.mayAskInVain()
+			tx.asked, tx.askedBeyond = true, tx.askedBeyond || tx.asksFromBeyond()
 		}
 		if ev.Kind == table.Granted {
 			tx.granted = append(tx.granted, ev.Ref)
@@ -199,23 +195,23 @@ func (tx *transaction) collect() {
 			}
 			tx.leftElsewhere(&st)
 		}
-		tx.tell(&st)
+		tx.notify(&st)
 	}
 }
 
-// tell prepares to tell the session of a claim, here or in another process.
-func (tx *transaction) tell(st *lockkeeper.Status) {
+// notify prepares to notify the session of a claim, here or in another process.
+func (tx *transaction) notify(st *lockkeeper.Status) {
 	switch process := tx.processOf(st.Ref.Session); process {
 	case tx.e.process:
 		tx.news.add(*st)
 	case "":
 	default:
-		tx.bells[bell{process, st.Ref}] = true
+		tx.wakeups[wakeup{process, st.Ref}] = true
 	}
 }
 
-// processOf is the process that attached a session last; "" if nobody is to be told. A session
-// may have been attached here and then elsewhere, so its row counts.
+// processOf returns the process that attached a session last; "" if it is not known. A session may
+// have been attached here and then elsewhere, so its row counts.
 func (tx *transaction) processOf(session string) string {
 	if at := tx.attached[session]; at.attempt != "" {
 		return at.process
@@ -229,8 +225,8 @@ func (tx *transaction) processOf(session string) string {
 	return ""
 }
 
-// leftElsewhere notes where a hold ended and nobody has looked who waits there, or below: their
-// quiet periods begin anew, and they may go.
+// leftElsewhere notes the paths of an ended hold whose waiters, there or below, were not read:
+// their quiet periods restart, and they may be granted.
 func (tx *transaction) leftElsewhere(st *lockkeeper.Status) {
 	for _, g := range st.Grants {
 		if below, looked := tx.scope.paths[g.Path]; !looked || !below && g.Mode != lockkeeper.ModePermits {
@@ -239,8 +235,8 @@ func (tx *transaction) leftElsewhere(st *lockkeeper.Status) {
 	}
 }
 
-// sound makes sure that what was decided did not depend on those who were not read.
-func (tx *transaction) sound() error {
+// verify returns an error if a decision may depend on rows that were not read.
+func (tx *transaction) verify() error {
 	if tx.broken != nil {
 		return tx.broken
 	}
@@ -251,14 +247,14 @@ func (tx *transaction) sound() error {
 	if n.Fences >= first+numbersAtOnce || n.Tickets >= first+numbersAtOnce || n.Epochs >= first+numbersAtOnce {
 		return errNumbers
 	}
-	return tx.headsSuffice()
+	return tx.verifyPrefixes()
 }
 
-// barred reports whether among those up to the last that was read one waits for a path alone, so
-// that nobody behind that can go. One that a freeze forbids is ahead of nobody (R18).
-func (tx *transaction) barred(path lockkeeper.Path, last order) bool {
+// exclusiveAhead reports whether a claim of the prefix, up to last, waits for path exclusively, so
+// that it blocks every claim beyond. A frozen claim blocks nobody (R18).
+func (tx *transaction) exclusiveAhead(path lockkeeper.Path, last order) bool {
 	for ref, c := range tx.view.claims { // order does not matter
-		if waitsAlone(c.Want.Targets, path) && classOf(c) == classHard && orderOf(c).compare(last) <= 0 {
+		if waitsExclusively(c.Want.Targets, path) && classOf(c) == classHard && orderOf(c).compare(last) <= 0 {
 			if st, ok := tx.table.Explain(ref); ok && st.State == lockkeeper.Waiting &&
 				!slices.Contains(st.Waits, lockkeeper.Frozen) {
 				return true
@@ -268,8 +264,8 @@ func (tx *transaction) barred(path lockkeeper.Path, last order) bool {
 	return false
 }
 
-// deserted reports whether none of those waits any more who were read of a line.
-func (tx *transaction) deserted(r region, last order) bool {
+// prefixEnded reports whether no claim of the prefix of a region waits any more.
+func (tx *transaction) prefixEnded(r region, last order) bool {
 	for ref, c := range tx.view.claims { // order does not matter
 		if orderOf(c).compare(last) <= 0 && slices.ContainsFunc(c.Want.Targets, func(t lockkeeper.Target) bool {
 			return r.has(t.Path, t.Mode)
@@ -282,87 +278,85 @@ func (tx *transaction) deserted(r region, last order) bool {
 	return true
 }
 
-// headsSuffice makes sure that nobody was granted anything, or asks for it, who stands behind
-// the part of a line that was read, and that nobody has begun to wait, and keeps back meanwhile
-// what is held, without a look at all who may be waiting for that (R15).
-func (tx *transaction) headsSuffice() error {
-	if len(tx.view.cuts) == 0 {
+// verifyPrefixes returns errPartial if the decisions may differ from those of a full read: see
+// "Partial reads" in the package comment.
+func (tx *transaction) verifyPrefixes() error {
+	if len(tx.view.prefixEnds) == 0 {
 		return nil
 	}
 	for _, ref := range tx.begun {
 		st, _ := tx.table.Status(ref)
 		if st.Converting || st.State == lockkeeper.Waiting && st.Inside != (lockkeeper.Ref{}) {
-			return errCut
+			return errPartial
 		}
 	}
-	cuts := tx.lines()
-	for i, last := range tx.view.cuts { // order does not matter
-		if tx.scope.line < tx.scope.head && !tx.barred(tx.regions[i].path, last) {
-			return errCut // it is not one after the other that can go
+	prefixes := tx.prefixes()
+	for i, last := range tx.view.prefixEnds { // order does not matter
+		if tx.scope.limit < tx.scope.prefix && !tx.exclusiveAhead(tx.regions[i].path, last) {
+			return errPartial // claims beyond the short prefix may be granted beside it
 		}
 	}
 	for _, ref := range tx.granted {
-		if st, _ := tx.table.Status(ref); isBehind(cuts, tx.stood(ref), &st) {
-			return errCut
+		if st, _ := tx.table.Status(ref); isBeyond(prefixes, tx.orderRead(ref), &st) {
+			return errPartial
 		}
 	}
-	if tx.vain || tx.asked && tx.mayAskInVain() {
-		return errCut
+	if tx.askedBeyond || tx.asked && tx.asksFromBeyond() {
+		return errPartial
 	}
 	return nil
 }
 
-// mayAskInVain reports whether somebody asks who stands behind the part of a line that was read (R10).
-func (tx *transaction) mayAskInVain() bool {
-	cuts := tx.lines()
-	behind := func(a table.AskRecord) bool {
+// asksFromBeyond reports whether a claim beyond a prefix asks a holder to yield (R10).
+func (tx *transaction) asksFromBeyond() bool {
+	prefixes := tx.prefixes()
+	beyond := func(a table.AskRecord) bool {
 		st, _ := tx.table.Status(a.By)
-		return !st.Converting && isBehind(cuts, order{classHard, st.Priority, st.Ticket, a.By}, &st)
+		return !st.Converting && isBeyond(prefixes, order{classHard, st.Priority, st.Ticket, a.By}, &st)
 	}
-	return len(cuts) > 0 && slices.ContainsFunc(tx.table.Snapshot().Claims, func(r table.ClaimRecord) bool {
-		return slices.ContainsFunc(r.Asks, behind)
+	return len(prefixes) > 0 && slices.ContainsFunc(tx.table.Snapshot().Claims, func(r table.ClaimRecord) bool {
+		return slices.ContainsFunc(r.Asks, beyond)
 	})
 }
 
-// stood is where a claim stood in line when it was read. One that has just come stands behind all.
-func (tx *transaction) stood(ref lockkeeper.Ref) order {
+// orderRead returns the order of a claim when it was read. A new claim comes after all others.
+func (tx *transaction) orderRead(ref lockkeeper.Ref) order {
 	if c := tx.view.claims[ref]; c != nil {
 		return orderOf(c)
 	}
-	return order{class: classUnheard}
+	return order{class: classUnacked}
 }
 
-// lines are the regions of which only the head of the line was read, and its last.
-func (tx *transaction) lines() map[region]order {
-	cuts := make(map[region]order, len(tx.view.cuts))
-	for i, last := range tx.view.cuts { // order does not matter
-		cuts[tx.regions[i]] = last
+// prefixes returns the regions of which only a prefix was read, each with the last claim of it.
+func (tx *transaction) prefixes() map[region]order {
+	prefixes := make(map[region]order, len(tx.view.prefixEnds))
+	for i, last := range tx.view.prefixEnds { // order does not matter
+		prefixes[tx.regions[i]] = last
 	}
-	return cuts
+	return prefixes
 }
 
-// placed takes its place in line out of what is told of a claim that stands behind the part that
-// was read: there it is not known.
-func (tx *transaction) placed(st lockkeeper.Status) lockkeeper.Status {
-	if st.Position > 0 && isBehind(tx.lines(), tx.stood(st.Ref), &st) {
+// hidePosition removes the position and the estimate from the status of a claim beyond a prefix,
+// since the claims before it were not all read.
+func (tx *transaction) hidePosition(st lockkeeper.Status) lockkeeper.Status {
+	if st.Position > 0 && isBeyond(tx.prefixes(), tx.orderRead(st.Ref), &st) {
 		st.Position, st.ETA = 0, 0
 	}
 	return st
 }
 
-// isBehind reports whether a claim of that order stands in a line of which cuts tells the last
-// that was read, behind that one.
-func isBehind(cuts map[region]order, mine order, st *lockkeeper.Status) bool {
-	behind := func(r region) bool {
-		last, cut := cuts[r]
-		return cut && last.compare(mine) < 0
+// isBeyond reports whether a claim of order mine is beyond the prefix of one of its queues.
+func isBeyond(prefixes map[region]order, mine order, st *lockkeeper.Status) bool {
+	beyond := func(r region) bool {
+		last, partial := prefixes[r]
+		return partial && last.compare(mine) < 0
 	}
 	for _, g := range st.Grants {
-		if behind(region{g.Path, at}) || behind(region{g.Path, below}) {
+		if beyond(region{g.Path, at}) || beyond(region{g.Path, below}) {
 			return true
 		}
 		for up := range g.Path.Ancestors() {
-			if behind(region{up, above}) || behind(region{up, at}) {
+			if beyond(region{up, above}) || beyond(region{up, at}) {
 				return true
 			}
 		}

@@ -11,27 +11,27 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// numbersAtOnce is how many numbers a transaction takes.
+// numbersAtOnce is how many numbers a transaction draws.
 const numbersAtOnce = 1024
 
 // changes is what a transaction writes.
 type changes struct {
-	held        []session // sessions that were read, and of which anything is written
+	held        []session // sessions to lock: they, or claims of them, are written
 	new         []session
-	changed     []session               // those that are held, and have not just heard or answered something
-	claims      []*rows.Claim           // in their order
-	over        map[lockkeeper.Ref]bool // claims that need no row any more
+	changed     []session               // sessions of held whose rows differ in more than acknowledgements
+	claims      []*rows.Claim           // in the order of their changes
+	over        map[lockkeeper.Ref]bool // claims that need no row
 	gone, added []targetRow
 	thawed      []lockkeeper.Path
 	frozen      []table.FreezeRecord
-	paces       []table.HoldTimeRecord
+	holdTimes   []table.HoldTimeRecord
 }
 
 func (out *changes) empty() bool {
-	return len(out.new)+len(out.held)+len(out.claims)+len(out.thawed)+len(out.frozen)+len(out.paces) == 0
+	return len(out.new)+len(out.held)+len(out.claims)+len(out.thawed)+len(out.frozen)+len(out.holdTimes) == 0
 }
 
-// changes sorts what the table says that changed.
+// changes sorts the changes of the table.
 func (tx *transaction) changes() *changes {
 	snap := tx.table.Changes()
 	out := &changes{over: make(map[lockkeeper.Ref]bool)}
@@ -43,7 +43,7 @@ func (tx *transaction) changes() *changes {
 	for i := range snap.Claims {
 		ref := snap.Claims[i].Ref
 		if i+1 < len(snap.Claims) && snap.Claims[i+1].Ref == ref {
-			continue // only the last of each counts
+			continue // only its last change counts
 		}
 		c := &rows.Claim{ClaimRecord: snap.Claims[i]}
 		if st, ended := tx.ended[ref]; ended {
@@ -68,7 +68,7 @@ func (tx *transaction) changes() *changes {
 		}
 		if old := tx.view.sessions[id]; old != nil {
 			out.held = append(out.held, s)
-			if !old.heardSince(s) {
+			if !old.onlyAcksDiffer(s) {
 				out.changed = append(out.changed, s)
 			}
 		} else if !s.Closed {
@@ -84,36 +84,35 @@ func (tx *transaction) changes() *changes {
 	}
 	for _, p := range snap.HoldTimes {
 		if _, latched := tx.scope.paths[p.Path]; !latched && !tx.scope.all {
-			continue // others may be writing it
+			continue // another transaction may be writing it
 		}
-		tx.paced = append(tx.paced, p)
-		if tx.e.paces.moved(&p) {
-			out.paces = append(out.paces, p)
+		tx.holdTimes = append(tx.holdTimes, p)
+		if tx.e.holdTimes.moved(&p) {
+			out.holdTimes = append(out.holdTimes, p)
 		}
 	}
-	tx.after = append(tx.after, func() { tx.e.paces.learn(tx.paced, out.paces) })
+	tx.after = append(tx.after, func() { tx.e.holdTimes.update(tx.holdTimes, out.holdTimes) })
 	return out
 }
 
-// heardSince reports whether s is what the old one has become by hearing and answering, and
-// by nothing else. It may be the same.
-func (old session) heardSince(s session) bool {
+// onlyAcksDiffer reports whether s differs from old in its acknowledgements at most.
+func (old session) onlyAcksDiffer(s session) bool {
 	old.Acked, old.LowestOpen = s.Acked, s.LowestOpen
 	return old == s
 }
 
-// needsNoRow reports whether c is over and nobody will ask how it ended.
+// needsNoRow reports whether c has ended and nobody will ask for its reason.
 func (tx *transaction) needsNoRow(c *rows.Claim) bool {
 	if c.ClaimRecord.State != lockkeeper.Ended || !c.Acked || c.Thawed || c.Forget > tx.now || c.UnackedUntil > 0 ||
-		tx.view.reading.follows {
+		tx.view.reading.watched {
 		return false
 	}
 	s := tx.view.sessions[c.Ref.Session]
-	return s != nil && !tx.bells[bell{s.process, c.Ref}]
+	return s != nil && !tx.wakeups[wakeup{s.process, c.Ref}]
 }
 
-// changeSession notes what becomes of a session: of one that ended and began anew
-// first the one and then the other.
+// changeSession records a change of a session. If a session ended and began again, the changes come
+// in this order.
 func (tx *transaction) changeSession(sessions map[string]session, record table.SessionRecord) {
 	s := session{SessionRecord: record}
 	if old := tx.view.sessions[record.ID]; old != nil {
@@ -130,7 +129,7 @@ func (tx *transaction) changeSession(sessions map[string]session, record table.S
 	sessions[record.ID] = s
 }
 
-// changeTargets finds the rows of targets that are not what they were.
+// changeTargets finds the rows of targets to remove and to add.
 func (out *changes) changeTargets(were map[lockkeeper.Ref]*rows.Claim) {
 	for i := range out.claims {
 		now := targetRows(out.claims[i])
@@ -154,7 +153,7 @@ func (out *changes) changeTargets(were map[lockkeeper.Ref]*rows.Claim) {
 	slices.SortFunc(out.added, inOrder)
 }
 
-// dropTargets finds the rows of targets of the claims that are dropped.
+// dropTargets finds the rows of targets of dropped claims.
 func (out *changes) dropTargets(tx *transaction) {
 	for ref, c := range tx.view.claims { // order does not matter: rows are only removed
 		if c.ClaimRecord.State == lockkeeper.Ended && slices.Contains(tx.dropped, ref.Session) {
@@ -163,14 +162,14 @@ func (out *changes) dropTargets(tx *transaction) {
 	}
 }
 
-// targetRows are the rows of targets that c has.
+// targetRows returns the rows of targets that c has.
 func targetRows(c *rows.Claim) []targetRow {
 	o := orderOf(c)
 	if o.class < 0 {
 		return nil
 	}
 	var all []targetRow
-	if o.class == classHeld || o.class == classUnheard {
+	if o.class == classHeld || o.class == classUnacked {
 		for _, g := range c.Grants {
 			all = append(all, targetRow{g.Path, g.Mode, o})
 		}
@@ -182,7 +181,7 @@ func targetRows(c *rows.Claim) []targetRow {
 	return all
 }
 
-// write writes what changed, and commits. It reports whether the commit was sent.
+// write writes the changes, and commits. committing: the commit was sent.
 func (tx *transaction) write(ctx context.Context) (committing bool, err error) {
 	out, d := tx.changes(), tx.e.dialect
 	if out.empty() {
@@ -202,14 +201,14 @@ func (tx *transaction) write(ctx context.Context) (committing bool, err error) {
 	}
 	all = append(append(all, claims...), d.putTargets(out.gone, out.added)...)
 	all = append(all, d.putFreezes(out.thawed, out.frozen)...)
-	if len(out.paces) > 0 {
-		all = append(all, d.putPaces(out.paces)...)
+	if len(out.holdTimes) > 0 {
+		all = append(all, d.putHoldTimes(out.holdTimes)...)
 	}
-	all = append(all, tx.ringing()...)
+	all = append(all, tx.wakeupStatements()...)
 	return true, tx.send(ctx, append(all, d.commit())...)
 }
 
-// putClaims writes the rows of claims that are new or have changed, and removes those of others.
+// putClaims writes the rows of new and changed claims, and removes the rows of others.
 func (tx *transaction) putClaims(out *changes) ([]statement, error) {
 	var new, changed []*rows.Claim
 	var gone []lockkeeper.Ref
@@ -217,24 +216,24 @@ func (tx *transaction) putClaims(out *changes) ([]statement, error) {
 		switch row := tx.view.claims[c.Ref]; {
 		case out.over[c.Ref] && row != nil:
 			gone = append(gone, c.Ref)
-		case out.over[c.Ref]: // it came and went
+		case out.over[c.Ref]: // it began and ended in this transaction
 		case row == nil && c.ClaimRecord.State != lockkeeper.Ended:
 			new = append(new, c)
-		default: // of a freeze that ended there may be a row
+		default: // the row of an ended freeze may exist
 			changed = append(changed, c)
 		}
 	}
-	tx.e.local.leave(gone)
+	tx.e.local.removing(gone)
 	return tx.e.dialect.putClaims(new, changed, gone)
 }
 
-// ringing rings the bells of other processes.
-func (tx *transaction) ringing() []statement {
-	if len(tx.bells) == 0 {
+// wakeupStatements send wakeups to other processes.
+func (tx *transaction) wakeupStatements() []statement {
+	if len(tx.wakeups) == 0 {
 		return nil
 	}
-	bells := slices.SortedFunc(maps.Keys(tx.bells), func(a, b bell) int {
+	wakeups := slices.SortedFunc(maps.Keys(tx.wakeups), func(a, b wakeup) int {
 		return cmp.Or(cmp.Compare(a.process, b.process), compareRefs(a.ref, b.ref))
 	})
-	return tx.e.dialect.ring(bells, tx.now)
+	return tx.e.dialect.sendWakeups(wakeups, tx.now)
 }

@@ -14,7 +14,7 @@ func TestFollowersLookTogether(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
 		const n = 50
-		var all []*follower
+		var all []*watcher
 		for i := range n {
 			id := fmt.Sprint("s", i)
 			holding(t, e, id, "db")
@@ -33,13 +33,13 @@ func TestFollowersLookTogether(t *testing.T) {
 			}
 		}
 		if len(moments) > n/5 {
-			t.Errorf("%d looks for %d followers", len(moments), n)
+			t.Errorf("%d looks for %d watchers", len(moments), n)
 		}
 		for _, f := range all {
-			e.lookout.leave(f)
+			e.poller.leave(f)
 		}
-		e.lookout.wait()
-		if e.followed() {
+		e.poller.wait()
+		if e.watched() {
 			t.Error("somebody is believed to follow still")
 		}
 	})
@@ -83,7 +83,7 @@ func TestFollowersOfAStillDatabase(t *testing.T) {
 		}
 		look("at first", false)
 		look("when a transaction may be under way", false)
-		last.since = last.since.Add(-2 * followStill)
+		last.since = last.since.Add(-2 * watchStill)
 		look("later", true)
 		if _, err := other.Renew(t.Context(), key); err != nil {
 			t.Fatal(err)
@@ -91,9 +91,9 @@ func TestFollowersOfAStillDatabase(t *testing.T) {
 		look("after a renewal", true)
 		holding(t, other, "b", "db")
 		look("after a claim", false)
-		last.since = last.since.Add(-2 * followStill)
+		last.since = last.since.Add(-2 * watchStill)
 		look("later again", true)
-		last.looked = last.looked.Add(-2 * followAnyway)
+		last.looked = last.looked.Add(-2 * watchAnyway)
 		look("when it has not looked for long", false)
 	})
 }

@@ -10,20 +10,19 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// How often a process clears up, how long what has ended is kept for people and for
-// followers, and how long a session is over when whoever comes by ends it, if nobody
-// wants what it has.
+// How often a process cleans up, how long it keeps rows of ended claims for people and watchers,
+// and how long after its deadline any process ends a session whose holds nobody wants.
 const (
-	tidyEvery = 15 * time.Second
-	keepEnded = time.Minute
-	leaveDead = 5 * time.Second
+	cleanEvery = 15 * time.Second
+	keepEnded  = time.Minute
+	leaveDead  = 5 * time.Second
 
-	mostSilent = 1000 // sessions at once that were not renewed here
+	mostExpired = 1000 // sessions that one clean-up looks for
 )
 
-// tidy ends sessions that nobody else has ended, and removes rows that nobody needs. Any
-// process does it, and several may at once.
-func (e *Engine) tidy() {
+// cleanUp ends expired sessions that no transaction has met, and removes rows that nobody needs.
+// Every process does it, and several may at once.
+func (e *Engine) cleanUp() {
 	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
 	var at reading
@@ -44,18 +43,17 @@ func (e *Engine) tidy() {
 		return nil
 	})
 	if err != nil {
-		return // it is done again soon, by this process or another one
+		return // the next clean-up, of this process or another one, repeats it
 	}
 	for _, id := range dead {
 		e.sweep(id)
 	}
-	e.forgetSilent(ctx, at.now)
+	e.forgetExpired(ctx, at.now)
 }
 
-// forgetSilent forgets the sessions that were attached here and are no longer, as others
-// have ended them or attached them elsewhere.
-func (e *Engine) forgetSilent(ctx context.Context, now time.Duration) {
-	epochs := e.local.silent(time.Now())
+// forgetExpired removes sessions that were attached here and have ended or are attached elsewhere.
+func (e *Engine) forgetExpired(ctx context.Context, now time.Duration) {
+	epochs := e.local.expired(time.Now())
 	if len(epochs) == 0 {
 		return
 	}
@@ -73,22 +71,22 @@ func (e *Engine) forgetSilent(ctx context.Context, now time.Duration) {
 		case s.process != e.process:
 			e.local.detach(id, s.Epoch)
 		default:
-			e.local.renewed(id, s.Epoch, max(s.Deadline-now, 0)) // by somebody elsewhere who knows its key
+			e.local.renewed(id, s.Epoch, max(s.Deadline-now, 0)) // another process renews it with its key
 		}
 	}
 }
 
-// trouble makes of what went wrong with jobs an ErrUnavailable that says what would help; or an
-// ErrDenied, if the rights are missing, which won't come back by itself. Of what may have happened
-// nevertheless, and of renewals, whose holders go on for as long as they may, it is an ErrUnavailable.
+// trouble turns the error of a transaction into an ErrUnavailable that says what would help, or
+// into an ErrDenied if rights are missing. It is an ErrUnavailable if the jobs may have happened,
+// and for renewals, whose holders go on until their deadline.
 func (e *Engine) trouble(err error, jobs []*job) error {
-	var told *lockkeeper.Error
-	if errors.As(err, &told) {
-		return told
+	var refused *lockkeeper.Error
+	if errors.As(err, &refused) {
+		return refused
 	}
 	begun := slices.ContainsFunc(jobs, func(j *job) bool { return j.unsure || j.renews })
-	if refused := e.db.refusal(err); errors.Is(refused, lockkeeper.ErrDenied) && !begun {
-		return refused
+	if denied := e.db.refusal(err); errors.Is(denied, lockkeeper.ErrDenied) && !begun {
+		return denied
 	}
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "using the database", Cause: err}
 }

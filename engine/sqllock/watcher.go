@@ -14,83 +14,83 @@ import (
 
 // How often a follower looks: soon after something happened here, else seldom.
 const (
-	followPause = 50 * time.Millisecond
-	followIdle  = 500 * time.Millisecond
-	followBack  = 5 * time.Second // how long ago what ended may have ended to be told of
+	watchPause = 50 * time.Millisecond
+	watchIdle  = 500 * time.Millisecond
+	watchBack  = 5 * time.Second // how long ago what ended may have ended to be told of
 	// Where nothing has begun for so long, nothing has changed either, since transactions are
 	// shorter. So it is enough to see that nothing begins, and to look now and then all the same.
-	followStill  = attemptBound + time.Second
-	followAnyway = 15 * time.Second
+	watchStill  = attemptBound + time.Second
+	watchAnyway = 15 * time.Second
 )
 
 // stillness is what a look found out about whether anything happens in the database.
 type stillness struct {
-	joined int       // how many followers there had been when all was looked at
+	joined int       // how many watchers there had been when all was looked at
 	drawn  uint64    // each transaction that decides anything draws a number
 	since  time.Time // when that was new
 	looked time.Time // when all was looked at
 }
 
-// lookout reads for all followers of this process at once, as long as there are any:
+// poller reads for all followers of this process at once, as long as there are any:
 // thousands who follow a claim each, as by polls over HTTP, cost the database no more
 // than one who follows all of those. The zero value has no followers.
-type lookout struct {
-	mu        sync.Mutex // guards what follows
-	followers map[*follower]struct{}
-	joined    int           // how often somebody has begun to follow
-	bell      chan struct{} // something happened here, or there is one more follower
-	ended     chan struct{} // closed when the goroutine that looks has ended; nil: there is none
+type poller struct {
+	mu       sync.Mutex // guards what follows
+	watchers map[*watcher]struct{}
+	joined   int           // how often somebody has begun to follow
+	bell     chan struct{} // something happened here, or there is one more follower
+	ended    chan struct{} // closed when the goroutine that looks has ended; nil: there is none
 }
 
 // follower is one List that goes on.
-type follower struct {
+type watcher struct {
 	query  lockkeeper.Query
 	bell   chan struct{}
 	latest atomic.Pointer[moment]
 }
 
 // ring has followers look soon.
-func (l *lookout) ring() {
+func (l *poller) ring() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bell != nil {
-		ring(l.bell)
+		wake(l.bell)
 	}
 }
 
 // followed reports whether somebody follows claims here, and so wants to see ends of others' too.
-func (e *Engine) followed() bool {
-	e.lookout.mu.Lock()
-	defer e.lookout.mu.Unlock()
-	return len(e.lookout.followers) > 0
+func (e *Engine) watched() bool {
+	e.poller.mu.Lock()
+	defer e.poller.mu.Unlock()
+	return len(e.poller.watchers) > 0
 }
 
 // join takes in a follower, and begins to look if nobody did.
-func (e *Engine) join(q lockkeeper.Query) *follower {
-	l, f := &e.lookout, &follower{query: q, bell: make(chan struct{}, 1)}
+func (e *Engine) join(q lockkeeper.Query) *watcher {
+	l, f := &e.poller, &watcher{query: q, bell: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.followers == nil {
-		l.followers, l.bell = make(map[*follower]struct{}), make(chan struct{}, 1)
+	if l.watchers == nil {
+		l.watchers, l.bell = make(map[*watcher]struct{}), make(chan struct{}, 1)
 	}
-	l.followers[f] = struct{}{}
+	l.watchers[f] = struct{}{}
 	l.joined++
 	if l.ended == nil && e.closing.Err() == nil {
 		l.ended = make(chan struct{})
-		go e.lookOut(l.ended)
+		go e.pollForWatchers(l.ended)
 	}
-	ring(l.bell)
+	wake(l.bell)
 	return f
 }
 
-func (l *lookout) leave(f *follower) {
+func (l *poller) leave(f *watcher) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.followers, f)
+	delete(l.watchers, f)
 }
 
 // wait waits until nobody looks any more, after the engine was closed.
-func (l *lookout) wait() {
+func (l *poller) wait() {
 	l.mu.Lock()
 	ended := l.ended
 	l.mu.Unlock()
@@ -101,47 +101,47 @@ func (l *lookout) wait() {
 
 // all are the followers, where they look, and how many there have been. If there are none, who
 // asks ends.
-func (l *lookout) all() (followers []*follower, s *scope, joined int) {
+func (l *poller) all() (watchers []*watcher, s *scope, joined int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s = newScope(usual)
-	for f := range l.followers { // order does not matter
-		followers = append(followers, f)
+	for f := range l.watchers { // order does not matter
+		watchers = append(watchers, f)
 		s.sees(f.query)
 	}
-	if len(followers) == 0 {
+	if len(watchers) == 0 {
 		l.ended = nil
 	}
-	return followers, s, l.joined
+	return watchers, s, l.joined
 }
 
-// lookOut reads again and again for all followers, until there are none.
-func (e *Engine) lookOut(ended chan struct{}) {
+// pollForWatchers reads again and again for all followers, until there are none.
+func (e *Engine) pollForWatchers(ended chan struct{}) {
 	defer close(ended)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var last stillness
 	for e.closing.Err() == nil {
-		followers, s, joined := e.lookout.all()
-		if len(followers) == 0 {
+		watchers, s, joined := e.poller.all()
+		if len(watchers) == 0 {
 			return
 		}
 		e.announce(e.cutting)
 		if joined == last.joined && e.still(&last) {
-			e.restFollowing(pause)
+			e.pauseWatchers(pause)
 			continue
 		}
 		last.joined = joined
 		began := time.Now()
-		m, err := e.read(e.cutting, s, followBack)
+		m, err := e.read(e.cutting, s, watchBack)
 		if err != nil {
 			m = &moment{began: began, err: err}
 		}
-		for _, f := range followers {
+		for _, f := range watchers {
 			f.latest.Store(m)
-			ring(f.bell)
+			wake(f.bell)
 		}
-		e.restFollowing(pause)
+		e.pauseWatchers(pause)
 	}
 }
 
@@ -155,32 +155,32 @@ func (e *Engine) still(last *stillness) bool {
 	if err != nil || drawn != last.drawn {
 		last.drawn, last.since = drawn, now
 	}
-	if now.Sub(last.since) > followStill && now.Sub(last.looked) < followAnyway {
+	if now.Sub(last.since) > watchStill && now.Sub(last.looked) < watchAnyway {
 		return true
 	}
 	last.looked = now
 	return false
 }
 
-// restFollowing waits until it is worth to look again: at once if something happens here,
-// but not more often than followPause.
-func (e *Engine) restFollowing(pause *time.Timer) {
-	pause.Reset(followPause)
+// pauseWatchers waits until it is worth to look again: at once if something happens here,
+// but not more often than watchPause.
+func (e *Engine) pauseWatchers(pause *time.Timer) {
+	pause.Reset(watchPause)
 	select {
 	case <-pause.C:
 	case <-e.closing.Done():
 		return
 	}
-	pause.Reset(followIdle - followPause)
+	pause.Reset(watchIdle - watchPause)
 	select {
-	case <-e.lookout.bell:
+	case <-e.poller.bell:
 	case <-pause.C:
 	case <-e.closing.Done():
 	}
 }
 
 // next waits for a moment that began after since; nil when ctx, or the engine, has ended.
-func (f *follower) next(ctx, closing context.Context, since time.Time) *moment {
+func (f *watcher) next(ctx, closing context.Context, since time.Time) *moment {
 	for {
 		select {
 		case <-f.bell:
@@ -196,10 +196,10 @@ func (f *follower) next(ctx, closing context.Context, since time.Time) *moment {
 }
 
 // follow yields what q selects, and goes on with what changes of it.
-func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
+func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
 	since := time.Now()
 	f := e.join(q)
-	defer e.lookout.leave(f)
+	defer e.poller.leave(f)
 	reported := watching.NewReported()
 	seen := make(map[lockkeeper.Ref]uint64) // ends that it has seen
 	for first := true; ; first = false {
@@ -234,8 +234,8 @@ type announcement struct {
 }
 
 const (
-	followLease  = 10 * time.Second
-	followMargin = 2 * time.Second // before its end it is not relied on
+	watchLease  = 10 * time.Second
+	watchMargin = 2 * time.Second // before its end it is not relied on
 )
 
 // announce tells those who end claims that somebody follows here, so that they leave rows
@@ -246,7 +246,7 @@ func (e *Engine) announce(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	left := time.Until(a.until)
-	if left > followLease/2 {
+	if left > watchLease/2 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptBound)
@@ -255,15 +255,15 @@ func (e *Engine) announce(ctx context.Context) {
 	err := d.with(ctx, e.db.pool, func(l link) error {
 		var at reading
 		all := d.begin(patience{latchPatience, idleFirst})
-		if left < followMargin {
+		if left < watchMargin {
 			all = append(all, d.latch([]latch{{"", true}})...)
 		}
 		if err := l.send(ctx, append(all, d.clock(&at, false)...)); err != nil {
 			return err
 		}
-		return l.send(ctx, []statement{d.follow(e.process, at.now+followLease), d.commit()})
+		return l.send(ctx, []statement{d.announceWatcher(e.process, at.now+watchLease), d.commit()})
 	})
 	if err == nil {
-		a.until = began.Add(followLease)
+		a.until = began.Add(watchLease)
 	}
 }
