@@ -7,14 +7,14 @@ import (
 	"strconv"
 
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/gctune"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
-	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
 // serveOverHTTP is our server of an engine in memory, for HTTP alone.
 func serveOverHTTP(l net.Listener) error {
-	server.TuneCollector() // as "lk serve" does
+	gctune.Tune() // as "lk serve" does
 	return httpapi.New(access.New(memlock.New(), nil, access.Options{}), httpapi.Options{}).Server().Serve(l)
 }
 
@@ -40,7 +40,7 @@ type (
 
 // serveBareHTTP answers POST and DELETE as our server does, and keeps nothing.
 func serveBareHTTP(l net.Listener) error {
-	server.TuneCollector() // as ours, so that it is no matter of that
+	gctune.Tune() // as ours, so that it is no matter of that
 	const claim = "http-30s-abcdefghijklmnopqrstuvwxyz.1"
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/claims", func(w http.ResponseWriter, r *http.Request) {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/disklock"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/gctune"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
@@ -38,7 +39,7 @@ func serveEngine(l net.Listener, e lockkeeper.Engine, ask <-chan string) error {
 			fmt.Println(inUse())
 		}
 	}()
-	server.TuneCollector() // as "lk serve" does
+	gctune.Tune() // as "lk serve" does
 	if err := server.New(e, server.Options{}).Serve(l); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return err

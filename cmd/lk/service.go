@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/gctune"
 	export "github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
@@ -89,7 +90,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	server.TuneCollector()
+	gctune.Tune()
 	failed := s.run(hup, listeners, pages)
 	a.sayReady(s, listeners, pages)
 	return s.awaitEnd(signals, failed)

@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/gctune"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
@@ -81,7 +82,7 @@ func playServer([]string) error {
 		}
 	}
 	fmt.Println("serving", listeners[0].Addr(), listeners[1].Addr(), secrets["attacker"], secrets["victim"])
-	server.TuneCollector()
+	gctune.Tune()
 	s := server.New(e, server.Options{Gate: gate})
 	go web.Serve(listeners[1])
 	go func() {

@@ -31,14 +31,15 @@ var house = []room{
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
 	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
-	{"engine/remote", ". internal/serve/wire", ""},
+	{"engine/remote", ". internal/attached internal/serve/wire", ""},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},
 	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
-	{"internal/serve/server", ". internal/serve/wire internal/serve/access internal/serve/limits", ""},
+	{"internal/gctune", "", ""}, // the garbage collector of a server
+	{"internal/serve/server", ". internal/attached internal/serve/wire internal/serve/access internal/serve/limits", ""},
 	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/listing " +
 		"internal/solo", ""},
 	{"internal/serve/observe", ". internal/serve/access", "github.com/prometheus/client_golang"},
@@ -47,25 +48,28 @@ var house = []room{
 	{"internal/listing", ".", ""},
 	{"semaphore", "", ""}, // the standard library alone
 
-	{"cmd/lk", ". engine/all engine/disklock engine/remote engine/sqlitelock grab internal/serve/server internal/serve/wire " +
+	{"cmd/lk", ". engine/all engine/disklock engine/remote engine/sqlitelock grab internal/serve/server " +
+		"internal/serve/wire " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
-		"internal/duration internal/listing internal/supervise internal/pki", "go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
-		"golang.org/x/sys golang.org/x/term"},
+		"internal/duration internal/listing internal/supervise internal/gctune internal/pki",
+		"go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
+			"golang.org/x/sys golang.org/x/term"},
 
 	{"internal/record", ". table", ""},                         // commands and snapshots as bytes
 	{"internal/rows", ". table", ""},                           // records as columns of a database
 	{"internal/attached", ".", ""},                             // sessions that are attached through a process
 	{"internal/calls", ".", ""},                                // calls that share a commit
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
-	{"internal/watching", ".", ""},                             // watchers: whom a change concerns, what they have received
-	{"internal/model", ". table", ""},                          // the rules a second time, slow and obvious
-	{"internal/story", ". table", ""},                          // commands and tables as text
-	{"semaphore/internal/interleave", "", ""},                  // small programs under every schedule
-	{"internal/badnet", "", "golang.org/x/sys"},                // bad networks, for tests
-	{"internal/testca", "", ""},                                // certificates, for tests
-	{"internal/crowd", ". history", ""},                        // busy clients, recorded and judged
-	{"internal/mutants", "", ""},                               // plants bugs and sees that tests find them
-	{"internal/roles", "", ""},                                 // other processes, for tests
+	// watchers: whom a change concerns, what they have received
+	{"internal/watching", ".", ""},
+	{"internal/model", ". table", ""},           // the rules a second time, slow and obvious
+	{"internal/story", ". table", ""},           // commands and tables as text
+	{"semaphore/internal/interleave", "", ""},   // small programs under every schedule
+	{"internal/badnet", "", "golang.org/x/sys"}, // bad networks, for tests
+	{"internal/testca", "", ""},                 // certificates, for tests
+	{"internal/crowd", ". history", ""},         // busy clients, recorded and judged
+	{"internal/mutants", "", ""},                // plants bugs and sees that tests find them
+	{"internal/roles", "", ""},                  // other processes, for tests
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
 	{"internal/testmode", "", ""}, // the flags -long and -seed of all tests
 	{"internal/tidy", "", ""},

@@ -1,4 +1,4 @@
-package server
+package gctune
 
 import (
 	"runtime/debug"
@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-func TestCollectorPercent(t *testing.T) {
+func TestGrowthOfHeapBySize(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
 	}{{0, 1600}, {1 << 20, 1600}, {4 << 20, 1600}, {32 << 20, 200}, {64 << 20, 100}, {10 << 30, 100}} {
-		if got := collectorPercent(c.live); got != c.want {
+		if got := percent(c.live); got != c.want {
 			t.Errorf("with %d bytes in use the heap may grow by %d%%, want %d%%", c.live, got, c.want)
 		}
 	}
@@ -22,9 +22,9 @@ func TestCollectorPercent(t *testing.T) {
 
 // A server that has just begun, or keeps next to nothing, is collected after some 64 MiB
 // as well: it must fit into a small container.
-func TestCollectorGoal(t *testing.T) {
+func TestSmallHeapIsCollectedAt64MiB(t *testing.T) {
 	for _, live := range []uint64{0, 1 << 20} {
-		before := debug.SetGCPercent(collectorPercent(live))
+		before := debug.SetGCPercent(percent(live))
 		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 		metrics.Read(sample)
 		debug.SetGCPercent(before)
