@@ -60,9 +60,9 @@ func (e *Engine) connect(a *attempt, first int, former *conn) {
 		<-former.over
 	}
 	var errs []error
-	for i := range e.place.addresses {
-		at := (first + i) % len(e.place.addresses)
-		c, err := e.dial(e.place.addresses[at])
+	for i := range e.endpoint.addresses {
+		at := (first + i) % len(e.endpoint.addresses)
+		c, err := e.dial(e.endpoint.addresses[at])
 		if err != nil && e.life.Err() != nil {
 			errs = []error{errClosed}
 			break
@@ -121,8 +121,8 @@ func (e *Engine) leaves(c *conn) bool {
 		return false
 	}
 	e.drained[e.last] = now
-	for i := range e.place.addresses {
-		if at := (e.last + i) % len(e.place.addresses); !drains(at) {
+	for i := range e.endpoint.addresses {
+		if at := (e.last + i) % len(e.endpoint.addresses); !drains(at) {
 			e.last = at
 			return true
 		}
@@ -134,7 +134,7 @@ func (e *Engine) leaves(c *conn) bool {
 func (e *Engine) dial(address string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(e.life, dialTime)
 	defer cancel()
-	token, err := e.place.credential()
+	token, err := e.endpoint.credential()
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (e *Engine) dial(address string) (*conn, error) {
 	}}
 	nc, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.place.scheme(), address)
+		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.endpoint.scheme(), address)
 	}
 	defer context.AfterFunc(e.life, func() { nc.Close() })()
 	c, err := e.enter(ctx, nc, address, token)
@@ -159,28 +159,28 @@ func (e *Engine) dial(address string) (*conn, error) {
 
 // enter makes sure of who is at the other end, and greets it.
 func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) (*conn, error) {
-	if e.place.secure {
-		config, err := e.place.trust(address)
+	if e.endpoint.secure {
+		config, err := e.endpoint.trust(address)
 		if err != nil {
 			return nil, err
 		}
 		secure := tls.Client(nc, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, e.place.explain(err, address)
+			return nil, e.endpoint.explain(err, address)
 		}
 		nc = secure
 	} else if at, ok := nc.RemoteAddr().(*net.TCPAddr); token != "" && (!ok || !at.IP.IsLoopback()) {
-		return nil, e.place.inTheClear(address)
+		return nil, e.endpoint.inTheClear(address)
 	}
 	c, err := e.greet(nc, token)
 	if err == nil {
 		return c, nil
 	}
-	err = e.place.explain(err, address)
+	err = e.endpoint.explain(err, address)
 	if answer, ok := err.(*lockkeeper.Error); ok {
-		return nil, e.place.advise(answer, address, token)
+		return nil, e.endpoint.advise(answer, address, token)
 	}
-	if !e.place.secure && !errors.Is(err, wire.ErrFrame) && speaksHTTPS(ctx, address) {
+	if !e.endpoint.secure && !errors.Is(err, wire.ErrFrame) && speaksHTTPS(ctx, address) {
 		err = errHTTP
 	}
 	return nil, fmt.Errorf("%s does not answer as a Lockkeeper server: %w", address, err)

@@ -17,10 +17,10 @@ func (e *Engine) Expiry(ctx context.Context) (server, own time.Time, err error) 
 	if secure, ok := c.net.(*tls.Conn); ok {
 		server = secure.ConnectionState().PeerCertificates[0].NotAfter
 	}
-	if e.place.cert == "" {
+	if e.endpoint.cert == "" {
 		return server, own, nil
 	}
-	config, err := e.place.trust(e.place.addresses[0])
+	config, err := e.endpoint.trust(e.endpoint.addresses[0])
 	if err == nil {
 		own = config.Certificates[0].Leaf.NotAfter
 	}

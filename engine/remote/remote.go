@@ -16,7 +16,7 @@ const DefaultPort = "7420"
 
 // An Engine is a lockkeeper.Engine at a server. It is safe for concurrent use.
 type Engine struct {
-	place      *place
+	endpoint   *endpoint
 	guarantees lockkeeper.Guarantees
 	parent     func(context.Context) string // of Trace; may be nil
 
@@ -29,9 +29,9 @@ type Engine struct {
 	attempt *attempt          // to connect; nil if there is none
 	closed  bool
 
-	life     context.Context // ends when the engine is closed: nobody is dialled any more
-	end      context.CancelFunc
-	hearings hearings
+	life          context.Context // ends when the engine is closed: then it dials no more
+	end           context.CancelFunc
+	subscriptions subscriptions
 }
 
 // Check finds what is wrong with a URL, as Open takes it, and with the files and
@@ -62,7 +62,7 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{place: p, drained: make(map[int]time.Time), hearings: hearings{of: make(map[string]*hearing)}}
+	e := &Engine{endpoint: p, drained: make(map[int]time.Time)}
 	e.life, e.end = context.WithCancel(context.Background())
 	c, err := e.connection(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := s.Check(false); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	answered := e.hearings.ask(s.ID, notify)
+	answered := e.subscriptions.attach(s.ID, notify)
 	lease, err := e.lease(ctx, &wire.Request{Attach: wire.NewSession(&s)}, lockkeeper.Key{})
 	if err != nil {
 		answered(nil)
@@ -104,7 +104,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
 	lease, err := e.lease(ctx, &wire.Request{Renew: true}, k)
 	if err == nil {
-		e.hearings.renewed(&lease)
+		e.subscriptions.renewed(&lease)
 	}
 	return lease, err
 }
@@ -146,7 +146,7 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	}
 	_, err := e.call(ctx, &wire.Request{End: wire.NewEnding(&ending)}, k, nil)
 	if ending.Kind == lockkeeper.Leave && err == nil {
-		e.hearings.left(k.Session)
+		e.subscriptions.left(k)
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func (e *Engine) Close() error {
 	c := e.conn
 	e.mu.Unlock()
 	e.end()
-	e.hearings.clear()
+	e.subscriptions.clear()
 	if c != nil {
 		c.Fail(errClosed)
 		<-c.over
@@ -183,7 +183,7 @@ func (e *Engine) lost(c *conn, cause error) {
 	if e.conn == c {
 		e.conn, e.former = nil, c
 		if errors.Is(cause, errSilent) { // to try it again first would take the time that leases have left
-			e.last = (e.last + 1) % len(e.place.addresses)
+			e.last = (e.last + 1) % len(e.endpoint.addresses)
 		}
 	}
 	e.mu.Unlock()
@@ -197,7 +197,7 @@ func (e *Engine) tell(hints []lockkeeper.Status) {
 		for n < len(hints) && hints[n].Ref.Session == session {
 			n++
 		}
-		for _, notify := range e.hearings.those(session) {
+		for _, notify := range e.subscriptions.of(session) {
 			notify(hints[:n])
 		}
 		hints = hints[n:]
@@ -206,15 +206,15 @@ func (e *Engine) tell(hints []lockkeeper.Status) {
 
 // missed tells every session that hints may have been missed.
 func (e *Engine) missed() {
-	for _, notify := range e.hearings.everybody() {
+	for _, notify := range e.subscriptions.all() {
 		notify(nil)
 	}
 }
 
 // where names the addresses for people.
 func (e *Engine) where() string {
-	if len(e.place.addresses) == 1 {
-		return e.place.addresses[0]
+	if len(e.endpoint.addresses) == 1 {
+		return e.endpoint.addresses[0]
 	}
-	return fmt.Sprintf("any of %d servers", len(e.place.addresses))
+	return fmt.Sprintf("any of %d servers", len(e.endpoint.addresses))
 }

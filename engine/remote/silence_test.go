@@ -18,7 +18,7 @@ import (
 // calls leave channels behind that are used again.
 func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engine {
 	ours, theirs := net.Pipe()
-	e := &Engine{place: &place{addresses: []string{"pipe"}}, hearings: hearings{of: make(map[string]*hearing)}}
+	e := &Engine{endpoint: &endpoint{addresses: []string{"pipe"}}}
 	e.life, e.end = context.WithCancel(context.Background())
 	c := newConn(e, ours, bufio.NewReader(ours), lockkeeper.Guarantees{})
 	e.conn = c

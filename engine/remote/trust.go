@@ -29,7 +29,7 @@ const (
 
 // credential is the token to show: of the URL's file, else of the environment, else
 // of the file that the environment names; "" if there is none.
-func (p *place) credential() (string, error) {
+func (p *endpoint) credential() (string, error) {
 	file := p.token
 	if file == "" {
 		if token := os.Getenv(TokenVariable); token != "" {
@@ -58,7 +58,7 @@ func tidyToken(text, from string) (string, error) {
 }
 
 // trust is whom to believe at an address, and what to show of oneself.
-func (p *place) trust(address string) (*tls.Config, error) {
+func (p *endpoint) trust(address string) (*tls.Config, error) {
 	host, _, _ := net.SplitHostPort(address)
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if p.ca != "" {
@@ -104,7 +104,7 @@ func readFile(name string, most int) ([]byte, error) {
 }
 
 // explain says what to do about an error of TLS.
-func (p *place) explain(err error, address string) error {
+func (p *endpoint) explain(err error, address string) error {
 	unknown, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
 	header, isHeader := errors.AsType[tls.RecordHeaderError](err)
@@ -134,7 +134,7 @@ func (p *place) explain(err error, address string) error {
 }
 
 // rejected says what a server has against this client's certificate, or its TLS.
-func (p *place) rejected(alert error, address string) error {
+func (p *endpoint) rejected(alert error, address string) error {
 	if text := alert.Error(); !strings.Contains(text, "certificate") && !strings.Contains(text, "access denied") {
 		return fmt.Errorf("%s and this client find no TLS that both speak (%w)", address, alert)
 	}
@@ -153,7 +153,7 @@ func (p *place) rejected(alert error, address string) error {
 }
 
 // advise adds to a server's refusal what can be done about it here.
-func (p *place) advise(e *lockkeeper.Error, address, token string) error {
+func (p *endpoint) advise(e *lockkeeper.Error, address, token string) error {
 	if e.Err != lockkeeper.ErrDenied || e.Reason != lockkeeper.NoReason || e.Cause != nil {
 		return e
 	}
@@ -172,7 +172,7 @@ func (p *place) advise(e *lockkeeper.Error, address, token string) error {
 }
 
 // origin says where the token comes from.
-func (p *place) origin() string {
+func (p *endpoint) origin() string {
 	switch {
 	case p.token != "":
 		return "?token=" + p.token

@@ -115,7 +115,7 @@ func (c *conn) attach(ctx context.Context, s lockkeeper.Session) (lockkeeper.Lea
 	r.conn.Store(c)
 	lease, err := c.engine.Attach(ctx, s, r.tell)
 	if err == nil {
-		c.server.routes.attached(owned{c.identity, s.ID}, r, &lease)
+		c.server.routes.attached(owned(c.identity, s.ID), r, &lease)
 	}
 	return lease, err
 }

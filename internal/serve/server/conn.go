@@ -43,7 +43,7 @@ type conn struct {
 	finishing bool             // no further request is read
 	answered  bool             // no more replies follow
 	lists     map[uint64]*list // by the number of the call
-	taken     map[*route]*conn // routes that led to another connection before, which lived
+	displaced map[*route]*conn // connections, alive then, from which c took a route
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -93,7 +93,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 	c.Signal()
 	<-writer
 	c.close() // hints may still come: nobody reads them
-	c.giveBack()
+	c.restoreRoutes()
 }
 
 // read takes requests and has them answered until the connection ends.

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
 )
 
-// A route leads hints about a session to the connection from which it was attached
-// or renewed last. That can be one that its client has left already, of which what it
-// sent is read late: when it ends, it gives the route back to the one before.
+// A route leads hints about a session to the connection from which it was attached or renewed last.
+//
+//	attach over c ──→ c ── renewal over d ──→ d ── d ends while c lives ──→ c, which missed hints
+//
+// A renewal may be old: sent on a connection that the client has left for another one, and read
+// late. So when a connection ends, each route goes back to the connection that it displaced.
 type route struct {
 	server *Server
-	epoch  uint64               // of the attach; 0 until it is answered
 	conn   atomic.Pointer[conn] // never nil
-	seen   atomic.Int64         // when it was attached or renewed last, in nanoseconds by routes.now
-	ttl    time.Duration        // that the attach was promised
 }
 
 // tell is the engine's notify. It never blocks.
@@ -25,118 +26,119 @@ func (r *route) tell(statuses []lockkeeper.Status) {
 	r.conn.Load().tell(statuses, r.server.ending.Load())
 }
 
-// routes are those of all sessions that were attached here.
+// routes are those of all sessions that are attached here, by owned.
 type routes struct {
-	began time.Time
-	mu    sync.Mutex
-	of    map[owned]*route
+	began    time.Time
+	mu       sync.Mutex
+	sessions attached.Sessions[*route]
 }
 
-// owned names a session: two identities may have chosen the same id.
-type owned struct{ identity, session string }
+// owned names a session of an identity: two identities may choose the same id.
+func owned(identity, session string) string { return identity + "\x00" + session }
 
-// now is the time since the server began. It does not jump with the wall clock.
-func (rs *routes) now() time.Duration { return time.Since(rs.began) }
+// uptime returns the time since the server began.
+func (rs *routes) uptime() time.Duration { return time.Since(rs.began) }
 
-// attached notes that the session was attached, unless a later attach is noted.
-func (rs *routes) attached(at owned, r *route, lease *lockkeeper.Lease) {
+// attached adds the route of an attach, unless the session has one of a later attach.
+func (rs *routes) attached(at string, r *route, lease *lockkeeper.Lease) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if other := rs.of[at]; other != nil && other.epoch > lease.Key.Epoch {
-		return
-	}
-	r.epoch, r.ttl = lease.Key.Epoch, lease.TTL
-	r.seen.Store(int64(rs.now()))
-	rs.of[at] = r
+	rs.sessions.Put(at, &attached.Attachment[*route]{
+		Epoch: lease.Key.Epoch,
+		Order: lease.Key.Epoch,
+		TTL:   lease.TTL,
+		Until: time.Now().Add(lease.TTL),
+		Own:   r,
+	})
 }
 
-// errElsewhere is told who renews a session that was attached at another server of the
-// engine, or at this one in a former life. Hints about it would go there, so it has to
-// be attached here.
+// errElsewhere refuses to renew a session that is attached at another server of the engine, or was
+// attached at this one before a restart. Hints about it would go there, so the client must attach it
+// here.
 var errElsewhere error = &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: "it is not attached at this server"}
 
-// renewing notes that the session is about to be renewed from c: what the renewal
-// does not tell must come here. It reports whether the session is attached here.
+// renewing leads the hints of a session to c, which is about to renew it: the lease will not have
+// what changes later. It reports whether the session is attached here.
 func (rs *routes) renewing(k lockkeeper.Key, c *conn) bool {
+	at := owned(c.identity, k.Session)
 	rs.mu.Lock()
-	r := rs.of[owned{c.identity, k.Session}]
-	rs.mu.Unlock()
-	if r == nil || r.epoch != k.Epoch {
+	a := rs.sessions.Get(at)
+	if a == nil || a.Epoch != k.Epoch {
+		rs.mu.Unlock()
 		return false
 	}
-	r.seen.Store(int64(rs.now()))
+	rs.sessions.Renew(at, k.Epoch, time.Now().Add(a.TTL))
+	r := a.Own
+	rs.mu.Unlock()
 	if r.conn.Load() != c {
-		if before := r.conn.Swap(c); before != c && before.lives() {
-			c.took(r, before)
+		if former := r.conn.Swap(c); former != c && former.lives() {
+			c.displace(r, former)
 		}
 	}
 	return true
 }
 
-// mostTaken is how many routes a connection gives back at most.
-const mostTaken = 16 << 10
+// maxDisplaced bounds the routes that a connection gives back when it ends.
+const maxDisplaced = 16 << 10
 
-// took keeps from whom c took the route.
-func (c *conn) took(r *route, before *conn) {
+// displace notes that c has the route which former had.
+func (c *conn) displace(r *route, former *conn) {
 	c.Lock()
 	defer c.Unlock()
-	if c.taken == nil || len(c.taken) == mostTaken {
-		c.taken = make(map[*route]*conn)
+	if c.displaced == nil || len(c.displaced) == maxDisplaced {
+		c.displaced = make(map[*route]*conn)
 	}
-	c.taken[r] = before
+	c.displaced[r] = former
 }
 
-// giveBack gives the routes that c took, and has still, to the connections before,
-// whose clients may have missed hints. c has ended.
-func (c *conn) giveBack() {
+// restoreRoutes gives the routes that c still has back to the connections that it displaced, and
+// notifies these of missed hints. c has ended.
+func (c *conn) restoreRoutes() {
 	c.Lock()
-	taken := c.taken
-	c.taken = nil
+	displaced := c.displaced
+	c.displaced = nil
 	c.Unlock()
-	for r, before := range taken {
-		if before.lives() && r.conn.CompareAndSwap(c, before) {
-			before.miss()
+	for r, former := range displaced {
+		if former.lives() && r.conn.CompareAndSwap(c, former) {
+			former.miss()
 		}
 	}
 }
 
-// ended forgets the session's attach of that epoch.
+// ended removes the route of a session that ended in this epoch.
 func (rs *routes) ended(identity string, k lockkeeper.Key) {
+	at := owned(identity, k.Session)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	at := owned{identity, k.Session}
-	if r := rs.of[at]; r != nil && r.epoch == k.Epoch {
-		delete(rs.of, at)
+	if a := rs.sessions.Get(at); a != nil && a.Epoch == k.Epoch {
+		rs.sessions.Remove(at, k.Epoch)
 	}
 }
 
-// serves reports whether there is a connection from which the session, by its id at the
-// engine, was attached or renewed last.
+// serves reports whether the connection from which a session was attached or renewed last lives. The
+// session is named as the engine names it.
 func (rs *routes) serves(session string) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r := rs.of[owned{"", session}]
-	if identity, own, found := strings.Cut(session, ":"); r == nil && found { // as package access names it
-		r = rs.of[owned{identity, own}]
+	a := rs.sessions.Get(owned("", session))
+	if identity, own, found := strings.Cut(session, ":"); a == nil && found { // as package access names it
+		a = rs.sessions.Get(owned(identity, own))
 	}
-	return r != nil && r.conn.Load().lives()
+	return a != nil && a.Own.conn.Load().lives()
 }
 
-// sweep forgets the sessions that must have ended by now.
-func (rs *routes) sweep() {
-	now := rs.now()
+// sweep removes the sessions that must have ended by now.
+func (rs *routes) sweep(now time.Time) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	for at, r := range rs.of {
-		if age := now - time.Duration(r.seen.Load()); age > r.ttl+sweepTime {
-			delete(rs.of, at)
-		}
+	for at, a := range rs.sessions.Expired(now.Add(-sweepTime)) {
+		rs.sessions.Remove(at, a.Epoch)
 	}
 }
 
-// count is how many sessions there are, of which some may have ended of late.
+// count returns the number of sessions, some of which may have ended within sweepTime.
 func (rs *routes) count() int {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return len(rs.of)
+	return rs.sessions.Len()
 }

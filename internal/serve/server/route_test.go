@@ -9,39 +9,43 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// Of two attaches the later one has the route, in whatever order their answers
-// come; what is over goes, and only that.
-func TestRoutes(t *testing.T) {
+// Of two attaches the later one has the route, in whatever order their answers come. A sweep removes
+// the sessions that have ended, and only those.
+func TestLaterAttachHasTheRoute(t *testing.T) {
+	var rs routes
 	start := time.Now()
-	rs := routes{began: start, of: make(map[owned]*route)}
 	attached := func(session string, epoch uint64, ttl time.Duration) *route {
 		r := new(route)
 		r.conn.Store(new(conn))
-		rs.attached(owned{"ci", session}, r, &lockkeeper.Lease{Key: lockkeeper.Key{Session: session, Epoch: epoch}, TTL: ttl})
+		rs.attached(owned("ci", session), r, &lockkeeper.Lease{Key: lockkeeper.Key{Session: session, Epoch: epoch}, TTL: ttl})
 		return r
+	}
+	has := func(session string, want *route) bool {
+		a := rs.sessions.Get(owned("ci", session))
+		return a != nil && a.Own == want
 	}
 	later := attached("a", 2, time.Hour)
 	attached("a", 1, time.Hour)
-	if rs.of[owned{"ci", "a"}] != later {
+	if !has("a", later) {
 		t.Error("an older attach has the route")
 	}
 	rs.ended("ci", lockkeeper.Key{Session: "a", Epoch: 1})
-	if rs.of[owned{"ci", "a"}] != later {
-		t.Error("the end of an older attach took the route")
+	rs.ended("", lockkeeper.Key{Session: "a", Epoch: 2})
+	if !has("a", later) {
+		t.Error("the end of another attach took the route")
 	}
 	attached("b", 3, time.Second)
 	for _, c := range []struct {
 		after time.Duration
 		left  int
 	}{{time.Second, 2}, {sweepTime, 2}, {sweepTime + 2*time.Second, 1}, {time.Hour, 1}, {2 * time.Hour, 0}} {
-		rs.began = start.Add(-c.after) // so much time has passed
-		if rs.sweep(); len(rs.of) != c.left {
-			t.Errorf("%d routes are left after %s, want %d", len(rs.of), c.after, c.left)
+		if rs.sweep(start.Add(c.after)); rs.count() != c.left {
+			t.Errorf("%d routes are left after %s, want %d", rs.count(), c.after, c.left)
 		}
 	}
 	attached("c", 4, time.Hour)
-	if rs.ended("ci", lockkeeper.Key{Session: "c", Epoch: 4}); len(rs.of) != 0 {
-		t.Error("a route is left of what has ended")
+	if rs.ended("ci", lockkeeper.Key{Session: "c", Epoch: 4}); rs.count() != 0 {
+		t.Error("a route is left of a session that has ended")
 	}
 }
 

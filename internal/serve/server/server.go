@@ -86,7 +86,7 @@ func New(e lockkeeper.Engine, o Options) *Server {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.options.Name = cmp.Or(o.Name, "lockkeeper")
-	s.routes = routes{began: time.Now(), of: make(map[owned]*route)}
+	s.routes.began = time.Now()
 	s.arrivals = limits.NewArrivals(limits.MostArrivals)
 	s.life, s.kill = context.WithCancel(context.Background())
 	return s
@@ -215,7 +215,7 @@ func (s *Server) sweep(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			s.routes.sweep()
+			s.routes.sweep(time.Now())
 		case <-ctx.Done():
 			return
 		}

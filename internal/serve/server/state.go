@@ -39,7 +39,7 @@ func (s *Server) state(ctx context.Context, c *conn) lockkeeper.ServerState {
 	if s.options.About != nil {
 		state = s.options.About(ctx)
 	}
-	state.Uptime = cmp.Or(state.Uptime, s.routes.now())
+	state.Uptime = cmp.Or(state.Uptime, s.routes.uptime())
 	state.Engine = c.engine.Guarantees().Name
 	state.Identity = c.identity
 	state.Draining, _ = s.gate.Draining()

@@ -82,7 +82,7 @@ func TestForgetsEndedSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := remote.Hearings(e.(*remote.Engine)); n > 200 {
+	if n := remote.Subscriptions(e.(*remote.Engine)); n > 200 {
 		t.Errorf("of 1000 sessions that have ended %d are kept", n)
 	}
 }

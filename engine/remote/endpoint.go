@@ -10,7 +10,7 @@ import (
 
 // A place is what a URL says: where the servers are, and how to trust each other.
 // Files are named, and read whenever a connection is opened, so that they may change.
-type place struct {
+type endpoint struct {
 	addresses []string
 	secure    bool   // TLS
 	ca        string // file of the authorities that sign servers' certificates; "" is those of the system
@@ -19,8 +19,8 @@ type place struct {
 }
 
 // parse reads a URL as Open takes it.
-func parse(text string) (*place, error) {
-	p := new(place)
+func parse(text string) (*endpoint, error) {
+	p := new(endpoint)
 	rest, secure := strings.CutPrefix(text, "lks://")
 	if p.secure = secure; !secure {
 		rest = strings.TrimPrefix(text, "lk://")
@@ -33,7 +33,7 @@ func parse(text string) (*place, error) {
 }
 
 // scheme is how the URL begins.
-func (p *place) scheme() string {
+func (p *endpoint) scheme() string {
 	if p.secure {
 		return "lks://"
 	}
@@ -44,7 +44,7 @@ func (p *place) scheme() string {
 const maxAddresses = 16
 
 // readAddresses reads a list of addresses.
-func (p *place) readAddresses(addresses string) error {
+func (p *endpoint) readAddresses(addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil { // no port, or no address at all
@@ -66,7 +66,7 @@ func (p *place) readAddresses(addresses string) error {
 }
 
 // readQuery reads what follows the question mark.
-func (p *place) readQuery(query string) error {
+func (p *endpoint) readQuery(query string) error {
 	files := map[string]*string{"token": &p.token}
 	if p.secure {
 		files["ca"], files["cert"], files["key"] = &p.ca, &p.cert, &p.key
@@ -103,7 +103,7 @@ func (p *place) readQuery(query string) error {
 }
 
 // check finds what is wrong with what the URL names, as it is now.
-func (p *place) check() error {
+func (p *endpoint) check() error {
 	token, err := p.credential()
 	if err != nil {
 		return lockkeeper.Invalid("%s", err)
@@ -124,7 +124,7 @@ func (p *place) check() error {
 }
 
 // inTheClear refuses to send a token where others can read it.
-func (p *place) inTheClear(address string) error {
+func (p *endpoint) inTheClear(address string) error {
 	return lockkeeper.Invalid("the token of %s would cross the network to %s for everybody to read: write lks://%s, or "+
 		"leave the token away if that server asks for none", p.origin(), address, address)
 }
