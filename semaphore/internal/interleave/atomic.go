@@ -86,13 +86,13 @@ func pointeeOf[T any](p *T) pointee {
 
 func (x *Pointer[T]) set(op operation, p *T, result, a uint64) {
 	x.value, x.to = p, pointeeOf(p)
-	x.done(op, true, uint64(x.to.key), result, a, x.to.told())
+	x.done(op, true, uint64(x.to.key), result, a, x.to.id())
 }
 
 // Load returns the pointer.
 func (x *Pointer[T]) Load() *T {
 	x.turn(opLoad)
-	x.done(opLoad, false, 0, uint64(x.to.key), 0, x.to.told())
+	x.done(opLoad, false, 0, uint64(x.to.key), 0, x.to.id())
 	return x.value
 }
 
@@ -106,7 +106,7 @@ func (x *Pointer[T]) Store(p *T) {
 func (x *Pointer[T]) Swap(p *T) *T {
 	x.turn(opSwap)
 	old, was := x.value, x.to
-	x.set(opSwap, p, uint64(was.key), was.told())
+	x.set(opSwap, p, uint64(was.key), was.id())
 	return old
 }
 
@@ -115,9 +115,9 @@ func (x *Pointer[T]) CompareAndSwap(old, p *T) bool {
 	x.turn(opCompareAndSwap)
 	was := pointeeOf(old)
 	if x.value == old {
-		x.set(opCompareAndSwap, p, 1, was.told())
+		x.set(opCompareAndSwap, p, 1, was.id())
 		return true
 	}
-	x.done(opCompareAndSwap, false, 0, 0, was.told(), pointeeOf(p).told())
+	x.done(opCompareAndSwap, false, 0, 0, was.id(), pointeeOf(p).id())
 	return false
 }

@@ -9,48 +9,46 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
 )
 
-// bench is where a program works: a manager, owners, and slots. All its calls are
-// judged.
+// bench has the manager, owners and slots of a program. The judge records all its calls.
 type bench struct {
 	w        *interleave.World
 	m        *semaphore.Manager[string]
 	setup    *caller
 	callers  int8
-	slots    [mostSlots]*semaphore.Slot
-	owners   [mostOwners + 1]*semaphore.Owner
-	contexts [mostOwners + 1]*interleave.Cancelable
+	slots    [maxSlots]*semaphore.Slot
+	owners   [maxOwners + 1]*semaphore.Owner
+	contexts [maxOwners + 1]*interleave.Cancelable
 }
 
-// caller is a goroutine of a program, or who sets it up.
+// caller is a goroutine of a program, or the setup.
 type caller struct {
 	*bench
 	by    int8
-	slot  int8 // the next one it may use
+	slot  int8 // the number of its next slot
 	until int8
 
-	uses    bool             // a slot that it forgets when it has released it
-	place   uint64           // how many calls it has made
-	holds   []uint64         // numbers of the slots it has got
-	entries []unsafe.Pointer // of what it holds
+	uses    bool             // it forgets the slot after the release
+	place   uint64           // number of its calls
+	holds   []uint64         // numbers of its slots
+	entries []unsafe.Pointer // entries of its slots and handles
 }
 
-// slot is the number of one; 0 is none.
+// slot is the number of a slot; 0 is none.
 type slot int8
 
-// slotsBefore and slotsEach are how many slots a program may acquire before it
-// begins, and each goroutine then.
+// slotsBefore bounds the slots that the setup may acquire, slotsEach those of each goroutine.
 const (
 	slotsBefore = 5
 	slotsEach   = 3
 )
 
-// shape is what makes a small program meet what only large ones do. What is 0 is 1.
+// shape sets hashes and knobs so that a small program reaches the states of a large one. 0 means 1.
 type shape struct {
-	keys   map[string]uint64 // their hashes; in the table of a shard, only the last bits matter
-	idle   int               // idleKeys
-	shards int               // mostShards
-	every  int               // roomEvery
-	cells  int               // smallest; what is 0 is 4
+	keys   map[string]uint64 // their hashes; the table of a shard uses the last bits
+	idle   int               // maxIdle
+	shards int               // maxShards
+	every  int               // evictEvery
+	cells  int               // minCells; 0 means 4
 	owners int
 }
 
@@ -82,7 +80,7 @@ func (b *bench) do(does func(*caller)) {
 	b.w.Go("", func() { does(c) })
 }
 
-// call makes a call that is judged.
+// call makes a call, which the judge records.
 func (c *caller) call(e event, f func() int16) int16 {
 	e.by = c.by
 	c.w.Call(e.pack())
@@ -96,7 +94,7 @@ func (c *caller) call(e event, f func() int16) int16 {
 	return e.result
 }
 
-// knows notes that the goroutine holds a slot, or a handle, and so an entry.
+// knows records that the goroutine has a slot or a handle, and so an entry.
 func (c *caller) knows(number uint64, entry unsafe.Pointer) {
 	if c.by > 0 {
 		c.holds = append(c.holds, number)
@@ -104,7 +102,7 @@ func (c *caller) knows(number uint64, entry unsafe.Pointer) {
 	}
 }
 
-// entryOf is the entry that a slot is of, or a handle.
+// entryOf returns the entry of a slot or a handle.
 func entryOf(v reflect.Value) unsafe.Pointer {
 	if entry := v.Elem().FieldByName("entry"); entry.IsValid() {
 		return entry.UnsafePointer()
@@ -112,8 +110,8 @@ func entryOf(v reflect.Value) unsafe.Pointer {
 	return v.UnsafePointer()
 }
 
-// returns tells that a call has come back. Between calls a goroutine knows where
-// in the program it is, and what it holds.
+// returns announces a return. Between calls a goroutine knows its place in the program and what it
+// holds.
 func (c *caller) returns(e event) {
 	knows := c.place
 	for _, number := range c.holds {

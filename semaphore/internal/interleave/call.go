@@ -2,66 +2,63 @@ package interleave
 
 import "unsafe"
 
-// Event is a call or a return. What it means is between a program and its judge.
+// Event is a call or a return, encoded by the program for its judge.
 type Event uint64
 
-// Judge follows the calls of an execution, and says whether what they return is
-// right. State must tell apart any two pasts that it would judge differently in
-// the same future.
+// Judge records the calls and returns of an execution and reports results that are wrong. State must
+// differ for any two histories that it would judge differently with the same continuation.
 type Judge interface {
 	Begin()
-	Note(Event) error
+	Record(Event) error
 	State() uint64
-	Tell(Event) string
+	Describe(Event) string
 }
 
-// indifferent is the judge of programs that have none.
-type indifferent struct{}
+// noJudge is the judge of programs without one.
+type noJudge struct{}
 
-func (indifferent) Begin()            {}
-func (indifferent) Note(Event) error  { return nil }
-func (indifferent) State() uint64     { return 0 }
-func (indifferent) Tell(Event) string { return "" }
+func (noJudge) Begin()                {}
+func (noJudge) Record(Event) error    { return nil }
+func (noJudge) State() uint64         { return 0 }
+func (noJudge) Describe(Event) string { return "" }
 
-// Call tells the judge that the running goroutine makes a call. The judge hears of
-// it as late as can be: when the first operation of the call is done that others
-// could notice.
+// Call announces a call of the running goroutine. The judge records it as late as possible: with the
+// first operation of the call that other goroutines could observe.
 func (w *World) Call(e Event) {
 	g := w.running
 	if g == nil {
-		w.judged(e)
+		w.record(e)
 		return
 	}
 	g.calls, g.called = true, e
 	if w.x.naive {
-		w.stand(g.beside())
+		w.pause(g.offLocation())
 		w.note(g)
 	}
 }
 
-// Return tells the judge that the running goroutine's call has come back. Of all
-// that the goroutine knew before, and has observed in the call, it knows no more
-// from now on than knows tells, and the atomic pointers' values that pointers are.
+// Return announces the return of the running goroutine's call. From now on the goroutine knows
+// nothing of its past but knows and pointers, which are values of atomic pointers.
 func (w *World) Return(e Event, knows uint64, pointers ...unsafe.Pointer) {
 	g := w.running
 	if g == nil {
-		w.judged(e)
+		w.record(e)
 		return
 	}
 	if g.calls {
-		// Others could notice nothing, but the judge looks at when it was.
-		w.stand(g.beside())
+		// Other goroutines could observe nothing, but the order matters to the judge.
+		w.pause(g.offLocation())
 		w.note(g)
 	}
 	if w.x.naive {
-		w.stand(g.beside())
+		w.pause(g.offLocation())
 	}
-	w.judged(e)
+	w.record(e)
 	g.inside = false
 	for _, p := range pointers {
 		n, ok := w.pointees[p]
 		if !ok {
-			w.fail("a program keeps a pointer that no atomic pointer ever had")
+			w.fail("a program keeps a pointer that was never in an atomic pointer")
 		}
 		knows = mix(knows, uint64(n.key))
 	}
@@ -70,24 +67,24 @@ func (w *World) Return(e Event, knows uint64, pointers ...unsafe.Pointer) {
 
 func (w *World) note(g *goroutine) {
 	g.calls = false
-	w.passed = append(w.passed, turns{g: g.index, calls: true})
-	w.judged(g.called)
+	w.ran = append(w.ran, turns{g: g.index, calls: true})
+	w.record(g.called)
 }
 
-func (w *World) judged(e Event) {
-	if w.x.deaf {
+func (w *World) record(e Event) {
+	if w.x.unjudged {
 		return
 	}
-	if w.told != nil {
-		w.told.event(w.running, w.x.judge.Tell(e))
+	if w.story != nil {
+		w.story.event(w.running, w.x.judge.Describe(e))
 	}
-	if err := w.x.judge.Note(e); err != nil {
+	if err := w.x.judge.Record(e); err != nil {
 		w.fail("%v", err)
 	}
 }
 
-// beside is g, about to do something that is at no location.
-func (g *goroutine) beside() *goroutine {
+// offLocation returns g, about to do an operation without a location.
+func (g *goroutine) offLocation() *goroutine {
 	g.op, g.inside = opLoad, false
 	return g
 }

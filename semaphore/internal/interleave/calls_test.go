@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
-// use acquires a slot and, if it got one, releases it. It does not matter then
-// which of both it was: all about the slot is forgotten.
+// use acquires a slot and releases it if it was granted. Afterwards the goroutine knows nothing of
+// the slot, not even whether it was granted.
 func (c *caller) use(key string, limit int) {
 	c.forgetting(func() slot { return c.acquire(key, limit) }, c.release)
 }
@@ -25,7 +25,7 @@ func (c *caller) forgetting(acquire func() slot, release func(slot)) {
 	c.slot, c.uses = number, false
 }
 
-// acquires is an acquire by any of the ways there are.
+// acquires makes an acquire with any method.
 func (c *caller) acquires(key string, n, limit int, owner int8, try func() (*semaphore.Slot, error)) slot {
 	number := c.slot
 	if number > c.until {
@@ -75,7 +75,7 @@ func (c *caller) acquireForBy(h *semaphore.Handle[string], owner int8, key strin
 	})
 }
 
-// release releases a slot, if it is one.
+// release releases a slot, unless it is 0.
 func (c *caller) release(s slot) {
 	if s == 0 {
 		return
@@ -104,7 +104,7 @@ func (c *caller) cancel(owner int8) {
 	c.call(event{verb: cancel, owner: owner}, func() int16 { c.contexts[owner].Cancel(); return 0 })
 }
 
-// useBy is use, by a handle.
+// useBy is use with a handle.
 func (c *caller) useBy(h *semaphore.Handle[string], key string, limit int) {
 	c.forgetting(func() slot { return c.acquireBy(h, key, limit) }, c.release)
 }
@@ -144,12 +144,12 @@ func (c *caller) heldBy(h *semaphore.Handle[string], key string) {
 	c.call(event{verb: held, key: int8(key[0] - 'a')}, func() int16 { return int16(h.Held()) })
 }
 
-// heldLast is heldBy, and then nobody reaches the handle any more.
+// heldLast is heldBy, after which the program has no reference to the handle.
 func (c *caller) heldLast(h *semaphore.Handle[string], key string) {
 	c.w.LastUse("Held", h, func() { c.heldBy(h, key) })
 }
 
-// all judges what All yields; a key with none in use must not be yielded.
+// all calls All, which must not yield a key without held slots.
 func (c *caller) all() {
 	c.call(event{verb: all}, func() (result int16) {
 		for key, n := range c.m.All() {
@@ -162,8 +162,8 @@ func (c *caller) all() {
 	})
 }
 
-// during calls the owner's Do, in which f is called: one call up to where f begins,
-// and from its end on another one, which closes the owner.
+// during calls Do with f. For the judge these are two calls: one up to the beginning of f, and one
+// from its end, which closes the owner.
 func (c *caller) during(owner int8, f func()) {
 	e := event{by: c.by, verb: begin, owner: owner}
 	end := event{by: c.by, verb: closing, owner: owner}
@@ -190,7 +190,7 @@ func (c *caller) during(owner int8, f func()) {
 	}
 }
 
-// handle makes a handle, which is none of the judge's business.
+// handle makes a handle; the judge does not record it.
 func (c *caller) handle(key string) *semaphore.Handle[string] {
 	h, err := c.m.Handle(key)
 	if err != nil {

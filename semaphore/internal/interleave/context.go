@@ -8,9 +8,8 @@ import (
 // Context stands for context.Context.
 type Context = context.Context
 
-// Cancelable is a context whose end the scheduler sees. As with those of package
-// context, its error can be seen a moment before the functions start that wait
-// for its end.
+// Cancelable is a context whose end the scheduler sees. As with package context, Err may return an
+// error shortly before the functions of AfterFunc start.
 type Cancelable struct {
 	done  Uint32
 	after []*afterFunc
@@ -34,7 +33,7 @@ var never = make(chan struct{})
 // Deadline is that of a context that has none.
 func (c *Cancelable) Deadline() (at time.Time, ok bool) { return }
 
-// Done is only good for seeing that the context can be done.
+// Done returns a channel that is never closed; it only shows that the context can end.
 func (c *Cancelable) Done() <-chan struct{} { return never }
 
 // Err is context.Canceled after Cancel.
@@ -45,7 +44,7 @@ func (c *Cancelable) Err() error {
 	return nil
 }
 
-// Value has no values.
+// Value returns nil.
 func (c *Cancelable) Value(any) any { return nil }
 
 // Cancel ends the context.
@@ -61,12 +60,11 @@ func (c *Cancelable) Cancel() {
 // Cause stands for context.Cause.
 func Cause(ctx Context) error { return ctx.Err() }
 
-// AfterFunc stands for context.AfterFunc, of a Cancelable while a program starts.
+// AfterFunc stands for context.AfterFunc, for a Cancelable during the setup of a program.
 func AfterFunc(ctx Context, f func()) (stop func() bool) {
 	c, ok := ctx.(*Cancelable)
 	if !ok || world.running != nil {
-		world.fail("AfterFunc of a context that nobody watches, or by a goroutine: give it a Cancelable while the program " +
-			"starts")
+		world.fail("AfterFunc needs a Cancelable, and works only during the setup of the program")
 	}
 	a := &afterFunc{g: world.later("context", f)}
 	c.after = append(c.after, a)

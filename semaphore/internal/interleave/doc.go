@@ -1,98 +1,89 @@
 // Package interleave runs small concurrent programs under every schedule.
 //
-// Code under test is not changed for it. A test rewrites its imports by an overlay
-// (go test -overlay), so that in place of sync, sync/atomic, runtime, context and
-// hash/maphash it gets this package, whose Mutex, Int64, Pointer, Gosched and so on
-// have the same methods and let a scheduler decide before each operation who does
-// the next one. What this package does not have does not compile, so nothing that
-// is not watched can come in unnoticed.
+// The code under test is not changed. A test rewrites its imports with an overlay (go test
+// -overlay), so that this package stands in for sync, sync/atomic, runtime, context and
+// hash/maphash. Its Mutex, Int64, Pointer, Gosched and so on have the same methods, and before each
+// operation a scheduler decides which goroutine runs next. Code that uses anything else of these
+// packages does not compile, so the scheduler sees every operation.
 //
-// Goroutines are coroutines (iter.Pull), of which one runs at a time. The explorer
-// goes through their choices depth first, and runs the program anew from its start
-// for each. It cuts an execution when it comes to a state that it has seen.
-//
-// # Why a state may be cut
-//
-// Code that is deterministic does in the future what follows from what it knows. So
-// a state is: what each goroutine knows, the values of all locations (atomic values
-// and mutexes), and what the judge knows about the calls up to now. Its hash has
-//
-//   - for each goroutine a hash of its operations since its call began, each with
-//     the location and the result, on top of what it knew before the call; that is
-//     what the program says (World.Return): where it is, and what it holds;
-//   - for each location its value, and for a mutex a hash of what everybody knew who
-//     unlocked it, one after the other. Memory that is guarded by a mutex follows
-//     from that, and who locks it observes it;
-//   - the state of the judge.
-//
-// Locations and pointers have no addresses there, since these differ from one
-// execution to the next. They are called by a hash of what the goroutine knew that
-// came upon them first. So what is called the same was made by the same code with
-// the same knowledge, and all in it that never changes is the same too.
-//
-// This holds if all memory that goroutines share is atomic, or guarded by a mutex,
-// or set before others know it. Guarded sees to the second while programs run. The
-// third is for who writes the overlay to see to. It also holds only if two states
-// don't have the same hash of 64 bits; with a million states the chance of that is
-// about one in thirty million.
-//
-// # Why not every operation has its turn
-//
-// Three kinds of operations happen together with the one before them. Each of them
-// commutes with what others do, so to any schedule there is one that is looked at
-// in which every goroutine observes the same.
-//
-//   - An operation on a location that only one goroutine uses, or that nobody
-//     changes once the program is set up. Which ones these are is not known before:
-//     a pass that finds a location not to be one begins again.
-//   - Unlock. Nobody else could do anything with the mutex before, so it could as
-//     well come sooner.
-//   - The operation after Lock, if it is not a Lock. Nobody else could do anything
-//     with the mutex between both, so the Lock could as well come later.
-//
-// The judge hears of a call as late as can be, when its first operation that has a
-// turn is done, and of its return at once. That is the strictest: more calls come
-// after the return of others than by any other schedule with the same results. A
-// call without such an operation gets a turn for itself.
-//
-// # Waiting
-//
-// Gosched is taken for waiting until the atomic value changes that was read just
-// before; a look that sees the same again would change nothing. So waiting for ever
-// is a deadlock, and found.
-//
-// # What it can't see
-//
-// The atomic operations of Go are sequentially consistent, and so are these. What a
-// compiler or the garbage collector may do is not tried, but for one thing: a
-// cleanup is a goroutine of its own. It can start where the program says that
-// nobody reaches the value any more, which in a last call is after the last
-// KeepAlive (World.Forget, World.LastUse). What else keeps a value alive is not
-// known here, so a program that says it too early shows a bug that there is not.
-//
-// # Doubts
-//
-// An explorer that overlooks something looks just as one that finds nothing. So its
-// tests compare what can come of random programs with what each single interleaving
-// leads to, with nothing cut and nothing put together. After each exploration the
-// program runs a thousand times at random, with a turn for every operation, and may
-// end in no state that was not seen: so a program is caught, too, whose goroutines
-// know more than they say. And bugs are planted into the code under test, each of
-// which must be found.
+// Goroutines are coroutines (iter.Pull): one runs at a time. The explorer searches their choices
+// depth first and runs the program again from its start for each. It ends an execution at a state
+// that it has visited.
 //
 // # Running
 //
-// The programs are in programs_test.go. To look at some of them, at larger ones, or
-// at one schedule that was wrong, or to read how a planted bug shows:
+// The programs are in programs_test.go. Programs by name, larger programs, one schedule, and a
+// planted bug:
 //
-//	go test ./internal/interleave -run EverySchedule -v
-//	go test ./internal/interleave -run EverySchedule -v -program owner
-//	go test ./internal/interleave -run EverySchedule -v -long -most 5000000
-//	go test ./internal/interleave -run EverySchedule -program '^two Releases$' -schedule C2,a1,b2
-//	go test ./internal/interleave -run 'EveryPlantedBug.*/Close' -v
+//	go test ./semaphore/internal/interleave -run EverySchedule -v
+//	go test ./semaphore/internal/interleave -run EverySchedule -v -program owner
+//	go test ./semaphore/internal/interleave -run EverySchedule -v -long
+//	go test ./semaphore/internal/interleave -run EverySchedule -program '^a key .*returns$' -schedule C2,a1
+//	go test ./semaphore/internal/interleave -run 'EveryPlantedBug.*/Close' -v -long
 //
-// A schedule names who runs and for how many operations: C2,a1 is two operations of
-// C and then one of A, at which a call of A begins. A story has them line by line,
-// each with the line of code that does it; a call is told where it begins for the
-// judge.
+// A schedule names goroutines and numbers of operations: C2,a1 is two operations of C and then one
+// of A, with which a call of A begins. A story has one line per operation, with the line of code
+// that does it; a call appears where it begins for the judge.
+//
+// # Planted bugs
+//
+// An explorer that overlooks bugs looks like one that finds none. So planted_test.go plants bugs
+// into the code under test, one at a time, and wants a schedule that shows each: the table
+// plantedBugs lists them. The explorer also checks itself in two ways. Its tests compare the
+// outcomes of random programs with those of every single interleaving, without any reduction. And
+// after each exploration the program runs a thousand times at random, with a choice before every
+// operation: each run must end in a state that the exploration has visited.
+//
+// # Visited states
+//
+// Deterministic code does in the future what follows from its knowledge. So a state consists of the
+// knowledge of each goroutine, the values of all locations (atomic values and mutexes), and the
+// state of the judge. Its hash covers
+//
+//   - for each goroutine, its knowledge before the current call, which the program states
+//     (World.Return: the place in the program and the slots held), and each operation since, with
+//     its location and result;
+//   - for each location its value; for a mutex also a hash of the knowledge of every goroutine that
+//     unlocked it, in order. Memory that the mutex guards follows from that, and Lock observes it;
+//   - the state of the judge.
+//
+// Addresses differ between executions, so the hash names a location or pointer by the knowledge of
+// the goroutine that met it first. Things with equal names were made by the same code with the same
+// knowledge, so their constant parts are equal, too.
+//
+// This holds if all shared memory is atomic, or guarded by a mutex, or set before it is shared.
+// Guarded checks the second while programs run; the overlay checks the third. It also holds only
+// without collisions of 64-bit hashes: with a million states the probability of one is about one in
+// thirty million.
+//
+// # Reductions
+//
+// Three kinds of operations happen together with the operation before them. Each commutes with
+// all operations of other goroutines, so for every schedule the explorer visits one in which every
+// goroutine observes the same.
+//
+//   - An operation on a location that only one goroutine uses, or that no goroutine changes after
+//     the setup. Which locations these are is not known in advance: a pass that meets a counterexample
+//     starts again.
+//   - Unlock. No other goroutine could use the mutex before, so the Unlock might as well come
+//     earlier.
+//   - The operation after Lock, unless it is a Lock. No other goroutine could use the mutex in
+//     between, so the Lock might as well come later.
+//
+// The judge sees a call as late as possible, when its first operation with a choice is done, and its
+// return at once. That is the strictest view: it orders the most calls one after the other. A call
+// without such an operation gets a choice of its own.
+//
+// # Waiting
+//
+// Gosched waits until the atomic value changes that the goroutine has just read: another look at
+// the same value would change nothing. So waiting forever is a deadlock, and is found.
+//
+// # Limits
+//
+// The atomic operations of Go are sequentially consistent, and so are these. The explorer does not
+// try reorderings of a compiler. It treats one effect of the garbage collector: a cleanup is a
+// goroutine of its own, which may start once the program says that a value is unreachable (in a last
+// call: after the last KeepAlive; World.Forget, World.LastUse, World.Keep). A program that says so
+// too early shows a bug that does not exist.
 package interleave

@@ -6,8 +6,8 @@ import "unsafe"
 func (x *explorer) execute() *World {
 	x.epoch++
 	w := &World{x: x, epoch: x.epoch, pointees: map[unsafe.Pointer]pointee{}}
-	if x.tell {
-		w.told = &story{}
+	if x.describe {
+		w.story = &story{}
 	}
 	world = w
 	defer func() { world = nil }()
@@ -33,7 +33,7 @@ func (x *explorer) execute() *World {
 	return w
 }
 
-// alone calls f where nobody else runs.
+// alone calls f while no goroutine runs.
 func (w *World) alone(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -43,7 +43,7 @@ func (w *World) alone(f func()) {
 	f()
 }
 
-// prime lets each goroutine run up to its first turn.
+// prime runs each goroutine up to its first choice.
 func (w *World) prime() {
 	w.priming = true
 	for _, g := range w.goroutines {
@@ -65,7 +65,7 @@ func (w *World) resume(g *goroutine) {
 	w.running = nil
 }
 
-// leaveAll ends the goroutines that have not ended by themselves.
+// leaveAll ends the goroutines that are still running.
 func (w *World) leaveAll() {
 	w.leaving = true
 	for _, g := range w.goroutines {

@@ -8,38 +8,37 @@ import (
 // Program is a small concurrent program that is run under every schedule.
 type Program struct {
 	Name string
-	// Start makes anew all that the goroutines use, and adds them with World.Go.
-	// It must do the same each time.
+	// Start makes everything that the goroutines use, and adds them with World.Go. It must be
+	// deterministic.
 	Start func(*World)
-	// End looks at what is left when all goroutines have ended, and says what is
-	// wrong with it. It may be nil.
+	// End checks the final state, after all goroutines have ended. It may be nil.
 	End func(*World) error
-	// Judge sees each call and its return. It may be nil.
+	// Judge records each call and its return. It may be nil.
 	Judge Judge
 }
 
-// Result is what an exploration has seen.
+// Result is the result of an exploration.
 type Result struct {
-	States     int // different ones in which there was a choice
-	Executions int // in the last pass; most end in a state that was seen before
+	States     int // different states with a choice
+	Executions int // in the last pass; most end in a visited state
 	Finished   int // executions up to the end of all goroutines
 	Operations int // in the longest execution
 	Passes     int
-	Partial    bool // there were more executions than were allowed
+	Partial    bool // the limit of executions was reached
 	Failure    *Failure
 }
 
-// Failure is a schedule under which the program is wrong.
+// Failure is a schedule under which the program fails.
 type Failure struct {
 	What     string
 	Schedule string // for Replay
 	Story    string
 }
 
-// mask is a set of goroutines, by their index.
+// mask is a set of goroutines, as bits by index.
 type mask uint16
 
-// explorer looks at all executions of a program, depth first.
+// explorer searches all executions of a program, depth first.
 type explorer struct {
 	program *Program
 	judge   Judge
@@ -47,33 +46,32 @@ type explorer struct {
 	classes map[name]*class
 	epoch   uint32
 
-	path      []branch
-	visited   map[uint64]struct{}
-	finals    map[uint64]bool // what memory was when all had ended
-	surprised bool            // a hidden location turned out not to be one
-	result    Result
+	path     []branch
+	visited  map[uint64]struct{}
+	finals   map[uint64]bool // hashes of the memory at the ends
+	outdated bool            // a hidden location is not hidden: start again
+	result   Result
 
-	random    *rand.Rand // if not nil, choices are random
-	bound     int        // if not negative, the most switches away from who could go on
-	naive     bool       // no state is cut, nothing is hidden, everything has its turn
-	everyTurn bool       // every operation has its turn
-	deaf      bool       // the judge hears nothing
-	warm      int        // how often it runs at random before the first pass
-	doubts    int        // and after the last one
-	follow    *following // if not nil, what is replayed
-	tell      bool
+	random      *rand.Rand // if not nil, choices are random
+	bound       int        // if not negative, the most preemptions
+	naive       bool       // no state ends an execution, no location is hidden
+	everyChoice bool       // every operation has a choice
+	unjudged    bool       // the judge records nothing
+	warm        int        // number of random runs before the first pass
+	randomRuns  int        // number of random runs after the last pass
+	follow      *following // if not nil, the schedule to replay
+	describe    bool
 
-	keeps map[string]int // by label of a last use: after how many KeepAlives it does more
+	keeps map[string]int // by label of a last use: its number of KeepAlives, if operations follow
 }
 
-// branch is a state on the path to the current one in which several could go on.
+// branch is a state with a choice on the path to the current state.
 type branch struct {
-	can, rest mask // who could, and who of them was not tried yet
+	can, rest mask // enabled goroutines, and those not tried yet
 	chosen    uint8
 }
 
-// Explore runs the program under every schedule, or until it has found one that
-// is wrong, or has begun as many executions as most says.
+// Explore runs the program under every schedule, until one fails or most executions have begun.
 func Explore(p *Program, most int) Result {
 	x := newExplorer(p)
 	defer x.close()
@@ -91,57 +89,56 @@ func (x *explorer) explore(most int) Result {
 		if x.result.Partial {
 			return x.result
 		}
-		if !x.surprised {
-			x.result.Failure = x.doubt()
+		if !x.outdated {
+			x.result.Failure = x.crossCheck()
 			return x.result
 		}
 	}
 }
 
-// warmUp runs the program at random, to see which locations are shared: a pass
-// that is surprised by one has to begin again. What goes wrong here will go wrong
-// in a pass, too.
+// warmUp runs the program at random to find shared locations: a pass that finds another one has to
+// start again. It ignores failures, because a pass finds them, too.
 func (x *explorer) warmUp() {
-	x.random, x.everyTurn, x.deaf = rand.New(rand.NewPCG(1, 2)), true, true
+	x.random, x.everyChoice, x.unjudged = rand.New(rand.NewPCG(1, 2)), true, true
 	for range x.warm {
 		x.execute()
 	}
-	x.random, x.everyTurn, x.deaf = nil, false, false
+	x.random, x.everyChoice, x.unjudged = nil, false, false
 }
 
-// doubt runs the program at random, with a turn for each operation, and looks
-// whether that leads to where no pass has been.
-func (x *explorer) doubt() *Failure {
-	x.random, x.everyTurn = rand.New(rand.NewPCG(3, 4)), true
-	for range x.doubts {
+// crossCheck runs the program at random, with a choice before each operation. It fails if a run ends
+// in a state that no pass has visited.
+func (x *explorer) crossCheck() *Failure {
+	x.random, x.everyChoice = rand.New(rand.NewPCG(3, 4)), true
+	for range x.randomRuns {
 		w := x.execute()
 		switch {
 		case w.failure != "":
-		case x.surprised:
+		case x.outdated:
 			w.failure = "a location is shared"
 		case !x.finals[w.final]:
 			w.failure = "an end is reached"
 		default:
 			continue
 		}
-		return &Failure{What: "the explorer is wrong: by chance it was seen, and not before, that " + w.failure,
-			Schedule: w.passed.String()}
+		return &Failure{What: "the explorer is wrong: only a random run shows that " + w.failure,
+			Schedule: w.ran.String()}
 	}
 	return nil
 }
 
 func newExplorer(p *Program) *explorer {
 	x := &explorer{
-		program: p,
-		judge:   p.Judge,
-		classes: map[name]*class{},
-		bound:   -1,
-		warm:    300,
-		doubts:  1000,
-		keeps:   map[string]int{},
+		program:    p,
+		judge:      p.Judge,
+		classes:    map[name]*class{},
+		bound:      -1,
+		warm:       300,
+		randomRuns: 1000,
+		keeps:      map[string]int{},
 	}
 	if x.judge == nil {
-		x.judge = indifferent{}
+		x.judge = noJudge{}
 	}
 	return x
 }
@@ -152,13 +149,12 @@ func (x *explorer) close() {
 	}
 }
 
-// pass looks at all executions, and returns one that is wrong, or nil. It ends
-// early if it is surprised.
+// pass searches all executions, and returns one that fails, or nil. It ends early if it is outdated.
 func (x *explorer) pass(most int) *World {
 	for _, c := range x.classes {
 		c.met = c.isMet()
 	}
-	x.surprised = false
+	x.outdated = false
 	x.path, x.visited, x.finals = x.path[:0], map[uint64]struct{}{}, map[uint64]bool{}
 	x.result = Result{Passes: x.result.Passes}
 	for {
@@ -170,10 +166,10 @@ func (x *explorer) pass(most int) *World {
 			x.result.Finished++
 			x.finals[w.final] = true
 		}
-		if w.failure != "" && !x.surprised {
+		if w.failure != "" && !x.outdated {
 			return w
 		}
-		if x.surprised && !x.naive || !x.backtrack() {
+		if x.outdated && !x.naive || !x.backtrack() {
 			return nil
 		}
 		if x.result.Executions >= most {
@@ -183,7 +179,7 @@ func (x *explorer) pass(most int) *World {
 	}
 }
 
-// backtrack goes to the next execution; it reports whether there is one.
+// backtrack prepares the next execution, and reports whether there is one.
 func (x *explorer) backtrack() bool {
 	for len(x.path) > 0 {
 		b := &x.path[len(x.path)-1]
@@ -197,12 +193,12 @@ func (x *explorer) backtrack() bool {
 	return false
 }
 
-// pick chooses one of those who can go on; by is who stands now.
+// pick chooses one of the enabled goroutines; by is the one that pauses.
 func (x *explorer) pick(w *World, can mask, by *goroutine) *goroutine {
 	switch {
 	case x.follow != nil:
 		return x.follow.pick(w, can, by)
-	case can&(can-1) == 0 && w.lonely:
+	case can&(can-1) == 0 && w.single:
 		return w.goroutines[bits.TrailingZeros16(uint16(can))]
 	case x.random != nil:
 		for {
@@ -211,7 +207,7 @@ func (x *explorer) pick(w *World, can mask, by *goroutine) *goroutine {
 			}
 		}
 	}
-	w.lonely = can&(can-1) == 0
+	w.single = can&(can-1) == 0
 	return x.branch(w, can, by)
 }
 
@@ -234,7 +230,7 @@ func (x *explorer) branch(w *World, can mask, by *goroutine) *goroutine {
 	return w.goroutines[b.chosen]
 }
 
-// grow adds a branch to the path, unless its state was seen before.
+// grow adds a branch to the path, unless its state was visited.
 func (x *explorer) grow(w *World, can mask, by *goroutine) bool {
 	first := bits.TrailingZeros16(uint16(can))
 	if by != nil {

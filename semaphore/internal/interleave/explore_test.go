@@ -8,8 +8,7 @@ import (
 	"unsafe"
 )
 
-// alike is a program of some goroutines that do the same. At the end the first
-// number must be as many as they are.
+// alike is a program of n equal goroutines. At the end the first number must be n.
 func alike(n int, does func(*scene)) *Program {
 	var s *scene
 	return &Program{
@@ -29,7 +28,7 @@ func alike(n int, does func(*scene)) *Program {
 	}
 }
 
-// TestWrongPrograms are programs that some schedule shows to be wrong.
+// TestWrongPrograms explores programs that fail under some schedule.
 func TestWrongPrograms(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -41,7 +40,7 @@ func TestWrongPrograms(t *testing.T) {
 				Gosched()
 			}
 		})},
-		{"waiting for nothing", "what is waited for?", alike(2, func(*scene) { Gosched() })},
+		{"waiting for nothing", "which value it waits for", alike(2, func(*scene) { Gosched() })},
 		{"an Unlock without a Lock", "not locked", alike(2, func(s *scene) { s.mutex.Unlock() })},
 		{"a Lock of one's own", "deadlock", alike(1, func(s *scene) { s.mutex.Lock(); s.mutex.Lock() })},
 		{"a guarded field without the lock", "without the mutex", alike(2, func(s *scene) {
@@ -60,7 +59,7 @@ func TestWrongPrograms(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Explore(c.program, 100_000)
-			if r.Failure == nil || !strings.Contains(r.Failure.What, c.want) || strings.Contains(r.Failure.What, "by chance") {
+			if r.Failure == nil || !strings.Contains(r.Failure.What, c.want) || strings.Contains(r.Failure.What, "random run") {
 				t.Fatalf("%+v, want %q", r, c.want)
 			}
 			again, err := Replay(c.program, r.Failure.Schedule)
@@ -85,7 +84,7 @@ func crossing() *Program {
 	}}
 }
 
-// TestRightPrograms are programs that no schedule shows to be wrong.
+// TestRightPrograms explores programs that never fail.
 func TestRightPrograms(t *testing.T) {
 	for name, does := range map[string]func(*scene){
 		"Add": func(s *scene) { s.numbers[0].Add(1) },
@@ -127,8 +126,8 @@ func TestRightPrograms(t *testing.T) {
 	}
 }
 
-// TestChance is about a program that does not do the same each time.
-func TestChance(t *testing.T) {
+// TestNondeterministicProgramIsReported explores a program that differs from run to run.
+func TestNondeterministicProgramIsReported(t *testing.T) {
 	times := int64(0)
 	r := Explore(alike(2, func(s *scene) {
 		if times++; times%3 == 0 {
@@ -141,7 +140,7 @@ func TestChance(t *testing.T) {
 	}
 }
 
-// TestContextEnds is about the end of a context, and a cleanup, as goroutines.
+// TestContextEnds runs the end of a context and a cleanup as goroutines.
 func TestContextEnds(t *testing.T) {
 	seen := map[string]bool{}
 	var log string
@@ -181,9 +180,9 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// TestKnowledge is about what a goroutine knows after a call: what it has not said
-// that it knows is forgotten, and what it has is not.
-func TestKnowledge(t *testing.T) {
+// TestForgottenPointerIsReported has a goroutine that keeps a pointer from one call to the next, and
+// states it in Return or does not.
+func TestForgottenPointerIsReported(t *testing.T) {
 	for _, honest := range []bool{true, false} {
 		ends := map[int64]bool{}
 		var got int64
@@ -215,9 +214,9 @@ func TestKnowledge(t *testing.T) {
 	}
 }
 
-// TestPastOfMutex is about memory whose state only the past of its mutex tells:
-// two goroutines that change it twice, in six orders, and remember nothing.
-func TestPastOfMutex(t *testing.T) {
+// TestMutexKeepsPast has memory whose state follows only from the past of its mutex: two goroutines
+// change it twice each, in six orders, and know nothing of it.
+func TestMutexKeepsPast(t *testing.T) {
 	var s *scene
 	ends := map[int64]bool{}
 	x := newExplorer(&Program{
@@ -237,15 +236,15 @@ func TestPastOfMutex(t *testing.T) {
 		End: func(*World) error { ends[s.plain] = true; return nil },
 	})
 	defer x.close()
-	x.warm, x.doubts = 0, 0
+	x.warm, x.randomRuns = 0, 0
 	r := x.explore(100_000)
 	if r.Failure != nil || len(ends) != 6 {
 		t.Errorf("%+v: %v, want six numbers of two bits each of 0 and 1", r, ends)
 	}
 }
 
-// TestAfterUnlock is about what happens between an Unlock and what comes after it.
-func TestAfterUnlock(t *testing.T) {
+// TestUnlockIsNoTurn has another goroutine run between an Unlock and the next operation.
+func TestUnlockIsNoTurn(t *testing.T) {
 	var s *scene
 	var plain, number int64
 	ends := map[[2]int64]bool{}
@@ -265,7 +264,7 @@ func TestAfterUnlock(t *testing.T) {
 		End: func(*World) error { ends[[2]int64{plain, number}] = true; return nil },
 	})
 	defer x.close()
-	x.warm, x.doubts = 0, 0
+	x.warm, x.randomRuns = 0, 0
 	r := x.explore(100_000)
 	if want := [2]int64{2, 1}; r.Failure != nil || !ends[want] || len(ends) != 4 {
 		t.Errorf("%+v: %v, want %v and three others", r, ends, want)

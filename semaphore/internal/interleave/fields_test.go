@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// The scheduler sees atomic values and mutexes. All other memory that goroutines
-// share must follow from these: a field is set before anybody else knows what it is
-// in, or it is used with a mutex locked. Both are looked after, the first here and
-// the second while programs run.
+// The scheduler sees atomic values and mutexes. All other shared memory must follow from these: a
+// field is set before its struct is shared, or it is used with a mutex locked. This file checks the
+// first, Guarded the second while programs run.
 
-// guardedBy are the fields that change while others know them, and the mutex that
-// must be locked for each use, seen from the same struct.
+// guardedBy maps fields that change while they are shared to the mutex that guards them, as a path
+// from the same struct.
 var guardedBy = map[string]string{
 	"Owner.ended": "mu",
 	"Owner.slots": "mu",
@@ -22,16 +21,16 @@ var guardedBy = map[string]string{
 	"shard.calls": "mu",
 }
 
-// makers are the functions that set fields of what nobody else knows yet.
+// makers are the functions that set fields of values that are not shared yet.
 var makers = map[string]bool{
 	"init":            true,
-	"Manager.acquire": true, // a slot, for who calls
+	"Manager.acquire": true, // a slot, for the caller
 	"Handle.acquire":  true,
 	"NewOwner":        true,
 	"shard.init":      true,
 }
 
-// fields knows which field of which struct a selector selects.
+// fields finds the field that a selector selects.
 type fields struct {
 	fset  *token.FileSet
 	names map[*types.Var]string // Struct.field
@@ -43,7 +42,7 @@ func newFields(fset *token.FileSet, files []*ast.File) *fields {
 	f := &fields{fset: fset, names: map[*types.Var]string{}}
 	f.info.Selections, f.info.Uses = map[*ast.SelectorExpr]*types.Selection{}, map[*ast.Ident]types.Object{}
 	config := types.Config{Importer: nothing{}, Error: func(error) {}}
-	pkg, _ := config.Check("canal", fset, files, &f.info) // errors are expected: what others' packages have is not known
+	pkg, _ := config.Check("semaphore", fset, files, &f.info) // errors are expected: the imports are empty
 	f.scope = pkg.Scope()
 	for _, name := range f.scope.Names() {
 		if s, ok := f.scope.Lookup(name).Type().Underlying().(*types.Struct); ok {
@@ -55,7 +54,7 @@ func newFields(fset *token.FileSet, files []*ast.File) *fields {
 	return f
 }
 
-// nothing imports packages that have nothing: enough to know canal's own structs.
+// nothing imports empty packages, which is enough to check the package's own structs.
 type nothing struct{}
 
 func (nothing) Import(name string) (*types.Package, error) {
@@ -64,7 +63,7 @@ func (nothing) Import(name string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// name is that of the field that n selects; "" if n is something else.
+// name returns the field that n selects, or "".
 func (f *fields) name(n ast.Node) string {
 	if sel, ok := n.(*ast.SelectorExpr); ok && f.info.Selections[sel] != nil {
 		if field, ok := f.info.Selections[sel].Obj().(*types.Var); ok {
@@ -85,8 +84,8 @@ func (f *fields) uses(file *ast.File) (uses []*ast.SelectorExpr) {
 	return uses
 }
 
-// changes says which field, or variable of the package, is changed where others
-// could know it, without a guard.
+// changes returns an error for a field or package variable that changes while it may be shared,
+// without a guard.
 func (f *fields) changes(file *ast.File) (wrong error) {
 	for _, decl := range file.Decls {
 		fn, ok := decl.(*ast.FuncDecl)
@@ -99,8 +98,8 @@ func (f *fields) changes(file *ast.File) (wrong error) {
 				name = id.Name
 			}
 			if name != "" && guardedBy[name] == "" && wrong == nil {
-				wrong = fmt.Errorf("%s: %s changes %s: say in fields_test.go which mutex guards it, or that nobody else can "+
-					"know it yet",
+				wrong = fmt.Errorf("%s: %s changes %s: say in fields_test.go which mutex guards it, or that it is not "+
+					"shared yet",
 					f.fset.Position(x.Pos()), funcName(fn), name)
 			}
 		}
@@ -123,7 +122,7 @@ func (f *fields) changes(file *ast.File) (wrong error) {
 	return wrong
 }
 
-// funcName is the name of a function, with the type of its receiver.
+// funcName returns the name of a function, with the type of its receiver.
 func funcName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil {
 		return fn.Name.Name

@@ -6,9 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// goroutine is one of a program. It is a coroutine, so switching to it and back
-// costs about 120 ns, a quarter of what two channels cost, and there is never more
-// than one that runs.
+// goroutine is a goroutine of a program, run as a coroutine: one runs at a time, and a switch to it
+// and back costs about 120 ns, a quarter of the cost with two channels.
 type goroutine struct {
 	id    name
 	index int // in World.goroutines
@@ -19,25 +18,25 @@ type goroutine struct {
 	ready    bool // it may start
 	started  bool
 	finished bool
-	inside   bool // it has just locked a mutex, at a turn of its own
+	inside   bool // it has just locked a mutex, at a choice
 
-	steps int       // how many operations it has done
-	op    operation // what it does when it has its turn again
+	steps int       // number of its operations
+	op    operation // its next operation
 	at    *location
 
-	seen      uint64 // the hash of what it knows: what it has observed in its call, and what it knew before
-	named     name   // how many names it has given
-	published name   // how many of them were of what pointers point to, since it has seen something
-	made      name   // how many goroutines it has made
+	seen      uint64 // a hash of its knowledge
+	named     name   // number of names it has given
+	published name   // number of pointees it has named since its last observation
+	made      name   // number of goroutines it has made
 
-	read        *location // what it read last, if it has done nothing since
+	read        *location // the location it has just read
 	readVersion uint32
 
-	calls  bool // it has made a call that the judge does not know of yet
+	calls  bool // it has made a call that the judge has not recorded yet
 	called Event
 }
 
-// sees changes what g knows.
+// sees sets the knowledge of g.
 func (g *goroutine) sees(seen uint64) { g.seen, g.published = seen, 0 }
 
 // worker is a coroutine that runs one goroutine of each execution.
@@ -63,7 +62,7 @@ func newWorker() *worker {
 	return k
 }
 
-// leave is the panic by which a goroutine ends early.
+// leave is the panic that ends a goroutine early.
 type leave struct{}
 
 // body is the whole life of a goroutine.
@@ -88,7 +87,7 @@ func (w *World) panicked(r any) {
 	}
 }
 
-// enabled reports whether g can go on now.
+// enabled reports whether g can continue.
 func (g *goroutine) enabled() bool {
 	switch {
 	case g.finished || !g.ready:
@@ -103,8 +102,8 @@ func (g *goroutine) enabled() bool {
 	return true
 }
 
-// stand lets the scheduler decide who goes on, and returns when g does.
-func (w *World) stand(g *goroutine) {
+// pause lets the scheduler choose the next goroutine, and returns when g runs again.
+func (w *World) pause(g *goroutine) {
 	if !w.priming {
 		next := w.choose(g)
 		if next == g {

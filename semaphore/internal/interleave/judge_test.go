@@ -8,15 +8,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
 )
 
-// judge knows all ghosts that the calls and returns so far allow. A return that no
-// ghost allows shows that the calls can't be put into an order that the
-// specification allows.
+// judge keeps the set of all states of the specification that the calls and returns so far allow. If
+// a return leaves the set empty, no sequential order explains the results.
 //
-// Such a set of ghosts is a state of the judge, and has a number. What comes after
-// a state with an event is computed once.
+// A set is a state of the judge and has a number. The successor of a state by an event is computed
+// once.
 type judge struct {
 	state  int
-	states []map[ghost]bool
+	states []map[spec]bool
 	known  map[string]int
 	after  map[step]verdict
 }
@@ -33,21 +32,21 @@ type verdict struct {
 
 func newJudge() *judge {
 	j := &judge{known: map[string]int{}, after: map[step]verdict{}}
-	j.number(map[ghost]bool{{}: true})
+	j.number(map[spec]bool{{}: true})
 	return j
 }
 
-// Begin forgets what has happened.
+// Begin starts an execution.
 func (j *judge) Begin() { j.state = 0 }
 
-// State is the number of the state.
+// State returns the number of the state.
 func (j *judge) State() uint64 { return uint64(j.state) }
 
-// Tell is an event as text.
-func (j *judge) Tell(e interleave.Event) string { return unpack(e).String() }
+// Describe returns an event as text.
+func (j *judge) Describe(e interleave.Event) string { return unpack(e).String() }
 
-// Note is told each event.
-func (j *judge) Note(e interleave.Event) error {
+// Record adds an event.
+func (j *judge) Record(e interleave.Event) error {
 	v, ok := j.after[step{j.state, e}]
 	if !ok {
 		v = j.next(unpack(e))
@@ -58,48 +57,48 @@ func (j *judge) Note(e interleave.Event) error {
 }
 
 func (j *judge) next(e event) verdict {
-	ghosts := map[ghost]bool{}
+	set := map[spec]bool{}
 	for g := range j.states[j.state] {
 		c := &g.calls[e.by]
 		switch {
 		case !e.returned:
-			*c = ghostCall{event: e, stage: isCalled}
+			*c = specCall{event: e, stage: isCalled}
 		case c.stage == isOver && c.result == e.result:
-			*c = ghostCall{}
+			*c = specCall{}
 		default:
 			continue
 		}
-		ghosts[g] = true
+		set[g] = true
 	}
-	if len(ghosts) == 0 {
+	if len(set) == 0 {
 		return verdict{j.state, fmt.Errorf("no order of the calls allows this return: %s", e)}
 	}
-	return verdict{state: j.number(closed(ghosts))}
+	return verdict{state: j.number(closed(set))}
 }
 
-// closed adds all ghosts that these can become by moves.
-func closed(ghosts map[ghost]bool) map[ghost]bool {
-	todo := []ghost{}
-	for g := range ghosts {
+// closed adds all states that the set can reach by moves.
+func closed(set map[spec]bool) map[spec]bool {
+	todo := []spec{}
+	for g := range set {
 		todo = append(todo, g)
 	}
 	for len(todo) > 0 {
 		g := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		g.moves(func(next ghost) {
-			if !ghosts[next] {
-				ghosts[next] = true
+		g.moves(func(next spec) {
+			if !set[next] {
+				set[next] = true
 				todo = append(todo, next)
 			}
 		})
 	}
-	return ghosts
+	return set
 }
 
-// number is the number of a set of ghosts.
-func (j *judge) number(ghosts map[ghost]bool) int {
+// number returns the number of a set of states.
+func (j *judge) number(set map[spec]bool) int {
 	var texts []string
-	for g := range ghosts {
+	for g := range set {
 		texts = append(texts, fmt.Sprint(g))
 	}
 	slices.Sort(texts)
@@ -108,7 +107,7 @@ func (j *judge) number(ghosts map[ghost]bool) int {
 	if !ok {
 		n = len(j.states)
 		j.known[text] = n
-		j.states = append(j.states, ghosts)
+		j.states = append(j.states, set)
 	}
 	return n
 }

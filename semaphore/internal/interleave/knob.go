@@ -1,13 +1,12 @@
 package interleave
 
-// knobs are numbers of the code under test that a program may choose.
+// knobs are constants of the code under test that a program may change.
 var knobs = map[string]*int{}
 
-// Knob makes a number known that is a constant in the code under test, and that
-// a program may choose by [World.Set].
+// Knob registers a constant of the code under test for [World.Set].
 func Knob(name string, number *int) { knobs[name] = number }
 
-// Set chooses a number of the code under test.
+// Set sets a knob.
 func (w *World) Set(knob string, to int) {
 	number := knobs[knob]
 	if number == nil {

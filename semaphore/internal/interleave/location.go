@@ -6,43 +6,40 @@ import (
 	"unsafe"
 )
 
-// name is what a goroutine or a location is called: by who came upon it first,
-// and as its how manyth.
+// name identifies a goroutine or a location: by the goroutine that met it first, and a number.
 type name uint32
 
-// key is what a location, or what a pointer points to, is in the hash of a state.
-// It is a hash of all that the goroutine had observed which came upon it first. So
-// the same key is the same thing, with the same past, whatever addresses an
-// execution gets.
+// key identifies a location or a pointee in the hash of a state. It is a hash of the knowledge of the
+// goroutine that met it first. So equal keys mean the same thing with the same past, whatever its
+// address in an execution.
 type key uint64
 
-// location is where goroutines meet: an atomic value or a mutex. It is the first
-// field of each.
+// location is an atomic value or a mutex; it is the first field of each.
 type location struct {
 	name    name
 	epoch   uint32 // of the execution
-	version uint32 // how often it was changed
-	locked  bool   // of a mutex
+	version uint32 // number of changes
+	locked  bool   // for a mutex
 	key     key
 	part    uint64 // its share in the hash of the state
 	class   *class
 }
 
-// pointee is what an atomic pointer points to.
+// pointee identifies the target of an atomic pointer.
 type pointee struct {
 	name name
 	key  key
 }
 
-// told is the name for a story.
-func (p pointee) told() uint64 { return isName | uint64(p.name) }
+// id returns the name for a story.
+func (p pointee) id() uint64 { return isName | uint64(p.name) }
 
-// class is what is known about a location of some name from all executions up to
-// now. A location that only one goroutine uses, or that nobody changes, is hidden:
-// what is done there commutes with all that others do, so it needs no turn.
+// class is what all executions so far have shown about the location of a name. A location that only
+// one goroutine uses, or that no goroutine changes, is hidden: its operations commute with all
+// others, so they need no choice.
 type class struct {
-	user    name // who used it first
-	shared  bool // others did, too
+	user    name // the first goroutine that used it
+	shared  bool // other goroutines used it, too
 	changed bool
 	met     bool // not hidden in this pass
 }
@@ -57,13 +54,13 @@ func (c *class) used(by name, change bool) {
 
 func (c *class) isMet() bool { return c.shared && c.changed }
 
-// know gives a location a name if it has none, and so the class of that name.
+// know gives a location its name and class, if it has none.
 func (w *World) know(l *location) {
 	if l.epoch == w.epoch {
 		return
 	}
 	if l.epoch != 0 {
-		w.fail("a location outlives an execution: a program must make all that it uses anew")
+		w.fail("a location outlives an execution: Start must make everything that the program uses")
 	}
 	l.epoch, l.name = w.epoch, w.newName()
 	l.class = w.x.class(l.name)
@@ -82,7 +79,7 @@ func (w *World) newName() name {
 	return w.named
 }
 
-// keyOf gives a location a key if it has none, when something is done there.
+// keyOf returns the key of a location, which it gives at the first operation.
 func (w *World) keyOf(l *location) key {
 	if l.key == 0 {
 		l.key = w.newKey(0)
@@ -90,7 +87,7 @@ func (w *World) keyOf(l *location) key {
 	return l.key
 }
 
-// newKey is the key of what is come upon now, as the nth at once.
+// newKey returns a key for the nth thing that the running goroutine meets at this point.
 func (w *World) newKey(n name) key {
 	if g := w.running; g != nil {
 		return key(mix(g.seen, uint64(g.id)<<16|uint64(n)))
@@ -98,8 +95,8 @@ func (w *World) newKey(n name) key {
 	return key(mix(1, uint64(w.named)<<16|uint64(n)))
 }
 
-// pointeeOf is what p points to. Who makes it known names, in one go, all
-// locations in it: so their names don't depend on who uses them first.
+// pointeeOf returns the pointee of p. The goroutine that publishes it names all its locations at
+// once, so their names do not depend on which goroutine uses them first.
 func (w *World) pointeeOf(p unsafe.Pointer, of reflect.Type) pointee {
 	if p == nil {
 		return pointee{}
@@ -118,8 +115,8 @@ func (w *World) pointeeOf(p unsafe.Pointer, of reflect.Type) pointee {
 	return n
 }
 
-// Share makes known what the program lets goroutines share, under a number of its
-// own. The same state is then known as the same, whoever came first to a location.
+// Share names everything in pointer, which goroutines share, under a number. So equal states have
+// equal hashes, whichever goroutine meets a location first.
 func (w *World) Share(number uint16, pointer any) {
 	v := reflect.ValueOf(pointer)
 	w.sharing = 1<<31 | name(number)<<16
@@ -127,7 +124,7 @@ func (w *World) Share(number uint16, pointer any) {
 	w.sharing = 0
 }
 
-// knowAll makes known all locations in what p points to.
+// knowAll names all locations in the value at p.
 func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
 	for i, at := range l.at {
 		l := (*location)(unsafe.Add(p, at))
@@ -137,7 +134,7 @@ func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
 		}
 	}
 	for i, s := range l.slices {
-		cells := *(*[]byte)(unsafe.Add(p, s.at)) // its pointer and length are those of any slice
+		cells := *(*[]byte)(unsafe.Add(p, s.at)) // every slice has the same header
 		for j := range len(cells) {
 			w.knowAll(unsafe.Add(unsafe.Pointer(unsafe.SliceData(cells)), uintptr(j)*s.of.size), s.of,
 				mix(from, uint64(i+1)<<32|uint64(j)))
@@ -145,7 +142,7 @@ func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
 	}
 }
 
-// Drop says that nobody uses any more what pointer points to, and what was shared.
+// Drop says that no goroutine uses the value at pointer any more, which was shared.
 func (w *World) Drop(pointer any) {
 	v := reflect.ValueOf(pointer)
 	for _, at := range layoutOf(v.Type().Elem()).at {
@@ -155,7 +152,7 @@ func (w *World) Drop(pointer any) {
 	}
 }
 
-// layout says where the locations of a type are.
+// layout lists the locations of a type.
 type layout struct {
 	at     []uintptr
 	slices []sliceLayout
@@ -200,7 +197,7 @@ func (l *layout) add(at uintptr, t reflect.Type) {
 	}
 }
 
-// mix is a hash of two numbers.
+// mix returns a hash of two numbers.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
 	h := high ^ low ^ b

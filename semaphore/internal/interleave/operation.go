@@ -2,7 +2,7 @@ package interleave
 
 import "fmt"
 
-// operation is what a goroutine does at a location.
+// operation is an operation of a goroutine on a location.
 type operation uint8
 
 const (
@@ -17,10 +17,9 @@ const (
 	opGosched
 )
 
-// tell is the operation as text, with the result and two numbers, or names of
-// what pointers point to: what was there before, or was expected, or is added, and
-// what is there now, or was read, or would be there.
-func (op operation) tell(result, a, b uint64) string {
+// describe returns the operation as text. a is the old, expected or added value, b the new or read
+// value; both are numbers or names of pointees.
+func (op operation) describe(result, a, b uint64) string {
 	switch op {
 	case opLoad:
 		return fmt.Sprintf("Load: %s", number(b))
@@ -42,11 +41,11 @@ func (op operation) tell(result, a, b uint64) string {
 	return "start"
 }
 
-// isName marks a number that is the name of what a pointer points to.
+// isName marks a number as the name of a pointee.
 const isName = 1 << 62
 
-// number is a value as text: a number, or a name such as *B2 for what the second
-// goroutine named as its second.
+// number returns a value as text: a number, or a name such as *B2 for the second pointee that the
+// second goroutine named.
 func number(v uint64) string {
 	n := name(v)
 	switch {

@@ -16,11 +16,10 @@ import (
 
 const shim = "github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
 
-// watched are the packages in whose place canal gets the shim. What the shim does
-// not have does not compile.
-var watched = map[string]bool{"sync": true, "sync/atomic": true, "runtime": true, "context": true, "hash/maphash": true}
+// shimmed are the packages that this package stands in for. What it does not have does not compile.
+var shimmed = map[string]bool{"sync": true, "sync/atomic": true, "runtime": true, "context": true, "hash/maphash": true}
 
-// harmless are packages by which goroutines can't meet.
+// harmless are packages that share no memory between goroutines.
 var harmless = map[string]bool{
 	"cmp":                  true,
 	"errors":               true,
@@ -33,8 +32,8 @@ var harmless = map[string]bool{
 	"golang.org/x/sys/cpu": true, // for the size of a cache line
 }
 
-// knobs are constants of canal that programs choose: with the real ones, a key
-// would go only among many others.
+// knobs are constants of package semaphore that programs change: with the real values a key would
+// leave only among many others.
 var knobs = []patch{
 	{"manager.go", "const maxIdle = 128", `var maxIdle = 128; func init() { runtime.Knob("maxIdle", &maxIdle) }`},
 	{"manager.go", "runtime.GOMAXPROCS(0)-1)), 128)", "runtime.GOMAXPROCS(0)-1)), maxShards)"},
@@ -45,16 +44,16 @@ var knobs = []patch{
 	{"shard.go", "// usage is", `var evictEvery = 16; func init() { sync.Knob("evictEvery", &evictEvery) } // usage is`},
 }
 
-// patch replaces a text that stands in a file exactly once.
+// patch replaces a text that occurs in a file exactly once.
 type patch struct{ file, before, after string }
 
-// forStories ends the names of files as they are before the shim comes in.
-const forStories = ".told"
+// originals is the suffix of files before the rewrite, for stories.
+const originals = ".told"
 
-// overlay writes canal's files into dir, as the explorer needs them and with
-// patches, and returns the file that go build -overlay wants.
-func overlay(canal, dir string, patches []patch) (string, error) {
-	texts, err := read(canal, patches)
+// overlay writes the files of package semaphore into dir, patched and rewritten, and returns the
+// file for go build -overlay.
+func overlay(folder, dir string, patches []patch) (string, error) {
+	texts, err := read(folder, patches)
 	if err != nil {
 		return "", err
 	}
@@ -65,11 +64,11 @@ func overlay(canal, dir string, patches []patch) (string, error) {
 	replace := map[string]string{}
 	for name, text := range texts {
 		file := filepath.Join(dir, name)
-		replace[filepath.Join(canal, name)] = file
+		replace[filepath.Join(folder, name)] = file
 		if err := os.WriteFile(file, []byte(rewritten[name]), 0o600); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(file+forStories, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(file+originals, []byte(text), 0o600); err != nil {
 			return "", err
 		}
 	}
@@ -81,9 +80,9 @@ func overlay(canal, dir string, patches []patch) (string, error) {
 	return file, os.WriteFile(file, list, 0o600)
 }
 
-// read returns the text of canal's files by their names, with patches made.
-func read(canal string, patches []patch) (map[string]string, error) {
-	files, err := filepath.Glob(filepath.Join(canal, "*.go"))
+// read returns the patched texts of the package's files by name.
+func read(folder string, patches []patch) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		return nil, err
 	}
@@ -100,15 +99,15 @@ func read(canal string, patches []patch) (map[string]string, error) {
 	}
 	for _, p := range patches {
 		if n := strings.Count(texts[p.file], p.before); n != 1 {
-			return nil, fmt.Errorf("%s: the text to be replaced stands there %d times, not once:\n%s", p.file, n, p.before)
+			return nil, fmt.Errorf("%s: the text to replace occurs %d times, not once:\n%s", p.file, n, p.before)
 		}
 		texts[p.file] = strings.Replace(texts[p.file], p.before, p.after, 1)
 	}
 	return texts, nil
 }
 
-// rewrite gives files the shim in place of what is watched, and lets each use of
-// a guarded field look for its mutex. Lines keep their numbers.
+// rewrite replaces the imports of shimmed packages, and makes each use of a guarded field check its
+// mutex. Lines keep their numbers.
 func rewrite(texts map[string]string) (map[string]string, error) {
 	fset := token.NewFileSet()
 	var files []*ast.File
@@ -117,7 +116,7 @@ func rewrite(texts map[string]string) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := onlyWatched(fset, file); err != nil {
+		if err := onlyShimmed(fset, file); err != nil {
 			return nil, err
 		}
 		files = append(files, file)
@@ -159,7 +158,7 @@ func (f *fields) edits(file *ast.File) (all edits, _ error) {
 	imported := ""
 	for _, spec := range file.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
-		if !watched[path] {
+		if !shimmed[path] {
 			continue
 		}
 		text := strconv.Quote(shim)
@@ -173,7 +172,7 @@ func (f *fields) edits(file *ast.File) (all edits, _ error) {
 	}
 	for _, use := range f.uses(file) {
 		if imported == "" {
-			return nil, fmt.Errorf("%s: a guarded field, in a file that imports nothing of what is watched",
+			return nil, fmt.Errorf("%s: a guarded field, in a file that imports no shimmed package",
 				f.fset.Position(use.Pos()))
 		}
 		x := types.ExprString(use.X)
@@ -183,11 +182,11 @@ func (f *fields) edits(file *ast.File) (all edits, _ error) {
 	return all, nil
 }
 
-// onlyWatched says what in a file the scheduler would not see.
-func onlyWatched(fset *token.FileSet, file *ast.File) error {
+// onlyShimmed returns an error for code in a file that the scheduler would not see.
+func onlyShimmed(fset *token.FileSet, file *ast.File) error {
 	for _, spec := range file.Imports {
-		if path, _ := strconv.Unquote(spec.Path.Value); !watched[path] && !harmless[path] {
-			return fmt.Errorf("%s: canal imports %s: let internal/interleave have what it uses of it, or list it as harmless "+
+		if path, _ := strconv.Unquote(spec.Path.Value); !shimmed[path] && !harmless[path] {
+			return fmt.Errorf("%s: semaphore imports %s: add what it uses to internal/interleave, or list it as harmless "+
 				"in overlay_test.go",
 				fset.Position(spec.Pos()), path)
 		}
@@ -204,7 +203,8 @@ func onlyWatched(fset *token.FileSet, file *ast.File) error {
 			what = "a select"
 		}
 		if what != "" && wrong == nil {
-			wrong = fmt.Errorf("%s: canal has %s, which internal/interleave does not watch: teach it to", fset.Position(n.Pos()),
+			wrong = fmt.Errorf("%s: semaphore has %s, which internal/interleave does not support: add it there",
+				fset.Position(n.Pos()),
 				what)
 		}
 		return true

@@ -4,15 +4,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
 )
 
-// program is a small program with canal: what it works at, what is so before it
-// begins, and its goroutines.
+// program is a small program with package semaphore: its shape, its setup and its goroutines.
 type program struct {
 	name  string
 	shape shape
 	start func(b *bench)
 }
 
-// explorable is a program as the explorer wants it.
+// explorable returns the program for the explorer.
 func (p program) explorable() *interleave.Program {
 	var b *bench
 	return &interleave.Program{
@@ -26,8 +25,8 @@ func (p program) explorable() *interleave.Program {
 	}
 }
 
-// near are keys that begin at the same cell, with different hashes; same are keys
-// with the same hash; apart are keys that don't meet.
+// near are keys with different hashes that begin at the same cell, same are keys with the same hash,
+// apart are keys that do not collide.
 var (
 	near  = map[string]uint64{"a": 0, "b": 64, "c": 128}
 	same  = map[string]uint64{}

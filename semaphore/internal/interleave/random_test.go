@@ -41,7 +41,7 @@ func randomSketch(r *rand.Rand) sketch {
 	return s
 }
 
-// scene is what the goroutines of a random program share.
+// scene is the shared memory of a random program.
 type scene struct {
 	numbers  [2]Int64
 	constant Uint32
@@ -92,7 +92,7 @@ func (s *scene) do(i instruction, own *Int64) int64 {
 	return -1
 }
 
-// past is a judge that notes which call came back before which other one was made.
+// past is a judge that records which call returned before which other one began.
 type past struct {
 	calls  []Event
 	open   map[Event]bool
@@ -103,8 +103,8 @@ type order map[[2]Event]bool
 
 func (p *past) Begin() { *p = past{open: map[Event]bool{}, before: order{}} }
 
-// Note is told a call as an even number, and its return as the next one.
-func (p *past) Note(e Event) error {
+// Record gets a call as an even number, and its return as the next one.
+func (p *past) Record(e Event) error {
 	if e&1 == 1 {
 		delete(p.open, e-1)
 		return nil
@@ -131,17 +131,17 @@ func (p *past) State() (h uint64) {
 	return h
 }
 
-func (p *past) Tell(e Event) string { return fmt.Sprint(e) }
+func (p *past) Describe(e Event) string { return fmt.Sprint(e) }
 
-// run is how a random program is run.
+// run is a way to run a random program.
 type run struct {
-	naive   bool // each single interleaving is looked at
+	naive   bool // every single interleaving, without reductions
 	cold    bool // without a warm-up
-	forgets bool // goroutines know only their last results between calls, and nobody judges
+	forgets bool // goroutines know only their last results between calls, and there is no judge
 }
 
-// outcomes collects what can come of a random program: per text of the results,
-// the orders of calls that were seen with it; or what is wrong.
+// outcomes collects the outcomes of a random program: for each text of the results, the orders of
+// calls seen with it; or a failure.
 func (s sketch) outcomes(run run) (all map[string][]order, wrong string) {
 	all = map[string][]order{}
 	judge, sc := &past{}, (*scene)(nil)
@@ -170,13 +170,13 @@ func (s sketch) outcomes(run run) (all map[string][]order, wrong string) {
 		return nil
 	}
 	if run.naive {
-		x.naive, x.everyTurn = true, true
+		x.naive, x.everyChoice = true, true
 		if w := x.pass(1 << 30); w != nil {
 			return nil, w.failure
 		}
 		return all, ""
 	}
-	x.doubts = 30
+	x.randomRuns = 30
 	if run.cold {
 		x.warm = 0
 	}
@@ -186,7 +186,7 @@ func (s sketch) outcomes(run run) (all map[string][]order, wrong string) {
 	return all, ""
 }
 
-// play is what one goroutine does.
+// play runs one goroutine.
 func (s sketch) play(w *World, g int, sc *scene, forgets bool, results *string) {
 	var own Int64
 	last, knows := int64(-2), uint64(0)
@@ -197,7 +197,7 @@ func (s sketch) play(w *World, g int, sc *scene, forgets bool, results *string) 
 			if last != in.ifResult {
 				last = sc.do(in, &own)
 			}
-			knows = mix(knows, uint64(last)) // all results up to now
+			knows = mix(knows, uint64(last)) // all results so far
 			*results += fmt.Sprint(last, " ")
 		}
 		if forgets {
@@ -208,7 +208,7 @@ func (s sketch) play(w *World, g int, sc *scene, forgets bool, results *string) 
 	}
 }
 
-// interleavings is about how many there are.
+// interleavings returns about how many there are.
 func (s sketch) interleavings() *big.Int {
 	all, ways, n := int64(0), big.NewInt(1), new(big.Int)
 	for _, calls := range s {
@@ -228,10 +228,9 @@ func (s sketch) interleavings() *big.Int {
 	return ways
 }
 
-// TestNothingIsLost compares what can come of random programs with what comes of
-// them when each single interleaving is looked at: all results must be there, and
-// for each of them an order of calls that is at least as strict.
-func TestNothingIsLost(t *testing.T) {
+// TestReductionsLoseNoOutcome compares the outcomes of random programs with those of every single
+// interleaving: every result must be there, with an order of calls that is at least as strict.
+func TestReductionsLoseNoOutcome(t *testing.T) {
 	r := testmode.Rand(t)
 	for i := 0; i < testmode.Pick(150, 5000); {
 		s := randomSketch(r)
@@ -255,7 +254,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// missing says what is in every and not in found.
+// missing describes an outcome that is in every but not in found.
 func missing(every, found map[string][]order) string {
 	have, want := slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(every))
 	if !slices.Equal(have, want) {
@@ -272,7 +271,7 @@ func missing(every, found map[string][]order) string {
 	return ""
 }
 
-// isIn reports whether another order is at least as strict.
+// isIn reports whether other is at least as strict as o.
 func (o order) isIn(other order) bool {
 	for pair := range o {
 		if !other[pair] {

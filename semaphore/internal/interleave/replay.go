@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// schedule is who ran, one after the other, for how many operations.
+// schedule lists the goroutines that ran, one after the other, each with a number of operations.
 type schedule []turns
 
 type turns struct {
@@ -16,7 +16,7 @@ type turns struct {
 	calls bool // it begins with a call
 }
 
-// more is the schedule with one more operation of g at its end.
+// more returns the schedule with one more operation of g at its end.
 func (s schedule) more(g int) schedule {
 	if last := len(s) - 1; last >= 0 && s[last].g == g {
 		s[last].n++
@@ -58,15 +58,15 @@ func parseSchedule(text string) (s schedule, err error) {
 	return s, nil
 }
 
-// following is a schedule that is replayed.
+// following is a schedule under replay.
 type following struct {
 	rest   schedule
-	left   int  // of the turns that were taken off rest
-	g      int  // whose they are
-	begins bool // the one who has its turn begins a call
+	left   int  // operations left of the current turn
+	g      int  // the goroutine of the current turn
+	begins bool // the current turn begins a call
 }
 
-// pick follows the schedule. When it is used up, goroutines run one after the other.
+// pick follows the schedule. After its end goroutines run one after the other.
 func (f *following) pick(w *World, can mask, by *goroutine) *goroutine {
 	f.begins = false
 	switch {
@@ -81,14 +81,13 @@ func (f *following) pick(w *World, can mask, by *goroutine) *goroutine {
 	}
 	f.left--
 	if f.g >= len(w.goroutines) || can&(1<<f.g) == 0 {
-		w.failure = fmt.Sprintf("the schedule does not fit: after %s goroutine %c can't go on", w.passed, 'A'+f.g)
+		w.failure = fmt.Sprintf("the schedule does not fit: after %s goroutine %c can't go on", w.ran, 'A'+f.g)
 		return nil
 	}
 	return w.goroutines[f.g]
 }
 
-// Replay runs the program once, under a schedule that an exploration has written,
-// and tells all that happens.
+// Replay runs the program once under a schedule of an exploration, and returns its story.
 func Replay(p *Program, text string) (*Failure, error) {
 	s, err := parseSchedule(text)
 	if err != nil {
@@ -100,37 +99,36 @@ func Replay(p *Program, text string) (*Failure, error) {
 func replay(p *Program, s schedule, text string) *Failure {
 	x := newExplorer(p)
 	defer x.close()
-	x.warmUp() // as Explore does: after it, the same is known of last uses
-	x.everyTurn, x.tell = true, true
+	x.warmUp() // as Explore does: it finds the same last uses
+	x.everyChoice, x.describe = true, true
 	x.follow = &following{rest: s}
 	w := x.execute()
-	return &Failure{What: w.failure, Schedule: text, Story: w.told.String()}
+	return &Failure{What: w.failure, Schedule: text, Story: w.story.String()}
 }
 
-// A story with few switches is worth some executions.
+// Bounds of the search for a schedule with few switches.
 const (
-	mostSwitches = 6
-	mostForShort = 100_000
+	maxSwitches  = 6
+	maxShortRuns = 100_000
 )
 
-// failed looks for a schedule with as few switches as possible that is wrong, and
-// tells it.
+// failed searches for a failing schedule with few switches, and returns it with its story.
 func (x *explorer) failed(w *World) Result {
 	result := x.result
-	for x.bound = 0; x.bound < mostSwitches; {
-		if shorter := x.pass(mostForShort); shorter != nil {
+	for x.bound = 0; x.bound < maxSwitches; {
+		if shorter := x.pass(maxShortRuns); shorter != nil {
 			w = shorter
 			break
 		}
 		if x.result.Partial {
 			break
 		}
-		if !x.surprised {
+		if !x.outdated {
 			x.bound++
 		}
 	}
-	text := w.passed.String()
-	result.Failure = replay(x.program, w.passed, text)
+	text := w.ran.String()
+	result.Failure = replay(x.program, w.ran, text)
 	if result.Failure.What == "" {
 		result.Failure.What = w.failure + " (but not when it is replayed: the program is not deterministic)"
 	}

@@ -5,18 +5,18 @@ import (
 	"unsafe"
 )
 
-// Gosched stands for runtime.Gosched, called to wait for what an atomic value that
-// was just read will be.
+// Gosched stands for runtime.Gosched. It waits for a change of the atomic value that the goroutine
+// has just read.
 func Gosched() { world.gosched() }
 
 // GOMAXPROCS stands for runtime.GOMAXPROCS: there is one.
 func GOMAXPROCS(int) int { return 1 }
 
-// Cleanup stands for runtime.Cleanup, which nobody stops yet.
+// Cleanup stands for runtime.Cleanup; it has no Stop.
 type Cleanup struct{}
 
-// AddCleanup stands for runtime.AddCleanup. The cleanup is a goroutine of its own
-// that can start when the program has said that nobody reaches ptr any more.
+// AddCleanup stands for runtime.AddCleanup. The cleanup is a goroutine of its own, which can start
+// once the program has said that ptr is unreachable.
 func AddCleanup[T, S any](ptr *T, cleanup func(S), arg S) Cleanup {
 	w := world
 	if w.cleanups == nil {
@@ -26,7 +26,7 @@ func AddCleanup[T, S any](ptr *T, cleanup func(S), arg S) Cleanup {
 	return Cleanup{}
 }
 
-// Forget says that nobody reaches pointer any more, so that its cleanup may run.
+// Forget says that pointer is unreachable, so its cleanup may run.
 func (w *World) Forget(pointer any) { w.lose(reflect.ValueOf(pointer).UnsafePointer()) }
 
 func (w *World) lose(p unsafe.Pointer) {
@@ -35,13 +35,11 @@ func (w *World) lose(p unsafe.Pointer) {
 	}
 }
 
-// LastUse calls use, which is the last that the program does with pointer. From
-// the last KeepAlive in there on, or from the beginning if there is none, nobody
-// reaches pointer any more, and its cleanup may run beside the rest.
+// LastUse calls use, which is the last use of pointer. From the last KeepAlive in use, or from the
+// beginning if there is none, pointer is unreachable, and its cleanup may run beside the rest of use.
 //
-// That a KeepAlive is the last one is not known before use comes back. If use has
-// done operations after it, this is noted by the label, and the exploration begins
-// again.
+// Which KeepAlive is the last one is known only when use returns. If use has done operations after
+// it, LastUse remembers that by the label, and the exploration starts again.
 func (w *World) LastUse(label string, pointer any, use func()) {
 	p := reflect.ValueOf(pointer).UnsafePointer()
 	if w.dying == nil {
@@ -57,19 +55,19 @@ func (w *World) LastUse(label string, pointer any, use func()) {
 	}
 	delete(w.dying, p)
 	if w.running.steps > u.at && !early {
-		w.x.keeps[label], w.x.surprised = u.seen, true
+		w.x.keeps[label], w.x.outdated = u.seen, true
 	}
 	w.lose(p)
 }
 
-// Keep says, within a LastUse of pointer, that what came of it refers to pointer, which stays
+// Keep says, within a LastUse of pointer, that its result refers to pointer, which so stays
 // reachable.
 func (w *World) Keep(pointer any) { delete(w.dying, reflect.ValueOf(pointer).UnsafePointer()) }
 
-// lastUse is one that goes on.
+// lastUse is a call of LastUse that has not returned.
 type lastUse struct {
-	seen  int  // KeepAlives up to now
-	at    int  // how many operations the goroutine had done at the last one
+	seen  int  // KeepAlives so far
+	at    int  // number of operations of the goroutine at the last one
 	early bool // the last of them is known
 	last  int
 }

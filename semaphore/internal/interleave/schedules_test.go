@@ -50,14 +50,14 @@ func build(t *testing.T, patches []patch) (binary, dir string) {
 	return binary, dir
 }
 
-// compile builds this test with canal's files rewritten and patched.
+// compile builds this test with the files of package semaphore rewritten and patched.
 func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
 	dir = t.TempDir()
-	canal, err := filepath.Abs("../..")
+	folder, err := filepath.Abs("../..")
 	if err != nil {
 		return "", "", err
 	}
-	list, err := overlay(canal, dir, patches)
+	list, err := overlay(folder, dir, patches)
 	if err != nil {
 		return "", "", err
 	}
@@ -66,13 +66,13 @@ func compile(t *testing.T, patches []patch) (binary, dir string, err error) {
 		binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", "",
-			fmt.Errorf("canal does not build with internal/interleave in place of %v; what it uses of them must be there\n%s",
-				slices.Sorted(maps.Keys(watched)), out)
+			fmt.Errorf("package semaphore does not build with this package in place of %v; add what is missing\n%s",
+				slices.Sorted(maps.Keys(shimmed)), out)
 	}
 	return binary, dir, nil
 }
 
-// explore runs what build has built.
+// explore runs the binary of build.
 func explore(t *testing.T, binary, dir, programs, schedule string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestInside$", "-test.v", "-inside", dir,
 		"-program", programs, "-schedule", schedule, "-most", strconv.Itoa(executions()),
@@ -124,13 +124,13 @@ func (p program) explore(t *testing.T) {
 	case r.Partial:
 		t.Errorf("more than %d executions: choose a smaller program, or a larger -most", executions())
 	case r.States == 0:
-		t.Errorf("there was nothing to choose: does canal use the shim?")
+		t.Errorf("there was no choice: does package semaphore use the shim?")
 	}
 }
 
-// source is a line of canal.
+// source returns a line of package semaphore.
 func source(file string, line int) string {
-	text, err := os.ReadFile(filepath.Join(*inside, filepath.Base(file)+forStories))
+	text, err := os.ReadFile(filepath.Join(*inside, filepath.Base(file)+originals))
 	if err != nil {
 		return ""
 	}

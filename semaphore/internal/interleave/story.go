@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Source shows a line of the code under test, for stories. It is set by who knows
-// where the code is.
+// Source returns a line of the code under test, for stories. The test sets it.
 var Source = func(file string, line int) string { return "" }
 
-// story is what happened in an execution, as text.
+// story is an execution as text.
 type story struct{ b strings.Builder }
 
 func (s *story) String() string { return s.b.String() }
@@ -21,10 +20,10 @@ func (s *story) event(g *goroutine, text string) {
 }
 
 func (s *story) operation(g *goroutine, op operation, result, a, b uint64) {
-	s.line(g, op.tell(result, a, b))
+	s.line(g, op.describe(result, a, b))
 }
 
-// use tells that a guarded field is used.
+// use adds the use of a guarded field.
 func (s *story) use(g *goroutine) { s.line(g, "no Lock") }
 
 func (s *story) line(g *goroutine, what string) {
@@ -40,8 +39,7 @@ func who(g *goroutine) string {
 	return fmt.Sprintf("%c %-7.7s", 'A'+g.index, g.label)
 }
 
-// place is where the code under test does what is told: the innermost frame that
-// is not in this package.
+// place returns the position in the code under test: the innermost frame outside this package.
 func place() (file string, line int) {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

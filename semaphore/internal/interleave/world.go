@@ -5,51 +5,51 @@ import (
 	"unsafe"
 )
 
-// World is one execution of a program: its goroutines, and the locations they meet at.
+// World is one execution of a program: its goroutines and the locations that they share.
 type World struct {
 	x          *explorer
 	epoch      uint32
 	goroutines []*goroutine
-	running    *goroutine // nil while the program is set up, and when all has ended
-	next       *goroutine // who runs when the running one yields; nil: nobody
-	priming    bool       // goroutines run up to their first turn
-	leaving    bool       // goroutines end wherever they are
+	running    *goroutine // nil during the setup and after the end
+	next       *goroutine // runs when the running goroutine pauses; nil: none
+	priming    bool       // goroutines run up to their first choice
+	leaving    bool       // goroutines end at their next operation
 
-	named    name // how many names were given by the set-up
-	sharing  name // if not 0, the last name given by Share, which goes on
+	named    name // number of names given by the setup
+	sharing  name // the last name given by the current Share; 0: none
 	pointees map[unsafe.Pointer]pointee
 	sum      uint64 // of the parts of all locations
 	steps    int
-	passed   schedule // who ran, for how many operations
-	switches int      // how often one who could go on did not
-	depth    int      // how many choices were made
-	lonely   bool     // at the last of them there was only one
+	ran      schedule // the schedule so far
+	switches int      // how often an enabled goroutine was preempted
+	depth    int      // number of choices
+	single   bool     // the last choice had one option
 
 	ended   bool
-	final   uint64 // the memory then
+	final   uint64 // the memory at the end
 	failure string
 
 	hashes   map[any]uint64
 	dying    map[unsafe.Pointer]*lastUse
 	cleanups map[unsafe.Pointer]*goroutine
-	told     *story
+	story    *story
 }
 
-// world is the execution that goes on; there is one at a time.
+// world is the current execution; there is one at a time.
 var world *World
 
 const (
-	mostGoroutines = 16    // of a mask
-	mostSteps      = 5_000 // more than any program of a test takes
+	maxGoroutines = 16    // bits of a mask
+	maxSteps      = 5_000 // more than any program needs
 )
 
 // Go adds a goroutine to the program.
 func (w *World) Go(label string, does func()) { w.later(label, does).ready = true }
 
-// later adds a goroutine that does not start before it is ready.
+// later adds a goroutine that waits until it is ready.
 func (w *World) later(label string, does func()) *goroutine {
-	if len(w.goroutines) == mostGoroutines {
-		w.fail("more than %d goroutines", mostGoroutines)
+	if len(w.goroutines) == maxGoroutines {
+		w.fail("more than %d goroutines", maxGoroutines)
 	}
 	id := name(len(w.goroutines) + 1)
 	if by := w.running; by != nil {
@@ -66,7 +66,7 @@ func (w *World) later(label string, does func()) *goroutine {
 	return g
 }
 
-// fail ends the execution: it has shown that something is wrong.
+// fail ends the execution with a failure.
 func (w *World) fail(format string, args ...any) {
 	if w.failure == "" {
 		w.failure = fmt.Sprintf(format, args...)
@@ -74,10 +74,8 @@ func (w *World) fail(format string, args ...any) {
 	panic(leave{})
 }
 
-// turn is called before an operation on l, and returns when it is to be done.
-//
-// It has no turn of its own, but happens together with the operation before it,
-// if nobody could tell the difference: see the package's documentation.
+// turn is called before an operation on l, and returns when the scheduler has chosen the goroutine.
+// The reductions of the package documentation let some operations happen without a choice.
 func (l *location) turn(op operation) {
 	w := world
 	if w == nil {
@@ -91,7 +89,7 @@ func (l *location) turn(op operation) {
 	if w.leaving {
 		panic(leave{})
 	}
-	if !w.x.everyTurn {
+	if !w.x.everyChoice {
 		if op == opUnlock {
 			g.inside = false
 		}
@@ -105,14 +103,13 @@ func (l *location) turn(op operation) {
 		g.inside = op == opLock
 	}
 	g.op, g.at = op, l
-	w.stand(g)
+	w.pause(g)
 	if f := w.x.follow; g.calls && (f == nil && l.class.met || f != nil && f.begins) {
 		w.note(g)
 	}
 }
 
-// done is called after an operation, with what it has left in the location, what
-// it has returned, and what it was given.
+// done is called after an operation, with the value of the location, the result and the arguments.
 func (l *location) done(op operation, wrote bool, value, result, a, b uint64) {
 	w := world
 	w.keyOf(l)
@@ -136,55 +133,54 @@ func (l *location) done(op operation, wrote bool, value, result, a, b uint64) {
 	}
 	g.sees(mix(g.seen, mix(uint64(l.key)+uint64(op), result)))
 	w.count(g)
-	if w.told != nil {
-		w.told.operation(g, op, result, a, b)
+	if w.story != nil {
+		w.story.operation(g, op, result, a, b)
 	}
 }
 
-// uses notes that g uses a location, and whether it changes it.
+// uses records that g uses a location, and whether g changes it.
 func (w *World) uses(g *goroutine, l *location, change bool) {
 	l.class.used(g.id, change)
 	if l.class.isMet() && !l.class.met {
-		w.x.surprised = true
+		w.x.outdated = true
 	}
 }
 
-// count notes that g has done one operation.
+// count counts one operation of g.
 func (w *World) count(g *goroutine) {
-	w.passed = w.passed.more(g.index)
+	w.ran = w.ran.more(g.index)
 	g.steps++
-	if w.steps++; w.steps > mostSteps {
-		w.fail("it does not end: %d operations up to now", w.steps)
+	if w.steps++; w.steps > maxSteps {
+		w.fail("it does not end: %d operations so far", w.steps)
 	}
 }
 
-// gosched waits until somebody has changed what the running goroutine has just
-// read: a look before that would show the same, and come here again.
+// gosched waits until another goroutine changes the value that the running goroutine has just read.
+// A second read before that would return the same value and come here again.
 func (w *World) gosched() {
 	g := w.running
 	if g == nil {
-		w.fail("waits for others where there are none")
+		w.fail("Gosched during the setup")
 	}
 	if w.leaving {
 		panic(leave{})
 	}
 	if g.read == nil {
-		w.fail("Gosched, and not right after a look at an atomic value: what is waited for?")
+		w.fail("Gosched without a Load right before it: the explorer cannot know which value it waits for")
 	}
 	g.op, g.at = opGosched, g.read
 	g.inside = false
-	w.stand(g)
+	w.pause(g)
 	g.read = nil
 	g.sees(mix(g.seen, uint64(opGosched)))
 	w.count(g)
-	if w.told != nil {
-		w.told.operation(g, opGosched, 0, 0, 0)
+	if w.story != nil {
+		w.story.operation(g, opGosched, 0, 0, 0)
 	}
 }
 
-// choose decides who goes on; by is who stands now. It returns nil if nobody
-// does: when all have ended, or something is wrong, or all that could follow is
-// known already.
+// choose returns the goroutine that runs next; by is the one that pauses. It returns nil if all
+// goroutines have ended, after a failure, and in a visited state.
 func (w *World) choose(by *goroutine) *goroutine {
 	if w.failure != "" {
 		return nil
@@ -202,21 +198,21 @@ func (w *World) choose(by *goroutine) *goroutine {
 	return w.x.pick(w, can, by)
 }
 
-// stop looks whether all have ended when nobody can go on.
+// stop ends the execution: no goroutine is enabled. It fails if one has not ended.
 func (w *World) stop() {
 	for _, g := range w.goroutines {
 		if g.ready && !g.finished {
-			w.failure = fmt.Sprintf("deadlock: nobody can go on, and %c waits", 'A'+g.index)
+			w.failure = fmt.Sprintf("deadlock: no goroutine can continue, and %c waits", 'A'+g.index)
 			return
 		}
 	}
 	w.ended, w.final = true, w.memory()
 }
 
-// state is a hash of all that decides how it can go on, and how that is judged.
+// state returns a hash of everything that decides the continuation and its judgement.
 func (w *World) state() uint64 { return mix(w.memory(), w.x.judge.State()) }
 
-// memory is a hash of all that the goroutines know, and of all locations.
+// memory returns a hash of the knowledge of all goroutines and of all locations.
 func (w *World) memory() uint64 {
 	h := w.sum
 	for _, g := range w.goroutines {

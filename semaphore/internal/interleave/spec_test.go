@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/semaphore/internal/interleave"
 )
 
-// verb is what a call does.
+// verb is the kind of a call.
 type verb int8
 
 const (
@@ -16,30 +16,30 @@ const (
 	cancel
 	held
 	all
-	begin // of Do: may it begin?
+	begin // of Do: does it call the function?
 )
 
-// The bounds of what programs use.
+// Bounds of the programs.
 const (
-	mostKeys   = 3
-	mostSlots  = 1 + slotsBefore + 5*slotsEach
-	mostOwners = 2
-	mostCalls  = 6 // at one time: one of each goroutine, and one of who is alone
+	maxKeys   = 3
+	maxSlots  = 1 + slotsBefore + 5*slotsEach
+	maxOwners = 2
+	maxCalls  = 6 // at one time: one of each goroutine, and one of the setup
 )
 
 // event is a call, or its return.
 type event struct {
-	by       int8 // 0: who is alone
+	by       int8 // 0: the setup
 	verb     verb
 	returned bool
 	key      int8
 	n, limit int8
 	owner    int8 // counted from 1; 0: none
 	slot     int8
-	result   int16 // of what has returned
+	result   int16 // of a return
 }
 
-// What calls return. An acquire returns its ordinal, All a number for each key.
+// Results of calls. An acquire returns its ordinal, All a number for each key.
 const (
 	isFull     = 0
 	isReleased = 1
@@ -47,7 +47,7 @@ const (
 	ownerEnded = -1
 )
 
-// pack writes an event as a number, and unpack reads it.
+// pack encodes an event as a number; unpack decodes it.
 func (e event) pack() interleave.Event {
 	p := interleave.Event(0)
 	for _, v := range []int8{e.by, int8(e.verb), e.key, e.n, e.limit, e.owner, e.slot} {
@@ -111,17 +111,16 @@ func (e event) String() string {
 	return call
 }
 
-// ghost is what the specification knows: how many slots of each key are in use,
-// and how far each slot, owner and call has come. Its moves are the only moments
-// at which anything changes.
-type ghost struct {
-	inUse  [mostKeys]int8
-	slots  [mostSlots]ghostSlot
-	owners [mostOwners + 1]ghostOwner
-	calls  [mostCalls]ghostCall
+// spec is a state of the specification: the number of held slots of each key, and the progress of
+// each slot, owner and call. It changes only by moves.
+type spec struct {
+	inUse  [maxKeys]int8
+	slots  [maxSlots]specSlot
+	owners [maxOwners + 1]specOwner
+	calls  [maxCalls]specCall
 }
 
-type ghostSlot struct {
+type specSlot struct {
 	phase phase
 	key   int8
 	n     int8
@@ -133,21 +132,21 @@ type phase int8
 const (
 	isNothing phase = iota
 	isHeld
-	isReleasing // a Release has it, and will free it
+	isReleasing // a Release will free it
 	isFree      // by a Release
-	isEnding    // the end of the owner has it, and will free it
+	isEnding    // the end of the owner will free it
 	isEnded
 )
 
-type ghostOwner struct {
+type specOwner struct {
 	done  bool // its context
 	ended bool
 }
 
-type ghostCall struct {
+type specCall struct {
 	event
 	stage stage
-	seen  [mostKeys]int8 // what All has seen of each key, and 1
+	seen  [maxKeys]int8 // for All: the number seen of each key, plus 1
 }
 
 type stage int8
@@ -155,17 +154,16 @@ type stage int8
 const (
 	isCalled stage = iota + 1
 	isBetween
-	isOver // event.result is what it must return
+	isOver // it must return event.result
 )
 
-// Two calls have two moments each. An acquire for an owner looks at the owner's
-// context first and takes the slot then, so it may get one just after the context
-// was done; the end of the owner, which is about to come, frees it. And a Release
-// decides first that it is the one who frees the slot, so another Release may say
-// that the slot is not held a moment before it is free.
+// Two kinds of calls have two moves each. An acquire for an owner first checks the owner's context and
+// then takes the slot, so it may get one right after the end of the context; the end of the owner
+// then frees it. A Release first decides that it frees the slot and then frees it, so another Release
+// may return that the slot is not held shortly before it is free.
 
-// moves calls yield with each ghost that this one can become by one move.
-func (g ghost) moves(yield func(ghost)) {
+// moves yields each state that g can reach by one move.
+func (g spec) moves(yield func(spec)) {
 	for i := range g.calls {
 		if s := g.calls[i].stage; s == isCalled || s == isBetween {
 			g.move(i, yield)
@@ -190,23 +188,23 @@ func (g ghost) moves(yield func(ghost)) {
 	}
 }
 
-// freed is the ghost with a slot free.
-func (g ghost) freed(slot int, phase phase) ghost {
+// freed returns the state with the slot free.
+func (g spec) freed(slot int, phase phase) spec {
 	s := &g.slots[slot]
 	g.inUse[s.key] -= s.n
-	*s = ghostSlot{phase: phase}
+	*s = specSlot{phase: phase}
 	return g
 }
 
-// over is the ghost with a call that has come to a result.
-func (g ghost) over(call int, result int16) ghost {
+// over returns the state in which a call has its result.
+func (g spec) over(call int, result int16) spec {
 	g.calls[call].stage, g.calls[call].result = isOver, result
-	g.calls[call].seen = [mostKeys]int8{}
+	g.calls[call].seen = [maxKeys]int8{}
 	return g
 }
 
-// move makes a move of one call.
-func (g ghost) move(i int, yield func(ghost)) {
+// move yields the moves of one call.
+func (g spec) move(i int, yield func(spec)) {
 	c := g.calls[i]
 	owner := g.owners[c.owner]
 	switch c.verb {
@@ -246,25 +244,24 @@ func (g ghost) move(i int, yield func(ghost)) {
 	}
 }
 
-// taken is the ghost after an attempt to take slots: all or none of them.
-func (g ghost) taken(i int) ghost {
+// taken returns the state after an attempt to take slots: all or none.
+func (g spec) taken(i int) spec {
 	c := g.calls[i]
 	if g.inUse[c.key]+c.n > c.limit {
 		return g.over(i, isFull)
 	}
 	g.inUse[c.key] += c.n
-	g.slots[c.slot] = ghostSlot{isHeld, c.key, c.n, c.owner}
+	g.slots[c.slot] = specSlot{isHeld, c.key, c.n, c.owner}
 	return g.over(i, int16(g.inUse[c.key]))
 }
 
-// release has two moments: at the first one it is decided who frees the slot, at
-// the second one it is free.
-func (g ghost) release(i int, yield func(ghost)) {
+// release decides in its first move that it frees the slot, and frees it in its second.
+func (g spec) release(i int, yield func(spec)) {
 	c := g.calls[i]
 	if c.stage == isBetween {
 		g = g.freed(int(c.slot), isFree).over(i, isReleased)
-		if c.n > 0 { // the last that is heard of the slot
-			g.slots[c.slot] = ghostSlot{}
+		if c.n > 0 { // the program does not use the slot again
+			g.slots[c.slot] = specSlot{}
 		}
 		yield(g)
 		return
@@ -281,7 +278,7 @@ func (g ghost) release(i int, yield func(ghost)) {
 	}
 }
 
-func (g ghost) allFree(owner int8) bool {
+func (g spec) allFree(owner int8) bool {
 	for _, s := range g.slots {
 		if s.owner == owner && s.phase != isNothing && s.phase != isFree && s.phase != isEnded {
 			return false
@@ -290,8 +287,8 @@ func (g ghost) allFree(owner int8) bool {
 	return true
 }
 
-// look lets All see one key that it has not seen.
-func (g ghost) look(i int, yield func(ghost)) {
+// look yields the moves of All: it sees one key that it has not seen.
+func (g spec) look(i int, yield func(spec)) {
 	result, seenAll := int16(0), true
 	for key, seen := range g.calls[i].seen {
 		if seen == 0 {

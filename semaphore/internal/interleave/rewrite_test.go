@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// TestNothingUnwatchedComesIn is about code that the scheduler would not see: each
-// must be refused, and say what to do.
-func TestNothingUnwatchedComesIn(t *testing.T) {
+// TestUnsupportedCodeIsRefused rewrites code that the scheduler would not see: each error says what
+// to do.
+func TestUnsupportedCodeIsRefused(t *testing.T) {
 	const owner = "import \"sync\"\ntype Owner struct { mu sync.Mutex; ended bool; name string }\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"a package":            {`import "os"`, "canal imports os"},
-		"a clock":              {`import "time"`, "canal imports time"},
+		"a package":            {`import "os"`, "semaphore imports os"},
+		"a clock":              {`import "time"`, "semaphore imports time"},
 		"a go statement":       {"func f() { go f() }", "a go statement"},
 		"a channel":            {"func f() { _ = make(chan int) }", "a channel"},
 		"a select":             {"func f() { select {} }", "a select"},
@@ -22,7 +22,7 @@ func TestNothingUnwatchedComesIn(t *testing.T) {
 			"Owner.f changes Owner.name"},
 		"a variable": {"var uses int\nfunc f() { uses++ }", "f changes uses"},
 		"a field without its mutex": {"type Owner struct { ended bool }\nfunc (o *Owner) f() bool { return o.ended }",
-			"imports nothing of what is watched"},
+			"imports no shimmed package"},
 		"what may be": {owner + "func (o *Owner) f() { o.ended = true }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,11 +59,11 @@ func (o *Owner) f() { if !(*at.Guarded(&o.ended, &o.mu)) { (*at.Guarded(&o.slots
 	}
 }
 
-// TestWhatTheShimHasNotDoesNotBuild plants a mutex that the scheduler does not know.
-func TestWhatTheShimHasNotDoesNotBuild(t *testing.T) {
+// TestMissingShimDoesNotBuild plants a mutex that the shim does not have.
+func TestMissingShimDoesNotBuild(t *testing.T) {
 	p := patch{"owner.go", "sync.Mutex // taken before", "sync.RWMutex // taken before"}
 	_, _, err := compile(t, append([]patch{p}, knobs...))
 	if err == nil || !strings.Contains(err.Error(), "RWMutex") {
-		t.Errorf("canal with an RWMutex: %v, want that it does not build", err)
+		t.Errorf("with an RWMutex: %v, want an error of the compiler", err)
 	}
 }

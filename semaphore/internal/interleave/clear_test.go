@@ -5,11 +5,10 @@ import (
 	"reflect"
 )
 
-// clear frees all that is left, and looks whether anything is left then. Each key
-// must be found and work as a new one.
+// clear frees everything and checks that nothing remains. Every key must then work as a new one.
 func (b *bench) clear() error {
 	c := b.setup
-	for i := range mostKeys {
+	for i := range maxKeys {
 		c.held(string(rune('a' + i)))
 	}
 	for o := range b.owners {
@@ -26,13 +25,13 @@ func (b *bench) clear() error {
 	if err := b.table(); err != nil {
 		return err
 	}
-	for i := range mostKeys {
+	for i := range maxKeys {
 		c.use(string(rune('a'+i)), 1)
 	}
 	return b.table()
 }
 
-// table looks at the cells of all shards when nothing is in use.
+// table checks the cells of all shards while no slot is held.
 func (b *bench) table() error {
 	shards := reflect.ValueOf(b.m).Elem().FieldByName("shards")
 	for i := range shards.Len() {
@@ -49,7 +48,7 @@ func (b *bench) table() error {
 			entries++
 			keys[e.Elem().FieldByName("key").String()] = true
 			if count := e.Elem().FieldByName("count").FieldByName("value").Int(); count != 0 {
-				return fmt.Errorf("count %d when nothing is in use", count)
+				return fmt.Errorf("count %d while no slot is held", count)
 			}
 			pins := e.Elem().FieldByName("pins").Int()
 			if pins == 0 {
