@@ -91,7 +91,8 @@ func (o *benchOptions) check(a *app, cmd *cobra.Command, args []string) {
 	case len(args) > 1:
 		a.bad.addf("%d engines: measure one after the other, so that they don't share the machine", len(args))
 	case len(args) == 1 && a.engineFlag != "":
-		a.bad.addf("two engines, %s and --engine %s: name one", lockkeeper.RedactURL(args[0]), lockkeeper.RedactURL(a.engineFlag))
+		a.bad.addf("two engines, %s and --engine %s: name one", lockkeeper.RedactURL(args[0]),
+			lockkeeper.RedactURL(a.engineFlag))
 	case len(args) == 1:
 		a.engineArg = args[0]
 	}

@@ -266,7 +266,8 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 		d.wrong(lockkeeper.Doubtful, "inside a run", fmt.Sprintf("LK_CLAIM is %q, which is no claim", claim), remedy)
 	case named != url:
 		d.wrong(lockkeeper.Doubtful, "inside a run",
-			fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim, lockkeeper.RedactURL(named)), remedy)
+			fmt.Sprintf("LK_CLAIM is %s, of another engine (%s): for this one it means nothing", claim,
+				lockkeeper.RedactURL(named)), remedy)
 	case client == nil:
 		d.wrong(lockkeeper.Doubtful, "inside a run", "LK_CLAIM is "+claim+", and the engine can't tell whether it is held",
 			remedy)

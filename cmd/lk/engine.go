@@ -100,7 +100,8 @@ func (a *app) existing(ctx context.Context) (*connection, error) {
 	a.looks = true
 	client, err := a.connect(ctx)
 	if url, _, _ := a.chooseURL(); isMissing(err, url) { // connect has chosen it too
-		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n", lockkeeper.RedactURL(url))
+		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n",
+			lockkeeper.RedactURL(url))
 		return nil, nil
 	}
 	if err == nil {

@@ -31,16 +31,15 @@ type placeOptions struct {
 	ttl, holdFor time.Duration
 	conflictCode int
 	asJSON       bool
-	quiet        bool
 }
 
 func newPlaceOptions() placeOptions {
 	return placeOptions{ttl: grab.DefaultTTL, conflictCode: exitNotAcquired}
 }
 
-func (o *placeOptions) addName(cmd *cobra.Command) {
+func (o *placeOptions) addName(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&o.as, "as", "", "the name that has it, 1 to 128 bytes (required)")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "say nothing on stderr but what went wrong")
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "say nothing on stderr but what went wrong")
 }
 
 func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
@@ -168,7 +167,7 @@ Exit codes:
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.grab(cmd.Context(), o) }),
 	}
 	f := cmd.Flags()
-	o.addName(cmd)
+	o.addName(cmd, a)
 	o.addTTL(cmd, &a.bad)
 	o.addAnswer(cmd, &a.bad)
 	f.BoolVarP(&o.shared, "shared", "s", false, "share the paths with others who share them")
@@ -247,9 +246,9 @@ func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection
 	if err != nil {
 		return nil, nil, err
 	}
-	a.noteReach(c, o.quiet)
+	a.printNotices(c)
 	if last := o.as[len(o.as)-1:]; strings.Contains("-_.:/", last) {
-		a.noteUnless(o.quiet)(fmt.Sprintf("the name %s ends with %q: is the variable in it set?", o.as, last))
+		a.note("the name %s ends with %q: is the variable in it set?", o.as, last)
 	}
 	return c, grab.New(c.engine), nil
 }
@@ -257,7 +256,7 @@ func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection
 // grab is lk grab.
 func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	began := time.Now()
-	c, places, err := a.places(ctx, &o.placeOptions, trial{began, o.wait, o.what(), o.quiet})
+	c, places, err := a.places(ctx, &o.placeOptions, trial{began, o.wait, o.what()})
 	if err != nil {
 		return err
 	}
@@ -276,14 +275,14 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	supervise.NotifySignals(signals)
 	defer signal.Stop(signals)
 	ctx, over := stoppedBy(ctx, signals, anySignal)
-	teller := newWaitTeller(o.contest(), a.noteUnless(o.quiet), c.Client)
-	answer, err := places.Wait(ctx, o.request(), leftOf(began, o.wait), func(w grab.Answer) {
-		teller.changed(ctx, w.Status)
+	report := newWaitReport(o.contest(), a.noteText, c.Client)
+	answer, err := places.Wait(ctx, o.request(), restOf(began, o.wait), func(w grab.Answer) {
+		report.changed(ctx, w.Status)
 	})
-	teller.stop()
+	report.stop()
 	if stopped := over(); stopped != nil && answer.State != lockkeeper.Held {
 		if answer.State == lockkeeper.Waiting {
-			a.noteUnless(o.quiet)(fmt.Sprintf("%s: the place in line is left to its TTL", o.what()))
+			a.note("%s: the place in line is left to its TTL", o.what())
 		}
 		return stopped
 	}
@@ -295,7 +294,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	}
 	if answer.State == lockkeeper.Ended {
 		if len(answer.Blockers) == 0 { // the last known blockers
-			answer.Blockers, answer.Position = teller.last.Blockers, teller.last.Position
+			answer.Blockers, answer.Position = report.last.Blockers, report.last.Position
 		}
 		return a.gaveUp(o, answer)
 	}
@@ -312,8 +311,8 @@ func (a *app) grabNow(ctx context.Context, places *grab.Reservations, o *grabOpt
 		return a.gaveUp(o, answer)
 	}
 	if err = a.answer(&o.placeOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
-		a.noteUnless(o.quiet)(fmt.Sprintf("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes "+
-			"no place)", duration.Text(answer.TTL)))
+		a.note("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes "+
+			"no place)", duration.Text(answer.TTL))
 	}
 	return err
 }
@@ -333,7 +332,7 @@ func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	case answer.Hopeless:
 		text = fmt.Sprintf("%s is not free in time: %s", name, state)
 	}
-	a.noteUnless(o.quiet)(text)
+	a.noteText(text)
 	if o.asJSON {
 		if err := writeJSON(a.stdout, answer.Status); err != nil {
 			return err
@@ -355,26 +354,25 @@ func (o *placeOptions) itself(answer grab.Answer) string {
 // noteLost tells what became of the hold that the name had before.
 func (a *app) noteLost(o *placeOptions, answer grab.Answer) {
 	if answer.Lost != nil {
-		a.noteUnless(o.quiet)(fmt.Sprintf("the hold that %s had of %s before is gone: %s", o.as, o.what(), answer.Lost))
+		a.note("the hold that %s had of %s before is gone: %s", o.as, o.what(), answer.Lost)
 	}
 }
 
 // answer prints what a name has: "ok FENCE" or "wait PLACE", and for people who
 // is in the way.
 func (a *app) answer(o *placeOptions, answer grab.Answer) error {
-	note := a.noteUnless(o.quiet)
 	a.noteLost(o, answer)
 	waiting := answer.State == lockkeeper.Waiting
 	switch {
 	case waiting && len(answer.OwnHolds) > 0:
-		note(fmt.Sprintf("%s: %s", o.what(), o.itself(answer)))
+		a.note("%s: %s", o.what(), o.itself(answer))
 	case waiting && answer.Hopeless:
 		c := o.contest()
-		note(fmt.Sprintf("%s is not free in time: %s", c.name(answer.Blockers), waitLine(answer.Status)+c.others()))
+		a.note("%s is not free in time: %s", c.name(answer.Blockers), waitLine(answer.Status)+c.others())
 	case waiting:
-		note(o.contest().line(answer.Status))
+		a.noteText(o.contest().line(answer.Status))
 	case answer.Asked != nil:
-		note(fmt.Sprintf("%s: %s", o.what(), answer.Asked))
+		a.note("%s: %s", o.what(), answer.Asked)
 	}
 	var err error
 	switch {

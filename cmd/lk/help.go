@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockkeeper/lockkeeper"
 	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
 )
 
 // The groups of verbs in lk help, in this order.

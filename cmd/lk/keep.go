@@ -64,7 +64,7 @@ Exit codes:
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.keep(cmd.Context(), o) }),
 	}
-	o.addName(cmd)
+	o.addName(cmd, a)
 	o.addTTL(cmd, &a.bad)
 	cmd.Flags().Var(number{&o.pid, &a.bad, "--pid takes the number of a process, such as $PPID, not %q"}, "pid",
 		"keep until this process ends (default: the one that started lk)")
@@ -138,7 +138,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 		case <-k.Changes():
 			if by := k.Answer().Asked; by != nil && !asked {
 				asked = true
-				a.noteUnless(o.quiet)(fmt.Sprintf("%s: %s", o.what(), by))
+				a.note("%s: %s", o.what(), by)
 			}
 		case <-ended:
 			return a.endKeeping(ctx, c, k, o, signals)
@@ -179,7 +179,7 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, 
 		return a.noLongerKept(k.Why(ctx))
 	}
 	if _, err := k.Release(ctx); err != nil {
-		a.noteUnless(o.quiet)(fmt.Sprintf("%s is not released, and is free after at most %s", o.what(), duration.Text(o.ttl)))
+		a.note("%s is not released, and is free after at most %s", o.what(), duration.Text(o.ttl))
 		return errors.Join(err, cleaned)
 	}
 	return cleaned

@@ -57,6 +57,7 @@ type app struct {
 	traceparent    string                                    // TRACEPARENT=… for children; "" if this is part of no trace
 	traced         func(lockkeeper.Engine) lockkeeper.Engine // nil: nothing is traced here
 	noted          sync.Once                                 // see noteSudo
+	quiet          bool                                      // of --quiet: print no notes
 	bad            problems                                  // all that is wrong with the arguments
 	interrupt      os.Signal                                 // the terminal's, of which lk dies; nil: none
 	interruptGroup bool                                      // and its whole group with it

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lockkeeper/lockkeeper"
 	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper"
 )
 
 func (a *app) newMigrate() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"time"
@@ -10,12 +11,54 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-// mostEnclosing bounds how far out is looked: names may go round in a circle.
+// claimUncovered waits for the targets that no run around this one covers. The hold is nil if they
+// cover all.
+func (a *app) claimUncovered(
+	ctx context.Context, client *connection, w *wanted, signals <-chan os.Signal,
+) (*lockkeeper.Hold, error) {
+	for {
+		holds, err := enclosing(ctx, client)
+		if err != nil {
+			return nil, err
+		}
+		targets := uncovered(holds, w.targets)
+		if len(targets) == 0 {
+			return nil, nil
+		}
+		w.around = holds
+		hold, err := a.acquire(ctx, client, w, targets, signals)
+		if lostPosition(err) && w.wait == lockkeeper.Forever {
+			a.note("%s: lk stood still for longer than its TTL and lost its position in line; it waits again", w.all())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		// Runs around this one may have ended while it waited in the background. Then it must
+		// claim what they covered.
+		if len(targets) < len(w.targets) {
+			holds, err = enclosing(ctx, client)
+		}
+		if err != nil || len(uncovered(holds, w.targets)) > len(targets) {
+			hold.Close()
+			continue
+		}
+		return hold, nil
+	}
+}
+
+// lostPosition reports whether a wait ended because this process stood still for longer than its TTL,
+// as by Ctrl-Z.
+func lostPosition(err error) bool {
+	return errors.Is(err, lockkeeper.Expired) || errors.Is(err, lockkeeper.Suspended)
+}
+
+// mostEnclosing bounds the chain of runs: the claims named by others may form a cycle.
 const mostEnclosing = 64
 
-// enclosing are the holds that this lk run is nested in, from the innermost on:
-// the one that LK_CLAIM names, if it is of the same engine and still held, the one
-// that that one was made in, and so on, also around one that has ended.
+// enclosing returns the holds that this lk run is nested in, the innermost first: the claim that
+// LK_CLAIM names, if it is in the same engine, the claim in which that one was made, and so on. Claims
+// that have ended are left out.
 func enclosing(ctx context.Context, client *connection) ([]lockkeeper.Status, error) {
 	ref, err := lockkeeper.ParseRef(os.Getenv("LK_CLAIM"))
 	if err != nil || os.Getenv(engineVariable) != client.url {
@@ -28,7 +71,7 @@ func enclosing(ctx context.Context, client *connection) ([]lockkeeper.Status, er
 		}
 		hold, err := claimOf(ctx, client, ref)
 		if err != nil {
-			return nil, err // taken for a stranger it would wait for its own parent
+			return nil, err // without this answer it could wait for its own parent
 		}
 		if hold.State == lockkeeper.Held {
 			holds = append(holds, hold)
@@ -38,7 +81,7 @@ func enclosing(ctx context.Context, client *connection) ([]lockkeeper.Status, er
 	return holds, nil
 }
 
-// claimOf is the status of the claim ref; the zero Status if it is unknown.
+// claimOf returns the status of the claim ref; the zero Status if it is unknown.
 func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockkeeper.Status, error) {
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Brief: true}) {
 		return status, err
@@ -46,16 +89,15 @@ func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockk
 	return lockkeeper.Status{}, nil
 }
 
-// innerPatience is how long a release is put off at most for runs inside.
+// innerPatience bounds how long a release waits for runs inside.
 const innerPatience = time.Second
 
 // innerPoll is the pause between two checks whether runs inside hold anything.
 const innerPoll = 20 * time.Millisecond
 
-// awaitInner waits, for a moment, until no run inside this one holds anything. It
-// is for those whose lk was killed: their guards are about to end their commands,
-// which rely on this hold too. One that was left in the background on purpose is
-// not waited for any longer. It reports whether the engine answered.
+// awaitInner waits until no run inside this one holds anything, for innerPatience at most. If the lk
+// of an inner run was killed, its guard is about to kill its command, which relies on this hold too.
+// It reports whether the engine answered.
 func awaitInner(client *connection, hold *lockkeeper.Hold) (answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), innerPatience)
 	defer cancel()
@@ -64,7 +106,7 @@ func awaitInner(client *connection, hold *lockkeeper.Hold) (answered bool) {
 	for {
 		held, err := holdsInside(ctx, client, hold.Ref())
 		if err != nil {
-			return false // don't keep the hold because the engine has a problem
+			return false // a problem of the engine must not prolong the hold
 		}
 		if !held {
 			return true
@@ -92,10 +134,9 @@ func holdsInside(ctx context.Context, client *connection, ref lockkeeper.Ref) (b
 	return false, nil
 }
 
-// uncovered are those of targets that whoever has the holds does not have already:
-// an exclusive hold covers everything at its path and below, a shared one what is
-// shared there. Permits cover nothing: each run takes its own. What is covered is
-// not claimed again, since it would wait for the holds around it.
+// uncovered returns the targets that the holds do not cover. An exclusive hold covers all targets at
+// its path and below, a shared one the shared targets there. Permits cover nothing: each run takes its
+// own. A claim of a covered target would wait for the holds around it.
 func uncovered(holds []lockkeeper.Status, targets []lockkeeper.Target) []lockkeeper.Target {
 	return slices.DeleteFunc(slices.Clone(targets), func(t lockkeeper.Target) bool {
 		return slices.ContainsFunc(holds, func(hold lockkeeper.Status) bool { return covers(hold, t) })
@@ -109,14 +150,17 @@ func covers(hold lockkeeper.Status, t lockkeeper.Target) bool {
 	})
 }
 
-// become replaces lk by the command, which runs under the holds around it: in the
-// process group of the innermost run, so that whoever guards those holds stops it
-// too.
-func (o *runOptions) become(signals <-chan os.Signal) error {
+// become replaces lk by the command, which runs under the holds around it. It stays in the process
+// group of the innermost run, whose guard stops it with that run.
+func (j job) become(signals <-chan os.Signal) error {
 	select {
 	case s := <-signals:
 		return interrupted(s)
 	default:
 	}
-	return supervise.Replace(o.command, append(os.Environ(), "LK_PATH="+o.paths(), "LK_SLOT="))
+	command := j.command
+	if j.cleanup != "" {
+		command = withCleanup(command, j.cleanup)
+	}
+	return supervise.Replace(command, append(os.Environ(), "LK_PATH="+j.paths, "LK_SLOT="))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -15,7 +16,6 @@ type trial struct {
 	began time.Time
 	bound time.Duration // from began; 0: fail at once
 	what  string        // the wanted paths, for messages
-	quiet bool
 }
 
 // reach is connect for verbs that wait. It tries again while a server or a database can't
@@ -25,8 +25,7 @@ func (a *app) reach(ctx context.Context, p trial, options ...lockkeeper.ClientOp
 	if !errors.Is(err, lockkeeper.ErrUnavailable) || p.bound == 0 || !a.onNetwork() {
 		return client, err
 	}
-	a.noteUnless(p.quiet)(fmt.Sprintf("%s: not in line yet: %s; lk keeps trying for %s", p.what, words(err),
-		duration.Text(p.bound)))
+	a.note("%s: not in line yet: %s; lk keeps trying for %s", p.what, words(err), duration.Text(p.bound))
 	ctx, cancel := context.WithDeadline(ctx, p.began.Add(p.bound))
 	defer cancel()
 	for {
@@ -51,24 +50,25 @@ func (a *app) onNetwork() bool {
 	return err == nil && schemeOf(url).Guarantees.Reach == lockkeeper.OnNetwork
 }
 
-// trial returns the trial of lk run: until the bound of the wait, or without one for the TTL.
-func (o *runOptions) trial() trial {
-	bound := o.wait
-	if bound == lockkeeper.Forever {
-		bound = o.ttl
-	}
-	return trial{o.began, bound, o.what(), o.quiet}
-}
-
-// waitLeft is the rest of the wait.
-func (o *runOptions) waitLeft() time.Duration {
-	if o.wait == 0 || o.wait == lockkeeper.Forever {
-		return o.wait
-	}
-	return leftOf(o.began, o.wait)
-}
-
-// leftOf is the rest of a wait with that bound.
-func leftOf(began time.Time, bound time.Duration) time.Duration {
+// restOf returns what is left of a wait with that bound, and at least a nanosecond.
+func restOf(began time.Time, bound time.Duration) time.Duration {
 	return max(time.Until(began.Add(bound)), time.Nanosecond)
+}
+
+// printNotices prints the warnings of the engine. In CI it also warns that the default engine excludes
+// only processes of this machine.
+func (a *app) printNotices(client *connection) {
+	if a.quiet {
+		return
+	}
+	if e, ok := client.engine.(lockkeeper.Noticer); ok {
+		for _, f := range e.Notices() {
+			fmt.Fprintf(a.stderr, "lk: warning: %s: %s\n", f.Detail, f.Remedy)
+		}
+	}
+	if ci := os.Getenv("CI"); client.named || ci == "" || ci == "false" {
+		return
+	}
+	fmt.Fprintf(a.stderr, "lk: no engine is named, so this excludes %s; name one with %s=lk://HOST or sqlite:FILE\n",
+		defaultReach(), engineVariable)
 }

@@ -46,7 +46,7 @@ Exit codes:
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.release(cmd.Context(), &o, cleanup) }),
 	}
-	o.addName(cmd)
+	o.addName(cmd, a)
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print how many holds and places were released as one JSON object")
 	cmd.Flags().StringVar(&cleanup, "cleanup", "", "a command for sh -c, to run before while the lock is held")
 	return cmd
@@ -73,7 +73,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		case !errors.Is(err, lockkeeper.ErrLost):
 			return spokenBy("release", err) // nothing is released: the clean-up would be left out
 		default:
-			a.noteUnless(o.quiet)(fmt.Sprintf("%s; the clean-up was not run", spokenBy("release", err)))
+			a.note("%s; the clean-up was not run", spokenBy("release", err))
 		}
 	}
 	released, err := release(ctx)
@@ -91,7 +91,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		}
 	}
 	if released == 0 && cleaned == nil {
-		a.noteUnless(o.quiet)(fmt.Sprintf("%s has nothing at %s, so there is nothing to release", o.as, o.what()))
+		a.note("%s has nothing at %s, so there is nothing to release", o.as, o.what())
 	}
 	return cleaned
 }
@@ -106,7 +106,7 @@ func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, si
 		return &exit{code: exitLost, say: fmt.Errorf("%w; the clean-up was not run", err)}
 	}
 	if answer.State != lockkeeper.Held {
-		a.noteUnless(o.quiet)(fmt.Sprintf("%s only waits for %s: the clean-up was not run", o.as, o.what()))
+		a.note("%s only waits for %s: the clean-up was not run", o.as, o.what())
 		return nil
 	}
 	how := supervise.Options{
@@ -114,9 +114,9 @@ func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, si
 		Grace:  min(5*time.Second, o.ttl/3),
 		OnLost: supervise.Terminate,
 		What:   o.what(),
-		Note:   a.noteUnless(o.quiet),
+		Note:   a.noteText,
 	}
-	if !o.quiet {
+	if !a.quiet {
 		how.Stderr = os.Stderr
 	}
 	s, err := supervise.Start(how, []string{"sh", "-c", cleanup}, heldEnvironment(answer, o, c.url))

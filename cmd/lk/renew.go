@@ -43,7 +43,7 @@ Exit codes:
 			return a.answer(&o, answer)
 		}),
 	}
-	o.addName(cmd)
+	o.addName(cmd, a)
 	o.addTTL(cmd, &a.bad)
 	o.addAnswer(cmd, &a.bad)
 	return cmd

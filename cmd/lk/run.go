@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"os"
+	"os/signal"
 	"runtime"
 	"time"
 
@@ -9,32 +12,6 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
-
-// runOptions are the flags of lk run, and what was read from its arguments.
-type runOptions struct {
-	shared             bool
-	limit, units       int
-	with               []string
-	try                bool
-	wait, ttl, maxHold time.Duration
-	priority           int
-	steal, takes       bool // takes: after stealAfter
-	stealAfter         time.Duration
-	soft               bool
-	quietPeriod        time.Duration
-	onYield, onLost    supervise.Action
-	cleanup            string
-	as, note, link     string
-	conflictCode       int
-	quiet              bool
-
-	targets []lockkeeper.Target
-	command []string
-
-	around []lockkeeper.Status // holds of the runs around this one
-	hinted bool                // hintSteal has printed its hint
-	began  time.Time           // when lk began; the bound of the wait counts from here
-}
 
 func (a *app) newRun() *cobra.Command {
 	o := &runOptions{
@@ -100,41 +77,49 @@ A run within a run that holds its paths already goes at once.
 			return a.run(cmd.Context(), o)
 		}),
 	}
-	o.addFlags(cmd, &a.bad)
+	o.addFlags(cmd, a)
 	return cmd
 }
 
-// requests are what is asked of the client for those of the targets that must be claimed.
-func (o *runOptions) requests(targets []lockkeeper.Target) []lockkeeper.Request {
-	var all []lockkeeper.Request
-	for _, t := range targets {
-		switch t.Mode {
-		case lockkeeper.ModeShared:
-			all = append(all, lockkeeper.Shared(string(t.Path)))
-		case lockkeeper.ModePermits:
-			all = append(all, lockkeeper.Permits(string(t.Path), t.Units, t.Limit))
-		default:
-			all = append(all, lockkeeper.Exclusive(string(t.Path)))
-		}
+// run takes the locks, runs the command, and releases. The plan goes down in three parts: how to reach
+// the engine (trial), what to wait for (wanted), and what to run (job).
+func (a *app) run(ctx context.Context, o *runOptions) error {
+	signals := make(chan os.Signal, 16)
+	supervise.NotifySignals(signals)
+	defer signal.Stop(signals)
+
+	p := o.plan()
+	client, err := a.openForRun(ctx, p, signals)
+	if client != nil {
+		defer func() { client.closeBy(time.Now().Add(releaseTime)) }()
 	}
-	switch {
-	case o.soft:
-		all = append(all, lockkeeper.WithSoft(o.quietPeriod))
-	case o.takes:
-		all = append(all, lockkeeper.WithStealAfter(o.stealAfter))
-	case o.steal:
-		all = append(all, lockkeeper.WithSteal())
+	if err != nil {
+		return err
 	}
-	if o.maxHold > 0 {
-		all = append(all, lockkeeper.WithMaxHold(o.maxHold, o.grace()))
+	hold, err := a.claimUncovered(ctx, client, p.wanted, signals)
+	if err != nil {
+		return err
 	}
-	return append(all, lockkeeper.WithWait(o.waitLeft()), lockkeeper.WithPriority(o.priority),
-		lockkeeper.WithAs(o.as), lockkeeper.WithNote(o.note), lockkeeper.WithLink(o.link))
+	if hold == nil {
+		client.Close()
+		return p.job.become(signals)
+	}
+	return a.runHolding(client, hold, p.job, signals)
 }
 
-func (o *runOptions) labels() lockkeeper.Label {
-	return lockkeeper.Label{As: o.as, Note: o.note, Link: o.link}
+// openForRun opens the engine, within the bound of the wait. A signal ends the attempt. The
+// connection that it returns with an error must be closed too.
+func (a *app) openForRun(ctx context.Context, p plan, signals <-chan os.Signal) (*connection, error) {
+	if err := supervise.FindCommand(p.job.command[0]); err != nil {
+		return nil, err // before an hour of waiting
+	}
+	ctx, opened := stoppedBy(ctx, signals, anySignal)
+	client, err := a.reach(ctx, p.trial, lockkeeper.SessionTTL(p.job.ttl), lockkeeper.SessionLabel(p.label))
+	if stopped := opened(); stopped != nil {
+		return client, stopped
+	}
+	if err == nil {
+		a.printNotices(client)
+	}
+	return client, err
 }
-
-// grace is how long before the end of the lease the child is asked to stop.
-func (o *runOptions) grace() time.Duration { return min(5*time.Second, o.ttl/3) }

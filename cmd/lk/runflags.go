@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +12,29 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
-	f := cmd.Flags()
+// runOptions are the flags of lk run, and what check makes of them and of the arguments.
+type runOptions struct {
+	shared             bool
+	limit, units       int
+	with               []string
+	try                bool
+	wait, ttl, maxHold time.Duration
+	priority           int
+	steal, stealsAfter bool // stealsAfter: after stealAfter
+	stealAfter         time.Duration
+	soft               bool
+	quietPeriod        time.Duration
+	onYield, onLost    supervise.Action
+	cleanup            string
+	label              lockkeeper.Label
+	conflictCode       int
+
+	targets []lockkeeper.Target
+	command []string
+}
+
+func (o *runOptions) addFlags(cmd *cobra.Command, a *app) {
+	f, bad := cmd.Flags(), &a.bad
 	f.BoolVarP(&o.shared, "shared", "s", false, "share every PATH with others who share it")
 	f.VarP(number{&o.limit, bad, "-n takes a number, as in -n 3: at most so many at a time, not %q; not to wait is --try"},
 		"limit", "n", "hold permits: at most N units of each PATH in use at a time, as this caller sees it")
@@ -39,12 +61,12 @@ func (o *runOptions) addFlags(cmd *cobra.Command, bad *problems) {
 		"ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
 	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c once after the command, while lk still holds the "+
 		"locks; LK_EXIT is the command's exit code. If the command succeeds, lk exits with CMD's exit code")
-	f.StringVar(&o.as, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
-	f.StringVar(&o.note, "note", "", "what for (default: the command's name)")
-	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
+	f.StringVar(&o.label.As, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
+	f.StringVar(&o.label.Note, "note", "", "what for (default: the command's name)")
+	f.StringVar(&o.label.Link, "link", "", "where to look, such as the URL of a CI run")
 	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E",
 		"exit code when it is not acquired")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while waiting, nor that it is taken")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing while waiting, nor that it is taken")
 }
 
 // choice is the value of a flag that takes one of a few words.
@@ -105,13 +127,13 @@ func (o *runOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 		target, err := parseWith(spec)
 		o.add(target, err, bad)
 	}
-	o.label()
+	o.completeLabel()
 	o.checkCombinations(cmd, bad)
 	if o.conflictCode < 0 || o.conflictCode > 255 {
 		bad.addf("exit code %d is out of range: 0 to 255", o.conflictCode)
 	}
 	// The rest the package lockkeeper knows.
-	want := lockkeeper.Want{ID: 1, Targets: o.targets, Priority: o.priority, Label: o.labels()}
+	want := lockkeeper.Want{ID: 1, Targets: o.targets, Priority: o.priority, Label: o.label}
 	if o.soft && !o.try {
 		bad.add((&lockkeeper.Want{Wait: o.wait, Quiet: o.quietPeriod}).CheckWait())
 	}
@@ -134,8 +156,8 @@ func (o *runOptions) add(t lockkeeper.Target, err error, bad *problems) {
 // those that do.
 func (o *runOptions) checkCombinations(cmd *cobra.Command, bad *problems) {
 	given := cmd.Flags().Changed
-	o.takes = given("steal-after")
-	o.steal = o.steal || o.takes
+	o.stealsAfter = given("steal-after")
+	o.steal = o.steal || o.stealsAfter
 	exclusive := !slices.ContainsFunc(o.targets, func(t lockkeeper.Target) bool {
 		return t.Mode != lockkeeper.ModeExclusive
 	})
@@ -173,14 +195,88 @@ func (o *runOptions) target(path lockkeeper.Path, limited bool) lockkeeper.Targe
 	return lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
 }
 
-// contest describes the paths that this run wants, for messages.
+// completeLabel sets the parts of the label that the user did not.
+func (o *runOptions) completeLabel() {
+	if o.label.As == "" {
+		o.label.As = thisProcess()
+	}
+	if o.label.Note == "" && len(o.command) > 0 { // without the arguments, which may be secret
+		o.label.Note = printable(filepath.Base(o.command[0]), lockkeeper.MaxNoteBytes)
+	}
+}
+
+// plan is a checked lk run.
+type plan struct {
+	trial  trial
+	wanted *wanted
+	job    job
+	label  lockkeeper.Label
+}
+
+// plan says what to do. The bound of the wait counts from now.
+func (o *runOptions) plan() plan {
+	began := time.Now()
+	bound := o.wait
+	if bound == lockkeeper.Forever {
+		bound = o.ttl
+	}
+	return plan{trial{began, bound, o.contest().all()}, o.wanted(began), o.job(), o.label}
+}
+
+// wanted says what to wait for, and how.
+func (o *runOptions) wanted(began time.Time) *wanted {
+	w := &wanted{
+		contest:      o.contest(),
+		targets:      o.targets,
+		wait:         o.wait,
+		began:        began,
+		as:           o.label.As,
+		steal:        o.steal,
+		priority:     o.priority,
+		conflictCode: o.conflictCode,
+	}
+	switch {
+	case o.soft:
+		w.options = append(w.options, lockkeeper.WithSoft(o.quietPeriod))
+	case o.stealsAfter:
+		w.options = append(w.options, lockkeeper.WithStealAfter(o.stealAfter))
+	case o.steal:
+		w.options = append(w.options, lockkeeper.WithSteal())
+	}
+	if o.maxHold > 0 {
+		w.options = append(w.options, lockkeeper.WithMaxHold(o.maxHold, graceOf(o.ttl)))
+	}
+	w.options = append(w.options, lockkeeper.WithPriority(o.priority), lockkeeper.WithAs(o.label.As),
+		lockkeeper.WithNote(o.label.Note), lockkeeper.WithLink(o.label.Link))
+	return w
+}
+
+// job says what to run under the locks, and how.
+func (o *runOptions) job() job {
+	paths := make([]string, len(o.targets))
+	for i, t := range o.targets {
+		paths[i] = string(t.Path)
+	}
+	return job{
+		command: o.command,
+		cleanup: o.cleanup,
+		paths:   strings.Join(paths, "\n"),
+		what:    o.contest().all(),
+		ttl:     o.ttl,
+		maxHold: o.maxHold,
+		onYield: o.onYield,
+		onLost:  o.onLost,
+	}
+}
+
+// contest describes the wanted paths, for messages.
 func (o *runOptions) contest() contest {
-	c := contest{around: o.around}
+	var c contest
 	for _, t := range o.targets {
 		c.wanted = append(c.wanted, t.Path)
 	}
 	return c
 }
 
-// what names the targets in messages: the first path, and how many more.
-func (o *runOptions) what() string { return o.contest().all() }
+// graceOf returns how long before the end of a lease its command is asked to stop.
+func graceOf(ttl time.Duration) time.Duration { return min(5*time.Second, ttl/3) }

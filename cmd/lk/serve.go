@@ -162,7 +162,8 @@ func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
 		o.engine = disklock.URL(filepath.Join(folder, "server"))
 	}
 	if schemeOf(o.engine).Server {
-		a.bad.addf("--engine %s is a server already: whoever can use this one can use that one", lockkeeper.RedactURL(o.engine))
+		a.bad.addf("--engine %s is a server already: whoever can use this one can use that one",
+			lockkeeper.RedactURL(o.engine))
 		return
 	}
 	url, err := absoluteURL(o.engine)

@@ -4,38 +4,102 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
-	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-// silentFor is how long lk tries to queue before it notifies the user.
+// silentFor is how long lk tries to queue before it prints that it is not in line yet.
 const silentFor = 2 * time.Second
 
-// waitFor waits in line, and shows the user the holder.
-func (a *app) waitFor(
-	ctx context.Context, client *connection, o *runOptions, requests []lockkeeper.Request,
+// wanted says what lk run waits for, and how.
+type wanted struct {
+	contest
+	targets      []lockkeeper.Target
+	options      []lockkeeper.Request // of the claim, beside its targets and the wait
+	wait         time.Duration        // from began; 0: don't wait
+	began        time.Time
+	as           string
+	steal        bool
+	priority     int
+	conflictCode int
+
+	hinted bool // hintSteal has printed its hint
+}
+
+// acquire takes the targets, some of the wanted ones, and prints on stderr what it waits for. A signal
+// ends the wait.
+func (a *app) acquire(
+	ctx context.Context, client *connection, w *wanted, targets []lockkeeper.Target, signals <-chan os.Signal,
 ) (*lockkeeper.Hold, error) {
-	if o.wait == 0 || o.quiet {
+	ctx, over := stoppedBy(ctx, signals, anySignal)
+	hold, err := a.wait(ctx, client, w, w.requests(targets))
+	waited := time.Since(w.began)
+	if stopped := over(); stopped != nil {
+		if hold != nil {
+			hold.Close()
+		}
+		return nil, stopped
+	}
+	if err == nil || codeOf(err) != exitNotAcquired {
+		return hold, err
+	}
+	refused := &exit{code: w.conflictCode}
+	if a.quiet {
+		return nil, refused
+	}
+	var e *lockkeeper.Error
+	if errors.As(err, &e) {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), innerPatience)
+		w.hintSteal(asking, client.Client, e.Blocked, a.noteText)
+		cancel()
+	}
+	refused.say = w.refusal(err, waited)
+	return nil, refused
+}
+
+// requests returns the claim of these targets.
+func (w *wanted) requests(targets []lockkeeper.Target) []lockkeeper.Request {
+	all := slices.Clone(w.options)
+	for _, t := range targets {
+		switch t.Mode {
+		case lockkeeper.ModeShared:
+			all = append(all, lockkeeper.Shared(string(t.Path)))
+		case lockkeeper.ModePermits:
+			all = append(all, lockkeeper.Permits(string(t.Path), t.Units, t.Limit))
+		default:
+			all = append(all, lockkeeper.Exclusive(string(t.Path)))
+		}
+	}
+	if len(w.around) > 0 {
+		all = append(all, lockkeeper.WithInside(w.around[0].Ref))
+	}
+	wait := w.wait
+	if wait != 0 && wait != lockkeeper.Forever {
+		wait = restOf(w.began, wait)
+	}
+	return append(all, lockkeeper.WithWait(wait))
+}
+
+// wait waits in line, and prints the holder.
+func (a *app) wait(
+	ctx context.Context, client *connection, w *wanted, requests []lockkeeper.Request,
+) (*lockkeeper.Hold, error) {
+	if w.wait == 0 || a.quiet {
 		return client.Acquire(ctx, requests...)
 	}
 	silence := time.AfterFunc(silentFor, func() {
-		fmt.Fprintf(a.stderr, "lk: %s: not in line yet: the engine accepts no requests now; lk keeps asking (lk doctor "+
-			"says what is wrong)\n", o.what())
+		a.note("%s: not in line yet: the engine accepts no requests now; lk keeps asking (lk doctor says what is wrong)",
+			w.all())
 	})
 	var once sync.Once
 	drains := func(err error) {
 		silence.Stop()
-		once.Do(func() {
-			fmt.Fprintf(a.stderr, "lk: %s: not in line yet: %s; lk keeps asking\n", o.what(), words(err))
-		})
+		once.Do(func() { a.note("%s: not in line yet: %s; lk keeps asking", w.all(), words(err)) })
 	}
 	client.attached.drains.Store(&drains)
 	pending, err := client.Enqueue(ctx, requests...)
@@ -43,28 +107,28 @@ func (a *app) waitFor(
 	if err != nil {
 		return nil, err
 	}
-	telling, stop := context.WithCancel(ctx)
-	told := make(chan struct{})
+	reporting, stop := context.WithCancel(ctx)
+	reported := make(chan struct{})
 	go func() {
-		defer close(told)
-		a.tellWait(telling, client.Client, pending.Ref(), o)
+		defer close(reported)
+		a.reportWait(reporting, client.Client, pending.Ref(), w)
 	}()
 	hold, err := pending.Wait(ctx)
 	stop()
-	<-told
+	<-reported
 	return hold, err
 }
 
-// tellWait writes a line when the position or the blocker changes, and every two minutes,
-// until the claim no longer waits or ctx ends. It ignores errors, since it only informs.
-func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, o *runOptions) {
+// reportWait writes a line when the position or the blocker changes, and every two minutes, until the
+// claim no longer waits or ctx ends. It ignores errors, since it only informs.
+func (a *app) reportWait(ctx context.Context, client *lockkeeper.Client, ref lockkeeper.Ref, w *wanted) {
 	began := time.Now()
 	lines := spinner{to: a.stderr, text: func() string {
 		return fmt.Sprintf("waiting for %s, Ctrl-C gives up", duration.Elapsed(time.Since(began)))
 	}}
 	defer lines.stop()
-	teller := newWaitTeller(o.contest(), func(text string) { lines.say("lk: " + text + "\n") }, client)
-	defer teller.stop()
+	report := newWaitReport(w.contest, func(text string) { lines.say("lk: " + text + "\n") }, client)
+	defer report.stop()
 	for {
 		var failed error
 		for status, err := range client.List(ctx, lockkeeper.Query{Ref: ref, Follow: true}) {
@@ -74,10 +138,8 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 			if status.State != lockkeeper.Waiting {
 				return
 			}
-			teller.changed(ctx, status)
-			if o.steal && !o.hinted {
-				a.hintSteal(ctx, client, o, status.Blockers, teller.note)
-			}
+			report.changed(ctx, status)
+			w.hintSteal(ctx, client, status.Blockers, report.print)
 		}
 		if !errors.Is(failed, lockkeeper.ErrUnavailable) || client.Guarantees().Reach != lockkeeper.OnNetwork {
 			return
@@ -90,207 +152,47 @@ func (a *app) tellWait(ctx context.Context, client *lockkeeper.Client, ref lockk
 	}
 }
 
-// stateEvery is how often lk repeats the state of a wait without a change: a CI system may
-// end a job that prints nothing for ten minutes.
-const stateEvery = 2 * time.Minute
-
-// waitTeller prints the position and the blockers of a waiting claim, at each change and
-// every stateEvery, until stop.
-type waitTeller struct {
-	contest
-	note   func(text string)
-	client *lockkeeper.Client
-	quit   context.CancelFunc // nil before the first change
-	ended  chan struct{}
-
-	mu   sync.Mutex
-	said string            // waitKey of the last printed status
-	last lockkeeper.Status // the last one with blockers
-}
-
-func newWaitTeller(c contest, note func(text string), client *lockkeeper.Client) *waitTeller {
-	return &waitTeller{contest: c, note: note, client: client, ended: make(chan struct{})}
-}
-
-// changed prints a status if it differs from the last one.
-func (t *waitTeller) changed(ctx context.Context, status lockkeeper.Status) {
-	if status.State != lockkeeper.Waiting {
-		return
+// refusal says who has the locks, or else why they were not acquired.
+func (w *wanted) refusal(err error, waited time.Duration) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) {
+		return err
 	}
-	if t.quit == nil {
-		ctx, t.quit = context.WithCancel(ctx)
-		go t.repeat(ctx, status.Ref)
+	if text := w.deadlock(e); text != "" {
+		return errors.New(text)
 	}
-	if len(status.Blockers) == 0 { // not every answer has evidence
-		if status = t.look(ctx, status.Ref); status.State != lockkeeper.Waiting {
-			return
-		}
+	if e.Reason != lockkeeper.TimedOut || len(e.Blocked) == 0 {
+		bare := *e
+		bare.Op, bare.Path = "", ""
+		return fmt.Errorf("%s: %w", w.all(), &bare)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if waitKey(status) != t.said {
-		t.say(status)
+	name, text := w.name(e.Blocked), w.blockedText(e.Blocked)+grabbedAs(w.as, e.Blocked)+w.others()
+	switch {
+	case w.wait == 0:
+		return fmt.Errorf("%s is taken: %s", name, text)
+	case waited < w.wait:
+		return fmt.Errorf("%s will not be free within %s: %s", name, duration.Exact(w.wait), text)
 	}
-}
-
-// look reads the status of the claim; it is zero on an error.
-func (t *waitTeller) look(ctx context.Context, ref lockkeeper.Ref) lockkeeper.Status {
-	for status, err := range t.client.List(ctx, lockkeeper.Query{Ref: ref}) {
-		if err == nil {
-			return status
-		}
-	}
-	return lockkeeper.Status{}
-}
-
-// stop ends the repetition.
-func (t *waitTeller) stop() {
-	if t.quit != nil {
-		t.quit()
-		<-t.ended
-	}
-}
-
-func (t *waitTeller) repeat(ctx context.Context, ref lockkeeper.Ref) {
-	defer close(t.ended)
-	tick := time.NewTicker(stateEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if status := t.look(ctx, ref); status.State == lockkeeper.Waiting {
-			t.mu.Lock()
-			t.say(status)
-			t.mu.Unlock()
-		}
-	}
-}
-
-// say prints a status. If nothing blocks the claim any more, it waits for the engine to end
-// the last holder. The caller holds t.mu.
-func (t *waitTeller) say(status lockkeeper.Status) {
-	t.said = waitKey(status)
-	if len(status.Blockers) > 0 {
-		t.last = status
-	} else if before := t.last.Blockers; len(before) > 0 && len(ownReasons(status)) == 0 {
-		t.note(fmt.Sprintf("%s: waiting for the engine to end %s, which has not renewed%s",
-			t.name(before), who(before[0].Label, before[0].Ref), t.others()))
-		return
-	}
-	t.note("waiting for " + t.line(status))
+	return fmt.Errorf("%s is still taken after %s: %s", name, duration.Exact(w.wait), text)
 }
 
 // hintSteal prints, once, that --steal asks nobody because the holder's priority is not lower.
-func (a *app) hintSteal(
-	ctx context.Context, client *lockkeeper.Client, o *runOptions, blocked []lockkeeper.Blocker, note func(string),
+func (w *wanted) hintSteal(
+	ctx context.Context, client *lockkeeper.Client, blocked []lockkeeper.Blocker, print func(string),
 ) {
-	if o.hinted || !o.steal || len(blocked) == 0 || blocked[0].Why != lockkeeper.HeldBy {
+	if w.hinted || !w.steal || len(blocked) == 0 || blocked[0].Why != lockkeeper.HeldBy {
 		return
 	}
 	for holder, err := range client.List(ctx, lockkeeper.Query{Ref: blocked[0].Ref, Brief: true}) {
-		if err != nil || holder.State != lockkeeper.Held || holder.Priority < o.priority {
+		if err != nil || holder.State != lockkeeper.Held || holder.Priority < w.priority {
 			return
 		}
-		have := fmt.Sprintf("and you have %d", o.priority)
-		if holder.Priority == o.priority {
+		have := fmt.Sprintf("and you have %d", w.priority)
+		if holder.Priority == w.priority {
 			have = "and so have you"
 		}
-		o.hinted = true
-		note(fmt.Sprintf("--steal asks nobody: the holder has priority %d, %s; see --priority", holder.Priority, have))
+		w.hinted = true
+		print(fmt.Sprintf("--steal asks nobody: the holder has priority %d, %s; see --priority", holder.Priority, have))
 		return
 	}
-}
-
-// spinner writes lines, and on a terminal shows below them that time goes by,
-// until it is stopped. It shows nothing but ASCII, and less of it than the
-// terminal is wide, since a line that wraps can't be erased.
-type spinner struct {
-	to   io.Writer
-	text func() string // what it shows; called by one goroutine at a time
-
-	mu    sync.Mutex
-	drawn bool          // there is something to erase
-	frame int           // of the animation
-	quit  chan struct{} // nil: it does not turn
-	ended chan struct{} // closed when it has stopped turning
-}
-
-const (
-	spinnerFrames = `|/-\`
-	spinnerPause  = 125 * time.Millisecond
-	eraseLine     = "\r\x1b[K"
-)
-
-// say writes a line; with the first one it begins to turn.
-func (s *spinner) say(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.erase()
-	io.WriteString(s.to, line)
-	s.start()
-}
-
-// start has it turn, if it does not yet.
-func (s *spinner) start() {
-	if s.quit == nil && canErase(s.to) {
-		s.quit, s.ended = make(chan struct{}), make(chan struct{})
-		go s.turn()
-	}
-}
-
-// stop leaves no trace but the lines.
-func (s *spinner) stop() {
-	if s.quit != nil {
-		close(s.quit)
-		<-s.ended
-	}
-}
-
-func (s *spinner) turn() {
-	defer close(s.ended)
-	tick := time.NewTicker(spinnerPause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.draw()
-		case <-s.quit:
-			s.mu.Lock()
-			s.erase()
-			s.mu.Unlock()
-			return
-		}
-	}
-}
-
-func (s *spinner) draw() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !supervise.InForeground() {
-		s.drawn = false // the shell has moved on to a line of its own
-		return
-	}
-	text := fmt.Sprintf("%c %s", spinnerFrames[s.frame%len(spinnerFrames)], s.text())
-	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err != nil || len(text) >= width {
-		return
-	}
-	io.WriteString(s.to, eraseLine+text)
-	s.drawn = true
-	s.frame++
-}
-
-func (s *spinner) erase() {
-	if s.drawn {
-		io.WriteString(s.to, eraseLine)
-		s.drawn = false
-	}
-}
-
-// canErase reports whether w is a terminal that can erase what it shows.
-func canErase(w io.Writer) bool {
-	kind := os.Getenv("TERM")
-	return w == stderr && term.IsTerminal(int(os.Stderr.Fd())) && kind != "" && kind != "dumb"
 }

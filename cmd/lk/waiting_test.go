@@ -30,13 +30,14 @@ func (l *lines) is(t *testing.T, want ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if got := strings.Join(l.all, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("told\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+		t.Errorf("printed\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 	l.all = nil
 }
 
 // waits makes a client wait for these paths in a bubble, behind a holder of b.
-func waits(t *testing.T, o *runOptions, then func(told *lines, holder *lockkeeper.Hold)) {
+func waits(t *testing.T, o *runOptions, then func(printed *lines, holder *lockkeeper.Hold)) {
+	w := o.wanted(time.Now())
 	synctest.Test(t, func(t *testing.T) {
 		shared := memlock.New()
 		client := lockkeeper.New(shared, lockkeeper.SessionLabel(lockkeeper.Label{As: "waiter"}))
@@ -45,20 +46,20 @@ func waits(t *testing.T, o *runOptions, then func(told *lines, holder *lockkeepe
 		if err != nil {
 			t.Fatal(err)
 		}
-		pending, err := client.Enqueue(t.Context(), o.requests(o.targets)...)
+		pending, err := client.Enqueue(t.Context(), w.requests(w.targets)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := &lines{}
-		a := &app{stderr: told}
+		printed := &lines{}
+		a := &app{stderr: printed}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			a.tellWait(ctx, client, pending.Ref(), o)
+			a.reportWait(ctx, client, pending.Ref(), w)
 		}()
 		synctest.Wait()
-		then(told, holder)
+		then(printed, holder)
 		cancel()
 		<-ended
 		pending.Cancel()
@@ -66,7 +67,7 @@ func waits(t *testing.T, o *runOptions, then func(told *lines, holder *lockkeepe
 }
 
 func wanting(paths ...lockkeeper.Path) *runOptions {
-	o := &runOptions{wait: lockkeeper.Forever, as: "waiter"}
+	o := &runOptions{wait: lockkeeper.Forever, label: lockkeeper.Label{As: "waiter"}}
 	for _, path := range paths {
 		o.targets = append(o.targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive})
 	}
@@ -74,55 +75,57 @@ func wanting(paths ...lockkeeper.Path) *runOptions {
 }
 
 // lk repeats the current state of a long wait.
-func TestLongWaitIsToldEveryTwoMinutes(t *testing.T) {
-	waits(t, wanting("a", "b", "c"), func(told *lines, _ *lockkeeper.Hold) {
-		told.is(t, "lk: waiting for b: held by hold for <1s, 1st in line (wanted: a, b, c)")
+func TestLongWaitIsPrintedEveryTwoMinutes(t *testing.T) {
+	waits(t, wanting("a", "b", "c"), func(printed *lines, _ *lockkeeper.Hold) {
+		printed.is(t, "lk: waiting for b: held by hold for <1s, 1st in line (wanted: a, b, c)")
 		time.Sleep(stateEvery - time.Second)
 		synctest.Wait()
-		told.is(t)
+		printed.is(t)
 		time.Sleep(stateEvery)
 		synctest.Wait()
-		told.is(t, "lk: waiting for b: held by hold for 2m, 1st in line (wanted: a, b, c)")
+		printed.is(t, "lk: waiting for b: held by hold for 2m, 1st in line (wanted: a, b, c)")
 		time.Sleep(stateEvery)
 		synctest.Wait()
-		told.is(t, "lk: waiting for b: held by hold for 4m, 1st in line (wanted: a, b, c)")
+		printed.is(t, "lk: waiting for b: held by hold for 4m, 1st in line (wanted: a, b, c)")
 	})
 }
 
 // --steal asks only holders of lower priority. If it asks nobody, lk says so once.
-func TestStealThatAsksNobodyIsTold(t *testing.T) {
+func TestStealThatAsksNobodyIsPrinted(t *testing.T) {
 	o := wanting("b")
 	o.steal = true
-	waits(t, o, func(told *lines, _ *lockkeeper.Hold) {
+	waits(t, o, func(printed *lines, _ *lockkeeper.Hold) {
 		time.Sleep(stateEvery)
 		synctest.Wait()
-		told.is(t,
+		printed.is(t,
 			"lk: waiting for b: held by hold for <1s, 1st in line",
 			"lk: --steal asks nobody: the holder has priority 0, and so have you; see --priority",
 			"lk: waiting for b: held by hold for 2m, 1st in line")
 	})
 	o = wanting("b")
 	o.steal, o.priority = true, 1
-	waits(t, o, func(told *lines, _ *lockkeeper.Hold) {
-		told.is(t, "lk: waiting for b: held by hold for <1s, asked to yield, 1st in line")
+	waits(t, o, func(printed *lines, _ *lockkeeper.Hold) {
+		printed.is(t, "lk: waiting for b: held by hold for <1s, asked to yield, 1st in line")
 	})
 }
 
 // An unblocked claim waits for the engine to end the last holder, as on a database when a
 // session has expired and no process has ended it yet.
 func TestWaitAlwaysHasAReason(t *testing.T) {
-	var told lines
-	teller := newWaitTeller(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) { told.Write([]byte(text)) },
+	var printed lines
+	report := newWaitReport(contest{wanted: []lockkeeper.Path{"a", "b"}}, func(text string) {
+		printed.Write([]byte(text))
+	},
 		nil)
 	waiting := lockkeeper.Status{State: lockkeeper.Waiting, Position: 1}
-	teller.say(waiting)
-	told.is(t, "waiting for a and 1 more: the engine has yet to end a holder that has not renewed, 1st in line "+
+	report.write(waiting)
+	printed.is(t, "waiting for a and 1 more: the engine has yet to end a holder that has not renewed, 1st in line "+
 		"(wanted: a, b)")
 	held := waiting
 	held.Blockers = []lockkeeper.Blocker{{Why: lockkeeper.HeldBy, Path: "b/c", Label: lockkeeper.Label{As: "dead"}}}
-	teller.say(held)
-	teller.say(waiting)
-	told.is(t, "waiting for b: held by dead for <1s, 1st in line (wanted: a, b)",
+	report.write(held)
+	report.write(waiting)
+	printed.is(t, "waiting for b: held by dead for <1s, 1st in line (wanted: a, b)",
 		"b: waiting for the engine to end dead, which has not renewed (wanted: a, b)")
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// An engine that does not open holds nobody up who wants to stop.
+// A signal ends lk while the engine does not open.
 func TestSignalWhileOpening(t *testing.T) {
 	place := newPlaceOptions()
 	place.as, place.paths = "me", []lockkeeper.Path{"db"}
