@@ -9,20 +9,20 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// cache is this process's copy of the rows. It is used only inside a
-// transaction that has brought it up to date.
+// cache is the copy of the rows in this process. A transaction brings it up to date before it uses
+// it.
 type cache struct {
-	table    *table.Table
-	version  int64                                    // of the rows
-	sessions map[string]session                       // those that are open
-	filed    int                                      // how many of them have a file
-	paces    map[lockkeeper.Path]table.HoldTimeRecord // as the rows have them, so far as is known
+	table     *table.Table
+	version   int64                                    // of the rows
+	sessions  map[string]session                       // the open ones
+	filed     int                                      // how many of them have session files
+	holdTimes map[lockkeeper.Path]table.HoldTimeRecord // as in the rows, as far as known
 }
 
-// session is what this engine knows of an open session beside the table.
+// session is what the engine knows of an open session beside the table.
 type session struct {
 	epoch  uint64
-	opened int64  // the version in which it began
+	opened int64  // the version that began it
 	file   string // in the folder of session files; "" if it lives by its TTL alone
 	row    table.SessionRecord
 }
@@ -34,7 +34,7 @@ type loaded struct {
 	ended    []lockkeeper.Status // claims and freezes that ended
 }
 
-// errRows: the rows are not what any lockkeeper can have written.
+// errRows: no version of lockkeeper can have written these rows.
 var errRows = errors.New("its rows contradict each other")
 
 // loadAll makes a cache of all rows.
@@ -47,9 +47,9 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 		return nil, loaded{}, err
 	}
 	c := &cache{
-		version:  m.version,
-		sessions: make(map[string]session),
-		paces:    make(map[lockkeeper.Path]table.HoldTimeRecord),
+		version:   m.version,
+		sessions:  make(map[string]session),
+		holdTimes: make(map[lockkeeper.Path]table.HoldTimeRecord),
 	}
 	for i := range all.sessions {
 		c.setSession(&all.sessions[i])
@@ -64,14 +64,14 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 	return c, news, nil
 }
 
-// loadNew brings c up to the rows that changed since its version.
+// loadNew updates c with the rows that changed since its version.
 func (c *cache) loadNew(db *database, m meta) (loaded, error) {
 	fresh, err := db.changedSince(c.version)
 	if err != nil {
 		return loaded{}, err
 	}
-	// A session that ended and began again since then must be forgotten first:
-	// its row shows only the new one.
+	// A session that ended and began again since then must be removed first: its row shows only
+	// the new session.
 	var again []table.SessionRecord
 	for i := range fresh.sessions {
 		row := &fresh.sessions[i]
@@ -94,7 +94,7 @@ func (c *cache) loadNew(db *database, m meta) (loaded, error) {
 	return news, nil
 }
 
-// setSession notes what the table does not know of a session.
+// setSession records what the table does not know of a session.
 func (c *cache) setSession(row *sessionRow) {
 	if old, known := c.sessions[row.ID]; known && old.file != "" {
 		c.filed--
@@ -109,9 +109,8 @@ func (c *cache) setSession(row *sessionRow) {
 	}
 }
 
-// setStated notes that a session has stated new numbers, and reports whether
-// nothing else in its row is new. That is so with every release, and to write the
-// whole row each time would cost a third of the release.
+// setStated records new acknowledgements of a session, and reports whether nothing else in its row
+// is new. That is so with every release, and writing the whole row would cost a third of it.
 func (c *cache) setStated(record table.SessionRecord) bool {
 	s, known := c.sessions[record.ID]
 	s.row.Acked, s.row.LowestOpen = record.Acked, record.LowestOpen
@@ -122,30 +121,29 @@ func (c *cache) setStated(record table.SessionRecord) bool {
 	return true
 }
 
-// setPaces notes what the rows say. To know less costs no more than a write.
-func (c *cache) setPaces(paces []table.HoldTimeRecord) {
-	if len(c.paces) > 2*table.MaxHoldTimes {
-		clear(c.paces)
+// setHoldTimes records hold times as their rows have them. To forget some costs only writes.
+func (c *cache) setHoldTimes(holdTimes []table.HoldTimeRecord) {
+	if len(c.holdTimes) > 2*table.MaxHoldTimes {
+		clear(c.holdTimes)
 	}
-	for _, p := range paces {
-		c.paces[p.Path] = p
+	for _, p := range holdTimes {
+		c.holdTimes[p.Path] = p
 	}
 }
 
-// writesPace reports whether p is to be written.
-func (c *cache) writesPace(p table.HoldTimeRecord) bool {
-	old, known := c.paces[p.Path]
+// mustWrite reports whether p is to be written.
+func (c *cache) mustWrite(p table.HoldTimeRecord) bool {
+	old, known := c.holdTimes[p.Path]
 	return !known || rows.HoldTimeMoved(&old, &p)
 }
 
-// sort makes of rows what the table has to load: first the past, sessions that
-// are over and what ended with them, then the present. Rows of ended claims
-// outlast their session, for people and for followers; loaded with the present
-// they would be taken for claims of a session that has the same id since (R16).
+// sort sorts rows for the table: first the past, that is ended sessions and the claims that ended
+// with them, then the present. Rows of ended claims outlast their session, for people and watchers;
+// loaded with the present they would belong to a new session with the same id (R16).
 func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news loaded) {
 	past.Counters, present.Counters = m.counters, m.counters
-	c.setPaces(all.paces)
-	present.Freezes, present.HoldTimes = all.freezes, all.paces
+	c.setHoldTimes(all.holdTimes)
+	present.Freezes, present.HoldTimes = all.freezes, all.holdTimes
 	news.sessions = all.sessions
 	for i := range all.sessions {
 		if record := all.sessions[i].SessionRecord; record.Closed {
@@ -161,7 +159,7 @@ func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news l
 			present.Claims = append(present.Claims, row.ClaimRecord)
 			continue
 		}
-		if !row.Thawed { // of a freeze its own row tells
+		if !row.Thawed { // the row of the freeze says the same
 			news.ended = append(news.ended, row.EndedStatus(m.counters.Now))
 		}
 		if s, open := c.sessions[row.Ref.Session]; open && row.version > s.opened {

@@ -10,19 +10,17 @@ import (
 )
 
 const (
-	// mostWatchers bounds the threads of this process that wait in the kernel, one
-	// for each file. Daemons that have inherited files may keep them for ever.
+	// mostWatchers bounds the threads of this process that wait in the kernel, one for each file. A
+	// daemon that has inherited a file may keep it locked forever.
 	mostWatchers = 64
-	// mostWatching bounds the waiting claims of this process whose blockers are
-	// watched: those that wait for the longest. Those behind mostly wait for the
-	// same holders, or for them. For all blockers that are not watched the kernel is
-	// asked every pollBehindBell.
+	// mostWatching bounds the waiting claims whose blockers are watched: the longest waits. Claims
+	// behind them mostly wait for the same holders, or for them. For all other blockers the engine
+	// asks the kernel every pollWatching.
 	mostWatching = 32
 )
 
-// watchDeaths sees to it that the death of a process in whose session's way
-// claims of this process wait is noticed at once. The kernel tells it by
-// letting go of the lock on the session's file.
+// watchDeaths makes the kernel report the death of a process that blocks a claim of this process,
+// by its lock on the session file.
 func (e *Engine) watchDeaths() {
 	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || e.db.options.polls || !e.othersFiled() {
 		return
@@ -31,28 +29,27 @@ func (e *Engine) watchDeaths() {
 	e.blockers(waits[:min(len(waits), mostWatching)], e.watchDeath)
 }
 
-// askForDeaths asks the kernel for those processes in the way of waiting claims
-// that are not watched.
+// askForDeaths asks the kernel for the deaths of blockers that are not watched.
 func (e *Engine) askForDeaths() {
 	if len(e.waits) == 0 || e.cache == nil || !kernelKnows || !e.othersFiled() {
 		return
 	}
 	now, err := e.clock()
-	if err != nil || now >= e.askedAt && now < e.askedAt+pollBehindBell {
+	if err != nil || now >= e.askedAt && now < e.askedAt+pollWatching {
 		return
 	}
 	e.askedAt = now
 	asked := make(map[string]bool)
 	e.blockers(e.sortedWaits(), func(id, file string) {
-		if !asked[file] && !watchedFiles.tells(e.folder.file(file), e) && e.folder.state(file) == fileFree {
+		if !asked[file] && !watchedFiles.watchedBy(e.folder.file(file), e) && e.folder.state(file) == fileFree {
 			e.dead[id] = true
 		}
 		asked[file] = true
 	})
 }
 
-// blockers calls do for each session of another process that has a file and is in
-// the way of one of those waiting claims.
+// blockers calls do for each session with a file of another process that blocks one of these
+// claims.
 func (e *Engine) blockers(waits []lockkeeper.Ref, do func(id, file string)) {
 	for _, ref := range waits {
 		st, _ := e.cache.table.Explain(ref)
@@ -65,7 +62,7 @@ func (e *Engine) blockers(waits []lockkeeper.Ref, do func(id, file string)) {
 	}
 }
 
-// sortedWaits are the waiting claims of this process in the order of their tickets.
+// sortedWaits returns the waiting claims of this process in the order of their tickets.
 func (e *Engine) sortedWaits() []lockkeeper.Ref {
 	refs := make([]lockkeeper.Ref, 0, len(e.waits))
 	for ref := range e.waits {
@@ -75,17 +72,16 @@ func (e *Engine) sortedWaits() []lockkeeper.Ref {
 	return refs
 }
 
-// watchDeath sees to it that the engine is told when nobody has the session's
-// file locked any more.
+// watchDeath makes the kernel report when nobody has the session file locked any more.
 func (e *Engine) watchDeath(id, file string) {
 	watchedFiles.watch(e.folder, file, e, id)
 }
 
-// died notes that nobody has the session's file locked any more. The rows say
-// whether that file is still the session's.
+// died records that nobody has the session file locked any more. The rows say whether the file is
+// still that of the session.
 func (e *Engine) died(id string) {
 	e.mu.Lock()
-	e.told = append(e.told, id)
+	e.freed = append(e.freed, id)
 	e.mu.Unlock()
 	select {
 	case e.deaths <- struct{}{}:
@@ -93,30 +89,29 @@ func (e *Engine) died(id string) {
 	}
 }
 
-// hearDeaths takes in the sessions of which died told.
-func (e *Engine) hearDeaths() {
+// takeDeaths moves the sessions that died has recorded to dead.
+func (e *Engine) takeDeaths() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, id := range e.told {
+	for _, id := range e.freed {
 		e.dead[id] = true
 	}
-	e.told = nil
+	e.freed = nil
 }
 
 // watchedFiles are the files that this process waits for.
 var watchedFiles = watches{files: make(map[string]map[*Engine]string)}
 
-// watches are session files until whose locks are gone a thread each waits in the
-// kernel. Nothing can end such a wait but the kernel, not even that nobody wants
-// to know any more. So there is one for each file, whichever engines of this
-// process wait for it, and it outlives them.
+// watches are session files, each with a thread that waits in the kernel until nobody has the file
+// locked. Nothing can interrupt such a wait. So there is one for each file, shared by all engines
+// of the process, and it may outlive them.
 type watches struct {
 	mu    sync.Mutex
-	files map[string]map[*Engine]string // by path: who is to be told, of which session
+	files map[string]map[*Engine]string // by path: the engines to notify, and the session of each
 }
 
-// watch has e told of the session when nobody has its file in that folder locked any
-// more; unless too many are watched, or it is gone, which proves nothing.
+// watch makes died report the session when nobody has the file of that name locked any more. It
+// does nothing if too many files are watched, or if the file is gone, which proves nothing.
 func (w *watches) watch(in *folder, name string, e *Engine, session string) {
 	path := in.file(name)
 	w.mu.Lock()
@@ -149,15 +144,15 @@ func (w *watches) watch(in *folder, name string, e *Engine, session string) {
 	}()
 }
 
-// tells reports whether e will be told of the file at path.
-func (w *watches) tells(path string, e *Engine) bool {
+// watchedBy reports whether e waits for the file at path.
+func (w *watches) watchedBy(path string, e *Engine) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, told := w.files[path][e]
 	return told
 }
 
-// forget has e, which is closed, told of nothing any more.
+// forget removes e, which is closed.
 func (w *watches) forget(e *Engine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -133,7 +133,8 @@ func TestDamagedFile(t *testing.T) {
 			}
 			continue
 		}
-		// Damage where nothing is stored, or in an index that is not read yet, may go unnoticed, but no lock.
+		// Damage where nothing is stored, or in an index that is not read yet, may go unnoticed,
+		// but no lock.
 		if held := snapshot(t, e).Claims; len(held) != 3 {
 			t.Errorf("page %d: opened with %d claims, want 3", page, len(held))
 		}

@@ -215,7 +215,7 @@ func (d *folder) file(name string) string { return filepath.Join(d.path, name) }
 
 // ring wakes the process that watches the file, to read the rows. It is a hint: a
 // process that misses it reads them by itself after a while.
-func (d *folder) ring(name string) {
+func (d *folder) wake(name string) {
 	f, err := d.find(name, os.O_WRONLY)
 	if err != nil {
 		return

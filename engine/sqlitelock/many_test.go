@@ -95,7 +95,7 @@ func TestRowsAreFoundByIndex(t *testing.T) {
 	e := openReal(t, file(t))
 	scans := map[statement]string{
 		readMeta: "meta", updateMeta: "meta", // which has one row
-		oldestKnown: "all", purgeClaims: "all", purgeSessions: "all", purgeFreezes: "all", trimPaces: "all", // once a minute
+		oldestKnown: "all", purgeClaims: "all", purgeSessions: "all", purgeFreezes: "all", trimHoldTimes: "all", // once a minute
 	}
 	err := e.call(bounded(t), true, func(*transaction) {
 		for s, text := range statementTexts {

@@ -2,18 +2,18 @@ package sqlitelock
 
 import "github.com/lockkeeper/lockkeeper"
 
-// news is what a transaction has to tell within this process.
+// news has the statuses that a transaction delivers within this process.
 type news struct {
 	items []item
-	ended []lockkeeper.Status // claims and freezes that ended, for followers
+	ended []lockkeeper.Status // claims and freezes that ended, for watchers
 	any   bool                // something changed at all
 
-	// What changed and has not ended, for followers; or anything may have.
+	// For watchers: claims that changed and have not ended; anything: all may have changed.
 	changed  []lockkeeper.Status
 	anything bool
 }
 
-// item is what one session is told.
+// item has the statuses for one session.
 type item struct {
 	session  string
 	notify   func([]lockkeeper.Status) // may be nil
@@ -30,8 +30,7 @@ func (n *news) add(notify func([]lockkeeper.Status), st lockkeeper.Status) {
 	n.items = append(n.items, item{st.Ref.Session, notify, []lockkeeper.Status{st}})
 }
 
-// deliver tells the sessions of this process, keeps account of their waiting
-// claims, and wakes followers.
+// deliver notifies the sessions of this process, records their waiting claims, and wakes watchers.
 func (e *Engine) deliver(n *news) {
 	for i := range n.items {
 		it := &n.items[i]
@@ -42,14 +41,14 @@ func (e *Engine) deliver(n *news) {
 			it.notify(it.statuses)
 		}
 	}
-	if !n.any || e.followed() == 0 {
+	if !n.any || e.watched() == 0 {
 		return
 	}
-	e.tellFollowers(n)
+	e.notifyWatchers(n)
 }
 
-// noteWait keeps account of the claims of this process that wait, and of those whose hold has an
-// end: its holder is asked at its longest, though nobody else may look at the file.
+// noteWait records the waiting claims of this process, and its holds that have an end: this process
+// must ask or end them in time, even if no other process reads the file.
 func (e *Engine) noteWait(st *lockkeeper.Status) {
 	here := e.local.Get(st.Ref.Session) != nil
 	if here && (st.State == lockkeeper.Waiting || st.Converting) {

@@ -130,7 +130,8 @@ func (db *database) close() {
 }
 
 // makeFile creates an empty file if there is none: for its owner alone, or for the group too if the
-// directory hands its group down, whatever the umask. SQLite's files and session files get its mode.
+// directory hands its group down, whatever the umask. SQLite's files and session files get its
+// mode.
 func (db *database) makeFile() error {
 	making.Lock()
 	defer making.Unlock()

@@ -225,7 +225,7 @@ func TestHandOff(t *testing.T) {
 	slices.Sort(waits)
 	t.Logf("hand-off between two processes: median %s, longest %s of %d", waits[len(waits)/2], waits[len(waits)-1],
 		len(waits))
-	if slow := waits[len(waits)*3/4]; slow > pollBehindBell/2 {
+	if slow := waits[len(waits)*3/4]; slow > pollWatching/2 {
 		t.Errorf("a quarter took longer than %s: the bell does not ring", slow)
 	}
 }

@@ -357,7 +357,7 @@ func TestPacesAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	paces := func(e *Engine) map[lockkeeper.Path]time.Duration {
+	holdTimes := func(e *Engine) map[lockkeeper.Path]time.Duration {
 		t.Helper()
 		all := make(map[lockkeeper.Path]time.Duration)
 		err := e.call(bounded(t), false, func(tx *transaction) {
@@ -383,23 +383,23 @@ func TestPacesAreKept(t *testing.T) {
 	hold(8*time.Second, "db")
 	hold(time.Second, "x")
 	for _, e := range []*Engine{one, two} {
-		if got := paces(e); got["db"] != 8*time.Second || got["x"] != time.Second {
-			t.Errorf("paces: %v", got)
+		if got := holdTimes(e); got["db"] != 8*time.Second || got["x"] != time.Second {
+			t.Errorf("holdTimes: %v", got)
 		}
 	}
 	hold(10*time.Second, "db") // 8.5s: not worth a write
-	if got := paces(one)["db"]; got != 8*time.Second {
+	if got := holdTimes(one)["db"]; got != 8*time.Second {
 		t.Errorf("after a little more: %s", got)
 	}
 	hold(12*time.Second, "db") // 9.375s
-	if got := paces(two)["db"]; got != 9375*time.Millisecond {
+	if got := holdTimes(two)["db"]; got != 9375*time.Millisecond {
 		t.Errorf("after much more: %s", got)
 	}
 	for i := range table.MaxHoldTimes - 1 {
 		hold(time.Millisecond, lockkeeper.Path(fmt.Sprintf("p%d", i)))
 	}
-	got := paces(two)
+	got := holdTimes(two)
 	if _, old := got["x"]; old || got["db"] == 0 || len(got) != table.MaxHoldTimes {
-		t.Errorf("%d paces, that of x among them: %v", len(got), old)
+		t.Errorf("%d holdTimes, that of x among them: %v", len(got), old)
 	}
 }

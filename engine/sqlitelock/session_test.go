@@ -258,11 +258,11 @@ func TestOutlive(t *testing.T) {
 	var pause time.Duration
 	log, bound := false, bounded(t)
 	for !log && bound.Err() == nil {
-		if err := b.call(bounded(t), true, func(*transaction) { pause, log = b.pause(), b.bell.log }); err != nil {
+		if err := b.call(bounded(t), true, func(*transaction) { pause, log = b.pause(), b.files.log }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !log || pause <= pollWithoutBell {
+	if !log || pause <= pollUnwatched {
 		t.Errorf("while it waits it looks every %s, and watches the log: %v; want to be woken", pause, log)
 	}
 	c := openReal(t, path)
@@ -286,7 +286,7 @@ func TestLooksAgain(t *testing.T) {
 	var log *fsnotify.Watcher
 	ask := func() (again, pause time.Duration) {
 		if err := a.call(bounded(t), true, func(*transaction) {
-			log, again, pause = a.bell.watcher, a.again,
+			log, again, pause = a.files.watcher, a.again,
 				a.pause()
 		}); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ type sessionFile struct {
 	name string   // of file, in the folder; "" if there is none
 }
 
-// fileless counts a as 1 if it lives by its TTL alone.
+// fileless returns 1 if a has no session file, so that only its TTL ends it.
 func fileless(a *attachment) int {
 	if a == nil || a.Own.file != nil {
 		return 0
@@ -27,9 +27,9 @@ func fileless(a *attachment) int {
 	return 1
 }
 
-// fileFor returns the attachment of a session of this process, with a file of
-// its own. A session that is attached again keeps its file: children have it. One that has ended
-// and begins again gets another: the old one goes with the end, which may be in this transaction.
+// fileFor returns the attachment of a session of this process, with a session file. A session that
+// is attached again keeps its file, because children have it. A session that ended and begins again
+// gets a new one: the end, which may be in this transaction, removes the old one.
 func (e *Engine) fileFor(id string) (*attachment, error) {
 	a := e.local.Get(id)
 	if a != nil && a.Own.file != nil && e.cache.sessions[id].file == a.Own.name && e.folder.leadsTo(a.Own.name, a.Own.file) {
@@ -39,9 +39,9 @@ func (e *Engine) fileFor(id string) (*attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.bell.watch(e.folder.file(name))
+	e.files.watch(e.folder.file(name))
 	e.detach(id)
-	// Should the commit be uncertain, the session lives as long as this is here.
+	// If the outcome of the commit is unknown, this keeps the session alive.
 	return e.keep(id, &attachment{Own: sessionFile{f, name}}), nil
 }
 
@@ -53,7 +53,7 @@ func (e *Engine) keep(id string, a *attachment) *attachment {
 	return a
 }
 
-// detach forgets a session that is not, or no longer, this process's.
+// detach removes a session that is not attached here any more.
 func (e *Engine) detach(id string) {
 	a := e.local.Get(id)
 	if a == nil {
@@ -72,8 +72,8 @@ func (e *Engine) detach(id string) {
 	}
 }
 
-// keepFiles leaves the files of sessions that were not left locked until what they
-// were promised has passed: their holders may still count on it.
+// keepFiles leaves the files of sessions that were not left locked until their TTL has passed:
+// their holders may still count on it.
 func (e *Engine) keepFiles() {
 	for _, a := range e.local.All() {
 		if f := a.Own.file; f != nil { // the function must not keep a
@@ -82,11 +82,10 @@ func (e *Engine) keepFiles() {
 	}
 }
 
-// SessionFile returns the file by which the kernel tells other processes that
-// the session lives; nil if it is not attached here, or has none. A child that
-// inherits it (exec.Cmd.ExtraFiles) keeps the session alive, so that what the
-// session holds goes to nobody else before the child is dead as well, or the TTL
-// has passed. The file is the engine's: don't close it.
+// SessionFile returns the file whose lock tells other processes that the session lives; nil if the
+// session is not attached here, or has none. A child that inherits it (exec.Cmd.ExtraFiles) keeps
+// the session alive, so that nobody else gets its holds before the child is dead as well, or the
+// TTL has passed. The file is the engine's: don't close it.
 //
 // It is safe for concurrent use.
 func (e *Engine) SessionFile(session string) *os.File {

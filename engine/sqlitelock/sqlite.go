@@ -18,28 +18,28 @@ const (
 	firstBusyPause = 100 * time.Microsecond
 	lastBusyPause  = 4 * time.Millisecond
 	busyTimeout    = 10 * time.Second
-	busyIsStrange  = time.Second // no commit takes so long: it is told to whoever gives up
+	busyIsStrange  = time.Second // no commit takes so long: a caller that gives up is told
 )
 
 // database is one connection to the file. It is not safe for concurrent use.
 //
-// Nothing here may open the file itself by other means: closing any descriptor
-// of it drops the locks that SQLite has on it in this process.
+// This package must not open the file by other means: closing any descriptor of it drops the locks
+// that SQLite has on it in this process.
 type database struct {
 	path     string      // absolute, without symbolic links
-	me       actor       // as whom it is used
-	file     fs.FileInfo // which file it was when it was opened; nil before
+	me       actor       // the user that uses it
+	file     fs.FileInfo // the file that was opened; nil before
 	options  options
 	schema   migrations.Schema
-	log      fs.FileInfo // which log the connection has
-	size     int64       // of the file, which never becomes smaller
+	log      fs.FileInfo // the log of the connection
+	size     int64       // of the file, which never shrinks
 	foundLog bool        // it had a log before it was opened
 	pool     *sql.DB     // of one connection; nil after a failure, until the next use
 	conn     *sql.Conn
-	blocked  atomic.Bool // somebody has kept SQLite's lock for a strange time
+	blocked  atomic.Bool // another process has kept SQLite's lock for longer than busyIsStrange
 	stmts    [statements]*sql.Stmt
 
-	commitFault func(commit func() error) error // of tests: stands between us and the commit
+	commitFault func(commit func() error) error // of tests: replaces the commit
 }
 
 func (db *database) exec(statement string) error {
@@ -47,8 +47,8 @@ func (db *database) exec(statement string) error {
 	return err
 }
 
-// writeAhead switches to a write-ahead log, in which readers and the writer
-// don't wait for each other, and has each commit reach the disk.
+// writeAhead switches to a write-ahead log, in which readers and the writer do not wait for each
+// other, and makes each commit reach the disk.
 func (db *database) writeAhead() error {
 	var mode string
 	if err := db.conn.QueryRowContext(context.Background(), "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
@@ -80,9 +80,9 @@ func (db *database) run(s statement, args ...any) error {
 	return err
 }
 
-// ready makes sure that there is a connection, and that it leads to what
-// everybody else uses: whoever opens the path now would else not see our locks.
-// It tells whether all rows must be read anew.
+// ready makes sure that there is a connection, and that the path still leads to the file that it
+// uses: other processes that open the path would not see its locks otherwise. anew: all rows must
+// be read again.
 func (db *database) ready(ctx context.Context) (anew bool, err error) {
 	info, err := os.Stat(db.path)
 	if err != nil {
@@ -94,7 +94,7 @@ func (db *database) ready(ctx context.Context) (anew bool, err error) {
 	if db.pool != nil {
 		log, err := os.Stat(db.path + "-wal")
 		if err != nil || !os.SameFile(log, db.log) {
-			// If we are the last to close the file, what was in the log is saved.
+			// The last process to close the file saves the content of the log.
 			return false, fmt.Errorf("%s-wal was removed or replaced while it was in use: leave it alone, as long as anybody "+
 				"uses the file", db.path)
 		}
@@ -102,7 +102,7 @@ func (db *database) ready(ctx context.Context) (anew bool, err error) {
 			db.size = info.Size()
 			return false, nil
 		}
-		db.disconnect() // it became smaller, which only others can have done: see what is left
+		db.disconnect() // another program has cut it: read what is left
 	}
 	if err := db.connect(ctx); err != nil {
 		db.disconnect()
@@ -112,14 +112,14 @@ func (db *database) ready(ctx context.Context) (anew bool, err error) {
 	return true, nil
 }
 
-// removed is the error of a path that does not lead any more to the file that was opened.
+// removed is the error of a path that no longer leads to the file that was opened.
 func (db *database) removed() error {
 	return fmt.Errorf("%s was removed or replaced while it was in use: restart what uses it, and leave it alone as "+
 		"long as anybody does", db.path)
 }
 
-// disconnect closes the connection; the next use makes a new one. What was not
-// committed is rolled back.
+// disconnect closes the connection; the next use makes a new one. SQLite rolls back what was not
+// committed.
 func (db *database) disconnect() {
 	for i, stmt := range db.stmts {
 		if stmt != nil {
@@ -137,8 +137,7 @@ func (db *database) disconnect() {
 	}
 }
 
-// begin begins a transaction. A writing one excludes all other writers from its
-// begin on, so what it reads stays true until it commits.
+// begin begins a transaction. A writing one excludes all other writers from its begin on.
 func (db *database) begin(writes bool) error {
 	if writes {
 		return db.run(beginImmediate)
@@ -155,9 +154,8 @@ func (db *database) commit() error {
 
 func (db *database) rollback() error { return db.run(rollback) }
 
-// patiently repeats do while another process has SQLite's lock, until ended says
-// why not to. (SQLite's own way to wait can't be interrupted, and soon sleeps
-// for 100 ms.)
+// patiently repeats do while another process has SQLite's lock, until ended returns an error.
+// (SQLite's own wait can't be interrupted, and soon sleeps for 100 ms.)
 func (db *database) patiently(ended func() error, do func() error) error {
 	var timer *time.Timer
 	began := time.Now()

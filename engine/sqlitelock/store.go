@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// statement is one prepared statement. All SQL but the schema is here.
+// statement is one prepared statement. All SQL except the schema is here.
 type statement int
 
 const (
@@ -32,10 +32,10 @@ const (
 	readFreezes
 	writeFreeze
 	thawFreeze
-	readPaces
-	writePace
-	forgetPace
-	trimPaces
+	readHoldTimes
+	writeHoldTime
+	forgetHoldTime
+	trimHoldTimes
 	oldestKnown
 	purgeClaims
 	purgeSessions
@@ -67,10 +67,10 @@ var statementTexts = [statements]string{
 	writeFreeze: replace("freezes", rows.FreezeColumns+", state, ended_ns, version"),
 	thawFreeze:  `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
 
-	readPaces:  "SELECT " + rows.HoldTimeColumns + " FROM hold_times WHERE version > ?",
-	writePace:  upsert("hold_times", "path", rows.HoldTimeColumns+", version"),
-	forgetPace: `DELETE FROM hold_times WHERE path = ?`,
-	trimPaces:  `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
+	readHoldTimes:  "SELECT " + rows.HoldTimeColumns + " FROM hold_times WHERE version > ?",
+	writeHoldTime:  upsert("hold_times", "path", rows.HoldTimeColumns+", version"),
+	forgetHoldTime: `DELETE FROM hold_times WHERE path = ?`,
+	trimHoldTimes:  `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
 
 	oldestKnown: `SELECT max(
 		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND ended_ns <= ?2),
@@ -81,12 +81,12 @@ var statementTexts = [statements]string{
 	purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
 }
 
-// replace is the statement that writes a row, in the place of the one with the same key.
+// replace returns the statement that writes a row in place of the row with the same key.
 func replace(name, columns string) string {
 	return "INSERT OR REPLACE INTO " + name + values(columns)
 }
 
-// upsert is replace for a row that is mostly there, which costs less.
+// upsert is replace for rows that mostly exist, which is cheaper.
 func upsert(name, key, columns string) string {
 	var set []string
 	for column := range strings.SplitSeq(columns, ", ") {
@@ -112,7 +112,7 @@ type meta struct {
 	counters table.Counters
 }
 
-// meta reads the one row; in a file that was just made there is none.
+// meta reads the one row; a new file has none.
 func (db *database) meta() (m meta, found bool, err error) {
 	c := &m.counters
 	err = db.stmts[readMeta].QueryRowContext(context.Background()).Scan(&m.layout, &m.version, &m.purged, &m.purge,
@@ -152,14 +152,13 @@ type claimRow struct {
 
 // changes are rows that changed.
 type changes struct {
-	sessions []sessionRow
-	claims   []claimRow
-	freezes  []table.FreezeRecord
-	paces    []table.HoldTimeRecord
+	sessions  []sessionRow
+	claims    []claimRow
+	freezes   []table.FreezeRecord
+	holdTimes []table.HoldTimeRecord
 }
 
-// changedSince reads the rows with a higher version; of version 0 all that are
-// not closed.
+// changedSince reads the rows with a higher version; for version 0 all except closed sessions.
 func (db *database) changedSince(version int64) (changes, error) {
 	var all changes
 	err := db.each(readSessions, func(r *sql.Rows) error {
@@ -186,10 +185,10 @@ func (db *database) changedSince(version int64) (changes, error) {
 	if err != nil {
 		return all, err
 	}
-	err = db.each(readPaces, func(r *sql.Rows) error {
+	err = db.each(readHoldTimes, func(r *sql.Rows) error {
 		var row table.HoldTimeRecord
 		err := r.Scan(&row.Path, &row.Estimate, &row.At)
-		all.paces = append(all.paces, row)
+		all.holdTimes = append(all.holdTimes, row)
 		return err
 	}, version)
 	return all, err
@@ -257,19 +256,18 @@ func (db *database) putFreeze(f table.FreezeRecord, version int64, now time.Dura
 	return db.run(writeFreeze, append(rows.FreezeValues(&f), "frozen", 0, version)...)
 }
 
-func (db *database) putPace(p table.HoldTimeRecord, version int64) error {
+func (db *database) putHoldTime(p table.HoldTimeRecord, version int64) error {
 	if p.Forgotten {
-		return db.run(forgetPace, string(p.Path))
+		return db.run(forgetHoldTime, string(p.Path))
 	}
-	return db.run(writePace, string(p.Path), int64(p.Estimate), int64(p.At), version)
+	return db.run(writeHoldTime, string(p.Path), int64(p.Estimate), int64(p.At), version)
 }
 
-// purge removes ended claims that need not be remembered, and closed sessions
-// and thawed freezes, each a while after its end, so that most processes have
-// seen them so. It returns the highest version among them: who knows the rows up
-// to it has missed nothing.
+// purge removes ended claims that need not be remembered, and closed sessions and thawed freezes,
+// each a while after its end, so that most processes have read them. It returns the highest version
+// among them: a process that has read the rows up to it has missed nothing.
 func (db *database) purge(now time.Duration) (version int64, err error) {
-	if err := db.run(trimPaces, table.MaxHoldTimes); err != nil { // processes may differ on which is the oldest
+	if err := db.run(trimHoldTimes, table.MaxHoldTimes); err != nil { // processes may disagree about the oldest
 		return 0, err
 	}
 	ended, closed := int64(now-keepEnded), int64(now-keepClosed)

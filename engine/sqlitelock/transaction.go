@@ -9,37 +9,35 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// How long what has ended is kept, and how often it is looked for.
+// How long ended rows are kept, and how often they are purged.
 const (
-	keepEnded  = time.Minute      // claims, or longer if the table remembers them
+	keepEnded  = time.Minute      // claims; longer if the table remembers them
 	keepClosed = 10 * time.Minute // sessions and freezes
 	purgeEvery = time.Minute
 )
 
-// transaction is one transaction of the file: commands are applied to the table
-// and their changes written, all of them or none.
-//
-// It is a writer from its begin on, so between its reading of the rows and its
-// commit nobody else changes them. Nothing that it finds out may be told before
+// transaction is one transaction of the file: it applies commands to the table and writes their
+// changes, all or nothing. A writing transaction excludes all other writers from its begin on, so
+// the rows that it reads stay true until it commits. It notifies nobody of its own changes before
 // the commit.
 type transaction struct {
 	e       *Engine
 	meta    meta
-	found   bool          // the meta row is there
+	found   bool          // there is a row of meta
 	now     time.Duration // the engine's time, read inside
 	writes  bool          // it may change rows
 	wanted  func() error  // see Engine.wanted
-	latest  uint64        // the latest job when it began
-	changed bool          // it has
-	broken  error         // what went wrong with a write; then it must not commit
+	latest  uint64        // number of the latest job when it began
+	changed bool          // it has changed rows
+	broken  error         // the error of a write: it must not commit
 
-	heard news     // of what other processes committed
-	news  news     // of its own steps, for when it is committed
-	rings []string // files of sessions of other processes that are concerned
-	gone  []string // files of sessions that ended
+	external   news     // notifications of changes by other processes
+	news       news     // notifications of its own steps, for after the commit
+	wakes      []string // session files of other processes to wake
+	endedFiles []string // session files of ended sessions
 
-	stated map[string]table.SessionRecord // what sessions stated, to be written once at the end
-	after  []func()                       // to be done when it is committed
+	stated map[string]table.SessionRecord // acknowledgements to write at the end
+	after  []func()                       // run after the commit
 }
 
 // refresh brings the cache up to the rows, and reads the time.
@@ -62,16 +60,15 @@ func (tx *transaction) refresh() error {
 	if err := tx.load(); err != nil {
 		return err
 	}
-	// Should the clock read less than it did at the latest entry, as in a
-	// sandbox that shows another one, the engine's time stands still until it
-	// has caught up: the table never lets time go back (R20).
+	// If the clock reads less than at the latest change, as in a sandbox with another clock, the
+	// engine's time stands still until the clock has caught up (R20).
 	tx.now = max(reading-m.base, m.counters.Now)
 	e.base = m.base
 	return nil
 }
 
-// load brings the cache up to the version in meta. Whatever is odd about the
-// cache, all rows are read anew.
+// load brings the cache up to the version in meta. If the cache contradicts the new rows, load
+// reads all rows.
 func (tx *transaction) load() error {
 	e, m := tx.e, tx.meta
 	if c := e.cache; c != nil && c.version == m.version {
@@ -79,11 +76,11 @@ func (tx *transaction) load() error {
 	} else if c != nil && c.version >= m.purged && c.version < m.version {
 		news, err := c.loadNew(e.db, m)
 		if err == nil {
-			tx.learn(news)
+			tx.notifyLoaded(news)
 			return nil
 		}
 		if resultCode(err) != 0 {
-			return err // not the cache is odd, but the database
+			return err // the database failed, not the cache
 		}
 	}
 	e.cache = nil
@@ -92,21 +89,21 @@ func (tx *transaction) load() error {
 		return err
 	}
 	e.cache = c
-	tx.relearn(news)
+	tx.notifyReloaded(news)
 	return nil
 }
 
-// learn prepares the news about what other processes changed. They are true
-// already, and told whatever becomes of this transaction.
-func (tx *transaction) learn(l loaded) {
+// notifyLoaded prepares notifications of changes by other processes. These are committed already,
+// so they are delivered whatever becomes of this transaction.
+func (tx *transaction) notifyLoaded(l loaded) {
 	e := tx.e
 	for i := range l.sessions {
 		row := &l.sessions[i]
 		if a := e.local.Get(row.ID); a != nil && (row.Closed || a.Epoch != 0 && row.Epoch != a.Epoch) {
-			// Its notify hears of the claims that ended with it, and no more.
+			// Its last notification has the claims that ended with it.
 			for _, st := range l.ended {
 				if st.Ref.Session == row.ID {
-					tx.heard.add(a.Notify, st)
+					tx.external.add(a.Notify, st)
 				}
 			}
 			e.detach(row.ID)
@@ -115,21 +112,21 @@ func (tx *transaction) learn(l loaded) {
 	for _, ref := range l.live {
 		if e.local.Get(ref.Session) != nil {
 			if st, ok := e.cache.table.Status(ref); ok {
-				tx.hear(st)
+				tx.notifyExternal(st)
 			}
 		}
 	}
 	for _, st := range l.ended {
-		tx.hear(st)
+		tx.notifyExternal(st)
 		if !e.view.recorded(st.Ref) {
-			tx.heard.ended = append(tx.heard.ended, st)
+			tx.external.ended = append(tx.external.ended, st)
 		}
 	}
-	tx.heard.any, tx.heard.anything = true, true
+	tx.external.any, tx.external.anything = true, true
 }
 
-// relearn prepares the news about everything, after all rows were read anew.
-func (tx *transaction) relearn(l loaded) {
+// notifyReloaded prepares notifications of everything, after all rows were read again.
+func (tx *transaction) notifyReloaded(l loaded) {
 	e := tx.e
 	clear(e.waits)
 	clear(e.bounds)
@@ -141,30 +138,29 @@ func (tx *transaction) relearn(l loaded) {
 		}
 		for st := range e.cache.table.List(lockkeeper.Query{Session: id}) {
 			if st.State != lockkeeper.Freezing {
-				tx.hear(st)
+				tx.notifyExternal(st)
 			}
 		}
 	}
 	for _, st := range l.ended {
-		tx.hear(st)
+		tx.notifyExternal(st)
 	}
-	tx.heard.any, tx.heard.anything = true, true
+	tx.external.any, tx.external.anything = true, true
 }
 
-// hear prepares to notify a session of this process.
-func (tx *transaction) hear(st lockkeeper.Status) {
+// notifyExternal prepares to notify a session of this process of a change by another one.
+func (tx *transaction) notifyExternal(st lockkeeper.Status) {
 	if a := tx.e.local.Get(st.Ref.Session); a != nil {
-		tx.heard.add(a.Notify, st)
+		tx.external.add(a.Notify, st)
 	}
 }
 
-// step applies one command and writes what it changed. Its answer may be given
-// only after the commit.
+// step applies one command and writes its changes. Its answer is valid after the commit.
 func (tx *transaction) step(c table.Command) (table.Reply, error) {
 	return tx.stepWith(c, "")
 }
 
-// stepWith is step, for an Attach of a session that has that file.
+// stepWith is step for an Attach of a session with a session file.
 func (tx *transaction) stepWith(c table.Command, file string) (table.Reply, error) {
 	if tx.broken != nil {
 		return table.Reply{}, tx.broken
@@ -183,10 +179,10 @@ func (tx *transaction) stepWith(c table.Command, file string) (table.Reply, erro
 // attachedFile is the session that a step attaches, and its file; no id: it attaches none.
 type attachedFile struct{ id, file string }
 
-// collect prepares the news of a step.
+// collect prepares the notifications of a step.
 func (tx *transaction) collect(t *table.Table) {
 	e := tx.e
-	follows := e.followed() > 0 // who begins to follow after that looks after this transaction
+	watched := e.watched() > 0 // a watcher that begins later reads after this transaction
 	for _, ev := range t.Events() {
 		tx.news.any = true
 		if ev.Path != "" {
@@ -203,7 +199,7 @@ func (tx *transaction) collect(t *table.Table) {
 		}
 		if st.State == lockkeeper.Ended {
 			tx.news.ended = append(tx.news.ended, st)
-		} else if follows {
+		} else if watched {
 			tx.news.changed = append(tx.news.changed, st)
 		}
 		if a := e.local.Get(ev.Ref.Session); a != nil {
@@ -215,12 +211,12 @@ func (tx *transaction) collect(t *table.Table) {
 }
 
 func (tx *transaction) ring(file string) {
-	for _, f := range tx.rings {
+	for _, f := range tx.wakes {
 		if f == file {
 			return
 		}
 	}
-	tx.rings = append(tx.rings, file)
+	tx.wakes = append(tx.wakes, file)
 }
 
 // write writes the changes of one step, under a version of their own.
@@ -228,7 +224,7 @@ func (tx *transaction) write(changes table.Snapshot, new attachedFile) {
 	before := tx.meta.counters
 	before.Now = changes.Counters.Now
 	if len(changes.Sessions)+len(changes.Claims)+len(changes.Freezes) == 0 && before == changes.Counters {
-		return // at most time has passed
+		return // only time may have passed
 	}
 	tx.changed = true
 	tx.meta.version++
@@ -278,18 +274,18 @@ func (tx *transaction) put(changes table.Snapshot, new attachedFile) error {
 		}
 	}
 	for _, p := range changes.HoldTimes {
-		if !c.writesPace(p) {
+		if !c.mustWrite(p) {
 			continue
 		}
-		if err := db.putPace(p, version); err != nil {
+		if err := db.putHoldTime(p, version); err != nil {
 			return err
 		}
-		c.setPaces([]table.HoldTimeRecord{p})
+		c.setHoldTimes([]table.HoldTimeRecord{p})
 	}
 	return nil
 }
 
-// states has what a session stated written at the end of the transaction.
+// states records the acknowledgements of a session, to be written once at the end.
 func (tx *transaction) states(record table.SessionRecord) {
 	if tx.stated == nil {
 		tx.stated = make(map[string]table.SessionRecord)
@@ -297,14 +293,14 @@ func (tx *transaction) states(record table.SessionRecord) {
 	tx.stated[record.ID] = record
 }
 
-// close prepares what is left to do when the end of a session is committed.
+// close prepares what follows the commit of the end of a session.
 func (tx *transaction) close(id string, s session) {
 	if s.file != "" {
-		tx.gone = append(tx.gone, s.file)
+		tx.endedFiles = append(tx.endedFiles, s.file)
 	}
 	if a := tx.e.local.Get(id); a != nil {
 		tx.after = append(tx.after, func() {
-			if tx.e.local.Get(id) == a { // else it has begun again since
+			if tx.e.local.Get(id) == a { // else the session has begun again since
 				tx.e.detach(id)
 			}
 		})
@@ -317,14 +313,14 @@ func (tx *transaction) due() bool {
 	return any && at <= tx.now
 }
 
-// passTime lets time pass until now. It is a step of its own before the first
-// command, so that no step both ends a session and begins it again.
+// passTime lets time pass until now. It is a step of its own before the first command, so that no
+// step both ends a session and begins it again.
 func (tx *transaction) passTime() {
 	// A Pass is never refused; what breaks it is in tx.broken.
 	_, _ = tx.step(table.Command{Op: table.Pass})
 }
 
-// rebooted reports whether the computer was started anew since the latest entry.
+// rebooted reports whether the computer was started again since the latest change.
 func (tx *transaction) rebooted() (bool, error) {
 	if tx.meta.boot != tx.e.boot {
 		return true, nil
@@ -336,8 +332,8 @@ func (tx *transaction) rebooted() (bool, error) {
 	return reading < tx.meta.base+tx.meta.counters.Now-time.Second, err
 }
 
-// restart begins a new boot of the computer: time goes on from the latest
-// entry, sessions that had a process are over, the others must resume (R19).
+// restart begins a new boot of the computer: time goes on from the latest change, sessions of
+// processes end, and the others must resume (R19).
 func (tx *transaction) restart() error {
 	e := tx.e
 	reading, err := e.clock()
@@ -366,7 +362,7 @@ func (tx *transaction) restart() error {
 	return tx.broken
 }
 
-// sweep ends those of the sessions whose processes are all gone.
+// sweep ends the sessions among these whose processes are all dead.
 func (tx *transaction) sweep(ids map[string]bool) {
 	for id := range ids {
 		s, open := tx.e.cache.sessions[id]
@@ -376,9 +372,8 @@ func (tx *transaction) sweep(ids map[string]bool) {
 	}
 }
 
-// sweepHolders ends the sessions in the way of w whose processes are all gone,
-// so that a try is not refused because of the dead. Waiting claims hear of them
-// by the kernel.
+// sweepHolders ends the sessions that block w and whose processes are all dead, so that they do not
+// refuse a try. For waiting claims the kernel reports the deaths.
 func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
 	c := tx.e.cache
 	for tx.broken == nil && tx.e.othersFiled() {
@@ -395,11 +390,11 @@ func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
 		if tx.sweep(holders); len(c.sessions) == open {
 			return
 		}
-		// Who was next in line may be dead as well.
+		// The next waiter may be dead as well.
 	}
 }
 
-// othersFiled reports whether sessions of other processes have files.
+// othersFiled reports whether sessions of other processes have session files.
 func (e *Engine) othersFiled() bool {
 	own := 0
 	for id, a := range e.local.All() {

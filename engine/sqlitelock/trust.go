@@ -43,9 +43,9 @@ func (a actor) do(work func()) error {
 	return <-done
 }
 
-// trusted reports whether a file or directory beside the database belongs to a user that may control
-// the database: its owner, this user, root, or, if the directory hands the database's group down,
-// a member of that group.
+// trusted reports whether a file or directory beside the database belongs to a user that may
+// control the database: its owner, this user, root, or, if the directory hands the database's group
+// down, a member of that group.
 func trusted(info, database fs.FileInfo, me actor) bool {
 	uid, gid, known := owner(info)
 	if !known {
@@ -79,8 +79,8 @@ func inherits(directory string, database fs.FileInfo) bool {
 	return known && gid == group
 }
 
-// shareWith gives a new file or directory that mode, whatever the umask, and the database's group if
-// the mode admits the group.
+// shareWith gives a new file or directory that mode, whatever the umask, and the database's group
+// if the mode admits the group.
 func shareWith(f *os.File, database fs.FileInfo, mode fs.FileMode) error {
 	info, err := f.Stat()
 	if err != nil {

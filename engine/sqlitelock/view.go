@@ -28,9 +28,9 @@ func Look(ctx context.Context, path string) (*Engine, error) {
 // view is the table that a read-only process shows: a copy in which time has passed and sessions of
 // dead processes have ended. It exists only where it differs from the table.
 type view struct {
-	table   *table.Table
-	version int64                   // of the rows that it copies
-	told    map[lockkeeper.Ref]bool // claims whose end followers know, and the rows don't
+	table    *table.Table
+	version  int64                   // of the rows that it copies
+	reported map[lockkeeper.Ref]bool // claims whose end watchers have received, and the rows don't have
 }
 
 // shown returns the table from which List reads.
@@ -41,17 +41,17 @@ func (e *Engine) shown() *table.Table {
 	return e.cache.table
 }
 
-// recorded reports whether followers already have an end that is in the rows now.
+// recorded reports whether watchers have received an end that is in the rows now.
 func (v *view) recorded(ref lockkeeper.Ref) bool {
-	told := v != nil && v.told[ref]
+	told := v != nil && v.reported[ref]
 	if told {
-		delete(v.told, ref)
+		delete(v.reported, ref)
 	}
 	return told
 }
 
-// imagine updates the view to this moment.
-func (tx *transaction) imagine(rebooted bool) error {
+// simulate updates the view to this moment.
+func (tx *transaction) simulate(rebooted bool) error {
 	e := tx.e
 	var dead []lockkeeper.Key
 	for id, s := range e.cache.sessions {
@@ -75,33 +75,33 @@ func (tx *transaction) imagine(rebooted bool) error {
 			return err
 		}
 		copied.Track()
-		e.view = &view{table: copied, version: e.cache.version, told: make(map[lockkeeper.Ref]bool)}
+		e.view = &view{table: copied, version: e.cache.version, reported: make(map[lockkeeper.Ref]bool)}
 		if old != nil {
-			e.view.told = old.told
+			e.view.reported = old.reported
 		}
 	}
 	for _, k := range dead {
 		if e.view.table.Open(k.Session) {
-			tx.imagineStep(table.Command{Op: table.Gone, Key: k, At: now})
+			tx.simulateStep(table.Command{Op: table.Gone, Key: k, At: now})
 		}
 	}
-	tx.imagineStep(table.Command{Op: table.Pass, At: now})
+	tx.simulateStep(table.Command{Op: table.Pass, At: now})
 	return nil
 }
 
-// imagineStep applies one step to the view. Followers get each end once, however often the view is
+// simulateStep applies one step to the view. Watchers get each end once, however often the view is
 // rebuilt.
-func (tx *transaction) imagineStep(c table.Command) {
+func (tx *transaction) simulateStep(c table.Command) {
 	v := tx.e.view
 	_, _ = v.table.Step(&c) // never refused
 	for _, ev := range v.table.Events() {
-		tx.heard.any, tx.heard.anything = true, true
+		tx.external.any, tx.external.anything = true, true
 		if ev.Path != "" {
 			continue
 		}
-		if st, ok := v.table.Status(ev.Ref); ok && st.State == lockkeeper.Ended && !v.told[ev.Ref] {
-			v.told[ev.Ref] = true
-			tx.heard.ended = append(tx.heard.ended, st)
+		if st, ok := v.table.Status(ev.Ref); ok && st.State == lockkeeper.Ended && !v.reported[ev.Ref] {
+			v.reported[ev.Ref] = true
+			tx.external.ended = append(tx.external.ended, st)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestDatabaseSetBack(t *testing.T) {
 			t.Errorf("the holder was told %s", st.Reason)
 		}
 		setBack(t, db, counter)
-		raise := map[flavour]string{postgres: "SELECT setval", mysql: "INSERT INTO lockkeeper_numbers"}[db.flavour]
+		raise := map[flavour]string{postgres: "SELECT setval", mysql: "INSERT INTO lockkeeper_sequences"}[db.flavour]
 		db.mustExec(t, pageBlock(t, "sql", raise))
 		if late := next.claim(exclusive(2, 0, "a"), lockkeeper.Held); late.Fence <= lost.Fence+1_000_000_000 {
 			t.Errorf("the fence is %d after the counter was raised, and was %d", late.Fence, lost.Fence)

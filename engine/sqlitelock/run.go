@@ -8,12 +8,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/calls"
 )
 
-// How often rows are looked at while something waits: behind a bell that may be
-// lost with the process that should have rung it, and where there is no bell.
+// How often rows are read while a claim waits: with file watching, because the process that should
+// wake this one may die, and without it.
 const (
-	pollBehindBell  = 2 * time.Second
-	pollWithoutBell = 100 * time.Millisecond
-	lookAgain       = 4 * time.Millisecond // see bell.early
+	pollWatching  = 2 * time.Second
+	pollUnwatched = 100 * time.Millisecond
+	rereadPause   = 4 * time.Millisecond // see fileWatcher.precedesCommit
 )
 
 // run runs the engine. Its goroutine alone uses the connection and the cache.
@@ -21,95 +21,95 @@ func (e *Engine) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		look := true
+		reread := true
 		select {
 		case <-e.closing:
 			e.shut()
 			return
 		case <-e.queue.Added:
-			look = false
+			reread = false
 		case <-e.deaths:
-			e.hearDeaths()
-		case ev := <-e.bell.events():
-			if e.bell.early(ev) {
-				e.again = lookAgain
+			e.takeDeaths()
+		case ev := <-e.files.events():
+			if e.files.precedesCommit(ev) {
+				e.again = rereadPause
 			}
-		case <-e.bell.errors(): // it lost some
+		case <-e.files.errors(): // it lost events
 		case <-timer.C:
-			if e.again *= 2; e.again > pollBehindBell {
+			if e.again *= 2; e.again > pollWatching {
 				e.again = 0
 			}
 		}
 		e.askForDeaths()
-		e.turn(look)
+		e.serve(reread)
 		timer.Reset(e.pause())
 	}
 }
 
-// turn does what there is to do.
-func (e *Engine) turn(look bool) {
+// serve runs transactions until no call waits and no death is to be recorded. reread: it reads the
+// rows once even if no call waits.
+func (e *Engine) serve(reread bool) {
 	for {
 		any, writes := e.queue.waiting()
-		if !any && !look && len(e.dead) == 0 {
+		if !any && !reread && len(e.dead) == 0 {
 			break
 		}
-		if e.transact(writes || len(e.dead) > 0, look) != nil && !any {
-			break // nobody waits for it: the next turn tries again
+		if e.transact(writes || len(e.dead) > 0, reread) != nil && !any {
+			break // no caller waits: the next event tries again
 		}
-		look = false
+		reread = false
 	}
-	e.bell.watchLog(e.db.path+"-wal", e.followed() > 0 || e.waitsFileless()) // which every commit changes
+	e.files.watchLog(e.db.path+"-wal", e.watched() > 0 || e.waitsFileless()) // every commit writes to it
 	e.watchDeaths()
 }
 
-// wanted returns a function that says why a transaction that can't begin yet is
-// not wanted any more; nil as long as it is. Callers may leave meanwhile.
-func (e *Engine) wanted(look bool) func() error {
+// wanted returns a function that says why a transaction that waits for SQLite is not needed any
+// more; nil while it is. Callers may give up meanwhile.
+func (e *Engine) wanted(reread bool) func() error {
 	return func() error {
 		select {
 		case <-e.closing:
 			return calls.ErrClosed
 		default:
 		}
-		if any, _ := e.queue.waiting(); any || look || len(e.dead) > 0 {
+		if any, _ := e.queue.waiting(); any || reread || len(e.dead) > 0 {
 			return nil
 		}
 		return errNobody
 	}
 }
 
-// transact does one transaction, with the jobs that wait for it. It is done
-// without any if it is to look at the rows.
-func (e *Engine) transact(writes, look bool) error {
-	tx := &transaction{e: e, writes: writes, wanted: e.wanted(look)}
-	jobs, err := tx.whole()
+// transact runs one transaction with the calls that wait for it; without any, to read the rows.
+func (e *Engine) transact(writes, reread bool) error {
+	tx := &transaction{e: e, writes: writes, wanted: e.wanted(reread)}
+	jobs, err := tx.run()
 	switch {
 	case err == errMustWrite:
-		e.deliver(&tx.heard)
-		return e.transact(true, look)
+		e.deliver(&tx.external)
+		return e.transact(true, reread)
 	case errors.Is(err, errNobody):
-		return err // and nothing was done
+		return err // nothing has happened
 	case err != nil:
-		// Whatever was done or not, the rows know it.
+		// The rows show whether it committed.
 		e.cache = nil
 		e.db.disconnect()
-		e.bell.watchLog(e.db.path+"-wal", false) // it may have gone with the last connection
+		e.files.watchLog(e.db.path+"-wal", false) // it may have gone with the last connection
 		err = e.db.trouble(err)
 	default:
 		for _, do := range tx.after {
 			do()
 		}
-		for _, file := range tx.rings {
-			e.folder.ring(file)
+		for _, file := range tx.wakes {
+			e.folder.wake(file)
 		}
 	}
 	for _, j := range jobs {
 		j.Answer(err)
 	}
-	e.deliver(&tx.heard)
+	e.deliver(&tx.external)
 	if err == nil {
 		e.deliver(&tx.news)
-		for _, file := range tx.gone {
+		for _, file := range tx.endedFiles {
 			e.folder.remove(file)
 		}
 	}
@@ -118,12 +118,12 @@ func (e *Engine) transact(writes, look bool) error {
 
 var (
 	errMustWrite = errors.New("it has to be a writing transaction")
-	errNobody    = errors.New("nobody waits for it any more")
+	errNobody    = errors.New("no caller waits for it any more")
 )
 
-// whole does a transaction from begin to commit, and returns the jobs that it
-// has taken out of the queue. Jobs that can't begin are taken too: they fail.
-func (tx *transaction) whole() (jobs []*job, err error) {
+// run runs the transaction from begin to commit, and returns the jobs that it has taken from the
+// queue. If the transaction cannot begin, it takes jobs too: they fail.
+func (tx *transaction) run() (jobs []*job, err error) {
 	e := tx.e
 	if err := tx.begin(); err != nil {
 		if !errors.Is(err, errNobody) {
@@ -133,10 +133,10 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	}
 	defer func() {
 		if err != nil || !tx.changed {
-			// If it fails after an error there is nothing to roll back any more.
+			// After some errors there is nothing to roll back.
 			if failed := e.db.rollback(); failed != nil && err == nil {
-				e.db.disconnect() // which ends it for sure
-				e.bell.watchLog(e.db.path+"-wal", false)
+				e.db.disconnect() // this ends the transaction in any case
+				e.files.watchLog(e.db.path+"-wal", false)
 			}
 		}
 	}()
@@ -163,8 +163,8 @@ func (tx *transaction) whole() (jobs []*job, err error) {
 	return jobs, err
 }
 
-// begin begins the transaction once no other process has SQLite's lock. While it
-// waits for that, callers may leave; when the last has, it need not be had.
+// begin begins the transaction once no other process has SQLite's lock. Callers may give up
+// meanwhile; if the last one does, begin gives up too.
 func (tx *transaction) begin() error {
 	e := tx.e
 	anew, err := e.db.ready(context.Background())
@@ -179,7 +179,7 @@ func (tx *transaction) begin() error {
 		if err := e.db.begin(tx.writes); err != nil {
 			return err
 		}
-		// A reading one begins in truth with the first row that it reads.
+		// A reading transaction begins with the first row that it reads.
 		m, found, err := e.db.meta()
 		if err != nil {
 			_ = e.db.rollback()
@@ -199,13 +199,13 @@ func (tx *transaction) prepare() error {
 		return err
 	}
 	if tx.e.db.options.looks {
-		return tx.imagine(rebooted)
+		return tx.simulate(rebooted)
 	}
 	if !tx.writes {
 		if rebooted || tx.due() {
 			return errMustWrite
 		}
-		tx.passTime() // for the ages in what is listed
+		tx.passTime() // for the ages in lists
 		return tx.broken
 	}
 	if rebooted {
@@ -223,9 +223,8 @@ func (tx *transaction) prepare() error {
 	return tx.broken
 }
 
-// catchUp brings the time up to this moment, after the jobs were taken: some may
-// have come since the clock was read, and what they are promised counts from when
-// they were sent (R12). What only reads promises nothing.
+// catchUp reads the time again after the jobs were taken: a job may have been sent since the clock
+// was read, and its promise counts from when it was sent (R12). Reads promise nothing.
 func (tx *transaction) catchUp() error {
 	if !tx.writes {
 		return nil
@@ -241,25 +240,25 @@ func (tx *transaction) catchUp() error {
 	return tx.broken
 }
 
-// pause is how long nothing needs to be looked at.
+// pause is how long the engine may sleep if nothing wakes it.
 func (e *Engine) pause() time.Duration {
 	waits := len(e.waits) > 0 || e.db.options.polls && e.local.Len() > 0
-	follows := e.followed() > 0 || e.waitsFileless()
+	follows := e.watched() > 0 || e.waitsFileless()
 	poll := time.Hour
 	switch {
 	case waits || follows:
-		poll = pollBehindBell
+		poll = pollWatching
 	case len(e.bounds) == 0:
 		return poll
 	}
-	if waits && e.bell.deaf || follows && !e.bell.log {
-		poll = pollWithoutBell
+	if waits && e.files.unwatched || follows && !e.files.log {
+		poll = pollUnwatched
 	}
 	if e.again > 0 {
 		poll = min(poll, e.again)
 	}
 	if e.cache == nil {
-		return min(poll, pollWithoutBell) // it failed: try again soon
+		return min(poll, pollUnwatched) // it failed: try again soon
 	}
 	at, any := e.shown().Next()
 	reading, err := e.clock()
@@ -269,20 +268,20 @@ func (e *Engine) pause() time.Duration {
 	return min(poll, max(at-(reading-e.base), time.Millisecond))
 }
 
-// waitsFileless reports whether claims of this process may wait for which there
-// is no file that others would ring.
+// waitsFileless reports whether claims may wait here whose sessions have no file that another
+// process could write to.
 func (e *Engine) waitsFileless() bool { return len(e.waits) > 0 && e.fileless > 0 }
 
-// shut ends what is left when the engine is closed.
+// shut closes everything after Close.
 func (e *Engine) shut() {
 	e.queue.Close()
 	e.mu.Lock()
-	for f := range e.followers.All() {
-		f.ring()
+	for f := range e.watchers.All() {
+		f.wake()
 	}
 	e.mu.Unlock()
 	watchedFiles.forget(e)
-	e.bell.close()
+	e.files.close()
 	e.db.close()
 	e.folder.close()
 	e.keepFiles()

@@ -24,45 +24,43 @@ type options struct {
 	schema   *migrations.Schema // of tests: other migrations
 }
 
-// Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for
-// concurrent use.
+// Engine keeps claims in a file of SQLite. It is a [lockkeeper.Engine], safe for concurrent use.
 type Engine struct {
 	queue   queue
 	closing chan struct{} // closed by Close
 	ran     chan struct{} // closed when the goroutine has ended
 	once    sync.Once
-	deaths  chan struct{} // rings when there is something in told
+	deaths  chan struct{} // filled when there is something in freed
 
 	// Of the goroutine alone.
 	db      *database
 	cache   *cache // nil: the rows must be read anew
-	view    *view  // see imagine
+	view    *view  // see simulate
 	clock   func() (time.Duration, error)
 	boot    string
-	base    time.Duration // what the clock read at the engine's time 0, as of the last transaction
+	base    time.Duration // reading of the clock at the engine's time 0, as of the last transaction
 	folder  *folder
-	bell    bell
-	foreign []string                  // what was among the session files when they were cleaned, and is none
-	dead    map[string]bool           // sessions of which deaths told
+	files   fileWatcher
+	foreign []string                  // entries among the session files that are none
+	dead    map[string]bool           // sessions whose processes are dead
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
-	bounds  map[lockkeeper.Ref]bool   // held claims of this process with an event that is due
-	askedAt time.Duration             // when the kernel was last asked for the dead
-	again   time.Duration             // how soon to look once more after the log was written to; 0: no more
+	bounds  map[lockkeeper.Ref]bool   // held claims of this process with an end
+	askedAt time.Duration             // when the kernel was last asked for deaths
+	again   time.Duration             // pause before the next read after a write to the log; 0: none is needed
 
-	mu        sync.Mutex                     // guards all below
-	local     attached.Sessions[sessionFile] // sessions attached here; changed by the goroutine alone
-	fileless  int                            // how many of them live by their TTL alone
-	followers watching.Index[*follower]
-	told      []string // sessions whose file nobody has locked any more
+	mu       sync.Mutex                     // guards all below
+	local    attached.Sessions[sessionFile] // sessions attached here; changed by the goroutine alone
+	fileless int                            // how many of them have no session file
+	watchers watching.Index[*watcher]
+	freed    []string // sessions whose files nobody has locked any more
 }
 
-// Open opens the locks in a file, which it makes if it is not there; its
-// directory must be. Any number of processes may do so at once.
+// Open opens the locks in a file, and creates the file if there is none; its directory must exist.
+// Any number of processes may do so at once.
 //
-// A file that is not one of lockkeeper's, or damaged, or of a newer version, or on
-// a network file system, is refused with ErrInvalid and left as it is; what can't
-// be read or written with ErrUnavailable. One of an older version is brought up to
-// date. ctx bounds the opening alone.
+// Open refuses a file that is not lockkeeper's, is damaged, has a newer version, or is on a network
+// file system, with ErrInvalid, and leaves it unchanged. It returns ErrUnavailable if it can't read
+// or write the file. It updates a file of an older version. ctx bounds the opening alone.
 func Open(ctx context.Context, path string) (*Engine, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -89,7 +87,7 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 		queue:   queue{calls.New[*job]()},
 		closing: make(chan struct{}),
 		ran:     make(chan struct{}),
-		bell:    bell{polls: o.polls},
+		files:   fileWatcher{polls: o.polls},
 		deaths:  make(chan struct{}, 1),
 		clock:   clock,
 		boot:    boot,
@@ -105,8 +103,8 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	return e, nil
 }
 
-// live is the engine's goroutine: it opens the file, tells how that went, and runs the engine
-// until it is closed. All that is opened and made is so by this goroutine, as me.
+// live is the goroutine of the engine: it opens the file, reports the result, and runs the engine
+// until Close. This goroutine opens and creates all files, as me.
 func (e *Engine) live(ctx context.Context, path string, me actor, o options, opened chan<- error) {
 	defer close(e.ran)
 	if err := me.become(); err != nil {
@@ -128,8 +126,7 @@ func (e *Engine) live(ctx context.Context, path string, me actor, o options, ope
 	}
 }
 
-// first reads everything for the first time, ends the sessions of processes
-// that were killed, and removes what they left.
+// first reads all rows, ends the sessions of dead processes, and removes their files.
 func (e *Engine) first(ctx context.Context) error {
 	if _, err := e.folder.opened(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -159,8 +156,8 @@ func (e *Engine) first(ctx context.Context) error {
 		return err
 	}
 	e.foreign = e.folder.clean(known)
-	for _, file := range tx.rings {
-		e.folder.ring(file)
+	for _, file := range tx.wakes {
+		e.folder.wake(file)
 	}
 	return nil
 }
@@ -210,7 +207,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Status)) (table.Reply, error) {
 	e := tx.e
 	if open, known := e.cache.sessions[s.ID]; known && open.epoch != s.Epoch {
-		return tx.step(table.Command{Op: table.Attach, Session: s}) // refused (R19): no file is made for it
+		return tx.step(table.Command{Op: table.Attach, Session: s}) // refused (R19): it needs no file
 	}
 	a := &attachment{}
 	if !s.Outlive {
@@ -230,7 +227,7 @@ func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Sta
 	}
 	tx.after = append(tx.after, func() {
 		if a.Own.file == nil {
-			e.detach(s.ID) // the file that it may have had says nothing any more
+			e.detach(s.ID) // a file of an earlier attach means nothing any more
 		}
 		e.keep(s.ID, &attachment{
 			Epoch:  reply.Lease.Key.Epoch,
@@ -263,7 +260,7 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	return err
 }
 
-// step has one command done, and returns its answer when it is committed.
+// step runs one command, and returns its answer after the commit.
 func (e *Engine) step(ctx context.Context, c table.Command) (table.Reply, error) {
 	var reply table.Reply
 	var refused error
@@ -282,8 +279,7 @@ func (e *Engine) step(ctx context.Context, c table.Command) (table.Reply, error)
 	return reply, nil
 }
 
-// Close implements lockkeeper.Engine. Sessions that were not left live on until
-// their TTL has passed.
+// Close implements lockkeeper.Engine. Sessions that were not left live until their TTL has passed.
 func (e *Engine) Close() error {
 	e.once.Do(func() { close(e.closing) })
 	<-e.ran

@@ -13,13 +13,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
-// followPause is the least time between two looks of one follower, so that a
-// busy engine does not keep it busy too.
-const followPause = 40 * time.Millisecond
+// watchPause is the least time between two reads of one watcher, so that a busy engine does not
+// keep it busy.
+const watchPause = 40 * time.Millisecond
 
-// List implements lockkeeper.Engine. A follower is told what differs from what
-// it was told last, at most some twenty times a second: what came and went in
-// between it misses, but never the last state of a claim.
+// List implements lockkeeper.Engine. A watcher receives the difference to its last read, at most
+// some twenty times a second. It may miss states in between, but never the last state of a claim.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if err := q.Check(); err != nil {
@@ -27,7 +26,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 			return
 		}
 		if q.Follow {
-			e.follow(ctx, q, yield)
+			e.watch(ctx, q, yield)
 			return
 		}
 		all, err := e.list(ctx, q)
@@ -54,11 +53,11 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 	return all, nil
 }
 
-// Bounds of the ends kept for a follower that does not read: beyond them it ends.
+// Bounds of the ends kept for a watcher that does not read: beyond them it ends.
 const (
-	mostEnded = 4096        // claims that ended since it looked, if it has not for readTime
-	mostAtAll = 1 << 17     // claims that ended since it looked, in any case: one step can end many
-	readTime  = time.Second // a follower that reads does so within this time
+	mostEnded = 4096        // claims that ended since it read, if it has not for readTime
+	mostAtAll = 1 << 17     // claims that ended since it read, in any case: one step can end many
+	readTime  = time.Second // a watcher that reads does so within this time
 )
 
 var errTooSlow error = &lockkeeper.Error{
@@ -66,19 +65,19 @@ var errTooSlow error = &lockkeeper.Error{
 	Detail: fmt.Sprintf("the watcher is too slow: more than %d claims have ended since it read; begin again", mostEnded),
 }
 
-// follower is one List that goes on.
-type follower struct {
-	bell    chan struct{}
-	waiting atomic.Bool // it has shown why a claim waits, which any change may alter
+// watcher is one List with Follow.
+type watcher struct {
+	wakeup  chan struct{}
+	waiting atomic.Bool // it has shown blockers of a claim, and any change may alter them
 
 	mu    sync.Mutex
-	ended []lockkeeper.Status // what ended since it last looked
-	first time.Time           // when the first of them did
-	slow  bool                // too much did
+	ended []lockkeeper.Status // ended since its last read
+	first time.Time           // when the first of them ended
+	slow  bool                // too many ended
 }
 
-// tell notes what ended, and wakes the follower.
-func (f *follower) tell(ended *lockkeeper.Status) {
+// addEnded adds an ended claim, and wakes the watcher.
+func (f *watcher) addEnded(ended *lockkeeper.Status) {
 	f.mu.Lock()
 	if len(f.ended) == 0 {
 		began := time.Now()
@@ -92,39 +91,39 @@ func (f *follower) tell(ended *lockkeeper.Status) {
 		f.ended = append(f.ended, *ended)
 	}
 	f.mu.Unlock()
-	f.ring()
+	f.wake()
 }
 
-// tellFollowers notes what ended, and wakes the followers that a change concerns.
-func (e *Engine) tellFollowers(n *news) {
+// notifyWatchers passes on what ended, and wakes the watchers that a change concerns.
+func (e *Engine) notifyWatchers(n *news) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range n.ended {
-		for f := range e.followers.Selecting(&n.ended[i]) {
-			f.tell(&n.ended[i])
+		for f := range e.watchers.Selecting(&n.ended[i]) {
+			f.addEnded(&n.ended[i])
 		}
 	}
 	for i := range n.changed {
-		for f := range e.followers.Selecting(&n.changed[i]) {
-			f.ring()
+		for f := range e.watchers.Selecting(&n.changed[i]) {
+			f.wake()
 		}
 	}
-	for f := range e.followers.All() {
+	for f := range e.watchers.All() {
 		if n.anything || f.waiting.Load() {
-			f.ring()
+			f.wake()
 		}
 	}
 }
 
-func (f *follower) ring() {
+func (f *watcher) wake() {
 	select {
-	case f.bell <- struct{}{}:
+	case f.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// takeEnded returns what ended since the last call.
-func (f *follower) takeEnded() ([]lockkeeper.Status, error) {
+// takeEnded returns the ends since the last call.
+func (f *watcher) takeEnded() ([]lockkeeper.Status, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.slow {
@@ -135,25 +134,25 @@ func (f *follower) takeEnded() ([]lockkeeper.Status, error) {
 	return ended, nil
 }
 
-// followed counts the followers.
-func (e *Engine) followed() int {
+// watched returns the number of watchers.
+func (e *Engine) watched() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.followers.Len()
+	return e.watchers.Len()
 }
 
-// waits reports whether there is evidence of st.
+// waits reports whether st may have blockers.
 func waits(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting || st.Converting }
 
-// follow yields what q selects, and goes on with what changes of it.
-func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
-	f := &follower{bell: make(chan struct{}, 1)}
+// watch yields the statuses that q selects, and then their changes.
+func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
+	f := &watcher{wakeup: make(chan struct{}, 1)}
 	e.mu.Lock()
-	e.followers.Add(q, f)
+	e.watchers.Add(q, f)
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
-		e.followers.Remove(f)
+		e.watchers.Remove(f)
 		e.mu.Unlock()
 	}()
 	pause := time.NewTimer(0)
@@ -181,9 +180,9 @@ func (e *Engine) follow(ctx context.Context, q lockkeeper.Query, yield func(lock
 		if !reported.Changes(all, ended, yield) {
 			return
 		}
-		pause.Reset(followPause)
+		pause.Reset(watchPause)
 		select {
-		case <-f.bell:
+		case <-f.wakeup:
 		case <-ctx.Done():
 			return
 		}

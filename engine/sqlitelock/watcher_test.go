@@ -13,7 +13,7 @@ import (
 func TestFollowersOfOthersDoNotLook(t *testing.T) {
 	e := openReal(t, file(t))
 	defer e.Close()
-	followers := make(map[string]*follower)
+	followers := make(map[string]*watcher)
 	for name, q := range map[string]lockkeeper.Query{
 		"everything":           {Brief: true},
 		"its session":          {Session: "ann"},
@@ -23,22 +23,22 @@ func TestFollowersOfOthersDoNotLook(t *testing.T) {
 		"a claim that waits":   {Ref: lockkeeper.Ref{Session: "bob", ID: 1}},
 		"a claim, but not why": {Ref: lockkeeper.Ref{Session: "bob", ID: 1}, Brief: true},
 	} {
-		f := &follower{bell: make(chan struct{}, 1)}
+		f := &watcher{wakeup: make(chan struct{}, 1)}
 		f.waiting.Store(name == "a claim that waits")
 		e.mu.Lock()
-		e.followers.Add(q, f)
+		e.watchers.Add(q, f)
 		e.mu.Unlock()
 		followers[name] = f
 	}
 	ann := attach(t, e, "ann", time.Minute, nil)
 	claim(t, e, ann, exclusive(1, "db"))
-	<-followers["everything"].bell
+	<-followers["everything"].wakeup
 	delete(followers, "everything")
 	e.mu.Lock() // all are woken, or none is
 	defer e.mu.Unlock()
 	for name, f := range followers {
 		want := name == "its session" || name == "its path" || name == "a claim that waits"
-		if rung := len(f.bell) > 0; rung != want {
+		if rung := len(f.wakeup) > 0; rung != want {
 			t.Errorf("the follower of %s is woken: %t, want %t", name, rung, want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestUnreadFollowerIsBounded(t *testing.T) {
 		ended := news{ended: []lockkeeper.Status{st}}
 		for id := range uint64(mostAtAll + 1) {
 			ended.ended[0].Ref.ID = id + 2
-			e.tellFollowers(&ended)
+			e.notifyWatchers(&ended)
 		}
 	}
 	if !errors.Is(last, lockkeeper.ErrUnavailable) {
