@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// newClaim makes a claim in the making.
+// newClaim returns a claim that is not complete yet.
 func (c *Client) newClaim(op string) *claim {
 	cl := &claim{client: c, op: op}
 	cl.first.claim = cl
 	return cl
 }
 
-// acquire makes cl a hold, or fails; the claim leaves nothing behind then.
+// acquire makes cl a hold. If it fails, it leaves no claim behind.
 func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold, error) {
 	cl.add(more)
 	if err := c.prepare(ctx, cl); err != nil {
@@ -34,7 +34,7 @@ func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold,
 	return c.await(by, cl, true)
 }
 
-// checkedID stands for the id of a want that is checked before it is given one.
+// checkedID is the id of a want that is checked before it has one.
 const checkedID = 1
 
 // prepare completes cl from its requests and checks it.
@@ -43,7 +43,7 @@ func (c *Client) prepare(ctx context.Context, cl *claim) error {
 	if !cl.waits {
 		cl.want.Wait = Forever
 	}
-	c.inherit(ctx, cl)
+	c.findEnclosing(ctx, cl)
 	cl.fillLabel(c.session.Label)
 	if len(cl.want.Targets) > 0 {
 		cl.path = cl.want.Targets[0].Path
@@ -59,25 +59,25 @@ func (c *Client) prepare(ctx context.Context, cl *claim) error {
 		return wrap(cl.op, cl.path, err)
 	}
 	if ctx.Err() != nil {
-		return cl.givenUp(ctx)
+		return cl.gaveUp(ctx)
 	}
 	return nil
 }
 
-// start sends cl for the first time, and returns when the engine has answered. If by ends before
-// that, start gives the claim up.
+// start sends cl for the first time and returns when the engine has answered. If by ends first,
+// start gives the claim up.
 func (c *Client) start(by caller, cl *claim) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return wrap(cl.op, cl.path, errClosed)
 	}
-	cl.id = c.enter()
+	cl.id = c.nextID()
 	cl.want.ID = cl.id
 	c.claims[cl.id] = cl
-	cl.flying++
+	cl.inFlight++
 	c.mu.Unlock()
-	patience := c.patience()
+	patience := c.retryBound()
 	if cl.want.Wait < MaxDuration {
 		patience = max(cl.want.Wait, c.closeBound())
 	}
@@ -89,30 +89,30 @@ func (c *Client) start(by caller, cl *claim) error {
 	if cl.phase != over && cl.sent && !cl.answered && by.Err() != nil && !isRefusal(err) {
 		after, done := by.confirming()
 		defer done()
-		return c.giveUp(after, cl, cl.givenUp(by))
+		return c.giveUp(after, cl, cl.gaveUp(by))
 	}
 	defer c.unlock()
 	if cl.phase == over {
-		return cl.ending() // ended meanwhile, by Close for instance
+		return cl.endError() // ended meanwhile, by Close for instance
 	}
-	c.drop(cl, wrap(cl.op, cl.path, err), cl.sent && !cl.answered)
-	c.advance()
-	return cl.ending()
+	c.endClaim(cl, wrap(cl.op, cl.path, err), cl.sent && !cl.answered)
+	c.raiseLowestOpen()
+	return cl.endError()
 }
 
-// send sends what cl wants until it is answered, and learns from the answer. The
-// caller has counted it in cl.flying.
+// send sends want until the engine answers, and applies the answer. The caller has counted the call
+// in cl.inFlight.
 func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) error {
-	by.tries = want.Wait == 0
-	tries, sent := 0, byHint
+	by.try = want.Wait == 0
+	tries, sent := 0, fromHint
 	stamped := c.session.TTL > 0 || want.MaxHold > 0 || want.Revision > 0
 	err := c.callFor(by, patience, func(ctx context.Context, k Key) (err error) {
 		tries++
 		if (c.session.TTL > 0 || tries > 1) && !c.maySend(cl, k) {
-			return errPast
+			return errUnwanted
 		}
 		if tries == 1 {
-			c.shorten(cl, &want)
+			c.deductAttach(cl, &want)
 		}
 		held := c.key.Load() // before it is sent: what the answer says counts under this one
 		if stamped {
@@ -122,29 +122,29 @@ func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) e
 		if err != nil {
 			return err
 		}
-		return c.take(cl, held, &status, sent)
+		return c.applyAnswer(cl, held, &status, sent)
 	})
 	c.mu.Lock()
 	defer c.unlock()
-	cl.flying--
+	cl.inFlight--
 	cl.sent = cl.sent || tries > 0
 	if err != nil && tries == 1 && isRefusal(err) && !cl.answered {
 		cl.sent = false // refused at the door: the engine has nothing of it
 	}
-	if cl.flying == 0 {
+	if cl.inFlight == 0 {
 		if cl.phase == over {
 			cl.wake() // a release may wait for this
 		}
-		if len(c.todo) > 0 && c.todo[cl.id] != nil {
-			c.kick()
+		if len(c.unfinished) > 0 && c.unfinished[cl.id] != nil {
+			c.wakeWorker()
 		}
 	}
 	return err
 }
 
-// shorten sets the wait of the first request to the time until cl.due, because the client may
-// have attached the session first. Every repetition asks for the same wait.
-func (c *Client) shorten(cl *claim, want *Want) {
+// deductAttach shortens the wait of the first request to the time until cl.due, because the client
+// may have attached the session first. Every repetition asks for the same wait.
+func (c *Client) deductAttach(cl *claim, want *Want) {
 	if cl.due.IsZero() {
 		return
 	}
@@ -156,40 +156,40 @@ func (c *Client) shorten(cl *claim, want *Want) {
 	}
 }
 
-// errStale discards an answer: the lease under which it was asked has passed, or
-// the session was attached anew meanwhile, which tells what is true now.
+// errStale discards an answer: the lease under which the request was sent has passed, or the
+// session was attached again meanwhile.
 var errStale error = &Error{Err: ErrSession, Detail: "answered after the lease had passed"}
 
-// take takes in an answer to what was sent under the key k.
-func (c *Client) take(cl *claim, k *Key, s *Status, sent time.Duration) error {
+// applyAnswer applies an answer to a request that was sent under the key k.
+func (c *Client) applyAnswer(cl *claim, k *Key, s *Status, sent time.Duration) error {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.ttl > 0 {
-		c.settle(c.clock())
+		c.expireSession(c.clock())
 	}
-	if c.session.TTL > 0 && !c.holds(k) {
+	if c.session.TTL > 0 && !c.isLatestKey(k) {
 		return errStale
 	}
 	cl.answered = true
-	if c.learn(cl, s, sent) {
-		c.owed = 2
-		c.payOwed()
+	if c.applyStatus(cl, s, sent) {
+		c.ackRenewals = 2
+		c.renewToAck()
 	}
-	c.advance()
+	c.raiseLowestOpen()
 	if cl.phase == over && s.State != Ended && !c.closed {
-		c.todo[cl.id] = cl // whoever gave it up may have taken it for ended
-		c.kick()
+		c.unfinished[cl.id] = cl // whoever gave it up may have taken it for ended
+		c.wakeWorker()
 	}
 	return nil
 }
 
-// errPast refuses to send what nobody wants any more and no session has.
-var errPast error = &Error{Err: ErrNotHeld, Detail: "the session was attached anew without it"}
+// errUnwanted refuses to send a claim that nobody wants any more and that the session does not
+// have.
+var errUnwanted error = &Error{Err: ErrNotHeld, Detail: "the session was attached anew without it"}
 
-// maySend reports whether cl may be sent under the key k. What is over is sent
-// only to be ended after its answer. Under a key that it has not been sent or
-// named with before, or after the engine has told its end, it could be made
-// anew, and nobody would know of it.
+// maySend reports whether cl may be sent under the key k. A claim that is over is sent only so that
+// it can be ended after its answer. Under a key under which it was neither sent nor named, or after
+// the engine has reported its end, the request could make it again, and nobody would know of it.
 func (c *Client) maySend(cl *claim, k Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,31 +200,31 @@ func (c *Client) maySend(cl *claim, k Key) bool {
 	return true
 }
 
-// await waits until cl is granted and hands it out, or says why it never will
-// be. With final the claim is given up when by ends.
+// await waits until cl is granted and returns its hold, or returns why it never will be granted. If
+// final is set and by ends, await gives the claim up.
 func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 	var late <-chan time.Time
 	look := cl.due.Add(cl.slack) // after the engine's own bound, in case its notification is lost
 	ending := by.Done()          // nil after the deadline, while the engine has time to name the blockers
 	for {
 		c.mu.Lock()
-		c.check(cl)
+		c.expireClaim(cl)
 		ended := by.Err() != nil
 		switch {
 		case cl.phase == over:
 			c.unlock()
-			return nil, cl.ending()
+			return nil, cl.endError()
 		case ended && final && ending != nil && cl.phase == inLine && cl.byContext && by.Err() == context.DeadlineExceeded:
 			ending = nil
-			timer := time.NewTimer(min(cl.slack, boundNews))
+			timer := time.NewTimer(min(cl.slack, timeoutNews))
 			defer timer.Stop()
 			late = timer.C
 		case ended && final && (ending != nil || cl.phase != inLine):
 			after, done := by.confirming()
 			defer done()
-			return nil, c.giveUp(after, cl, cl.givenUp(by))
-		case cl.phase == granted && !cl.confirm:
-			cl.taken = true
+			return nil, c.giveUp(after, cl, cl.gaveUp(by))
+		case cl.phase == granted && !cl.needsAnswer:
+			cl.delivered = true
 			if cl.first.base == nil {
 				cl.first.base = by.Context
 				cl.first.exclusive = cl.needsExclusive()
@@ -232,11 +232,11 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 			c.unlock()
 			return &cl.first, nil
 		case ended && !final:
-			err := cl.givenUp(by)
+			err := cl.gaveUp(by)
 			c.unlock()
 			return nil, err
 		case cl.phase == granted:
-			if err := c.ask(by, cl, final); err != nil {
+			if err := c.confirmGrant(by, cl, final); err != nil {
 				return nil, err
 			}
 			continue
@@ -257,20 +257,20 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 		case <-ending:
 		case <-late:
 			late, look = nil, time.Now().Add(confirmBound)
-			if err := c.pastBound(by, cl, final); err != nil {
+			if err := c.resolveOutcome(by, cl, final); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// pastBound finds out what became of cl, whose bound has passed without news of it.
-// With final it is given up if that is not known, or if it waits still. nil says
-// that there is something to go on with.
-func (c *Client) pastBound(by caller, cl *claim, final bool) error {
+// resolveOutcome asks the engine about cl, whose wait has ended without news of it. If final is
+// set, it gives up a claim that still waits or whose state is unknown. It returns nil if the caller
+// can go on.
+func (c *Client) resolveOutcome(by caller, cl *claim, final bool) error {
 	after, done := by.confirming()
 	defer done()
-	err := c.lastLook(after, cl)
+	err := c.queryOutcome(after, cl)
 	c.mu.Lock()
 	if cl.phase != inLine {
 		c.unlock()
@@ -278,7 +278,7 @@ func (c *Client) pastBound(by caller, cl *claim, final bool) error {
 	}
 	why := cl.refused(TimedOut, nil)
 	if by.Err() != nil {
-		why = cl.givenUp(by)
+		why = cl.gaveUp(by)
 	}
 	if final {
 		return c.giveUp(after, cl, why)
@@ -290,10 +290,10 @@ func (c *Client) pastBound(by caller, cl *claim, final bool) error {
 	return nil
 }
 
-// lastLook asks the engine what became of cl, whose bound has passed without news
-// of it: who refuses must say who stands in the way, and it may have been granted
-// just in time. An error says that nobody knows.
-func (c *Client) lastLook(ctx context.Context, cl *claim) error {
+// queryOutcome asks the engine about cl, whose wait has ended without news of it: a refusal must
+// name the blockers, and the claim may have been granted just in time. An error means that the
+// outcome is unknown.
+func (c *Client) queryOutcome(ctx context.Context, cl *claim) error {
 	for s, err := range c.engine.List(ctx, Query{Ref: cl.ref()}) {
 		if errors.Is(err, ErrUnsupported) {
 			return nil
@@ -305,7 +305,7 @@ func (c *Client) lastLook(ctx context.Context, cl *claim) error {
 		if s.State == Waiting && cl.phase == inLine {
 			cl.status.Blockers, cl.status.Position, cl.status.ETA = s.Blockers, s.Position, s.ETA
 		} else {
-			c.learn(cl, &s, byHint)
+			c.applyStatus(cl, &s, fromHint)
 		}
 		c.unlock()
 		return nil
@@ -313,13 +313,13 @@ func (c *Client) lastLook(ctx context.Context, cl *claim) error {
 	return nil
 }
 
-// ask asks what became of cl, whose grant was learned by a hint, so that its
-// longest hold can be counted. It is called with c.mu held, returns without it.
-func (c *Client) ask(by caller, cl *claim, final bool) error {
-	cl.flying++
+// confirmGrant repeats the request of cl, whose grant came by a hint: its longest hold can be
+// counted only from an answer. The caller holds c.mu; confirmGrant unlocks it.
+func (c *Client) confirmGrant(by caller, cl *claim, final bool) error {
+	cl.inFlight++
 	want := cl.want
 	c.unlock()
-	err := c.send(by, cl, want, c.patience())
+	err := c.send(by, cl, want, c.retryBound())
 	if err == nil {
 		return nil
 	}
@@ -331,7 +331,7 @@ func (c *Client) ask(by caller, cl *claim, final bool) error {
 	}
 	defer c.unlock()
 	if cl.phase == over {
-		return cl.ending()
+		return cl.endError()
 	}
 	return wrap(cl.op, cl.path, err)
 }

@@ -7,41 +7,49 @@ import (
 	"time"
 )
 
-// phase is where a claim stands for this client.
+// phase is the state of a claim in this client.
+//
+//	           answer: waits           answer or hint: held
+//	asking ─────────────────► inLine ─────────────────────► granted
+//	  └─ refused, given up      └─ timed out, cancelled       └─ released, lost ─► over
 type phase uint8
 
 const (
-	asking phase = iota // not answered yet: whether the engine has it is not known
+	asking phase = iota // not answered yet: the engine may or may not have it
 	inLine              // answered: it waits
 	granted
-	over // ended, lost or given up: whatever the engine says later, it is never held again
+	over // ended, lost or given up: it is never held again, whatever the engine reports later
 )
 
-// byHint is the sending time of what was not asked for.
-const byHint time.Duration = -1
+// fromHint stands for the sending time of a status that was not an answer.
+const fromHint time.Duration = -1
 
-// ending is when a claim ends at the latest, by the boot clock, and why. The
-// zero ending is none.
-type ending struct {
+// claimEnd is the latest moment at which a claim ends, by the boot clock, and why. The zero value
+// means that no end is known.
+type claimEnd struct {
 	at     time.Duration
 	why    Reason
 	endsAt time.Duration // the engine's end, one margin later, as the engine stated it: for Lapse
 }
 
-// sooner is the earlier of the two endings.
-func (e ending) sooner(other ending) ending {
+// sooner returns the earlier of two ends.
+func (e claimEnd) sooner(other claimEnd) claimEnd {
 	if e.why == NoReason || other.why != NoReason && other.at < e.at {
 		return other
 	}
 	return e
 }
 
-// margin is how much sooner than the engine the client takes a duration to be
-// over: it covers clocks whose rates differ by one in a hundred (R12).
+// margin is how much earlier than the engine the client considers a duration to be over (R12):
+//
+//	deadline = sentAt + d - margin(d)
+//	margin(d) = d*driftBound + 10ms, driftBound = 1/100
+//
+// It covers clocks whose rates differ by at most driftBound.
 func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
 
-// claim is one claim of a client. What stands above the blank line does not
-// change once the engine is asked; the rest is guarded by Client.mu.
+// claim is one claim of a client. The fields above the blank line do not change once the engine was
+// asked; Client.mu guards the others.
 type claim struct {
 	demand // its want is what was asked for latest, and changes with amendments
 	client *Client
@@ -50,39 +58,39 @@ type claim struct {
 	path   Path // the first one, for messages
 	first  Hold // the handle of whoever asked; further ones are in more
 
-	phase    phase
-	sent     bool   // the engine may know it
-	answered bool   // the engine has answered it, so that ending it is final
-	epoch    uint64 // of the key with which it was last sent or named
-	resend   bool   // the want must be sent again in the background
-	lapse    Lapse  // of a claim that is over: its lapse, if it lapsed
-	confirm  bool   // granted by a hint, but its longest hold must be counted from an answer
-	taken    bool   // handed to whoever asked
-	flying   int    // calls of Engine.Claim that are out: it is ended only when there are none
-	parting  bool   // the caller that gave it up is ending it at the engine
-	live     int    // handles that are not released
-	known    bool   // status is set
-	status   Status
-	told     ending // as the last answer stated it: what the engine relies on (R12)
-	toldBy   uint64 // Status.Change of that answer
-	hinted   ending // as a newer hint stated it: it may only shorten
-	overdue  ending // the end of its longest hold and grace
-	result   *Error // of over: why; nil for an ordinary release
-	more     []*Hold
-	revision uint64        // the highest that was used
-	turn     chan struct{} // full while an amendment is out
-	changed  chan struct{} // closed at the next change, if somebody waits for it
-	yield    chan struct{} // closed while the holder is asked to yield
-	yielding bool          // yield is closed, or will be when it is made
+	phase          phase
+	sent           bool   // the engine may know it
+	answered       bool   // the engine has answered it, so that ending it is final
+	epoch          uint64 // of the key with which it was last sent or named
+	resend         bool   // the want must be sent again in the background
+	lapse          Lapse  // of a claim that is over: its lapse, if it lapsed
+	needsAnswer    bool   // granted by a hint, but its longest hold must be counted from an answer
+	delivered      bool   // handed to whoever asked
+	inFlight       int    // calls of Engine.Claim that are out: it is ended only when there are none
+	endInFlight    bool   // the caller that gave it up is ending it at the engine
+	live           int    // handles that are not released
+	known          bool   // status is set
+	status         Status
+	answeredEnd    claimEnd // as the last answer stated it: what the engine relies on (R12)
+	answeredChange uint64   // Status.Change of that answer
+	hintedEnd      claimEnd // as a newer hint stated it: it may only shorten
+	overdueEnd     claimEnd // the end of its longest hold and grace
+	result         *Error   // of over: why; nil for an ordinary release
+	more           []*Hold
+	revision       uint64        // the highest that was used
+	amendSlot      chan struct{} // full while an amendment is out
+	changed        chan struct{} // closed at the next change, if somebody waits for it
+	yield          chan struct{} // closed while the holder is asked to yield
+	yielding       bool          // yield is closed, or will be when it is made
 }
 
 // ref names the claim.
 func (cl *claim) ref() Ref { return Ref{Session: cl.client.session.ID, ID: cl.id} }
 
-// end is when the claim ends by itself, apart from its session.
-func (cl *claim) end() ending { return cl.told.sooner(cl.hinted).sooner(cl.overdue) }
+// end returns when the claim ends by itself, apart from its session.
+func (cl *claim) end() claimEnd { return cl.answeredEnd.sooner(cl.hintedEnd).sooner(cl.overdueEnd) }
 
-// wake wakes whoever waits for a change of the claim.
+// wake wakes everybody who waits for a change of the claim.
 func (cl *claim) wake() {
 	if cl.changed != nil {
 		close(cl.changed)
@@ -90,7 +98,7 @@ func (cl *claim) wake() {
 	}
 }
 
-// watch returns what is closed at the next change of the claim.
+// watch returns a channel that is closed at the next change of the claim.
 func (cl *claim) watch() <-chan struct{} {
 	if cl.changed == nil {
 		cl.changed = make(chan struct{})
@@ -98,12 +106,11 @@ func (cl *claim) watch() <-chan struct{} {
 	return cl.changed
 }
 
-// learn takes in what the engine says of a claim: in an answer to what was sent
-// at that time, or by a hint. It reports whether that was an answer with an end that
-// no answer had told before.
-func (c *Client) learn(cl *claim, s *Status, sent time.Duration) (ends bool) {
+// applyStatus applies a status of cl: from the answer to a request that was sent at that time, or
+// from a hint. It reports whether an answer stated an end that no earlier answer had stated.
+func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends bool) {
 	newer := !cl.known || s.Change > cl.status.Change
-	if newer || sent != byHint && s.Change == cl.status.Change {
+	if newer || sent != fromHint && s.Change == cl.status.Change {
 		if s.State == Ended && s.Fence == 0 && len(s.Blockers) == 0 && cl.known {
 			// The end of a wait tells at least who stood in the way before it.
 			blockers, place, eta := cl.status.Blockers, cl.status.Position, cl.status.ETA
@@ -115,82 +122,81 @@ func (c *Client) learn(cl *claim, s *Status, sent time.Duration) (ends bool) {
 		cl.known = true
 	}
 	if cl.phase != over && s.State == Held {
-		ends = c.learnEnd(cl, s, sent, newer)
+		ends = c.applyEnd(cl, s, sent, newer)
 	}
 	if newer {
-		c.move(cl)
+		c.applyState(cl)
 	}
 	return ends
 }
 
-// learnEnd takes in until when the claim is held. What an answer states is what
-// the engine relies on, even if a hint has told of a later change already; a
-// hint may be late, so it only shortens, and has the truth asked for at once. It
-// reports whether an answer told a new end, earlier ones aside that told none of a
-// hold whose longest hold begins with the answer.
-func (c *Client) learnEnd(cl *claim, s *Status, sent time.Duration, newer bool) (ends bool) {
-	var end ending
+// applyEnd applies how long the claim is held. The engine relies on what its answers stated, even
+// if a hint reported a later change. A hint may be old, so it can only shorten the hold, and it
+// makes the client renew at once. applyEnd reports whether an answer stated a new end; the first
+// answer of a claim with a longest hold does not count, because that hold begins with the answer.
+func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) (ends bool) {
+	var end claimEnd
 	if s.Asked != nil && s.Asked.Left != Forever {
 		at := sent
-		if at == byHint {
+		if at == fromHint {
 			at = c.clock()
 		}
-		end = ending{at + s.Asked.Left - margin(s.Asked.Left), s.Asked.Reason, s.Asked.EndsAt}
+		end = claimEnd{at + s.Asked.Left - margin(s.Asked.Left), s.Asked.Reason, s.Asked.EndsAt}
 		if end.why != Overdue && end.why != Revoked {
 			end.why = Stolen
 		}
 	}
 	switch {
-	case sent != byHint && s.Change >= cl.toldBy:
-		ends = end.why != NoReason && s.Change > cl.toldBy && (cl.toldBy > 0 || cl.want.MaxHold == 0)
-		cl.told, cl.toldBy = end, s.Change
+	case sent != fromHint && s.Change >= cl.answeredChange:
+		ends = end.why != NoReason && s.Change > cl.answeredChange && (cl.answeredChange > 0 || cl.want.MaxHold == 0)
+		cl.answeredEnd, cl.answeredChange = end, s.Change
 		if s.Change >= cl.status.Change {
-			cl.hinted = ending{}
+			cl.hintedEnd = claimEnd{}
 		}
-	case sent == byHint && newer:
-		cl.hinted = end
-		if end.why != NoReason || cl.told.why != NoReason {
+	case sent == fromHint && newer:
+		cl.hintedEnd = end
+		if end.why != NoReason || cl.answeredEnd.why != NoReason {
 			c.renewSoon = true
-			c.kick()
+			c.wakeWorker()
 		}
 	}
-	if most := cl.want.MaxHold; most > 0 && sent != byHint {
+	if most := cl.want.MaxHold; most > 0 && sent != fromHint {
 		// Every answer is sure, and the later it came the less was left over
 		// which clocks may differ.
 		left := most + cl.want.Grace - s.Age
-		if at := sent + left - margin(left); cl.overdue.why == NoReason || at > cl.overdue.at {
-			cl.overdue = ending{at: at, why: Overdue}
+		if at := sent + left - margin(left); cl.overdueEnd.why == NoReason || at > cl.overdueEnd.at {
+			cl.overdueEnd = claimEnd{at: at, why: Overdue}
 		}
-		cl.confirm = false
-	} else if most > 0 && cl.overdue.why == NoReason {
-		cl.confirm = true
+		cl.needsAnswer = false
+	} else if most > 0 && cl.overdueEnd.why == NoReason {
+		cl.needsAnswer = true
 	}
 	if end := cl.end(); end.why != NoReason {
 		c.ends[cl] = struct{}{}
-		c.arm(end.at)
+		c.armTicker(end.at)
 	} else if len(c.ends) > 0 {
 		delete(c.ends, cl)
 	}
 	return ends
 }
 
-// move does what follows from a new status.
-func (c *Client) move(cl *claim) {
+// applyState makes the changes that follow from a new status.
+func (c *Client) applyState(cl *claim) {
 	s := &cl.status
 	switch {
 	case s.State == Ended && cl.phase == over:
-		delete(c.todo, cl.id)
+		delete(c.unfinished, cl.id)
 	case s.State == Ended && cl.phase == granted:
-		c.drop(cl, lost(cl, s.Reason, s.Text), false)
+		c.endClaim(cl, lost(cl, s.Reason, s.Text), false)
 	case s.State == Ended:
-		c.drop(cl, cl.refused(s.Reason, nil), false)
+		c.endClaim(cl, cl.refused(s.Reason, nil), false)
 	case cl.phase == over:
 		// Given up here; its end is under way.
 	case s.State == Held && cl.phase != granted:
 		c.grant(cl)
 	case s.State == Waiting && cl.phase == asking:
 		cl.phase = inLine
-		c.guard()
+		c.watchDeadline()
 	}
 	if asked := cl.phase == granted && s.Asked != nil; asked != cl.yielding {
 		cl.yielding = asked
@@ -206,32 +212,32 @@ func (c *Client) move(cl *claim) {
 // grant makes cl a hold with one handle.
 func (c *Client) grant(cl *claim) {
 	cl.phase, cl.live = granted, 1
-	c.guard()
+	c.watchDeadline()
 }
 
-// drop ends cl for good in this client, tells everybody who is concerned, and
-// if the engine may still have it, has it ended there in the background.
-func (c *Client) drop(cl *claim, why *Error, later bool) {
+// endClaim ends cl in this client and wakes its holders. If later is set, the engine may still have
+// it, and the client ends it there in the background.
+func (c *Client) endClaim(cl *claim, why *Error, later bool) {
 	if why.Err == ErrLost {
 		c.logger.Warn("lock lost", "claim", cl.ref().String(), "path", string(cl.path), "reason", why.Reason.String())
-		if !cl.taken {
+		if !cl.delivered {
 			why = cl.refused(why.Reason, why.Cause)
 		}
 	}
 	cl.result = why
-	c.retire(cl)
+	c.forget(cl)
 	cl.first.finish(handleLost)
 	for _, h := range cl.more {
 		h.finish(handleLost)
 	}
 	if later && !c.closed {
-		c.todo[cl.id] = cl
-		c.kick()
+		c.unfinished[cl.id] = cl
+		c.wakeWorker()
 	}
 }
 
-// retire takes cl out of what is wanted.
-func (c *Client) retire(cl *claim) {
+// forget removes cl from the claims that the client wants.
+func (c *Client) forget(cl *claim) {
 	cl.phase, cl.live = over, 0
 	delete(c.claims, cl.id)
 	if len(c.ends) > 0 {
@@ -240,28 +246,28 @@ func (c *Client) retire(cl *claim) {
 	cl.wake()
 }
 
-// ending is why cl, which is over, ended: a loss, a refusal, or its release.
-func (cl *claim) ending() *Error {
+// endError returns why cl, which is over, ended: a loss, a refusal, or its release.
+func (cl *claim) endError() *Error {
 	if cl.result != nil {
 		return cl.result
 	}
 	return &Error{Op: "hold", Path: cl.path, Err: ErrNotHeld, Reason: Released}
 }
 
-// lost is the error of a hold that was lost.
+// lost returns the error of a lost hold.
 func lost(cl *claim, why Reason, text string) *Error {
 	return &Error{Op: "hold", Path: cl.path, Err: ErrLost, Reason: why, Detail: text}
 }
 
-// outlive ends cl, which has passed its own end in this client. The report to the engine states
-// that end: so the engine holds the claim for the margin, and ends it for the same reason.
-func (c *Client) outlive(cl *claim, end ending) {
+// lapseClaim ends cl, which has passed its own end in this client. The report to the engine states
+// that end: the engine keeps the claim held for the margin, and then ends it for the same reason.
+func (c *Client) lapseClaim(cl *claim, end claimEnd) {
 	text := ""
 	if asked := cl.status.Asked; asked != nil && asked.Reason == end.why {
 		text = asked.String()
 	}
 	cl.lapse = Lapse{ID: cl.id, Reason: end.why, EndsAt: end.endsAt}
-	c.drop(cl, lost(cl, end.why, text), true)
+	c.endClaim(cl, lost(cl, end.why, text), true)
 }
 
 // endRequest returns the Ending that ends cl, which is over in this client, at the engine.
@@ -272,13 +278,13 @@ func (cl *claim) endRequest() Ending {
 	return Ending{Kind: Release, ID: cl.id}
 }
 
-// refused is the error of a claim that ended before anybody had it, with the
-// evidence that is there. "Taken" and "can't be reached" are never the same.
+// refused returns the error of a claim that ended before anybody held it, with its evidence. A
+// claim that is taken and an engine that can't be reached never give the same error.
 func (cl *claim) refused(why Reason, cause error) *Error {
 	s := &cl.status
 	e := &Error{Op: cl.op, Path: cl.path, Err: ErrNotAcquired, Reason: why, Detail: s.Text,
-		Blocked: s.Blockers, Place: s.Position, ETA: s.ETA, Cause: cause}
-	if e.Detail == "" && slices.ContainsFunc(s.Blockers, cl.isOwn) {
+		Blocked: s.Blockers, Position: s.Position, ETA: s.ETA, Cause: cause}
+	if e.Detail == "" && slices.ContainsFunc(s.Blockers, cl.heldByClient) {
 		e.Detail = "this client holds it: pass the Context of that hold to lock it again inside that hold"
 	}
 	switch why {
@@ -294,12 +300,12 @@ func (cl *claim) refused(why Reason, cause error) *Error {
 	return e
 }
 
-// isOwn reports whether b is a hold of the same client.
-func (cl *claim) isOwn(b Blocker) bool {
+// heldByClient reports whether b is a hold of the same client.
+func (cl *claim) heldByClient(b Blocker) bool {
 	return b.Why == HeldBy && b.Ref.Session == cl.client.session.ID
 }
 
-// wrap gives err the operation and the path, once.
+// wrap adds the operation and the path to err, unless it has them.
 func wrap(op string, path Path, err error) *Error {
 	if e, ok := err.(*Error); ok {
 		named := *e
@@ -322,10 +328,10 @@ func wrap(op string, path Path, err error) *Error {
 	return &Error{Op: op, Path: path, Err: ErrUnavailable, Cause: err}
 }
 
-// refusals are the answers that repeating doesn't change.
+// refusals are the answers that a repetition does not change.
 var refusals = [...]error{ErrInvalid, ErrUnsupported, ErrDenied, ErrDeadlock, ErrNotAcquired, ErrNotHeld}
 
-// isRefusal reports whether err is an answer that repeating doesn't change.
+// isRefusal reports whether err is an answer that a repetition does not change.
 func isRefusal(err error) bool {
 	if e, ok := err.(*Error); ok {
 		err = e.Err // its cause may be anything: an end of the caller's context, for instance

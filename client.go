@@ -23,55 +23,55 @@ import (
 // could not be reached, or an outcome that is not known; whatever is left behind
 // by that is released in the background.
 type Client struct {
-	engine     Engine
-	guarantees Guarantees
-	shares     bool    // Close leaves the engine open
-	near       bool    // the engine answers out of memory: its calls don't hang
-	session    Session // without Named and Epoch
-	clock      func() time.Duration
-	logger     *slog.Logger
-	wrong      error               // what the options have wrong, answered to every call
-	key        atomic.Pointer[Key] // nil: not attached; changed with mu held
-	answered   atomic.Uint64       // no claim below it is begun any more; changed with mu held
-	heard      atomic.Uint64       // the number of the latest lease that was taken in; changed with mu held
-	life       context.Context     // of the background calls; ends with Close
-	quit       context.CancelFunc
-	work       chan struct{} // wakes the goroutine
-	ran        chan struct{} // closed when the goroutine has ended
-	left       chan struct{} // closed when Close is done
+	engine      Engine
+	guarantees  Guarantees
+	keepsEngine bool    // Close leaves the engine open
+	prompt      bool    // the engine answers out of memory: its calls don't hang
+	session     Session // without Named and Epoch
+	clock       func() time.Duration
+	logger      *slog.Logger
+	wrong       error               // what the options have wrong, answered to every call
+	key         atomic.Pointer[Key] // nil: not attached; changed with mu held
+	lowestOpen  atomic.Uint64       // no claim below it is begun any more; changed with mu held
+	acked       atomic.Uint64       // the number of the latest lease that was taken in; changed with mu held
+	life        context.Context     // of the background calls; ends with Close
+	quit        context.CancelFunc
+	wakeup      chan struct{} // wakes the goroutine
+	stopped     chan struct{} // closed when the goroutine has ended
+	left        chan struct{} // closed when Close is done
 
-	mu        sync.Mutex          // guards all below, and every claim; no call of the engine is made with it
-	claims    map[uint64]*claim   // all that are still wanted
-	todo      map[uint64]*claim   // what must be sent again, or ended, in the background
-	ids       uint64              // the last that was given
-	freezing  map[uint64]bool     // freezes that are out
-	ends      map[*claim]struct{} // holds with an end of their own
-	ended     []func()            // contexts to end after unlocking
-	attaching chan struct{}       // closed when the Attach that is out is answered
-	resumes   bool                // it was attached before
-	epoch     uint64              // the last that the engine told of the session; 0: none
-	closed    bool
-	running   bool // the goroutine has begun
+	mu         sync.Mutex          // guards all below, and every claim; no call of the engine is made with it
+	claims     map[uint64]*claim   // all that are still wanted
+	unfinished map[uint64]*claim   // what must be sent again, or ended, in the background
+	ids        uint64              // the last that was given
+	freezing   map[uint64]bool     // freezes that are out
+	ends       map[*claim]struct{} // holds with an end of their own
+	ended      []func()            // contexts to end after unlocking
+	attaching  chan struct{}       // closed when the Attach that is out is answered
+	resumes    bool                // it was attached before
+	epoch      uint64              // the last that the engine told of the session; 0: none
+	closed     bool
+	running    bool // the goroutine has begun
 
-	alive     bool          // a lease has been had, and its deadline has not been seen to pass
-	ttl       time.Duration // as the last lease stated it
-	good      time.Duration // when the last good Attach or Renew was sent
-	endsAt    time.Duration // the end of the session as the last lease stated it, in engine time
-	lapsed    time.Duration // when the deadline was seen to have passed
-	seen      time.Duration // when this process was last seen to run
-	failures  int           // renewals that failed since
-	failure   error         // the latest of them
-	renewing  bool          // a Renew is out
-	renewAt   time.Duration
-	renewSoon bool          // renew as soon as possible
-	owed      int           // so many renewals let the engine know that a new end was heard
-	retryAt   time.Duration // no renewal before
-	retries   int
-	mendAt    time.Duration // nothing is mended before
-	mends     int           // failures of it in a row
-	ticker    *time.Timer
-	armed     bool
-	tickAt    time.Duration
+	alive          bool          // a lease has been had, and its deadline has not been seen to pass
+	ttl            time.Duration // as the last lease stated it
+	sentAt         time.Duration // when the last good Attach or Renew was sent
+	endsAt         time.Duration // the end of the session as the last lease stated it, in engine time
+	lapsedAt       time.Duration // when the deadline was seen to have passed
+	ranAt          time.Duration // when this process was last seen to run
+	failures       int           // renewals that failed since
+	failure        error         // the latest of them
+	renewing       bool          // a Renew is out
+	renewAt        time.Duration
+	renewSoon      bool          // renew as soon as possible
+	ackRenewals    int           // so many renewals let the engine know that a new end was heard
+	retryAt        time.Duration // no renewal before
+	retries        int
+	finishAt       time.Duration // nothing is mended before
+	finishFailures int           // failures of it in a row
+	ticker         *time.Timer
+	armed          bool
+	tickAt         time.Duration
 }
 
 var errClosed error = &Error{Err: ErrInvalid, Detail: "the client is closed"}
@@ -85,14 +85,14 @@ func New(e Engine, options ...ClientOption) *Client {
 		session:    Session{ID: randomSessionID(), TTL: DefaultTTL},
 		clock:      NewBootClock(),
 		logger:     slog.New(slog.DiscardHandler),
-		work:       make(chan struct{}, 1),
-		ran:        make(chan struct{}),
+		wakeup:     make(chan struct{}, 1),
+		stopped:    make(chan struct{}),
 		left:       make(chan struct{}),
 		claims:     make(map[uint64]*claim),
-		todo:       make(map[uint64]*claim),
+		unfinished: make(map[uint64]*claim),
 		ends:       make(map[*claim]struct{}),
 	}
-	c.near = c.guarantees.Prompt
+	c.prompt = c.guarantees.Prompt
 	if c.guarantees.NoExpiry {
 		c.session.TTL = 0
 	}
@@ -219,7 +219,7 @@ func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by La
 	}
 	f.want.ID = c.beginFreeze()
 	defer c.freezeAnswered(f.want.ID)
-	err = c.call(ctx, c.patience(), func(ctx context.Context, k Key) error {
+	err = c.call(ctx, c.retryBound(), func(ctx context.Context, k Key) error {
 		_, err := c.engine.Claim(ctx, k, f.want)
 		return err
 	})
@@ -233,7 +233,7 @@ func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by La
 func (c *Client) beginFreeze() uint64 {
 	c.mu.Lock()
 	defer c.unlock()
-	id := c.enter()
+	id := c.nextID()
 	if c.freezing == nil {
 		c.freezing = make(map[uint64]bool)
 	}
@@ -246,7 +246,7 @@ func (c *Client) freezeAnswered(id uint64) {
 	c.mu.Lock()
 	defer c.unlock()
 	delete(c.freezing, id)
-	c.advance()
+	c.raiseLowestOpen()
 }
 
 // Thaw ends the freeze of the path; ErrNotHeld if there is none.
@@ -266,7 +266,7 @@ func (c *Client) operate(ctx context.Context, op string, path Path, e Ending) er
 		return wrap(op, path, &Error{Err: ErrUnsupported,
 			Detail: c.guarantees.Name + " does not claim: " + FeatureOperator.String()})
 	}
-	err := c.call(ctx, c.patience(), func(ctx context.Context, k Key) error { return c.engine.End(ctx, k, e) })
+	err := c.call(ctx, c.retryBound(), func(ctx context.Context, k Key) error { return c.engine.End(ctx, k, e) })
 	if err != nil {
 		return wrap(op, path, err)
 	}
@@ -288,7 +288,7 @@ func (c *Client) usable(op string, path Path) error {
 
 // patience is for how long an engine that can't be reached is tried: by then
 // the session is over, and a place in line lost.
-func (c *Client) patience() time.Duration {
+func (c *Client) retryBound() time.Duration {
 	if c.session.TTL == 0 {
 		return DefaultTTL
 	}
@@ -296,7 +296,7 @@ func (c *Client) patience() time.Duration {
 }
 
 // closeBound bounds calls that have no context of their own.
-func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.patience()) }
+func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.retryBound()) }
 
 // Close leaves the session and closes the engine, unless [SharedEngine] was given. All that
 // it holds is released and its contexts end with the reason Released; all that waits fails
@@ -325,15 +325,15 @@ func (c *Client) Close() error {
 		}
 		why := cl.refused(Cancelled, nil)
 		why.Detail = "the client is closed"
-		c.drop(cl, why, false)
+		c.endClaim(cl, why, false)
 	}
 	lapsed := c.lapses()
-	clear(c.todo)
+	clear(c.unfinished)
 	running, attaching := c.running, c.attaching
 	c.quit()
 	c.unlock()
 	if running {
-		<-c.ran
+		<-c.stopped
 	}
 	if attaching != nil {
 		// Whoever attaches finds the client closed, and leaves. It is bounded
@@ -344,7 +344,7 @@ func (c *Client) Close() error {
 	if k := c.key.Swap(nil); k != nil {
 		left = c.leave(*k, lapsed)
 	}
-	if !c.shares {
+	if !c.keepsEngine {
 		if err := c.engine.Close(); err != nil && left == nil {
 			left = err
 		}

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Amend changes what may be changed of a hold: its priority ([WithPriority]),
-// which is never lowered. Its mode changes by Upgrade and Downgrade. What the
-// engine can't change is refused with [ErrInvalid].
+// Amend changes the priority of a hold ([WithPriority]), which can only rise. Upgrade and Downgrade
+// change its mode. A change that the engine does not allow is refused with [ErrInvalid].
 func (h *Hold) Amend(ctx context.Context, requests ...Request) error {
 	if err := h.Err(); err != nil {
-		return wrapAs("amend", err)
+		return renameOp("amend", err)
 	}
 	_, err := h.claim.client.amend(ctx, h.claim, "amend", func(d *demand) {
 		before := slices.Clone(d.want.Targets)
@@ -22,17 +21,17 @@ func (h *Hold) Amend(ctx context.Context, requests ...Request) error {
 	return err
 }
 
-// Upgrade makes a hold of shared targets exclusive. It waits as [Client.Lock]
-// does, ahead of every other waiting claim, and remains held shared meanwhile,
-// and when it fails: when ctx ends it is undone, also if it is granted in that
-// moment. With success Fence is a new one. What is exclusive already stays so.
+// Upgrade makes a hold of shared targets exclusive. It waits as [Client.Lock] does, ahead of every
+// other waiting claim. The hold stays shared meanwhile, and also if the upgrade fails. If ctx ends,
+// the upgrade is undone, even if the engine grants it at that moment. A successful upgrade has a
+// new fence. A hold that is exclusive already stays so.
 func (h *Hold) Upgrade(ctx context.Context, requests ...Request) error {
-	cl := h.use()
+	cl := h.lock()
 	err, mode := h.over(), cl.mode()
-	h.done()
+	h.unlock()
 	switch {
 	case err != nil:
-		return wrapAs("upgrade", err)
+		return renameOp("upgrade", err)
 	case mode == 0:
 		return wrap("upgrade", cl.path, Invalid("only a hold of shared targets alone can be upgraded"))
 	}
@@ -52,27 +51,27 @@ func (h *Hold) Upgrade(ctx context.Context, requests ...Request) error {
 	return h.awaitUpgrade(ctx, revision)
 }
 
-// awaitUpgrade waits until the conversion of that revision is granted or undone.
+// awaitUpgrade waits until the conversion with that revision is granted or undone.
 func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 	cl := h.claim
 	c := cl.client
 	for {
-		h.use()
+		h.lock()
 		s := &cl.status
 		switch {
 		case h.state != handleLive:
 			err := h.over()
-			h.done()
-			return wrapAs("upgrade", err)
+			h.unlock()
+			return renameOp("upgrade", err)
 		case ctx.Err() != nil:
-			err := cl.givenUp(ctx)
-			h.done()
+			err := cl.gaveUp(ctx)
+			h.unlock()
 			c.undo(h, revision)
-			return wrapAs("upgrade", err)
+			return renameOp("upgrade", err)
 		case s.Revision >= revision && !s.Converting && cl.mode() == ModeExclusive &&
 			cl.want.Targets[0].Mode == ModeExclusive:
 			h.exclusive = true
-			h.done()
+			h.unlock()
 			return nil
 		case s.Revision >= revision && !s.Converting:
 			why := s.Reason
@@ -80,11 +79,11 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 				why = Cancelled // by another amendment
 			}
 			err := cl.refused(why, nil)
-			h.done()
-			return wrapAs("upgrade", err)
+			h.unlock()
+			return renameOp("upgrade", err)
 		}
 		changed := cl.watch()
-		h.done()
+		h.unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -92,8 +91,8 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 	}
 }
 
-// undo takes the upgrade of that revision back, in the background where the
-// engine is not in this process; if it was granted meanwhile, it is downgraded.
+// undo takes back the upgrade with that revision; if the engine granted it meanwhile, undo
+// downgrades it. It works in the background unless the engine answers out of memory.
 func (c *Client) undo(h *Hold, revision uint64) {
 	cl := h.claim
 	c.mu.Lock()
@@ -106,26 +105,26 @@ func (c *Client) undo(h *Hold, revision uint64) {
 	cl.revision++
 	d.want.Revision = cl.revision
 	cl.want, cl.resend = d.want, true
-	c.todo[cl.id] = cl
-	if !c.near {
-		c.kick()
+	c.unfinished[cl.id] = cl
+	if !c.prompt {
+		c.wakeWorker()
 	}
 	c.unlock()
-	if c.near {
-		c.mend(cl)
+	if c.prompt {
+		c.finishClaim(cl)
 	}
 }
 
-// Downgrade makes a hold of exclusive targets shared, at once; it keeps its
-// fence. It is refused with [ErrInvalid] while another handle of the claim needs
-// it exclusive. What is shared already stays so.
+// Downgrade makes a hold of exclusive targets shared at once. The hold keeps its fence. It is
+// refused with [ErrInvalid] while another handle of the claim needs it exclusive. A hold that is
+// shared already stays so.
 func (h *Hold) Downgrade(ctx context.Context) error {
-	cl := h.use()
+	cl := h.lock()
 	err, mode := h.over(), cl.mode()
-	h.done()
+	h.unlock()
 	switch {
 	case err != nil:
-		return wrapAs("downgrade", err)
+		return renameOp("downgrade", err)
 	case mode == 0:
 		return wrap("downgrade", cl.path, Invalid("only a hold of exclusive targets alone can be downgraded"))
 	}
@@ -140,23 +139,23 @@ func (h *Hold) Downgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.use()
+	h.lock()
 	h.exclusive = false
-	h.done()
+	h.unlock()
 	return nil
 }
 
 // needed reports whether this handle relies on the claim being exclusive.
 func (h *Hold) needed() bool { return h.state == handleLive && h.exclusive }
 
-// neededBeside reports whether another handle than h relies on cl being exclusive.
+// neededBeside reports whether a handle other than h relies on cl being exclusive.
 func (cl *claim) neededBeside(h *Hold) bool {
 	return h != &cl.first && cl.first.needed() ||
 		slices.ContainsFunc(cl.more, func(o *Hold) bool { return o != h && o.needed() })
 }
 
-// mode is the mode in which all targets of cl are held; 0 if they differ, or
-// are permits.
+// mode returns the mode in which all targets of cl are held; 0 if modes differ, or if there are
+// permits.
 func (cl *claim) mode() Mode {
 	grants := cl.status.Grants
 	switch {
@@ -171,8 +170,7 @@ func (cl *claim) mode() Mode {
 	return grants[0].Mode
 }
 
-// draft is a copy of what cl wants, to be amended. An upgrade that was undone is
-// not asked for again by it.
+// draft returns a copy of what cl wants, to be amended. It leaves out an upgrade that was undone.
 func (cl *claim) draft() demand {
 	d := demand{want: cl.want, amends: true}
 	d.want.Targets = slices.Clone(cl.want.Targets)
@@ -188,28 +186,28 @@ func (d *demand) setModes(m Mode) {
 	}
 }
 
-// amend sends cl's want with a change, as a higher revision, and returns that
-// when it is answered. Amendments of one claim are sent one after the other. One
-// without an answer is repeated in the background.
+// amend sends the want of cl with a change, as a higher revision, and returns that revision when
+// the engine has answered. Amendments of one claim are sent one after the other. The client repeats
+// one without an answer in the background.
 func (c *Client) amend(ctx context.Context, cl *claim, op string, change func(*demand)) (uint64, error) {
 	c.mu.Lock()
-	if cl.turn == nil {
-		cl.turn = make(chan struct{}, 1)
+	if cl.amendSlot == nil {
+		cl.amendSlot = make(chan struct{}, 1)
 	}
 	c.mu.Unlock()
 	select {
-	case cl.turn <- struct{}{}:
-		defer func() { <-cl.turn }()
+	case cl.amendSlot <- struct{}{}:
+		defer func() { <-cl.amendSlot }()
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	if c.check(cl); cl.phase == over {
+	if c.expireClaim(cl); cl.phase == over {
 		defer c.unlock()
-		return 0, wrapAs(op, cl.ending())
+		return 0, renameOp(op, cl.endError())
 	}
 	if ctx.Err() != nil {
 		defer c.unlock()
-		return 0, wrapAs(op, cl.givenUp(ctx))
+		return 0, renameOp(op, cl.gaveUp(ctx))
 	}
 	old, d := cl.want, cl.draft()
 	change(&d)
@@ -224,10 +222,10 @@ func (c *Client) amend(ctx context.Context, cl *claim, op string, change func(*d
 		return 0, wrap(op, cl.path, err)
 	}
 	cl.want, cl.byContext = d.want, d.byContext
-	cl.flying++
+	cl.inFlight++
 	c.unlock()
 
-	if err = c.send(caller{Context: ctx}, cl, d.want, c.patience()); err == nil {
+	if err = c.send(caller{Context: ctx}, cl, d.want, c.retryBound()); err == nil {
 		return d.want.Revision, nil
 	}
 	c.mu.Lock()
@@ -238,8 +236,8 @@ func (c *Client) amend(ctx context.Context, cl *claim, op string, change func(*d
 		cl.want = old
 	default:
 		cl.resend = true
-		c.todo[cl.id] = cl
-		c.kick()
+		c.unfinished[cl.id] = cl
+		c.wakeWorker()
 	}
 	return d.want.Revision, wrap(op, cl.path, err)
 }

@@ -101,7 +101,7 @@ func (s *Session) Check(noExpiry bool) error {
 		c.addf("the session has no id")
 	}
 	if (s.TTL < MinTTL && (s.TTL != 0 || !noExpiry)) || s.TTL > MaxTTL {
-		c.addf("TTL %s is out of range: %s to %s", spoken(s.TTL), spoken(MinTTL), spoken(MaxTTL))
+		c.addf("TTL %s is out of range: %s to %s", durationText(s.TTL), durationText(MinTTL), durationText(MaxTTL))
 	}
 	for i := range s.Lapsed {
 		s.Lapsed[i].check(&c)

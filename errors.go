@@ -39,17 +39,17 @@ var (
 // Error is the one error type of this package: what was tried, the sentinel to
 // act on, and the evidence.
 type Error struct {
-	Op      string        // what was being done, such as "lock" or "renew"
-	Path    Path          // the first path concerned, if any
-	Err     error         // one of the sentinel errors above
-	Reason  Reason        // why it ended, if something ended
-	Detail  string        // what is wrong and what would be right, for people
-	Blocked []Blocker     // who stands in the way, if somebody does
-	Place   int           // position in line when it gave up, counted from 1; 0 if none
-	ETA     time.Duration // about how long it would still have waited (R17); 0 if unknown
-	Epoch   uint64        // of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
-	Stale   time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
-	Cause   error         // the error beneath, if there is one
+	Op       string        // what was being done, such as "lock" or "renew"
+	Path     Path          // the first path concerned, if any
+	Err      error         // one of the sentinel errors above
+	Reason   Reason        // why it ended, if something ended
+	Detail   string        // what is wrong and what would be right, for people
+	Blocked  []Blocker     // who stands in the way, if somebody does
+	Position int           // position in line when it gave up, counted from 1; 0 if none
+	ETA      time.Duration // about how long it would still have waited (R17); 0 if unknown
+	Epoch    uint64        // of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
+	Stale    time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
+	Cause    error         // the error beneath, if there is one
 }
 
 func (e *Error) Error() string {

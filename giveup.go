@@ -13,31 +13,31 @@ const confirmBound = time.Second
 
 // boundNews is the time that the engine has, after a context's deadline, to notify the client that
 // the wait timed out: the engine knows the deadline as the bound of the wait.
-const boundNews = confirmBound / 4
+const timeoutNews = confirmBound / 4
 
 // caller is a program's call for a claim. The client gives the claim up when the context ends.
 // The engine may still answer requests in flight within confirmBound: the client can end only a
 // claim that was answered for good.
 type caller struct {
 	context.Context
-	after context.Context // ends confirmBound after the call's; nil if no request can hang
+	grace context.Context // ends confirmBound after the call's; nil if no request can hang
 	stop  func()
-	tries bool // the claim does not wait: the client repeats it only once at an engine that drains
+	try   bool // the claim does not wait: the client repeats it only once at an engine that drains
 }
 
 func (c *Client) callerOf(ctx context.Context) caller {
-	if c.near || ctx.Done() == nil {
+	if c.prompt || ctx.Done() == nil {
 		return caller{Context: ctx, stop: func() {}}
 	}
 	after, cancel := context.WithCancel(outliving(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(confirmBound, cancel) })
-	return caller{Context: ctx, after: after, stop: func() { stop(); cancel() }}
+	return caller{Context: ctx, grace: after, stop: func() { stop(); cancel() }}
 }
 
 // confirming returns the context for the requests that end the claim of a call that gave up.
 func (by caller) confirming() (context.Context, context.CancelFunc) {
-	if by.after != nil && by.Err() != nil {
-		return by.after, func() {}
+	if by.grace != nil && by.Err() != nil {
+		return by.grace, func() {}
 	}
 	return context.WithTimeout(outliving(by.Context), confirmBound)
 }
@@ -51,7 +51,7 @@ func outliving(ctx context.Context) context.Context {
 }
 
 // givenUp returns the error of a claim whose context has ended.
-func (cl *claim) givenUp(ctx context.Context) *Error {
+func (cl *claim) gaveUp(ctx context.Context) *Error {
 	why := Cancelled
 	if ctx.Err() == context.DeadlineExceeded {
 		why = TimedOut
@@ -63,7 +63,7 @@ func (cl *claim) givenUp(ctx context.Context) *Error {
 // It returns why once the engine has confirmed the end, and an ErrUnavailable if ctx ends first.
 // The caller holds c.mu; giveUp unlocks it.
 func (c *Client) giveUp(ctx context.Context, cl *claim, why *Error) error {
-	c.drop(cl, why, false)
+	c.endClaim(cl, why, false)
 	if err := c.endForGood(ctx, cl); err != nil {
 		return unconfirmed(why, err)
 	}
@@ -75,18 +75,18 @@ func (c *Client) giveUp(ctx context.Context, cl *claim, why *Error) error {
 // with it. The caller holds c.mu; endForGood unlocks it.
 func (c *Client) endForGood(ctx context.Context, cl *claim) error {
 	if !c.closed {
-		c.todo[cl.id] = cl // the client ends it even if this caller does not
+		c.unfinished[cl.id] = cl // the client ends it even if this caller does not
 	}
-	cl.parting = true
+	cl.endInFlight = true
 	err := c.release(ctx, cl)
 	c.mu.Lock()
 	defer c.unlock()
-	cl.parting = false
-	c.advance()
+	cl.endInFlight = false
+	c.raiseLowestOpen()
 	if err == nil {
-		delete(c.todo, cl.id)
+		delete(c.unfinished, cl.id)
 	} else if !c.closed {
-		c.kick()
+		c.wakeWorker()
 	}
 	return err
 }

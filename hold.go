@@ -51,19 +51,19 @@ func (h *Hold) over() error {
 	case handleReleased:
 		return &Error{Op: "hold", Path: h.claim.path, Err: ErrNotHeld, Reason: Released}
 	case handleLost:
-		return h.claim.ending()
+		return h.claim.endError()
 	}
 	return nil
 }
 
 // use locks the client and looks at the deadlines of the hold.
-func (h *Hold) use() *claim {
+func (h *Hold) lock() *claim {
 	h.claim.client.mu.Lock()
-	h.claim.client.check(h.claim)
+	h.claim.client.expireClaim(h.claim)
 	return h.claim
 }
 
-func (h *Hold) done() { h.claim.client.unlock() }
+func (h *Hold) unlock() { h.claim.client.unlock() }
 
 // Context ends when the hold is released or lost; context.Cause tells why. It has
 // the values of the context with which the hold was acquired, but not its end or
@@ -71,8 +71,8 @@ func (h *Hold) done() { h.claim.client.unlock() }
 // at once (see [Client.Lock]), and waiting for it is refused as a deadlock. Two
 // goroutines that share it may wait for each other's claims.
 func (h *Hold) Context() context.Context {
-	h.use()
-	defer h.done()
+	h.lock()
+	defer h.unlock()
 	if h.own != nil {
 		return h.own
 	}
@@ -80,7 +80,7 @@ func (h *Hold) Context() context.Context {
 	if !h.tied {
 		base = context.WithoutCancel(base)
 	}
-	h.own, h.end = context.WithCancelCause(lineContext{base, h.around()})
+	h.own, h.end = context.WithCancelCause(nestedContext{base, h.around()})
 	if h.state != handleLive {
 		h.end(h.over())
 	}
@@ -102,8 +102,8 @@ func (h *Hold) Done() <-chan struct{} { return h.Context().Done() }
 // Err is nil while it is held. After that it is an [ErrLost] with the reason, or
 // an [ErrNotHeld] with the reason Released.
 func (h *Hold) Err() error {
-	h.use()
-	defer h.done()
+	h.lock()
+	defer h.unlock()
 	return h.over()
 }
 
@@ -114,26 +114,26 @@ func (h *Hold) Ref() Ref { return Ref{Session: h.claim.client.session.ID, ID: h.
 // before. A resource that keeps the largest it has seen can refuse who lost the
 // lock without knowing (R13).
 func (h *Hold) Fence() uint64 {
-	defer h.done()
-	return h.use().status.Fence
+	defer h.unlock()
+	return h.lock().status.Fence
 }
 
 // Unconfirmed reports that the former holder might not know yet that it lost (R12).
 func (h *Hold) Unconfirmed() bool {
-	defer h.done()
-	return h.use().status.Unconfirmed
+	defer h.unlock()
+	return h.lock().status.Unconfirmed
 }
 
 // Grants are the targets as they were granted.
 func (h *Hold) Grants() []Grant {
-	defer h.done()
-	return slices.Clone(h.use().status.Grants)
+	defer h.unlock()
+	return slices.Clone(h.lock().status.Grants)
 }
 
 // permits is the first of the grants that counts units.
 func (h *Hold) permits() Grant {
-	defer h.done()
-	for _, g := range h.use().status.Grants {
+	defer h.unlock()
+	for _, g := range h.lock().status.Grants {
 		if g.Mode == ModePermits {
 			return g
 		}
@@ -152,22 +152,22 @@ func (h *Hold) Slot() int { return h.permits().Slot }
 // RenewError is why the latest renewal of the client's session failed; nil if it did
 // not. The hold is lost when nothing else is heard until then.
 func (h *Hold) RenewError() error {
-	defer h.done()
-	return h.use().client.failure
+	defer h.unlock()
+	return h.lock().client.failure
 }
 
 // Remaining is how long it is held for certain from now on; [Forever] where
 // nothing ends it, 0 when it has ended. A renewal makes it longer.
 func (h *Hold) Remaining() time.Duration {
-	defer h.done()
-	cl := h.use()
+	defer h.unlock()
+	cl := h.lock()
 	c := cl.client
 	if h.state != handleLive {
 		return 0
 	}
 	end := cl.end()
 	if c.ttl > 0 {
-		end = end.sooner(ending{at: c.deadline(), why: Unreachable})
+		end = end.sooner(claimEnd{at: c.deadline(), why: Unreachable})
 	}
 	if end.why == NoReason {
 		return Forever
@@ -178,8 +178,8 @@ func (h *Hold) Remaining() time.Duration {
 // YieldAsked is closed when the holder is asked to yield; [Hold.Asked] tells by
 // whom and until when. If the ask is withdrawn the next call gives a new channel.
 func (h *Hold) YieldAsked() <-chan struct{} {
-	defer h.done()
-	cl := h.use()
+	defer h.unlock()
+	cl := h.lock()
 	if cl.yield == nil {
 		cl.yield = make(chan struct{})
 		if cl.yielding {
@@ -192,13 +192,13 @@ func (h *Hold) YieldAsked() <-chan struct{} {
 // Asked is what the holder is asked, nil if nothing. Its Left is counted from
 // now, with the client's margin taken off.
 func (h *Hold) Asked() *Asked {
-	defer h.done()
-	cl := h.use()
+	defer h.unlock()
+	cl := h.lock()
 	if h.state != handleLive || cl.status.Asked == nil {
 		return nil
 	}
 	asked := *cl.status.Asked
-	if end := cl.told.sooner(cl.hinted); end.why != NoReason {
+	if end := cl.answeredEnd.sooner(cl.hintedEnd); end.why != NoReason {
 		asked.Left = max(end.at-cl.client.clock(), 0)
 	}
 	return &asked
@@ -210,24 +210,24 @@ func (h *Hold) Asked() *Asked {
 // repeated in the background. After a loss it returns the [ErrLost]; a second
 // release returns an [ErrNotHeld] and changes nothing.
 func (h *Hold) Release(ctx context.Context) error {
-	cl := h.use()
+	cl := h.lock()
 	c := cl.client
 	if err := h.over(); err != nil {
-		h.done()
-		return wrapAs("release", err)
+		h.unlock()
+		return renameOp("release", err)
 	}
 	h.finish(handleReleased)
 	if len(cl.more) > 0 {
 		cl.more = slices.DeleteFunc(cl.more, func(other *Hold) bool { return other == h })
 	}
 	if cl.live--; cl.live > 0 {
-		h.done()
+		h.unlock()
 		return nil
 	}
-	if len(c.todo) > 0 {
-		delete(c.todo, cl.id)
+	if len(c.unfinished) > 0 {
+		delete(c.unfinished, cl.id)
 	}
-	c.retire(cl)
+	c.forget(cl)
 	if err := c.release(ctx, cl); err != nil {
 		return wrap("release", cl.path, err)
 	}
@@ -239,7 +239,7 @@ func (h *Hold) Release(ctx context.Context) error {
 // after the end it would be a new claim.
 func (c *Client) release(ctx context.Context, cl *claim) error {
 	var failed error
-	for cl.flying > 0 && ctx.Err() == nil {
+	for cl.inFlight > 0 && ctx.Err() == nil {
 		changed := cl.watch()
 		c.unlock()
 		select {
@@ -248,19 +248,19 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 		}
 		c.mu.Lock()
 	}
-	if (cl.resend || cl.sent && !cl.answered) && cl.flying == 0 && ctx.Err() == nil {
-		cl.flying++
+	if (cl.resend || cl.sent && !cl.answered) && cl.inFlight == 0 && ctx.Err() == nil {
+		cl.inFlight++
 		want := cl.want
 		c.unlock()
-		failed = c.send(caller{Context: ctx}, cl, want, c.patience())
+		failed = c.send(caller{Context: ctx}, cl, want, c.retryBound())
 		c.mu.Lock()
 		cl.resend = failed != nil && !isRefusal(failed)
 		cl.answered = cl.answered || !cl.resend // a refusal is an answer too
 	}
-	later := cl.flying > 0 || cl.resend || ctx.Err() != nil && !c.near
+	later := cl.inFlight > 0 || cl.resend || ctx.Err() != nil && !c.prompt
 	if later && !c.closed {
-		c.todo[cl.id] = cl
-		c.kick()
+		c.unfinished[cl.id] = cl
+		c.wakeWorker()
 	}
 	c.unlock()
 	if later && cl.resend && failed != nil {
@@ -272,7 +272,7 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx) // nothing to wait for within the process
 	}
-	err := c.finish(ctx, cl, c.patience())
+	err := c.endNow(ctx, cl, c.retryBound())
 	if e, ok := err.(*Error); ok && e.Err == ErrNotHeld {
 		return nil // it was held when this began; its session has ended meanwhile, and it with it
 	}
@@ -284,7 +284,7 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 func (h *Hold) Close() error {
 	c := h.claim.client
 	ctx := context.Background()
-	if !c.near {
+	if !c.prompt {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.closeBound())
 		defer cancel()
@@ -297,7 +297,7 @@ func (h *Hold) Close() error {
 }
 
 // wrapAs is err under the name of another operation.
-func wrapAs(op string, err error) error {
+func renameOp(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err

@@ -51,7 +51,7 @@ func BootClock(now func() time.Duration) ClientOption {
 // SharedEngine makes [Client.Close] leave the engine open. It is for several clients of
 // one engine in this process: the program closes the engine after the last client.
 func SharedEngine() ClientOption {
-	return func(c *Client) { c.shares = true }
+	return func(c *Client) { c.keepsEngine = true }
 }
 
 // Logger says where the client tells of losses and of what it repeats in the

@@ -39,7 +39,7 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 	c.mu.Lock()
 	defer c.unlock()
 	if cl.phase == over {
-		return nil, cl.ending()
+		return nil, cl.endError()
 	}
 	return &Pending{claim: cl}, nil
 }
@@ -95,24 +95,24 @@ func (p *Pending) Cancel() error {
 	cl := p.claim
 	c := cl.client
 	c.mu.Lock()
-	c.check(cl)
+	c.expireClaim(cl)
 	switch {
 	case cl.phase == over:
 		c.unlock()
 		return nil
-	case cl.taken:
+	case cl.delivered:
 		c.unlock()
 		return wrap("cancel", cl.path, Invalid("it is granted and given out: release the hold"))
 	}
 	cl.result = cl.refused(Cancelled, nil)
 	cl.first.finish(handleLost)
 	if len(cl.more) > 0 { // it was granted, and re-entered: the last of those handles releases it
-		cl.taken = true
+		cl.delivered = true
 		cl.live--
 		c.unlock()
 		return nil
 	}
-	c.retire(cl)
+	c.forget(cl)
 	ctx, cancel := context.WithTimeout(outliving(context.Background()), confirmBound)
 	defer cancel()
 	if err := c.endForGood(ctx, cl); err != nil {

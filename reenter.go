@@ -5,36 +5,35 @@ import (
 	"slices"
 )
 
-// A link is one hold that a context is inside of, and those around it. Holds
-// that were only made inside the same hold are not in the chain: goroutines that
-// share a context would otherwise share what each of them locks.
+// A link is one hold that encloses a context, and the links around it. Holds that were only made
+// inside the same hold are not in the chain: otherwise goroutines that share a context would share
+// their locks.
 type link struct {
 	claim *claim
 	up    *link
 }
 
-// lineContext carries the holds that it is inside of.
-type lineContext struct {
+// nestedContext carries the holds that enclose it.
+type nestedContext struct {
 	context.Context
 	link *link
 }
 
-// lineKey asks a context for the holds of one client: those of several clients
-// may be nested.
-type lineKey struct{ client *Client }
+// enclosingKey is the key of a context's holds of one client. Holds of several clients may be
+// nested.
+type enclosingKey struct{ client *Client }
 
-func (l lineContext) Value(key any) any {
-	if k, ok := key.(lineKey); ok && k.client == l.link.claim.client {
+func (l nestedContext) Value(key any) any {
+	if k, ok := key.(enclosingKey); ok && k.client == l.link.claim.client {
 		return l.link
 	}
 	return l.Context.Value(key)
 }
 
-// inherit finds the holds that cl is made inside of: those of the context, or the
-// one that WithInside names and those around it. The innermost that is still held
-// is what the engine is told.
-func (c *Client) inherit(ctx context.Context, cl *claim) {
-	up, _ := ctx.Value(lineKey{c}).(*link)
+// findEnclosing finds the holds that enclose cl: those of the context, or the hold that WithInside
+// names and those around it. The want names the innermost one that is still held.
+func (c *Client) findEnclosing(ctx context.Context, cl *claim) {
+	up, _ := ctx.Value(enclosingKey{c}).(*link)
 	named := cl.want.Inside
 	if up == nil && named == (Ref{}) {
 		return
@@ -56,8 +55,7 @@ func (c *Client) inherit(ctx context.Context, cl *claim) {
 	}
 }
 
-// inside reports whether ref is one of the holds of the chain, or one that they
-// were made inside of.
+// inside reports whether ref is one of the holds of the chain, or encloses one.
 func (l *link) inside(ref Ref) bool {
 	for ; l != nil; l = l.up {
 		if l.claim.ref() == ref || l.claim.want.Inside == ref {
@@ -67,9 +65,9 @@ func (l *link) inside(ref Ref) bool {
 	return false
 }
 
-// reenter gives cl another handle of a hold that it is made inside of and that
-// covers all its targets, if there is one: neither a claim nor an exchange is needed
-// then. A priority above that of the hold raises it.
+// reenter gives cl another handle of an enclosing hold that covers all its targets, if there is
+// one. Then no claim and no call of the engine is needed. A priority above that of the hold raises
+// it.
 func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 	c.mu.Lock()
 	if c.closed {
@@ -84,7 +82,7 @@ func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 	h := &Hold{claim: host, base: ctx, up: cl.first.up, exclusive: cl.needsExclusive()}
 	host.more = append(host.more, h)
 	host.live++
-	raise := cl.prioritise && cl.want.Priority > host.want.Priority
+	raise := cl.prioritizes && cl.want.Priority > host.want.Priority
 	c.unlock()
 	if !raise {
 		return h, nil
@@ -100,19 +98,18 @@ func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 	return h, nil
 }
 
-// covering is the outermost hold that cl is made inside of and that covers all
-// its targets: the one that lasts longest.
+// covering returns the outermost enclosing hold that covers all targets of cl: it lasts longest.
 func (c *Client) covering(cl *claim) (host *claim) {
 	for l := cl.first.up; l != nil; l = l.up {
-		if c.check(l.claim); l.claim.covers(cl.want.Targets) {
+		if c.expireClaim(l.claim); l.claim.covers(cl.want.Targets) {
 			host = l.claim
 		}
 	}
 	return host
 }
 
-// covers reports whether whoever holds cl has all the targets already. Permits
-// are never counted: each asks for units of its own.
+// covers reports whether the hold cl covers all targets. It never covers permits: each request for
+// permits takes units of its own.
 func (cl *claim) covers(targets []Target) bool {
 	return cl.phase == granted && cl.live > 0 && !slices.ContainsFunc(targets, func(t Target) bool {
 		return !slices.ContainsFunc(cl.status.Grants, func(g Grant) bool {
@@ -123,8 +120,8 @@ func (cl *claim) covers(targets []Target) bool {
 	})
 }
 
-// wants is the mode in which cl wants the path by now: what is being downgraded
-// is not exclusive any more, whatever the engine has said so far.
+// wants returns the mode in which cl wants the path now. A path that is being downgraded is no
+// longer exclusive, whatever the engine has reported so far.
 func (cl *claim) wants(p Path) Mode {
 	for _, t := range cl.want.Targets {
 		if t.Path == p {
@@ -134,7 +131,7 @@ func (cl *claim) wants(p Path) Mode {
 	return 0
 }
 
-// needsExclusive reports whether shared targets would not do for what cl asks.
+// needsExclusive reports whether cl asks for more than shared targets.
 func (cl *claim) needsExclusive() bool {
 	return slices.ContainsFunc(cl.want.Targets, func(t Target) bool { return t.Mode != ModeShared })
 }

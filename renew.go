@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// tick is how often deadlines are looked at behind their timer, which stands
-// still while the computer sleeps.
+// tick is how often the client checks deadlines beside their timer, which stands still while the
+// computer sleeps.
 const tick = time.Second
 
-// guard sees to it that the deadline of the session is watched. The tick is no
-// later than the deadline when it is set, and renewals only move that further.
-func (c *Client) guard() {
+// watchDeadline arms the ticker for the deadline of the session. Renewals only move that deadline
+// further.
+func (c *Client) watchDeadline() {
 	if c.ttl > 0 && !c.armed {
-		c.arm(c.deadline())
+		c.armTicker(c.deadline())
 	}
 }
 
-// arm sees to it that the moment at is noticed.
-func (c *Client) arm(at time.Duration) {
+// armTicker makes the ticker fire at that moment, or earlier.
+func (c *Client) armTicker(at time.Duration) {
 	if c.closed {
 		return
 	}
@@ -29,7 +29,7 @@ func (c *Client) arm(at time.Duration) {
 		return
 	}
 	if !c.armed {
-		c.seen = now // nobody looked while there was nothing to watch
+		c.ranAt = now // nobody looked while there was nothing to watch
 	}
 	c.armed, c.tickAt = true, at
 	if c.ticker == nil {
@@ -39,7 +39,7 @@ func (c *Client) arm(at time.Duration) {
 	}
 }
 
-// onTick ends what has passed its deadline.
+// onTick ends everything whose deadline has passed.
 func (c *Client) onTick() {
 	c.mu.Lock()
 	defer c.unlock()
@@ -48,11 +48,11 @@ func (c *Client) onTick() {
 	}
 	c.armed = false
 	now := c.clock()
-	c.settle(now)
+	c.expireSession(now)
 	next := now + tick
 	for cl := range c.ends {
 		if end := cl.end(); now >= end.at {
-			c.outlive(cl, end)
+			c.lapseClaim(cl, end)
 		} else {
 			next = min(next, end.at)
 		}
@@ -60,22 +60,27 @@ func (c *Client) onTick() {
 	if c.ttl > 0 && c.alive {
 		next = min(next, c.deadline())
 		if now >= c.renewAt {
-			c.kick() // its own timer stood still
+			c.wakeWorker() // its own timer stood still
 		}
 	}
 	if len(c.ends) > 0 || c.ttl > 0 && c.alive && len(c.claims) > 0 {
-		c.arm(next)
+		c.armTicker(next)
 	}
 }
 
-// deadline is the moment from which all holds of the session count as lost.
-func (c *Client) deadline() time.Duration { return c.good + c.ttl - margin(c.ttl) }
+// deadline returns the moment from which all holds of the session are lost (R12):
+//
+//	deadline = sentAt + ttl - margin(ttl)
+//
+// The engine ends the session no earlier than receivedAt + ttl, and receivedAt is not before
+// sentAt.
+func (c *Client) deadline() time.Duration { return c.sentAt + c.ttl - margin(c.ttl) }
 
-// settle ends everything if the session's deadline has passed. It is called
-// before anything that may move the deadline: what is lost is lost for good.
-func (c *Client) settle(now time.Duration) {
-	stoodStill := now-c.seen > 2*tick
-	c.seen = now
+// expireSession ends all claims if the session's deadline has passed. Callers call it before
+// anything that may move the deadline: a lost hold stays lost.
+func (c *Client) expireSession(now time.Duration) {
+	stoodStill := now-c.ranAt > 2*tick
+	c.ranAt = now
 	if c.ttl == 0 || !c.alive || now < c.deadline() {
 		return
 	}
@@ -83,7 +88,7 @@ func (c *Client) settle(now time.Duration) {
 	if stoodStill || c.failures == 0 && !c.renewing {
 		why, cause = Suspended, nil // nothing failed: this process just did not run
 	}
-	c.alive, c.lapsed = false, now
+	c.alive, c.lapsedAt = false, now
 	c.key.Store(nil)
 	for _, cl := range c.claims {
 		if cl.phase != asking {
@@ -93,52 +98,53 @@ func (c *Client) settle(now time.Duration) {
 		case granted:
 			gone := lost(cl, why, "")
 			gone.Cause = cause
-			c.drop(cl, gone, true)
+			c.endClaim(cl, gone, true)
 		case inLine:
-			c.drop(cl, cl.refused(why, cause), true)
+			c.endClaim(cl, cl.refused(why, cause), true)
 		}
 	}
 }
 
-// fail notes that the session could not be renewed, or attached. Of the reason only
-// the words are kept: a loss is no ErrUnavailable, and no end of a context, to act on.
-func (c *Client) fail(err error) {
+// noteFailure records that the session could not be attached or renewed. It keeps only the words of
+// err: the error of a loss must not match ErrUnavailable or the end of a context.
+func (c *Client) noteFailure(err error) {
 	c.failures++
 	if !errors.Is(err, context.Canceled) { // then a caller has gone, and the engine is not to blame
 		c.failure = errors.New(err.Error())
 	}
 }
 
-// check ends cl if a deadline of it has passed. Every use of a hold begins so.
-func (c *Client) check(cl *claim) {
+// expireClaim ends cl if one of its deadlines has passed. Every use of a hold begins with it.
+func (c *Client) expireClaim(cl *claim) {
 	if c.ttl == 0 && len(c.ends) == 0 {
 		return
 	}
 	now := c.clock()
-	c.settle(now)
+	c.expireSession(now)
 	if end := cl.end(); end.why != NoReason && now >= end.at && cl.phase == granted {
-		c.outlive(cl, end)
+		c.lapseClaim(cl, end)
 	}
 }
 
-// kick has the client's goroutine look for work; it starts with the first.
-func (c *Client) kick() {
+// wakeWorker wakes the client's goroutine, and starts it the first time.
+func (c *Client) wakeWorker() {
 	if c.closed {
 		return
 	}
 	if !c.running {
 		c.running = true
-		go c.run()
+		go c.serve()
 	}
 	select {
-	case c.work <- struct{}{}:
+	case c.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// run renews the session and mends what was left undone, until Close.
-func (c *Client) run() {
-	defer close(c.ran)
+// serve is the client's goroutine: it renews the session and finishes what callers left, until
+// Close.
+func (c *Client) serve() {
+	defer close(c.stopped)
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	for c.life.Err() == nil {
@@ -147,26 +153,26 @@ func (c *Client) run() {
 		case renew:
 			c.renew()
 		case cl != nil:
-			c.mend(cl)
+			c.finishClaim(cl)
 		default:
 			timer.Reset(wait)
 			select {
 			case <-timer.C:
-			case <-c.work:
+			case <-c.wakeup:
 			case <-c.life.Done():
 			}
 		}
 	}
 }
 
-// nextJob says what to do next: renew, mend a claim, or wait.
+// nextJob returns what to do next: renew, finish a claim, or wait.
 func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 	c.mu.Lock()
 	defer c.unlock()
 	now := c.clock()
-	c.settle(now)
-	if !c.alive && c.ttl > 0 && now > c.lapsed+2*c.ttl {
-		clear(c.todo) // nobody has renewed the session: the engine has ended it all
+	c.expireSession(now)
+	if !c.alive && c.ttl > 0 && now > c.lapsedAt+2*c.ttl {
+		clear(c.unfinished) // nobody has renewed the session: the engine has ended it all
 	}
 	next := Forever
 	attached := c.key.Load() != nil
@@ -175,34 +181,34 @@ func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 		next = c.retryAt
 	case attached && c.ttl > 0:
 		next = max(c.renewAt, c.retryAt)
-	case !attached && len(c.claims)+len(c.todo) > 0:
+	case !attached && len(c.claims)+len(c.unfinished) > 0:
 		next = c.retryAt
 	}
 	if now >= next {
 		return true, nil, 0
 	}
-	for _, cl := range c.todo {
-		if cl.flying > 0 || cl.parting {
+	for _, cl := range c.unfinished {
+		if cl.inFlight > 0 || cl.endInFlight {
 			continue // another goroutine works on it, and wakes this one if the work must be repeated
 		}
-		if now >= c.mendAt {
+		if now >= c.finishAt {
 			return false, cl, 0
 		}
-		next = min(next, c.mendAt)
+		next = min(next, c.finishAt)
 		break
 	}
 	return false, nil, min(max(next-now, time.Millisecond), time.Hour)
 }
 
-// renew renews the session, or attaches it again where it is not attached.
+// renew renews the session, or attaches it if it is not attached.
 func (c *Client) renew() {
 	ctx, cancel := c.bounded(c.life, 0)
 	defer cancel()
 	held := c.key.Load()
-	k, ok := c.keyNow()
+	k, ok := c.currentKey()
 	if !ok {
 		if _, err := c.attached(ctx); err != nil {
-			c.failed("attach", err)
+			c.retryLater("attach", err)
 		}
 		return
 	}
@@ -214,13 +220,13 @@ func (c *Client) renew() {
 
 	c.mu.Lock()
 	c.renewing = false
-	c.settle(c.clock())
-	if !c.holds(held) {
+	c.expireSession(c.clock())
+	if !c.isLatestKey(held) {
 		c.unlock()
 		return // lost or attached anew meanwhile: this answer is of the past
 	}
 	if err == nil {
-		c.renewed(lease, sent)
+		c.applyLease(lease, sent)
 	}
 	c.unlock()
 	switch {
@@ -228,45 +234,43 @@ func (c *Client) renew() {
 	case errors.Is(err, ErrSession):
 		c.detach(k)
 	default:
-		c.failed("renew", err)
+		c.retryLater("renew", err)
 	}
 }
 
-// failed notes a failure of the goroutine's own calls, and when to try again.
-func (c *Client) failed(what string, err error) {
+// retryLater records a failure of the goroutine's own call, and when to try again.
+func (c *Client) retryLater(what string, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.closed {
 		return
 	}
 	if what == "renew" {
-		c.fail(err)
+		c.noteFailure(err)
 		c.renewSoon = true
 	}
-	c.turnAway(err)
-	c.retryAt = c.clock() + c.slowDown(c.retries)
+	c.endDeniedWaits(err)
+	c.retryAt = c.clock() + c.retryPause(c.retries)
 	c.retries++
 	c.logger.Warn("engine does not answer", "op", what, "session", c.session.ID, "error", err)
 }
 
-// turnAway ends all waits if err says that this client is not let in any more: none
-// of them can come to anything that it would learn of. What is held stays so until
-// its deadline, for nobody else can have it sooner.
-func (c *Client) turnAway(err error) {
+// endDeniedWaits ends all waits if the engine denies this client: it would not learn of a grant.
+// Holds stay until their deadline, because nobody else can have them sooner.
+func (c *Client) endDeniedWaits(err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Err != ErrDenied {
 		return
 	}
 	for _, cl := range c.claims {
 		if cl.phase == inLine {
-			c.drop(cl, wrap(cl.op, cl.path, err), true)
+			c.endClaim(cl, wrap(cl.op, cl.path, err), true)
 		}
 	}
 }
 
-// slowDown is the pause after so many failures: never so long that a short TTL
-// passes in it.
-func (c *Client) slowDown(failures int) time.Duration {
+// retryPause returns the pause after that many failures. It is short compared with the TTL.
+func (c *Client) retryPause(failures int) time.Duration {
 	d := backoff(failures)
 	if c.session.TTL > 0 {
 		d = min(d, c.session.TTL/6)
@@ -274,28 +278,28 @@ func (c *Client) slowDown(failures int) time.Duration {
 	return d
 }
 
-// mend sends again what was left without an answer: first the want, since only a
-// claim that was answered can be ended for good, then the end.
-func (c *Client) mend(cl *claim) {
+// finishClaim repeats what had no answer: first the want, because only an answered claim can be
+// ended for good, and then the end.
+func (c *Client) finishClaim(cl *claim) {
 	c.mu.Lock()
-	if c.todo[cl.id] != cl || cl.flying > 0 || cl.parting {
+	if c.unfinished[cl.id] != cl || cl.inFlight > 0 || cl.endInFlight {
 		c.unlock()
 		return
 	}
 	if cl.sent && !cl.answered || cl.resend {
 		revision := cl.want.Revision
-		cl.flying++
+		cl.inFlight++
 		want := cl.want
 		c.unlock()
 		err := c.send(caller{Context: c.life}, cl, want, 0)
 		if err != nil && !isRefusal(err) {
-			c.mendLater(err)
+			c.finishLater(err)
 			return
 		}
 		c.mu.Lock()
 		cl.answered = true // a refusal is an answer too
 		if err != nil && cl.phase == inLine {
-			c.drop(cl, wrap(cl.op, cl.path, err), false)
+			c.endClaim(cl, wrap(cl.op, cl.path, err), false)
 		}
 		if cl.want.Revision == revision {
 			cl.resend = false
@@ -303,35 +307,35 @@ func (c *Client) mend(cl *claim) {
 	}
 	if cl.phase != over {
 		if !cl.resend {
-			delete(c.todo, cl.id)
+			delete(c.unfinished, cl.id)
 		}
 		c.unlock()
 		return
 	}
-	if cl.flying > 0 || c.todo[cl.id] != cl {
+	if cl.inFlight > 0 || c.unfinished[cl.id] != cl {
 		c.unlock()
 		return
 	}
 	c.unlock()
 	if err := c.end(c.life, cl, 0); err != nil && !isRefusal(err) {
-		c.mendLater(err)
+		c.finishLater(err)
 		return
 	}
 	c.mu.Lock()
-	delete(c.todo, cl.id)
-	c.mends = 0
+	delete(c.unfinished, cl.id)
+	c.finishFailures = 0
 	c.unlock()
 }
 
-// mendLater notes that mending failed, and when to try again.
-func (c *Client) mendLater(err error) {
+// finishLater records that finishClaim failed, and when to try again.
+func (c *Client) finishLater(err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.closed {
 		return
 	}
-	c.mendAt = c.clock() + c.slowDown(c.mends)
-	c.mends++
+	c.finishAt = c.clock() + c.retryPause(c.finishFailures)
+	c.finishFailures++
 	c.logger.Debug("engine does not answer", "op", "release", "session", c.session.ID, "error", err)
 }
 
@@ -342,17 +346,17 @@ func (c *Client) end(ctx context.Context, cl *claim, patience time.Duration) err
 	})
 }
 
-// finish ends cl, which is over here, at the engine now; what is not
-// acknowledged is repeated in the background.
-func (c *Client) finish(ctx context.Context, cl *claim, patience time.Duration) error {
+// endNow ends cl, which is over in this client, at the engine. If the engine does not confirm it,
+// the client's goroutine repeats it.
+func (c *Client) endNow(ctx context.Context, cl *claim, patience time.Duration) error {
 	err := c.end(ctx, cl, patience)
 	if err == nil || isRefusal(err) {
 		return err
 	}
 	c.mu.Lock()
 	if !c.closed {
-		c.todo[cl.id] = cl
-		c.kick()
+		c.unfinished[cl.id] = cl
+		c.wakeWorker()
 	}
 	c.unlock()
 	return err

@@ -14,15 +14,15 @@ type Request func(*demand)
 
 // demand is a Want in the making.
 type demand struct {
-	want       Want
-	inline     [1]Target     // room for the usual single target, so that it costs no allocation
-	waits      bool          // WithWait was given
-	prioritise bool          // WithPriority was given
-	amends     bool          // it changes a claim: targets replace those of the same path
-	byContext  bool          // the wait is bounded by the context's deadline
-	due        time.Time     // the end of a bounded wait; zero without a bound
-	slack      time.Duration // the engine's end of the wait may be so much later than due
-	wrong      checker
+	want        Want
+	inline      [1]Target     // room for the usual single target, so that it costs no allocation
+	waits       bool          // WithWait was given
+	prioritizes bool          // WithPriority was given
+	amends      bool          // it changes a claim: targets replace those of the same path
+	byContext   bool          // the wait is bounded by the context's deadline
+	due         time.Time     // the end of a bounded wait; zero without a bound
+	slack       time.Duration // the engine's end of the wait may be so much later than due
+	wrong       checker
 }
 
 // Exclusive asks for the path and all below it, alone.
@@ -54,7 +54,7 @@ func WithWait(d time.Duration) Request {
 // WithPriority puts the claim ahead of all of lower priority in line:
 // -[MaxPriority] to [MaxPriority], 0 is the default.
 func WithPriority(p int) Request {
-	return func(d *demand) { d.want.Priority, d.prioritise = p, true }
+	return func(d *demand) { d.want.Priority, d.prioritizes = p, true }
 }
 
 // WithSoft makes a waiting exclusive claim stand back: it holds back nobody, and

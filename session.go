@@ -12,16 +12,15 @@ import (
 
 // Bounds of what is repeated.
 const (
-	firstBackoff   = 50 * time.Millisecond
-	lastBackoff    = 2 * time.Second
-	slowestCall    = 10 * time.Second // an engine that has not answered by then is taken for unreachable
+	minBackoff     = 50 * time.Millisecond
+	maxBackoff     = 2 * time.Second
+	callBound      = 10 * time.Second // an engine that has not answered by then is taken for unreachable
 	sessionRetries = 8                // after so many refusals in a row somebody else has taken the session
 )
 
-// call does one exchange with the engine under the session's key until it is
-// answered. It attaches the session when that is needed, and repeats what failed
-// on the way, which R16 makes safe, until ctx ends or the patience is over; with
-// no patience it tries once. Then the answer is ErrUnavailable.
+// call makes one call of the engine under the session's key until it is answered. It attaches the
+// session if necessary. It repeats a call whose outcome is unknown, which R16 makes safe, until ctx
+// ends or the bound has passed; with a bound of 0 it tries once. Then it returns ErrUnavailable.
 func (c *Client) call(ctx context.Context, patience time.Duration, do func(context.Context, Key) error) error {
 	return c.callFor(caller{Context: ctx}, patience, do)
 }
@@ -29,7 +28,7 @@ func (c *Client) call(ctx context.Context, patience time.Duration, do func(conte
 // callFor is call for a caller that may give up before the engine answers its request.
 func (c *Client) callFor(by caller, patience time.Duration, do func(context.Context, Key) error) error {
 	var since time.Duration
-	if !c.near {
+	if !c.prompt {
 		since = c.clock()
 	}
 	left := patience
@@ -39,13 +38,13 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 			return err
 		}
 		unknown := errors.Is(err, ErrSession)
-		if c.near && try == 0 {
+		if c.prompt && try == 0 {
 			since = c.clock()
 		}
 		left = patience - (c.clock() - since)
 		again := left > 0 || unknown && try == 0
 		// It tries once more, because another server of the same engine may answer then.
-		turnedAway := by.tries && try > 0 && errors.Is(err, Draining)
+		turnedAway := by.try && try > 0 && errors.Is(err, Draining)
 		if !again || turnedAway || by.Err() != nil || unknown && try >= sessionRetries {
 			return unavailable(err, by)
 		}
@@ -63,9 +62,9 @@ func (c *Client) exchange(by caller, left time.Duration, do func(context.Context
 	ctx, cancel := c.bounded(by.Context, left)
 	defer cancel()
 	k, err := c.attached(ctx)
-	if err == nil && by.after != nil {
+	if err == nil && by.grace != nil {
 		var stop context.CancelFunc
-		ctx, stop = c.bounded(by.after, left)
+		ctx, stop = c.bounded(by.grace, left)
 		defer stop()
 	}
 	if err == nil {
@@ -73,7 +72,7 @@ func (c *Client) exchange(by caller, left time.Duration, do func(context.Context
 	}
 	switch {
 	case err == nil:
-	case by.Err() != nil && (errors.Is(err, context.Cause(by)) || by.after != nil && errors.Is(err, by.after.Err())):
+	case by.Err() != nil && (errors.Is(err, context.Cause(by)) || by.grace != nil && errors.Is(err, by.grace.Err())):
 		return unavailable(by.Err(), by) // no answer, whatever the cause looks like
 	case errors.Is(err, ErrSession):
 		c.detach(k)
@@ -81,12 +80,11 @@ func (c *Client) exchange(by caller, left time.Duration, do func(context.Context
 	return err
 }
 
-// bounded gives one round trip its own deadline, so that a connection that is
-// dead without saying so is noticed. An engine in this process answers at once:
-// there ctx bounds the wait only, so that no outcome is unknown; its values, such as
-// the span of a trace, are there all the same.
+// bounded gives one round trip its own deadline, so that the client notices a dead connection. An
+// engine in this process answers at once: there, no deadline ends a call, so that no outcome is
+// unknown. The context keeps its values, such as the span of a trace.
 func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
-	if c.near {
+	if c.prompt {
 		if ctx == context.Background() {
 			return c.life, func() {}
 		}
@@ -111,12 +109,12 @@ func (l *lifeWithValues) Value(key any) any { return l.values.Value(key) }
 
 func (c *Client) roundTrip() time.Duration {
 	if c.session.TTL == 0 {
-		return slowestCall
+		return callBound
 	}
-	return min(slowestCall, c.session.TTL/3)
+	return min(callBound, c.session.TTL/3)
 }
 
-// unavailable is the error of what was not answered: never "taken".
+// unavailable returns the error of a call without an answer. It is never ErrNotAcquired.
 func unavailable(err error, ctx context.Context) *Error {
 	e := &Error{Err: ErrUnavailable, Cause: err}
 	if told, ok := err.(*Error); ok && told.Err == ErrUnavailable {
@@ -146,13 +144,13 @@ func whyEnded(ctx context.Context) error {
 	return ended
 }
 
-// backoff is how long to wait before the next try.
+// backoff returns the pause before the next try.
 func backoff(try int) time.Duration {
-	d := min(firstBackoff<<min(try, 10), lastBackoff)
+	d := min(minBackoff<<min(try, 10), maxBackoff)
 	return d/2 + rand.N(d/2)
 }
 
-// pause waits for d and reports whether neither ctx nor the client has ended.
+// pause waits for d, and reports whether neither ctx nor the client has ended.
 func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -165,14 +163,13 @@ func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// attached returns the key of the session, which it attaches first if need be.
-// Only one attaches; the others wait for it. If it is refused because the session
-// has another epoch than is known here, it is repeated at once with that one: an
-// earlier Attach was not answered, or another client had the session. If it is
-// refused again, somebody else is attaching too, and the caller waits a while.
+// attached returns the key of the session and attaches it first if necessary. One goroutine
+// attaches while the others wait. If the engine refuses because the session has another epoch,
+// attached tries once more with that epoch: the answer to an earlier Attach was lost, or another
+// client had the session. If the engine refuses again, somebody else is attaching too.
 func (c *Client) attached(ctx context.Context) (Key, error) {
 	for refused := false; ; {
-		if k, ok := c.keyNow(); ok {
+		if k, ok := c.currentKey(); ok {
 			return k, nil
 		}
 		c.mu.Lock()
@@ -204,8 +201,8 @@ func (c *Client) attached(ctx context.Context) (Key, error) {
 	}
 }
 
-// presentEpoch is what an engine that refuses to attach tells of the session's
-// epoch; 0 if err is no such refusal.
+// presentEpoch returns the epoch that the engine named when it refused an Attach; 0 if err is no
+// such refusal.
 func presentEpoch(err error) uint64 {
 	var e *Error
 	if errors.As(err, &e) && e.Err == ErrSession {
@@ -214,9 +211,8 @@ func presentEpoch(err error) uint64 {
 	return 0
 }
 
-// attach attaches the session, naming all claims that are still wanted, those
-// in flight included. It is called with c.mu held and returns without it; mine
-// is closed when it is done.
+// attach attaches the session and names all claims that are still wanted, those in flight included.
+// The caller holds c.mu; attach unlocks it. It closes mine at the end.
 func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	s := c.session
 	s.Epoch = c.epoch
@@ -227,8 +223,8 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	}
 	slices.Sort(s.Named)
 	s.Lapsed = c.lapses()
-	dropped := make([]uint64, 0, len(c.todo))
-	for id, cl := range c.todo {
+	dropped := make([]uint64, 0, len(c.unfinished))
+	for id, cl := range c.unfinished {
 		if cl.phase == over {
 			dropped = append(dropped, id)
 		}
@@ -243,7 +239,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 		epoch = lease.Key.Epoch // also if nothing comes of it here
 	}
 	if err == nil && again {
-		err = c.audit(ctx, s.Named, lease.Claims)
+		err = c.reconcile(ctx, s.Named, lease.Claims)
 	}
 
 	c.mu.Lock()
@@ -259,30 +255,30 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 		c.epoch = epoch
 	}
 	if err != nil {
-		c.fail(err)
+		c.noteFailure(err)
 		c.unlock()
 		return Key{}, err
 	}
-	c.settle(c.clock()) // what was lost meanwhile stays lost
+	c.expireSession(c.clock()) // what was lost meanwhile stays lost
 	c.resumes = true
 	for _, cl := range named {
 		cl.epoch = lease.Key.Epoch
 	}
-	c.recount()
+	c.resetLowestOpen()
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
-		delete(c.todo, id) // it lapsed, or the engine ended it as not named; later news of it is refused
+		delete(c.unfinished, id) // it lapsed, or the engine ended it as not named; later news of it is refused
 	}
-	c.renewed(lease, sent)
-	k, _ := c.keyNow()
+	c.applyLease(lease, sent)
+	k, _ := c.currentKey()
 	c.unlock()
 	return k, nil
 }
 
-// audit finds out what became of named claims of which the answer to Attach says
-// nothing: an engine that lost its memory knows none of them. A hold that is gone
-// is lost before the new lease counts for it; a waiting claim is asked for anew.
-func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error {
+// reconcile asks the engine about named claims that the answer to Attach does not mention: an
+// engine that lost its memory knows none of them. A hold that is gone is lost before the new lease
+// counts for it; a waiting claim is sent again.
+func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) error {
 	told := make(map[uint64]bool, len(said))
 	for i := range said {
 		told[said[i].Ref.ID] = true
@@ -312,77 +308,76 @@ func (c *Client) audit(ctx context.Context, named []uint64, said []Status) error
 		}
 		switch cl.phase {
 		case granted:
-			c.drop(cl, lost(cl, EngineRestarted, ""), false)
+			c.endClaim(cl, lost(cl, EngineRestarted, ""), false)
 		case inLine:
-			cl.resend, cl.known, cl.toldBy = true, false, 0 // the engine counts its changes anew
-			c.todo[id] = cl
-			c.kick()
+			cl.resend, cl.known, cl.answeredChange = true, false, 0 // the engine counts its changes anew
+			c.unfinished[id] = cl
+			c.wakeWorker()
 		}
 	}
 	for i := range found {
 		if cl := c.claims[found[i].Ref.ID]; cl != nil {
-			c.learn(cl, &found[i], byHint)
+			c.applyStatus(cl, &found[i], fromHint)
 		}
 	}
 	return nil
 }
 
-// renewed takes in a lease that was asked for at that time.
-func (c *Client) renewed(lease Lease, sent time.Duration) {
+// applyLease applies a lease that was requested at that time.
+func (c *Client) applyLease(lease Lease, sent time.Duration) {
 	c.alive, c.failures, c.failure, c.retries = true, 0, nil, 0
 	c.ttl = lease.TTL
-	c.good, c.endsAt = max(c.good, sent), lease.EndsAt
-	c.owed = max(c.owed-1, 0)
+	c.sentAt, c.endsAt = max(c.sentAt, sent), lease.EndsAt
+	c.ackRenewals = max(c.ackRenewals-1, 0)
 	if c.ttl > 0 {
 		third := c.ttl / 3
 		c.renewAt = sent + third - rand.N(third/10) // never later than a third
-		c.kick()
+		c.wakeWorker()
 	}
 	for i := range lease.Claims {
 		s := &lease.Claims[i]
 		if cl := c.find(s.Ref); cl != nil {
-			if c.learn(cl, s, sent) {
-				c.owed = max(c.owed, 1)
+			if c.applyStatus(cl, s, sent) {
+				c.ackRenewals = max(c.ackRenewals, 1)
 			}
 		} else {
-			c.disown(s)
+			c.endUnknown(s)
 		}
 	}
-	c.heard.Store(lease.Number)
-	c.payOwed()
+	c.acked.Store(lease.Number)
+	c.renewToAck()
 	if len(c.claims) > 0 {
-		c.guard()
+		c.watchDeadline()
 	}
 }
 
-// payOwed renews soon if the engine is still to be told that a new end was heard
-// here: until then it must reckon with a holder that knows nothing of it (R12). An
-// end that a lease told is known when the next call has stated that lease; one that
-// the answer to a claim told, when a lease has told it too.
-func (c *Client) payOwed() {
-	if c.heard.Load() == 0 {
-		c.owed = 0 // the engine does not ask
+// renewToAck renews soon if the engine still counts on a holder that does not know of its end
+// (R12). The client acknowledges the end in a lease by the number of that lease in its next call.
+// An end in the answer to a claim needs one lease more, which states it too.
+func (c *Client) renewToAck() {
+	if c.acked.Load() == 0 {
+		c.ackRenewals = 0 // the engine does not ask
 	}
-	if c.owed > 0 {
+	if c.ackRenewals > 0 {
 		c.renewSoon = true
-		c.kick()
+		c.wakeWorker()
 	}
 }
 
-// disown ends a claim of the session that nobody here knows: one that arrived at
-// the engine again, after its end had been forgotten there.
-func (c *Client) disown(s *Status) {
+// endUnknown ends a claim of the session that this client does not know: a request arrived at the
+// engine again after the engine had forgotten its end.
+func (c *Client) endUnknown(s *Status) {
 	live := (s.State == Waiting || s.State == Held) && !s.Lapsed
 	if s.Ref.Session != c.session.ID || !live || c.closed || c.session.TTL == 0 {
 		return
 	}
 	cl := &claim{client: c, op: "release", id: s.Ref.ID, phase: over, sent: true, answered: true}
 	cl.first.claim = cl
-	c.todo[cl.id] = cl
-	c.kick()
+	c.unfinished[cl.id] = cl
+	c.wakeWorker()
 }
 
-// find is the claim that ref names, if this client still has to do with it.
+// find returns the claim that ref names, if this client still has it or still has to end it.
 func (c *Client) find(ref Ref) *claim {
 	if ref.Session != c.session.ID {
 		return nil
@@ -390,34 +385,34 @@ func (c *Client) find(ref Ref) *claim {
 	if cl := c.claims[ref.ID]; cl != nil {
 		return cl
 	}
-	return c.todo[ref.ID]
+	return c.unfinished[ref.ID]
 }
 
-// notify takes in hints of the engine. None at all says that some were missed.
+// notify applies hints of the engine. Without statuses it reports that some hints may be missing.
 func (c *Client) notify(statuses []Status) {
 	c.mu.Lock()
 	if len(statuses) == 0 && c.ttl > 0 && c.alive {
 		c.renewSoon = true
-		c.kick()
+		c.wakeWorker()
 	}
 	for i := range statuses {
 		s := &statuses[i]
 		if cl := c.find(s.Ref); cl == nil {
-			c.disown(s)
+			c.endUnknown(s)
 		} else if c.ttl == 0 || c.alive { // else no lease stands behind it: the next attach tells
-			c.learn(cl, s, byHint)
+			c.applyStatus(cl, s, fromHint)
 		}
 	}
 	c.unlock()
 }
 
-// detach notes that the engine refused the key k. Holds live on until their
-// deadline; the next call attaches again.
+// detach records that the engine refused the key k. Holds live on until their deadline; the next
+// call attaches again.
 func (c *Client) detach(k Key) {
 	c.mu.Lock()
-	if c.holdsKey(k) {
+	if c.isCurrentEpoch(k) {
 		c.key.Store(nil)
-		c.kick()
+		c.wakeWorker()
 	}
 	c.unlock()
 }
@@ -425,7 +420,7 @@ func (c *Client) detach(k Key) {
 // lapses returns the lapses of claims that the client still has to end at the engine, sorted by
 // reason and end.
 func (c *Client) lapses() (all []Lapse) {
-	for _, cl := range c.todo {
+	for _, cl := range c.unfinished {
 		if cl.phase == over && cl.lapse.Reason != NoReason {
 			all = append(all, cl.lapse)
 		}
@@ -464,8 +459,8 @@ func (c *Client) leave(k Key, lapsed []Lapse) error {
 	}
 }
 
-// unlock unlocks c.mu, and then ends the contexts of the holds that have ended:
-// that may run code of the program, which must not find c.mu locked.
+// unlock unlocks c.mu, and then ends the contexts of the holds that have ended. That may run code
+// of the program, which must not find c.mu locked.
 func (c *Client) unlock() {
 	ended := c.ended
 	c.ended = nil

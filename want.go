@@ -158,7 +158,7 @@ func (w *Want) CheckWait() error {
 		return nil
 	}
 	return invalidf("quiet period %s is longer than wait %s: "+
-		"nothing is granted before it is over, so wait for at least as long", spoken(w.Quiet), spoken(w.Wait))
+		"nothing is granted before it is over, so wait for at least as long", durationText(w.Quiet), durationText(w.Wait))
 }
 
 func (w *Want) checkTargets(c *checker) {
@@ -281,12 +281,12 @@ func (c *checker) bound(name string, d time.Duration, forever bool) {
 		return
 	}
 	if d < 0 || d > MaxDuration {
-		c.addf("%s %s is out of range: 0 to %s", name, spoken(d), spoken(MaxDuration))
+		c.addf("%s %s is out of range: 0 to %s", name, durationText(d), durationText(MaxDuration))
 	}
 }
 
 // spoken writes a bound as people say it: "10 years", "1h", not "87600h0m0s".
-func spoken(d time.Duration) string {
+func durationText(d time.Duration) string {
 	if d == MaxDuration {
 		return "10 years"
 	}

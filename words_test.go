@@ -25,8 +25,8 @@ func TestWordsOfChecks(t *testing.T) {
 		session.Check(false).(*Error).Detail: "TTL 500ms is out of range: 1s to 10 years",
 		want.Check().(*Error).Detail: "wait 175200h is out of range: 0 to 10 years; longest hold -1h30m is out of " +
 			"range: 0 to 10 years",
-		spoken(time.Hour + 30*time.Second): "1h0m30s",
-		spoken(10 * time.Second):           "10s",
+		durationText(time.Hour + 30*time.Second): "1h0m30s",
+		durationText(10 * time.Second):           "10s",
 	} {
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

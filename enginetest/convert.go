@@ -298,7 +298,7 @@ var reasonChecks = []check{
 		c := w.client("trier")
 		_, err := c.TryLock(w.ctx(), "db")
 		var e *lockkeeper.Error
-		if !errors.As(err, &e) || e.Place != 1 || e.ETA <= time.Hour/2 || e.ETA > time.Hour {
+		if !errors.As(err, &e) || e.Position != 1 || e.ETA <= time.Hour/2 || e.ETA > time.Hour {
 			w.Errorf("a try is told %v: %+v, want place 1 and about an hour", err, e)
 		}
 		pending, err := c.Enqueue(w.ctx(), lockkeeper.Exclusive("db"))
@@ -309,7 +309,7 @@ var reasonChecks = []check{
 			w.Errorf("in line it is told: place %d, about %s to go", s.Position, s.ETA)
 		}
 		_, err = c.Lock(w.ctx(), "db", lockkeeper.WithWait(time.Minute))
-		if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || e.Place != 2 || e.ETA != 0 {
+		if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || e.Position != 2 || e.ETA != 0 {
 			w.Errorf("who is outlasted behind somebody of whom nothing is known is told %v: %+v", err, e)
 		}
 	}},

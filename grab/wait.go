@@ -62,7 +62,7 @@ func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration,
 		case <-late.C:
 			return k.Answer(), nil
 		case <-ctx.Done():
-			return a, &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Place: a.Position, Cause: context.Cause(ctx)}
+			return a, &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Position: a.Position, Cause: context.Cause(ctx)}
 		}
 		if a = k.Answer(); a.State == lockkeeper.Held {
 			return a, nil
@@ -150,7 +150,7 @@ func (n Name) waitError(err error, last Answer) error {
 		return err
 	}
 	ended := *e
-	ended.Op, ended.Path, ended.Err, ended.Place = "grab", n.firstPath(), lockkeeper.ErrNotAcquired, last.Position
+	ended.Op, ended.Path, ended.Err, ended.Position = "grab", n.firstPath(), lockkeeper.ErrNotAcquired, last.Position
 	if e.Reason == lockkeeper.Unreachable {
 		ended.Err = lockkeeper.ErrUnavailable // ErrNotAcquired would mean that the path is taken
 	}

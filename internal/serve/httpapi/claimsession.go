@@ -188,12 +188,12 @@ func (s *claimSession) release(ctx context.Context) error {
 // engine does not know it, else an ErrNotAcquired. It returns nil for a live claim.
 func (s *claimSession) over(st lockkeeper.Status) error {
 	e := &lockkeeper.Error{
-		Err:     lockkeeper.ErrLost,
-		Reason:  st.Reason,
-		Detail:  st.Text,
-		Blocked: st.Blockers,
-		Place:   st.Position,
-		ETA:     st.ETA,
+		Err:      lockkeeper.ErrLost,
+		Reason:   st.Reason,
+		Detail:   st.Text,
+		Blocked:  st.Blockers,
+		Position: st.Position,
+		ETA:      st.ETA,
 	}
 	switch {
 	case st.State == 0:

@@ -85,7 +85,7 @@ func problemOf(err error) problem {
 		return p
 	}
 	p.Detail = detail(e)
-	p.Reason, p.Position, p.ETA, p.Blocked = e.Reason, e.Place, seconds(e.ETA), e.Blocked
+	p.Reason, p.Position, p.ETA, p.Blocked = e.Reason, e.Position, seconds(e.ETA), e.Blocked
 	return p
 }
 

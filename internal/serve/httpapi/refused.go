@@ -16,7 +16,7 @@ func onlyTried(err error) error {
 		return err
 	}
 	tried := *e
-	tried.Reason, tried.Place = lockkeeper.NoReason, 0
+	tried.Reason, tried.Position = lockkeeper.NoReason, 0
 	return &tried
 }
 

@@ -35,7 +35,7 @@ func NewError(err error) *Error {
 	}
 	m := &Error{
 		Code: Code(max(slices.Index(codes[:], e.Err), 0)), Path: string(e.Path), Reason: Reason(e.Reason), Detail: e.Detail,
-		Blocked: newBlockers(e.Blocked), Position: int64(e.Place), Eta: newDuration(e.ETA), Epoch: e.Epoch,
+		Blocked: newBlockers(e.Blocked), Position: int64(e.Position), Eta: newDuration(e.ETA), Epoch: e.Epoch,
 		Stale: newDuration(e.Stale),
 	}
 	if e.Cause != nil { // only its text can cross the network
@@ -54,15 +54,15 @@ func (e *Error) Read() error {
 		sentinel = codes[c]
 	}
 	return &lockkeeper.Error{
-		Err:     sentinel,
-		Path:    lockkeeper.Path(e.GetPath()),
-		Reason:  narrow[lockkeeper.Reason](e.GetReason()),
-		Detail:  e.GetDetail(),
-		Blocked: readBlockers(e.GetBlocked()),
-		Place:   readInt(e.GetPosition()),
-		ETA:     readDuration(e.GetEta()),
-		Epoch:   e.GetEpoch(),
-		Stale:   readDuration(e.GetStale()),
+		Err:      sentinel,
+		Path:     lockkeeper.Path(e.GetPath()),
+		Reason:   narrow[lockkeeper.Reason](e.GetReason()),
+		Detail:   e.GetDetail(),
+		Blocked:  readBlockers(e.GetBlocked()),
+		Position: readInt(e.GetPosition()),
+		ETA:      readDuration(e.GetEta()),
+		Epoch:    e.GetEpoch(),
+		Stale:    readDuration(e.GetStale()),
 	}
 }
 
