@@ -24,9 +24,9 @@ func (p *Reservations) session(n Name) *solo.Session {
 
 // Answer is what a name has.
 type Answer struct {
-	// Status is the claim of the name: Held, or Waiting with Position and Blockers. The State is 0 if
-	// the name has no claim. It is Ended after a Try that was not granted, and after a Wait that ended
-	// its claim; Position and Blockers then show the state at that end.
+	// Status is the claim of the name: Held, or Waiting with Position and Blockers. The State is 0
+	// if the name has no claim. It is Ended after a Try that was not granted, and after a Wait that
+	// ended its claim; Position and Blockers then show the state at that end.
 	lockkeeper.Status
 
 	Token    Token         // of the hold, for Confirm; zero if the name holds nothing
@@ -34,14 +34,15 @@ type Answer struct {
 	Lost     error         // from Grab, once: an ErrLost that says how an earlier hold of the name ended
 	Hopeless bool          // from Wait: it stopped early, because others hold for longer than it may wait
 
-	// OwnHolds, from Grab and Wait, are other paths where the same name holds what blocks the claim:
-	// the name waits for itself. Nil if it does not.
+	// OwnHolds, from Grab and Wait, are other paths where the same name holds what blocks the
+	// claim: the name waits for itself. Nil if it does not.
 	OwnHolds []lockkeeper.Path
 }
 
 // Grab makes the claim that r describes, or renews it. A repeat must ask for the same modes, units
 // and limits; otherwise the error is an ErrInvalid that says what the name has. It may change the
-// limit of a waiting claim (R16), and raise the priority. It ignores a lower priority and another note.
+// limit of a waiting claim (R16), and raise the priority. It ignores a lower priority and another
+// note.
 func (p *Reservations) Grab(ctx context.Context, r Request) (Answer, error) {
 	return p.attempt(ctx, r, &attempt{})
 }
@@ -117,8 +118,8 @@ func (p *Reservations) settle(ctx context.Context, n Name, terms Terms, o solo.O
 		}
 		if longer.State != lockkeeper.Held || longer.Ticket != o.Ticket {
 			if longer.State == 0 || longer.State == lockkeeper.Waiting {
-				// Another process has released the hold. The long TTL was for that hold: it must not
-				// outlive it, and a waiting claim must not have it.
+				// Another process has released the hold. The long TTL was for that hold: it must
+				// not outlive it, and a waiting claim must not have it.
 				_ = s.Leave(ctx, longer.Key)
 			}
 			return Answer{}, solo.ErrAgain
@@ -202,8 +203,8 @@ func byItself(r lockkeeper.Reason) bool {
 	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled || r == lockkeeper.TimedOut
 }
 
-// answer repeats do as solo.Session.Do, and adds the token of a hold. It compares the engine's epoch
-// before and after do: only if both are equal does the answer belong to that epoch.
+// answer repeats do as solo.Session.Do, and adds the token of a hold. It compares the engine's
+// epoch before and after do: only if both are equal does the answer belong to that epoch.
 func (p *Reservations) answer(ctx context.Context, n Name, do func(context.Context) (Answer, error)) (a Answer,
 	err error) {
 	err = p.session(n).Do(ctx, func(ctx context.Context) (err error) {

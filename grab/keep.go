@@ -104,8 +104,8 @@ func (k *Keepalive) Err() error {
 	return k.err
 }
 
-// Why is Err, but asks the engine for the reason if this process knows only that it did not renew in
-// time. It takes at most two seconds.
+// Why is Err, but asks the engine for the reason if this process knows only that it did not renew
+// in time. It takes at most two seconds.
 func (k *Keepalive) Why(ctx context.Context) error {
 	err := k.Err()
 	switch {
@@ -138,7 +138,8 @@ func (k *Keepalive) Answer() Answer {
 // Changes has an element if the answer may have changed since the last one was received.
 func (k *Keepalive) Changes() <-chan struct{} { return k.news }
 
-// Remaining returns how long the reservation lives at least, even if no further renewal is answered.
+// Remaining returns how long the reservation lives at least, even if no further renewal is
+// answered.
 func (k *Keepalive) Remaining() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

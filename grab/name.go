@@ -41,7 +41,8 @@ func (n Name) named() error {
 	return nil
 }
 
-// Session returns the id of n's session. It is a hash, because names and paths may be longer than ids.
+// Session returns the id of n's session. It is a hash, because names and paths may be longer than
+// ids.
 func (n Name) Session() string {
 	h := sha256.New()
 	word := func(s string) {

@@ -17,8 +17,8 @@ func undo(ctx context.Context, s *solo.Session, k lockkeeper.Key, err error) {
 	}
 }
 
-// allowed refuses a new claim that waits for a hold whose TTL would be refused. The claim itself has
-// the short TTL, so a transient session asks for the long one. If the hold is granted at once,
+// allowed refuses a new claim that waits for a hold whose TTL would be refused. The claim itself
+// has the short TTL, so a transient session asks for the long one. If the hold is granted at once,
 // settle asks for it itself.
 func (p *Reservations) allowed(ctx context.Context, n Name, terms Terms, o solo.Observation) error {
 	if o.State != lockkeeper.Waiting || terms.For <= o.TTL {

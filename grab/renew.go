@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// Look returns the claim of the name, and renews nothing. The State is 0 if the name has no claim, and
-// Ended, with the reason, as long as the engine remembers an ended one.
+// Look returns the claim of the name, and renews nothing. The State is 0 if the name has no claim,
+// and Ended, with the reason, as long as the engine remembers an ended one.
 func (p *Reservations) Look(ctx context.Context, n Name) (Answer, error) {
 	if err := n.Check(); err != nil {
 		return Answer{}, n.wrap("look", err)
@@ -20,8 +20,8 @@ func (p *Reservations) Look(ctx context.Context, n Name) (Answer, error) {
 	return a, n.wrap("look", err)
 }
 
-// Renew renews the claim of the name, and never makes one: if the name has no claim, the error is an
-// ErrLost, with the reason if it is known.
+// Renew renews the claim of the name, and never makes one: if the name has no claim, the error is
+// an ErrLost, with the reason if it is known.
 func (p *Reservations) Renew(ctx context.Context, n Name, terms Terms) (Answer, error) {
 	if err := joinInvalid(n.Check(), terms.check()); err != nil {
 		return Answer{}, n.wrap("renew", err)
@@ -52,8 +52,8 @@ func (n Name) nothingHeld(st lockkeeper.Status) error {
 	return e
 }
 
-// Release ends the claim of the name, and returns 1. It returns 0 if the name has no live claim; that
-// is no error. It never touches the claim of another name.
+// Release ends the claim of the name, and returns 1. It returns 0 if the name has no live claim;
+// that is no error. It never touches the claim of another name.
 func (p *Reservations) Release(ctx context.Context, n Name) (int, error) {
 	if err := n.Check(); err != nil {
 		return 0, n.wrap("release", err)

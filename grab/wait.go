@@ -81,8 +81,8 @@ func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration,
 	}
 }
 
-// giveUp ends a wait: a is its last answer, and err is not nil if ctx ended. If the claim was granted
-// in the last moment and ctx is live, giveUp returns the hold.
+// giveUp ends a wait: a is its last answer, and err is not nil if ctx ended. If the claim was
+// granted in the last moment and ctx is live, giveUp returns the hold.
 func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answer, err error) (Answer, error) {
 	n := r.Name()
 	ended := lockkeeper.Cancelled
@@ -105,8 +105,8 @@ func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answ
 	return a, err
 }
 
-// withdraw ends the claim that t made, and no claim that the name had before or that another process
-// made since. It reports whether the claim has certainly ended.
+// withdraw ends the claim that t made, and no claim that the name had before or that another
+// process made since. It reports whether the claim has certainly ended.
 func (p *Reservations) withdraw(ctx context.Context, n Name, t *attempt) bool {
 	return solo.Cleanup(ctx, func(ctx context.Context) (err error) {
 		switch {

@@ -1,6 +1,6 @@
 // Package listing evaluates a list of claims for people: which claims explain why a path is not
-// free, and how many claims hold and wait, by path and by owner. lk and the HTTP API share it. Every
-// list is of one moment, in the order of [lockkeeper.Engine.List].
+// free, and how many claims hold and wait, by path and by owner. lk and the HTTP API share it.
+// Every list is of one moment, in the order of [lockkeeper.Engine.List].
 package listing
 
 import (

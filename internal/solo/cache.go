@@ -9,9 +9,9 @@ import (
 // maxCached bounds each of the two halves of a Cache.
 const maxCached = 8192
 
-// A Cache has the keys of sessions that this process has used lately. A missing entry costs two more
-// exchanges with the engine and has no other effect. A Cache is safe for concurrent use. A nil Cache
-// is empty and stays empty.
+// A Cache has the keys of sessions that this process has used lately. A missing entry costs two
+// more exchanges with the engine and has no other effect. A Cache is safe for concurrent use. A nil
+// Cache is empty and stays empty.
 type Cache struct {
 	mu         sync.Mutex // guards all below
 	young, old map[cacheKey]entry

@@ -18,9 +18,9 @@ func (s *Session) Open(ctx context.Context, ttl time.Duration, as string) (Obser
 	return o, err
 }
 
-// Obtain attaches the session and makes its claim, unless it has one. It reports whether it sent the
-// claim; if so and err is not nil, the caller has to [Session.Discard] the key or to accept that the
-// claim may live until its TTL ends.
+// Obtain attaches the session and makes its claim, unless it has one. It reports whether it sent
+// the claim; if so and err is not nil, the caller has to [Session.Discard] the key or to accept
+// that the claim may live until its TTL ends.
 //
 // If the session's claim is gone, Obtain leaves the session and returns ErrAgain with the ended
 // claim. A claim that may not wait and ended at once leaves no session; that is no error.
@@ -90,8 +90,8 @@ func (s *Session) Renew(ctx context.Context, ttl time.Duration) (Observation, er
 	case err != nil:
 		return o, err
 	case o.State == 0:
-		// The claim ended just now, and this session is new. ErrSession: another process has attached
-		// since, perhaps for a new claim.
+		// The claim ended just now, and this session is new. ErrSession: another process has
+		// attached since, perhaps for a new claim.
 		if err = s.Leave(ctx, o.Key); errors.Is(err, lockkeeper.ErrSession) {
 			err = nil
 		}
@@ -133,8 +133,8 @@ func (s *Session) Complete(ctx context.Context, o Observation) (Observation, err
 }
 
 // Release ends the claim st, which Look has returned; if the engine has another claim by now, it
-// returns ErrAgain. The session ends with its claim, unless remember is not 0: then it remembers the
-// end for that time.
+// returns ErrAgain. The session ends with its claim, unless remember is not 0: then it remembers
+// the end for that time.
 func (s *Session) Release(ctx context.Context, st lockkeeper.Status, remember time.Duration) error {
 	end := func(k lockkeeper.Key) error {
 		if remember == 0 {

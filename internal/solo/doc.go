@@ -42,6 +42,6 @@
 //	                                         answered, counted from when it was sent (R12).
 //	Release, Leave      waiting or held      repeats it, or lets the TTL end the session.
 //
-// A process may stop for any time between two exchanges, or die. If another process acted meanwhile,
-// the key is invalid and nothing happens. If none did, the session ends with its TTL.
+// A process may stop for any time between two exchanges, or die. If another process acted
+// meanwhile, the key is invalid and nothing happens. If none did, the session ends with its TTL.
 package solo

@@ -205,8 +205,8 @@ func (s *Session) Discard(ctx context.Context, k lockkeeper.Key) error {
 	return Cleanup(ctx, func(ctx context.Context) error { return s.Leave(ctx, k) })
 }
 
-// Transient runs do with the key of a new session, and leaves that session afterwards. The id of the
-// session begins with prefix.
+// Transient runs do with the key of a new session, and leaves that session afterwards. The id of
+// the session begins with prefix.
 func Transient(ctx context.Context, e lockkeeper.Engine, prefix string, ttl time.Duration, as string,
 	do func(context.Context, lockkeeper.Key) error) error {
 	lease, err := e.Attach(ctx, lockkeeper.Session{

@@ -11,32 +11,32 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// check refuses what no route is asked about.
+// check refuses requests before their route is known.
 func (a *API) check(r *http.Request) error {
-	if len(r.RequestURI) > mostURL {
+	if len(r.RequestURI) > maxURL {
 		return &refusal{problem: problem{
 			name: "too-large", Status: http.StatusRequestURITooLong, Title: "the URL is too long",
-			Detail: fmt.Sprintf("the URL has %d bytes: at most %d are allowed", len(r.RequestURI), mostURL),
+			Detail: fmt.Sprintf("the URL has %d bytes; at most %d are allowed", len(r.RequestURI), maxURL),
 		}}
 	}
-	// A page of somebody else that a browser shows must not act for its user here.
+	// A page of another site in a browser must not act for the user of the browser.
 	if a.origin.Check(r) != nil {
 		from := "another site"
 		if origin := r.Header.Get("Origin"); origin != "" {
 			from = quoted(origin)
 		}
 		return &refusal{problem: problem{
-			name: "cross-origin", Status: http.StatusForbidden, Title: "a page of another origin may not do that",
-			Detail: "the request comes from a page of " + from + ", and this is " + quoted(r.Host) +
-				": a page may only use the server that it came from; a program sends no Origin",
+			name: "cross-origin", Status: http.StatusForbidden, Title: "cross-origin request",
+			Detail: "the request comes from a page of " + from + " and goes to " + quoted(r.Host) +
+				": a page may use only its own server; programs send no Origin",
 		}}
 	}
 	return a.checkHost(r)
 }
 
-// checkHost refuses requests for a host name that a foreign page may have bound to an address of
-// this server (DNS rebinding): a browser takes such a page for the server's own. Without a list
-// of hosts it refuses only if requests need no token. It permits IP addresses, which can't be bound.
+// checkHost refuses requests for a host name that an attacker may have bound to an address of this
+// server (DNS rebinding): a browser then treats the attacker's page as one of this server. Without
+// a list of hosts it refuses only if requests need no token. It permits IP addresses.
 func (a *API) checkHost(r *http.Request) error {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || len(a.options.Hosts) == 0 && !a.gate.Open() {
@@ -57,14 +57,14 @@ func (a *API) checkHost(r *http.Request) error {
 	case !here.IP.IsLoopback() && len(a.options.Hosts) == 0 && isOwnName(host):
 		return nil
 	}
-	remedy := "name it 127.0.0.1, [::1] or localhost, or have the server ask for tokens"
+	remedy := "use 127.0.0.1, [::1] or localhost, or require tokens"
 	if !here.IP.IsLoopback() {
-		remedy = "name its IP address, or start it with --http-hosts " +
+		remedy = "use its IP address, or start the server with --http-hosts " +
 			strings.Join(append(slices.Clone(a.options.Hosts), host), ",")
 	}
 	return &refusal{problem: problem{
-		name: "unknown-host", Status: http.StatusMisdirectedRequest, Title: "this server is not known by that name",
-		Detail: "the request names the host " + quoted(r.Host) + ", which is not one of this server's: " + remedy,
+		name: "unknown-host", Status: http.StatusMisdirectedRequest, Title: "unknown host name",
+		Detail: "the host " + quoted(r.Host) + " of the request is not a name of this server: " + remedy,
 	}}
 }
 
@@ -85,19 +85,20 @@ func isOwnName(host string) bool {
 	return host != "" && !strings.Contains(host, ".") || err == nil && strings.EqualFold(host, own)
 }
 
-// admit lets in who sends r, or refuses with a 401.
+// admit authenticates the client that sent r, or returns a 401.
 func (a *API) admit(r *http.Request) (*access.Pass, error) {
 	shown := access.Credentials{From: r.RemoteAddr}
 	if lines := r.Header.Values("Authorization"); len(lines) > 0 {
 		scheme, token, _ := strings.Cut(lines[0], " ")
 		token = strings.TrimSpace(token)
 		bearer := strings.EqualFold(scheme, "Bearer")
-		if _, password, ok := r.BasicAuth(); ok { // what Terraform can send
+		if _, password, ok := r.BasicAuth(); ok { // from Terraform
 			token, bearer = password, true
 		}
 		if len(lines) > 1 || !bearer || token == "" {
-			return nil, unauthenticated("the Authorization header is not of the form: Bearer TOKEN, nor does it have the "+
-				"token as a password", `Bearer error="invalid_request"`)
+			return nil,
+				unauthenticated("the Authorization header is neither \"Bearer TOKEN\" nor has it a token as the password",
+					`Bearer error="invalid_request"`)
 		}
 		shown.Token = token
 	}
@@ -109,7 +110,7 @@ func (a *API) admit(r *http.Request) (*access.Pass, error) {
 	case err == nil:
 		return pass, nil
 	case problemOf(err).Status != http.StatusForbidden:
-		return nil, err // such as a quota
+		return nil, err // a quota, say
 	case shown.Token != "":
 		return nil, unauthenticated(problemOf(err).Detail, `Bearer error="invalid_token"`)
 	}

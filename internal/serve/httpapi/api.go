@@ -14,16 +14,16 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// What a request may bring, and for how long a connection may be idle or slow.
+// Limits of requests and connections.
 const (
-	mostBody      = 64 << 10
-	ownBody       = 8 << 10 // a longer body takes room of all arriving bodies and frames
-	mostHeader    = 16 << 10
-	mostURL       = 8 << 10
+	maxBody       = 64 << 10
+	freeBody      = 8 << 10 // a longer body counts against limits.Identity.TakeRoom
+	maxHeader     = 16 << 10
+	maxURL        = 8 << 10
 	headerTimeout = 10 * time.Second // to send the header
 	bodyTimeout   = 10 * time.Second // and the body
-	writeTimeout  = 10 * time.Second // to take the answer, and each event of a stream
-	plainTimeout  = 30 * time.Second // for all that a handler of Options does
+	writeTimeout  = 10 * time.Second // to read the answer, or an event of a stream
+	plainTimeout  = 30 * time.Second // for a handler of Options, to answer
 	idleTimeout   = 2 * time.Minute  // of a connection between two requests
 )
 
@@ -32,19 +32,19 @@ type Options struct {
 	Logger *slog.Logger // nil: nothing is logged
 	// of the server, for /v1/server and lk drain --unless-version
 	Version string
-	// what POST /v1/drain does beside draining the gate, once, such as to end when nothing is left;
-	// nil: refused as unsupported
+	// what POST /v1/drain does, once, after it has drained the gate, such as to end the process
+	// when no claim is left; nil: POST /v1/drain is unsupported
 	Drain func(reason string)
-	About func(ctx context.Context) (map[string]any, error) // what GET /v1/server tells beside the version; nil: nothing
-	// further routes, by pattern: "GET /healthz"; without a method they take all
+	About func(ctx context.Context) (map[string]any, error) // further fields of GET /v1/server; nil: none
+	// further routes, by pattern: "GET /healthz"; a pattern without a method matches all
 	Open    map[string]http.Handler
-	Private map[string]http.Handler // likewise, for whoever is let in: "GET /metrics"
+	Private map[string]http.Handler // the same, for authenticated clients: "GET /metrics"
 	Hosts   []string                // allowed Host names; nil: any name if tokens are needed
-	// a context within the span that a request's Traceparent names; nil: of no account
+	// Trace returns a context within the span that a request's Traceparent names; nil: ignore it
 	Trace func(context.Context, string) context.Context
 }
 
-// An API answers HTTP requests out of a gate's engine. It is safe for concurrent use.
+// An API answers HTTP requests from a gate's engine. It is safe for concurrent use.
 type API struct {
 	gate     *access.Gate
 	options  Options
@@ -59,30 +59,30 @@ type API struct {
 	stop     func()        // closes it
 }
 
-// A route is one method of one resource. All that the API answers to stands in the
-// table of routes; the OpenAPI document is held against it by a test.
+// A route is one method of one resource. A test compares the table of routes with the OpenAPI
+// document.
 type route struct {
-	pattern string // "POST /v1/claims/{claim}/renew"; "{path...}" in the end takes the rest, with its slashes
-	body    bool   // it may bring a body; a request to any other that brings one is refused
+	pattern string // "POST /v1/claims/{claim}/renew"; "{path...}" at the end matches the rest, with slashes
+	body    bool   // a body is allowed
 	handle  func(*call) error
 }
 
-// A call is one request that was let in.
+// A call is one request.
 type call struct {
 	api      *API
 	w        http.ResponseWriter
 	r        *http.Request
 	pass     *access.Pass
 	own      lockkeeper.Engine
-	received time.Time // what the answer tells of time counts from here, at the latest (R12)
+	received time.Time // durations in the answer count from here (R12)
 	answered bool      // the header is written
 }
 
-// engine is the gate's engine as the caller may use it.
+// engine returns the gate's engine with the rights of the caller.
 func (c *call) engine() lockkeeper.Engine { return c.own }
 
-// New returns an API to the gate. It keeps nothing that it could not do without:
-// any number of APIs, in any number of processes, may serve one engine.
+// New returns an API to the gate. Any number of APIs, in any number of processes, may serve one
+// engine: what an API stores are caches.
 func New(g *access.Gate, o Options) *API {
 	a := &API{
 		gate: g, options: o, logger: o.Logger, origin: http.NewCrossOriginProtection(), began: time.Now(),
@@ -104,7 +104,7 @@ func New(g *access.Gate, o Options) *API {
 	return a
 }
 
-// add adds routes that are not the API's own.
+// add adds routes of Options.
 func (a *API) add(handlers map[string]http.Handler, open bool) {
 	for pattern, handler := range handlers {
 		s := serve(route{pattern: pattern, body: true})
@@ -113,21 +113,21 @@ func (a *API) add(handlers map[string]http.Handler, open bool) {
 	}
 }
 
-// allRoutes is the table of routes.
+// allRoutes returns the table of routes.
 func allRoutes() []route {
 	return slices.Concat(claimRoutes, operatorRoutes, eventRoutes, grabRoutes, terraformRoutes, documentRoutes,
 		frontRoutes)
 }
 
-// Server returns a server of the API that has all its bounds set. The caller sets
-// what concerns its listener, such as TLSConfig, and closes it. When it shuts down,
-// the polls are answered as they stand and the streams end.
+// Server returns a server of the API with all its limits. The caller sets what concerns the
+// listener, such as TLSConfig, and closes the server. When the server shuts down, polls are
+// answered with the present state, and streams end.
 func (a *API) Server() *http.Server {
 	cs := newConnections(a.stopping)
 	s := &http.Server{
-		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: mostHeader,
+		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(a.logger.Handler(), slog.LevelDebug),
-		// No WriteTimeout, since polls and streams are long: each write has its own.
+		// No WriteTimeout, because polls and streams are long: each write has its own.
 		DisableGeneralOptionsHandler: true,
 		ConnContext:                  cs.begin,
 		ConnState:                    cs.state,
@@ -150,8 +150,7 @@ func (a *API) isStopping() bool {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{api: a, w: w, r: r, received: time.Now()}
 	if r.ContentLength != 0 {
-		// Also of a body that nobody reads: the library takes in the rest of it.
-		// a writer without deadlines is a test's
+		// This bounds unread bodies, too: net/http reads their rest. It fails only in tests.
 		_ = http.NewResponseController(w).SetReadDeadline(c.received.Add(bodyTimeout))
 	}
 	if connection := connectionOf(r); connection != nil && !connection.isKnown() {
@@ -162,7 +161,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve finds the route of c, lets its caller in, and has it handled.
+// serve finds the route of c, authenticates the caller, and calls the handler.
 func (a *API) serve(c *call) error {
 	if err := a.check(c.r); err != nil {
 		return err
@@ -175,13 +174,13 @@ func (a *API) serve(c *call) error {
 		if c.pass, err = a.admit(c.r); err != nil {
 			return err
 		}
-		if err := c.letIn(); err != nil {
+		if err := c.attribute(); err != nil {
 			return err
 		}
 		c.own = c.pass.Engine()
 	}
 	if found.plain != nil {
-		// a writer without deadlines is a test's
+		// It fails only in tests.
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(plainTimeout))
 		found.plain.ServeHTTP(c.w, c.r)
 		return nil
@@ -190,25 +189,25 @@ func (a *API) serve(c *call) error {
 		c.r = c.r.WithContext(a.options.Trace(c.r.Context(), parent))
 	}
 	if !found.body && c.r.ContentLength != 0 {
-		return lockkeeper.Invalid("%s takes no body: leave it out", found.pattern)
+		return lockkeeper.Invalid("%s takes no body", found.pattern)
 	}
 	return found.handle(c)
 }
 
-// letIn counts the connection for the caller, and keeps it open for further requests.
-func (c *call) letIn() error {
+// attribute counts the connection for the caller, and keeps it open for further requests.
+func (c *call) attribute() error {
 	connection := connectionOf(c.r)
 	if connection == nil {
 		return nil
 	}
-	if err := connection.letIn(c.pass.Usage()); err != nil {
+	if err := connection.attribute(c.pass.Usage()); err != nil {
 		return err
 	}
 	c.w.Header().Del("Connection")
 	return nil
 }
 
-// served is a route, taken to pieces.
+// served is a parsed route.
 type served struct {
 	route
 	method   string
@@ -246,8 +245,8 @@ func (s *served) matches(segments []string, r *http.Request) bool {
 	return len(segments) == len(s.segments)
 }
 
-// route finds the route of a request. The URL is taken as it is: a mux would
-// redirect from what it holds for another spelling of a path.
+// route finds the route of a request. It does not use http.ServeMux, which redirects paths that it
+// would spell differently.
 func (a *API) route(r *http.Request) (*served, error) {
 	segments := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	var allowed []string
@@ -266,6 +265,6 @@ func (a *API) route(r *http.Request) (*served, error) {
 	}
 	return nil, &refusal{problem: problem{
 		name: "no-such-resource", Status: http.StatusNotFound, Title: "no such resource",
-		Detail: "nothing answers to " + quoted(r.URL.Path) + ": see /openapi.json for what does",
+		Detail: "there is no resource at " + quoted(r.URL.Path) + ": /openapi.json lists all",
 	}}
 }

@@ -26,7 +26,7 @@ func TestTheDoor(t *testing.T) {
 		"another path":   {"GET", "/v2", "", "", 404, "no-such-resource"},
 		"a page":         {"POST", "/v1/claims", "Origin", "http://evil.example", 403, "cross-origin"},
 		"another's name": {"GET", "/v1/claims", "Host", "evil.example", 421, "evil.example"},
-		"a long URL":     {"GET", "/" + strings.Repeat("a", mostURL), "", "", 414, "too-large"},
+		"a long URL":     {"GET", "/" + strings.Repeat("a", maxURL), "", "", 414, "too-large"},
 	} {
 		r, err := http.NewRequest(c.method, s.URL+c.path, nil)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// mostKey bounds an Idempotency-Key, in bytes.
-const mostKey = 255
+// maxKey is the most bytes of an Idempotency-Key.
+const maxKey = 255
 
 var claimRoutes = []route{
 	{"POST /v1/claims", true, (*call).makeClaim},
@@ -23,27 +23,27 @@ var claimRoutes = []route{
 	{"POST /v1/claims/{claim}/revoke", true, (*call).revokeClaim},
 }
 
-// ref is the {claim} of the URL.
+// ref returns the {claim} of the URL.
 func (c *call) ref(m *mistakes) lockkeeper.Ref {
 	ref, err := lockkeeper.ParseRef(c.r.PathValue("claim"))
 	m.add(err)
 	return ref
 }
 
-// key is the Idempotency-Key, "" if there is none.
+// key returns the Idempotency-Key; "" if there is none.
 func (c *call) key(m *mistakes) string {
 	lines := c.r.Header.Values("Idempotency-Key")
 	switch {
 	case len(lines) == 0:
 		return ""
-	case len(lines) > 1 || lines[0] == "" || len(lines[0]) > mostKey:
-		m.addf("Idempotency-Key: give one of 1 to %d bytes, that no other claim of yours has", mostKey)
+	case len(lines) > 1 || lines[0] == "" || len(lines[0]) > maxKey:
+		m.addf("Idempotency-Key: give one, of 1 to %d bytes, that no other claim of yours has", maxKey)
 	}
 	return lines[0]
 }
 
-// makeClaim is POST /v1/claims: it makes a claim, with a session of its own, and
-// waits for it for as long as the poll.
+// makeClaim is POST /v1/claims. It makes a claim in a new session, and waits for the grant during
+// the poll.
 func (c *call) makeClaim() error {
 	var m mistakes
 	q := c.query(&m, "poll")
@@ -83,7 +83,7 @@ func (c *call) obtain(t *claimSession, want lockkeeper.Want, p *poll) error {
 	if err == nil {
 		err = t.over(now.Status)
 		if want.Wait == 0 {
-			err = onlyTried(err)
+			err = withoutQueue(err)
 		}
 	}
 	if err == nil && c.r.Context().Err() != nil {
@@ -91,7 +91,7 @@ func (c *call) obtain(t *claimSession, want lockkeeper.Want, p *poll) error {
 	}
 	if err == nil {
 		c.w.Header().Set("Location", "/v1/claims/"+t.Ref().String())
-		err = c.tell(madeStatus(&now.Status), now)
+		err = c.writeClaim(createdStatus(&now.Status), now)
 	}
 	if err != nil && !t.keyed() {
 		t.abandon(c.r.Context())
@@ -99,17 +99,17 @@ func (c *call) obtain(t *claimSession, want lockkeeper.Want, p *poll) error {
 	return err
 }
 
-// madeStatus is 201 for what is held, and 202 for what waits.
-func madeStatus(st *lockkeeper.Status) int {
+// createdStatus returns 201 for a held claim, and 202 for a waiting one.
+func createdStatus(st *lockkeeper.Status) int {
 	if st.State == lockkeeper.Waiting {
 		return http.StatusAccepted
 	}
 	return http.StatusCreated
 }
 
-// tell answers with a claim of this client.
-func (c *call) tell(status int, now observation) error {
-	text, err := c.claimText(&now)
+// writeClaim answers with a claim of this client.
+func (c *call) writeClaim(status int, now observation) error {
+	text, err := c.claimJSON(&now)
 	if err != nil {
 		return err
 	}
@@ -122,11 +122,10 @@ func (c *call) tell(status int, now observation) error {
 	return nil
 }
 
-// claimText is a claim in JSON: that of its Status, and the TTL if it was renewed.
-// What is left of something counts from when the request was received, and was
-// true later: so who counts from when it was sent never believes in a hold for
-// longer than the engine promised (R12).
-func (c *call) claimText(now *observation) ([]byte, error) {
+// claimJSON returns the JSON of a claim: its Status, and the TTL if the claim was renewed.
+// Durations until an end count from when the request was received; the package comment has the
+// formulas (R12).
+func (c *call) claimJSON(now *observation) ([]byte, error) {
 	st := now.Status
 	later := max(0, now.At.Sub(c.received))
 	if st.Left != lockkeeper.Forever && st.Left != 0 {
@@ -137,7 +136,7 @@ func (c *call) claimText(now *observation) ([]byte, error) {
 		asked.Left += later
 		st.Asked = &asked
 	}
-	text, err := st.MarshalJSON() // the library would look through it once more
+	text, err := st.MarshalJSON() // without a second validation by encoding/json
 	if err != nil || now.Renewed.IsZero() {
 		return append(text, '\n'), err
 	}
@@ -146,11 +145,11 @@ func (c *call) claimText(now *observation) ([]byte, error) {
 	return append(text, '}', '\n'), err
 }
 
-// lookAtClaim is GET /v1/claims/{claim}: how it stands. It renews nothing.
+// lookAtClaim is GET /v1/claims/{claim}. It renews nothing.
 func (c *call) lookAtClaim() error {
 	var m mistakes
 	ref := c.ref(&m)
-	p, change, err := c.asks(&m)
+	p, change, err := c.openPoll(&m)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (c *call) lookAtClaim() error {
 	}
 	now, err := truth(c.r.Context())
 	if err == nil && p != nil {
-		p.ref, p.enough = ref, news(change)
+		p.ref, p.enough = ref, newerThan(change)
 		if !p.enough(&now.Status) {
 			now, err = p.watch(0, truth)
 		}
@@ -175,11 +174,11 @@ func (c *call) lookAtClaim() error {
 	if err != nil {
 		return err
 	}
-	return c.tell(http.StatusOK, now)
+	return c.writeClaim(http.StatusOK, now)
 }
 
-// asks reads the parameters of a look, and opens its poll. Close it.
-func (c *call) asks(m *mistakes) (p *poll, change uint64, err error) {
+// openPoll reads the parameters poll and change, and opens the poll. The caller closes it.
+func (c *call) openPoll(m *mistakes) (p *poll, change uint64, err error) {
 	q := c.query(m, "poll", "change")
 	longest := pollOf(q.Get("poll"), 0, m)
 	change = changeOf(q.Get("change"), m)
@@ -190,20 +189,20 @@ func (c *call) asks(m *mistakes) (p *poll, change uint64, err error) {
 	return p, change, err
 }
 
-// news tells what a poll waits for: anything newer than a change, or, where none is
-// named, that it waits no more.
-func news(change uint64) func(*lockkeeper.Status) bool {
+// newerThan returns the condition that a poll waits for: a status newer than change, or, if change
+// is 0, the end of the wait.
+func newerThan(change uint64) func(*lockkeeper.Status) bool {
 	return func(st *lockkeeper.Status) bool {
 		return st.State == lockkeeper.Ended || change != 0 && st.Change > change ||
 			change == 0 && st.State != lockkeeper.Waiting && !st.Converting
 	}
 }
 
-// renewClaim is POST /v1/claims/{claim}/renew: heartbeat and question in one.
+// renewClaim is POST /v1/claims/{claim}/renew. It renews the claim and returns its status.
 func (c *call) renewClaim() error {
 	var m mistakes
 	ref := c.ref(&m)
-	p, change, err := c.asks(&m)
+	p, change, err := c.openPoll(&m)
 	if err != nil {
 		return err
 	}
@@ -215,17 +214,17 @@ func (c *call) renewClaim() error {
 	t.Acknowledge(change)
 	now, err := t.renew(c.r.Context())
 	if err == nil && p != nil {
-		if p.enough = news(change); !p.enough(&now.Status) {
+		if p.enough = newerThan(change); !p.enough(&now.Status) {
 			now, err = p.keep(t)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return c.tell(http.StatusOK, now)
+	return c.writeClaim(http.StatusOK, now)
 }
 
-// amendClaim is PATCH /v1/claims/{claim}: another priority, limit or mode.
+// amendClaim is PATCH /v1/claims/{claim}. It changes priority, limit or mode.
 func (c *call) amendClaim() error {
 	var m mistakes
 	ref := c.ref(&m)
@@ -255,7 +254,7 @@ func (c *call) amendClaim() error {
 		now, err = p.keep(t)
 	}
 	if err == nil {
-		err = undone(&asked, &now.Status)
+		err = conversionError(&asked, &now.Status)
 	}
 	if err != nil {
 		return err
@@ -264,37 +263,37 @@ func (c *call) amendClaim() error {
 	if now.Converting {
 		status = http.StatusAccepted
 	}
-	return c.tell(status, now)
+	return c.writeClaim(status, now)
 }
 
-// undone is the error of a conversion that did not come about; nil if it did, or waits.
-func undone(asked *amendment, st *lockkeeper.Status) error {
+// conversionError returns the error of a conversion that failed; nil if it succeeded or waits.
+func conversionError(asked *amendment, st *lockkeeper.Status) error {
 	if asked.Mode == nil || st.Converting || st.State != lockkeeper.Held || st.Grants[0].Mode == *asked.Mode {
 		return nil
 	}
 	e := &lockkeeper.Error{
 		Err:     lockkeeper.ErrNotAcquired,
 		Reason:  st.Reason,
-		Detail:  "it is held " + st.Grants[0].Mode.String() + " as before",
+		Detail:  "it is still held " + st.Grants[0].Mode.String(),
 		Blocked: st.Blockers,
 	}
 	if st.Reason == lockkeeper.Deadlock {
 		e.Err, e.Detail = lockkeeper.ErrDeadlock, st.Text
 	}
 	tried := asked.Wait == nil || *asked.Wait == 0
-	if e.Err == lockkeeper.ErrNotAcquired { // an engine does not tell who it was
-		e.Detail += ": others have it too; GET /v1/why?path=" + url.QueryEscape(string(st.Grants[0].Path)) + " tells who"
+	if e.Err == lockkeeper.ErrNotAcquired { // the status does not name the other holders
+		e.Detail += ": others hold it too; GET /v1/why?path=" + url.QueryEscape(string(st.Grants[0].Path)) + " names them"
 		if tried {
-			e.Detail += ", and with \"wait\" it waits for them"
+			e.Detail += ", and with \"wait\" the conversion waits for them"
 		}
 	}
 	if tried {
-		return onlyTried(e)
+		return withoutQueue(e)
 	}
 	return e
 }
 
-// releaseClaim is DELETE /v1/claims/{claim}: it is released, or leaves the line.
+// releaseClaim is DELETE /v1/claims/{claim}. It ends a held or waiting claim.
 func (c *call) releaseClaim() error {
 	var m mistakes
 	ref := c.ref(&m)
@@ -306,7 +305,7 @@ func (c *call) releaseClaim() error {
 	if err != nil {
 		return err
 	}
-	// Who asked for the end and went away meant it.
+	// A client that has gone away still wants the end.
 	if err := t.release(context.WithoutCancel(c.r.Context())); err != nil {
 		return err
 	}

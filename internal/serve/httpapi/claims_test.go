@@ -290,7 +290,8 @@ func TestAmend(t *testing.T) {
 		a := w.holds(`{"path":"site","mode":"shared"}`)
 		b := w.holds(`{"path":"site","mode":"shared","steal":"ask","priority":1}`)
 		if tried := w.want(w.ask("PATCH", a.header.Get("Location"), `{"mode":"exclusive"}`), 409,
-			"not-acquired"); !strings.Contains(tried.Detail, `GET /v1/why?path=site tells who, and with "wait" it waits`) {
+			"not-acquired"); !strings.Contains(tried.Detail,
+			`GET /v1/why?path=site names them, and with "wait" the conversion waits`) {
 			w.Errorf("%s, want what to do", tried.text)
 		}
 		up := make(chan answer, 1)

@@ -82,8 +82,9 @@ func (c *connection) isKnown() bool {
 	return c.usage != nil
 }
 
-// letIn counts the connection for the identity, unless an identity has authenticated over it before.
-func (c *connection) letIn(usage *limits.Identity) error {
+// attribute counts the connection for the identity, unless an identity has authenticated over it
+// before.
+func (c *connection) attribute(usage *limits.Identity) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.usage != nil || c.closed {

@@ -1,28 +1,33 @@
-// Package httpapi is Lockkeeper for whoever speaks HTTP and JSON.
+// Package httpapi is Lockkeeper's API for HTTP and JSON.
 //
-// The resource is the claim. One POST takes a lock: the server makes a session for
-// it, in which it is the only claim, and whose id says what a server must know to
-// renew it. Nothing about locks depends on a connection or on this process: any
-// server of the same engine answers for any claim, also several at a time.
+// # Claims
 //
-// # What is left
+// The resource is the claim. One POST takes a lock: the server opens a session with that one claim,
+// and the id of the session contains what a server needs to renew it. Locks depend on no connection
+// and on no process: any server of the engine can answer for any claim, several at the same time.
+// The states of such a session are in internal/solo.
 //
-// All times are durations. The ttl of an answer, and what is left until an enforced
-// end, count from when the server received the request, so a client may count from
-// when it sent it: what it then believes is never longer than what the engine
-// promised (R12). It should stop a little before, since its clock is another one.
-// While a request is open the server renews the claim; so the ttl of an answer that
-// came late is longer than that of the claim.
+// # Durations
 //
-// # What gets lost
+// All times are durations. The ttl of an answer and the time left until an enforced end count from
+// when the server received the request:
 //
-// A claim of which the client can't know, since it went away before it was answered,
-// is given back at once. If the request had an Idempotency-Key, the claim lives for
-// its TTL, and the same request with the same key finds it; such a key is remembered
-// for a TTL after the claim has ended. A server that dies leaves claims that end with
-// their TTL.
+//	ttl  = renewal sent - request received + TTL that the engine promised
+//	left = status requested - request received + time left in that status
 //
-// Whoever renews says with change=N that it has seen the answer with that change.
-// Only then does the engine count on the client knowing of an end that was told
-// (Key.Acked): a client that never says so may see later grants marked unconfirmed.
+// So a client may count from when it sent the request, and never believes in a hold for longer than
+// the engine promised (R12). It should stop a little earlier, because its clock may differ. While a
+// request is open, the server renews the claim; therefore the ttl of a late answer is longer than
+// that of the claim.
+//
+// # Lost answers
+//
+// If a client goes away before it has its answer, the server ends the claim at once. With an
+// Idempotency-Key the claim lives for its TTL instead, and a repeat of the request with the same
+// key finds it; the key is remembered for a TTL after the claim has ended. If a server dies, its
+// claims end with their TTL.
+//
+// A client that renews with change=N states that it has seen the answer with that change. Only then
+// does the engine assume that the client knows of an announced end (Key.Acked). Grants that follow
+// the end of a hold whose client never states a change may be marked as unconfirmed.
 package httpapi

@@ -11,30 +11,31 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// keepAlive is how often a stream says that it is there.
+// keepAlive is the interval of comments on a stream without events.
 const keepAlive = 15 * time.Second
 
-// longestSnapshot bounds how long the list of all that there is may take.
-const longestSnapshot = time.Minute
+// snapshotTimeout bounds the list at the beginning of a stream.
+const snapshotTimeout = time.Minute
 
 var eventRoutes = []route{
 	{"GET /v1/events", false, (*call).events},
 }
 
-// A stream tells one client what changes, as server-sent events.
+// A stream sends changes to one client, as server-sent events.
 type stream struct {
 	*call
 	query lockkeeper.Query
 	mark  mark
-	text  bytes.Buffer // not written yet
+	text  bytes.Buffer // not sent yet
 }
 
-// events is GET /v1/events: all that there is, and then what changes.
+// events is GET /v1/events. The stream is
 //
-// An event is "snapshot", "ready" after the last of those, "change", or "reset":
-// forget what you know, a snapshot follows. Of two events of one claim the one with
-// the higher change is true. The id of a change, or of ready, resumes the stream
-// after it.
+//	snapshot* ready (change | reset snapshot* ready)*
+//
+// A snapshot is a claim that exists when the stream begins. After a reset the client must forget
+// everything. Of two events of one claim, the one with the higher change is newer. The id of a
+// change, or of ready, resumes the stream after that event.
 func (c *call) events() error {
 	var m mistakes
 	values := c.query(&m, "path", "session", "last_event_id")
@@ -42,7 +43,7 @@ func (c *call) events() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	q.Brief = true // as in the feed: clients request evidence separately
+	q.Brief = true // like the feed; clients request evidence separately
 	if c.r.Method == http.MethodHead {
 		c.w.Header().Set("Content-Type", "text/event-stream")
 		c.w.WriteHeader(http.StatusOK)
@@ -64,33 +65,33 @@ func (c *call) events() error {
 	header := c.w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // proxies hold streams back otherwise
+	header.Set("X-Accel-Buffering", "no") // otherwise proxies buffer the stream
 	c.answered = true
 	c.w.WriteHeader(http.StatusOK)
 	s.text.WriteString("retry: 2000\n\n")
 	if !known {
 		if last != "" {
-			s.say("reset", "", nil)
+			s.append("reset", "", nil)
 		}
 		err = s.snapshot()
 	}
 	if err == nil {
 		err = s.run()
 	}
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout)) // to take the end
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout)) // for the end of the answer
 	if err != nil {
 		c.api.logger.Debug("a stream of events ended", "identity", c.pass.Name(), "error", err)
 	}
-	return nil // the client comes back, and begins where it was
+	return nil // the client reconnects and resumes
 }
 
-// say puts an event into the text.
-func (s *stream) say(event, id string, st *lockkeeper.Status) {
+// append adds an event to the text.
+func (s *stream) append(event, id string, st *lockkeeper.Status) {
 	data := []byte("{}")
 	if st != nil {
 		text, err := json.Marshal(st)
 		if err != nil {
-			return // no status is like that
+			return // every status can be encoded
 		}
 		data = text
 	}
@@ -103,45 +104,45 @@ func (s *stream) say(event, id string, st *lockkeeper.Status) {
 	s.text.WriteString("\n\n")
 }
 
-// flush sends what was said. A client that does not take it in time is cut off.
+// flush sends the text. It disconnects a client that does not read it in time.
 func (s *stream) flush() error {
 	to := http.NewResponseController(s.w)
-	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without deadlines is a test's
+	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
 	_, err := s.w.Write(s.text.Bytes())
 	s.text.Reset()
 	if err == nil {
 		err = to.Flush()
 	}
 	if err == nil {
-		_ = to.SetWriteDeadline(time.Time{}) // by HTTP/2 it ends a stream even if nothing is to be written
+		_ = to.SetWriteDeadline(time.Time{}) // an HTTP/2 stream would end at the deadline even without a write
 	}
 	return err
 }
 
-// snapshot tells all that there is. Its events have an id with which nothing can be
-// resumed: who breaks off in the midst of it begins anew.
+// snapshot sends all claims. The id of a snapshot event cannot be resumed: a client that
+// disconnects before ready starts again.
 func (s *stream) snapshot() error {
-	s.api.feed.settle(s.r.Context())
-	s.mark = s.api.feed.now() // what changes from here on comes after it, if it is told twice
-	ctx, cancel := context.WithTimeout(s.r.Context(), longestSnapshot)
+	s.api.feed.awaitStart(s.r.Context())
+	s.mark = s.api.feed.now() // changes from here on follow, some of them a second time
+	ctx, cancel := context.WithTimeout(s.r.Context(), snapshotTimeout)
 	defer cancel()
 	id := s.mark.String() + ".part"
 	for st, err := range s.engine().List(ctx, s.query) {
 		if err != nil {
 			return err
 		}
-		s.say("snapshot", id, &st)
+		s.append("snapshot", id, &st)
 		if s.text.Len() > 32<<10 {
 			if err := s.flush(); err != nil {
 				return err
 			}
 		}
 	}
-	s.say("ready", s.mark.String(), nil)
+	s.append("ready", s.mark.String(), nil)
 	return s.flush()
 }
 
-// run tells what changes until the client, the pass or the server is gone.
+// run sends changes until the client has gone, its credentials are withdrawn, or the server stops.
 func (s *stream) run() error {
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
@@ -150,9 +151,9 @@ func (s *stream) run() error {
 		if !ok {
 			if s.mark.life == s.api.feed.now().life {
 				return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
-					Detail: "the client is too slow: what it has not read is not kept any more"}
+					Detail: "the client is too slow: the server has dropped events that the client has not read"}
 			}
-			s.say("reset", "", nil) // the engine could not be followed for a while
+			s.append("reset", "", nil) // changes of the engine were missed
 			if err := s.snapshot(); err != nil {
 				return err
 			}
@@ -161,7 +162,7 @@ func (s *stream) run() error {
 		for i := range events {
 			s.mark.number++
 			if st, shown := s.pass.Shows(events[i].Status); shown && s.query.Selects(&st) {
-				s.say("change", s.mark.String(), &st)
+				s.append("change", s.mark.String(), &st)
 			}
 		}
 		if s.text.Len() > 0 {
@@ -176,12 +177,12 @@ func (s *stream) run() error {
 		case <-more:
 			continue
 		case <-alive.C:
-			// With the id, who sees nothing of what changes can resume too.
+			// The id lets a client resume that may see none of the changes.
 			s.text.WriteString(": still here\nid: " + s.mark.String() + "\n\n")
 		case <-s.api.stopping:
 			return nil
 		case <-s.pass.Done():
-			return withdrawn()
+			return credentialsWithdrawn()
 		case <-s.r.Context().Done():
 			return errGone
 		}

@@ -152,19 +152,19 @@ func TestEventsAreBounded(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		f := newFeed(w.apis[0].gate)
 		f.join()
-		f.settle(w.Context())
+		f.awaitStart(w.Context())
 		start := f.now()
-		for i := range mostEvents + 10 {
+		for i := range maxEvents + 10 {
 			f.add(w.Context(), lockkeeper.Status{Ref: lockkeeper.Ref{Session: "s", ID: uint64(i)}}, false)
 		}
-		if _, _, ok := f.after(start); ok || len(f.events) != mostEvents {
+		if _, _, ok := f.after(start); ok || len(f.events) != maxEvents {
 			t.Errorf("%d are kept, and the first is known: %t", len(f.events), ok)
 		}
 		big := lockkeeper.Status{Text: strings.Repeat("x", 1<<20)}
 		for range 40 {
 			f.add(w.Context(), big, false)
 		}
-		if f.bytes > mostEventBytes || len(f.events) > 16 {
+		if f.bytes > maxEventBytes || len(f.events) > 16 {
 			t.Errorf("%d bytes in %d events are kept", f.bytes, len(f.events))
 		}
 		f.leave()

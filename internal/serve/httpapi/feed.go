@@ -13,40 +13,40 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// Bounds of a feed, and when it ends.
+// Limits of a feed.
 const (
-	mostEvents     = 16_384
-	mostEventBytes = 16 << 20
-	linger         = time.Minute            // after its last stream, so that one that comes back finds what it missed
-	underWay       = 100 * time.Millisecond // by then an engine with nothing to tell follows
+	maxEvents     = 16_384
+	maxEventBytes = 16 << 20
+	linger        = time.Minute            // between its last stream and its end, so that a client can resume
+	underWay      = 100 * time.Millisecond // an engine without changes counts as followed after that time
 )
 
-// A feed follows the gate's engine once for all streams, and keeps the latest
-// changes, so that a stream that broke off can be resumed. It follows from its first
-// stream until some time after its last. It is safe for concurrent use.
+// A feed follows the gate's engine once for all streams, and keeps the latest changes, so that
+// clients can resume. It follows from its first stream until linger after its last one. It is safe
+// for concurrent use.
 type feed struct {
 	gate *access.Gate
 
 	mu      sync.Mutex         // guards all below
-	closed  bool               // it follows no more
-	streams int                // that read it
-	end     context.CancelFunc // of the following; nil if it is not
-	idle    *time.Timer        // ends it
-	life    string             // of which the numbers are: another one whenever changes may have been missed
+	closed  bool               // for good
+	streams int                // readers
+	end     context.CancelFunc // ends the following; nil if it does not follow
+	idle    *time.Timer        // calls stop
+	life    string             // a random id of the event numbers; new when changes may have been missed
 	first   uint64             // the number of events[0]
 	events  []event
 	bytes   int
-	more    chan struct{} // closed when there is more
-	begun   chan struct{} // closed when the engine has told something
+	more    chan struct{} // closed at the next event
+	begun   chan struct{} // closed at the first status from the engine
 }
 
-// An event is one change, as the gate's engine tells it.
+// An event is one change.
 type event struct {
 	lockkeeper.Status
-	bytes int // about
+	bytes int // estimated
 }
 
-// A mark is a place in a feed: the events up to this number have been read.
+// A mark is a position in a feed: the number of the last event read.
 type mark struct {
 	life   string
 	number uint64
@@ -54,7 +54,7 @@ type mark struct {
 
 func (m mark) String() string { return m.life + "." + strconv.FormatUint(m.number, 10) }
 
-// markOf reads a mark; the zero mark if it is none.
+// markOf parses a mark; it returns the zero mark if text is not one.
 func markOf(text string) mark {
 	life, number, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -66,7 +66,7 @@ func markOf(text string) mark {
 
 func newFeed(g *access.Gate) *feed { return &feed{gate: g, more: make(chan struct{})} }
 
-// join is called by each stream before it reads, and leave once after.
+// join adds a reader. Each stream calls it before it reads, and leave afterwards.
 func (f *feed) join() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,11 +83,11 @@ func (f *feed) join() {
 	}
 }
 
-// settle waits until the engine is followed, as far as that can be seen: a list that
-// is made before may have in it what is then not told to have changed.
-func (f *feed) settle(ctx context.Context) {
+// awaitStart waits until the feed follows the engine, as far as that can be seen. A change between
+// an earlier list and the start would be missed.
+func (f *feed) awaitStart(ctx context.Context) {
 	f.mu.Lock()
-	begun := f.begun // nil only if it is closed
+	begun := f.begun // nil only if f is closed
 	f.mu.Unlock()
 	timer := time.NewTimer(underWay)
 	defer timer.Stop()
@@ -107,7 +107,7 @@ func (f *feed) leave() {
 	}
 }
 
-// stop ends the following if no stream has come meanwhile.
+// stop ends the following, unless a stream has joined meanwhile.
 func (f *feed) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,20 +130,20 @@ func (f *feed) close() {
 	}
 }
 
-// begin forgets everything: changes may have been missed. f.mu is held.
+// begin drops all events, because changes may have been missed. f.mu is held.
 func (f *feed) begin() {
 	f.life, f.first, f.events, f.bytes = strings.ToLower(rand.Text()[:13]), 1, nil, 0
 	f.begun = make(chan struct{})
-	f.tell()
+	f.wake()
 }
 
-// tell wakes those who read. f.mu is held.
-func (f *feed) tell() {
+// wake wakes all readers. f.mu is held.
+func (f *feed) wake() {
 	close(f.more)
 	f.more = make(chan struct{})
 }
 
-// subject is what a status is about: a claim, or one path of a freeze, as it stood.
+// A subject identifies a claim, or one path of a freeze, at one change.
 type subject struct {
 	ref    lockkeeper.Ref
 	path   lockkeeper.Path
@@ -163,8 +163,8 @@ func subjectOf(st *lockkeeper.Status) subject {
 func (f *feed) run(ctx context.Context) {
 	e := f.gate.Engine()
 	for {
-		// A follower is first told all that there is. That is no change: each stream
-		// has a list of its own. What changed between the two lists is one.
+		// List with Follow first yields all claims. Those are no changes, because each stream has a
+		// list of its own; a difference between the two lists is one.
 		known := make(map[subject]bool)
 		left := 0
 		var failed error
@@ -198,12 +198,12 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// add takes in what the engine told; nothing but that it follows if it is old.
+// add adds a change. A status that is old only shows that the feed follows.
 func (f *feed) add(ctx context.Context, st lockkeeper.Status, old bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil {
-		return // ended, and perhaps begun anew by another
+		return // another run may have begun
 	}
 	select {
 	case <-f.begun:
@@ -217,17 +217,17 @@ func (f *feed) add(ctx context.Context, st lockkeeper.Status, old bool) {
 	f.events = append(f.events, ev)
 	f.bytes += ev.bytes
 	drop := 0
-	for len(f.events)-drop > mostEvents || f.bytes > mostEventBytes {
+	for len(f.events)-drop > maxEvents || f.bytes > maxEventBytes {
 		f.bytes -= f.events[drop].bytes
 		f.events[drop] = event{}
 		drop++
 	}
 	f.first += uint64(drop)
 	f.events = f.events[drop:]
-	f.tell()
+	f.wake()
 }
 
-// bytesOf is about what a status takes.
+// bytesOf estimates the memory of a status.
 func bytesOf(st *lockkeeper.Status) int {
 	n := 400 + len(st.Ref.Session) + len(st.Text) + len(st.As) + len(st.Note) + len(st.Link)
 	for _, g := range st.Grants {
@@ -239,15 +239,15 @@ func bytesOf(st *lockkeeper.Status) int {
 	return n
 }
 
-// now is the latest mark.
+// now returns the latest mark.
 func (f *feed) now() mark {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return mark{f.life, f.first + uint64(len(f.events)) - 1}
 }
 
-// after returns some of the events after a mark, and a channel that is closed when
-// there are more than those. It is false if what came after the mark is not known.
+// after returns some of the events after a mark, and a channel that is closed at the next event. ok
+// is false if events after the mark were dropped or missed.
 func (f *feed) after(m mark) (events []event, more <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,7 +37,7 @@ func (c *call) front() error {
 		return err
 	}
 	asksJSON := acceptsJSON(c.r)
-	if asksJSON || c.api.gate.Open() || shows(c.r) {
+	if asksJSON || c.api.gate.Open() || hasCredentials(c.r) {
 		var err error
 		if c.pass, err = c.api.admit(c.r); err != nil {
 			return err
@@ -70,8 +70,8 @@ func (c *call) front() error {
 	return c.sendBytes(http.StatusOK, "text/html; charset=utf-8", text.Bytes())
 }
 
-// shows reports whether a request has credentials.
-func shows(r *http.Request) bool {
+// hasCredentials reports whether a request has credentials.
+func hasCredentials(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 

@@ -15,46 +15,45 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// placeRetry is how long after an engine could not tell of a place it is asked again.
-const placeRetry = time.Second
+// listRetry is the pause after a List that failed.
+const listRetry = time.Second
 
-// grabRoutes are locks for a name (package grab), for shells: four methods, and
-// all that is to be known can stand in the URL.
+// grabRoutes are locks for a name (package grab), for shells: all arguments may be in the URL.
 var grabRoutes = []route{
-	{pattern: "GET /v1/grab/{path...}", handle: (*call).lookPlace},
-	{pattern: "POST /v1/grab/{path...}", body: true, handle: (*call).grabPlace},
-	{pattern: "PATCH /v1/grab/{path...}", body: true, handle: (*call).renewPlace},
-	{pattern: "DELETE /v1/grab/{path...}", handle: (*call).releasePlace},
+	{pattern: "GET /v1/grab/{path...}", handle: (*call).lookName},
+	{pattern: "POST /v1/grab/{path...}", body: true, handle: (*call).grabName},
+	{pattern: "PATCH /v1/grab/{path...}", body: true, handle: (*call).renewName},
+	{pattern: "DELETE /v1/grab/{path...}", handle: (*call).releaseName},
 }
 
-// placeAnswer is what a name has. Durations count from when the request was sent.
-type placeAnswer struct {
+// A grabAnswer is the claim of a name. Durations count from when the request was sent.
+type grabAnswer struct {
 	Op        string               `json:"op"` // look, grab, renew, release
 	As        string               `json:"as,omitempty"`
 	Path      lockkeeper.Path      `json:"path"`
 	Also      []lockkeeper.Path    `json:"also,omitempty"`
-	Status    string               `json:"status"` // ok, wait; of a look also none, and of one without a name free, taken
+	Status    string               `json:"status"` // ok, wait; of a look none, too; of a look without a name: free, taken
 	Claim     *lockkeeper.Ref      `json:"claim,omitempty"`
 	Fence     uint64               `json:"fence,omitempty"`
-	Token     string               `json:"token,omitempty"`    // of ok: identifies this hold
+	Token     string               `json:"token,omitempty"`    // of ok: the fence of this hold
 	Slot      int                  `json:"slot,omitempty"`     // of one unit
 	Position  int                  `json:"position,omitempty"` // of wait
-	TTL       seconds              `json:"ttl,omitempty"`      // of grab: it is there for so long without a repeat
+	TTL       seconds              `json:"ttl,omitempty"`      // until the claim ends without a repeat
 	ETA       seconds              `json:"eta,omitempty"`
 	BlockedBy []lockkeeper.Blocker `json:"blocked_by,omitempty"`
-	OwnHolds  []lockkeeper.Path    `json:"own_holds,omitempty"` // other paths at which the same name holds what is in its way
-	Asked     *lockkeeper.Asked    `json:"asked,omitempty"`     // to yield
-	Lost      string               `json:"lost,omitempty"`      // what became of the hold before; told once
+	OwnHolds  []lockkeeper.Path    `json:"own_holds,omitempty"` // other paths where the name holds what blocks it
+	Asked     *lockkeeper.Asked    `json:"asked,omitempty"`     // a request to yield
+	Lost      string               `json:"lost,omitempty"`      // once: how the hold before ended
 	Draining  bool                 `json:"draining,omitempty"`
-	// of a look without a name: so many hold something that meets the path
+	// of a look without a name: the number of claims that overlap the path
 	Held     *int `json:"held,omitempty"`
-	Waiting  *int `json:"waiting,omitempty"`  // likewise
+	Waiting  *int `json:"waiting,omitempty"`  // the same for waiting claims
 	Released *int `json:"released,omitempty"` // of release
 }
 
-// answerOf tells what a name has.
-func answerOf(op string, n grab.Name, a grab.Answer) *placeAnswer {
-	answer := &placeAnswer{
+// answerOf returns the answer for a name.
+func answerOf(op string, n grab.Name, a grab.Answer) *grabAnswer {
+	answer := &grabAnswer{
 		Op: op, As: n.As, Path: n.Paths[0], Also: n.Paths[1:], Status: "none",
 		TTL: seconds(a.TTL), ETA: seconds(a.ETA), BlockedBy: a.Blockers, OwnHolds: a.OwnHolds, Asked: a.Asked,
 	}
@@ -82,9 +81,9 @@ func answerOf(op string, n grab.Name, a grab.Answer) *placeAnswer {
 	return answer
 }
 
-// line is the answer for shells: "ok TOKEN", "ok TOKEN SLOT", "wait POSITION",
-// "released N", or the status alone.
-func (a *placeAnswer) line() string {
+// line returns the answer for shells: "ok TOKEN", "ok TOKEN SLOT", "wait POSITION", "released N",
+// or the status alone.
+func (a *grabAnswer) line() string {
 	switch {
 	case a.Released != nil:
 		return fmt.Sprintf("released %d", *a.Released)
@@ -98,8 +97,8 @@ func (a *placeAnswer) line() string {
 	return a.Status
 }
 
-// tellPlace writes the answer as JSON, or as one line if that is accepted alone.
-func (c *call) tellPlace(a *placeAnswer) error {
+// writeGrab writes the answer as JSON, or as one line if the client accepts only text.
+func (c *call) writeGrab(a *grabAnswer) error {
 	_, a.Draining = c.api.gate.Draining()
 	code := http.StatusOK
 	if a.Status == "wait" && a.Op != "look" {
@@ -111,9 +110,9 @@ func (c *call) tellPlace(a *placeAnswer) error {
 	return c.write(code, a)
 }
 
-// releasePlace gives back what a name has. That it had nothing is no error.
-func (c *call) releasePlace() error {
-	ask, err := c.placeRequest()
+// releaseName releases the claim of a name. A name without a claim is no error.
+func (c *call) releaseName() error {
+	ask, err := c.readGrab()
 	if err != nil {
 		return err
 	}
@@ -124,13 +123,13 @@ func (c *call) releasePlace() error {
 	}
 	answer := answerOf("release", n, grab.Answer{})
 	answer.Status, answer.Released = "ok", &released
-	return c.tellPlace(answer)
+	return c.writeGrab(answer)
 }
 
-// lookPlace tells what a name has, and refreshes nothing; or, without a name, whether
-// anybody has anything there.
-func (c *call) lookPlace() error {
-	ask, err := c.placeRequest()
+// lookName answers with the claim of a name, and renews nothing. Without a name it answers whether
+// any claim overlaps the paths.
+func (c *call) lookName() error {
+	ask, err := c.readGrab()
 	if err != nil {
 		return err
 	}
@@ -142,18 +141,18 @@ func (c *call) lookPlace() error {
 	if err != nil {
 		return err
 	}
-	return c.tellPlace(answerOf("look", n, a))
+	return c.writeGrab(answerOf("look", n, a))
 }
 
-// lookPath tells how many hold or wait for something that meets the paths. Who may not
-// see all of them there is refused: to it "free" would be said of what is taken.
+// lookPath counts the claims that overlap the paths. It refuses a caller that may not see all of
+// them, because "free" could be wrong.
 func (c *call) lookPath(paths []lockkeeper.Path) error {
 	for _, p := range paths {
 		if err := c.pass.May(access.Look, p); err != nil {
 			return err
 		}
 	}
-	answer := &placeAnswer{Op: "look", Path: paths[0], Also: paths[1:], Status: "free", Held: new(int), Waiting: new(int)}
+	answer := &grabAnswer{Op: "look", Path: paths[0], Also: paths[1:], Status: "free", Held: new(int), Waiting: new(int)}
 	seen := make(map[lockkeeper.Ref]bool)
 	for _, p := range paths {
 		for st, err := range c.engine().List(c.r.Context(), lockkeeper.Query{Meets: p, Brief: true}) {
@@ -175,26 +174,25 @@ func (c *call) lookPath(paths []lockkeeper.Path) error {
 			}
 		}
 	}
-	return c.tellPlace(answer)
+	return c.writeGrab(answer)
 }
 
-// renewPlace renews the claim of a name, and never creates one.
-func (c *call) renewPlace() error {
-	ask, err := c.placeRequest()
+// renewName renews the claim of a name, and never makes one.
+func (c *call) renewName() error {
+	ask, err := c.readGrab()
 	if err != nil {
 		return err
 	}
 	n := ask.Name()
 	a, err := grab.New(c.engine()).Renew(c.r.Context(), n, ask.Terms)
 	if err != nil {
-		return unknownPlace(err)
+		return unknownName(err)
 	}
-	return c.tellPlace(answerOf("renew", n, a))
+	return c.writeGrab(answerOf("renew", n, a))
 }
 
-// unknownPlace returns the error of a renewal without a claim at the engine: there may never
-// have been one.
-func unknownPlace(err error) error {
+// unknownName turns a loss without a reason into ErrNotHeld: the name may never have had a claim.
+func unknownName(err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
 		return err
@@ -204,23 +202,22 @@ func unknownPlace(err error) error {
 	return &unknown
 }
 
-// grabPlace gives a name what it asks for, or a place in line, or refreshes what it
-// has. With wait it stays open for so long until that is a hold, and repeats the
-// caller's request meanwhile; what it has then lives on for its TTL.
-func (c *call) grabPlace() error {
-	ask, err := c.placeRequest()
+// grabName makes or renews the claim of a name. With wait it stays open until the claim is held,
+// and repeats the request meanwhile. Afterwards the claim lives for its TTL.
+func (c *call) grabName() error {
+	ask, err := c.readGrab()
 	if err != nil {
 		return err
 	}
-	places := grab.New(c.engine())
+	reservations := grab.New(c.engine())
 	if ask.token != (grab.Token{}) {
-		a, err := places.Confirm(c.r.Context(), ask.Request, ask.token)
+		a, err := reservations.Confirm(c.r.Context(), ask.Request, ask.token)
 		if err != nil {
 			return err
 		}
-		return c.tellPlace(answerOf("grab", ask.Name(), a))
+		return c.writeGrab(answerOf("grab", ask.Name(), a))
 	}
-	a, err := places.Grab(c.r.Context(), ask.Request)
+	a, err := reservations.Grab(c.r.Context(), ask.Request)
 	lost, asked := a.Lost, c.received
 	if err == nil && a.State == lockkeeper.Waiting && ask.wait > 0 {
 		leave, err := c.take(limits.Polls)
@@ -234,26 +231,26 @@ func (c *call) grabPlace() error {
 		if left <= 0 || c.api.isStopping() {
 			break
 		}
-		if err = c.news(ask.Name().Ref(), min(left, a.TTL/3)); err != nil {
-			break // nobody is there any more: the place lives on for its TTL
+		if err = c.awaitGrant(ask.Name().Ref(), min(left, a.TTL/3)); err != nil {
+			break // the client has gone: the claim lives for its TTL
 		}
 		asked = time.Now()
-		if a, err = places.Grab(c.r.Context(), ask.Request); lost == nil {
+		if a, err = reservations.Grab(c.r.Context(), ask.Request); lost == nil {
 			lost = a.Lost
 		}
 	}
 	if err != nil {
 		return err
 	}
-	// The caller counts from when it sent the request, which was before it arrived.
+	// The caller counts from when it sent the request, which was before c.received.
 	a.TTL += asked.Sub(c.received)
 	a.Lost = lost
-	return c.tellPlace(answerOf("grab", ask.Name(), a))
+	return c.writeGrab(answerOf("grab", ask.Name(), a))
 }
 
-// news waits until a place has come up or has ended, or the server or the pass does,
-// or for so long. It fails when the caller has gone.
-func (c *call) news(ref lockkeeper.Ref, atMost time.Duration) error {
+// awaitGrant returns when the claim no longer waits, when the server stops, or after atMost. It
+// returns an error if the caller has gone or its credentials are withdrawn.
+func (c *call) awaitGrant(ref lockkeeper.Ref, atMost time.Duration) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), atMost)
 	defer cancel()
 	followed := make(chan struct{})
@@ -269,7 +266,7 @@ func (c *call) news(ref lockkeeper.Ref, atMost time.Duration) error {
 	}()
 	for st, err := range c.engine().List(ctx, lockkeeper.Query{Ref: ref, Follow: true, Brief: true}) {
 		if err != nil {
-			_ = solo.Pause(ctx, placeRetry) // an engine that can't tell is asked by the next repeat
+			_ = solo.Pause(ctx, listRetry) // the next repeat asks the engine
 			break
 		}
 		if st.State != lockkeeper.Waiting {
@@ -278,13 +275,13 @@ func (c *call) news(ref lockkeeper.Ref, atMost time.Duration) error {
 	}
 	select {
 	case <-c.pass.Done():
-		return withdrawn()
+		return credentialsWithdrawn()
 	default:
 		return context.Cause(c.r.Context())
 	}
 }
 
-// acceptsText reports whether whoever asks wants a line of text, and not JSON.
+// acceptsText reports whether the client accepts text and no JSON.
 func acceptsText(r *http.Request) bool {
 	accepts := strings.Join(r.Header.Values("Accept"), ",")
 	return strings.Contains(accepts, "text/plain") && !strings.Contains(accepts, "json")

@@ -66,7 +66,7 @@ type reply struct {
 	code   int
 	header http.Header
 	text   string
-	place  placeAnswer
+	grab   grabAnswer
 }
 
 // ask sends one request; of a body that begins with "{" it says that it is JSON, of
@@ -99,7 +99,7 @@ func (v *village) askIn(ctx context.Context, method, path, body string, headers 
 	}
 	h := reply{code: answer.StatusCode, header: answer.Header, text: readAll(v.T, answer)}
 	if h.code < 300 && strings.HasPrefix(h.text, `{"op":`) {
-		if err := json.Unmarshal([]byte(h.text), &h.place); err != nil {
+		if err := json.Unmarshal([]byte(h.text), &h.grab); err != nil {
 			v.Errorf("%s %s: %s: %v", method, path, h.text, err)
 		}
 	}
@@ -137,30 +137,30 @@ func (v *village) grab(as, path string, more ...string) reply {
 }
 
 // ok grabs, and must hold.
-func (v *village) ok(as, path string, more ...string) placeAnswer {
+func (v *village) ok(as, path string, more ...string) grabAnswer {
 	v.Helper()
 	h := v.grab(as, path, more...)
-	if h.code != 200 || h.place.Status != "ok" || h.place.Fence == 0 {
+	if h.code != 200 || h.grab.Status != "ok" || h.grab.Fence == 0 {
 		v.Fatalf("%s grabs %s: %d %s, want ok", as, path, h.code, h.text)
 	}
-	return h.place
+	return h.grab
 }
 
 // waits grabs, and must wait in that place; 0 stands for any.
-func (v *village) waits(place int, as, path string, more ...string) placeAnswer {
+func (v *village) waits(place int, as, path string, more ...string) grabAnswer {
 	v.Helper()
 	h := v.grab(as, path, more...)
-	if h.code != 202 || h.place.Status != "wait" || h.place.Position == 0 || place != 0 && h.place.Position != place {
+	if h.code != 202 || h.grab.Status != "wait" || h.grab.Position == 0 || place != 0 && h.grab.Position != place {
 		v.Fatalf("%s grabs %s: %d %s, want wait %d", as, path, h.code, h.text, place)
 	}
-	return h.place
+	return h.grab
 }
 
 // released releases, and must have had so many.
 func (v *village) released(want int, as, path string) {
 	v.Helper()
 	h := v.ask("DELETE", "/v1/grab/"+path+"?as="+as, "")
-	if h.code != 200 || h.place.Status != "ok" || h.place.Released == nil || *h.place.Released != want {
+	if h.code != 200 || h.grab.Status != "ok" || h.grab.Released == nil || *h.grab.Released != want {
 		v.Fatalf("%s releases %s: %d %s, want %d released", as, path, h.code, h.text, want)
 	}
 }
@@ -178,10 +178,10 @@ func (v *village) refused(code int, words string, method, path, body string, hea
 // for itself; a look refreshes nothing, and needs no name.
 func TestGrabTells(t *testing.T) {
 	v := newVillage(t)
-	if h := v.ask("GET", "/v1/grab/db", ""); h.code != 200 || h.place.Status != "free" || *h.place.Held != 0 {
+	if h := v.ask("GET", "/v1/grab/db", ""); h.code != 200 || h.grab.Status != "free" || *h.grab.Held != 0 {
 		t.Errorf("%d %s, want free", h.code, h.text)
 	}
-	if h := v.ask("GET", "/v1/grab/db?as=me", ""); h.code != 200 || h.place.Status != "none" {
+	if h := v.ask("GET", "/v1/grab/db?as=me", ""); h.code != 200 || h.grab.Status != "none" {
 		t.Errorf("%d %s, want none", h.code, h.text)
 	}
 	for _, query := range []string{"", "?as=me"} {
@@ -199,10 +199,10 @@ func TestGrabTells(t *testing.T) {
 	if a := v.waits(0, "me", "db/y"); len(a.OwnHolds) != 1 || a.OwnHolds[0] != "db" {
 		t.Errorf("itself %v, want db", a.OwnHolds)
 	}
-	if h := v.ask("GET", "/v1/grab/db/x?as=you", ""); h.code != 200 || h.place.Status != "wait" || h.place.Position != 1 {
+	if h := v.ask("GET", "/v1/grab/db/x?as=you", ""); h.code != 200 || h.grab.Status != "wait" || h.grab.Position != 1 {
 		t.Errorf("%d %s, want wait 1 with 200: a look asked for nothing", h.code, h.text)
 	}
-	if h := v.ask("GET", "/v1/grab/db", ""); h.place.Status != "taken" || *h.place.Held != 1 || *h.place.Waiting != 2 {
+	if h := v.ask("GET", "/v1/grab/db", ""); h.grab.Status != "taken" || *h.grab.Held != 1 || *h.grab.Waiting != 2 {
 		t.Errorf("%s, want one that holds, two that wait", h.text)
 	}
 	for body, want := range map[string]string{
@@ -251,7 +251,7 @@ func TestGrabWaits(t *testing.T) {
 	go func() { waiting <- v.ask("POST", "/v1/grab/db?as=you&wait=30s", "") }()
 	v.open(1)
 	v.released(1, "me", "db")
-	if h := <-waiting; h.code != 200 || h.place.Status != "ok" {
+	if h := <-waiting; h.code != 200 || h.grab.Status != "ok" {
 		t.Errorf("%d %s, want ok", h.code, h.text)
 	}
 	ctx, leave := context.WithCancel(t.Context())
@@ -259,7 +259,7 @@ func TestGrabWaits(t *testing.T) {
 	v.open(1)
 	leave()
 	<-waiting
-	if h := v.ask("GET", "/v1/grab/db?as=they", ""); h.place.Status != "wait" {
+	if h := v.ask("GET", "/v1/grab/db?as=they", ""); h.grab.Status != "wait" {
 		t.Errorf("%s, want that the place lives on", h.text)
 	}
 	v.refused(400, "0 to 1m", "POST", "/v1/grab/db?as=you&wait=2m", "")
@@ -279,7 +279,7 @@ func TestGrabLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := v.ask("GET", "/v1/grab/db?as=me", ""); h.place.Status != "none" || !strings.Contains(h.place.Lost, "revoked") {
+	if h := v.ask("GET", "/v1/grab/db?as=me", ""); h.grab.Status != "none" || !strings.Contains(h.grab.Lost, "revoked") {
 		t.Errorf("%s, want that it was revoked", h.text)
 	}
 	if a := v.ok("me", "db"); !strings.Contains(a.Lost, "new disks") {
@@ -296,7 +296,7 @@ func TestGrabCases(t *testing.T) {
 	v.ok("holder", "db")
 	v.refused(400, `parameter \"until\"`, "DELETE", "/v1/grab/db?as=stranger&until=99999999999", "")
 	v.released(0, "stranger", "db")
-	if h := v.ask("GET", "/v1/grab/db?as=holder", ""); h.place.Status != "ok" {
+	if h := v.ask("GET", "/v1/grab/db?as=holder", ""); h.grab.Status != "ok" {
 		t.Errorf("%s, want the holder unharmed", h.text)
 	}
 
@@ -324,10 +324,10 @@ func TestGrabNonsense(t *testing.T) {
 		"as=me&op=toString":              `parameter \"op\"`,
 		"as=me&until=abc":                `parameter \"until\"`,
 		"as=me&until=0":                  `parameter \"until\"`,
-		"as=me&ttl=-1":                   "no duration",
-		"as=me&ttl=1e400":                "no duration",
+		"as=me&ttl=-1":                   "is not a duration",
+		"as=me&ttl=1e400":                "is not a duration",
 		"as=me&ttl=0":                    "", // is as none
-		"as=me&for=999999999999999":      "no duration",
+		"as=me&for=999999999999999":      "is not a duration",
 		"as=me&for=9999w":                "out of range",
 		"":                               "no name",
 		"as=":                            "no name",
@@ -338,7 +338,7 @@ func TestGrabNonsense(t *testing.T) {
 		"as=me&priority=9999999":         "out of range",
 		"as=me&shared=perhaps":           "write 1 or true, 0 or false",
 		"as=me&shared=1&limit=2":         "exclude each other",
-		"as=me&units=2":                  "of how many",
+		"as=me&units=2":                  "units need a limit",
 		"as=me&limit=0":                  "out of range",
 		"as=me&limit=2&units=3":          "3 units",
 		"as=me&also=db":                  "named twice",
@@ -367,8 +367,8 @@ func TestGrabNonsense(t *testing.T) {
 	}
 	v.refused(400, "2 times", "POST", "/v1/grab/db?as=me", "as=you")
 	v.refused(415, "media-type", "POST", "/v1/grab/db?as=me", "as=you", "Content-Type", "text/plain")
-	v.refused(413, "too-large", "POST", "/v1/grab/db?as=me", strings.Repeat("x", mostBody+1))
-	v.refused(414, "too-large", "POST", "/v1/grab/db?as="+strings.Repeat("x", mostURL), "")
+	v.refused(413, "too-large", "POST", "/v1/grab/db?as=me", strings.Repeat("x", maxBody+1))
+	v.refused(414, "too-large", "POST", "/v1/grab/db?as="+strings.Repeat("x", maxURL), "")
 	v.refused(400, "no body", "DELETE", "/v1/grab/db?as=me", "as=me")
 	for _, method := range []string{"PUT", "LOCK", "OPTIONS", "BREW"} {
 		v.refused(405, "DELETE, GET, HEAD, PATCH, POST", method, "/v1/grab/db?as=me", "")
@@ -380,7 +380,7 @@ func TestGrabNonsense(t *testing.T) {
 	for _, path := range []string{"/ui", "/ui/", "/ui/index.html", "/ui/404", "/v1", "/v1/grab", "//"} {
 		v.refused(404, "no-such-resource", "GET", path, "")
 	}
-	v.refused(400, `\"op\": there are as, also; there is no parameter \"until\"`, "GET", "/v1/grab/db?op=x&until=y", "")
+	v.refused(400, `\"op\": allowed are as, also; unknown parameter \"until\"`, "GET", "/v1/grab/db?op=x&until=y", "")
 	if h := v.ask("GET", "/v1/grab/db?as="+strings.Repeat("x", 1<<20),
 		""); h.code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a query of 1 MiB: %d %s", h.code, h.text)

@@ -22,7 +22,7 @@ func TestGrabWithFenceMakesNothing(t *testing.T) {
 		v.refused(410, words, "POST", "/v1/grab/db", `{"as":"me","fence":"`+first+`"}`)
 	}
 	lost("problems/lost")
-	if h := v.ask("GET", "/v1/grab/db", ""); h.place.Status != "free" {
+	if h := v.ask("GET", "/v1/grab/db", ""); h.grab.Status != "free" {
 		t.Errorf("%s, want that nothing was made", h.text)
 	}
 	v.ok("you", "db")
@@ -32,7 +32,7 @@ func TestGrabWithFenceMakesNothing(t *testing.T) {
 	v.ok("me", "db")
 	lost("now has another hold")
 	v.refused(400, "is incomplete", "POST", "/v1/grab/db?as=me&fence=1", "")
-	v.refused(400, "17-k3x9q2ab; wait goes without fence", "POST", "/v1/grab/db?as=me&fence=x&wait=9", "")
+	v.refused(400, "17-k3x9q2ab; fence excludes wait", "POST", "/v1/grab/db?as=me&fence=x&wait=9", "")
 }
 
 // TestGrabRenewMakesNothing: PATCH keeps what there is, says how it stands, and never
@@ -41,7 +41,7 @@ func TestGrabRenewMakesNothing(t *testing.T) {
 	v := newVillage(t)
 	const me = "/v1/grab/db?as=me"
 	v.refused(404, "unknown-claim", "PATCH", me, "")
-	if h := v.ask("GET", "/v1/grab/db", ""); h.place.Status != "free" {
+	if h := v.ask("GET", "/v1/grab/db", ""); h.grab.Status != "free" {
 		t.Errorf("%s, want that nothing was made", h.text)
 	}
 	held := v.ok("me", "db")
@@ -52,12 +52,12 @@ func TestGrabRenewMakesNothing(t *testing.T) {
 		"for=1h":       time.Hour,
 	} {
 		h := v.ask("PATCH", me, body)
-		if h.code != 200 || h.place.Token != held.Token || h.place.Op != "renew" || h.place.TTL < seconds(ttl) {
+		if h.code != 200 || h.grab.Token != held.Token || h.grab.Op != "renew" || h.grab.TTL < seconds(ttl) {
 			t.Errorf("%q: %d %s, want it held for %s", body, h.code, h.text, ttl)
 		}
 	}
 	v.waits(1, "you", "db")
-	if h := v.ask("PATCH", "/v1/grab/db?as=you", ""); h.code != 202 || h.place.Position != 1 {
+	if h := v.ask("PATCH", "/v1/grab/db?as=you", ""); h.code != 202 || h.grab.Position != 1 {
 		t.Errorf("%d %s, want wait 1", h.code, h.text)
 	}
 	if h := v.ask("PATCH", "/v1/grab/db?as=you", "", "Accept", "text/plain"); h.code != 202 || h.text != "wait 1\n" {

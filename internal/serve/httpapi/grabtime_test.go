@@ -30,7 +30,7 @@ func TestGrabWaitsLong(t *testing.T) {
 			t.Errorf("who waits for itself was kept for %s: %v", time.Since(began), a.OwnHolds)
 		}
 		v.released(1, "me", "db/x")
-		waits := make(chan placeAnswer)
+		waits := make(chan grabAnswer)
 		go func() { waits <- v.waits(1, "you", "db", "&ttl=6&wait=30s") }()
 		synctest.Wait()
 		v.waits(2, "they", "db", "&ttl=5m")
@@ -84,7 +84,7 @@ func TestGrabStops(t *testing.T) {
 			return v.ask("POST", "/v1/grab/db?as="+as+"&wait=50s", "", "Authorization", "Bearer "+secret)
 		}
 		began := time.Now()
-		if h := ask("me"); h.place.Status != "ok" {
+		if h := ask("me"); h.grab.Status != "ok" {
 			t.Fatal(h.text)
 		}
 		answers := make(chan reply)
@@ -98,7 +98,7 @@ func TestGrabStops(t *testing.T) {
 		go func() { answers <- ask("they") }()
 		pass(time.Second)
 		w.apis[0].stop()
-		if h := <-answers; h.place.Status != "wait" || time.Since(began) > 2500*time.Millisecond {
+		if h := <-answers; h.grab.Status != "wait" || time.Since(began) > 2500*time.Millisecond {
 			t.Errorf("stopping: %d %s after %s", h.code, h.text, time.Since(began))
 		}
 	})
@@ -120,7 +120,7 @@ func TestGrabFor(t *testing.T) {
 	})
 }
 
-// TestGrabRestart: places and holds outlive the server, on disk.
+// TestGrabRestart: reservations and holds outlive the server, on disk.
 func TestGrabRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	var fence uint64

@@ -22,33 +22,33 @@ func TestBadBodies(t *testing.T) {
 	deep := strings.Repeat("a/", 16) + "a"
 	inMemory(t, 1, func(w *world) {
 		for body, says := range map[string]string{
-			`{}`:                                    "nothing is asked for",
-			`[]`:                                    "no JSON object",
-			`null`:                                  "no JSON object",
-			`{"path":"db"`:                          "no JSON",
-			`{"path":"db"} {}`:                      "the body is no JSON: byte 15 can't be read",
-			`{"path":"db","path":"db"}`:             "there twice",
-			`{"Path":"db"}`:                         `there is no "Path"`,
-			`{"path":"db","waits":3}`:               `there is no "waits": there are as,`,
-			`{"targets":[{"path":"db","way":"x"}]}`: `there is no "targets[].way"`,
+			`{}`:                                    "no target: give",
+			`[]`:                                    "not a JSON object",
+			`null`:                                  "not a JSON object",
+			`{"path":"db"`:                          "not JSON",
+			`{"path":"db"} {}`:                      "the body is not JSON: byte 15 is not valid",
+			`{"path":"db","path":"db"}`:             "given twice",
+			`{"Path":"db"}`:                         `unknown key "Path"`,
+			`{"path":"db","waits":3}`:               `unknown key "waits": allowed are as,`,
+			`{"targets":[{"path":"db","way":"x"}]}`: `unknown key "targets[].way"`,
 			`{"targets":[{"path":"a"},{"path":"a"}]}`: "named twice",
-			`{"targets":{"path":"a"}}`:                "does not go there",
-			`{"targets":[[[[]]]]}`:                    "does not go there",
-			`{"path":"db","targets":[{"path":"a"}]}`:  "beside targets",
+			`{"targets":{"path":"a"}}`:                "it must be",
+			`{"targets":[[[[]]]]}`:                    "it must be",
+			`{"path":"db","targets":[{"path":"a"}]}`:  "exclude targets",
 			`{"path":null}`:                           "leave out what has no value",
-			`{"path":7}`: "path is the number 7, which does not go there: " +
+			`{"path":7}`: "path is the number 7, which it must be: " +
 				"it takes text",
 			`{"path":"db","mode":"mine"}`: "none of exclusive, shared, permits",
-			`{"path":"db","ttl":NaN}`:     "no JSON",
+			`{"path":"db","ttl":NaN}`:     "not JSON",
 			`{"path":"db","ttl":1e400}`:   "ttl \"1e400\" is neither a number of seconds",
 			`{"path":"db","ttl":-1}`:      "neither a number of seconds",
 			`{"path":"db","ttl":0}`:       "out of range: 1s to 10 years",
-			`{"path":"db","ttl":"soon"}`: "ttl \"soon\" is no duration: write it as 30s, 5m " +
+			`{"path":"db","ttl":"soon"}`: "ttl \"soon\" is not a duration: write it as 30s, 5m " +
 				"or 2d",
 			`{"path":"db","ttl":true}`: "neither a number of seconds",
-			`{"path":"db","wait":"11y"}`: "wait \"11y\" is no duration: write it as 30s, 5m " +
+			`{"path":"db","wait":"11y"}`: "wait \"11y\" is not a duration: write it as 30s, 5m " +
 				"or 2d, or as a number of seconds; or \"forever\"",
-			`{"path":"db","wait":"forever","ttl":"a","expected":-1}`: "ttl \"a\" is no duration: write it as 30s, 5m or " +
+			`{"path":"db","wait":"forever","ttl":"a","expected":-1}`: "ttl \"a\" is not a duration: write it as 30s, 5m or " +
 				"2d, or as a number of seconds; expected \"-1\" is neither",
 			`{"path":"db","wait":1e9}`:                                    "out of range",
 			`{"path":"db","priority":1.5}`:                                "a whole number",
@@ -62,7 +62,7 @@ func TestBadBodies(t *testing.T) {
 			`{"path":"../db"}`:                                            "is not allowed",
 			`{"path":"` + deep + `"}`:                                     "17 segments",
 			`{"path":"a\u0000b"}`:                                         "control character",
-			`{"path":"\ud83d"}`:                                           "half of a character",
+			`{"path":"\ud83d"}`:                                           "half of a surrogate pair",
 			"{\"path\":\"a\xff\"}":                                        "not UTF-8",
 			`{"path":"db","as":"` + strings.Repeat("x", 129) + `"}`:       "129 bytes",
 			`{"targets":[` + strings.Repeat(`{"path":"a"},`, 64) + `{}]}`: "65 targets",
@@ -72,12 +72,12 @@ func TestBadBodies(t *testing.T) {
 				t.Errorf("%s: %d %s, want 400 and %q", body, a.status, a.text, says)
 			}
 		}
-		big := `{"path":"db","note":"` + strings.Repeat("x", mostBody) + `"}`
+		big := `{"path":"db","note":"` + strings.Repeat("x", maxBody) + `"}`
 		w.want(w.ask("POST", "/v1/claims", big), 413, "too-large")
 		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: text/plain"), 415, "media-type")
 		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Content-Type: application/x-www-form-urlencoded"), 415,
 			"media-type")
-		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Idempotency-Key: "+strings.Repeat("k", mostKey+1)), 400,
+		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Idempotency-Key: "+strings.Repeat("k", maxKey+1)), 400,
 			"invalid")
 		w.want(w.ask("GET", "/v1/claims", `{}`), 400, "invalid")
 		w.want(w.ask("GET", "/v1/claims?path=%ff", ""), 400, "invalid")
@@ -92,53 +92,56 @@ func TestBadBodies(t *testing.T) {
 	})
 }
 
-// TestAllMistakesAreNamed: one answer names everything that is wrong with a request, in
-// words of the API and of no program, on every route.
+// wrongRequests are requests with several mistakes, and the detail of the answer.
+var wrongRequests = []struct{ method, url, body, detail string }{
+	{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`,
+		`ttl "zz" is not a duration: write 30s, 5m or 2d, or a number of seconds; ` +
+			`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
+	{"POST", "/v1/claims", `{"path":5}`, `path is the number 5: it must be text`},
+	{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
+		`targets[].path is the number 5: it must be text; targets[].mode is the number 7: it must be text; ` +
+			`unknown key "wiat": allowed are as, expected, grace, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
+			`note is an object: it must be text; soft is text: it must be true or false; ` +
+			`path, mode, units and limit exclude targets: put them into one of the targets`},
+	{"POST", "/v1/claims?poll=2h&wait=1", `{"quiet_period":"5s","wait":true,"steal":"now","limit":1.5}`,
+		`unknown parameter "wait": allowed are poll; wait "true" is neither a number of seconds, such as 1.5, nor text such as "30s"; or "forever"; ` +
+			`limit is the number 1.5: it must be a whole number; steal "now": write "ask", or give steal_after, after which the lock is taken; ` +
+			`poll "2h" is out of range: 0 to 1m0s; ask again after that`},
+	{"POST", "/v1/claims", `{"targets":[{"path":".."},{"path":"a/../b"}],"priority":9999999,"ttl":0}`,
+		`path "..": the segment ".." is not allowed: write the path in full; path "a/../b": the segment ".." is not allowed: write the path in full; ` +
+			`priority 9999999 is out of range: -1000000 to 1000000; TTL 0s is out of range: 1s to 10 years`},
+	{"GET", "/v1/claims?path=..&state=gone&limit=0&who=me", "",
+		`unknown parameter "who": allowed are path, session, state, limit; path "..": the segment ".." is not allowed: write the path in full; ` +
+			`state "gone" is none of waiting, held, frozen; limit "0" is out of range: 1 to 10000`},
+	{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`,
+		`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+			`priority is text: it must be a whole number; poll "x" is not a duration: write 30s, 5m or 2d, or a number of seconds`},
+	{"POST", "/v1/claims/x/renew?poll=x&change=y", "",
+		`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
+			`poll "x" is not a duration: write 30s, 5m or 2d, or a number of seconds; change "y" is not a number: give the change of the latest answer`},
+	{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `unknown parameter "x": none is allowed here; ` +
+		`as is the number 1: it must be text; path "..": the segment ".." is not allowed: write the path in full; "for" is missing: give a duration, such as "30m"; DELETE ends the freeze earlier`},
+	{"DELETE", "/v1/freezes/..?x=1", "",
+		`unknown parameter "x": allowed are all; path "..": the segment ".." is not allowed: write the path in full`},
+	{"POST", "/v1/drain?x=1", `{"reason":false}`,
+		`unknown parameter "x": none is allowed here; reason is false: it must be text`},
+	{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`,
+		`as is the number 5: it must be text; ` +
+			`ttl "zz" is not a duration: write 30s, 5m or 2d, or a number of seconds; unknown parameter "x": ` +
+			`allowed are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
+			`path "..": the segment ".." is not allowed: write the path in full`},
+	{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`,
+		`path "..": the segment ".." is not allowed: write the path in full; ` +
+			`ttl "x" is not a duration: write 30s, 5m or 2d, or a number of seconds; ID "" is not valid: Terraform's IDs have 1 to 128 bytes without spaces`},
+}
+
+// TestAllMistakesAreNamed: on every route, one answer names everything that is wrong with the
+// request, in terms of the API.
 func TestAllMistakesAreNamed(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
-		for _, c := range []struct{ method, url, body, says string }{
-			{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`,
-				`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ` +
-					`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
-			{"POST", "/v1/claims", `{"path":5}`, `path is the number 5, which does not go there: it takes text`},
-			{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
-				`targets[].path is the number 5, which does not go there: it takes text; targets[].mode is the number 7, which does not go there: it takes text; ` +
-					`there is no "wiat": there are as, expected, grace, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
-					`note is an object or a list, which does not go there: it takes text; soft is text, which does not go there: it takes true or false; ` +
-					`path, mode, units and limit beside targets: put them into a target of their own`},
-			{"POST", "/v1/claims?poll=2h&wait=1", `{"quiet_period":"5s","wait":true,"steal":"now","limit":1.5}`,
-				`there is no parameter "wait": there are poll; wait "true" is neither a number of seconds, such as 1.5, nor text such as "30s"; or "forever"; ` +
-					`limit is the number 1.5, which does not go there: it takes a whole number; steal "now": write "ask", or give steal_after, after which it is taken; ` +
-					`poll "2h" is out of range: 0 to 1m0s; ask again when it is over`},
-			{"POST", "/v1/claims", `{"targets":[{"path":".."},{"path":"a/../b"}],"priority":9999999,"ttl":0}`,
-				`path "..": the segment ".." is not allowed: write the path in full; path "a/../b": the segment ".." is not allowed: write the path in full; ` +
-					`priority 9999999 is out of range: -1000000 to 1000000; TTL 0s is out of range: 1s to 10 years`},
-			{"GET", "/v1/claims?path=..&state=gone&limit=0&who=me", "",
-				`there is no parameter "who": there are path, session, state, limit; path "..": the segment ".." is not allowed: write the path in full; ` +
-					`state "gone" is none of waiting, held, frozen; limit "0" is out of range: 1 to 10000`},
-			{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`,
-				`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
-					`priority is text, which does not go there: it takes a whole number; poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds`},
-			{"POST", "/v1/claims/x/renew?poll=x&change=y", "",
-				`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
-					`poll "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; change "y" is no number: give that of the latest answer`},
-			{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `there is no parameter "x": this takes none; ` +
-				`as is the number 1, which does not go there: it takes text; path "..": the segment ".." is not allowed: write the path in full; for how long? Give "for", such as "30m"; DELETE ends it earlier`},
-			{"DELETE", "/v1/freezes/..?x=1", "",
-				`there is no parameter "x": there are all; path "..": the segment ".." is not allowed: write the path in full`},
-			{"POST", "/v1/drain?x=1", `{"reason":false}`,
-				`there is no parameter "x": this takes none; reason is false, which does not go there: it takes text`},
-			{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`,
-				`as is the number 5, which does not go there: it takes text; ` +
-					`ttl "zz" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; there is no parameter "x": ` +
-					`there are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
-					`path "..": the segment ".." is not allowed: write the path in full`},
-			{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`,
-				`path "..": the segment ".." is not allowed: write the path in full; ` +
-					`ttl "x" is no duration: write it as 30s, 5m or 2d, or as a number of seconds; ID "": Terraform names each lock by 1 to 128 bytes without spaces`},
-		} {
-			if a := w.want(w.ask(c.method, c.url, c.body), 400, "invalid"); a.Detail != c.says {
-				t.Errorf("%s %s %s:\n%s, want\n%s", c.method, c.url, c.body, a.Detail, c.says)
+		for _, c := range wrongRequests {
+			if a := w.want(w.ask(c.method, c.url, c.body), 400, "invalid"); a.Detail != c.detail {
+				t.Errorf("%s %s %s:\n%s, want\n%s", c.method, c.url, c.body, a.Detail, c.detail)
 			}
 		}
 		many := w.want(w.ask("POST", "/v1/claims", "{"+strings.Repeat(`"x":1,`, 5000)+`"a":1}`), 400, "invalid")
@@ -146,7 +149,7 @@ func TestAllMistakesAreNamed(t *testing.T) {
 			t.Errorf("5000 mistakes take %d bytes", len(many.Detail))
 		}
 		foreign := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Origin: http://evil.example"), 403, "cross-origin")
-		if want := `the request comes from a page of "http://evil.example", and this is "server0": a page may only use the server that it came from; a program sends no Origin`; foreign.Detail != want {
+		if want := `the request comes from a page of "http://evil.example" and goes to "server0": a page may use only its own server; programs send no Origin`; foreign.Detail != want {
 			t.Errorf("%s, want %s", foreign.Detail, want)
 		}
 		if !w.free() {
@@ -199,7 +202,7 @@ func TestRawConnections(t *testing.T) {
 			{"a body that nobody wants", strings.NewReplacer("/v1/claims", "/v2", "13", "9000").Replace(post), 0, "anything",
 				bodyTimeout + time.Second},
 			{"no HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 0, "HTTP/1.1 400 Bad Request", time.Second},
-			{"a long header", "GET /v1/claims HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 2*mostHeader) + "\r\n\r\n", 0,
+			{"a long header", "GET /v1/claims HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 2*maxHeader) + "\r\n\r\n", 0,
 				"HTTP/1.1 431 Request Header Fields Too Large", time.Second},
 			{"two lengths", strings.Replace(post, "\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n", 1), 0, "HTTP/1.1 400 Bad Request",
 				time.Second},
@@ -311,6 +314,6 @@ func ask(t *testing.T, api *API, method, target, body, key string) {
 			bad(fmt.Sprint("no problem, ", media, " ", err))
 		}
 	case strings.HasPrefix(media, "application/json") && method != http.MethodHead && !json.Valid([]byte(text)):
-		bad("no JSON")
+		bad("not JSON")
 	}
 }

@@ -36,29 +36,29 @@ func TestNamesOfIdentities(t *testing.T) {
 	v.refused(403, "denied", "POST", "/v1/grab/dbs?as=me", "", "Authorization", secrets["ann"])
 	v.refused(403, "denied", "LOCK", "/v1/terraform/dbs", lockBody("one", "me"), "Authorization", secrets["ann"])
 
-	if h := as("ann", "POST", "/v1/grab/db?as=me", ""); h.place.Status != "ok" {
+	if h := as("ann", "POST", "/v1/grab/db?as=me", ""); h.grab.Status != "ok" {
 		t.Fatalf("%d %s", h.code, h.text)
 	}
-	if h := as("bob", "POST", "/v1/grab/db?as=me", ""); h.place.Status != "wait" ||
-		!strings.HasPrefix(h.place.BlockedBy[0].Ref.Session, "ann:grab-") {
+	if h := as("bob", "POST", "/v1/grab/db?as=me", ""); h.grab.Status != "wait" ||
+		!strings.HasPrefix(h.grab.BlockedBy[0].Ref.Session, "ann:grab-") {
 		t.Errorf("bob under the same name: %d %s, want that he waits for ann", h.code, h.text)
 	}
-	if h := as("bob", "GET", "/v1/grab/db?as=me", ""); h.place.Status != "wait" {
+	if h := as("bob", "GET", "/v1/grab/db?as=me", ""); h.grab.Status != "wait" {
 		t.Errorf("%s, want bob's own", h.text)
 	}
-	if h := as("bob", "DELETE", "/v1/grab/db?as=me", ""); *h.place.Released != 1 {
+	if h := as("bob", "DELETE", "/v1/grab/db?as=me", ""); *h.grab.Released != 1 {
 		t.Errorf("%s, want bob's place", h.text)
 	}
-	if h := as("bob", "DELETE", "/v1/grab/db?as=me", ""); *h.place.Released != 0 {
+	if h := as("bob", "DELETE", "/v1/grab/db?as=me", ""); *h.grab.Released != 0 {
 		t.Errorf("%s, want that ann's is not touched", h.text)
 	}
-	if h := as("ann", "POST", "/v1/grab/db?as=me", ""); h.place.Status != "ok" {
+	if h := as("ann", "POST", "/v1/grab/db?as=me", ""); h.grab.Status != "ok" {
 		t.Errorf("%s, want ann unharmed", h.text)
 	}
 
 	// he would be told that it is free
 	v.refused(403, "bob may not look db", "GET", "/v1/grab/db", "", "Authorization", secrets["bob"])
-	if h := as("eve", "GET", "/v1/grab/db", ""); h.place.Status != "taken" {
+	if h := as("eve", "GET", "/v1/grab/db", ""); h.grab.Status != "taken" {
 		t.Errorf("%d %s, want that it is taken", h.code, h.text)
 	}
 

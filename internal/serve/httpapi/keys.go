@@ -15,9 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// readObject reads a JSON object into a struct, and adds all its mistakes to m. It skips wrong
-// values and reads the rest. encoding/json accepts a key twice, in any case of letters, and null.
-// readObject refuses these, because two readers could understand the same text differently.
+// readObject decodes a JSON object into a struct, and adds all its mistakes to m. It skips wrong
+// values and decodes the rest. encoding/json accepts repeated keys, keys in any case, and null;
+// readObject refuses them, because two readers could understand the same text differently.
 func readObject(text []byte, into any, m *mistakes) {
 	t := reflect.TypeOf(into).Elem()
 	err := json.Unmarshal(text, new(json.RawMessage))
@@ -26,20 +26,19 @@ func readObject(text []byte, into any, m *mistakes) {
 	case err != nil:
 		err = noJSON(err)
 	case w.next() != '{':
-		err = lockkeeper.Invalid("the body is no JSON object: send {…}")
+		err = lockkeeper.Invalid("the body is not a JSON object: send {…}")
 	}
 	if err != nil {
 		m.add(err)
 		m.keys = append(m.keys, knownKeys(t).names...)
 		return
 	}
-	if halved(text) {
-		m.addf("the body has half of a character, as \\ud83d without its other half: " +
-			"a text in it was cut in the middle of one")
+	if hasLoneSurrogate(text) {
+		m.addf("the body contains half of a surrogate pair, such as \\ud83d alone: a text was cut within a character")
 	}
 	w.object("", t)
 	if err := json.Unmarshal(w.without(), into); err != nil && len(m.list) == 0 {
-		m.addf("the body can't be read")
+		m.addf("the body is not valid")
 	}
 }
 
@@ -47,13 +46,12 @@ func readObject(text []byte, into any, m *mistakes) {
 func noJSON(err error) error {
 	var at *json.SyntaxError
 	if !errors.As(err, &at) || strings.HasPrefix(at.Error(), "unexpected end") {
-		return lockkeeper.Invalid("the body is no JSON: it ends before it is complete")
+		return lockkeeper.Invalid("the body is not JSON: it ends before it is complete")
 	}
-	return lockkeeper.Invalid("the body is no JSON: byte %d can't be read", at.Offset)
+	return lockkeeper.Invalid("the body is not JSON: byte %d is not valid", at.Offset)
 }
 
-// A keyWalk goes through JSON that is known to be valid, so it looks at no more than
-// it needs to find its way.
+// A keyWalk walks over valid JSON, so it checks no syntax.
 type keyWalk struct {
 	text     []byte
 	at       int
@@ -75,14 +73,14 @@ func (w *keyWalk) without() []byte {
 	return append(text, w.text[from:]...)
 }
 
-// wrong records a mistake in the value from that offset to the present one.
+// wrong records a mistake in the value between that offset and the present one.
 func (w *keyWalk) wrong(name string, from int, format string, args ...any) {
 	w.mistakes.addf(format, args...)
 	w.mistakes.keys = append(w.mistakes.keys, name)
 	w.holes = append(w.holes, [2]int{from, w.at})
 }
 
-// next passes over spaces, and returns the byte that follows.
+// next skips white space, and returns the next byte.
 func (w *keyWalk) next() byte {
 	for {
 		switch b := w.text[w.at]; b {
@@ -113,10 +111,10 @@ func (w *keyWalk) object(within string, t reflect.Type) {
 		switch {
 		case !ok:
 			w.skip()
-			w.wrong(name, from, "there is no %s: there are %s", quoted(name), strings.Join(known.names, ", "))
+			w.wrong(name, from, "unknown key %s: allowed are %s", quoted(name), strings.Join(known.names, ", "))
 		case seen&(1<<i) != 0:
 			w.skip()
-			w.wrong(name, from, "%s is there twice: write it once", name)
+			w.wrong(name, from, "%s is given twice: give it once", name)
 		default:
 			seen |= 1 << i
 			w.value(name, known.types[i])
@@ -149,7 +147,7 @@ func (w *keyWalk) value(name string, t reflect.Type) {
 		w.at++
 	default:
 		w.skip()
-		if says := misplaced(name, t, w.text[from:w.at]); says != "" {
+		if says := typeMismatch(name, t, w.text[from:w.at]); says != "" {
 			w.wrong(name, from, "%s", says)
 		}
 	}
@@ -181,17 +179,17 @@ func (w *keyWalk) skip() {
 	}
 }
 
-// misplaced says why a JSON value does not fit type t; "" if it fits.
-func misplaced(name string, t reflect.Type, text []byte) string {
+// typeMismatch returns why a JSON value does not fit type t; "" if it fits.
+func typeMismatch(name string, t reflect.Type, text []byte) string {
 	var err error
 	either := ""
 	switch {
-	case t == reflect.TypeFor[patience]() && string(text) == forever:
-	case t == reflect.TypeFor[patience]():
+	case t == reflect.TypeFor[waitField]() && string(text) == forever:
+	case t == reflect.TypeFor[waitField]():
 		either = "; or \"forever\""
 		fallthrough
-	case t == reflect.TypeFor[span]():
-		_, err = spanIn(name, text)
+	case t == reflect.TypeFor[durationField]():
+		_, err = parseJSONDuration(name, text)
 	default:
 		err = json.Unmarshal(text, reflect.New(t).Interface())
 	}
@@ -202,14 +200,16 @@ func misplaced(name string, t reflect.Type, text []byte) string {
 	case errors.As(err, &e):
 		return e.Detail + either
 	}
-	return name + " is " + kindOf(text) + ", which does not go there: it takes " + jsonKind(t)
+	return name + " is " + kindOf(text) + ": it must be " + jsonKind(t)
 }
 
 // kindOf names the kind of a JSON value.
 func kindOf(text []byte) string {
 	switch text[0] {
-	case '{', '[':
-		return "an object or a list"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
 	case '"':
 		return "text"
 	case 't', 'f':
@@ -218,9 +218,9 @@ func kindOf(text []byte) string {
 	return "the number " + string(text[:min(len(text), 40)])
 }
 
-// halved reports whether JSON that is valid has half of a character, such as "\ud83d"
-// alone. The library takes one for U+FFFD, so that two names would be one.
-func halved(text []byte) bool {
+// hasLoneSurrogate reports whether valid JSON contains half of a surrogate pair, such as "\ud83d"
+// alone. encoding/json replaces it with U+FFFD, so two different names would become one.
+func hasLoneSurrogate(text []byte) bool {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
 			continue
@@ -240,7 +240,7 @@ func halved(text []byte) bool {
 	return false
 }
 
-// escaped is the number in uXXXX, if text begins with that.
+// escaped returns the number in uXXXX at the beginning of text.
 func escaped(text []byte) (rune, bool) {
 	if len(text) < len("uXXXX") || text[0] != 'u' {
 		return 0, false
@@ -272,7 +272,7 @@ func (w *keyWalk) quoted() []byte {
 	return w.text[from:w.at]
 }
 
-// known are the keys of a type, at most 64.
+// known has the keys of a type, at most 64.
 type known struct {
 	number map[string]int
 	types  []reflect.Type
@@ -295,7 +295,7 @@ func knownKeys(t reflect.Type) *known {
 	return k
 }
 
-// fieldsOf are the JSON names of a struct's fields, with those of embedded ones.
+// fieldsOf returns the JSON names of a struct's fields, embedded ones included.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	fields := make(map[string]reflect.Type, t.NumField())
 	for _, f := range reflect.VisibleFields(t) {

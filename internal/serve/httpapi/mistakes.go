@@ -9,22 +9,22 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// mostMistakes bounds the mistakes that one answer lists.
-const mostMistakes = 16
+// maxMistakes bounds the mistakes that one answer lists.
+const maxMistakes = 16
 
 // mistakes collects all mistakes of a request, so that one answer lists them.
 type mistakes struct {
 	list  []string
 	more  bool     // there are more than in list
 	keys  []string // keys of the body with wrong values
-	other error    // a refusal of another kind, such as that of a body that is too large
+	other error    // an error of another kind, such as of a body that is too large
 }
 
 func (m *mistakes) addf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	switch {
 	case slices.Contains(m.list, text):
-	case len(m.list) == mostMistakes:
+	case len(m.list) == maxMistakes:
 		m.more = true
 	default:
 		m.list = append(m.list, text)

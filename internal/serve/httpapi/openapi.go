@@ -5,16 +5,15 @@ import (
 	"net/http"
 )
 
-// document describes all that the API answers to (OpenAPI 3.1). Tests hold it
-// against the table of routes, against the types of this package, and against every
-// exchange that they have.
+// document is the OpenAPI 3.1 description of the API. Tests compare it with the table of routes,
+// with the types of this package, and with every exchange that they make.
 //
 //go:embed openapi.json
 var document []byte
 
-var documentRoutes = []route{{pattern: "GET /openapi.json", handle: (*call).tellDocument}}
+var documentRoutes = []route{{pattern: "GET /openapi.json", handle: (*call).serveDocument}}
 
-func (c *call) tellDocument() error {
+func (c *call) serveDocument() error {
 	var m mistakes
 	c.query(&m)
 	if err := m.err(); err != nil {

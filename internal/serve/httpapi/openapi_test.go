@@ -333,8 +333,8 @@ var documentedTypes = map[string]any{
 	"Stats":         statistics{},
 	"Queue":         listing.Queue{},
 	"Count":         listing.Count{},
-	"Place":         placeAnswer{},
-	"GrabRequest":   placeBody{},
+	"Place":         grabAnswer{},
+	"GrabRequest":   grabBody{},
 	"TerraformLock": lockInfo{},
 }
 
@@ -344,7 +344,7 @@ func TestDocumentIsServed(t *testing.T) {
 	if h := v.ask("GET", "/openapi.json", ""); h.code != 200 || h.text != string(document) {
 		t.Errorf("%d, %d bytes, want the document", h.code, len(h.text))
 	}
-	v.refused(400, "no parameter", "GET", "/openapi.json?x=1", "")
+	v.refused(400, "unknown parameter", "GET", "/openapi.json?x=1", "")
 }
 
 // TestWitness: an exchange that is not as the document has it is seen.

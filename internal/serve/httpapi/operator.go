@@ -16,10 +16,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// How many claims one answer lists.
+// The number of claims in one answer.
 const (
 	defaultListed = 1000
-	mostListed    = 10_000
+	maxListed     = 10_000
 )
 
 var operatorRoutes = []route{
@@ -34,10 +34,10 @@ var operatorRoutes = []route{
 	{"POST /v1/drain", true, (*call).drain},
 }
 
-// A claimList is an answer that lists claims.
+// A claimList is the answer of a list.
 type claimList struct {
 	Claims []lockkeeper.Status `json:"claims"`
-	More   bool                `json:"more"` // there are more than the limit
+	More   bool                `json:"more"` // the limit left out some
 	staleness
 }
 
@@ -61,13 +61,13 @@ func limitOf(text string, m *mistakes) int {
 		return defaultListed
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > mostListed {
-		m.addf("limit %s is out of range: 1 to %d", quoted(text), mostListed)
+	if err != nil || n < 1 || n > maxListed {
+		m.addf("limit %s is out of range: 1 to %d", quoted(text), maxListed)
 	}
 	return n
 }
 
-// listClaims is GET /v1/claims: holds first, then who waits, then freezes.
+// listClaims is GET /v1/claims: first holds, then waiting claims, then freezes.
 func (c *call) listClaims() error {
 	var m mistakes
 	values := c.query(&m, "path", "session", "state", "limit")
@@ -85,7 +85,7 @@ func (c *call) listClaims() error {
 	return c.list(q, state, limit)
 }
 
-// list answers with what q selects, in a state unless that is 0.
+// list answers with the claims that q selects, in that state unless it is 0.
 func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
@@ -116,8 +116,7 @@ func (c *call) list(q lockkeeper.Query, state lockkeeper.State, limit int) error
 	return c.write(http.StatusOK, answer)
 }
 
-// broad is a handler that looks at many claims, of which only so many work at a time:
-// each has a copy of what it looks at.
+// broad limits how many calls of a handler run at a time, because each copies a whole list.
 func broad(handle func(*call) error) func(*call) error {
 	return func(c *call) error {
 		leave, err := c.take(limits.BroadLists)
@@ -129,7 +128,7 @@ func broad(handle func(*call) error) func(*call) error {
 	}
 }
 
-// all is everything of one moment.
+// all returns all claims and freezes of one moment.
 func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
@@ -143,7 +142,7 @@ func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
 	return all, s, nil
 }
 
-// why is GET /v1/why: who holds and who waits, and whom those wait for, to the end.
+// why is GET /v1/why: the claims that explain why a path is not free.
 func (c *call) why() error {
 	var m mistakes
 	values := c.query(&m, "path", "limit")
@@ -157,7 +156,8 @@ func (c *call) why() error {
 	}
 	chosen := listing.Explaining(q.Meets, all)
 	more := len(chosen) > limit
-	return c.write(http.StatusOK, claimList{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more, stale})
+	return c.write(http.StatusOK, claimList{append([]lockkeeper.Status{}, chosen[:min(limit, len(chosen))]...), more,
+		stale})
 }
 
 // stats is GET /v1/stats, the same as lk stats --json.
@@ -174,7 +174,7 @@ func (c *call) stats() error {
 	return c.write(http.StatusOK, statistics{listing.StatsOf(listing.Overlapping(q.Meets, all)), stale})
 }
 
-// operate does what an operator does, in a session that lives as long as that.
+// operate runs an operator's action in a transient session.
 func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
@@ -185,12 +185,13 @@ func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
 	return solo.Transient(ctx, c.engine(), httpPrefix+"operator-", solo.RoundTrip, c.pass.Name(), do)
 }
 
-// label is an operator's: the name it gives, or else that of the identity.
+// label returns an operator's label; without a name, with the name of the identity.
 func (c *call) label(as, note, link string) lockkeeper.Label {
 	return lockkeeper.Label{As: cmp.Or(as, c.pass.Name()), Note: note, Link: link}
 }
 
-// revokeClaim is POST /v1/claims/{claim}/revoke. The answer is how the claim then stands.
+// revokeClaim is POST /v1/claims/{claim}/revoke. It answers with the status of the claim
+// afterwards.
 func (c *call) revokeClaim() error {
 	var m mistakes
 	ref := c.ref(&m)
@@ -231,10 +232,10 @@ func (c *call) revokeClaim() error {
 		return err
 	}
 	if now.State == 0 {
-		c.w.WriteHeader(http.StatusNoContent) // over, and forgotten
+		c.w.WriteHeader(http.StatusNoContent) // ended and forgotten
 		return nil
 	}
-	return c.tell(http.StatusOK, now)
+	return c.writeClaim(http.StatusOK, now)
 }
 
 // listFreezes is GET /v1/freezes.
@@ -244,7 +245,7 @@ func (c *call) listFreezes() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, mostListed)
+	return c.list(lockkeeper.Query{}, lockkeeper.Freezing, maxListed)
 }
 
 // freezable returns the path of a freeze. A request must name a freeze of everything explicitly,
@@ -252,7 +253,7 @@ func (c *call) listFreezes() error {
 func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
 	switch named := c.r.PathValue("path"); {
 	case all && named != "":
-		m.addf("all is everything: leave %s out, or all", quoted(named))
+		m.addf("all excludes the path %s: give one of them", quoted(named))
 		return ""
 	case all:
 		return lockkeeper.Root
@@ -260,16 +261,16 @@ func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
 	return c.path(m)
 }
 
-// freeze is PUT /v1/freezes/{path...}: nobody is let in for a while.
+// freeze is PUT /v1/freezes/{path...}. It prevents new grants for a time.
 func (c *call) freeze() error {
 	var m mistakes
 	c.query(&m)
 	var asked struct {
-		All  bool   `json:"all"`
-		For  *span  `json:"for"`
-		As   string `json:"as"`
-		Note string `json:"note"`
-		Link string `json:"link"`
+		All  bool           `json:"all"`
+		For  *durationField `json:"for"`
+		As   string         `json:"as"`
+		Note string         `json:"note"`
+		Link string         `json:"link"`
 	}
 	c.body(&asked, &m)
 	path := c.freezable(&m, asked.All)
@@ -281,10 +282,10 @@ func (c *call) freeze() error {
 	case asked.For != nil && *asked.For != 0:
 		want.Freeze = time.Duration(*asked.For)
 	case !m.in("for"):
-		m.addf("for how long? Give \"for\", such as \"30m\"; DELETE ends it earlier")
+		m.addf("\"for\" is missing: give a duration, such as \"30m\"; DELETE ends the freeze earlier")
 	}
 	if path == "" {
-		want.Targets[0].Path = "path" // its mistakes are in m already
+		want.Targets[0].Path = "path" // m has its mistakes
 	}
 	m.add(want.Check())
 	err := m.err()
@@ -300,7 +301,7 @@ func (c *call) freeze() error {
 	if err != nil {
 		return err
 	}
-	return c.tell(http.StatusOK, now)
+	return c.writeClaim(http.StatusOK, now)
 }
 
 // thaw is DELETE /v1/freezes/{path...}.
@@ -320,8 +321,8 @@ func (c *call) thaw() error {
 	})
 	if errors.Is(err, lockkeeper.ErrNotHeld) {
 		return &refusal{problem: problem{
-			name: "not-frozen", Status: http.StatusNotFound, Title: "it is not frozen",
-			Detail: fmt.Sprintf("%s is not frozen: GET /v1/freezes lists what is", path),
+			name: "not-frozen", Status: http.StatusNotFound, Title: "not frozen",
+			Detail: fmt.Sprintf("%s is not frozen: GET /v1/freezes lists all freezes", path),
 		}}
 	}
 	if err != nil {
@@ -331,14 +332,14 @@ func (c *call) thaw() error {
 	return nil
 }
 
-// server is GET /v1/server: what one talks to, and as whom.
+// server is GET /v1/server: version, engine and the identity of the caller.
 func (c *call) server() error {
 	var m mistakes
 	c.query(&m)
 	if err := m.err(); err != nil {
 		return err
 	}
-	told := map[string]any{}
+	answer := map[string]any{}
 	if c.api.options.About != nil {
 		ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 		defer cancel()
@@ -347,22 +348,22 @@ func (c *call) server() error {
 			return err
 		}
 		for name, v := range about {
-			told[name] = v
+			answer[name] = v
 		}
 	}
 	g := c.engine().Guarantees()
-	told["version"], told["engine"], told["features"] = c.api.options.Version, g.Name, g.Features.Names()
-	told["uptime"] = seconds(time.Since(c.api.began))
+	answer["version"], answer["engine"], answer["features"] = c.api.options.Version, g.Name, g.Features.Names()
+	answer["uptime"] = seconds(time.Since(c.api.began))
 	if name := c.pass.Name(); name != "" {
-		told["identity"] = name
+		answer["identity"] = name
 	}
 	if reason, yes := c.api.gate.Draining(); yes {
-		told["draining"] = reason
+		answer["draining"] = reason
 	}
-	return c.write(http.StatusOK, told)
+	return c.write(http.StatusOK, answer)
 }
 
-// drain is POST /v1/drain: no new claims from now on.
+// drain is POST /v1/drain. The server refuses new claims from then on.
 func (c *call) drain() error {
 	var asked struct {
 		Reason        string `json:"reason"`
@@ -379,12 +380,12 @@ func (c *call) drain() error {
 		return err
 	}
 	if c.api.options.Drain == nil {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server can't be drained"}
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server cannot be drained"}
 	}
 	type answer struct {
 		Draining string `json:"draining,omitempty"`
-		Began    bool   `json:"began"`        // by this request; if not, the server was draining before, or does not drain
-		Same     bool   `json:"same_version"` // it has that version, so nothing was done
+		Began    bool   `json:"began"`        // by this request
+		Same     bool   `json:"same_version"` // the server has that version, so the request did nothing
 		Version  string `json:"version"`
 	}
 	version := c.api.options.Version

@@ -11,31 +11,31 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// For how long a request may stay open to wait for news.
+// How long a request may stay open to wait for a change.
 const (
 	defaultPoll = 20 * time.Second
-	longestPoll = time.Minute
-	retry       = time.Second // after what failed
+	maxPoll     = time.Minute
+	retry       = time.Second // after a List that failed
 )
 
-// errGone: the client did not wait for its answer.
+// errGone means that the client did not wait for its answer.
 var errGone error = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the client has gone"}
 
-// pollOf reads the parameter poll; "" is otherwise.
+// pollOf returns the parameter poll; otherwise if it is absent.
 func pollOf(text string, otherwise time.Duration, m *mistakes) time.Duration {
 	if text == "" {
 		return otherwise
 	}
-	d, err := spanOf("poll", text)
+	d, err := parseDuration("poll", text)
 	m.add(err)
-	if d > longestPoll {
-		m.addf("poll %s is out of range: 0 to %s; ask again when it is over", quoted(text), longestPoll)
+	if d > maxPoll {
+		m.addf("poll %s is out of range: 0 to %s; ask again after that", quoted(text), maxPoll)
 	}
 	return d
 }
 
-// pollFor is for how long a request stays open that waits for so long, if it does
-// not say: a moment longer, so that it hears that the wait is over.
+// pollFor returns the default poll of a claim that may wait for so long: a second longer, so that
+// the answer includes the end of the wait.
 func pollFor(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0
@@ -43,29 +43,29 @@ func pollFor(wait time.Duration) time.Duration {
 	return min(wait, defaultPoll-retry) + retry
 }
 
-// changeOf reads the parameter change; 0 if it is not given.
+// changeOf returns the parameter change; 0 if it is absent.
 func changeOf(text string, m *mistakes) uint64 {
 	if text == "" {
 		return 0
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		m.addf("change %s is no number: give that of the latest answer", quoted(text))
+		m.addf("change %s is not a number: give the change of the latest answer", quoted(text))
 	}
 	return n
 }
 
-// A poll waits for news of one claim. It ends when its client is gone, and when the
-// pass is withdrawn.
+// A poll waits until the status of one claim satisfies a condition, or until its time is over. It
+// ends early if the client has gone, or its credentials are withdrawn.
 type poll struct {
 	*call
 	ref    lockkeeper.Ref
 	until  time.Time
-	enough func(*lockkeeper.Status) bool // it is worth an answer
+	enough func(*lockkeeper.Status) bool // the condition
 	leave  func()
 }
 
-// open begins a poll of at most d; nil if d is 0. Close it.
+// open begins a poll of at most d; nil if d is 0. The caller closes it.
 func (c *call) open(d time.Duration) (*poll, error) {
 	if d == 0 {
 		return nil, nil
@@ -77,20 +77,19 @@ func (c *call) open(d time.Duration) (*poll, error) {
 	return &poll{call: c, until: c.received.Add(d), leave: leave}, nil
 }
 
-// close ends a poll; nil may be closed too.
+// close ends a poll; p may be nil.
 func (p *poll) close() {
 	if p != nil {
 		p.leave()
 	}
 }
 
-// follow rings the bell when something is followed that is enough, and when it is
-// not sure that nothing was missed, until ctx ends. It only wakes: whoever is woken
-// asks for the truth.
-func (p *poll) follow(ctx context.Context, bell chan<- struct{}) {
-	ring := func() {
+// follow sends to wake when a status satisfies the condition, and when it may have missed one,
+// until ctx ends. It is a hint: the receiver asks the engine.
+func (p *poll) follow(ctx context.Context, wake chan<- struct{}) {
+	notify := func() {
 		select {
-		case bell <- struct{}{}:
+		case wake <- struct{}{}:
 		default:
 		}
 	}
@@ -100,25 +99,24 @@ func (p *poll) follow(ctx context.Context, bell chan<- struct{}) {
 				break
 			}
 			if p.enough(&st) {
-				ring()
+				notify()
 			}
 		}
 		if solo.Pause(ctx, retry) != nil {
 			return
 		}
-		ring()
+		notify()
 	}
 }
 
-// watch waits until there is enough to tell, or the poll is over. truth asks the
-// engine; it is called when something seems to have happened, at the end, and every
-// so often if every is not 0, since it keeps the claim alive. What it says last is
-// the answer.
-func (p *poll) watch(every time.Duration, truth func(context.Context) (observation, error)) (observation, error) {
+// watch waits for the condition or the end of the poll, and returns the last result of ask. It
+// calls ask, which asks the engine, after each hint, at the end, and at the interval every if that
+// is not 0, because ask may renew the claim.
+func (p *poll) watch(every time.Duration, ask func(context.Context) (observation, error)) (observation, error) {
 	ctx, cancel := context.WithCancel(p.r.Context())
 	defer cancel()
-	bell, followed := make(chan struct{}, 1), make(chan struct{})
-	go func() { defer close(followed); p.follow(ctx, bell) }()
+	wake, followed := make(chan struct{}, 1), make(chan struct{})
+	go func() { defer close(followed); p.follow(ctx, wake) }()
 	defer func() { cancel(); <-followed }()
 	next, last := every, false
 	for {
@@ -128,20 +126,20 @@ func (p *poll) watch(every time.Duration, truth func(context.Context) (observati
 		}
 		timer := time.NewTimer(wait)
 		select {
-		case <-bell:
+		case <-wake:
 		case <-timer.C:
 		case <-p.api.stopping:
 			last = true
 		case <-p.pass.Done():
 			timer.Stop()
-			return observation{}, withdrawn()
+			return observation{}, credentialsWithdrawn()
 		case <-ctx.Done():
 			timer.Stop()
 			return observation{}, errGone
 		}
 		timer.Stop()
 		last = last || !time.Now().Before(p.until)
-		now, err := truth(ctx)
+		now, err := ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return now, errGone
@@ -155,11 +153,11 @@ func (p *poll) watch(every time.Duration, truth func(context.Context) (observati
 	}
 }
 
-func withdrawn() error {
-	return unauthenticated("what you were let in by is not valid any more", `Bearer error="invalid_token"`)
+func credentialsWithdrawn() error {
+	return unauthenticated("these credentials are no longer valid", `Bearer error="invalid_token"`)
 }
 
-// keep is watch for a claim that the poll renews for its client.
+// keep is watch for a claim that the poll renews.
 func (p *poll) keep(t *claimSession) (observation, error) {
 	p.ref = t.Ref()
 	return p.watch(t.ttl/3, func(ctx context.Context) (observation, error) { return t.renew(ctx) })

@@ -15,11 +15,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// problemType is what the types of all problems begin with (RFC 9457).
+// problemType is the prefix of the types of all problems (RFC 9457).
 const problemType = "https://lockkeeper.dev/problems/"
 
-// A problem is a refusal as it goes out (RFC 9457), with the evidence of a
-// lockkeeper.Error.
+// A problem is the JSON of an error (RFC 9457), with the evidence of a lockkeeper.Error.
 type problem struct {
 	name     string
 	Type     string               `json:"type"`
@@ -33,51 +32,51 @@ type problem struct {
 	Blocked  []lockkeeper.Blocker `json:"blocked_by,omitempty"`
 }
 
-// A refusal is an error that says itself how it goes out.
+// A refusal is an error that has its own problem and header.
 type refusal struct {
 	problem
-	header [2]string // to be set; "" for none
+	header [2]string // name and value; "" for none
 }
 
 func (r *refusal) Error() string { return r.Title + ": " + r.Detail }
 
-// kinds are the problems of the sentinel errors; the first that matches counts.
+// kinds are the problems of the sentinel errors. The first match counts.
 var kinds = []struct {
 	err    error
 	name   string
 	status int
 	title  string
 }{
-	{lockkeeper.Quota, "quota", http.StatusTooManyRequests, "a quota is used up"},
+	{lockkeeper.Quota, "quota", http.StatusTooManyRequests, "quota exhausted"},
 	{lockkeeper.Draining, "draining", http.StatusServiceUnavailable, "the server takes no new claims"},
 	{lockkeeper.ErrInvalid, "invalid", http.StatusBadRequest, "invalid request"},
-	{lockkeeper.ErrUnsupported, "unsupported", http.StatusNotImplemented, "this engine does not claim to do that"},
-	{lockkeeper.ErrDenied, "denied", http.StatusForbidden, "you may not do that"},
-	{lockkeeper.ErrDeadlock, "deadlock", http.StatusConflict, "waiting could never have ended"},
+	{lockkeeper.ErrUnsupported, "unsupported", http.StatusNotImplemented, "not supported by this engine"},
+	{lockkeeper.ErrDenied, "denied", http.StatusForbidden, "permission denied"},
+	{lockkeeper.ErrDeadlock, "deadlock", http.StatusConflict, "deadlock"},
 	{lockkeeper.ErrNotAcquired, "not-acquired", http.StatusConflict, "lock is taken"},
-	{lockkeeper.ErrLost, "lost", http.StatusGone, "the claim is over"},
-	{lockkeeper.ErrNotHeld, "unknown-claim", http.StatusNotFound, "there is no such claim"},
-	{lockkeeper.ErrSession, "unavailable", http.StatusServiceUnavailable, "others came between"},
+	{lockkeeper.ErrLost, "lost", http.StatusGone, "the claim has ended"},
+	{lockkeeper.ErrNotHeld, "unknown-claim", http.StatusNotFound, "no such claim"},
+	{lockkeeper.ErrSession, "unavailable", http.StatusServiceUnavailable, "concurrent requests for the same claim"},
 	{lockkeeper.ErrUnavailable, "unavailable", http.StatusServiceUnavailable, "the engine did not answer"},
 	{context.DeadlineExceeded, "unavailable", http.StatusServiceUnavailable, "the engine did not answer in time"},
 	{context.Canceled, "unavailable", http.StatusServiceUnavailable, "the engine did not answer"},
 }
 
-// problemOf is how an error goes out.
+// problemOf returns the problem of an error.
 func problemOf(err error) problem {
 	var said *refusal
 	if errors.As(err, &said) {
 		return said.problem
 	}
-	p := problem{name: "internal", Status: http.StatusInternalServerError, Title: "this is a bug of the server"}
+	p := problem{name: "internal", Status: http.StatusInternalServerError, Title: "internal server error"}
 	for _, kind := range kinds {
 		if errors.Is(err, kind.err) {
 			p.name, p.Status, p.Title = kind.name, kind.status, kind.title
 			break
 		}
 	}
-	if neverPasses(err) {
-		p.Status, p.Title = http.StatusForbidden, "a quota does not allow that"
+	if isPermanentQuota(err) {
+		p.Status, p.Title = http.StatusForbidden, "not allowed by a quota"
 	}
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) {
@@ -89,7 +88,7 @@ func problemOf(err error) problem {
 	return p
 }
 
-// detail is what an error says, without the sentinel, which the type is for.
+// detail returns the text of an error without the sentinel, which the problem's type replaces.
 func detail(e *lockkeeper.Error) string {
 	bare := *e
 	bare.Op, bare.Path, bare.Reason = "", "", lockkeeper.NoReason
@@ -103,8 +102,8 @@ func detail(e *lockkeeper.Error) string {
 	return text
 }
 
-// fail writes an error, unless an answer has begun: then the connection is broken
-// off, so that nobody takes half of one for the whole.
+// fail writes an error. If an answer has begun, fail breaks the connection, so that the client does
+// not take a part of the answer for the whole.
 func (c *call) fail(err error) {
 	p := problemOf(err)
 	if p.Status == http.StatusInternalServerError {
@@ -125,13 +124,13 @@ func (c *call) fail(err error) {
 		header.Set("Retry-After", "1")
 	}
 	p.Type = problemType + p.name
-	_ = c.send(p.Status, "application/problem+json", p) // who is gone needs no answer
+	_ = c.send(p.Status, "application/problem+json", p) // the client may have gone
 }
 
-// write answers with JSON. An error says that nobody took it.
+// write answers with JSON. An error means that the client did not read it.
 func (c *call) write(status int, v any) error { return c.send(status, "application/json", v) }
 
-// send answers with JSON under a media type.
+// send answers with JSON of a media type.
 func (c *call) send(status int, media string, v any) error {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -142,8 +141,8 @@ func (c *call) send(status int, media string, v any) error {
 	return c.sendBytes(status, media, lockkeeper.AppendVisible(nil, b.Bytes()))
 }
 
-// sendBytes answers with what it is given. An error says that nobody took it; the
-// reverse is not sure.
+// sendBytes answers with text. An error means that the client did not read it; without an error it
+// may not have read it either.
 func (c *call) sendBytes(status int, media string, text []byte) error {
 	header := c.w.Header()
 	header.Set("Content-Type", media)
@@ -151,14 +150,14 @@ func (c *call) sendBytes(status int, media string, text []byte) error {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	to := http.NewResponseController(c.w)
-	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without deadlines is a test's
+	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
 	c.answered = true
 	c.w.WriteHeader(status)
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
 	if _, err := c.w.Write(text); err != nil {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "nobody took the answer", Cause: err}
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the client did not read the answer", Cause: err}
 	}
 	return nil
 }
@@ -172,13 +171,13 @@ func methodError(method string, allowed []string) error {
 	return &refusal{
 		problem: problem{
 			name: "method", Status: http.StatusMethodNotAllowed, Title: "method not allowed",
-			Detail: "the method " + quoted(method) + " is not for this resource: it takes " + list,
+			Detail: "method " + quoted(method) + " is not allowed here; allowed are " + list,
 		},
 		header: [2]string{"Allow", list},
 	}
 }
 
-// quoted is text of a stranger in a message: short, and without control characters.
+// quoted returns untrusted text for a message: short, and without control characters.
 func quoted(text string) string {
 	if len(text) > 80 {
 		text = text[:80] + "…"
@@ -186,8 +185,7 @@ func quoted(text string) string {
 	return strconv.Quote(text)
 }
 
-// seconds is a duration in JSON, exact to the microsecond: a number of seconds,
-// never more than it is.
+// seconds is a duration in JSON: a number of seconds, rounded down to a microsecond.
 type seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.

@@ -8,9 +8,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// onlyTried is the error of who would not wait at all: it was in no line, so it has
-// neither a place nor a time that was over. Other errors stay as they are.
-func onlyTried(err error) error {
+// withoutQueue returns the error of a claim that did not want to wait: it was in no queue, so it
+// has no position and no timeout. Other errors stay as they are.
+func withoutQueue(err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrNotAcquired || e.Reason != lockkeeper.TimedOut {
 		return err
@@ -20,10 +20,9 @@ func onlyTried(err error) error {
 	return &tried
 }
 
-// neverPasses reports whether a quota bounds what was asked for itself, and not how
-// much there is at a time: it is refused however often it is asked for. The gate
-// tells these apart in words alone.
-func neverPasses(err error) bool {
+// isPermanentQuota reports whether a quota limits the request itself, and not what is in use at a
+// time: a repeat is refused, too. The gate distinguishes these only by their text.
+func isPermanentQuota(err error) bool {
 	var e *lockkeeper.Error
 	return errors.As(err, &e) && e.Err == lockkeeper.ErrDenied && e.Reason == lockkeeper.Quota &&
 		slices.ContainsFunc([]string{", the longest TTL that ", ", the highest that ",
@@ -32,18 +31,18 @@ func neverPasses(err error) bool {
 		})
 }
 
-// withAddress adds to the refusal of a TTL where Terraform's is written.
-func withAddress(err error) error {
+// withAddressHint adds to the refusal of a TTL where the TTL of Terraform is configured.
+func withAddressHint(err error) error {
 	var e *lockkeeper.Error
-	if !neverPasses(err) || !errors.As(err, &e) {
+	if !isPermanentQuota(err) || !errors.As(err, &e) {
 		return err
 	}
 	told := *e
-	told.Detail += "; write a TTL that is allowed into lock_address, such as ?ttl=1h"
+	told.Detail += "; give an allowed TTL in lock_address, such as ?ttl=1h"
 	return &told
 }
 
-// blockerText says who stands in the way, as people are told it elsewhere too.
+// blockerText describes a blocker for people, as lk does.
 func blockerText(b lockkeeper.Blocker) string {
 	if text, ok := strings.CutPrefix(b.String(), lockkeeper.Frozen.String()+" "); ok && b.Why == lockkeeper.Frozen {
 		return "frozen by " + text

@@ -92,7 +92,7 @@ func TestOnlyTried(t *testing.T) {
 		} {
 			w.want(a, 409, "not-acquired")
 			if strings.Contains(a.text, `"reason"`) || strings.Contains(a.text, `"position"`) ||
-				!strings.Contains(a.text, `"detail":"held`) && !strings.Contains(a.text, "held shared as before") {
+				!strings.Contains(a.text, `"detail":"held`) && !strings.Contains(a.text, "still held shared") {
 				t.Errorf("it is told %s", a.text)
 			}
 		}

@@ -21,30 +21,29 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// path is the {path...} of the URL, which is a path as people write it.
+// path returns the {path...} of the URL.
 func (c *call) path(m *mistakes) lockkeeper.Path {
 	path, err := lockkeeper.ParsePath(c.r.PathValue("path"))
 	m.add(err)
 	return path
 }
 
-// query reads the query of the URL. It adds unknown and repeated parameters to m, and leaves
-// them out.
+// query returns the parameters of the URL. It adds unknown and repeated ones to m, and drops them.
 func (c *call) query(m *mistakes, known ...string) url.Values {
 	if c.r.URL.RawQuery == "" {
 		return nil
 	}
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		m.addf("the query can't be read: %s", err)
+		m.addf("invalid query: %s", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		given := values[name]
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			m.addf("there is no parameter %s: this takes none", quoted(name))
+			m.addf("unknown parameter %s: none is allowed here", quoted(name))
 		case !slices.Contains(known, name):
-			m.addf("there is no parameter %s: there are %s", quoted(name), strings.Join(known, ", "))
+			m.addf("unknown parameter %s: allowed are %s", quoted(name), strings.Join(known, ", "))
 		case len(given) > 1:
 			m.addf("%s is given %d times: give it once", name, len(given))
 		case !utf8.ValidString(given[0]):
@@ -57,19 +56,19 @@ func (c *call) query(m *mistakes, known ...string) url.Values {
 	return values
 }
 
-// spanOf reads a duration of a query: "30s", or a number of seconds.
-func spanOf(name, text string) (time.Duration, error) {
+// parseDuration parses a parameter: "30s", or a number of seconds.
+func parseDuration(name, text string) (time.Duration, error) {
 	if d, err := duration.Parse(text); err == nil {
 		return d, nil
 	}
 	if d, ok := secondsOf(text); ok {
 		return d, nil
 	}
-	return 0, lockkeeper.Invalid("%s %s is no duration: write it as 30s, 5m or 2d, or as a number of seconds", name,
+	return 0, lockkeeper.Invalid("%s %s is not a duration: write 30s, 5m or 2d, or a number of seconds", name,
 		quoted(text))
 }
 
-// secondsOf reads a number of seconds as JSON writes it, not below 0.
+// secondsOf parses a number of seconds in JSON syntax, not below 0.
 func secondsOf(text string) (time.Duration, bool) {
 	if len(text) > 40 || text == "" || text[0] < '0' || text[0] > '9' || strings.ContainsAny(text, "xX_pP") {
 		return 0, false
@@ -81,24 +80,25 @@ func secondsOf(text string) (time.Duration, bool) {
 	return time.Duration(value * float64(time.Second)), true
 }
 
-// span is a duration in the JSON of a request: a number of seconds, or text.
-type span time.Duration
+// A durationField is a duration in the JSON of a request: a number of seconds, or text such as
+// "30s".
+type durationField time.Duration
 
-// UnmarshalJSON reads a number of seconds, or text such as "30s".
-func (s *span) UnmarshalJSON(text []byte) error {
-	d, err := spanIn("the duration", text)
-	*s = span(d)
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *durationField) UnmarshalJSON(text []byte) error {
+	d, err := parseJSONDuration("the duration", text)
+	*s = durationField(d)
 	return err
 }
 
-// spanIn reads a duration as JSON has it.
-func spanIn(name string, text []byte) (time.Duration, error) {
+// parseJSONDuration parses a JSON value.
+func parseJSONDuration(name string, text []byte) (time.Duration, error) {
 	written := string(text)
 	if text[0] == '"' {
 		if err := json.Unmarshal(text, &written); err != nil {
 			return 0, err
 		}
-		return spanOf(name, written)
+		return parseDuration(name, written)
 	}
 	if number, ok := secondsOf(written); ok {
 		return number, nil
@@ -107,19 +107,19 @@ func spanIn(name string, text []byte) (time.Duration, error) {
 		quoted(written))
 }
 
-// forever is a wait without a bound, as JSON has it.
+// forever is the JSON of a wait without limit.
 const forever = `"forever"`
 
-// patience is a span, or "forever".
-type patience time.Duration
+// A waitField is a durationField or "forever".
+type waitField time.Duration
 
-// UnmarshalJSON reads a span, or "forever".
-func (p *patience) UnmarshalJSON(text []byte) error {
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *waitField) UnmarshalJSON(text []byte) error {
 	if string(text) == forever {
-		*p = patience(lockkeeper.Forever)
+		*p = waitField(lockkeeper.Forever)
 		return nil
 	}
-	return (*span)(p).UnmarshalJSON(text)
+	return (*durationField)(p).UnmarshalJSON(text)
 }
 
 // body reads the JSON object of the request into a struct. It adds mistakes to m, such as
@@ -129,8 +129,8 @@ func (c *call) body(into any, m *mistakes) {
 	if err != nil || media != "application/json" {
 		m.add(&refusal{problem: problem{
 			name: "media-type", Status: http.StatusUnsupportedMediaType, Title: "unsupported media type",
-			Detail: "the body has the Content-Type " + quoted(c.r.Header.Get("Content-Type")) +
-				": send JSON, with Content-Type: application/json",
+			Detail: "Content-Type " + quoted(c.r.Header.Get("Content-Type")) +
+				" is not supported: send JSON with Content-Type: application/json",
 		}})
 		return
 	}
@@ -142,18 +142,18 @@ func (c *call) body(into any, m *mistakes) {
 	readObject(text, into, m)
 }
 
-// read takes in the body, within its bound of size; that of time is set already.
+// read returns the body. It bounds the size; serve has set a deadline.
 func (c *call) read() ([]byte, error) {
-	if c.r.ContentLength > mostBody {
+	if c.r.ContentLength > maxBody {
 		return nil, tooLarge()
 	}
-	from := http.MaxBytesReader(c.w, c.r.Body, mostBody)
-	text, err := io.ReadAll(io.LimitReader(from, ownBody))
-	if err == nil && len(text) == ownBody { // the rest takes room as it arrives
-		if err := c.pass.Usage().TakeRoom(c.r.Context(), mostBody); err != nil {
+	from := http.MaxBytesReader(c.w, c.r.Body, maxBody)
+	text, err := io.ReadAll(io.LimitReader(from, freeBody))
+	if err == nil && len(text) == freeBody { // the rest counts against the identity's limit
+		if err := c.pass.Usage().TakeRoom(c.r.Context(), maxBody); err != nil {
 			return nil, err
 		}
-		defer c.pass.Usage().GiveRoom(mostBody)
+		defer c.pass.Usage().GiveRoom(maxBody)
 		var rest []byte
 		rest, err = io.ReadAll(from)
 		text = append(text, rest...)
@@ -163,11 +163,11 @@ func (c *call) read() ([]byte, error) {
 	case errors.As(err, &over):
 		return nil, tooLarge()
 	case err != nil:
-		return nil, lockkeeper.Invalid("the body did not come whole: %s", err)
+		return nil, lockkeeper.Invalid("the body is incomplete: %s", err)
 	case !utf8.Valid(text):
 		return nil, lockkeeper.Invalid("the body is not UTF-8")
 	}
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // else it would end a long poll
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // it must not end a long poll
 	return text, nil
 }
 
@@ -175,13 +175,13 @@ func tooLarge() error {
 	return &refusal{
 		problem: problem{
 			name: "too-large", Status: http.StatusRequestEntityTooLarge, Title: "the body is too large",
-			Detail: fmt.Sprintf("the body is larger than %d bytes, which is the most", mostBody),
+			Detail: fmt.Sprintf("the body has more than the allowed %d bytes", maxBody),
 		},
 		header: [2]string{"Connection", "close"},
 	}
 }
 
-// jsonKind is what JSON calls a type.
+// jsonKind names the JSON type of a Go type.
 func jsonKind(t reflect.Type) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return "text"

@@ -15,9 +15,9 @@ import (
 // statePrefix begins the ids of the sessions of state locks.
 const statePrefix = "terraform-"
 
-// stateLocks are Terraform's locks of an engine: exclusive, and named by the ID that Terraform gives
-// each. The session id is made from path and ID, so a repeat finds the lock, on any server of the
-// engine.
+// stateLocks are Terraform's locks of an engine: exclusive, and named by the ID that Terraform
+// gives each. The session id is made from path and ID, so a repeat finds the lock, on any server of
+// the engine.
 type stateLocks struct{ engine lockkeeper.Engine }
 
 // session returns the session of one lock.
@@ -74,8 +74,8 @@ func tryLock(ctx context.Context, s *solo.Session, want lockkeeper.Want, ttl tim
 	return o.Blockers, nil
 }
 
-// unlock releases the lock with that ID. If there is none, it returns how it ended, as an ErrLost, or
-// the lock that the path has now; if there is none, that is no error.
+// unlock releases the lock with that ID. If there is none, it returns how it ended, as an ErrLost,
+// or the lock that the path has now; if there is none, that is no error.
 func (l stateLocks) unlock(ctx context.Context, path lockkeeper.Path, id string) (blocked []lockkeeper.Blocker,
 	err error) {
 	s := l.session(path, id)

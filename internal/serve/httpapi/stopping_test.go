@@ -20,7 +20,7 @@ func TestGrabWhileStopping(t *testing.T) {
 		v := w.village()
 		v.ok("me", "db", "&for=1h")
 		began := time.Now()
-		told := make(chan placeAnswer, 1)
+		told := make(chan grabAnswer, 1)
 		go func() { told <- v.waits(1, "you", "db", "&wait=50s") }()
 		w.pass(10 * time.Second)
 		w.apis[0].stop()

@@ -10,19 +10,18 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// terraformTTL is how long a state is locked for if nobody unlocks it and the address
-// says nothing else. Terraform sends no heartbeat, so it must be longer than any
-// apply; who was killed is got rid of by force-unlock.
+// terraformTTL is the TTL of a state lock if the address gives none. Terraform does not renew, so
+// it must be longer than any apply; force-unlock ends the lock of a process that was killed.
 const terraformTTL = 24 * time.Hour
 
 const (
-	maxLockID     = 128         // bytes of Terraform's name for one lock
-	terraformNote = "terraform" // how the note of a state's lock begins
-	beforeID      = ", ID "     // in that note
+	maxLockID     = 128         // bytes of a lock's ID
+	terraformNote = "terraform" // the note of a state lock begins so
+	beforeID      = ", ID "     // precedes the ID in that note
 )
 
-// terraformRoutes are the locks of Terraform's http backend. Which methods it uses
-// is a setting of it.
+// terraformRoutes are the locks of Terraform's http backend, which can be configured to use any of
+// these methods.
 var terraformRoutes = []route{
 	{pattern: "LOCK /v1/terraform/{path...}", body: true, handle: (*call).lockState},
 	{pattern: "POST /v1/terraform/{path...}", body: true, handle: (*call).lockState},
@@ -31,15 +30,14 @@ var terraformRoutes = []route{
 	{pattern: "DELETE /v1/terraform/{path...}", body: true, handle: (*call).unlockState},
 }
 
-// lockState is Terraform's LOCK: 200 if it has the lock, 423 with the lock in the
-// way if not.
+// lockState is Terraform's LOCK: 200, or 423 with the blocking lock.
 func (c *call) lockState() error {
 	var m mistakes
 	path := c.path(&m)
 	query := c.query(&m, "ttl")
 	ttl, err := terraformTTL, error(nil)
 	if query.Has("ttl") {
-		ttl, err = spanOf("ttl", query.Get("ttl"))
+		ttl, err = parseDuration("ttl", query.Get("ttl"))
 		m.add(err)
 	}
 	body, err := c.read()
@@ -50,19 +48,19 @@ func (c *call) lockState() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	taken, err := stateLocks{c.engine()}.lock(c.r.Context(), path, info, ttl)
+	blockers, err := stateLocks{c.engine()}.lock(c.r.Context(), path, info, ttl)
 	if err != nil {
-		return withAddress(err)
+		return withAddressHint(err)
 	}
-	if taken != nil {
-		return c.write(http.StatusLocked, inTheWay(taken[0], time.Now()))
+	if blockers != nil {
+		return c.write(http.StatusLocked, blockingLock(blockers[0], time.Now()))
 	}
 	return c.write(http.StatusOK, info)
 }
 
-// unlockState is Terraform's UNLOCK: 200 if the lock is gone, 409 if another one is
-// there. Without a body it is Terraform's force-unlock. A ttl is what was copied from
-// the address for LOCK, and is not looked at.
+// unlockState is Terraform's UNLOCK: 200 if the lock has ended, 409 if the state has another lock.
+// Without a body it is Terraform's force-unlock. It accepts and ignores a ttl, because the address
+// for LOCK may have one.
 func (c *call) unlockState() error {
 	var m mistakes
 	path := c.path(&m)
@@ -76,7 +74,7 @@ func (c *call) unlockState() error {
 	if len(body) == 0 {
 		found, err := s.force(c.r.Context(), path, lockkeeper.Label{As: c.pass.Name(), Note: "terraform force-unlock"})
 		if err == nil && !found {
-			err = c.pass.May(access.Look, path) // or it would seem unlocked to who can't see it
+			err = c.pass.May(access.Look, path) // otherwise a caller without that right would believe it unlocked
 		}
 		if err != nil {
 			return err
@@ -85,19 +83,18 @@ func (c *call) unlockState() error {
 	}
 	var info lockInfo
 	if err := json.Unmarshal(body, &info); err != nil {
-		return lockkeeper.Invalid("the body is not what Terraform sends with UNLOCK: " +
-			"a JSON object with an ID, and texts alone")
+		return lockkeeper.Invalid("the body is not Terraform's lock info: send a JSON object of texts, with an ID")
 	}
-	id, _, _ := strings.Cut(info.ID, " ") // as inTheWay writes it
+	id, _, _ := strings.Cut(info.ID, " ") // blockingLock appends text to the ID
 	if err := checkLockID(id); err != nil {
 		return err
 	}
-	taken, err := s.unlock(c.r.Context(), path, id)
+	blockers, err := s.unlock(c.r.Context(), path, id)
 	if err != nil {
 		return err
 	}
-	if taken != nil {
-		return c.write(http.StatusConflict, inTheWay(taken[0], time.Now()))
+	if blockers != nil {
+		return c.write(http.StatusConflict, blockingLock(blockers[0], time.Now()))
 	}
 	return c.write(http.StatusOK, struct{}{})
 }
@@ -113,12 +110,11 @@ type lockInfo struct {
 	Path      string `json:"Path,omitempty"`
 }
 
-// readLockInfo reads what Terraform sends with LOCK, and refuses what could not be
-// told to others later.
+// readLockInfo decodes the body of LOCK. It refuses text that a label cannot have.
 func readLockInfo(body []byte, m *mistakes) lockInfo {
 	var info lockInfo
 	if err := json.Unmarshal(body, &info); err != nil {
-		m.addf("the body is not what Terraform sends with LOCK: a JSON object with an ID, and texts alone")
+		m.addf("the body is not Terraform's lock info: send a JSON object of texts, with an ID")
 		return info
 	}
 	m.add(checkLockID(info.ID))
@@ -129,13 +125,13 @@ func readLockInfo(body []byte, m *mistakes) lockInfo {
 func checkLockID(id string) error {
 	if id == "" || len(id) > maxLockID ||
 		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }) {
-		return lockkeeper.Invalid("ID %.40q: Terraform names each lock by 1 to %d bytes without spaces", id, maxLockID)
+		return lockkeeper.Invalid("ID %.40q is not valid: Terraform's IDs have 1 to %d bytes without spaces", id, maxLockID)
 	}
 	return nil
 }
 
-// label returns the label of a lock for people: the name, and a note such as
-// "terraform apply, ID 5f0c". Any server of the engine finds the ID in the note.
+// label returns the label of a lock, with a note such as "terraform apply, ID 5f0c". Any server of
+// the engine finds the ID in the note.
 func (i lockInfo) label() lockkeeper.Label {
 	operation := i.Operation
 	if kind, ok := strings.CutPrefix(operation, "OperationType"); ok {
@@ -144,7 +140,7 @@ func (i lockInfo) label() lockkeeper.Label {
 	return lockkeeper.Label{As: i.Who, Note: strings.TrimSpace(terraformNote+" "+operation) + beforeID + i.ID}
 }
 
-// infoOf is the reverse of lockInfo.label; false if the label is of something else.
+// infoOf is the inverse of lockInfo.label; false if the label is not of a state lock.
 func infoOf(l lockkeeper.Label) (lockInfo, bool) {
 	operation, ours := strings.CutPrefix(l.Note, terraformNote)
 	i := strings.LastIndex(operation, beforeID)
@@ -154,10 +150,10 @@ func infoOf(l lockkeeper.Label) (lockInfo, bool) {
 	return lockInfo{ID: operation[i+len(beforeID):], Operation: strings.TrimSpace(operation[:i]), Who: l.As}, true
 }
 
-// inTheWay tells Terraform of whoever has the state. All that it shows of this to
-// people is the ID, so that tells the rest as well; the name of the lock, or of a
-// claim that is none of Terraform's, is its first word.
-func inTheWay(b lockkeeper.Blocker, now time.Time) lockInfo {
+// blockingLock returns the lock info of a blocker. Terraform shows only the ID to people, so the ID
+// contains the description of the blocker after its first word, which is the ID of the lock, or of
+// a claim that Terraform did not make.
+func blockingLock(b lockkeeper.Blocker, now time.Time) lockInfo {
 	info, ok := infoOf(b.Label)
 	if !ok {
 		info = lockInfo{ID: b.Ref.String(), Who: b.As, Info: b.Note}

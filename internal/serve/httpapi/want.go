@@ -8,35 +8,34 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// A claimRequest is the body of POST /v1/claims. A single target may be written
-// in the object itself.
+// A claimRequest is the body of POST /v1/claims. It may contain the fields of a single target.
 type claimRequest struct {
 	targetRequest
 	Targets    []targetRequest `json:"targets"`
-	Wait       *patience       `json:"wait"` // "forever", or how long; nothing: not at all
-	TTL        *span           `json:"ttl"`
+	Wait       *waitField      `json:"wait"` // a duration or "forever"; absent: do not wait
+	TTL        *durationField  `json:"ttl"`
 	Priority   int             `json:"priority"`
 	Steal      string          `json:"steal"`       // "ask"
-	StealAfter *span           `json:"steal_after"` // ask, and then take
-	MaxHold    span            `json:"max_hold"`
-	Grace      span            `json:"grace"`
-	Expected   span            `json:"expected"`
+	StealAfter *durationField  `json:"steal_after"` // ask, and after that take
+	MaxHold    durationField   `json:"max_hold"`
+	Grace      durationField   `json:"grace"`
+	Expected   durationField   `json:"expected"`
 	Soft       bool            `json:"soft"`
-	Quiet      span            `json:"quiet_period"` // soft, and so long
+	Quiet      durationField   `json:"quiet_period"` // timed soft
 	As         string          `json:"as"`
 	Note       string          `json:"note"`
 	Link       string          `json:"link"`
 }
 
-// A targetRequest is one path that is wanted, and how.
+// A targetRequest is a path and its mode.
 type targetRequest struct {
 	Path  string          `json:"path"`
-	Mode  lockkeeper.Mode `json:"mode"`  // permits if there is a limit, else exclusive
-	Units int             `json:"units"` // 1
+	Mode  lockkeeper.Mode `json:"mode"`  // default: permits if there is a limit, else exclusive
+	Units int             `json:"units"` // default: 1
 	Limit int             `json:"limit"`
 }
 
-// target is what t asks for.
+// target returns the target that t describes.
 func (t *targetRequest) target(m *mistakes) lockkeeper.Target {
 	path, err := lockkeeper.ParsePath(t.Path)
 	if t.Path != "" || !m.in("path", "targets") {
@@ -62,11 +61,11 @@ func (q *claimRequest) targets(m *mistakes) []lockkeeper.Target {
 	short := q.targetRequest != targetRequest{}
 	switch {
 	case short && len(list) > 0:
-		m.addf("path, mode, units and limit beside targets: put them into a target of their own")
+		m.addf("path, mode, units and limit exclude targets: put them into one of the targets")
 	case short:
 		list = []targetRequest{q.targetRequest}
 	case len(list) == 0:
-		m.addf("nothing is asked for: give \"path\", or \"targets\": [{\"path\": …}]")
+		m.addf("no target: give \"path\", or \"targets\": [{\"path\": …}]")
 	case len(list) > lockkeeper.MaxTargets:
 		m.addf("%d targets: 1 to %d are allowed", len(list), lockkeeper.MaxTargets)
 		return nil
@@ -99,7 +98,7 @@ func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	}
 	switch {
 	case q.Steal != "" && q.Steal != "ask":
-		m.addf("steal %s: write \"ask\", or give steal_after, after which it is taken", quoted(q.Steal))
+		m.addf("steal %s: write \"ask\", or give steal_after, after which the lock is taken", quoted(q.Steal))
 	case q.StealAfter != nil:
 		w.Steal, w.After = lockkeeper.Take, time.Duration(*q.StealAfter)
 	case q.Steal == "ask":
@@ -113,14 +112,14 @@ func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 			return w
 		}
 	}
-	// The mistakes of the targets are in m already.
+	// m has the mistakes of the targets.
 	rest := w
 	rest.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
 	m.add(rest.Check())
 	return w
 }
 
-// ttl is that of the claim's session.
+// ttl returns the TTL of the claim's session.
 func (q *claimRequest) ttl(m *mistakes) time.Duration {
 	if q.TTL == nil {
 		return lockkeeper.DefaultTTL
@@ -130,39 +129,39 @@ func (q *claimRequest) ttl(m *mistakes) time.Duration {
 	return s.TTL
 }
 
-// An amendment is the body of PATCH /v1/claims/{claim}: what is to be different. A
-// server that does not remember what the claim was made with takes what it does not
-// see of it from here: what an amendment can't change must then be as it was.
+// An amendment is the body of PATCH /v1/claims/{claim}: the fields to change. A server that does
+// not know the request that made the claim knows only its status. It takes all other fields from
+// the amendment, so the client must repeat fields that an amendment cannot change.
 type amendment struct {
 	Priority   *int             `json:"priority"`
-	Limit      *int             `json:"limit"` // of the targets that are permits
+	Limit      *int             `json:"limit"` // of targets in mode permits
 	Mode       *lockkeeper.Mode `json:"mode"`  // of all targets: exclusive, shared
-	Wait       *patience        `json:"wait"`  // for the mode
+	Wait       *waitField       `json:"wait"`  // for the mode
 	Steal      string           `json:"steal"`
-	StealAfter *span            `json:"steal_after"`
-	MaxHold    *span            `json:"max_hold"`
-	Grace      *span            `json:"grace"`
-	Expected   *span            `json:"expected"`
+	StealAfter *durationField   `json:"steal_after"`
+	MaxHold    *durationField   `json:"max_hold"`
+	Grace      *durationField   `json:"grace"`
+	Expected   *durationField   `json:"expected"`
 	Soft       *bool            `json:"soft"`
-	Quiet      *span            `json:"quiet_period"`
+	Quiet      *durationField   `json:"quiet_period"`
 }
 
-// wantOf is what a claim asks for as far as its status tells.
+// wantOf returns the want of a claim, as far as its status shows it.
 func wantOf(st *lockkeeper.Status) lockkeeper.Want {
 	w := lockkeeper.Want{ID: st.Ref.ID, Inside: st.Inside, Priority: st.Priority, Label: st.Label}
 	for _, g := range st.Grants {
 		w.Targets = append(w.Targets, g.Target)
 	}
 	if st.State == lockkeeper.Waiting {
-		w.Wait = lockkeeper.Forever // unless the amendment tells
+		w.Wait = lockkeeper.Forever // unless the amendment says otherwise
 	}
 	return w
 }
 
-// apply is w as the amendment has it.
+// apply returns w with the amendment.
 func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	if *a == (amendment{}) {
-		return w, lockkeeper.Invalid("nothing is to be different: give priority, limit or mode")
+		return w, lockkeeper.Invalid("the amendment is empty: give priority, limit or mode")
 	}
 	var m mistakes
 	w.Targets = append([]lockkeeper.Target(nil), w.Targets...)
@@ -177,7 +176,7 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 		}
 	}
 	if a.Limit != nil && !limited {
-		m.addf("limit: the claim wants no permits")
+		m.addf("limit: the claim has no target in mode permits")
 	}
 	if a.Priority != nil {
 		w.Priority = *a.Priority
@@ -189,7 +188,7 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	}
 	for _, d := range []struct {
 		to   *time.Duration
-		from *span
+		from *durationField
 	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Expected, a.Expected}, {&w.Quiet, a.Quiet},
 		{&w.After, a.StealAfter}} {
 		if d.from != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// maxPlaceWait is how long one POST may stay open for a place to come up.
-const maxPlaceWait = time.Minute
+// maxGrabWait is how long a POST may stay open until its claim is granted.
+const maxGrabWait = time.Minute
 
-// placeAsk is what a request says about a place.
-type placeAsk struct {
+// A grabRequest is what a request asks for a name.
+type grabRequest struct {
 	grab.Request
 	wait  time.Duration
-	token grab.Token // of the hold that a repeat continues; zero: any
+	token grab.Token // of the hold that a repeat continues; zero: of any
 }
 
-// placeFields are the names that each method takes, in the query or in the body.
-var placeFields = map[string][]string{
+// grabFields are the fields that each method takes, in the query or in the body.
+var grabFields = map[string][]string{
 	http.MethodGet:    {"as", "also"},
 	http.MethodDelete: {"as", "also"},
 	http.MethodPost: {
@@ -34,20 +34,19 @@ var placeFields = map[string][]string{
 	http.MethodPatch: {"as", "also", "ttl", "for"},
 }
 
-// placeRequest reads the request: its path, and what its query and its body say. It refuses
-// everything that is wrong at once.
-func (c *call) placeRequest() (placeAsk, error) {
-	var r placeReader
+// readGrab reads path, query and body. Its error names everything that is wrong.
+func (c *call) readGrab() (grabRequest, error) {
+	var r fieldReader
 	c.fields(&r)
 	fields := r.fields
 	method := c.r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	var ask placeAsk
+	var ask grabRequest
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if known := placeFields[method]; !slices.Contains(known, name) {
-			r.addf("there is no parameter %s: there are %s", quoted(name), strings.Join(known, ", "))
+		if known := grabFields[method]; !slices.Contains(known, name) {
+			r.addf("unknown parameter %s: allowed are %s", quoted(name), strings.Join(known, ", "))
 		} else if len(fields[name]) > 1 && name != "also" {
 			r.addf("%s is given %d times: give it once", name, len(fields[name]))
 		}
@@ -55,33 +54,33 @@ func (c *call) placeRequest() (placeAsk, error) {
 	ask.As, ask.Note, ask.Link = r.one("as"), r.one("note"), r.one("link")
 	ask.Priority = r.number("priority", 0)
 	ask.TTL, ask.For, ask.wait = r.duration("ttl"), r.duration("for"), r.duration("wait")
-	if ask.wait > maxPlaceWait {
+	if ask.wait > maxGrabWait {
 		r.addf("wait %s is out of range: 0 to 1m for one request, so ask again", ask.wait)
 	}
 	ask.token = r.token("fence")
 	if r.fields.Has("fence") && ask.wait > 0 {
-		r.addf("wait goes without fence: a hold is there or lost, and never waited for")
+		r.addf("fence excludes wait: a fence names a hold that exists or is lost")
 	}
 	ask.Targets = r.targets(append([]string{c.r.PathValue("path")}, fields["also"]...))
 	if method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
 		return ask, r.err()
 	}
 	checked := ask.Request
-	if len(checked.Targets) == 0 { // what is wrong with the path is said already
+	if len(checked.Targets) == 0 { // r has the mistakes of the path
 		checked.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
 	}
 	if r.in("as") {
-		checked.As = "as" // likewise
+		checked.As = "as" // r has the mistake
 	}
 	r.add(checked.Check())
 	return ask, r.err()
 }
 
 // fields reads the fields of the query and the body, by name.
-func (c *call) fields(r *placeReader) {
+func (c *call) fields(r *fieldReader) {
 	fields, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		r.addf("the query can't be read: %s", err)
+		r.addf("invalid query: %s", err)
 	}
 	r.fields = fields
 	if c.r.ContentLength == 0 {
@@ -93,10 +92,10 @@ func (c *call) fields(r *placeReader) {
 		text, err := c.read()
 		r.add(err)
 		if more, err = url.ParseQuery(string(text)); err != nil {
-			r.addf("the form can't be read: %s", err)
+			r.addf("invalid form: %s", err)
 		}
 	default:
-		var body placeBody
+		var body grabBody
 		c.body(&body, &r.mistakes)
 		more = body.fields()
 	}
@@ -105,24 +104,24 @@ func (c *call) fields(r *placeReader) {
 	}
 }
 
-// placeBody is a POST's JSON: the same fields as those of a query.
-type placeBody struct {
-	As       *string  `json:"as"`
-	Also     []string `json:"also"`
-	Shared   *bool    `json:"shared"`
-	Limit    *int     `json:"limit"`
-	Units    *int     `json:"units"`
-	TTL      *span    `json:"ttl"`
-	For      *span    `json:"for"`
-	Priority *int     `json:"priority"`
-	Note     *string  `json:"note"`
-	Link     *string  `json:"link"`
-	Wait     *span    `json:"wait"`
-	Fence    *string  `json:"fence"`
+// A grabBody is the JSON of a request. It has the same fields as a query.
+type grabBody struct {
+	As       *string        `json:"as"`
+	Also     []string       `json:"also"`
+	Shared   *bool          `json:"shared"`
+	Limit    *int           `json:"limit"`
+	Units    *int           `json:"units"`
+	TTL      *durationField `json:"ttl"`
+	For      *durationField `json:"for"`
+	Priority *int           `json:"priority"`
+	Note     *string        `json:"note"`
+	Link     *string        `json:"link"`
+	Wait     *durationField `json:"wait"`
+	Fence    *string        `json:"fence"`
 }
 
-// fields are what is there, as in a query.
-func (b *placeBody) fields() url.Values {
+// fields returns the fields that are set, as a query.
+func (b *grabBody) fields() url.Values {
 	fields := url.Values{"also": b.Also}
 	for name, v := range map[string]*string{"as": b.As, "note": b.Note, "link": b.Link, "fence": b.Fence} {
 		if v != nil {
@@ -134,7 +133,7 @@ func (b *placeBody) fields() url.Values {
 			fields.Set(name, strconv.Itoa(*v))
 		}
 	}
-	for name, v := range map[string]*span{"ttl": b.TTL, "for": b.For, "wait": b.Wait} {
+	for name, v := range map[string]*durationField{"ttl": b.TTL, "for": b.For, "wait": b.Wait} {
 		if v != nil {
 			fields.Set(name, time.Duration(*v).String())
 		}
@@ -145,16 +144,16 @@ func (b *placeBody) fields() url.Values {
 	return fields
 }
 
-// placeReader reads fields and collects what is wrong with them.
-type placeReader struct {
+// A fieldReader parses fields and collects mistakes.
+type fieldReader struct {
 	fields url.Values
 	mistakes
 }
 
-func (r *placeReader) one(name string) string { return r.fields.Get(name) }
+func (r *fieldReader) one(name string) string { return r.fields.Get(name) }
 
-// flag is true if the field is there and does not say no.
-func (r *placeReader) flag(name string) bool {
+// flag returns the value of a field, true for an empty value, and false if the field is absent.
+func (r *fieldReader) flag(name string) bool {
 	if !r.fields.Has(name) || r.one(name) == "" {
 		return r.fields.Has(name)
 	}
@@ -165,8 +164,8 @@ func (r *placeReader) flag(name string) bool {
 	return yes
 }
 
-// number is a field's, or usual if it is not there.
-func (r *placeReader) number(name string, usual int) int {
+// number returns the value of a field, or usual if the field is absent.
+func (r *fieldReader) number(name string, usual int) int {
 	if !r.fields.Has(name) {
 		return usual
 	}
@@ -177,18 +176,18 @@ func (r *placeReader) number(name string, usual int) int {
 	return n
 }
 
-// duration is a field's, and 0 if it is not there.
-func (r *placeReader) duration(name string) time.Duration {
+// duration returns the value of a field, or 0 if the field is absent.
+func (r *fieldReader) duration(name string) time.Duration {
 	if !r.fields.Has(name) {
 		return 0
 	}
-	d, err := spanOf(name, r.one(name))
+	d, err := parseDuration(name, r.one(name))
 	r.add(err)
 	return d
 }
 
 // token returns the token in a field; zero if the field is absent.
-func (r *placeReader) token(name string) grab.Token {
+func (r *fieldReader) token(name string) grab.Token {
 	if !r.fields.Has(name) {
 		return grab.Token{}
 	}
@@ -197,8 +196,8 @@ func (r *placeReader) token(name string) grab.Token {
 	return t
 }
 
-// targets are the paths in the mode that the fields say.
-func (r *placeReader) targets(texts []string) []lockkeeper.Target {
+// targets returns a target for each path, in the mode that the fields give.
+func (r *fieldReader) targets(texts []string) []lockkeeper.Target {
 	as := lockkeeper.Target{Mode: lockkeeper.ModeExclusive}
 	limited, shared := r.fields.Has("limit"), r.flag("shared")
 	switch {
@@ -210,7 +209,7 @@ func (r *placeReader) targets(texts []string) []lockkeeper.Target {
 		as.Mode = lockkeeper.ModeShared
 	}
 	if r.fields.Has("units") && !limited {
-		r.addf("units go with a limit: of how many are they?")
+		r.addf("units need a limit: give the number of units that exist")
 	}
 	var targets []lockkeeper.Target
 	for _, text := range texts {
