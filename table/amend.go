@@ -111,7 +111,7 @@ func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 		for i := range c.held {
 			t.changeAt(c.held[i].node, c.held[i].kind)
 		}
-		t.doubtAround(c)
+		t.recheckAround(c)
 	}
 }
 
@@ -120,16 +120,16 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	t.tickets++
 	c.ticket = t.tickets
-	c.wanted = t.places(c, nil)
+	c.wanted = t.entries(c, nil)
 	c.undone, c.text = lockkeeper.NoReason, ""
-	t.begin(c)
+	t.beginWait(c)
 }
 
 // downgrade makes c, held exclusive, shared at once; it keeps its fence (R14).
 func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	old := c.held
-	c.held = t.places(c, nil)
+	c.held = t.entries(c, nil)
 	t.grantModes(c)
 	for i := range old {
 		t.drop(&old[i])
@@ -142,7 +142,7 @@ func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 		t.unref(old[i].node)
 	}
 	c.undone, c.text = lockkeeper.NoReason, ""
-	t.note(c, Downgraded, lockkeeper.NoReason)
+	t.recordChange(c, Downgraded, lockkeeper.NoReason)
 	t.settle()
 }
 
@@ -150,12 +150,12 @@ func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 	waits := len(c.wanted) > 0
 	if waits {
-		t.leaveLine(c, true)
+		t.stopWaiting(c, true)
 	}
 	t.adopt(c, w)
 	for _, v := range c.victims() {
 		v.sortAsks()
-		t.note(v, AskChanged, lockkeeper.NoReason)
+		t.recordChange(v, AskChanged, lockkeeper.NoReason)
 	}
 	if waits {
 		if c.waiting() {
@@ -166,14 +166,14 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 				p.limit = c.limitOf(p.node.path)
 			}
 		}
-		t.enterLine(c)
-		t.doubtful = append(t.doubtful, c)
-		t.note(c, Queued, lockkeeper.NoReason)
+		t.startWaiting(c)
+		t.maybeHopeless = append(t.maybeHopeless, c)
+		t.recordChange(c, Queued, lockkeeper.NoReason)
 	} else {
-		t.doubtAround(c)
-		t.note(c, AskChanged, lockkeeper.NoReason)
+		t.recheckAround(c)
+		t.recordChange(c, AskChanged, lockkeeper.NoReason)
 	}
-	t.suspect = true
+	t.deadlockSuspected = true
 	t.settle()
 }
 

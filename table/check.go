@@ -12,7 +12,7 @@ import (
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
 		t.checkClaims, t.checkLapses, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
-		t.checkLists, t.checkAsks, t.checkPaces, t.checkSchedule, t.checkSettled,
+		t.checkLists, t.checkAsks, t.checkHoldTimes, t.checkSchedule, t.checkSettled,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -38,8 +38,8 @@ func (t *Table) checkClaims() error {
 			return fmt.Errorf("claim %s has ended but its session still has it", c.ref)
 		case len(c.held) == 0 && len(c.wanted) == 0:
 			return fmt.Errorf("claim %s neither waits nor is held", c.ref)
-		case (len(c.wanted) > 0) != (c.inLine || c.frozen) || c.inLine && c.frozen:
-			return fmt.Errorf("claim %s: wants %d places, in line %t, frozen %t", c.ref, len(c.wanted), c.inLine, c.frozen)
+		case (len(c.wanted) > 0) != (c.queued || c.frozen) || c.queued && c.frozen:
+			return fmt.Errorf("claim %s: wants %d places, in line %t, frozen %t", c.ref, len(c.wanted), c.queued, c.frozen)
 		case c.frozen != (len(c.wanted) > 0 && t.forbidden(c) != nil):
 			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref, c.frozen)
 		case (len(c.held) > 0) != (c.fence > 0):
@@ -71,9 +71,9 @@ func (t *Table) checkLapses() error {
 
 // checkNodes: nodes exist exactly for places, and their lists hold exactly those, in order.
 func (t *Table) checkNodes() error {
-	refs, listed := make(map[*node]int), make(map[*place]bool)
+	refs, listed := make(map[*node]int), make(map[*entry]bool)
 	for _, c := range t.everyClaim() {
-		for _, places := range [][]place{c.held, c.wanted} {
+		for _, places := range [][]entry{c.held, c.wanted} {
 			for i := range places {
 				refs[places[i].node]++
 			}
@@ -100,7 +100,7 @@ func (t *Table) checkNodes() error {
 		if units != n.units {
 			return fmt.Errorf("node %s: %d units counted, %d held", path, n.units, units)
 		}
-		if err := n.checkLine(listed); err != nil {
+		if err := n.checkQueues(listed); err != nil {
 			return err
 		}
 	}
@@ -111,8 +111,8 @@ func (t *Table) checkNodes() error {
 			}
 		}
 		for i := range c.wanted {
-			if c.inLine != listed[&c.wanted[i]] {
-				return fmt.Errorf("claim %s: in line %t, but listed at %s %t", c.ref, c.inLine, c.wanted[i].node.path, !c.inLine)
+			if c.queued != listed[&c.wanted[i]] {
+				return fmt.Errorf("claim %s: in line %t, but listed at %s %t", c.ref, c.queued, c.wanted[i].node.path, !c.queued)
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func (t *Table) checkNodes() error {
 }
 
 // in reports whether p is one of ps.
-func (p *place) in(ps []place) bool {
+func (p *entry) in(ps []entry) bool {
 	for i := range ps {
 		if &ps[i] == p {
 			return true
@@ -129,9 +129,9 @@ func (p *place) in(ps []place) bool {
 	return false
 }
 
-func (n *node) checkLine(listed map[*place]bool) error {
+func (n *node) checkQueues(listed map[*entry]bool) error {
 	var err error
-	n.line.all(func(p *place) bool {
+	n.waiters.all(func(p *entry) bool {
 		listed[p] = true
 		switch {
 		case p.node != n || !p.in(p.claim.wanted):
@@ -207,18 +207,18 @@ func (t *Table) checkNesting() error {
 	for _, c := range t.everyClaim() {
 		if c.nested() {
 			nested++
-			if named := t.named[c.want.Inside]; c.named >= len(named) || named[c.named] != c {
+			if named := t.nestedIn[c.want.Inside]; c.nestedIndex >= len(named) || named[c.nestedIndex] != c {
 				return fmt.Errorf("claim %s is not among those inside %s", c.ref, c.want.Inside)
 			}
 		}
-		if c.inLine && c.entangles() {
+		if c.queued && c.blocksHeld() {
 			joint++
 		}
 	}
-	if joint != t.joint {
-		return fmt.Errorf("joint is %d, counted %d", t.joint, joint)
+	if joint != t.blockingWaits {
+		return fmt.Errorf("joint is %d, counted %d", t.blockingWaits, joint)
 	}
-	for ref, named := range t.named { // order does not matter: any failure is one
+	for ref, named := range t.nestedIn { // order does not matter: any failure is one
 		if nested -= len(named); len(named) == 0 || nested < 0 {
 			return fmt.Errorf("%d claims are noted inside %s, more than say so", len(named), ref)
 		}
@@ -229,13 +229,13 @@ func (t *Table) checkNesting() error {
 // checkLists: thieves, frozen and lasting are exact, and nothing of a step is left over.
 func (t *Table) checkLists() error {
 	lasting, softs, mixed, thieves := 0, 0, 0, 0
-	for _, n := range t.lines() {
-		if len(n.line.permits) > 1 {
+	for _, n := range t.nodesWithWaiters() {
+		if len(n.waiters.permits) > 1 {
 			mixed++
 		}
 	}
 	for _, c := range t.everyClaim() {
-		if c.inLine && c.soft() {
+		if c.queued && c.soft() {
 			softs++
 		}
 		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief {
@@ -250,15 +250,16 @@ func (t *Table) checkLists() error {
 			lasting++
 		}
 	}
-	if softs != t.softs || mixed != t.mixed {
-		return fmt.Errorf("soft claims and mixed lines are %d and %d, counted %d and %d", t.softs, t.mixed, softs, mixed)
+	if softs != t.softWaiters || mixed != t.mixedQueues {
+		return fmt.Errorf("soft claims and mixed lines are %d and %d, counted %d and %d", t.softWaiters, t.mixedQueues, softs,
+			mixed)
 	}
-	if thieves != len(t.thieves) || len(t.outdated) > 0 || len(t.changedAt) > 0 || len(t.takers) > 0 {
+	if thieves != len(t.thieves) || len(t.staleThieves) > 0 || len(t.changedNodes) > 0 || len(t.takers) > 0 {
 		return fmt.Errorf("%d thieves are listed, %d are there; or a step left something to do for them",
 			len(t.thieves), thieves)
 	}
-	if lasting != t.lasting || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.doubtful) > 0 {
-		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.lasting, lasting)
+	if lasting != t.announced || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.maybeHopeless) > 0 {
+		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.announced, lasting)
 	}
 	for i, f := range t.freezes.all {
 		if i > 0 && t.freezes.all[i-1].path >= f.path {
@@ -268,19 +269,19 @@ func (t *Table) checkLists() error {
 	return nil
 }
 
-// checkPaces verifies that the heap has the entries of the map, each at its index, and not too
+// checkHoldTimes verifies that the heap has the entries of the map, each at its index, and not too
 // many.
-func (t *Table) checkPaces() error {
-	for i, p := range t.paces.ages {
-		if t.paces.of[p.path] != p || p.index != i || p.before(t.paces.ages[max(0, (i-1)/2)]) {
+func (t *Table) checkHoldTimes() error {
+	for i, p := range t.holdTimes.ages {
+		if t.holdTimes.of[p.path] != p || p.index != i || p.before(t.holdTimes.ages[max(0, (i-1)/2)]) {
 			return fmt.Errorf("the pace of %s is not in its place", p.path)
 		}
-		if p.lasts < 0 || p.at > t.now || !p.path.Valid() {
-			return fmt.Errorf("the pace of %s is %s since %s", p.path, p.lasts, p.at)
+		if p.estimate < 0 || p.at > t.now || !p.path.Valid() {
+			return fmt.Errorf("the pace of %s is %s since %s", p.path, p.estimate, p.at)
 		}
 	}
-	if n := len(t.paces.ages); n != len(t.paces.of) || n > MaxHoldTimes {
-		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.paces.of), MaxHoldTimes)
+	if n := len(t.holdTimes.ages); n != len(t.holdTimes.of) || n > MaxHoldTimes {
+		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.holdTimes.of), MaxHoldTimes)
 	}
 	return nil
 }
@@ -337,14 +338,14 @@ func (t *Table) checkSettled() error {
 		if t.grantable(c) {
 			return fmt.Errorf("claim %s waits though R5 allows it", c.ref)
 		}
-		if t.outlasted(c) {
+		if t.hopeless(c) {
 			return fmt.Errorf("claim %s waits though it is certain to be outlasted", c.ref)
 		}
 	}
-	if t.joint > 0 {
-		im := t.imagine()
-		if knot := im.knot(); len(knot) > 0 {
-			return fmt.Errorf("deadlock: %s", im.spell(knot))
+	if t.blockingWaits > 0 {
+		im := t.simulateReleases()
+		if knot := im.deadlockSet(); len(knot) > 0 {
+			return fmt.Errorf("deadlock: %s", im.describeDeadlock(knot))
 		}
 	}
 	return nil

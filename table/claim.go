@@ -18,8 +18,8 @@ type claim struct {
 	ref     lockkeeper.Ref
 	session *session
 	want    lockkeeper.Want // as last accepted
-	held    []place         // what it holds, counted in the nodes
-	wanted  []place         // what it waits for, in the lines of the nodes unless frozen
+	held    []entry         // what it holds, counted in the nodes
+	wanted  []entry         // what it waits for, in the lines of the nodes unless frozen
 	grants  []lockkeeper.Grant
 
 	ticket      uint64 // place in line (R4), also the age of a wait (R15)
@@ -30,11 +30,11 @@ type claim struct {
 	granted     time.Duration // for the first time
 	bound       time.Duration // when its wait ends; forever if never
 	quiet       time.Duration // when a conflicting hold last ended, or it arrived (R9)
-	told        time.Duration // the end that its session was told last (R12)
-	toldIn      uint64        // the first lease that told it, since when nothing else was told; 0: none has
-	believed    time.Duration // the latest end that its holder may count on, if answers got lost
+	stated      time.Duration // the end that its session was told last (R12)
+	statedIn    uint64        // the first lease that told it, since when nothing else was told; 0: none has
+	unackedEnd  time.Duration // the latest end that its holder may count on, if answers got lost
 	unconfirmed bool
-	inLine      bool              // its wanted places are in the lines of their nodes
+	queued      bool              // its wanted places are in the lines of their nodes
 	frozen      bool              // a freeze forbids what it wants, so it stands in no line; it is in Table.frozen
 	ended       bool              //
 	undone      lockkeeper.Reason // why the latest conversion was given up
@@ -47,13 +47,13 @@ type claim struct {
 	operator *operatorAsk             // nil unless revoked and not yet at its end
 	lapse    *lapse                   // set when it has lapsed
 
-	tomb    *tombstone // set when it ended
-	due     timer      // the next moment at which something becomes of it
-	pass    uint64     // the latest look at many claims in which it was marked
-	named   int        // its index in Table.named, if it is made in a hold (R15)
-	isThief bool       // it is in Table.thieves
+	tomb        *tombstone // set when it ended
+	due         timer      // the next moment at which something becomes of it
+	pass        uint64     // the latest look at many claims in which it was marked
+	nestedIndex int        // its index in Table.named, if it is made in a hold (R15)
+	isThief     bool       // it is in Table.thieves
 
-	few [3]place // room for the places of most claims
+	entryRoom [3]entry // room for the places of most claims
 }
 
 // An ask is one live request to yield (R10).
@@ -139,8 +139,8 @@ func (c *claim) enforcedEnd() time.Duration {
 	return end
 }
 
-// statedEnd is the end that c's holder is told, takes included (R12).
-func (c *claim) statedEnd() time.Duration {
+// earliestEnd is the end that c's holder is told, takes included (R12).
+func (c *claim) earliestEnd() time.Duration {
 	end := c.enforcedEnd()
 	for _, a := range c.asks {
 		end = min(end, a.end)
@@ -158,43 +158,43 @@ func (c *claim) announcedEnd() time.Duration {
 
 // A session is the unit of liveness (R11).
 type session struct {
-	id       string
-	label    lockkeeper.Label
-	ttl      time.Duration
-	epoch    uint64
-	deadline time.Duration // forever for TTL 0
-	promise  time.Duration // until when its last answer said that it lives (R12)
-	resumed  bool          // it was attached since the last restart (R19)
-	leases   uint64        // the number of the latest
-	heard    uint64        // the latest that it is known to have heard; 0: it never said
-	answered uint64        // it begins no claim with an id below this (R16)
-	claims   map[uint64]*claim
-	ended    map[uint64]*tombstone
-	endings  []*tombstone // those of ended, in the order in which they ended
-	idle     int          // how many of endings were forgotten before their time
-	due      timer
+	id         string
+	label      lockkeeper.Label
+	ttl        time.Duration
+	epoch      uint64
+	deadline   time.Duration // forever for TTL 0
+	promise    time.Duration // until when its last answer said that it lives (R12)
+	resumed    bool          // it was attached since the last restart (R19)
+	leases     uint64        // the number of the latest
+	acked      uint64        // the latest that it is known to have heard; 0: it never said
+	lowestOpen uint64        // it begins no claim with an id below this (R16)
+	claims     map[uint64]*claim
+	ended      map[uint64]*tombstone
+	endings    []*tombstone // those of ended, in the order in which they ended
+	idle       int          // how many of endings were forgotten before their time
+	due        timer
 }
 
 // A tombstone remembers an ended claim, so that a late repetition is answered
 // and never granted again (R16).
 type tombstone struct {
-	ref      lockkeeper.Ref
-	inside   lockkeeper.Ref
-	at       time.Duration
-	forget   time.Duration // when it is remembered no longer
-	revision uint64
-	change   uint64
-	fence    uint64
-	reason   lockkeeper.Reason
-	text     string
-	grants   []lockkeeper.Grant
-	label    lockkeeper.Label
-	priority int
-	thawed   bool                 // not a claim but a freeze
-	known    bool                 // its session knows of its end: it ended it, or it came in its first step
-	kept     bool                 // beyond the step in which it came
-	ghost    time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
-	blockers []lockkeeper.Blocker // of a refused claim: who stood in the way
-	place    int                  // of one that timed out: where it stood in line
-	eta      time.Duration        // and for how long it would have waited; 0 if unknown
+	ref          lockkeeper.Ref
+	inside       lockkeeper.Ref
+	at           time.Duration
+	forget       time.Duration // when it is remembered no longer
+	revision     uint64
+	change       uint64
+	fence        uint64
+	reason       lockkeeper.Reason
+	text         string
+	grants       []lockkeeper.Grant
+	label        lockkeeper.Label
+	priority     int
+	thawed       bool                 // not a claim but a freeze
+	acked        bool                 // its session knows of its end: it ended it, or it came in its first step
+	kept         bool                 // beyond the step in which it came
+	unackedUntil time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
+	blockers     []lockkeeper.Blocker // of a refused claim: who stood in the way
+	position     int                  // of one that timed out: where it stood in line
+	eta          time.Duration        // and for how long it would have waited; 0 if unknown
 }

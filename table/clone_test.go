@@ -11,25 +11,25 @@ import (
 // it; what is kept or sent goes through Snapshot.
 func (t *Table) clone() *Table {
 	u := &Table{
-		now:      t.now,
-		fences:   t.fences,
-		tickets:  t.tickets,
-		epochs:   t.epochs,
-		changes:  t.changes,
-		joint:    t.joint,
-		lasting:  t.lasting,
-		resuming: t.resuming,
-		softs:    t.softs,
-		mixed:    t.mixed,
-		passes:   t.passes,
-		nodes:    make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		named:   make(map[lockkeeper.Ref][]*claim),
-		thieves: make(map[*claim]struct{}),
-		paces:   paces{of: make(map[lockkeeper.Path]*pace)},
-		freezes: freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)},
-		frozen:  make(map[*claim]struct{}),
+		now:           t.now,
+		fences:        t.fences,
+		tickets:       t.tickets,
+		epochs:        t.epochs,
+		changes:       t.changes,
+		blockingWaits: t.blockingWaits,
+		announced:     t.announced,
+		resuming:      t.resuming,
+		softWaiters:   t.softWaiters,
+		mixedQueues:   t.mixedQueues,
+		passes:        t.passes,
+		nodes:         make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
+		nestedIn:  make(map[lockkeeper.Ref][]*claim),
+		thieves:   make(map[*claim]struct{}),
+		holdTimes: holdTimes{of: make(map[lockkeeper.Path]*holdTime)},
+		freezes:   freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)},
+		frozen:    make(map[*claim]struct{}),
 	}
-	u.dream = t.dream // room, used by one of them at a time
+	u.scratch = t.scratch // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)
 	var twin func(c *claim) *claim
 	twin = func(c *claim) *claim {
@@ -78,11 +78,11 @@ func (t *Table) clone() *Table {
 	return u
 }
 
-func (t *Table) clonePlaces(c *claim, places []place) []place {
+func (t *Table) clonePlaces(c *claim, places []entry) []entry {
 	if len(places) == 0 {
 		return nil
 	}
-	twins := make([]place, len(places))
+	twins := make([]entry, len(places))
 	for i, p := range places {
 		n := t.nodes[p.node.path]
 		if n == nil {
@@ -90,14 +90,14 @@ func (t *Table) clonePlaces(c *claim, places []place) []place {
 			t.nodes[p.node.path] = n
 		}
 		n.refs++
-		twins[i] = place{claim: c, node: n, kind: p.kind, units: p.units, limit: p.limit}
+		twins[i] = entry{claim: c, node: n, kind: p.kind, units: p.units, limit: p.limit}
 	}
 	return twins
 }
 
 // cloneLists gives n's twin the lists that n has.
 func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
-	find := func(places []place, p *place) *place {
+	find := func(places []entry, p *entry) *entry {
 		for i := range places {
 			if places[i].kind == p.kind && places[i].node == twin {
 				return &places[i]
@@ -106,7 +106,7 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 		panic("a place has no twin")
 	}
 	for k := range n.held {
-		var last *place
+		var last *entry
 		for p := n.held[k]; p != nil; p = p.next {
 			last = p
 		}
@@ -115,15 +115,15 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 		}
 	}
 	twin.slots = slots{taken: slices.Clone(n.slots.taken), low: n.slots.low}
-	if n.line == nil {
+	if n.waiters == nil {
 		return
 	}
-	twin.line = new(line)
-	n.line.all(func(p *place) bool {
+	twin.waiters = new(waiters)
+	n.waiters.all(func(p *entry) bool {
 		q := find(twins[p.claim].wanted, p)
-		twin.line.queueOf(q).insert(q)
+		twin.waiters.queueOf(q).insert(q)
 		if q.claim.isThief {
-			twin.line.addThief(q)
+			twin.waiters.addThief(q)
 		}
 		return true
 	})

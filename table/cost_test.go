@@ -72,7 +72,7 @@ func TestAReleaseLooksAtFew(t *testing.T) {
 			for i := range c.held {
 				p := &c.held[i]
 				p.node.drop(p)
-				if p.node.line != nil {
+				if p.node.waiters != nil {
 					p.node.candidates(p.kind.set(), func(*claim) { looked++ })
 				}
 				p.node.hold(p)

@@ -15,26 +15,26 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 	t.stopStealing(c)
 	t.withdrawAll(c)
 	if len(c.held) > 0 {
-		t.learn(c, reason)
+		t.recordHoldTime(c, reason)
 	}
-	t.suspect = t.suspect || t.erratic() && t.matters(c)
+	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock() && t.mayAffectDeadlock(c)
 	t.unlink(c, true)
 	c.ended, c.reason, c.text = true, reason, text
-	t.note(c, Ended, reason)
-	return t.bury(c)
+	t.recordChange(c, Ended, reason)
+	return t.recordEnd(c)
 }
 
 // unlink takes c out of everything that knows it but its asks. If it ends, those
 // whom it stood in the way of may go.
 func (t *Table) unlink(c *claim, ends bool) {
 	if c.want.Expected > 0 && len(c.held) > 0 {
-		t.lasting--
+		t.announced--
 	}
 	if c.isThief {
 		t.forgetThief(c)
 	}
 	if len(c.wanted) > 0 {
-		t.leaveLine(c, ends)
+		t.stopWaiting(c, ends)
 		t.unwant(c)
 	}
 	if len(c.held) > 0 {
@@ -43,7 +43,7 @@ func (t *Table) unlink(c *claim, ends bool) {
 	t.unnest(c)
 	t.schedule.set(&c.due, forever)
 	delete(c.session.claims, c.ref.ID)
-	t.outdateInside(c.ref)
+	t.markThievesInside(c.ref)
 }
 
 // giveUp ends c's wait: a waiting claim ends, a conversion is undone (R14).
@@ -51,41 +51,41 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	if c.waiting() {
 		evidence := tombstone{blockers: t.blockers(c)}
 		if reason == lockkeeper.TimedOut {
-			evidence.place, evidence.eta = t.placeOf(c), t.estimate(c)
+			evidence.position, evidence.eta = t.positionOf(c), t.estimate(c)
 		}
 		tomb := t.endClaim(c, reason, text)
-		tomb.blockers, tomb.place, tomb.eta = evidence.blockers, evidence.place, evidence.eta
+		tomb.blockers, tomb.position, tomb.eta = evidence.blockers, evidence.position, evidence.eta
 		return
 	}
 	t.stopStealing(c)
-	t.leaveLine(c, true)
+	t.stopWaiting(c, true)
 	t.unwant(c)
-	t.suspect = t.suspect || t.erratic()
+	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock()
 	c.bound, c.undone, c.text = forever, reason, text
-	t.note(c, Undone, reason)
+	t.recordChange(c, Undone, reason)
 	t.reschedule(c)
 }
 
 // endForced ends a hold that its holder did not give back: it leaves a ghost if
 // the holder may not know yet (R12). by labels the claim or operator that ends it, if any.
 func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Label) {
-	ghost := min(c.session.promise, c.countedOn())
+	ghost := min(c.session.promise, c.reliedUntil())
 	if c.lapse != nil {
 		ghost = 0
 	}
 	held := len(c.held) > 0
 	tomb := t.endClaim(c, reason, words(by))
 	if held && ghost > t.now {
-		tomb.ghost, tomb.kept = ghost, true
-		t.haunt(tomb)
+		tomb.unackedUntil, tomb.kept = ghost, true
+		t.addUnacked(tomb)
 	}
 }
 
 // words returns the text of an end: the name and the note of by.
 func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).Words() }
 
-// bury remembers c, which ended, for one TTL of its session (R16).
-func (t *Table) bury(c *claim) *tombstone {
+// recordEnd remembers c, which ended, for one TTL of its session (R16).
+func (t *Table) recordEnd(c *claim) *tombstone {
 	tomb := t.newTombstone()
 	*tomb = tombstone{
 		ref:      c.ref,
@@ -96,11 +96,11 @@ func (t *Table) bury(c *claim) *tombstone {
 		fence:    c.fence,
 		reason:   c.reason,
 		text:     c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
-		known: bySession(c.reason),
+		acked: bySession(c.reason),
 	}
 	c.tomb = tomb
-	t.spent = append(t.spent, c)
-	t.buried = append(t.buried, tomb)
+	t.endedRoom = append(t.endedRoom, c)
+	t.endedClaims = append(t.endedClaims, tomb)
 	t.retain(c.session, tomb)
 	t.markEnded(tomb)
 	return tomb
@@ -114,7 +114,7 @@ func bySession(r lockkeeper.Reason) bool {
 // retain keeps a tombstone for a TTL; a session without TTL has no lost answers,
 // and one that knows of the end and sends the claim no more needs none.
 func (t *Table) retain(s *session, tomb *tombstone) {
-	if s.ttl == 0 || tomb.known && tomb.ref.ID < s.answered {
+	if s.ttl == 0 || tomb.acked && tomb.ref.ID < s.lowestOpen {
 		return
 	}
 	tomb.forget = tomb.at + s.ttl
@@ -130,14 +130,14 @@ func (s *session) remember(tomb *tombstone) {
 	s.endings = append(s.endings, tomb)
 }
 
-// heed notes that s begins no claim with an id below answered any more, and forgets
+// raiseLowestOpen notes that s begins no claim with an id below answered any more, and forgets
 // what was remembered only for such (R16).
-func (t *Table) heed(s *session, answered uint64) {
-	if answered <= s.answered {
+func (t *Table) raiseLowestOpen(s *session, answered uint64) {
+	if answered <= s.lowestOpen {
 		return
 	}
-	from := s.answered
-	s.answered = answered
+	from := s.lowestOpen
+	s.lowestOpen = answered
 	t.markSession(s)
 	if answered-from <= uint64(len(s.ended)) {
 		for id := from; id < answered; id++ {
@@ -163,7 +163,7 @@ func (s *session) dropIdle(now time.Duration) {
 
 // forgetKnown forgets an end of which its session knows; tomb may be nil.
 func (t *Table) forgetKnown(s *session, tomb *tombstone) {
-	if tomb != nil && tomb.known {
+	if tomb != nil && tomb.acked {
 		delete(s.ended, tomb.ref.ID)
 		tomb.forget = t.now
 		s.idle++
@@ -176,7 +176,7 @@ func (t *Table) remembered(s *session, id uint64) *tombstone {
 	if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {
 		return tomb
 	}
-	if g := t.ghosts.of[s.id][id]; g != nil && g.ghost > t.now {
+	if g := t.unacked.bySession[s.id][id]; g != nil && g.unackedUntil > t.now {
 		return g
 	}
 	return nil
@@ -193,12 +193,12 @@ func (t *Table) forget(s *session) {
 	}
 	clear(s.endings[:n])
 	s.endings = s.endings[n:]
-	t.forgetGhosts()
+	t.expireUnacked()
 }
 
 // endSession ends s and all its claims.
 func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
-	t.layGhosts(s.id, func(uint64) bool { return true })
+	t.acknowledgeEnds(s.id, func(uint64) bool { return true })
 	claims := s.byID()
 	reasons := make([]lockkeeper.Reason, len(claims)) // by what stands before any of them ends
 	for i, c := range claims {

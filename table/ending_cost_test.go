@@ -148,8 +148,8 @@ func TestGhostsAndFreezesCostOthersNothing(t *testing.T) {
 		alice.want(lockkeeper.Want{Freeze: time.Hour, Targets: []lockkeeper.Target{exclusive(path)}})
 		alice.claim(0, exclusive(path))
 	}
-	if len(tb.ghosts.due) != 1000 || len(tb.frozen) != MaxFreezes {
-		t.Fatalf("there are %d ghosts and %d frozen claims", len(tb.ghosts.due), len(tb.frozen))
+	if len(tb.unacked.due) != 1000 || len(tb.frozen) != MaxFreezes {
+		t.Fatalf("there are %d ghosts and %d frozen claims", len(tb.unacked.due), len(tb.frozen))
 	}
 	for _, target := range []lockkeeper.Target{exclusive("calm/x"), exclusive("a/x"), permits("a/y", 1, 5)} {
 		n := tb.worked(func() {

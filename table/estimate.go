@@ -16,7 +16,7 @@ const mostAhead = 1 << 10
 // until f returns false. The queues of the nodes are in that order already, so
 // they are gone through side by side.
 func (c *claim) ahead(f func(*claim) bool) {
-	var room [8]*place
+	var room [8]*entry
 	fronts := room[:0]
 	for i := range c.wanted {
 		for q := range c.wanted[i].queuesAhead() {
@@ -47,9 +47,9 @@ func (c *claim) ahead(f func(*claim) bool) {
 }
 
 // queuesAhead yields the queues at p's node, except empty ones, whose claims count for p's place.
-func (p *place) queuesAhead() iter.Seq[*queue] {
+func (p *entry) queuesAhead() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
-		l := p.node.line
+		l := p.node.waiters
 		if l == nil {
 			return
 		}
@@ -74,13 +74,13 @@ func (t *Table) estimate(c *claim) time.Duration {
 	if c.frozen || c.soft() || !c.session.resumed {
 		return 0
 	}
-	rest := t.rest(c)
+	rest := t.remaining(c)
 	turns, count := time.Duration(0), 0
 	var last *claim // counted, and wants more than permits
 	var longest time.Duration
 	c.ahead(func(d *claim) bool {
 		if count++; count == 1 {
-			rest = max(rest, t.rest(d))
+			rest = max(rest, t.remaining(d))
 		}
 		length := t.expected(d)
 		if rest == forever || length == 0 || count > mostAhead || turns > lockkeeper.MaxDuration {
@@ -133,8 +133,8 @@ func (c *claim) clashes(d *claim) bool {
 	return false
 }
 
-// rest is how long what is held will be in c's way; forever if that is not known.
-func (t *Table) rest(c *claim) time.Duration {
+// remaining is how long what is held will be in c's way; forever if that is not known.
+func (t *Table) remaining(c *claim) time.Duration {
 	longest, count := time.Duration(0), 0
 	t.passes++
 	seen := func(d *claim) bool {
@@ -151,13 +151,13 @@ func (t *Table) rest(c *claim) time.Duration {
 				if h.claim == c {
 					continue
 				}
-				if longest = max(longest, t.left(h.claim)); longest == forever || !seen(h.claim) {
+				if longest = max(longest, t.timeLeft(h.claim)); longest == forever || !seen(h.claim) {
 					return forever
 				}
 			}
 		}
 		if missing := p.node.units + p.units - p.limit; p.kind == kindP && missing > 0 {
-			if longest = max(longest, t.freed(p, missing, seen)); longest == forever {
+			if longest = max(longest, t.freedAfter(p, missing, seen)); longest == forever {
 				return forever
 			}
 		}
@@ -165,8 +165,8 @@ func (t *Table) rest(c *claim) time.Duration {
 	return longest
 }
 
-// freed is when so many units will be given back at p's node; forever if that is not known.
-func (t *Table) freed(p *place, missing int, seen func(*claim) bool) time.Duration {
+// freedAfter is when so many units will be given back at p's node; forever if that is not known.
+func (t *Table) freedAfter(p *entry, missing int, seen func(*claim) bool) time.Duration {
 	type part struct {
 		left  time.Duration
 		units int
@@ -176,7 +176,7 @@ func (t *Table) freed(p *place, missing int, seen func(*claim) bool) time.Durati
 		if !seen(h.claim) {
 			return forever
 		}
-		parts = append(parts, part{t.left(h.claim), h.units})
+		parts = append(parts, part{t.timeLeft(h.claim), h.units})
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.left, b.left) })
 	for _, part := range parts {
@@ -187,9 +187,9 @@ func (t *Table) freed(p *place, missing int, seen func(*claim) bool) time.Durati
 	return forever
 }
 
-// left is how long c will still be held: as long as is expected, or until the
+// timeLeft is how long c will still be held: as long as is expected, or until the
 // end by which it was asked to yield or for which it lapsed; forever if that is not known.
-func (t *Table) left(c *claim) time.Duration {
+func (t *Table) timeLeft(c *claim) time.Duration {
 	rest := t.expected(c) - (t.now - c.granted)
 	if rest < 0 || t.expected(c) == 0 {
 		rest = forever

@@ -9,7 +9,7 @@ import (
 
 // obstacles calls f with the places of other claims that c waits for, until f
 // returns false: those held first, then those ahead in line.
-func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
+func (c *claim) obstacles(f func(*entry, lockkeeper.WaitReason) bool) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
 		for against := conflicts[p.kind]; against != 0; {
@@ -26,7 +26,7 @@ func (c *claim) obstacles(f func(*place, lockkeeper.WaitReason) bool) {
 			}
 		}
 	}
-	behind := func(p *place) bool { return f(p, lockkeeper.Behind) }
+	behind := func(p *entry) bool { return f(p, lockkeeper.Behind) }
 	for i := range c.wanted {
 		p := &c.wanted[i]
 		crowded := p.kind == kindP && !p.fits()
@@ -49,7 +49,7 @@ func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 		})
 	}
 	seen := make(map[*claim]bool)
-	c.obstacles(func(p *place, why lockkeeper.WaitReason) bool {
+	c.obstacles(func(p *entry, why lockkeeper.WaitReason) bool {
 		if d := p.claim; !seen[d] && len(all) < lockkeeper.MaxBlockers {
 			seen[d] = true
 			all = append(all, t.blocker(c, d, p, why))
@@ -67,7 +67,7 @@ func (t *Table) freezesAgainst(c *claim) []*freeze {
 	return fs[:min(len(fs), lockkeeper.MaxBlockers)]
 }
 
-func (t *Table) blocker(c, d *claim, p *place, why lockkeeper.WaitReason) lockkeeper.Blocker {
+func (t *Table) blocker(c, d *claim, p *entry, why lockkeeper.WaitReason) lockkeeper.Blocker {
 	target := d.targetAt(p.node.path)
 	b := lockkeeper.Blocker{
 		Ref: d.ref, Why: why, Path: target.Path, Mode: target.Mode, Units: target.Units,
@@ -80,7 +80,7 @@ func (t *Table) blocker(c, d *claim, p *place, why lockkeeper.WaitReason) lockke
 				b.Why = lockkeeper.AskedToYield
 			}
 		}
-		end := d.statedEnd()
+		end := d.earliestEnd()
 		if d.want.Expected > 0 {
 			end = min(end, d.granted+d.want.Expected)
 		}
@@ -108,7 +108,7 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 		p := &c.wanted[i]
 		against := conflicts[p.kind]
 		held = held || p.node.heldAgainst(against, c)
-		behind = behind || p.node.line != nil && p.node.line.waitsFor(against, c)
+		behind = behind || p.node.waiters != nil && p.node.waiters.waitsFor(against, c)
 		if p.kind == kindP && p.node.units+p.units > p.limit {
 			limit = true
 		} else if p.kind == kindP && !p.fits() {
@@ -137,10 +137,10 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	return all
 }
 
-// placeOf returns c's place in line: 1 plus the claims ahead that it meets (R17). If c can't meet a
+// positionOf returns c's place in line: 1 plus the claims ahead that it meets (R17). If c can't meet a
 // claim twice, it adds c's rank in each queue. The rank of a claim that has just arrived costs
 // little, however long the queue is.
-func (t *Table) placeOf(c *claim) int {
+func (t *Table) positionOf(c *claim) int {
 	place, several := 1, len(c.want.Targets) > 1
 	for i := range c.wanted {
 		for q := range c.wanted[i].queuesAhead() {

@@ -11,14 +11,14 @@ const (
 	mostSums    = 64
 )
 
-// fewest chooses a set of holders, which are in the order of R10, with at least missing units and
+// fewestUnits chooses a set of holders, which are in the order of R10, with at least missing units and
 // as few units as possible. Among several such sets it prefers holders in the order given. It
 // returns nil if all holders together don't have enough. Beyond the bounds of R10 it takes holders
 // in order until they suffice. steps counts its work.
 //
 // sums are the different sums of units below missing. If bit k of takes[i] is set, taking holder
 // i at the sum sums[k] is best: it leads to the least total, least[k], of holders from i on.
-func fewest(holders []*place, missing int) (chosen []*place, steps int) {
+func fewestUnits(holders []*entry, missing int) (chosen []*entry, steps int) {
 	all := 0
 	for _, h := range holders {
 		all += h.units
@@ -68,7 +68,7 @@ func fewest(holders []*place, missing int) (chosen []*place, steps int) {
 
 // sumsBelow returns the different sums of units below missing that sets of holders make, sorted;
 // nil if the holders or the sums exceed their bounds.
-func sumsBelow(holders []*place, missing int) (sums []int, steps int) {
+func sumsBelow(holders []*entry, missing int) (sums []int, steps int) {
 	if len(holders) > mostHolders {
 		return nil, 0
 	}
@@ -88,7 +88,7 @@ func sumsBelow(holders []*place, missing int) (sums []int, steps int) {
 }
 
 // inOrder chooses holders in the order given until they have enough units.
-func inOrder(holders []*place, missing int) []*place {
+func inOrder(holders []*entry, missing int) []*entry {
 	for i, h := range holders {
 		if missing -= h.units; missing <= 0 {
 			return holders[:i+1]

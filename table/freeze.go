@@ -144,38 +144,38 @@ func (t *Table) refreeze() {
 	for _, c := range frozen {
 		if t.forbidden(c) == nil {
 			t.clearFrozen(c)
-			t.line(c)
+			t.enqueue(c)
 			t.mark(c)
 			if c.isThief {
-				t.outdated = append(t.outdated, c)
+				t.staleThieves = append(t.staleThieves, c)
 			}
 		} else {
-			t.doubtful = append(t.doubtful, c)
+			t.maybeHopeless = append(t.maybeHopeless, c)
 		}
 	}
 	if len(t.freezes.all) > 0 {
-		t.freezeLine()
+		t.freezeWaiters()
 	}
 }
 
-// freezeLine removes claims that a freeze forbids from the lines.
-func (t *Table) freezeLine() {
+// freezeWaiters removes claims that a freeze forbids from the lines.
+func (t *Table) freezeWaiters() {
 	var caught []*claim
-	for _, n := range t.lines() {
-		n.line.all(func(p *place) bool {
+	for _, n := range t.nodesWithWaiters() {
+		n.waiters.all(func(p *entry) bool {
 			if p == &p.claim.wanted[0] && t.forbidden(p.claim) != nil {
 				caught = append(caught, p.claim)
 			}
 			return true
 		})
 	}
-	t.suspect = t.suspect || t.erratic()
+	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock()
 	for _, c := range caught {
-		t.leaveLine(c, true)
+		t.stopWaiting(c, true)
 		t.setFrozen(c)
-		t.doubtful = append(t.doubtful, c)
+		t.maybeHopeless = append(t.maybeHopeless, c)
 		if c.isThief {
-			t.outdated = append(t.outdated, c)
+			t.staleThieves = append(t.staleThieves, c)
 		}
 		t.mark(c)
 	}
@@ -187,11 +187,11 @@ func (t *Table) setFrozen(c *claim) {
 	t.frozen[c] = struct{}{}
 	for i := range c.wanted {
 		n := c.wanted[i].node
-		if n.line == nil {
-			n.line = new(line)
+		if n.waiters == nil {
+			n.waiters = new(waiters)
 		}
-		n.line.rare().frozen[c.wanted[i].kind].push(&c.wanted[i])
-		n.line.apart.disturbed = 0
+		n.waiters.needRare().frozen[c.wanted[i].kind].push(&c.wanted[i])
+		n.waiters.rare.disturbed = 0
 	}
 }
 
@@ -201,6 +201,6 @@ func (t *Table) clearFrozen(c *claim) {
 	delete(t.frozen, c)
 	for i := range c.wanted {
 		p := &c.wanted[i]
-		p.node.line.apart.frozen[p.kind].remove(p)
+		p.node.waiters.rare.frozen[p.kind].remove(p)
 	}
 }

@@ -24,12 +24,12 @@ func (t *Table) compatible(c *claim) bool {
 }
 
 // open reports whether nothing ahead at p's node stands in p's way.
-func (p *place) open() bool {
+func (p *entry) open() bool {
 	against := conflicts[p.kind]
 	if p.node.heldAgainst(against, p.claim) {
 		return false
 	}
-	if p.node.line != nil && p.node.line.waitsFor(against, p.claim) {
+	if p.node.waiters != nil && p.node.waiters.waitsFor(against, p.claim) {
 		return false
 	}
 	return p.kind != kindP || p.fits()
@@ -44,10 +44,10 @@ func (t *Table) grantable(c *claim) bool {
 	return !c.soft() || c.quiet+c.want.Quiet <= t.now
 }
 
-// disturb starts the quiet periods anew of those in line for whom the end of p,
+// restartQuietPeriods starts the quiet periods anew of those in line for whom the end of p,
 // which was held, is the end of a conflicting hold (R9).
-func (t *Table) disturb(p *place) {
-	again := func(q *place) bool {
+func (t *Table) restartQuietPeriods(p *entry) {
+	again := func(q *entry) bool {
 		if t.work++; q.claim.want.Quiet > 0 {
 			q.claim.quiet = t.now
 			t.reschedule(q.claim)
@@ -55,10 +55,10 @@ func (t *Table) disturb(p *place) {
 		}
 		return true
 	}
-	if p.node.line == nil || p.node.line.apart == nil {
+	if p.node.waiters == nil || p.node.waiters.rare == nil {
 		return
 	}
-	a := p.node.line.apart
+	a := p.node.waiters.rare
 	if a.disturbedAt != t.now {
 		a.disturbedAt, a.disturbed = t.now, 0
 	}
@@ -75,10 +75,10 @@ func (t *Table) disturb(p *place) {
 func (t *Table) settle() {
 	for {
 		t.grantReady()
-		if t.refuseOutlasted() || t.refuseKnot() {
+		if t.refuseHopeless() || t.refuseDeadlock() {
 			continue
 		}
-		t.askAnew()
+		t.updateAllAsks()
 		if !t.take() {
 			return
 		}
@@ -131,8 +131,8 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 			continue
 		}
 		blocked := n.heldAgainst(conflicts[k], nil)
-		for p := n.line.queues[k].head; p != nil; p = p.next {
-			if n.line.waitsFor(conflicts[k], p.claim) {
+		for p := n.waiters.queues[k].head; p != nil; p = p.next {
+			if n.waiters.waitsFor(conflicts[k], p.claim) {
 				break
 			}
 			if p.claim.converting() { // its own hold may be all that is in the way
@@ -147,11 +147,11 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 	if (conflicts[kindP]|kindP.set())&taken != 0 && !n.heldAgainst(conflicts[kindP], nil) {
 		n.openPermits(f)
 	}
-	for k := kind(0); n.line.apart != nil && k < kinds; k++ {
+	for k := kind(0); n.waiters.rare != nil && k < kinds; k++ {
 		if conflicts[k]&taken == 0 {
 			continue
 		}
-		for p := n.line.apart.soft[k].head; p != nil; p = p.next {
+		for p := n.waiters.rare.soft[k].head; p != nil; p = p.next {
 			f(p.claim)
 		}
 	}
@@ -159,7 +159,7 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 
 // grant makes c held.
 func (t *Table) grant(c *claim) {
-	t.leaveLine(c, false)
+	t.stopWaiting(c, false)
 	first := len(c.held) == 0
 	if !first {
 		t.dropHeld(c, false)
@@ -184,88 +184,89 @@ func (t *Table) grant(c *claim) {
 	t.fences++
 	c.fence = t.fences
 	if first {
-		c.granted, c.toldIn, c.believed = t.now, 0, forever
+		c.granted, c.statedIn, c.unackedEnd = t.now, 0, forever
 		if c.want.MaxHold > 0 {
-			c.believed = max(t.now, 1) // nothing, until an answer says since when it is held
+			c.unackedEnd = max(t.now, 1) // nothing, until an answer says since when it is held
 		}
 	}
-	c.unconfirmed = t.meetsGhost(c)
+	c.unconfirmed = t.meetsUnacked(c)
 	c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""
 	t.stopStealing(c)
 	if first && c.want.Expected > 0 {
-		t.lasting++
+		t.announced++
 	}
-	t.doubtAround(c)
-	if len(t.named[c.ref]) > 0 || (t.erratic() || t.joint > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.matters(c) {
-		t.suspect = true // somebody may wait inside it, or go after it who would have gone before
+	t.recheckAround(c)
+	if len(t.nestedIn[c.ref]) > 0 || (t.endMayDeadlock() ||
+		t.blockingWaits > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.mayAffectDeadlock(c) {
+		t.deadlockSuspected = true // somebody may wait inside it, or go after it who would have gone before
 	}
-	t.note(c, Granted, lockkeeper.NoReason)
+	t.recordChange(c, Granted, lockkeeper.NoReason)
 	t.reschedule(c)
 }
 
-// enterLine makes c stand in line for what it wants.
-func (t *Table) enterLine(c *claim) {
+// startWaiting makes c stand in line for what it wants.
+func (t *Table) startWaiting(c *claim) {
 	if t.forbidden(c) != nil {
 		t.setFrozen(c)
 	} else {
-		t.line(c)
+		t.enqueue(c)
 	}
 	if c.steals() {
 		t.startStealing(c)
 	}
 }
 
-// line puts c's places into the queues of their nodes.
-func (t *Table) line(c *claim) {
+// enqueue puts c's places into the queues of their nodes.
+func (t *Table) enqueue(c *claim) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
-		if p.node.line == nil {
-			p.node.line = new(line)
+		if p.node.waiters == nil {
+			p.node.waiters = new(waiters)
 		}
-		t.work += p.node.line.queueOf(p).insert(p)
-		if p.node.line.apart != nil {
-			p.node.line.apart.disturbed = 0
+		t.work += p.node.waiters.queueOf(p).insert(p)
+		if p.node.waiters.rare != nil {
+			p.node.waiters.rare.disturbed = 0
 		}
-		if p.kind == kindP && len(p.node.line.permits) == 2 && p.prev == nil && p.next == nil {
-			t.mixed++
+		if p.kind == kindP && len(p.node.waiters.permits) == 2 && p.prev == nil && p.next == nil {
+			t.mixedQueues++
 		}
 		if t.changeAt(p.node, p.kind); c.steals() {
-			p.node.line.addThief(p)
+			p.node.waiters.addThief(p)
 		}
 	}
-	if c.inLine = true; c.soft() {
-		t.softs++
+	if c.queued = true; c.soft() {
+		t.softWaiters++
 	}
-	if c.entangles() {
-		t.joint++
+	if c.blocksHeld() {
+		t.blockingWaits++
 	}
 	t.arrivals = append(t.arrivals, c)
-	t.suspect = t.suspect || t.mayKnot(c)
+	t.deadlockSuspected = t.deadlockSuspected || t.waitMayDeadlock(c)
 }
 
-// leaveLine takes c out of the lines. If it gives its place up, those that it
+// stopWaiting takes c out of the lines. If it gives its place up, those that it
 // was ahead of may go.
-func (t *Table) leaveLine(c *claim, givesUp bool) {
+func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	if c.frozen {
 		t.clearFrozen(c)
 		return
 	}
-	if !c.inLine {
+	if !c.queued {
 		return // it is being granted on arrival
 	}
-	if c.inLine = false; c.soft() {
-		t.softs--
+	if c.queued = false; c.soft() {
+		t.softWaiters--
 	}
-	if c.entangles() {
-		t.joint--
+	if c.blocksHeld() {
+		t.blockingWaits--
 	}
 	for i := range c.wanted {
 		p := &c.wanted[i]
-		p.node.line.queueOf(p).remove(p)
-		p.node.line.removeThief(p)
+		p.node.waiters.queueOf(p).remove(p)
+		p.node.waiters.removeThief(p)
 		t.changeAt(p.node, p.kind)
-		if p.kind == kindP && p.node.line.trim(p.limit) && len(p.node.line.permits) == 1 {
-			t.mixed--
+		if p.kind == kindP && p.node.waiters.trim(p.limit) && len(p.node.waiters.permits) == 1 {
+			t.mixedQueues--
 		}
 		if givesUp {
 			t.touch(p.node, p.kind.set())
@@ -285,7 +286,7 @@ func (t *Table) dropHeld(c *claim, ends bool) {
 		t.drop(p)
 		if ends {
 			t.touch(p.node, p.kind.set())
-			t.disturb(p)
+			t.restartQuietPeriods(p)
 		}
 		t.unref(p.node)
 	}

@@ -34,7 +34,7 @@ func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse) {
 		t.giveUp(c, lockkeeper.Cancelled, "")
 	}
 	c.lapse = stated
-	t.note(c, AskChanged, lockkeeper.NoReason)
+	t.recordChange(c, AskChanged, lockkeeper.NoReason)
 	t.reschedule(c)
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A place is what one claim does to one node: it is counted there while the
+// A entry is what one claim does to one node: it is counted there while the
 // claim is held, and stands in line there while the claim waits. A converting
 // claim has both.
-type place struct {
+type entry struct {
 	claim *claim
 	node  *node
 	kind  kind
@@ -20,7 +20,7 @@ type place struct {
 
 	several bool // in a queue: a claim may meet both this place and another one of its claim
 
-	prev, next *place // neighbours in the one list that it is in, if any
+	prev, next *entry // neighbours in the one list that it is in, if any
 }
 
 // A node is one path that somebody holds, or waits for, or has an intent on.
@@ -28,43 +28,43 @@ type place struct {
 type node struct {
 	path    lockkeeper.Path
 	refs    int           // places at it, those of frozen claims included
-	held    [kinds]*place // what is held here, newest first
+	held    [kinds]*entry // what is held here, newest first
 	units   int           // sum of held permits
 	slots   slots         // of held permits of one unit
-	line    *line         // who waits here; nil until somebody did
+	waiters *waiters      // who waits here; nil until somebody did
 	touched kindSet       // what was taken away since the line was last settled
 	changed kindSet       // kinds that came or went since the last update of asks by thieves here
 }
 
-// A line has the places that wait at one node. Soft claims are apart: ahead of no claim.
+// A waiters has the places that wait at one node. Soft claims are apart: ahead of no claim.
 // Claims that a freeze forbids stand in no line.
-type line struct {
+type waiters struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
 	permits []permitQueue // hard claims for permits, by limit, highest first
-	apart   *apart        // nil until it is first needed
+	rare    *rareWaiters  // nil until it is first needed
 }
 
-// apart has the rare claims of a node, by kind, so that a change at the node visits only those
+// rareWaiters has the rare claims of a node, by kind, so that a change at the node visits only those
 // that it concerns.
-type apart struct {
+type rareWaiters struct {
 	soft    [kinds]queue
 	frozen  [kinds]queue               // places that a freeze forbids, in any order
-	thieves [kinds]map[*place]struct{} // places in line whose claims steal
+	thieves [kinds]map[*entry]struct{} // places in line whose claims steal
 
 	disturbedAt time.Duration // when holds last ended here
 	disturbed   kindSet       // kinds that ended then; cleared when a claim joins a line or is frozen here
 }
 
-// rare returns l.apart, and creates it if it is nil.
-func (l *line) rare() *apart {
-	if l.apart == nil {
-		l.apart = new(apart)
+// needRare returns l.apart, and creates it if it is nil.
+func (l *waiters) needRare() *rareWaiters {
+	if l.rare == nil {
+		l.rare = new(rareWaiters)
 	}
-	return l.apart
+	return l.rare
 }
 
 // eachOf calls f with the places in the queues of the kinds ks.
-func eachOf(qs *[kinds]queue, ks kindSet, f func(*place) bool) {
+func eachOf(qs *[kinds]queue, ks kindSet, f func(*entry) bool) {
 	for ks != 0 {
 		qs[ks.next()].each(f)
 	}
@@ -72,14 +72,14 @@ func eachOf(qs *[kinds]queue, ks kindSet, f func(*place) bool) {
 
 // A queue is a list of places in the order of R4.
 type queue struct {
-	head, tail *place
+	head, tail *entry
 	length     int
 	several    int // places of claims with more than one target
 }
 
 // insert puts p where R4 has it. New claims come last among equals, so the walk
 // from the tail is short. It returns the number of other places that it visited.
-func (q *queue) insert(p *place) (looked int) {
+func (q *queue) insert(p *entry) (looked int) {
 	after := q.tail
 	for after != nil && p.claim.before(after.claim) {
 		after = after.prev
@@ -104,7 +104,7 @@ func (q *queue) insert(p *place) (looked int) {
 }
 
 // push inserts p at the head.
-func (q *queue) push(p *place) {
+func (q *queue) push(p *entry) {
 	q.length++
 	p.several = false
 	p.prev, p.next = nil, q.head
@@ -115,7 +115,7 @@ func (q *queue) push(p *place) {
 	}
 }
 
-func (q *queue) remove(p *place) {
+func (q *queue) remove(p *entry) {
 	q.length--
 	if p.several {
 		q.several--
@@ -134,10 +134,10 @@ func (q *queue) remove(p *place) {
 }
 
 // queueOf is the queue in which p stands, made if need be.
-func (l *line) queueOf(p *place) *queue {
+func (l *waiters) queueOf(p *entry) *queue {
 	switch {
 	case p.claim.soft():
-		return &l.rare().soft[p.kind]
+		return &l.needRare().soft[p.kind]
 	case p.kind == kindP:
 		return l.permitQueue(p.limit)
 	}
@@ -145,7 +145,7 @@ func (l *line) queueOf(p *place) *queue {
 }
 
 // first is the claim that is first in line among those of one kind; nil if none waits.
-func (l *line) first(k kind) *claim {
+func (l *waiters) first(k kind) *claim {
 	if k != kindP {
 		if head := l.queues[k].head; head != nil {
 			return head.claim
@@ -162,7 +162,7 @@ func (l *line) first(k kind) *claim {
 }
 
 // waitsFor reports whether a claim of one of the kinds ks stands in line before c.
-func (l *line) waitsFor(ks kindSet, c *claim) bool {
+func (l *waiters) waitsFor(ks kindSet, c *claim) bool {
 	for ks != 0 {
 		if first := l.first(ks.next()); first != nil && first.before(c) {
 			return true
@@ -172,23 +172,23 @@ func (l *line) waitsFor(ks kindSet, c *claim) bool {
 }
 
 // addThief adds p to the thieves here; its claim must be in line.
-func (l *line) addThief(p *place) {
-	a := l.rare()
+func (l *waiters) addThief(p *entry) {
+	a := l.needRare()
 	if a.thieves[p.kind] == nil {
-		a.thieves[p.kind] = make(map[*place]struct{})
+		a.thieves[p.kind] = make(map[*entry]struct{})
 	}
 	a.thieves[p.kind][p] = struct{}{}
 }
 
 // removeThief is the reverse of addThief; it does nothing if p is not among the thieves.
-func (l *line) removeThief(p *place) {
-	if l.apart != nil {
-		delete(l.apart.thieves[p.kind], p)
+func (l *waiters) removeThief(p *entry) {
+	if l.rare != nil {
+		delete(l.rare.thieves[p.kind], p)
 	}
 }
 
 // all calls f with every place in line here, until f returns false.
-func (l *line) all(f func(*place) bool) {
+func (l *waiters) all(f func(*entry) bool) {
 	if l == nil {
 		return
 	}
@@ -202,8 +202,8 @@ func (l *line) all(f func(*place) bool) {
 			return
 		}
 	}
-	if l.apart != nil {
-		eachOf(&l.apart.soft, anyKind, f)
+	if l.rare != nil {
+		eachOf(&l.rare.soft, anyKind, f)
 	}
 }
 
@@ -222,7 +222,7 @@ func (q *queue) rank(c *claim) (rank, looked int) {
 }
 
 // eachOf calls f with the places in line here of the kinds ks, except soft ones.
-func (l *line) eachOf(ks kindSet, f func(*place) bool) {
+func (l *waiters) eachOf(ks kindSet, f func(*entry) bool) {
 	for k := range l.queues {
 		if ks.has(kind(k)) {
 			l.queues[k].each(f)
@@ -237,12 +237,12 @@ func (l *line) eachOf(ks kindSet, f func(*place) bool) {
 
 // meets reports whether a claim other than c has a place of one of the kinds ks in line here, soft
 // places included.
-func (l *line) meets(ks kindSet, c *claim) bool {
+func (l *waiters) meets(ks kindSet, c *claim) bool {
 	other := func(q *queue) bool { return q.head != nil && (q.head.claim != c || q.head.next != nil) }
 	for k := range kinds {
 		switch {
 		case !ks.has(k):
-		case k < kindP && other(&l.queues[k]), l.apart != nil && other(&l.apart.soft[k]):
+		case k < kindP && other(&l.queues[k]), l.rare != nil && other(&l.rare.soft[k]):
 			return true
 		}
 	}
@@ -250,7 +250,7 @@ func (l *line) meets(ks kindSet, c *claim) bool {
 }
 
 // behind reports whether anybody stands in line here after c.
-func (l *line) behind(c *claim) bool {
+func (l *waiters) behind(c *claim) bool {
 	after := func(q *queue) bool { return q.tail != nil && c.before(q.tail.claim) }
 	for k := range l.queues {
 		if after(&l.queues[k]) {
@@ -262,10 +262,10 @@ func (l *line) behind(c *claim) bool {
 			return true
 		}
 	}
-	return l.apart != nil && slices.ContainsFunc(l.apart.soft[:], func(q queue) bool { return after(&q) })
+	return l.rare != nil && slices.ContainsFunc(l.rare.soft[:], func(q queue) bool { return after(&q) })
 }
 
-func (q *queue) eachBefore(c *claim, f func(*place) bool) bool {
+func (q *queue) eachBefore(c *claim, f func(*entry) bool) bool {
 	for p := q.head; p != nil && p.claim.before(c); p = p.next {
 		if !f(p) {
 			return false
@@ -274,7 +274,7 @@ func (q *queue) eachBefore(c *claim, f func(*place) bool) bool {
 	return true
 }
 
-func (q *queue) each(f func(*place) bool) bool {
+func (q *queue) each(f func(*entry) bool) bool {
 	for p := q.head; p != nil; p = p.next {
 		if !f(p) {
 			return false
@@ -284,7 +284,7 @@ func (q *queue) each(f func(*place) bool) bool {
 }
 
 // hold counts p among what is held at its node.
-func (n *node) hold(p *place) {
+func (n *node) hold(p *entry) {
 	p.prev, p.next = nil, n.held[p.kind]
 	if p.next != nil {
 		p.next.prev = p
@@ -294,19 +294,19 @@ func (n *node) hold(p *place) {
 }
 
 // hold adds p to the places held at its node, and marks the asks of thieves there for an update.
-func (t *Table) hold(p *place) {
+func (t *Table) hold(p *entry) {
 	p.node.hold(p)
 	t.changeAt(p.node, p.kind)
 }
 
 // drop is the reverse of hold.
-func (t *Table) drop(p *place) {
+func (t *Table) drop(p *entry) {
 	p.node.drop(p)
 	t.changeAt(p.node, p.kind)
 }
 
 // drop is the reverse of hold.
-func (n *node) drop(p *place) {
+func (n *node) drop(p *entry) {
 	if p.prev == nil {
 		n.held[p.kind] = p.next
 	} else {
@@ -351,7 +351,7 @@ func (t *Table) unref(n *node) {
 // touch notes that kinds were taken away at n, so that those whom they stood in
 // the way of may go.
 func (t *Table) touch(n *node, ks kindSet) {
-	if n.line == nil {
+	if n.waiters == nil {
 		return // nobody waits here
 	}
 	if n.touched == 0 {
@@ -360,11 +360,11 @@ func (t *Table) touch(n *node, ks kindSet) {
 	n.touched |= ks
 }
 
-// lines lists the nodes at which somebody waits or did, by path.
-func (t *Table) lines() []*node {
+// nodesWithWaiters lists the nodes at which somebody waits or did, by path.
+func (t *Table) nodesWithWaiters() []*node {
 	var ns []*node
 	for _, n := range t.nodes { // order does not matter: sorted below
-		if n.line != nil {
+		if n.waiters != nil {
 			ns = append(ns, n)
 		}
 	}

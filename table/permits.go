@@ -12,12 +12,12 @@ type permitQueue struct {
 }
 
 // searchLimit returns the index at which the queue of a limit is, or would be inserted.
-func (l *line) searchLimit(limit int) (i int, found bool) {
+func (l *waiters) searchLimit(limit int) (i int, found bool) {
 	return slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
 }
 
 // permitQueue finds the queue of a limit, or makes it in its place.
-func (l *line) permitQueue(limit int) *queue {
+func (l *waiters) permitQueue(limit int) *queue {
 	i, found := l.searchLimit(limit)
 	if !found {
 		l.permits = slices.Insert(l.permits, i, permitQueue{limit: limit})
@@ -27,7 +27,7 @@ func (l *line) permitQueue(limit int) *queue {
 
 // trim removes the queue of a limit if it is empty, so that unused limits cost nothing. It reports
 // whether it did.
-func (l *line) trim(limit int) bool {
+func (l *waiters) trim(limit int) bool {
 	i, found := l.searchLimit(limit)
 	if !found || l.permits[i].head != nil {
 		return false
@@ -38,7 +38,7 @@ func (l *line) trim(limit int) bool {
 
 // unitsAhead is the sum of the units that count against permits of p (R7) because
 // they wait ahead of it, or something above bound as soon as it is above bound.
-func (l *line) unitsAhead(p *place, bound int) int {
+func (l *waiters) unitsAhead(p *entry, bound int) int {
 	sum := 0
 	for i := range l.permits {
 		if l.permits[i].limit < p.limit {
@@ -55,20 +55,20 @@ func (l *line) unitsAhead(p *place, bound int) int {
 
 // fits is R7 for permits that wait: whether the units held, those that wait
 // ahead under a limit of at least p's, and p's own are at most p's limit.
-func (p *place) fits() bool {
+func (p *entry) fits() bool {
 	free := p.limit - p.node.units - p.units
-	return free >= 0 && (p.node.line == nil || p.node.line.unitsAhead(p, free) <= free)
+	return free >= 0 && (p.node.waiters == nil || p.node.waiters.unitsAhead(p, free) <= free)
 }
 
 // openPermits calls f with permits in line at n that R7 may allow: for each
 // limit those at the front that fit. It looks at no more claims than there are
 // free units, times the number of limits.
 func (n *node) openPermits(f func(*claim)) {
-	for i := range n.line.permits {
-		limit := n.line.permits[i].limit
-		cursors := make([]*place, i+1)
+	for i := range n.waiters.permits {
+		limit := n.waiters.permits[i].limit
+		cursors := make([]*entry, i+1)
 		for j := range cursors {
-			cursors[j] = n.line.permits[j].head
+			cursors[j] = n.waiters.permits[j].head
 		}
 		for sum := n.units; sum < limit; {
 			next := -1
@@ -114,8 +114,8 @@ func (s *slots) take() int {
 // slot gives out a slot at n: the lowest that is free, but not one that a ghost
 // may still use, if there is another up to the limit (R12).
 func (t *Table) slot(n *node, limit int) int {
-	t.forgetGhosts()
-	h := t.ghosts.at[n.path]
+	t.expireUnacked()
+	h := t.unacked.byPath[n.path]
 	if h == nil {
 		return n.slots.take()
 	}

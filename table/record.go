@@ -113,21 +113,21 @@ type HoldTimeRecord struct {
 	Forgotten bool          // of changes: there was no more room for it
 }
 
-// dirt is what changed since the last call of Changes.
-type dirt struct {
-	claims   map[lockkeeper.Ref]bool
-	ended    []*tombstone
-	sessions map[string]bool // true: it has ended, and perhaps begun anew
-	freezes  map[lockkeeper.Path]bool
-	paces    map[lockkeeper.Path]bool
+// changeLog is what changed since the last call of Changes.
+type changeLog struct {
+	claims    map[lockkeeper.Ref]bool
+	ended     []*tombstone
+	sessions  map[string]bool // true: it has ended, and perhaps begun anew
+	freezes   map[lockkeeper.Path]bool
+	holdTimes map[lockkeeper.Path]bool
 }
 
 // Track makes the table remember what changes, for [Table.Changes].
 func (t *Table) Track() {
 	t.tracking = true
-	t.dirty = dirt{
+	t.dirty = changeLog{
 		claims: map[lockkeeper.Ref]bool{}, sessions: map[string]bool{},
-		freezes: map[lockkeeper.Path]bool{}, paces: map[lockkeeper.Path]bool{},
+		freezes: map[lockkeeper.Path]bool{}, holdTimes: map[lockkeeper.Path]bool{},
 	}
 }
 
@@ -163,9 +163,9 @@ func (t *Table) markFreeze(f *freeze) {
 	}
 }
 
-func (t *Table) markPace(path lockkeeper.Path) {
+func (t *Table) markHoldTime(path lockkeeper.Path) {
 	if t.tracking {
-		t.dirty.paces[path] = true
+		t.dirty.holdTimes[path] = true
 	}
 }
 
@@ -200,9 +200,9 @@ func (t *Table) Changes() Snapshot {
 		}
 		snap.Freezes = append(snap.Freezes, record)
 	}
-	for path := range d.paces { // order does not matter: sorted below
+	for path := range d.holdTimes { // order does not matter: sorted below
 		record := HoldTimeRecord{Path: path, Forgotten: true}
-		if p := t.paces.of[path]; p != nil {
+		if p := t.holdTimes.of[path]; p != nil {
 			record = p.record()
 		}
 		snap.HoldTimes = append(snap.HoldTimes, record)
@@ -225,10 +225,10 @@ func (t *Table) Snapshot() Snapshot {
 			}
 		}
 	}
-	for id, ghosts := range t.ghosts.of { // order does not matter: sorted below
+	for id, ghosts := range t.unacked.bySession { // order does not matter: sorted below
 		s := t.sessions[id]
 		for _, g := range ghosts { // order does not matter: sorted below
-			if g.ghost > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
+			if g.unackedUntil > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
 				snap.Claims = append(snap.Claims, g.record())
 			}
 		}
@@ -236,7 +236,7 @@ func (t *Table) Snapshot() Snapshot {
 	for _, f := range t.freezes.all {
 		snap.Freezes = append(snap.Freezes, f.record())
 	}
-	for _, p := range t.paces.of { // order does not matter: sorted below
+	for _, p := range t.holdTimes.of { // order does not matter: sorted below
 		snap.HoldTimes = append(snap.HoldTimes, p.record())
 	}
 	snap.sort()
@@ -262,7 +262,7 @@ func (t *Table) Counters() Counters {
 func (s *session) record() SessionRecord {
 	return SessionRecord{
 		ID: s.id, Label: s.label, TTL: s.ttl, Epoch: s.epoch, Deadline: s.deadline, Promise: s.promise, Resumed: s.resumed,
-		Leases: s.leases, Acked: s.heard, LowestOpen: s.answered,
+		Leases: s.leases, Acked: s.acked, LowestOpen: s.lowestOpen,
 	}
 }
 
@@ -272,16 +272,16 @@ func (c *claim) record() ClaimRecord {
 		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
 		Bound:       c.bound,
 		Quiet:       c.quiet,
-		StatedEnd:   c.told,
-		StatedIn:    c.toldIn,
+		StatedEnd:   c.stated,
+		StatedIn:    c.statedIn,
 		Unconfirmed: c.unconfirmed,
 		Overdue:     c.overdue,
 		Reason:      c.undone,
 		Text:        c.text,
 	}
 	r.Want.Targets = slices.Clone(c.want.Targets)
-	if c.believed != c.told {
-		r.UnackedEnd = c.believed
+	if c.unackedEnd != c.stated {
+		r.UnackedEnd = c.unackedEnd
 	}
 	if len(c.held) > 0 {
 		r.State = lockkeeper.Held
@@ -305,17 +305,17 @@ func (tomb *tombstone) record() ClaimRecord {
 			ID: tomb.ref.ID, Revision: tomb.revision, Inside: tomb.inside, Priority: tomb.priority, Label: tomb.label,
 		},
 		Thawed:       tomb.thawed,
-		Acked:        tomb.known,
+		Acked:        tomb.acked,
 		Reason:       tomb.reason,
 		Text:         tomb.text,
 		Ended:        tomb.at,
 		Forget:       tomb.forget,
-		UnackedUntil: tomb.ghost,
+		UnackedUntil: tomb.unackedUntil,
 	}
 }
 
-func (p *pace) record() HoldTimeRecord {
-	return HoldTimeRecord{Path: p.path, Estimate: p.lasts, At: p.at}
+func (p *holdTime) record() HoldTimeRecord {
+	return HoldTimeRecord{Path: p.path, Estimate: p.estimate, At: p.at}
 }
 
 func (f *freeze) record() FreezeRecord {

@@ -44,9 +44,9 @@ func (t *Table) Load(snap Snapshot) error {
 		t.refreeze()
 	}
 	for i := range snap.HoldTimes {
-		t.loadPace(&snap.HoldTimes[i])
+		t.loadHoldTime(&snap.HoldTimes[i])
 	}
-	t.forgetPaces()
+	t.evictHoldTimes()
 	t.linkAsks(&links)
 	t.dropStep()
 	return nil
@@ -57,11 +57,11 @@ func (t *Table) dropStep() {
 	for _, n := range t.touched {
 		n.touched = 0
 	}
-	for _, n := range t.changedAt {
+	for _, n := range t.changedNodes {
 		n.changed = 0
 	}
-	t.events, t.touched, t.arrivals, t.doubtful = t.events[:0], t.touched[:0], t.arrivals[:0], t.doubtful[:0]
-	t.suspect, t.outdated, t.changedAt, t.takers, t.insidePass = false, nil, t.changedAt[:0], nil, 0
+	t.events, t.touched, t.arrivals, t.maybeHopeless = t.events[:0], t.touched[:0], t.arrivals[:0], t.maybeHopeless[:0]
+	t.deadlockSuspected, t.staleThieves, t.changedNodes, t.takers, t.insidePass = false, nil, t.changedNodes[:0], nil, 0
 }
 
 func (t *Table) setCounters(c Counters) {
@@ -128,8 +128,8 @@ func (t *Table) loadSession(r *SessionRecord, l *links) {
 			t.setResumed(s, true)
 			delete(t.sessions, r.ID)
 		}
-		for _, g := range t.ghosts.of[r.ID] { // order does not matter: all of them
-			t.unhaunt(g)
+		for _, g := range t.unacked.bySession[r.ID] { // order does not matter: all of them
+			t.removeUnacked(g)
 		}
 		return
 	}
@@ -139,21 +139,21 @@ func (t *Table) loadSession(r *SessionRecord, l *links) {
 		t.sessions[r.ID] = s
 	}
 	if s.epoch != r.Epoch {
-		s.answered = 0
+		s.lowestOpen = 0
 	}
 	t.setResumed(s, true)
 	s.label, s.ttl, s.epoch, s.deadline = r.Label, r.TTL, r.Epoch, r.Deadline
-	s.promise, s.leases, s.heard = r.Promise, r.Leases, r.Acked
+	s.promise, s.leases, s.acked = r.Promise, r.Leases, r.Acked
 	t.setResumed(s, r.Resumed)
-	t.heed(s, r.LowestOpen)
+	t.raiseLowestOpen(s, r.LowestOpen)
 	t.schedule.set(&s.due, s.deadline)
 	t.forget(s)
 }
 
 // unload takes a claim out without a trace, or the memory of an ended one.
 func (t *Table) unload(ref lockkeeper.Ref, l *links) {
-	if g := t.ghosts.of[ref.Session][ref.ID]; g != nil {
-		t.unhaunt(g)
+	if g := t.unacked.bySession[ref.Session][ref.ID]; g != nil {
+		t.removeUnacked(g)
 	}
 	s := t.sessions[ref.Session]
 	if s == nil {
@@ -201,7 +201,7 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 	}
 	sortClaims(waiting)
 	for _, c := range waiting {
-		t.enterLine(c)
+		t.startWaiting(c)
 		t.reschedule(c)
 	}
 	return nil
@@ -211,31 +211,31 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 // session's ends unsorted.
 func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 	tomb := &tombstone{
-		ref:      r.Ref,
-		inside:   r.Want.Inside,
-		thawed:   r.Thawed,
-		at:       r.Ended,
-		forget:   r.Forget,
-		kept:     true,
-		revision: r.Want.Revision,
-		change:   r.Change,
-		fence:    r.Fence,
-		reason:   r.Reason,
-		text:     r.Text,
-		grants:   r.Grants,
-		label:    r.Want.Label,
-		priority: r.Want.Priority,
-		ghost:    r.UnackedUntil,
-		known:    r.Acked,
+		ref:          r.Ref,
+		inside:       r.Want.Inside,
+		thawed:       r.Thawed,
+		at:           r.Ended,
+		forget:       r.Forget,
+		kept:         true,
+		revision:     r.Want.Revision,
+		change:       r.Change,
+		fence:        r.Fence,
+		reason:       r.Reason,
+		text:         r.Text,
+		grants:       r.Grants,
+		label:        r.Want.Label,
+		priority:     r.Want.Priority,
+		unackedUntil: r.UnackedUntil,
+		acked:        r.Acked,
 	}
-	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.known && tomb.ref.ID < s.answered) {
+	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.acked && tomb.ref.ID < s.lowestOpen) {
 		s.remember(tomb)
 		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // ids mostly end in their order
 			unsorted = s
 		}
 	}
-	if tomb.ghost > t.now {
-		t.haunt(tomb)
+	if tomb.unackedUntil > t.now {
+		t.addUnacked(tomb)
 	}
 	return unsorted
 }
@@ -261,9 +261,9 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		granted:     r.Granted,
 		bound:       r.Bound,
 		quiet:       r.Quiet,
-		told:        r.StatedEnd,
-		toldIn:      r.StatedIn,
-		believed:    cmp.Or(r.UnackedEnd, r.StatedEnd),
+		stated:      r.StatedEnd,
+		statedIn:    r.StatedIn,
+		unackedEnd:  cmp.Or(r.UnackedEnd, r.StatedEnd),
 		unconfirmed: r.Unconfirmed, overdue: r.Overdue, undone: r.Reason, text: r.Text,
 	}
 	c.want.Targets = slices.Clone(r.Want.Targets)
@@ -282,7 +282,7 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		}
 	}
 	if r.State == lockkeeper.Waiting || r.Converting {
-		c.wanted = t.places(c, nil)
+		c.wanted = t.entries(c, nil)
 	}
 	t.reschedule(c)
 	return c, nil
@@ -295,7 +295,7 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 	for i, g := range r.Grants {
 		c.want.Targets[i] = g.Target
 	}
-	c.held = t.places(c, nil)
+	c.held = t.entries(c, nil)
 	c.want.Targets = wanted
 	for i := range c.held {
 		t.hold(&c.held[i])
@@ -309,18 +309,18 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 		}
 	}
 	if c.want.Expected > 0 {
-		t.lasting++
+		t.announced++
 	}
 	return nil
 }
 
-func (t *Table) loadPace(r *HoldTimeRecord) {
-	if p := t.paces.of[r.Path]; r.Forgotten {
-		t.forgetPace(r.Path)
+func (t *Table) loadHoldTime(r *HoldTimeRecord) {
+	if p := t.holdTimes.of[r.Path]; r.Forgotten {
+		t.removeHoldTime(r.Path)
 	} else if p != nil {
-		t.paces.set(p, r.Estimate, r.At)
+		t.holdTimes.set(p, r.Estimate, r.At)
 	} else {
-		t.paces.add(r.Path, r.Estimate, r.At)
+		t.holdTimes.add(r.Path, r.Estimate, r.At)
 	}
 }
 

@@ -43,7 +43,7 @@ func (t *Table) newTombstone() *tombstone {
 
 // recycle makes what ended in the last step room for what comes.
 func (t *Table) recycle() {
-	for _, c := range t.spent {
+	for _, c := range t.endedRoom {
 		if len(t.spare.claims) < mostSpare {
 			asking, asks := c.asking, c.asks[:0]
 			clear(asking)
@@ -51,17 +51,17 @@ func (t *Table) recycle() {
 			t.spare.claims = append(t.spare.claims, c)
 		}
 	}
-	clear(t.spent)
-	t.spent = t.spent[:0]
-	for _, tomb := range t.buried {
+	clear(t.endedRoom)
+	t.endedRoom = t.endedRoom[:0]
+	for _, tomb := range t.endedClaims {
 		if !tomb.kept && len(t.spare.tombs) < mostSpare {
 			*tomb = tombstone{}
 			t.spare.tombs = append(t.spare.tombs, tomb)
 		}
 	}
-	clear(t.buried)
-	t.buried = t.buried[:0]
-	t.graves, t.indexed = nil, 0
+	clear(t.endedClaims)
+	t.endedClaims = t.endedClaims[:0]
+	t.endedByRef, t.indexed = nil, 0
 }
 
 // spareNode keeps the room of a node at which nobody is any more.
@@ -69,11 +69,11 @@ func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
 		return // a touched one is still to be looked at in this step
 	}
-	line, slots := n.line, n.slots.taken[:0]
+	line, slots := n.waiters, n.slots.taken[:0]
 	if line != nil {
 		line.permits = line.permits[:0]
 	}
-	*n = node{line: line}
+	*n = node{waiters: line}
 	n.slots.taken = slots
 	t.spare.nodes = append(t.spare.nodes, n)
 }

@@ -20,7 +20,7 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 			return t.status(c), true
 		}
 	}
-	if tomb := t.grave(ref); tomb != nil {
+	if tomb := t.endedNow(ref); tomb != nil {
 		return t.tombStatus(tomb), true
 	}
 	if s != nil {
@@ -31,26 +31,26 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	return lockkeeper.Status{}, false
 }
 
-// grave returns the tombstone of a claim that ended in this step; nil if it did not. It indexes
+// endedNow returns the tombstone of a claim that ended in this step; nil if it did not. It indexes
 // them if they are many, because a caller that reports the end of a session needs each.
-func (t *Table) grave(ref lockkeeper.Ref) *tombstone {
-	if len(t.buried) <= fewGraves {
-		i := slices.IndexFunc(t.buried, func(tomb *tombstone) bool { return tomb.ref == ref })
+func (t *Table) endedNow(ref lockkeeper.Ref) *tombstone {
+	if len(t.endedClaims) <= fewGraves {
+		i := slices.IndexFunc(t.endedClaims, func(tomb *tombstone) bool { return tomb.ref == ref })
 		if i < 0 {
 			return nil
 		}
-		return t.buried[i]
+		return t.endedClaims[i]
 	}
-	if t.graves == nil {
-		t.graves = make(map[lockkeeper.Ref]*tombstone, len(t.buried))
+	if t.endedByRef == nil {
+		t.endedByRef = make(map[lockkeeper.Ref]*tombstone, len(t.endedClaims))
 	}
-	for _, tomb := range t.buried[t.indexed:] {
-		if t.graves[tomb.ref] == nil {
-			t.graves[tomb.ref] = tomb
+	for _, tomb := range t.endedClaims[t.indexed:] {
+		if t.endedByRef[tomb.ref] == nil {
+			t.endedByRef[tomb.ref] = tomb
 		}
 	}
-	t.indexed = len(t.buried)
-	return t.graves[ref]
+	t.indexed = len(t.endedClaims)
+	return t.endedByRef[ref]
 }
 
 const fewGraves = 8
@@ -66,7 +66,7 @@ func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 func (t *Table) explain(c *claim) lockkeeper.Status {
 	st := t.status(c)
 	if len(c.wanted) > 0 {
-		st.Position, st.ETA, st.Waits, st.Blockers = t.placeOf(c), t.estimate(c), t.waits(c), t.blockers(c)
+		st.Position, st.ETA, st.Waits, st.Blockers = t.positionOf(c), t.estimate(c), t.waits(c), t.blockers(c)
 	}
 	return st
 }
@@ -151,7 +151,7 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 	if len(c.held) > 0 {
 		st.State, st.Age, st.Asked = lockkeeper.Held, t.now-c.granted, t.asked(c)
 		st.Lapsed = c.lapse != nil
-		end := c.statedEnd()
+		end := c.earliestEnd()
 		if c.want.Expected > 0 {
 			end = min(end, c.granted+c.want.Expected)
 		}
@@ -196,7 +196,7 @@ func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref: tomb.ref, Inside: tomb.inside, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
 		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants, Priority: tomb.priority, Label: tomb.label,
-		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers, Position: tomb.place, ETA: tomb.eta,
+		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers, Position: tomb.position, ETA: tomb.eta,
 	}
 }
 
@@ -219,8 +219,8 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 	s.leases++
 	l.Number = s.leases
 	for _, c := range s.byID() {
-		t.tell(c, s.leases)
-		if all || c.told != forever || len(c.asks) > 0 || c.overdue || t.now-c.changed <= s.ttl {
+		t.recordStatedEnd(c, s.leases)
+		if all || c.stated != forever || len(c.asks) > 0 || c.overdue || t.now-c.changed <= s.ttl {
 			l.Claims = append(l.Claims, t.status(c))
 		}
 	}

@@ -13,17 +13,17 @@ import (
 // changeAt records that a place of kind k came to n or left it, or that its claim has another
 // priority. That may change the ask sets of thieves at n that conflict with k.
 func (t *Table) changeAt(n *node, k kind) {
-	if n.line == nil || n.line.apart == nil || !n.line.apart.hasThieves(k) {
+	if n.waiters == nil || n.waiters.rare == nil || !n.waiters.rare.hasThieves(k) {
 		return
 	}
 	if n.changed == 0 {
-		t.changedAt = append(t.changedAt, n)
+		t.changedNodes = append(t.changedNodes, n)
 	}
 	n.changed |= k.set()
 }
 
 // hasThieves reports whether there are thieves whose ask sets depend on places of kind k.
-func (a *apart) hasThieves(k kind) bool {
+func (a *rareWaiters) hasThieves(k kind) bool {
 	for ks := against(k); ks != 0; {
 		if len(a.thieves[ks.next()]) > 0 {
 			return true
@@ -32,11 +32,11 @@ func (a *apart) hasThieves(k kind) bool {
 	return false
 }
 
-// outdateInside marks the ask sets of thieves inside of ref, directly or by others, for an update,
+// markThievesInside marks the ask sets of thieves inside of ref, directly or by others, for an update,
 // because ref came or went and no thief may rob a hold that it is inside of. It skips claims that
 // it has visited since the last update of asks.
-func (t *Table) outdateInside(ref lockkeeper.Ref) {
-	if len(t.named[ref]) == 0 || len(t.thieves) == 0 {
+func (t *Table) markThievesInside(ref lockkeeper.Ref) {
+	if len(t.nestedIn[ref]) == 0 || len(t.thieves) == 0 {
 		return
 	}
 	if t.insidePass == 0 {
@@ -46,25 +46,25 @@ func (t *Table) outdateInside(ref lockkeeper.Ref) {
 	for refs := []lockkeeper.Ref{ref}; len(refs) > 0; {
 		last := len(refs) - 1
 		ref, refs = refs[last], refs[:last]
-		for _, c := range t.named[ref] {
+		for _, c := range t.nestedIn[ref] {
 			if c.pass == t.insidePass {
 				continue
 			}
 			c.pass = t.insidePass
 			if c.isThief {
-				t.outdated = append(t.outdated, c)
+				t.staleThieves = append(t.staleThieves, c)
 			}
 			refs = append(refs, c.ref)
 		}
 	}
 }
 
-// askAnew updates the asks of thieves whose ask sets may have changed (R10). Asks don't depend on
+// updateAllAsks updates the asks of thieves whose ask sets may have changed (R10). Asks don't depend on
 // each other, so the order of the thieves does not matter. Events for holders whose asks changed
 // come in the order of their fences.
-func (t *Table) askAnew() {
+func (t *Table) updateAllAsks() {
 	t.insidePass = 0
-	if len(t.outdated) == 0 && len(t.changedAt) == 0 {
+	if len(t.staleThieves) == 0 && len(t.changedNodes) == 0 {
 		return
 	}
 	var told []*claim
@@ -77,7 +77,7 @@ func (t *Table) askAnew() {
 	slices.SortFunc(told, func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
 	for _, v := range slices.Compact(told) {
 		if !v.ended {
-			t.note(v, AskChanged, lockkeeper.NoReason)
+			t.recordChange(v, AskChanged, lockkeeper.NoReason)
 		}
 	}
 }
@@ -86,18 +86,18 @@ func (t *Table) askAnew() {
 // marks.
 func (t *Table) affectedThieves() []*claim {
 	t.passes++
-	all := t.outdated[:0]
+	all := t.staleThieves[:0]
 	add := func(c *claim) {
 		if c.isThief && c.pass != t.passes {
 			c.pass = t.passes
 			all = append(all, c)
 		}
 	}
-	for _, c := range t.outdated {
+	for _, c := range t.staleThieves {
 		add(c)
 	}
-	for i, n := range t.changedAt {
-		for k, thieves := range n.line.apart.thieves {
+	for i, n := range t.changedNodes {
+		for k, thieves := range n.waiters.rare.thieves {
 			if against(kind(k))&n.changed == 0 {
 				continue
 			}
@@ -107,9 +107,9 @@ func (t *Table) affectedThieves() []*claim {
 			}
 		}
 		n.changed = 0
-		t.changedAt[i] = nil
+		t.changedNodes[i] = nil
 	}
-	t.outdated, t.changedAt = nil, t.changedAt[:0]
+	t.staleThieves, t.changedNodes = nil, t.changedNodes[:0]
 	return all
 }
 
@@ -184,9 +184,9 @@ func (s *askSearch) mayRob(h *claim) bool {
 
 // askAgainst adds the holders that are incompatible with p by its kind. It returns false if the
 // thief may not rob one of them, or if an incompatible claim is ahead in line.
-func (s *askSearch) askAgainst(p *place) bool {
+func (s *askSearch) askAgainst(p *entry) bool {
 	against := conflicts[p.kind]
-	if s.table.work++; p.node.line != nil && p.node.line.waitsFor(against, s.thief) {
+	if s.table.work++; p.node.waiters != nil && p.node.waiters.waitsFor(against, s.thief) {
 		return false
 	}
 	for against != 0 {
@@ -205,22 +205,22 @@ func (s *askSearch) askAgainst(p *place) bool {
 
 // permitsByPath are the places where c wants permits, in the order of their
 // paths, so that it does not matter in which order they were named.
-func (c *claim) permitsByPath() []*place {
-	var permits []*place
+func (c *claim) permitsByPath() []*entry {
+	var permits []*entry
 	for i := range c.wanted {
 		if c.wanted[i].kind == kindP {
 			permits = append(permits, &c.wanted[i])
 		}
 	}
-	slices.SortFunc(permits, func(a, b *place) int { return strings.Compare(string(a.node.path), string(b.node.path)) })
+	slices.SortFunc(permits, func(a, b *entry) int { return strings.Compare(string(a.node.path), string(b.node.path)) })
 	return permits
 }
 
 // askPermits adds the holders of permits at p's node that must yield for p to fit. It returns
 // false if p can't fit.
-func (s *askSearch) askPermits(p *place) bool {
+func (s *askSearch) askPermits(p *entry) bool {
 	units := p.node.units
-	var holders []*place
+	var holders []*entry
 	for h := p.node.held[kindP]; h != nil; h = h.next {
 		s.table.work++
 		if h.claim.pass == s.chosen {
@@ -230,16 +230,16 @@ func (s *askSearch) askPermits(p *place) bool {
 		}
 	}
 	missing := units + p.units - p.limit
-	if free := max(0, -missing); p.node.line != nil && p.node.line.unitsAhead(p, free) > free {
+	if free := max(0, -missing); p.node.waiters != nil && p.node.waiters.unitsAhead(p, free) > free {
 		return false
 	}
 	if missing <= 0 {
 		return true
 	}
-	slices.SortFunc(holders, func(a, b *place) int {
+	slices.SortFunc(holders, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.claim.want.Priority, b.claim.want.Priority), cmp.Compare(b.claim.fence, a.claim.fence))
 	})
-	chosen, steps := fewest(holders, missing)
+	chosen, steps := fewestUnits(holders, missing)
 	s.table.work += steps
 	for _, h := range chosen {
 		s.add(h.claim)
@@ -306,7 +306,7 @@ func (t *Table) startStealing(c *claim) {
 		c.isThief = true
 		t.thieves[c] = struct{}{}
 	}
-	t.outdated = append(t.outdated, c)
+	t.staleThieves = append(t.staleThieves, c)
 }
 
 // stopStealing ends all that c does as a thief, because it waits no longer.
@@ -318,7 +318,7 @@ func (t *Table) stopStealing(c *claim) {
 	for _, v := range c.victims() {
 		t.withdraw(c, v)
 		if !v.ended {
-			t.note(v, AskChanged, lockkeeper.NoReason)
+			t.recordChange(v, AskChanged, lockkeeper.NoReason)
 		}
 	}
 }

@@ -11,62 +11,62 @@ import (
 // A Table is the state of one engine: sessions, claims, freezes, and the time.
 // The zero Table is not ready for use; see [New].
 type Table struct {
-	now      time.Duration
-	fences   uint64 // the last one given (R13)
-	tickets  uint64 // the last one drawn (R4)
-	epochs   uint64 // the last one given (R19)
-	changes  uint64 // the last Status.Change given
-	nodes    map[lockkeeper.Path]*node
-	sessions map[string]*session
-	named    map[lockkeeper.Ref][]*claim // live claims by the hold that they are made in (R15)
-	freezes  freezes
-	frozen   map[*claim]struct{} // waiting or converting claims that a freeze forbids
-	thieves  map[*claim]struct{} // waiting or converting claims that steal
-	ghosts   ghosts              // holds forced to end whose holders may not know it (R12)
-	schedule schedule
-	paces    paces // how long holds lately lasted (R17)
-	resuming int   // sessions with a TTL that have to resume (R19)
-	joint    int   // claims in line that keep back what is held: only with one of them is there a knot (R15)
-	lasting  int   // holds with an announced end (R8)
-	softs    int   // soft claims in line (R9)
-	mixed    int   // lines in which permits wait under different limits (R7)
+	now           time.Duration
+	fences        uint64 // the last one given (R13)
+	tickets       uint64 // the last one drawn (R4)
+	epochs        uint64 // the last one given (R19)
+	changes       uint64 // the last Status.Change given
+	nodes         map[lockkeeper.Path]*node
+	sessions      map[string]*session
+	nestedIn      map[lockkeeper.Ref][]*claim // live claims by the hold that they are made in (R15)
+	freezes       freezes
+	frozen        map[*claim]struct{} // waiting or converting claims that a freeze forbids
+	thieves       map[*claim]struct{} // waiting or converting claims that steal
+	unacked       unackedHolds        // holds forced to end whose holders may not know it (R12)
+	schedule      schedule
+	holdTimes     holdTimes // how long holds lately lasted (R17)
+	resuming      int       // sessions with a TTL that have to resume (R19)
+	blockingWaits int       // claims in line that keep back what is held: only with one of them is there a knot (R15)
+	announced     int       // holds with an announced end (R8)
+	softWaiters   int       // soft claims in line (R9)
+	mixedQueues   int       // lines in which permits wait under different limits (R7)
 
 	// Of the step at hand.
-	reply      Reply
-	events     []Event
-	touched    []*node                       // nodes at which something was taken away
-	arrivals   []*claim                      // claims to be looked at whatever happened around them
-	doubtful   []*claim                      // waits that may have become outlasted (R8)
-	buried     []*tombstone                  // claims that ended
-	graves     map[lockkeeper.Ref]*tombstone // the first indexed tombstones of buried, by claim
-	indexed    int
-	suspect    bool     // a knot may have come about (R15)
-	outdated   []*claim // thieves whose asks need an update
-	changedAt  []*node  // nodes with changes that asks may depend on
-	takers     []*claim // thieves that may take now
-	insidePass uint64   // the pass in which outdateInside marks; 0: none yet
-	passes     uint64
-	counted    int      // see Counted
-	work       int      // claims, holders, asks and sums visited beside the command's own claim; for tests
-	spent      []*claim // claims that ended
-	due        []*timer // room for those of one instant
-	ready      []*claim // room for candidates
+	reply             Reply
+	events            []Event
+	touched           []*node                       // nodes at which something was taken away
+	arrivals          []*claim                      // claims to be looked at whatever happened around them
+	maybeHopeless     []*claim                      // waits that may have become outlasted (R8)
+	endedClaims       []*tombstone                  // claims that ended
+	endedByRef        map[lockkeeper.Ref]*tombstone // the first indexed tombstones of buried, by claim
+	indexed           int
+	deadlockSuspected bool     // a knot may have come about (R15)
+	staleThieves      []*claim // thieves whose asks need an update
+	changedNodes      []*node  // nodes with changes that asks may depend on
+	takers            []*claim // thieves that may take now
+	insidePass        uint64   // the pass in which outdateInside marks; 0: none yet
+	passes            uint64
+	counted           int      // see Counted
+	work              int      // claims, holders, asks and sums visited beside the command's own claim; for tests
+	endedRoom         []*claim // claims that ended
+	due               []*timer // room for those of one instant
+	ready             []*claim // room for candidates
 
 	spare    spare
-	dream    *Table // room for imagine
+	scratch  *Table // room for imagine
 	tracking bool
-	dirty    dirt
+	dirty    changeLog
 }
 
 // New returns an empty table at time 0.
 func New() *Table {
 	return &Table{
-		nodes:    make(map[lockkeeper.Path]*node),
-		sessions: make(map[string]*session),
-		named:    make(map[lockkeeper.Ref][]*claim),
-		thieves:  make(map[*claim]struct{}),
-		frozen:   make(map[*claim]struct{}),
-		paces:    paces{of: make(map[lockkeeper.Path]*pace)},
+		nodes:     make(map[lockkeeper.Path]*node),
+		sessions:  make(map[string]*session),
+		nestedIn:  make(map[lockkeeper.Ref][]*claim),
+		thieves:   make(map[*claim]struct{}),
+		frozen:    make(map[*claim]struct{}),
+		holdTimes: holdTimes{of: make(map[lockkeeper.Path]*holdTime)},
 	}
 }
 
@@ -125,8 +125,8 @@ func (t *Table) apply(c *Command) error {
 	switch c.Op {
 	case Pass:
 		if s := t.keyed(c.Key); s != nil {
-			t.heed(s, c.Key.LowestOpen)
-			t.hear(s, c.Key.Acked)
+			t.raiseLowestOpen(s, c.Key.LowestOpen)
+			t.acknowledge(s, c.Key.Acked)
 		}
 		return nil
 	case Attach:
@@ -146,11 +146,11 @@ func (t *Table) apply(c *Command) error {
 	}
 	s := t.keyed(c.Key)
 	if s == nil {
-		return &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyNot(t.sessions[c.Key.Session], c.Key)}
+		return &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: t.whyKeyFails(t.sessions[c.Key.Session], c.Key)}
 	}
 	t.forget(s)
-	t.heed(s, c.Key.LowestOpen)
-	t.hear(s, c.Key.Acked)
+	t.raiseLowestOpen(s, c.Key.LowestOpen)
+	t.acknowledge(s, c.Key.Acked)
 	switch c.Op {
 	case Renew:
 		t.renew(s)
@@ -169,14 +169,14 @@ func (t *Table) review() {
 		for _, c := range s.byID() {
 			if len(c.wanted) > 0 {
 				t.arrivals = append(t.arrivals, c)
-				t.doubtful = append(t.doubtful, c)
+				t.maybeHopeless = append(t.maybeHopeless, c)
 			}
 		}
 	}
 	for c := range t.thieves { // order does not matter: each asks by itself
-		t.outdated = append(t.outdated, c)
+		t.staleThieves = append(t.staleThieves, c)
 	}
-	t.suspect = true
+	t.deadlockSuspected = true
 	t.settle()
 }
 
@@ -188,8 +188,8 @@ func (t *Table) keyed(k lockkeeper.Key) *session {
 	return nil
 }
 
-// whyNot says why a key is of no use.
-func (t *Table) whyNot(s *session, k lockkeeper.Key) string {
+// whyKeyFails says why a key is of no use.
+func (t *Table) whyKeyFails(s *session, k lockkeeper.Key) string {
 	switch {
 	case s == nil:
 		return "session " + k.Session + " has ended or was never attached"
@@ -247,7 +247,7 @@ func (t *Table) fallDue(c *claim) {
 	}
 	if len(c.held) > 0 && c.want.MaxHold > 0 && !c.overdue && c.granted+c.want.MaxHold <= t.now {
 		c.overdue = true
-		t.note(c, AskChanged, lockkeeper.NoReason)
+		t.recordChange(c, AskChanged, lockkeeper.NoReason)
 	}
 	t.arrivals = append(t.arrivals, c)
 	t.takers = append(t.takers, c)
@@ -273,8 +273,8 @@ func (t *Table) reschedule(c *claim) {
 	t.schedule.set(&c.due, at)
 }
 
-// note gives c a new change number and tells of it.
-func (t *Table) note(c *claim, kind EventKind, reason lockkeeper.Reason) {
+// recordChange gives c a new change number and tells of it.
+func (t *Table) recordChange(c *claim, kind EventKind, reason lockkeeper.Reason) {
 	t.changes++
 	c.change, c.changed = t.changes, t.now
 	t.mark(c)

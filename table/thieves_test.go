@@ -133,11 +133,11 @@ func TestSearchForUnitsIsBounded(t *testing.T) {
 			[]int{1 << 40, 1 << 41, 1 << 42}},
 		{"not enough", []int{1, 2}, 4, nil},
 	} {
-		var holders []*place
+		var holders []*entry
 		for _, units := range c.holders {
-			holders = append(holders, &place{units: units})
+			holders = append(holders, &entry{units: units})
 		}
-		chosen, steps := fewest(holders, c.missing)
+		chosen, steps := fewestUnits(holders, c.missing)
 		var units []int
 		for _, p := range chosen {
 			units = append(units, p.units)

@@ -77,7 +77,7 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := k.lock(ctx, true); err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	k.command.Op, k.command.Session = table.Attach, k.table.Concerned(s)
+	k.command.Op, k.command.Session = table.Attach, k.table.DropUnknown(s)
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.gatherStep("", err) // it notifies the former owner of what it lost
 	if err == nil {

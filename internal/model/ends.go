@@ -31,7 +31,7 @@ func (m *Model) end(c *claim, reason lockkeeper.Reason) {
 // for sure (R16).
 func (m *Model) knownToSession(c *claim) bool {
 	s := m.session(c.ref.Session)
-	if s == nil || c.ref.ID >= s.answered {
+	if s == nil || c.ref.ID >= s.lowestOpen {
 		return false
 	}
 	switch c.reason {
@@ -43,11 +43,11 @@ func (m *Model) knownToSession(c *claim) bool {
 
 // haunt leaves a ghost of a hold whose holder may not know of its end yet (R12).
 func (m *Model) haunt(c *claim, reason lockkeeper.Reason) {
-	until := min(m.session(c.ref.Session).promise, m.countedOn(c))
+	until := min(m.session(c.ref.Session).promise, m.reliedUntil(c))
 	switch reason {
 	case lockkeeper.Stolen, lockkeeper.Revoked, lockkeeper.Overdue:
 		if m.now < until && c.lapse == nil {
-			m.ghosts = append(m.ghosts, &ghost{claim: c, until: until})
+			m.unacked = append(m.unacked, &unackedHold{claim: c, until: until})
 		}
 	}
 }
@@ -64,8 +64,8 @@ func (m *Model) giveUp(c *claim, reason lockkeeper.Reason) {
 }
 
 // layGhosts ends the doubt about those ghosts whose holders know that they lost.
-func (m *Model) layGhosts(knows func(*ghost) bool) {
-	m.ghosts = slices.DeleteFunc(m.ghosts, knows)
+func (m *Model) layGhosts(knows func(*unackedHold) bool) {
+	m.unacked = slices.DeleteFunc(m.unacked, knows)
 }
 
 // endSession ends s and all its claims, waiting ones too (R11). Freezes stay
@@ -82,7 +82,7 @@ func (m *Model) endSession(s *session) {
 // close forgets s, and with it its ghosts and what its ended claims would answer
 // (R12, R16).
 func (m *Model) close(s *session) {
-	m.layGhosts(func(g *ghost) bool { return g.ref.Session == s.id })
+	m.layGhosts(func(g *unackedHold) bool { return g.ref.Session == s.id })
 	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.ref.Session == s.id })
 	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.ref.Session == s.id })
 	m.sessions = slices.DeleteFunc(m.sessions, func(x *session) bool { return x == s })

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// pace is how long holds of one path lately lasted (R17).
-type pace struct {
+// holdTime is how long holds of one path lately lasted (R17).
+type holdTime struct {
 	path  lockkeeper.Path
 	lasts time.Duration
 	moved time.Duration // when it was moved last
@@ -26,26 +26,26 @@ func (m *Model) learn(c *claim, reason lockkeeper.Reason) {
 	}
 	duration := m.now - c.granted
 	for _, t := range c.held {
-		i := slices.IndexFunc(m.paces, func(p pace) bool { return p.path == t.Path })
+		i := slices.IndexFunc(m.holdTimes, func(p holdTime) bool { return p.path == t.Path })
 		if i < 0 {
-			m.paces = append(m.paces, pace{path: t.Path, lasts: duration, moved: m.now})
+			m.holdTimes = append(m.holdTimes, holdTime{path: t.Path, lasts: duration, moved: m.now})
 			continue
 		}
-		m.paces[i].lasts += (duration - m.paces[i].lasts) / 4
-		m.paces[i].moved = m.now
+		m.holdTimes[i].lasts += (duration - m.holdTimes[i].lasts) / 4
+		m.holdTimes[i].moved = m.now
 	}
-	slices.SortFunc(m.paces, func(a, b pace) int {
+	slices.SortFunc(m.holdTimes, func(a, b holdTime) int {
 		return cmp.Or(cmp.Compare(a.moved, b.moved), cmp.Compare(a.path, b.path))
 	})
-	if n := len(m.paces) - table.MaxHoldTimes; n > 0 {
-		m.paces = slices.Delete(m.paces, 0, n)
+	if n := len(m.holdTimes) - table.MaxHoldTimes; n > 0 {
+		m.holdTimes = slices.Delete(m.holdTimes, 0, n)
 	}
 }
 
 // expected is the expected length of a hold of c; 0 if it is unknown.
 func (m *Model) expected(c *claim) time.Duration {
 	length := c.want.Expected
-	for _, p := range m.paces {
+	for _, p := range m.holdTimes {
 		if c.want.Expected == 0 && slices.ContainsFunc(c.want.Targets, func(t lockkeeper.Target) bool {
 			return t.Path == p.path
 		}) {

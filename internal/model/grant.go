@@ -254,7 +254,7 @@ func (m *Model) grantable(c *claim) bool {
 // are over, then knots, then asks anew, then the first thief that may take (R20).
 func (m *Model) settle() {
 	for {
-		for m.grantOne() || m.endTries() || m.endOutlasted() || m.refuseKnot() {
+		for m.grantOne() || m.endTries() || m.endOutlasted() || m.refuseDeadlock() {
 		}
 		m.askAnew()
 		if !m.takeOne() {
@@ -333,7 +333,7 @@ func (m *Model) slotHeld(path lockkeeper.Path, slot int) bool {
 }
 
 func (m *Model) slotHaunted(path lockkeeper.Path, slot int) bool {
-	return slices.ContainsFunc(m.ghosts, func(g *ghost) bool { return hasSlot(g.claim, path, slot) })
+	return slices.ContainsFunc(m.unacked, func(g *unackedHold) bool { return hasSlot(g.claim, path, slot) })
 }
 
 func hasSlot(c *claim, path lockkeeper.Path, slot int) bool {
@@ -343,14 +343,14 @@ func hasSlot(c *claim, path lockkeeper.Path, slot int) bool {
 // meetsGhost says whether c, if granted now, would be incompatible with ghosts
 // as if they were held (R12).
 func (m *Model) meetsGhost(c *claim) bool {
-	for _, g := range m.ghosts {
+	for _, g := range m.unacked {
 		if incompatible(g.held, c.wish) {
 			return true
 		}
 	}
 	for _, t := range permitsOf(c.wish) {
 		ghosts := 0
-		for _, g := range m.ghosts {
+		for _, g := range m.unacked {
 			ghosts += unitsOf(g.held, t.Path)
 		}
 		if m.heldUnits(t.Path, c)+ghosts+t.Units > t.Limit {

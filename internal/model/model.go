@@ -20,31 +20,31 @@ const forever = lockkeeper.Forever
 
 // Model is a table as the rules describe it. It is not safe for concurrent use.
 type Model struct {
-	now      time.Duration
-	sessions []*session // open ones
-	claims   []*claim   // live ones: waiting, held, or both (a conversion)
-	ended    []*claim   // ended ones that still answer their end (R16)
-	ghosts   []*ghost   // ended holds whose holder may not know yet (R12)
-	freezes  []*freeze  // one for each frozen path
-	thawed   []*freeze  // ended ones that still answer their end
-	asks     []ask      // live ones (R10)
-	past     []pastHold // every hold that ended (R9)
-	paces    []pace     // how long holds lately lasted (R17)
-	events   []table.Event
+	now       time.Duration
+	sessions  []*session     // open ones
+	claims    []*claim       // live ones: waiting, held, or both (a conversion)
+	ended     []*claim       // ended ones that still answer their end (R16)
+	unacked   []*unackedHold // ended holds whose holder may not know yet (R12)
+	freezes   []*freeze      // one for each frozen path
+	thawed    []*freeze      // ended ones that still answer their end
+	asks      []ask          // live ones (R10)
+	past      []pastHold     // every hold that ended (R9)
+	holdTimes []holdTime     // how long holds lately lasted (R17)
+	events    []table.Event
 
 	epoch, ticket, fence uint64 // the last that was drawn
 }
 
 type session struct {
-	id       string
-	epoch    uint64
-	ttl      time.Duration
-	end      time.Duration // of its TTL (R11)
-	promise  time.Duration // what its last answer promised (R12)
-	resuming bool          // since a restart (R19)
-	leases   uint64        // the number of the latest
-	heard    uint64        // the latest that it said to have heard (R12)
-	answered uint64        // no claim with a lower id is begun any more (R16)
+	id         string
+	epoch      uint64
+	ttl        time.Duration
+	end        time.Duration // of its TTL (R11)
+	promise    time.Duration // what its last answer promised (R12)
+	resuming   bool          // since a restart (R19)
+	leases     uint64        // the number of the latest
+	acked      uint64        // the latest that it said to have heard (R12)
+	lowestOpen uint64        // no claim with a lower id is begun any more (R16)
 }
 
 type claim struct {
@@ -64,7 +64,7 @@ type claim struct {
 	undone      lockkeeper.Reason // why the latest conversion came to nothing
 	operator    *operatorAsk      // R18
 	lapse       *lapse            // R12
-	told        time.Duration     // the end that its last answer stated (R12)
+	statedEnd   time.Duration     // the end that its last answer stated (R12)
 	stated      []statement       // all that its holder may count on
 	asked       asked             // what it was asked after the last step
 
@@ -91,7 +91,7 @@ type lapse struct {
 	reason lockkeeper.Reason
 }
 
-type ghost struct {
+type unackedHold struct {
 	*claim
 	until time.Duration
 }
@@ -203,16 +203,16 @@ func (m *Model) instant() {
 
 // forgetEnded forgets ends whose time has passed; none while it is a ghost (R16).
 func (m *Model) forgetEnded() {
-	m.ghosts = slices.DeleteFunc(m.ghosts, func(g *ghost) bool { return g.until <= m.now })
+	m.unacked = slices.DeleteFunc(m.unacked, func(g *unackedHold) bool { return g.until <= m.now })
 	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool {
 		return (c.forget <= m.now || m.knownToSession(c)) &&
-			!m.isGhost(c)
+			!m.isUnacked(c)
 	})
 	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.forget <= m.now })
 }
 
-func (m *Model) isGhost(c *claim) bool {
-	return slices.ContainsFunc(m.ghosts, func(g *ghost) bool { return g.claim == c })
+func (m *Model) isUnacked(c *claim) bool {
+	return slices.ContainsFunc(m.unacked, func(g *unackedHold) bool { return g.claim == c })
 }
 
 func (m *Model) event(e table.Event) {

@@ -36,8 +36,8 @@ func (m *Model) keyed(k lockkeeper.Key) (*session, error) {
 	if s == nil || s.epoch != k.Epoch || s.resuming {
 		return nil, &lockkeeper.Error{Err: lockkeeper.ErrSession}
 	}
-	s.answered = max(s.answered, k.LowestOpen)
-	m.hear(s, k.Acked)
+	s.lowestOpen = max(s.lowestOpen, k.LowestOpen)
+	m.acknowledge(s, k.Acked)
 	m.forgetEnded()
 	return s, nil
 }
@@ -62,14 +62,14 @@ func (m *Model) attach(want lockkeeper.Session) (table.Reply, error) {
 		}
 	}
 	m.epoch++
-	s.epoch, s.ttl, s.resuming, s.answered = m.epoch, want.TTL, false, 0
+	s.epoch, s.ttl, s.resuming, s.lowestOpen = m.epoch, want.TTL, false, 0
 	unnamed := func(c *claim) bool { return c.ref.Session == s.id && !slices.Contains(want.Named, c.ref.ID) }
 	for _, c := range slices.Clone(m.claims) {
 		if unnamed(c) && c.lapse == nil {
 			m.end(c, lockkeeper.Superseded)
 		}
 	}
-	m.layGhosts(func(g *ghost) bool { return unnamed(g.claim) })
+	m.layGhosts(func(g *unackedHold) bool { return unnamed(g.claim) })
 	return m.lease(s), nil
 }
 
@@ -94,8 +94,8 @@ func (m *Model) lease(s *session) table.Reply {
 	}
 	for _, c := range m.claims {
 		if c.ref.Session == s.id {
-			m.tell(c, s.leases)
-			if c.told != forever || c.asked.reason != lockkeeper.NoReason {
+			m.recordStatedEnd(c, s.leases)
+			if c.statedEnd != forever || c.asked.reason != lockkeeper.NoReason {
 				lease.Claims = append(lease.Claims, m.status(c))
 			}
 		}
@@ -138,7 +138,7 @@ func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply,
 	if status, err, known := m.known(ref, &w); known {
 		return table.Reply{Status: status}, err
 	}
-	if w.ID < s.answered {
+	if w.ID < s.lowestOpen {
 		return table.Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrNotHeld}
 	}
 	if w.Freeze > 0 {
@@ -149,7 +149,7 @@ func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply,
 
 // arrive puts a new claim in line and settles.
 func (m *Model) arrive(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status {
-	c := &claim{ref: ref, want: w, wish: w.Targets, arrived: m.now, bound: after(m.now, w.Wait), told: forever}
+	c := &claim{ref: ref, want: w, wish: w.Targets, arrived: m.now, bound: after(m.now, w.Wait), statedEnd: forever}
 	m.draw(c)
 	m.claims = append(m.claims, c)
 	m.settle()
@@ -164,7 +164,7 @@ func (m *Model) draw(c *claim) {
 
 // answer is the status of c, which is told its end by it.
 func (m *Model) answer(c *claim) lockkeeper.Status {
-	m.tell(c, 0)
+	m.recordStatedEnd(c, 0)
 	return m.status(c)
 }
 
@@ -250,8 +250,8 @@ func (m *Model) release(ref lockkeeper.Ref) error {
 	c := m.claim(ref)
 	if c == nil {
 		err := m.endedAlready(ref)
-		m.layGhosts(func(g *ghost) bool { return g.ref == ref })
-		if 0 < ref.ID && ref.ID < m.session(ref.Session).answered {
+		m.layGhosts(func(g *unackedHold) bool { return g.ref == ref })
+		if 0 < ref.ID && ref.ID < m.session(ref.Session).lowestOpen {
 			return nil // it is over (R16)
 		}
 		return err
@@ -388,7 +388,7 @@ func (m *Model) restart() {
 		s.resuming = true
 	}
 	for _, c := range m.claims {
-		c.told = forever
+		c.statedEnd = forever
 		if c.holds() {
 			c.stated = append(c.stated, statement{0, forever})
 		}

@@ -7,12 +7,12 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// refuseKnot refuses the youngest claim of a knot, if there is one (R15).
-func (m *Model) refuseKnot() bool {
+// refuseDeadlock refuses the youngest claim of a knot, if there is one (R15).
+func (m *Model) refuseDeadlock() bool {
 	if len(m.line()) == 0 {
 		return false
 	}
-	knot := m.imagine().knot()
+	knot := m.simulateReleases().deadlockSet()
 	if len(knot) == 0 {
 		return false
 	}
@@ -34,13 +34,13 @@ func (m *Model) inside(c, d *claim) bool {
 	return false
 }
 
-// imagine plays what would happen if every hold that does not wait, and inside
+// simulateReleases plays what would happen if every hold that does not wait, and inside
 // which nobody waits, were released, again and again. What still waits then is
 // stuck.
 //
 // The world of the imagination has no freezes, and no claims that one forbids:
 // of a conversion that is forbidden the hold is there, but not the wait.
-func (m *Model) imagine() *Model {
+func (m *Model) simulateReleases() *Model {
 	world := &Model{}
 	for _, c := range m.claims {
 		image := *c
@@ -85,8 +85,8 @@ func (m *Model) grantFirst() bool {
 	return false
 }
 
-// knot is the stuck claims without those that nobody stuck needs.
-func (m *Model) knot() []*claim {
+// deadlockSet is the stuck claims without those that nobody stuck needs.
+func (m *Model) deadlockSet() []*claim {
 	stuck := m.line()
 	for {
 		needed := slices.DeleteFunc(slices.Clone(stuck), func(c *claim) bool { return !m.needed(c, stuck) })

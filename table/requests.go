@@ -21,7 +21,7 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	}
 	s := t.sessions[want.ID]
 	if s != nil && s.epoch != want.Epoch {
-		return moved(s, want.Epoch)
+		return wrongEpoch(s, want.Epoch)
 	}
 	if s == nil {
 		if len(t.sessions) >= MaxSessions {
@@ -31,7 +31,7 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 		s.due.session, s.resumed = s, true
 		t.sessions[want.ID] = s
 	}
-	s.answered = 0
+	s.lowestOpen = 0
 	for i := range want.Lapsed {
 		t.lapseClaim(s.claims[want.Lapsed[i].ID], &want.Lapsed[i])
 	}
@@ -43,7 +43,7 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 			t.endClaim(c, lockkeeper.Superseded, "")
 		}
 	}
-	t.layGhosts(s.id, func(id uint64) bool { return !named(id) })
+	t.acknowledgeEnds(s.id, func(id uint64) bool { return !named(id) })
 	t.epochs++
 	s.label, s.epoch = want.Label, t.epochs
 	t.extend(s)
@@ -54,13 +54,13 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	return nil
 }
 
-// Concerned is want with those of the claims in its lists alone that are there, each once: the
+// DropUnknown is want with those of the claims in its lists alone that are there, each once: the
 // others mean nothing to [Attach], and anybody may list any number of them.
-func (t *Table) Concerned(want lockkeeper.Session) lockkeeper.Session {
+func (t *Table) DropUnknown(want lockkeeper.Session) lockkeeper.Session {
 	if len(want.Named)+len(want.Lapsed) == 0 {
 		return want
 	}
-	s, ghosts := t.sessions[want.ID], t.ghosts.of[want.ID]
+	s, ghosts := t.sessions[want.ID], t.unacked.bySession[want.ID]
 	claims := make(map[uint64]bool) // false: it is not listed yet
 	if s != nil {
 		for id := range s.claims { // order does not matter: all of them
@@ -108,8 +108,8 @@ func lookup(ids []uint64) func(id uint64) bool {
 	return func(id uint64) bool { _, there := set[id]; return there }
 }
 
-// moved refuses an attach that follows an epoch which is not the session's.
-func moved(s *session, follows uint64) error {
+// wrongEpoch refuses an attach that follows an epoch which is not the session's.
+func wrongEpoch(s *session, follows uint64) error {
 	why := fmt.Sprintf("session %s is open under epoch %d, and this attach follows ", s.id, s.epoch)
 	if follows == 0 {
 		why += "none: to take it over, attach with that epoch"
@@ -148,7 +148,7 @@ func (t *Table) resume(s *session) {
 		if len(c.wanted) > 0 {
 			t.arrivals = append(t.arrivals, c)
 			if c.isThief {
-				t.outdated = append(t.outdated, c)
+				t.staleThieves = append(t.staleThieves, c)
 			}
 		}
 	}
@@ -171,12 +171,12 @@ func (t *Table) restart() {
 		}
 		s.promise = max(s.promise, s.deadline)
 		for _, c := range s.byID() {
-			if c.told != forever || c.believed != forever {
-				c.told, c.toldIn, c.believed = forever, 0, forever
+			if c.stated != forever || c.unackedEnd != forever {
+				c.stated, c.statedIn, c.unackedEnd = forever, 0, forever
 				t.mark(c)
 			}
 			if c.isThief {
-				t.outdated = append(t.outdated, c)
+				t.staleThieves = append(t.staleThieves, c)
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 		if err := t.amend(c, w); err != nil {
 			return err
 		}
-		t.answer(c)
+		t.replyStatus(c)
 		return nil
 	}
 	if tomb := t.remembered(s, w.ID); tomb != nil {
@@ -215,10 +215,10 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 		t.reply.Status = t.freezeStatus(f)
 		return nil
 	}
-	if w.ID < s.answered {
+	if w.ID < s.lowestOpen {
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: fmt.Sprintf(
 			"claim %d of session %s is over and forgotten: the session said that it begins none below %d", w.ID, s.id,
-			s.answered)}
+			s.lowestOpen)}
 	}
 	if w.Freeze > 0 {
 		return t.claimFreeze(s, w)
@@ -235,7 +235,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.tickets++
 	c := t.newClaim()
 	c.ref, c.session, c.want, c.ticket = lockkeeper.Ref{Session: s.id, ID: w.ID}, s, *w, t.tickets
-	c.arrived, c.quiet, c.bound, c.told, c.believed = t.now, t.now, forever, forever, forever
+	c.arrived, c.quiet, c.bound, c.stated, c.unackedEnd = t.now, t.now, forever, forever, forever
 	c.due.claim, c.due.at = c, forever
 	c.grants = make([]lockkeeper.Grant, len(w.Targets))
 	for i, target := range c.want.Targets {
@@ -243,17 +243,17 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	}
 	s.claims[w.ID] = c
 	t.nest(c)
-	t.outdateInside(c.ref)
-	c.wanted = t.places(c, c.few[:0])
-	t.begin(c)
+	t.markThievesInside(c.ref)
+	c.wanted = t.entries(c, c.entryRoom[:0])
+	t.beginWait(c)
 	if c.ended {
-		c.tomb.known = true // by this answer
+		c.tomb.acked = true // by this answer
 	}
-	t.answer(c)
+	t.replyStatus(c)
 }
 
-// begin starts c's wait for what it wants by now, which may be over at once.
-func (t *Table) begin(c *claim) {
+// beginWait starts c's wait for what it wants by now, which may be over at once.
+func (t *Table) beginWait(c *claim) {
 	switch {
 	case t.forbidden(c) == nil && t.grantable(c):
 		t.grant(c)
@@ -263,29 +263,29 @@ func (t *Table) begin(c *claim) {
 		if c.want.Wait != forever {
 			c.bound = t.now + c.want.Wait
 		}
-		t.note(c, Queued, lockkeeper.NoReason)
-		t.enterLine(c)
-		t.doubtful = append(t.doubtful, c)
+		t.recordChange(c, Queued, lockkeeper.NoReason)
+		t.startWaiting(c)
+		t.maybeHopeless = append(t.maybeHopeless, c)
 		t.reschedule(c)
 	}
 	t.settle()
 }
 
-// places makes the places that c's want has at the nodes: its targets and an
+// entries makes the places that c's want has at the nodes: its targets and an
 // intent on every ancestor, each kind once per node (R3). They must not move any
 // more once they are linked into the lists of the nodes.
-func (t *Table) places(c *claim, room []place) []place {
+func (t *Table) entries(c *claim, room []entry) []entry {
 	for _, target := range c.want.Targets {
 		k, intent := kindOf(target.Mode)
 		for path := range target.Path.Ancestors() {
-			room = t.addPlace(room, place{claim: c, kind: intent}, path)
+			room = t.addEntry(room, entry{claim: c, kind: intent}, path)
 		}
-		room = t.addPlace(room, place{claim: c, kind: k, units: target.Units, limit: target.Limit}, target.Path)
+		room = t.addEntry(room, entry{claim: c, kind: k, units: target.Units, limit: target.Limit}, target.Path)
 	}
 	return room
 }
 
-func (t *Table) addPlace(places []place, p place, path lockkeeper.Path) []place {
+func (t *Table) addEntry(places []entry, p entry, path lockkeeper.Path) []entry {
 	for i := range places {
 		if places[i].kind == p.kind && places[i].node.path == path {
 			return places
@@ -295,10 +295,10 @@ func (t *Table) addPlace(places []place, p place, path lockkeeper.Path) []place 
 	return append(places, p)
 }
 
-// answer is what a claim command is told: if it was refused, who stood in its
+// replyStatus is what a claim command is told: if it was refused, who stood in its
 // way; if it must wait, Explain and List tell that, whenever somebody asks.
-func (t *Table) answer(c *claim) {
-	t.tell(c, 0)
+func (t *Table) replyStatus(c *claim) {
+	t.recordStatedEnd(c, 0)
 	t.mark(c)
 	if c.ended {
 		t.reply.Status = t.tombStatus(c.tomb)
@@ -381,8 +381,8 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 // endedBefore answers an End for a claim that s does not have. It is no error if the claim has
 // ended; its holder then knows of the end.
 func (t *Table) endedBefore(s *session, id uint64) error {
-	laid := t.layGhosts(s.id, func(ghost uint64) bool { return ghost == id })
-	if laid || t.remembered(s, id) != nil || 0 < id && id < s.answered {
+	laid := t.acknowledgeEnds(s.id, func(ghost uint64) bool { return ghost == id })
+	if laid || t.remembered(s, id) != nil || 0 < id && id < s.lowestOpen {
 		return nil
 	}
 	return &lockkeeper.Error{
@@ -412,7 +412,7 @@ func (t *Table) revoke(e *lockkeeper.Ending) error {
 		t.endForced(c, lockkeeper.Revoked, e.Label)
 	case c.operator == nil || t.now+ttl < c.operator.end:
 		c.operator = &operatorAsk{Label: e.Label, end: t.now + ttl}
-		t.note(c, AskChanged, lockkeeper.NoReason)
+		t.recordChange(c, AskChanged, lockkeeper.NoReason)
 		t.reschedule(c)
 	}
 	t.settle()

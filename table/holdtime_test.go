@@ -11,10 +11,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// TestPacesAreBounded: of more paths than there is room for, those are remembered
+// TestHoldTimesAreBounded: of more paths than there is room for, those are remembered
 // whose holds ended last, of one instant those that come last by bytes; a copy that
 // is told of changes only now and then remembers the same.
-func TestPacesAreBounded(t *testing.T) {
+func TestHoldTimesAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tb, copied := New(), New()
 	tb.Track()

@@ -12,8 +12,8 @@ import (
 // nest adds c to the claims made in the same hold.
 func (t *Table) nest(c *claim) {
 	if c.nested() {
-		c.named = len(t.named[c.want.Inside])
-		t.named[c.want.Inside] = append(t.named[c.want.Inside], c)
+		c.nestedIndex = len(t.nestedIn[c.want.Inside])
+		t.nestedIn[c.want.Inside] = append(t.nestedIn[c.want.Inside], c)
 	}
 }
 
@@ -22,13 +22,13 @@ func (t *Table) unnest(c *claim) {
 	if !c.nested() {
 		return
 	}
-	siblings := t.named[c.want.Inside]
+	siblings := t.nestedIn[c.want.Inside]
 	last := len(siblings) - 1
-	siblings[c.named] = siblings[last]
-	siblings[c.named].named = c.named
+	siblings[c.nestedIndex] = siblings[last]
+	siblings[c.nestedIndex].nestedIndex = c.nestedIndex
 	siblings[last] = nil
-	if t.named[c.want.Inside] = siblings[:last]; last == 0 {
-		delete(t.named, c.want.Inside)
+	if t.nestedIn[c.want.Inside] = siblings[:last]; last == 0 {
+		delete(t.nestedIn, c.want.Inside)
 	}
 }
 
@@ -40,11 +40,11 @@ func (t *Table) outer(c *claim) *claim {
 	return t.find(c.want.Inside)
 }
 
-// around yields the claims that c is inside of, from the innermost on. Where
+// enclosing yields the claims that c is inside of, from the innermost on. Where
 // names lead round in a circle it comes to each of them, some more than once.
-func (t *Table) around(c *claim) iter.Seq[*claim] {
+func (t *Table) enclosing(c *claim) iter.Seq[*claim] {
 	return func(yield func(*claim) bool) {
-		for range len(t.named) { // there are no more claims to come to
+		for range len(t.nestedIn) { // there are no more claims to come to
 			if c = t.outer(c); c == nil || !yield(c) {
 				return
 			}
@@ -52,49 +52,51 @@ func (t *Table) around(c *claim) iter.Seq[*claim] {
 	}
 }
 
-// entangles reports whether a wait of c keeps back what is held: c's own hold, or
+// blocksHeld reports whether a wait of c keeps back what is held: c's own hold, or
 // those that it is inside of.
-func (c *claim) entangles() bool { return c.nested() || c.converting() }
+func (c *claim) blocksHeld() bool { return c.nested() || c.converting() }
 
-// mayKnot reports whether a knot may come about because c stands in line where
+// waitMayDeadlock reports whether a knot may come about because c stands in line where
 // it does (R15). A claim that is inside nothing, that nobody waits for, and that
 // nothing is inside of, can't make one; that is nearly every claim.
-func (t *Table) mayKnot(c *claim) bool {
-	if t.joint == 0 {
+func (t *Table) waitMayDeadlock(c *claim) bool {
+	if t.blockingWaits == 0 {
 		return false
 	}
-	return c.entangles() || len(t.named[c.ref]) > 0 ||
-		slices.ContainsFunc(c.wanted, func(p place) bool { return p.node.line.behind(c) })
+	return c.blocksHeld() || len(t.nestedIn[c.ref]) > 0 ||
+		slices.ContainsFunc(c.wanted, func(p entry) bool { return p.node.waiters.behind(c) })
 }
 
-// erratic reports whether an end or a grant can make a knot. Else it only ever helps those
+// endMayDeadlock reports whether an end or a grant can make a knot. Else it only ever helps those
 // who wait; but those whom soft claims let pass, and those with a larger limit, may then go before
 // others that were ahead of them.
-func (t *Table) erratic() bool { return t.joint > 0 && (t.softs > 0 || t.mixed > 0) }
+func (t *Table) endMayDeadlock() bool {
+	return t.blockingWaits > 0 && (t.softWaiters > 0 || t.mixedQueues > 0)
+}
 
-// matters reports whether the start or end of c may make a knot. It can't if c is inside nothing,
+// mayAffectDeadlock reports whether the start or end of c may make a knot. It can't if c is inside nothing,
 // nothing is inside c, and no place in line conflicts with c.
-func (t *Table) matters(c *claim) bool {
-	if c.nested() || len(t.named[c.ref]) > 0 {
+func (t *Table) mayAffectDeadlock(c *claim) bool {
+	if c.nested() || len(t.nestedIn[c.ref]) > 0 {
 		return true
 	}
-	meets := func(p place) bool { return p.node.line != nil && p.node.line.meets(against(p.kind), c) }
+	meets := func(p entry) bool { return p.node.waiters != nil && p.node.waiters.meets(against(p.kind), c) }
 	return slices.ContainsFunc(c.held, meets) || slices.ContainsFunc(c.wanted, meets)
 }
 
-// refuseKnot refuses the youngest claim of a knot, if there is one (R15).
-func (t *Table) refuseKnot() bool {
-	if !t.suspect {
+// refuseDeadlock refuses the youngest claim of a knot, if there is one (R15).
+func (t *Table) refuseDeadlock() bool {
+	if !t.deadlockSuspected {
 		return false
 	}
-	if t.joint == 0 { // whatever is held will be released
-		t.suspect = false
+	if t.blockingWaits == 0 { // whatever is held will be released
+		t.deadlockSuspected = false
 		return false
 	}
-	imagined := t.imagine()
-	knot := imagined.knot()
+	imagined := t.simulateReleases()
+	knot := imagined.deadlockSet()
 	if len(knot) == 0 {
-		t.suspect = false
+		t.deadlockSuspected = false
 		return false
 	}
 	youngest := knot[0]
@@ -104,18 +106,18 @@ func (t *Table) refuseKnot() bool {
 		}
 	}
 	c := t.sessions[youngest.ref.Session].claims[youngest.ref.ID]
-	t.giveUp(c, lockkeeper.Deadlock, imagined.spell(knot))
+	t.giveUp(c, lockkeeper.Deadlock, imagined.describeDeadlock(knot))
 	return true
 }
 
-// imagine is the table as it would be if all holds in which nobody waits were
+// simulateReleases is the table as it would be if all holds in which nobody waits were
 // released, again and again: only what is stuck is left waiting.
-func (t *Table) imagine() *Table {
-	if t.dream == nil {
-		t.dream = New()
+func (t *Table) simulateReleases() *Table {
+	if t.scratch == nil {
+		t.scratch = New()
 	}
-	im := t.dream
-	im.forgetDream()
+	im := t.scratch
+	im.resetScratch()
 	im.now = t.now
 	all := im.ready[:0]
 	for _, s := range t.sessions { // order does not matter: sorted below
@@ -132,7 +134,7 @@ func (t *Table) imagine() *Table {
 	sortClaims(all)
 	t.work += len(all)
 	for _, c := range all {
-		im.copyOf(c)
+		im.addCopy(c)
 	}
 	clear(all)
 	for again := true; again; {
@@ -144,13 +146,13 @@ func (t *Table) imagine() *Table {
 	return im
 }
 
-// forgetDream makes what an imagined table was left with room for the next.
-func (t *Table) forgetDream() {
+// resetScratch makes what an imagined table was left with room for the next.
+func (t *Table) resetScratch() {
 	t.recycle()
 	for _, s := range t.sessions { // order does not matter: all of them go
 		for _, c := range s.claims { // order does not matter: all of them go
 			t.unlink(c, false)
-			t.spent = append(t.spent, c)
+			t.endedRoom = append(t.endedRoom, c)
 		}
 	}
 	t.recycle()
@@ -158,8 +160,8 @@ func (t *Table) forgetDream() {
 	t.events = t.events[:0]
 }
 
-// copyOf adds c as it stands to an imagined table; what a freeze forbids is not there.
-func (t *Table) copyOf(c *claim) {
+// addCopy adds c as it stands to an imagined table; what a freeze forbids is not there.
+func (t *Table) addCopy(c *claim) {
 	s := t.sessions[c.ref.Session]
 	if c.frozen && c.waiting() {
 		return
@@ -170,7 +172,7 @@ func (t *Table) copyOf(c *claim) {
 	d.due.claim, d.due.at = d, forever
 	s.claims[d.ref.ID] = d
 	t.nest(d)
-	d.held = t.copyPlaces(d, c.held, d.few[:0])
+	d.held = t.copyEntries(d, c.held, d.entryRoom[:0])
 	for i := range d.held {
 		d.held[i].node.hold(&d.held[i])
 	}
@@ -182,18 +184,18 @@ func (t *Table) copyOf(c *claim) {
 		}
 		return
 	}
-	room := d.few[:0]
+	room := d.entryRoom[:0]
 	if len(d.held) > 0 {
 		room = nil
 	}
-	d.wanted = t.copyPlaces(d, c.wanted, room)
-	t.line(d)
+	d.wanted = t.copyEntries(d, c.wanted, room)
+	t.enqueue(d)
 }
 
-// copyPlaces makes places of d like those of another claim.
-func (t *Table) copyPlaces(d *claim, places, room []place) []place {
+// copyEntries makes places of d like those of another claim.
+func (t *Table) copyEntries(d *claim, places, room []entry) []entry {
 	for _, p := range places {
-		room = append(room, place{claim: d, node: t.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
+		room = append(room, entry{claim: d, node: t.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
 	}
 	return room
 }
@@ -223,13 +225,13 @@ func (t *Table) releaseIdle() bool {
 	for _, c := range idle {
 		t.unlink(c, true)
 		c.ended = true
-		t.spent = append(t.spent, c)
+		t.endedRoom = append(t.endedRoom, c)
 	}
 	return len(idle) > 0
 }
 
-// knot is what is stuck in an imagined table, without those that nothing needs.
-func (t *Table) knot() []*claim {
+// deadlockSet is what is stuck in an imagined table, without those that nothing needs.
+func (t *Table) deadlockSet() []*claim {
 	var stuck []*claim
 	for _, s := range t.sessions { // order does not matter: sorted below
 		for _, c := range s.claims { // order does not matter: sorted below
@@ -242,7 +244,7 @@ func (t *Table) knot() []*claim {
 	for {
 		t.passes++
 		for _, c := range stuck {
-			c.obstacles(func(p *place, _ lockkeeper.WaitReason) bool {
+			c.obstacles(func(p *entry, _ lockkeeper.WaitReason) bool {
 				p.claim.pass = t.passes // somebody waits for it
 				return true
 			})
@@ -266,7 +268,7 @@ func (t *Table) isNeeded(c *claim) bool {
 	if c.pass == t.passes {
 		return true
 	}
-	for d := range t.around(c) {
+	for d := range t.enclosing(c) {
 		if d.pass == t.passes {
 			return true
 		}
@@ -274,11 +276,11 @@ func (t *Table) isNeeded(c *claim) bool {
 	return false
 }
 
-// spell says how the claims of a knot wait for each other.
-func (t *Table) spell(knot []*claim) string {
+// describeDeadlock says how the claims of a knot wait for each other.
+func (t *Table) describeDeadlock(knot []*claim) string {
 	var said []string
 	for _, c := range knot {
-		c.obstacles(func(p *place, _ lockkeeper.WaitReason) bool {
+		c.obstacles(func(p *entry, _ lockkeeper.WaitReason) bool {
 			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), p.node.path, p.claim.name()))
 			return false
 		})
@@ -292,7 +294,7 @@ func (t *Table) spell(knot []*claim) string {
 // chain names c and the claims that it is inside of: "ann.3 inside ann.2 inside ann.1".
 func (t *Table) chain(c *claim) string {
 	said := c.name()
-	for d := range t.around(c) {
+	for d := range t.enclosing(c) {
 		if said += " inside " + d.name(); len(said) > lockkeeper.MaxNoteBytes {
 			break
 		}

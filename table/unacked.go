@@ -1,0 +1,154 @@
+package table
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// unackedHolds has the holds that were forced to end and whose holders may not know it yet (R12). It
+// indexes them by claim and by path, so that a step visits only ghosts that concern it.
+type unackedHolds struct {
+	bySession map[string]map[uint64]*tombstone // by session and id
+	byPath    map[lockkeeper.Path]*unackedNode // by their target paths and the ancestors of those
+	due       unackedEnds
+}
+
+// A unackedNode counts what the ghosts at one path may still hold there.
+type unackedNode struct {
+	kinds   [kinds]int // number of targets and intents of each kind
+	units   int        // of permits
+	targets map[*tombstone]struct{}
+}
+
+// A unackedEnd is the end of a ghost. It stays in the heap until then, even if the ghost goes before.
+type unackedEnd struct {
+	at   time.Duration
+	tomb *tombstone
+}
+
+// unackedEnds is a heap, the earliest first.
+type unackedEnds []unackedEnd
+
+func (g unackedEnds) Len() int           { return len(g) }
+func (g unackedEnds) Less(i, k int) bool { return g[i].at < g[k].at }
+func (g unackedEnds) Swap(i, k int)      { g[i], g[k] = g[k], g[i] }
+func (g *unackedEnds) Push(x any)        { *g = append(*g, x.(unackedEnd)) }
+
+func (g *unackedEnds) Pop() any {
+	last := len(*g) - 1
+	x := (*g)[last]
+	(*g)[last] = unackedEnd{}
+	*g = (*g)[:last]
+	return x
+}
+
+// addUnacked makes tomb a ghost until tomb.ghost.
+func (t *Table) addUnacked(tomb *tombstone) {
+	g := &t.unacked
+	if g.bySession == nil {
+		g.bySession, g.byPath = make(map[string]map[uint64]*tombstone), make(map[lockkeeper.Path]*unackedNode)
+	}
+	if g.bySession[tomb.ref.Session] == nil {
+		g.bySession[tomb.ref.Session] = make(map[uint64]*tombstone)
+	}
+	g.bySession[tomb.ref.Session][tomb.ref.ID] = tomb
+	heap.Push(&g.due, unackedEnd{tomb.unackedUntil, tomb})
+	for _, grant := range tomb.grants {
+		k, intent := kindOf(grant.Mode)
+		for path := range grant.Path.Ancestors() {
+			g.node(path).kinds[intent]++
+		}
+		h := g.node(grant.Path)
+		h.kinds[k]++
+		h.units += grant.Units
+		h.targets[tomb] = struct{}{}
+	}
+}
+
+// node returns the haunt of a path, and creates it if there is none.
+func (g *unackedHolds) node(node lockkeeper.Path) *unackedNode {
+	h := g.byPath[node]
+	if h == nil {
+		h = &unackedNode{targets: make(map[*tombstone]struct{})}
+		g.byPath[node] = h
+	}
+	return h
+}
+
+// removeUnacked is the reverse of haunt; it does nothing if tomb is no ghost.
+func (t *Table) removeUnacked(tomb *tombstone) {
+	g := &t.unacked
+	if g.bySession[tomb.ref.Session][tomb.ref.ID] != tomb {
+		return
+	}
+	if delete(g.bySession[tomb.ref.Session], tomb.ref.ID); len(g.bySession[tomb.ref.Session]) == 0 {
+		delete(g.bySession, tomb.ref.Session)
+	}
+	for _, grant := range tomb.grants {
+		k, intent := kindOf(grant.Mode)
+		for path := range grant.Path.Ancestors() {
+			g.release(path, intent)
+		}
+		h := g.byPath[grant.Path]
+		h.units -= grant.Units
+		delete(h.targets, tomb)
+		g.release(grant.Path, k)
+	}
+}
+
+func (g *unackedHolds) release(path lockkeeper.Path, k kind) {
+	h := g.byPath[path]
+	if h.kinds[k]--; h.kinds == [kinds]int{} {
+		delete(g.byPath, path)
+	}
+}
+
+// expireUnacked removes the ghosts whose end has passed.
+func (t *Table) expireUnacked() {
+	for g := &t.unacked; len(g.due) > 0 && g.due[0].at <= t.now; {
+		t.removeUnacked(heap.Pop(&g.due).(unackedEnd).tomb)
+	}
+}
+
+// acknowledgeEnds removes the ghosts of a session that pick selects, because their holder knows that they
+// ended. It reports whether there were any.
+func (t *Table) acknowledgeEnds(session string, pick func(id uint64) bool) bool {
+	laid := false
+	for id, tomb := range t.unacked.bySession[session] { // order does not matter: each by itself
+		if t.work++; pick(id) {
+			t.removeUnacked(tomb)
+			tomb.unackedUntil = 0
+			t.markEnded(tomb)
+			laid = true
+		}
+	}
+	return laid
+}
+
+// meetsUnacked reports whether what c holds is incompatible with a hold that was
+// forced to end and whose holder may not know it yet (R12).
+func (t *Table) meetsUnacked(c *claim) bool {
+	if len(t.unacked.due) == 0 {
+		return false
+	}
+	t.expireUnacked()
+	for i := range c.held {
+		p := &c.held[i]
+		h := t.unacked.byPath[p.node.path]
+		if h == nil {
+			continue
+		}
+		t.work++
+		for against := conflicts[p.kind]; against != 0; {
+			if h.kinds[against.next()] > 0 {
+				return true
+			}
+		}
+		if p.kind == kindP && h.units > 0 && p.node.units+h.units > p.limit {
+			return true
+		}
+	}
+	return false
+}
