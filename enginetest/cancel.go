@@ -209,17 +209,22 @@ func (w *world) cancelAt(m moment, wait bool) {
 	})
 	ctx := w.ctx()
 	var running sync.WaitGroup
+	ended := make(chan struct{}) // on a bad network perhaps before the claim was answered
 	got, err := k.acquire(ctx, demand{targets: []lockkeeper.Target{exclusive(path)}}, func(f func()) {
 		giveUp.Store(&f)
 		if wait {
 			running.Go(func() {
-				<-waiting
+				select {
+				case <-waiting:
+				case <-ended:
+				}
 				if err := holder.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: holder.last}); err != nil {
 					w.Error(err)
 				}
 			})
 		}
 	})
+	close(ended)
 	running.Wait()
 	switch {
 	case err == nil:

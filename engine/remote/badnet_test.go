@@ -42,8 +42,8 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Weather) *badnet
 	return p
 }
 
-// The whole suite holds on a network that delays, cuts, doubles and delivers late,
-// for who repeats what was not answered.
+// The whole suite passes on a network that delays, cuts, doubles and delivers late, for clients that
+// repeat unanswered calls.
 func TestConformanceOnBadNetwork(t *testing.T) {
 	t.Parallel()
 	seed := testmode.Seed(t)

@@ -49,8 +49,8 @@ func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) 
 	return c
 }
 
-// call sends one request under a key, which may be none, and waits for its answer, until ctx ends.
-// want is that of a claim.
+// call sends one request, under a key unless that is zero, and waits for its answer until ctx ends.
+// want is what a claim asks for.
 func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, want *lockkeeper.Want) (answer, error) {
 	m.Traceparent = e.traceparent(ctx)
 	m.LowestOpen, m.Acked = k.LowestOpen, k.Acked
@@ -81,7 +81,7 @@ func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, wa
 			c.suspect(ctx, frames, sent)
 			return answer{}, unavailable(ctx.Err())
 		}
-		<-cl.done // it was answered at this very moment
+		<-cl.done // the answer came at this moment
 	}
 	a := cl.answer
 	cl.answer, cl.want = answer{}, lockkeeper.Want{}
@@ -124,8 +124,7 @@ func (c *conn) send(ctx context.Context, m *wire.Request, k lockkeeper.Key, cl *
 	return nil
 }
 
-// forget reports whether a call was still without an answer, which nobody waits
-// for any more.
+// forget closes a call whose caller has given up. It reports false if the call was answered before.
 func (c *conn) forget(id uint64) bool {
 	c.Lock()
 	defer c.Unlock()
@@ -202,7 +201,7 @@ func (c *conn) failed(cause error) {
 	c.engine.lost(c, cause)
 }
 
-// receive takes what the server sends until the connection ends.
+// receive processes the frames of the server until the connection ends.
 func (c *conn) receive() {
 	defer close(c.over)
 	var room []byte
@@ -262,14 +261,14 @@ func (c *conn) hints(f *wire.ServerFrame, to []lockkeeper.Status) (hints []lockk
 	return to, all
 }
 
-// deliver gives an answer to whoever waits for it.
+// deliver adds a reply to its call or list, and completes a call with the last one.
 func (c *conn) deliver(m *wire.Reply) {
 	c.Lock()
 	cl, l := c.calls.find(m.GetCall())
 	if !m.GetMore() {
 		c.calls.remove(m.GetCall())
 	}
-	if cl != nil && m.GetMore() { // the first pieces of a lease; nobody else touches it as long as it waits
+	if cl != nil && m.GetMore() { // a piece of a lease; the caller reads the answer only when it is complete
 		cl.take(m)
 		cl = nil
 	}

@@ -14,19 +14,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// dialTime bounds the way to a working connection at one address: whoever calls
-// may have no bound of its own, and another server may answer.
+// dialTime bounds the attempt at one address: the caller's context may have no bound, and another
+// server may answer.
 const dialTime = 5 * time.Second
 
-// An attempt is one way to a connection, on which any number of callers wait.
+// An attempt connects to a server. Any number of callers wait for it.
 type attempt struct {
 	done chan struct{}
 	conn *conn
 	err  error
 }
 
-// connection is the connection that is open, or a new one. Those who need one at
-// the same time wait for the same attempt, which goes on when one of them gives up.
+// connection returns the open connection, or a new one. Concurrent callers share an attempt, which
+// goes on when one of them gives up.
 func (e *Engine) connection(ctx context.Context) (*conn, error) {
 	e.mu.Lock()
 	if e.closed {
@@ -52,9 +52,8 @@ func (e *Engine) connection(ctx context.Context) (*conn, error) {
 	}
 }
 
-// connect tries the addresses one after the other, beginning with the one that
-// answered last, when all that the former connection brought has been told: what
-// comes by the new one may be of another life of the server, which counts anew.
+// connect tries the addresses in turn, from the one at first. It waits until all frames of the former
+// connection are processed: the next server may be another run, whose numbers begin again.
 func (e *Engine) connect(a *attempt, first int, former *conn) {
 	if former != nil {
 		<-former.over
@@ -93,7 +92,7 @@ func (e *Engine) connect(a *attempt, first int, former *conn) {
 	e.mu.Unlock()
 	a.err = unavailable(errors.Join(errs...))
 	for _, err := range errs {
-		// A server that is there and refuses has more to say than one that is not.
+		// A refusal says more than an address where no server answers.
 		if refused, ok := err.(*lockkeeper.Error); ok {
 			a.err = refused
 		}
@@ -101,21 +100,21 @@ func (e *Engine) connect(a *attempt, first int, former *conn) {
 	close(a.done)
 }
 
-// drainPause is after how long a server that drained is worth another look.
+// drainPause is how long a client avoids a server that drains.
 const drainPause = 10 * time.Second
 
 var errDrains = errors.New("it drains, and there is another server")
 
-// leaves decides whether to go on at another address than that of c, whose server takes no
-// new claims: sessions live at the engine, which the others share. Who comes back soon, since
-// nobody else answers, stays; so does who knows of no other that does not drain.
+// leaves decides whether to continue at another address than that of c, whose server drains: the
+// servers share an engine, so sessions live on. The client stays if every other address drains too,
+// or if it comes back within drainPause because no other answered.
 func (e *Engine) leaves(c *conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	drains := func(at int) bool {
-		told, known := e.drained[at]
-		return known && now.Sub(told) < drainPause
+		since, known := e.drained[at]
+		return known && now.Sub(since) < drainPause
 	}
 	if e.conn != c || drains(e.last) {
 		return false
@@ -130,7 +129,7 @@ func (e *Engine) leaves(c *conn) bool {
 	return false
 }
 
-// dial opens a connection to one server, and greets it.
+// dial opens a connection to one server, up to its welcome.
 func (e *Engine) dial(address string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(e.life, dialTime)
 	defer cancel()
@@ -149,7 +148,7 @@ func (e *Engine) dial(address string) (*conn, error) {
 		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.endpoint.scheme(), address)
 	}
 	defer context.AfterFunc(e.life, func() { nc.Close() })()
-	c, err := e.enter(ctx, nc, address, token)
+	c, err := e.shakeHands(ctx, nc, address, token)
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -157,8 +156,8 @@ func (e *Engine) dial(address string) (*conn, error) {
 	return c, nil
 }
 
-// enter makes sure of who is at the other end, and greets it.
-func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) (*conn, error) {
+// shakeHands verifies the server and exchanges the first frames.
+func (e *Engine) shakeHands(ctx context.Context, nc net.Conn, address, token string) (*conn, error) {
 	if e.endpoint.secure {
 		config, err := e.endpoint.trust(address)
 		if err != nil {
@@ -172,7 +171,7 @@ func (e *Engine) enter(ctx context.Context, nc net.Conn, address, token string) 
 	} else if at, ok := nc.RemoteAddr().(*net.TCPAddr); token != "" && (!ok || !at.IP.IsLoopback()) {
 		return nil, e.endpoint.inTheClear(address)
 	}
-	c, err := e.greet(nc, token)
+	c, err := e.hello(nc, token)
 	if err == nil {
 		return c, nil
 	}
@@ -199,8 +198,8 @@ func speaksHTTPS(ctx context.Context, address string) bool {
 	return nc.(*tls.Conn).ConnectionState().NegotiatedProtocol != ""
 }
 
-// greet says hello and reads the welcome.
-func (e *Engine) greet(nc net.Conn, token string) (*conn, error) {
+// hello sends the first frame and reads the welcome.
+func (e *Engine) hello(nc net.Conn, token string) (*conn, error) {
 	if err := nc.SetDeadline(time.Now().Add(dialTime)); err != nil {
 		return nil, err
 	}
@@ -230,17 +229,18 @@ func (e *Engine) greet(nc net.Conn, token string) (*conn, error) {
 	return newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read()), nc.SetDeadline(time.Time{})
 }
 
-// tlsAlert is how a server of TLS answers what is none. No frame begins so.
+// tlsAlert are the first bytes of a TLS alert, the answer of a TLS server to a client without TLS. No
+// frame begins with them.
 var tlsAlert = []byte{21, 3}
 
-// httpAnswer is how a server of HTTP answers what is none. No frame begins so either:
-// its message would begin with the end of a group that was not begun.
+// httpAnswer are the first bytes of the answer of an HTTP server. No frame begins with them: its
+// message would begin with the end of a group.
 var httpAnswer = []byte("HTTP/")
 
-// errHTTP says that the port of HTTP was named.
+// errHTTP reports that the URL names the HTTP port.
 var errHTTP = errors.New("that port speaks HTTP: name the other port of the server, mostly " + DefaultPort)
 
-// readFrame reads one frame into f, and returns the room that it used.
+// readFrame reads one frame into f, and returns the buffer that it used.
 func readFrame(in *bufio.Reader, f *wire.ServerFrame, room []byte) ([]byte, error) {
 	length, err := wire.ReadLength(in, wire.MaxFrame)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// Who waits for a connection is told at once that the engine was closed, and nobody else is dialled.
-func TestCloseWhileDialling(t *testing.T) {
+// A caller that waits for a connection learns at once that the engine was closed, and no other address
+// is tried.
+func TestCloseWhileConnecting(t *testing.T) {
 	_, address := serve(t, memlock.New())
 	p := behind(t, address, 1, badnet.Weather{})
 	p.Calm()
@@ -49,8 +50,8 @@ func TestCloseWhileDialling(t *testing.T) {
 	}
 }
 
-// A connection that comes when nobody waits for it any more is not kept.
-func TestOpenInVain(t *testing.T) {
+// A connection that comes after its caller has given up is not kept.
+func TestAbandonedOpenKeepsNoConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,13 +1,39 @@
-// Package remote is the engine of another computer, reached through its server:
-// lk://host:7420, or lks://host:7420 by TLS.
+// Package remote is the engine of a server: lk://host:7420, or lks://host:7420 over TLS. Package
+// wire specifies the protocol.
 //
-// All claims of an Engine share one connection, which is opened when it is needed.
-// When it breaks, calls that are out end with ErrUnavailable, sessions are told to
-// renew, and the next call opens another one. Nothing else is lost: sessions live
-// at the server by their leases.
+// # Connection
 //
-// A client shows a token or a certificate, if it has one, and believes a server whose
-// certificate is good. Their files are read at each connection, so that they can be
-// replaced at any time. Who is refused gets ErrDenied: that is an answer, and not the
-// want of one, so it is not tried for ever.
+// All calls of an Engine share one connection. A call opens it if there is none:
+//
+//	       call                welcome
+//	none ────────→ connecting ─────────→ open
+//	  ↑                │                   │ read or write error, Refused, silence,
+//	  │  no address    │                   │ Draining while another address is not
+//	  ├────────────────┘                   ↓
+//	  └───────────────────────────────── failed
+//	    the last frame of the connection is processed
+//
+// Connecting tries the addresses in turn, from the one that worked last, each for at most dialTime.
+// Callers that need a connection meanwhile share the attempt. If no address works, they get
+// ErrUnavailable, or ErrDenied if a server refused the client: that is an answer, and the Client
+// does not repeat it forever.
+//
+// When a connection fails, its open calls and lists end with ErrUnavailable, and all sessions are
+// notified that hints may be missing, so that they renew over the next connection. That one is used
+// only after all frames of the former are processed: a hint of a former run of the server never
+// overtakes the answers of the next one. Nothing else is lost: sessions live by their leases.
+//
+// # Silence
+//
+// A connection fails if the server is silent:
+//
+//	a call is open for silence/2 to silence, and no frame came         → failed
+//	a call ends by its deadline, had 250 ms at least, and no frame came → failed
+//	no call is open, a list is, and no frame came for silence/2        → Ping, which is a call
+//	a write takes longer than writeTime                                → failed
+//
+// # Credentials
+//
+// A client shows a token or a certificate, if it has one, and accepts a server whose certificate it
+// can verify. It reads their files for each connection, so they may be replaced at any time.
 package remote

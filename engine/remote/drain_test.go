@@ -30,9 +30,9 @@ func moved(t *testing.T, s *server.Server, clients int) {
 	}
 }
 
-// Who names several servers leaves one that drains, with all that it has; who names that one
-// alone stays.
-func TestLeavesWhoDrains(t *testing.T) {
+// A client with several addresses leaves a server that drains, and keeps all that it has; one with that
+// address alone stays.
+func TestClientLeavesDrainingServer(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	first, one := serve(t, shared{e})
@@ -74,8 +74,8 @@ func TestLeavesWhoDrains(t *testing.T) {
 	moved(t, second, 1)
 }
 
-// Where nobody else answers, one that drains is better than none.
-func TestStaysWithTheOnlyOne(t *testing.T) {
+// A draining server is better than none.
+func TestClientStaysIfNoOtherServerAnswers(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	s, one := serve(t, shared{e})
@@ -100,9 +100,9 @@ func TestStaysWithTheOnlyOne(t *testing.T) {
 	moved(t, s, 1)
 }
 
-// A server that falls silent, as when its host is gone, is left for another one within the
-// TTL: it is not asked again first. Of a short TTL a slow computer may need too much itself.
-func TestLeavesWhoIsSilent(t *testing.T) {
+// A client leaves a silent server for another one within the TTL: it does not try the silent one first.
+// A slow computer may itself need most of a short TTL.
+func TestClientLeavesSilentServer(t *testing.T) {
 	for ttl := 2 * time.Second; ; ttl *= 2 {
 		err := leavesWhoIsSilent(t, ttl)
 		if err == nil {

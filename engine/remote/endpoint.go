@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A place is what a URL says: where the servers are, and how to trust each other.
-// Files are named, and read whenever a connection is opened, so that they may change.
+// An endpoint is what a URL names: addresses of servers, and files of credentials, which are read for
+// each connection.
 type endpoint struct {
 	addresses []string
 	secure    bool   // TLS
@@ -18,7 +18,7 @@ type endpoint struct {
 	token     string // file of the token; "" is what the environment says
 }
 
-// parse reads a URL as Open takes it.
+// parse parses a URL of Open.
 func parse(text string) (*endpoint, error) {
 	p := new(endpoint)
 	rest, secure := strings.CutPrefix(text, "lks://")
@@ -32,7 +32,7 @@ func parse(text string) (*endpoint, error) {
 	return p, p.readQuery(query)
 }
 
-// scheme is how the URL begins.
+// scheme returns the beginning of the URL.
 func (p *endpoint) scheme() string {
 	if p.secure {
 		return "lks://"
@@ -40,10 +40,10 @@ func (p *endpoint) scheme() string {
 	return "lk://"
 }
 
-// maxAddresses is how many servers one engine may name.
+// maxAddresses bounds the addresses of one URL.
 const maxAddresses = 16
 
-// readAddresses reads a list of addresses.
+// readAddresses parses the addresses.
 func (p *endpoint) readAddresses(addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		host, port, err := net.SplitHostPort(address)
@@ -65,7 +65,7 @@ func (p *endpoint) readAddresses(addresses string) error {
 	return nil
 }
 
-// readQuery reads what follows the question mark.
+// readQuery parses the part after the question mark.
 func (p *endpoint) readQuery(query string) error {
 	files := map[string]*string{"token": &p.token}
 	if p.secure {
@@ -102,7 +102,7 @@ func (p *endpoint) readQuery(query string) error {
 	return nil
 }
 
-// check finds what is wrong with what the URL names, as it is now.
+// check returns an error if a file that the URL names, or a variable, is invalid now.
 func (p *endpoint) check() error {
 	token, err := p.credential()
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *endpoint) check() error {
 	return nil
 }
 
-// inTheClear refuses to send a token where others can read it.
+// inTheClear refuses to send a token over a network without TLS.
 func (p *endpoint) inTheClear(address string) error {
 	return lockkeeper.Invalid("the token of %s would cross the network to %s for everybody to read: write lks://%s, or "+
 		"leave the token away if that server asks for none", p.origin(), address, address)

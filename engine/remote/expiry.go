@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Expiry tells until when the certificates are good by which server and client prove
-// who they are to each other; the zero time where there is none. It connects if need
-// be: ErrUnavailable if no server answers, ErrDenied if it refuses the client.
+// Expiry returns when the certificates of the server and of this client expire; the zero time for one
+// that is not used. It connects if necessary: ErrUnavailable if no server answers, ErrDenied if it
+// refuses the client.
 func (e *Engine) Expiry(ctx context.Context) (server, own time.Time, err error) {
 	c, err := e.connection(ctx)
 	if err != nil {

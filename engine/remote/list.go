@@ -9,20 +9,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// window is how many statuses of one list the server may send ahead of whoever
-// reads them.
+// window is the number of statuses of a list that the server may send ahead of the reader.
 const window = 256
 
-// A list is one that the server answers.
+// A list is an open list at the server.
 type list struct {
 	mu    sync.Mutex
 	ready []lockkeeper.Status // at most window
 	ended bool
-	err   error         // why it ended; nil if there is no more
-	bell  chan struct{} // something was added
+	err   error         // why it ended; nil if it is complete
+	wake  chan struct{} // ready, ended or err changed
 }
 
-// take takes in one reply of the server.
+// take adds one reply of the server.
 func (l *list) take(m *wire.Reply) {
 	if !m.GetMore() {
 		var err error
@@ -39,7 +38,7 @@ func (l *list) take(m *wire.Reply) {
 	} else {
 		l.ready = append(l.ready, m.GetStatus().Read(""))
 	}
-	l.ring()
+	l.signal()
 }
 
 func (l *list) end(err error) {
@@ -48,17 +47,17 @@ func (l *list) end(err error) {
 	if !l.ended {
 		l.ended, l.err = true, err
 	}
-	l.ring()
+	l.signal()
 }
 
-func (l *list) ring() {
+func (l *list) signal() {
 	select {
-	case l.bell <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// next takes what is ready.
+// next returns and removes the statuses that are ready.
 func (l *list) next() (ready []lockkeeper.Status, ended bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +73,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 			yield(lockkeeper.Status{}, err)
 			return
 		}
-		l := &list{bell: make(chan struct{}, 1)}
+		l := &list{wake: make(chan struct{}, 1)}
 		id, err := c.begin(l, &q, e.traceparent(ctx))
 		if err != nil {
 			yield(lockkeeper.Status{}, unavailable(err))
@@ -83,7 +82,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 		defer c.leave(id)
 		for {
 			select {
-			case <-l.bell:
+			case <-l.wake:
 			case <-ctx.Done():
 				if !q.Follow {
 					yield(lockkeeper.Status{}, unavailable(ctx.Err()))

@@ -31,9 +31,9 @@ func many(t *testing.T, e lockkeeper.Engine, session string, n int) lockkeeper.K
 	return lease.Key
 }
 
-// A list comes whole, however long it is and however slowly it is read; meanwhile
-// the connection serves others, and a list that is left ends.
-func TestLongLists(t *testing.T) {
+// A list arrives completely, however long it is and however slowly it is read; meanwhile the connection
+// serves other calls, and a list that its reader leaves ends.
+func TestLongListsAreComplete(t *testing.T) {
 	shared := memlock.New()
 	_, address := serve(t, shared)
 	many(t, shared, "many", 3000)
@@ -63,8 +63,8 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// Who follows sees changes until its context ends, and an error if the server goes.
-func TestFollow(t *testing.T) {
+// A follower sees changes until its context ends, and an error if the server ends.
+func TestFollowerSeesChanges(t *testing.T) {
 	shared := memlock.New()
 	s, address := serve(t, shared)
 	key := many(t, shared, "one", 1)
@@ -107,9 +107,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// A server that sends more of a list than it was asked for fills no memory: the
-// list ends when its reader has as much as that.
-func TestListBeyondCredit(t *testing.T) {
+// A server that sends more of a list than its credit fills no memory: the list ends.
+func TestListBeyondCreditEnds(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		if welcomed(nc, in) != nil {
 			return

@@ -222,9 +222,9 @@ func TestLostAnswerIsTheSameGrant(t *testing.T) {
 	})
 }
 
-// A wait that is given up just when it is granted, unheard, leaves nothing held
+// A wait that its caller gives up just when it is granted, while the grant is lost, leaves nothing held
 // once the network is back.
-func TestGivenUpUnheard(t *testing.T) {
+func TestGivenUpWaitLeavesNothingHeld(t *testing.T) {
 	everyCut(t, func(s *site) {
 		held := s.lock(s.near, "db")
 		ctx, giveUp := context.WithCancel(s.Context())
@@ -254,9 +254,8 @@ func TestGivenUpUnheard(t *testing.T) {
 	})
 }
 
-// Taken and unreachable are never confused, also when the network dies in the
-// middle of a wait.
-func TestTakenOrUnreachable(t *testing.T) {
+// "Taken" and "unreachable" are never confused, also when the network fails during a wait.
+func TestTakenIsNotUnreachable(t *testing.T) {
 	everyCut(t, func(s *site) {
 		only := func(what string, err, want, never error) {
 			s.Helper()

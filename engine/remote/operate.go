@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// About asks how the server is, and whom it takes this client for. ErrInvalid if
-// the server is too old to know that question.
+// About returns the state of the server, and the identity that it knows this client by. ErrInvalid if
+// the server is too old to know the method.
 func (e *Engine) About(ctx context.Context) (lockkeeper.ServerState, error) {
 	return e.state(ctx, &wire.Request{About: true})
 }
@@ -21,7 +21,7 @@ func (e *Engine) Drain(ctx context.Context, reason, unlessVersion string) (lockk
 	return e.state(ctx, &wire.Request{Drain: &wire.Drain{Reason: reason, UnlessVersion: unlessVersion}})
 }
 
-// state does a call that is answered by how the server is.
+// state makes a call whose answer is the server's state.
 func (e *Engine) state(ctx context.Context, m *wire.Request) (lockkeeper.ServerState, error) {
 	answer, err := e.call(ctx, m, lockkeeper.Key{}, nil)
 	if err != nil {
@@ -33,12 +33,11 @@ func (e *Engine) state(ctx context.Context, m *wire.Request) (lockkeeper.ServerS
 	return answer.about.Read(), nil
 }
 
-// Trace has every request carry the span that it is made in, so that the server's
-// work becomes part of its trace: parent returns it as W3C Trace Context writes
-// it, "" for none. It is to be called before the engine is used.
+// Trace makes every request name the span that parent returns, in the format of W3C Trace Context, so
+// that the server's spans belong to the caller's trace; "" is none. Call it before any other method.
 func (e *Engine) Trace(parent func(context.Context) string) { e.parent = parent }
 
-// traceparent is the span that a request is made in.
+// traceparent returns the span of a request.
 func (e *Engine) traceparent(ctx context.Context) string {
 	if e.parent == nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 // DefaultPort is the port of servers whose address names none.
 const DefaultPort = "7420"
 
-// An Engine is a lockkeeper.Engine at a server. It is safe for concurrent use.
+// An Engine is the engine that a server exports. It is safe for concurrent use.
 type Engine struct {
 	endpoint   *endpoint
 	guarantees lockkeeper.Guarantees
@@ -22,10 +22,10 @@ type Engine struct {
 
 	mu      sync.Mutex
 	conn    *conn
-	epoch   string            // of the engine at the other end, as the latest connection stated it
-	former  *conn             // the connection before
-	last    int               // the address that answered last, or is to be tried first
-	drained map[int]time.Time // addresses whose servers take no new claims, and when they said so
+	epoch   string            // of the server's engine, as the latest connection stated it
+	former  *conn             // the failed connection before
+	last    int               // the address to try first: the one that worked last, or the next one
+	drained map[int]time.Time // when the servers at these addresses said that they take no new claims
 	attempt *attempt          // to connect; nil if there is none
 	closed  bool
 
@@ -34,8 +34,8 @@ type Engine struct {
 	subscriptions subscriptions
 }
 
-// Check finds what is wrong with a URL, as Open takes it, and with the files and
-// variables of the environment that it relies on. It opens no connection.
+// Check returns an error if a URL of Open is invalid, or a file or variable of the environment that
+// it relies on. It opens no connection.
 func Check(url string) error {
 	p, err := parse(url)
 	if err != nil {
@@ -75,7 +75,7 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 	return e, nil
 }
 
-// Guarantees implements lockkeeper.Engine: those of the server's engine, over a network.
+// Guarantees implements lockkeeper.Engine. They are those of the server's engine, over a network.
 func (e *Engine) Guarantees() lockkeeper.Guarantees {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +109,7 @@ func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease,
 	return lease, err
 }
 
-// lease does a call that is answered by a lease, perhaps in pieces.
+// lease makes a call whose answer is a lease.
 func (e *Engine) lease(ctx context.Context, m *wire.Request, k lockkeeper.Key) (lockkeeper.Lease, error) {
 	answer, err := e.call(ctx, m, k, nil)
 	if err != nil {
@@ -151,8 +151,8 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	return err
 }
 
-// Close implements lockkeeper.Engine: it ends the connection. Sessions live on at
-// the server until they are left or their TTL ends.
+// Close implements lockkeeper.Engine. It ends the connection. Sessions live at the server until
+// their TTL ends.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -176,13 +176,13 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-// lost takes note that a connection is gone. Whoever has a session is told that
-// hints may have been missed, so that it renews, and by that comes back.
+// lost removes a connection that has failed, and notifies all sessions that hints may be missing:
+// their renewals then open the next connection.
 func (e *Engine) lost(c *conn, cause error) {
 	e.mu.Lock()
 	if e.conn == c {
 		e.conn, e.former = nil, c
-		if errors.Is(cause, errSilent) { // to try it again first would take the time that leases have left
+		if errors.Is(cause, errSilent) { // to try its address first would take the time that leases have left
 			e.last = (e.last + 1) % len(e.endpoint.addresses)
 		}
 	}
@@ -190,7 +190,7 @@ func (e *Engine) lost(c *conn, cause error) {
 	e.missed()
 }
 
-// tell passes hints on; none at all says that some were missed.
+// tell passes hints on, by session.
 func (e *Engine) tell(hints []lockkeeper.Status) {
 	for len(hints) > 0 {
 		session, n := hints[0].Ref.Session, 1
@@ -204,14 +204,14 @@ func (e *Engine) tell(hints []lockkeeper.Status) {
 	}
 }
 
-// missed tells every session that hints may have been missed.
+// missed notifies every session that hints may be missing.
 func (e *Engine) missed() {
 	for _, notify := range e.subscriptions.all() {
 		notify(nil)
 	}
 }
 
-// where names the addresses for people.
+// where names the addresses in messages.
 func (e *Engine) where() string {
 	if len(e.endpoint.addresses) == 1 {
 		return e.endpoint.addresses[0]

@@ -16,7 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-func TestAddresses(t *testing.T) {
+func TestAddressesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		valid bool
@@ -77,8 +77,8 @@ func welcomed(nc net.Conn, in *bufio.Reader) error {
 	}})
 }
 
-// Who is no server of ours is named, as unreachable and never as taken.
-func TestNoServer(t *testing.T) {
+// A server of another kind is reported as unavailable and never as taken.
+func TestForeignServersAreUnavailable(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestNoServer(t *testing.T) {
 	})
 }
 
-// Of several servers the first that answers is taken, and another one when it is gone.
+// The first of several servers that answers is used, and another one when it is gone.
 func TestSeveralServers(t *testing.T) {
 	shared := memlock.New()
 	first, one := serve(t, shared)
@@ -156,8 +156,8 @@ func TestSeveralServers(t *testing.T) {
 	}
 }
 
-// A server that does not answer is left, and the next call finds another connection.
-func TestSilentServer(t *testing.T) {
+// A client leaves a server that does not answer, and the next call opens another connection.
+func TestClientReconnectsAfterSilence(t *testing.T) {
 	connections := make(chan net.Conn, 10)
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		connections <- nc
@@ -189,8 +189,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// When the connection ends or hints are missing, sessions are told to renew.
-func TestMissedHints(t *testing.T) {
+// When the connection ends or hints are missing, sessions are notified to renew.
+func TestMissedHintsMakeSessionsRenew(t *testing.T) {
 	told := make(chan int, 10)
 	next := make(chan struct{})
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
@@ -271,8 +271,8 @@ func TestHintWithFormerHandleIsMissed(t *testing.T) {
 	}
 }
 
-// A waiting client finds its grant soon though the connection broke in between:
-// long before its next ordinary renewal.
+// A waiting client finds its grant soon though the connection failed in between: long before its next
+// ordinary renewal.
 func TestGrantAfterBrokenConnection(t *testing.T) {
 	shared := memlock.New()
 	first, one := serve(t, shared)
@@ -303,8 +303,8 @@ func TestGrantAfterBrokenConnection(t *testing.T) {
 	got.Release(t.Context())
 }
 
-// What a server of another kind says is unavailable, never a grant.
-func TestStrangeAnswers(t *testing.T) {
+// An answer without a result is unavailable, never a grant.
+func TestAnswerWithoutResultIsUnavailable(t *testing.T) {
 	var answer wire.Reply
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		if welcomed(nc, in) != nil {
@@ -337,7 +337,7 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestClosedEngineRefusesCalls(t *testing.T) {
 	_, address := serve(t, memlock.New())
 	e := dial(t, address)
 	if err := e.Close(); err != nil {

@@ -68,9 +68,9 @@ func TestConformanceBehindGate(t *testing.T) {
 	})
 }
 
-// Who shows nothing, or what is not good, is refused and told what to do, at once.
-// So is who comes back after its token was withdrawn, while others go on.
-func TestRefused(t *testing.T) {
+// A client without valid credentials is refused at once, with advice. So is one that comes back after
+// its token was withdrawn, while others go on.
+func TestRefusedClientsGetAdvice(t *testing.T) {
 	t.Setenv(remote.TokenVariable, "")
 	t.Setenv(remote.TokenFileVariable, "")
 	alice, file := issue(t, "alice")
@@ -146,8 +146,8 @@ func enter(ctx context.Context, url, session string) (*entered, error) {
 	return in, nil
 }
 
-// A certificate that expires while its client is there is good no longer.
-func TestCertificateExpires(t *testing.T) {
+// A client's certificate that expires while the client is connected is invalid from then on.
+func TestExpiredCertificateEndsConnection(t *testing.T) {
 	ca, e := testca.New(t), memlock.New()
 	gate := access.New(e, everything(), access.Options{})
 	url := "lks://" + secured(t, e, ca.Server(), ca, server.Options{Gate: gate}) + "?ca=" + ca.File
@@ -179,9 +179,8 @@ func TestCertificateExpires(t *testing.T) {
 	}
 }
 
-// The server's certificate and the authority that signs it, and the clients' tokens,
-// are all replaced while clients are at work: none of their calls fails, and in the
-// end the old ones are worth nothing.
+// The server's certificate, the authority that signs it, and the clients' tokens are all replaced while
+// clients work: none of their calls fails, and in the end the old ones are worthless.
 func TestRotationUnderLoad(t *testing.T) {
 	before, after := testca.New(t), testca.New(t)
 	trusted := filepath.Join(t.TempDir(), "both.pem")

@@ -55,9 +55,8 @@ func secured(t *testing.T, e lockkeeper.Engine, pair testca.Pair, clients *testc
 	return l.Addr().String()
 }
 
-// Whatever is wrong with the trust between client and server, the client's user is
-// told what it is and what to do.
-func TestWordsAboutTrust(t *testing.T) {
+// Whatever is wrong between client and server about trust, the error says what it is and what to do.
+func TestTrustErrorsSayWhatToDo(t *testing.T) {
 	ca, other := testca.New(t), testca.New(t)
 	hour := time.Now().Add(time.Hour)
 	good := secured(t, memlock.New(), ca.Server(), ca, server.Options{})
@@ -104,8 +103,8 @@ func TestWordsAboutTrust(t *testing.T) {
 	e.Close()
 }
 
-// A port of TLS that is not ours answers in its own way.
-func TestAnotherServerOfTLS(t *testing.T) {
+// A TLS server that is not ours is named in the error.
+func TestForeignTLSServerIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +126,8 @@ func TestAnotherServerOfTLS(t *testing.T) {
 	}
 }
 
-// Who names the port for HTTP is told which one to name.
-func TestPortOfHTTP(t *testing.T) {
+// A URL with the HTTP port gets an error with the right port.
+func TestHTTPPortIsNamed(t *testing.T) {
 	quiet := func(s *httptest.Server, start func()) *httptest.Server {
 		s.Config.ErrorLog = log.New(io.Discard, "", 0)
 		start()
@@ -155,8 +154,8 @@ func TestPortOfHTTP(t *testing.T) {
 	}
 }
 
-// What is wrong with a URL, and with what it names, is found without a connection.
-func TestURLs(t *testing.T) {
+// An invalid URL, and an invalid file that it names, are found without a connection.
+func TestURLsAreCheckedWithoutConnection(t *testing.T) {
 	ca := testca.New(t)
 	pair := ca.Issue("ci", time.Now().Add(time.Hour))
 	file := func(text string) string {
@@ -205,7 +204,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// The answer about a server tells what it knows, with what its process adds.
+// About has what the server knows and what its process adds.
 func TestAboutAndDrain(t *testing.T) {
 	drained := make(chan string, 1)
 	ca := testca.New(t)
@@ -257,8 +256,8 @@ func (e spanned) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	return e.Engine.Claim(ctx, k, w)
 }
 
-// The span in which a claim is made crosses the wire, alone and in a batch.
-func TestTraceCrosses(t *testing.T) {
+// The span in which a claim is made crosses the wire.
+func TestTraceCrossesTheWire(t *testing.T) {
 	spans := spanned{memlock.New(), make(chan any, 10)}
 	ca := testca.New(t)
 	address := secured(t, spans, ca.Server(), nil, server.Options{

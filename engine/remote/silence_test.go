@@ -58,8 +58,7 @@ func follow(t *testing.T, e *Engine) (err error) {
 	return errors.Join(err, ctx.Err())
 }
 
-// Who follows hears of it when the server has fallen silent, and hears nothing as long
-// as it only has nothing to tell.
+// A follower gets an error when the server falls silent, and none while the server only has no changes.
 func TestFollowerOfSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := piped(t, func(*wire.ClientFrame) *wire.ServerFrame { return nil })

@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// An attach that is refused changes nothing: who has the session is told as before.
-func TestRefusedAttachKeepsNotify(t *testing.T) {
+// A refused attach changes nothing: the session's owner is notified as before.
+func TestRefusedAttachChangesNothing(t *testing.T) {
 	shared := memlock.New()
 	defer shared.Close()
 	_, address := serve(t, shared)
@@ -57,8 +57,8 @@ func TestRefusedAttachKeepsNotify(t *testing.T) {
 	}
 }
 
-// Whom to tell of sessions that have ended by themselves is not kept for ever.
-func TestForgetsEndedSessions(t *testing.T) {
+// Sessions that have ended by themselves are removed.
+func TestEndedSessionsAreRemoved(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		if welcomed(nc, in) != nil {
 			return

@@ -62,8 +62,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return c
 }
 
-// run serves the connection until it ends. What the engine works on when the
-// client stops asking is still answered.
+// run serves the connection until it ends. Requests that were read before the end are still answered.
 func (c *conn) run(arrival *limits.Arrival) {
 	err := c.hello()
 	if err != nil {
@@ -72,7 +71,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 		c.linger()
 		c.close()
 		arrival.Leave()
-		if c.pass != nil { // it went away as it was let in
+		if c.pass != nil { // the client left after the gate admitted it
 			c.usage.Give(limits.Connections, 1)
 		}
 		return
@@ -96,7 +95,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 	c.restoreRoutes()
 }
 
-// read takes requests and has them answered until the connection ends.
+// read reads frames and serves them until the connection ends.
 func (c *conn) read() error {
 	for {
 		var f wire.ClientFrame
@@ -113,7 +112,7 @@ func (c *conn) read() error {
 	}
 }
 
-// serve answers the requests of one frame.
+// serve starts the requests of a frame, and handles its flows.
 func (c *conn) serve(f *wire.ClientFrame) error {
 	c.Cork()
 	c.Lock()
@@ -123,7 +122,7 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 		return io.EOF
 	}
 	for i, m := range f.GetRequests() {
-		if i%turn == turn-1 {
+		if i%yieldAfter == yieldAfter-1 {
 			runtime.Gosched() // without it, a frame of many requests delays other connections by 10 ms
 		}
 		if err := c.start(m); err != nil {
@@ -139,16 +138,15 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 	return nil
 }
 
-// another reports whether a whole frame has arrived, so that reading it will not
-// wait: then what was answered can wait for what that one asks.
+// another reports whether the next frame has arrived whole: then the answers so far can wait for those
+// of that frame.
 func (c *conn) another() bool {
 	head, _ := c.in.Peek(min(c.in.Buffered(), binary.MaxVarintLen32))
 	length, n := binary.Uvarint(head)
 	return n > 0 && uint64(c.in.Buffered()) >= uint64(n)+length
 }
 
-// refuse takes note of why no more is read, tells the client if that is its fault,
-// and ends its lists.
+// refuse reports why the server reads no more, to the client if that is its fault, and ends its lists.
 func (c *conn) refuse(err error) {
 	log := c.server.logger
 	switch {
@@ -167,20 +165,18 @@ func (c *conn) refuse(err error) {
 	}
 }
 
-// finish has the connection end once what was read is answered.
+// finish ends the connection once the requests that were read are answered.
 func (c *conn) finish() {
 	c.Lock()
 	defer c.Unlock()
 	c.finishing = true
-	// Whoever reads now is woken; a request that has arrived and was not read is
-	// as one that comes a moment later.
+	// It wakes the reader. A request that has arrived and was not read is like one that arrives later.
 	_ = c.net.SetReadDeadline(longAgo)
 }
 
 var longAgo = time.Unix(1, 0)
 
-// readBy bounds reading, if the connection is not to end anyway; the zero time is no
-// bound.
+// readBy sets the deadline for reading, unless the connection is finishing; the zero time is none.
 func (c *conn) readBy(at time.Time) error {
 	c.Lock()
 	defer c.Unlock()
@@ -190,7 +186,7 @@ func (c *conn) readBy(at time.Time) error {
 	return c.net.SetReadDeadline(at)
 }
 
-// lives reports whether the client is still connected.
+// lives reports whether the connection has not failed.
 func (c *conn) lives() bool {
 	c.Lock()
 	defer c.Unlock()

@@ -1,19 +1,29 @@
-// Package server exports an engine to other computers, over TCP, as package wire
-// describes it.
+// Package server exports an engine over the network, by the protocol that package wire specifies.
 //
-// A connection carries any number of sessions and claims. What arrives together is
-// applied together, and answered by one write. Nothing about locks depends on a
-// connection: when it ends, sessions live on until their TTL, and a client that
-// comes back on another one finds its holds and its places in line.
+// # Connections
 //
-// A gate of package access decides who is let in, by a token in the first frame or by
-// a certificate of TLS, and each connection works with the engine that the gate gives
-// it. When it is withdrawn, the client is told and the connection ends; its sessions
-// live on, and a client with better credentials finds them.
+// A connection carries any number of sessions and calls:
 //
-// Each connection has its own bounds: of requests at work, of lists, of bytes that
-// the client has not read yet. Whoever does not read is not read either, and is cut
-// off after a while. What was only a hint is dropped before that; the client is
-// told to renew, which brings the truth. Connections that have not said who they are
-// have few places, and one identity has a part of the server only.
+//	accepted ── TLS, Hello, gate ──→ welcomed ── end of stream, error, Shutdown,   ──→ finishing ──→ closed
+//	   │                                         pass withdrawn, protocol broken        answers the
+//	   └─── Refused: bad credentials, ───→ closed                                       calls it has
+//	        another protocol, too late
+//
+// One goroutine reads requests and, for an engine that answers out of memory, performs them; for
+// other engines each request has a goroutine, up to maxAtWork. Requests that arrive together are
+// answered by one write (wire.Conn). Locks do not depend on connections: when one ends, its
+// sessions live until their TTL, and the client finds its holds over another connection.
+//
+// # Clients
+//
+// A gate of package access admits clients, by a token in the first frame or by a TLS certificate,
+// and gives each connection its view of the engine. When a pass is withdrawn, the server says so and
+// ends the connection. The client's sessions live on, for a connection with better credentials.
+//
+// # Bounds
+//
+// Each connection has bounds of running requests, lists and unread bytes; package limits bounds
+// what one identity uses in all, and the connections that have not yet authenticated. The server
+// stops reading from a client that does not read, drops its hints before that, and disconnects it
+// after writeTime. A client whose hints were dropped is told to renew, and a lease is the truth.
 package server

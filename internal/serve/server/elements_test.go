@@ -7,8 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A frame that would take a hundred times its room once it is read is refused before
-// that; one that is as full as may be is answered.
+// A frame with too many elements is refused before it is decoded, and one with exactly the bound works.
 func TestElementsAreBounded(t *testing.T) {
 	_, address := startMemory(t)
 	frame := func(p *peer, n int) *wire.ClientFrame {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// frame reads one frame into f. It returns how much of the identity's room the frame takes until
-// its requests are answered.
+// frame reads one frame into f. It returns the bytes that the identity is charged for until the
+// frame's requests are answered.
 //
 // A frame of up to ownFrame bytes uses the connection's own buffer. A larger one takes room as it
 // arrives: at most four times the bytes that have arrived, so that an announced length costs
@@ -60,7 +60,7 @@ func (c *conn) largeFrame(f *wire.ClientFrame, length int) (room int, err error)
 	return room, err
 }
 
-// grow returns a function that takes more room for a frame.
+// grow returns a function that charges the identity for more bytes of a frame.
 func (c *conn) grow(ctx context.Context, room *int) func(int) error {
 	return func(n int) error {
 		if c.usage == nil { // a hello is small, and freed at once
@@ -74,7 +74,7 @@ func (c *conn) grow(ctx context.Context, room *int) func(int) error {
 	}
 }
 
-// frames are buffers for frames larger than ownFrame.
+// frames has buffers for frames larger than ownFrame.
 var frames = sync.Pool{New: func() any { return new([firstRoom]byte) }}
 
 // elementRoom is the size of a decoded element, which may be only two bytes when encoded.

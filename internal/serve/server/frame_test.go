@@ -48,8 +48,8 @@ func (p *peer) bulk(session string) {
 	}
 }
 
-// A frame that is only announced takes no room: neither that of others, nor that of its identity.
-func TestAnnouncedFramesTakeNoRoom(t *testing.T) {
+// A frame that is only announced is charged neither to its identity nor to others.
+func TestAnnouncedFramesAreNotCharged(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "bob")
 	var announcers []*peer
 	for range 2 * limits.DefaultBounds().FrameBytes / wire.MaxFrame {
@@ -64,9 +64,9 @@ func TestAnnouncedFramesTakeNoRoom(t *testing.T) {
 	}
 }
 
-// When the frames of an identity take up its share, its next one is refused as unavailable, but
-// nobody else's; small frames go on.
-func TestFramesTakeTheirIdentitysShareAlone(t *testing.T) {
+// When the frames of an identity reach its bound, its next one is refused as unavailable, and nobody
+// else's is; small frames still work.
+func TestFramesAreChargedToTheirIdentity(t *testing.T) {
 	bounds := limits.DefaultBounds()
 	g := startBounded(t, Options{}, &bounds, "alice", "bob")
 	alice := g.gate.Ledger().Identity("alice")
@@ -82,8 +82,8 @@ func TestFramesTakeTheirIdentitysShareAlone(t *testing.T) {
 	g.as("alice").bulk("a")
 }
 
-// A small frame of very many elements takes the room that they need once they are decoded.
-func TestManyElementsOfASmallFrameTakeRoom(t *testing.T) {
+// A small frame with very many elements is charged for their size once they are decoded.
+func TestElementsOfSmallFrameAreCharged(t *testing.T) {
 	bounds := limits.DefaultBounds()
 	bounds.FrameBytesEach = 1000 * elementRoom
 	g := startBounded(t, Options{}, &bounds, "alice")
@@ -97,7 +97,7 @@ func TestManyElementsOfASmallFrameTakeRoom(t *testing.T) {
 	tooMany.over(lockkeeper.ErrUnavailable)
 }
 
-// A greeting with as many elements as fit is a greeting.
+// A first frame with the most elements that fit is valid.
 func TestHelloWithManyElements(t *testing.T) {
 	_, address := startMemory(t)
 	p := connect(t, address)

@@ -75,9 +75,8 @@ func (g *guests) as(name string) *peer {
 	return p
 }
 
-// Without a good token nobody is let in, and who waits with its requests until it is
-// has none of them done.
-func TestTokens(t *testing.T) {
+// Without a valid token a client is refused, and none of the requests that it sent along is performed.
+func TestClientsWithoutTokenAreRefused(t *testing.T) {
 	g := startGuarded(t, Options{}, "ci")
 	for name, secret := range map[string]string{
 		"none":         "",
@@ -103,9 +102,9 @@ func TestTokens(t *testing.T) {
 	g.as("ci").attach("s")
 }
 
-// Two identities may choose the same session id, and neither can do anything with
-// the other's, whatever it knows of it. Hints go to whom they are for.
-func TestAnothersSession(t *testing.T) {
+// Two identities may choose the same session id, and neither can do anything with the other's session,
+// whatever it knows of it. Hints go to the right one.
+func TestIdentitiesCannotUseEachOthersSessions(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory")
 	alice, mallory := g.as("alice"), g.as("mallory")
 	epoch := alice.attach("s")
@@ -150,8 +149,8 @@ func TestAnothersSession(t *testing.T) {
 	}
 }
 
-// Frames that somebody has said are worth nothing in the mouth of another.
-func TestReplays(t *testing.T) {
+// Frames of one identity are worth nothing to another one.
+func TestReplayedFramesAreWorthless(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory")
 	alice, mallory := g.as("alice"), g.as("mallory")
 	frames := []*wire.Request{{Attach: &wire.Session{Id: "s", Ttl: int64(time.Minute)}}}
@@ -188,9 +187,9 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// A token that is withdrawn ends the connections that it opened, and those alone.
-// What its identity holds stays its until the TTL ends.
-func TestTokenIsWithdrawn(t *testing.T) {
+// A withdrawn token ends its connections, and no others. Its identity keeps its holds until the TTL
+// ends.
+func TestWithdrawnTokenEndsItsConnections(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "bob")
 	alice, second, bob := g.as("alice"), g.as("alice"), g.as("bob")
 	epoch, bobs := alice.attach("s"), bob.attach("s")
@@ -211,8 +210,8 @@ func TestTokenIsWithdrawn(t *testing.T) {
 	}
 }
 
-// What one identity uses of the server leaves room for others.
-func TestSharesAreBounded(t *testing.T) {
+// The usage of one identity is bounded, and leaves room for others.
+func TestUsageOfOneIdentityIsBounded(t *testing.T) {
 	bounds := limits.DefaultBounds()
 	bounds.Each[limits.Connections] = 3
 	g := startBounded(t, Options{}, &bounds, "alice", "bob")
@@ -260,8 +259,8 @@ func (c fleeting) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// Who goes away in the moment of being let in has no connection any more.
-func TestSharesOfTheFleeting(t *testing.T) {
+// A client that leaves while the gate admits it has no connection any more.
+func TestClientThatLeavesAtOnceIsNotCounted(t *testing.T) {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })
 	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
@@ -269,7 +268,7 @@ func TestSharesOfTheFleeting(t *testing.T) {
 	s := New(e, Options{Gate: access.New(e, g.policy("ci"), access.Options{})})
 	here, there := net.Pipe()
 	defer here.Close()
-	s.welcome(fleeting{there})
+	s.accept(fleeting{there})
 	p := &peer{t: t, net: here, in: bufio.NewReader(here), replies: map[uint64]*wire.Reply{}}
 	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol, Token: g.secrets["ci"]}})
 	for {
@@ -283,8 +282,8 @@ func TestSharesOfTheFleeting(t *testing.T) {
 	}
 }
 
-// Hints follow a session from one connection of its identity to another, whoever
-// else has a session of that id.
+// Hints follow a session from one connection of its identity to another, whoever else has a session of
+// that id.
 func TestHintsFollowTheIdentity(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory", "holder")
 	holder, first, second, mallory := g.as("holder"), g.as("alice"), g.as("alice"), g.as("mallory")
@@ -315,9 +314,9 @@ func (e *withdrawing) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.L
 	return e.Engine.Renew(ctx, k)
 }
 
-// Requests that come with a pass that has just been withdrawn are not refused one by
-// one: the client may have a better one, and shows it on its next connection.
-func TestWithdrawnWhileAtWork(t *testing.T) {
+// Requests that arrive just after their pass was withdrawn are not refused one by one: the client may
+// have a better one, and shows it on its next connection.
+func TestRequestsOfWithdrawnPassAreNotRefused(t *testing.T) {
 	e := &withdrawing{Engine: memlock.New()}
 	t.Cleanup(func() { e.Close() })
 	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
@@ -354,9 +353,9 @@ func (e *many) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, e
 	return lease, err
 }
 
-// A lease is told whole or not at all, also to whose pass is withdrawn meanwhile: what
-// is missing in it may be an end that its holder must know (R12).
-func TestWithdrawnAmidALease(t *testing.T) {
+// A lease arrives completely or not at all, also if the pass is withdrawn meanwhile: a missing claim
+// may have an end that its holder must know (R12).
+func TestLeaseIsCompleteThoughPassIsWithdrawn(t *testing.T) {
 	e := &many{withdrawing{Engine: memlock.New()}}
 	t.Cleanup(func() { e.Close() })
 	g := &guests{t: t, secrets: map[string]string{}, digests: map[string]access.Digest{}}
@@ -382,9 +381,8 @@ func TestWithdrawnAmidALease(t *testing.T) {
 	}
 }
 
-// From the moment at which a token is withdrawn its connections tell nothing more:
-// neither what a list has ready, nor hints.
-func TestWithdrawnHearsNothing(t *testing.T) {
+// Once a token is withdrawn, its connections get neither the rest of a list nor hints.
+func TestWithdrawnPassGetsNothingMore(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "bob")
 	alice, bob := g.as("alice"), g.as("bob")
 	epoch, bobs := alice.attach("s"), bob.attach("s")
@@ -404,9 +402,8 @@ func TestWithdrawnHearsNothing(t *testing.T) {
 	}
 }
 
-// A question about the server may take its time: other requests are answered
-// meanwhile, also where the engine answers at once.
-func TestAboutKeepsNobodyWaiting(t *testing.T) {
+// A slow answer to about delays no other request, also where the engine answers at once.
+func TestSlowAboutDelaysNobody(t *testing.T) {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })
 	asked, let := make(chan struct{}), make(chan struct{})

@@ -80,16 +80,15 @@ func judged(t *testing.T, c *crowd.Crowd, what string) {
 	}
 }
 
-// A server is killed at random moments while clients use it, and started again on
-// the same directory and port. Clients go on by themselves; what was answered is
-// still there, fences rise, and nobody is let in beside a holder.
+// A server is killed at random moments while clients use it, and started again on the same directory
+// and port. Clients continue by themselves; answered calls are not lost, fences rise, and no two holders
+// meet.
 func TestKilledServer(t *testing.T) {
 	address := ownAddress(t)
 	killed(t, testmode.Seed(t), address, address)
 }
 
-// The same, when what was said to a server comes again, late or twice, to its
-// successor.
+// The same, while bytes that were sent to a server arrive late or twice at its successor.
 func TestKilledServerOnBadNetwork(t *testing.T) {
 	seed, address := testmode.Seed(t), ownAddress(t)
 	p, err := badnet.New(address, seed)

@@ -9,12 +9,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A list is sent only as far as its client gave credit for, so that one that is
-// not read keeps nobody else waiting and fills no memory.
+// A list sends only as many statuses as the client gave credit for: a list that is not read delays
+// nobody else and fills no memory.
 type list struct {
 	stop   context.CancelFunc
 	credit uint64        // guarded by conn.mu
-	more   chan struct{} // there is credit again
+	more   chan struct{} // wakes spend
 }
 
 // list begins to answer a list, beside the reader.
@@ -55,7 +55,7 @@ func (c *conn) list(m *wire.Request) error {
 	return nil
 }
 
-// endList removes a list, and gives back one of each resource that it took.
+// endList removes a list and releases one of each resource that it took.
 func (c *conn) endList(l *list, m *wire.Request, taken []limits.Resource) {
 	l.stop()
 	for _, r := range taken {
@@ -78,7 +78,7 @@ func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken [
 		}
 		c.reply(&wire.Reply{Call: m.GetCall(), Status: wire.NewStatus(&status, ""), More: true})
 	}
-	if ctx.Err() != nil && last.Error == nil { // not its own end
+	if ctx.Err() != nil && last.Error == nil { // the engine did not end it
 		last.Error = wire.NewError(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
 			Detail: "the list is cut short: the server ends this connection"})
 	}
@@ -86,8 +86,8 @@ func (c *conn) answerList(ctx context.Context, l *list, m *wire.Request, taken [
 	c.reply(last)
 }
 
-// spend takes one unit of the list's credit, and waits for it if need be. It
-// reports false if the list is not wanted any more.
+// spend waits for a unit of the list's credit and takes it. It reports false if the client stops the
+// list.
 func (c *conn) spend(ctx context.Context, l *list) bool {
 	for {
 		if ctx.Err() != nil {

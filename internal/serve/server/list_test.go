@@ -40,7 +40,7 @@ func listed(p *peer, id uint64, n int) (got int, ended bool) {
 	return got, ended
 }
 
-// A list is sent as far as there is credit for it, and no further.
+// A list sends as many statuses as it has credit for, and no more.
 func TestListWaitsForCredit(t *testing.T) {
 	_, address := startMemory(t)
 	p := greeted(t, address)
@@ -59,8 +59,8 @@ func TestListWaitsForCredit(t *testing.T) {
 	}
 }
 
-// A list that is not wanted any more ends, and so does one whose connection ends.
-func TestListEnds(t *testing.T) {
+// A list that its client stops ends, and so does one whose connection ends.
+func TestStoppedListEnds(t *testing.T) {
 	s, address := startMemory(t)
 	p := greeted(t, address)
 	claims(p, 3)
@@ -77,7 +77,7 @@ func TestListEnds(t *testing.T) {
 	s.ended.Wait() // it ends though a list waits for credit and changes
 }
 
-// A connection may ask for so many lists; one more is refused and harms nothing.
+// A connection may have a bounded number of lists; one more is refused and harms nothing.
 func TestListsAreBounded(t *testing.T) {
 	_, address := startMemory(t)
 	p := greeted(t, address)
@@ -93,8 +93,8 @@ func TestListsAreBounded(t *testing.T) {
 	p.over(lockkeeper.ErrInvalid)
 }
 
-// Lists of everything are counted over all connections, since each keeps a copy;
-// those of one claim or session are not.
+// Lists of everything are counted over all connections, because each keeps a copy; lists of one claim
+// or session are not.
 func TestBroadListsAreBounded(t *testing.T) {
 	s, address := startMemory(t)
 	hog, p := greeted(t, address), greeted(t, address)
@@ -122,9 +122,9 @@ func TestBroadListsAreBounded(t *testing.T) {
 	}
 }
 
-// Who reads nothing gets nothing, is told later that hints were missed, and keeps
-// nobody else waiting.
-func TestSlowReader(t *testing.T) {
+// A client that reads nothing gets no answers, is notified of missed hints later, and delays nobody
+// else.
+func TestSlowReaderMissesHints(t *testing.T) {
 	_, address := startMemory(t)
 	holder, waiter := greeted(t, address), greeted(t, address)
 	if err := waiter.net.(interface{ SetReadBuffer(int) error }).SetReadBuffer(256 << 10); err != nil {
@@ -156,8 +156,8 @@ func TestSlowReader(t *testing.T) {
 	waiter.release("waiter", its, 1)
 }
 
-// What a server that is told to stop has not sent of a list is known to be missing.
-func TestCutListIsNoWhole(t *testing.T) {
+// A list that the end of the server cuts short ends with an error.
+func TestCutListIsNotComplete(t *testing.T) {
 	s, address := startMemory(t)
 	p := greeted(t, address)
 	claims(p, 10)

@@ -57,9 +57,8 @@ const hotPaths = 100
 // the race detector, and when the collector has not come round, more.
 const claimBytes = 4000
 
-// Ten thousand sessions hold, and a hundred thousand claims wait, over a few
-// connections or over one for each session. The server bears it, its memory is in
-// proportion, and who is next in line is told at once.
+// Ten thousand sessions hold, and a hundred thousand claims wait, over a few connections or over one for
+// each session. Memory stays in proportion, and the next waiter gets its grant at once.
 func TestManySessions(t *testing.T) {
 	sessions := testmode.Pick(1_000, 10_000)
 	for name, connections := range map[string]int{"over 4 connections": 4,

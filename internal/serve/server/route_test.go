@@ -49,11 +49,10 @@ func TestLaterAttachHasTheRoute(t *testing.T) {
 	}
 }
 
-// A renewal that is read late, of a connection that its client has left for another
-// one, takes no hints away from that one for longer than the former connection lives;
-// and what is said again by somebody on a new connection for no longer than until the
-// client renews.
-func TestLateRenewalKeepsRoute(t *testing.T) {
+// A renewal that is read late, from a connection that its client has left for another one, takes hints
+// from that one only while the former connection lives; a replayed renewal on a new connection, only
+// until the client renews.
+func TestLateRenewalGivesRouteBack(t *testing.T) {
 	_, address := startMemory(t)
 	former, p, other := greeted(t, address), greeted(t, address), greeted(t, address)
 	epoch, others := former.attach("ann"), other.attach("bob")
@@ -89,9 +88,8 @@ func TestLateRenewalKeepsRoute(t *testing.T) {
 	other.granted("bob", 2)
 }
 
-// A lease with many claims comes in pieces, and all but the last say that there is
-// more.
-func TestLeaseComesInPieces(t *testing.T) {
+// A lease with many claims is sent in pieces, all but the last marked more.
+func TestLargeLeaseIsSentInPieces(t *testing.T) {
 	_, address := startMemory(t)
 	p := greeted(t, address)
 	epoch := p.attach("many")

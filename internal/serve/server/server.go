@@ -17,18 +17,18 @@ import (
 
 // Bounds of one server and of each of its connections.
 const (
-	helloTime   = 10 * time.Second // in which a new connection must say hello, TLS included
-	writeTime   = 30 * time.Second // in which a client must read what one write sends
-	turn        = 64               // requests of one connection that are answered before others have their turn
-	maxAtWork   = 1024             // requests of one connection that an engine works on
-	maxLists    = 64               // lists of one connection
-	maxArrivals = 512              // connections at a time that have not said yet who they are
-	ownUnsent   = 32 << 10         // unread bytes of one connection that are not counted
-	maxUnsent   = 1 << 20          // likewise, if its identity's share allows: beyond it hints are dropped
-	ownFrame    = 16 << 10         // frames above this size take room of all connections, and must arrive in frameTime
-	firstRoom   = 64 << 10         // that they take first, when ownFrame of them has arrived
-	frameTime   = 10 * time.Second
-	sweepTime   = time.Minute // between looks for sessions that are long over
+	handshakeTime = 10 * time.Second // for TLS and the first frame
+	writeTime     = 30 * time.Second // for one write
+	yieldAfter    = 64               // requests of one frame, after which other goroutines run
+	maxAtWork     = 1024             // requests of a connection that an engine works on
+	maxLists      = 64               // lists of a connection
+	maxArrivals   = 512              // connections at a time that have not said yet who they are
+	ownUnsent     = 32 << 10         // unread bytes of a connection that its identity is not charged for
+	maxUnsent     = 1 << 20          // unread bytes of a connection: beyond them hints are dropped, and answers wait
+	ownFrame      = 16 << 10         // the identity is charged for larger frames, which must arrive within frameTime
+	firstRoom     = 64 << 10         // its first charge, when ownFrame bytes have arrived
+	frameTime     = 10 * time.Second
+	sweepTime     = time.Minute // between sweeps of ended sessions
 )
 
 // Options of a server. The zero value is fine.
@@ -36,34 +36,32 @@ type Options struct {
 	Logger *slog.Logger // nil: nothing is logged
 	Name   string       // name and version sent to clients; "" is "lockkeeper"
 
-	// Gate decides who is let in, and what they may do with the engine. nil lets
-	// everybody do everything.
+	// Gate admits clients and gives each its view of the engine. nil lets everybody do everything.
 	Gate *access.Gate
-	// About tells the server's version, and counts its claims and sessions; the
-	// server adds what it knows itself. It may be nil.
+	// About returns the version and the counts of claims and sessions; the server adds the
+	// rest. It may be nil.
 	About func(context.Context) lockkeeper.ServerState
-	// Drain is called when somebody who may do so asks for it. It should call
-	// [Server.Drain], and see to it that the process ends when nobody needs it any
-	// more; it must not wait for that. With nil, clients can't drain the server.
+	// Drain is called for a client that may drain the server. It should call [Server.Drain],
+	// and end the process once no claim is held or waits; it must not wait for that. With nil,
+	// clients can't drain the server.
 	Drain func(reason string)
-	// Trace returns a context within the span that a client has named, as W3C Trace
-	// Context writes it; what is not written so is of no account. It may be nil.
+	// Trace returns ctx within the client's span, which has the format of W3C Trace Context;
+	// it ignores other formats. It may be nil.
 	Trace func(ctx context.Context, traceparent string) context.Context
 }
 
-// A Server exports one engine to clients that come by network. It is safe for
-// concurrent use.
+// A Server exports an engine to network clients. It is safe for concurrent use.
 type Server struct {
 	gate     *access.Gate
 	options  Options
 	logger   *slog.Logger
 	routes   routes
 	arrivals *limits.Arrivals
-	life     context.Context // ends when Shutdown gives up waiting
+	life     context.Context // ends when Shutdown stops waiting
 	kill     context.CancelFunc
 	drained  atomic.Bool   // clients were notified that the server takes no new claims
-	ending   atomic.Bool   // the server notifies clients of no more grants
-	closing  chan struct{} // closed when no further connection is taken
+	ending   atomic.Bool   // the server sends no hints of grants any more
+	closing  chan struct{} // closed when the server accepts no connections any more
 
 	mu        sync.Mutex // guards all below
 	listeners map[net.Listener]struct{}
@@ -72,8 +70,8 @@ type Server struct {
 	ended     sync.WaitGroup // of connections
 }
 
-// New returns a server of the engine, which it never closes. A gate in the options
-// must be one to this engine.
+// New returns a server of the engine, which it never closes. A gate in the options must be to that
+// engine.
 func New(e lockkeeper.Engine, o Options) *Server {
 	s := &Server{
 		gate: o.Gate, options: o, logger: o.Logger, closing: make(chan struct{}),
@@ -111,7 +109,7 @@ func (s *Server) Serve(l net.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
-			s.welcome(nc)
+			s.accept(nc)
 			continue
 		}
 		if s.isClosed() {
@@ -120,7 +118,7 @@ func (s *Server) Serve(l net.Listener) error {
 		if errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		// Such as too many open files: it passes when connections end.
+		// Such as too many open files: the cause may pass when connections end.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.logger.Warn("can't accept a connection", "error", err, "again_in", pause)
 		timer := time.NewTimer(pause)
@@ -132,8 +130,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// welcome begins to serve a connection. It waits while too many others are unauthenticated.
-func (s *Server) welcome(nc net.Conn) {
+// accept begins to serve a connection. It waits while too many others are unauthenticated.
+func (s *Server) accept(nc net.Conn) {
 	arrival := s.arrivals.Enter(nc, s.closing)
 	if arrival == nil {
 		limits.HangUp(nc)
@@ -165,12 +163,10 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// Shutdown drains the server if that was not done, stops listening, reads no
-// further requests, answers those that it has, and closes the connections. Clients
-// are told of no grant from now on: where the engine outlives the server, they find
-// it when they come back. When
-// ctx ends before, it closes them at once and returns ctx's error. Sessions live on
-// in the engine, which stays open.
+// Shutdown drains the server, stops listening and reading, answers the requests that it has read, and
+// closes the connections. When ctx ends, it closes them at once and returns ctx's error. From now on
+// clients get no hints of grants: they find those when they come back, if the engine outlives the
+// server. The engine stays open, and sessions live on in it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.ending.Store(true)
 	s.Drain("the server is stopping")
@@ -208,7 +204,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// sweep forgets sessions that were not heard of for longer than they can live.
+// sweep removes sessions that were not renewed within their TTL, from time to time.
 func (s *Server) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepTime)
 	defer ticker.Stop()

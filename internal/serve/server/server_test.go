@@ -17,8 +17,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// Who does not speak the protocol is told so, and nobody else is harmed.
-func TestStrangers(t *testing.T) {
+// A client that does not speak the protocol gets the reason, and nobody else is harmed.
+func TestForeignBytesAreRefused(t *testing.T) {
 	_, address := startMemory(t)
 	friend := greeted(t, address)
 	epoch := friend.attach("friend")
@@ -61,8 +61,8 @@ func TestStrangers(t *testing.T) {
 	friend.held("friend", epoch, 1, "a")
 }
 
-// What a request asks for is refused at the door, as by any engine.
-func TestRefusals(t *testing.T) {
+// Invalid requests are refused as any engine refuses them.
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	_, address := startMemory(t)
 	p := greeted(t, address)
 	epoch := p.attach("me")
@@ -90,8 +90,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Hints go to the connection that renewed last, under the key that counts.
-func TestHintsFollowTheSession(t *testing.T) {
+// Hints go to the connection that renewed last, under the current key.
+func TestHintsGoToTheLatestRenewal(t *testing.T) {
 	_, address := startMemory(t)
 	holder, first, second, late := greeted(t, address), greeted(t, address), greeted(t, address), greeted(t, address)
 	held := holder.attach("holder")
@@ -114,9 +114,8 @@ func TestHintsFollowTheSession(t *testing.T) {
 	}
 }
 
-// A drained server says so to everybody, and all that there is goes on: renewals,
-// releases, and grants to those who wait.
-func TestDrain(t *testing.T) {
+// A draining server notifies every client. Renewals, releases, and grants to waiting claims go on.
+func TestDrainKeepsClaims(t *testing.T) {
 	s, address := startMemory(t)
 	p, other := greeted(t, address), greeted(t, address)
 	epoch, waits := p.attach("me"), other.attach("other")
@@ -140,9 +139,9 @@ func TestDrain(t *testing.T) {
 	late.until("being told", func() bool { return late.drained == "moving house" })
 }
 
-// A server that is about to end tells of no grant: whoever believed in it might meet
-// another holder at the next server. The place is kept.
-func TestShutdownTellsNoGrants(t *testing.T) {
+// A server that is about to end sends no hints of grants: a client that relied on one might meet
+// another holder at the next server. The claim keeps its position.
+func TestShutdownSendsNoGrants(t *testing.T) {
 	e := newSlow(t)
 	s, address := start(t, e, Options{})
 	p, other := greeted(t, address), greeted(t, address)
@@ -220,8 +219,8 @@ func newSlow(t *testing.T) slow {
 	return e
 }
 
-// What was asked before the end is answered before the end.
-func TestShutdownAnswers(t *testing.T) {
+// Requests that arrived before the end are answered before the end.
+func TestShutdownAnswersRequests(t *testing.T) {
 	e := newSlow(t)
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)
@@ -248,7 +247,7 @@ func TestShutdownAnswers(t *testing.T) {
 }
 
 // An engine that hangs does not keep the server from ending.
-func TestShutdownGivesUp(t *testing.T) {
+func TestHangingEngineDoesNotBlockShutdown(t *testing.T) {
 	e := newSlow(t)
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)
@@ -268,8 +267,8 @@ func TestShutdownGivesUp(t *testing.T) {
 	}
 }
 
-// A connection has only so many requests at work; the others wait on their way.
-func TestRequestsAtWorkAreBounded(t *testing.T) {
+// A connection has a bounded number of running requests. The others wait in the network.
+func TestRunningRequestsAreBounded(t *testing.T) {
 	e := newSlow(t)
 	_, address := start(t, e, Options{})
 	p := greeted(t, address)
@@ -295,7 +294,7 @@ func TestRequestsAtWorkAreBounded(t *testing.T) {
 	p.until("all answers", func() bool { return len(p.replies) == many })
 }
 
-// Too many connections are turned away, and room is made again.
+// Connections above the bound are refused; when one ends, another one is accepted.
 func TestConnectionsAreBounded(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
@@ -317,7 +316,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestWelcomeNamesServerAndEngine(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	_, address := start(t, e, Options{Name: "lk 1.2"})
@@ -341,8 +340,8 @@ func (e spy) Attach(ctx context.Context, s lockkeeper.Session, notify func([]loc
 	return e.Engine.Attach(ctx, s, notify)
 }
 
-// An engine that ends sessions with their processes must not take this one for
-// theirs: a server that is started again finds them.
+// An engine that ends sessions with their processes must not end them with the server: the next server
+// finds them.
 func TestSessionsOutliveTheServer(t *testing.T) {
 	e := spy{memlock.New(), make(chan lockkeeper.Session, 1)}
 	t.Cleanup(func() { e.Close() })

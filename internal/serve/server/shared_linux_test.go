@@ -79,8 +79,8 @@ func together(t *testing.T, url string) {
 // soon is what must happen at once, but for what a slow computer adds.
 const soon = 5 * time.Second
 
-// A client whose server is killed goes on at another one of the same database: with its
-// session, its holds and its places, and it is told there of what it waits for.
+// A client whose server is killed continues at another one of the same database: with its session, its
+// holds and its positions, and it gets its hints there.
 func TestServersOfOneDatabase(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		one, two := serve(t, ownAddress(t), "database", url), serve(t, ownAddress(t), "database", url)
@@ -131,8 +131,8 @@ func TestServersOfOneDatabase(t *testing.T) {
 	})
 }
 
-// What was done through one server can be seen, followed, renewed, amended, revoked and
-// ended through another one, by whoever knows the session's key.
+// A session that was attached at one server can be listed, followed, renewed, amended, revoked and ended
+// through another one, with the session's key.
 func TestThroughAnotherServer(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		one, two := serve(t, ownAddress(t), "database", url), serve(t, ownAddress(t), "database", url)
@@ -219,9 +219,8 @@ func TestThroughAnotherServer(t *testing.T) {
 	})
 }
 
-// Servers of one database are killed in turn at random moments, and started again, while
-// clients that name them all go on: what was answered stays, fences rise, and nobody is
-// let in beside a holder.
+// Servers of one database are killed in turn at random moments, and started again, while clients with
+// all their addresses continue: answered calls are not lost, fences rise, and no two holders meet.
 func TestKilledServersOfOneDatabase(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		seed := testmode.Seed(t)

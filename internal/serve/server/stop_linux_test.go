@@ -25,8 +25,8 @@ import (
 
 const stopTTL = time.Second
 
-// A server stands still for longer than sessions live, under load. Whoever held
-// anything knows of its loss before somebody else is let in.
+// A server stands still for longer than sessions live, under load. Every holder knows of its loss
+// before another claim is granted.
 func TestStoppedServer(t *testing.T) {
 	t.Parallel() // most of it is waiting for TTLs
 	seed := testmode.Seed(t)

@@ -87,9 +87,9 @@ func stuckClaims(session string, epoch uint64) []*wire.Request {
 	return all
 }
 
-// What is answered is sent, and so are hints, though the engine is at work on as much
-// as one connection may ask for, and more is asked.
-func TestAnsweredWhileStuck(t *testing.T) {
+// Answers and hints are sent while the engine works on as many requests as one connection may have, and
+// more have arrived.
+func TestAnswersAreSentWhileEngineIsStuck(t *testing.T) {
 	e := newStuck(t)
 	_, address := start(t, e, Options{})
 	p, other := greeted(t, address), greeted(t, address)
@@ -114,7 +114,7 @@ func TestAnsweredWhileStuck(t *testing.T) {
 }
 
 // When the server stops, what is answered is sent at once, and not with the last answer.
-func TestAnsweredWhileStopping(t *testing.T) {
+func TestAnswersAreSentWhileStopping(t *testing.T) {
 	e := newStuck(t)
 	s, address := start(t, e, Options{})
 	p := greeted(t, address)

@@ -93,7 +93,7 @@ func crossing[T any, M interface {
 	}
 }
 
-func TestAllCrosses(t *testing.T) {
+func TestValuesCross(t *testing.T) {
 	t.Run("session", func(t *testing.T) { crossing(t, NewSession, (*Session).Read) })
 	t.Run("want", func(t *testing.T) {
 		crossing(t, NewWant, func(m *Want) lockkeeper.Want {
@@ -146,7 +146,7 @@ func TestAllCrosses(t *testing.T) {
 }
 
 // A lease with many large claims crosses in pieces, each of which fits into a frame.
-func TestLeaseInPieces(t *testing.T) {
+func TestLargeLeaseIsSplit(t *testing.T) {
 	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: "k3v9", Epoch: 3}, TTL: time.Minute}
 	for id := range uint64(500) {
 		claim := lockkeeper.Status{Ref: lockkeeper.Ref{Session: "k3v9", ID: id + 1}, State: lockkeeper.Held}
@@ -174,7 +174,7 @@ func TestLeaseInPieces(t *testing.T) {
 }
 
 // The numbers of the schema's enumerations are those of package lockkeeper.
-func TestNumbers(t *testing.T) {
+func TestEnumsHaveTheNumbersOfTheAPI(t *testing.T) {
 	check := func(numbers protoreflect.EnumDescriptor, prefix string, zero bool, name func(uint8) string) {
 		for i := range numbers.Values().Len() {
 			value := numbers.Values().Get(i)
@@ -202,8 +202,8 @@ func TestNumbers(t *testing.T) {
 		false, func(n uint8) string { return lockkeeper.WaitReason(n).String() })
 }
 
-// What no Go value can hold is refused by the checks behind, not cut.
-func TestBeyondBounds(t *testing.T) {
+// A value that no Go type can hold is refused by the checks, and not truncated.
+func TestValuesBeyondGoTypesAreRefused(t *testing.T) {
 	for _, m := range []*Want{
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: 257}}},
 		{Id: 1, Targets: []*Target{{Path: "a", Mode: -1}}},
@@ -226,8 +226,8 @@ func TestBeyondBounds(t *testing.T) {
 	}
 }
 
-// An error that is none of ours crosses as one of which nothing is known.
-func TestForeignError(t *testing.T) {
+// An error that is not of package lockkeeper crosses as an unknown outcome.
+func TestForeignErrorIsUnavailable(t *testing.T) {
 	for err, want := range map[error]error{
 		errors.New("disk on fire"):                                                          lockkeeper.ErrUnavailable,
 		fmt.Errorf("listing: %w", lockkeeper.ErrInvalid):                                    lockkeeper.ErrInvalid,

@@ -30,9 +30,8 @@ func readAll(frames []byte, limit int) (messages [][]byte, err error) {
 	}
 }
 
-// What an outbox holds is what the library's delimited form says, in frames that
-// are not too large.
-func TestOutboxIsDelimited(t *testing.T) {
+// The outbox has the library's delimited form, in frames that are not too large.
+func TestOutboxWritesDelimitedFrames(t *testing.T) {
 	var out Outbox
 	const many = 40_000
 	for id := range uint64(many) {
@@ -72,9 +71,9 @@ func TestOutboxIsDelimited(t *testing.T) {
 	}
 }
 
-// No frame of an outbox has more elements than a server takes, however small they are,
-// and whoever makes one by other means is refused; what is no message is left to others.
-func TestElements(t *testing.T) {
+// No frame of an outbox has more elements than a server accepts, however small they are. A frame with
+// more is refused; an invalid message is left to the decoder.
+func TestElementsOfFramesAreBounded(t *testing.T) {
 	var out Outbox
 	const many = 3 * MaxElements
 	for id := range uint64(many) {
@@ -129,8 +128,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// What the library writes is read.
-func TestReadsDelimited(t *testing.T) {
+// Frames that the library wrote are read.
+func TestLibrarysFramesAreRead(t *testing.T) {
 	var b bytes.Buffer
 	for id := range uint64(300) {
 		if _, err := protodelim.MarshalTo(&b,
@@ -150,7 +149,7 @@ func TestReadsDelimited(t *testing.T) {
 	}
 }
 
-func TestBadFrames(t *testing.T) {
+func TestInvalidFramesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		frames []byte
@@ -171,8 +170,8 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// Whoever announces much and sends little costs little.
-func TestRoomGrowsWithWhatArrives(t *testing.T) {
+// A frame that announces much and has little costs little.
+func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	in := bufio.NewReader(bytes.NewReader(make([]byte, 100)))
 	room := make([]byte, 0, 8)
 	got := testing.AllocsPerRun(1, func() {

@@ -16,11 +16,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// hello is the way in: TLS, if the listener speaks it, the first frame, and the
-// gate. It answers by itself, since nobody else writes before the client is in.
+// hello performs the handshake: TLS, if the listener speaks it, the first frame, and the gate. It
+// writes by itself: the writing goroutine begins later.
 func (c *conn) hello() error {
 	defer c.Flush()
-	until := time.Now().Add(helloTime)
+	until := time.Now().Add(handshakeTime)
 	if err := c.readBy(until); err != nil {
 		return err
 	}
@@ -46,12 +46,14 @@ func (c *conn) hello() error {
 		c.post(&wire.ServerFrame{Refused: wire.NewError(err)})
 		return err
 	}
-	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", f.GetHello().GetClient(), "identity", c.identity)
+	name := f.GetHello().GetClient()
+	name = name[:min(len(name), wire.MaxName)]
+	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", name, "identity", c.identity)
 	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
 		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
 	}})
 	c.Lock()
-	c.welcomed = true // whoever drains the server from now on tells this client too
+	c.welcomed = true // from now on Drain notifies this client
 	c.Unlock()
 	if why, yes := c.server.gate.Draining(); yes {
 		c.post(&wire.ServerFrame{Draining: why})
@@ -59,7 +61,7 @@ func (c *conn) hello() error {
 	return c.readBy(time.Time{})
 }
 
-// admit shows what the client has shown to the gate.
+// admit asks the gate for a pass.
 func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	pass, err := c.server.gate.Admit(access.Credentials{
 		Token:       token,
@@ -71,7 +73,7 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	}
 	if err := pass.Usage().Take(limits.Connections, 1); err != nil {
 		full := err.(*lockkeeper.Error)
-		full.Err = lockkeeper.ErrUnavailable // its sessions keep what they have meanwhile
+		full.Err = lockkeeper.ErrUnavailable // not a refusal: the client may repeat it
 		return full
 	}
 	c.pass, c.gone, c.identity, c.engine = pass, pass.Done(), pass.Name(), pass.Engine()
@@ -80,8 +82,8 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	return nil
 }
 
-// handshake makes sure that client and listener agree on whether there is TLS, and
-// returns the client's certificate if it has shown one that was verified.
+// handshake performs the TLS handshake if the listener speaks TLS, and returns the client's verified
+// certificate, if there is one. It refuses a client that does not agree on TLS.
 func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
 	secure, ok := c.net.(*tls.Conn)
 	if !ok {
@@ -91,13 +93,13 @@ func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
 		return nil, err
 	}
 	err := secure.Handshake()
-	if stranger, ok := errors.AsType[tls.RecordHeaderError](err); ok && stranger.Conn != nil {
-		// It reads no TLS, so it is told in the clear.
-		if isHTTP(stranger.RecordHeader[:]) {
-			_, _ = stranger.Conn.Write(notHTTP)
+	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil {
+		// The client can read the answer only without TLS.
+		if isHTTP(plain.RecordHeader[:]) {
+			_, _ = plain.Conn.Write(notHTTP)
 			return nil, errNotHTTP
 		}
-		_ = wire.WriteFrame(stranger.Conn, &wire.ServerFrame{Refused: wire.NewError(&lockkeeper.Error{
+		_ = wire.WriteFrame(plain.Conn, &wire.ServerFrame{Refused: wire.NewError(&lockkeeper.Error{
 			Err: lockkeeper.ErrUnsupported, Detail: "this server speaks TLS: its URL begins with lks://",
 		})})
 	}
@@ -110,11 +112,11 @@ func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
 	return nil, nil
 }
 
-// plain refuses a client that begins with TLS.
+// plain refuses a client that begins with TLS, where the listener does not speak it.
 func (c *conn) plain() error {
 	first, err := c.in.Peek(1)
 	if err != nil || first[0] != tlsHandshake[0] {
-		return err // the frame, if there is one, begins in another way than TLS
+		return err // no frame begins as TLS does
 	}
 	if first, err = c.in.Peek(len(tlsHandshake)); err != nil || !bytes.Equal(first, tlsHandshake) {
 		return err
@@ -129,7 +131,7 @@ func (c *conn) plain() error {
 func (c *conn) noHTTP(until time.Time) error {
 	first, err := c.in.Peek(1)
 	if err != nil || first[0] < 'A' || first[0] > 'Z' {
-		return err // the frame, if there is one, begins in another way than HTTP
+		return err // no frame begins as HTTP does
 	}
 	if first, err = c.in.Peek(len(httpMethods[0])); err != nil || !isHTTP(first) {
 		return err
@@ -137,7 +139,7 @@ func (c *conn) noHTTP(until time.Time) error {
 	if err := c.net.SetWriteDeadline(until); err != nil {
 		return err
 	}
-	_, _ = c.net.Write(notHTTP) // it is closed in any case
+	_, _ = c.net.Write(notHTTP) // the connection ends in any case
 	return errNotHTTP
 }
 
@@ -159,12 +161,12 @@ var notHTTP = func() []byte {
 		len(text), text)
 }()
 
-// tlsHandshake is how every TLS connection begins, and no frame: the message would
-// have a field with the number 0.
+// tlsHandshake are the first bytes of every TLS connection. No frame begins with them: its message
+// would have a field with the number 0.
 var tlsHandshake = []byte{22, 3}
 
-// linger has the client read why it was refused: what it sent meanwhile, and nobody
-// read, would make its system throw that away.
+// linger reads the rest of what a refused client sent: bytes that nobody reads would make the client's
+// system discard the refusal.
 func (c *conn) linger() {
 	raw := c.net
 	if secure, ok := raw.(*tls.Conn); ok {

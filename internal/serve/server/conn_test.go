@@ -51,8 +51,8 @@ func (l *slowListener) Accept() (net.Conn, error) {
 	return l.conn, nil
 }
 
-// A server that stops while a client is being greeted does not wait for that client.
-func TestShutdownWithinHello(t *testing.T) {
+// A server that stops during a handshake does not wait for that client.
+func TestShutdownDuringHandshake(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +72,8 @@ func TestShutdownWithinHello(t *testing.T) {
 	}
 }
 
-// What comes for a connection that has ended is not kept.
-func TestHintsForEndedConnection(t *testing.T) {
+// Hints for a connection that has ended are not kept.
+func TestEndedConnectionKeepsNoHints(t *testing.T) {
 	s, address := startMemory(t)
 	p := greeted(t, address)
 	epoch := p.attach("ann")

@@ -77,8 +77,8 @@ func (p *peer) welcome() *peer {
 	return p
 }
 
-// Who comes with TLS where there is none, or without where there is, is told which
-// of the two it should be.
+// A client with TLS where there is none, or without it where there is, gets the right scheme in the
+// refusal.
 func TestOneSideSpeaksTLS(t *testing.T) {
 	secure, trust := startSecure(t)
 	_, plain := startMemory(t)
@@ -101,8 +101,8 @@ func TestOneSideSpeaksTLS(t *testing.T) {
 	}
 }
 
-// TestHTTPAtTheWrongPort: a client of HTTP is told in HTTP what the port is, with TLS
-// and without.
+// TestHTTPAtTheWrongPort: an HTTP client gets an HTTP response that explains the port, with TLS and
+// without.
 func TestHTTPAtTheWrongPort(t *testing.T) {
 	secure, trust := startSecure(t)
 	_, plain := startMemory(t)
@@ -141,8 +141,8 @@ func (d drip) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// The handshake, the hello and requests may come in the smallest pieces.
-func TestBytesOneByOne(t *testing.T) {
+// Handshake, first frame and requests may arrive byte by byte.
+func TestBytesArriveOneByOne(t *testing.T) {
 	secure, trust := startSecure(t)
 	p := connect(t, secure)
 	p.net.(*net.TCPConn).SetNoDelay(true)
@@ -151,9 +151,9 @@ func TestBytesOneByOne(t *testing.T) {
 	p.held("me", p.attach("me"), 1, "a")
 }
 
-// Who begins a handshake, or nothing, and never goes on, has a bounded number of
-// places, and only as long as nobody else wants them. Who is in is not harmed.
-func TestStrangersAreBounded(t *testing.T) {
+// Clients that do not finish the handshake have a bounded number of connections, and lose them when
+// others need one. Welcomed clients are not harmed.
+func TestUnauthenticatedConnectionsAreBounded(t *testing.T) {
 	secure, trust := startSecure(t)
 	friend := secured(connect(t, secure), trust).welcome()
 	epoch := friend.attach("friend")
@@ -169,19 +169,19 @@ func TestStrangersAreBounded(t *testing.T) {
 	friend.held("friend", epoch, 1, "a")
 	began := time.Now()
 	other := secured(connect(t, secure), trust).welcome() // behind all of them
-	if waited := time.Since(began); waited > helloTime/2 {
+	if waited := time.Since(began); waited > handshakeTime/2 {
 		t.Errorf("a client was let in after %s", waited)
 	}
 	other.held("other", other.attach("other"), 1, "b")
 	// The first of them were sent away, the last of them may stay for their time.
-	if _, err := idle[0].Read(make([]byte, 1)); err == nil || time.Since(began) > helloTime/2 {
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil || time.Since(began) > handshakeTime/2 {
 		t.Errorf("the first stranger is there still: %v", err)
 	}
 	friend.release("friend", epoch, 1)
 }
 
-// Who is refused can go on to send for a moment, so that it gets to read why: some
-// systems throw away what has arrived once they can't send.
+// A refused client may send for a moment longer, so that it can read the refusal: some systems discard
+// received bytes once sending fails.
 func TestRefusalCanBeRead(t *testing.T) {
 	_, address := startMemory(t)
 	p := connect(t, address)
@@ -194,8 +194,8 @@ func TestRefusalCanBeRead(t *testing.T) {
 	}
 }
 
-// A server that ends does not wait for strangers.
-func TestShutdownWithStrangers(t *testing.T) {
+// A server that ends does not wait for unfinished handshakes.
+func TestShutdownDoesNotWaitForHandshakes(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	s, address := start(t, e, Options{})
@@ -204,14 +204,14 @@ func TestShutdownWithStrangers(t *testing.T) {
 		connect(t, address)
 	}
 	began := time.Now()
-	if err := s.Shutdown(t.Context()); err != nil || time.Since(began) > helloTime/2 {
+	if err := s.Shutdown(t.Context()); err != nil || time.Since(began) > handshakeTime/2 {
 		t.Errorf("it ended after %s: %v", time.Since(began), err)
 	}
 	friend.until("being told", func() bool { return friend.drained != "" })
 }
 
-// A reason to drain is printed for others, so it is as clean as a note.
-func TestReasonToDrain(t *testing.T) {
+// A reason to drain is printed for others, so it is checked as a note is.
+func TestReasonToDrainIsChecked(t *testing.T) {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })
 	var s *Server

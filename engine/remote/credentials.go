@@ -15,20 +15,20 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// The variables of the environment that a token may come from.
+// The environment variables for a token.
 const (
 	TokenVariable     = "LOCKKEEPER_TOKEN"      // the token itself
-	TokenFileVariable = "LOCKKEEPER_TOKEN_FILE" // the file that it is in, if the former is empty
+	TokenFileVariable = "LOCKKEEPER_TOKEN_FILE" // a file with it, if the former is empty
 )
 
-// Limits of what is read from files, in bytes.
+// Bounds of files, in bytes.
 const (
 	maxToken = 2 << 10
 	maxPEM   = 1 << 20
 )
 
-// credential is the token to show: of the URL's file, else of the environment, else
-// of the file that the environment names; "" if there is none.
+// credential returns the token to show: from the URL's file, else from TokenVariable, else from the
+// file in TokenFileVariable; "" if there is none.
 func (p *endpoint) credential() (string, error) {
 	file := p.token
 	if file == "" {
@@ -46,7 +46,7 @@ func (p *endpoint) credential() (string, error) {
 	return tidyToken(string(text), p.origin())
 }
 
-// tidyToken is the token without the end of its line.
+// tidyToken returns the token without the end of its line.
 func tidyToken(text, from string) (string, error) {
 	token := strings.TrimSpace(text)
 	if token == "" || len(token) > maxToken ||
@@ -57,7 +57,7 @@ func tidyToken(text, from string) (string, error) {
 	return token, nil
 }
 
-// trust is whom to believe at an address, and what to show of oneself.
+// trust returns the TLS configuration for an address: which certificates to accept, and which to show.
 func (p *endpoint) trust(address string) (*tls.Config, error) {
 	host, _, _ := net.SplitHostPort(address)
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
@@ -103,7 +103,7 @@ func readFile(name string, most int) ([]byte, error) {
 	return text, err
 }
 
-// explain says what to do about an error of TLS.
+// explain adds to an error of TLS what to do about it.
 func (p *endpoint) explain(err error, address string) error {
 	unknown, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
@@ -133,7 +133,8 @@ func (p *endpoint) explain(err error, address string) error {
 	return err
 }
 
-// rejected says what a server has against this client's certificate, or its TLS.
+// rejected returns the error for a TLS alert of the server: it refuses the client's certificate, or its
+// version of TLS.
 func (p *endpoint) rejected(alert error, address string) error {
 	if text := alert.Error(); !strings.Contains(text, "certificate") && !strings.Contains(text, "access denied") {
 		return fmt.Errorf("%s and this client find no TLS that both speak (%w)", address, alert)
@@ -152,7 +153,7 @@ func (p *endpoint) rejected(alert error, address string) error {
 	}
 }
 
-// advise adds to a server's refusal what can be done about it here.
+// advise adds to a server's refusal what the user of this client can do about it.
 func (p *endpoint) advise(e *lockkeeper.Error, address, token string) error {
 	if e.Err != lockkeeper.ErrDenied || e.Reason != lockkeeper.NoReason || e.Cause != nil {
 		return e
@@ -171,7 +172,7 @@ func (p *endpoint) advise(e *lockkeeper.Error, address, token string) error {
 	return &advised
 }
 
-// origin says where the token comes from.
+// origin names where the token comes from.
 func (p *endpoint) origin() string {
 	switch {
 	case p.token != "":
@@ -182,7 +183,7 @@ func (p *endpoint) origin() string {
 	return TokenFileVariable + "=" + os.Getenv(TokenFileVariable)
 }
 
-// issuer names who has signed a certificate.
+// issuer names the issuer of a certificate.
 func issuer(c *x509.Certificate) string {
 	if c == nil || c.Issuer.String() == "" {
 		return ""
@@ -190,7 +191,7 @@ func issuer(c *x509.Certificate) string {
 	return fmt.Sprintf(" (it is signed by %q)", c.Issuer.String())
 }
 
-// names are those that a certificate is for.
+// names returns the names that a certificate is for.
 func names(c *x509.Certificate) string {
 	all := c.DNSNames
 	for _, ip := range c.IPAddresses {

@@ -9,23 +9,21 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// Drain has the server's gate take no new claims, and tells clients so, those that
-// are there and those that come; the reason is for people. What there is goes on:
-// those who wait keep their places and are granted what becomes free, and renewals,
-// releases and questions are answered. It returns at once, and a second call
-// changes nothing.
+// Drain makes the gate refuse new claims, and notifies present and future clients; the reason is for
+// people. Waiting claims keep their positions and are granted, and all other requests work as before.
+// It returns at once. A second call has no effect.
 func (s *Server) Drain(reason string) {
 	s.gate.Drain(reason)
 	if s.drained.Swap(true) {
 		return
 	}
-	reason, _ = s.gate.Draining() // that of whoever came first, perhaps by another way
+	reason, _ = s.gate.Draining() // the first one counts, which may be the gate's
 	s.logger.Info("draining", "reason", reason)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		c.Lock()
-		welcomed := c.welcomed // else it is told after the welcome
+		welcomed := c.welcomed // else the handshake notifies it
 		c.Unlock()
 		if welcomed {
 			c.post(&wire.ServerFrame{Draining: reason})
@@ -33,7 +31,7 @@ func (s *Server) Drain(reason string) {
 	}
 }
 
-// state is how the server is, for the client at c.
+// state returns the state of the server, for the client at c.
 func (s *Server) state(ctx context.Context, c *conn) lockkeeper.ServerState {
 	state := lockkeeper.ServerState{Version: s.options.Name}
 	if s.options.About != nil {
@@ -47,13 +45,13 @@ func (s *Server) state(ctx context.Context, c *conn) lockkeeper.ServerState {
 	return state
 }
 
-// drainFor drains the server for the client at c, if it may do that.
+// drainFor drains the server for the client at c, if that is allowed to.
 func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (lockkeeper.ServerState, error) {
 	if s.options.Drain == nil {
 		return lockkeeper.ServerState{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
 			Detail: "this server is not drained by a request: stop its process"}
 	}
-	// as any note: it is printed for others
+	// The reason is printed for others, so it is checked as any note.
 	said := lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: lockkeeper.Label{Note: m.GetReason()}}
 	if err := said.Check(); err != nil {
 		return lockkeeper.ServerState{}, err
@@ -76,17 +74,17 @@ func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (lockkeep
 	return state, nil
 }
 
-// Connections is how many clients are connected.
+// Connections returns the number of connections.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns)
 }
 
-// Sessions is how many sessions were attached or renewed by a connection within
-// their TTL, about.
+// Sessions returns the number of sessions that were attached or renewed here within their TTL; some may
+// have ended within sweepTime.
 func (s *Server) Sessions() int { return s.routes.count() }
 
-// Serves reports whether the client of a session, which is named as the engine does, is
-// connected here: whether it attached or renewed that last by a connection which lives.
+// Serves reports whether the client of a session is connected here: whether the connection lives over
+// which the session was attached or renewed last. The session is named as the engine names it.
 func (s *Server) Serves(session string) bool { return s.routes.serves(session) }

@@ -21,9 +21,9 @@ type noticed struct {
 
 func (c noticed) Deadline() (time.Time, bool) { return c.until, true }
 
-// Who had hardly any time says nothing about the server, however late it is noticed
-// that the time is over: the calls of others go on.
-func TestShortDeadline(t *testing.T) {
+// A call with a very short deadline says nothing about the server, however late its end is noticed: the
+// calls of others go on.
+func TestShortDeadlineDoesNotEndConnection(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	gaveUp := make(chan struct{})
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
@@ -67,9 +67,9 @@ func TestShortDeadline(t *testing.T) {
 	}
 }
 
-// Hints of a connection that has ended are told before anything is asked by the
-// next one: they are of a time before it, and perhaps of another server.
-func TestHintsOfFormerConnection(t *testing.T) {
+// Hints of a failed connection are delivered before the next connection is used: they are older, and
+// perhaps from another server.
+func TestHintsOfFormerConnectionComeFirst(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		if welcomed(nc, in) != nil {
 			return
@@ -110,9 +110,8 @@ func TestHintsOfFormerConnection(t *testing.T) {
 	}
 }
 
-// A lease comes in pieces, which make one; if the connection breaks between them
-// nothing is known.
-func TestLeaseInPieces(t *testing.T) {
+// The pieces of a lease make one; if the connection fails between them, nothing is known.
+func TestPiecesOfLeaseMakeOne(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 			if welcomed(nc, in) != nil {
@@ -150,9 +149,9 @@ func TestLeaseInPieces(t *testing.T) {
 	}
 }
 
-// A call ends with its context also if the server reads nothing, however much was
-// sent to it by calls that were given up before.
-func TestCallEndsThoughNothingIsRead(t *testing.T) {
+// A call ends with its context also if the server reads nothing, however much given-up calls have sent
+// to it.
+func TestCallEndsThoughServerReadsNothing(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { _ = welcomed(nc, in) })
 	e := dial(t, address)
 	defer e.Close()
