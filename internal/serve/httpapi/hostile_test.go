@@ -16,57 +16,54 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestBadBodies: what can't be right is refused with words that say what would be,
-// and makes nothing.
+// badBodies are bodies of POST /v1/claims with a mistake, and a part of the answer.
+var badBodies = map[string]string{
+	`{}`:                                    "no target: give",
+	`[]`:                                    "not a JSON object",
+	`null`:                                  "not a JSON object",
+	`{"path":"db"`:                          "not JSON",
+	`{"path":"db"} {}`:                      "the body is not JSON: byte 15 is not valid",
+	`{"path":"db","path":"db"}`:             "given twice",
+	`{"Path":"db"}`:                         `unknown key "Path"`,
+	`{"path":"db","waits":3}`:               `unknown key "waits": allowed are as,`,
+	`{"targets":[{"path":"db","way":"x"}]}`: `unknown key "targets[].way"`,
+	`{"targets":[{"path":"a"},{"path":"a"}]}`:                     "named twice",
+	`{"targets":{"path":"a"}}`:                                    "it must be",
+	`{"targets":[[[[]]]]}`:                                        "it must be",
+	`{"path":"db","targets":[{"path":"a"}]}`:                      "exclude targets",
+	`{"path":null}`:                                               "leave out what has no value",
+	`{"path":7}`:                                                  "path is the number 7: it must be text",
+	`{"path":"db","mode":"mine"}`:                                 "none of exclusive, shared, permits",
+	`{"path":"db","ttl":NaN}`:                                     "not JSON",
+	`{"path":"db","ttl":1e400}`:                                   "ttl \"1e400\" is neither a number of seconds",
+	`{"path":"db","ttl":-1}`:                                      "neither a number of seconds",
+	`{"path":"db","ttl":0}`:                                       "out of range: 1s to 10 years",
+	`{"path":"db","ttl":"soon"}`:                                  "ttl \"soon\" is not a duration: write 30s, 5m or 2d",
+	`{"path":"db","ttl":true}`:                                    "neither a number of seconds",
+	`{"path":"db","wait":"11y"}`:                                  "a number of seconds; or \"forever\"",
+	`{"path":"db","wait":"forever","ttl":"a","expected":-1}`:      "a number of seconds; expected \"-1\" is neither",
+	`{"path":"db","wait":1e9}`:                                    "out of range",
+	`{"path":"db","priority":1.5}`:                                "a whole number",
+	`{"path":"db","priority":99999999}`:                           "out of range",
+	`{"path":"db","limit":-1}`:                                    "out of range",
+	`{"path":"db","units":2}`:                                     "units and limit go with permits only",
+	`{"path":"db","steal":"now"}`:                                 `write "ask"`,
+	`{"path":"db","soft":true,"steal":"ask"}`:                     "exclude each other",
+	`{"path":"db","quiet_period":"5s"}`:                           "longer than wait",
+	`{"path":"db","quiet_period":"5s","wait":4}`:                  "longer than wait",
+	`{"path":"../db"}`:                                            "is not allowed",
+	`{"path":"` + strings.Repeat("a/", 16) + `a"}`:                "17 segments",
+	`{"path":"a\u0000b"}`:                                         "control character",
+	`{"path":"\ud83d"}`:                                           "half of a surrogate pair",
+	"{\"path\":\"a\xff\"}":                                        "not UTF-8",
+	`{"path":"db","as":"` + strings.Repeat("x", 129) + `"}`:       "129 bytes",
+	`{"targets":[` + strings.Repeat(`{"path":"a"},`, 64) + `{}]}`: "65 targets",
+}
+
+// TestBadBodies: the API refuses a body with a mistake, names the mistake, and makes nothing.
 func TestBadBodies(t *testing.T) {
-	deep := strings.Repeat("a/", 16) + "a"
 	inMemory(t, 1, func(w *world) {
-		for body, says := range map[string]string{
-			`{}`:                                    "no target: give",
-			`[]`:                                    "not a JSON object",
-			`null`:                                  "not a JSON object",
-			`{"path":"db"`:                          "not JSON",
-			`{"path":"db"} {}`:                      "the body is not JSON: byte 15 is not valid",
-			`{"path":"db","path":"db"}`:             "given twice",
-			`{"Path":"db"}`:                         `unknown key "Path"`,
-			`{"path":"db","waits":3}`:               `unknown key "waits": allowed are as,`,
-			`{"targets":[{"path":"db","way":"x"}]}`: `unknown key "targets[].way"`,
-			`{"targets":[{"path":"a"},{"path":"a"}]}`: "named twice",
-			`{"targets":{"path":"a"}}`:                "it must be",
-			`{"targets":[[[[]]]]}`:                    "it must be",
-			`{"path":"db","targets":[{"path":"a"}]}`:  "exclude targets",
-			`{"path":null}`:                           "leave out what has no value",
-			`{"path":7}`: "path is the number 7, which it must be: " +
-				"it takes text",
-			`{"path":"db","mode":"mine"}`: "none of exclusive, shared, permits",
-			`{"path":"db","ttl":NaN}`:     "not JSON",
-			`{"path":"db","ttl":1e400}`:   "ttl \"1e400\" is neither a number of seconds",
-			`{"path":"db","ttl":-1}`:      "neither a number of seconds",
-			`{"path":"db","ttl":0}`:       "out of range: 1s to 10 years",
-			`{"path":"db","ttl":"soon"}`: "ttl \"soon\" is not a duration: write it as 30s, 5m " +
-				"or 2d",
-			`{"path":"db","ttl":true}`: "neither a number of seconds",
-			`{"path":"db","wait":"11y"}`: "wait \"11y\" is not a duration: write it as 30s, 5m " +
-				"or 2d, or as a number of seconds; or \"forever\"",
-			`{"path":"db","wait":"forever","ttl":"a","expected":-1}`: "ttl \"a\" is not a duration: write it as 30s, 5m or " +
-				"2d, or as a number of seconds; expected \"-1\" is neither",
-			`{"path":"db","wait":1e9}`:                                    "out of range",
-			`{"path":"db","priority":1.5}`:                                "a whole number",
-			`{"path":"db","priority":99999999}`:                           "out of range",
-			`{"path":"db","limit":-1}`:                                    "out of range",
-			`{"path":"db","units":2}`:                                     "units and limit go with permits only",
-			`{"path":"db","steal":"now"}`:                                 `write "ask"`,
-			`{"path":"db","soft":true,"steal":"ask"}`:                     "exclude each other",
-			`{"path":"db","quiet_period":"5s"}`:                           "longer than wait",
-			`{"path":"db","quiet_period":"5s","wait":4}`:                  "longer than wait",
-			`{"path":"../db"}`:                                            "is not allowed",
-			`{"path":"` + deep + `"}`:                                     "17 segments",
-			`{"path":"a\u0000b"}`:                                         "control character",
-			`{"path":"\ud83d"}`:                                           "half of a surrogate pair",
-			"{\"path\":\"a\xff\"}":                                        "not UTF-8",
-			`{"path":"db","as":"` + strings.Repeat("x", 129) + `"}`:       "129 bytes",
-			`{"targets":[` + strings.Repeat(`{"path":"a"},`, 64) + `{}]}`: "65 targets",
-		} {
+		for body, says := range badBodies {
 			a := w.ask("POST", "/v1/claims", body)
 			if a.status != 400 || a.Type != "invalid" || !strings.Contains(a.Detail, says) {
 				t.Errorf("%s: %d %s, want 400 and %q", body, a.status, a.text, says)
