@@ -1,9 +1,8 @@
-// Package tracing makes the wait for a lock a span of an OpenTelemetry trace. It needs
-// OpenTelemetry's API alone: a program that exports traces brings its own SDK, and
-// package tracing/export is for those that have none.
+// Package tracing records the wait for a lock as a span of an OpenTelemetry trace. It needs only
+// the API of OpenTelemetry: a program that exports traces brings its own SDK.
 //
-// A trace begins where the caller's does: a claim that is made outside of any span, or
-// in one that is not sampled, costs next to nothing and leaves no span.
+// Package tracing never begins a trace. A claim outside of a span, or in one that is not sampled,
+// costs next to nothing and leaves no span.
 package tracing
 
 import (
@@ -13,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The field of W3C Trace Context, and what is written there.
+// The field of W3C Trace Context.
 const traceparent = "traceparent"
 
-// Parent is the span that ctx is within, as W3C Trace Context writes it; "" if it is
-// within none. It is what an engine sends to a server.
+// Parent returns the span of ctx in the format of W3C Trace Context, which a remote engine sends to
+// its server; "" without a span.
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -27,8 +26,8 @@ func Parent(ctx context.Context) string {
 	return carrier[traceparent]
 }
 
-// WithParent returns a context within the span that the text names, as [Parent] writes
-// it. A text that is not written so is of no account: then it is ctx.
+// WithParent returns a context within the span that text names, in the format of [Parent]. An
+// invalid text is ignored.
 func WithParent(ctx context.Context, text string) context.Context {
 	if text == "" {
 		return ctx

@@ -12,20 +12,18 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// mostOpen is how many claims that wait have an open span. If there are more, the span
-// of one of them ends early, and says so.
+// mostOpen bounds the open spans of waiting claims. Beyond it, the span of one of them ends early,
+// with an event that says so.
 const mostOpen = 10_000
 
-// scope names the spans' origin.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/lockkeeper/lockkeeper/tracing"
 
-// Wrap returns e with its claims traced: a span "lock PATH" begins with a claim, as a
-// child of the span that its context is within, and ends when the claim is granted,
-// refused, given up or ended. Its attributes are those of the claim, and the fence that
-// it got. Renewals, releases and questions leave no span.
+// Wrap returns e with its claims traced: a span "lock PATH" begins with a claim, as a child of the
+// span of its context, and ends when the claim is granted, refused, cancelled or ended. Its
+// attributes are those of the claim, and the fence. Renewals, releases and queries have no span.
 //
-// It does all that e does, and is as safe for concurrent use; what e can do beside the
-// methods of an engine is left to e.
+// The result forwards to e, and is as safe for concurrent use. It has none of e's optional methods.
 func Wrap(e lockkeeper.Engine, provider trace.TracerProvider) lockkeeper.Engine {
 	return &traced{Engine: e, tracer: provider.Tracer(scope), open: make(map[lockkeeper.Ref]trace.Span)}
 }
@@ -35,10 +33,10 @@ type traced struct {
 	lockkeeper.Engine
 	tracer trace.Tracer
 
-	spans atomic.Int32 // in open, to be looked at without the mutex
+	spans atomic.Int32 // the length of open, readable without the mutex
 
 	mu   sync.Mutex
-	open map[lockkeeper.Ref]trace.Span // of claims that are asked for, or wait
+	open map[lockkeeper.Ref]trace.Span // of claims in flight or waiting
 }
 
 // Claim implements lockkeeper.Engine.
@@ -46,13 +44,13 @@ func (t *traced) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		st, err := t.Engine.Claim(ctx, k, w)
 		if err == nil {
-			t.learn(&st) // it may be a retry of one that began in a span
+			t.update(&st) // it may repeat a claim that began in a span
 		}
 		return st, err
 	}
 	ref := lockkeeper.Ref{Session: k.Session, ID: w.ID}
 	ctx, span := t.tracer.Start(ctx, "lock "+paths(w.Targets), trace.WithAttributes(wanted(ref, &w)...))
-	mine := t.begin(ref, span) // before it is asked for: the grant may be told before the answer
+	mine := t.begin(ref, span) // before the call: a notification of the grant may overtake the answer
 	st, err := t.Engine.Claim(ctx, k, w)
 	switch {
 	case err != nil:
@@ -65,14 +63,14 @@ func (t *traced) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	case mine && (st.State == lockkeeper.Waiting || st.Converting):
 		span.AddEvent("waiting")
 	default:
-		t.learn(&st)
+		t.update(&st)
 		finish(span, &st)
 	}
 	return st, err
 }
 
-// begin keeps a span until more is known of the claim; false if there is one already:
-// then this is a retry, or an amendment, that needs none for longer than its answer.
+// begin stores the span of a claim until the claim is granted or ended. It returns false if there
+// is one already: then this call repeats or amends the claim, and its span ends with its answer.
 func (t *traced) begin(ref lockkeeper.Ref, span trace.Span) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +78,7 @@ func (t *traced) begin(ref lockkeeper.Ref, span trace.Span) bool {
 		return false
 	}
 	if len(t.open) >= mostOpen {
-		for other, early := range t.open { // any will do
+		for other, early := range t.open { // order does not matter: any of them
 			early.AddEvent("too many claims wait: the end of this wait is not traced")
 			early.End()
 			delete(t.open, other)
@@ -92,7 +90,7 @@ func (t *traced) begin(ref lockkeeper.Ref, span trace.Span) bool {
 	return true
 }
 
-// end takes a claim's open span out; nil if there is none.
+// end removes and returns the open span of a claim; nil if there is none.
 func (t *traced) end(ref lockkeeper.Ref) trace.Span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +103,8 @@ func (t *traced) end(ref lockkeeper.Ref) trace.Span {
 	return span
 }
 
-// learn ends the span of a claim that waits no more.
-func (t *traced) learn(st *lockkeeper.Status) {
+// update ends the span of a claim that no longer waits.
+func (t *traced) update(st *lockkeeper.Status) {
 	if t.spans.Load() == 0 || st.State == lockkeeper.Waiting || st.Converting {
 		return
 	}
@@ -115,7 +113,7 @@ func (t *traced) learn(st *lockkeeper.Status) {
 	}
 }
 
-// finish says what came of a claim, and ends the span.
+// finish adds the outcome of a claim to its span, and ends the span.
 func finish(span trace.Span, st *lockkeeper.Status) {
 	span.SetAttributes(got(st)...)
 	if st.State == lockkeeper.Ended && st.Fence == 0 {
@@ -128,13 +126,13 @@ func finish(span trace.Span, st *lockkeeper.Status) {
 func (t *traced) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
 	error) {
 	lease, err := t.Engine.Attach(ctx, s, func(all []lockkeeper.Status) {
-		t.learnAll(all)
+		t.updateAll(all)
 		if notify != nil {
 			notify(all)
 		}
 	})
 	if err == nil {
-		t.learnAll(lease.Claims)
+		t.updateAll(lease.Claims)
 	}
 	return lease, err
 }
@@ -143,7 +141,7 @@ func (t *traced) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 func (t *traced) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
 	lease, err := t.Engine.Renew(ctx, k)
 	if err == nil {
-		t.learnAll(lease.Claims)
+		t.updateAll(lease.Claims)
 	}
 	return lease, err
 }
@@ -166,10 +164,10 @@ func (t *traced) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending)
 	return nil
 }
 
-// cancelled is what becomes of a claim that its own session gives up.
+// cancelled is the status of a claim that its session has cancelled.
 var cancelled = lockkeeper.Status{State: lockkeeper.Ended, Reason: lockkeeper.Cancelled}
 
-// left ends the spans of a session that was left.
+// left ends the spans of a session that has left.
 func (t *traced) left(session string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,13 +180,13 @@ func (t *traced) left(session string) {
 	t.spans.Store(int32(len(t.open)))
 }
 
-func (t *traced) learnAll(all []lockkeeper.Status) {
+func (t *traced) updateAll(all []lockkeeper.Status) {
 	for i := range all {
-		t.learn(&all[i])
+		t.update(&all[i])
 	}
 }
 
-// paths are those of the targets, as the span's name tells them.
+// paths returns the paths of the targets for the name of a span.
 func paths(targets []lockkeeper.Target) string {
 	const most = 3
 	name := ""
@@ -204,7 +202,7 @@ func paths(targets []lockkeeper.Target) string {
 	return name
 }
 
-// wanted describes what is asked for.
+// wanted returns the attributes of a request.
 func wanted(ref lockkeeper.Ref, w *lockkeeper.Want) []attribute.KeyValue {
 	all := make([]string, len(w.Targets))
 	modes := make([]string, len(w.Targets))
@@ -223,7 +221,7 @@ func wanted(ref lockkeeper.Ref, w *lockkeeper.Want) []attribute.KeyValue {
 	return attributes
 }
 
-// got describes what came of it.
+// got returns the attributes of an outcome.
 func got(st *lockkeeper.Status) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attribute.String("lockkeeper.state", st.State.String())}
 	if st.Fence > 0 {

@@ -61,13 +61,13 @@ func TestLookingAtAServerWithAFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	awaitText(t, s.log, "well again")
+	awaitText(t, s.log, "recovered")
 	if out, said, err := runAt(s.url, "ls"); err != nil || out != "" || strings.Contains(said, "as of") {
 		t.Errorf("with room again, lk ls: %v\n%s%s", err, out, said)
 	}
 	s.stop(t)
 	log, err := os.ReadFile(s.log)
-	if err != nil || strings.Count(string(log), "the disk is full") != 1 || strings.Count(string(log), "well again") != 1 {
+	if err != nil || strings.Count(string(log), "the disk is full") != 1 || strings.Count(string(log), "recovered") != 1 {
 		t.Errorf("the log says it more than once (%v):\n%s", err, log)
 	}
 }

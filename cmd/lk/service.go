@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/gctune"
-	export "github.com/lockkeeper/lockkeeper/internal/otlp"
+	"github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
@@ -153,8 +153,8 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 	if n, ok := e.(lockkeeper.TroubleNotifier); ok {
 		n.NotifyTrouble(s.health.Changed)
 	}
-	export.OnError(func(err error) { s.log.Warn("not all traces were sent", "error", err) })
-	provider, shutdown, err := export.Start(ctx, "lockkeeper", version())
+	otlp.OnError(func(err error) { s.log.Warn("not all traces were sent", "error", err) })
+	provider, shutdown, err := otlp.Start(ctx, "lockkeeper", version())
 	if err != nil {
 		return errors.Join(err, e.Close(), s.audit.Close())
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	export "github.com/lockkeeper/lockkeeper/internal/otlp"
+	"github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
@@ -21,12 +21,12 @@ var tracedVerbs = []string{"run", "grab", "keep", "renew", "release", "bench"}
 // trace returns a context within the span of whoever called lk, and, where the
 // environment wants traces, within a span of this run; end ends that and sends it.
 func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
-	ctx = export.FromEnvironment(ctx)
-	a.traceparent = export.Environment(ctx)
-	if len(a.args) == 0 || !slices.Contains(tracedVerbs, a.args[0]) || !export.Wanted() {
+	ctx = otlp.FromEnvironment(ctx)
+	a.traceparent = otlp.Environment(ctx)
+	if len(a.args) == 0 || !slices.Contains(tracedVerbs, a.args[0]) || !otlp.Wanted() {
 		return ctx, func() {}
 	}
-	provider, shutdown, err := export.Start(ctx, "lk", version())
+	provider, shutdown, err := otlp.Start(ctx, "lk", version())
 	if err != nil {
 		fmt.Fprintf(a.stderr, "lk: no traces are sent: %s\n", err)
 		return ctx, func() {}
@@ -35,10 +35,10 @@ func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 	unsent := func(err error) {
 		once.Do(func() { fmt.Fprintf(a.stderr, "lk: not all traces were sent: %s\n", err) })
 	}
-	export.OnError(unsent)
+	otlp.OnError(unsent)
 	a.traced = func(e lockkeeper.Engine) lockkeeper.Engine { return tracing.Wrap(e, provider) }
 	ctx, span := provider.Tracer("github.com/lockkeeper/lockkeeper/cmd/lk").Start(ctx, "lk "+a.args[0])
-	a.traceparent = export.Environment(ctx)
+	a.traceparent = otlp.Environment(ctx)
 	return ctx, func() {
 		span.End()
 		bounded, cancel := context.WithTimeout(context.Background(), sendTime)

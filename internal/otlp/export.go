@@ -1,7 +1,6 @@
-// Package export sends the traces of a program of ours to a collector, by OTLP over
-// HTTP. It is apart from package tracing, so that programs that trace with an SDK of
-// their own don't get a second one.
-package export
+// Package otlp sends the traces of the command lk to a collector, by OTLP over HTTP. It is separate
+// from package tracing, so that a program with an SDK of its own does not link a second one.
+package otlp
 
 import (
 	"context"
@@ -21,13 +20,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
-// ParentVariable names the environment variable in which a command finds the span that
-// it runs in.
+// ParentVariable is the environment variable that tells a command the span in which it runs.
 const ParentVariable = "TRACEPARENT"
 
-// Wanted reports whether the environment asks for traces: OTEL_EXPORTER_OTLP_ENDPOINT
-// or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and neither OTEL_SDK_DISABLED nor
-// OTEL_TRACES_EXPORTER=none says otherwise.
+// Wanted reports whether the environment asks for traces: OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and neither OTEL_SDK_DISABLED=true nor
+// OTEL_TRACES_EXPORTER=none is.
 func Wanted() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
@@ -35,26 +33,26 @@ func Wanted() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// Start begins to export traces of the service, if the environment asks for it; else
-// the provider makes no spans, and costs nothing. The environment variables of
-// OpenTelemetry say where to, how, and what share is sampled. shutdown sends what is
-// left until its ctx ends; it must be called, and may be called more than once.
+// Start exports traces of the service if the environment asks for it. Otherwise the provider makes
+// no spans and costs nothing. The environment variables of OpenTelemetry name the endpoint, the
+// protocol and the sampling. The caller must call shutdown, which sends the remaining spans until
+// its ctx ends; it may call it more than once.
 //
-// A collector that can't be reached holds up nobody: spans wait within a bound, and
-// then are dropped. What the environment has wrong is an ErrInvalid.
+// An unreachable collector blocks no caller: a bounded number of spans waits, and further spans are
+// dropped. A wrong environment variable is an ErrInvalid.
 func Start(ctx context.Context, service, version string) (provider trace.TracerProvider,
 	shutdown func(context.Context) error, err error) {
 	if !Wanted() {
 		return noop.NewTracerProvider(), func(context.Context) error { return nil }, nil
 	}
 	if p := protocol(); p != "" && p != "http/protobuf" {
-		return nil, nil, lockkeeper.Invalid("OTEL_EXPORTER_OTLP_PROTOCOL=%s: traces are sent by http/protobuf alone", p)
+		return nil, nil, lockkeeper.Invalid("OTEL_EXPORTER_OTLP_PROTOCOL=%s: only http/protobuf is supported", p)
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, nil, lockkeeper.Invalid("traces can't be sent as the OTEL_ variables say: %v", err)
 	}
-	// What the environment says of the service goes before what the program says.
+	// The environment overrides the attributes of the program.
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service),
 		attribute.String("service.version", version)), resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithFromEnv())
@@ -65,11 +63,11 @@ func Start(ctx context.Context, service, version string) (provider trace.TracerP
 	return p, p.Shutdown, nil
 }
 
-// OnError has tell be told of traces that could not be sent, in the place of a line on
-// stderr. It counts for the whole process; the latest call does.
-func OnError(tell func(error)) { otel.SetErrorHandler(otel.ErrorHandlerFunc(tell)) }
+// OnError sets the function that gets the errors of sending traces, instead of a line on stderr. It
+// applies to the whole process.
+func OnError(report func(error)) { otel.SetErrorHandler(otel.ErrorHandlerFunc(report)) }
 
-// protocol is by which the environment wants traces sent.
+// protocol returns the protocol that the environment names.
 func protocol() string {
 	if p := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"); p != "" {
 		return p
@@ -77,14 +75,13 @@ func protocol() string {
 	return os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
 }
 
-// FromEnvironment returns a context within the span that TRACEPARENT names, if it names
-// one.
+// FromEnvironment returns a context within the span that TRACEPARENT names, if it names one.
 func FromEnvironment(ctx context.Context) context.Context {
 	return tracing.WithParent(ctx, os.Getenv(ParentVariable))
 }
 
-// Environment is the variable by which a child learns the span that ctx is within, as
-// "TRACEPARENT=…"; "" if it is within none.
+// Environment returns the variable that tells a child process the span of ctx, as "TRACEPARENT=…";
+// "" without a span.
 func Environment(ctx context.Context) string {
 	parent := tracing.Parent(ctx)
 	if parent == "" {

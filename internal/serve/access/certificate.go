@@ -7,11 +7,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// CertificateName is the identity that a certificate is for: the last element of the
-// path of its first URI (as SPIFFE has it), or without one its first DNS name, or
-// else its common name. It refuses with ErrInvalid a certificate in which that is no
-// name of an identity; it does not look for another one then, so that nobody gets
-// a second choice.
+// CertificateName returns the identity of a certificate: the last element of the path of its first
+// URI (as in SPIFFE), or without a URI its first DNS name, or else its common name. If that is no
+// valid name of an identity, the error is an ErrInvalid. It never tries the next field then, so a
+// certificate has only one possible identity.
 func CertificateName(c *x509.Certificate) (string, error) {
 	name, what := c.Subject.CommonName, "common name"
 	switch {
@@ -23,7 +22,7 @@ func CertificateName(c *x509.Certificate) (string, error) {
 		name, what = c.DNSNames[0], "DNS name"
 	}
 	if err := IdentityName(name); err != nil {
-		return "", lockkeeper.Invalid("the %s of the certificate names nobody: %s", what, err.(*lockkeeper.Error).Detail)
+		return "", lockkeeper.Invalid("the %s of the certificate names no identity: %s", what, err.(*lockkeeper.Error).Detail)
 	}
 	return name, nil
 }

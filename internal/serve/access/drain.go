@@ -7,20 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// A drain says whether new claims are taken, and counts those on their way to the
-// engine.
+// A drain decides whether new claims are admitted, and counts those in flight to the engine.
+//
+//	admitting ──Drain──> draining ──no claim in flight──> settled
 type drain struct {
-	reason   atomic.Pointer[string] // nil: they are taken
-	onTheWay atomic.Int64
+	reason   atomic.Pointer[string] // nil: new claims are admitted
+	inFlight atomic.Int64
 	once     sync.Once
-	settled  chan struct{} // closed when none is on its way that was let pass
+	settled  chan struct{} // closed when it drains and no admitted claim is in flight
 }
 
-// enter reports whether a new claim may go to the engine; leave is called once after.
-// It counts before it looks, and Drain looks at the count after it has begun, so that
-// no claim slips by between the two.
+// enter reports whether a new claim may go to the engine. If so, the caller calls leave once after
+// the engine's answer. enter counts the claim before it reads the reason, and Drain sets the reason
+// before it reads the count, so no claim escapes both.
 func (d *drain) enter() bool {
-	d.onTheWay.Add(1)
+	d.inFlight.Add(1)
 	if d.reason.Load() == nil {
 		return true
 	}
@@ -29,35 +30,33 @@ func (d *drain) enter() bool {
 }
 
 func (d *drain) leave() {
-	if d.onTheWay.Add(-1) == 0 {
+	if d.inFlight.Add(-1) == 0 {
 		d.settle()
 	}
 }
 
-// settle takes note that no claim is on its way. While new ones are taken that means
-// nothing.
+// settle closes settled if the gate drains. The caller has seen that no claim is in flight.
 func (d *drain) settle() {
 	if d.reason.Load() != nil {
 		d.once.Do(func() { close(d.settled) })
 	}
 }
 
-// Drain has the gate take no new claims from now on; what there is goes on: renewals,
-// places, grants, releases, questions, and claims that are asked for again or
-// amended. The reason is for people; "" is that an operator asked for it. It reports whether this call began it. Claims
-// that were let pass before may still be on their way: see Settled.
+// Drain refuses new claims from now on. Renewals, queue positions, grants, releases, queries, and
+// repeated or amended claims go on. The reason is for people; "" stands for a request of an
+// operator. Drain reports whether this call began it. Claims admitted before may still be in
+// flight: see Settled.
 func (g *Gate) Drain(reason string) bool {
 	reason = cmp.Or(reason, "an operator asked for it") // "" would look as if it did not drain
 	began := g.drain.reason.CompareAndSwap(nil, &reason)
-	if g.drain.onTheWay.Load() == 0 {
+	if g.drain.inFlight.Load() == 0 {
 		g.drain.settle()
 	}
 	return began
 }
 
-// Settled waits until the gate drains and the engine has answered every claim that
-// was let pass before: from then on the engine has no claim that a list of it does
-// not show. The error is ctx's.
+// Settled waits until the gate drains and the engine has answered every claim admitted before. From
+// then on a list of the engine shows all its claims. The error is ctx's.
 func (g *Gate) Settled(ctx context.Context) error {
 	select {
 	case <-g.drain.settled:
@@ -67,7 +66,7 @@ func (g *Gate) Settled(ctx context.Context) error {
 	}
 }
 
-// Draining is the reason why no new claims are taken; false if they are.
+// Draining returns the reason why the gate refuses new claims; false if it admits them.
 func (g *Gate) Draining() (reason string, yes bool) {
 	if p := g.drain.reason.Load(); p != nil {
 		return *p, true

@@ -11,7 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// guarded is an engine as one pass may use it.
+// guarded is the engine of one pass.
 type guarded struct {
 	pass   Pass
 	engine lockkeeper.Engine
@@ -39,7 +39,7 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 		}
 	}
 	alone := s.Outlive
-	s.Outlive = true // its processes are not this one, which may be started again
+	s.Outlive = true // the session must outlive this process, because its client does
 	if e.usage == nil {
 		lease, err := e.engine.Attach(ctx, s, notify)
 		e.attached(&s, &lease, alone, err)
@@ -68,7 +68,7 @@ func (e *guarded) attached(s *lockkeeper.Session, lease *lockkeeper.Lease, alone
 	}
 }
 
-// session is the engine's id of s, which is checked.
+// session validates s and returns the engine's id of it.
 func (e *guarded) session(r *rights, s *lockkeeper.Session) (string, error) {
 	if err := s.Check(e.engine.Guarantees().NoExpiry); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (e *guarded) session(r *rights, s *lockkeeper.Session) (string, error) {
 	return id, nil
 }
 
-// key is the engine's key for k, and what the pass may do.
+// key returns the engine's key for k, and the rights of the pass.
 func (e *guarded) key(k lockkeeper.Key) (lockkeeper.Key, *rights, error) {
 	r, err := e.pass.enter()
 	if err == nil {
@@ -157,11 +157,11 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 			return lockkeeper.Status{}, err
 		}
 	}
-	if e.usage == nil { // it drains
+	if e.usage == nil { // no quota, and the gate may drain
 		return e.engine.Claim(ctx, key, w)
 	}
 	session, err := e.usage.Claiming(k, &w, &r.limits)
-	if err != nil { // what is there already is not refused
+	if err != nil { // a quota does not refuse an existing claim
 		if err := e.known(ctx, key, w.ID, err); err != nil {
 			return lockkeeper.Status{}, err
 		}
@@ -174,8 +174,8 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 	return e.names.status(st), e.names.err(err)
 }
 
-// passes reports whether there is nothing to map, count or refuse but a claim while
-// the gate drains. It only makes that cheap.
+// passes reports whether calls need no mapping, counting or checks, apart from draining. It is a
+// short cut for servers without a policy.
 func (e *guarded) passes() bool {
 	if e.usage != nil {
 		return false
@@ -184,27 +184,27 @@ func (e *guarded) passes() bool {
 	return r != nil && r.open
 }
 
-// known is nil if the engine knows the claim, else refusal, or why it can't be
-// found out.
+// known returns nil if the engine has the claim already, refusal if it has not, and the error of
+// the query if that fails.
 func (e *guarded) known(ctx context.Context, key lockkeeper.Key, id uint64, refusal error) error {
-	_, found, err := e.look(ctx, lockkeeper.Ref{Session: key.Session, ID: id})
+	_, found, err := e.lookup(ctx, lockkeeper.Ref{Session: key.Session, ID: id})
 	if err == nil && !found {
 		return refusal
 	}
 	return err
 }
 
-// look is the claim of that name, as the engine has it.
-func (e *guarded) look(ctx context.Context, ref lockkeeper.Ref) (lockkeeper.Status, bool, error) {
+// lookup returns the status of a claim; false if the engine has no such claim.
+func (e *guarded) lookup(ctx context.Context, ref lockkeeper.Ref) (lockkeeper.Status, bool, error) {
 	for st, err := range e.engine.List(ctx, lockkeeper.Query{Ref: ref, Brief: true}) {
 		return st, err == nil, err
 	}
 	return lockkeeper.Status{}, false, nil
 }
 
-// permits checks w, has it name what the engine knows, and refuses what the rules do
-// not allow. It does so for a repetition too: if the first was granted and its answer
-// lost, whoever is refused now ends it.
+// permits validates w, maps the reference in it, and returns the denial if the rules do not allow
+// it. It denies a repeated claim, too: if the engine granted the first one and the answer was lost,
+// the client ends that claim when it learns of the denial.
 func (e *guarded) permits(r *rights, key lockkeeper.Key, w *lockkeeper.Want) error {
 	if err := w.Check(); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (e *guarded) permits(r *rights, key lockkeeper.Key, w *lockkeeper.Want) err
 	}
 	if w.Inside != (lockkeeper.Ref{}) {
 		session, err := e.names.own(w.Inside.Session)
-		if err != nil { // it would make others' claims look deadlocked
+		if err != nil { // such a claim could make others look deadlocked
 			return refuse(first(w.Targets), denied("%s makes a claim inside %s, which is another's: that goes inside own "+
 				"claims only", e.pass.Name(), w.Inside))
 		}
@@ -296,8 +296,8 @@ func (e *guarded) revoke(ctx context.Context, r *rights, key lockkeeper.Key, end
 	return e.names.err(err)
 }
 
-// mayRevoke looks the claim up. What its identity may not see is to it as if it
-// was not there.
+// mayRevoke looks the claim up, and returns its first path if the pass may revoke it. A claim that
+// the identity may not see does not exist for it.
 func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) (lockkeeper.Path, error) {
 	if r.open {
 		return "", nil
@@ -306,7 +306,7 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 		ref.Session = e.names.out(ref.Session)
 		return "", denied("%s may not revoke %s: %s", e.pass.Name(), ref, r.spoken(Revoke))
 	}
-	st, found, err := e.look(ctx, ref)
+	st, found, err := e.lookup(ctx, ref)
 	if err != nil {
 		return "", err
 	}
@@ -326,7 +326,7 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 		e.pass.Name() + " may see"}
 }
 
-// sees reports whether the pass may look at st, as the engine has it.
+// sees reports whether the pass may see st, a status of the engine.
 func (e *guarded) sees(r *rights, st *lockkeeper.Status) bool {
 	_, looks := r.at[Look]
 	return r.open || e.names.owns(st.Ref.Session) ||
@@ -335,8 +335,8 @@ func (e *guarded) sees(r *rights, st *lockkeeper.Status) bool {
 		})
 }
 
-// List implements lockkeeper.Engine. A follower ends with an ErrDenied when the pass
-// is withdrawn, and sees by the rules of the moment.
+// List implements lockkeeper.Engine. The rules in force at the time of each status decide whether a
+// follower sees it. The list ends with an ErrDenied when the pass is withdrawn.
 func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if _, err := e.pass.enter(); err != nil {

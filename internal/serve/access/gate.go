@@ -9,34 +9,34 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// Credentials are what somebody shows to be let in.
+// Credentials identify a client.
 type Credentials struct {
-	Token       string            // "" if none was shown
-	Certificate *x509.Certificate // that the TLS layer has verified; nil if none was shown
-	From        string            // the address, for the log
+	Token       string            // "" if the client sent none
+	Certificate *x509.Certificate // verified by the TLS layer; nil if the client sent none
+	From        string            // the address of the client, for the log
 }
 
-// A Gate lets identities in to one engine. It is safe for concurrent use.
+// A Gate admits identities to one engine. It is safe for concurrent use.
 type Gate struct {
 	engine    lockkeeper.Engine
 	options   Options
 	ledger    *limits.Ledger
-	counts    bool // it counts claims and sessions, even with an open gate
+	counts    bool // it counts claims and sessions, even without a policy
 	drain     drain
 	refreshed refreshed
 
 	mu         sync.RWMutex // guards all below
-	policy     *compiled    // nil: everybody may do everything
+	policy     *compiled    // nil: every client may do everything
 	admissions map[credential]*admission
 }
 
-// maxAdmissions bounds the credentials that are in use at a time.
+// maxAdmissions bounds the number of credentials in use at a time.
 const maxAdmissions = 1 << 16
 
 // Options of a gate. The zero value is fine.
 type Options struct {
-	// Acted is told of everything that an operator does, and of everything that
-	// the rules denied, before it is answered. It must not block. It may be nil.
+	// Acted is called for every act of an operator, and for every denial, before the caller gets
+	// its answer. It must not block. It may be nil.
 	Acted func(Act)
 
 	// Limits bound what the identities use; nil is limits.DefaultBounds. An open gate counts too.
@@ -45,27 +45,27 @@ type Options struct {
 	Uncounted bool
 }
 
-// An Act is what somebody did, or tried to do, as an operator; or what the rules
-// denied to anybody. A quota that is used up is no denial.
+// An Act is an operation that an operator did or tried to do, or one that the rules denied to any
+// identity. An exceeded quota is no denial.
 type Act struct {
-	Identity string          // who; "" where everybody may do everything, or nobody was let in
+	Identity string          // "" without a policy, and if no credential was admitted
 	From     string          // the address
-	Verb     Verb            // what kind
-	Path     lockkeeper.Path // of which path, if of one; the first if of several
-	Ref      lockkeeper.Ref  // of which claim, if of one, as the engine names it
+	Verb     Verb            // the kind of operation
+	Path     lockkeeper.Path // the path it is about; the first of several
+	Ref      lockkeeper.Ref  // the claim it is about, as the engine names it
 	Label    lockkeeper.Label
 	Force    bool
-	// nil: it was done. An ErrDenied: it was not allowed. Else it failed, or, if ErrUnavailable,
-	// nobody knows
+	// nil: it succeeded. ErrDenied: the rules denied it. ErrUnavailable: its outcome is unknown.
+	// Any other error: it failed.
 	Err error
 }
 
-// Verb is what the rules allow.
+// Verb is a kind of operation that rules allow.
 type Verb string
 
 // The verbs.
 const (
-	Connect Verb = "connect" // be let in; nobody is given it by a rule: a valid credential is enough
+	Connect Verb = "connect" // to be admitted, which takes a valid credential and no rule
 	Look    Verb = "look"
 	Lock    Verb = "lock"
 	Revoke  Verb = "revoke"
@@ -74,9 +74,8 @@ const (
 	Drain   Verb = "drain" // of the server as a whole
 )
 
-// New returns a gate to the engine, which it never closes. With a nil policy everybody
-// may do everything, and only hard caps bound how much. Of a policy that Check
-// refuses, what is wrong allows nothing.
+// New returns a gate to the engine, which it never closes. With a nil policy every client may do
+// everything within Options.Limits. The invalid parts of a policy that Check refuses allow nothing.
 func New(e lockkeeper.Engine, p *Policy, o Options) *Gate {
 	g := &Gate{engine: e, options: o, counts: !o.Uncounted, admissions: make(map[credential]*admission)}
 	bounds := limits.DefaultBounds()
@@ -88,11 +87,10 @@ func New(e lockkeeper.Engine, p *Policy, o Options) *Gate {
 	return g
 }
 
-// Set replaces the policy. Passes of whom it does not know any more, and of whom no
-// rule speaks any more, are withdrawn; all others are under the new rules and quotas
-// from the moment at which Set returns. Who had more than its new quota keeps it.
-// Going from no policy to one, or back, withdraws all passes, since sessions are
-// named differently then.
+// Set replaces the policy. It withdraws the passes of credentials and identities that the new
+// policy does not have. The new rules and quotas apply to all other passes when Set returns. An
+// identity keeps what it has beyond its new quota. A change from no policy to one, or back,
+// withdraws all passes, because the engine's names of sessions change.
 func (g *Gate) Set(p *Policy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +98,7 @@ func (g *Gate) Set(p *Policy) {
 	now := time.Now()
 	for c, a := range g.admissions {
 		var r *rights
-		if g.policy != nil { // it admits nobody who came while there was none
+		if g.policy != nil { // it keeps no admission from before it
 			r = g.policy.stillAdmits(c, now)
 		}
 		if r == nil {
@@ -112,19 +110,19 @@ func (g *Gate) Set(p *Policy) {
 	}
 }
 
-// Ledger returns the counts of what identities use of the gate's server.
+// Ledger returns the counts of the resources that identities use.
 func (g *Gate) Ledger() *limits.Ledger { return g.ledger }
 
-// Open reports whether everybody may do everything.
+// Open reports whether there is no policy.
 func (g *Gate) Open() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.policy == nil
 }
 
-// Admit lets somebody in, or refuses with an ErrDenied that says what is wrong, but
-// nothing that would help who guesses. A token that is shown counts, whatever
-// certificate is shown with it. It is cheap enough for each request.
+// Admit returns a pass for the credentials, or an ErrDenied that says what is wrong without helping
+// an attacker to guess. If there are a token and a certificate, the token counts. Admit is cheap
+// enough for each request.
 func (g *Gate) Admit(c Credentials) (*Pass, error) {
 	a, err := g.admit(&c)
 	if err != nil {
@@ -148,7 +146,7 @@ func (g *Gate) admit(c *Credentials) (*admission, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	cr, r, err := g.policy.admits(c, now) // by the policy that there is now
+	cr, r, err := g.policy.admits(c, now) // the policy may have changed
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +160,7 @@ func (g *Gate) admit(c *Credentials) (*admission, error) {
 	return g.begin(cr, r), nil
 }
 
-// begin makes the admission of whoever has the credential. g.mu is held.
+// begin creates the admission of the credential. The caller holds g.mu.
 func (g *Gate) begin(c credential, r *rights) *admission {
 	a := newAdmission(g, c, r)
 	g.admissions[c] = a

@@ -7,16 +7,16 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// names maps session ids between an identity and the engine. The zero value changes
-// nothing, for a gate at which there are no identities.
+// names maps session ids between an identity and the engine. The zero value maps each id to itself,
+// for a gate without a policy.
 type names struct {
 	prefix string // the identity and ":"
 }
 
 const separator = ":"
 
-// own is the engine's id of a session that the identity calls its own; an ErrInvalid
-// if that could be another's.
+// own returns the engine's id of a session that the identity owns, or an ErrInvalid if the id could
+// name a session of another identity.
 func (n names) own(session string) (string, error) {
 	if n.prefix == "" {
 		return session, nil
@@ -28,7 +28,7 @@ func (n names) own(session string) (string, error) {
 	return n.prefix + session, nil
 }
 
-// in is the engine's id of a session that is only asked about.
+// in returns the engine's id of a session that a query names.
 func (n names) in(session string) string {
 	switch at := strings.Index(session, separator); {
 	case n.prefix == "" || session == "":
@@ -41,7 +41,7 @@ func (n names) in(session string) string {
 	return session
 }
 
-// out is what the identity calls the engine's session; in is its reverse.
+// out returns the identity's id of a session of the engine; in is its reverse.
 func (n names) out(session string) string {
 	if n.prefix == "" || session == "" {
 		return session
@@ -64,7 +64,7 @@ func (n names) query(q lockkeeper.Query) lockkeeper.Query {
 	return q
 }
 
-// status maps all refs in st, and leaves alone what st shares with others.
+// status maps all references in st, and does not modify memory that st shares with others.
 func (n names) status(st lockkeeper.Status) lockkeeper.Status {
 	if n.prefix == "" {
 		return st
@@ -104,7 +104,7 @@ func (n names) lease(l lockkeeper.Lease) lockkeeper.Lease {
 	return l
 }
 
-// err maps the evidence of an engine's error.
+// err maps the references in the evidence of an engine's error.
 func (n names) err(err error) error {
 	if e, ok := err.(*lockkeeper.Error); ok && n.prefix != "" && len(e.Blocked) > 0 {
 		mapped := *e
@@ -114,8 +114,8 @@ func (n names) err(err error) error {
 	return err
 }
 
-// Owner is the identity that a session of the engine belongs to, by its id there; ""
-// if that has none. It is for gates with a policy: without one an id means nothing.
+// Owner returns the identity that owns a session, given the engine's id; "" if none does. Without a
+// policy an id names no identity.
 func Owner(session string) string {
 	owner, _, found := strings.Cut(session, separator)
 	if !found {

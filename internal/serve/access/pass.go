@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// An admission is what all passes of one credential share.
+// An admission is the state that all passes of one credential share.
 type admission struct {
 	gate   *Gate
 	of     credential
@@ -21,7 +21,7 @@ type admission struct {
 	rights atomic.Pointer[rights] // nil: withdrawn
 	life   context.Context        // ends when it is withdrawn
 	end    context.CancelFunc
-	timer  *time.Timer // looks whether it has expired; guarded by gate.mu
+	timer  *time.Timer // checks whether it has expired; guarded by gate.mu
 }
 
 func newAdmission(g *Gate, of credential, r *rights) *admission {
@@ -31,11 +31,11 @@ func newAdmission(g *Gate, of credential, r *rights) *admission {
 	return a
 }
 
-// longestDoze bounds how long a credential may outlive its end where nobody uses it,
-// if the wall clock is set or the computer sleeps meanwhile.
-const longestDoze = time.Minute
+// longestExpiryPause bounds the time between two checks of an unused credential, because the wall
+// clock may be set, and the computer may sleep.
+const longestExpiryPause = time.Minute
 
-// watch has a be withdrawn when its credential expires. g.mu is held.
+// watch withdraws a when its credential expires. The caller holds g.mu.
 func (g *Gate) watch(a *admission) {
 	r := a.rights.Load()
 	if a.timer != nil {
@@ -44,7 +44,7 @@ func (g *Gate) watch(a *admission) {
 	if r.expires.IsZero() {
 		return
 	}
-	a.timer = time.AfterFunc(min(max(time.Until(r.expires), 0), longestDoze), func() {
+	a.timer = time.AfterFunc(min(max(time.Until(r.expires), 0), longestExpiryPause), func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		switch r := a.rights.Load(); {
@@ -57,7 +57,7 @@ func (g *Gate) watch(a *admission) {
 	})
 }
 
-// withdraw ends a for good. g.mu is held.
+// withdraw ends a. The caller holds g.mu.
 func (g *Gate) withdraw(a *admission) {
 	a.rights.Store(nil)
 	a.end()
@@ -69,8 +69,8 @@ func (g *Gate) withdraw(a *admission) {
 	}
 }
 
-// expire withdraws a if its credential has expired. Should the clock be set back, or
-// the credential's end be put off, the same credential begins another admission.
+// expire withdraws a if its credential has expired. If the clock is set back later, or the
+// credential is extended, the same credential begins another admission.
 func (g *Gate) expire(a *admission) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,16 +79,16 @@ func (g *Gate) expire(a *admission) {
 	}
 }
 
-// current is what a's identity may do now; an ErrDenied if it is withdrawn.
+// current returns what the identity may do now, or an ErrDenied if a is withdrawn.
 func (a *admission) current() (*rights, error) {
 	r := a.rights.Load()
-	if r != nil && r.expired(time.Now()) { // and the timer did not go off yet
+	if r != nil && r.expired(time.Now()) { // the timer has not fired yet
 		a.gate.expire(a)
 		r = a.rights.Load()
 	}
 	if r == nil {
-		return nil, denied("the credentials of %s are not valid any more: they have expired, or were withdrawn; come back "+
-			"with others", a.name)
+		return nil, denied("the credentials of %s are no longer valid: they have expired, or were withdrawn; use "+
+			"new ones", a.name)
 	}
 	return r, nil
 }
@@ -99,14 +99,14 @@ type Pass struct {
 	from      string
 }
 
-// Name is the identity's; "" where everybody may do everything.
+// Name returns the name of the identity; "" if the server has no policy.
 func (p *Pass) Name() string { return p.admission.name }
 
 // Usage returns the counts of what the identity uses of the server.
 func (p *Pass) Usage() *limits.Identity { return p.admission.usage }
 
-// Engine is the gate's engine as this identity may use it. It is as prompt as that
-// one. Closing it does nothing.
+// Engine returns the gate's engine as this identity may use it. It answers as promptly as that
+// one. Closing it has no effect.
 func (p *Pass) Engine() lockkeeper.Engine {
 	a := p.admission
 	e := &guarded{pass: *p, engine: a.gate.engine}
@@ -119,13 +119,14 @@ func (p *Pass) Engine() lockkeeper.Engine {
 	return e
 }
 
-// Done is closed when the pass is withdrawn: its token was revoked, its certificate
-// has expired, its identity is gone. From then on its engine refuses everything with
-// ErrDenied. It is the same channel for all passes of one credential.
+// Done returns a channel that is closed when the pass is withdrawn: its token was revoked, its
+// certificate has expired, or its identity was removed. From then on its engine refuses every call
+// with ErrDenied. All passes of one credential share the channel.
 func (p *Pass) Done() <-chan struct{} { return p.admission.life.Done() }
 
-// May reports whether the identity may do v at the path; "" is everything. The error
-// is an ErrDenied that names the identity, the verb and the path. Acted is told of it.
+// May returns nil if the identity may do v at the path; "" stands for all paths. Otherwise the
+// error is an ErrDenied that names the identity, the verb and the path, and Options.Acted is
+// called.
 func (p *Pass) May(v Verb, at lockkeeper.Path) error {
 	r, err := p.enter()
 	if err != nil {
@@ -138,8 +139,8 @@ func (p *Pass) May(v Verb, at lockkeeper.Path) error {
 	return nil
 }
 
-// Drain is Gate.Drain for this identity, and an ErrDenied if no rule lets it do that.
-// began is false if the gate is draining already.
+// Drain calls Gate.Drain if a rule allows that to this identity, and returns an ErrDenied
+// otherwise. began is false if the gate was draining already.
 func (p *Pass) Drain(reason string) (began bool, err error) {
 	if err := p.May(Drain, ""); err != nil {
 		return false, err
@@ -149,7 +150,7 @@ func (p *Pass) Drain(reason string) (began bool, err error) {
 	return began, nil
 }
 
-// enter is current, and tells Acted of a refusal.
+// enter is current, and calls Options.Acted for a refusal.
 func (p *Pass) enter() (*rights, error) {
 	r, err := p.admission.current()
 	if err != nil {
@@ -163,7 +164,7 @@ func (p *Pass) acted(a Act) {
 	p.admission.gate.acted(a)
 }
 
-// may is the denial of v at the path; nil if r allows it.
+// may returns nil if r allows v at the path, and the denial otherwise.
 func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
 	if r.allows(v, at) {
 		return nil
@@ -180,7 +181,7 @@ func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
 	return e
 }
 
-// spoken says where the rules allow v.
+// spoken describes where the rules allow v.
 func (r *rights) spoken(v Verb) string {
 	at, ok := r.at[v]
 	if !ok {
@@ -202,7 +203,7 @@ func denied(format string, args ...any) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: fmt.Sprintf(format, args...)}
 }
 
-// overdrawn is the refusal of what would exceed a quota.
+// overdrawn returns the refusal of a request that would exceed a quota.
 func overdrawn(format string, args ...any) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: fmt.Sprintf(format, args...)}
 }

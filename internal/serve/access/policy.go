@@ -10,30 +10,29 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// Policy is who there is, and who may do what. It must not be changed while it is
-// given to a gate, which keeps a copy. The zero Policy lets nobody in.
+// Policy lists the identities, their rights and their quotas. A gate keeps a copy; don't change a
+// Policy during the call that passes it. The zero Policy admits nobody.
 type Policy struct {
 	Rules []Rule `yaml:"rules"`
-	// the first that names an identity is its quota, alone; without one only the gate's caps bound it
+	// The first quota that names an identity applies, alone. Without one only the server's bounds do.
 	Quotas []Quota `yaml:"quotas"`
 
 	Tokens       []Token `yaml:"-"`            // from a file of their own, see ParseTokens
-	Certificates bool    `yaml:"certificates"` // whoever has a certificate that the TLS layer verified is let in
+	Certificates bool    `yaml:"certificates"` // a client with a certificate that the TLS layer verified is admitted
 }
 
-// A Rule allows some identities to do some things below some paths.
+// A Rule allows verbs to identities on paths and all below them.
 type Rule struct {
-	Who   []string `yaml:"who"`   // identities; "*" is everybody who is let in, "deploy-*" all that begin so
+	Who   []string `yaml:"who"`   // identities; "*" is every admitted identity, "deploy-*" all that begin so
 	May   []Verb   `yaml:"may"`   // look, lock, revoke, freeze, drain
-	Paths []string `yaml:"paths"` // each with all below it (R1); "*" is everything, and the only one that drain goes with
+	Paths []string `yaml:"paths"` // each with all below it (R1); "*" stands for all paths; drain requires it
 }
 
-// A Quota bounds what each of some identities may have at a time. 0 is no bound of
-// its own.
+// A Quota bounds what each of its identities may have at a time. 0 sets no bound.
 type Quota struct {
 	Who    []string `yaml:"who"`    // as in a Rule
 	Claims int      `yaml:"claims"` // held and waiting; 0 is the server's bound
-	// of those, the waiting ones; a claim that may wait needs room here until it is granted
+	// Claims that wait. A claim that may wait counts here until it is granted.
 	Waiting  int `yaml:"waiting"`
 	Sessions int `yaml:"sessions"` // open sessions
 	Paths    int `yaml:"paths"`    // targets of all claims; a path that two claims name counts twice
@@ -44,15 +43,14 @@ type Quota struct {
 	HighestPriority *int          `yaml:"highest_priority"` // of a claim; nil: no bound of its own
 }
 
-// Limits of a policy. What exceeds them is refused.
+// Limits of a policy. A larger policy is refused.
 const (
 	MaxRules       = 10_000 // rules, and quotas
 	MaxRuleEntries = 1_000  // names, and paths, in one rule or quota
 	MaxIdentity    = 64     // bytes of an identity's name, which are letters, digits and any of . _ @ -
 )
 
-// Check finds everything that is wrong with p, in one error that is an ErrInvalid;
-// nil if there is nothing.
+// Check returns one ErrInvalid that names every mistake in p; nil if there is none.
 func (p *Policy) Check() error {
 	var c complaints
 	if len(p.Rules) > MaxRules || len(p.Quotas) > MaxRules {
@@ -114,13 +112,13 @@ func (q *Quota) check(c *complaints, at string) {
 	}
 }
 
-// ruled are the verbs that a rule can give.
+// ruled lists the verbs that a rule can allow.
 var ruled = []Verb{Look, Lock, Revoke, Freeze, Drain}
 
-// everywhere is the path of a rule that is for everything.
+// everywhere stands for all paths in a rule.
 const everywhere = "*"
 
-// parseReach reads a path of a rule; "" is everything.
+// parseReach parses a path of a rule; "" stands for all paths.
 func parseReach(text string) (lockkeeper.Path, error) {
 	if text == everywhere {
 		return "", nil
@@ -135,7 +133,7 @@ func parseReach(text string) (lockkeeper.Path, error) {
 	return p, nil
 }
 
-// IdentityName refuses with ErrInvalid what can't be the name of an identity.
+// IdentityName returns an ErrInvalid if name can't be the name of an identity.
 func IdentityName(name string) error {
 	if name == "" || len(name) > MaxIdentity {
 		return lockkeeper.Invalid("identity %q has %d bytes: 1 to %d are allowed", cut(name), len(name), MaxIdentity)
@@ -148,7 +146,7 @@ func IdentityName(name string) error {
 	return nil
 }
 
-// cut shortens what is quoted in a message.
+// cut shortens a text that a message quotes.
 func cut(text string) string {
 	if len(text) > MaxIdentity {
 		return text[:MaxIdentity] + "…"
@@ -164,7 +162,7 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-// complaints collects all that is wrong with one input.
+// complaints collects the mistakes in one input.
 type complaints struct{ wrong []string }
 
 func (c *complaints) addf(format string, args ...any) {
@@ -182,7 +180,7 @@ func (c *complaints) who(at string, patterns []string) {
 	}
 }
 
-// checkPattern refuses what names no identity.
+// checkPattern returns an error if the pattern can match no identity.
 func checkPattern(pattern string) error {
 	if prefix, wild := strings.CutSuffix(pattern, "*"); wild && prefix == "" {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// smallest is the number of sessions at which a first sweep for ended ones is worth its cost.
+// smallest is the number of sessions at which the first sweep is worth its cost.
 const smallest = 64
 
 // refreshed has the sessions that live by their TTL alone, without a connection: those of names

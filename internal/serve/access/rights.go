@@ -17,7 +17,7 @@ type compiled struct {
 	certificates bool
 }
 
-// compile copies p; nil stays nil.
+// compile copies p; the compiled form of nil is nil.
 func compile(p *Policy) *compiled {
 	if p == nil {
 		return nil
@@ -42,24 +42,24 @@ func compile(p *Policy) *compiled {
 	return c
 }
 
-// valid are the patterns that name somebody.
+// valid returns the patterns that can match an identity.
 func valid(patterns []string) []string {
 	return slices.DeleteFunc(slices.Clone(patterns), func(pattern string) bool { return checkPattern(pattern) != nil })
 }
 
-// A credential tells admissions apart. Two certificates of one identity that end at
-// the same time are the same.
+// A credential identifies an admission. Two certificates of one identity that expire at the same
+// time are the same credential.
 type credential struct {
 	name   string
 	digest Digest    // of a token
 	until  time.Time // of a certificate
 }
 
-// longestToken bounds what is hashed for a stranger.
+// longestToken bounds the bytes hashed for an unauthenticated client.
 const longestToken = 256
 
-// admits says who shows the credentials, and what it may do. p may be nil: then
-// everybody may do everything.
+// admits returns the credential and the rights of the client. With a nil p every client may do
+// everything.
 func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, error) {
 	switch {
 	case p == nil:
@@ -69,18 +69,17 @@ func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, e
 	case c.Certificate != nil && p.certificates:
 		return p.admitsCertificate(c, now)
 	case c.Certificate != nil:
-		return credential{}, nil, denied("certificates let nobody in here: show a token")
+		return credential{}, nil, denied("this server accepts no certificates: send a token")
 	}
 	return credential{}, nil,
-		denied("nobody is let in without credentials: show a token, or a certificate if the server takes them")
+		denied("authentication required: send a token, or a certificate if the server accepts them")
 }
 
-// admitsToken looks a token up by the digest of its secret. How long that takes may
-// tell something about digests, but nobody can make a secret that has a wanted digest,
-// or learn from a digest what the secret is; that both are the same digest is found
-// in constant time.
+// admitsToken looks a token up by the digest of its secret. The time of the lookup may reveal
+// something about digests. That helps no attacker, who can neither construct a secret for a digest
+// nor derive one from it. The final comparison of digests takes constant time.
 func (p *compiled) admitsToken(secret string, now time.Time) (credential, *rights, error) {
-	unknown := denied("the token is not known here, or not valid any more")
+	unknown := denied("the token is unknown here, or no longer valid")
 	if len(secret) > longestToken {
 		return credential{}, nil, unknown
 	}
@@ -114,11 +113,10 @@ func (p *compiled) admitsCertificate(c *Credentials, now time.Time) (credential,
 }
 
 func nobody(name string) error {
-	return denied("%s is known, but no rule allows it anything", name)
+	return denied("%s is authenticated, but no rule allows it anything", name)
 }
 
-// stillAdmits is what whoever was let in with c may do under p; nil if it is not
-// let in any more.
+// stillAdmits returns the rights under p of an admission by c; nil if p does not admit c.
 func (p *compiled) stillAdmits(c credential, now time.Time) *rights {
 	if !c.until.IsZero() {
 		if !p.certificates {
@@ -142,14 +140,13 @@ type rights struct {
 	expires time.Time    // of the credential; zero: never
 }
 
-// A reach is where something is allowed.
+// A reach is a set of paths, each with all below it.
 type reach struct {
 	all   bool
 	below map[lockkeeper.Path]struct{}
 }
 
-// rightsOf gathers what the rules allow to the identity; nil if there is no rule
-// for it.
+// rightsOf returns what the rules allow to the identity; nil if no rule names it.
 func (p *compiled) rightsOf(name string, expires time.Time) *rights {
 	var r *rights
 	for i := range p.rules {
@@ -179,7 +176,7 @@ func (p *compiled) rightsOf(name string, expires time.Time) *rights {
 	return r
 }
 
-// give adds a rule's paths to where v is allowed. What is invalid adds nothing.
+// give allows v on the paths of a rule. It ignores invalid paths and verbs.
 func (r *rights) give(v Verb, paths []string) {
 	at := r.at[v]
 	for _, text := range paths {
@@ -200,8 +197,8 @@ func (r *rights) give(v Verb, paths []string) {
 	}
 }
 
-// allows reports whether v is allowed at the path, which must be valid; "" and the root are
-// everything.
+// allows reports whether v is allowed at the path, which must be valid; "" and the root stand for
+// all paths.
 func (r *rights) allows(v Verb, at lockkeeper.Path) bool {
 	if r.open {
 		return true

@@ -2,12 +2,12 @@ package access
 
 import "github.com/lockkeeper/lockkeeper"
 
-// Engine is the gate's engine itself, without rules and without identities. It is for
-// what follows it once for many passes, and asks each what it shows.
+// Engine returns the gate's engine itself, without rules and identities. A caller that follows it
+// once for many passes asks each pass with Shows.
 func (g *Gate) Engine() lockkeeper.Engine { return g.engine }
 
-// Shows is a status of the gate's engine as the pass's engine would list it at this
-// moment; false if it would not, and when the pass is withdrawn.
+// Shows returns a status of the gate's engine as the engine of the pass would list it now; false if
+// it would not list it, or if the pass is withdrawn.
 func (p *Pass) Shows(st lockkeeper.Status) (lockkeeper.Status, bool) {
 	r, err := p.admission.current()
 	if err != nil {

@@ -18,32 +18,31 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A Token lets its identity in. Of its secret only the digest is known, so who reads
-// the file of tokens can't use them. An identity may have several, so that a new one
-// can be spread before the old one is withdrawn.
+// A Token authenticates its identity. The server stores only the digest of the secret, so a reader
+// of the token file can't use it. An identity may have several tokens, so that a new one can be
+// distributed before the old one is withdrawn.
 type Token struct {
 	Name    string    // of the identity
 	Digest  Digest    // SHA-256 of the secret
 	Created time.Time // a date, UTC, for people
-	Expires time.Time // a date: from its beginning on, UTC, it lets nobody in; zero: never
-	Note    string    // for people: who has it
+	Expires time.Time // a date: invalid from its beginning on, UTC; zero: never
+	Note    string    // for people, such as the holder's name
 }
 
-// Digest is the SHA-256 of a secret. A digest of a secret of NewToken is no secret.
+// Digest is the SHA-256 of a secret. The digest of a secret of NewToken need not be kept secret.
 type Digest [sha256.Size]byte
 
 // String is the digest in hexadecimal, as the file of tokens has it.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// equal compares in a time that does not depend on where they differ.
+// equal compares in constant time.
 func (d Digest) equal(e Digest) bool { return subtle.ConstantTimeCompare(d[:], e[:]) == 1 }
 
-// SecretPrefix begins every secret, so that people and scanners know one when they
-// see it.
+// SecretPrefix begins every secret, so that people and secret scanners recognise one.
 const SecretPrefix = "lk_"
 
-// NewToken makes a secret of 256 random bits, and its digest. Nobody can find out the
-// secret again: show it once to whom it is for.
+// NewToken returns a secret of 256 random bits, and its digest. The secret can't be recovered: show
+// it once to its user.
 func NewToken() (secret string, digest Digest) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails: without random numbers the program ends
@@ -51,7 +50,7 @@ func NewToken() (secret string, digest Digest) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// Limits of a file of tokens. What exceeds them is refused.
+// Limits of a token file. A larger file is refused.
 const (
 	MaxTokens    = 100_000
 	maxTokenLine = 1024 // bytes
@@ -77,8 +76,8 @@ func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now
 //
 //	NAME SHA256-IN-HEX CREATED [expires=DATE] [NOTE]
 //
-// with dates such as 2026-11-22; what begins with # is a comment. Everything that
-// is wrong is in one ErrInvalid, with the number of its line: then no token counts.
+// with dates such as 2026-11-22; a line that begins with # is a comment. If there are mistakes, one
+// ErrInvalid lists them all with their line numbers, and no token counts.
 func ParseTokens(r io.Reader) ([]Token, error) {
 	var tokens []Token
 	var c complaints
@@ -129,7 +128,7 @@ func parseToken(line string) (Token, error) {
 	}
 	if strings.HasPrefix(digest, SecretPrefix) { // and is not repeated in a log
 		return t,
-			errors.New("the secret itself is there, in place of its SHA-256: take it for known to others, and make a new token")
+			errors.New("this is the secret itself instead of its SHA-256: others may have read it, so make a new token")
 	}
 	if n, err := hex.Decode(t.Digest[:], []byte(digest[:min(len(digest), 2*sha256.Size)])); err != nil ||
 		n != sha256.Size || len(digest) != 2*sha256.Size {
@@ -178,7 +177,7 @@ func (t *Token) checkNote() error {
 	return nil
 }
 
-// checkTokens refuses with ErrInvalid what no file of tokens could say.
+// checkTokens returns an ErrInvalid for tokens that no token file may have.
 func checkTokens(tokens []Token) error {
 	var c complaints
 	if len(tokens) > MaxTokens {

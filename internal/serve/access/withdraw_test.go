@@ -295,11 +295,11 @@ func TestAdmit(t *testing.T) {
 	s.gate.Set(&s.policy)
 	unknown, _ := access.NewToken()
 	for token, word := range map[string]string{
-		"":                               "without credentials",
-		unknown:                          "not known",
-		s.secrets["ci"] + "x":            "not known",
-		strings.ToUpper(s.secrets["ci"]): "not known",
-		strings.Repeat("x", 1<<20):       "not known", unruled: "no rule",
+		"":                               "authentication required",
+		unknown:                          "unknown here",
+		s.secrets["ci"] + "x":            "unknown here",
+		strings.ToUpper(s.secrets["ci"]): "unknown here",
+		strings.Repeat("x", 1<<20):       "unknown here", unruled: "no rule",
 	} {
 		p, err := s.gate.Admit(access.Credentials{Token: token, From: "here"})
 		if p != nil || !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), word) {

@@ -13,4 +13,31 @@
 //     counts too many, never too few.
 //
 // Unauthenticated connections belong to no identity: Arrivals limits them.
+//
+// # States of a session
+//
+//	        Attaching, Claiming                answer: Attached, Renewed, Claimed
+//	unknown ──────────────────> call in flight ──────────────────────────────────> counted
+//	   ^                              │ the call was refused                          │ left, or
+//	   └──────────────────────────────┘ and no other is in flight                     │ now >= until
+//	                                                                                  v
+//	                                             everything given back, removed:     over
+//
+// Attaching counts the session before its call, so it is counted in flight, too. A session with a
+// call in flight never expires. until = time of the last answer + TTL, and never decreases (R11). If
+// the answer to an attach or a renewal is lost, until = now + the longest TTL that was requested.
+//
+// # States of a claim
+//
+//	none ──Claiming──> in flight ──answer, notification, lease──> known ──end──> gone
+//	                       │                                        ^             ^
+//	                       │ the answer is lost     a state arrives │             │
+//	                       └──────────────────────> unknown ────────┘             │
+//	                                                   └──a lease does not list it┘
+//
+// The last step needs proof that the lease is new enough: the client requested the lease after the
+// answer was lost (the generation at the request is at least that of the loss), no call about the
+// claim is in flight, and now - began <= the shortest TTL requested. A lease lists each claim made
+// within that time. gone is final; the entry remains while calls about the claim are in flight, so
+// that a late answer does not count it again.
 package limits

@@ -9,8 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A Session counts what one session uses. Where it cannot know, it counts too much, never too
-// little.
+// A Session counts what one session uses. See the package comment for its states.
 //
 // Answers, notifications and leases arrive in any order. So Status.Change decides which state of a
 // claim is newer, an end is final, and the session remembers an ended claim as long as calls about

@@ -16,40 +16,38 @@ import (
 
 // Bounds of the audit log.
 const (
-	mostUnwritten = 8 << 20         // bytes that wait for the file; what comes then is dropped, and counted
-	syncPause     = time.Second     // between syncs, and before a write that failed is tried again
-	slowWrite     = 5 * time.Second // a write that takes longer is trouble
+	mostUnwritten = 8 << 20         // bytes that wait for the file; beyond it lines are dropped, and counted
+	syncPause     = time.Second     // between syncs, and before a failed write is retried
+	slowWrite     = 5 * time.Second // a longer write makes the server not ready
 	closeTime     = 5 * time.Second // that Close waits for the file
-	lookPause     = time.Second     // between looks whether the file still has its name
+	lookPause     = time.Second     // between checks that the file still has its name
 )
 
-// An Audit is a file to which a line of JSON is added for everything that a person
-// may have to find out later. It never holds up a lock: lines are taken in memory,
-// and a goroutine writes them. If the file can't be written, or not fast enough,
-// lines are dropped, and when it can be again a line says how many.
+// An Audit appends lines of JSON to a file: grants, ends, denials, and operators' acts. It never
+// delays a lock: callers add lines to a buffer, and a goroutine writes them. If the file can't be
+// written fast enough, lines are dropped, and a later line says how many.
 //
-// All methods are safe for concurrent use, and may be called on a nil Audit, which
-// keeps nothing.
+// All methods are safe for concurrent use. A nil Audit keeps nothing.
 type Audit struct {
 	path     string
 	identity func(session string) string
-	bell     chan struct{}
+	wakeup   chan struct{}
 	quit     chan struct{}
 	done     chan struct{} // closed by the writer
 	once     sync.Once
 
 	mu       sync.Mutex // guards all below; not held while the file is written
-	pending  []byte     // whole lines
-	dropped  int        // lines since the last line that was taken
+	pending  []byte     // whole lines, not yet taken by the writer
+	dropped  int        // lines since the last gap line
 	counts   auditCounts
-	failure  error     // of the latest write or sync; nil if that was well
-	astray   error     // why lines go to a file that the name is not of; nil if they don't
-	writing  time.Time // when the write at hand began; zero: none is
-	denials  int       // lines about them in the second at hand
-	second   time.Time // that one
-	withheld int       // denials in it that got no line
+	failure  error     // of the latest write or sync; nil if it succeeded
+	astray   error     // why lines go to a file that no longer has the name; nil if they don't
+	writing  time.Time // when the write in flight began; zero: there is none
+	denials  int       // lines about denials in the present second
+	second   time.Time // the present second
+	withheld int       // denials in it without a line
 
-	fileMu sync.Mutex // guards file, and is held while it is used; taken before mu
+	fileMu sync.Mutex // guards file, also during its use; locked before mu
 	file   *os.File
 	cut    bool // the last line in it has no end
 }
@@ -57,9 +55,9 @@ type Audit struct {
 // auditCounts are for metrics.
 type auditCounts struct{ written, dropped uint64 }
 
-// OpenAudit opens the file for adding to it, and makes it, for its owner alone, if it
-// is not there. identity tells whose a session is; nil, and "", leave that out. What
-// can't be written right now is refused with ErrUnavailable, a directory with ErrInvalid.
+// OpenAudit opens the file for appending, and creates it if it is missing, readable by its owner
+// only. identity returns the owner of a session; nil and "" omit it. The error is ErrUnavailable if
+// the file can't be written now, and ErrInvalid if it is a directory.
 func OpenAudit(path string, identity func(session string) string) (*Audit, error) {
 	file, cut, err := openLines(path)
 	if err != nil {
@@ -67,14 +65,14 @@ func OpenAudit(path string, identity func(session string) string) (*Audit, error
 	}
 	a := &Audit{
 		path: path, identity: identity, file: file, cut: cut,
-		bell: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		wakeup: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go a.run()
 	return a, nil
 }
 
-// openLines opens a file to add lines. cut says that its last one has no end, since
-// whoever wrote it was killed.
+// openLines opens a file to append lines. cut reports that its last line has no end, because its
+// writer was killed.
 func openLines(path string) (f *os.File, cut bool, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, false, lockkeeper.Invalid("audit log %s is a directory: name a file in it", path)
@@ -98,9 +96,8 @@ func openLines(path string) (f *os.File, cut bool, err error) {
 	return f, cut, nil
 }
 
-// Reopen opens the file anew by its name, after it was renamed to begin a new one. If
-// it can't be, the old one is written on, the error says why, as Err does from then on,
-// and it is tried again each second.
+// Reopen opens the file again by its name, after log rotation renamed it. If that fails, the audit
+// log goes on writing the old file, Err returns the error, and the writer retries each second.
 func (a *Audit) Reopen() error {
 	if a == nil {
 		return nil
@@ -109,7 +106,7 @@ func (a *Audit) Reopen() error {
 	a.mu.Lock()
 	a.astray = nil
 	if err != nil {
-		a.astray = fmt.Errorf("what is logged goes to the file that was there before, and is lost if that was removed: %w",
+		a.astray = fmt.Errorf("lines go to the previous file, and are lost if it was removed: %w",
 			err)
 	}
 	a.mu.Unlock()
@@ -120,16 +117,16 @@ func (a *Audit) Reopen() error {
 	old := a.file
 	a.file, a.cut = file, cut
 	a.fileMu.Unlock()
-	syncFile(old) // what can't be made safe now never will be
+	syncFile(old) // a failure is final: nothing else can make these lines safe
 	return old.Close()
 }
 
-// look makes sure that the lines go to the file that the name is of. strayed says that
-// at the look before they did not; what it returns is that for the next one. Only what
+// checkFile makes sure that the lines go to the file that the name is of. strayed says that
+// at the checkFile before they did not; what it returns is that for the next one. Only what
 // lasts is mended: whoever renames the file is about to say so by Reopen.
-func (a *Audit) look(strayed bool) bool {
+func (a *Audit) checkFile(strayed bool) bool {
 	a.mu.Lock()
-	a.writing = time.Now() // a file system that is away may hang here too
+	a.writing = time.Now() // an unreachable file system may hang here, too
 	failed := a.astray != nil
 	a.mu.Unlock()
 	defer func() {
@@ -142,13 +139,13 @@ func (a *Audit) look(strayed bool) bool {
 		return astray
 	}
 	if err := a.Reopen(); err == nil && astray {
-		a.add(encode(&line{Event: "gap", Text: "the file was removed or renamed, and the lines just before went there"}))
+		a.add(encode(&line{Event: "gap", Text: "the file was removed or renamed; the lines just before went to it"}))
 	}
 	return astray
 }
 
-// isAstray reports whether the file that is written is not the one of its name. A
-// pipe or a device never is.
+// isAstray reports whether the open file no longer has the name. A pipe or a device is never
+// astray.
 func (a *Audit) isAstray() bool {
 	a.fileMu.Lock()
 	open, err := a.file.Stat()
@@ -160,7 +157,7 @@ func (a *Audit) isAstray() bool {
 	return err != nil || !os.SameFile(open, named)
 }
 
-// Err says what keeps the log from being written; nil if nothing does.
+// Err returns why lines can't be written; nil if they can.
 func (a *Audit) Err() error {
 	if a == nil {
 		return nil
@@ -173,7 +170,7 @@ func (a *Audit) Err() error {
 	return cmp.Or(a.failure, a.astray)
 }
 
-// count is how many lines were written, and dropped.
+// count returns how many lines were written, and dropped.
 func (a *Audit) count() auditCounts {
 	if a == nil {
 		return auditCounts{}
@@ -183,8 +180,7 @@ func (a *Audit) count() auditCounts {
 	return a.counts
 }
 
-// Close writes what it has, within 5 s, and closes the file. Lines that come later
-// are lost.
+// Close writes the pending lines, within 5 s, and closes the file. Later lines are lost.
 func (a *Audit) Close() error {
 	if a == nil {
 		return nil
@@ -200,7 +196,7 @@ func (a *Audit) Close() error {
 	}
 }
 
-// add takes one line, which ends in a newline; it may be nil, for nothing.
+// add appends one line, which ends in a newline, or nothing if line is nil.
 func (a *Audit) add(line []byte) {
 	a.mu.Lock()
 	if len(a.pending)+len(line) > mostUnwritten {
@@ -210,12 +206,12 @@ func (a *Audit) add(line []byte) {
 		a.pending = append(a.pending, line...)
 	}
 	a.mu.Unlock()
-	a.ring()
+	a.wake()
 }
 
-func (a *Audit) ring() {
+func (a *Audit) wake() {
 	select {
-	case a.bell <- struct{}{}:
+	case a.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -223,23 +219,23 @@ func (a *Audit) ring() {
 // run is the writer.
 func (a *Audit) run() {
 	defer close(a.done)
-	var batch []byte // not written yet
+	var batch []byte // taken, and not yet written
 	var synced time.Time
 	timer := time.NewTimer(syncPause)
 	defer timer.Stop()
 	looks := time.NewTicker(lookPause)
 	defer looks.Stop()
-	unsynced, waiting := false, false // for the timer: to sync, or to try again
+	unsynced, waiting := false, false // what the timer is for: a sync, or a retry
 	strayed := false
 	for {
 		quitting := false
 		select {
-		case <-a.bell:
+		case <-a.wakeup:
 			if waiting {
 				continue
 			}
 		case <-looks.C:
-			strayed = a.look(strayed)
+			strayed = a.checkFile(strayed)
 			continue
 		case <-timer.C:
 		case <-a.quit:
@@ -271,13 +267,14 @@ func (a *Audit) run() {
 		case unsynced:
 			timer.Reset(syncPause - time.Since(synced))
 		}
-		if !a.isEmpty() { // it came while the file could not be written
-			a.ring()
+		if !a.isEmpty() { // lines came during the write
+			a.wake()
 		}
 	}
 }
 
-// takeLines takes what waits, with what was dropped told at its end.
+// takeLines takes the pending lines, and appends one about dropped lines and one about withheld
+// denials.
 func (a *Audit) takeLines() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -304,9 +301,8 @@ func (a *Audit) isEmpty() bool {
 	return len(a.pending) == 0 && a.dropped == 0
 }
 
-// write writes the lines with one write, and returns those that are not written: none
-// if all is well. A line that was written in part is among them; it is ended and
-// written again, whole.
+// write writes the lines with one system call, and returns those not written. A line written in
+// part is among them: write ends the partial line, and the next call writes it again.
 func (a *Audit) write(lines []byte) []byte {
 	if len(lines) == 0 {
 		return nil
@@ -339,8 +335,7 @@ func (a *Audit) write(lines []byte) []byte {
 	return nil
 }
 
-// sync has the disk confirm what was written. If it doesn't, nobody knows what the
-// file has: a line says so.
+// sync syncs the file. If that fails, lines may be missing, and a gap line says so.
 func (a *Audit) sync() {
 	a.mu.Lock()
 	a.writing = time.Now()
@@ -359,7 +354,7 @@ func (a *Audit) sync() {
 	a.add(encode(&line{Event: "gap", Text: "the disk did not confirm the lines before this one: some may be missing"}))
 }
 
-// syncFile syncs what can be synced: a pipe or a device can't.
+// syncFile is file.Sync, without the error of a pipe or a device, which can't be synced.
 func syncFile(f *os.File) error {
 	err := f.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, syscall.ENOTSUP) {

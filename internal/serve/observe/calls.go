@@ -26,11 +26,11 @@ const (
 
 var opNames = [ops]string{opAttach: "attach", opRenew: "renew", opClaim: "claim", opEnd: "end", opList: "list"}
 
-// sampled is which share of the calls is timed at an engine that answers out of
-// memory: to look at the clock twice would cost a tenth of such a call.
+// One of sampled calls is timed at an engine that answers from memory: reading the clock twice
+// would cost a tenth of such a call.
 const sampled = 64
 
-// errorNames are the refusals that are told apart.
+// errorNames lists the errors that have a label of their own.
 var errorNames = []struct {
 	err  error
 	name string
@@ -46,8 +46,8 @@ type calls struct {
 	errors []prometheus.Counter // as errorNames
 }
 
-// callsOf counts those of one method. A number of its own fills a cache line, so
-// that two processors don't wait for each other's.
+// callsOf counts the calls of one method. The padding gives each counter a cache line of its own,
+// so that processors don't contend for it.
 type callsOf struct {
 	n       atomic.Uint64
 	_       [56]byte
@@ -86,9 +86,8 @@ func (c *calls) failed(err error) {
 	}
 }
 
-// Counted returns e with its calls counted and timed. It does all that e does, and
-// is as safe for concurrent use; what e can do beside the methods of an engine, such
-// as examine itself, is left to e.
+// Counted returns an engine that forwards to e, and counts and times the calls. It is as safe for
+// concurrent use as e. It has none of e's optional methods.
 func (m *Metrics) Counted(e lockkeeper.Engine) lockkeeper.Engine {
 	c := &counting{Engine: e, calls: &m.calls, every: 1}
 	if e.Guarantees().Prompt {
@@ -101,10 +100,10 @@ func (m *Metrics) Counted(e lockkeeper.Engine) lockkeeper.Engine {
 type counting struct {
 	lockkeeper.Engine
 	calls *calls
-	every uint64 // so many calls share one timing
+	every uint64 // one of that many calls is timed
 }
 
-// begin counts a call; the zero time says that it is not timed.
+// begin counts a call, and returns its start; the zero time if it is not timed.
 func (c *counting) begin(o op) (at time.Time) {
 	if n := c.calls.of[o].n.Add(1); n%c.every == 0 {
 		at = time.Now()
@@ -112,7 +111,7 @@ func (c *counting) begin(o op) (at time.Time) {
 	return at
 }
 
-// end takes in how a call ended.
+// end counts the error of a call, and its time.
 func (c *counting) end(o op, began time.Time, err error) {
 	if !began.IsZero() {
 		c.calls.of[o].seconds.Observe(time.Since(began).Seconds())
@@ -155,8 +154,8 @@ func (c *counting) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Endin
 	return err
 }
 
-// List implements lockkeeper.Engine. What is timed is how long a list takes to be
-// read whole; one that follows is only counted.
+// List implements lockkeeper.Engine. Its time is that of reading the whole list. A list that
+// follows is counted, not timed.
 func (c *counting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	list := c.Engine.List(ctx, q)
 	return func(yield func(lockkeeper.Status, error) bool) {
@@ -175,10 +174,9 @@ func (c *counting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockk
 	}
 }
 
-// Engine has the metrics told what an engine tells of itself beside the methods of all
-// engines: every commit of its journal, or of its database; every transaction that it does
-// again; and for how long it has owed the end of a session. e must not be a decorated
-// engine, and not be in use yet.
+// Engine connects the metrics to the optional reports of an engine: commits of its journal or
+// database, repeated transactions, and overdue ends of sessions. e must not be a decorated engine,
+// and must not be in use yet.
 func (m *Metrics) Engine(e lockkeeper.Engine) {
 	if r, ok := e.(lockkeeper.CommitReporter); ok {
 		r.Committed(func(calls int, took time.Duration) {
@@ -194,11 +192,12 @@ func (m *Metrics) Engine(e lockkeeper.Engine) {
 	}
 }
 
-// overdueTime bounds asking for that.
+// overdueTime bounds the call of Overdue.
 const overdueTime = 2 * time.Second
 
-// overdue is for how long a session has been over that its engine should have ended;
-// 0 if none is, the engine does not tell, or can't be asked now, which readiness says.
+// overdue returns for how long the oldest expired session has waited for the engine to end it. It
+// is 0 if there is none, if the engine has no such report, and if it does not answer, which
+// readiness shows.
 func (m *Metrics) overdue() time.Duration {
 	d := m.debtor.Load()
 	if d == nil {

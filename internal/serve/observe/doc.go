@@ -1,7 +1,10 @@
-// Package observe tells how a server and its locks are: numbers for Prometheus, an
-// audit log of who got, lost and revoked what, and whether the server is ready.
+// Package observe reports the state of a server and its locks: metrics for Prometheus, an audit log
+// of grants, ends and operators' acts, and readiness.
 //
-// All of it stands beside the locks. A [Watch] follows the engine as any operator
-// may, so nothing here can hold up a grant: who is too slow misses something, and
-// says so.
+// A [Watch] follows the engine as any operator may, so observation never delays a grant. If it
+// falls behind or loses the list, it misses events, and reports the gap in metrics and in the audit
+// log.
+//
+//	following ──list fails──> pause ──> following again: claims listed before and not now are
+//	                                    looked up one by one (reconcileMissing)
 package observe

@@ -14,52 +14,51 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Bounds of the question whether the server is ready.
+// Bounds of the readiness check.
 const (
-	probeTime  = 2 * time.Second // in which the engine must attach a session, and let it go
-	probeAge   = time.Second     // an answer is given again for so long
+	probeTime  = 2 * time.Second // for the engine to attach and end a session
+	probeAge   = time.Second     // an answer is reused for that long
 	expirySoon = 14 * 24 * time.Hour
 )
 
-// Concerns are what, beside the engine, makes a server not ready. Each may be nil.
+// Concerns are conditions beside the engine that make a server not ready. Each may be nil.
 type Concerns struct {
 	Draining func() (reason string, yes bool) // as [access.Gate.Draining]
 	Audit    *Audit
-	// Expires is when the certificate that is served now expires; the zero time if
-	// there is none.
+	// Expires returns when the present certificate of the server expires; the zero time without one.
 	Expires func() time.Time
-	// Logger is told when what is asked for is not as it was at the last time; nil: nobody
-	// is. That a server drains is not told: whoever has it drain says so.
+	// Logger gets a line when the result of a check changes; nil logs nothing. The start of a drain
+	// is logged by its caller.
 	Logger *slog.Logger
 }
 
-// Health answers whether a server lives, and whether it is ready: whether a lock can
-// be taken. For that it really attaches a session at the engine and leaves it, once a
-// second at most, however often it is asked. It is safe for concurrent use.
+// Health answers whether a server is alive, and whether it is ready to grant locks. The readiness
+// check attaches and ends a session at the engine, once a second at most. Health is safe for
+// concurrent use.
 type Health struct {
 	engine   lockkeeper.Engine
 	concerns Concerns
 
-	mu   sync.Mutex // held while the engine is asked: who comes meanwhile gets that answer
-	at   time.Time  // when it was asked; zero: never
+	mu   sync.Mutex // held during a probe: concurrent callers share its answer
+	at   time.Time  // of the last probe; zero: none
 	last lockkeeper.Finding
-	out  chan error // the answer of a visit that is still out; nil: none is
+	out  chan error // the answer of the visit in flight; nil: none is
 
-	toldMu sync.Mutex
-	told   map[string]lockkeeper.Grade // by check, as logged last
+	loggedMu sync.Mutex
+	logged   map[string]lockkeeper.Grade // last logged, by check
 }
 
-// NewHealth returns the health of the engine, which must not be decorated by a policy.
+// NewHealth returns the health of a server of e, which must be an engine without a policy.
 func NewHealth(e lockkeeper.Engine, c Concerns) *Health {
-	return &Health{engine: e, concerns: c, told: make(map[string]lockkeeper.Grade)}
+	return &Health{engine: e, concerns: c, logged: make(map[string]lockkeeper.Grade)}
 }
 
-// Live answers 200 as long as the process answers at all.
+// Live answers 200 while the process runs.
 func (h *Health) Live() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write([]byte("ok\n")) // whoever does not read it has gone
+		_, _ = w.Write([]byte("ok\n")) // an error means that the client has gone
 	})
 }
 
@@ -69,33 +68,33 @@ type readiness struct {
 	Checks []lockkeeper.Finding `json:"checks"`
 }
 
-// Ready answers 200 if a lock can be taken, and 503 if not; the JSON says what was
-// looked at and what is wrong. What is doubtful only warns.
+// Ready answers 200 if the server can grant locks, and 503 otherwise, with the checks as JSON. A
+// doubtful check is only a warning.
 func (h *Health) Ready() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		answer := h.look()
+		answer := h.check()
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if !answer.Ready {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(answer) // whoever does not read it has gone
+		_ = json.NewEncoder(w).Encode(answer) // an error means that the client has gone
 	})
 }
 
-// Changed checks the engine again in the background, because its trouble has begun or ended. So the
+// Changed checks the engine again in the background, because an outage has begun or ended. So the
 // log shows the change without a health request.
 func (h *Health) Changed() {
 	go func() {
 		h.mu.Lock()
 		h.at = time.Time{}
 		h.mu.Unlock()
-		h.look()
+		h.check()
 	}()
 }
 
-// Trouble returns why no lock can be taken, apart from draining; "" if one can.
+// Trouble returns why the engine can grant no lock; "" if it can.
 func (h *Health) Trouble() string {
 	if f := h.probe(); f.Grade == lockkeeper.Broken {
 		return f.Detail
@@ -103,13 +102,13 @@ func (h *Health) Trouble() string {
 	return ""
 }
 
-// ready reports whether a lock can be taken.
-func (h *Health) ready() bool { return h.look().Ready }
+// ready reports whether the server can grant locks.
+func (h *Health) ready() bool { return h.check().Ready }
 
-// Check returns what was looked at, in a fixed order, as Ready does.
-func (h *Health) Check() []lockkeeper.Finding { return h.look().Checks }
+// Check returns the checks of Ready, in a fixed order.
+func (h *Health) Check() []lockkeeper.Finding { return h.check().Checks }
 
-func (h *Health) look() readiness {
+func (h *Health) check() readiness {
 	answer := readiness{Ready: true, Checks: []lockkeeper.Finding{h.probe()}}
 	if h.concerns.Draining != nil {
 		answer.Checks = append(answer.Checks, drainFinding(h.concerns.Draining()))
@@ -122,25 +121,25 @@ func (h *Health) look() readiness {
 	}
 	for _, f := range answer.Checks {
 		answer.Ready = answer.Ready && f.Grade != lockkeeper.Broken
-		h.tell(f)
+		h.logChange(f)
 	}
 	return answer
 }
 
-// tell logs a finding that is not as it was.
-func (h *Health) tell(f lockkeeper.Finding) {
+// logChange logs a check whose grade has changed.
+func (h *Health) logChange(f lockkeeper.Finding) {
 	if h.concerns.Logger == nil || f.Check == checkDraining {
 		return
 	}
-	h.toldMu.Lock()
-	defer h.toldMu.Unlock()
-	if h.told[f.Check] == f.Grade {
+	h.loggedMu.Lock()
+	defer h.loggedMu.Unlock()
+	if h.logged[f.Check] == f.Grade {
 		return
 	}
-	h.told[f.Check] = f.Grade
+	h.logged[f.Check] = f.Grade
 	switch f.Grade {
 	case lockkeeper.Fine:
-		h.concerns.Logger.Info("well again", "check", f.Check, "detail", f.Detail)
+		h.concerns.Logger.Info("recovered", "check", f.Check, "detail", f.Detail)
 	case lockkeeper.Doubtful:
 		h.concerns.Logger.Warn("doubtful", "check", f.Check, "detail", f.Detail, "remedy", f.Remedy)
 	default:
@@ -148,7 +147,7 @@ func (h *Health) tell(f lockkeeper.Finding) {
 	}
 }
 
-// probe attaches a session and leaves it.
+// probe attaches and ends a session, or returns the result of a recent probe.
 func (h *Health) probe() lockkeeper.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,10 +155,10 @@ func (h *Health) probe() lockkeeper.Finding {
 		return h.last
 	}
 	began := time.Now()
-	// An engine that hangs must not hang those who ask whether it does, even if it does
-	// not look at the context; and there is never more than one visit.
+	// A hanging engine must not block callers of probe, even if it ignores its context. There is at
+	// most one visit at a time.
 	select {
-	case <-h.out: // late: it says how it was then
+	case <-h.out: // a late answer is out of date
 		h.out = nil
 	default:
 	}
@@ -191,8 +190,7 @@ func (h *Health) probe() lockkeeper.Finding {
 	return h.last
 }
 
-// visit attaches a session of its own, which is left whatever happens: if not by its
-// word, then when its TTL is over.
+// visit attaches a session and ends it. If that fails, the session ends when its TTL has passed.
 func (h *Health) visit(ctx context.Context) error {
 	s := lockkeeper.Session{
 		ID:      "ready-" + rand.Text(),
@@ -207,18 +205,18 @@ func (h *Health) visit(ctx context.Context) error {
 	return h.engine.End(ctx, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Leave})
 }
 
-// checkDraining is the check that says whether new claims are taken.
+// checkDraining names the check whether the server admits new claims.
 const checkDraining = "draining"
 
 func drainFinding(reason string, yes bool) lockkeeper.Finding {
 	if !yes {
-		return lockkeeper.Finding{Check: checkDraining, Detail: "new claims are taken"}
+		return lockkeeper.Finding{Check: checkDraining, Detail: "the server admits new claims"}
 	}
 	return lockkeeper.Finding{
 		Check:  checkDraining,
 		Grade:  lockkeeper.Broken,
-		Detail: "no new claims are taken: " + reason,
-		Remedy: "send new clients elsewhere; those who hold or wait are served to their end",
+		Detail: "the server admits no new claims: " + reason,
+		Remedy: "send new clients elsewhere; clients that hold or wait are served to the end",
 	}
 }
 
@@ -230,13 +228,12 @@ func auditFinding(err error) lockkeeper.Finding {
 		Check:  "audit",
 		Grade:  lockkeeper.Broken,
 		Detail: err.Error(),
-		Remedy: "make room on its file system, or let the server make and write it; locks are kept meanwhile, and what " +
-			"the log misses is counted",
+		Remedy: "make room on its file system, or let the server make and write it; the server goes on granting locks, and counts " +
+			"the lines that are lost",
 	}
 }
 
-// certificateLeft is for how many seconds the certificate is valid; infinite if there
-// is none.
+// certificateLeft returns for how many seconds the certificate is valid; infinite without one.
 func (h *Health) certificateLeft() float64 {
 	if h == nil || h.concerns.Expires == nil {
 		return math.Inf(1)

@@ -107,7 +107,7 @@ func TestReady(t *testing.T) {
 		e.err.Store(nil)
 		check(200, "")
 		draining = "new version"
-		check(503, "draining broken: no new claims are taken: new version")
+		check(503, "draining broken: the server admits no new claims: new version")
 		draining = ""
 		expires = time.Now().Add(3*24*time.Hour + time.Hour)
 		check(200, "certificate doubtful: valid for 3 more days")
@@ -119,10 +119,10 @@ func TestReady(t *testing.T) {
 		check(200, "")
 		// What changed was logged, once each; that it drained is told by others.
 		if want := `level=ERROR msg="not ready" check=engine
-level=INFO msg="well again" check=engine
+level=INFO msg=recovered check=engine
 level=WARN msg=doubtful check=certificate
 level=ERROR msg="not ready" check=certificate
-level=INFO msg="well again" check=certificate
+level=INFO msg=recovered check=certificate
 `; log.String() != want {
 			t.Errorf("the log has\n%swant\n%s", log.String(), want)
 		}
@@ -216,7 +216,7 @@ func TestChangedTellsTheLog(t *testing.T) {
 				t.Errorf("the trouble is %q, the engine's error %v", why, now)
 			}
 		}
-		for _, said := range []string{"the disk is full", "well again"} {
+		for _, said := range []string{"the disk is full", "recovered"} {
 			if n := strings.Count(log.String(), said); n != 1 {
 				t.Errorf("the log says %d times that %s:\n%s", n, said, log.String())
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// A line is one line of the audit log. docs/operations.md says what each event means.
+// A line is one line of the audit log. docs/operations.md explains the events.
 type line struct {
 	Time     string `json:"time"` // of the wall clock, for people
 	Event    string `json:"event"`
@@ -47,13 +47,13 @@ func inSeconds(d time.Duration) *seconds {
 func encode(l *line) []byte {
 	l.Time = time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
 	text, err := json.Marshal(l)
-	if err != nil { // nothing in a line can't be written; if it were so, that must be seen
+	if err != nil { // no field can fail; if one did, the log must show it
 		text, _ = json.Marshal(&line{Time: l.Time, Event: l.Event, Claim: l.Claim, Error: err.Error()})
 	}
 	return append(lockkeeper.AppendVisible(nil, text), '\n')
 }
 
-// about is a line about a claim.
+// about returns a line about a claim.
 func (a *Audit) about(event string, st *lockkeeper.Status) *line {
 	return &line{
 		Event: event, Claim: st.Ref.String(), Identity: a.whose(st.Ref), Label: st.Label, Targets: st.Grants, Fence: st.Fence,
@@ -67,7 +67,7 @@ func (a *Audit) whose(ref lockkeeper.Ref) string {
 	return a.identity(ref.Session)
 }
 
-// holds tells of a hold from before the watch.
+// holds reports a hold older than the watch.
 func (a *Audit) holds(st *lockkeeper.Status) {
 	if a == nil {
 		return
@@ -86,7 +86,7 @@ func (a *Audit) granted(st *lockkeeper.Status, waited time.Duration) {
 	a.add(encode(l))
 }
 
-// ended tells of the end of a hold, or of a claim that was not granted.
+// ended reports the end of a hold, or of a claim without a grant.
 func (a *Audit) ended(st *lockkeeper.Status, took time.Duration) {
 	if a == nil {
 		return
@@ -131,22 +131,22 @@ func (a *Audit) thawed(path lockkeeper.Path, st *lockkeeper.Status) {
 	a.add(encode(&line{Event: "thawed", Claim: st.Ref.String(), Identity: a.whose(st.Ref), Path: path}))
 }
 
-// gap tells that following began anew.
+// gap reports that the watch follows the engine again.
 func (a *Audit) gap(err error) {
 	if a == nil {
 		return
 	}
-	l := &line{Event: "gap", Text: "the watch of the locks begins anew: grants and ends just before this may have no line"}
+	l := &line{Event: "gap", Text: "the server follows its locks again: grants and ends just before this may have no line"}
 	if err != nil {
 		l.Error = err.Error()
 	}
 	a.add(encode(l))
 }
 
-// Started tells that the server has begun; the text says with what.
+// Started reports the start of the server; the text describes it.
 func (a *Audit) Started(text string) { a.server("started", text) }
 
-// Stopped tells that the server ends, and why.
+// Stopped reports the end of the server; the text says why.
 func (a *Audit) Stopped(text string) { a.server("stopped", text) }
 
 func (a *Audit) server(event, text string) {
@@ -155,12 +155,11 @@ func (a *Audit) server(event, text string) {
 	}
 }
 
-// mostDenials bounds the lines about denials in one second, so that nobody who has
-// no right to anything fills the disk. The rest is counted.
+// mostDenials bounds the lines about denials in one second, so that a client without rights can't
+// fill the disk. Further denials are counted.
 const mostDenials = 10
 
-// Act tells what an operator did, or what was denied to anybody; it is for
-// [access.Options].
+// Act reports an operator's act, or a denial; it is for [access.Options].
 func (a *Audit) Act(act access.Act) {
 	if a == nil {
 		return
@@ -181,7 +180,7 @@ func (a *Audit) Act(act access.Act) {
 		l.Event, l.Error = "failed", act.Err.Error()
 		if errors.Is(act.Err, lockkeeper.ErrDenied) {
 			l.Event = "denied"
-			if !a.mayTellDenial() {
+			if !a.mayLogDenial() {
 				return
 			}
 		}
@@ -189,8 +188,8 @@ func (a *Audit) Act(act access.Act) {
 	a.add(encode(l))
 }
 
-// mayTellDenial reports whether there is a line left for one more denial.
-func (a *Audit) mayTellDenial() bool {
+// mayLogDenial reports whether there is a line left for one more denial.
+func (a *Audit) mayLogDenial() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Since(a.second) >= time.Second {

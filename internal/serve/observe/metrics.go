@@ -129,7 +129,7 @@ func (m *Metrics) registerServer() {
 	s := &m.sources
 	m.gauge("lockkeeper_connections", "Connections of clients.", counted(s.Connections))
 	m.gauge("lockkeeper_sessions", "Sessions of clients that come by a connection.", counted(s.Sessions))
-	m.gauge("lockkeeper_draining", "1 while no new claims are taken.", func() float64 {
+	m.gauge("lockkeeper_draining", "1 while the server admits no new claims.", func() float64 {
 		if s.Draining == nil {
 			return 0
 		}

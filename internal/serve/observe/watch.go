@@ -10,9 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A Watch follows all claims of an engine, and tells metrics and the audit log what
-// becomes of them. It remembers some 100 bytes of every claim that lives. It is safe
-// for concurrent use.
+// A Watch follows all claims of an engine, and reports their grants and ends to the metrics and the
+// audit log. It keeps about 100 bytes for each open claim. It is safe for concurrent use.
 type Watch struct {
 	engine  lockkeeper.Engine
 	metrics *Metrics
@@ -20,26 +19,26 @@ type Watch struct {
 	logger  *slog.Logger
 	began   time.Time
 
-	mu      sync.Mutex // guards all below; nothing is called with it that could wait
+	mu      sync.Mutex // guards all below; no call that could wait runs with it
 	live    map[lockkeeper.Ref]record
 	freezes map[lockkeeper.Path]freeze
 	held    int    // of live
-	round   uint32 // counts the times that following began
+	round   uint32 // number of lists followed so far
 }
 
-// A record is what is remembered of a claim. Moments are durations since the watch
-// began; those before are negative.
+// A record is the last known state of a claim. Times are durations since the watch began; earlier
+// ones are negative.
 type record struct {
 	held  bool
-	asked lockkeeper.Reason // why it was asked to yield, if it was
-	round uint32            // in which it was told of last
+	asked lockkeeper.Reason // the reason of a request to yield; NoReason without one
+	round uint32            // of the last list that had it
 	fence uint64
-	since time.Duration // it was granted, or began to wait
-	queue time.Duration // a conversion of it began to wait; lockkeeper.Forever: none does
-	due   time.Duration // the engine ends it then, or its wait; lockkeeper.Forever: never
+	since time.Duration // when it was granted, or began to wait
+	queue time.Duration // when its conversion began to wait; lockkeeper.Forever: none waits
+	due   time.Duration // when the engine ends it, or its wait; lockkeeper.Forever: never
 }
 
-// A freeze is what is remembered of an operator's freeze of one path.
+// A freeze is the last known state of an operator's freeze of one path.
 type freeze struct {
 	ref   lockkeeper.Ref
 	round uint32
@@ -48,15 +47,14 @@ type freeze struct {
 
 // Bounds of following.
 const (
-	firstPause = 100 * time.Millisecond // before following begins anew
+	firstPause = 100 * time.Millisecond // before the watch follows the engine again
 	lastPause  = 5 * time.Second
-	settleTime = time.Second // after which what was not told of any more is asked for
-	mostAsked  = 10_000      // claims that are asked for so, one by one
+	settleTime = time.Second // until the watch looks up the claims that the list no longer has
+	mostAsked  = 10_000      // claims that it looks up one by one
 )
 
-// NewWatch returns a watch of e, which must not be a decorated engine: it sees all
-// sessions. The metrics, the audit log and the logger may each be nil. Metrics have
-// one watch.
+// NewWatch returns a watch of e, which must be an engine without a policy, so that it shows all
+// sessions. The metrics, the audit log and the logger may each be nil. Metrics have one watch.
 func NewWatch(e lockkeeper.Engine, m *Metrics, a *Audit, logger *slog.Logger) *Watch {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -72,9 +70,8 @@ func NewWatch(e lockkeeper.Engine, m *Metrics, a *Audit, logger *slog.Logger) *W
 	return w
 }
 
-// Run follows the engine until ctx ends. If following fails, it begins anew: what
-// happened in between is made out as far as it can be, and the gap is counted and
-// goes to the audit log.
+// Run follows the engine until ctx ends. If the list fails, Run counts a gap, reports it to the audit
+// log, and follows the engine again. It looks up the ends that it missed.
 func (w *Watch) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
@@ -86,13 +83,13 @@ func (w *Watch) Run(ctx context.Context) {
 			pause = firstPause
 		}
 		w.metrics.gaps.Inc()
-		w.logger.Warn("the watch of the locks begins anew", "error", err, "again_in", pause)
+		w.logger.Warn("following the engine again", "error", err, "again_in", pause)
 		w.audit.gap(err)
-		rest(ctx, pause)
+		sleep(ctx, pause)
 	}
 }
 
-// follow takes in what the engine tells, until it stops telling.
+// follow records the statuses of one list, until the list ends.
 func (w *Watch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -105,33 +102,33 @@ func (w *Watch) follow(ctx context.Context) error {
 		defer func() { <-settled }()
 		go func() {
 			defer close(settled)
-			w.settle(ctx)
+			w.reconcileMissing(ctx)
 		}()
 		defer cancel()
 	}
-	// In the end it takes in what was told until then.
+	// When ctx ends, it still records the statuses that the engine has already.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(gathering, stop) })()
-	var h hurry
+	var h rateLimit
 	var gathered time.Time
 	for st, err := range w.engine.List(following, lockkeeper.Query{Follow: true, Brief: true}) {
 		if err != nil {
 			return err
 		}
 		if now := time.Now(); !h.spend(now) && now.Sub(gathered) > gathering {
-			rest(ctx, gathering) // what comes meanwhile is told at once
+			sleep(ctx, gathering) // the next statuses come in one batch
 			gathered = time.Now()
 		}
-		w.take(&st)
+		w.record(&st)
 	}
 	return nil
 }
 
-// settle asks what became of those that are not told of any more, since following
-// began anew.
-func (w *Watch) settle(ctx context.Context) {
-	if rest(ctx, settleTime); ctx.Err() != nil {
+// reconcileMissing looks up the claims that the present list does not have, and that an earlier
+// list had: they ended during the gap.
+func (w *Watch) reconcileMissing(ctx context.Context) {
+	if sleep(ctx, settleTime); ctx.Err() != nil {
 		return
 	}
 	for i, ref := range w.missing() {
@@ -139,18 +136,19 @@ func (w *Watch) settle(ctx context.Context) {
 		if i < mostAsked {
 			for st, err := range w.engine.List(ctx, lockkeeper.Query{Ref: ref}) {
 				if err != nil {
-					return // following ends too, and begins anew
+					return // follow ends, too, and Run repeats it
 				}
 				ended = st
 			}
 		}
 		if w.stillMissing(ref) {
-			w.take(&ended)
+			w.record(&ended)
 		}
 	}
 }
 
-// missing is who was not told of since following began, and forgets such freezes.
+// missing returns the claims that the present list does not have, oldest first. It ends such
+// freezes.
 func (w *Watch) missing() (refs []lockkeeper.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +175,8 @@ func (w *Watch) stillMissing(ref lockkeeper.Ref) bool {
 	return known && r.round != w.round
 }
 
-// take takes in how one claim or freeze stands.
-func (w *Watch) take(st *lockkeeper.Status) {
+// record records a status of a claim or a freeze.
+func (w *Watch) record(st *lockkeeper.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Since(w.began)
@@ -207,7 +205,7 @@ func (w *Watch) take(st *lockkeeper.Status) {
 	}
 }
 
-// later is the moment so long after now.
+// later returns now + left, and lockkeeper.Forever if that overflows.
 func later(now, left time.Duration) time.Duration {
 	if left >= lockkeeper.Forever-now {
 		return lockkeeper.Forever
@@ -215,12 +213,12 @@ func later(now, left time.Duration) time.Duration {
 	return now + left
 }
 
-// holds takes in a claim that is held.
+// holds records a held claim.
 func (w *Watch) holds(st *lockkeeper.Status, now time.Duration) {
 	r, known := w.live[st.Ref]
 	granted := now - st.Age
 	switch {
-	case r.fence == st.Fence: // nothing new in that
+	case r.fence == st.Fence: // known already
 	case !known && granted < 0: // from before the watch
 		r = record{since: granted}
 		w.audit.holds(st)
@@ -249,8 +247,7 @@ func (w *Watch) holds(st *lockkeeper.Status, now time.Duration) {
 	w.live[st.Ref] = r
 }
 
-// granted counts a grant: the first of a claim, or that of an upgrade. r is brought
-// up to it.
+// granted reports a grant, the first one of a claim or that of an upgrade, and updates r.
 func (w *Watch) granted(st *lockkeeper.Status, r *record, known bool, at time.Duration) {
 	waited := time.Duration(0)
 	switch {
@@ -268,15 +265,15 @@ func (w *Watch) granted(st *lockkeeper.Status, r *record, known bool, at time.Du
 	w.audit.granted(st, waited)
 }
 
-// ends takes in the end of a claim.
+// ends records the end of a claim.
 func (w *Watch) ends(st *lockkeeper.Status, now time.Duration) {
 	r, known := w.live[st.Ref]
 	ended := now - st.Age
 	switch {
-	case known && st.Fence == 0 && r.fence != 0 && st.Reason == lockkeeper.NoReason: // nobody knows how
+	case known && st.Fence == 0 && r.fence != 0 && st.Reason == lockkeeper.NoReason: // the reason is unknown
 		st.Fence = r.fence
 	case st.Fence != 0 && st.Fence != r.fence:
-		// It came and went before it was seen held: the hold was as short as that.
+		// The grant and the end came between two statuses.
 		w.granted(st, &r, known, ended)
 	}
 	if r.held {
@@ -291,7 +288,7 @@ func (w *Watch) ends(st *lockkeeper.Status, now time.Duration) {
 	w.audit.ended(st, took)
 }
 
-// freezeOf is the path of the freeze that ended by st; false if that is a claim.
+// freezeOf returns the path of the freeze that st ended; false if st is about a claim.
 func (w *Watch) freezeOf(st *lockkeeper.Status) (lockkeeper.Path, bool) {
 	if len(st.Grants) != 1 || len(w.freezes) == 0 || st.Fence != 0 {
 		return "", false
@@ -300,26 +297,26 @@ func (w *Watch) freezeOf(st *lockkeeper.Status) (lockkeeper.Path, bool) {
 	return st.Grants[0].Path, frozen && f.ref == st.Ref
 }
 
-// thawed takes in the end of a freeze. The mutex is held.
+// thawed records the end of a freeze. The caller holds w.mu.
 func (w *Watch) thawed(path lockkeeper.Path, st *lockkeeper.Status) {
 	delete(w.freezes, path)
 	w.audit.thawed(path, st)
 }
 
-// Counts are how many claims are held, and how many wait, as far as the watch has seen.
+// Counts returns how many claims are held and how many wait, as far as the watch knows.
 func (w *Watch) Counts() (held, waiting int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held, len(w.live) - w.held
 }
 
-// present is what lives at a moment.
+// present counts the open claims and freezes of one moment.
 type present struct {
 	held, waiting, freezes            int
 	oldestHold, oldestWait, expiryLag time.Duration
 }
 
-// present looks at everything once.
+// present counts in one pass.
 func (w *Watch) present() (p present) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
