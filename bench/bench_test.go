@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // The servers that are this program are the test's program too.
@@ -237,10 +239,10 @@ type lax struct{ noServer }
 
 func (lax) about() about { return about{name: "lax", kinds: []kind{contended}} }
 func (lax) open(context.Context, int) (clients, error) {
-	return &lockers{each: []locker{lax{}, lax{}, lax{}, lax{}}}, nil
+	return &lockers{each: []load.Locker{lax{}, lax{}, lax{}, lax{}}}, nil
 }
-func (lax) acquire(context.Context, string) error { return nil }
-func (lax) release(context.Context, string) error { return nil }
+func (lax) Acquire(context.Context, string) error { return nil }
+func (lax) Release(context.Context, string) error { return nil }
 
 func TestTwoHoldersAreSeen(t *testing.T) {
 	w := workload{handoff, 4, "lax"}
@@ -252,7 +254,7 @@ func TestTwoHoldersAreSeen(t *testing.T) {
 
 // The limits of one contended path let everybody in, in turn.
 func TestRelaysAreFair(t *testing.T) {
-	for _, p := range []peer{&relayPeer{sizes: sizes{60, 60, 60, 60}}, &ringPeer{}} {
+	for _, p := range []peer{&relayPeer{sizes: sizes{60, 60, 60, 60}}} {
 		if err := p.start(t.Context(), place{t.TempDir(), t.Output()}); err != nil {
 			t.Fatal(err)
 		}

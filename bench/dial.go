@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // ownServer is the part of a peer whose server is this program too.
@@ -26,11 +28,11 @@ func (noServer) stop()                              {}
 
 // lockers are clients that each worker has one of, and what closes them.
 type lockers struct {
-	each []locker
+	each []load.Locker
 	shut []func()
 }
 
-func (l *lockers) locker(i int) locker { return l.each[i] }
+func (l *lockers) locker(i int) load.Locker { return l.each[i] }
 
 func (l *lockers) close() {
 	for i := len(l.shut) - 1; i >= 0; i-- {
@@ -39,7 +41,8 @@ func (l *lockers) close() {
 }
 
 // dialEach gives every worker a TCP connection of its own.
-func dialEach(ctx context.Context, addr string, n int, client func(net.Conn, int) (locker, error)) (clients, error) {
+func dialEach(ctx context.Context, addr string, n int, client func(net.Conn, int) (load.Locker, error)) (clients,
+	error) {
 	all := &lockers{}
 	for i := range n {
 		var dialer net.Dialer

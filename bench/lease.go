@@ -27,7 +27,7 @@ type leaseClient struct {
 	run func(ctx context.Context, statement string, args ...any) (int64, error)
 }
 
-func (c *leaseClient) acquire(ctx context.Context, path string) error {
+func (c *leaseClient) Acquire(ctx context.Context, path string) error {
 	for {
 		changed, err := c.run(ctx, c.acquires, path, c.owner)
 		if err != nil || changed > 0 {
@@ -43,7 +43,7 @@ func (c *leaseClient) acquire(ctx context.Context, path string) error {
 	}
 }
 
-func (c *leaseClient) release(ctx context.Context, path string) error {
+func (c *leaseClient) Release(ctx context.Context, path string) error {
 	deleted, err := c.run(ctx, c.deletes, path, c.owner)
 	if err == nil && deleted != 1 {
 		err = errNotHeld

@@ -94,8 +94,8 @@ type diskClient struct {
 	group bool
 }
 
-func (c *diskClient) acquire(context.Context, string) error { return c.record() }
-func (c *diskClient) release(context.Context, string) error { return c.record() }
+func (c *diskClient) Acquire(context.Context, string) error { return c.record() }
+func (c *diskClient) Release(context.Context, string) error { return c.record() }
 
 func (c *diskClient) record() error {
 	var record [recordLength]byte

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // echoPeer is the limit of servers with one TCP connection per client: an echo of
@@ -25,7 +27,7 @@ func (p *echoPeer) about() about {
 func (p *echoPeer) start(_ context.Context, at place) error { return p.launch("echo", at) }
 
 func (p *echoPeer) open(ctx context.Context, n int) (clients, error) {
-	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (locker, error) {
+	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (load.Locker, error) {
 		return &echoClient{conn: conn, sizes: p.sizes}, nil
 	})
 }
@@ -36,11 +38,11 @@ type echoClient struct {
 	buf   []byte
 }
 
-func (c *echoClient) acquire(context.Context, string) error {
+func (c *echoClient) Acquire(context.Context, string) error {
 	return c.ask(c.sizes.Claim, c.sizes.Claimed, 0)
 }
 
-func (c *echoClient) release(context.Context, string) error {
+func (c *echoClient) Release(context.Context, string) error {
 	return c.ask(c.sizes.End, c.sizes.Ended, 0)
 }
 

@@ -146,11 +146,11 @@ type muxClient struct {
 	buf      []byte
 }
 
-func (c *muxClient) acquire(context.Context, string) error {
+func (c *muxClient) Acquire(context.Context, string) error {
 	return c.ask(c.sizes.Claim, c.sizes.Claimed)
 }
 
-func (c *muxClient) release(context.Context, string) error {
+func (c *muxClient) Release(context.Context, string) error {
 	return c.ask(c.sizes.End, c.sizes.Ended)
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // relayPeer is the limit of fair servers on one contended path: a token that one
@@ -24,7 +26,7 @@ func (p *relayPeer) start(_ context.Context, at place) error { return p.launch("
 
 func (p *relayPeer) open(ctx context.Context, n int) (clients, error) {
 	p.tokens++
-	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (locker, error) {
+	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (load.Locker, error) {
 		return &relayClient{echoClient: echoClient{conn: conn, sizes: p.sizes}, token: p.tokens}, nil
 	})
 }
@@ -35,7 +37,7 @@ type relayClient struct {
 	bounded bool
 }
 
-func (c *relayClient) acquire(ctx context.Context, _ string) error {
+func (c *relayClient) Acquire(ctx context.Context, _ string) error {
 	if !c.bounded {
 		c.bounded = true
 		context.AfterFunc(ctx, func() { c.conn.Close() })
@@ -43,6 +45,6 @@ func (c *relayClient) acquire(ctx context.Context, _ string) error {
 	return c.ask(c.sizes.Claim, c.sizes.Claimed, c.token)
 }
 
-func (c *relayClient) release(context.Context, string) error {
+func (c *relayClient) Release(context.Context, string) error {
 	return c.ask(c.sizes.End, c.sizes.Ended, c.token|giveBack)
 }

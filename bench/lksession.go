@@ -165,7 +165,7 @@ func (l *engineLocker) over() {
 	}
 }
 
-func (l *engineLocker) acquire(ctx context.Context, path string) error {
+func (l *engineLocker) Acquire(ctx context.Context, path string) error {
 	w := wantOf(l.next(), path)
 	for {
 		status, err := l.session.engine.Claim(ctx, l.session.by(), w)
@@ -201,7 +201,7 @@ func (l *engineLocker) await(ctx context.Context, id uint64) (known bool, err er
 	}
 }
 
-func (l *engineLocker) release(ctx context.Context, _ string) error {
+func (l *engineLocker) Release(ctx context.Context, _ string) error {
 	id := l.count<<lockerBits | l.number
 	err := l.session.engine.End(ctx, l.session.by(), lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
 	l.over()

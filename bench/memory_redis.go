@@ -56,7 +56,7 @@ func (p *redisPipePeer) occupations() []occupation {
 			for i := range n {
 				label := countedLabel(i)
 				c.owner = label.As + " " + label.Note
-				if err := c.acquire(ctx, countedPath(i)); err != nil {
+				if err := c.Acquire(ctx, countedPath(i)); err != nil {
 					return err
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // A peer is one way to lock that is measured: a lock server with the library
@@ -47,17 +49,8 @@ func (p place) file(name string) string { return filepath.Join(p.dir, name) }
 type clients interface {
 	// locker is the client of the i-th worker, counted from 0. It is used by one
 	// goroutine, and is a batcher too if the peer does batches.
-	locker(i int) locker
+	locker(i int) load.Locker
 	close()
-}
-
-// A locker acquires and releases exclusively, with a lease or a session where
-// the peer has such.
-type locker interface {
-	// acquire waits until it has the path, or ctx ends. Between acquire and
-	// release there is no other acquire.
-	acquire(ctx context.Context, path string) error
-	release(ctx context.Context, path string) error
 }
 
 // A batcher acquires all paths, without waiting for one before asking for the
@@ -72,7 +65,6 @@ func peers(s sizes) []peer {
 		&echoPeer{sizes: s},
 		&muxPeer{sizes: s},
 		&relayPeer{sizes: s},
-		&ringPeer{},
 		&diskPeer{},
 		&diskPeer{group: true},
 		&redisPeer{},

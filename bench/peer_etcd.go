@@ -126,9 +126,9 @@ type etcdClient struct {
 	mutex   *concurrency.Mutex
 }
 
-func (c *etcdClient) acquire(ctx context.Context, path string) error {
+func (c *etcdClient) Acquire(ctx context.Context, path string) error {
 	c.mutex = concurrency.NewMutex(c.session, path)
 	return c.mutex.Lock(ctx)
 }
 
-func (c *etcdClient) release(ctx context.Context, _ string) error { return c.mutex.Unlock(ctx) }
+func (c *etcdClient) Release(ctx context.Context, _ string) error { return c.mutex.Unlock(ctx) }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"strconv"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // httpPeer speaks HTTP and JSON on a connection for each client: to our server, or to
@@ -43,7 +45,7 @@ func (p *httpPeer) about() about { return about{name: p.name, how: p.how, kinds:
 func (p *httpPeer) start(_ context.Context, at place) error { return p.launch(p.kind, at) }
 
 func (p *httpPeer) open(ctx context.Context, n int) (clients, error) {
-	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (locker, error) {
+	return dialEach(ctx, p.addr(), n, func(conn net.Conn, _ int) (load.Locker, error) {
 		return &httpClient{conn: conn, in: bufio.NewReader(conn), host: p.addr()}, nil
 	})
 }
@@ -57,7 +59,7 @@ type httpClient struct {
 	claim []byte // the URL of what it holds
 }
 
-func (c *httpClient) acquire(_ context.Context, path string) error {
+func (c *httpClient) Acquire(_ context.Context, path string) error {
 	body := `{"path":"` + path + `","ttl":30,"as":"bench"}`
 	c.out.Reset()
 	fmt.Fprintf(&c.out, "POST /v1/claims HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\nContent-Type: "+
@@ -69,7 +71,7 @@ func (c *httpClient) acquire(_ context.Context, path string) error {
 	return err
 }
 
-func (c *httpClient) release(context.Context, string) error {
+func (c *httpClient) Release(context.Context, string) error {
 	c.out.Reset()
 	fmt.Fprintf(&c.out, "DELETE %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\n\r\n", c.claim, c.host)
 	status, err := c.ask()

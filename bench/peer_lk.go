@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // lkPeer is our own server, as "lk serve" runs it, with clients through package
@@ -25,7 +26,8 @@ func lkPeers() []peer {
 		&lkPeer{
 			kind: "lk-memory",
 			name: oursName,
-			how:  "our server on memlock, engine/remote: Claim and End" + shared + "; a batch is one frame on a connection of each worker's own",
+			how: "our server on memlock, engine/remote: Claim and End" + shared +
+				"; a batch is one frame on a connection of each worker's own",
 		},
 		&lkPeer{
 			kind:    "lk-memory",
@@ -52,7 +54,7 @@ func (p *lkPeer) about() about {
 func (p *lkPeer) start(_ context.Context, at place) error { return p.launch(p.kind, at) }
 
 func (p *lkPeer) open(ctx context.Context, n int) (clients, error) {
-	all := &lockers{each: make([]locker, n)}
+	all := &lockers{each: make([]load.Locker, n)}
 	connections := min(n, muxConnections)
 	for k := range connections {
 		engine, err := remote.Open(ctx, p.addr())

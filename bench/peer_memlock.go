@@ -33,9 +33,9 @@ type clientLocker struct {
 	hold   *lockkeeper.Hold
 }
 
-func (c *clientLocker) acquire(ctx context.Context, path string) (err error) {
+func (c *clientLocker) Acquire(ctx context.Context, path string) (err error) {
 	c.hold, err = c.client.Lock(ctx, path)
 	return err
 }
 
-func (c *clientLocker) release(ctx context.Context, _ string) error { return c.hold.Release(ctx) }
+func (c *clientLocker) Release(ctx context.Context, _ string) error { return c.hold.Release(ctx) }

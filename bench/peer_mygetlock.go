@@ -40,11 +40,11 @@ func (p *getLockPeer) open(ctx context.Context, n int) (clients, error) {
 
 type getLockClient struct{ conn *sql.Conn }
 
-func (c *getLockClient) acquire(ctx context.Context, path string) error {
+func (c *getLockClient) Acquire(ctx context.Context, path string) error {
 	return c.ask(ctx, "SELECT GET_LOCK(?, ?)", path, getLockBound)
 }
 
-func (c *getLockClient) release(ctx context.Context, path string) error {
+func (c *getLockClient) Release(ctx context.Context, path string) error {
 	return c.ask(ctx, "SELECT RELEASE_LOCK(?)", path)
 }
 

@@ -41,12 +41,12 @@ func closePgx(conn *pgx.Conn) {
 
 type advisoryClient struct{ conn *pgx.Conn }
 
-func (c *advisoryClient) acquire(ctx context.Context, path string) error {
+func (c *advisoryClient) Acquire(ctx context.Context, path string) error {
 	_, err := c.conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", path)
 	return err
 }
 
-func (c *advisoryClient) release(ctx context.Context, path string) error {
+func (c *advisoryClient) Release(ctx context.Context, path string) error {
 	var held bool
 	err := c.conn.QueryRow(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", path).Scan(&held)
 	if err == nil && !held {

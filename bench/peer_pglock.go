@@ -58,11 +58,11 @@ type pglockClient struct {
 	lock   *pglock.Lock
 }
 
-func (c *pglockClient) acquire(ctx context.Context, path string) (err error) {
+func (c *pglockClient) Acquire(ctx context.Context, path string) (err error) {
 	c.lock, err = c.client.AcquireContext(ctx, path)
 	return err
 }
 
-func (c *pglockClient) release(ctx context.Context, _ string) error {
+func (c *pglockClient) Release(ctx context.Context, _ string) error {
 	return c.client.ReleaseContext(ctx, c.lock)
 }

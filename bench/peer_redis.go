@@ -42,7 +42,7 @@ type redisClient struct {
 	owner  string
 }
 
-func (c *redisClient) acquire(ctx context.Context, path string) error {
+func (c *redisClient) Acquire(ctx context.Context, path string) error {
 	for {
 		err := c.client.Do(ctx, c.client.B().Arbitrary("SET").Keys(path).Args(c.owner, "NX", "PX",
 			redisLease).Build()).Error()
@@ -59,7 +59,7 @@ func (c *redisClient) acquire(ctx context.Context, path string) error {
 	}
 }
 
-func (c *redisClient) release(ctx context.Context, path string) error {
+func (c *redisClient) Release(ctx context.Context, path string) error {
 	deleted, err := c.script.Exec(ctx, c.client, []string{path}, []string{c.owner}).AsInt64()
 	if err == nil && deleted != 1 {
 		err = errNotHeld

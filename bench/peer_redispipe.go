@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // redisPipePeer is Redis at its fastest: commands written by hand into one
@@ -24,7 +26,7 @@ func (p *redisPipePeer) about() about {
 func (p *redisPipePeer) open(ctx context.Context, n int) (clients, error) {
 	sum := sha1.Sum([]byte(deleteIfMine))
 	sha := hex.EncodeToString(sum[:])
-	return dialEach(ctx, p.process.addr, n, func(conn net.Conn, i int) (locker, error) {
+	return dialEach(ctx, p.process.addr, n, func(conn net.Conn, i int) (load.Locker, error) {
 		loaded, err := redisCall(conn, "SCRIPT", "LOAD", deleteIfMine)
 		if err == nil && loaded != sha {
 			err = fmt.Errorf("redis loads the script as %s, not %s", loaded, sha)
@@ -41,12 +43,12 @@ type redisPipe struct {
 	one        [1]string
 }
 
-func (c *redisPipe) acquire(_ context.Context, path string) error {
+func (c *redisPipe) Acquire(_ context.Context, path string) error {
 	c.one[0] = path
 	return c.claim(c.one[:])
 }
 
-func (c *redisPipe) release(_ context.Context, path string) error {
+func (c *redisPipe) Release(_ context.Context, path string) error {
 	c.one[0] = path
 	return c.end(c.one[:])
 }

@@ -32,7 +32,7 @@ type semaphoreClient struct {
 	held   *semaphore.Weighted
 }
 
-func (c *semaphoreClient) acquire(ctx context.Context, path string) error {
+func (c *semaphoreClient) Acquire(ctx context.Context, path string) error {
 	known, ok := c.byPath.Load(path)
 	if !ok {
 		known, _ = c.byPath.LoadOrStore(path, semaphore.NewWeighted(1))
@@ -41,7 +41,7 @@ func (c *semaphoreClient) acquire(ctx context.Context, path string) error {
 	return c.held.Acquire(ctx, 1)
 }
 
-func (c *semaphoreClient) release(context.Context, string) error {
+func (c *semaphoreClient) Release(context.Context, string) error {
 	c.held.Release(1)
 	return nil
 }

@@ -16,7 +16,6 @@ const dirVar = "LOCKKEEPER_BENCH_DIR"
 // Each serves l until it fails, and may answer the lines of ask.
 var ownServers = map[string]func(l net.Listener, dir string, ask <-chan string) error{
 	"echo":  func(l net.Listener, _ string, _ <-chan string) error { return serveEcho(l) },
-	"ring":  func(l net.Listener, _ string, _ <-chan string) error { return serveRing(l) },
 	"relay": func(l net.Listener, _ string, _ <-chan string) error { return serveRelay(l) },
 
 	"http":    func(l net.Listener, _ string, _ <-chan string) error { return serveBareHTTP(l) },

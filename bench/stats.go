@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -29,27 +28,6 @@ func median(sorted []float64) float64 {
 		return sorted[half]
 	}
 	return (sorted[half-1] + sorted[half]) / 2
-}
-
-// percentile is the smallest of the sorted values that is no less than so many
-// of a hundred.
-func percentile[T cmp.Ordered](sorted []T, of int) T {
-	at := (len(sorted)*of + 99) / 100
-	return sorted[max(at-1, 0)]
-}
-
-// jain is Jain's fairness index: 1 if all have the same, 1/n if one has all, 0
-// if nobody has anything.
-func jain(shares []int64) float64 {
-	var sum, squares float64
-	for _, s := range shares {
-		sum += float64(s)
-		squares += float64(s) * float64(s)
-	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / (float64(len(shares)) * squares)
 }
 
 // perPair is so much time for each pair, in microseconds.

@@ -22,40 +22,6 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
-	hundred := make([]int, 100)
-	for i := range hundred {
-		hundred[i] = i + 1
-	}
-	for _, c := range []struct{ of, want int }{{1, 1}, {50, 50}, {99, 99}, {100, 100}} {
-		if got := percentile(hundred, c.of); got != c.want {
-			t.Errorf("percentile %d of 1..100 is %d", c.of, got)
-		}
-	}
-	if got := percentile([]int{7}, 99); got != 7 {
-		t.Errorf("percentile of one value is %d", got)
-	}
-	if got := percentile([]int{1, 2, 3}, 50); got != 2 {
-		t.Errorf("percentile 50 of 1, 2, 3 is %d", got)
-	}
-}
-
-func TestJain(t *testing.T) {
-	for _, c := range []struct {
-		shares []int64
-		want   float64
-	}{
-		{[]int64{4, 4, 4, 4}, 1},
-		{[]int64{9, 0, 0, 0}, 0.25},
-		{[]int64{3, 1}, 0.8},
-		{[]int64{0, 0}, 0},
-	} {
-		if got := jain(c.shares); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("Jain's index of %v is %v, want %v", c.shares, got, c.want)
-		}
-	}
-}
-
 // Ratios are taken round by round, so that a machine that is slow for a while
 // changes none.
 func TestRatios(t *testing.T) {

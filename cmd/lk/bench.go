@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // benchOptions are the arguments of lk bench.
@@ -123,20 +124,20 @@ func (o *benchOptions) loads(clients []*connection) (all []workload) {
 	// that have just ended may have to read them all.
 	if o.paths != loadDistinct {
 		r := newRelay(o.path(loadHandOff, 0))
-		all = append(all, workload{loadHandOff, inLine, func(ctx context.Context, i int, t *tally) error {
-			return r.run(ctx, clients[i].Client, t)
+		all = append(all, workload{loadHandOff, handOffClients, func(w *load.Worker) error {
+			return r.run(clients[w.Number].Client, w)
 		}})
 	}
-	for _, load := range []string{loadDistinct, loadOne} {
-		if o.paths != "" && string(o.paths) != load {
+	for _, name := range []string{loadDistinct, loadOne} {
+		if o.paths != "" && o.paths != name {
 			continue
 		}
 		for _, n := range o.clients {
-			if load == loadOne && n == 1 && o.paths == "" {
-				continue // that is what it was with a path for each
+			if name == loadOne && n == 1 && o.paths == "" {
+				continue // the same as with a path for each
 			}
-			all = append(all, workload{load, n, func(ctx context.Context, i int, t *tally) error {
-				return takeTurns(ctx, clients[0].Client, o.path(load, i), t)
+			all = append(all, workload{name, n, func(w *load.Worker) error {
+				return w.Turns(&clientLocker{client: clients[0].Client}, o.path(name, w.Number))
 			}})
 		}
 	}
@@ -163,11 +164,13 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	report.begin()
 	loads := o.loads(clients)
 	span := o.span / time.Duration(len(loads))
-	for i, load := range loads {
-		progress := a.benchProgress(load, time.Now().Add(time.Duration(len(loads)-i)*span))
-		out, err := load.measure(ctx, span, progress.watch)
-		progress.lines.stop()
-		if out.total() > 0 {
+	for i, w := range loads {
+		l := w.prepare(span)
+		progress := a.benchProgress(w, l, time.Now().Add(time.Duration(len(loads)-i)*span))
+		progress.start()
+		out, err := w.measure(ctx, l)
+		progress.stop()
+		if out.Total() > 0 {
 			report.add(out)
 		}
 		switch {
@@ -177,7 +180,7 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 		case ctx.Err() != nil:
 			report.end()
 			return interrupted(os.Interrupt)
-		case out.total() == 0:
+		case out.Total() == 0:
 			fmt.Fprintf(a.stderr, "lk: nothing was done within %s: lk why %s tells whether somebody holds or has frozen it\n",
 				brief(span), o.prefix)
 		}
@@ -190,40 +193,24 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 // is within this process. What it opened it returns with an error too.
 func (a *app) benchClients(ctx context.Context) ([]*connection, error) {
 	var clients []*connection
-	for len(clients) < inLine {
+	for len(clients) < handOffClients {
 		c, err := a.connect(ctx, lockkeeper.SessionLabel(lockkeeper.Label{As: thisProcess(), Note: "lk bench"}))
 		if err != nil {
 			return clients, err
 		}
 		if clients = append(clients, c); c.Guarantees().Reach == lockkeeper.InProcess {
-			return slices.Repeat(clients, inLine), nil
+			return slices.Repeat(clients, handOffClients), nil
 		}
 	}
 	return clients, nil
 }
 
-// benchProgress shows on a terminal how a load is getting on.
-type benchProgress struct {
-	lines   spinner
-	tallies []*tally
-}
-
-func (a *app) benchProgress(load workload, end time.Time) *benchProgress {
-	p := &benchProgress{}
-	p.lines = spinner{to: a.stderr, text: func() string {
-		out := outcome{elapsed: time.Since(p.tallies[0].from)}
-		for _, t := range p.tallies {
-			out.pairs = append(out.pairs, t.pairs.Load())
-		}
-		return fmt.Sprintf("%s, %s: %s/s, %s to go", load.load, plural(load.clients, "client"), grouped(out.perSecond()),
+// benchProgress shows on a terminal the rate of a load until now.
+func (a *app) benchProgress(w workload, l *load.Load, end time.Time) *spinner {
+	return &spinner{to: a.stderr, text: func() string {
+		return fmt.Sprintf("%s, %s: %s/s, %s to go", w.load, plural(w.clients, "client"), grouped(l.PerSecond()),
 			duration.Remaining(time.Until(end)))
 	}}
-	return p
-}
-
-func (p *benchProgress) watch(tallies []*tally) {
-	p.tallies = tallies
-	p.lines.start()
 }
 
 // counts is a flag's value that is a list of numbers of clients.

@@ -6,34 +6,36 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
-// relay measures hand-offs: some take turns on one path, and whoever holds it
-// releases only when somebody is known to be in line.
+// relay measures hand-offs: workers take turns on one path, and the holder releases only when another
+// worker is in line.
 type relay struct {
 	path   string
 	began  time.Time
-	freed  atomic.Int64  // when the latest release was called, since began
-	inLine atomic.Int32  // how many are known to wait
-	joined chan struct{} // has a token when somebody may have joined the line
+	freed  atomic.Int64  // time of the latest release, since began
+	inLine atomic.Int32  // workers that are known to wait
+	joined chan struct{} // receives a value when a worker may have joined the line
 }
 
 func newRelay(path string) *relay {
 	return &relay{path: path, began: time.Now(), joined: make(chan struct{}, 1)}
 }
 
-// run is the work of one of them.
-func (r *relay) run(ctx context.Context, client *lockkeeper.Client, t *tally) error {
-	for time.Now().Before(t.to) {
-		if err := r.turn(ctx, client, t); err != nil {
-			return err
+// run is the work of one worker.
+func (r *relay) run(client *lockkeeper.Client, w *load.Worker) error {
+	for !w.Over() {
+		if err := r.turn(client, w); err != nil {
+			return w.UnlessOver(err)
 		}
 	}
 	return nil
 }
 
-// turn waits in line, holds until somebody else is in line, and hands off.
-func (r *relay) turn(ctx context.Context, client *lockkeeper.Client, t *tally) error {
+// turn waits in line, holds until another worker is in line, and releases.
+func (r *relay) turn(client *lockkeeper.Client, w *load.Worker) error {
+	ctx := w.Waiting()
 	pending, err := client.Enqueue(ctx, lockkeeper.Exclusive(r.path))
 	if err != nil {
 		return err
@@ -53,16 +55,17 @@ func (r *relay) turn(ctx context.Context, client *lockkeeper.Client, t *tally) e
 		pending.Cancel()
 		return err
 	}
-	// Who was still on the way to the line when it was freed has not waited there.
+	// A claim that was not yet in line at the release has not waited there.
 	if freed := time.Duration(r.freed.Load()); waits && freed > since {
-		t.count(had.Sub(r.began)-freed, had)
+		w.Took(had.Sub(r.began) - freed)
+		w.Done(1)
 	}
-	r.awaitNext(ctx, t.window)
+	r.awaitNext(ctx)
 	r.freed.Store(int64(time.Since(r.began)))
 	return hold.Close()
 }
 
-// join reports whether the claim stands in line, and tells the holder if so.
+// join reports whether the claim is in line, and wakes the holder if so.
 func (r *relay) join(ctx context.Context, pending *lockkeeper.Pending) (waits bool, err error) {
 	status, err := pending.Status(ctx)
 	if err != nil || status.State != lockkeeper.Waiting {
@@ -76,13 +79,11 @@ func (r *relay) join(ctx context.Context, pending *lockkeeper.Pending) (waits bo
 	return true, nil
 }
 
-// awaitNext returns when somebody is in line, or the time is over.
-func (r *relay) awaitNext(ctx context.Context, w *window) {
+// awaitNext returns when another worker is in line, or ctx ends.
+func (r *relay) awaitNext(ctx context.Context) {
 	for r.inLine.Load() == 0 {
 		select {
 		case <-r.joined:
-		case <-w.over:
-			return
 		case <-ctx.Done():
 			return
 		}

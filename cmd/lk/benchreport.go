@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // benchReport writes outcomes as they come: for people a table of each kind of
@@ -65,15 +66,15 @@ func (r *benchReport) add(o *outcome) {
 	r.section = append(r.section, o)
 	fair := ""
 	if o.load == loadOne {
-		fair = fmt.Sprintf("%.3f", o.fairness())
+		fair = fmt.Sprintf("%.3f", o.Fairness())
 	}
-	fmt.Fprintf(r.to, "%7d %10s %8s %9s %9s %9s %9s\n", o.clients, grouped(o.perSecond()), fair,
-		brief(o.took.quantile(0.5)), brief(o.took.quantile(0.9)), brief(o.took.quantile(0.99)), brief(o.took.most))
+	fmt.Fprintf(r.to, "%7d %10s %8s %9s %9s %9s %9s\n", o.clients, grouped(o.PerSecond()), fair,
+		brief(o.Took.Quantile(0.5)), brief(o.Took.Quantile(0.9)), brief(o.Took.Quantile(0.99)), brief(o.Took.Max()))
 }
 
-func (r *benchReport) title(load string) {
+func (r *benchReport) title(name string) {
 	title, pairs, fair := "a path for each client: from asking to having it", "pairs/s", ""
-	switch load {
+	switch name {
 	case loadOne:
 		title, fair = "one path for all clients: from asking to having it", "fairness"
 	case loadHandOff:
@@ -98,7 +99,7 @@ type outcomeJSON struct {
 	Load      string             `json:"load"`
 	Clients   int                `json:"clients"`
 	Seconds   float64            `json:"seconds"`
-	Pairs     uint64             `json:"pairs"`
+	Pairs     int64              `json:"pairs"`
 	PerSecond float64            `json:"per_second"`
 	Fairness  float64            `json:"fairness"`
 	Took      map[string]float64 `json:"took"`
@@ -113,15 +114,15 @@ type stepJSON struct {
 func (r *benchReport) object(o *outcome) outcomeJSON {
 	object := outcomeJSON{
 		Engine: r.url, Reach: r.engine.Reach, Survives: string(r.engine.Survives), Load: o.load, Clients: o.clients,
-		Seconds: o.elapsed.Seconds(), Pairs: o.total(), PerSecond: o.perSecond(), Fairness: o.fairness(),
+		Seconds: o.Elapsed.Seconds(), Pairs: o.Total(), PerSecond: o.PerSecond(), Fairness: o.Fairness(),
 		Took: map[string]float64{
-			"p50": o.took.quantile(0.5).Seconds(), "p90": o.took.quantile(0.9).Seconds(),
-			"p99": o.took.quantile(0.99).Seconds(), "max": o.took.most.Seconds(),
+			"p50": o.Took.Quantile(0.5).Seconds(), "p90": o.Took.Quantile(0.9).Seconds(),
+			"p99": o.Took.Quantile(0.99).Seconds(), "max": o.Took.Max().Seconds(),
 		},
 	}
-	for i, n := range o.took.bySteps() {
+	for i, n := range o.Took.BySteps() {
 		if n > 0 {
-			object.Histogram = append(object.Histogram, stepJSON{scale[i].Seconds(), n})
+			object.Histogram = append(object.Histogram, stepJSON{load.Steps[i].Seconds(), n})
 		}
 	}
 	return object

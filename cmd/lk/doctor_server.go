@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 // roundTrips looks at how long the server takes to answer.
 func (d *doctor) roundTrips(ctx context.Context, client *connection, url string) {
 	const check = "round trip"
-	var took latencies
+	var took load.Histogram
 	for range roundTrips {
 		began := time.Now()
 		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1},
@@ -27,10 +28,10 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 				return
 			}
 		}
-		took.add(time.Since(began))
+		took.Add(time.Since(began))
 	}
-	text := fmt.Sprintf("%s, at most %s, of %d questions", brief(took.quantile(0.5)), brief(took.most), roundTrips)
-	if took.most > slowRoundTrip {
+	text := fmt.Sprintf("%s, at most %s, of %d questions", brief(took.Quantile(0.5)), brief(took.Max()), roundTrips)
+	if took.Max() > slowRoundTrip {
 		d.wrong(lockkeeper.Doubtful, check, text,
 			"keep TTLs well above it, as in lk run --ttl 1m; or use a server that is nearer")
 		return

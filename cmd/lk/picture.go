@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
 // look is how pictures are drawn.
@@ -59,11 +61,11 @@ func (l look) draw(to io.Writer, outcomes []*outcome) {
 
 func (l look) drawBeside(to io.Writer, outcomes []*outcome) {
 	width := max(min((l.width-scaleWidth)/len(outcomes)-gap, widestColumn), 1)
-	begin, end := len(scale), 0
+	begin, end := len(load.Steps), 0
 	counts := make([][]uint64, len(outcomes))
 	heads := make([]string, len(outcomes))
 	for i, o := range outcomes {
-		counts[i] = o.took.bySteps()
+		counts[i] = o.Took.BySteps()
 		begin = min(begin, slices.IndexFunc(counts[i], func(n uint64) bool { return n > 0 }))
 		end = max(end, len(counts[i]))
 		heads[i] = padded(plural(o.clients, "client"), width)
@@ -76,7 +78,7 @@ func (l look) drawBeside(to io.Writer, outcomes []*outcome) {
 				bars[i] = l.bar(column[at], slices.Max(column), width)
 			}
 		}
-		row(to, scale[at].String(), bars)
+		row(to, load.Steps[at].String(), bars)
 	}
 }
 

@@ -36,6 +36,7 @@ var house = []room{
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},
+	{"internal/load", "", ""}, // load generator and histogram of lk bench and of bench
 	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
 	{"internal/gctune", "", ""}, // the garbage collector of a server
@@ -51,7 +52,7 @@ var house = []room{
 	{"cmd/lk", ". engine/all engine/disklock engine/remote engine/sqlitelock grab internal/serve/server " +
 		"internal/serve/wire " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
-		"internal/duration internal/listing internal/supervise internal/gctune internal/pki",
+		"internal/duration internal/listing internal/supervise internal/gctune internal/pki internal/load",
 		"go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 			"golang.org/x/sys golang.org/x/term"},
 
