@@ -177,7 +177,7 @@ func (c *Client) applyAnswer(cl *claim, k *Key, s *Status, sent time.Duration) e
 	}
 	c.raiseLowestOpen()
 	if cl.phase == over && s.State != Ended && !c.closed {
-		c.unfinished[cl.id] = cl // whoever gave it up may have taken it for ended
+		c.unfinished[cl.id] = cl // the caller that gave it up may believe that it has ended
 		c.wakeWorker()
 	}
 	return nil
@@ -185,7 +185,7 @@ func (c *Client) applyAnswer(cl *claim, k *Key, s *Status, sent time.Duration) e
 
 // errUnwanted refuses to send a claim that nobody wants any more and that the session does not
 // have.
-var errUnwanted error = &Error{Err: ErrNotHeld, Detail: "the session was attached anew without it"}
+var errUnwanted error = &Error{Err: ErrNotHeld, Detail: "the session was attached again without it"}
 
 // maySend reports whether cl may be sent under the key k. A claim that is over is sent only so that
 // it can be ended after its answer. Under a key under which it was neither sent nor named, or after

@@ -51,34 +51,34 @@ func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond 
 // claim is one claim of a client. The fields above the blank line do not change once the engine was
 // asked; Client.mu guards the others.
 type claim struct {
-	demand // its want is what was asked for latest, and changes with amendments
+	demand // its want is the latest request, and changes with amendments
 	client *Client
 	op     string
 	id     uint64
 	path   Path // the first one, for messages
-	first  Hold // the handle of whoever asked; further ones are in more
+	first  Hold // the handle of the caller; further ones are in more
 
 	phase          phase
-	sent           bool   // the engine may know it
+	sent           bool   // the engine may have it
 	answered       bool   // the engine has answered it, so that ending it is final
 	epoch          uint64 // of the key with which it was last sent or named
 	resend         bool   // the want must be sent again in the background
 	lapse          Lapse  // of a claim that is over: its lapse, if it lapsed
 	needsAnswer    bool   // granted by a hint, but its longest hold must be counted from an answer
-	delivered      bool   // handed to whoever asked
-	inFlight       int    // calls of Engine.Claim that are out: it is ended only when there are none
+	delivered      bool   // returned to the caller
+	inFlight       int    // calls of Engine.Claim in flight: the claim is ended only when there are none
 	endInFlight    bool   // the caller that gave it up is ending it at the engine
 	live           int    // handles that are not released
 	known          bool   // status is set
 	status         Status
-	answeredEnd    claimEnd // as the last answer stated it: what the engine relies on (R12)
+	answeredEnd    claimEnd // as the last answer stated it, on which the engine relies (R12)
 	answeredChange uint64   // Status.Change of that answer
 	hintedEnd      claimEnd // as a newer hint stated it: it may only shorten
 	overdueEnd     claimEnd // the end of its longest hold and grace
 	result         *Error   // of over: why; nil for an ordinary release
 	more           []*Hold
-	revision       uint64        // the highest that was used
-	amendSlot      chan struct{} // full while an amendment is out
+	revision       uint64        // the highest that was sent
+	amendSlot      chan struct{} // full while an amendment is in flight
 	changed        chan struct{} // closed at the next change, if somebody waits for it
 	yield          chan struct{} // closed while the holder is asked to yield
 	yielding       bool          // yield is closed, or will be when it is made
@@ -112,7 +112,7 @@ func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends boo
 	newer := !cl.known || s.Change > cl.status.Change
 	if newer || sent != fromHint && s.Change == cl.status.Change {
 		if s.State == Ended && s.Fence == 0 && len(s.Blockers) == 0 && cl.known {
-			// The end of a wait tells at least who stood in the way before it.
+			// The end of a wait without evidence keeps the last known blockers.
 			blockers, place, eta := cl.status.Blockers, cl.status.Position, cl.status.ETA
 			cl.status = *s
 			cl.status.Blockers, cl.status.Position, cl.status.ETA = blockers, place, eta

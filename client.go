@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// Client is what programs use: it stands on any [Engine] and does what is the
-// same everywhere. It has one session, attached with the first use. It waits,
-// renews the session, tells holders of a loss before anybody else is granted,
-// gives back what arrives when nobody waits for it any more, repeats what was
-// not answered, and counts re-entrance.
+// A Client is what programs use, with any [Engine]. It has one session, which its first use
+// attaches. It waits for grants, renews the session, ends a lost hold before another claim can be
+// granted, releases a grant that nobody receives, repeats calls without an answer, and counts
+// handles of one hold.
 //
-// It is safe for concurrent use. One goroutine serves a client, however much it
-// holds; a waiting claim costs none.
+// It is safe for concurrent use. One goroutine serves a client, however much it holds; a waiting
+// claim needs none.
 //
-// Errors are [*Error]: ErrNotAcquired is taken, ErrUnavailable is an engine that
-// could not be reached, or an outcome that is not known; whatever is left behind
-// by that is released in the background.
+// Errors are [*Error]. ErrNotAcquired means taken. ErrUnavailable means that the engine could not
+// be reached, or that the outcome is unknown; the client then releases what may be left, in the
+// background.
 type Client struct {
 	engine      Engine
 	guarantees  Guarantees
@@ -30,45 +29,45 @@ type Client struct {
 	session     Session // without Named and Epoch
 	clock       func() time.Duration
 	logger      *slog.Logger
-	wrong       error               // what the options have wrong, answered to every call
+	wrong       error               // the error of invalid options, which every call returns
 	key         atomic.Pointer[Key] // nil: not attached; changed with mu held
-	lowestOpen  atomic.Uint64       // no claim below it is begun any more; changed with mu held
-	acked       atomic.Uint64       // the number of the latest lease that was taken in; changed with mu held
+	lowestOpen  atomic.Uint64       // Key.LowestOpen; changed with mu held
+	acked       atomic.Uint64       // Key.Acked; changed with mu held
 	life        context.Context     // of the background calls; ends with Close
 	quit        context.CancelFunc
 	wakeup      chan struct{} // wakes the goroutine
 	stopped     chan struct{} // closed when the goroutine has ended
 	left        chan struct{} // closed when Close is done
 
-	mu         sync.Mutex          // guards all below, and every claim; no call of the engine is made with it
-	claims     map[uint64]*claim   // all that are still wanted
-	unfinished map[uint64]*claim   // what must be sent again, or ended, in the background
-	ids        uint64              // the last that was given
-	freezing   map[uint64]bool     // freezes that are out
+	mu         sync.Mutex          // guards the fields below and every claim; never held during a call of the engine
+	claims     map[uint64]*claim   // the claims that are still wanted
+	unfinished map[uint64]*claim   // claims that the goroutine must send again or end
+	ids        uint64              // the highest id so far
+	freezing   map[uint64]bool     // freezes in flight
 	ends       map[*claim]struct{} // holds with an end of their own
 	ended      []func()            // contexts to end after unlocking
-	attaching  chan struct{}       // closed when the Attach that is out is answered
+	attaching  chan struct{}       // closed when the Attach in flight is answered
 	resumes    bool                // it was attached before
-	epoch      uint64              // the last that the engine told of the session; 0: none
+	epoch      uint64              // the latest epoch that the engine stated; 0: none
 	closed     bool
 	running    bool // the goroutine has begun
 
-	alive          bool          // a lease has been had, and its deadline has not been seen to pass
+	alive          bool          // there is a lease whose deadline has not passed
 	ttl            time.Duration // as the last lease stated it
-	sentAt         time.Duration // when the last good Attach or Renew was sent
+	sentAt         time.Duration // when the latest successful Attach or Renew was sent
 	endsAt         time.Duration // the end of the session as the last lease stated it, in engine time
-	lapsedAt       time.Duration // when the deadline was seen to have passed
-	ranAt          time.Duration // when this process was last seen to run
-	failures       int           // renewals that failed since
+	lapsedAt       time.Duration // when the client noticed that the deadline had passed
+	ranAt          time.Duration // when this process last ran, as far as the client knows
+	failures       int           // failed renewals since then
 	failure        error         // the latest of them
-	renewing       bool          // a Renew is out
+	renewing       bool          // a Renew is in flight
 	renewAt        time.Duration
 	renewSoon      bool          // renew as soon as possible
-	ackRenewals    int           // so many renewals let the engine know that a new end was heard
+	ackRenewals    int           // renewals that are still needed to acknowledge an end
 	retryAt        time.Duration // no renewal before
 	retries        int
-	finishAt       time.Duration // nothing is mended before
-	finishFailures int           // failures of it in a row
+	finishAt       time.Duration // no unfinished claim is finished before
+	finishFailures int           // of finishing, in a row
 	ticker         *time.Timer
 	armed          bool
 	tickAt         time.Duration
@@ -76,7 +75,7 @@ type Client struct {
 
 var errClosed error = &Error{Err: ErrInvalid, Detail: "the client is closed"}
 
-// New makes a client of e. [Client.Close] closes e too, unless [SharedEngine] is given. New does
+// New returns a client of e. [Client.Close] closes e too, unless [SharedEngine] is given. New does
 // not call e: the first use attaches the session, and reports invalid options.
 func New(e Engine, options ...ClientOption) *Client {
 	c := &Client{
@@ -104,28 +103,27 @@ func New(e Engine, options ...ClientOption) *Client {
 	return c
 }
 
-// Guarantees is what the engine claims.
+// Guarantees returns what the engine declares of itself.
 func (c *Client) Guarantees() Guarantees { return c.guarantees }
 
-// Lock waits until it holds the path exclusively, with all below it. The context
-// bounds the wait only, never the hold. If the context ends first, the client ends the
-// claim, releases a grant that arrives at that moment, and returns when the engine has
-// confirmed the end. The error then matches ErrNotAcquired and the context's, and the
-// claim no longer blocks anybody. If the engine does not answer within a second, the
-// outcome is unknown: the error matches ErrUnavailable and the context's, and the
-// client goes on ending the claim in the background.
+// Lock waits until it holds the path, with all paths below it, exclusively. The context bounds the
+// wait only, never the hold. If the context ends first, the client ends the claim, releases a grant
+// that arrives at that moment, and returns when the engine has confirmed the end. The error then
+// matches ErrNotAcquired and the context's, and the claim no longer blocks anybody. If the engine
+// does not answer within a second, the outcome is unknown: the error matches ErrUnavailable and the
+// context's, and the client goes on ending the claim in the background.
 //
-// Inside the [Hold.Context] of a hold that covers the path it returns at once with
-// another handle of that hold.
+// Inside the [Hold.Context] of a hold that covers the path, Lock returns at once with another
+// handle of that hold.
 func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	cl := c.newClaim("lock")
 	cl.target(path, Target{Mode: ModeExclusive})
 	return c.acquire(ctx, cl, more)
 }
 
-// TryLock holds the path exclusively at once, or fails with ErrNotAcquired and
-// who has it. It never waits for a lock, whatever is asked with it. To try shared or
-// permits targets, call [Client.Acquire] with [WithWait](0).
+// TryLock takes the path exclusively at once, or fails with ErrNotAcquired and names the holder. It
+// never waits for a lock, whatever the requests say. To try shared or permits targets, call
+// [Client.Acquire] with [WithWait](0).
 func (c *Client) TryLock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	cl := c.newClaim("try lock")
 	cl.target(path, Target{Mode: ModeExclusive})
@@ -134,16 +132,15 @@ func (c *Client) TryLock(ctx context.Context, path string, more ...Request) (*Ho
 	return c.acquire(ctx, cl, nil)
 }
 
-// Acquire waits until it holds everything that is asked for, as Lock does: all of
-// it at once, or nothing, so that such claims can't deadlock (R6).
+// Acquire waits, as Lock does, until it holds all targets of the requests. The engine grants all of
+// them at once or none, so such claims can't deadlock (R6).
 func (c *Client) Acquire(ctx context.Context, requests ...Request) (*Hold, error) {
 	return c.acquire(ctx, c.newClaim("acquire"), requests)
 }
 
-// Do calls fn while it holds the path exclusively. The context of fn ends with
-// ctx, and when the hold is lost, with the cause. It returns the error of fn; if
-// that is nil although the hold was lost, an ErrLost. It releases also if fn
-// panics or ends its goroutine.
+// Do calls fn while it holds the path exclusively. The context of fn ends when ctx ends or the hold
+// is lost, with the cause. Do returns the error of fn; if fn returned nil although the hold was
+// lost, it returns an ErrLost. It releases the path also if fn panics or ends its goroutine.
 func (c *Client) Do(ctx context.Context, path string, fn func(context.Context) error, more ...Request) (err error) {
 	cl := c.newClaim("do")
 	cl.target(path, Target{Mode: ModeExclusive})
@@ -153,8 +150,7 @@ func (c *Client) Do(ctx context.Context, path string, fn func(context.Context) e
 	}
 	h.tied = true
 	defer func() {
-		// The release alone failing is no failure of what was done under the
-		// lock: it goes on in the background.
+		// A release that fails is no failure of fn: the client repeats it in the background.
 		if closed := h.Close(); err == nil && errors.Is(closed, ErrLost) {
 			err = closed
 		}
@@ -162,8 +158,8 @@ func (c *Client) Do(ctx context.Context, path string, fn func(context.Context) e
 	return fn(h.Context())
 }
 
-// List yields what q selects, holds first, then who waits in line, then freezes.
-// With q.Follow it goes on with every change until ctx ends.
+// List yields the claims that q selects: holds, then waiting claims in order, then freezes. With
+// q.Follow it goes on with every change until ctx ends.
 func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := c.usable("list", q.Meets); err != nil {
@@ -189,14 +185,14 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Status, error] {
 	}
 }
 
-// Revoke, by an operator, asks the holder of ref to yield and takes the hold
-// after its TTL; with force, and for a waiting claim, at once (R18).
+// Revoke, for operators, asks the holder of ref to yield, and takes the hold after its TTL. With
+// force it takes the hold at once; it always ends a waiting claim at once (R18).
 func (c *Client) Revoke(ctx context.Context, ref Ref, force bool, by Label) error {
 	return c.operate(ctx, "revoke", "", Ending{Kind: Revoke, Ref: ref, Force: force, Label: by})
 }
 
-// Freeze, by an operator, forbids new grants on the path and below it for d, or
-// until [Client.Thaw]; on [Root], everywhere. Present holders don't feel it (R18).
+// Freeze, for operators, forbids new grants on the path and below it for d, or until [Client.Thaw];
+// on [Root], everywhere. Holders keep what they hold (R18).
 func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by Label) error {
 	at, err := parseFreezable(path)
 	if err != nil {
@@ -229,7 +225,7 @@ func (c *Client) Freeze(ctx context.Context, path string, d time.Duration, by La
 	return nil
 }
 
-// beginFreeze gives the id of a freeze that is about to be sent.
+// beginFreeze returns the id of a freeze that is about to be sent.
 func (c *Client) beginFreeze() uint64 {
 	c.mu.Lock()
 	defer c.unlock()
@@ -241,7 +237,7 @@ func (c *Client) beginFreeze() uint64 {
 	return id
 }
 
-// freezeAnswered notes that a freeze is sent no more.
+// freezeAnswered records that a freeze is not sent any more.
 func (c *Client) freezeAnswered(id uint64) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -273,7 +269,7 @@ func (c *Client) operate(ctx context.Context, op string, path Path, e Ending) er
 	return nil
 }
 
-// usable says what is wrong with the client, if anything is.
+// usable returns what is wrong with the client, if anything is.
 func (c *Client) usable(op string, path Path) error {
 	if c.wrong != nil {
 		return wrap(op, path, c.wrong)
@@ -286,8 +282,8 @@ func (c *Client) usable(op string, path Path) error {
 	return nil
 }
 
-// patience is for how long an engine that can't be reached is tried: by then
-// the session is over, and a place in line lost.
+// retryBound is how long the client tries to reach the engine: by then the session has ended, with
+// the claims that wait.
 func (c *Client) retryBound() time.Duration {
 	if c.session.TTL == 0 {
 		return DefaultTTL
@@ -295,15 +291,14 @@ func (c *Client) retryBound() time.Duration {
 	return c.session.TTL
 }
 
-// closeBound bounds calls that have no context of their own.
+// closeBound bounds calls without a context of their own.
 func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.retryBound()) }
 
-// Close leaves the session and closes the engine, unless [SharedEngine] was given. All that
-// it holds is released and its contexts end with the reason Released; all that waits fails
-// with the reason Cancelled; every later call is refused. It returns when the goroutine
-// of the client has ended and the engine has acknowledged, or after 5 s, or the
-// TTL if that is shorter, with an ErrUnavailable: then the session ends with its
-// TTL. A second Close waits for the first, and is nil.
+// Close leaves the session and closes the engine, unless [SharedEngine] was given. It releases all
+// holds, whose contexts end with the reason Released; all waits fail with the reason Cancelled;
+// later calls are refused. Close returns when the client's goroutine has ended and the engine has
+// acknowledged, or with an ErrUnavailable after 5 s, or after the TTL if that is shorter; then the
+// session ends with its TTL. A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -1,20 +1,12 @@
-// Package lockkeeper is the vocabulary of Lockkeeper and its portable client.
+// Package lockkeeper is a lock manager for programs on one machine or many. Locks are granted in
+// order, everybody can see who holds one and why they wait, and a holder learns of a loss before
+// the next holder is granted.
 //
-// A claim asks for one or more targets. A target is a path, such as
-// "mydatabase/mytest", and a mode: exclusive, shared, or a number of permits
-// under a limit. A claim waits in line until the engine grants it, and then it
-// is a hold until it is released or ends for one of the reasons of [Reason].
-//
-// Paths form a tree, and a target covers its whole subtree: whoever holds
-// "mydatabase" exclusively holds "mydatabase/mytest" too, and whoever wants
-// "mydatabase" waits for everybody below it, in fair order.
-//
-// An [Engine] keeps claims: in this process (engine/memlock), in a file that
-// many processes share (engine/sqlitelock). A [Client] stands on any engine and
-// does what is the same everywhere: it waits, renews, tells a holder of its
-// loss in time, gives back a grant that nobody receives, and counts re-entrance.
-//
-//	client := lockkeeper.New(memlock.New())
+//	engine, err := lockkeeper.Open(ctx, "sqlite:/var/lib/myapp/locks.db") // import _ ".../engine/sqlitelock"
+//	if err != nil {
+//		return err
+//	}
+//	client := lockkeeper.New(engine)
 //	defer client.Close()
 //
 //	hold, err := client.Lock(ctx, "mydatabase/mytest")
@@ -22,7 +14,66 @@
 //		return err // errors.Is tells taken (ErrNotAcquired) from unreachable (ErrUnavailable)
 //	}
 //	defer hold.Close()
+//	return runTest(hold.Context()) // the context ends, with the reason, if the lock is lost
 //
-// The rules by which claims are granted are package table's, numbered R1 to
-// R20 in its documentation; comments everywhere cite them by number.
+// # Claims, holds and paths
+//
+// A claim asks for one or more targets. A target is a path, such as "mydatabase/mytest", and a
+// mode: exclusive, shared, or a number of permits under a limit. A claim waits in line until the
+// engine grants it. Then it is a hold, until it is released or ends for one of the reasons of
+// [Reason].
+//
+// Paths form a tree, and a target covers its whole subtree: an exclusive hold of "mydatabase"
+// covers "mydatabase/mytest", and a claim for "mydatabase" waits for every holder below it, in
+// fair order.
+//
+// # Clients
+//
+// A [Client] has one session at an engine, and renews it. [Client.Lock], [Client.TryLock],
+// [Client.Acquire] and [Client.Do] take locks, [Client.Enqueue] waits for one in the background,
+// and [Client.List] shows holders and waiters. Conditions such as [WithWait], [WithPriority] and
+// [WithSteal] change how a claim waits. A lock that is taken again inside its [Hold.Context] is
+// the same lock.
+//
+// # Losing a lock
+//
+// A hold ends early if its session can't be renewed, if a claim of higher priority steals it, if
+// it exceeds its longest hold, or if an operator revokes it. The client ends the hold at its own
+// deadline, which lies before the moment at which the engine can grant the next claim:
+//
+//	deadline = sentAt + ttl - margin(ttl), margin(d) = d/100 + 10ms
+//
+// Clocks whose rates differ by at most one in a hundred can't break that. A process that stands
+// still does not notice its deadline; a resource that must reject its late writes compares
+// [Hold.Fence].
+//
+// # Errors
+//
+// Programs act on the sentinels: [ErrNotAcquired] is taken, [ErrUnavailable] means that nobody
+// knows, [ErrLost] ends a hold, and [ErrInvalid] says what would be right. An [*Error] has the
+// evidence: who blocked the claim, its position, and why something ended.
+//
+// # For engine authors
+//
+// An [Engine] keeps claims. It registers a [Scheme], by which [Open] finds it, and passes the
+// suite of package enginetest. [Guarantees] declare what it can do and promises; [Session],
+// [Key], [Lease], [Want], [Ending], [Query] and [Status] are what its seven methods exchange; the
+// interfaces in capabilities.go are abilities that only some engines have. The state of a session,
+// as the engine sees it:
+//
+//	          Attach                    TTL passes, Leave
+//	(none) ───────────► open ─────────────────────────────► ended, with all its claims
+//	                    │  ▲ Attach that names its epoch: a new epoch, and older keys
+//	    engine restarts │  │ are refused (R19)
+//	                    ▼  │
+//	                 to resume ── TTL passes ──► ended
+//
+// The engine states the ends of holds in answers, and the client acknowledges them (R12):
+//
+//	engine: Lease{Number: n, Claims: [claim 7 ends at T]}  ──►  client
+//	client: any call with Key{Acked: n}                    ──►  engine: the holder knows T
+//
+// Until the acknowledgement the engine considers the holder not to know, and a grant of the same
+// path is Unconfirmed. Package table states the rules of granting, numbered R1 to R20; comments
+// cite them by number.
 package lockkeeper

@@ -7,93 +7,88 @@ import (
 	"time"
 )
 
-// Engine is the one seam of Lockkeeper: whatever keeps claims is an Engine.
-// Programs use a [Client]; those who build engines implement this and pass
-// enginetest.
+// An Engine keeps claims. Programs use a [Client] on top of it; authors of engines implement
+// these seven methods and pass the suite of package enginetest.
 //
-// No method waits for a lock: a claim that must wait is answered with the state
-// Waiting, and what becomes of it is told by notify and by Renew. Every ctx
-// bounds one round trip, and every call may be repeated after an unknown outcome
-// (ErrUnavailable). All methods are safe for concurrent use. Keys are values, so
-// whoever knows one can act for the session: another goroutine, another process.
+// No method waits for a lock. A claim that must wait is answered with the state Waiting, and
+// notify and Renew report what becomes of it. Every ctx bounds one round trip, and a caller may
+// repeat every call whose outcome is unknown (ErrUnavailable). All methods are safe for concurrent
+// use. Keys are values: everybody who knows one can act for the session, also from another
+// goroutine or process.
 //
-// Refusals are errors that match the sentinels of this package; an engine that
-// can't be reached answers ErrUnavailable and nothing else.
+// Refusals are errors that match the sentinels of this package. An engine that can't be reached
+// returns ErrUnavailable and nothing else.
 type Engine interface {
-	// Guarantees is what this engine claims. It is constant, except for Epoch, which
-	// changes when a remote engine starts again: read after an answer, it is the epoch
-	// of that answer or of a later one.
+	// Guarantees returns what this engine declares. It is constant, except for Epoch, which
+	// changes when a remote engine starts again: read after an answer, it is the epoch of that
+	// answer or of a later one.
 	Guarantees() Guarantees
 
-	// Attach opens the session, or takes it over if it is open: under a new
-	// epoch, with its whole TTL ahead, or what was promised before if that is
-	// longer (R11). Claims of it that s does not name end as Superseded, or for the
-	// reason of their lapse if they lapsed. Older keys are refused with ErrSession
-	// from then on (R19).
+	// Attach opens the session, or takes it over if it is open, under a new epoch. The session then
+	// has its whole TTL ahead, or the time that was promised before if that is longer (R11). Claims
+	// that s does not name end as Superseded, or for the reason of their lapse if they lapsed.
+	// Older keys are refused with ErrSession from then on (R19).
 	//
-	// Only who knows the epoch of an open session takes it over. Is it open,
-	// or has it to resume, under another epoch than s.Epoch, then the answer is an
-	// ErrSession whose Error.Epoch is the present one, and nothing was changed. So
-	// an Attach that arrives twice, or after its successor, does nothing. Whoever
-	// means to take the session over, or repeats an Attach of which the answer was
-	// lost, attaches again with that epoch.
+	// Only a caller that knows the epoch of an open session, or of one that has to resume, takes it
+	// over. If s.Epoch is another one, Attach changes nothing and returns an ErrSession whose
+	// Error.Epoch is the present epoch. So an Attach that arrives twice, or after its successor,
+	// does nothing. A caller that means to take the session over, or that repeats an Attach whose
+	// answer was lost, attaches again with that epoch.
 	//
-	// notify is called with statuses of the session's claims that changed. It is
-	// a hint: it may be late, doubled, out of order (compare Status.Change) or
-	// missing, except in engines within the process, where none is missing. Called
-	// with no statuses it says that some may have been missed: a Renew tells. It
-	// must not block and must not call the engine. It may be nil. It stays in
-	// force until the session is taken over or left.
+	// The engine calls notify with statuses of the session's claims that changed. They are hints:
+	// they may be late, doubled, out of order (compare Status.Change) or missing; engines within
+	// the process lose none. A call without statuses means that hints may be missing, and that a
+	// Renew reports the truth. notify must not block and must not call the engine. It may be nil.
+	// It is called until the session is taken over or left.
 	Attach(ctx context.Context, s Session, notify func([]Status)) (Lease, error)
 
-	// Renew gives the session its whole TTL again, counted from when the engine
-	// received it, and tells what its claims must know. ErrSession if the
-	// session has ended, or must resume by Attach.
+	// Renew gives the session its whole TTL again, counted from when the engine received the call,
+	// and reports what has become of its claims. ErrSession if the session has ended, or must
+	// resume by Attach.
 	Renew(ctx context.Context, k Key) (Lease, error)
 
-	// Claim makes the claim that w describes, or amends it, or answers again
-	// what became of it (R16); an id below the highest Key.LowestOpen is begun no more,
-	// and if it is not known refused with ErrNotHeld. Taken is no error: the status is Ended, with the
-	// reason and who stood in the way, or Waiting; List tells why it waits.
-	// w.Targets belongs to the engine from then on and must not be changed.
+	// Claim makes the claim that w describes, amends it, or answers again what became of it (R16).
+	// It does not make a claim with an id below the highest Key.LowestOpen: if it does not know that
+	// claim, it returns ErrNotHeld. A claim that is taken is no error: its status is Ended, with the
+	// reason and the blockers, or Waiting; List says why it waits. w.Targets belongs to the engine
+	// from then on and must not be changed.
 	Claim(ctx context.Context, k Key, w Want) (Status, error)
 
-	// End ends what e names. Ending what has ended already is not an error;
-	// ending what never was is ErrNotHeld. A claim is ended only after it was
-	// answered, or under a newer epoch.
+	// End ends what e names. If that has ended already, End returns nil; if it never existed,
+	// ErrNotHeld. A caller ends a claim only after it was answered, or under a newer epoch.
 	End(ctx context.Context, k Key, e Ending) error
 
-	// List yields the claims that q selects, each with evidence and position unless q is
-	// brief. A claim that changes while a long list is yielded may lack both. With
-	// q.Follow it goes on with every change until ctx ends, in the order of the changes.
-	// A watcher that is too slow misses intermediate states, never the last one. The
-	// engine ends one that is much too slow with ErrUnavailable: it must call List again.
+	// List yields the claims that q selects, each with blockers and position unless q is brief. A
+	// claim that changes while a long list is yielded may lack both. With q.Follow, List goes on
+	// with every change until ctx ends, in the order of the changes. A watcher that is too slow
+	// misses intermediate states, never the last one. The engine ends the list of a watcher that
+	// is much too slow with ErrUnavailable: the watcher must call List again.
 	List(ctx context.Context, q Query) iter.Seq2[Status, error]
 
-	// Close leaves the engine. Sessions that were not left live on until their
-	// TTL ends, where the engine outlives this process.
+	// Close leaves the engine. Sessions that were not left live until their TTL ends, if the engine
+	// outlives this process.
 	Close() error
 }
 
-// Session is the unit of liveness (R11): while it is renewed within its TTL its
-// claims live, and when it ends they all end.
+// Session is the unit of liveness (R11): its claims live while it is renewed within its TTL, and
+// end with it.
 type Session struct {
-	ID     string        `json:"id"`  // at most MaxSessionID bytes; whoever knows it can take the session over
+	ID     string        `json:"id"`  // at most MaxSessionID bytes; everybody who knows it can take the session over
 	TTL    time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
 	Named  []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
 	Lapsed []Lapse       `json:"-"`   // claims that lapsed at its client (R12)
 	Epoch  uint64        `json:"-"`   // the epoch that it takes over, 0 for none; ignored if it is not open (R19)
 
-	// Outlive: it lives by its TTL alone, also when none of its processes is
-	// left. For sessions that several short programs use one after the other.
-	// Engines that know nothing of processes ignore it.
+	// Outlive: the session lives by its TTL alone, even if none of its processes is left. It is
+	// for sessions that several short programs use one after the other. Engines that do not watch
+	// processes ignore it.
 	Outlive bool `json:"outlive,omitempty"`
 
 	Label
 }
 
-// Check finds everything that is wrong with s, in one error that is an
-// [ErrInvalid]; nil if there is nothing. A TTL of 0 passes if noExpiry is set.
+// Check returns an [ErrInvalid] with everything that is wrong with s; nil if s is valid. A TTL of
+// 0 is valid if noExpiry is set.
 func (s *Session) Check(noExpiry bool) error {
 	var c checker
 	c.name("session id", s.ID, MaxSessionID)
@@ -133,42 +128,46 @@ func (l *Lapse) check(c *checker) {
 	}
 }
 
-// Key is the right to act for a session: its id, and the epoch of the Attach
-// that gave it. Two keys are one if those are the same.
+// Key is the right to act for a session: its id, and the epoch of the Attach that returned it.
+// Keys with the same id and epoch are the same key. With every call a key also states what its
+// user has received.
 type Key struct {
 	Session string
 	Epoch   uint64
 
-	// LowestOpen is what its user states with a call: no claim with a lower id will
-	// be begun any more, since all of them are answered. A claim with a lower id
-	// that arrives nevertheless, however late, is refused with ErrNotHeld unless
-	// the engine knows it, and what the session knows to have ended the engine
-	// need not remember (R16). Under one epoch the highest counts; 0 states nothing.
+	// LowestOpen states that all claims with lower ids are answered, so that none of them will be
+	// begun any more. A request with a lower id that arrives later is refused with ErrNotHeld unless
+	// the engine knows the claim; the engine may forget those that the session knows to have ended
+	// (R16). Under one epoch the highest value counts; 0 states nothing.
 	LowestOpen uint64
 
-	// Acked is the Lease.Number of the latest lease that its user has taken in, with
-	// all that it told; 0 states nothing. A session that states it is taken to know
-	// of an end only when it has stated a lease that told it, so that no lost answer
-	// makes a hold pass for over that its holder still counts on (R12).
+	// Acked is the Lease.Number of the latest lease that its user has processed; 0 states nothing.
+	// A session that states it is considered to know of an end only when it has acknowledged a
+	// lease that stated that end. So no lost answer makes the engine believe that a hold is over
+	// while its holder still relies on it (R12).
 	Acked uint64
 }
 
-// Lease is the answer to Attach and Renew: the truth about a session, of which
-// notifications are only hints. Durations count from when the call was sent.
+// Lease is the answer to Attach and Renew: the truth about a session, where notifications are
+// only hints. Durations count from when the call was sent.
 type Lease struct {
 	Key Key
-	// the session ends so long after, unless renewed; 0: it does not. Longer than Session.TTL if a
-	// former attach promised more
+
+	// TTL is when the session ends unless it is renewed; 0: never. It is longer than Session.TTL if
+	// an earlier Attach promised more.
 	TTL time.Duration
-	// rises with every lease of the session, also over its epochs: for Key.Acked; 0 if the engine does
-	// not look at that
+
+	// Number rises with every lease of the session, through all its epochs: for Key.Acked. It is 0
+	// if the engine ignores acknowledgements.
 	Number uint64
 
-	// EndsAt is the end of the session in engine time (R20); 0 if it has no end. A
-	// client only repeats it in Lapse.EndsAt; it must not compare it with any clock.
+	// EndsAt is the end of the session in engine time (R20); 0 if it has no end. A client only
+	// repeats it in Lapse.EndsAt, and must not compare it with any clock.
 	EndsAt time.Duration
 
-	Claims []Status // every claim that has an end or an ask, and every one that changed within the last TTL
+	// Claims has every claim that has an end or was asked to yield, and every claim that changed
+	// within the last TTL.
+	Claims []Status
 }
 
 // EndingKind says what an [Ending] ends.
@@ -200,8 +199,7 @@ type Ending struct {
 	Label        // of Revoke: who and why
 }
 
-// Check finds everything that is wrong with e by itself, in one error that is an
-// [ErrInvalid]; nil if there is nothing.
+// Check returns an [ErrInvalid] with everything that is wrong with e by itself; nil if e is valid.
 func (e *Ending) Check() error {
 	var c checker
 	switch e.Kind {
@@ -215,16 +213,16 @@ func (e *Ending) Check() error {
 	case Lapsed:
 		e.Lapse.check(&c)
 	default:
-		c.addf("ending %d is none of release, leave, revoke, thaw, lapsed", e.Kind)
+		c.addf("ending %d: allowed are release, leave, revoke, thaw, lapsed", e.Kind)
 	}
 	return c.err()
 }
 
-// Query selects what [Engine.List] yields, in the order of grant rule R4: holds
-// first, then who waits, then freezes. The zero Query selects everything.
+// Query selects what [Engine.List] yields, in the order of rule R4: holds, then waiting claims,
+// then freezes. The zero Query selects everything.
 type Query struct {
-	Meets   Path   // what meets this path: at it, above it or below it
-	Session string // what this session has
+	Meets   Path   // claims at this path, above it or below it
+	Session string // claims of this session
 	Ref     Ref    // this claim alone, also for a while after its end
 	Follow  bool   // go on with every change
 
@@ -269,8 +267,7 @@ func (q *Query) Check() error {
 // MayKeep calls Keep, and reports true if that is nil.
 func (q *Query) MayKeep(n int) bool { return q.Keep == nil || q.Keep(n) }
 
-// Selects reports whether q selects s. It is for engines whose followers sort out
-// what they tell.
+// Selects reports whether q selects s. It is for engines that show each follower what it asked for.
 func (q Query) Selects(s *Status) bool {
 	if q.Session != "" && q.Session != s.Ref.Session || q.Ref != (Ref{}) && q.Ref != s.Ref {
 		return false

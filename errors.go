@@ -7,49 +7,49 @@ import (
 	"time"
 )
 
-// The errors to act on; look for them with errors.Is. What the client returns
-// is an [*Error] that carries the evidence beside one of these.
+// The errors to act on, with errors.Is. A client returns an [*Error], which has the evidence
+// beside one of these.
 var (
-	// ErrInvalid: the request can't be right; the message says what, where and
-	// what would be right. Nothing was changed. Repeating it won't help.
+	// ErrInvalid: the request is invalid; the message says what is wrong, where, and what would be
+	// right. A refused request changes nothing, and repeating it won't help.
 	ErrInvalid = errors.New("invalid request")
-	// ErrUnsupported: this engine does not claim to do that, see [Guarantees].
+	// ErrUnsupported: this engine does not claim that feature, see [Guarantees].
 	ErrUnsupported = errors.New("not supported by this engine")
-	// ErrDenied: whoever asks may not do that.
+	// ErrDenied: the caller may not do that.
 	ErrDenied = errors.New("denied")
-	// ErrNotAcquired: it is taken, and the time to wait for it is over.
+	// ErrNotAcquired: the lock is taken, and the time to wait for it is over.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrDeadlock: waiting could never have ended; the message spells out the
-	// knot. It is also an [ErrNotAcquired].
+	// ErrDeadlock: the wait could never have ended; the message describes the deadlock cycle. It is
+	// also an [ErrNotAcquired].
 	ErrDeadlock = errors.New("deadlock")
-	// ErrLost: what was held is held no longer; a [Reason] says why.
+	// ErrLost: the lock is no longer held; a [Reason] says why.
 	ErrLost = errors.New("lock lost")
-	// ErrNotHeld: a release by one who holds nothing, or holds it no longer.
+	// ErrNotHeld: there is nothing to release or end.
 	ErrNotHeld = errors.New("not held")
 	// ErrSession: the engine does not know the session under this epoch. Attach
 	// again, naming the claims that are still wanted. Of Attach: the session is
-	// open under another epoch than the one that was named, and Error.Epoch tells
-	// which; nothing was changed.
+	// open under another epoch than the one that was named; Error.Epoch is that
+	// epoch, and nothing was changed.
 	ErrSession = errors.New("session is not attached")
-	// ErrUnavailable: the engine could not be reached or could not answer. What
-	// was asked may have happened; repeating it with the same ids is safe (R16).
+	// ErrUnavailable: the engine could not be reached or could not answer. The request may have
+	// taken effect; repeating it with the same ids is safe (R16).
 	ErrUnavailable = errors.New("engine unavailable")
 )
 
-// Error is the one error type of this package: what was tried, the sentinel to
-// act on, and the evidence.
+// Error is the one error type of this package: the operation, the sentinel to act on, and the
+// evidence.
 type Error struct {
-	Op       string        // what was being done, such as "lock" or "renew"
+	Op       string        // the operation, such as "lock" or "renew"
 	Path     Path          // the first path concerned, if any
 	Err      error         // one of the sentinel errors above
 	Reason   Reason        // why it ended, if something ended
 	Detail   string        // what is wrong and what would be right, for people
-	Blocked  []Blocker     // who stands in the way, if somebody does
+	Blocked  []Blocker     // the blockers, if there are any
 	Position int           // position in line when it gave up, counted from 1; 0 if none
-	ETA      time.Duration // about how long it would still have waited (R17); 0 if unknown
+	ETA      time.Duration // about how much longer it would have waited (R17); 0 if unknown
 	Epoch    uint64        // of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
 	Stale    time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
-	Cause    error         // the error beneath, if there is one
+	Cause    error         // the underlying error, if there is one
 }
 
 func (e *Error) Error() string {
@@ -106,8 +106,8 @@ func Stale(err error) (ago time.Duration, ok bool) {
 	return e.Stale, true
 }
 
-// Invalid builds the error of a request that is refused at the door. The
-// message says what is wrong, where, and what would be right.
+// Invalid returns the [ErrInvalid] of a refused request. The message says what is wrong, where, and
+// what would be right.
 func Invalid(format string, args ...any) error { return invalidf(format, args...) }
 
 func invalidf(format string, args ...any) error {

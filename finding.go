@@ -4,21 +4,21 @@ import "fmt"
 
 // A Finding is the outcome of one check of a set-up.
 type Finding struct {
-	Check  string `json:"check"`            // what was looked at, such as "file system"
-	Grade  Grade  `json:"grade"`            // how it stands
-	Detail string `json:"detail"`           // what was seen
+	Check  string `json:"check"`            // the subject, such as "file system"
+	Grade  Grade  `json:"grade"`            // the result
+	Detail string `json:"detail"`           // what the check found
 	Remedy string `json:"remedy,omitempty"` // what to do about it; empty if there is nothing to do
 }
 
-// Grade says how a checked thing stands.
+// Grade is the result of a check.
 type Grade uint8
 
 const (
-	// Fine is as it should be.
+	// Fine: as it should be.
 	Fine Grade = iota
-	// Doubtful works, but not as well or as surely as it could.
+	// Doubtful: it works, but less well or less reliably than it could.
 	Doubtful
-	// Broken does not work, or breaks a promise.
+	// Broken: it does not work, or breaks a promise.
 	Broken
 )
 

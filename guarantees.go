@@ -3,7 +3,7 @@ package lockkeeper
 import "strings"
 
 // Features are what an engine can do, as a set of bits. The conformance suite
-// tests what is claimed, and that the rest is refused with [ErrUnsupported].
+// tests the claimed features, and that the engine refuses the others with [ErrUnsupported].
 type Features uint32
 
 const (

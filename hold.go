@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Hold is what a client has been granted, as its holder sees it, until it is
-// released or lost. It is safe for concurrent use. Every look at it compares the
-// boot-time clock with its deadline, which lies before the moment when the
-// engine may grant anybody else (R12).
+// A Hold is one handle of a granted claim, until it is released or lost. It is safe for concurrent
+// use. Every method first compares the boot-time clock with the deadline of the hold, which lies
+// before the moment at which the engine may grant the next claim (R12).
 type Hold struct {
 	claim     *claim
 	base      context.Context // of the acquire
@@ -45,7 +44,7 @@ func (h *Hold) finish(state handleState) {
 	}
 }
 
-// over is why the handle has ended; nil if it has not.
+// over returns why the handle has ended; nil if it has not.
 func (h *Hold) over() error {
 	switch h.state {
 	case handleReleased:
@@ -56,7 +55,7 @@ func (h *Hold) over() error {
 	return nil
 }
 
-// use locks the client and looks at the deadlines of the hold.
+// lock locks the client, and ends the claim if its deadline has passed.
 func (h *Hold) lock() *claim {
 	h.claim.client.mu.Lock()
 	h.claim.client.expireClaim(h.claim)
@@ -65,11 +64,11 @@ func (h *Hold) lock() *claim {
 
 func (h *Hold) unlock() { h.claim.client.unlock() }
 
-// Context ends when the hold is released or lost; context.Cause tells why. It has
-// the values of the context with which the hold was acquired, but not its end or
-// deadline. Claims made under it are inside this hold: what it covers is granted
-// at once (see [Client.Lock]), and waiting for it is refused as a deadlock. Two
-// goroutines that share it may wait for each other's claims.
+// Context returns a context that ends when the hold is released or lost; context.Cause returns why.
+// It has the values of the context with which the hold was acquired, but not its end or deadline.
+// Claims made under it are inside this hold: a claim that the hold covers is granted at once (see
+// [Client.Lock]), and waiting for the hold itself is refused as a deadlock. Two goroutines that
+// share the context may wait for each other's claims.
 func (h *Hold) Context() context.Context {
 	h.lock()
 	defer h.unlock()
@@ -87,8 +86,8 @@ func (h *Hold) Context() context.Context {
 	return h.own
 }
 
-// around is the chain of holds that the handle's context is inside of. A hold
-// that was entered again is in it already, and not the innermost.
+// around returns the chain of holds that enclose the handle's context. A further handle of a hold
+// is in the chain already, and is not the innermost link.
 func (h *Hold) around() *link {
 	if h != &h.claim.first {
 		return h.up
@@ -96,11 +95,11 @@ func (h *Hold) around() *link {
 	return &link{h.claim, h.up}
 }
 
-// Done is closed when the hold is released or lost.
+// Done returns a channel that is closed when the hold is released or lost.
 func (h *Hold) Done() <-chan struct{} { return h.Context().Done() }
 
-// Err is nil while it is held. After that it is an [ErrLost] with the reason, or
-// an [ErrNotHeld] with the reason Released.
+// Err returns nil while the lock is held. After that it returns an [ErrLost] with the reason, or an
+// [ErrNotHeld] with the reason Released.
 func (h *Hold) Err() error {
 	h.lock()
 	defer h.unlock()
@@ -110,27 +109,27 @@ func (h *Hold) Err() error {
 // Ref names the claim that is held.
 func (h *Hold) Ref() Ref { return Ref{Session: h.claim.client.session.ID, ID: h.claim.id} }
 
-// Fence is the number of the latest grant: larger than that of every grant
-// before. A resource that keeps the largest it has seen can refuse who lost the
-// lock without knowing (R13).
+// Fence returns the number of the latest grant. It is higher than that of every earlier grant, if
+// the engine claims [FeatureFences]. A resource that remembers the highest fence can reject a
+// holder that has lost the lock and does not know it yet (R13).
 func (h *Hold) Fence() uint64 {
 	defer h.unlock()
 	return h.lock().status.Fence
 }
 
-// Unconfirmed reports that the former holder might not know yet that it lost (R12).
+// Unconfirmed reports that the former holder may not know yet that it lost the lock (R12).
 func (h *Hold) Unconfirmed() bool {
 	defer h.unlock()
 	return h.lock().status.Unconfirmed
 }
 
-// Grants are the targets as they were granted.
+// Grants returns the targets as they were granted.
 func (h *Hold) Grants() []Grant {
 	defer h.unlock()
 	return slices.Clone(h.lock().status.Grants)
 }
 
-// permits is the first of the grants that counts units.
+// permits returns the first grant that counts units.
 func (h *Hold) permits() Grant {
 	defer h.unlock()
 	for _, g := range h.lock().status.Grants {
@@ -141,23 +140,23 @@ func (h *Hold) permits() Grant {
 	return Grant{}
 }
 
-// InUse is how many units of the first permits target were in use when it was
-// granted, its own included; 0 without one.
+// InUse returns how many units of the first permits target were in use when it was granted, its own
+// included; 0 if there is none.
 func (h *Hold) InUse() int { return h.permits().InUse }
 
-// Slot is the lowest number from 1 to the limit that was free, of the first
-// permits target with one unit; 0 without one.
+// Slot returns the lowest number from 1 to the limit that was free, for a first permits target of
+// one unit; 0 if there is none.
 func (h *Hold) Slot() int { return h.permits().Slot }
 
-// RenewError is why the latest renewal of the client's session failed; nil if it did
-// not. The hold is lost when nothing else is heard until then.
+// RenewError returns why the latest renewal of the client's session failed; nil if it did not fail.
+// If no later renewal succeeds in time, the hold is lost.
 func (h *Hold) RenewError() error {
 	defer h.unlock()
 	return h.lock().client.failure
 }
 
-// Remaining is how long it is held for certain from now on; [Forever] where
-// nothing ends it, 0 when it has ended. A renewal makes it longer.
+// Remaining returns for how long the lock is certainly held, from now on: [Forever] if nothing ends
+// it, 0 if it has ended. A renewal extends it.
 func (h *Hold) Remaining() time.Duration {
 	defer h.unlock()
 	cl := h.lock()
@@ -175,8 +174,9 @@ func (h *Hold) Remaining() time.Duration {
 	return max(end.at-c.clock(), 0)
 }
 
-// YieldAsked is closed when the holder is asked to yield; [Hold.Asked] tells by
-// whom and until when. If the ask is withdrawn the next call gives a new channel.
+// YieldAsked returns a channel that is closed when the holder is asked to yield; [Hold.Asked]
+// returns who asks and until when. If the request is withdrawn, the next call returns a new
+// channel.
 func (h *Hold) YieldAsked() <-chan struct{} {
 	defer h.unlock()
 	cl := h.lock()
@@ -189,8 +189,8 @@ func (h *Hold) YieldAsked() <-chan struct{} {
 	return cl.yield
 }
 
-// Asked is what the holder is asked, nil if nothing. Its Left is counted from
-// now, with the client's margin taken off.
+// Asked returns the request to yield; nil if there is none. Its Left counts from now, less the
+// client's margin.
 func (h *Hold) Asked() *Asked {
 	defer h.unlock()
 	cl := h.lock()
@@ -204,11 +204,11 @@ func (h *Hold) Asked() *Asked {
 	return &asked
 }
 
-// Release ends this handle, and with the last handle of the claim the claim. It
-// is released for this program at once; ctx bounds the wait for the engine's
-// word. Without it in time the answer is ErrUnavailable, and the release is
-// repeated in the background. After a loss it returns the [ErrLost]; a second
-// release returns an [ErrNotHeld] and changes nothing.
+// Release ends this handle, and with the last handle of the claim the claim. This program no longer
+// holds it from then on; ctx bounds the wait for the engine's confirmation. If the engine does not
+// confirm in time, Release returns ErrUnavailable, and the client repeats the release in the
+// background. After a loss it returns the [ErrLost]; a second release returns an [ErrNotHeld] and
+// changes nothing.
 func (h *Hold) Release(ctx context.Context) error {
 	cl := h.lock()
 	c := cl.client
@@ -234,9 +234,9 @@ func (h *Hold) Release(ctx context.Context) error {
 	return nil
 }
 
-// release ends cl, which is over here, at the engine. It is called with c.mu
-// held and returns without it. An amendment that is out is waited for: arriving
-// after the end it would be a new claim.
+// release ends cl, which is over in this client, at the engine. The caller holds c.mu; release
+// unlocks it. It waits for an amendment in flight: arriving after the end, the amendment would be a
+// new claim.
 func (c *Client) release(ctx context.Context, cl *claim) error {
 	var failed error
 	for cl.inFlight > 0 && ctx.Err() == nil {
@@ -279,8 +279,8 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 	return err
 }
 
-// Close is Release with a bound of its own, 5 s or the TTL if that is shorter,
-// for use with defer. After an ordinary release it is nil.
+// Close is Release with a bound of 5 s, or the TTL if that is shorter, for use with defer. After a
+// release it returns nil.
 func (h *Hold) Close() error {
 	c := h.claim.client
 	ctx := context.Background()
@@ -296,7 +296,7 @@ func (h *Hold) Close() error {
 	return err
 }
 
-// wrapAs is err under the name of another operation.
+// renameOp returns err with the name of another operation.
 func renameOp(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {

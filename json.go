@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// In JSON, durations are numbers of seconds, such as 83.2, exact to the
-// nanosecond. What has no end is left out. All that is written can be read again,
-// and is then the same.
+// In JSON, durations are numbers of seconds, such as 83.2, exact to the nanosecond. An infinite
+// duration is left out. Everything that is written reads back as the same value.
 
 // marshalVisible writes v with its hidden characters escaped, because many tools print
 // JSON as it is.
@@ -43,8 +42,8 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return []byte(strings.TrimRight(fmt.Sprintf("%s.%09d", text, fraction), "0")), nil
 }
 
-// UnmarshalJSON reads a number of seconds. It refuses with ErrInvalid what is no
-// number, or more than a duration can hold. Digits beyond the nanosecond are
+// UnmarshalJSON reads a number of seconds. It refuses with ErrInvalid any other
+// text, and numbers that no duration can hold. Digits beyond the nanosecond are
 // dropped.
 func (s *seconds) UnmarshalJSON(text []byte) error {
 	if bytes.Equal(text, []byte("null")) {

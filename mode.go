@@ -42,7 +42,7 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return invalidf("mode %q is none of exclusive, shared, permits", text)
 }
 
-// WriterPolicy says how a waiting exclusive claim treats those who come later (R9).
+// WriterPolicy says how a waiting exclusive claim treats later claims (R9).
 type WriterPolicy uint8
 
 const (

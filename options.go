@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// A ClientOption changes how [New] makes a client. A value that is out of range
-// is refused by every call of the client, with the range.
+// A ClientOption changes how [New] makes a client. A value that is out of range is refused by every
+// call of the client, with the range.
 type ClientOption func(*Client)
 
-// SessionTTL sets for how long the client's session outlives its last renewal
-// at the engine: [MinTTL] to [MaxTTL], or 0, for as long as the program runs,
-// where the engine claims [Guarantees].NoExpiry. Without it the TTL is 0 where
-// that is allowed, else [DefaultTTL].
+// SessionTTL sets for how long the session outlives its last renewal at the engine: [MinTTL] to
+// [MaxTTL], or 0, for as long as the program runs, if the engine declares [Guarantees].NoExpiry.
+// The default is 0 where that is allowed, else [DefaultTTL].
 func SessionTTL(d time.Duration) ClientOption {
 	return func(c *Client) { c.session.TTL = d }
 }
 
-// SessionID sets the id of the client's session, instead of a random one. The
-// session is taken over if it is open: claims that another client has under it
-// end as [Superseded]. Whoever knows the id can do the same.
+// SessionID sets the id of the client's session, in place of a random one. The client takes over a
+// session that is open: claims that another client has under it end as [Superseded]. Everybody who
+// knows the id can do the same.
 func SessionID(id string) ClientOption {
 	return func(c *Client) {
 		c.session.ID = id
@@ -32,8 +31,7 @@ func SessionID(id string) ClientOption {
 	}
 }
 
-// SessionLabel tells people who the client is. Claims that say nothing else
-// about themselves carry it too.
+// SessionLabel tells people who the client is. Claims without a label of their own carry it too.
 func SessionLabel(l Label) ClientOption {
 	return func(c *Client) { c.session.Label = l }
 }
@@ -54,16 +52,16 @@ func SharedEngine() ClientOption {
 	return func(c *Client) { c.keepsEngine = true }
 }
 
-// Logger says where the client tells of losses and of what it repeats in the
-// background. Without it, nowhere: every loss is told to its holder anyway.
+// Logger sets where the client logs losses, and calls that it repeats in the background. The
+// default is nowhere: holders learn of every loss anyway.
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *Client) { c.logger = l }
 }
 
-// randomSessionID has 60 random bits, enough never to meet another one.
+// randomSessionID returns an id of 60 random bits, enough never to collide.
 func randomSessionID() string { return strings.ToLower(rand.Text()[:12]) }
 
-// monotonicClock counts from now on the clock of Go's own timers.
+// monotonicClock returns a clock that counts from now on, by the clock of Go's timers.
 func monotonicClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }

@@ -103,7 +103,7 @@ func parseFreezable(s string) (Path, error) {
 	return ParsePath(s)
 }
 
-// check finds what is wrong with p, for which ParsePath would not return it.
+// check returns why ParsePath would refuse p; nil if it would not.
 func (p Path) check() error {
 	if p == "" || p == Root {
 		return invalidf("path %q names nothing: write a name such as \"mydatabase/mytest\"", string(p))

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Pending is a claim in line whose program does something else meanwhile. It keeps
-// its place as long as the client lives. It must be waited for or cancelled: once
-// granted it holds, whether or not anybody has asked. It is safe for concurrent use.
+// A Pending is a waiting claim whose program does something else meanwhile. It keeps its place as
+// long as the client lives. The program must wait for it or cancel it: once granted it holds its
+// targets, even if nobody calls Wait. It is safe for concurrent use.
 type Pending struct {
 	claim *claim
 	again *Hold // of a claim that a hold around it covers
 }
 
-// Enqueue asks for everything that is named, and returns with the place in line.
-// The context bounds the asking only. A claim with [WithWait] fails when that is
-// over; one that would fail at once does so here.
+// Enqueue makes a claim and returns when it has a place in line. The context bounds only that. A
+// claim with [WithWait] fails when its wait is over; one that can't wait fails in Enqueue.
 func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, error) {
 	cl := c.newClaim("enqueue")
 	cl.add(requests)
@@ -47,9 +46,9 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 // Ref names the claim.
 func (p *Pending) Ref() Ref { return p.claim.ref() }
 
-// Wait waits until the claim is granted. The context bounds this call only: when
-// it ends first the error matches ErrNotAcquired and the context's, and the claim
-// keeps its place, so that Wait can be called again. Every call gives the same hold.
+// Wait waits until the claim is granted. The context bounds this call only: if it ends first, the
+// error matches ErrNotAcquired and the context's, and the claim keeps its place, so that the
+// program can call Wait again. Every call returns the same hold.
 func (p *Pending) Wait(ctx context.Context) (*Hold, error) {
 	if p.again != nil {
 		return p.again, nil
@@ -59,8 +58,8 @@ func (p *Pending) Wait(ctx context.Context) (*Hold, error) {
 	return p.claim.client.await(by, p.claim, false)
 }
 
-// Status asks the engine where the claim stands: its place, who blocks it, and
-// about how long it will take.
+// Status asks the engine for the state of the claim: its position, its blockers, and about how long
+// it will wait.
 func (p *Pending) Status(ctx context.Context) (Status, error) {
 	c := p.claim.client
 	if err := c.usable("status", p.claim.path); err != nil {
@@ -75,19 +74,18 @@ func (p *Pending) Status(ctx context.Context) (Status, error) {
 	return Status{}, wrap("status", p.claim.path, ErrNotHeld)
 }
 
-// Amend changes a claim that waits: its priority, never to lower, and limits of
-// its permits, named by the same path. It keeps its ticket.
+// Amend changes a waiting claim: its priority, which can only rise, and the limits of its permits,
+// named by their paths. The claim keeps its ticket.
 func (p *Pending) Amend(ctx context.Context, requests ...Request) error {
 	_, err := p.claim.client.amend(ctx, p.claim, "amend", func(d *demand) { d.add(requests) })
 	return err
 }
 
-// Cancel ends the claim, and releases it if it is granted already. It returns when the
-// engine has confirmed the end; the claim is never granted after that. If the engine does
-// not answer within a second, Cancel returns an ErrUnavailable, and the client goes on
-// ending the claim in the background. A Wait in progress returns at once. Cancel does not
-// touch a hold that Wait has returned: it returns ErrInvalid then. It returns nil for a
-// claim that has ended.
+// Cancel ends the claim, and releases it if it is granted already. It returns when the engine has
+// confirmed the end; the claim is never granted after that. If the engine does not answer within a
+// second, Cancel returns an ErrUnavailable, and the client goes on ending the claim in the
+// background. A Wait in progress returns at once. Cancel does not touch a hold that Wait has
+// returned: it returns ErrInvalid then. For a claim that has ended it returns nil.
 func (p *Pending) Cancel() error {
 	if p.again != nil {
 		return p.again.Close()

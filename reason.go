@@ -3,11 +3,11 @@ package lockkeeper
 import "fmt"
 
 // Reason says why a claim ended (R17). It is an error, so that
-// errors.Is(err, lockkeeper.Stolen) works on whatever the client returns.
+// errors.Is(err, lockkeeper.Stolen) works on the errors of a client.
 type Reason uint8
 
 const (
-	// NoReason is the reason of what has not ended.
+	// NoReason is the reason of a claim that has not ended.
 	NoReason Reason = iota
 	// Released by its holder.
 	Released
@@ -17,9 +17,9 @@ const (
 	Stolen
 	// Expired: its session was not renewed in time, or its processes are gone.
 	Expired
-	// Overdue: it was held for longer than its longest hold and the grace.
+	// Overdue: it was held for longer than its longest hold plus the grace.
 	Overdue
-	// TimedOut: it was not granted within the time it would wait.
+	// TimedOut: it was not granted within the bound of its wait.
 	TimedOut
 	// Cancelled by its own session while it waited.
 	Cancelled
@@ -35,7 +35,7 @@ const (
 	QuorumLost
 	// Unreachable: the engine could not be reached before the hold's deadline.
 	Unreachable
-	// Suspended: this process or computer stood still until after the deadline.
+	// Suspended: this process or computer did not run until after the deadline.
 	Suspended
 	// Draining: the engine takes no new claims.
 	Draining

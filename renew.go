@@ -223,7 +223,7 @@ func (c *Client) renew() {
 	c.expireSession(c.clock())
 	if !c.isLatestKey(held) {
 		c.unlock()
-		return // lost or attached anew meanwhile: this answer is of the past
+		return // lost or attached again meanwhile: this answer is outdated
 	}
 	if err == nil {
 		c.applyLease(lease, sent)

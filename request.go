@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// A Request is a part of what is asked for: a target, such as [Shared] of a
-// path, or a condition, such as [WithWait]. Of two conditions of one kind the
-// later counts. What can't be right is refused with [ErrInvalid] by the call
-// that gets it, before the engine is asked.
+// A Request is a part of what a program asks for: a target, such as [Shared] of a path, or a
+// condition, such as [WithWait]. Of two conditions of one kind the later counts. An invalid request
+// is refused with [ErrInvalid] by the call that it is passed to, before the engine is asked.
 type Request func(*demand)
 
-// demand is a Want in the making.
+// demand is a Want that requests build up.
 type demand struct {
 	want        Want
 	inline      [1]Target     // room for the usual single target, so that it costs no allocation
@@ -25,40 +24,40 @@ type demand struct {
 	wrong       checker
 }
 
-// Exclusive asks for the path and all below it, alone.
+// Exclusive asks for the path, with all paths below it, alone.
 func Exclusive(path string) Request {
 	return func(d *demand) { d.target(path, Target{Mode: ModeExclusive}) }
 }
 
-// Shared asks for the path and all below it, together with others that share it.
+// Shared asks for the path, with all paths below it, together with others that share it.
 func Shared(path string) Request {
 	return func(d *demand) { d.target(path, Target{Mode: ModeShared}) }
 }
 
-// Permits asks for so many units of the path, of which at most limit may be in
-// use at once as this caller sees it. Others may see another limit (R7).
+// Permits asks for units of the path. This caller allows at most limit units to be in use at once;
+// others may have another limit (R7).
 func Permits(path string, units, limit int) Request {
 	return func(d *demand) { d.target(path, Target{Mode: ModePermits, Units: units, Limit: limit}) }
 }
 
-// WithWait bounds the wait: 0 tries and never waits, [Forever] is the default.
-// It never bounds the hold. A wait that is certain to be outlasted fails at once.
+// WithWait bounds the wait: 0 tries and never waits, [Forever] is the default. It never bounds the
+// hold. A wait that can't succeed within the bound fails at once.
 //
-// The bound counts from the call, as a context's deadline does. Until then the client
-// retries an engine that it can't reach, and returns ErrUnavailable if it never reaches
-// it. Without a bound the client retries for the session's TTL.
+// The bound counts from the call, as a context's deadline does. Until then the client tries to
+// reach an engine that does not answer, and returns ErrUnavailable if it never reaches it. Without
+// a bound the client tries for the session's TTL.
 func WithWait(d time.Duration) Request {
 	return func(r *demand) { r.want.Wait, r.waits = d, true }
 }
 
-// WithPriority puts the claim ahead of all of lower priority in line:
-// -[MaxPriority] to [MaxPriority], 0 is the default.
+// WithPriority puts the claim ahead of all waiting claims of lower priority: -[MaxPriority] to
+// [MaxPriority], 0 is the default.
 func WithPriority(p int) Request {
 	return func(d *demand) { d.want.Priority, d.prioritizes = p, true }
 }
 
-// WithSoft makes a waiting exclusive claim stand back: it holds back nobody, and
-// is granted only after nothing in its way was held for the quiet period (R9).
+// WithSoft makes an exclusive claim wait without blocking anybody: it is granted only when nothing
+// in its way was held for the quiet period (R9).
 func WithSoft(quiet time.Duration) Request {
 	return func(d *demand) { d.want.WriterPolicy, d.want.Quiet = Soft, quiet }
 }
@@ -68,49 +67,48 @@ func WithSteal() Request {
 	return func(d *demand) { d.want.Steal, d.want.After = Ask, 0 }
 }
 
-// WithStealAfter asks holders of lower priority to yield, and takes the hold from
-// those that have not done so after d (R10).
+// WithStealAfter asks holders of lower priority to yield, and takes the hold from those that have
+// not yielded after that time (R10).
 func WithStealAfter(after time.Duration) Request {
 	return func(d *demand) { d.want.Steal, d.want.After = Take, after }
 }
 
-// WithMaxHold bounds the hold: after d its holder is asked to yield, and after
-// the grace it ends as [Overdue].
+// WithMaxHold bounds the hold: after d the engine asks its holder to yield, and after the grace the
+// hold ends as [Overdue].
 func WithMaxHold(d, grace time.Duration) Request {
 	return func(r *demand) { r.want.MaxHold, r.want.Grace = d, grace }
 }
 
-// WithExpectedDuration announces that it will be held for d, so that waits that would be
-// outlasted need not begin. It does not end the hold.
+// WithExpectedDuration announces for how long the lock will be held, so that others need not begin
+// a shorter wait. It does not end the hold.
 func WithExpectedDuration(d time.Duration) Request {
 	return func(r *demand) { r.want.Expected = d }
 }
 
-// WithAs says who asks: at most [MaxAsBytes].
+// WithAs names the caller: at most [MaxAsBytes] bytes.
 func WithAs(s string) Request {
 	return func(d *demand) { d.want.As = s }
 }
 
-// WithNote says what it is for: at most [MaxNoteBytes].
+// WithNote says what the lock is for: at most [MaxNoteBytes] bytes.
 func WithNote(s string) Request {
 	return func(d *demand) { d.want.Note = s }
 }
 
-// WithLink says where to look, such as the URL of a CI run: at most [MaxNoteBytes].
+// WithLink says where to look, such as the URL of a CI run: at most [MaxNoteBytes] bytes.
 func WithLink(s string) Request {
 	return func(d *demand) { d.want.Link = s }
 }
 
-// WithInside says that the claim is made in the hold of the claim ref, which
-// goes on only when this one has come to an end; a claim made in [Hold.Context]
-// says so without it. A program that was started under a lock of its parent names
-// the parent's claim, so that waiting for its own parent is found to be a deadlock
-// (R15). In a context that is inside ref already it changes nothing.
+// WithInside says that the claim is made inside the hold of the claim ref, which continues only
+// when this claim has ended; a claim made in [Hold.Context] says so without it. A program that was
+// started under a lock of its parent names the parent's claim, so that waiting for its own parent
+// is found to be a deadlock (R15). In a context that is inside ref already it changes nothing.
 func WithInside(ref Ref) Request {
 	return func(d *demand) { d.want.Inside = ref }
 }
 
-// target adds t at the path, or for an amendment replaces the one that is there.
+// target adds t at the path; an amendment replaces the target of that path.
 func (d *demand) target(path string, t Target) {
 	p, err := ParsePath(path)
 	if err != nil {
@@ -142,8 +140,8 @@ func (d *demand) add(requests []Request) {
 	}
 }
 
-// bound shortens the wait to what is left of ctx, so that the engine can refuse
-// at once a wait that is certain to be outlasted (R8).
+// bound shortens the wait to what is left of ctx, so that the engine can refuse at once a wait that
+// can't succeed (R8).
 func (d *demand) bound(ctx context.Context) {
 	deadline, ok := ctx.Deadline()
 	if !ok || d.want.Wait == 0 {
@@ -161,7 +159,7 @@ func (d *demand) begin(now time.Time) {
 	}
 }
 
-// check finds all that is wrong with d by itself.
+// check returns everything that is wrong with d by itself.
 func (d *demand) check() error {
 	if err := d.wrong.err(); err != nil {
 		return err // the targets are not complete, so the rest can't be judged
@@ -169,8 +167,7 @@ func (d *demand) check() error {
 	return d.want.Check()
 }
 
-// fillLabel says of the claim what the session says of itself, where the claim
-// says nothing.
+// fillLabel takes from the session's label what the claim's label leaves out.
 func (d *demand) fillLabel(l Label) {
 	if d.want.As == "" {
 		d.want.As = l.As

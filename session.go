@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Bounds of what is repeated.
+// Bounds of repeated calls.
 const (
 	minBackoff     = 50 * time.Millisecond
 	maxBackoff     = 2 * time.Second
@@ -117,8 +117,8 @@ func (c *Client) roundTrip() time.Duration {
 // unavailable returns the error of a call without an answer. It is never ErrNotAcquired.
 func unavailable(err error, ctx context.Context) *Error {
 	e := &Error{Err: ErrUnavailable, Cause: err}
-	if told, ok := err.(*Error); ok && told.Err == ErrUnavailable {
-		named := *told
+	if stated, ok := err.(*Error); ok && stated.Err == ErrUnavailable {
+		named := *stated
 		e = &named
 	}
 	switch ended := whyEnded(ctx); {
@@ -259,7 +259,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 		c.unlock()
 		return Key{}, err
 	}
-	c.expireSession(c.clock()) // what was lost meanwhile stays lost
+	c.expireSession(c.clock()) // a hold that was lost meanwhile stays lost
 	c.resumes = true
 	for _, cl := range named {
 		cl.epoch = lease.Key.Epoch
@@ -279,11 +279,11 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 // engine that lost its memory knows none of them. A hold that is gone is lost before the new lease
 // counts for it; a waiting claim is sent again.
 func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) error {
-	told := make(map[uint64]bool, len(said))
+	known := make(map[uint64]bool, len(said))
 	for i := range said {
-		told[said[i].Ref.ID] = true
+		known[said[i].Ref.ID] = true
 	}
-	if !slices.ContainsFunc(named, func(id uint64) bool { return !told[id] }) {
+	if !slices.ContainsFunc(named, func(id uint64) bool { return !known[id] }) {
 		return nil
 	}
 	var found []Status
@@ -294,8 +294,8 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) e
 		if err != nil {
 			return err
 		}
-		if s.Ref.Session == c.session.ID && !told[s.Ref.ID] {
-			told[s.Ref.ID] = true
+		if s.Ref.Session == c.session.ID && !known[s.Ref.ID] {
+			known[s.Ref.ID] = true
 			found = append(found, s)
 		}
 	}
@@ -303,14 +303,14 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) e
 	defer c.unlock()
 	for _, id := range named {
 		cl := c.claims[id]
-		if cl == nil || told[id] {
+		if cl == nil || known[id] {
 			continue
 		}
 		switch cl.phase {
 		case granted:
 			c.endClaim(cl, lost(cl, EngineRestarted, ""), false)
 		case inLine:
-			cl.resend, cl.known, cl.answeredChange = true, false, 0 // the engine counts its changes anew
+			cl.resend, cl.known, cl.answeredChange = true, false, 0 // the engine counts its changes from the start
 			c.unfinished[id] = cl
 			c.wakeWorker()
 		}
@@ -399,7 +399,7 @@ func (c *Client) notify(statuses []Status) {
 		s := &statuses[i]
 		if cl := c.find(s.Ref); cl == nil {
 			c.endUnknown(s)
-		} else if c.ttl == 0 || c.alive { // else no lease stands behind it: the next attach tells
+		} else if c.ttl == 0 || c.alive { // without a lease it has no effect: the next Attach reports the truth
 			c.applyStatus(cl, s, fromHint)
 		}
 	}

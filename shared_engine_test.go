@@ -57,7 +57,7 @@ func TestAcquireOfNothingSaysWhatToName(t *testing.T) {
 	defer c.Close()
 	_, err := c.Acquire(background)
 	if !errors.Is(err, lockkeeper.ErrInvalid) ||
-		!strings.Contains(err.Error(), "nothing is asked for: name 1 to 64 paths") {
+		!strings.Contains(err.Error(), "there are no targets: name 1 to 64 paths") {
 		t.Errorf("got %v", err)
 	}
 }

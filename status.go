@@ -50,19 +50,19 @@ type Grant struct {
 	Slot  int `json:"slot,omitempty"`   // of Permits with one unit: the lowest number from 1 to the limit that was free
 }
 
-// Status is a claim as its engine sees it at one moment. All times are
-// durations counted from when the answer was asked for, never stamps; in JSON
-// they are seconds, and what has no end is left out.
+// Status is a claim as its engine sees it at one moment. All times are durations that count from
+// when the request was sent, never timestamps. In JSON they are seconds, and an infinite one is
+// left out.
 type Status struct {
 	Ref Ref `json:"claim"`
-	// the claim in whose hold it was made, which may have ended since; zero: in none
+	// the claim inside whose hold it was made, which may have ended since; zero: none
 	Inside Ref `json:"inside,omitzero"`
 	// rises with every change of this claim; of two statuses the one with the higher Change is true
 	Change   uint64 `json:"change"`
 	Revision uint64 `json:"revision"` // the latest that was accepted
 	State    State  `json:"state"`
 	Reason   Reason `json:"reason,omitempty"` // of Ended: why. Else why the latest conversion was undone, if it was
-	Text     string `json:"text,omitempty"`   // words to the reason: an operator's, or the knot of a deadlock
+	Text     string `json:"text,omitempty"`   // words to the reason: an operator's, or the cycle of a deadlock
 
 	Grants   []Grant `json:"targets"` // read only
 	Priority int     `json:"priority,omitempty"`
@@ -70,7 +70,7 @@ type Status struct {
 
 	// of Held and Ended: rises with every grant of the engine (R13); 0 if never granted
 	Fence uint64 `json:"fence,omitempty"`
-	// granted before the former holder could be sure to know of its loss (R12)
+	// granted while the former holder may not yet know of its loss (R12)
 	Unconfirmed bool   `json:"unconfirmed,omitempty"`
 	Converting  bool   `json:"converting,omitempty"` // held shared, waiting to be exclusive (R14)
 	Asked       *Asked `json:"asked,omitempty"`      // of Held: asked to yield
@@ -82,22 +82,22 @@ type Status struct {
 	Left time.Duration `json:"left"`
 
 	Ticket uint64 `json:"ticket,omitempty"` // place in line among equals: lower goes first (R4)
-	// of Waiting in an answer of List, or timed out: 1 and those in line ahead that it waits for
+	// of Waiting in an answer of List, or timed out: 1 + the claims in line ahead that it waits for
 	Position int `json:"position,omitempty"`
 	// likewise: about how long it will wait, or would have waited, from now on (R17); 0 if unknown
 	ETA   time.Duration `json:"eta,omitempty"`
 	Waits []WaitReason  `json:"waits,omitempty"` // of Waiting in an answer of List: every reason why
-	// of Waiting in an answer of List, or refused: who stands in the way, at most MaxBlockers
+	// of Waiting in an answer of List, or refused: the blockers, at most MaxBlockers
 	Blockers []Blocker `json:"blockers,omitempty"`
 }
 
-// MaxBlockers bounds the evidence of one answer.
+// MaxBlockers bounds the blockers of one status.
 const MaxBlockers = 8
 
-// Asked tells a holder that it should release, why, and until when (R10, R11, R18).
+// Asked is a request to a holder to release, with the reason and the time (R10, R11, R18).
 type Asked struct {
 	By     Ref           `json:"by,omitzero"` // the claim that wants it; zero for an operator and for an overdue hold
-	Label                // of whoever asks
+	Label                // of the caller
 	Reason Reason        `json:"reason"` // what the end will be if it does not release: Stolen, Overdue, Revoked
 	Left   time.Duration `json:"left"`   // until then; Forever if it is a request only
 
@@ -106,8 +106,8 @@ type Asked struct {
 	EndsAt time.Duration `json:"-"`
 }
 
-// Words say why, and whom to ask, to who loses a claim: "the disk is full (by ann@ci)",
-// or what of that is known.
+// Words tell the holder why it is asked, and by whom: "the disk is full (by ann@ci)", or the part
+// of that which is known.
 func (a *Asked) Words() string {
 	switch {
 	case a.As == "":

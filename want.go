@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Forever is a wait without a bound, and the time left of what has no end.
+// Forever is a wait without a bound, and the time left where there is no end.
 const Forever time.Duration = math.MaxInt64
 
-// Limits of a [Want]. What exceeds them is refused, never cut.
+// Limits of a [Want]. A value that exceeds them is refused, never cut.
 const (
 	MaxTargets   = 64
 	MaxPermits   = 1 << 30                   // the largest limit, and so the most units
@@ -74,7 +74,7 @@ func ParseRef(s string) (Ref, error) {
 	return Ref{Session: s[:i], ID: id}, nil
 }
 
-// Target is one path that a claim wants, and how.
+// Target is one path that a claim asks for, and the mode.
 type Target struct {
 	Path  Path `json:"path"`
 	Mode  Mode `json:"mode"`
@@ -89,17 +89,16 @@ func (t Target) String() string {
 	return t.Mode.String() + " " + string(t.Path)
 }
 
-// Label is what people want to know of a claim. The engine only carries it.
+// Label says for people what a claim is. Engines only carry it.
 type Label struct {
 	As   string `json:"as,omitempty"`   // who: a person, a job
 	Note string `json:"note,omitempty"` // what for
 	Link string `json:"link,omitempty"` // where to look, such as the URL of a CI run
 }
 
-// Want is one claim as its session asks for it. The same id with the same Want
-// is the same claim, however often it is sent; with a higher Revision it amends
-// the claim (R16): the priority of any (never lowered), the limits of a waiting
-// one, the modes of a held one (R14).
+// Want is one claim as its session asks for it. The same id with the same Want is the same claim,
+// however often it is sent. With a higher Revision it amends the claim (R16): the priority, which
+// can only rise, the limits of a waiting claim, or the modes of a held one (R14).
 type Want struct {
 	ID       uint64   `json:"id"`                 // chosen by the session, never used again by it; not 0
 	Revision uint64   `json:"revision,omitempty"` // 0 for the first
@@ -114,15 +113,14 @@ type Want struct {
 	After        time.Duration `json:"after,omitempty"`         // of Take: how long after the ask the hold is taken
 	MaxHold      time.Duration `json:"max_hold,omitempty"`      // longest hold; 0: none (R11)
 	Grace        time.Duration `json:"grace,omitempty"`         // after MaxHold, until the hold ends
-	// announced: it will be held for so long, shorter waits need not begin (R8); 0: not announced
+	// announced: how long it will be held, so that shorter waits need not begin (R8); 0: not announced
 	Expected time.Duration `json:"expected,omitempty"`
-	// not a claim: an operator forbids new grants on the targets for so long (R18)
+	// not a claim: for how long an operator forbids new grants on the targets (R18)
 	Freeze time.Duration `json:"freeze,omitempty"`
 	Label
 }
 
-// Check finds everything that is wrong with w by itself, in one error that is
-// an [ErrInvalid]; nil if there is nothing.
+// Check returns an [ErrInvalid] with everything that is wrong with w by itself; nil if w is valid.
 func (w *Want) Check() error {
 	var c checker
 	if w.ID == 0 {
@@ -163,7 +161,7 @@ func (w *Want) CheckWait() error {
 
 func (w *Want) checkTargets(c *checker) {
 	if len(w.Targets) == 0 {
-		c.addf("nothing is asked for: name 1 to %d paths, and a mode for each", MaxTargets)
+		c.addf("there are no targets: name 1 to %d paths, and a mode for each", MaxTargets)
 		return
 	}
 	if len(w.Targets) > MaxTargets {
@@ -180,7 +178,7 @@ func (w *Want) checkTargets(c *checker) {
 		}
 		switch {
 		case t.Mode < ModeExclusive || t.Mode > ModePermits:
-			c.addf("%s: mode %d is none of exclusive, shared, permits", t.Path, t.Mode)
+			c.addf("%s: mode %d: allowed are exclusive, shared, permits", t.Path, t.Mode)
 		case t.Mode != ModePermits && (t.Units != 0 || t.Limit != 0):
 			c.addf("%s: units and limit go with permits only, not with %s", t.Path, t.Mode)
 		case t.Mode == ModePermits && (t.Limit < 1 || t.Limit > MaxPermits):
@@ -199,18 +197,18 @@ func (w *Want) checkTargets(c *checker) {
 func (w *Want) checkCombinations(c *checker) {
 	switch {
 	case w.WriterPolicy > Soft:
-		c.addf("writer policy %d is none of hard, soft", w.WriterPolicy)
+		c.addf("writer policy %d: allowed are hard, soft", w.WriterPolicy)
 	case w.WriterPolicy == Soft && w.Revision == 0 &&
 		slices.ContainsFunc(w.Targets, func(t Target) bool { return t.Mode != ModeExclusive }):
-		c.addf("soft manners are for exclusive targets only")
+		c.addf("a soft claim has exclusive targets only")
 	case w.WriterPolicy == Soft && w.Steal != NoSteal:
-		c.addf("soft manners and stealing exclude each other: a soft claim lets others pass")
+		c.addf("soft and steal exclude each other: a soft claim blocks nobody")
 	case w.WriterPolicy != Soft && w.Quiet != 0:
-		c.addf("a quiet period goes with soft manners only")
+		c.addf("a quiet period goes with soft only")
 	}
 	switch {
 	case w.Steal > Take:
-		c.addf("steal %d is none of none, ask, take", w.Steal)
+		c.addf("steal %d: allowed are none, ask, take", w.Steal)
 	case w.Steal != Take && w.After != 0:
 		c.addf("a bound after which to steal goes with take only")
 	}
@@ -223,7 +221,7 @@ func (w *Want) checkCombinations(c *checker) {
 	}
 }
 
-// Features are what an engine must claim to keep w.
+// Features returns what an engine must claim to accept w.
 func (w *Want) Features() Features {
 	var f Features
 	for _, t := range w.Targets {
@@ -256,7 +254,7 @@ func (w *Want) Features() Features {
 	return f
 }
 
-// SameRequest reports whether a and b ask for the same, apart from the revision.
+// SameRequest reports whether w and b are the same request, apart from the revision.
 func (w *Want) SameRequest(b *Want) bool {
 	x, y := *w, *b
 	x.Targets, y.Targets, x.Revision, y.Revision = nil, nil, 0, 0
@@ -269,7 +267,7 @@ func (w *Want) equalScalars(b *Want) bool {
 		w.MaxHold == b.MaxHold && w.Grace == b.Grace && w.Expected == b.Expected && w.Freeze == b.Freeze && w.Label == b.Label
 }
 
-// checker collects all that is wrong with one input.
+// checker collects everything that is wrong with one input.
 type checker struct{ wrong []string }
 
 func (c *checker) addf(format string, args ...any) {
@@ -285,7 +283,7 @@ func (c *checker) bound(name string, d time.Duration, forever bool) {
 	}
 }
 
-// spoken writes a bound as people say it: "10 years", "1h", not "87600h0m0s".
+// durationText writes a bound as people say it: "10 years", "1h", not "87600h0m0s".
 func durationText(d time.Duration) string {
 	if d == MaxDuration {
 		return "10 years"
