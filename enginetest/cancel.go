@@ -11,9 +11,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Cancellation: who gives up leaves nothing behind, whenever he does so.
-// answered is when a claim has surely been answered, so that who gives up knows that it is
-// taken.
+// Cancellation: a caller that gives up leaves nothing behind, at whatever moment.
+
+// answered is the time after which a claim has an answer, so that a caller that gives up knows that
+// the lock was taken.
 const answered = time.Second
 
 var cancelChecks = []check{
@@ -36,8 +37,8 @@ var cancelChecks = []check{
 		w.is(err, context.Canceled)
 		w.is(err, lockkeeper.ErrNotAcquired)
 		behind.queue(exclusive("db"))
-		w.ok(h.give(w.ctx()))
-		behind.granted(behind.last)
+		w.ok(h.giveBack(w.ctx()))
+		behind.waitGranted(behind.last)
 	}},
 	{"Cancellation/by a deadline", 0, func(w *world) {
 		holder, c := w.peer("holder"), w.client("waiter")
@@ -51,7 +52,7 @@ var cancelChecks = []check{
 		w.is(err, context.DeadlineExceeded)
 		var e *lockkeeper.Error
 		if errors.As(err, &e); len(e.Blocked) == 0 || e.Blocked[0].Ref != holder.ref(holder.last) {
-			w.Errorf("not acquired without saying who has it: %v", err)
+			w.Errorf("the refusal names no blocker: %v", err)
 		}
 		holder.release(holder.last)
 		w.free(exclusive("db"))
@@ -79,7 +80,7 @@ var cancelChecks = []check{
 			cancel()
 			w.ok(h.Release(w.ctx()))
 			if errors.Is(err, lockkeeper.ErrUnavailable) {
-				unknown++ // the engine took longer than a second: nothing is promised
+				unknown++ // the engine took longer than a second: no promise applies
 				w.free(exclusive("db"))
 				continue
 			}
@@ -115,14 +116,14 @@ var cancelChecks = []check{
 				racing.Go(func() {
 					<-time.After(5 * time.Millisecond)
 					racing.Go(giveUp)
-					if err := h.give(ctx); err != nil {
+					if err := h.giveBack(ctx); err != nil {
 						w.Error(err)
 					}
 				})
 			})
 			racing.Wait()
 			if err == nil {
-				w.ok(got.give(ctx))
+				w.ok(got.giveBack(ctx))
 			} else {
 				w.is(err, context.Canceled)
 			}
@@ -136,7 +137,7 @@ var cancelChecks = []check{
 		w.ok(err)
 		ctx, cancel := context.WithTimeout(w.ctx(), 50*time.Millisecond)
 		defer cancel()
-		_, err = p.Wait(ctx) // which bounds this look only
+		_, err = p.Wait(ctx) // bounds this Wait only
 		w.is(err, lockkeeper.ErrNotAcquired)
 		behind.queue(exclusive("db"))
 		w.ok(p.Cancel())
@@ -144,7 +145,7 @@ var cancelChecks = []check{
 		_, err = p.Wait(w.ctx())
 		w.is(err, lockkeeper.Cancelled)
 		holder.release(holder.last)
-		behind.granted(behind.last)
+		behind.waitGranted(behind.last)
 	}},
 	{"Cancellation/of a place that was granted unseen", 0, func(w *world) {
 		c := w.client("waiter")
@@ -163,7 +164,7 @@ var cancelChecks = []check{
 		w.is(h.Upgrade(ctx), context.DeadlineExceeded)
 		w.ok(h.Err())
 		reader.release(reader.last)
-		w.free(shared("db")) // it did not become exclusive after all
+		w.free(shared("db")) // it did not become exclusive
 		w.ok(h.Release(w.ctx()))
 	}},
 	{"Cancellation/by closing the client", fifo, func(w *world) {
@@ -180,14 +181,14 @@ var cancelChecks = []check{
 		w.is(other.Err(), lockkeeper.ErrNotHeld)
 		w.free(exclusive("other"))
 		holder.release(holder.last)
-		behind.granted(behind.last)
+		behind.waitGranted(behind.last)
 		_, err = c.Lock(w.ctx(), "db")
 		w.is(err, lockkeeper.ErrInvalid)
 	}},
 }
 
-// cancelAt gives up at that moment of a claim, of a lock that is free or, with
-// wait, is freed while it waits. Whatever comes of it, nothing is left behind.
+// cancelAt cancels a claim at the given moment. The lock is free or, with wait, becomes free during the
+// wait. Whatever the result, nothing may be left behind.
 func (w *world) cancelAt(m moment, wait bool) {
 	w.Helper()
 	path := strings.ReplaceAll(string(m), " ", "-")
@@ -197,7 +198,7 @@ func (w *world) cancelAt(m moment, wait bool) {
 	}
 	var giveUp atomic.Pointer[func()]
 	waiting := make(chan struct{}, 100)
-	k := w.worker("quitter", func(l *wire) {
+	k := w.worker("quitter", func(l *link) {
 		l.hook = func(now moment) {
 			if f := giveUp.Load(); f != nil && now == m {
 				(*f)()
@@ -228,7 +229,7 @@ func (w *world) cancelAt(m moment, wait bool) {
 	running.Wait()
 	switch {
 	case err == nil:
-		w.ok(got.give(ctx))
+		w.ok(got.giveBack(ctx))
 	case !errors.Is(err, context.Canceled):
 		w.Errorf("given up %s: %v", m, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// device names what is done with a device, whatever the names contain.
+// device returns the path of a function of a device, whatever characters the names contain.
 func device(t testing.TB, what ...string) lockkeeper.Target {
 	path, err := lockkeeper.PathOf(what...)
 	if err != nil {
@@ -21,14 +21,14 @@ func device(t testing.TB, what ...string) lockkeeper.Target {
 	return exclusive(string(path))
 }
 
-// At most so many queries per device, from many hosts.
+// Cases T4: a bound on the queries per device, from many hosts.
 var clusterCases = []check{
 	{"T4/case T4.1 the same of one device", trees, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
 		one.hold(device(w, "device", "snmp-query"))
 		two.queue(device(w, "device", "snmp-query"))
 		one.release(one.last)
-		two.granted(two.last)
+		two.waitGranted(two.last)
 	}},
 	{"T4/case T4.2 different things of one device", trees, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -44,9 +44,9 @@ var clusterCases = []check{
 		}
 		fourth := w.peer("fourth thread")
 		fourth.queue(permits("device", 1, 3))
-		fourth.still(fourth.last, lockkeeper.Waiting)
+		fourth.stays(fourth.last, lockkeeper.Waiting)
 		holders[1].release(holders[1].last)
-		fourth.granted(fourth.last)
+		fourth.waitGranted(fourth.last)
 	}},
 	{"T4/case T4.5 released when the code fails", 0, func(w *world) {
 		c := w.client("one")
@@ -68,15 +68,15 @@ var clusterCases = []check{
 		w.ok(err)
 		w.ok(h.Release(w.ctx()))
 		w.is(h.Release(w.ctx()), lockkeeper.ErrNotHeld)
-		w.ok(h.Close()) // for use with defer, it is no error
+		w.ok(h.Close()) // no error, so that defer works
 	}},
 	{"T4/case T4.9 no duration, holder dead", 0, func(w *world) {
 		dead, next := w.peerFor("dead", shortTTL), w.peer("next")
 		dead.hold(exclusive("db"))
 		next.queue(exclusive("db"))
 		dead.renew()
-		next.still(next.last, lockkeeper.Waiting) // as long as it lives
-		next.granted(next.last)                   // only the loss of its session frees it
+		next.stays(next.last, lockkeeper.Waiting) // as long as the session lives
+		next.waitGranted(next.last)               // only the end of the session frees it
 	}},
 	{"T4/case T4.10 eight processes, one at a time, in order", fifo | operators, func(w *world) {
 		first := w.worker("first", nil)
@@ -97,15 +97,15 @@ var clusterCases = []check{
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				got.raise("counter")
+				got.increment("counter")
 				<-time.After(time.Duration(9+i%7) * 10 * time.Millisecond)
-				if err := got.give(ctx); err != nil {
+				if err := got.giveBack(ctx); err != nil {
 					w.Error(err)
 				}
 			})
 			w.waiting(i + 1)
 		}
-		w.ok(h.give(ctx))
+		w.ok(h.giveBack(ctx))
 		running.Wait()
 		for i, k := range order {
 			if i != k {
@@ -129,10 +129,10 @@ var clusterCases = []check{
 					return
 				}
 				for _, t := range pair {
-					got.raise(t.Path)
+					got.increment(t.Path)
 				}
 				<-time.After(50 * time.Millisecond)
-				if err := got.give(ctx); err != nil {
+				if err := got.giveBack(ctx); err != nil {
 					w.Error(err)
 				}
 			})
@@ -141,13 +141,13 @@ var clusterCases = []check{
 		one, two := w.peer("one"), w.peer("two")
 		one.hold(exclusive("a"))
 		two.refused(exclusive("b"), exclusive("a"))
-		w.free(exclusive("b")) // never half a pair
+		w.free(exclusive("b")) // never half of the pair
 	}},
 	{"T4/case T4.15 and flaw F4.2 twice within a second", counts, func(w *world) {
 		p := w.peer("thread")
 		p.hold(permits("device", 1, 3))
 		p.inUse(p.hold(permits("device", 1, 3)), 2, 2)
-		p.inUse(p.hold(permits("device", 1, 3)), 3, 3) // exactly one was left
+		p.inUse(p.hold(permits("device", 1, 3)), 3, 3) // exactly one unit was free
 		p.refused(permits("device", 1, 3))
 	}},
 	{"T4/case T4.18 and flaw F4.6 another limit", counts, func(w *world) {
@@ -155,7 +155,7 @@ var clusterCases = []check{
 		one.hold(permits("device", 2, 2))
 		two.inUse(two.hold(permits("device", 1, 5)), 3, 1)
 		two.inUse(two.hold(permits("device", 2, 5)), 5, 0)
-		one.release(one.last) // with the smaller limit: no error, and nothing is lost
+		one.release(one.last) // with the smaller limit: no error, and no unit is lost
 		one.refused(permits("device", 1, 2))
 		two.inUse(two.hold(permits("device", 2, 5)), 5, 0)
 	}},
@@ -165,57 +165,57 @@ var clusterCases = []check{
 		w.is(err, lockkeeper.ErrSession)
 		w.free(exclusive("db"))
 	}},
-	// T4.20: there is no cleaner that could fail; leases end by the engine's own deadline.
+	// T4.20 has no check: no cleaner exists that could fail. Leases end by the engine's own deadline.
 }
 
-// What went wrong with locks as rows of a database before.
+// Flaws F4: known flaws of locks as rows of a database.
 var clusterFlaws = []check{
 	{"F4/flaw F4.1 and F4.3 units are counted from holders", counts, func(w *world) {
-		// Holders die, release and acquire at the same time, and no unit is lost.
+		// Holders die, release and acquire at the same time. No unit may be lost.
 		dying := w.peerFor("dying", shortTTL)
 		dying.hold(permits("k", 1, 3))
 		live := w.peer("live")
 		live.hold(permits("k", 2, 3))
 		next := w.peer("next")
 		id := next.queue(permits("k", 3, 3))
-		w.pass(shortTTL - 50*time.Millisecond)
+		w.sleep(shortTTL - 50*time.Millisecond)
 		live.release(live.last)
-		next.inUse(next.granted(id), 3, 0)
+		next.inUse(next.waitGranted(id), 3, 0)
 		next.refused(permits("k", 1, 3))
 	}},
 	{"F4/flaw F4.5 the holder is told before its lease ends", 0, func(w *world) {
 		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
 		h, err := k.lockAs(0)
 		w.ok(err)
-		k.wire.cut.Store(true)
+		k.link.cut.Store(true)
 		got, err := next.lockAs(0)
 		w.ok(err)
 		if h.Err() == nil {
 			w.Error("the former holder has not noticed its loss")
 		}
 		w.rises(h.Fence(), got.Fence())
-		w.ok(got.give(w.ctx()))
+		w.ok(got.giveBack(w.ctx()))
 	}},
 	{"F4/flaw F4.7 all or none under contention", many, func(w *world) {
 		paths := []string{"a", "b", "c"}
-		w.crowd(4, 5, nil, func(i, n int) demand {
+		w.manyClients(4, 5, nil, func(i, n int) demand {
 			return demand{targets: []lockkeeper.Target{exclusive(paths[(i+n)%3]), exclusive(paths[(i+n+1)%3]),
 				exclusive(fmt.Sprint("own", i))}}
 		})
 	}},
 	{"F4/flaw F4.9 nobody starves", fifo, func(w *world) {
-		p, others := w.peer("patient"), w.peer("others")
-		others.hold(exclusive("db"))
+		p, observer := w.peer("patient"), w.peer("others")
+		observer.hold(exclusive("db"))
 		id := p.queue(exclusive("db"))
 		for range 5 {
-			last := others.last
-			others.queue(exclusive("db"))
-			others.release(last)
+			last := observer.last
+			observer.queue(exclusive("db"))
+			observer.release(last)
 			if s := p.status(id); s.State == lockkeeper.Held {
 				break
 			}
 		}
-		p.granted(id)
+		p.waitGranted(id)
 	}},
 	{"F4/flaw F4.10 taken again by its holder", 0, func(w *world) {
 		c := w.client("one")
@@ -230,11 +230,11 @@ var clusterFlaws = []check{
 	}},
 	{"F4/flaw F4.11 an unknown outcome loses nothing", counts, func(w *world) {
 		for _, m := range []moment{beforeClaim, afterClaim} {
-			k := w.worker("one", func(l *wire) { l.dropping = true; l.random.Rand = rand.New(rand.NewPCG(11, uint64(len(m)))) })
+			k := w.worker("one", func(l *link) { l.lossy = true; l.random.Rand = rand.New(rand.NewPCG(11, uint64(len(m)))) })
 			for range 5 {
 				h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{permits("k", 1, 1)}}, nil)
 				w.ok(err)
-				if err := h.give(w.ctx()); err != nil {
+				if err := h.giveBack(w.ctx()); err != nil {
 					w.is(err, lockkeeper.ErrUnavailable)
 				}
 			}
@@ -242,6 +242,6 @@ var clusterFlaws = []check{
 		w.free(permits("k", 1, 1))
 	}},
 	// F4.2: case T4.15. F4.6: case T4.18.
-	// F4.4: there is no cleaner; every engine ends leases by a deadline that it computes itself.
-	// F4.8: what an engine survives is declared in Guarantees.Survives and tested with Harness.Restart.
+	// F4.4: no cleaner exists; every engine ends leases by a deadline that it computes itself.
+	// F4.8: an engine declares in Guarantees.Survives which failures it survives; Harness.Restart tests it.
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Many at once, recorded and judged.
+// Contention: many clients at once, recorded and judged.
 var contentionChecks = []check{
 	{"Contention/one exclusive lock", 0, func(w *world) {
-		w.crowd(6, 8, nil, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}} })
+		w.manyClients(6, 8, nil, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}} })
 	}},
 	{"Contention/many goroutines of one client", 0, func(w *world) {
 		first := w.worker("shared client", nil)
@@ -21,14 +21,16 @@ var contentionChecks = []check{
 			if i == 0 {
 				return first
 			}
-			return first.beside()
+			return first.sameClient()
 		}, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}} })
 	}},
 	{"Contention/tries", 0, func(w *world) {
-		w.crowd(6, 20, nil, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}, try: true} })
+		w.manyClients(6, 20, nil, func(int, int) demand {
+			return demand{targets: []lockkeeper.Target{exclusive("db")}, try: true}
+		})
 	}},
 	{"Contention/readers and writers", shares, func(w *world) {
-		w.crowd(6, 8, nil, func(i, n int) demand {
+		w.manyClients(6, 8, nil, func(i, n int) demand {
 			if (i+n)%3 == 0 {
 				return demand{targets: []lockkeeper.Target{exclusive("db")}}
 			}
@@ -36,14 +38,14 @@ var contentionChecks = []check{
 		})
 	}},
 	{"Contention/permits under different limits", counts, func(w *world) {
-		w.crowd(6, 8, nil, func(i, n int) demand {
+		w.manyClients(6, 8, nil, func(i, n int) demand {
 			limit := 1 + (i+n)%4
 			return demand{targets: []lockkeeper.Target{permits("k", 1+n%limit, limit)}}
 		})
 	}},
 	{"Contention/hierarchy", trees | shares, func(w *world) {
 		paths := []string{"db", "db/1", "db/2", "db/1/x", "db/1/y", "db/2/x"}
-		w.crowd(6, 8, nil, func(i, n int) demand {
+		w.manyClients(6, 8, nil, func(i, n int) demand {
 			path := paths[(i*5+n*7)%len(paths)]
 			if (i+n)%2 == 0 {
 				return demand{targets: []lockkeeper.Target{shared(path)}}
@@ -53,7 +55,7 @@ var contentionChecks = []check{
 	}},
 	{"Contention/many targets in any order", many, func(w *world) {
 		paths := []string{"a", "b", "c", "d"}
-		w.crowd(6, 8, nil, func(i, n int) demand {
+		w.manyClients(6, 8, nil, func(i, n int) demand {
 			x, y := (i+n)%4, (i*3+n*2+1)%4
 			if x == y {
 				y = (y + 1) % 4
@@ -62,39 +64,39 @@ var contentionChecks = []check{
 		})
 	}},
 	{"Contention/priorities", ranked, func(w *world) {
-		w.crowd(6, 6, nil, func(i, n int) demand {
+		w.manyClients(6, 6, nil, func(i, n int) demand {
 			return demand{targets: []lockkeeper.Target{exclusive("db")}, priority: (i + n) % 3}
 		})
 	}},
 	{"Contention/everything arrives twice", 0, func(w *world) {
-		w.crowd(4, 8, func(l *wire) { l.twice = true }, func(int, int) demand {
+		w.manyClients(4, 8, func(l *link) { l.duplicate = true }, func(int, int) demand {
 			return demand{targets: []lockkeeper.Target{exclusive("db")}}
 		})
 	}},
 	{"Contention/answers are lost", 0, func(w *world) {
-		w.crowd(4, 6, func(l *wire) { l.dropping = true }, func(int, int) demand {
+		w.manyClients(4, 6, func(l *link) { l.lossy = true }, func(int, int) demand {
 			return demand{targets: []lockkeeper.Target{exclusive("db")}}
 		})
 	}},
 	{"Contention/permits, answers are lost", counts, func(w *world) {
-		w.crowd(4, 6, func(l *wire) { l.dropping = true }, func(i, n int) demand {
+		w.manyClients(4, 6, func(l *link) { l.lossy = true }, func(i, n int) demand {
 			return demand{targets: []lockkeeper.Target{permits("k", 1+n%2, 3)}}
 		})
 	}},
 }
 
-// crowd lets so many clients ask so many times each, and each get what it asks for.
-func (w *world) crowd(clients, times int, change func(*wire), what func(i, n int) demand) {
+// manyClients runs clients that make the given number of requests each. Every request must be granted.
+func (w *world) manyClients(clients, times int, change func(*link), what func(i, n int) demand) {
 	w.Helper()
 	w.run(clients, times, func(int) *worker {
-		// Where a hint is lost, the next renewal tells: it should come soon.
+		// A lost hint is made up for by the next renewal, which should come soon.
 		return w.worker("client", change, lockkeeper.SessionTTL(3*lockkeeper.MinTTL))
 	}, what)
 }
 
 func (w *world) run(workers, times int, make func(i int) *worker, what func(i, n int) demand) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*maxWait)
 	defer cancel()
 	var running sync.WaitGroup
 	var granted atomic.Int64
@@ -113,16 +115,16 @@ func (w *world) run(workers, times int, make func(i int) *worker, what func(i, n
 				}
 				granted.Add(1)
 				if t := d.targets[0]; t.Mode == lockkeeper.ModeExclusive {
-					h.raise(lockkeeper.Path(fmt.Sprintf("counter of %s", t.Path)))
+					h.increment(lockkeeper.Path(fmt.Sprintf("counter of %s", t.Path)))
 				}
-				if err := h.give(ctx); err != nil && !(k.wire.dropping && errors.Is(err, lockkeeper.ErrUnavailable)) {
-					w.Errorf("%s gives back: %v", k.name, err)
+				if err := h.giveBack(ctx); err != nil && !(k.link.lossy && errors.Is(err, lockkeeper.ErrUnavailable)) {
+					w.Errorf("%s releases: %v", k.name, err)
 				}
 			}
 		})
 	}
 	running.Wait()
 	if granted.Load() == 0 {
-		w.Error("nobody was ever granted anything: the test proved nothing")
+		w.Error("no request was granted: the test proved nothing")
 	}
 }

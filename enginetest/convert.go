@@ -11,7 +11,7 @@ import (
 
 const converts = amends | shares
 
-// R14: a hold changes its mode.
+// R14: a hold converts its mode.
 var convertChecks = []check{
 	{"R14/an upgrade goes ahead of everybody who waits", converts | fifo, func(w *world) {
 		one, two, writer := w.peer("one"), w.peer("two"), w.peer("writer")
@@ -26,9 +26,9 @@ var convertChecks = []check{
 		one.await(id, "exclusive", func(s lockkeeper.Status) bool {
 			return s.State == lockkeeper.Held && !s.Converting && s.Grants[0].Mode == lockkeeper.ModeExclusive
 		})
-		writer.still(writer.last, lockkeeper.Waiting)
+		writer.stays(writer.last, lockkeeper.Waiting)
 		one.release(id)
-		writer.granted(writer.last)
+		writer.waitGranted(writer.last)
 	}},
 	{"R14/an upgrade that is taken back leaves it shared", converts | fifo, func(w *world) {
 		one, two, writer := w.peer("one"), w.peer("two"), w.peer("writer")
@@ -40,12 +40,12 @@ var convertChecks = []check{
 			w.Fatalf("taken back: %+v, want it held shared", s)
 		}
 		two.release(two.last)
-		s := one.still(id, lockkeeper.Held)
+		s := one.stays(id, lockkeeper.Held)
 		if s.Grants[0].Mode != lockkeeper.ModeShared {
 			w.Errorf("taken back, and yet granted later: %+v", s)
 		}
 		one.release(id)
-		writer.granted(writer.last)
+		writer.waitGranted(writer.last)
 	}},
 	{"R14/an upgrade waits as long as it wants", converts, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -67,11 +67,11 @@ var convertChecks = []check{
 		if s := one.convert(id, shared("db")); s.State != lockkeeper.Held || s.Grants[0].Mode != lockkeeper.ModeShared {
 			w.Fatalf("downgraded: %+v", s)
 		}
-		reader.granted(reader.last)
-		writer.still(writer.last, lockkeeper.Waiting)
+		reader.waitGranted(reader.last)
+		writer.stays(writer.last, lockkeeper.Waiting)
 		one.release(id)
 		reader.release(reader.last)
-		writer.granted(writer.last)
+		writer.waitGranted(writer.last)
 	}},
 	{"R14/a soft writer's hold is downgraded like any other", converts | manners, func(w *world) {
 		h, err := w.client("writer").Lock(w.ctx(), "db", lockkeeper.WithSoft(0))
@@ -97,7 +97,7 @@ var convertChecks = []check{
 	}},
 }
 
-// R15: waits that could never end are refused.
+// R15: a wait that could never end is refused.
 var deadlockChecks = []check{
 	{"R15/two who hold what the other wants", deadlocks, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -106,17 +106,17 @@ var deadlockChecks = []check{
 		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: forever, Inside: b})
 		second := two.last
 		if s.State == lockkeeper.Waiting {
-			s = two.ended(second, lockkeeper.Deadlock)
+			s = two.waitEnded(second, lockkeeper.Deadlock)
 		}
 		if s.Reason != lockkeeper.Deadlock {
 			w.Fatalf("the younger one: %s (%s), want it refused as a deadlock", s.State, s.Reason)
 		}
 		if !strings.Contains(s.Text, one.session.ID) || !strings.Contains(s.Text, two.session.ID) {
-			w.Errorf("the knot is told as %q, want both named", s.Text)
+			w.Errorf("the deadlock is described as %q, want both claims", s.Text)
 		}
-		one.still(first, lockkeeper.Waiting)
+		one.stays(first, lockkeeper.Waiting)
 		two.release(b.ID)
-		one.granted(first)
+		one.waitGranted(first)
 	}},
 	{"R15/three in a ring", deadlocks, func(w *world) {
 		paths := []string{"a", "b", "c"}
@@ -133,9 +133,9 @@ var deadlockChecks = []check{
 				w.Fatalf("%d: %s (%s), nothing is knotted yet", i, s.State, s.Reason)
 			}
 		}
-		ring[2].ended(ring[2].last, lockkeeper.Deadlock)
+		ring[2].waitEnded(ring[2].last, lockkeeper.Deadlock)
 		ring[2].release(outer[2].ID)
-		ring[1].granted(ring[1].last)
+		ring[1].waitGranted(ring[1].last)
 	}},
 	{"R15/two upgrades of one lock", deadlocks | converts, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -152,7 +152,7 @@ var deadlockChecks = []check{
 		one.await(a, "exclusive", func(s lockkeeper.Status) bool { return s.Grants[0].Mode == lockkeeper.ModeExclusive })
 	}},
 	{"R15/no false alarm", deadlocks | shares, func(w *world) {
-		// The holder of b waits for a, whose holder waits for nothing.
+		// The holder of b waits for a, whose holder does not wait.
 		one, two, three := w.peer("one"), w.peer("two"), w.peer("three")
 		a := one.hold(exclusive("a")).Ref
 		b := two.hold(exclusive("b")).Ref
@@ -160,10 +160,10 @@ var deadlockChecks = []check{
 		three.queue(exclusive("b"))
 		// The first session waits for b too, but not inside its hold of a.
 		other := one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{shared("b")}, Wait: forever})
-		one.still(other, lockkeeper.Waiting)
-		two.still(waits, lockkeeper.Waiting)
+		one.stays(other, lockkeeper.Waiting)
+		two.stays(waits, lockkeeper.Waiting)
 		one.release(a.ID)
-		two.granted(waits)
+		two.waitGranted(waits)
 	}},
 	{"R15/permits that nobody can free", deadlocks | counts, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -171,7 +171,7 @@ var deadlockChecks = []check{
 		one.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Inside: a})
 		s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, 2)}, Wait: forever, Inside: b})
 		if s.State == lockkeeper.Waiting {
-			s = two.ended(two.last, lockkeeper.Deadlock)
+			s = two.waitEnded(two.last, lockkeeper.Deadlock)
 		}
 		if s.Reason != lockkeeper.Deadlock {
 			w.Errorf("both hold a unit and want another: %s (%s), want a deadlock", s.State, s.Reason)
@@ -182,7 +182,7 @@ var deadlockChecks = []check{
 		a := p.hold(exclusive("a")).Ref
 		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("a")}, Wait: time.Hour, Inside: a})
 		if s.State == lockkeeper.Waiting {
-			s = p.ended(p.last, lockkeeper.Deadlock)
+			s = p.waitEnded(p.last, lockkeeper.Deadlock)
 		}
 		if s.Reason != lockkeeper.Deadlock {
 			w.Errorf("waiting for oneself: %s (%s), want a deadlock", s.State, s.Reason)
@@ -194,12 +194,12 @@ var deadlockChecks = []check{
 		inSite := lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever, Inside: site}
 		first := p.holdAs(inSite).Ref
 		second, third := p.queueAs(inSite), q.queueAs(inSite) // in the same session, and in another
-		p.still(second, lockkeeper.Waiting)
-		q.still(third, lockkeeper.Waiting)
+		p.stays(second, lockkeeper.Waiting)
+		q.stays(third, lockkeeper.Waiting)
 		p.release(first.ID)
-		p.granted(second)
+		p.waitGranted(second)
 		p.release(second)
-		q.granted(third)
+		q.waitGranted(third)
 	}},
 	{"R15/siblings of one context wait for each other", 0, func(w *world) {
 		c := w.client("make")
@@ -223,7 +223,7 @@ var deadlockChecks = []check{
 		for _, path := range []string{"site", "db"} {
 			s := two.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(path)}, Wait: forever, Inside: pool})
 			if s.State == lockkeeper.Waiting {
-				s = two.ended(two.last, lockkeeper.Deadlock)
+				s = two.waitEnded(two.last, lockkeeper.Deadlock)
 			}
 			if s.Reason != lockkeeper.Deadlock {
 				w.Errorf("waiting for %s, inside which somebody waits for the waiter: %s (%s), want a deadlock", path, s.State,
@@ -231,22 +231,22 @@ var deadlockChecks = []check{
 			}
 		}
 		two.release(pool.ID)
-		one.granted(deep)
+		one.waitGranted(deep)
 	}},
 	{"R15/case T3.6j waiting for what is held around oneself", deadlocks | trees, func(w *world) {
 		p := w.peer("me")
 		lunch := p.hold(exclusive("lunch")).Ref
 		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("lunch/1")}, Wait: forever, Inside: lunch})
 		if s.State == lockkeeper.Waiting {
-			s = p.ended(p.last, lockkeeper.Deadlock)
+			s = p.waitEnded(p.last, lockkeeper.Deadlock)
 		}
 		if s.State != lockkeeper.Ended || s.Reason != lockkeeper.Deadlock {
 			w.Errorf("%s (%s), want it refused as a deadlock", s.State, s.Reason)
 		}
 		other := w.peer("someone else")
-		other.queue(exclusive("lunch/1")) // two sessions only wait for each other
+		other.queue(exclusive("lunch/1")) // two sessions that wait for each other
 		p.release(lunch.ID)
-		other.granted(other.last)
+		other.waitGranted(other.last)
 	}},
 }
 
@@ -263,7 +263,7 @@ var reasonChecks = []check{
 		}
 		if b := s.Blockers[0]; b.Ref != holder.ref(holder.last) || b.Why != lockkeeper.HeldBy || b.As != "ana" ||
 			b.Note != "migration" || b.Link != "https://ci/7" || b.Path != "db" {
-			w.Errorf("the blocker is told as %+v", b)
+			w.Errorf("the blocker is %+v", b)
 		}
 		s = second.explain(second.queue(exclusive("db")))
 		if !slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy, lockkeeper.Behind}) {
@@ -274,11 +274,11 @@ var reasonChecks = []check{
 		p, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
 		p.hold(exclusive("db"))
 		if s := first.explain(first.queue(exclusive("db"))); s.ETA != 0 {
-			w.Errorf("about %s to go, when nobody can know yet", s.ETA)
+			w.Errorf("an estimate of %s without any earlier hold", s.ETA)
 		}
 		first.release(first.last)
 		for tries := 0; ; tries++ { // on a busy machine the second hold may last longer than the first
-			w.pass(500 * time.Millisecond)
+			w.sleep(500 * time.Millisecond)
 			p.release(p.last)
 			p.hold(exclusive("db"))
 			one := first.explain(first.queue(exclusive("db")))
@@ -299,18 +299,18 @@ var reasonChecks = []check{
 		_, err := c.TryLock(w.ctx(), "db")
 		var e *lockkeeper.Error
 		if !errors.As(err, &e) || e.Position != 1 || e.ETA <= time.Hour/2 || e.ETA > time.Hour {
-			w.Errorf("a try is told %v: %+v, want place 1 and about an hour", err, e)
+			w.Errorf("a refused try has %v: %+v, want position 1 and about an hour", err, e)
 		}
 		pending, err := c.Enqueue(w.ctx(), lockkeeper.Exclusive("db"))
 		w.ok(err)
 		s, err := pending.Status(w.ctx())
 		w.ok(err)
 		if s.Position != 1 || s.ETA <= time.Hour/2 || s.ETA > time.Hour {
-			w.Errorf("in line it is told: place %d, about %s to go", s.Position, s.ETA)
+			w.Errorf("in the queue: position %d, estimate %s", s.Position, s.ETA)
 		}
 		_, err = c.Lock(w.ctx(), "db", lockkeeper.WithWait(time.Minute))
 		if !errors.As(err, &e) || e.Reason != lockkeeper.TimedOut || e.Position != 2 || e.ETA != 0 {
-			w.Errorf("who is outlasted behind somebody of whom nothing is known is told %v: %+v", err, e)
+			w.Errorf("a hopeless wait behind a hold without an estimate has %v: %+v", err, e)
 		}
 	}},
 	{"R17/ends by their own hand", 0, func(w *world) {
@@ -318,9 +318,9 @@ var reasonChecks = []check{
 		held := p.hold(exclusive("db")).Ref.ID
 		waiting := other.queue(exclusive("db"))
 		other.release(waiting)
-		other.ended(waiting, lockkeeper.Cancelled)
+		other.waitEnded(waiting, lockkeeper.Cancelled)
 		p.release(held)
-		p.ended(held, lockkeeper.Released)
+		p.waitEnded(held, lockkeeper.Released)
 	}},
 	{"R17/an empty engine lists nothing", operators, func(w *world) {
 		p := w.peer("one")

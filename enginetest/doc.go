@@ -1,16 +1,48 @@
-// Package enginetest is what every engine must pass: [Run] tests each rule that
-// the engine claims, through the Engine interface and through the Client, and
-// that what it does not claim is refused; [Stress] keeps many clients busy at
-// random. What happened in between is recorded, and judged by package history.
-//
-// An engine calls both from a test of its own:
+// Package enginetest is the conformance suite for engines. An engine author calls it from a test:
 //
 //	func TestConformance(t *testing.T) {
 //		enginetest.Run(t, enginetest.Harness{
-//			Fresh: func(t *testing.T) enginetest.Open { … },
+//			Fresh: func(t *testing.T) enginetest.Open {
+//				dir := t.TempDir()
+//				return func() lockkeeper.Engine { return myengine.Open(dir) }
+//			},
 //		})
 //	}
 //
-// Subtests are named after the rule, the acceptance case or the known flaw that
-// they are about; docs/cases.md lists them.
+//	func TestStress(t *testing.T) { enginetest.Stress(t, harness) }
+//
+// # What it tests
+//
+// [Run] checks every rule (R1 to R20, see package table) and every acceptance case (docs/cases.md),
+// through the Engine interface and through the Client. It reads the engine's Features:
+//
+//   - the checks of a feature that the engine claims must pass;
+//   - the checks of a feature that it does not claim are skipped, and a request that needs the
+//     feature must be refused with ErrUnsupported and change nothing.
+//
+// [Stress] runs many clients with random requests, lost and duplicated messages, and sessions that
+// are cut off for shorter and longer than their TTL. Afterwards every path must become free.
+//
+// Both record what every client observed, and package history judges the record: exclusion, permits,
+// fences, order, answers, and linearizability.
+//
+// # The harness
+//
+// A [Harness] opens the engine under test. Fresh is required; the other fields say what the
+// environment of the engine allows:
+//
+//	Fresh    a new state, and a function that opens handles on it
+//	Many     several handles on one state, as from several processes
+//	Bubble   the engine runs in the fake time of testing/synctest
+//	Restart  the engine ends as in a crash and opens the same state again
+//	Calm     ends injected faults, for the end of Stress
+//	Skip     checks that no engine could pass in this environment, with the reason
+//
+// # Names and time
+//
+// A subtest is named for its rule, case or known flaw, for example R12/… or T3/…. In a bubble the
+// suite takes seconds of fake time. Without one it runs many checks at once in real time, on
+// sessions with a TTL of one second.
+//
+// The suite itself is tested with mutants: memlock with one fault each, which it must find.
 package enginetest

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCasesAreWhereTheDocumentSays: a row of docs/cases.md that names a file of this
-// package is about cases and flaws that are in that file, and no case is in none.
+// TestCasesAreWhereTheDocumentSays: if a row of docs/cases.md names a file of this package, the file
+// has the cases and flaws of the row; and every case is in some row.
 func TestCasesAreWhereTheDocumentSays(t *testing.T) {
 	text, err := os.ReadFile("../docs/cases.md")
 	if err != nil {

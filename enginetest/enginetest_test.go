@@ -12,8 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/enginetest"
 )
 
-// handle is one of several handles on one engine: closing it leaves the engine
-// to the others.
+// handle is one of several handles on one engine: its Close keeps the engine open.
 type handle struct{ lockkeeper.Engine }
 
 func (handle) Close() error { return nil }
@@ -26,8 +25,8 @@ var realTime = enginetest.Harness{
 	Many: true,
 }
 
-// The suite itself must hold in real time, and over two handles, as for engines
-// that other processes share.
+// TestRealTime runs the suite in real time and over two handles, as for an engine that processes
+// share.
 func TestRealTime(t *testing.T) {
 	testmode.NeedLong(t, "the engines of processes run the suite in real time")
 	t.Parallel()
@@ -39,7 +38,7 @@ func TestStressInRealTime(t *testing.T) {
 	enginetest.Stress(t, realTime)
 }
 
-// narrow is an engine that claims less than the one that it wraps, and keeps to that.
+// narrow is an engine that claims, and has, fewer features than the one that it wraps.
 type narrow struct {
 	lockkeeper.Engine
 	features lockkeeper.Features
@@ -48,12 +47,12 @@ type narrow struct {
 // newNarrow returns an engine that claims features alone. Its fences rise, and it remembers ended
 // claims, only if it claims to.
 func newNarrow(features lockkeeper.Features) narrow {
-	b := &bent{Engine: memlock.New()}
+	b := &mutant{Engine: memlock.New()}
 	if features&lockkeeper.FeatureFences == 0 {
 		b.status = oneFence
 	}
 	if features&lockkeeper.FeatureOnce == 0 {
-		forgetful(b)
+		ignoresLowestOpen(b)
 	}
 	return narrow{b, features}
 }
@@ -92,8 +91,9 @@ func bubble(open func() lockkeeper.Engine) enginetest.Harness {
 	return enginetest.Harness{Fresh: func(*testing.T) enginetest.Open { return open }, Bubble: true}
 }
 
-// The suite asks of an engine only what it claims, and that the rest is refused.
-func TestWhatIsNotClaimed(t *testing.T) {
+// TestUnclaimedFeatures: the suite tests only the features that an engine claims, and that it refuses
+// the others.
+func TestUnclaimedFeatures(t *testing.T) {
 	sets := map[string]lockkeeper.Features{"nothing": 0, "fair order": lockkeeper.FeatureFIFO}
 	for f := lockkeeper.Features(1); f&lockkeeper.AllFeatures != 0; f <<= 1 {
 		sets["all but "+f.String()] = lockkeeper.AllFeatures &^ f

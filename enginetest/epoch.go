@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R19: an open session is taken over only by who knows its epoch.
+// R19: an open session is taken over only by a client that knows its epoch.
 var epochChecks = []check{
 	{"R19/an attach that comes after its successor changes nothing", 0, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
@@ -18,14 +18,14 @@ var epochChecks = []check{
 		waits := p.queue(exclusive("taken"))
 		p.attachesLate(0)
 		p.attachesLate(first)
-		p.attachesLate(p.key.Epoch + 1) // nobody had that
-		p.still(named, lockkeeper.Held)
-		p.still(since, lockkeeper.Held)
-		p.still(waits, lockkeeper.Waiting)
+		p.attachesLate(p.key.Epoch + 1) // no client had that epoch
+		p.stays(named, lockkeeper.Held)
+		p.stays(since, lockkeeper.Held)
+		p.stays(waits, lockkeeper.Waiting)
 		other.refused(exclusive("since"))
 		other.release(other.last - 1)
-		// it is p that still hears
-		p.told(waits, "granted", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Held })
+		// p still gets the notifications
+		p.renewalShows(waits, "granted", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Held })
 		if lease := p.renew(); lease.Key != p.key {
 			w.Errorf("renewed %+v, attached %+v", lease.Key, p.key)
 		}
@@ -36,9 +36,9 @@ var epochChecks = []check{
 		p.session.Named, p.session.Epoch = []uint64{id}, p.key.Epoch
 		_, err := p.engine.Attach(w.ctx(), p.session, p.notify)
 		w.ok(err)
-		p.key.Epoch = p.attachesLate(p.key.Epoch, id) // its repetition
+		p.key.Epoch = p.attachesLate(p.key.Epoch, id) // a repetition
 		p.attach(id)
-		p.still(id, lockkeeper.Held)
+		p.stays(id, lockkeeper.Held)
 		p.renew()
 	}},
 	{"R19/a session is taken over on purpose", 0, func(w *world) {
@@ -50,12 +50,12 @@ var epochChecks = []check{
 			session: p.session,
 			wants:   p.wants,
 			last:    p.last,
-			bell:    make(chan struct{}, 1),
+			wakeup:  make(chan struct{}, 1),
 		}
 		heir.notes.of = make(map[uint64]lockkeeper.Status)
 		heir.key.Epoch = heir.attachesLate(0, kept)
 		if heir.key.Epoch != p.key.Epoch {
-			w.Errorf("told epoch %d, it was attached under %d", heir.key.Epoch, p.key.Epoch)
+			w.Errorf("the answer has epoch %d, the attach had %d", heir.key.Epoch, p.key.Epoch)
 		}
 		heir.attach(kept)
 		if heir.key.Epoch <= p.key.Epoch {
@@ -63,8 +63,8 @@ var epochChecks = []check{
 		}
 		_, err := p.engine.Renew(w.ctx(), p.key)
 		w.is(err, lockkeeper.ErrSession)
-		heir.still(kept, lockkeeper.Held)
-		heir.ended(dropped, lockkeeper.Superseded)
+		heir.stays(kept, lockkeeper.Held)
+		heir.waitEnded(dropped, lockkeeper.Superseded)
 	}},
 	{"R19/what is not open is opened under any epoch", 0, func(w *world) {
 		p := w.peer("one")
@@ -80,8 +80,8 @@ var epochChecks = []check{
 	}},
 }
 
-// attachesLate attaches p's session once more, as one that follows an epoch which
-// is not the session's: that must be refused. It returns the epoch that was told.
+// attachesLate attaches p's session again after an epoch that is not the session's, which must be
+// refused. It returns the epoch of the refusal.
 func (p *peer) attachesLate(follows uint64, named ...uint64) uint64 {
 	p.Helper()
 	s := p.session

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Tests and deployments that share a database, and a clean-up that takes it whole.
+// Cases T3: tests and deployments share a database, and a clean-up takes the whole of it.
 var grabCases = []check{
 	{"T3/case T3.1 the whole and its parts", trees | fifo, func(w *world) {
 		a, b, c, d := w.peer("A"), w.peer("B"), w.peer("C"), w.peer("D")
@@ -16,12 +16,12 @@ var grabCases = []check{
 		c.queue(exclusive("mydatabase"))
 		d.queue(exclusive("mydatabase/third")) // behind C
 		a.release(a.last)
-		c.still(c.last, lockkeeper.Waiting)
+		c.stays(c.last, lockkeeper.Waiting)
 		b.release(b.last)
-		c.granted(c.last)
-		d.still(d.last, lockkeeper.Waiting)
+		c.waitGranted(c.last)
+		d.stays(d.last, lockkeeper.Waiting)
 		c.release(c.last)
-		d.granted(d.last)
+		d.waitGranted(d.last)
 	}},
 	{"T3/case T3.2 a session of many", trees | fifo, func(w *world) {
 		// One session for each person and request, as in the recorded one.
@@ -38,17 +38,17 @@ var grabCases = []check{
 		me.hold(exclusive("dinner"))
 		you.queue(exclusive("dinner"))
 		charly.queue(exclusive("lunch"))
-		you.still(youLunch, lockkeeper.Waiting) // asked again: the same place
+		you.stays(youLunch, lockkeeper.Waiting) // a repetition keeps its position
 		you.release(youPart)
-		charly.still(charlyPart, lockkeeper.Waiting)
+		charly.stays(charlyPart, lockkeeper.Waiting)
 		me.release(lunch)
-		// lunch/1 of me came before lunch of you.
-		me.granted(2)
-		you.still(youLunch, lockkeeper.Waiting)
-		charly.still(charlyPart, lockkeeper.Waiting)
+		// My lunch/1 came before your lunch.
+		me.waitGranted(2)
+		you.stays(youLunch, lockkeeper.Waiting)
+		charly.stays(charlyPart, lockkeeper.Waiting)
 		charly.release(charlyPart)
 		me.release(2)
-		you.granted(youLunch)
+		you.waitGranted(youLunch)
 	}},
 	{"T3/case T3.6e and flaw F3.5 who cancels separates nobody", trees | fifo, func(w *world) {
 		a, z, y, v := w.peer("W"), w.peer("Z"), w.peer("Y"), w.peer("V")
@@ -56,7 +56,7 @@ var grabCases = []check{
 		z.queue(exclusive("a"))
 		y.queue(exclusive("a/2"))
 		z.release(z.last)
-		y.granted(y.last)
+		y.waitGranted(y.last)
 		v.hold(exclusive("a/3"))
 	}},
 	{"T3/case T3.6c a stranger's release", 0, func(w *world) {
@@ -69,19 +69,19 @@ var grabCases = []check{
 			ID: holder.last}); err == nil {
 			w.Error("a forged key is accepted")
 		}
-		holder.still(holder.last, lockkeeper.Held)
+		holder.stays(holder.last, lockkeeper.Held)
 		stranger.refused(exclusive("db"))
 	}},
 	{"T3/case T3.6j inside one's own hold", deadlocks | trees, func(w *world) {
 		c := w.client("me")
 		lunch, err := c.Lock(w.ctx(), "lunch")
 		w.ok(err)
-		part, err := c.Lock(w.within(lunch), "lunch/1") // covered: at once
+		part, err := c.Lock(w.within(lunch), "lunch/1") // covered by the outer hold: granted at once
 		w.ok(err)
 		w.ok(part.Release(w.ctx()))
 		deep, err := c.Lock(w.ctx(), "dinner/1")
 		w.ok(err)
-		_, err = c.Lock(w.within(deep), "dinner") // not covered, and in its own way
+		_, err = c.Lock(w.within(deep), "dinner") // not covered, and blocked by the outer hold
 		w.is(err, lockkeeper.ErrDeadlock)
 		w.is(err, lockkeeper.ErrNotAcquired)
 		w.ok(deep.Err())
@@ -90,7 +90,7 @@ var grabCases = []check{
 	}},
 }
 
-// What went wrong with hierarchical, perishable locks before.
+// Flaws F3: known flaws of hierarchical locks with leases.
 var grabFlaws = []check{
 	{"F3/flaw F3.1 a claim expires as a whole", trees | fifo, func(w *world) {
 		a, dying, z, y := w.peer("W"), w.peerFor("X", shortTTL), w.peer("Z"), w.peer("Y")
@@ -98,23 +98,23 @@ var grabFlaws = []check{
 		dying.hold(exclusive("a/b"))
 		z.queue(exclusive("a"))
 		y.queue(exclusive("a/b"))
-		w.pass(shortTTL + 100*time.Millisecond)
-		dying.attach() // it comes back, and has nothing left
+		w.sleep(shortTTL + 100*time.Millisecond)
+		dying.attach() // it comes back without claims
 		dying.queue(exclusive("a/b"))
 		a.release(a.last)
-		z.granted(z.last)
+		z.waitGranted(z.last)
 		z.release(z.last)
-		y.granted(y.last)
+		y.waitGranted(y.last)
 		y.release(y.last)
-		dying.granted(dying.last)
+		dying.waitGranted(dying.last)
 	}},
 	{"F3/flaw F3.3 who lapsed is told, never silently put at the end", 0, func(w *world) {
 		dying, next := w.peerFor("lapsed", shortTTL), w.peer("next")
 		id := dying.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
-		next.granted(next.last)
+		next.waitGranted(next.last)
 		_, err := dying.engine.Claim(w.ctx(), dying.key, dying.wants[id])
-		w.is(err, lockkeeper.ErrSession) // the same request does not queue anew
+		w.is(err, lockkeeper.ErrSession) // the same request does not queue again
 		dying.sessionGone()
 		next.release(next.last)
 		w.free(exclusive("db"))
@@ -134,7 +134,7 @@ var grabFlaws = []check{
 		h, err := next.lockAs(0)
 		w.ok(err)
 		w.between("granted", w.now()-began, 0, shortTTL)
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"F3/flaw F3.7 a request in several lines is one", many | trees | fifo, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -142,7 +142,7 @@ var grabFlaws = []check{
 		two.queue(exclusive("a/1"), exclusive("b/1"))
 		w.peer("three").refused(exclusive("b"))
 		one.release(one.last)
-		two.granted(two.last)
+		two.waitGranted(two.last)
 	}},
 	{"F3/flaw F3.9 whoever does not know a session can't act for it", 0, func(w *world) {
 		p := w.peer("one")
@@ -156,19 +156,19 @@ var grabFlaws = []check{
 				w.Error(err)
 			}
 		}
-		p.still(p.last, lockkeeper.Held)
+		p.stays(p.last, lockkeeper.Held)
 	}},
 	{"F3/flaw F3.11 an end is an end", maxHold, func(w *world) {
 		p, next := w.peer("one"), w.peer("next")
 		began := w.now()
 		p.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, MaxHold: 300 * time.Millisecond})
 		next.queue(exclusive("db"))
-		next.granted(next.last)
-		w.between("granted", w.now()-began, 300*time.Millisecond, 300*time.Millisecond) // no TTL on top
+		next.waitGranted(next.last)
+		w.between("granted", w.now()-began, 300*time.Millisecond, 300*time.Millisecond) // no TTL is added
 	}},
-	// F3.2: no call takes a time from the caller; case T3.6c is what a stranger could try.
+	// F3.2: no call takes a time from the caller. Case T3.6c is the attempt of a stranger.
 	// F3.5: case T3.6e.
 	// F3.8: cases T3.6h and T3.6j; rule R2 for the explicit shared mode.
-	// F3.10: a matter of the command's flags, which are typed there.
-	// F3.12: engines don't drain, servers do: see package access and lk drain.
+	// F3.10: concerns the flags of the command, which have types.
+	// F3.12: servers drain, engines do not: see package access and lk drain.
 }

@@ -10,7 +10,7 @@ import (
 
 func matches(err, target error) bool { return errors.Is(err, target) }
 
-// badWants are wants that can't be right, each for one reason.
+// badWants are invalid wants, each for one reason.
 var badWants = map[string]func(*lockkeeper.Want){
 	"id 0":             func(w *lockkeeper.Want) { w.ID = 0 },
 	"no targets":       func(w *lockkeeper.Want) { w.Targets = nil },
@@ -36,27 +36,30 @@ var badWants = map[string]func(*lockkeeper.Want){
 		w.Targets[0] = shared("x")
 		w.WriterPolicy = lockkeeper.Soft
 	},
-	"soft policy and stealing":    func(w *lockkeeper.Want) { w.WriterPolicy = lockkeeper.Soft; w.Steal = lockkeeper.Ask },
-	"a quiet period, hard":        func(w *lockkeeper.Want) { w.Quiet = time.Second },
-	"a negative quiet period":     func(w *lockkeeper.Want) { w.WriterPolicy = lockkeeper.Soft; w.Quiet = -1 },
-	"an unknown way to steal":     func(w *lockkeeper.Want) { w.Steal = 7 },
-	"a bound without taking":      func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.After = time.Second },
-	"a negative bound":            func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.After = -1 },
-	"a negative longest hold":     func(w *lockkeeper.Want) { w.MaxHold = -1 },
-	"a grace of nothing":          func(w *lockkeeper.Want) { w.Grace = time.Second },
-	"a negative grace":            func(w *lockkeeper.Want) { w.MaxHold, w.Grace = time.Second, -1 },
-	"an endless longest hold":     func(w *lockkeeper.Want) { w.MaxHold = forever },
-	"a negative announcement":     func(w *lockkeeper.Want) { w.Expected = -1 },
-	"a negative freeze":           func(w *lockkeeper.Want) { w.Freeze = -1 },
-	"a lock of everything":        func(w *lockkeeper.Want) { w.Targets[0] = exclusive(string(lockkeeper.Root)) },
-	"a shared freeze":             func(w *lockkeeper.Want) { w.Targets[0] = shared("x"); w.Freeze = time.Second },
-	"a long name":                 func(w *lockkeeper.Want) { w.As = strings.Repeat("x", lockkeeper.MaxAsBytes+1) },
-	"a long note":                 func(w *lockkeeper.Want) { w.Note = strings.Repeat("x", lockkeeper.MaxNoteBytes+1) },
-	"a long link":                 func(w *lockkeeper.Want) { w.Link = strings.Repeat("x", lockkeeper.MaxNoteBytes+1) },
-	"control characters":          func(w *lockkeeper.Want) { w.Note = "a\x1b[2J" },
-	"text that is not UTF-8":      func(w *lockkeeper.Want) { w.As = "\xff" },
-	"an empty path":               func(w *lockkeeper.Want) { w.Targets[0].Path = "" },
-	"a path that is not in order": func(w *lockkeeper.Want) { w.Targets[0].Path = "a//b" },
+	"soft policy and stealing": func(w *lockkeeper.Want) {
+		w.WriterPolicy = lockkeeper.Soft
+		w.Steal = lockkeeper.Ask
+	},
+	"a quiet period, hard":          func(w *lockkeeper.Want) { w.Quiet = time.Second },
+	"a negative quiet period":       func(w *lockkeeper.Want) { w.WriterPolicy = lockkeeper.Soft; w.Quiet = -1 },
+	"an unknown way to steal":       func(w *lockkeeper.Want) { w.Steal = 7 },
+	"a bound without taking":        func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.After = time.Second },
+	"a negative bound":              func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.After = -1 },
+	"a negative longest hold":       func(w *lockkeeper.Want) { w.MaxHold = -1 },
+	"a grace of nothing":            func(w *lockkeeper.Want) { w.Grace = time.Second },
+	"a negative grace":              func(w *lockkeeper.Want) { w.MaxHold, w.Grace = time.Second, -1 },
+	"an endless longest hold":       func(w *lockkeeper.Want) { w.MaxHold = forever },
+	"a negative announcement":       func(w *lockkeeper.Want) { w.Expected = -1 },
+	"a negative freeze":             func(w *lockkeeper.Want) { w.Freeze = -1 },
+	"a lock of everything":          func(w *lockkeeper.Want) { w.Targets[0] = exclusive(string(lockkeeper.Root)) },
+	"a shared freeze":               func(w *lockkeeper.Want) { w.Targets[0] = shared("x"); w.Freeze = time.Second },
+	"a long name":                   func(w *lockkeeper.Want) { w.As = strings.Repeat("x", lockkeeper.MaxAsBytes+1) },
+	"a long note":                   func(w *lockkeeper.Want) { w.Note = strings.Repeat("x", lockkeeper.MaxNoteBytes+1) },
+	"a long link":                   func(w *lockkeeper.Want) { w.Link = strings.Repeat("x", lockkeeper.MaxNoteBytes+1) },
+	"control characters":            func(w *lockkeeper.Want) { w.Note = "a\x1b[2J" },
+	"text that is not UTF-8":        func(w *lockkeeper.Want) { w.As = "\xff" },
+	"an empty path":                 func(w *lockkeeper.Want) { w.Targets[0].Path = "" },
+	"a path that is not normalized": func(w *lockkeeper.Want) { w.Targets[0].Path = "a//b" },
 }
 
 func manyTargets(n int) []lockkeeper.Target {
@@ -67,7 +70,7 @@ func manyTargets(n int) []lockkeeper.Target {
 	return targets
 }
 
-// badSessions are sessions that can't be right, each for one reason.
+// badSessions are invalid sessions, each for one reason.
 var badSessions = map[string]func(*lockkeeper.Session){
 	"no id":              func(s *lockkeeper.Session) { s.ID = "" },
 	"a long id":          func(s *lockkeeper.Session) { s.ID = strings.Repeat("x", lockkeeper.MaxSessionID+1) },

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R11: whatever is not renewed ends, and nothing else.
+// R11: a session that is not renewed ends, and no other.
 var leaseChecks = []check{
 	{"R11/a session that is not renewed ends, not before its TTL", 0, func(w *world) { w.expiry(shortTTL) }},
 	{"R11/a longer TTL is kept whole", 0, func(w *world) { w.expiry(3 * shortTTL) }},
@@ -17,12 +17,12 @@ var leaseChecks = []check{
 		other.hold(exclusive("c"))
 		c := p.queue(exclusive("c"))
 		for range 5 {
-			w.pass(shortTTL / 3)
+			w.sleep(shortTTL / 3)
 			p.renew()
 		}
-		p.still(a, lockkeeper.Held)
-		p.still(b, lockkeeper.Held)
-		p.still(c, lockkeeper.Waiting)
+		p.stays(a, lockkeeper.Held)
+		p.stays(b, lockkeeper.Held)
+		p.stays(c, lockkeeper.Waiting)
 	}},
 	{"R11/a shorter TTL takes back nothing that was promised", 0, func(w *world) {
 		p := w.peer("promised")
@@ -32,8 +32,8 @@ var leaseChecks = []check{
 			w.Errorf("the lease is for %s, want what is left of %s", lease.TTL, longTTL)
 		}
 		p.renew()
-		w.pass(shortTTL + 100*time.Millisecond)
-		p.still(id, lockkeeper.Held)
+		w.sleep(shortTTL + 100*time.Millisecond)
+		p.stays(id, lockkeeper.Held)
 	}},
 	{"R11/a place in line is perishable", fifo, func(w *world) {
 		holder, dead, next := w.peer("holder"), w.peerFor("dead", shortTTL), w.peer("next")
@@ -41,8 +41,8 @@ var leaseChecks = []check{
 		dead.queue(exclusive("db"))
 		next.queue(exclusive("db"))
 		holder.release(holder.last)
-		// dead holds now, unheard, or its place is gone: next gets it either way.
-		next.granted(next.last)
+		// Either the dead session holds now, unnoticed, or its place is gone: next gets the lock in both cases.
+		next.waitGranted(next.last)
 		dead.sessionGone()
 	}},
 	{"R11/leaving ends all at once", fifo, func(w *world) {
@@ -54,9 +54,9 @@ var leaseChecks = []check{
 		a := next.queue(exclusive("a"))
 		b := next.queue(exclusive("b"))
 		p.leave()
-		next.granted(a)
+		next.waitGranted(a)
 		other.release(other.last)
-		next.granted(b)
+		next.waitGranted(b)
 		p.sessionGone()
 	}},
 	{"R11/a longest hold ends as overdue", maxHold, func(w *world) {
@@ -65,19 +65,19 @@ var leaseChecks = []check{
 		began := w.now()
 		id := p.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, MaxHold: most, Grace: grace}).Ref.ID
 		next.queue(exclusive("db"))
-		asked := p.asked(id)
+		asked := p.waitAsked(id)
 		w.between("asked to yield", w.now()-began, most, most)
 		if asked.Reason != lockkeeper.Overdue || asked.Left > grace || asked.By != (lockkeeper.Ref{}) {
 			w.Errorf("asked %+v, want overdue with at most %s left", asked, grace)
 		}
-		next.granted(next.last)
+		next.waitGranted(next.last)
 		w.between("granted", w.now()-began, most+grace, most+grace)
-		p.ended(id, lockkeeper.Overdue)
+		p.waitEnded(id, lockkeeper.Overdue)
 	}},
 	{"R11/a longest hold ends also without anybody waiting", maxHold, func(w *world) {
 		p := w.peer("holder")
 		id := p.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, MaxHold: 200 * time.Millisecond}).Ref.ID
-		p.ended(id, lockkeeper.Overdue)
+		p.waitEnded(id, lockkeeper.Overdue)
 		w.free(exclusive("db"))
 	}},
 	{"R11/an overdue hold that is given back has yielded", maxHold, func(w *world) {
@@ -87,9 +87,9 @@ var leaseChecks = []check{
 			MaxHold: 200 * time.Millisecond,
 			Grace:   time.Minute,
 		}).Ref.ID
-		p.asked(id)
+		p.waitAsked(id)
 		p.release(id)
-		p.ended(id, lockkeeper.Yielded)
+		p.waitEnded(id, lockkeeper.Yielded)
 	}},
 	{"R11/no TTL only where that is claimed", 0, func(w *world) {
 		_, err := w.handles[0].Attach(w.ctx(), lockkeeper.Session{ID: "without end"}, nil)
@@ -102,12 +102,12 @@ var leaseChecks = []check{
 		}
 		p := w.peerFor("for as long as the program lives", 0)
 		id := p.hold(exclusive("db")).Ref.ID
-		w.pass(2 * shortTTL)
-		p.still(id, lockkeeper.Held)
+		w.sleep(2 * shortTTL)
+		p.stays(id, lockkeeper.Held)
 	}},
 }
 
-// expiry lets a session with that TTL die while it holds and another one waits.
+// expiry lets a session with the given TTL expire while it holds and another one waits.
 func (w *world) expiry(ttl time.Duration) {
 	w.Helper()
 	dead, next := w.peerFor("dead", ttl), w.peer("next")
@@ -115,7 +115,7 @@ func (w *world) expiry(ttl time.Duration) {
 	dead.renew()
 	dead.hold(exclusive("db"))
 	id := next.queue(exclusive("db"))
-	s := next.granted(id)
+	s := next.waitGranted(id)
 	w.between("granted", w.now()-began, ttl, ttl)
 	if s.Unconfirmed {
 		w.Error("the last promise to the dead session has passed, and yet the grant is unconfirmed")
@@ -123,8 +123,8 @@ func (w *world) expiry(ttl time.Duration) {
 	dead.sessionGone()
 }
 
-// R12: the holder knows first.
-var toldChecks = []check{
+// R12: the holder knows of its loss before another client is granted.
+var notifiedChecks = []check{
 	{"R12/a renewal states every end", maxHold, func(w *world) {
 		p := w.peer("holder")
 		id := p.holdAs(lockkeeper.Want{
@@ -132,9 +132,9 @@ var toldChecks = []check{
 			MaxHold: 10 * time.Second,
 			Grace:   5 * time.Second,
 		}).Ref.ID
-		w.pass(100 * time.Millisecond)
-		s := p.told(id, "ending some time", func(s lockkeeper.Status) bool { return s.Left != forever })
-		if s.Left > 15*time.Second || s.Left < 15*time.Second-100*time.Millisecond-late {
+		w.sleep(100 * time.Millisecond)
+		s := p.renewalShows(id, "ending some time", func(s lockkeeper.Status) bool { return s.Left != forever })
+		if s.Left > 15*time.Second || s.Left < 15*time.Second-100*time.Millisecond-tolerance {
 			w.Errorf("%s left of 15s", s.Left)
 		}
 	}},
@@ -147,9 +147,9 @@ var toldChecks = []check{
 			Force: true,
 			Label: lockkeeper.Label{Note: "maintenance"},
 		}))
-		s := p.told(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
+		s := p.renewalShows(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
 		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance" {
-			w.Errorf("told %s (%q), want revoked (maintenance)", s.Reason, s.Text)
+			w.Errorf("ended as %s (%q), want revoked (maintenance)", s.Reason, s.Text)
 		}
 	}},
 	{"R12/forced, so unconfirmed, until the victim knows", operators | fifo, func(w *world) {
@@ -157,7 +157,7 @@ var toldChecks = []check{
 		id := victim.hold(exclusive("db")).Ref.ID
 		first := next.queue(exclusive("db"))
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id), Force: true}))
-		if s := next.granted(first); !s.Unconfirmed {
+		if s := next.waitGranted(first); !s.Unconfirmed {
 			w.Error("granted before the victim could know, and yet confirmed")
 		}
 		next.release(first)
@@ -165,7 +165,7 @@ var toldChecks = []check{
 			w.Error("the victim does not know yet, and yet the next grant is confirmed")
 		}
 		next.release(next.last)
-		victim.release(id) // it knows
+		victim.release(id) // it knows of its end
 		if s := next.hold(exclusive("db")); s.Unconfirmed {
 			w.Error("the victim released, and yet the grant is unconfirmed")
 		}
@@ -174,8 +174,8 @@ var toldChecks = []check{
 		victim, t := w.peer("victim"), w.peer("thief")
 		victim.hold(exclusive("db"))
 		t.queueAs(taker(1, 200*time.Millisecond, exclusive("db")))
-		if s := t.granted(t.last); !s.Unconfirmed {
-			w.Error("the victim was promised a whole TTL and told nothing else, and yet the grant is confirmed")
+		if s := t.waitGranted(t.last); !s.Unconfirmed {
+			w.Error("the victim's lease states a whole TTL and no end, but the grant is confirmed")
 		}
 	}},
 	{"R12/others are not haunted", operators, func(w *world) {
@@ -183,7 +183,7 @@ var toldChecks = []check{
 		id := victim.hold(exclusive("db")).Ref.ID
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id), Force: true}))
 		if s := other.hold(exclusive("elsewhere")); s.Unconfirmed {
-			w.Error("it meets nobody, and yet it is unconfirmed")
+			w.Error("it conflicts with no claim, but it is unconfirmed")
 		}
 	}},
 	{"R12/a victim that resumes without it knows", operators, func(w *world) {
@@ -236,7 +236,7 @@ var fenceChecks = []check{
 		p := w.peer("one")
 		s := p.hold(exclusive("db"))
 		p.release(p.last)
-		if e := p.ended(p.last, lockkeeper.Released); e.Fence != s.Fence {
+		if e := p.waitEnded(p.last, lockkeeper.Released); e.Fence != s.Fence {
 			w.Errorf("ended with fence %d, held with %d", e.Fence, s.Fence)
 		}
 		never := p.refusedWhileHeld()
@@ -246,14 +246,14 @@ var fenceChecks = []check{
 	}},
 }
 
-// refusedWhileHeld is the end of a try at what another one holds.
+// refusedWhileHeld requests a held target without a wait.
 func (p *peer) refusedWhileHeld() lockkeeper.Status {
 	p.Helper()
 	p.peer("holder").hold(exclusive("held"))
 	return p.refused(exclusive("held"))
 }
 
-// convert amends the claim to have those targets, with patience.
+// convert amends the claim to the given targets, and waits.
 func (p *peer) convert(id uint64, targets ...lockkeeper.Target) lockkeeper.Status {
 	p.Helper()
 	s, err := p.tryConvert(id, targets...)

@@ -11,10 +11,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// lost waits until the hold's context ends, which must be a loss for that reason.
+// lost waits until the hold's context ends, and checks the reason of the loss.
 func (w *world) lost(h *lockkeeper.Hold, why ...lockkeeper.Reason) {
 	w.Helper()
-	w.done(h.Done(), "told of the loss")
+	w.done(h.Done(), "notified of the loss")
 	err := h.Err()
 	w.is(err, lockkeeper.ErrLost)
 	cause := context.Cause(h.Context())
@@ -27,7 +27,7 @@ func (w *world) lost(h *lockkeeper.Hold, why ...lockkeeper.Reason) {
 	w.Errorf("lost: %v, want one of %v", err, why)
 }
 
-// Loss: the holder is told before anybody else is granted, and why.
+// Loss: the holder learns of its loss, and why, before another client is granted.
 var lossChecks = []check{
 	{"Loss/the wire is cut", 0, func(w *world) {
 		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
@@ -36,7 +36,7 @@ var lossChecks = []check{
 		if left := h.Remaining(); left <= 0 || left > shortTTL {
 			w.Errorf("%s remain of a TTL of %s", left, shortTTL)
 		}
-		k.wire.cut.Store(true)
+		k.link.cut.Store(true)
 		got, err := next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		if h.Err() == nil {
@@ -46,30 +46,31 @@ var lossChecks = []check{
 		if h.Remaining() != 0 {
 			w.Errorf("%s remain of a lost hold", h.Remaining())
 		}
-		w.is(h.give(w.ctx()), lockkeeper.ErrLost)
-		k.wire.cut.Store(false)
-		w.ok(got.give(w.ctx()))
-		again, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil) // it recovers by itself
+		w.is(h.giveBack(w.ctx()), lockkeeper.ErrLost)
+		k.link.cut.Store(false)
+		w.ok(got.giveBack(w.ctx()))
+		// the client recovers by itself
+		again, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
-		w.ok(again.give(w.ctx()))
+		w.ok(again.giveBack(w.ctx()))
 	}},
 	{"Loss/a short cut loses nothing", 0, func(w *world) {
 		k := w.worker("holder", nil, lockkeeper.SessionTTL(2*shortTTL))
 		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
-		k.wire.cut.Store(true)
-		w.pass(shortTTL / 2)
-		k.wire.cut.Store(false)
-		w.pass(2 * shortTTL)
+		k.link.cut.Store(true)
+		w.sleep(shortTTL / 2)
+		k.link.cut.Store(false)
+		w.sleep(2 * shortTTL)
 		w.ok(h.Err())
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"Loss/what was asked into a cut wire is not held later", 0, func(w *world) {
 		var running sync.WaitGroup
 		ctx := w.ctx()
-		for i := range 12 { // each is mended at another moment
+		for i := range 12 { // each link is restored at another moment
 			path := fmt.Sprint("db", i)
-			c, l := w.wired("one", nil, lockkeeper.SessionTTL(shortTTL))
+			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(shortTTL))
 			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
 			l.cut.Store(true)
 			running.Go(func() {
@@ -78,9 +79,9 @@ var lossChecks = []check{
 				if _, err := c.Lock(bounded, path); err == nil {
 					w.Error("locked over a cut wire")
 				}
-				w.pass(2*shortTTL + time.Duration(i)*15*time.Millisecond) // the session has ended: the client resumes
+				w.sleep(2*shortTTL + time.Duration(i)*15*time.Millisecond) // the session has ended: the client resumes
 				l.cut.Store(false)
-				w.pass(2 * shortTTL)
+				w.sleep(2 * shortTTL)
 			})
 		}
 		running.Wait()
@@ -89,17 +90,16 @@ var lossChecks = []check{
 		}
 	}},
 	{"Loss/a try that was refused unheard is not held later", 0, func(w *world) {
-		// The engine remembers an ended claim for a TTL: what is repeated after
-		// that would be a new claim.
+		// The engine remembers an ended claim for a TTL. A repetition after that would be a new claim.
 		var running sync.WaitGroup
 		holder, ctx := w.peer("holder"), w.ctx()
 		for i := range 12 {
 			path := fmt.Sprint("db", i)
-			c, l := w.wired("one", func(l *wire) { l.far = true }, lockkeeper.SessionTTL(shortTTL))
+			c, l := w.clientAndLink("one", func(l *link) { l.remote = true }, lockkeeper.SessionTTL(shortTTL))
 			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
 			id := holder.hold(exclusive(path)).Ref.ID
-			l.mute.Store(true)
-			time.AfterFunc(shortTTL-time.Duration(i)*40*time.Millisecond, func() { l.mute.Store(false) })
+			l.loseAnswers.Store(true)
+			time.AfterFunc(shortTTL-time.Duration(i)*40*time.Millisecond, func() { l.loseAnswers.Store(false) })
 			time.AfterFunc(shortTTL/3, func() { holder.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}) })
 			running.Go(func() {
 				if h, err := c.TryLock(ctx, path); err == nil {
@@ -107,7 +107,7 @@ var lossChecks = []check{
 						w.Error(err)
 					}
 				}
-				w.pass(2 * shortTTL)
+				w.sleep(2 * shortTTL)
 			})
 		}
 		running.Wait()
@@ -116,7 +116,7 @@ var lossChecks = []check{
 		}
 	}},
 	{"Loss/a release over a cut wire", 0, func(w *world) {
-		c, l := w.wired("one", nil, lockkeeper.SessionTTL(2*shortTTL))
+		c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(2*shortTTL))
 		h, err := c.Lock(w.ctx(), "db")
 		w.ok(err)
 		l.cut.Store(true)
@@ -125,22 +125,22 @@ var lossChecks = []check{
 		w.is(h.Release(ctx), lockkeeper.ErrUnavailable)
 		w.is(h.Err(), lockkeeper.Released)
 		l.cut.Store(false)
-		w.free(exclusive("db")) // it is repeated in the background
+		w.free(exclusive("db")) // the client repeats the release in the background
 	}},
 	{"Loss/a release while the session ends", 0, func(w *world) {
-		// The one release never looks like a second one.
+		// A repeated release is not reported as a second one.
 		var running sync.WaitGroup
 		var confused atomic.Int64
 		ctx := w.ctx()
 		for i := range 12 {
 			path := fmt.Sprint("db", i)
-			c, l := w.wired("one", nil, lockkeeper.SessionTTL(shortTTL))
+			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(shortTTL))
 			h, err := c.Lock(ctx, path)
 			w.ok(err)
 			l.cut.Store(true)
 			time.AfterFunc(shortTTL+time.Duration(i)*20*time.Millisecond, func() { l.cut.Store(false) })
 			running.Go(func() {
-				w.pass(shortTTL / 2)
+				w.sleep(shortTTL / 2)
 				if err := h.Release(ctx); errors.Is(err, lockkeeper.ErrNotHeld) {
 					confused.Add(1)
 				}
@@ -148,7 +148,7 @@ var lossChecks = []check{
 		}
 		running.Wait()
 		if n := confused.Load(); n > 0 {
-			w.Errorf("released once, while the session ended: %d of 12 are told that they hold nothing, want nil, a loss or "+
+			w.Errorf("released once, while the session ended: %d of 12 get ErrNotHeld, want nil, a loss or "+
 				"unavailable", n)
 		}
 		for i := range 12 {
@@ -165,7 +165,7 @@ var lossChecks = []check{
 		w.ok(err)
 		w.done(asked, "asked to yield")
 		w.lost(h.Hold, lockkeeper.Stolen)
-		w.ok(got.give(w.ctx()))
+		w.ok(got.giveBack(w.ctx()))
 	}},
 	{"Loss/revoked, with the operator's words", operators, func(w *world) {
 		c, op := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("operator")
@@ -215,7 +215,7 @@ var lossChecks = []check{
 		w.rises(h.Fence(), got.Fence())
 		w.ok(got.Release(w.ctx()))
 		w.ok(second.Close())
-		// The second one has left by now, so the engine may not remember why.
+		// The second client has left by now, so the engine may not remember the reason.
 		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.Suspended,
 			lockkeeper.Expired)
 	}},
@@ -230,7 +230,7 @@ var lossChecks = []check{
 				w.ok(err)
 				began <- s.Ref
 			}
-			w.done(ctx.Done(), "told of the loss")
+			w.done(ctx.Done(), "notified of the loss")
 			w.is(context.Cause(ctx), lockkeeper.Revoked)
 			return nil // it did not notice
 		}, lockkeeper.WithNote("careless"))
@@ -240,19 +240,19 @@ var lossChecks = []check{
 	}},
 }
 
-// Abandonment: who stops renewing leaves within its TTL, holding or waiting.
+// Abandonment: a session that is not renewed ends within its TTL, holding or waiting.
 var abandonChecks = []check{
 	{"Abandonment/a holder", 0, func(w *world) {
 		k, next := w.worker("dead", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
 		_, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		cut := w.now()
-		k.wire.cut.Store(true)
+		k.link.cut.Store(true)
 		h, err := next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		// Its last renewal may have been up to a third of the TTL before the cut.
 		w.between("granted", w.now()-cut, shortTTL/2, shortTTL)
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"Abandonment/the first in line", fifo, func(w *world) {
 		holder, next := w.worker("holder", nil), w.worker("next", nil)
@@ -268,11 +268,11 @@ var abandonChecks = []check{
 				w.Error(err)
 				return
 			}
-			if err := got.give(ctx); err != nil {
+			if err := got.giveBack(ctx); err != nil {
 				w.Error(err)
 			}
 		})
-		w.ok(h.give(ctx))
+		w.ok(h.giveBack(ctx))
 		running.Wait()
 		dead.sessionGone()
 	}},

@@ -4,13 +4,13 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R2 and R3: which claims may be held together, drawn as tables: rows are held,
-// columns are asked for, in the order X, S, P.
+// R2 and R3: the compatibility tables of modes. A row is a held mode, a column a requested one, in the
+// order X, S, P.
 var (
 	samePath = [3]string{
 		"...",
 		".S.",
-		"..P", // and permits meet by their limit
+		"..P", // permits conflict only by their limit
 	}
 	// The row's path is above the column's.
 	heldAbove = [3]string{
@@ -31,7 +31,7 @@ var (
 	}
 )
 
-// ofMode makes a target of the mode with that letter.
+// ofMode returns a target with the mode of that letter.
 func ofMode(letter byte, path string) lockkeeper.Target {
 	switch letter {
 	case 'X':
@@ -66,7 +66,7 @@ var modeChecks = []check{
 	}},
 }
 
-// modeTable holds in each mode at one path, and tries each mode at the other.
+// modeTable holds one path in each mode, and requests the other in each mode.
 func (w *world) modeTable(heldPath, triedPath string, table [3]string) {
 	const letters = "XSP"
 	for row, held := range letters {
@@ -85,7 +85,7 @@ func (w *world) modeTable(heldPath, triedPath string, table [3]string) {
 			}
 			one.leave()
 			if s.State == lockkeeper.Ended {
-				two.hold(b) // with a out of the way it is free again
+				two.hold(b) // without a it is free again
 			}
 			two.leave()
 		}

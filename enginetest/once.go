@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R16: everything may be sent twice, late, or after its successor.
+// R16: every message may arrive twice, late, or after its successor.
 var onceChecks = []check{
 	{"R16/the same request twice is one claim", 0, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
@@ -22,9 +22,9 @@ var onceChecks = []check{
 			w.Errorf("first %+v, then %+v", a, b)
 		}
 		p.release(p.last)
-		other.granted(id)
+		other.waitGranted(id)
 		other.release(id)
-		w.free(exclusive("db")) // no second copy holds or waits
+		w.free(exclusive("db")) // no duplicate holds or waits
 	}},
 	{"R16/the same request at once from many", 0, func(w *world) {
 		p := w.peer("one")
@@ -58,14 +58,14 @@ var onceChecks = []check{
 			_, err := p.engine.Claim(w.ctx(), p.key, want)
 			w.is(err, lockkeeper.ErrInvalid)
 		}
-		p.still(id, lockkeeper.Held)
+		p.stays(id, lockkeeper.Held)
 		w.free(exclusive("other"))
 	}},
 	{"R16/an ended id stays ended", 0, func(w *world) {
 		p := w.peer("one")
 		id := p.hold(exclusive("db")).Ref.ID
 		p.release(id)
-		p.release(id) // twice is once
+		p.release(id) // a duplicate
 		if s := p.status(id); s.State != lockkeeper.Ended || s.Reason != lockkeeper.Released {
 			w.Errorf("the request came again after the release: %s (%s), want ended (released)", s.State, s.Reason)
 		}
@@ -73,7 +73,7 @@ var onceChecks = []check{
 		tried.hold(exclusive("db"))
 		refused := p.refused(exclusive("db")).Ref.ID
 		tried.release(tried.last)
-		p.still(refused, lockkeeper.Ended)
+		p.stays(refused, lockkeeper.Ended)
 		w.free(exclusive("db"))
 	}},
 	{"R16/ending what never was", 0, func(w *world) {
@@ -81,7 +81,7 @@ var onceChecks = []check{
 		id := other.hold(exclusive("db")).Ref.ID
 		w.is(p.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}), lockkeeper.ErrNotHeld)
 		w.is(p.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1 << 52}), lockkeeper.ErrNotHeld)
-		other.still(id, lockkeeper.Held)
+		other.stays(id, lockkeeper.Held)
 	}},
 	{"R16/a stale revision changes nothing", amends | ranked, func(w *world) {
 		p := w.peer("one")
@@ -114,7 +114,7 @@ var onceChecks = []check{
 		p.renew()
 		p.attach(id)
 		p.attach(id)
-		p.still(id, lockkeeper.Held)
+		p.stays(id, lockkeeper.Held)
 		p.leave()
 		if err := p.end(lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
 			w.is(err, lockkeeper.ErrSession)
@@ -137,13 +137,13 @@ var onceChecks = []check{
 		for _, e := range []lockkeeper.Ending{{Kind: lockkeeper.Release, ID: id}, {Kind: lockkeeper.Leave}} {
 			w.is(p.engine.End(w.ctx(), stale, e), lockkeeper.ErrSession)
 		}
-		p.still(id, lockkeeper.Held)
+		p.stays(id, lockkeeper.Held)
 		other.refused(exclusive("db"))
 		w.free(exclusive("x"))
 	}},
 	{"R19/late calls after leaving make nothing", 0, func(w *world) {
-		// Another process leaves the session of one that is dead, by its key. Calls of
-		// the dead one arrive after that.
+		// Another process ends the session of a dead one with its key. Calls of the dead process arrive
+		// after that.
 		p := w.peer("dead")
 		held := p.hold(exclusive("db")).Ref.ID
 		p.leave()
@@ -169,7 +169,7 @@ var onceChecks = []check{
 		}
 		refused()
 		if !w.claims(operators) {
-			return // it can't be listed
+			return // the engine has no List
 		}
 		if found := p.list(lockkeeper.Query{Session: p.session.ID}); slices.ContainsFunc(
 			found, func(s lockkeeper.Status) bool {
@@ -192,11 +192,11 @@ var onceChecks = []check{
 		one.hold(exclusive("a"))
 		two.hold(exclusive("b"))
 		one.release(one.last)
-		two.still(two.last, lockkeeper.Held)
+		two.stays(two.last, lockkeeper.Held)
 	}},
 }
 
-// R19: a session is taken over by who names its claims.
+// R19: a client takes a session over by naming its claims.
 var resumeChecks = []check{
 	{"R19/what is not named ends", 0, func(w *world) {
 		p := w.peer("one")
@@ -204,10 +204,10 @@ var resumeChecks = []check{
 		w.peer("other").hold(exclusive("taken"))
 		waits, gone := p.queue(exclusive("taken")), p.queue(exclusive("taken"))
 		p.attach(kept, waits)
-		p.still(kept, lockkeeper.Held)
-		p.still(waits, lockkeeper.Waiting)
-		p.ended(dropped, lockkeeper.Superseded)
-		p.ended(gone, lockkeeper.Superseded)
+		p.stays(kept, lockkeeper.Held)
+		p.stays(waits, lockkeeper.Waiting)
+		p.waitEnded(dropped, lockkeeper.Superseded)
+		p.waitEnded(gone, lockkeeper.Superseded)
 		w.free(exclusive("dropped"))
 	}},
 	{"R19/a claim in flight is named before it is known", 0, func(w *world) {
@@ -219,27 +219,27 @@ var resumeChecks = []check{
 		}
 	}},
 	{"R19/a resumed session has its whole TTL", 0, func(w *world) {
-		const ttl = 2 * shortTTL // so that a busy computer may take a second for what follows
+		const ttl = 2 * shortTTL // so that a busy machine may take a second for the next steps
 		p := w.peerFor("one", ttl)
 		id := p.hold(exclusive("db")).Ref.ID
-		w.pass(ttl / 2)
+		w.sleep(ttl / 2)
 		p.attach(id)
-		w.pass(ttl * 6 / 10)
-		p.still(id, lockkeeper.Held)
+		w.sleep(ttl * 6 / 10)
+		p.stays(id, lockkeeper.Held)
 	}},
 	{"R19/named elsewhere, not revived", 0, func(w *world) {
 		p := w.peerFor("one", shortTTL)
 		id := p.hold(exclusive("db")).Ref.ID
 		next := w.peer("next")
 		other := next.queue(exclusive("db"))
-		next.granted(other) // p's session has ended
+		next.waitGranted(other) // p's session has ended
 		p.attach(id)
 		for _, s := range p.lease.Claims {
 			if s.Ref.ID == id && s.State != lockkeeper.Ended {
 				w.Errorf("a claim of an ended session came back: %+v", s)
 			}
 		}
-		next.still(other, lockkeeper.Held)
+		next.stays(other, lockkeeper.Held)
 	}},
 	{"R19/after a restart nothing is lost and nothing comes back", 0, func(w *world) {
 		if w.harness.Restart == nil {
@@ -249,7 +249,7 @@ var resumeChecks = []check{
 	}},
 }
 
-// restarted tests one restart.
+// restarted checks one restart.
 func (w *world) restarted() {
 	one, two, three := w.peer("one"), w.peer("two"), w.peer("three")
 	held := one.hold(exclusive("held"))
@@ -266,7 +266,7 @@ func (w *world) restarted() {
 		_, err := p.engine.Renew(w.ctx(), p.key)
 		w.is(err, lockkeeper.ErrSession) // it must resume
 	}
-	one.attachesLate(0) // also now it is taken over only by who knows its epoch
+	one.attachesLate(0) // the restart does not waive the epoch
 	one.attach(held.Ref.ID, released.Ref.ID)
 	if s := one.status(held.Ref.ID); s.State != lockkeeper.Held || s.Fence != held.Fence {
 		w.Errorf("held before the restart: %+v, want it held with fence %d", s, held.Fence)
@@ -276,14 +276,14 @@ func (w *world) restarted() {
 	}
 	one.release(held.Ref.ID)
 	three.attach(behind)
-	three.still(behind, lockkeeper.Waiting) // two keeps its place, but has not resumed
+	three.stays(behind, lockkeeper.Waiting) // two keeps its position but has not resumed
 	two.attach(waits)
-	w.rises(released.Fence, two.granted(waits).Fence)
+	w.rises(released.Fence, two.waitGranted(waits).Fence)
 	two.release(waits)
-	three.granted(behind)
+	three.waitGranted(behind)
 }
 
-// Bad input changes nothing.
+// Invalid input changes nothing.
 var badInputChecks = []check{
 	{"BadInput/claims", 0, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
@@ -332,8 +332,8 @@ var badInputChecks = []check{
 	}},
 }
 
-// isInvalid fails the test unless err refuses bad input. What the engine does not
-// claim at all it may refuse as unsupported instead.
+// isInvalid fails the check unless err refuses invalid input. For a feature that the engine does not
+// claim, ErrUnsupported is right, too.
 func (w *world) isInvalid(name string, err error, needs lockkeeper.Features) {
 	w.Helper()
 	target := lockkeeper.ErrInvalid
@@ -345,7 +345,7 @@ func (w *world) isInvalid(name string, err error, needs lockkeeper.Features) {
 	}
 }
 
-// everything is all that the engine has, without what changes by itself.
+// everything returns the whole state of the engine, without the fields that change by themselves.
 func (w *world) everything(p *peer) []lockkeeper.Status {
 	w.Helper()
 	if !w.claims(operators) {
@@ -361,7 +361,7 @@ func (w *world) everything(p *peer) []lockkeeper.Status {
 	return all
 }
 
-// unchanged fails the test unless the engine has what it had before.
+// unchanged fails the check if the state of the engine has changed.
 func (w *world) unchanged(before []lockkeeper.Status, p *peer) {
 	w.Helper()
 	if after := w.everything(p); !reflect.DeepEqual(before, after) {

@@ -24,7 +24,7 @@ const (
 	once      = lockkeeper.FeatureOnce
 )
 
-// R4 and R5: who goes first, and who need not wait.
+// R4 and R5: the order of the queue, and claims that need not wait.
 var orderChecks = []check{
 	{"R4/first come first served", fifo, func(w *world) {
 		holder := w.peer("holder")
@@ -39,7 +39,7 @@ var orderChecks = []check{
 		holder.release(before)
 		fence := uint64(0)
 		for i, p := range line {
-			s := p.granted(p.last)
+			s := p.waitGranted(p.last)
 			w.rises(fence, s.Fence)
 			fence = s.Fence
 			for _, other := range line[i+1:] {
@@ -65,7 +65,7 @@ var orderChecks = []check{
 		holder.release(holder.last)
 		for _, name := range []string{"top", "five", "five again", "one", "zero", "low"} {
 			p := line[name]
-			p.granted(p.last)
+			p.waitGranted(p.last)
 			p.release(p.last)
 		}
 	}},
@@ -91,10 +91,10 @@ var orderChecks = []check{
 		late.refused(shared("db"))
 		late.queue(shared("db"))
 		reader.release(reader.last)
-		writer.granted(writer.last)
-		late.still(late.last, lockkeeper.Waiting)
+		writer.waitGranted(writer.last)
+		late.stays(late.last, lockkeeper.Waiting)
 		writer.release(writer.last)
-		late.granted(late.last)
+		late.waitGranted(late.last)
 	}},
 	{"R5/readers go together", fifo | shares, func(w *world) {
 		writer, next := w.peer("writer"), w.peer("next writer")
@@ -108,13 +108,13 @@ var orderChecks = []check{
 		next.queue(exclusive("db"))
 		writer.release(writer.last)
 		for _, p := range readers {
-			p.granted(p.last)
+			p.waitGranted(p.last)
 		}
-		next.still(next.last, lockkeeper.Waiting)
+		next.stays(next.last, lockkeeper.Waiting)
 		for _, p := range readers {
 			p.release(p.last)
 		}
-		next.granted(next.last)
+		next.waitGranted(next.last)
 	}},
 	{"R5/a writer is not starved by readers", fifo | shares, func(w *world) {
 		readers := []*peer{w.peer("reader"), w.peer("reader"), w.peer("reader")}
@@ -123,24 +123,24 @@ var orderChecks = []check{
 		}
 		writer := w.peer("writer")
 		writer.queue(exclusive("db"))
-		for _, p := range readers { // each comes back before the next one leaves
+		for _, p := range readers { // each waits again before the next one releases
 			p.release(p.last)
 			p.queue(shared("db"))
 		}
-		writer.granted(writer.last)
+		writer.waitGranted(writer.last)
 		writer.release(writer.last)
 		for _, p := range readers {
-			p.granted(p.last)
+			p.waitGranted(p.last)
 		}
 	}},
 	{"R5/who is not in the way is not waited for", fifo | trees, func(w *world) {
 		a, b, whole, c := w.peer("a"), w.peer("b"), w.peer("whole"), w.peer("c")
 		a.hold(exclusive("db/1"))
 		whole.queue(exclusive("db"))
-		b.refused(exclusive("db/2")) // behind the whole
+		b.refused(exclusive("db/2")) // behind the claim of the whole
 		c.hold(exclusive("other/2"))
 		a.release(a.last)
-		whole.granted(whole.last)
+		whole.waitGranted(whole.last)
 	}},
 	{"R5/cancelling lets those behind go", fifo | shares, func(w *world) {
 		reader, writer, late := w.peer("reader"), w.peer("writer"), w.peer("late reader")
@@ -148,8 +148,8 @@ var orderChecks = []check{
 		writer.queue(exclusive("db"))
 		late.queue(shared("db"))
 		writer.release(writer.last)
-		late.granted(late.last)
-		writer.ended(writer.last, lockkeeper.Cancelled)
+		late.waitGranted(late.last)
+		writer.waitEnded(writer.last, lockkeeper.Cancelled)
 	}},
 	{"R4/a raised priority overtakes", fifo | ranked | amends, func(w *world) {
 		holder, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
@@ -162,8 +162,8 @@ var orderChecks = []check{
 			w.Fatalf("raised: %+v", s)
 		}
 		holder.release(holder.last)
-		second.granted(second.last)
-		first.still(first.last, lockkeeper.Waiting)
+		second.waitGranted(second.last)
+		first.stays(first.last, lockkeeper.Waiting)
 	}},
 }
 
@@ -178,7 +178,7 @@ var manyChecks = []check{
 		three.leave()
 		two.queue(exclusive("c"), exclusive("b"), exclusive("a"))
 		one.release(one.last)
-		s := two.granted(two.last)
+		s := two.waitGranted(two.last)
 		if len(s.Grants) != 3 || !slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return g.Path == "a" }) {
 			w.Errorf("granted %+v, want all three", s.Grants)
 		}
@@ -188,12 +188,12 @@ var manyChecks = []check{
 		one, both, late := w.peer("one"), w.peer("both"), w.peer("late")
 		one.hold(exclusive("a"))
 		both.queue(exclusive("a"), exclusive("b"))
-		late.queue(exclusive("b")) // b is free, but promised
-		late.still(late.last, lockkeeper.Waiting)
+		late.queue(exclusive("b")) // b is free but reserved
+		late.stays(late.last, lockkeeper.Waiting)
 		one.release(one.last)
-		both.granted(both.last)
+		both.waitGranted(both.last)
 		both.release(both.last)
-		late.granted(late.last)
+		late.waitGranted(late.last)
 	}},
 	{"R6/opposite orders do not deadlock", many | fifo, func(w *world) {
 		holder := w.peer("holder")
@@ -202,9 +202,9 @@ var manyChecks = []check{
 		one.queue(exclusive("a"), exclusive("b"))
 		two.queue(exclusive("b"), exclusive("a"))
 		holder.release(holder.last)
-		one.granted(one.last)
+		one.waitGranted(one.last)
 		one.release(one.last)
-		two.granted(two.last)
+		two.waitGranted(two.last)
 	}},
 	{"R6/mixed modes over trees", many | shares | counts | trees, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")

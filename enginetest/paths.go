@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R1: paths are compared byte by byte, and only in their one spelling.
+// R1: paths are compared byte by byte, and have one spelling.
 var pathChecks = []check{
 	{"R1/bytes decide", 0, func(w *world) {
 		different := []string{
@@ -21,7 +21,7 @@ var pathChecks = []check{
 			one.hold(exclusive(path))
 		}
 		for _, path := range different {
-			two.refused(exclusive(path)) // the same again is taken, whatever it looks like
+			two.refused(exclusive(path)) // the same path is held, whatever its characters
 		}
 		one.leave()
 		for _, path := range different {
@@ -96,7 +96,7 @@ var pathChecks = []check{
 				w.is(refusal, lockkeeper.ErrInvalid)
 			}
 		}
-		p.hold(exclusive("a")) // the engine lives on
+		p.hold(exclusive("a")) // the engine still works
 	}},
 	{"R1/segments that hold anything", trees, func(w *world) {
 		seen := make(map[lockkeeper.Path]bool)

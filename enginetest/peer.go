@@ -8,8 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// peer is a session that talks to the engine itself. It is used by one goroutine.
-// Nothing renews it but renew.
+// peer is a session that calls the engine directly, from one goroutine. Only renew renews it.
 type peer struct {
 	*world
 	engine  lockkeeper.Engine
@@ -20,31 +19,30 @@ type peer struct {
 	last    uint64 // id of the latest claim
 	sent    time.Duration
 
-	bell  chan struct{} // rung by every notification
-	notes struct {
+	wakeup chan struct{} // receives after every notification
+	notes  struct {
 		sync.Mutex
-		of map[uint64]lockkeeper.Status // the newest that was told of each claim
+		of map[uint64]lockkeeper.Status // the newest status of each claim
 	}
 }
 
-// peer attaches a session that outlives the test.
+// peer attaches a session that outlives the check.
 func (w *world) peer(name string) *peer {
 	w.Helper()
 	return w.peerFor(name, longTTL)
 }
 
-// peerFor attaches a session with that TTL.
+// peerFor attaches a session with the given TTL.
 func (w *world) peerFor(name string, ttl time.Duration) *peer {
 	w.Helper()
-	p := &peer{world: w, engine: w.handle(), wants: make(map[uint64]lockkeeper.Want), bell: make(chan struct{}, 1)}
+	p := &peer{world: w, engine: w.handle(), wants: make(map[uint64]lockkeeper.Want), wakeup: make(chan struct{}, 1)}
 	p.notes.of = make(map[uint64]lockkeeper.Status)
 	p.session = lockkeeper.Session{ID: w.name(name), TTL: ttl, Label: lockkeeper.Label{As: name}}
 	p.attach()
 	return p
 }
 
-// attach attaches the session, or takes it over from its own latest attach, naming
-// claims.
+// attach attaches the session, or attaches it again under its latest epoch, naming claims.
 func (p *peer) attach(named ...uint64) lockkeeper.Lease {
 	p.Helper()
 	p.session.Named, p.session.Epoch = named, p.key.Epoch
@@ -67,12 +65,12 @@ func (p *peer) notify(statuses []lockkeeper.Status) {
 	}
 	p.notes.Unlock()
 	select {
-	case p.bell <- struct{}{}:
+	case p.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// send sends w as a new claim and returns what the engine says.
+// send sends want as a new claim and returns the engine's answer.
 func (p *peer) send(want lockkeeper.Want) (lockkeeper.Status, error) {
 	if want.ID == 0 {
 		p.last++
@@ -83,7 +81,7 @@ func (p *peer) send(want lockkeeper.Want) (lockkeeper.Status, error) {
 	return p.engine.Claim(p.ctx(), p.key, want)
 }
 
-// ask sends want, which must not be refused.
+// ask sends want, which the engine must accept.
 func (p *peer) ask(want lockkeeper.Want) lockkeeper.Status {
 	p.Helper()
 	s, err := p.send(want)
@@ -91,13 +89,13 @@ func (p *peer) ask(want lockkeeper.Want) lockkeeper.Status {
 	return s
 }
 
-// hold asks for targets, which must be granted at once.
+// hold requests targets, which must be granted at once.
 func (p *peer) hold(targets ...lockkeeper.Target) lockkeeper.Status {
 	p.Helper()
 	return p.holdAs(lockkeeper.Want{Targets: targets})
 }
 
-// holdAs asks for want, which must be granted at once.
+// holdAs requests want, which must be granted at once.
 func (p *peer) holdAs(want lockkeeper.Want) lockkeeper.Status {
 	p.Helper()
 	s := p.ask(want)
@@ -110,13 +108,13 @@ func (p *peer) holdAs(want lockkeeper.Want) lockkeeper.Status {
 	return s
 }
 
-// queue asks for targets without a bound, and must have to wait.
+// queue requests targets without a bound on the wait, and must wait. It returns the claim's id.
 func (p *peer) queue(targets ...lockkeeper.Target) uint64 {
 	p.Helper()
 	return p.queueAs(lockkeeper.Want{Targets: targets, Wait: forever})
 }
 
-// queueAs asks for want, and must have to wait.
+// queueAs requests want, and must wait.
 func (p *peer) queueAs(want lockkeeper.Want) uint64 {
 	p.Helper()
 	if s := p.ask(want); s.State != lockkeeper.Waiting {
@@ -125,7 +123,7 @@ func (p *peer) queueAs(want lockkeeper.Want) uint64 {
 	return p.last
 }
 
-// refused tries targets, which must be taken.
+// refused requests targets without a wait, and must be refused.
 func (p *peer) refused(targets ...lockkeeper.Target) lockkeeper.Status {
 	p.Helper()
 	s := p.ask(lockkeeper.Want{Targets: targets})
@@ -135,7 +133,7 @@ func (p *peer) refused(targets ...lockkeeper.Target) lockkeeper.Status {
 	return s
 }
 
-// status asks again what became of the claim.
+// status repeats the claim and returns its status.
 func (p *peer) status(id uint64) lockkeeper.Status {
 	p.Helper()
 	s, err := p.engine.Claim(p.ctx(), p.key, p.wants[id])
@@ -143,10 +141,10 @@ func (p *peer) status(id uint64) lockkeeper.Status {
 	return s
 }
 
-// still fails the test unless the claim is in that state when all has settled.
-func (p *peer) still(id uint64, state lockkeeper.State) lockkeeper.Status {
+// stays quiesces the world and fails the check unless the claim is in the given state.
+func (p *peer) stays(id uint64, state lockkeeper.State) lockkeeper.Status {
 	p.Helper()
-	p.settled()
+	p.quiesce()
 	s := p.status(id)
 	if s.State != state {
 		p.Fatalf("%s's claim %d is %s (%s), want %s", p.session.As, id, s.State, s.Reason, state)
@@ -154,14 +152,14 @@ func (p *peer) still(id uint64, state lockkeeper.State) lockkeeper.Status {
 	return s
 }
 
-// granted waits until the claim is held.
-func (p *peer) granted(id uint64) lockkeeper.Status {
+// waitGranted waits until the claim is held.
+func (p *peer) waitGranted(id uint64) lockkeeper.Status {
 	p.Helper()
 	return p.await(id, "held", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Held })
 }
 
-// ended waits until the claim has ended for that reason.
-func (p *peer) ended(id uint64, why lockkeeper.Reason) lockkeeper.Status {
+// waitEnded waits until the claim has ended, and checks the reason.
+func (p *peer) waitEnded(id uint64, why lockkeeper.Reason) lockkeeper.Status {
 	p.Helper()
 	s := p.await(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
 	if s.Reason != why {
@@ -170,11 +168,11 @@ func (p *peer) ended(id uint64, why lockkeeper.Reason) lockkeeper.Status {
 	return s
 }
 
-// await waits until the claim's status is as wanted: on notifications, and
-// behind them, since they are only hints, by asking.
+// await waits until want accepts the claim's status. It repeats the claim after each notification,
+// and also every 20 ms, because notifications are only hints.
 func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) lockkeeper.Status {
 	p.Helper()
-	end := time.After(patience)
+	end := time.After(maxWait)
 	for {
 		s, err := p.engine.Claim(p.ctx(), p.key, p.wants[id])
 		p.ok(err)
@@ -182,7 +180,7 @@ func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) 
 			return s
 		}
 		select {
-		case <-p.bell:
+		case <-p.wakeup:
 		case <-time.After(20 * time.Millisecond):
 		case <-end:
 			why := p.explain(id)
@@ -192,11 +190,11 @@ func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) 
 	}
 }
 
-// told waits until a renewal tells that of the claim, as its holder would learn
-// of it if every notification was lost.
-func (p *peer) told(id uint64, what string, want func(lockkeeper.Status) bool) lockkeeper.Status {
+// renewalShows waits until want accepts the claim's status in a renewal: a holder gets it there even
+// if every notification is lost.
+func (p *peer) renewalShows(id uint64, what string, want func(lockkeeper.Status) bool) lockkeeper.Status {
 	p.Helper()
-	end := time.After(patience)
+	end := time.After(maxWait)
 	for {
 		for _, s := range p.renew().Claims {
 			if s.Ref.ID == id && want(s) {
@@ -204,27 +202,26 @@ func (p *peer) told(id uint64, what string, want func(lockkeeper.Status) bool) l
 			}
 		}
 		select {
-		case <-p.bell:
+		case <-p.wakeup:
 		case <-time.After(20 * time.Millisecond):
 		case <-end:
-			p.Fatalf("%s's renewals do not tell that claim %d is %s", p.session.As, id, what)
+			p.Fatalf("%s's renewals do not report that claim %d is %s", p.session.As, id, what)
 		}
 	}
 }
 
-// asked waits until the holder of the claim is told that it should yield.
-func (p *peer) asked(id uint64) lockkeeper.Asked {
+// waitAsked waits until a renewal asks the holder of the claim to yield.
+func (p *peer) waitAsked(id uint64) lockkeeper.Asked {
 	p.Helper()
-	return *p.told(id, "asked to yield", func(s lockkeeper.Status) bool { return s.Asked != nil }).Asked
+	return *p.renewalShows(id, "asked to yield", func(s lockkeeper.Status) bool { return s.Asked != nil }).Asked
 }
 
-// unasked fails the test if the holder of the claim is asked to yield when all
-// has settled.
-func (p *peer) unasked(id uint64) {
+// notAsked quiesces the world and fails the check if the holder of the claim is asked to yield.
+func (p *peer) notAsked(id uint64) {
 	p.Helper()
-	p.settled()
+	p.quiesce()
 	if s := p.status(id); s.State != lockkeeper.Held || s.Asked != nil {
-		p.Fatalf("%s's claim %d is %s and asked %v, want it held in peace", p.session.As, id, s.State, s.Asked)
+		p.Fatalf("%s's claim %d is %s and asked %v, want it held and not asked", p.session.As, id, s.State, s.Asked)
 	}
 }
 
@@ -237,7 +234,7 @@ func (p *peer) renew() lockkeeper.Lease {
 	return lease
 }
 
-// end ends something.
+// end sends an ending.
 func (p *peer) end(e lockkeeper.Ending) error {
 	return p.engine.End(p.ctx(), p.key, e)
 }
@@ -254,12 +251,12 @@ func (p *peer) leave() {
 	p.ok(p.end(lockkeeper.Ending{Kind: lockkeeper.Leave}))
 }
 
-// ref names the claim.
+// ref returns the reference of the claim.
 func (p *peer) ref(id uint64) lockkeeper.Ref {
 	return lockkeeper.Ref{Session: p.session.ID, ID: id}
 }
 
-// list collects what q selects.
+// list returns the statuses that q selects.
 func (p *peer) list(q lockkeeper.Query) []lockkeeper.Status {
 	p.Helper()
 	var all []lockkeeper.Status
@@ -270,8 +267,8 @@ func (p *peer) list(q lockkeeper.Query) []lockkeeper.Status {
 	return all
 }
 
-// explain asks where the claim stands, with place and evidence, by the way of
-// an operator where there is one.
+// explain returns the status of the claim with its position and blockers, with an operator's List
+// if the engine has one.
 func (p *peer) explain(id uint64) lockkeeper.Status {
 	p.Helper()
 	if !p.claims(operators) {
@@ -284,21 +281,20 @@ func (p *peer) explain(id uint64) lockkeeper.Status {
 	return all[0]
 }
 
-// free fails the test unless all targets can be had, each alone and at once,
-// soon, by somebody new.
+// free fails the check unless a new session gets each target, alone and soon.
 func (w *world) free(targets ...lockkeeper.Target) {
 	w.Helper()
 	for _, t := range targets {
 		p := w.peer("next")
 		if s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{t}, Wait: forever}); s.State == lockkeeper.Ended {
-			w.Fatalf("%s is not to be had: %s", t, s.Reason)
+			w.Fatalf("%s is not free: %s", t, s.Reason)
 		}
-		p.granted(p.last)
+		p.waitGranted(p.last)
 		p.leave()
 	}
 }
 
-// sessionGone fails the test unless the session has ended at the engine.
+// sessionGone fails the check unless the session has ended at the engine.
 func (p *peer) sessionGone() {
 	p.Helper()
 	if _, err := p.engine.Renew(p.ctx(), p.key); !errors.Is(err, lockkeeper.ErrSession) {

@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// inUse fails the test unless the claim holds units with that count.
+// inUse fails the check unless the claim holds units and reports the given count.
 func (p *peer) inUse(s lockkeeper.Status, want, slot int) {
 	p.Helper()
 	if len(s.Grants) == 0 || s.Grants[0].InUse != want || s.Grants[0].Slot != slot {
@@ -14,7 +14,7 @@ func (p *peer) inUse(s lockkeeper.Status, want, slot int) {
 	}
 }
 
-// R7: the limit is the caller's own view.
+// R7: each caller brings its own limit.
 var permitChecks = []check{
 	{"R7/up to the limit", counts, func(w *world) {
 		p := w.peer("one")
@@ -25,7 +25,7 @@ var permitChecks = []check{
 		}
 		p.refused(permits("k", 1, 3))
 		p.release(ids[1])
-		p.inUse(p.hold(permits("k", 1, 3)), 3, 2) // the lowest slot that is free
+		p.inUse(p.hold(permits("k", 1, 3)), 3, 2) // the lowest free slot
 		p.refused(permits("k", 1, 3))
 	}},
 	{"R7/several units", counts, func(w *world) {
@@ -45,7 +45,7 @@ var permitChecks = []check{
 		large.refused(permits("k", 1, 3))
 		small.leave()
 		small = w.peer("small again")
-		small.refused(permits("k", 1, 1)) // more are in use than it would allow
+		small.refused(permits("k", 1, 1)) // more units are held than its limit
 		large.leave()
 		small.inUse(small.hold(permits("k", 1, 1)), 1, 1)
 	}},
@@ -58,18 +58,18 @@ var permitChecks = []check{
 			w.Errorf("it waits for %v, want its own limit among it", s.Waits)
 		}
 		holder.release(holder.last)
-		small.granted(small.last)
+		small.waitGranted(small.last)
 	}},
 	{"R7/a larger view waits ahead and is counted", counts | fifo, func(w *world) {
 		holder, large, small := w.peer("holder"), w.peer("large"), w.peer("small")
 		holder.hold(permits("k", 2, 4))
 		large.queue(permits("k", 3, 4))
-		small.refused(permits("k", 1, 4)) // it would fit, but not beside who is ahead
+		small.refused(permits("k", 1, 4)) // it would fit, but not beside the claim ahead
 		small.refused(permits("k", 1, 3))
-		small.hold(permits("k", 1, 9)) // which counts only those with a limit of at least its own
+		small.hold(permits("k", 1, 9)) // it counts only claims ahead with at least its own limit
 		small.release(small.last)
 		holder.release(holder.last)
-		large.granted(large.last)
+		large.waitGranted(large.last)
 	}},
 	{"R7/growth is felt at once", counts | amends, func(w *world) {
 		holder, p := w.peer("holder"), w.peer("grower")
@@ -91,7 +91,7 @@ var permitChecks = []check{
 		shrunk.Targets, shrunk.Revision = []lockkeeper.Target{permits("k", 2, 1)}, 1
 		_, err := p.engine.Claim(w.ctx(), p.key, shrunk)
 		w.is(err, lockkeeper.ErrInvalid)
-		p.still(id, lockkeeper.Waiting)
+		p.stays(id, lockkeeper.Waiting)
 	}},
 	{"R7/waiting permits share what is freed", counts | fifo, func(w *world) {
 		holder := w.peer("holder")
@@ -104,11 +104,11 @@ var permitChecks = []check{
 		}
 		holder.release(holder.last)
 		for i, p := range line[:3] {
-			p.inUse(p.granted(p.last), i+1, i+1)
+			p.inUse(p.waitGranted(p.last), i+1, i+1)
 		}
-		line[3].still(line[3].last, lockkeeper.Waiting)
+		line[3].stays(line[3].last, lockkeeper.Waiting)
 		line[1].release(line[1].last)
-		line[3].inUse(line[3].granted(line[3].last), 3, 2)
+		line[3].inUse(line[3].waitGranted(line[3].last), 3, 2)
 	}},
 	{"R7/no units of nobody", counts, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -116,7 +116,7 @@ var permitChecks = []check{
 		w.is(two.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: one.last}), lockkeeper.ErrNotHeld)
 		two.refused(permits("k", 1, 1))
 		one.release(one.last)
-		one.release(one.last) // twice gives back once
+		one.release(one.last) // a duplicate frees nothing
 		two.hold(permits("k", 1, 1))
 		one.refused(permits("k", 1, 1))
 	}},

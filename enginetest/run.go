@@ -13,69 +13,66 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// Open opens a handle on one state of an engine. The suite closes it.
+// Open opens a handle on one state of an engine. The suite closes the handle.
 type Open func() lockkeeper.Engine
 
 // Harness says how to open the engine under test.
 type Harness struct {
-	// Fresh makes a state that no other test sees, and returns what opens
-	// handles on it. It may use t.TempDir and t.Cleanup.
+	// Fresh makes a new state for one check, and returns the function that opens handles on it. It
+	// may use t.TempDir and t.Cleanup. Checks run concurrently.
 	Fresh func(t *testing.T) Open
 
-	// Many says that Open may be called more than once: each handle then stands
-	// for another process, and the suite spreads its sessions over two of them.
+	// Many says that Open may be called more than once for a state. Each handle stands for another
+	// process, and the suite spreads its sessions over two of them.
 	Many bool
 
-	// Bubble says that the engine lives in this process and takes the time from
-	// package time alone, so that the suite can run it in the fake time of a
-	// synctest bubble. Else tests run in real time, many at once, on sessions
-	// with a TTL of one second.
+	// Bubble says that the engine runs in this process and takes all time from package time, so the
+	// suite can run it in a bubble of testing/synctest. Otherwise checks run in real time, many at
+	// once, on sessions with a TTL of one second.
 	Bubble bool
 
-	// Clock is the clock of the clients' deadlines; nil is their default, or in a
-	// bubble the bubble's.
+	// Clock is the clock of the clients' deadlines. Nil means their default, or in a bubble the clock
+	// of the bubble.
 	Clock func() time.Duration
 
-	// Calm ends the faults that the surroundings have in store, if there are any.
-	// Stress calls it when everything must become free, which then takes no longer
-	// than sessions live.
+	// Calm ends the faults that the environment injects, if any. Stress calls it after all
+	// operations: from then on every path must become free within the longest TTL.
 	Calm func()
 
-	// Skip says of checks, by their whole names, why the surroundings of this engine
-	// are such that no engine could pass them there.
+	// Skip maps the full names of checks that no engine could pass in this environment to the reason.
 	Skip map[string]string
 
-	// Restart ends the engine as a crash would, and opens the same state again.
-	// Nil if the engine has nothing that could restart.
+	// Restart ends the engine as a crash does and opens the same state again. Nil means that the
+	// engine has no process that could restart.
 	Restart func(t *testing.T, old lockkeeper.Engine) lockkeeper.Engine
 }
 
-// check is one subtest: of the group before the slash, in a world of its own.
+// check is one subtest. The part of its name before the slash is its group.
 type check struct {
 	name  string
 	needs lockkeeper.Features
 	run   func(w *world)
 }
 
-// checks are the whole suite.
+// checks returns the whole suite.
 func checks() []check {
 	return slices.Concat(
-		pathChecks, modeChecks, orderChecks, manyChecks, permitChecks, patienceChecks, mannersChecks,
-		stealChecks, leaseChecks, toldChecks, heardChecks, fenceChecks, convertChecks, deadlockChecks, onceChecks,
-		answeredChecks, reasonChecks,
-		peopleChecks, listChecks, resumeChecks, epochChecks, badInputChecks,
-		lossChecks, lapseChecks, oneReasonChecks, cancelChecks, abandonChecks, contentionChecks, unsupportedChecks,
+		pathChecks, modeChecks, orderChecks, manyChecks, permitChecks, waitChecks, softChecks,
+		stealChecks, leaseChecks, notifiedChecks, ackChecks, fenceChecks, convertChecks, deadlockChecks, onceChecks,
+		lowestOpenChecks, reasonChecks,
+		operatorChecks, listChecks, resumeChecks, epochChecks, badInputChecks,
+		lossChecks, lapseChecks, reasonPairChecks, cancelChecks, abandonChecks, contentionChecks, unsupportedChecks,
 		slotCases, readWriteCases, stealCases, grabCases, clusterCases, grabFlaws, clusterFlaws,
 	)
 }
 
-// Run runs the whole suite against the engine. What the engine does not claim is
-// skipped by the tests of the rule, and must be refused.
+// Run runs the whole suite against the engine. It skips the checks of features that the engine does
+// not claim, and checks that the engine refuses requests that need them.
 func Run(t *testing.T, h Harness) {
 	h.runChecks(t, checks())
 }
 
-// runChecks runs checks, many at once: most of them wait most of the time.
+// runChecks runs many checks at once, because most of them wait most of the time.
 func (h Harness) runChecks(t *testing.T, all []check) {
 	claimed := h.guarantees(t).Features
 	width := 24
@@ -119,7 +116,7 @@ func (h Harness) runChecks(t *testing.T, all []check) {
 	running.Wait()
 }
 
-// guarantees asks a handle of its own, so that it is gone before the tests begin.
+// guarantees opens a handle, reads its guarantees, and closes it before the checks begin.
 func (h Harness) guarantees(t *testing.T) lockkeeper.Guarantees {
 	t.Helper()
 	e := h.Fresh(t)()
@@ -127,7 +124,7 @@ func (h Harness) guarantees(t *testing.T) lockkeeper.Guarantees {
 	return e.Guarantees()
 }
 
-// run runs one body in a world of its own and judges what was recorded there.
+// run runs one check in a new world and judges the recorded history.
 func (h Harness) run(t *testing.T, body func(*world)) {
 	t.Helper()
 	var w *world
@@ -142,7 +139,7 @@ func (h Harness) run(t *testing.T, body func(*world)) {
 	}
 	for i, wrong := range history.Judge(w.recorder.Events(), w.rules) {
 		if i == 20 {
-			t.Errorf("history: and more")
+			t.Errorf("history: further faults are omitted")
 			break
 		}
 		t.Errorf("history: %s", wrong)

@@ -6,8 +6,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// slots are resources with a number of slots each: a caller who sees n of them,
-// of perResource slots, asks for one unit under a limit of n times perResource.
+// slots are resources with perResource slots each: a caller that knows of n resources requests one
+// unit with limit n*perResource.
 type slots struct {
 	*peer
 	perResource int
@@ -16,7 +16,7 @@ type slots struct {
 
 const full = 0
 
-// acquire takes a slot as one who sees n resources, and must get that ordinal.
+// acquire takes a slot as a caller that knows of n resources, and checks the ordinal.
 func (s *slots) acquire(n, ordinal int) {
 	s.Helper()
 	got := s.ask(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 1, s.perResource*n)}})
@@ -29,7 +29,7 @@ func (s *slots) acquire(n, ordinal int) {
 	}
 }
 
-// giveOne gives back the slot that was taken last.
+// giveOne releases the slot that was taken last.
 func (s *slots) giveOne() {
 	s.Helper()
 	last := len(s.held) - 1
@@ -44,7 +44,7 @@ func (s *slots) giveAll() {
 	}
 }
 
-// Thousands of resources with a varying number of slots.
+// Cases T0: thousands of resources with a varying number of slots.
 var slotCases = []check{
 	{"T0/case T0.1 one caller", counts, func(w *world) {
 		s := &slots{peer: w.peer("one"), perResource: 3}
@@ -68,7 +68,7 @@ var slotCases = []check{
 		s.acquire(1, full)
 		s.acquire(2, 4) // D
 		s.giveAll()
-		s.acquire(1, 1) // nothing is wedged
+		s.acquire(1, 1) // no slot is lost
 	}},
 	{"T0/case T0.3 fill and drain", counts, func(w *world) {
 		s := &slots{peer: w.peer("one"), perResource: 3}
@@ -81,7 +81,7 @@ var slotCases = []check{
 			s.acquire(3, left+1)
 			s.giveOne()
 		}
-		s.release(extra) // again: it stays released, and frees nothing
+		s.release(extra) // a duplicate frees nothing
 		w.is(s.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1 << 40}), lockkeeper.ErrNotHeld)
 		for i := range 9 {
 			s.acquire(3, i+1)
@@ -107,7 +107,7 @@ var slotCases = []check{
 		}
 		workers.acquire(2, 6)
 		id := workers.queue(permits("k", 1, 6)) // until the worker's lease ends
-		s := workers.granted(id)
+		s := workers.waitGranted(id)
 		workers.inUse(s, 6, 1)
 		workers.release(id)
 		workers.acquire(1, full)
@@ -117,7 +117,7 @@ var slotCases = []check{
 		random := rand.New(rand.NewPCG(9, 9)) // the same cases every time
 		cases := 100
 		if !w.harness.Bubble {
-			cases = 6 // each asks hundreds of times
+			cases = 6 // hundreds of requests each
 		}
 		for range cases {
 			s := &slots{peer: w.peer("one"), perResource: 2 + random.IntN(18)}
@@ -145,7 +145,7 @@ var slotCases = []check{
 		next := &slots{peer: w.peer("next"), perResource: 3}
 		next.acquire(1, full)
 		all := w.peer("all")
-		all.granted(all.queue(permits("k", 3, 3))) // all three are free, none is lost
+		all.waitGranted(all.queue(permits("k", 3, 3))) // all three are free
 		all.leave()
 		for i := range 3 {
 			next.acquire(1, i+1)
@@ -167,7 +167,7 @@ var slotCases = []check{
 	}},
 }
 
-// Readers and writers of one website.
+// Cases T1: readers and writers of one website.
 var readWriteCases = []check{
 	{"T1/case T1.19 hard writers", shares | fifo, func(w *world) {
 		var readers []*peer
@@ -180,13 +180,13 @@ var readWriteCases = []check{
 		writer.queue(exclusive("site"))
 		fourth.queue(shared("site"))
 		for _, p := range readers {
-			fourth.still(fourth.last, lockkeeper.Waiting)
+			fourth.stays(fourth.last, lockkeeper.Waiting)
 			p.release(p.last)
 		}
-		writer.granted(writer.last)
-		fourth.still(fourth.last, lockkeeper.Waiting)
+		writer.waitGranted(writer.last)
+		fourth.stays(fourth.last, lockkeeper.Waiting)
 		writer.release(writer.last)
-		fourth.granted(fourth.last)
+		fourth.waitGranted(fourth.last)
 	}},
 	{"T1/case T1.19 a writer that gives up", shares | fifo, func(w *world) {
 		reader, writer, late := w.peer("reader"), w.peer("writer"), w.peer("late reader")
@@ -195,9 +195,9 @@ var readWriteCases = []check{
 		sent := w.now()
 		writer.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("site")}, Wait: bound})
 		late.queue(shared("site"))
-		late.granted(late.last)
+		late.waitGranted(late.last)
 		w.between("the writer gave up", w.now()-sent, bound, bound)
-		writer.ended(writer.last, lockkeeper.TimedOut)
+		writer.waitEnded(writer.last, lockkeeper.TimedOut)
 		late.hold(shared("site"))
 	}},
 }

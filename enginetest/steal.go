@@ -7,12 +7,12 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// thief asks for the targets, and asks their holders to yield.
+// thief wants the targets and asks their holders to yield.
 func thief(priority int, targets ...lockkeeper.Target) lockkeeper.Want {
 	return lockkeeper.Want{Targets: targets, Wait: forever, Priority: priority, Steal: lockkeeper.Ask}
 }
 
-// taker asks for the targets, and takes them after d.
+// taker wants the targets, asks their holders, and takes them after d.
 func taker(priority int, d time.Duration, targets ...lockkeeper.Target) lockkeeper.Want {
 	return lockkeeper.Want{Targets: targets, Wait: forever, Priority: priority, Steal: lockkeeper.Take, After: d}
 }
@@ -27,19 +27,19 @@ var stealChecks = []check{
 		want := thief(1, exclusive("db"))
 		want.As, want.Note = "ana", "urgent"
 		t.queueAs(want)
-		asked := victim.asked(id)
+		asked := victim.waitAsked(id)
 		if asked.By != t.ref(t.last) || asked.As != "ana" || asked.Note != "urgent" || asked.Reason != lockkeeper.Stolen ||
 			asked.Left != forever {
-			w.Errorf("the victim is told %+v", asked)
+			w.Errorf("the victim gets %+v", asked)
 		}
 		if s := t.explain(t.last); w.claims(operators) && !slices.Contains(s.Waits, lockkeeper.AskedToYield) {
 			w.Errorf("the thief waits for %v, want asked to yield among it", s.Waits)
 		}
 		victim.release(id)
-		if s := t.granted(t.last); s.Unconfirmed {
+		if s := t.waitGranted(t.last); s.Unconfirmed {
 			w.Error("the victim released, and yet the grant is unconfirmed")
 		}
-		victim.ended(id, lockkeeper.Yielded)
+		victim.waitEnded(id, lockkeeper.Yielded)
 	}},
 	{"R10/equals and superiors are not robbed", stealing, func(w *world) {
 		for _, priority := range []int{1, 2} {
@@ -47,15 +47,15 @@ var stealChecks = []check{
 			path := w.name("db")
 			victim.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive(path)}, Priority: priority})
 			t.queueAs(taker(1, 0, exclusive(path)))
-			victim.unasked(victim.last)
-			t.still(t.last, lockkeeper.Waiting)
+			victim.notAsked(victim.last)
+			t.stays(t.last, lockkeeper.Waiting)
 		}
 	}},
 	{"R10/who does not ask to steal only waits", stealing, func(w *world) {
 		victim, p := w.peer("victim"), w.peer("patient")
 		victim.hold(exclusive("db"))
 		p.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever, Priority: 9})
-		victim.unasked(victim.last)
+		victim.notAsked(victim.last)
 	}},
 	{"R10/a try asks nobody", stealing, func(w *world) {
 		victim, t := w.peer("victim"), w.peer("thief")
@@ -65,7 +65,7 @@ var stealChecks = []check{
 		if s := t.ask(want); s.State != lockkeeper.Ended || s.Reason != lockkeeper.TimedOut {
 			w.Errorf("a thief that does not wait: %s (%s)", s.State, s.Reason)
 		}
-		victim.unasked(victim.last)
+		victim.notAsked(victim.last)
 	}},
 	{"R10/taken after the bound", stealing, func(w *world) {
 		victim, t := w.peer("victim"), w.peer("thief")
@@ -73,65 +73,65 @@ var stealChecks = []check{
 		const after = 500 * time.Millisecond
 		sent := w.now()
 		t.queueAs(taker(1, after, exclusive("db")))
-		if asked := victim.asked(id); asked.Left > after || asked.Left <= 0 {
+		if asked := victim.waitAsked(id); asked.Left > after || asked.Left <= 0 {
 			w.Errorf("the victim has %s left, want at most %s", asked.Left, after)
 		}
-		s := t.granted(t.last)
+		s := t.waitGranted(t.last)
 		w.between("taken", w.now()-sent, after, after)
 		if s.Unconfirmed {
-			w.Error("the victim was told of the end in time, and yet the grant is unconfirmed")
+			w.Error("the victim was notified in time, but the grant is unconfirmed")
 		}
-		victim.ended(id, lockkeeper.Stolen)
-		victim.release(id) // too late, and harmless
-		t.still(t.last, lockkeeper.Held)
+		victim.waitEnded(id, lockkeeper.Stolen)
+		victim.release(id) // too late: it changes nothing
+		t.stays(t.last, lockkeeper.Held)
 	}},
 	{"R10/never later than the victim's TTL", stealing, func(w *world) {
 		victim, t := w.peerFor("victim", shortTTL), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(taker(1, time.Hour, exclusive("db")))
-		if asked := victim.asked(id); asked.Left > shortTTL {
+		if asked := victim.waitAsked(id); asked.Left > shortTTL {
 			w.Errorf("the victim has %s left, want at most its TTL", asked.Left)
 		}
 		victim.renewUntil(t.grantedNow(t.last))
-		victim.ended(id, lockkeeper.Stolen)
+		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"R10/nobody is robbed in vain", stealing | shares, func(w *world) {
 		low, high, t := w.peer("low"), w.peer("high"), w.peer("thief")
 		low.hold(shared("db"))
 		high.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{shared("db")}, Priority: 5})
 		t.queueAs(taker(1, 0, exclusive("db")))
-		low.unasked(low.last)
-		high.unasked(high.last)
-		high.release(high.last) // now it would help
-		t.granted(t.last)
-		low.ended(low.last, lockkeeper.Stolen)
+		low.notAsked(low.last)
+		high.notAsked(high.last)
+		high.release(high.last) // now a yield would help
+		t.waitGranted(t.last)
+		low.waitEnded(low.last, lockkeeper.Stolen)
 	}},
 	{"R10/withdrawn when the thief gives up", stealing, func(w *world) {
 		victim, t := w.peer("victim"), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(taker(1, 10*time.Second, exclusive("db")))
-		victim.asked(id)
+		victim.waitAsked(id)
 		t.release(t.last)
-		victim.unasked(id)
+		victim.notAsked(id)
 		victim.release(id)
-		victim.ended(id, lockkeeper.Released)
+		victim.waitEnded(id, lockkeeper.Released)
 	}},
 	{"R10/a higher thief goes first", stealing, func(w *world) {
 		victim, low, high := w.peer("victim"), w.peer("low thief"), w.peer("high thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		low.queueAs(thief(1, exclusive("db")))
-		victim.asked(id)
+		victim.waitAsked(id)
 		high.queueAs(thief(2, exclusive("db")))
-		victim.told(id, "asked by the higher thief", func(s lockkeeper.Status) bool {
+		victim.renewalShows(id, "asked by the higher thief", func(s lockkeeper.Status) bool {
 			return s.Asked != nil &&
 				s.Asked.By == high.ref(high.last)
 		})
 		victim.release(id)
-		high.granted(high.last)
-		low.still(low.last, lockkeeper.Waiting)
-		high.unasked(high.last)
+		high.waitGranted(high.last)
+		low.stays(low.last, lockkeeper.Waiting)
+		high.notAsked(high.last)
 		high.release(high.last)
-		low.granted(low.last)
+		low.waitGranted(low.last)
 	}},
 	{"R10/the fewest permits of the lowest priority", stealing | counts, func(w *world) {
 		names := []string{"one", "two", "urgent"}
@@ -142,39 +142,39 @@ var stealChecks = []check{
 		}
 		t := w.peer("thief")
 		t.ask(taker(2, 0, permits("k", 2, 5))) // taken at once
-		t.granted(t.last)
-		holders["two"].ended(holders["two"].last, lockkeeper.Stolen)
-		holders["one"].unasked(holders["one"].last)
-		holders["urgent"].unasked(holders["urgent"].last)
+		t.waitGranted(t.last)
+		holders["two"].waitEnded(holders["two"].last, lockkeeper.Stolen)
+		holders["one"].notAsked(holders["one"].last)
+		holders["urgent"].notAsked(holders["urgent"].last)
 	}},
 	{"R10/no permits from who would not help", stealing | counts, func(w *world) {
 		low, high, t := w.peer("low"), w.peer("high"), w.peer("thief")
 		low.hold(permits("k", 1, 3))
 		high.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{permits("k", 2, 3)}, Priority: 5})
 		t.queueAs(taker(1, 0, permits("k", 2, 3)))
-		low.unasked(low.last)
-		t.still(t.last, lockkeeper.Waiting)
+		low.notAsked(low.last)
+		t.stays(t.last, lockkeeper.Waiting)
 	}},
 	{"R10/a raised holder is left in peace", stealing | amends, func(w *world) {
 		victim, t := w.peer("victim"), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(thief(1, exclusive("db")))
-		victim.asked(id)
+		victim.waitAsked(id)
 		raised := victim.wants[id]
 		raised.Priority, raised.Revision = 1, 1
 		if s := victim.ask(raised); s.Asked != nil {
 			w.Errorf("raised, and still asked %v", s.Asked)
 		}
-		t.still(t.last, lockkeeper.Waiting)
+		t.stays(t.last, lockkeeper.Waiting)
 	}},
 }
 
-// grantedNow returns what is closed once the claim is held. It polls beside the
-// peer's own goroutine, with the claim's own words.
+// grantedNow returns a channel that is closed once the claim is held. It repeats the claim from a
+// goroutine of its own.
 func (p *peer) grantedNow(id uint64) <-chan struct{} {
 	held := make(chan struct{})
 	want := p.wants[id]
-	ctx := p.ctx() // ends with the test
+	ctx := p.ctx() // ends with the check
 	go func() {
 		defer close(held)
 		for ctx.Err() == nil {
@@ -193,7 +193,7 @@ func (p *peer) grantedNow(id uint64) <-chan struct{} {
 // renewUntil keeps the session alive until c is closed.
 func (p *peer) renewUntil(c <-chan struct{}) {
 	p.Helper()
-	end := time.After(patience)
+	end := time.After(maxWait)
 	for {
 		p.renew()
 		select {

@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// lockAs lets the worker ask for db with that priority.
+// lockAs requests db with the given priority.
 func (k *worker) lockAs(priority int, more ...lockkeeper.Request) (*held, error) {
 	return k.acquire(k.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}, priority: priority, more: more}, nil)
 }
@@ -29,11 +29,11 @@ type result struct {
 	err error
 }
 
-// waiting returns when as many claims wait for db.
+// waiting returns when the given number of claims wait for db.
 func (w *world) waiting(n int) {
 	w.Helper()
 	p := w.peer("looker")
-	for end := time.After(patience); ; {
+	for end := time.After(maxWait); ; {
 		found := 0
 		for _, s := range p.list(lockkeeper.Query{Meets: "db"}) {
 			if s.State == lockkeeper.Waiting {
@@ -56,16 +56,15 @@ func (w *world) three() (l, t, m *worker) {
 	return w.worker("L", nil), w.worker("T", nil), w.worker("M", nil)
 }
 
-// An urgent job gets the lock from a less urgent one. The cases are read as they
-// are required here: the holder stays holder until it has released, or its time
-// is over, and only then is the most urgent one granted.
+// Cases T2: an urgent job gets the lock from a less urgent one. The holder keeps the lock until it has
+// released or its time is over; only then is the most urgent job granted.
 var stealCases = []check{
 	{"T2/case T2.1 held", 0, func(w *world) {
 		l := w.worker("L", nil)
 		h, err := l.lockAs(0)
 		w.ok(err)
 		w.ok(h.Err())
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.2 equals only wait", stealing, func(w *world) {
 		l, t, _ := w.three()
@@ -77,14 +76,14 @@ var stealCases = []check{
 			w.is(err, lockkeeper.TimedOut)
 			var e *lockkeeper.Error
 			if errors.As(err, &e); len(e.Blocked) == 0 || e.Blocked[0].Ref != h.Ref() {
-				w.Errorf("refused without saying who has it: %v", err)
+				w.Errorf("the refusal names no blocker: %v", err)
 			}
 		}
 		w.ok(h.Err())
 		if h.Asked() != nil {
 			w.Error("the holder was asked to yield to an equal")
 		}
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.4 taken again with a higher priority", ranked | amends, func(w *world) {
 		c := w.client("l")
@@ -113,13 +112,13 @@ var stealCases = []check{
 		l, t, _ := w.three()
 		h, err := l.lockAs(0)
 		w.ok(err)
-		got := t.lockLater(0, lockkeeper.WithWait(patience))
-		w.pass(10 * time.Millisecond)
-		w.ok(h.give(w.ctx()))
+		got := t.lockLater(0, lockkeeper.WithWait(maxWait))
+		w.sleep(10 * time.Millisecond)
+		w.ok(h.giveBack(w.ctx()))
 		r := <-got
 		w.ok(r.err)
 		w.is(h.Err(), lockkeeper.Released)
-		w.ok(r.give(w.ctx()))
+		w.ok(r.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.7 told of the release", 0, func(w *world) {
 		c := w.client("l")
@@ -127,8 +126,8 @@ var stealCases = []check{
 		w.ok(err)
 		done := h.Done()
 		w.ok(h.Release(w.ctx()))
-		w.done(done, "told of the release")
-		w.done(h.Done(), "told afterwards") // at once
+		w.done(done, "notified of the release")
+		w.done(h.Done(), "notified of the loss") // at once
 		w.is(h.Release(w.ctx()), lockkeeper.ErrNotHeld)
 		w.free(exclusive("db"))
 	}},
@@ -140,7 +139,7 @@ var stealCases = []check{
 		w.ok(err)
 		w.lost(h.Hold, lockkeeper.Stolen)
 		w.ok(got.Err())
-		w.ok(got.give(w.ctx()))
+		w.ok(got.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.12 and T2.20 the most urgent goes first, after the acknowledgement",
 		stealing | operators, func(w *world) {
@@ -152,13 +151,13 @@ var stealCases = []check{
 			w.waiting(1)
 			high := m.lockLater(2, lockkeeper.WithSteal())
 			w.waiting(2)
-			w.pass(30 * time.Millisecond) // the holder needs that long to stop
+			w.sleep(30 * time.Millisecond) // the holder needs that long to stop
 			select {
 			case r := <-high:
 				w.Fatalf("granted before the holder has acknowledged: %v", r)
 			default:
 			}
-			w.ok(h.give(w.ctx()))
+			w.ok(h.giveBack(w.ctx()))
 			r := <-high
 			w.ok(r.err)
 			lowest := <-low
@@ -167,7 +166,7 @@ var stealCases = []check{
 			if errors.As(lowest.err, &e); len(e.Blocked) == 0 || e.Blocked[0].Ref != r.Ref() {
 				w.Errorf("it does not say that M has it: %v", lowest.err)
 			}
-			w.ok(r.give(w.ctx()))
+			w.ok(r.giveBack(w.ctx()))
 		}},
 	{"T2/case T2.13 nothing at all", 0, func(w *world) {
 		_, err := w.client("l").Acquire(w.ctx())
@@ -181,7 +180,7 @@ var stealCases = []check{
 		h, err := c.Acquire(w.ctx(), lockkeeper.Exclusive("a"), lockkeeper.Exclusive("b"))
 		w.ok(err)
 		w.ok(h.Release(w.ctx()))
-		w.done(h.Done(), "told of the release")
+		w.done(h.Done(), "notified of the release")
 		w.free(exclusive("a"), exclusive("b"))
 	}},
 	{"T2/case T2.20 a thief is robbed in turn", stealing, func(w *world) {
@@ -195,7 +194,7 @@ var stealCases = []check{
 		w.ok(err)
 		w.lost(second.Hold, lockkeeper.Stolen)
 		w.ok(third.Err())
-		w.ok(third.give(w.ctx()))
+		w.ok(third.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.22 every handle is told", stealing, func(w *world) {
 		c, t := w.client("l"), w.worker("T", nil)
@@ -216,12 +215,12 @@ var stealCases = []check{
 		_, err = t.lockAs(0, lockkeeper.WithWait(0))
 		w.is(err, lockkeeper.ErrNotAcquired)
 		w.between("refused", w.now()-began, 0, 0)
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.25 a TTL of a month", 0, func(w *world) {
 		h, err := w.client("l", lockkeeper.SessionTTL(30*24*time.Hour)).Lock(w.ctx(), "db")
 		w.ok(err)
-		w.pass(30 * time.Millisecond)
+		w.sleep(30 * time.Millisecond)
 		w.ok(h.Err())
 		if left := h.Remaining(); left < 29*24*time.Hour {
 			w.Errorf("%s remain of 30 days", left)
@@ -237,7 +236,7 @@ var stealCases = []check{
 		w.is(err, lockkeeper.TimedOut)
 		w.between("it settled", w.now()-began, 100*time.Millisecond, 100*time.Millisecond)
 		w.ok(h.Err())
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.30 first come first served", fifo | operators, func(w *world) {
 		l, first, second := w.three()
@@ -247,7 +246,7 @@ var stealCases = []check{
 		w.waiting(1)
 		two := second.lockLater(0)
 		w.waiting(2)
-		w.ok(h.give(w.ctx()))
+		w.ok(h.giveBack(w.ctx()))
 		r := <-one
 		w.ok(r.err)
 		select {
@@ -255,10 +254,10 @@ var stealCases = []check{
 			w.Fatal("both hold")
 		case <-time.After(20 * time.Millisecond):
 		}
-		w.ok(r.give(w.ctx()))
+		w.ok(r.giveBack(w.ctx()))
 		r = <-two
 		w.ok(r.err)
-		w.ok(r.give(w.ctx()))
+		w.ok(r.giveBack(w.ctx()))
 	}},
 	{"T2/the holder gives back inside Do", stealing, func(w *world) {
 		c, t := w.client("polite"), w.worker("T", nil)
@@ -284,6 +283,6 @@ var stealCases = []check{
 		if got.Unconfirmed() {
 			w.Error("the holder released, and yet the grant is unconfirmed")
 		}
-		w.ok(got.give(w.ctx()))
+		w.ok(got.giveBack(w.ctx()))
 	}},
 }

@@ -14,16 +14,17 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Stress keeps clients busy at random with all that the engine claims: modes,
-// trees, many targets, priorities, stealing, soft writers, tries, changes of mind,
-// conversions, revocations, sessions that are cut off for longer and shorter than
-// their TTL, wires that lose and double. Then all is mended, and everything must
-// be free. The history of it is judged. It takes its
-// seed from the flag -seed, and logs how to replay it. Goroutines are not seeded, so the same
-// seed does the same things, but not always in the same order.
+// Stress runs clients with random requests over everything that the engine claims: modes, trees, many
+// targets, priorities, steals, soft writers, tries, cancelled waits, conversions and revocations. Some
+// links lose or duplicate messages, and some sessions are cut off for shorter and longer than their
+// TTL. Then all links work again, and every path must become free within the longest TTL. Package
+// history judges the recorded history.
+//
+// The flag -seed fixes the requests and faults, and Stress logs how to replay them. It does not fix
+// the order in which goroutines run.
 func Stress(t *testing.T, h Harness) {
 	seed := testmode.Seed(t)
-	ops := testmode.Pick(15, 300) // that each of the workers asks for
+	ops := testmode.Pick(15, 300) // requests of each worker
 	if h.Bubble {
 		ops = testmode.Pick(150, 5000)
 	}
@@ -34,7 +35,7 @@ func Stress(t *testing.T, h Harness) {
 	})
 }
 
-// stress is one such run.
+// stress is one run of Stress.
 type stress struct {
 	*world
 	seed    uint64
@@ -57,14 +58,14 @@ func (s *stress) run() {
 	defer cancel()
 	for i := range stressClients {
 		random := rand.New(rand.NewPCG(s.seed, uint64(i)))
-		first := s.worker("client", func(l *wire) {
+		first := s.worker("client", func(l *link) {
 			l.random.Rand = rand.New(rand.NewPCG(s.seed, uint64(100+i)))
-			l.dropping, l.twice = i == 1, i == 2
+			l.lossy, l.duplicate = i == 1, i == 2
 		}, lockkeeper.SessionTTL(time.Duration(1+i%stressTTLs)*stressTTL))
 		for n := range stressWorkers {
 			k, own := first, rand.New(rand.NewPCG(random.Uint64(), uint64(n)))
 			if n > 0 {
-				k = first.beside()
+				k = first.sameClient()
 			}
 			running.Go(func() {
 				for range s.ops {
@@ -74,10 +75,10 @@ func (s *stress) run() {
 		}
 	}
 	running.Wait()
-	s.look()
+	s.checkLosses()
 	s.Logf("%d granted, %d refused or given up, %d lost", s.granted.Load(), s.refused.Load(), s.lost.Load())
 	if s.granted.Load() == 0 {
-		s.Error("nobody was ever granted anything: the test proved nothing")
+		s.Error("no request was granted: the test proved nothing")
 	}
 	calm := s.now()
 	if s.harness.Calm != nil {
@@ -86,12 +87,12 @@ func (s *stress) run() {
 	for _, path := range s.paths() {
 		s.free(exclusive(path))
 	}
-	if took := s.now() - calm; took > stressTTLs*stressTTL+late {
-		s.Errorf("everything is free %s after all was mended, want at most the longest TTL and %s", took, late)
+	if took := s.now() - calm; took > stressTTLs*stressTTL+tolerance {
+		s.Errorf("every path is free %s after the last fault, want at most the longest TTL and %s", took, tolerance)
 	}
 }
 
-// one asks for something, uses it, and gives it back.
+// one makes one random request, uses the hold, and releases it.
 func (s *stress) one(ctx context.Context, k *worker, random *rand.Rand) {
 	var cancel func(func())
 	if random.IntN(6) == 0 {
@@ -108,44 +109,44 @@ func (s *stress) one(ctx context.Context, k *worker, random *rand.Rand) {
 	}
 	s.granted.Add(1)
 	s.use(ctx, k, h, random)
-	err = h.give(ctx)
+	err = h.giveBack(ctx)
 	switch {
 	case errors.Is(err, lockkeeper.ErrLost):
 		s.lost.Add(1)
 	case err != nil && !errors.Is(err, lockkeeper.ErrUnavailable):
-		s.Errorf("%s gives back: %v", k.name, err)
+		s.Errorf("%s releases: %v", k.name, err)
 	}
 }
 
-// use holds for a while, with all that may happen meanwhile.
+// use keeps the hold for a while, during which its link, an operator or a conversion may intervene.
 func (s *stress) use(ctx context.Context, k *worker, h *held, random *rand.Rand) {
 	stay := time.Duration(random.IntN(20)) * time.Millisecond
-	fate := random.IntN(100)
+	outcome := random.IntN(100)
 	switch {
-	case fate < 2:
+	case outcome < 2:
 		stay = s.cutFor(k, stressTTL*7/2)
-	case fate < 5:
+	case outcome < 5:
 		stay = s.cutFor(k, stressTTL/3)
-	case fate < 8 && s.claims(operators):
-		// The answer may be that it has ended already, or be lost on the wire.
-		_ = k.client.Revoke(ctx, h.Ref(), fate == 5, lockkeeper.Label{As: k.name, Note: "stress"})
-	case fate < 20 && s.claims(converts):
+	case outcome < 8 && s.claims(operators):
+		// The claim may have ended already, or the answer may be lost.
+		_ = k.client.Revoke(ctx, h.Ref(), outcome == 5, lockkeeper.Label{As: k.name, Note: "stress"})
+	case outcome < 20 && s.claims(converts):
 		s.convertAtRandom(ctx, h)
 	}
 	select {
 	case <-h.YieldAsked():
 		if random.IntN(3) == 0 {
-			s.pass(stay)
+			s.sleep(stay)
 		}
 	case <-h.Done():
 	case <-time.After(stay):
 	}
 }
 
-// cutFor cuts the wire of k, and mends it after d.
+// cutFor cuts the link of k and restores it after d.
 func (s *stress) cutFor(k *worker, d time.Duration) time.Duration {
-	k.wire.cut.Store(true)
-	time.AfterFunc(d, func() { k.wire.cut.Store(false) })
+	k.link.cut.Store(true)
+	time.AfterFunc(d, func() { k.link.cut.Store(false) })
 	return d
 }
 
@@ -167,7 +168,7 @@ func (s *stress) convertAtRandom(ctx context.Context, h *held) {
 	}
 }
 
-// paths are a few, so that there are always others who want the same.
+// paths returns a few paths, so that requests conflict.
 func (s *stress) paths() []string {
 	if s.claims(trees) {
 		return []string{"db", "db/1", "db/2", "db/1/x", "db/1/y", "site", "site/a"}
@@ -175,7 +176,7 @@ func (s *stress) paths() []string {
 	return []string{"db", "site", "k"}
 }
 
-// demand makes up what to ask for, of what the engine claims.
+// demand returns a random request within the engine's features.
 func (s *stress) demand(random *rand.Rand) demand {
 	paths := s.paths()
 	random.Shuffle(len(paths), func(i, k int) { paths[i], paths[k] = paths[k], paths[i] })

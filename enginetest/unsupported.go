@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// example is a want that needs a feature and, besides it, as little as possible.
+// example is a want that needs one feature and as few others as possible.
 type example struct {
 	feature lockkeeper.Features
 	want    lockkeeper.Want
@@ -28,7 +28,7 @@ func examples() []example {
 	}
 }
 
-// What an engine does not claim it refuses at once, and nothing comes of it.
+// Unsupported: an engine refuses a request that needs an unclaimed feature at once, and changes nothing.
 var unsupportedChecks = []check{
 	{"Unsupported/claims", 0, func(w *world) {
 		p := w.peer("one")
@@ -62,7 +62,7 @@ var unsupportedChecks = []check{
 			w.is(err, lockkeeper.ErrUnsupported)
 			break
 		}
-		p.still(p.last, lockkeeper.Held)
+		p.stays(p.last, lockkeeper.Held)
 	}},
 	{"Unsupported/guarantees are constant and whole", 0, func(w *world) {
 		g := w.handles[0].Guarantees()

@@ -12,28 +12,28 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// worker is one goroutine's use of a client, of which everything is recorded.
+// worker uses a client from one goroutine and records every operation.
 type worker struct {
 	*world
 	client *lockkeeper.Client
-	wire   *wire
+	link   *link
 	name   string
 	asked  int
 }
 
-func (w *world) worker(name string, change func(*wire), options ...lockkeeper.ClientOption) *worker {
+func (w *world) worker(name string, change func(*link), options ...lockkeeper.ClientOption) *worker {
 	w.Helper()
 	name = w.name(name)
-	c, l := w.wired(name, change, options...)
-	return &worker{world: w, client: c, wire: l, name: name}
+	c, l := w.clientAndLink(name, change, options...)
+	return &worker{world: w, client: c, link: l, name: name}
 }
 
-// beside is another worker on the same client.
-func (k *worker) beside() *worker {
-	return &worker{world: k.world, client: k.client, wire: k.wire, name: k.world.name(k.name)}
+// sameClient returns another worker on the same client.
+func (k *worker) sameClient() *worker {
+	return &worker{world: k.world, client: k.client, link: k.link, name: k.world.name(k.name)}
 }
 
-// demand is what a worker asks for.
+// demand is a request of a worker.
 type demand struct {
 	targets  []lockkeeper.Target
 	priority int
@@ -42,8 +42,8 @@ type demand struct {
 	more     []lockkeeper.Request
 }
 
-// requests are d in the words of the client. The note has the claim's name in the
-// history, by which the wire knows it.
+// requests returns the options of d for the client. The note carries the claim's name in the history,
+// by which the link recognizes it.
 func (d *demand) requests(client, claim string) []lockkeeper.Request {
 	requests := []lockkeeper.Request{lockkeeper.WithAs(client), lockkeeper.WithNote(recorded + claim)}
 	for _, t := range d.targets {
@@ -73,11 +73,11 @@ type held struct {
 	*lockkeeper.Hold
 	of    *worker
 	claim string
-	end   sync.Once // records its end; who comes second waits until that is done
+	end   sync.Once // records its end; a second caller waits until that is done
 }
 
-// acquire asks for d and waits for it. cancel, if not nil, is called with what
-// ends the wait.
+// acquire requests d and waits. If cancel is not nil, acquire calls it with the function that ends
+// the wait.
 func (k *worker) acquire(ctx context.Context, d demand, cancel func(giveUp func())) (*held, error) {
 	k.asked++
 	claim := fmt.Sprintf("%s.%d", k.name, k.asked)
@@ -108,7 +108,7 @@ func (k *worker) acquire(ctx context.Context, d demand, cancel func(giveUp func(
 		return nil, err
 	}
 	mine := &held{Hold: h, of: k, claim: claim}
-	k.look()
+	k.checkLosses()
 	grant := base
 	grant.Kind, grant.Fence, grant.Grants, grant.Unconfirmed = history.Granted, h.Fence(), h.Grants(), h.Unconfirmed()
 	k.mu.Lock()
@@ -123,9 +123,8 @@ func (k *worker) record(base history.Event, kind history.Kind) {
 	k.recorder.Add(base)
 }
 
-// look has every holder look at its hold, as it would before it does anything,
-// and records who knows of a loss.
-func (w *world) look() {
+// checkLosses calls Err on every hold, as a holder does before it acts, and records the losses.
+func (w *world) checkLosses() {
 	w.mu.Lock()
 	all := make([]*held, 0, len(w.live))
 	for h := range w.live {
@@ -139,7 +138,7 @@ func (w *world) look() {
 	}
 }
 
-// lost records that the holder knows.
+// lost records that the holder knows of its loss.
 func (h *held) lost(err error) {
 	h.end.Do(func() {
 		var e *lockkeeper.Error
@@ -155,8 +154,8 @@ func (h *held) forget() {
 	h.of.mu.Unlock()
 }
 
-// give releases the hold.
-func (h *held) give(ctx context.Context) error {
+// giveBack releases the hold.
+func (h *held) giveBack(ctx context.Context) error {
 	if err := h.Err(); errors.Is(err, lockkeeper.ErrLost) {
 		h.lost(err)
 		return err
@@ -173,7 +172,7 @@ func (h *held) give(ctx context.Context) error {
 	return err
 }
 
-// convert upgrades or downgrades the hold, of which all targets have one mode.
+// convert upgrades or downgrades the hold, whose targets all have the same mode.
 func (h *held) convert(ctx context.Context, to lockkeeper.Mode) error {
 	event := history.Event{Kind: history.Convert, Client: h.of.name, Claim: h.claim}
 	for _, g := range h.Grants() {
@@ -185,7 +184,7 @@ func (h *held) convert(ctx context.Context, to lockkeeper.Mode) error {
 		change = func(ctx context.Context) error { return h.Upgrade(ctx) }
 	}
 	err := change(ctx)
-	h.of.look()
+	h.of.checkLosses()
 	event.Kind, event.Targets = history.Unconverted, nil
 	if err == nil && h.Err() == nil {
 		event.Kind, event.Fence, event.Grants, event.Unconfirmed = history.Converted, h.Fence(), h.Grants(), h.Unconfirmed()
@@ -194,9 +193,9 @@ func (h *held) convert(ctx context.Context, to lockkeeper.Mode) error {
 	return err
 }
 
-// raise raises the counter that the path guards, in two steps that others could
-// come between if they were let in.
-func (h *held) raise(path lockkeeper.Path) {
+// increment increments the counter that the path guards, with a load and a store: without mutual
+// exclusion another holder could run in between.
+func (h *held) increment(path lockkeeper.Path) {
 	w := h.of.world
 	w.mu.Lock()
 	n := w.counts[path]

@@ -13,21 +13,20 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// patience bounds what must happen soon. It is a safety net: nothing is expected
-// to take that long, even on a busy machine.
-const patience = 20 * time.Second
+// maxWait bounds every wait of the suite. Nothing is expected to take that long, even on a busy
+// machine.
+const maxWait = 20 * time.Second
 
-// late is how much later than promised something may happen in real time.
-const late = 5 * time.Second
+// tolerance is the delay that real time may add to a promised time.
+const tolerance = 5 * time.Second
 
 const (
 	forever  = lockkeeper.Forever
-	shortTTL = 2 * lockkeeper.MinTTL // of sessions that are left to expire, unless a busy computer takes as long
-	longTTL  = lockkeeper.DefaultTTL // of sessions that outlive their test without renewal
+	shortTTL = 2 * lockkeeper.MinTTL // for sessions that expire within a check
+	longTTL  = lockkeeper.DefaultTTL // for sessions that outlive their check without renewal
 )
 
-// world is one test: a state of the engine that nobody else sees, and all who
-// act on it.
+// world is the environment of one check: a new state of the engine, handles on it, and the recorder.
 type world struct {
 	*testing.T
 	harness    Harness
@@ -39,7 +38,7 @@ type world struct {
 
 	mu      sync.Mutex
 	handles []lockkeeper.Engine
-	users   int // sessions so far, to spread them over the handles
+	users   int // number of sessions so far, to spread them over the handles
 	live    map[*held]struct{}
 	counts  map[lockkeeper.Path]*int64
 	names   int
@@ -71,10 +70,10 @@ func newWorld(t *testing.T, h Harness) *world {
 	return w
 }
 
-// claims reports whether the engine claims all of f.
+// claims reports whether the engine claims all features of f.
 func (w *world) claims(f lockkeeper.Features) bool { return w.guarantees.Features&f == f }
 
-// rises fails the test unless fence is higher than before, if the engine claims rising fences.
+// rises fails the check if the engine claims rising fences and fence is not higher than before.
 func (w *world) rises(before, fence uint64) {
 	w.Helper()
 	if w.claims(fences) && fence <= before {
@@ -82,24 +81,24 @@ func (w *world) rises(before, fence uint64) {
 	}
 }
 
-// now is the time since the test began.
+// now returns the time since the check began.
 func (w *world) now() time.Duration { return time.Since(w.start) }
 
-// ctx bounds one round trip.
+// ctx returns a context for one round trip.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	w.Cleanup(cancel)
 	return ctx
 }
 
-// within bounds what is done inside a hold: its own context has no deadline.
+// within returns a context for an operation inside a hold: that of the hold, with a deadline.
 func (w *world) within(h *lockkeeper.Hold) context.Context {
-	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	ctx, cancel := context.WithTimeout(h.Context(), maxWait)
 	w.Cleanup(cancel)
 	return ctx
 }
 
-// handle gives each user the next handle in turn.
+// handle returns the handles in turn.
 func (w *world) handle() lockkeeper.Engine {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,9 +106,9 @@ func (w *world) handle() lockkeeper.Engine {
 	return w.handles[w.users%len(w.handles)]
 }
 
-// settled returns when what follows from all that was done has happened, as far
-// as it can be known without waiting for it.
-func (w *world) settled() {
+// quiesce returns when the engine has processed the consequences of all earlier operations, as far
+// as a check can know. In real time it makes three round trips on an unrelated path.
+func (w *world) quiesce() {
 	w.Helper()
 	if w.harness.Bubble {
 		synctest.Wait()
@@ -123,7 +122,7 @@ func (w *world) settled() {
 	p.leave()
 }
 
-// is fails the test unless err matches target.
+// is fails the check unless err matches target.
 func (w *world) is(err, target error) {
 	w.Helper()
 	if !errors.Is(err, target) {
@@ -131,7 +130,7 @@ func (w *world) is(err, target error) {
 	}
 }
 
-// ok fails the test if err is an error.
+// ok fails the check if err is not nil.
 func (w *world) ok(err error) {
 	w.Helper()
 	if err != nil {
@@ -144,21 +143,21 @@ func (w *world) done(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
-		w.Fatalf("%s: not after %s", what, patience)
+	case <-time.After(maxWait):
+		w.Fatalf("%s: not after %s", what, maxWait)
 	}
 }
 
-// pass lets d pass. It is for time itself, not for waiting until something is done.
-func (w *world) pass(d time.Duration) {
+// sleep waits for d. It is for the passing of time, not for waiting on an event.
+func (w *world) sleep(d time.Duration) {
 	<-time.After(d)
 }
 
-// between fails the test unless took lies from least to most, of which the
-// latter has some slack in real time.
+// between fails the check unless least <= took <= most + slack, where slack is the tolerance in real
+// time and 20 ms in a bubble.
 func (w *world) between(what string, took, least, most time.Duration) {
 	w.Helper()
-	slack := late
+	slack := tolerance
 	if w.harness.Bubble {
 		slack = 20 * time.Millisecond
 	}

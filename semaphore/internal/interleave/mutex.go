@@ -3,8 +3,8 @@ package interleave
 // Mutex stands for sync.Mutex.
 type Mutex struct {
 	location
-	past uint64     // a hash of all earlier critical sections
-	by   *goroutine // the goroutine that has locked it
+	past   uint64     // a hash of all earlier critical sections
+	holder *goroutine // the goroutine that has locked it
 }
 
 // Lock locks m. The goroutine observes the past of m, and so every change of the memory that m
@@ -17,7 +17,7 @@ func (m *Mutex) Lock() {
 		}
 		world.fail("a goroutine locks a mutex twice, or the setup finds it locked")
 	}
-	m.locked, m.by = true, world.running
+	m.locked, m.holder = true, world.running
 	m.done(opLock, true, m.past, m.past, 0, 0)
 }
 
@@ -27,7 +27,7 @@ func (m *Mutex) Unlock() {
 	if !m.locked {
 		world.fail("Unlock of a mutex that is not locked")
 	}
-	m.locked, m.by = false, nil
+	m.locked, m.holder = false, nil
 	if g := world.running; g != nil {
 		m.past = mix(uint64(g.id), g.seen)
 	}
@@ -36,7 +36,7 @@ func (m *Mutex) Unlock() {
 
 // Guarded returns field, which only the goroutine that has locked by may use.
 func Guarded[T any](field *T, by *Mutex) *T {
-	if g := world.running; g != nil && by.by != g && !world.leaving {
+	if g := world.running; g != nil && by.holder != g && !world.leaving {
 		if world.story != nil {
 			world.story.use(g)
 		}

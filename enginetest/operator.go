@@ -13,7 +13,7 @@ func freezing(path string, d time.Duration) lockkeeper.Want {
 }
 
 // R18: an operator can revoke and freeze.
-var peopleChecks = []check{
+var operatorChecks = []check{
 	{"R18/a revoked holder is asked, then ended after its TTL", operators, func(w *world) {
 		victim, op := w.peerFor("victim", shortTTL), w.peer("operator")
 		id := victim.hold(exclusive("db")).Ref.ID
@@ -23,13 +23,13 @@ var peopleChecks = []check{
 			Ref:   victim.ref(id),
 			Label: lockkeeper.Label{As: "eve", Note: "maintenance"},
 		}))
-		asked := victim.asked(id)
+		asked := victim.waitAsked(id)
 		if asked.As != "eve" || asked.Note != "maintenance" || asked.Reason != lockkeeper.Revoked || asked.Left > shortTTL {
-			w.Errorf("the holder is told %+v", asked)
+			w.Errorf("the holder gets %+v", asked)
 		}
-		w.pass(shortTTL / 2)
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)})) // again, which moves nothing to later
-		s := victim.told(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
+		w.sleep(shortTTL / 2)
+		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)})) // again: this postpones nothing
+		s := victim.renewalShows(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
 		w.between("revoked", w.now()-sent, shortTTL, shortTTL)
 		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance (by eve)" {
 			w.Errorf("ended as %s (%q), want revoked by eve for maintenance", s.Reason, s.Text)
@@ -40,17 +40,17 @@ var peopleChecks = []check{
 		victim, op := w.peer("victim"), w.peer("operator")
 		id := victim.hold(exclusive("db")).Ref.ID
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)}))
-		victim.asked(id)
+		victim.waitAsked(id)
 		victim.release(id)
-		victim.ended(id, lockkeeper.Yielded)
+		victim.waitEnded(id, lockkeeper.Yielded)
 	}},
 	{"R18/by force at once", operators, func(w *world) {
 		victim, op, next := w.peer("victim"), w.peer("operator"), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id), Force: true}))
-		next.granted(next.last)
-		victim.ended(id, lockkeeper.Revoked)
+		next.waitGranted(next.last)
+		victim.waitEnded(id, lockkeeper.Revoked)
 	}},
 	{"R18/a waiting claim at once", operators | fifo, func(w *world) {
 		holder, waiter, op := w.peer("holder"), w.peer("waiter"), w.peer("operator")
@@ -61,10 +61,10 @@ var peopleChecks = []check{
 			Ref:   waiter.ref(id),
 			Label: lockkeeper.Label{Note: "too many"},
 		}))
-		if s := waiter.ended(id, lockkeeper.Revoked); s.Text != "too many" {
-			w.Errorf("told %q", s.Text)
+		if s := waiter.waitEnded(id, lockkeeper.Revoked); s.Text != "too many" {
+			w.Errorf("the text is %q", s.Text)
 		}
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: waiter.ref(id)})) // has ended: no error
+		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: waiter.ref(id)})) // it has ended: no error
 	}},
 	{"R18/present holders don't feel a freeze", operators | trees, func(w *world) {
 		holder, op, next := w.peer("holder"), w.peer("operator"), w.peer("next")
@@ -72,7 +72,7 @@ var peopleChecks = []check{
 		if s := op.ask(freezing("db", time.Hour)); s.State != lockkeeper.Freezing || s.Left <= 0 {
 			w.Fatalf("frozen: %+v", s)
 		}
-		holder.unasked(id)
+		holder.notAsked(id)
 		next.refused(exclusive("db/2"))
 		next.hold(exclusive("other"))
 		next.queue(exclusive("db/2"))
@@ -80,9 +80,9 @@ var peopleChecks = []check{
 			w.Errorf("it waits for %v, %+v, want frozen among it", s.Waits, s.Blockers)
 		}
 		holder.release(id)
-		next.still(next.last, lockkeeper.Waiting)
+		next.stays(next.last, lockkeeper.Waiting)
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}))
-		next.granted(next.last)
+		next.waitGranted(next.last)
 		w.is(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}), lockkeeper.ErrNotHeld)
 	}},
 	{"R18/a freeze of the root is one of everything", operators, func(w *world) {
@@ -107,8 +107,8 @@ var peopleChecks = []check{
 			w.Errorf("in spite of the freeze they are %s and %s", first.State, second.State)
 		}
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}))
-		one.granted(behind)
-		two.granted(free)
+		one.waitGranted(behind)
+		two.waitGranted(free)
 		w.is(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}), lockkeeper.ErrNotHeld)
 	}},
 	{"R18/a freeze of the root ends by itself", operators, func(w *world) {
@@ -118,8 +118,8 @@ var peopleChecks = []check{
 		op.ask(freezing(string(lockkeeper.Root), d))
 		one.queue(exclusive("db"))
 		two.queue(exclusive("site"))
-		one.granted(one.last)
-		two.granted(two.last)
+		one.waitGranted(one.last)
+		two.waitGranted(two.last)
 		w.between("thawed", w.now()-sent, d, d)
 	}},
 	{"R18/a freeze ends by itself, and outlives its session", operators, func(w *world) {
@@ -129,31 +129,31 @@ var peopleChecks = []check{
 		op.ask(freezing("db", d))
 		op.leave()
 		next.queue(exclusive("db"))
-		next.granted(next.last)
+		next.waitGranted(next.last)
 		w.between("thawed", w.now()-sent, d, d)
 	}},
 	{"R18/a frozen claim is ahead of nobody", operators | trees | many | fifo, func(w *world) {
 		op, frozen, other := w.peer("operator"), w.peer("frozen"), w.peer("other")
 		op.ask(freezing("db", time.Hour))
 		frozen.queue(exclusive("db/1"), exclusive("site"))
-		other.hold(exclusive("site")) // not behind who can't go
+		other.hold(exclusive("site")) // not behind a claim that cannot be granted
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}))
-		frozen.still(frozen.last, lockkeeper.Waiting)
+		frozen.stays(frozen.last, lockkeeper.Waiting)
 		other.release(other.last)
-		frozen.granted(frozen.last)
+		frozen.waitGranted(frozen.last)
 	}},
 	{"R18/a frozen thief asks nobody", operators | stealing, func(w *world) {
 		op, victim, t := w.peer("operator"), w.peer("victim"), w.peer("thief")
 		victim.hold(exclusive("db"))
 		op.ask(freezing("db", time.Hour))
 		t.queueAs(taker(1, 0, exclusive("db")))
-		victim.unasked(victim.last)
+		victim.notAsked(victim.last)
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}))
-		t.granted(t.last)
+		t.waitGranted(t.last)
 	}},
 }
 
-// R18: an operator can see everything.
+// R18: an operator can list everything.
 var listChecks = []check{
 	{"R18/list holds, then the line, then freezes", operators | ranked, func(w *world) {
 		one, two, low, high, op := w.peer("one"), w.peer("two"), w.peer("low"), w.peer("high"), w.peer("operator")
@@ -201,7 +201,7 @@ var listChecks = []check{
 		for _, brief := range []bool{true, false} {
 			all := one.list(lockkeeper.Query{Session: two.session.ID, Brief: brief})
 			if len(all) != 1 || all[0].State != lockkeeper.Waiting {
-				w.Fatalf("listed %+v, want who waits", all)
+				w.Fatalf("listed %+v, want the waiter", all)
 			}
 			if st := all[0]; brief != (st.Position == 0 && len(st.Waits) == 0 && len(st.Blockers) == 0) {
 				w.Errorf("brief is %t: listed %+v", brief, st)
@@ -234,7 +234,7 @@ var listChecks = []check{
 		}()
 		await := func(what string, want func(lockkeeper.Status) bool) {
 			w.Helper()
-			end := time.After(patience)
+			end := time.After(maxWait)
 			for {
 				select {
 				case s := <-seen:

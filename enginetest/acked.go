@@ -6,16 +6,16 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R12: an answer that was given need not have arrived.
-var heardChecks = []check{
+// R12: an answer that the engine sent may not have arrived.
+var ackChecks = []check{
 	{"R12/told the end but not known to have heard, so unconfirmed", stealing, func(w *world) {
 		victim, t := w.listener("victim"), w.peer("thief")
 		victim.hold(exclusive("db"))
 		t.queueAs(taker(1, time.Second, exclusive("db")))
-		victim.renew() // for all that is known its answer is lost
+		victim.renew() // its answer may have been lost
 		victim.renew()
-		if s := t.granted(t.last); !s.Unconfirmed {
-			w.Error("the victim has not said that it heard of its end, and yet the grant is confirmed")
+		if s := t.waitGranted(t.last); !s.Unconfirmed {
+			w.Error("the victim has not acknowledged its end, but the grant is confirmed")
 		}
 	}},
 	{"R12/known to have heard the end, so confirmed", stealing, func(w *world) {
@@ -24,8 +24,8 @@ var heardChecks = []check{
 		t.queueAs(taker(1, time.Second, exclusive("db")))
 		victim.key.Acked = victim.renew().Number
 		victim.renew()
-		if s := t.granted(t.last); s.Unconfirmed {
-			w.Error("the victim has said that it heard of its end, and yet the grant is unconfirmed")
+		if s := t.waitGranted(t.last); s.Unconfirmed {
+			w.Error("the victim has acknowledged its end, but the grant is unconfirmed")
 		}
 	}},
 	{"R12/leases are numbered through all epochs", 0, func(w *world) {
@@ -40,13 +40,12 @@ var heardChecks = []check{
 	}},
 }
 
-// listener attaches a session that says what it hears; where leases have no numbers
-// the test ends.
+// listener attaches a session that acknowledges leases. The check ends if leases have no numbers.
 func (w *world) listener(name string) *peer {
 	w.Helper()
 	p := w.peer(name)
 	if p.lease.Number == 0 {
-		w.Skip("the engine does not ask what was heard")
+		w.Skip("the engine does not track acknowledgements")
 	}
 	p.key.Acked = p.lease.Number
 	return p

@@ -14,25 +14,25 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// wire is what lies between one client and the engine. It can be cut, can lose
-// questions and answers, and can deliver everything twice. It records who was
-// answered that he waits: only the engine's answer begins a wait.
-type wire struct {
+// link is the connection between one client and the engine. It can be cut, can lose requests and
+// answers, and can deliver every request twice. It records the claims that the engine answers with
+// Waiting: only that answer begins a wait.
+type link struct {
 	lockkeeper.Engine
-	recorder *history.Recorder
-	cut      atomic.Bool
-	mute     atomic.Bool // it loses the answers to claims, and nothing else
-	far      bool        // it leads out of this process, so that the client expects calls to fail
-	twice    bool
-	dropping bool         // it loses one in five calls, before or after they were done
-	hook     func(moment) // called at moments of Claim and of hints
-	random   struct {
+	recorder    *history.Recorder
+	cut         atomic.Bool
+	loseAnswers atomic.Bool // it loses the answers to Claim, and nothing else
+	remote      bool        // it reports an engine on the network, so that the client expects calls to fail
+	duplicate   bool
+	lossy       bool         // it loses one call in five, before or after the engine has executed it
+	hook        func(moment) // called at the moments of Claim and of hints
+	random      struct {
 		sync.Mutex
 		*rand.Rand
 	}
 }
 
-// moment is a point on the way of a claim at which its caller may give up.
+// moment is a point in the course of a claim at which its caller may give up.
 type moment string
 
 const (
@@ -44,19 +44,19 @@ const (
 
 var moments = []moment{beforeClaim, afterClaim, beforeHint, afterHint}
 
-func (l *wire) at(m moment) {
+func (l *link) at(m moment) {
 	if l.hook != nil {
 		l.hook(m)
 	}
 }
 
-// recorded marks the notes of claims that are in the history.
+// recorded is the prefix of the notes of claims that are in the history.
 const recorded = "recorded "
 
-var errCut = errors.New("the wire is cut")
+var errCut = errors.New("the link is cut")
 
-func (l *wire) roll() int {
-	if !l.dropping {
+func (l *link) roll() int {
+	if !l.lossy {
 		return 9
 	}
 	l.random.Lock()
@@ -64,34 +64,34 @@ func (l *wire) roll() int {
 	return l.random.IntN(10)
 }
 
-// exchange does one call, as the wire lets it.
-func (l *wire) exchange(ctx context.Context, do func() error) error {
+// exchange makes one call over the link.
+func (l *link) exchange(ctx context.Context, do func() error) error {
 	lost := &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: errCut}
-	fate := l.roll()
-	if l.cut.Load() || fate == 0 {
+	outcome := l.roll()
+	if l.cut.Load() || outcome == 0 {
 		return lost
 	}
 	err := do()
-	if l.twice {
+	if l.duplicate {
 		err = do()
 	}
-	if l.cut.Load() || fate == 1 {
+	if l.cut.Load() || outcome == 1 {
 		return lost
 	}
 	return err
 }
 
-// Guarantees says of an engine behind a bad wire that it is not in this process,
-// so that the client expects calls to fail.
-func (l *wire) Guarantees() lockkeeper.Guarantees {
+// Guarantees reports an engine on the network if the link has faults, so that the client expects
+// calls to fail.
+func (l *link) Guarantees() lockkeeper.Guarantees {
 	g := l.Engine.Guarantees()
-	if l.far || l.dropping || l.twice {
+	if l.remote || l.lossy || l.duplicate {
 		g.Reach = lockkeeper.OnNetwork
 	}
 	return g
 }
 
-func (l *wire) Attach(ctx context.Context, s lockkeeper.Session,
+func (l *link) Attach(ctx context.Context, s lockkeeper.Session,
 	notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
 	hint := notify
 	if notify != nil {
@@ -107,7 +107,7 @@ func (l *wire) Attach(ctx context.Context, s lockkeeper.Session,
 	err = l.exchange(ctx, func() error {
 		answer, err := l.Engine.Attach(ctx, s, hint)
 		if attached {
-			return nil // its copy is refused, and that answer is for nobody (R19)
+			return nil // the engine refuses the copy, and the client does not get that answer (R19)
 		}
 		lease, attached = answer, err == nil
 		return err
@@ -115,7 +115,7 @@ func (l *wire) Attach(ctx context.Context, s lockkeeper.Session,
 	return lease, err
 }
 
-func (l *wire) Renew(ctx context.Context, k lockkeeper.Key) (lease lockkeeper.Lease, err error) {
+func (l *link) Renew(ctx context.Context, k lockkeeper.Key) (lease lockkeeper.Lease, err error) {
 	err = l.exchange(ctx, func() (err error) {
 		lease, err = l.Engine.Renew(ctx, k)
 		return err
@@ -123,13 +123,13 @@ func (l *wire) Renew(ctx context.Context, k lockkeeper.Key) (lease lockkeeper.Le
 	return lease, err
 }
 
-func (l *wire) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (s lockkeeper.Status, err error) {
+func (l *link) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (s lockkeeper.Status, err error) {
 	l.at(beforeClaim)
 	err = l.exchange(ctx, func() (err error) {
 		s, err = l.Engine.Claim(ctx, k, want)
 		return err
 	})
-	if l.mute.Load() {
+	if l.loseAnswers.Load() {
 		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: errCut}
 	}
 	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting &&
@@ -140,23 +140,23 @@ func (l *wire) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want
 	return s, err
 }
 
-func (l *wire) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
+func (l *link) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
 	return l.exchange(ctx, func() error { return l.Engine.End(ctx, k, e) })
 }
 
-func (l *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+func (l *link) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	if err := l.exchange(ctx, func() error { return nil }); err != nil {
 		return func(yield func(lockkeeper.Status, error) bool) { yield(lockkeeper.Status{}, err) }
 	}
 	return l.Engine.List(ctx, q)
 }
 
-// Close leaves the engine to the others who use it.
-func (l *wire) Close() error { return nil }
+// Close keeps the engine open, because other links use it.
+func (l *link) Close() error { return nil }
 
-// wireTo makes a wire to the next handle.
-func (w *world) wireTo(change func(*wire)) *wire {
-	l := &wire{Engine: w.handle(), recorder: w.recorder}
+// newLink makes a link to the next handle.
+func (w *world) newLink(change func(*link)) *link {
+	l := &link{Engine: w.handle(), recorder: w.recorder}
 	l.random.Rand = rand.New(rand.NewPCG(1, 1))
 	if change != nil {
 		change(l)
@@ -164,17 +164,18 @@ func (w *world) wireTo(change func(*wire)) *wire {
 	return l
 }
 
-// client makes a client over a good wire. The suite closes it.
+// client makes a client over a link without faults. The suite closes it.
 func (w *world) client(name string, options ...lockkeeper.ClientOption) *lockkeeper.Client {
 	w.Helper()
-	c, _ := w.wired(name, nil, options...)
+	c, _ := w.clientAndLink(name, nil, options...)
 	return c
 }
 
-// wired makes a client, and its wire, which is mended before the client is closed.
-func (w *world) wired(name string, change func(*wire), options ...lockkeeper.ClientOption) (*lockkeeper.Client, *wire) {
+// clientAndLink makes a client and its link, which is restored before the client is closed.
+func (w *world) clientAndLink(name string, change func(*link), options ...lockkeeper.ClientOption) (*lockkeeper.Client,
+	*link) {
 	w.Helper()
-	l := w.wireTo(change)
+	l := w.newLink(change)
 	clock := w.harness.Clock
 	if clock == nil && w.harness.Bubble {
 		start := time.Now()
@@ -187,7 +188,7 @@ func (w *world) wired(name string, change func(*wire), options ...lockkeeper.Cli
 	c := lockkeeper.New(l, append(all, options...)...)
 	w.Cleanup(func() {
 		l.cut.Store(false)
-		if err := c.Close(); err != nil && !l.dropping {
+		if err := c.Close(); err != nil && !l.lossy {
 			w.Errorf("closing client %s: %v", name, err)
 		}
 	})

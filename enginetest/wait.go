@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R8: try, wait up to a bound, or wait for ever.
-var patienceChecks = []check{
+// R8: no wait, a bounded wait, or a wait without limit.
+var waitChecks = []check{
 	{"R8/a try never waits and leaves nothing", 0, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
 		one.hold(exclusive("db"))
@@ -17,7 +17,7 @@ var patienceChecks = []check{
 			w.Errorf("refused without saying who has it: %+v", s.Blockers)
 		}
 		one.release(one.last)
-		two.still(two.last, lockkeeper.Ended) // never granted later
+		two.stays(two.last, lockkeeper.Ended) // never granted later
 		w.free(exclusive("db"))
 	}},
 	{"R8/a bounded wait ends at its bound", 0, func(w *world) {
@@ -26,10 +26,10 @@ var patienceChecks = []check{
 		sent := w.now()
 		const bound = 300 * time.Millisecond
 		id := two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: bound})
-		two.ended(id, lockkeeper.TimedOut)
+		two.waitEnded(id, lockkeeper.TimedOut)
 		w.between("the wait ended", w.now()-sent, bound, bound)
 		one.release(one.last)
-		two.still(id, lockkeeper.Ended)
+		two.stays(id, lockkeeper.Ended)
 		w.free(exclusive("db"))
 	}},
 	{"R8/the bound covers the wait only", 0, func(w *world) {
@@ -38,16 +38,16 @@ var patienceChecks = []check{
 		const bound = 2 * time.Second
 		id := two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: bound})
 		one.release(one.last)
-		two.granted(id)
-		w.pass(bound + 100*time.Millisecond)
-		two.still(id, lockkeeper.Held)
+		two.waitGranted(id)
+		w.sleep(bound + 100*time.Millisecond)
+		two.stays(id, lockkeeper.Held)
 	}},
 	{"R8/who gives up is in nobody's way", fifo | shares, func(w *world) {
 		reader, writer, late := w.peer("reader"), w.peer("writer"), w.peer("late reader")
 		reader.hold(shared("db"))
 		writer.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: 300 * time.Millisecond})
 		late.queue(shared("db"))
-		late.granted(late.last)
+		late.waitGranted(late.last)
 	}},
 	{"R8/a wait that is outlasted fails at once", 0, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -83,16 +83,16 @@ func soft(quiet time.Duration, path string) lockkeeper.Want {
 }
 
 // R9: soft writers.
-var mannersChecks = []check{
+var softChecks = []check{
 	{"R9/a hard writer holds back readers, a soft one does not", manners | shares | fifo, func(w *world) {
 		reader, writer, late := w.peer("reader"), w.peer("soft writer"), w.peer("late reader")
 		reader.hold(shared("db"))
 		writer.queueAs(soft(0, "db"))
 		late.hold(shared("db"))
 		reader.release(reader.last)
-		writer.still(writer.last, lockkeeper.Waiting)
+		writer.stays(writer.last, lockkeeper.Waiting)
 		late.release(late.last)
-		writer.granted(writer.last)
+		writer.waitGranted(writer.last)
 	}},
 	{"R9/soft goes after hard, whoever came first", manners | fifo | ranked, func(w *world) {
 		holder, gentle, hard := w.peer("holder"), w.peer("soft"), w.peer("hard")
@@ -102,10 +102,10 @@ var mannersChecks = []check{
 		gentle.queueAs(want)
 		hard.queue(exclusive("db"))
 		holder.release(holder.last)
-		hard.granted(hard.last)
-		gentle.still(gentle.last, lockkeeper.Waiting)
+		hard.waitGranted(hard.last)
+		gentle.stays(gentle.last, lockkeeper.Waiting)
 		hard.release(hard.last)
-		gentle.granted(gentle.last)
+		gentle.waitGranted(gentle.last)
 	}},
 	{"R9/the quiet period runs from the last hold", manners | shares, func(w *world) {
 		reader, writer := w.peer("reader"), w.peer("soft writer")
@@ -113,21 +113,21 @@ var mannersChecks = []check{
 		reader.hold(shared("db"))
 		id := writer.queueAs(soft(quiet, "db"))
 		reader.release(reader.last)
-		reader.hold(shared("db")) // interrupts it
+		reader.hold(shared("db")) // interrupts the quiet time
 		ended := w.now()
 		reader.release(reader.last)
 		if s := writer.explain(id); w.claims(operators) && s.State == lockkeeper.Waiting &&
 			!slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}) {
 			w.Errorf("it waits for %v, want the quiet period", s.Waits)
 		}
-		writer.granted(id)
+		writer.waitGranted(id)
 		w.between("granted", w.now()-ended, quiet, quiet)
 	}},
 	{"R9/the quiet period runs from its own arrival", manners, func(w *world) {
 		p := w.peer("soft writer")
 		const quiet = 300 * time.Millisecond
 		began := w.now()
-		p.granted(p.queueAs(soft(quiet, "db")))
+		p.waitGranted(p.queueAs(soft(quiet, "db")))
 		w.between("granted", w.now()-began, quiet, quiet)
 	}},
 	{"R9/the refused leave no trace", manners | shares | many, func(w *world) {
@@ -137,12 +137,12 @@ var mannersChecks = []check{
 		id := writer.queueAs(soft(quiet, "db"))
 		ended := w.now()
 		reader.release(reader.last)
-		w.pass(quiet / 2)
+		w.sleep(quiet / 2)
 		trier.hold(exclusive("other"))
 		reader.refused(exclusive("db"), exclusive("other"))
 		cancelled := reader.queue(exclusive("db"), exclusive("other"))
 		reader.release(cancelled)
-		writer.granted(id)
+		writer.waitGranted(id)
 		w.between("granted", w.now()-ended, quiet, quiet)
 	}},
 }

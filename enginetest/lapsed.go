@@ -9,7 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R12: a client counts itself out a margin before the end; the hold lasts until then.
+// R12: a client counts itself out a margin before the end of its hold. The hold lasts until that end.
 var lapseChecks = []check{
 	{"Lapsed/held to the stated end although the thief gives up", stealing, func(w *world) {
 		victim, t, next := w.peer("victim"), w.peer("thief"), w.peer("next")
@@ -17,41 +17,41 @@ var lapseChecks = []check{
 		const after = time.Second
 		sent := w.now()
 		t.queueAs(taker(1, after, exclusive("db")))
-		asked := victim.asked(id)
+		asked := victim.waitAsked(id)
 		next.queue(exclusive("db"))
 		ending := lapsed(id, lockkeeper.Stolen, asked.EndsAt)
 		w.ok(victim.end(ending))
-		w.ok(victim.end(ending)) // it came twice
-		victim.release(id)       // and what comes after it changes nothing
+		w.ok(victim.end(ending)) // a duplicate
+		victim.release(id)       // a later ending changes nothing
 		t.release(t.last)
-		s := next.granted(next.last)
+		s := next.waitGranted(next.last)
 		w.between("granted", w.now()-sent, after, after)
 		if s.Unconfirmed {
 			w.Error("the victim's client has reported a lapse, and yet the grant is unconfirmed")
 		}
-		victim.ended(id, lockkeeper.Stolen)
-		w.ok(victim.end(ending)) // too late, and harmless
-		next.still(next.last, lockkeeper.Held)
+		victim.waitEnded(id, lockkeeper.Stolen)
+		w.ok(victim.end(ending)) // too late: it changes nothing
+		next.stays(next.last, lockkeeper.Held)
 	}},
-	{"Lapsed/what comes late ends at once", stealing, func(w *world) {
+	{"Lapsed/late lapse ends at once", stealing, func(w *world) {
 		victim, t, next := w.peer("victim"), w.peer("thief"), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(taker(1, 500*time.Millisecond, exclusive("db")))
-		asked := victim.asked(id)
+		asked := victim.waitAsked(id)
 		t.release(t.last) // withdrawn, so the engine ends nothing
-		w.pass(600 * time.Millisecond)
+		w.sleep(600 * time.Millisecond)
 		next.queue(exclusive("db"))
 		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, asked.EndsAt)))
-		next.granted(next.last)
-		victim.ended(id, lockkeeper.Stolen)
+		next.waitGranted(next.last)
+		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
-	{"Lapsed/nobody holds longer by it than the session lives", 0, func(w *world) {
+	{"Lapsed/holds at most until the session expires", 0, func(w *world) {
 		victim, next := w.peerFor("victim", shortTTL), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
 		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, victim.lease.EndsAt+time.Hour)))
 		victim.renewUntil(next.grantedNow(next.last))
-		victim.ended(id, lockkeeper.Stolen)
+		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"Lapsed/with the session, as the next attach says", 0, func(w *world) {
 		p, next := w.peerFor("lost", shortTTL), w.peer("next")
@@ -65,26 +65,26 @@ var lapseChecks = []check{
 		}
 		p.attach()
 		p.session.Lapsed = nil
-		p.ended(line, lockkeeper.Expired)
+		p.waitEnded(line, lockkeeper.Expired)
 		p.renewUntil(next.grantedNow(next.last))
 		if took := w.now() - sent; took < shortTTL {
 			w.Errorf("granted %s after the session was attached for %s", took, shortTTL)
 		}
-		p.ended(held, lockkeeper.Expired)
+		p.waitEnded(held, lockkeeper.Expired)
 	}},
 	{"Lapsed/for an end that it can't have is a release", 0, func(w *world) {
 		p := w.peer("one")
 		for _, why := range []lockkeeper.Reason{lockkeeper.Overdue, lockkeeper.Revoked} {
 			id := p.hold(exclusive("db")).Ref.ID
 			w.ok(p.end(lapsed(id, why, p.lease.EndsAt)))
-			p.ended(id, lockkeeper.Released)
+			p.waitEnded(id, lockkeeper.Released)
 		}
 		id := p.hold(exclusive("db")).Ref.ID
 		w.is(p.end(lapsed(id, lockkeeper.Released, 0)), lockkeeper.ErrInvalid)
 		w.is(p.end(lapsed(id, lockkeeper.Stolen, -1)), lockkeeper.ErrInvalid)
 		w.is(p.end(lapsed(id, lockkeeper.Stolen, lockkeeper.Forever)), lockkeeper.ErrInvalid)
 		w.is(p.end(lapsed(1<<40, lockkeeper.Stolen, 1)), lockkeeper.ErrNotHeld)
-		p.still(id, lockkeeper.Held)
+		p.stays(id, lockkeeper.Held)
 	}},
 }
 
@@ -92,16 +92,16 @@ func lapsed(id uint64, why lockkeeper.Reason, endsAt time.Duration) lockkeeper.E
 	return lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: lockkeeper.Lapse{ID: id, Reason: why, EndsAt: endsAt}}
 }
 
-// others watches a path, and reports how claims of it ended for all but their holder.
-type others struct {
+// observer follows a path and receives the statuses that other clients see.
+type observer struct {
 	*world
 	seen chan lockkeeper.Status
 }
 
-// others begins to follow, and has seen all that is there.
-func (w *world) others(path lockkeeper.Path) *others {
+// observe follows a path.
+func (w *world) observer(path lockkeeper.Path) *observer {
 	w.Helper()
-	o := &others{w, make(chan lockkeeper.Status, 1000)}
+	o := &observer{w, make(chan lockkeeper.Status, 1000)}
 	watcher := w.peer("watcher")
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
@@ -120,10 +120,10 @@ func (w *world) others(path lockkeeper.Path) *others {
 	return o
 }
 
-// await waits until the claim is seen so.
-func (o *others) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.Status {
+// await waits until the claim is seen in the given state.
+func (o *observer) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.Status {
 	o.Helper()
-	end := time.After(patience)
+	end := time.After(maxWait)
 	for {
 		select {
 		case s := <-o.seen:
@@ -131,39 +131,39 @@ func (o *others) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.St
 				return s
 			}
 		case <-end:
-			o.Fatalf("nobody else sees claim %s %s", ref, state)
+			o.Fatalf("no other client sees claim %s %s", ref, state)
 		}
 	}
 }
 
-// oneReason is R17's table: what others may be told, by what the holder is told. What
-// is not there must be the same.
-var oneReason = map[lockkeeper.Reason][]lockkeeper.Reason{
+// allowedReasons is the table of R17: for a reason that the holder gets, the reasons that other
+// clients may see. For reasons that are not in it, both must be equal.
+var allowedReasons = map[lockkeeper.Reason][]lockkeeper.Reason{
 	lockkeeper.Released:        {lockkeeper.Released, lockkeeper.Yielded},
 	lockkeeper.Unreachable:     {lockkeeper.Expired},
 	lockkeeper.Suspended:       {lockkeeper.Expired},
 	lockkeeper.EngineRestarted: {},
 }
 
-// agree waits until h is over for its holder and for everybody else, for reasons that
-// R17 allows together, and for others for the one that is wanted.
-func (o *others) agree(h *lockkeeper.Hold, want lockkeeper.Reason) {
+// checkReasons waits until h has ended for its holder and for other clients. The others must see the
+// reason want, and R17 must allow the pair.
+func (o *observer) checkReasons(h *lockkeeper.Hold, want lockkeeper.Reason) {
 	o.Helper()
-	o.done(h.Done(), "told of the end")
+	o.done(h.Done(), "notified of the end")
 	seen := o.await(h.Ref(), lockkeeper.Ended)
 	if seen.Reason != want {
-		o.Errorf("everybody else sees it end as %s (%s), want %s", seen.Reason, seen.Text, want)
+		o.Errorf("other clients see it end as %s (%s), want %s", seen.Reason, seen.Text, want)
 	}
 	var e *lockkeeper.Error
 	if !errors.As(h.Err(), &e) {
-		o.Fatalf("the holder is told %v", h.Err())
+		o.Fatalf("the holder gets %v", h.Err())
 	}
-	allowed, other := oneReason[e.Reason]
+	allowed, other := allowedReasons[e.Reason]
 	if !other {
 		allowed = []lockkeeper.Reason{e.Reason}
 	}
 	if !slices.Contains(allowed, seen.Reason) {
-		o.Errorf("the holder is told %s, and everybody else %s (%s)", e.Reason, seen.Reason, seen.Text)
+		o.Errorf("the holder gets %s, and other clients %s (%s)", e.Reason, seen.Reason, seen.Text)
 	}
 	for s, err := range o.handles[0].List(o.ctx(), lockkeeper.Query{Ref: h.Ref()}) {
 		if o.ok(err); s.State == lockkeeper.Ended && s.Reason != seen.Reason {
@@ -172,8 +172,8 @@ func (o *others) agree(h *lockkeeper.Hold, want lockkeeper.Reason) {
 	}
 }
 
-// holdSeen is a hold of the client that others see.
-func (o *others) holdSeen(c *lockkeeper.Client, more ...lockkeeper.Request) *lockkeeper.Hold {
+// lock acquires a hold and waits until the observer sees it.
+func (o *observer) lock(c *lockkeeper.Client, more ...lockkeeper.Request) *lockkeeper.Hold {
 	o.Helper()
 	h, err := c.Lock(o.ctx(), "db", more...)
 	o.ok(err)
@@ -181,9 +181,9 @@ func (o *others) holdSeen(c *lockkeeper.Client, more ...lockkeeper.Request) *loc
 	return h
 }
 
-// nextAfter waits until next has the lock, which must not be sooner than the engine ends
-// the hold: it ends so long after it was asked to, at sent. The holder must know by then.
-func (o *others) nextAfter(h *lockkeeper.Hold, next *lockkeeper.Client, sent, end time.Duration,
+// checkNext waits until next has the lock. The grant must not come before sent + end, when the engine
+// ends the hold, and by then the holder must know of its loss.
+func (o *observer) checkNext(h *lockkeeper.Hold, next *lockkeeper.Client, sent, end time.Duration,
 	more ...lockkeeper.Request) {
 	o.Helper()
 	got, err := next.Lock(o.ctx(), "db", more...)
@@ -193,74 +193,74 @@ func (o *others) nextAfter(h *lockkeeper.Hold, next *lockkeeper.Client, sent, en
 		o.Error("the next one was granted, and the holder does not know that it lost")
 	}
 	if took < end {
-		o.Errorf("granted %s after the end was set: the margin that should lie before %s is gone", took, end)
+		o.Errorf("granted %s after the end was set, want at least %s: there is no margin", took, end)
 	}
 	o.ok(got.Release(o.ctx()))
 }
 
-// R17: everybody is told the same reason, and the margin lies between two holders.
-var oneReasonChecks = []check{
+// R17: the holder and all others get the same reason, and the margin lies between two holders.
+var reasonPairChecks = []check{
 	{"OneReason/stolen", operators | stealing, func(w *world) {
-		victim, thief, o := w.client("victim"), w.client("thief"), w.others("db")
-		h := o.holdSeen(victim)
+		victim, thief, o := w.client("victim"), w.client("thief"), w.observer("db")
+		h := o.lock(victim)
 		const after = 3 * time.Second
-		o.nextAfter(h, thief, w.now(), after, lockkeeper.WithPriority(1), lockkeeper.WithStealAfter(after))
-		o.agree(h, lockkeeper.Stolen)
+		o.checkNext(h, thief, w.now(), after, lockkeeper.WithPriority(1), lockkeeper.WithStealAfter(after))
+		o.checkReasons(h, lockkeeper.Stolen)
 	}},
 	{"OneReason/revoked", operators, func(w *world) {
-		victim, next, o := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("next"), w.others("db")
-		h := o.holdSeen(victim)
+		victim, next, o := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("next"), w.observer("db")
+		h := o.lock(victim)
 		sent := w.now()
 		w.ok(next.Revoke(w.ctx(), h.Ref(), false, lockkeeper.Label{As: "ops", Note: "the disk is full"}))
-		o.nextAfter(h, next, sent, shortTTL)
-		o.agree(h, lockkeeper.Revoked)
+		o.checkNext(h, next, sent, shortTTL)
+		o.checkReasons(h, lockkeeper.Revoked)
 	}},
 	{"OneReason/revoked by force", operators, func(w *world) {
-		victim, next, o := w.client("victim"), w.client("next"), w.others("db")
-		h := o.holdSeen(victim)
+		victim, next, o := w.client("victim"), w.client("next"), w.observer("db")
+		h := o.lock(victim)
 		w.ok(next.Revoke(w.ctx(), h.Ref(), true, lockkeeper.Label{As: "ops"}))
-		o.agree(h, lockkeeper.Revoked)
+		o.checkReasons(h, lockkeeper.Revoked)
 	}},
 	{"OneReason/overdue", operators | maxHold, func(w *world) {
-		victim, next, o := w.client("victim"), w.client("next"), w.others("db")
+		victim, next, o := w.client("victim"), w.client("next"), w.observer("db")
 		sent := w.now()
-		h := o.holdSeen(victim, lockkeeper.WithMaxHold(2*time.Second, time.Second))
-		o.nextAfter(h, next, sent, 3*time.Second)
-		o.agree(h, lockkeeper.Overdue)
+		h := o.lock(victim, lockkeeper.WithMaxHold(2*time.Second, time.Second))
+		o.checkNext(h, next, sent, 3*time.Second)
+		o.checkReasons(h, lockkeeper.Overdue)
 	}},
 	{"OneReason/released", operators, func(w *world) {
-		c, o := w.client("one"), w.others("db")
-		h := o.holdSeen(c)
+		c, o := w.client("one"), w.observer("db")
+		h := o.lock(c)
 		w.ok(h.Release(w.ctx()))
-		o.agree(h, lockkeeper.Released)
+		o.checkReasons(h, lockkeeper.Released)
 	}},
 	{"OneReason/yielded", operators | stealing, func(w *world) {
-		victim, t, o := w.client("victim"), w.peer("thief"), w.others("db")
-		h := o.holdSeen(victim)
+		victim, t, o := w.client("victim"), w.peer("thief"), w.observer("db")
+		h := o.lock(victim)
 		t.queueAs(thief(1, exclusive("db")))
 		w.done(h.YieldAsked(), "asked to yield")
 		w.ok(h.Release(w.ctx()))
-		o.agree(h, lockkeeper.Yielded)
+		o.checkReasons(h, lockkeeper.Yielded)
 	}},
 	{"OneReason/contact is lost, and comes back", operators, func(w *world) {
-		o := w.others("db")
-		c, l := w.wired("lost", nil, lockkeeper.SessionTTL(shortTTL))
-		h := o.holdSeen(c)
+		o := w.observer("db")
+		c, l := w.clientAndLink("lost", nil, lockkeeper.SessionTTL(shortTTL))
+		h := o.lock(c)
 		l.cut.Store(true)
-		w.done(h.Done(), "told of the loss")
+		w.done(h.Done(), "notified of the loss")
 		l.cut.Store(false)
 		again, err := c.Lock(w.ctx(), "db") // attaches the session again
 		w.ok(err)
-		o.agree(h, lockkeeper.Expired)
+		o.checkReasons(h, lockkeeper.Expired)
 		w.ok(again.Release(w.ctx()))
 	}},
 	{"OneReason/the session is taken over", operators, func(w *world) {
-		o, id := w.others("db"), lockkeeper.SessionID(w.name("session"))
+		o, id := w.observer("db"), lockkeeper.SessionID(w.name("session"))
 		first, second := w.client("first", id), w.client("second", id)
-		h := o.holdSeen(first)
+		h := o.lock(first)
 		nothing := func(context.Context) error { return nil }
 		w.ok(second.Do(w.ctx(), "other", nothing))
-		w.ok(first.Do(w.ctx(), "other", nothing)) // it takes the session back, and is told what became of its hold
-		o.agree(h, lockkeeper.Superseded)
+		w.ok(first.Do(w.ctx(), "other", nothing)) // it attaches the session again and learns the end of its hold
+		o.checkReasons(h, lockkeeper.Superseded)
 	}},
 }
