@@ -148,8 +148,8 @@ func (w *watches) watch(in *folder, name string, e *Engine, session string) {
 func (w *watches) watchedBy(path string, e *Engine) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, told := w.files[path][e]
-	return told
+	_, found := w.files[path][e]
+	return found
 }
 
 // forget removes e, which is closed.

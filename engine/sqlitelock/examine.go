@@ -45,7 +45,7 @@ func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	}
 	checks := []func(context.Context, *insight) lockkeeper.Finding{
 		e.examineFile, e.examineContents, e.examineLog, e.examineFileSystem, e.examineRoom, e.examineKernel,
-		e.examinePermissions, e.examineFolder, e.examineBell, e.examineSessions, e.examineTheDead, e.examineTime,
+		e.examinePermissions, e.examineFolder, e.examineWakeups, e.examineSessions, e.examineTheDead, e.examineTime,
 	}
 	findings := make([]lockkeeper.Finding, len(checks))
 	err := e.db.me.do(func() {
@@ -330,8 +330,8 @@ func (e *Engine) Notices() []lockkeeper.Finding {
 	return []lockkeeper.Finding{e.foreignFiles(e.foreign)}
 }
 
-// examineBell tries whether this process can be woken by changes of files.
-func (e *Engine) examineBell(context.Context, *insight) lockkeeper.Finding {
+// examineWakeups tries whether this process can be woken by changes of files.
+func (e *Engine) examineWakeups(context.Context, *insight) lockkeeper.Finding {
 	const check = "wake-ups"
 	const remedy = "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or end what watches so many " +
 		"files: waiting processes look every 100 ms instead"

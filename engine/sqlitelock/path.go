@@ -79,10 +79,10 @@ const mostLinks = 40
 
 // linksOf finds the links that the kernel follows along an absolute path.
 func linksOf(path string) (links []link) {
-	at, rest := filepath.VolumeName(path)+string(filepath.Separator), path[len(filepath.VolumeName(path)):]
-	for rest != "" && len(links) <= mostLinks {
+	at, remaining := filepath.VolumeName(path)+string(filepath.Separator), path[len(filepath.VolumeName(path)):]
+	for remaining != "" && len(links) <= mostLinks {
 		var name string
-		name, rest, _ = strings.Cut(strings.TrimLeft(rest, string(filepath.Separator)), string(filepath.Separator))
+		name, remaining, _ = strings.Cut(strings.TrimLeft(remaining, string(filepath.Separator)), string(filepath.Separator))
 		at = filepath.Join(at, name)
 		info, err := os.Lstat(at)
 		if err != nil {
@@ -91,12 +91,12 @@ func linksOf(path string) (links []link) {
 		if info.Mode()&fs.ModeSymlink == 0 {
 			continue
 		}
-		links = append(links, link{at, info, rest == ""})
+		links = append(links, link{at, info, remaining == ""})
 		to, err := os.Readlink(at)
 		if err != nil {
 			return links
 		}
-		rest = to + string(filepath.Separator) + rest
+		remaining = to + string(filepath.Separator) + remaining
 		if at = filepath.Dir(at); filepath.IsAbs(to) {
 			at = filepath.VolumeName(to) + string(filepath.Separator)
 		}

@@ -94,7 +94,7 @@ func (e *Engine) transact(writes, reread bool) error {
 		e.cache = nil
 		e.db.disconnect()
 		e.files.watchLog(e.db.path+"-wal", false) // it may have gone with the last connection
-		err = e.db.trouble(err)
+		err = e.db.unusable(err)
 	default:
 		for _, do := range tx.after {
 			do()
@@ -167,11 +167,11 @@ func (tx *transaction) run() (jobs []*job, err error) {
 // meanwhile; if the last one does, begin gives up too.
 func (tx *transaction) begin() error {
 	e := tx.e
-	anew, err := e.db.ready(context.Background())
+	reload, err := e.db.ready(context.Background())
 	if err != nil {
 		return err
 	}
-	if anew {
+	if reload {
 		e.cache = nil
 	}
 	return e.db.patiently(tx.wanted, func() error {

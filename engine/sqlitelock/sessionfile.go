@@ -32,7 +32,8 @@ func fileless(a *attachment) int {
 // gets a new one: the end, which may be in this transaction, removes the old one.
 func (e *Engine) fileFor(id string) (*attachment, error) {
 	a := e.local.Get(id)
-	if a != nil && a.Own.file != nil && e.cache.sessions[id].file == a.Own.name && e.folder.leadsTo(a.Own.name, a.Own.file) {
+	if a != nil && a.Own.file != nil && e.cache.sessions[id].file == a.Own.name &&
+		e.folder.leadsTo(a.Own.name, a.Own.file) {
 		return a, nil
 	}
 	f, name, err := e.folder.create()

@@ -81,9 +81,9 @@ func (db *database) run(s statement, args ...any) error {
 }
 
 // ready makes sure that there is a connection, and that the path still leads to the file that it
-// uses: other processes that open the path would not see its locks otherwise. anew: all rows must
+// uses: other processes that open the path would not see its locks otherwise. reload: all rows must
 // be read again.
-func (db *database) ready(ctx context.Context) (anew bool, err error) {
+func (db *database) ready(ctx context.Context) (reload bool, err error) {
 	info, err := os.Stat(db.path)
 	if err != nil {
 		return false, fmt.Errorf("%w (%w)", db.removed(), err)

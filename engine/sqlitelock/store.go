@@ -49,10 +49,13 @@ var statementTexts = [statements]string{
 	commit:         "COMMIT",
 	rollback:       "ROLLBACK",
 
-	readMeta: `SELECT layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes FROM meta`,
-	insertMeta: `INSERT INTO meta (one, layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes)
+	readMeta: `SELECT layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes
+		FROM meta`,
+	insertMeta: `INSERT INTO meta (one, layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences,
+		tickets, epochs, changes)
 		VALUES (1, ?, 0, 0, 0, ?, ?, 0, 0, 0, 0, 0)`,
-	updateMeta: `UPDATE meta SET version = ?, purged = ?, purge_ns = ?, boot_id = ?, base_ns = ?, now_ns = ?, fences = ?, tickets = ?, epochs = ?, changes = ?`,
+	updateMeta: `UPDATE meta SET version = ?, purged = ?, purge_ns = ?, boot_id = ?,
+		base_ns = ?, now_ns = ?, fences = ?, tickets = ?, epochs = ?, changes = ?`,
 
 	readSessions: "SELECT " + rows.SessionColumns +
 		", file, opened, version FROM sessions WHERE version > ? AND (? OR state <> 'closed')",
@@ -70,10 +73,12 @@ var statementTexts = [statements]string{
 	readHoldTimes:  "SELECT " + rows.HoldTimeColumns + " FROM hold_times WHERE version > ?",
 	writeHoldTime:  upsert("hold_times", "path", rows.HoldTimeColumns+", version"),
 	forgetHoldTime: `DELETE FROM hold_times WHERE path = ?`,
-	trimHoldTimes:  `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
+	trimHoldTimes: `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times
+		ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
 
 	oldestKnown: `SELECT max(
-		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND ended_ns <= ?2),
+		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1
+		AND ended_ns <= ?2),
 		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?3),
 		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?3))`,
 	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND ended_ns <= ?2`,

@@ -262,7 +262,7 @@ func (tx *transaction) put(changes table.Snapshot, new attachedFile) error {
 		if row.ClaimRecord.State == lockkeeper.Ended {
 			// The table knows them in this step only.
 			st, _ := c.table.Status(row.Ref)
-			row.Blockers, row.Place, row.ETA = st.Blockers, st.Position, st.ETA
+			row.Blockers, row.Position, row.ETA = st.Blockers, st.Position, st.ETA
 		}
 		if err := db.putClaim(row); err != nil {
 			return err

@@ -28,9 +28,9 @@ func isBusy(err error) bool { return resultCode(err) == sqlite3.SQLITE_BUSY }
 // refusal is the error of a file that can't be opened: what, where, and what
 // would be right.
 func (db *database) refusal(err error) error {
-	var told *lockkeeper.Error
-	if errors.As(err, &told) {
-		return told
+	var refused *lockkeeper.Error
+	if errors.As(err, &refused) {
+		return refused
 	}
 	switch code := resultCode(err); {
 	case code == sqlite3.SQLITE_NOTADB:
@@ -40,20 +40,20 @@ func (db *database) refusal(err error) error {
 		return lockkeeper.Invalid("%s is damaged (%v): once nobody uses it, remove it and what lies beside it under its "+
 			"name; all locks in it end", db.path, err)
 	}
-	return db.trouble(err)
+	return db.unusable(err)
 }
 
-// trouble is the error of a file that can't be used now: an ErrUnavailable that
+// unusable is the error of a file that can't be used now: an ErrUnavailable that
 // says what is wrong and what would help.
-func (db *database) trouble(err error) error {
-	var told *lockkeeper.Error
+func (db *database) unusable(err error) error {
+	var refused *lockkeeper.Error
 	switch {
-	case !errors.As(err, &told):
+	case !errors.As(err, &refused):
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.words(err), Cause: err}
-	case told.Err != lockkeeper.ErrUnavailable: // the file is not what it was when it was opened
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: told.Detail}
+	case refused.Err != lockkeeper.ErrUnavailable: // the file is not what it was when it was opened
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: refused.Detail}
 	}
-	return told
+	return refused
 }
 
 // words say what an error of SQLite means for whoever has to do something about it.

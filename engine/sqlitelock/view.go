@@ -43,11 +43,11 @@ func (e *Engine) shown() *table.Table {
 
 // recorded reports whether watchers have received an end that is in the rows now.
 func (v *view) recorded(ref lockkeeper.Ref) bool {
-	told := v != nil && v.reported[ref]
-	if told {
+	found := v != nil && v.reported[ref]
+	if found {
 		delete(v.reported, ref)
 	}
-	return told
+	return found
 }
 
 // simulate updates the view to this moment.

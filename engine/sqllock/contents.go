@@ -121,7 +121,8 @@ func (db database) contents(ctx context.Context, q querier) (contents, error) {
 			return found, err
 		}
 		// Indexes and types belong to tables; sequences may be alone.
-		query = fmt.Sprintf(`SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		query = fmt.Sprintf(`SELECT c.relname
+			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 			WHERE n.nspname = '%s' AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY c.relname`, db.prefix)
 	}
 	rows, err := q.QueryContext(ctx, query, db.unprepared()...)

@@ -33,12 +33,12 @@ func (n naming) sql(text string) string {
 	var b strings.Builder
 	b.Grow(len(text) + 64)
 	for {
-		before, rest, found := strings.Cut(text, "{")
+		before, remaining, found := strings.Cut(text, "{")
 		b.WriteString(before)
 		if !found {
 			return b.String()
 		}
-		table, after, _ := strings.Cut(rest, "}")
+		table, after, _ := strings.Cut(remaining, "}")
 		b.WriteString(n.name(table))
 		text = after
 	}

@@ -205,9 +205,11 @@ func (x *examination) sessions() lockkeeper.Finding {
 		err = x.ask(
 			x.row(fmt.Sprintf("SELECT count(*) FROM {sessions} WHERE state = 'open' AND (deadline_ns IS NULL OR deadline_ns "+
 				"> %d)", now), &open),
-			x.row(fmt.Sprintf(`SELECT coalesce(sum(CASE WHEN c.state = 'waiting' THEN 0 ELSE 1 END), 0), coalesce(sum(CASE WHEN c.state = 'waiting' THEN 1 ELSE 0 END), 0)
+			x.row(fmt.Sprintf(`SELECT coalesce(sum(CASE WHEN c.state = 'waiting' THEN 0 ELSE 1 END),
+				0), coalesce(sum(CASE WHEN c.state = 'waiting' THEN 1 ELSE 0 END), 0)
 				FROM {claims} c JOIN {sessions} s ON s.id = c.session
-				WHERE c.state <> 'ended' AND s.state = 'open' AND (s.deadline_ns IS NULL OR s.deadline_ns > %d)`, now), &held, &waiting),
+				WHERE c.state <> 'ended' AND s.state = 'open'
+				AND (s.deadline_ns IS NULL OR s.deadline_ns > %d)`, now), &held, &waiting),
 			x.row("SELECT count(*) FROM {wakeups}", &wakeups))
 	}
 	if err != nil {
@@ -296,9 +298,12 @@ func (x *examination) contradictions() lockkeeper.Finding {
 	var named string
 	err := x.ask(
 		x.row(`SELECT count(*), coalesce(min(concat(c.session, '/', c.id)), '') FROM {claims} c
-			WHERE c.state <> 'ended' AND NOT EXISTS (SELECT 1 FROM {targets} t WHERE t.session = c.session AND t.id = c.id)`, &bare, &named),
-		x.row(`SELECT count(*) FROM {claims} c WHERE c.state <> 'ended' AND NOT EXISTS (SELECT 1 FROM {sessions} s WHERE s.id = c.session)`, &lost),
-		x.row(`SELECT count(*) FROM {targets} t WHERE NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.session = t.session AND c.id = t.id)`, &orphans))
+			WHERE c.state <> 'ended' AND NOT EXISTS (SELECT 1 FROM {targets} t WHERE t.session = c.session
+			AND t.id = c.id)`, &bare, &named),
+		x.row(`SELECT count(*) FROM {claims} c WHERE c.state <> 'ended' AND NOT EXISTS (SELECT 1 FROM {sessions} s
+			WHERE s.id = c.session)`, &lost),
+		x.row(`SELECT count(*) FROM {targets} t WHERE NOT EXISTS (SELECT 1 FROM {claims} c
+			WHERE c.session = t.session AND c.id = t.id)`, &orphans))
 	switch {
 	case err != nil:
 		return x.unseen(check, err)

@@ -18,8 +18,8 @@ const (
 	longTransaction = 5 * time.Minute
 	// manyDead rows are more than an autovacuum leaves in tables as small as ours.
 	manyDead = 50_000
-	// fewConnections left are hardly enough for one more process.
-	fewConnections = 10
+	// lowConnections left are hardly enough for one more process.
+	lowConnections = 10
 )
 
 // durabilityPostgres looks whether commits wait for the disk.
@@ -53,8 +53,10 @@ func (x *examination) replicationPostgres() lockkeeper.Finding {
 	const remedy = "name standbys in synchronous_standby_names, with synchronous_commit on; or see to it that holders " +
 		"are stopped before another server takes over"
 	standby, following, synchronous, commits, behind := false, 0, 0, "", int64(0)
-	err := x.one(`SELECT pg_is_in_recovery(), current_setting('synchronous_commit'), count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
-			coalesce(max(CASE WHEN pg_is_in_recovery() THEN 0 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) END), 0)::bigint
+	err := x.one(`SELECT pg_is_in_recovery(), current_setting('synchronous_commit'),
+		count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+			coalesce(max(CASE WHEN pg_is_in_recovery() THEN 0 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(),
+			flush_lsn) END), 0)::bigint
 		FROM pg_stat_replication`, &standby, &commits, &following, &synchronous, &behind)
 	if err != nil {
 		return x.unseen(check, err)
@@ -119,10 +121,12 @@ func (x *examination) noticesPostgres() lockkeeper.Finding {
 // connections looks how many more the server takes.
 func (x *examination) connections() lockkeeper.Finding {
 	const check = "connections"
-	text := `SELECT count(*), current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
+	text := `SELECT count(*),
+		current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
 		FROM pg_stat_activity WHERE pid IS NOT NULL AND datid IS NOT NULL`
 	if x.e.db.flavour == mysql {
-		text = `SELECT (SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Threads_connected'), @@max_connections`
+		text = `SELECT (SELECT variable_value FROM information_schema.global_status
+			WHERE variable_name = 'Threads_connected'), @@max_connections`
 	}
 	var used, most int
 	if err := x.one(text, &used, &most); err != nil {
@@ -134,7 +138,7 @@ func (x *examination) connections() lockkeeper.Finding {
 	if pool.MaxOpenConnections == 0 {
 		detail = fmt.Sprintf("%d of %d of the server's are in use; this process has no bound of its own", used, most)
 	}
-	if most-used < fewConnections {
+	if most-used < lowConnections {
 		return doubtful(check, detail, "raise max_connections, put a pooler before the server, or have each process use "+
 			"fewer: pool=N in the URL; without a connection nothing can be renewed")
 	}
@@ -147,8 +151,10 @@ func (x *examination) tablesPostgres() lockkeeper.Finding {
 	var bytes, live, dead int64
 	vacuums, last := "", ""
 	err := x.ask(
-		statement{text: `SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint, coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint,
-				coalesce(to_char(max(last_autovacuum), 'YYYY-MM-DD HH24:MI:SS'), 'never') FROM pg_stat_user_tables WHERE schemaname = $1`,
+		statement{text: `SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint, coalesce(sum(n_live_tup),
+			0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint,
+				coalesce(to_char(max(last_autovacuum), 'YYYY-MM-DD HH24:MI:SS'), 'never') FROM pg_stat_user_tables
+				WHERE schemaname = $1`,
 			args: []any{x.e.db.prefix}, each: func(scan scanner) error { return scan(&bytes, &live, &dead, &last) }},
 		x.row("SELECT current_setting('autovacuum')", &vacuums))
 	if err != nil {
@@ -175,12 +181,16 @@ func (x *examination) purgingPostgres() lockkeeper.Finding {
 	found := false
 	err := x.ask(statement{
 		text: `SELECT who, remedy, seconds FROM (
-			SELECT 'process ' || pid || ' of ' || usename || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || state AS who,
-				'SELECT pg_terminate_backend(' || pid || '), if it may end; idle_in_transaction_session_timeout bounds such' AS remedy,
+			SELECT 'process ' || pid || ' of ' || usename || coalesce(' (' || nullif(application_name, '')
+			|| ')', '') || ', ' || state AS who,
+				'SELECT pg_terminate_backend(' || pid
+				|| '), if it may end; idle_in_transaction_session_timeout bounds such' AS remedy,
 				extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
-			FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid() AND usename IS NOT NULL
+			FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
+			AND pid <> pg_backend_pid() AND usename IS NOT NULL
 			UNION ALL
-			SELECT 'the prepared transaction ' || gid, 'COMMIT PREPARED or ROLLBACK PREPARED ' || quote_literal(gid), extract(epoch FROM clock_timestamp() - prepared)::float8
+			SELECT 'the prepared transaction ' || gid, 'COMMIT PREPARED or ROLLBACK PREPARED '
+			|| quote_literal(gid), extract(epoch FROM clock_timestamp() - prepared)::float8
 			FROM pg_prepared_xacts WHERE database = current_database()) AS open
 			ORDER BY seconds DESC LIMIT 1`,
 		each: func(scan scanner) error {
@@ -207,8 +217,10 @@ func (x *examination) keeperPostgres(session string) (detail, remedy string) {
 	const check = "SELECT pid, state, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start"
 	pid := 0
 	err := x.ask(statement{
-		text: x.e.db.sql(`SELECT a.pid, 'process ' || a.pid || ' of ' || coalesce(a.usename, '?') || coalesce(' (' || nullif(a.application_name, '') || ')', '') ||
-				coalesce(', ' || a.state, '') || coalesce(', its transaction open for ' || round(extract(epoch FROM clock_timestamp() - a.xact_start)) || ' s', '')
+		text: x.e.db.sql(`SELECT a.pid, 'process ' || a.pid || ' of ' || coalesce(a.usename, '?') || coalesce(' ('
+			|| nullif(a.application_name, '') || ')', '') ||
+				coalesce(', ' || a.state, '') || coalesce(', its transaction open for ' || round(extract(epoch
+				FROM clock_timestamp() - a.xact_start)) || ' s', '')
 			FROM {sessions} s JOIN pg_stat_activity a ON a.backend_xid = s.xmax WHERE s.id = $1`),
 		args: []any{session}, each: func(scan scanner) error { return scan(&pid, &detail) },
 	})

@@ -15,7 +15,7 @@ import (
 // concurrent use.
 type holdTimes struct {
 	mu         sync.Mutex
-	young, old map[lockkeeper.Path]knownHoldTime // when there are many young ones, they become old, and the old ones are dropped
+	young, old map[lockkeeper.Path]knownHoldTime // many young ones become the old ones
 }
 
 // knownHoldTime is what is known of one path.

@@ -96,7 +96,7 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 		m.table, err = tx.view.wholeTable()
 	}
 	if err != nil {
-		return nil, e.trouble(err, nil)
+		return nil, e.unavailableBecause(err, nil)
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(tx.view.claims), compareRefs) {
 		if found := tx.view.claims[ref]; found.ClaimRecord.State == lockkeeper.Ended && !found.Thawed {

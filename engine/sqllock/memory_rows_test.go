@@ -298,7 +298,7 @@ func (m *memory) sendWakeups(wakeups []wakeup, _ time.Duration) []statement {
 	})}
 }
 
-func (m *memory) readWakeups(process string, each func(bell int, c *rows.Claim)) statement {
+func (m *memory) readWakeups(process string, each func(n int, c *rows.Claim)) statement {
 	return does("answer", func(*memoryLink) error {
 		for i, b := range m.tables.wakeups {
 			if row, there := m.tables.claims[b.ref]; there && b.process == process {

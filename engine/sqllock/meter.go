@@ -12,32 +12,37 @@ type meter struct {
 	repeated  atomic.Pointer[func(why string)]
 }
 
-// Committed has tell called with every transaction of this engine that is committed from now on:
+// Committed has report called with every transaction of this engine that is committed from now on:
 // how many commands were in it, and how long it took from its begin to the database's word that it
-// is done. The engine waits for tell, so it must be quick, must not call the engine, and may be
-// called by several goroutines at once. The latest tell counts.
-func (e *Engine) Committed(tell func(commands int, took time.Duration)) {
-	e.meter.committed.Store(&tell)
+// is done. The engine waits for report, so it must be quick, must not call the engine, and may be
+// called by several goroutines at once. The latest report counts.
+func (e *Engine) Committed(report func(commands int, took time.Duration)) {
+	e.meter.committed.Store(&report)
 }
 
-// Repeated has tell called, as that of Committed, each time that a transaction is done
+// Repeated has report called, as that of Committed, each time that a transaction is done
 // again, with what was in its way: "conflict", another transaction was faster; "locked",
 // another one kept a lock; "away", the database could not be reached, was not ready, or
 // did not say whether it had committed.
-func (e *Engine) Repeated(tell func(why string)) { e.meter.repeated.Store(&tell) }
+func (e *Engine) Repeated(report func(why string)) { e.meter.repeated.Store(&report) }
 
 // whyRepeated are the words for what keeps a transaction from being committed.
-var whyRepeated = map[outcome]string{retryable: "conflict", lockTimeout: "locked", unreachable: "away", unknownOutcome: "away"}
+var whyRepeated = map[outcome]string{
+	retryable:      "conflict",
+	lockTimeout:    "locked",
+	unreachable:    "away",
+	unknownOutcome: "away",
+}
 
 func (m *meter) commits(commands int, took time.Duration) {
-	if tell := m.committed.Load(); tell != nil {
-		(*tell)(commands, took)
+	if report := m.committed.Load(); report != nil {
+		(*report)(commands, took)
 	}
 }
 
 func (m *meter) repeats(f outcome) {
-	if tell := m.repeated.Load(); tell != nil && whyRepeated[f] != "" {
-		(*tell)(whyRepeated[f])
+	if report := m.repeated.Load(); report != nil && whyRepeated[f] != "" {
+		(*report)(whyRepeated[f])
 	}
 }
 

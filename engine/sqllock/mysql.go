@@ -52,7 +52,7 @@ func (d mysqlDialect) with(ctx context.Context, pool *sql.DB, do func(link) erro
 }
 
 // packetSize is about how many bytes are sent at once. Servers take 16 MB and more, unless
-// they are told not to.
+// they are dbErr not to.
 const packetSize = 512 << 10
 
 // send implements link. The server stops at the first statement of a packet that fails.
@@ -83,7 +83,7 @@ func (s *statement) size() int {
 	return size
 }
 
-var errFewAnswers = errors.New("the database answered fewer statements than it was sent")
+var errMissingAnswers = errors.New("the database answered fewer statements than it was sent")
 
 // packet sends statements at once. Those that have a reader are those that answer with
 // rows, of which each has exactly one.
@@ -104,7 +104,7 @@ func (l mysqlLink) packet(ctx context.Context, all []statement) error {
 	defer found.Close()
 	for i, each := range readers {
 		if i > 0 && !found.NextResultSet() {
-			return errors.Join(found.Err(), errFewAnswers)
+			return errors.Join(found.Err(), errMissingAnswers)
 		}
 		for found.Next() {
 			if err := each(found.Scan); err != nil {
@@ -127,9 +127,9 @@ func (d mysqlDialect) outcomeOf(err error, committing bool) outcome {
 	case errors.Is(err, errBroken):
 		return fatal
 	}
-	var told *mysqldriver.MySQLError
-	if errors.As(err, &told) {
-		switch told.Number {
+	var dbErr *mysqldriver.MySQLError
+	if errors.As(err, &dbErr) {
+		switch dbErr.Number {
 		case 1213, 1062, 1242, 1020: // a deadlock, a row that is there already, see hold, and a row that has changed
 			return retryable
 		case 1205, 1969, 3024, 3572: // somebody keeps a lock, see patiently
@@ -177,9 +177,9 @@ func (d mysqlDialect) rollback() statement { return statement{text: "ROLLBACK;\n
 // for latches. Servers count their own time-out of locks in seconds, but bound the
 // whole time of a statement more finely: MariaDB by what MySQL takes for a comment, and
 // the other way round.
-func patiently(rest string) string {
+func patiently(then string) string {
 	return fmt.Sprintf("/*M! SET STATEMENT max_statement_time = %.3f FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ ",
-		latchPatience.Seconds(), latchPatience.Milliseconds()) + rest
+		latchPatience.Seconds(), latchPatience.Milliseconds()) + then
 }
 
 // stripes is how many rows stand for paths, beside that of the root.
@@ -304,13 +304,13 @@ func anys[T any](all []T) []any {
 func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
 	var all []statement
 	const micros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-	rest := "0, 0"
+	then := "0, 0"
 	if numbers {
 		all = append(all, statement{text: d.sql("INSERT INTO {sequences} () VALUES ()")})
-		rest = d.sql("last_insert_id() * 1024, EXISTS (SELECT 1 FROM {watchers} f WHERE f.until_ns > " + micros + " * 1000)")
+		then = d.sql("last_insert_id() * 1024, EXISTS (SELECT 1 FROM {watchers} f WHERE f.until_ns > " + micros + " * 1000)")
 	}
 	return append(all, statement{
-		text: "SELECT " + micros + ", " + rest,
+		text: "SELECT " + micros + ", " + then,
 		each: func(scan scanner) error {
 			var micros, n int64
 			err := scan(&micros, &n, &to.watched)
@@ -391,9 +391,12 @@ func (q *union) bySession(s *search) {
 	}
 	if n := len(s.renewed); n > 0 {
 		q.add("-1",
-			`{sessions} s FORCE INDEX (PRIMARY) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = s.id WHERE s.id IN (`+
+			`{sessions} s FORCE INDEX (PRIMARY) JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = s.id
+				WHERE s.id IN (`+
 				marks(n)+`) AND (
-			c.state IN ('waiting', 'converting') OR c.notified_ns IS NOT NULL OR c.more <> '' OR c.changed_ns >= ? - s.ttl_ns) AND (c.state <> 'ended' OR c.forget_ns > ?)`,
+			c.state IN ('waiting',
+			'converting') OR c.notified_ns IS NOT NULL OR c.more <> '' OR c.changed_ns >= ? - s.ttl_ns)
+			AND (c.state <> 'ended' OR c.forget_ns > ?)`,
 			append(anys(s.renewed), int64(s.now), int64(s.now))...)
 	}
 	if s.everyone {
@@ -438,7 +441,8 @@ func (q *union) byRegion(s *search) {
 func (q *union) deep(s *search, found string, args []any) {
 	if s.deep {
 		q.add("-2", `(SELECT DISTINCT t.session, t.id FROM `+found+` t) t JOIN {claims} c FORCE INDEX (claims_inside)
-			ON c.inside_session = t.session AND c.inside_id = t.id WHERE c.state IN ('waiting', 'converting', 'held')`, args...)
+			ON c.inside_session = t.session AND c.inside_id = t.id WHERE c.state IN ('waiting',
+			'converting', 'held')`, args...)
 	}
 }
 

@@ -134,7 +134,7 @@ func (d mysqlDialect) sendWakeups(wakeups []wakeup, now time.Duration) []stateme
 }
 
 // answer implements dialect.
-func (d mysqlDialect) readWakeups(process string, each func(bell int, c *rows.Claim)) statement {
+func (d mysqlDialect) readWakeups(process string, each func(n int, c *rows.Claim)) statement {
 	return statement{
 		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {wakeups} b FORCE INDEX (wakeups_by_process) " +
 			"JOIN {claims} c FORCE INDEX (PRIMARY) ON c.session = b.session AND c.id = b.id WHERE b.process = ?"),

@@ -39,14 +39,14 @@ func (d postgresDialect) with(ctx context.Context, pool *sql.DB, do func(link) e
 		return err
 	}
 	defer conn.Close()
-	var told error
+	var dbErr error
 	stale := false
 	err = conn.Raw(func(raw any) error {
 		c := raw.(*stdlib.Conn).Conn() // pool.go has made sure of the driver
 		if stale = d.stale(c); stale {
 			return driver.ErrBadConn
 		}
-		told = do(postgresLink{c})
+		dbErr = do(postgresLink{c})
 		if c.IsClosed() || c.PgConn().TxStatus() != 'I' {
 			return driver.ErrBadConn
 		}
@@ -55,8 +55,8 @@ func (d postgresDialect) with(ctx context.Context, pool *sql.DB, do func(link) e
 	switch {
 	case stale:
 		return d.with(ctx, pool, do) // which there are only so many of
-	case told != nil:
-		return told
+	case dbErr != nil:
+		return dbErr
 	}
 	if errors.Is(err, driver.ErrBadConn) {
 		return nil // it broke when all had been done
@@ -108,31 +108,31 @@ func receive(results pgx.BatchResults, each func(scan scanner) error) error {
 
 // outcomeOf implements dialect.
 func (d postgresDialect) outcomeOf(err error, committing bool) outcome {
-	var told *pgconn.PgError
+	var dbErr *pgconn.PgError
 	if errors.Is(err, errConflict) {
 		return retryable
 	}
-	if !errors.As(err, &told) {
+	if !errors.As(err, &dbErr) {
 		if committing {
 			return unknownOutcome
 		}
 		return unreachable
 	}
-	if (told.Code == "26000" || told.Code == "42P05") && d.plainly != nil {
+	if (dbErr.Code == "26000" || dbErr.Code == "42P05") && d.plainly != nil {
 		d.plainly.Store(true) // a statement that was prepared is on another connection
 		return retryable
 	}
 	switch {
-	case told.Code == "22012", told.Code == "40001", told.Code == "40P01", told.Code == "23505", told.Code == "21000",
-		told.Code == "0A000":
+	case dbErr.Code == "22012", dbErr.Code == "40001", dbErr.Code == "40P01", dbErr.Code == "23505", dbErr.Code == "21000",
+		dbErr.Code == "0A000":
 		return retryable // a count that was not right, or what Postgres itself refuses
-	case told.Code == "55P03":
+	case dbErr.Code == "55P03":
 		return lockTimeout
-	case told.Severity == "FATAL" && committing:
+	case dbErr.Severity == "FATAL" && committing:
 		return unknownOutcome
-	case strings.HasPrefix(told.Code, "57"), strings.HasPrefix(told.Code, "08"), strings.HasPrefix(told.Code, "53"),
-		told.Severity == "FATAL",
-		told.Code == "25P03", told.Code == "25006":
+	case strings.HasPrefix(dbErr.Code, "57"), strings.HasPrefix(dbErr.Code, "08"), strings.HasPrefix(dbErr.Code, "53"),
+		dbErr.Severity == "FATAL",
+		dbErr.Code == "25P03", dbErr.Code == "25006":
 		return unreachable
 	}
 	return fatal
@@ -145,9 +145,12 @@ func (d postgresDialect) outcomeOf(err error, committing bool) outcome {
 func (d postgresDialect) begin(p patience) []statement {
 	return []statement{
 		{text: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
-		{text: `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
-			set_config('statement_timeout', '0', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-			set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`,
+		{text: `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout',
+			$2, true),
+			set_config('statement_timeout', '0', true), set_config('enable_seqscan',
+			'off', true), set_config('enable_hashjoin', 'off', true),
+			set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan',
+			'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`,
 			args: []any{milliseconds(p.latch), milliseconds(p.idle)}},
 	}
 }
@@ -186,7 +189,8 @@ func (d postgresDialect) latch(all []latch) []statement {
 		exclusive[i] = numbers[n]
 	}
 	return []statement{{
-		text: `SELECT CASE WHEN x THEN pg_advisory_xact_lock(n) ELSE pg_advisory_xact_lock_shared(n) END FROM unnest($1::bigint[], $2::boolean[]) AS latches(n, x)`,
+		text: `SELECT CASE WHEN x THEN pg_advisory_xact_lock(n) ELSE pg_advisory_xact_lock_shared(n) END
+			FROM unnest($1::bigint[], $2::boolean[]) AS latches(n, x)`,
 		args: []any{keys, exclusive},
 	}}
 }
@@ -202,7 +206,8 @@ func (d postgresDialect) number(path lockkeeper.Path) int64 {
 func (d postgresDialect) clock(to *reading, numbers bool) []statement {
 	text := `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, false`
 	if numbers {
-		text = d.sql(`SELECT c.micros, nextval('{sequences}'), EXISTS (SELECT FROM {watchers} f WHERE f.until_ns > c.micros * 1000)
+		text = d.sql(`SELECT c.micros, nextval('{sequences}'), EXISTS (SELECT FROM {watchers} f
+			WHERE f.until_ns > c.micros * 1000)
 			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS c (micros)`)
 	}
 	return []statement{{text: text, each: func(scan scanner) error {
@@ -240,11 +245,13 @@ func (d postgresDialect) claims(s *search, each func(region int, c *rows.Claim))
 	d.byRegion(a, s)
 	// OFFSET 0 keeps the planner from beginning with all claims, here and below.
 	text := `WITH f (region, session, id) AS (` + strings.Join(a.texts, "\nUNION ALL ") + `)
-		SELECT ` + claimColumns("c") + `, f.region FROM f CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = f.session AND o.id = f.id OFFSET 0) c`
+		SELECT ` + claimColumns("c") + `, f.region FROM f CROSS JOIN LATERAL (SELECT * FROM {claims} o
+			WHERE o.session = f.session AND o.id = f.id OFFSET 0) c`
 	if s.deep {
 		text += ` UNION ALL SELECT ` + claimColumns("c") +
 			`, -2 FROM (SELECT DISTINCT session, id FROM f WHERE region >= 0) n CROSS JOIN LATERAL (
-			SELECT * FROM {claims} i WHERE i.inside_session = n.session AND i.inside_id = n.id AND i.state IN ('waiting', 'converting', 'held') OFFSET 0) c`
+			SELECT * FROM {claims} i WHERE i.inside_session = n.session AND i.inside_id = n.id
+			AND i.state IN ('waiting', 'converting', 'held') OFFSET 0) c`
 	}
 	return statement{text: d.sql(text), args: a.args, each: claimReader(each)}
 }
@@ -276,7 +283,8 @@ func (d postgresDialect) byName(a *arms, s *search) {
 	if len(s.inside) > 0 {
 		sessions, ids := refColumns(s.inside)
 		a.add(`SELECT -1, i.session, i.id FROM unnest(?::text[], ?::bigint[]) AS n(session, id) CROSS JOIN LATERAL (
-			SELECT * FROM {claims} o WHERE o.inside_session = n.session AND o.inside_id = n.id AND o.state IN ('waiting', 'converting', 'held') OFFSET 0) i`, sessions, ids)
+			SELECT * FROM {claims} o WHERE o.inside_session = n.session AND o.inside_id = n.id
+			AND o.state IN ('waiting', 'converting', 'held') OFFSET 0) i`, sessions, ids)
 	}
 }
 
@@ -292,9 +300,12 @@ func (d postgresDialect) bySession(a *arms, s *search) {
 		a.add(`SELECT -1, e.session, e.id FROM {claims} e WHERE e.session = ANY(?)`, s.sessions)
 	}
 	if len(s.renewed) > 0 {
-		a.add(`SELECT -1, r.session, r.id FROM {sessions} s CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = s.id AND (
-			o.state IN ('waiting', 'converting') OR o.notified_ns IS NOT NULL OR o.more <> '' OR o.changed_ns >= ? - s.ttl_ns)
-			AND (o.state <> 'ended' OR o.forget_ns > ?) OFFSET 0) r WHERE s.id = ANY(?)`, int64(s.now), int64(s.now), s.renewed)
+		a.add(`SELECT -1, r.session, r.id FROM {sessions} s CROSS JOIN LATERAL (SELECT * FROM {claims} o
+			WHERE o.session = s.id AND (
+			o.state IN ('waiting',
+			'converting') OR o.notified_ns IS NOT NULL OR o.more <> '' OR o.changed_ns >= ? - s.ttl_ns)
+			AND (o.state <> 'ended' OR o.forget_ns > ?) OFFSET 0) r
+			WHERE s.id = ANY(?)`, int64(s.now), int64(s.now), s.renewed)
 	}
 	if s.everyone {
 		a.add(`SELECT -1, session, id FROM {claims} WHERE state <> 'ended'`)
@@ -327,12 +338,14 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 		switch {
 		case len(c.n) == 0:
 		case s.limit == 0:
-			a.add(`(SELECT r.n, l.session, l.id FROM `+from+` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t`+there+
+			a.add(`(SELECT r.n, l.session, l.id FROM `+from+` CROSS JOIN LATERAL (SELECT t.session, t.id
+				FROM {targets} t`+there+
 				` WHERE `+where[p]+` OFFSET 0) l`+s.atMost()+`)`,
 				c.n, c.low, c.high)
 		default:
 			one := func(join, and string) string {
-				return `SELECT r.n, l.session, l.id FROM ` + from + ` CROSS JOIN LATERAL (SELECT t.session, t.id FROM {targets} t` +
+				return `SELECT r.n, l.session, l.id FROM ` + from + ` CROSS JOIN LATERAL (SELECT t.session, t.id
+					FROM {targets} t` +
 					join + ` WHERE ` + where[p] + and + `) l`
 			}
 			a.add(one(there, ` AND t.class <= 1 OFFSET 0`), c.n, c.low, c.high)
@@ -340,7 +353,8 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 			// With a join here, which an EXISTS without OFFSET may become, the planner might read
 			// the line to its end.
 			const is = ` AND EXISTS (SELECT FROM {claims} k WHERE k.session = t.session AND k.id = t.id OFFSET 0)`
-			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket, t.session, t.id LIMIT `+
+			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket,
+				t.session, t.id LIMIT `+
 				strconv.Itoa(s.limit)), c.n, c.low, c.high)
 		}
 	}

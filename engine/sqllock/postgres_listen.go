@@ -14,7 +14,7 @@ func (d postgresDialect) listen() func(context.Context, *Engine, *listening) err
 // receiveNotices receives notices until ctx ends. It fails if none arrive, as behind a pooler that
 // gives each transaction another connection.
 func (d postgresDialect) receiveNotices(ctx context.Context, e *Engine, n *listening) error {
-	return e.dialect.with(ctx, e.db.pool, func(l link) error {
+	return d.with(ctx, e.db.pool, func(l link) error {
 		conn := l.(postgresLink).conn
 		defer conn.Close(context.WithoutCancel(ctx)) // it must not go back to the pool
 		if _, err := conn.Exec(ctx, "LISTEN "+quote(d.channel(), `"`)); err != nil {

@@ -24,9 +24,11 @@ func (d postgresDialect) hold(all []session) []statement {
 	return []statement{{
 		text: d.sql(`WITH held AS MATERIALIZED (SELECT ` + row +
 			` FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(id, version, acked, lowest_open)
-			CROSS JOIN LATERAL (SELECT * FROM {sessions} o WHERE o.id = v.id AND o.version = v.version OFFSET 0 FOR UPDATE) s),
+			CROSS JOIN LATERAL (SELECT * FROM {sessions} o WHERE o.id = v.id
+			AND o.version = v.version OFFSET 0 FOR UPDATE) s),
 			moved AS (INSERT INTO {sessions} (` + sessionColumns.names + `) SELECT * FROM held
-			ON CONFLICT (id) DO UPDATE SET acked = excluded.acked, lowest_open = excluded.lowest_open, version = excluded.version RETURNING 1)
+			ON CONFLICT (id) DO UPDATE SET acked = excluded.acked, lowest_open = excluded.lowest_open,
+			version = excluded.version RETURNING 1)
 			SELECT 1 / (count(*) = $5)::int FROM moved`),
 		args: []any{ids, versions, acked, lowest, int64(n)},
 	}}
@@ -92,13 +94,15 @@ func (d postgresDialect) remove(from string, key columns, keys [][]any) statemen
 	}
 	return statement{args: args, text: d.sql(`DELETE FROM {` + from + `} WHERE ctid = ANY(ARRAY(SELECT l.ctid FROM ` +
 		list +
-		` CROSS JOIN LATERAL (SELECT o.ctid FROM {` + from + `} o WHERE ` + strings.Join(equal, " AND ") + ` OFFSET 0) l))`)}
+		` CROSS JOIN LATERAL (SELECT o.ctid FROM {` + from + `} o
+			WHERE ` + strings.Join(equal, " AND ") + ` OFFSET 0) l))`)}
 }
 
 // insert inserts rows; what is there already is an error.
 func (d postgresDialect) insert(into string, c columns, all [][]any, or string) statement {
 	from, args := c.arrays(all)
-	return statement{text: d.sql(`INSERT INTO {` + into + `} (` + c.names + `) SELECT ` + c.names + ` FROM ` + from + or),
+	return statement{text: d.sql(`INSERT INTO {` + into + `} (` + c.names + `) SELECT ` + c.names + `
+		FROM ` + from + or),
 		args: args}
 }
 
@@ -169,7 +173,8 @@ func (d postgresDialect) dropEnded(session string) statement {
 // follow implements dialect.
 func (d postgresDialect) announceWatcher(process string, until time.Duration) statement {
 	return statement{
-		text: d.sql(`INSERT INTO {watchers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process) DO UPDATE SET until_ns = excluded.until_ns`),
+		text: d.sql(`INSERT INTO {watchers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process)
+			DO UPDATE SET until_ns = excluded.until_ns`),
 		args: []any{process, int64(until)},
 	}
 }
@@ -203,10 +208,11 @@ func (d postgresDialect) channel() string {
 
 // answer implements dialect. There are few bells, whatever the planner thinks: it would
 // else read all claims.
-func (d postgresDialect) readWakeups(process string, each func(bell int, c *rows.Claim)) statement {
+func (d postgresDialect) readWakeups(process string, each func(n int, c *rows.Claim)) statement {
 	return statement{
 		text: d.sql(`SELECT ` + claimColumns("c") + `, b.n FROM {wakeups} b
-			CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = b.session AND o.id = b.id OFFSET 0) c WHERE b.process = $1`),
+			CROSS JOIN LATERAL (SELECT * FROM {claims} o WHERE o.session = b.session AND o.id = b.id OFFSET 0) c
+			WHERE b.process = $1`),
 		args: []any{process}, each: claimReader(each),
 	}
 }
@@ -220,9 +226,11 @@ func (d postgresDialect) removeWakeups(process string, wakeups []int) []statemen
 // overdue implements dialect.
 func (d postgresDialect) overdue(before time.Duration, each func(id string)) statement {
 	return statement{
-		text: d.sql(`(SELECT id FROM {sessions} WHERE state = 'open' AND deadline_ns < $1 ORDER BY deadline_ns LIMIT 20) UNION ALL
+		text: d.sql(`(SELECT id FROM {sessions} WHERE state = 'open' AND deadline_ns < $1 ORDER BY deadline_ns
+			LIMIT 20) UNION ALL
 			(SELECT id FROM {sessions} s WHERE state = 'closed' AND deadline_ns < $1
-			AND EXISTS (SELECT FROM {claims} c WHERE c.session = s.id AND c.state <> 'ended') ORDER BY deadline_ns LIMIT 20)`), args: []any{int64(before)}, each: idReader(each),
+			AND EXISTS (SELECT FROM {claims} c WHERE c.session = s.id AND c.state <> 'ended') ORDER BY deadline_ns
+			LIMIT 20)`), args: []any{int64(before)}, each: idReader(each),
 	}
 }
 
@@ -230,15 +238,19 @@ func (d postgresDialect) overdue(before time.Duration, each func(id string)) sta
 func (d postgresDialect) purge(now, before time.Duration) []statement {
 	args := []any{int64(now), int64(before)}
 	return []statement{
-		{text: d.sql(`DELETE FROM {targets} t USING {claims} c WHERE c.state = 'ended' AND c.unacked_ns > 0 AND c.unacked_ns <= $1 AND c.ended_ns <= $2
-			AND t.session = c.session AND t.id = c.id AND t.class = 4 AND t.path IN (SELECT e ->> 'path' FROM json_array_elements(c.targets::json) e)`), args: args},
-		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1 AND unacked_ns <= $1`),
+		{text: d.sql(`DELETE FROM {targets} t USING {claims} c WHERE c.state = 'ended' AND c.unacked_ns > 0
+			AND c.unacked_ns <= $1 AND c.ended_ns <= $2
+			AND t.session = c.session AND t.id = c.id AND t.class = 4 AND t.path IN (SELECT e ->> 'path'
+			FROM json_array_elements(c.targets::json) e)`), args: args},
+		{text: d.sql(`DELETE FROM {claims} WHERE state = 'ended' AND ended_ns <= $2 AND forget_ns <= $1
+			AND unacked_ns <= $1`),
 			args: args},
 		{text: d.sql(`DELETE FROM {sessions} s WHERE state = 'closed' AND deadline_ns <= $1
 			AND NOT EXISTS (SELECT FROM {claims} c WHERE c.session = s.id)`), args: args[1:]},
 		{text: d.sql(`DELETE FROM {wakeups} WHERE sent_ns <= $1`), args: args[1:]},
 		{text: d.sql(`DELETE FROM {watchers} WHERE until_ns <= $1`), args: args[1:]},
-		{text: d.sql(`DELETE FROM {hold_times} WHERE at_ns < (SELECT at_ns FROM {hold_times} ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`),
+		{text: d.sql(`DELETE FROM {hold_times} WHERE at_ns < (SELECT at_ns FROM {hold_times}
+			ORDER BY at_ns DESC OFFSET $1 LIMIT 1)`),
 			args: []any{int64(table.MaxHoldTimes - 1)}},
 	}
 }

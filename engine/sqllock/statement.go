@@ -87,7 +87,7 @@ type dialect interface {
 	sendWakeups(wakeups []wakeup, now time.Duration) []statement
 	// answer reads the claims that the bells of a process are about, and answered
 	// removes those bells.
-	readWakeups(process string, each func(bell int, c *rows.Claim)) statement
+	readWakeups(process string, each func(n int, c *rows.Claim)) statement
 	removeWakeups(process string, wakeups []int) []statement
 
 	// overdue reads sessions that should have ended before, and those that have but left

@@ -61,7 +61,8 @@ func (tx *transaction) reset() {
 	tx.view = newView()
 	tx.table, tx.broken, tx.dropped = nil, nil, nil
 	tx.attached = make(map[string]session)
-	tx.granted, tx.asked, tx.askedBeyond, tx.begun, tx.news, tx.holdTimes, tx.after = nil, false, false, nil, news{}, nil, nil
+	tx.granted, tx.asked, tx.askedBeyond, tx.begun = nil, false, false, nil
+	tx.news, tx.holdTimes, tx.after = news{}, nil, nil
 	tx.ended = make(map[lockkeeper.Ref]lockkeeper.Status)
 	tx.wakeups = make(map[wakeup]bool)
 	tx.elsewhere, tx.closed = nil, make(map[string]bool)

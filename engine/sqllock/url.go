@@ -93,19 +93,19 @@ func parse(text string) (source, error) {
 // split splits a URL at the places where the drivers and libpq do.
 func split(text string) (address, error) {
 	a := address{shown: lockkeeper.RedactURL(text)}
-	scheme, rest, found := strings.Cut(text, "://")
+	scheme, remaining, found := strings.Cut(text, "://")
 	if !found {
 		return a, a.invalid("write it as postgres://HOST/DATABASE or mysql://HOST/DATABASE")
 	}
 	a.scheme = scheme
-	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
-		a.userinfo, rest = rest[:i+1], rest[i+1:]
+	if i := strings.IndexAny(remaining, "@/"); i >= 0 && remaining[i] == '@' {
+		a.userinfo, remaining = remaining[:i+1], remaining[i+1:]
 	}
-	rest, query, _ := strings.Cut(rest, "?")
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		rest, a.path = rest[:i], rest[i:]
+	remaining, query, _ := strings.Cut(remaining, "?")
+	if i := strings.IndexByte(remaining, '/'); i >= 0 {
+		remaining, a.path = remaining[:i], remaining[i:]
 	}
-	a.host = rest
+	a.host = remaining
 	if strings.Contains(a.host, "@") || (a.userinfo == "" && strings.Contains(a.path, "@")) {
 		return a, a.invalid("it has an @ or a / too many: in a user or a password write %%40 and %%2F for them")
 	}

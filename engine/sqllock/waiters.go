@@ -200,11 +200,12 @@ func (e *Engine) receiveWakeups() {
 		clear(woken)
 		wakeups = nil
 		v := tx.view
-		keep := func(bell int, c *rows.Claim) {
+		keep := func(n int, c *rows.Claim) {
 			v.claims[c.Ref], woken[c.Ref] = c, true
-			wakeups = append(wakeups, bell)
+			wakeups = append(wakeups, n)
 		}
-		if err := tx.send(ctx, append(e.dialect.clock(&v.reading, false), e.dialect.readWakeups(e.process, keep))...); err != nil {
+		all := append(e.dialect.clock(&v.reading, false), e.dialect.readWakeups(e.process, keep))
+		if err := tx.send(ctx, all...); err != nil {
 			return err
 		}
 		return tx.readAskers(ctx, func(_ int, c *rows.Claim) { v.claims[c.Ref] = c })

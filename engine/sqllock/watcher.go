@@ -38,14 +38,14 @@ type poller struct {
 	mu       sync.Mutex // guards what follows
 	watchers map[*watcher]struct{}
 	joined   int           // how often somebody has begun to follow
-	bell     chan struct{} // something happened here, or there is one more follower
+	events   chan struct{} // something happened here, or there is one more follower
 	ended    chan struct{} // closed when the goroutine that looks has ended; nil: there is none
 }
 
 // follower is one List that goes on.
 type watcher struct {
 	query  lockkeeper.Query
-	bell   chan struct{}
+	wakeup chan struct{}
 	latest atomic.Pointer[moment]
 }
 
@@ -53,8 +53,8 @@ type watcher struct {
 func (l *poller) ring() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bell != nil {
-		wake(l.bell)
+	if l.events != nil {
+		wake(l.events)
 	}
 }
 
@@ -67,11 +67,11 @@ func (e *Engine) watched() bool {
 
 // join takes in a follower, and begins to look if nobody did.
 func (e *Engine) join(q lockkeeper.Query) *watcher {
-	l, f := &e.poller, &watcher{query: q, bell: make(chan struct{}, 1)}
+	l, f := &e.poller, &watcher{query: q, wakeup: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watchers == nil {
-		l.watchers, l.bell = make(map[*watcher]struct{}), make(chan struct{}, 1)
+		l.watchers, l.events = make(map[*watcher]struct{}), make(chan struct{}, 1)
 	}
 	l.watchers[f] = struct{}{}
 	l.joined++
@@ -79,7 +79,7 @@ func (e *Engine) join(q lockkeeper.Query) *watcher {
 		l.ended = make(chan struct{})
 		go e.pollForWatchers(l.ended)
 	}
-	wake(l.bell)
+	wake(l.events)
 	return f
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) pollForWatchers(ended chan struct{}) {
 		}
 		for _, f := range watchers {
 			f.latest.Store(m)
-			wake(f.bell)
+			wake(f.wakeup)
 		}
 		e.pauseWatchers(pause)
 	}
@@ -173,7 +173,7 @@ func (e *Engine) pauseWatchers(pause *time.Timer) {
 	}
 	pause.Reset(watchIdle - watchPause)
 	select {
-	case <-e.poller.bell:
+	case <-e.poller.events:
 	case <-pause.C:
 	case <-e.closing.Done():
 	}
@@ -183,7 +183,7 @@ func (e *Engine) pauseWatchers(pause *time.Timer) {
 func (f *watcher) next(ctx, closing context.Context, since time.Time) *moment {
 	for {
 		select {
-		case <-f.bell:
+		case <-f.wakeup:
 		case <-ctx.Done():
 			return nil
 		case <-closing.Done():

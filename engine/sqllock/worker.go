@@ -69,7 +69,7 @@ func (e *Engine) runJobs(jobs []*job) (parked []*job) {
 			jobs[0].notUntil = time.Now().Add(latchPatience / 4)
 			return jobs
 		case single && (o == fatal || o == retryable), time.Since(began) > perseverance:
-			finish(jobs, e.trouble(err, jobs))
+			finish(jobs, e.unavailableBecause(err, jobs))
 			return nil
 		case o == unreachable || o == unknownOutcome:
 			for _, j := range jobs {

@@ -47,7 +47,7 @@ func (tx *transaction) changes() *changes {
 		}
 		c := &rows.Claim{ClaimRecord: snap.Claims[i]}
 		if st, ended := tx.ended[ref]; ended {
-			c.Blockers, c.Place, c.ETA = st.Blockers, st.Position, st.ETA
+			c.Blockers, c.Position, c.ETA = st.Blockers, st.Position, st.ETA
 		}
 		out.claims = append(out.claims, c)
 		if tx.needsNoRow(c) {

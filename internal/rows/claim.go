@@ -15,80 +15,80 @@ import (
 
 // ClaimColumns are the columns of a claim, in the order of [Claim.Values] and
 // [Claim.Scan]. Their names are those of the fields of [table.ClaimRecord] and of
-// [lockkeeper.Want]; what ends in _ns is nanoseconds, and NULL is without end.
+// [lockkeeper.Want]. Columns that end in _ns are nanoseconds; NULL means without end.
 const ClaimColumns = "session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, " +
 	"granted_ns, " +
 	"wait_ns, bound_ns, notified_ns, ended_ns, forget_ns, unacked_ns, change_no, changed_ns, more"
 
-// Claim is a claim and, if its wait ended without a grant, who stood in the way
-// and how long it would have been.
+// Claim is a claim and, if its wait ended without a grant, its blockers, its position and the
+// estimate of its wait at that time.
 type Claim struct {
 	table.ClaimRecord
 	Blockers []lockkeeper.Blocker
-	Place    int
+	Position int
 	ETA      time.Duration
 }
 
-// details is what few claims have: the column more.
+// details are rare attributes of a claim: the column more.
 type details struct {
 	Revision uint64         `json:"revision,omitempty"`
 	Inside   lockkeeper.Ref `json:"inside,omitzero"`
-	// of a conversion, also after it was undone: a repetition must be known again (R16)
-	Wants      []lockkeeper.Target     `json:"wants,omitempty"`
-	Manners    lockkeeper.WriterPolicy `json:"manners,omitempty"`
-	Quiet      time.Duration           `json:"quiet_ns,omitempty"`
-	Steal      lockkeeper.Steal        `json:"steal,omitempty"`
-	After      time.Duration           `json:"after_ns,omitempty"`
-	MaxHold    time.Duration           `json:"max_hold_ns,omitempty"`
-	Grace      time.Duration           `json:"grace_ns,omitempty"`
-	Lasts      time.Duration           `json:"lasts_ns,omitempty"`
-	QuietSince time.Duration           `json:"quiet_since_ns,omitempty"` // if not since it arrived
-	ToldIn     uint64                  `json:"notified_in,omitempty"`    // the lease that told the end
-	// the end that the holder may count on, if it is another than it was told
-	Believed    time.Duration         `json:"unacked_end_ns,omitempty"`
+	// Of a conversion, also after it was undone, so that a repetition is recognised (R16).
+	Wants        []lockkeeper.Target     `json:"wants,omitempty"`
+	WriterPolicy lockkeeper.WriterPolicy `json:"writer_policy,omitempty"`
+	Quiet        time.Duration           `json:"quiet_ns,omitempty"`
+	Steal        lockkeeper.Steal        `json:"steal,omitempty"`
+	After        time.Duration           `json:"after_ns,omitempty"`
+	MaxHold      time.Duration           `json:"max_hold_ns,omitempty"`
+	Grace        time.Duration           `json:"grace_ns,omitempty"`
+	Expected     time.Duration           `json:"expected_ns,omitempty"`
+	QuietSince   time.Duration           `json:"quiet_since_ns,omitempty"` // if not the arrival
+	NotifiedIn   uint64                  `json:"notified_in,omitempty"`    // the lease that stated the end
+	// The latest end that the holder may count on, if it differs from the stated one.
+	UnackedEnd  time.Duration         `json:"unacked_end_ns,omitempty"`
 	Unconfirmed bool                  `json:"unconfirmed,omitempty"`
 	Overdue     bool                  `json:"overdue,omitempty"`
 	Asks        []table.AskRecord     `json:"asks,omitempty"`
 	Operator    *table.OperatorRecord `json:"operator,omitempty"`
 	Lapse       *table.LapseRecord    `json:"lapse,omitempty"`
 	Text        string                `json:"text,omitempty"`
-	Thawed      bool                  `json:"thawed,omitempty"` // not a claim but a freeze, which has ended
-	// of a claim that ended in its first step: the reason says it of others
+	Thawed      bool                  `json:"thawed,omitempty"` // it is no claim but an ended freeze
+	// The session of the claim knows its end. Of claims that their session ended the reason says so.
 	Known    bool          `json:"known,omitempty"`
 	Blockers []blocker     `json:"blockers,omitempty"`
-	Place    int           `json:"place,omitempty"`
+	Position int           `json:"position,omitempty"`
 	ETA      time.Duration `json:"eta_ns,omitempty"`
 }
 
-// blocker is a blocker as a row has it: its durations are nanoseconds, as all
-// others in the rows. (A type of its own has none of Blocker's methods.)
+// blocker is a blocker in a row: its durations are nanoseconds, as all others in rows. (The type has
+// none of the methods of Blocker.)
 type blocker lockkeeper.Blocker
 
 func (d *details) isZero() bool {
-	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.Manners == 0 && d.Quiet == 0 &&
+	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.WriterPolicy == 0 && d.Quiet == 0 &&
 		d.Steal == 0 &&
-		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Lasts == 0 && d.QuietSince == 0 && d.ToldIn == 0 &&
-		d.Believed == 0 && !d.Unconfirmed && !d.Overdue &&
+		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Expected == 0 && d.QuietSince == 0 && d.NotifiedIn == 0 &&
+		d.UnackedEnd == 0 && !d.Unconfirmed && !d.Overdue &&
 		len(d.Asks) == 0 && d.Operator == nil && d.Lapse == nil && d.Text == "" && !d.Thawed && !d.Known &&
-		len(d.Blockers) == 0 && d.Place == 0 && d.ETA == 0
+		len(d.Blockers) == 0 && d.Position == 0 && d.ETA == 0
 }
 
-// detailsOf is what c has that few claims have.
+// detailsOf returns the rare attributes of c.
 func (c *Claim) detailsOf() details {
 	d := details{
-		Revision:    c.Want.Revision,
-		Inside:      c.Want.Inside,
-		Manners:     c.Want.WriterPolicy,
-		Quiet:       c.Want.Quiet,
-		Steal:       c.Want.Steal,
-		After:       c.Want.After,
-		MaxHold:     c.Want.MaxHold,
-		Grace:       c.Want.Grace,
-		Lasts:       c.Want.Expected,
-		Unconfirmed: c.Unconfirmed,
-		ToldIn:      c.StatedIn, Believed: c.UnackedEnd, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
+		Revision:     c.Want.Revision,
+		Inside:       c.Want.Inside,
+		WriterPolicy: c.Want.WriterPolicy,
+		Quiet:        c.Want.Quiet,
+		Steal:        c.Want.Steal,
+		After:        c.Want.After,
+		MaxHold:      c.Want.MaxHold,
+		Grace:        c.Want.Grace,
+		Expected:     c.Want.Expected,
+		Unconfirmed:  c.Unconfirmed,
+		NotifiedIn:   c.StatedIn, UnackedEnd: c.UnackedEnd, Overdue: c.Overdue, Asks: c.Asks, Operator: c.Operator,
 		Lapse: c.Lapse, Text: c.Text, Thawed: c.Thawed,
-		Known: c.Acked && !bySession(&c.ClaimRecord), Place: c.Place, ETA: c.ETA,
+		Known: c.Acked && !bySession(&c.ClaimRecord), Position: c.Position, ETA: c.ETA,
 	}
 	for _, b := range c.Blockers {
 		d.Blockers = append(d.Blockers, blocker(b))
@@ -136,19 +136,19 @@ func (c *Claim) Values() ([]any, error) {
 // Scan reads the columns of c, and those after them into more.
 func (c *Claim) Scan(scan func(...any) error, more ...any) error {
 	var state, reason string
-	var targets, rest []byte
+	var targets, rare []byte
 	into := append(make([]any, 0, 22+len(more)), &c.Ref.Session, Signed{&c.Ref.ID}, &state, &targets, &c.Want.As,
 		&c.Want.Note, &c.Want.Link,
 		&c.Want.Priority, Signed{&c.Ticket}, Signed{&c.Fence}, &reason, &c.Arrived, &c.Granted, Endless{&c.Want.Wait},
-		Endless{&c.Bound}, Endless{&c.StatedEnd}, &c.Ended, &c.Forget, &c.UnackedUntil, Signed{&c.Change}, &c.Changed, &rest)
+		Endless{&c.Bound}, Endless{&c.StatedEnd}, &c.Ended, &c.Forget, &c.UnackedUntil, Signed{&c.Change}, &c.Changed, &rare)
 	if err := scan(append(into, more...)...); err != nil {
 		return err
 	}
-	return c.read(state, reason, targets, rest)
+	return c.read(state, reason, targets, rare)
 }
 
-// read reads the columns that are more than numbers.
-func (c *Claim) read(state, reason string, targets, rest []byte) error {
+// read decodes the columns that are not numbers.
+func (c *Claim) read(state, reason string, targets, rare []byte) error {
 	wrong := func(column string, err error) error { return fmt.Errorf("claim %s, column %s: %w", c.Ref, column, err) }
 	c.Want.ID = c.Ref.ID
 	c.Converting = state == "converting"
@@ -167,8 +167,8 @@ func (c *Claim) read(state, reason string, targets, rest []byte) error {
 		return wrong("targets", err)
 	}
 	var d details
-	if len(rest) > 0 {
-		if err := json.Unmarshal(rest, &d); err != nil {
+	if len(rare) > 0 {
+		if err := json.Unmarshal(rare, &d); err != nil {
 			return wrong("more", err)
 		}
 	}
@@ -179,11 +179,11 @@ func (c *Claim) read(state, reason string, targets, rest []byte) error {
 // fill is the reverse of detailsOf.
 func (c *Claim) fill(d *details) {
 	w := &c.Want
-	w.Revision, w.Inside, w.WriterPolicy, w.Quiet, w.Steal = d.Revision, d.Inside, d.Manners, d.Quiet, d.Steal
-	w.After, w.MaxHold, w.Grace, w.Expected = d.After, d.MaxHold, d.Grace, d.Lasts
+	w.Revision, w.Inside, w.WriterPolicy, w.Quiet, w.Steal = d.Revision, d.Inside, d.WriterPolicy, d.Quiet, d.Steal
+	w.After, w.MaxHold, w.Grace, w.Expected = d.After, d.MaxHold, d.Grace, d.Expected
 	c.Unconfirmed, c.Overdue, c.Asks = d.Unconfirmed, d.Overdue, d.Asks
 	c.Operator, c.Lapse, c.Text = d.Operator, d.Lapse, d.Text
-	c.Place, c.ETA = d.Place, d.ETA
+	c.Position, c.ETA = d.Position, d.ETA
 	for _, b := range d.Blockers {
 		c.Blockers = append(c.Blockers, lockkeeper.Blocker(b))
 	}
@@ -195,13 +195,13 @@ func (c *Claim) fill(d *details) {
 	if c.Quiet = d.QuietSince; c.Quiet == 0 {
 		c.Quiet = c.Arrived
 	}
-	c.StatedIn, c.UnackedEnd = d.ToldIn, d.Believed
+	c.StatedIn, c.UnackedEnd = d.NotifiedIn, d.UnackedEnd
 	if w.Targets = d.Wants; len(w.Targets) == 0 {
 		w.Targets = held(&c.ClaimRecord)
 	}
 }
 
-// EndedStatus tells of a claim that ended, as of now.
+// EndedStatus returns the status of an ended claim.
 func (c *Claim) EndedStatus(now time.Duration) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref:      c.Ref,
@@ -216,17 +216,17 @@ func (c *Claim) EndedStatus(now time.Duration) lockkeeper.Status {
 		Label:    c.Want.Label,
 		Fence:    c.Fence,
 		Age:      max(0, now-c.Ended),
-		Blockers: c.Blockers, Position: c.Place, ETA: c.ETA,
+		Blockers: c.Blockers, Position: c.Position, ETA: c.ETA,
 	}
 }
 
-// bySession reports whether c was ended by its own session, which its reason tells.
+// bySession reports whether its own session ended c, by its reason.
 func bySession(c *table.ClaimRecord) bool {
 	return !c.Thawed && (c.Reason == lockkeeper.Released || c.Reason == lockkeeper.Yielded ||
 		c.Reason == lockkeeper.Cancelled)
 }
 
-// held are the targets of c as it has them, which are mostly those that it wants.
+// held returns the targets that c holds. Mostly they are those that it wants.
 func held(c *table.ClaimRecord) []lockkeeper.Target {
 	targets := make([]lockkeeper.Target, len(c.Grants))
 	for i, g := range c.Grants {

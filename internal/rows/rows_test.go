@@ -18,7 +18,7 @@ import (
 
 const sequences = 100
 
-// Whatever random commands make of a table comes out of its rows as it went in.
+// Records of tables that random commands have changed are the same after a round trip through rows.
 func TestRoundTrip(t *testing.T) {
 	seen := make(map[string]bool)
 	played := 0
@@ -72,7 +72,7 @@ func throughClaim(one *table.Table, record table.ClaimRecord, now time.Duration,
 	in, out := Claim{ClaimRecord: record}, Claim{}
 	st, _ := one.Status(record.Ref)
 	if record.State == lockkeeper.Ended {
-		in.Blockers, in.Place, in.ETA = st.Blockers, st.Position, st.ETA
+		in.Blockers, in.Position, in.ETA = st.Blockers, st.Position, st.ETA
 	}
 	values, err := in.Values()
 	if err != nil {
@@ -84,9 +84,9 @@ func throughClaim(one *table.Table, record table.ClaimRecord, now time.Duration,
 	if !reflect.DeepEqual(in, out) {
 		return fmt.Errorf("claim went in as\n%+v and came out as\n%+v, by %v", in, out, values)
 	}
-	if told := out.EndedStatus(now); record.State == lockkeeper.Ended && st.Change == record.Change && !record.Thawed &&
-		!reflect.DeepEqual(told, st) {
-		return fmt.Errorf("the row tells\n%+v, and the table\n%+v", told, st)
+	if ended := out.EndedStatus(now); record.State == lockkeeper.Ended && st.Change == record.Change && !record.Thawed &&
+		!reflect.DeepEqual(ended, st) {
+		return fmt.Errorf("the row says\n%+v, and the table\n%+v", ended, st)
 	}
 	d := reflect.ValueOf(in.detailsOf())
 	for i := range d.NumField() {
@@ -119,7 +119,7 @@ func scanner(columns string, values []any) func(...any) error {
 	}
 }
 
-// A pace is written when it has moved, and not with every release.
+// A hold time is written when it has changed enough, and not with every release.
 func TestHoldTimeMoved(t *testing.T) {
 	const s = time.Second
 	old := table.HoldTimeRecord{Path: "db", Estimate: 80 * s, At: 100 * s}

@@ -51,7 +51,7 @@ func ScanFreeze(f *table.FreezeRecord, scan func(...any) error, more ...any) err
 	return scan(append(into, more...)...)
 }
 
-// ThawedStatus tells of a freeze that ended.
+// ThawedStatus returns the status of an ended freeze.
 func ThawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Reason) lockkeeper.Status {
 	target := lockkeeper.Target{Path: path, Mode: lockkeeper.ModeExclusive}
 	return lockkeeper.Status{
@@ -62,22 +62,21 @@ func ThawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Rea
 	}
 }
 
-// HoldTimeColumns are the columns of a pace, in the order of the fields of
-// [table.PaceRecord].
+// HoldTimeColumns are the columns of a hold time, in the order of the fields of
+// [table.HoldTimeRecord].
 const HoldTimeColumns = "path, estimate_ns, at_ns"
 
-// How long a row of a pace may be kept that is about true.
-const keepPace = 10 * time.Minute
+// A row that is roughly right may be this old.
+const holdTimeMaxAge = 10 * time.Minute
 
-// By how much a pace may be wrong, however short it is.
-const finePace = 10 * time.Millisecond
+// A row may be wrong by this much, however short the hold time is.
+const holdTimeTolerance = 10 * time.Millisecond
 
-// HoldTimeMoved reports whether a pace is to be written that the rows have as old. Every
-// release moves a pace, and to write it each time would cost a tenth of the release: a
-// row may be wrong by an eighth or a few milliseconds, and that of a path whose holds are short by
-// a second's worth of them.
+// HoldTimeMoved reports whether a hold time must be written whose row is old. Every release changes
+// it, and writing it each time would cost a tenth of the release: so a row may be wrong by an
+// eighth or some milliseconds, and by the holds of one second.
 func HoldTimeMoved(old, p *table.HoldTimeRecord) bool {
 	age := p.At - old.At
-	return p.Forgotten || age > keepPace || age >= time.Second &&
-		(p.Estimate-old.Estimate).Abs() > max(old.Estimate/8, finePace)
+	return p.Forgotten || age > holdTimeMaxAge || age >= time.Second &&
+		(p.Estimate-old.Estimate).Abs() > max(old.Estimate/8, holdTimeTolerance)
 }

@@ -110,8 +110,8 @@ func typedMessage(r io.Reader) ([]byte, error) {
 
 // word cuts a text that ends with a zero byte off the front of a message.
 func word(body *[]byte) string {
-	first, rest, _ := bytes.Cut(*body, []byte{0})
-	*body = rest
+	first, remaining, _ := bytes.Cut(*body, []byte{0})
+	*body = remaining
 	return string(first)
 }
 

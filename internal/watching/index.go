@@ -128,9 +128,9 @@ func (n *pathNode[W]) remove(path string, w W) {
 		delete(n.at, w)
 		return
 	}
-	segment, rest, _ := strings.Cut(path, "/")
+	segment, below, _ := strings.Cut(path, "/")
 	child := n.below[segment]
-	if child.remove(rest, w); child.empty() {
+	if child.remove(below, w); child.empty() {
 		delete(n.below, segment)
 	}
 }
