@@ -45,7 +45,7 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Weather) *badnet
 // The whole suite passes on a network that delays, cuts, doubles and delivers late, for clients that
 // repeat unanswered calls.
 func TestConformanceOnBadNetwork(t *testing.T) {
-	t.Parallel()
+	testmode.NeedLong(t, "it is the suite once more; TestCrowdOnBadNetwork is on a worse network")
 	seed := testmode.Seed(t)
 	var number atomic.Uint64
 	enginetest.Run(t, enginetest.Harness{
@@ -118,7 +118,10 @@ func (e peaceful) Guarantees() lockkeeper.Guarantees {
 // All that clients do at random is judged by its history, on a network where
 // sessions end because they can't be renewed. When the faults stop, everything is
 // free soon.
-func TestStressOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, stressOnBadNetwork) }
+func TestStressOnBadNetwork(t *testing.T) {
+	testmode.NeedLong(t, "TestCrowdOnBadNetwork is a load of less time")
+	inMemoryAndOnDisk(t, stressOnBadNetwork)
+}
 
 func stressOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {
 	seed := testmode.Seed(t)
@@ -155,7 +158,7 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 	for range 6 {
 		c.Join("client", dialInsisting(t, p.Addr()), 2, lockkeeper.SessionTTL(crowdTTL))
 	}
-	for leg := range testmode.Pick(3, 30) {
+	for leg := range testmode.Pick(1, 30) {
 		p.Storm(harsh)
 		enough := time.After(3 * time.Second)
 		for granted, more := c.Granted.Load(), true; more; {

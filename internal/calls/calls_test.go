@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,13 +93,13 @@ func TestTakeKeepsTheOrder(t *testing.T) {
 func TestWaitTakeIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[*job]()
-		allowed := false
+		var allowed atomic.Bool
 		taken := make(chan []*job)
 		go func() {
 			for {
 				started := q.WaitTake(func() func(*job) Verdict {
 					return func(*job) Verdict {
-						if allowed {
+						if allowed.Load() {
 							return Start
 						}
 						return Skip
@@ -112,15 +113,15 @@ func TestWaitTakeIsWoken(t *testing.T) {
 		}()
 		q.Add(&job{name: "a"})
 		synctest.Wait()
-		q.Finish(func() { allowed = true }, nil, time.Time{})
+		q.Finish(func() { allowed.Store(true) }, nil, time.Time{})
 		first := <-taken
 		if names(first) != "a" {
 			t.Errorf("%q start, want a", names(first))
 		}
 		began := time.Now()
-		q.Finish(func() { allowed = false }, first, began.Add(time.Minute))
+		q.Finish(func() { allowed.Store(false) }, first, began.Add(time.Minute))
 		synctest.Wait()
-		allowed = true // nobody reads it until the retry is due
+		allowed.Store(true) // nobody reads it until the retry is due
 		if again := <-taken; names(again) != "a" || time.Since(began) != time.Minute {
 			t.Errorf("%q is tried again after %s, want a after a minute", names(again), time.Since(began))
 		}

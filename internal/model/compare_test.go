@@ -23,7 +23,7 @@ const commands = 60 // in one sequence
 // TestCompare plays random sequences on the table and on the model, which must
 // agree after each command.
 func TestCompare(t *testing.T) {
-	eachSequence(t, testmode.Pick(10_000, 400_000), difference)
+	eachSequence(t, testmode.Pick(5_000, 400_000), difference)
 }
 
 // eachSequence looks for a sequence in which differs finds something, shrinks it

@@ -16,14 +16,14 @@ import (
 
 // A6: the same commands always give the same table, step by step.
 func TestSameCommandsSameTable(t *testing.T) {
-	eachSequence(t, testmode.Pick(1000, 40_000), func(all []table.Command) string {
+	eachSequence(t, testmode.Pick(500, 40_000), func(all []table.Command) string {
 		return differentRuns(all, func(int) []time.Duration { return nil })
 	})
 }
 
 // R20: how time is cut into pieces changes nothing.
 func TestSplitTime(t *testing.T) {
-	eachSequence(t, testmode.Pick(1000, 40_000), func(all []table.Command) string {
+	eachSequence(t, testmode.Pick(500, 40_000), func(all []table.Command) string {
 		now := time.Duration(0)
 		stops := make([][]time.Duration, len(all))
 		random := rand.New(rand.NewPCG(uint64(len(all)), uint64(all[len(all)-1].At)))

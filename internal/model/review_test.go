@@ -13,7 +13,7 @@ import (
 
 // After every step all is settled: a review finds nothing to do.
 func TestReviewChangesNothing(t *testing.T) {
-	eachSequence(t, testmode.Pick(1000, 40_000), func(all []table.Command) string {
+	eachSequence(t, testmode.Pick(500, 40_000), func(all []table.Command) string {
 		one := table.New()
 		first := story.New(one, nil)
 		for i, c := range all {
