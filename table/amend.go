@@ -52,7 +52,7 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 		return target.Mode == m
 	})
 	if len(c.wanted) == 0 || converts {
-		rest.Wait = c.want.Wait // it waits for nothing, or is about to wait anew
+		rest.Wait = c.want.Wait // it waits for nothing, or is about to begin a new wait
 	}
 	switch {
 	case !rest.SameRequest(&c.want) || !c.sameTargets(w):

@@ -274,19 +274,19 @@ func (t *Table) checkLists() error {
 func (t *Table) checkHoldTimes() error {
 	for i, p := range t.holdTimes.ages {
 		if t.holdTimes.of[p.path] != p || p.index != i || p.before(t.holdTimes.ages[max(0, (i-1)/2)]) {
-			return fmt.Errorf("the pace of %s is not in its place", p.path)
+			return fmt.Errorf("the hold time of %s is not at its index", p.path)
 		}
 		if p.estimate < 0 || p.at > t.now || !p.path.Valid() {
-			return fmt.Errorf("the pace of %s is %s since %s", p.path, p.estimate, p.at)
+			return fmt.Errorf("the hold time of %s is %s since %s", p.path, p.estimate, p.at)
 		}
 	}
 	if n := len(t.holdTimes.ages); n != len(t.holdTimes.of) || n > MaxHoldTimes {
-		return fmt.Errorf("%d paces are listed, %d are known, %d is the most", n, len(t.holdTimes.of), MaxHoldTimes)
+		return fmt.Errorf("%d hold times are listed, %d are known, the limit is %d", n, len(t.holdTimes.of), MaxHoldTimes)
 	}
 	return nil
 }
 
-// checkAsks: everybody asks exactly whom R10 says, and both sides know it.
+// checkAsks: each thief asks its ask set (R10), and thief and holder agree.
 func (t *Table) checkAsks() error {
 	for _, c := range t.everyClaim() {
 		var set []*claim
@@ -332,14 +332,14 @@ func (t *Table) checkSchedule() error {
 	return nil
 }
 
-// checkSettled: nothing that could be granted waits, no wait is outlasted, nothing is stuck.
+// checkSettled: nothing that could be granted waits, no wait is hopeless, nothing is stuck.
 func (t *Table) checkSettled() error {
 	for _, c := range t.everyClaim() {
 		if t.grantable(c) {
 			return fmt.Errorf("claim %s waits though R5 allows it", c.ref)
 		}
 		if t.hopeless(c) {
-			return fmt.Errorf("claim %s waits though it is certain to be outlasted", c.ref)
+			return fmt.Errorf("claim %s waits though it is hopeless", c.ref)
 		}
 	}
 	if t.blockingWaits > 0 {

@@ -22,7 +22,7 @@ type claim struct {
 	wanted  []entry         // what it waits for, in the lines of the nodes unless frozen
 	grants  []lockkeeper.Grant
 
-	ticket      uint64 // place in line (R4), also the age of a wait (R15)
+	ticket      uint64 // order in the queue (R4), also the age of a wait (R15)
 	fence       uint64 // 0 until granted
 	change      uint64 // of the table, when it last changed
 	changed     time.Duration
@@ -30,9 +30,9 @@ type claim struct {
 	granted     time.Duration // for the first time
 	bound       time.Duration // when its wait ends; forever if never
 	quiet       time.Duration // when a conflicting hold last ended, or it arrived (R9)
-	stated      time.Duration // the end that its session was told last (R12)
-	statedIn    uint64        // the first lease that told it, since when nothing else was told; 0: none has
-	unackedEnd  time.Duration // the latest end that its holder may count on, if answers got lost
+	stated      time.Duration // the end in the last answer to its session (R12)
+	statedIn    uint64        // the first lease that stated it, since when all answers did; 0: none has
+	unackedEnd  time.Duration // the latest end that its holder may rely on, if answers got lost
 	unconfirmed bool
 	queued      bool              // its wanted places are in the lines of their nodes
 	frozen      bool              // a freeze forbids what it wants, so it stands in no line; it is in Table.frozen
@@ -42,7 +42,7 @@ type claim struct {
 	text        string            // words to either
 
 	asking   map[*claim]time.Duration // end of each ask, by the holder asked; each holder has it in asks
-	asks     []ask                    // claims that ask it to yield, in line order
+	asks     []ask                    // claims that ask it to yield, in the order of R4
 	overdue  bool                     // its longest hold has passed
 	operator *operatorAsk             // nil unless revoked and not yet at its end
 	lapse    *lapse                   // set when it has lapsed
@@ -78,7 +78,7 @@ type lapse struct {
 func (c *claim) waiting() bool    { return len(c.held) == 0 && !c.ended }
 func (c *claim) converting() bool { return len(c.held) > 0 && len(c.wanted) > 0 }
 
-// soft reports whether c waits with soft manners; a conversion never does.
+// soft reports whether c waits as a soft claim; a conversion never does.
 func (c *claim) soft() bool { return c.want.WriterPolicy == lockkeeper.Soft && len(c.held) == 0 }
 
 func (c *claim) steals() bool { return c.want.Steal != lockkeeper.NoSteal }
@@ -94,7 +94,7 @@ func (c *claim) class() int {
 	return 1
 }
 
-// compare is R4, the order of the line.
+// compare is R4, the order of the queue.
 func (c *claim) compare(d *claim) int {
 	if c == d {
 		return 0
@@ -139,7 +139,7 @@ func (c *claim) enforcedEnd() time.Duration {
 	return end
 }
 
-// earliestEnd is the end that c's holder is told, takes included (R12).
+// earliestEnd is the end that answers state to c's holder, takes included (R12).
 func (c *claim) earliestEnd() time.Duration {
 	end := c.enforcedEnd()
 	for _, a := range c.asks {
@@ -166,7 +166,7 @@ type session struct {
 	promise    time.Duration // until when its last answer said that it lives (R12)
 	resumed    bool          // it was attached since the last restart (R19)
 	leases     uint64        // the number of the latest
-	acked      uint64        // the latest that it is known to have heard; 0: it never said
+	acked      uint64        // the latest lease that it acknowledged; 0: none
 	lowestOpen uint64        // it begins no claim with an id below this (R16)
 	claims     map[uint64]*claim
 	ended      map[uint64]*tombstone
@@ -195,6 +195,6 @@ type tombstone struct {
 	kept         bool                 // beyond the step in which it came
 	unackedUntil time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
 	blockers     []lockkeeper.Blocker // of a refused claim: who stood in the way
-	position     int                  // of one that timed out: where it stood in line
+	position     int                  // of one that timed out: its position in the queue
 	eta          time.Duration        // and for how long it would have waited; 0 if unknown
 }

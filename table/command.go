@@ -83,7 +83,7 @@ type Reply struct {
 type EventKind uint8
 
 const (
-	// Queued: it began to wait, or its place in line may have changed.
+	// Queued: it began to wait, or its position in the queue may have changed.
 	Queued EventKind = iota + 1
 	// Granted: it became held, or an upgrade was granted.
 	Granted
@@ -114,7 +114,7 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-// Event is one thing that a step did. Table.Status tells the rest of Ref.
+// Event is one thing that a step did. Table.Status has the rest about Ref.
 type Event struct {
 	At     time.Duration
 	Kind   EventKind

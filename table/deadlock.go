@@ -52,13 +52,12 @@ func (t *Table) enclosing(c *claim) iter.Seq[*claim] {
 	}
 }
 
-// blocksHeld reports whether a wait of c keeps back what is held: c's own hold, or
-// those that it is inside of.
+// blocksHeld reports whether a wait of c keeps holds from being released: c's own hold, or those that c
+// is inside of.
 func (c *claim) blocksHeld() bool { return c.nested() || c.converting() }
 
-// waitMayDeadlock reports whether a knot may come about because c stands in line where
-// it does (R15). A claim that is inside nothing, that nobody waits for, and that
-// nothing is inside of, can't make one; that is nearly every claim.
+// waitMayDeadlock reports whether the wait of c may complete a deadlock (R15). It can't if c is inside
+// no claim, no claim waits for c, and no claim is inside c: that is nearly every claim.
 func (t *Table) waitMayDeadlock(c *claim) bool {
 	if t.blockingWaits == 0 {
 		return false
@@ -67,15 +66,15 @@ func (t *Table) waitMayDeadlock(c *claim) bool {
 		slices.ContainsFunc(c.wanted, func(p entry) bool { return p.node.waiters.behind(c) })
 }
 
-// endMayDeadlock reports whether an end or a grant can make a knot. Else it only ever helps those
-// who wait; but those whom soft claims let pass, and those with a larger limit, may then go before
-// others that were ahead of them.
+// endMayDeadlock reports whether an end or a grant can complete a deadlock. Without soft claims and
+// mixed limits an end or a grant only helps waiting claims. With them, a claim may be granted before
+// others that were ahead of it.
 func (t *Table) endMayDeadlock() bool {
 	return t.blockingWaits > 0 && (t.softWaiters > 0 || t.mixedQueues > 0)
 }
 
-// mayAffectDeadlock reports whether the start or end of c may make a knot. It can't if c is inside nothing,
-// nothing is inside c, and no place in line conflicts with c.
+// mayAffectDeadlock reports whether the start or end of c may complete a deadlock. It can't if c is
+// inside no claim, no claim is inside c, and no waiting entry conflicts with c.
 func (t *Table) mayAffectDeadlock(c *claim) bool {
 	if c.nested() || len(t.nestedIn[c.ref]) > 0 {
 		return true
@@ -84,7 +83,7 @@ func (t *Table) mayAffectDeadlock(c *claim) bool {
 	return slices.ContainsFunc(c.held, meets) || slices.ContainsFunc(c.wanted, meets)
 }
 
-// refuseDeadlock refuses the youngest claim of a knot, if there is one (R15).
+// refuseDeadlock refuses the youngest claim of a deadlock, if there is one (R15).
 func (t *Table) refuseDeadlock() bool {
 	if !t.deadlockSuspected {
 		return false
@@ -93,25 +92,26 @@ func (t *Table) refuseDeadlock() bool {
 		t.deadlockSuspected = false
 		return false
 	}
-	imagined := t.simulateReleases()
-	knot := imagined.deadlockSet()
-	if len(knot) == 0 {
+	simulated := t.simulateReleases()
+	set := simulated.deadlockSet()
+	if len(set) == 0 {
 		t.deadlockSuspected = false
 		return false
 	}
-	youngest := knot[0]
-	for _, c := range knot {
+	youngest := set[0]
+	for _, c := range set {
 		if c.ticket > youngest.ticket {
 			youngest = c
 		}
 	}
 	c := t.sessions[youngest.ref.Session].claims[youngest.ref.ID]
-	t.giveUp(c, lockkeeper.Deadlock, imagined.describeDeadlock(knot))
+	t.giveUp(c, lockkeeper.Deadlock, simulated.describeDeadlock(set))
 	return true
 }
 
-// simulateReleases is the table as it would be if all holds in which nobody waits were
-// released, again and again: only what is stuck is left waiting.
+// simulateReleases returns a scratch copy of the table in which, again and again, all holds inside
+// which no claim waits were released, and waiting claims were granted. Only stuck claims still wait
+// in it. The copy is valid until the next call.
 func (t *Table) simulateReleases() *Table {
 	if t.scratch == nil {
 		t.scratch = New()
@@ -146,7 +146,7 @@ func (t *Table) simulateReleases() *Table {
 	return im
 }
 
-// resetScratch makes what an imagined table was left with room for the next.
+// resetScratch empties a scratch copy, and keeps its memory for the next simulation.
 func (t *Table) resetScratch() {
 	t.recycle()
 	for _, s := range t.sessions { // order does not matter: all of them go
@@ -160,7 +160,7 @@ func (t *Table) resetScratch() {
 	t.events = t.events[:0]
 }
 
-// addCopy adds c as it stands to an imagined table; what a freeze forbids is not there.
+// addCopy adds a copy of c to the scratch copy t, without what a freeze forbids.
 func (t *Table) addCopy(c *claim) {
 	s := t.sessions[c.ref.Session]
 	if c.frozen && c.waiting() {
@@ -192,7 +192,7 @@ func (t *Table) addCopy(c *claim) {
 	t.enqueue(d)
 }
 
-// copyEntries makes places of d like those of another claim.
+// copyEntries copies the entries of another claim for d.
 func (t *Table) copyEntries(d *claim, places, room []entry) []entry {
 	for _, p := range places {
 		room = append(room, entry{claim: d, node: t.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
@@ -200,8 +200,8 @@ func (t *Table) copyEntries(d *claim, places, room []entry) []entry {
 	return room
 }
 
-// releaseIdle ends the holds that don't wait and inside which nobody waits; it
-// reports whether there were any.
+// releaseIdle ends the holds that don't wait and inside which no claim waits. It reports whether there
+// were any.
 func (t *Table) releaseIdle() bool {
 	t.passes++
 	for _, s := range t.sessions { // order does not matter: a mark is a mark
@@ -230,7 +230,7 @@ func (t *Table) releaseIdle() bool {
 	return len(idle) > 0
 }
 
-// deadlockSet is what is stuck in an imagined table, without those that nothing needs.
+// deadlockSet returns the stuck claims of a scratch copy that a stuck claim needs (R15).
 func (t *Table) deadlockSet() []*claim {
 	var stuck []*claim
 	for _, s := range t.sessions { // order does not matter: sorted below
@@ -245,7 +245,7 @@ func (t *Table) deadlockSet() []*claim {
 		t.passes++
 		for _, c := range stuck {
 			c.obstacles(func(p *entry, _ lockkeeper.WaitReason) bool {
-				p.claim.pass = t.passes // somebody waits for it
+				p.claim.pass = t.passes // c waits for it
 				return true
 			})
 		}
@@ -276,10 +276,10 @@ func (t *Table) isNeeded(c *claim) bool {
 	return false
 }
 
-// describeDeadlock says how the claims of a knot wait for each other.
-func (t *Table) describeDeadlock(knot []*claim) string {
+// describeDeadlock says how the claims of a deadlock wait for each other.
+func (t *Table) describeDeadlock(set []*claim) string {
 	var said []string
-	for _, c := range knot {
+	for _, c := range set {
 		c.obstacles(func(p *entry, _ lockkeeper.WaitReason) bool {
 			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), p.node.path, p.claim.name()))
 			return false

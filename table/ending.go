@@ -66,17 +66,17 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	t.reschedule(c)
 }
 
-// endForced ends a hold that its holder did not give back: it leaves a ghost if
-// the holder may not know yet (R12). by labels the claim or operator that ends it, if any.
+// endForced ends a hold that its holder did not release. The holder is unacknowledged as long as it may
+// rely on the hold (R12). by labels the claim or operator that ends it, if any.
 func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Label) {
-	ghost := min(c.session.promise, c.reliedUntil())
+	until := min(c.session.promise, c.reliedUntil())
 	if c.lapse != nil {
-		ghost = 0
+		until = 0
 	}
 	held := len(c.held) > 0
 	tomb := t.endClaim(c, reason, words(by))
-	if held && ghost > t.now {
-		tomb.unackedUntil, tomb.kept = ghost, true
+	if held && until > t.now {
+		tomb.unackedUntil, tomb.kept = until, true
 		t.addUnacked(tomb)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // mostAhead bounds the work of an estimate (R17).
 const mostAhead = 1 << 10
 
-// ahead calls f with those whom c's place counts (R17), in the order of the line,
+// ahead calls f with the claims that c's position counts (R17), in the order of the queue,
 // until f returns false. The queues of the nodes are in that order already, so
 // they are gone through side by side.
 func (c *claim) ahead(f func(*claim) bool) {
@@ -46,7 +46,7 @@ func (c *claim) ahead(f func(*claim) bool) {
 	}
 }
 
-// queuesAhead yields the queues at p's node, except empty ones, whose claims count for p's place.
+// queuesAhead yields the queues at p's node, except empty ones, whose claims count for the position of p's claim.
 func (p *entry) queuesAhead() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
 		l := p.node.waiters

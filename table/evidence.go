@@ -8,7 +8,7 @@ import (
 )
 
 // obstacles calls f with the places of other claims that c waits for, until f
-// returns false: those held first, then those ahead in line.
+// returns false: those held first, then those ahead in the queue.
 func (c *claim) obstacles(f func(*entry, lockkeeper.WaitReason) bool) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
@@ -137,7 +137,7 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	return all
 }
 
-// positionOf returns c's place in line: 1 plus the claims ahead that it meets (R17). If c can't meet a
+// positionOf returns c's position in the queue: 1 plus the claims ahead that it meets (R17). If c can't meet a
 // claim twice, it adds c's rank in each queue. The rank of a claim that has just arrived costs
 // little, however long the queue is.
 func (t *Table) positionOf(c *claim) int {

@@ -158,7 +158,7 @@ func (t *Table) refreeze() {
 	}
 }
 
-// freezeWaiters removes claims that a freeze forbids from the lines.
+// freezeWaiters removes claims that a freeze forbids from the queues.
 func (t *Table) freezeWaiters() {
 	var caught []*claim
 	for _, n := range t.nodesWithWaiters() {
@@ -181,7 +181,7 @@ func (t *Table) freezeWaiters() {
 	}
 }
 
-// setFrozen marks c, which has left the lines, as forbidden by a freeze.
+// setFrozen marks c, which has left the queues, as forbidden by a freeze.
 func (t *Table) setFrozen(c *claim) {
 	c.frozen = true
 	t.frozen[c] = struct{}{}

@@ -7,13 +7,13 @@ import (
 )
 
 // compatible is the heart of R5: whether c is compatible with every claim ahead
-// of it, all held ones but itself and all waiting ones before it in line.
+// of it, all held ones but itself and all waiting ones before it in the queue.
 //
 // Three scenarios show why this is fair. (1) A reader that comes while a writer
 // waits finds the writer ahead and waits behind it, so readers can't starve a
 // writer. (2) Readers that come one after the other behind that writer are compatible with
 // each other, so they all go when it leaves. (3) A claim on another path meets
-// neither, and goes at once, however long the line is.
+// neither, and goes at once, however long the queue is.
 func (t *Table) compatible(c *claim) bool {
 	for i := range c.wanted {
 		if !c.wanted[i].open() {
@@ -44,8 +44,8 @@ func (t *Table) grantable(c *claim) bool {
 	return !c.soft() || c.quiet+c.want.Quiet <= t.now
 }
 
-// restartQuietPeriods starts the quiet periods anew of those in line for whom the end of p,
-// which was held, is the end of a conflicting hold (R9).
+// restartQuietPeriods restarts the quiet periods of waiting claims that conflict with p, which was held
+// and has ended (R9).
 func (t *Table) restartQuietPeriods(p *entry) {
 	again := func(q *entry) bool {
 		if t.work++; q.claim.want.Quiet > 0 {
@@ -70,8 +70,8 @@ func (t *Table) restartQuietPeriods(p *entry) {
 	eachOf(&a.frozen, conflicts[p.kind], again)
 }
 
-// settle grants what R5 allows, ends waits that are outlasted (R8), breaks knots
-// (R15), and lets thieves ask and take (R10), again and again until nothing changes.
+// settle grants what R5 allows, ends hopeless waits (R8), refuses deadlocks (R15), and lets thieves ask
+// and take (R10), again and again until nothing changes (R20).
 func (t *Table) settle() {
 	for {
 		t.grantReady()
@@ -85,9 +85,8 @@ func (t *Table) settle() {
 	}
 }
 
-// grantReady settles, in the order of the line, the claims that arrived and
-// those in whose way something stood that was taken away. Grants only add to
-// what is held, so one pass finds all.
+// grantReady grants, in the order of the queue, claims that arrived and claims that something blocked
+// which is gone. Grants only add to what is held, so one pass finds all.
 func (t *Table) grantReady() {
 	for len(t.touched) > 0 || len(t.arrivals) > 0 {
 		t.passes++
@@ -122,9 +121,9 @@ func (t *Table) grantReady() {
 	}
 }
 
-// candidates calls f with those in line at n that may go now that kinds were
-// taken away here. It looks only at the fronts of the queues that those kinds
-// stood in the way of, so its cost does not grow with the length of the line.
+// candidates calls f with the waiting claims at n that may be granted now that entries of the kinds
+// taken are gone. It visits only the fronts of the queues that those kinds blocked, so its cost does
+// not grow with the length of the queue.
 func (n *node) candidates(taken kindSet, f func(*claim)) {
 	for k := range kindP {
 		if conflicts[k]&taken == 0 {
@@ -198,13 +197,13 @@ func (t *Table) grant(c *claim) {
 	t.recheckAround(c)
 	if len(t.nestedIn[c.ref]) > 0 || (t.endMayDeadlock() ||
 		t.blockingWaits > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.mayAffectDeadlock(c) {
-		t.deadlockSuspected = true // somebody may wait inside it, or go after it who would have gone before
+		t.deadlockSuspected = true // a claim inside it may wait, or one that was ahead may now be behind it
 	}
 	t.recordChange(c, Granted, lockkeeper.NoReason)
 	t.reschedule(c)
 }
 
-// startWaiting makes c stand in line for what it wants.
+// startWaiting puts c into the queues of what it wants.
 func (t *Table) startWaiting(c *claim) {
 	if t.forbidden(c) != nil {
 		t.setFrozen(c)
@@ -216,7 +215,7 @@ func (t *Table) startWaiting(c *claim) {
 	}
 }
 
-// enqueue puts c's places into the queues of their nodes.
+// enqueue puts c's entries into the queues of their nodes.
 func (t *Table) enqueue(c *claim) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
@@ -244,8 +243,7 @@ func (t *Table) enqueue(c *claim) {
 	t.deadlockSuspected = t.deadlockSuspected || t.waitMayDeadlock(c)
 }
 
-// stopWaiting takes c out of the lines. If it gives its place up, those that it
-// was ahead of may go.
+// stopWaiting takes c out of the queues. If it gives up, claims behind it may be granted.
 func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	if c.frozen {
 		t.clearFrozen(c)
@@ -274,7 +272,7 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	}
 }
 
-// dropHeld takes c's hold out of the nodes. If it ends, those who wait for it may go.
+// dropHeld takes c's hold out of the nodes. If it ends, claims that wait for it may be granted.
 func (t *Table) dropHeld(c *claim, ends bool) {
 	for _, g := range c.grants {
 		if g.Slot > 0 {
@@ -293,7 +291,7 @@ func (t *Table) dropHeld(c *claim, ends bool) {
 	c.held = nil
 }
 
-// unwant forgets what c waits for; it must have left the line.
+// unwant removes what c waits for; c must have left the queues.
 func (t *Table) unwant(c *claim) {
 	for i := range c.wanted {
 		t.unref(c.wanted[i].node)

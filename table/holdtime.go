@@ -8,19 +8,19 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// MaxPaces is for how many paths a table remembers how long they are held (R17).
+// MaxHoldTimes is the number of paths for which a table estimates how long they are held (R17).
 const MaxHoldTimes = 1 << 10
 
-// A holdTime is how long holds of one path lately lasted.
+// A holdTime is the estimate of how long holds of one path last.
 type holdTime struct {
 	path     lockkeeper.Path
 	estimate time.Duration
 	at       time.Duration // end of the latest hold that counts
-	index    int           // in paces.ages
+	index    int           // in holdTimes.ages
 }
 
-// holdTimes has all remembered paces, by path, and as a heap with the oldest first: by the latest end,
-// then by path. So each of thousands of holds that end at one instant costs log(MaxPaces).
+// holdTimes has all hold times, by path, and as a heap with the oldest first: by the latest end,
+// then by path. So each of thousands of holds that end at one instant costs log(MaxHoldTimes).
 type holdTimes struct {
 	of   map[lockkeeper.Path]*holdTime
 	ages holdTimeHeap
@@ -50,12 +50,12 @@ func (h *holdTimeHeap) Pop() any {
 	return p
 }
 
-// recordHoldTime takes in how long c was held, which ends for that reason now.
+// recordHoldTime updates the hold times of c's paths: c was held, and ends now for that reason.
 func (t *Table) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 	switch reason {
 	case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Overdue:
 	default:
-		return // cut short, or nobody knows when it really ended
+		return // cut short, or the moment when it really ended is unknown
 	}
 	lasted := t.now - c.granted
 	for i := range c.want.Targets {
@@ -70,7 +70,7 @@ func (t *Table) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 	t.evictHoldTimes()
 }
 
-// add notes the pace of a path that has none.
+// add adds the hold time of a path that has none.
 func (ps *holdTimes) add(path lockkeeper.Path, lasts, at time.Duration) {
 	p := &holdTime{path: path, estimate: lasts, at: at}
 	ps.of[path] = p

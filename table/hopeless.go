@@ -6,8 +6,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// hopeless reports whether c's wait is certain to end without a grant (R8): a
-// freeze, or holds that are announced to last, go on until its bound or longer.
+// hopeless reports whether c's wait is certain to end without a grant (R8): a freeze or announced holds
+// block it until its bound or longer.
 func (t *Table) hopeless(c *claim) bool {
 	if c.ended || len(c.wanted) == 0 || c.bound == forever {
 		return false
@@ -42,12 +42,12 @@ func (t *Table) hopeless(c *claim) bool {
 	return false
 }
 
-// heldBeyond reports whether h is sure to be held when c gives up.
+// heldBeyond reports whether h is certain to be held when c gives up.
 func (c *claim) heldBeyond(h *claim) bool {
 	return h != c && h.announcedEnd() >= c.bound && !(c.steals() && h.want.Priority < c.want.Priority)
 }
 
-// recheckAround has the waits looked at again that a change of c may have outlasted.
+// recheckAround marks the waits that a change of c may have made hopeless.
 func (t *Table) recheckAround(c *claim) {
 	if c.want.Expected == 0 {
 		return
@@ -71,7 +71,7 @@ func (t *Table) recheckAround(c *claim) {
 	}
 }
 
-// refuseHopeless ends the waits that have become outlasted; it reports whether
+// refuseHopeless ends the waits that have become hopeless; it reports whether
 // there were any.
 func (t *Table) refuseHopeless() bool {
 	if len(t.maybeHopeless) == 0 {

@@ -8,9 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A entry is what one claim does to one node: it is counted there while the
-// claim is held, and stands in line there while the claim waits. A converting
-// claim has both.
+// An entry is what one claim does at one node: the node counts it while the claim is held, and
+// queues it while the claim waits. A converting claim has both.
 type entry struct {
 	claim *claim
 	node  *node
@@ -18,26 +17,26 @@ type entry struct {
 	units int // of permits
 	limit int // of permits: the claim's own view
 
-	several bool // in a queue: a claim may meet both this place and another one of its claim
+	several bool // in a queue: a claim may meet both this entry and another one of its claim
 
 	prev, next *entry // neighbours in the one list that it is in, if any
 }
 
-// A node is one path that somebody holds, or waits for, or has an intent on.
+// A node is one path that a claim holds, or waits for, or has an intent on.
 // It exists only as long as there is a place at it.
 type node struct {
 	path    lockkeeper.Path
-	refs    int           // places at it, those of frozen claims included
+	refs    int           // entries at it, those of frozen claims included
 	held    [kinds]*entry // what is held here, newest first
 	units   int           // sum of held permits
 	slots   slots         // of held permits of one unit
-	waiters *waiters      // who waits here; nil until somebody did
-	touched kindSet       // what was taken away since the line was last settled
+	waiters *waiters      // claims that wait here; nil until the first one
+	touched kindSet       // kinds that left since the queues were last settled
 	changed kindSet       // kinds that came or went since the last update of asks by thieves here
 }
 
-// A waiters has the places that wait at one node. Soft claims are apart: ahead of no claim.
-// Claims that a freeze forbids stand in no line.
+// waiters are the claims that wait at one node. Soft claims are ahead of no claim, so they are among
+// the rare ones. Claims that a freeze forbids are in no queue.
 type waiters struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
 	permits []permitQueue // hard claims for permits, by limit, highest first
@@ -48,11 +47,11 @@ type waiters struct {
 // that it concerns.
 type rareWaiters struct {
 	soft    [kinds]queue
-	frozen  [kinds]queue               // places that a freeze forbids, in any order
-	thieves [kinds]map[*entry]struct{} // places in line whose claims steal
+	frozen  [kinds]queue               // entries that a freeze forbids, in any order
+	thieves [kinds]map[*entry]struct{} // queued entries whose claims steal
 
 	disturbedAt time.Duration // when holds last ended here
-	disturbed   kindSet       // kinds that ended then; cleared when a claim joins a line or is frozen here
+	disturbed   kindSet       // kinds that ended then; cleared when a claim is queued or frozen here
 }
 
 // needRare returns l.apart, and creates it if it is nil.
@@ -70,15 +69,15 @@ func eachOf(qs *[kinds]queue, ks kindSet, f func(*entry) bool) {
 	}
 }
 
-// A queue is a list of places in the order of R4.
+// A queue is a list of entries in the order of R4.
 type queue struct {
 	head, tail *entry
 	length     int
-	several    int // places of claims with more than one target
+	several    int // entries of claims with more than one target
 }
 
 // insert puts p where R4 has it. New claims come last among equals, so the walk
-// from the tail is short. It returns the number of other places that it visited.
+// from the tail is short. It returns the number of other entries that it visited.
 func (q *queue) insert(p *entry) (looked int) {
 	after := q.tail
 	for after != nil && p.claim.before(after.claim) {
@@ -144,7 +143,7 @@ func (l *waiters) queueOf(p *entry) *queue {
 	return &l.queues[p.kind]
 }
 
-// first is the claim that is first in line among those of one kind; nil if none waits.
+// first returns the first waiting claim of one kind; nil if none waits.
 func (l *waiters) first(k kind) *claim {
 	if k != kindP {
 		if head := l.queues[k].head; head != nil {
@@ -161,7 +160,7 @@ func (l *waiters) first(k kind) *claim {
 	return first
 }
 
-// waitsFor reports whether a claim of one of the kinds ks stands in line before c.
+// waitsFor reports whether a claim of one of the kinds ks waits ahead of c.
 func (l *waiters) waitsFor(ks kindSet, c *claim) bool {
 	for ks != 0 {
 		if first := l.first(ks.next()); first != nil && first.before(c) {
@@ -171,7 +170,7 @@ func (l *waiters) waitsFor(ks kindSet, c *claim) bool {
 	return false
 }
 
-// addThief adds p to the thieves here; its claim must be in line.
+// addThief adds p to the thieves here; its claim must be queued.
 func (l *waiters) addThief(p *entry) {
 	a := l.needRare()
 	if a.thieves[p.kind] == nil {
@@ -187,7 +186,7 @@ func (l *waiters) removeThief(p *entry) {
 	}
 }
 
-// all calls f with every place in line here, until f returns false.
+// all calls f with every queued entry here, until f returns false.
 func (l *waiters) all(f func(*entry) bool) {
 	if l == nil {
 		return
@@ -221,7 +220,7 @@ func (q *queue) rank(c *claim) (rank, looked int) {
 	return q.length, looked
 }
 
-// eachOf calls f with the places in line here of the kinds ks, except soft ones.
+// eachOf calls f with the queued entries here of the kinds ks, except soft ones.
 func (l *waiters) eachOf(ks kindSet, f func(*entry) bool) {
 	for k := range l.queues {
 		if ks.has(kind(k)) {
@@ -235,7 +234,7 @@ func (l *waiters) eachOf(ks kindSet, f func(*entry) bool) {
 	}
 }
 
-// meets reports whether a claim other than c has a place of one of the kinds ks in line here, soft
+// meets reports whether a claim other than c has a queued entry of one of the kinds ks here, soft
 // places included.
 func (l *waiters) meets(ks kindSet, c *claim) bool {
 	other := func(q *queue) bool { return q.head != nil && (q.head.claim != c || q.head.next != nil) }
@@ -249,7 +248,7 @@ func (l *waiters) meets(ks kindSet, c *claim) bool {
 	return ks.has(kindP) && slices.ContainsFunc(l.permits, func(q permitQueue) bool { return other(&q.queue) })
 }
 
-// behind reports whether anybody stands in line here after c.
+// behind reports whether a claim waits here behind c.
 func (l *waiters) behind(c *claim) bool {
 	after := func(q *queue) bool { return q.tail != nil && c.before(q.tail.claim) }
 	for k := range l.queues {
@@ -319,7 +318,7 @@ func (n *node) drop(p *entry) {
 	n.units -= p.units
 }
 
-// heldAgainst reports whether somebody but c holds one of the kinds ks here.
+// heldAgainst reports whether another claim than c holds one of the kinds ks here.
 func (n *node) heldAgainst(ks kindSet, c *claim) bool {
 	for ks != 0 {
 		if head := n.held[ks.next()]; head != nil && (head.claim != c || head.next != nil) {
@@ -352,7 +351,7 @@ func (t *Table) unref(n *node) {
 // the way of may go.
 func (t *Table) touch(n *node, ks kindSet) {
 	if n.waiters == nil {
-		return // nobody waits here
+		return // no claim waits here
 	}
 	if n.touched == 0 {
 		t.touched = append(t.touched, n)
@@ -360,7 +359,7 @@ func (t *Table) touch(n *node, ks kindSet) {
 	n.touched |= ks
 }
 
-// nodesWithWaiters lists the nodes at which somebody waits or did, by path.
+// nodesWithWaiters lists the nodes at which a claim waits or waited, by path.
 func (t *Table) nodesWithWaiters() []*node {
 	var ns []*node
 	for _, n := range t.nodes { // order does not matter: sorted below

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A permitQueue is who waits for permits of one path under one limit.
+// A permitQueue has the claims that wait for permits of one path under one limit.
 type permitQueue struct {
 	limit int
 	queue
@@ -42,7 +42,7 @@ func (l *waiters) unitsAhead(p *entry, bound int) int {
 	sum := 0
 	for i := range l.permits {
 		if l.permits[i].limit < p.limit {
-			break // smaller views hold back nobody with a larger one
+			break // a smaller limit holds back no claim with a larger one
 		}
 		for q := l.permits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
 			if sum += q.units; sum > bound {
@@ -60,7 +60,7 @@ func (p *entry) fits() bool {
 	return free >= 0 && (p.node.waiters == nil || p.node.waiters.unitsAhead(p, free) <= free)
 }
 
-// openPermits calls f with permits in line at n that R7 may allow: for each
+// openPermits calls f with waiting permits at n that R7 may allow: for each
 // limit those at the front that fit. It looks at no more claims than there are
 // free units, times the number of limits.
 func (n *node) openPermits(f func(*claim)) {
@@ -111,25 +111,25 @@ func (s *slots) take() int {
 	return 64*s.low + bit + 1
 }
 
-// slot gives out a slot at n: the lowest that is free, but not one that a ghost
-// may still use, if there is another up to the limit (R12).
+// slot takes a slot at n: the lowest free one, but not one that an unacknowledged holder may still
+// use, if another is free up to the limit (R12).
 func (t *Table) slot(n *node, limit int) int {
 	t.expireUnacked()
 	h := t.unacked.byPath[n.path]
 	if h == nil {
 		return n.slots.take()
 	}
-	var haunted []int
+	var avoided []int
 	for g := range h.targets { // order does not matter: all of them
 		t.work++
 		for _, grant := range g.grants {
 			if grant.Path == n.path && grant.Slot > 0 && n.slots.occupy(grant.Slot) {
-				haunted = append(haunted, grant.Slot)
+				avoided = append(avoided, grant.Slot)
 			}
 		}
 	}
 	slot := n.slots.take()
-	for _, s := range haunted {
+	for _, s := range avoided {
 		n.slots.free(s)
 	}
 	if slot > limit {

@@ -10,8 +10,8 @@ import (
 )
 
 // A Snapshot is a table, or the part of it that changed, as plain records in a
-// fixed order: sessions by id, claims by ref, freezes and paces by path. Among changes a
-// session that ended and began anew is there twice, first as closed.
+// fixed order: sessions by id, claims by ref, freezes and hold times by path. Among changes a
+// session that ended and began again is there twice, first as closed.
 type Snapshot struct {
 	Counters  Counters
 	Sessions  []SessionRecord
@@ -117,7 +117,7 @@ type HoldTimeRecord struct {
 type changeLog struct {
 	claims    map[lockkeeper.Ref]bool
 	ended     []*tombstone
-	sessions  map[string]bool // true: it has ended, and perhaps begun anew
+	sessions  map[string]bool // true: it has ended, and perhaps begun again
 	freezes   map[lockkeeper.Path]bool
 	holdTimes map[lockkeeper.Path]bool
 }

@@ -54,20 +54,20 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	return nil
 }
 
-// DropUnknown is want with those of the claims in its lists alone that are there, each once: the
-// others mean nothing to [Attach], and anybody may list any number of them.
+// DropUnknown returns want without the listed claims that the table does not have, each other one
+// once. [Attach] ignores unknown claims, and a client may list any number of them.
 func (t *Table) DropUnknown(want lockkeeper.Session) lockkeeper.Session {
 	if len(want.Named)+len(want.Lapsed) == 0 {
 		return want
 	}
-	s, ghosts := t.sessions[want.ID], t.unacked.bySession[want.ID]
+	s, unacked := t.sessions[want.ID], t.unacked.bySession[want.ID]
 	claims := make(map[uint64]bool) // false: it is not listed yet
 	if s != nil {
 		for id := range s.claims { // order does not matter: all of them
 			claims[id] = false
 		}
 	}
-	for id := range ghosts { // order does not matter: all of them
+	for id := range unacked { // order does not matter: all of them
 		claims[id] = false
 	}
 	first := func(id uint64) bool {
@@ -95,7 +95,8 @@ func (t *Table) DropUnknown(want lockkeeper.Session) lockkeeper.Session {
 	return want
 }
 
-// lookup tells whether an id is in the list, in a time that does not grow with it.
+// lookup returns a function that reports whether an id is in the list, in a time that does not grow
+// with the list.
 func lookup(ids []uint64) func(id uint64) bool {
 	const few = 16
 	if len(ids) <= few {
@@ -142,7 +143,7 @@ func (t *Table) extend(s *session) {
 	t.markSession(s)
 }
 
-// resume has the waits of s looked at again that had to wait for it.
+// resume marks the waits of s for another look: they may be granted now.
 func (t *Table) resume(s *session) {
 	for _, c := range s.byID() {
 		if len(c.wanted) > 0 {
@@ -154,7 +155,7 @@ func (t *Table) resume(s *session) {
 	}
 }
 
-// renew gives s its whole TTL again, and tells it the ends of its claims (R12).
+// renew gives s its whole TTL again, and states the ends of its claims (R12).
 func (t *Table) renew(s *session) {
 	t.extend(s)
 	t.reply.Lease = t.lease(s, false)
@@ -271,7 +272,7 @@ func (t *Table) beginWait(c *claim) {
 	t.settle()
 }
 
-// entries makes the places that c's want has at the nodes: its targets and an
+// entries makes the entries that c's want has at the nodes: its targets and an
 // intent on every ancestor, each kind once per node (R3). They must not move any
 // more once they are linked into the lists of the nodes.
 func (t *Table) entries(c *claim, room []entry) []entry {
@@ -295,8 +296,8 @@ func (t *Table) addEntry(places []entry, p entry, path lockkeeper.Path) []entry 
 	return append(places, p)
 }
 
-// replyStatus is what a claim command is told: if it was refused, who stood in its
-// way; if it must wait, Explain and List tell that, whenever somebody asks.
+// replyStatus sets the reply to a claim command. A refused claim has its blockers; Explain and List
+// compute those of a waiting claim on request.
 func (t *Table) replyStatus(c *claim) {
 	t.recordStatedEnd(c, 0)
 	t.mark(c)
@@ -381,8 +382,8 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 // endedBefore answers an End for a claim that s does not have. It is no error if the claim has
 // ended; its holder then knows of the end.
 func (t *Table) endedBefore(s *session, id uint64) error {
-	laid := t.acknowledgeEnds(s.id, func(ghost uint64) bool { return ghost == id })
-	if laid || t.remembered(s, id) != nil || 0 < id && id < s.lowestOpen {
+	acked := t.acknowledgeEnds(s.id, func(unacked uint64) bool { return unacked == id })
+	if acked || t.remembered(s, id) != nil || 0 < id && id < s.lowestOpen {
 		return nil
 	}
 	return &lockkeeper.Error{

@@ -20,7 +20,7 @@ func Restore(snap Snapshot) (*Table, error) {
 }
 
 // Load brings the table up to records that another copy of it changed: the
-// counters, and each session, claim, freeze and pace in snap as it is there. After an
+// counters, and each session, claim, freeze and hold time in snap as it is there. After an
 // error the table is of no use any more. Nothing that is loaded counts as changed for [Table.Changes].
 func (t *Table) Load(snap Snapshot) error {
 	tracking := t.tracking

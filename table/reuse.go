@@ -3,7 +3,7 @@ package table
 // The room of claims, nodes and tombstones that are done with is used again, so
 // that a table at work leaves next to nothing to the garbage collector, however
 // much it holds. A claim that ended is reused from the next step on: until then
-// Table.Status tells of it.
+// Table.Status returns it.
 
 // mostSpare bounds each of the lists of spare rooms.
 const mostSpare = 1024
@@ -64,7 +64,7 @@ func (t *Table) recycle() {
 	t.endedByRef, t.indexed = nil, 0
 }
 
-// spareNode keeps the room of a node at which nobody is any more.
+// spareNode keeps the memory of a node that has no entries any more.
 func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
 		return // a touched one is still to be looked at in this step

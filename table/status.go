@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Status tells how a claim stands, without the evidence of why it waits. It
+// Status returns the status of a claim, without the evidence of why it waits. It
 // also knows claims that ended in the last step, or less than a TTL ago. False
 // if the claim is unknown.
 func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
@@ -71,7 +71,7 @@ func (t *Table) explain(c *claim) lockkeeper.Status {
 	return st
 }
 
-// List yields what q selects, with evidence unless q is brief: holds by fence, the line in the
+// List yields what q selects, with evidence unless q is brief: holds by fence, the queue in the
 // order of R4, freezes by path. The table must not be stepped meanwhile.
 func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 	return func(yield func(lockkeeper.Status) bool) {
@@ -232,7 +232,7 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 	return l
 }
 
-// Freeze tells of the freeze of exactly this path; false if there is none.
+// Freeze returns the freeze of exactly this path; false if there is none.
 func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
 	if f := t.freezes.on(path); f != nil {
 		return t.freezeStatus(f), true

@@ -67,15 +67,15 @@ func (t *Table) updateAllAsks() {
 	if len(t.staleThieves) == 0 && len(t.changedNodes) == 0 {
 		return
 	}
-	var told []*claim
+	var changed []*claim
 	for _, c := range t.affectedThieves() {
-		told = t.updateAsks(c, told)
+		changed = t.updateAsks(c, changed)
 		if len(c.asking) > 0 {
 			t.takers = append(t.takers, c)
 		}
 	}
-	slices.SortFunc(told, func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
-	for _, v := range slices.Compact(told) {
+	slices.SortFunc(changed, func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
+	for _, v := range slices.Compact(changed) {
 		if !v.ended {
 			t.recordChange(v, AskChanged, lockkeeper.NoReason)
 		}
@@ -113,31 +113,30 @@ func (t *Table) affectedThieves() []*claim {
 	return all
 }
 
-// updateAsks updates c's asks, and appends the holders whose asks changed to told.
-func (t *Table) updateAsks(c *claim, told []*claim) []*claim {
+// updateAsks updates c's asks, and appends the holders whose asks changed to changed.
+func (t *Table) updateAsks(c *claim, changed []*claim) []*claim {
 	set := t.askSet(c)
 	t.passes++
 	for _, v := range set {
 		v.pass = t.passes
 	}
-	for v := range c.asking { // order does not matter: told is sorted
+	for v := range c.asking { // order does not matter: changed is sorted
 		if v.pass != t.passes {
 			t.withdraw(c, v)
-			told = append(told, v)
+			changed = append(changed, v)
 		}
 	}
 	for _, v := range set {
 		if _, asked := c.asking[v]; !asked {
 			t.ask(c, v)
-			told = append(told, v)
+			changed = append(changed, v)
 		}
 	}
 	t.reschedule(c)
-	return told
+	return changed
 }
 
-// askSet is whom c asks to yield: exactly those who must release so that it can
-// be granted, or nobody if that would be in vain (R10).
+// askSet returns the ask set of c (R10): exactly the holders that must release so that c can be granted.
 func (t *Table) askSet(c *claim) []*claim {
 	if c.frozen || !c.session.resumed || c.want.Wait == 0 {
 		return nil
@@ -176,14 +175,14 @@ func (s *askSearch) add(h *claim) {
 	s.set = append(s.set, h)
 }
 
-// mayRob reports whether the thief may ask h to yield: nobody robs an equal, or a hold
+// mayRob reports whether the thief may ask h to yield: it never robs an equal, or a hold
 // that it is inside of.
 func (s *askSearch) mayRob(h *claim) bool {
 	return h.want.Priority < s.thief.want.Priority && h.pass != s.outer
 }
 
 // askAgainst adds the holders that are incompatible with p by its kind. It returns false if the
-// thief may not rob one of them, or if an incompatible claim is ahead in line.
+// thief may not rob one of them, or if an incompatible claim is ahead in the queue.
 func (s *askSearch) askAgainst(p *entry) bool {
 	against := conflicts[p.kind]
 	if s.table.work++; p.node.waiters != nil && p.node.waiters.waitsFor(against, s.thief) {
@@ -341,7 +340,7 @@ func (t *Table) takeAt(c *claim) time.Duration {
 	return at
 }
 
-// take lets the first thief in line whose bounds have passed have its way:
+// take lets the first thief in the queue take, if all its asks have ended:
 // those whom it asked end as stolen, and it is granted, in this one step. It looks
 // at those alone whose asks changed, or for which the time has come.
 func (t *Table) take() bool {
@@ -363,7 +362,7 @@ func (t *Table) take() bool {
 	for _, v := range taker.victims() {
 		t.endForced(v, lockkeeper.Stolen, taker.want.Label)
 	}
-	t.grant(taker) // in the same step, so that nobody else can go before it
+	t.grant(taker) // in the same step, so that no other claim is granted before it
 	return true
 }
 

@@ -22,25 +22,25 @@ type Table struct {
 	freezes       freezes
 	frozen        map[*claim]struct{} // waiting or converting claims that a freeze forbids
 	thieves       map[*claim]struct{} // waiting or converting claims that steal
-	unacked       unackedHolds        // holds forced to end whose holders may not know it (R12)
+	unacked       unackedHolds        // unacknowledged holders (R12)
 	schedule      schedule
-	holdTimes     holdTimes // how long holds lately lasted (R17)
+	holdTimes     holdTimes // estimates of how long holds last (R17)
 	resuming      int       // sessions with a TTL that have to resume (R19)
-	blockingWaits int       // claims in line that keep back what is held: only with one of them is there a knot (R15)
+	blockingWaits int       // queued claims whose wait keeps holds from being released: a deadlock has one (R15)
 	announced     int       // holds with an announced end (R8)
-	softWaiters   int       // soft claims in line (R9)
-	mixedQueues   int       // lines in which permits wait under different limits (R7)
+	softWaiters   int       // queued soft claims (R9)
+	mixedQueues   int       // nodes where permits wait under different limits (R7)
 
 	// Of the step at hand.
 	reply             Reply
 	events            []Event
 	touched           []*node                       // nodes at which something was taken away
 	arrivals          []*claim                      // claims to be looked at whatever happened around them
-	maybeHopeless     []*claim                      // waits that may have become outlasted (R8)
+	maybeHopeless     []*claim                      // waits that may have become hopeless (R8)
 	endedClaims       []*tombstone                  // claims that ended
 	endedByRef        map[lockkeeper.Ref]*tombstone // the first indexed tombstones of buried, by claim
 	indexed           int
-	deadlockSuspected bool     // a knot may have come about (R15)
+	deadlockSuspected bool     // there may be a deadlock (R15)
 	staleThieves      []*claim // thieves whose asks need an update
 	changedNodes      []*node  // nodes with changes that asks may depend on
 	takers            []*claim // thieves that may take now
@@ -53,7 +53,7 @@ type Table struct {
 	ready             []*claim // room for candidates
 
 	spare    spare
-	scratch  *Table // room for imagine
+	scratch  *Table // memory for simulateReleases
 	tracking bool
 	dirty    changeLog
 }
@@ -71,7 +71,7 @@ func New() *Table {
 }
 
 // maxNow is the end of time: what is counted from it, by at most
-// lockkeeper.MaxDuration, can still be told from forever.
+// lockkeeper.MaxDuration, still differs from forever.
 const maxNow = 100 * 365 * 24 * time.Hour
 
 // Now is the engine's time: that of the latest command (R20).
@@ -87,7 +87,7 @@ func (t *Table) Resuming() bool { return t.resuming > 0 }
 // Open reports whether the session is open.
 func (t *Table) Open(session string) bool { return t.sessions[session] != nil }
 
-// Counted returns the number of claims visited so far to compute places in line, the only cost of
+// Counted returns the number of claims visited so far to compute positions in the queue, the only cost of
 // evidence that has no bound of its own.
 func (t *Table) Counted() int { return t.counted }
 
@@ -101,9 +101,8 @@ func (t *Table) Next() (time.Duration, bool) {
 func (t *Table) Events() []Event { return t.events }
 
 // Step applies c: first all that falls due until c.At, then c itself. An error
-// means that c was refused and changed nothing; what fell due has happened
-// nevertheless, and what its key states is heeded: a Pass at c.At with c.Key does
-// the same.
+// means that c was refused and changed nothing. Everything that fell due has happened nevertheless,
+// and what the key of c states counts: a Pass at c.At with c.Key does the same.
 func (t *Table) Step(c *Command) (Reply, error) {
 	t.events = t.events[:0]
 	t.reply = Reply{}
@@ -163,7 +162,7 @@ func (t *Table) apply(c *Command) error {
 	return lockkeeper.Invalid("command %s is unknown", c.Op)
 }
 
-// review has everybody looked at who waits.
+// review considers every waiting claim again.
 func (t *Table) review() {
 	for _, s := range t.sessionsByID() {
 		for _, c := range s.byID() {
@@ -209,7 +208,7 @@ func (t *Table) advance(at time.Duration) {
 }
 
 // instant does all that falls due now: ends first, then asks for overdue holds,
-// then the line is settled.
+// then settle.
 func (t *Table) instant() {
 	t.due = t.due[:0]
 	for t.schedule.next() <= t.now {
@@ -273,7 +272,7 @@ func (t *Table) reschedule(c *claim) {
 	t.schedule.set(&c.due, at)
 }
 
-// recordChange gives c a new change number and tells of it.
+// recordChange gives c a new change number, and adds the event.
 func (t *Table) recordChange(c *claim, kind EventKind, reason lockkeeper.Reason) {
 	t.changes++
 	c.change, c.changed = t.changes, t.now

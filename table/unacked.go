@@ -7,22 +7,24 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// unackedHolds has the holds that were forced to end and whose holders may not know it yet (R12). It
-// indexes them by claim and by path, so that a step visits only ghosts that concern it.
+// unackedHolds has the unacknowledged holders (R12): holds that were forced to end, and whose holders
+// may not know it yet. It indexes them by claim and by path, so that a step visits only those that
+// concern it.
 type unackedHolds struct {
 	bySession map[string]map[uint64]*tombstone // by session and id
 	byPath    map[lockkeeper.Path]*unackedNode // by their target paths and the ancestors of those
 	due       unackedEnds
 }
 
-// A unackedNode counts what the ghosts at one path may still hold there.
+// An unackedNode counts what unacknowledged holders may still hold at one path.
 type unackedNode struct {
 	kinds   [kinds]int // number of targets and intents of each kind
 	units   int        // of permits
 	targets map[*tombstone]struct{}
 }
 
-// A unackedEnd is the end of a ghost. It stays in the heap until then, even if the ghost goes before.
+// An unackedEnd is the moment at which a holder can no longer rely on its hold. It stays in the heap until
+// then, even if the holder is acknowledged before.
 type unackedEnd struct {
 	at   time.Duration
 	tomb *tombstone
@@ -44,7 +46,7 @@ func (g *unackedEnds) Pop() any {
 	return x
 }
 
-// addUnacked makes tomb a ghost until tomb.ghost.
+// addUnacked adds tomb until tomb.unackedUntil.
 func (t *Table) addUnacked(tomb *tombstone) {
 	g := &t.unacked
 	if g.bySession == nil {
@@ -67,7 +69,7 @@ func (t *Table) addUnacked(tomb *tombstone) {
 	}
 }
 
-// node returns the haunt of a path, and creates it if there is none.
+// node returns the counts of a path, and creates them if there are none.
 func (g *unackedHolds) node(node lockkeeper.Path) *unackedNode {
 	h := g.byPath[node]
 	if h == nil {
@@ -77,7 +79,7 @@ func (g *unackedHolds) node(node lockkeeper.Path) *unackedNode {
 	return h
 }
 
-// removeUnacked is the reverse of haunt; it does nothing if tomb is no ghost.
+// removeUnacked is the reverse of addUnacked. It does nothing if tomb is not there.
 func (t *Table) removeUnacked(tomb *tombstone) {
 	g := &t.unacked
 	if g.bySession[tomb.ref.Session][tomb.ref.ID] != tomb {
@@ -105,26 +107,26 @@ func (g *unackedHolds) release(path lockkeeper.Path, k kind) {
 	}
 }
 
-// expireUnacked removes the ghosts whose end has passed.
+// expireUnacked removes the holders whose end has passed.
 func (t *Table) expireUnacked() {
 	for g := &t.unacked; len(g.due) > 0 && g.due[0].at <= t.now; {
 		t.removeUnacked(heap.Pop(&g.due).(unackedEnd).tomb)
 	}
 }
 
-// acknowledgeEnds removes the ghosts of a session that pick selects, because their holder knows that they
-// ended. It reports whether there were any.
+// acknowledgeEnds removes the unacknowledged holders of a session that pick selects, because they know
+// the end of their hold. It reports whether there were any.
 func (t *Table) acknowledgeEnds(session string, pick func(id uint64) bool) bool {
-	laid := false
+	found := false
 	for id, tomb := range t.unacked.bySession[session] { // order does not matter: each by itself
 		if t.work++; pick(id) {
 			t.removeUnacked(tomb)
 			tomb.unackedUntil = 0
 			t.markEnded(tomb)
-			laid = true
+			found = true
 		}
 	}
-	return laid
+	return found
 }
 
 // meetsUnacked reports whether what c holds is incompatible with a hold that was

@@ -92,8 +92,8 @@ var mutants = []mutant{
 	},
 	{
 		"the grant of a soft claim completes no deadlock", "table/grant.go",
-		`(t.endMayDeadlock() || t.blockingWaits > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.mayAffectDeadlock(c) {`,
-		`t.blockingWaits < 0 {`,
+		`t.blockingWaits > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.mayAffectDeadlock(c) {`,
+		`t.blockingWaits < 0) && t.blockingWaits < 0 {`,
 		"table TestStories/r15_soft_turn",
 	},
 	{
@@ -139,8 +139,8 @@ var mutants = []mutant{
 	},
 	{
 		"a holder counts its lease from the answer, not from the question", "session.go",
-		`c.good, c.endsAt = max(c.good, sent), lease.EndsAt`,
-		`c.good, c.endsAt = max(c.good, c.clock()), lease.EndsAt`,
+		`c.sentAt, c.endsAt = max(c.sentAt, sent), lease.EndsAt`,
+		`c.sentAt, c.endsAt = max(c.sentAt, c.clock()), lease.EndsAt`,
 		". TestDeadlineCountsFromSending",
 	},
 	{
@@ -169,7 +169,7 @@ var mutants = []mutant{
 	},
 	{
 		"what was lost comes back with a late attach", "session.go",
-		`c.settle(c.clock()) // what was lost meanwhile stays lost`,
+		`c.expireSession(c.clock()) // what was lost meanwhile stays lost`,
 		`c.alive = true`,
 		". TestAttachRevivesNothing",
 	},
@@ -204,27 +204,27 @@ var mutants = []mutant{
 		"internal/model TestCompare",
 	},
 	{
-		"a claim that is out is taken for answered", "answered.go",
+		"a claim that is out is taken for answered", "lowestopen.go",
 		`return !cl.answered || cl.resend`,
 		`return false`,
 		". TestWhatIsOut",
 	},
 	{
-		"a claim that is asked anew is taken for answered", "answered.go",
+		"a claim that is asked anew is taken for answered", "lowestopen.go",
 		`return !cl.answered || cl.resend`,
 		`return !cl.answered`,
 		". TestWhatIsAskedAnew",
 	},
 	{
-		"a freeze that is out is taken for answered", "answered.go",
+		"a freeze that is out is taken for answered", "lowestopen.go",
 		`return c.freezing[id]`,
 		`return false`,
 		". TestWhatIsOut",
 	},
 	{
 		"the acknowledgement of any lease acknowledges every end", "table/ack.go",
-		`c.statedIn != 0 && c.statedIn <= heard`,
-		`c.statedIn <= heard+c.statedIn`,
+		`c.statedIn != 0 && c.statedIn <= lease`,
+		`c.statedIn <= lease+c.statedIn`,
 		"internal/model TestCompare",
 	},
 	{
@@ -235,14 +235,14 @@ var mutants = []mutant{
 	},
 	{
 		"a client keeps to itself that it heard of an end", "session.go",
-		"if c.owed > 0 {\n\t\tc.renewSoon = true",
-		"if c.owed > 0 {",
+		"if c.ackRenewals > 0 {\n\t\tc.renewSoon = true",
+		"if c.ackRenewals > 0 {",
 		". TestHeardEndIsConfirmed",
 	},
 	{
 		"a client says that it heard what it did not", "session.go",
-		`c.heard.Store(lease.Number)`,
-		`c.heard.Store(lease.Number + 1)`,
+		`c.acked.Store(lease.Number)`,
+		`c.acked.Store(lease.Number + 1)`,
 		". TestUnheardEndIsUnconfirmed",
 	},
 }
