@@ -49,8 +49,9 @@ test-engines:
 	$(QUICK) -p 1 -parallel 6 ./engine/sqllock ./engine/remote ./engine/sqlitelock
 
 test-programs:
-	$(QUICK) -p 1 -parallel 6 ./cmd/lk ./internal/testdb ./internal/neighbours
+	$(QUICK) -p 1 -parallel 4 ./cmd/lk ./internal/testdb ./internal/neighbours
 	$(QUICK) -p 1 -race ./internal/serve/server
+	$(QUICK) -p 1 -race -run Stress ./engine/sqllock ./engine/remote ./engine/sqlitelock
 
 long: ## run the long tests, or a part of them: PART=databases; see make parts
 	@tools/long $(PART)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -36,9 +38,9 @@ func TestMain(m *testing.M) {
 func TestSessions(t *testing.T) { runSessions(t, "testdata", "file", nil) }
 
 // The same sessions go as well where a server keeps the locks, but for what is
-// about files.
+// about files: with locks in memory, and in the deep mode on a disk too.
 func TestSessionsAtServer(t *testing.T) {
-	for _, engine := range []string{"mem:", "disk:data"} {
+	for _, engine := range testmode.Pick([]string{"mem:"}, []string{"mem:", "disk:data"}) {
 		scheme, _, _ := strings.Cut(engine, ":")
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
