@@ -1,29 +1,42 @@
-// Package history records what happened to locks, and judges it.
+// Package history records what the clients of a lock engine observe, and judges the record.
 //
-// A [Recorder] collects [Event]s of many goroutines; processes write theirs as
-// JSON lines, which [Read] and [Merge] bring together. [Judge] then says what
-// was wrong, without knowing anything of the engine that was used: it looks at
-// what callers saw, and when.
+// # Use
 //
-// # What is judged
+// A [Recorder] collects the [Event] values of many goroutines:
 //
-// A hold is certain from the moment when its grant came back until the moment
-// when its release was called or its holder knew that it was lost. Whatever the
-// engine did, the grant itself happened between the request and its answer.
+//	recorder := history.NewRecorder(nil, nil)
+//	recorder.Add(history.Event{Kind: history.Ask, Client: "a", Claim: "a.1", Targets: targets})
+//	hold, err := client.Acquire(ctx, …)
+//	recorder.Add(history.Event{Kind: history.Granted, Client: "a", Claim: "a.1", Fence: hold.Fence(), Grants: hold.Grants()})
+//	…
+//	for _, fault := range history.Judge(recorder.Events(), history.RulesOf(engine.Guarantees())) {
+//		t.Error(fault)
+//	}
 //
-//   - Exclusion: no two certain holds that are incompatible, over modes and
-//     hierarchy (R2, R3), overlap.
-//   - Permits: the units held for certain are never above the largest limit of
-//     those who hold them; no grant exceeds its own limit; no slot is given twice
-//     (R7).
-//   - Fences: no fence is given twice; a grant that came back before another one
-//     was asked for has the smaller fence, and so has the earlier of two
-//     incompatible holds (R13).
-//   - Order, where the engine claims it: a claim of no lower priority that was known
-//     to wait before another was asked for, and that is in the other's way, goes
-//     first (R4, R5).
+// Processes write their events as JSON lines, for [Read] and [Merge]. [Judge] returns one line for
+// each fault. It knows nothing of the engine: it uses only what callers observed, and when.
+//
+// # Certain holds
+//
+// A client cannot observe the moment of a grant; it lies between the request and its answer. So the
+// judge uses the interval in which a hold is certain:
+//
+//	Ask ───────── Granted ═════════ certain ═════════ Release, Lost or Gone ───────── Released
+//	     granted here                                                        ended here
+//
+// # Judgements
+//
+//   - Exclusion: certain intervals of two holds that exclude each other, by modes and hierarchy (R2,
+//     R3), do not overlap.
+//   - Permits: the units certainly held are at most the largest limit of their holders; no grant
+//     exceeds its own limit; no slot is held twice (R7).
+//   - Fences, if the engine claims them: no fence occurs twice. If one grant was answered before
+//     another was requested, its fence is lower; of two holds that exclude each other, the earlier one
+//     has the lower fence (R13).
+//   - Order, if the engine claims it: a claim that was known to wait before another was requested, with
+//     at least its priority and in its way, is granted first (R4, R5).
 //   - Answers: every request gets exactly one final answer (R16, R17).
-//   - Told in time: a holder knew of its loss before the next incompatible grant
-//     came back, unless that grant says that it is unconfirmed (R12).
-//   - Linearizability of locks, permits and guarded counters, path by path.
+//   - Notified in time: a holder knew of its loss before the next grant that excludes it was answered,
+//     unless that grant is marked unconfirmed (R12).
+//   - Linearizability of locks, permits and guarded counters, for each path.
 package history

@@ -12,32 +12,32 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Kind says what an [Event] tells.
+// Kind is the kind of an [Event].
 type Kind string
 
-// What can happen. Those that call something are recorded before the call is
-// made, the others after the answer came.
+// The kinds of events. A client records a kind marked "call" before it makes the call, and any other
+// after the answer.
 const (
-	Ask         Kind = "ask"         // a claim is asked for: Targets, Priority, Soft, Try
-	Waits       Kind = "waits"       // the claim was answered: it waits in line
-	Cancel      Kind = "cancel"      // its wait is given up: calls
+	Ask         Kind = "ask"         // call: requests a claim; Targets, Priority, Soft, Try
+	Waits       Kind = "waits"       // the engine answered that the claim waits
+	Cancel      Kind = "cancel"      // call: gives up the wait
 	Granted     Kind = "granted"     // final answer: Fence, Grants, Unconfirmed
-	Refused     Kind = "refused"     // final answer: it is not granted and never will be; Reason
-	Unknown     Kind = "unknown"     // final answer: what came of it will not be known
-	Release     Kind = "release"     // a hold is given back: calls
-	Released    Kind = "released"    // the release was answered
-	Lost        Kind = "lost"        // the holder knows that it holds no longer; Reason
-	Gone        Kind = "gone"        // the whole client is gone, and with it every use of what it held
-	Convert     Kind = "convert"     // a hold is to change its modes to those of Targets: calls
-	Converted   Kind = "converted"   // it has them; Fence
-	Unconverted Kind = "unconverted" // it keeps those that it had
-	Count       Kind = "count"       // a counter that the hold guards is raised: calls; Path
-	Counted     Kind = "counted"     // Path, Value: the counter after it
+	Refused     Kind = "refused"     // final answer: the claim will never be granted; Reason
+	Unknown     Kind = "unknown"     // final answer: the outcome remains unknown
+	Release     Kind = "release"     // call: releases a hold
+	Released    Kind = "released"    // the engine answered the release
+	Lost        Kind = "lost"        // the holder knows of its loss; Reason
+	Gone        Kind = "gone"        // the client is gone, and no longer uses its holds
+	Convert     Kind = "convert"     // call: converts a hold to the modes of Targets
+	Converted   Kind = "converted"   // the hold has the new modes; Fence
+	Unconverted Kind = "unconverted" // the hold keeps its modes
+	Count       Kind = "count"       // call: increments a counter that the hold guards; Path
+	Counted     Kind = "counted"     // the counter is incremented; Path, Value
 )
 
-// Event is one moment in the life of a claim, as its client saw it.
+// Event is one moment in the life of a claim, as its client observed it.
 type Event struct {
-	At     time.Duration `json:"at"` // on the one clock of the history
+	At     time.Duration `json:"at"` // on the clock of the history
 	Kind   Kind          `json:"kind"`
 	Client string        `json:"client"`
 	Claim  string        `json:"claim,omitempty"` // unique in the history; empty for Gone
@@ -54,15 +54,15 @@ type Event struct {
 	Value       int64               `json:"value,omitempty"`
 }
 
-// Read reads the JSON lines that a [Recorder] wrote. A last line that was cut
-// off, as a process that is killed leaves it, is left out.
+// Read reads the JSON lines of a [Recorder]. It ignores an incomplete last line, which a killed
+// process leaves behind.
 func Read(r io.Reader) ([]Event, error) {
 	var events []Event
 	lines := bufio.NewReader(r)
 	for number := 1; ; number++ {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF {
-			return events, nil // what is left has no newline: it was cut off
+			return events, nil // the rest has no newline: it is incomplete
 		}
 		if err != nil {
 			return nil, err
@@ -75,8 +75,7 @@ func Read(r io.Reader) ([]Event, error) {
 	}
 }
 
-// Merge puts the events of several recorders, whose clocks must be one and the
-// same, in the order in which they happened.
+// Merge sorts the events of several recorders, which must use the same clock, by time.
 func Merge(histories ...[]Event) []Event {
 	all := slices.Concat(histories...)
 	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Compare(a.At, b.At) })

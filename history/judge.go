@@ -9,21 +9,21 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Rules says what the engine claims beyond what every engine must keep.
+// Rules are the rules of one history beyond those of every engine.
 type Rules struct {
-	FIFO     bool // among equals, who began to wait first goes first
-	Priority bool // higher priority goes first
+	FIFO     bool // claims of equal priority are granted in the order in which they began to wait
+	Priority bool // higher priority is granted first
 	Fences   bool // fences rise with every grant
-	// holds may have been taken or revoked by force: who was forced out is not counted, so counts and
-	// slots are not judged
+	// Forced: holds may have been stolen or revoked. A client that does not know of it yet is not
+	// counted, so counts and slots are not judged.
 	Forced bool
-	// the engine was restarted: who waited may have had to resume, and permits that fit beside theirs
-	// go first meanwhile (R19)
+	// Restarted: the engine was restarted. Waiting sessions may have had to resume, and meanwhile
+	// permits that fit beside theirs are granted first (R19).
 	Restarts bool
-	Running  bool // the history was cut off while it ran: requests without an answer are no fault
+	Running  bool // the history is incomplete: a request without an answer is no fault
 }
 
-// RulesOf reads the rules from what an engine declares.
+// RulesOf returns the rules for an engine with these guarantees.
 func RulesOf(g lockkeeper.Guarantees) Rules {
 	return Rules{
 		FIFO:     g.Features&lockkeeper.FeatureFIFO != 0,
@@ -32,10 +32,9 @@ func RulesOf(g lockkeeper.Guarantees) Rules {
 	}
 }
 
-// Judge says everything that is wrong with a history, one readable line for
-// each fault, which begins with the rule that was broken: exclusion, permits,
-// fences, order, answers, told in time, linearizability. It returns nothing if
-// all is well. The events may be in any order.
+// Judge returns one readable line for each fault of a history. A line begins with the judgement:
+// exclusion, permits, fences, order, answers, notified in time, linearizability. The events may be in
+// any order.
 func Judge(events []Event, rules Rules) []string {
 	events = Merge(events)
 	lives := fold(events)
@@ -55,7 +54,7 @@ func Judge(events []Event, rules Rules) []string {
 	return wrong
 }
 
-// judgeAnswers: exactly one final answer per request.
+// judgeAnswers checks that every request has exactly one final answer.
 func (l *life) judgeAnswers(rules Rules) []string {
 	switch {
 	case len(l.answers) == 0 && !rules.Running && l.end.Kind != Gone:
@@ -71,7 +70,7 @@ func (l *life) judgeAnswers(rules Rules) []string {
 	return nil
 }
 
-// spansOf lists all certain stretches by their beginning.
+// spansOf returns all certain intervals, by their beginning.
 func spansOf(lives []*life) []*span {
 	var spans []*span
 	for _, l := range lives {
@@ -81,7 +80,7 @@ func spansOf(lives []*life) []*span {
 	return spans
 }
 
-// judgeExclusion: certain stretches that exclude each other don't overlap.
+// judgeExclusion checks that certain intervals that exclude each other do not overlap.
 func judgeExclusion(spans []*span) (wrong []string) {
 	var live []*span
 	for _, s := range spans {
@@ -91,15 +90,15 @@ func judgeExclusion(spans []*span) (wrong []string) {
 			if !bad || old.of == s.of {
 				continue
 			}
-			later := s // as the engine granted them
+			later := s // in the order of the engine's grants
 			if old.fence > s.fence {
 				later = old
 			}
 			switch {
 			case later.unconfirmed:
-				// It says itself that the former holder may not know yet.
+				// The grant says that the former holder may not know of its loss.
 			case old.lost:
-				wrong = append(wrong, fmt.Sprintf("told in time: %s: %s was granted before %s", where, s, old))
+				wrong = append(wrong, fmt.Sprintf("notified in time: %s: %s was granted before %s", where, s, old))
 			default:
 				wrong = append(wrong, fmt.Sprintf("exclusion: %s: %s and %s", where, old, s))
 			}
@@ -109,7 +108,7 @@ func judgeExclusion(spans []*span) (wrong []string) {
 	return wrong
 }
 
-// judgeFences: no fence twice, and rising with time where the order is certain.
+// judgeFences checks that no fence occurs twice, and that fences rise where the order is certain.
 func judgeFences(spans []*span) (wrong []string) {
 	seen := make(map[uint64]*span)
 	var grants []*span // one for each fence
@@ -129,12 +128,11 @@ func judgeFences(spans []*span) (wrong []string) {
 	return append(wrong, judgeFencesByPath(spans)...)
 }
 
-// judgeFencesByCall: a grant that came back before another was asked for has
-// the smaller fence.
+// judgeFencesByCall checks that a grant answered before another was requested has the lower fence.
 func judgeFencesByCall(grants []*span) (wrong []string) {
 	byCall := slices.SortedFunc(slices.Values(grants), func(a, b *span) int { return cmp.Compare(a.call, b.call) })
 	var highest *span
-	next := 0 // of grants, which are in the order of their answers
+	next := 0 // index into grants, which are in the order of their answers
 	for _, s := range byCall {
 		for next < len(grants) && grants[next].from < s.call {
 			if highest == nil || grants[next].fence > highest.fence {
@@ -149,8 +147,8 @@ func judgeFencesByCall(grants []*span) (wrong []string) {
 	return wrong
 }
 
-// judgeFencesByPath: of two holds that exclude each other, the earlier one has
-// the smaller fence.
+// judgeFencesByPath checks that of two holds that exclude each other, the earlier one has the lower
+// fence.
 func judgeFencesByPath(spans []*span) (wrong []string) {
 	type mark struct {
 		path lockkeeper.Path
@@ -164,7 +162,7 @@ func judgeFencesByPath(spans []*span) (wrong []string) {
 			old := byEnd[next]
 			next++
 			if old.unconfirmed {
-				continue // the answer to who was forced out for it may have come later
+				continue // the answer to the evicted holder may have come later
 			}
 			marks(old.targets, func(p lockkeeper.Path, k kind) {
 				if h := highest[mark{p, k}]; h == nil || old.fence > h.fence {
@@ -189,7 +187,7 @@ func judgeFencesByPath(spans []*span) (wrong []string) {
 	return wrong
 }
 
-// at writes a moment that may not have come.
+// at formats a time that may be never.
 func at(d time.Duration) string {
 	if d == never {
 		return "never"

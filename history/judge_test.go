@@ -13,8 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// line makes events at moments 1, 2, 3 … of short words, so that a history can
-// be read at a glance.
+// line parses a compact history: one word for each event, at the times 1, 2, 3 …
 type line []history.Event
 
 func (l line) add(e history.Event) line {
@@ -81,7 +80,7 @@ func (l line) count(claim, path string) line {
 	return l.add(history.Event{Kind: history.Count, Claim: claim, Path: lockkeeper.Path(path)})
 }
 
-// whole is ask, grant, release, answer.
+// whole returns the events of a request, its grant, the release and its answer.
 func (l line) whole(claim string, fence uint64, targets ...lockkeeper.Target) line {
 	return l.ask(claim, targets...).granted(claim, fence).is(claim, history.Release).is(claim, history.Released)
 }
@@ -110,7 +109,7 @@ func TestLegalHistories(t *testing.T) {
 			ask("c", p("p", 1, 3)).granted("c", 3, permitGrant(p("p", 1, 3), 3, 3)).
 			is("c", history.Release).is("c", history.Released).is("a", history.Release).is("a", history.Released),
 		"two grants in flight may have any fences": line{}.ask("a", x("a")).ask("b", x("b")).granted("a", 2).granted("b", 1),
-		"told, then the next": line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b",
+		"notified, then the next grant": line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b",
 			history.Waits).is("a", history.Lost).granted("b", 2),
 		"taken, and it says so": line{}.ask("a", x("db")).granted("a", 1).askAt(1, "b", x("db")).unconfirmed("b", 2).is("a",
 			history.Lost),
@@ -124,7 +123,7 @@ func TestLegalHistories(t *testing.T) {
 			s("db")).granted("b", 2).converted("a", 1),
 		"cancelled, so the next may go": line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
 			is("a", history.Cancel).ask("b", s("db")).granted("b", 2).refused("a", lockkeeper.Cancelled),
-		"refused before it gave up, so nobody knows since when": line{}.ask("r", s("db")).granted("r", 1).ask("a",
+		"refused before it gave up, so since when is unknown": line{}.ask("r", s("db")).granted("r", 1).ask("a",
 			x("db")).is("a", history.Waits).
 			ask("b", s("db")).granted("b", 2).refused("a", lockkeeper.Revoked).is("a", history.Cancel),
 		"a larger limit may overtake": line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", p("p", 1, 2)).is("a",
@@ -136,7 +135,8 @@ func TestLegalHistories(t *testing.T) {
 			askAt(5, "b", x("db")).is("b", history.Waits).is("h", history.Release).is("h", history.Released).
 			granted("b", 2).is("b", history.Release).is("b", history.Released).granted("a", 3),
 		"a try finds it taken": line{}.ask("a", x("db")).granted("a", 1).try("b", x("db")).refused("b", lockkeeper.TimedOut),
-		"nobody knows, so all goes": line{}.ask("a", x("db")).is("a", history.Unknown).try("b", x("db")).refused("b",
+		"an unknown outcome allows everything": line{}.ask("a", x("db")).is("a", history.Unknown).try("b",
+			x("db")).refused("b",
 			lockkeeper.TimedOut).
 			ask("c", x("db")).granted("c", 2),
 		"a counter": line{}.ask("a", x("db")).granted("a", 1).count("a", "n").counted("a", "n", 1).count("a",
@@ -153,8 +153,7 @@ func TestLegalHistories(t *testing.T) {
 	}
 }
 
-// Every kind of fault is planted once, and must be found by its own rule. Some
-// are seen by other rules as well.
+// Every kind of fault is planted once, and its own judgement must find it.
 func TestPlantedFaults(t *testing.T) {
 	one := p("p", 1, 2)
 	three := line{}.ask("a", one).granted("a", 1, permitGrant(one, 1, 1)).ask("b", one).granted("b", 2,
@@ -214,14 +213,14 @@ func TestPlantedFaults(t *testing.T) {
 		{"two answers", "answers", []string{"2 final answers"},
 			line{}.ask("a", x("db")).refused("a", lockkeeper.Cancelled).granted("a", 1)},
 		{"granted twice", "answers", []string{"2 final answers"}, line{}.ask("a", x("db")).granted("a", 1).granted("a", 2)},
-		{"an answer to nobody", "answers", []string{"never asked for"}, line{}.granted("a", 1)},
+		{"an answer without a request", "answers", []string{"never asked for"}, line{}.granted("a", 1)},
 		{"asked for twice", "answers", []string{"twice"}, line{}.ask("a", x("db")).ask("a", x("db")).granted("a", 1)},
-		{"told too late", "told in time", []string{"knew of its loss"},
+		{"notified too late", "notified in time", []string{"knew of its loss"},
 			line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).is("b", history.Waits).
 				granted("b", 2).is("a", history.Lost)},
 		{"a try that finds a free lock taken", "linearizability", []string{"db"},
 			line{}.whole("a", 1, x("db")).try("b", x("db")).refused("b", lockkeeper.TimedOut)},
-		{"a holder who never left", "linearizability", nil,
+		{"a holder that never released", "linearizability", nil,
 			line{}.ask("a", x("db")).granted("a", 1).ask("b", x("db")).granted("b", 2).
 				is("a", history.Release).is("a", history.Released)},
 		{"permits that count wrong", "linearizability", []string{"in use"},
@@ -249,7 +248,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// Fences are judged only of engines that claim that they rise.
+// Fences are judged only for engines that claim them.
 func TestFencesOnlyWhereClaimed(t *testing.T) {
 	falling := line{}.ask("a", x("db")).granted("a", 2).is("a", history.Release).is("a", history.Released).
 		ask("b", x("db")).granted("b", 1)
@@ -261,7 +260,7 @@ func TestFencesOnlyWhereClaimed(t *testing.T) {
 	}
 }
 
-// What is not claimed is not judged.
+// Unclaimed rules are not judged.
 func TestOrderOnlyWhereClaimed(t *testing.T) {
 	overtaken := line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a", history.Waits).ask("b", x("db")).
 		is("h", history.Release).is("h", history.Released).granted("b", 2).is("b", history.Release).is("b",
@@ -274,9 +273,8 @@ func TestOrderOnlyWhereClaimed(t *testing.T) {
 	}
 }
 
-// Whoever gives up may have been granted before, and not have heard of it: permits
-// are then held side by side.
-func TestOrderOfTheUnheard(t *testing.T) {
+// A cancelled claim may have been granted without an answer: permits are then held beside each other.
+func TestOrderOfUnansweredGrants(t *testing.T) {
 	one := p("p", 1, 2)
 	unheard := line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a", one).is("a", history.Waits).is("h",
 		history.Release).is("h", history.Released).
@@ -286,7 +284,7 @@ func TestOrderOfTheUnheard(t *testing.T) {
 	}
 }
 
-// The events of several recorders may come in any order.
+// The events of several recorders may be in any order.
 func TestJudgeSorts(t *testing.T) {
 	events := line{}.ask("a", x("db")).granted("a", 1).is("a", history.Release).is("a", history.Released).
 		ask("b", x("db")).granted("b", 2).is("b", history.Release).is("b", history.Released)
@@ -325,7 +323,7 @@ func TestRecorderOfManyGoroutines(t *testing.T) {
 			t.Fatalf("event %d is at %d, the one before at %d: want rising moments", i+1, events[i+1].At, events[i].At)
 		}
 	}
-	out.WriteString(`{"at":99,"kind":"as`) // the process was killed while it wrote
+	out.WriteString(`{"at":99,"kind":"as`) // the process was killed during the write
 	read, err := history.Read(&out)
 	if err != nil || r.Err() != nil {
 		t.Fatal(err, r.Err())

@@ -9,33 +9,33 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// never is the moment of what did not happen.
+// never is the time of an event that did not happen.
 const never time.Duration = math.MaxInt64
 
-// life is one claim from its request to its end.
+// life is the course of one claim, from its request to its end.
 type life struct {
-	ask     Event
-	asked   bool
-	waits   time.Duration // when it was known to wait
-	cancel  time.Duration
-	answers []Event
-	grant   *Event // the first grant
-	convert *Event // the conversion that is under way
-	spans   []*span
-	end     Event         // Release, Lost or Gone: the first of them
-	ended   time.Duration // when the end was called or known
-	settled time.Duration // when the release was answered
-	counts  []count
-	wrong   []string
+	ask      Event
+	asked    bool
+	waits    time.Duration // when the client knew that it waits
+	cancel   time.Duration
+	answers  []Event
+	grant    *Event // the first grant
+	convert  *Event // the conversion in flight
+	spans    []*span
+	end      Event         // the first Release, Lost or Gone
+	ended    time.Duration // when the end was called or observed
+	answered time.Duration // when the engine answered the release
+	counts   []count
+	wrong    []string
 }
 
-// span is a stretch of a hold with the same targets, as long as it is certain.
+// span is a certain interval of a hold with constant targets.
 type span struct {
 	of          *life
 	targets     []lockkeeper.Target
 	grants      []lockkeeper.Grant
-	call        time.Duration // when the grant was asked for
-	from, to    time.Duration // the stretch that is certain
+	call        time.Duration // when the grant was requested
+	from, to    time.Duration // the certain interval
 	fence       uint64
 	unconfirmed bool
 	lost        bool // it ended by a loss, not by a release
@@ -68,7 +68,7 @@ func (s *span) String() string {
 	return text + "]"
 }
 
-// fold makes lives of events, which must be in order.
+// fold returns the lives in events, which must be in order.
 func fold(events []Event) []*life {
 	byClaim := make(map[string]*life)
 	var lives []*life
@@ -84,18 +84,18 @@ func fold(events []Event) []*life {
 		}
 		l := byClaim[e.Claim]
 		if l == nil {
-			l = &life{waits: never, cancel: never, ended: never, settled: never}
+			l = &life{waits: never, cancel: never, ended: never, answered: never}
 			l.ask = Event{Claim: e.Claim, Client: e.Client}
 			byClaim[e.Claim] = l
 			lives = append(lives, l)
 		}
-		l.take(e)
+		l.add(e)
 	}
 	return lives
 }
 
-// take adds what happened next.
-func (l *life) take(e *Event) {
+// add adds the next event of the claim.
+func (l *life) add(e *Event) {
 	if !l.asked && e.Kind != Ask {
 		l.wrongf("answers: %s: %s at %s, but it was never asked for", e.Claim, e.Kind, e.At)
 		l.asked = true
@@ -121,7 +121,7 @@ func (l *life) take(e *Event) {
 	case Release, Lost:
 		l.finish(e)
 	case Released:
-		l.settled = min(l.settled, e.At)
+		l.answered = min(l.answered, e.At)
 	case Count:
 		l.counts = append(l.counts, count{path: e.Path, call: e.At, ret: never})
 	case Counted:
@@ -133,17 +133,17 @@ func (l *life) take(e *Event) {
 	}
 }
 
-// begin adds a certain stretch from e on.
+// begin begins a certain interval at e.
 func (l *life) begin(e *Event, targets []lockkeeper.Target, call time.Duration) {
 	if l.ended != never {
-		return // it came back after the end: nobody used it
+		return // the answer came after the end: the client did not use the hold
 	}
 	l.spans = append(l.spans, &span{of: l, targets: targets, grants: e.Grants, call: call, from: e.At, to: never,
 		fence: e.Fence, unconfirmed: e.Unconfirmed})
 }
 
-// change follows a conversion. While it is under way, the hold is certain in no
-// more than the weaker of its two modes, which is shared.
+// change handles the events of a conversion. While it is in flight, only the weaker of the two modes
+// is certain, which is shared.
 func (l *life) change(e *Event) {
 	if len(l.spans) == 0 || l.ended != never {
 		return
@@ -167,7 +167,7 @@ func (l *life) change(e *Event) {
 	}
 }
 
-// finish ends what is certain.
+// finish ends the certain interval.
 func (l *life) finish(e *Event) {
 	if l.ended != never {
 		return

@@ -11,36 +11,35 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// mostTime bounds the search for one path. A history that is not decided by then
-// counts as legal here; the other judgements don't search.
-const mostTime = 5 * time.Second
+// maxTime bounds the search for one path. An undecided history counts as legal here; the other
+// judgements do not search.
+const maxTime = 5 * time.Second
 
-// judgeLinear: each path that was only ever asked for by claims of one target,
-// exclusive or permits, and that meets no other path, behaves like a lock, or
-// like a counting semaphore, that does one thing at a time; and so do the
-// counters that holds guard.
+// judgeLinear checks linearizability, path by path. A path qualifies if all its claims have one target,
+// exclusive or permits, and if no other path conflicts with it. It must behave like a sequential lock or
+// counting semaphore. The counters that holds guard must behave like sequential counters.
 func judgeLinear(lives []*life, rules Rules) (wrong []string) {
 	for path, all := range simplePaths(lives) {
 		operations, model := lockOperations(all, rules), lockModel
 		if all[0].ask.Targets[0].Mode == lockkeeper.ModePermits {
 			operations, model = permitOperations(all, rules), permitModel
 		}
-		if porcupine.CheckOperationsTimeout(model.ToModel(), operations, mostTime) == porcupine.Illegal {
+		if porcupine.CheckOperationsTimeout(model.ToModel(), operations, maxTime) == porcupine.Illegal {
 			wrong = append(wrong, fmt.Sprintf("linearizability: %s: no order of its %d operations explains their results:%s",
-				path, len(operations), show(operations)))
+				path, len(operations), describe(operations)))
 		}
 	}
 	for path, operations := range counters(lives) {
-		if porcupine.CheckOperationsTimeout(counterModel, operations, mostTime) == porcupine.Illegal {
+		if porcupine.CheckOperationsTimeout(counterModel, operations, maxTime) == porcupine.Illegal {
 			wrong = append(wrong, fmt.Sprintf("linearizability: the counter %s was raised by two at once:%s", path,
-				show(operations)))
+				describe(operations)))
 		}
 	}
 	slices.Sort(wrong)
 	return wrong
 }
 
-// simplePaths groups the claims of those paths that can be judged alone.
+// simplePaths returns the claims of the paths that qualify.
 func simplePaths(lives []*life) map[lockkeeper.Path][]*life {
 	groups := make(map[lockkeeper.Path][]*life)
 	modes := make(map[lockkeeper.Path]lockkeeper.Mode)
@@ -71,15 +70,15 @@ func simplePaths(lives []*life) map[lockkeeper.Path][]*life {
 	return groups
 }
 
-// verb is what an operation does.
+// verb is the kind of an operation.
 type verb string
 
 const (
 	take verb = "take"
-	try  verb = "try" // refused at once: it was taken
+	try  verb = "try" // refused, because the lock is held
 	give verb = "give"
-	// a hold ends at the engine at a time that its client does not know, perhaps after all that the
-	// history tells
+	// a hold ends at the engine at a time that its client does not know, perhaps after the end of the
+	// history
 	fall verb = "fall"
 	rise verb = "rise"
 )
@@ -90,12 +89,12 @@ type step struct {
 	claim string
 	units int
 	limit int
-	inUse int   // what a grant of permits told
-	value int64 // what a counter was raised to
-	maybe bool  // it may never have happened
+	inUse int   // the count of a grant of permits
+	value int64 // the incremented value of a counter
+	maybe bool  // the operation may not have happened
 }
 
-// lockOperations are the operations on one exclusive lock.
+// lockOperations returns the operations on one exclusive lock.
 func lockOperations(lives []*life, rules Rules) (operations []porcupine.Operation) {
 	add := func(l *life, s step, call, ret time.Duration) {
 		s.claim = l.ask.Claim
@@ -116,12 +115,12 @@ func lockOperations(lives []*life, rules Rules) (operations []porcupine.Operatio
 	return operations
 }
 
-// addEnd adds how a granted claim ended. Where it may have been forced out, a
-// release that was acknowledged may have found it ended long before.
+// addEnd adds the end of a granted claim. If holds may be forced out, an acknowledged release may have
+// found the claim ended long before.
 func (l *life) addEnd(rules Rules, add func(s step, call, ret time.Duration)) {
 	switch {
-	case l.end.Kind == Release && l.settled != never && !rules.Forced:
-		add(step{verb: give}, l.ended, l.settled)
+	case l.end.Kind == Release && l.answered != never && !rules.Forced:
+		add(step{verb: give}, l.ended, l.answered)
 	case l.end.Kind == Release && !rules.Forced:
 		add(step{verb: fall}, l.ended, never)
 	case l.end.Kind != "":
@@ -129,8 +128,8 @@ func (l *life) addEnd(rules Rules, add func(s step, call, ret time.Duration)) {
 	}
 }
 
-// permitOperations are the operations on the permits of one path. Refusals are
-// left out: whether there was room depends on who waited ahead.
+// permitOperations returns the operations on the permits of one path. It omits refusals, because they
+// depend on the waiters ahead.
 func permitOperations(lives []*life, rules Rules) (operations []porcupine.Operation) {
 	for _, l := range lives {
 		units, limit := l.ask.Targets[0].Units, l.ask.Targets[0].Limit
@@ -154,7 +153,7 @@ func permitOperations(lives []*life, rules Rules) (operations []porcupine.Operat
 	return operations
 }
 
-// counters are the operations on the counters that holds guard.
+// counters returns the operations on the counters that holds guard.
 func counters(lives []*life) map[lockkeeper.Path][]porcupine.Operation {
 	all := make(map[lockkeeper.Path][]porcupine.Operation)
 	for _, l := range lives {
@@ -170,7 +169,7 @@ func operation(s step, call, ret time.Duration) porcupine.Operation {
 	return porcupine.Operation{Input: s, Call: int64(call), Return: min(int64(ret), math.MaxInt64)}
 }
 
-// lockModel is a lock: its state is the claim that holds it.
+// lockModel is a sequential lock. Its state is the claim that holds it.
 var lockModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{""} },
 	Step: func(state, input, _ any) []any {
@@ -193,8 +192,8 @@ var lockModel = porcupine.NondeterministicModel{
 	},
 }
 
-// permitModel is a counting semaphore without a limit of its own: its state is
-// the units in use. Who gives back what he does not hold is found elsewhere.
+// permitModel is a sequential counting semaphore without a limit. Its state is the number of held
+// units. Other judgements find a release without a hold.
 var permitModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{0} },
 	Step: func(state, input, _ any) []any {
@@ -213,20 +212,20 @@ var permitModel = porcupine.NondeterministicModel{
 	},
 }
 
-// counterModel is a counter: each raise adds one to what it finds.
+// counterModel is a sequential counter. Each increment adds one.
 var counterModel = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, _ any) (bool, any) {
 		value, s := state.(int64), input.(step)
 		if s.maybe {
-			return true, value // cut off: if it was written after all, the next one shows it as a fault
+			return true, value // the history ends here; if the value was written, the next increment would show a fault
 		}
 		return s.value == value+1, s.value
 	},
 }
 
-// show lists operations as people read them.
-func show(operations []porcupine.Operation) string {
+// describe lists operations for people.
+func describe(operations []porcupine.Operation) string {
 	text := ""
 	for i, o := range operations {
 		if i == 40 {

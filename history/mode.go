@@ -6,8 +6,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// kind is how a claim meets others at one path: by its target there, or by the
-// intent that a target below leaves on every ancestor (R3).
+// kind is the kind of a claim at one path: the mode of its target there, or the intent that a target
+// below sets on every ancestor (R3).
 type kind uint8
 
 const (
@@ -19,9 +19,9 @@ const (
 	kinds
 )
 
-// compatible says which kinds may meet at one path, without the arithmetic of
-// permits. It is drawn here once more, apart from the rules of the engines: a
-// judge must not ask the accused.
+// compatible is the matrix of kinds that may be held together at one path, without the arithmetic of
+// permits. It repeats the matrix of package table on purpose: the judge must not use the code that it
+// judges.
 var compatible = [kinds][kinds]bool{
 	intentShared:    {intentShared: true, intentExclusive: true, shared: true, permits: true},
 	intentExclusive: {intentShared: true, intentExclusive: true, permits: true},
@@ -40,8 +40,8 @@ func kindOf(m lockkeeper.Mode) (at, above kind) {
 	return exclusive, intentExclusive
 }
 
-// meet reports whether the targets a and b, of two claims, exclude each other,
-// permits of one path left aside.
+// meet reports whether targets a and b of two claims exclude each other, except for permits of one
+// path.
 func meet(a, b lockkeeper.Target) bool {
 	atA, aboveA := kindOf(a.Mode)
 	atB, aboveB := kindOf(b.Mode)
@@ -56,7 +56,7 @@ func meet(a, b lockkeeper.Target) bool {
 	return false
 }
 
-// clash finds a pair of targets, one of a and one of b, that exclude each other.
+// clash returns a pair of targets, one of a and one of b, that exclude each other.
 func clash(a, b []lockkeeper.Target) (string, bool) {
 	for _, x := range a {
 		for _, y := range b {
@@ -68,7 +68,7 @@ func clash(a, b []lockkeeper.Target) (string, bool) {
 	return "", false
 }
 
-// marks are the kinds that targets leave on their paths and all ancestors.
+// marks returns the kinds that targets set on their paths and all ancestors.
 func marks(targets []lockkeeper.Target, yield func(lockkeeper.Path, kind)) {
 	for _, t := range targets {
 		at, above := kindOf(t.Mode)

@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// judgeOrder: a claim that was known to wait before another one was asked for,
-// that has no lower priority, and that is in the other's way, goes first.
+// judgeOrder checks the order of grants: a claim that was known to wait before another was requested,
+// with at least its priority and in its way, is granted first.
 func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 	if !rules.FIFO && !rules.Priority {
 		return nil
@@ -40,7 +40,7 @@ func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 	return wrong
 }
 
-// goesBefore reports whether the rules put the waiting l before the later other.
+// goesBefore reports whether the rules put the waiting claim l before the later claim other.
 func (l *life) goesBefore(other *life, rules Rules) bool {
 	switch {
 	case l.ask.Priority > other.ask.Priority && !rules.Priority:
@@ -54,12 +54,11 @@ func (l *life) goesBefore(other *life, rules Rules) bool {
 		return true
 	}
 	if len(l.ask.Targets) != 1 || rules.Forced || rules.Restarts {
-		// It may wait for something else, or to resume, and leave room where they
-		// meet; and what is taken from a holder goes to the thief before others can
-		// have it.
+		// l may wait for another path, or for its session to resume, and so leave room where both
+		// conflict. A stolen hold goes to the thief before any other claim.
 		return false
 	}
-	// Permits of one path: with no larger limit, other can't fit where l did not.
+	// Permits of one path: without a larger limit, other cannot fit where l did not.
 	mine := l.ask.Targets[0]
 	return mine.Mode == lockkeeper.ModePermits && slices.ContainsFunc(other.ask.Targets, func(t lockkeeper.Target) bool {
 		return t.Path == mine.Path && t.Mode == lockkeeper.ModePermits && t.Limit <= mine.Limit
@@ -75,13 +74,13 @@ func (l *life) wasOvertaken(other *life, rules Rules) bool {
 		return other.grant.Fence < l.grant.Fence
 	}
 	if rules.Forced {
-		return false // it may have been granted unseen, and forced out
+		return false // l may have been granted without an answer, and forced out
 	}
 	if _, bad := clash(l.ask.Targets, other.ask.Targets); !bad {
-		return false // it may have been granted unseen, and held beside the other
+		return false // l may have been granted without an answer, and held beside other
 	}
 	if l.cancel == never || len(l.answers) > 0 && l.answers[0].At < l.cancel {
-		return false // the engine ended its wait, nobody knows when
+		return false // the engine ended the wait at an unknown time
 	}
 	return other.grant.At < l.cancel && other.grant.At < l.ended
 }

@@ -7,10 +7,12 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// judgePermits: the units of a path that are held for certain are never above
-// the largest limit of those who hold them; what was in use all the while that
-// a grant was asked for and answered fits below the grant's own limit, and is
-// in the count that the grant tells; no slot is held twice.
+// judgePermits checks the units of a path:
+//
+//   - the units certainly held are at most the largest limit of their holders;
+//   - the units held during the whole of a request, plus those of its grant, are at most the grant's
+//     limit, and at most the count in the grant;
+//   - no slot is held twice.
 func judgePermits(spans []*span, rules Rules) (wrong []string) {
 	live := make(map[lockkeeper.Path][]*span)
 	for _, s := range spans {
@@ -29,7 +31,7 @@ func judgePermits(spans []*span, rules Rules) (wrong []string) {
 	return wrong
 }
 
-// judgeUnits looks at the moment when s became certain beside others.
+// judgeUnits checks the units at the moment when s became certain.
 func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) {
 	sum, largest, throughout := t.Units, t.Limit, t.Units
 	for _, old := range others {
@@ -37,11 +39,11 @@ func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) 
 		sum += their.Units
 		largest = max(largest, their.Limit)
 		if old.from < s.call {
-			throughout += their.Units // held before s was asked for, until after it was answered
+			throughout += their.Units // held from before the request of s until after its answer
 		}
 	}
 	if s.unconfirmed || slices.ContainsFunc(others, func(old *span) bool { return old.unconfirmed }) {
-		return nil // somebody among them was forced out, and does not know it yet
+		return nil // one of the holders was forced out and does not know it yet
 	}
 	switch {
 	case throughout > t.Limit:
@@ -54,7 +56,7 @@ func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) 
 	return wrong
 }
 
-// judgeGrant looks at the numbers that the grant tells.
+// judgeGrant checks the numbers in the grant.
 func (s *span) judgeGrant(g lockkeeper.Grant, others []*span) (wrong []string) {
 	throughout := g.Units
 	for _, old := range others {
@@ -81,7 +83,7 @@ func (s *span) judgeGrant(g lockkeeper.Grant, others []*span) (wrong []string) {
 	return wrong
 }
 
-// target is what s has of the path.
+// target returns the target of s at the path.
 func (s *span) target(p lockkeeper.Path) lockkeeper.Target {
 	i := slices.IndexFunc(s.targets, func(t lockkeeper.Target) bool { return t.Path == p })
 	if i < 0 {

@@ -19,10 +19,9 @@ type Recorder struct {
 	err    error
 }
 
-// NewRecorder returns a recorder that takes the time from clock: for a history
-// of several processes the machine's monotonic clock, else nil for a clock that
-// begins now. If out is not nil, every event is written there as a JSON line
-// before Add returns, so that what a killed process did is not forgotten.
+// NewRecorder returns a recorder that uses clock. For a history of several processes, clock is the
+// machine's monotonic clock; nil means a clock that begins now. If out is not nil, Add writes every
+// event to it as a JSON line before it returns, so the events of a killed process are kept.
 func NewRecorder(clock func() time.Duration, out io.Writer) *Recorder {
 	if clock == nil {
 		start := time.Now()
@@ -35,9 +34,8 @@ func NewRecorder(clock func() time.Duration, out io.Writer) *Recorder {
 	return r
 }
 
-// Add records e at the present moment, which it returns. No two events of a
-// recorder have the same moment: their order is the order of the calls, even
-// where the clock stands still.
+// Add records e at the current time, which it returns. No two events of a recorder have the same
+// time: their order is the order of the calls, even if the clock stands still.
 func (r *Recorder) Add(e Event) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,14 +48,14 @@ func (r *Recorder) Add(e Event) time.Duration {
 	return e.At
 }
 
-// Events are the events so far, in their order.
+// Events returns the events so far, in order.
 func (r *Recorder) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// Err is the first error of writing, after which nothing more was written.
+// Err returns the first write error. Add writes nothing after it.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
