@@ -15,7 +15,7 @@ type call struct {
 	answer
 }
 
-// An answer is what a server says to a call: an error, a lease, a status, its state, or nothing.
+// An answer is the result of a call: an error, a lease, a status, the server's state, or nothing.
 type answer struct {
 	err    error
 	lease  lockkeeper.Lease

@@ -17,7 +17,7 @@ import (
 
 // Bounds of one connection.
 const (
-	writeTime = 20 * time.Second       // in which the server must read what one write sends
+	writeTime = 20 * time.Second       // for one write
 	silence   = 20 * time.Second       // a server that owes an answer and sends nothing for so long is dead
 	maxUnsent = 4 << 20                // bytes that wait to be written: beyond it callers wait
 	farAway   = 250 * time.Millisecond // longest round trip of a server that works
@@ -222,7 +222,7 @@ func (c *conn) receive() {
 		}
 		var all bool
 		hints, all = c.hints(&f, hints[:0])
-		c.engine.tell(hints)
+		c.engine.deliverHints(hints)
 		if f.GetMissed() || !all {
 			c.engine.missed()
 		}

@@ -98,7 +98,7 @@ func readFile(name string, most int) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err == nil && len(text) > most {
-		err = fmt.Errorf("%s has more than %d bytes: that is too much for what it should have", name, most)
+		err = fmt.Errorf("%s has more than %d bytes: it is the wrong file", name, most)
 	}
 	return text, err
 }
@@ -161,7 +161,7 @@ func (p *endpoint) advise(e *lockkeeper.Error, address, token string) error {
 	advised := *e
 	switch {
 	case token != "":
-		advised.Detail += fmt.Sprintf("; %s was shown the token of %s: ask whoever runs that server for one that is good",
+		advised.Detail += fmt.Sprintf("; %s was shown the token of %s: ask the operator of that server for a valid one",
 			address, p.origin())
 	case p.cert != "":
 		advised.Detail += fmt.Sprintf("; %s was shown the certificate in %s, and no token", address, p.cert)

@@ -15,7 +15,7 @@ type endpoint struct {
 	secure    bool   // TLS
 	ca        string // file of the authorities that sign servers' certificates; "" is those of the system
 	cert, key string // files of the client's own certificate; "" is none
-	token     string // file of the token; "" is what the environment says
+	token     string // file of the token; "" takes the one of the environment
 }
 
 // parse parses a URL of Open.
@@ -79,7 +79,7 @@ func (p *endpoint) readQuery(query string) error {
 		file, known := files[name]
 		switch {
 		case !known && (name == "ca" || name == "cert" || name == "key"):
-			return lockkeeper.Invalid("?%s= is about TLS, which lk:// has not: write lks://%s?%s", name,
+			return lockkeeper.Invalid("?%s= is for TLS, which lk:// does not use: write lks://%s?%s", name,
 				strings.Join(p.addresses, ","), query)
 		case !known && p.secure:
 			return lockkeeper.Invalid("?%s= is not known: after lks://HOST may follow ca=FILE, cert=FILE, key=FILE and "+
@@ -97,7 +97,7 @@ func (p *endpoint) readQuery(query string) error {
 		*file = decoded
 	}
 	if (p.cert == "") != (p.key == "") {
-		return lockkeeper.Invalid("?cert= and ?key= go together: a certificate is of no use without its key")
+		return lockkeeper.Invalid("?cert= and ?key= go together: a certificate needs its key")
 	}
 	return nil
 }
@@ -125,6 +125,6 @@ func (p *endpoint) check() error {
 
 // inTheClear refuses to send a token over a network without TLS.
 func (p *endpoint) inTheClear(address string) error {
-	return lockkeeper.Invalid("the token of %s would cross the network to %s for everybody to read: write lks://%s, or "+
-		"leave the token away if that server asks for none", p.origin(), address, address)
+	return lockkeeper.Invalid("the token of %s would cross the network to %s without encryption: write lks://%s, or "+
+		"omit the token if that server needs none", p.origin(), address, address)
 }

@@ -101,7 +101,7 @@ func (s *site) lock(c *lockkeeper.Client, path string, more ...lockkeeper.Reques
 	return h
 }
 
-// listed is what the server has of the far client; it waits until that is so.
+// listed returns the far client's claims at the server, once want is true of them.
 func (s *site) listed(what string, want func([]lockkeeper.Status) bool) []lockkeeper.Status {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)

@@ -13,10 +13,9 @@ func (e *Engine) About(ctx context.Context) (lockkeeper.ServerState, error) {
 	return e.state(ctx, &wire.Request{About: true})
 }
 
-// Drain has the server take no new claims, and end when nothing is held and nobody
-// waits any more; the reason is for people. If the server has the version
-// unlessVersion, nothing is done, and the answer says Already; "" is none. It returns
-// at once. ErrDenied if the rules do not allow it to this client.
+// Drain makes the server refuse new claims, and end once no claim is held or waits; the reason is for
+// people. If the server has the version unlessVersion, it does nothing, and the answer has Already; ""
+// is none. Drain returns at once. ErrDenied if the rules do not allow it to this client.
 func (e *Engine) Drain(ctx context.Context, reason, unlessVersion string) (lockkeeper.ServerState, error) {
 	return e.state(ctx, &wire.Request{Drain: &wire.Drain{Reason: reason, UnlessVersion: unlessVersion}})
 }

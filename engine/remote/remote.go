@@ -190,8 +190,8 @@ func (e *Engine) lost(c *conn, cause error) {
 	e.missed()
 }
 
-// tell passes hints on, by session.
-func (e *Engine) tell(hints []lockkeeper.Status) {
+// deliverHints passes hints on, by session.
+func (e *Engine) deliverHints(hints []lockkeeper.Status) {
 	for len(hints) > 0 {
 		session, n := hints[0].Ref.Session, 1
 		for n < len(hints) && hints[n].Ref.Session == session {

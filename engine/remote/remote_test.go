@@ -32,7 +32,7 @@ func TestAddressesAreChecked(t *testing.T) {
 	}
 }
 
-// pretend is a server that says what the test wants: each connection is given to answer.
+// pretend starts a server in which answer serves each connection.
 func pretend(t *testing.T, answer func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,7 +191,7 @@ func TestClientReconnectsAfterSilence(t *testing.T) {
 
 // When the connection ends or hints are missing, sessions are notified to renew.
 func TestMissedHintsMakeSessionsRenew(t *testing.T) {
-	told := make(chan int, 10)
+	notified := make(chan int, 10)
 	next := make(chan struct{})
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		if welcomed(nc, in) != nil {
@@ -213,19 +213,19 @@ func TestMissedHintsMakeSessionsRenew(t *testing.T) {
 	e := dial(t, address)
 	defer e.Close()
 	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, func(s []lockkeeper.Status) {
-		told <- len(s)
+		notified <- len(s)
 	})
 	if err != nil || lease.Key != (lockkeeper.Key{Session: "k3v9", Epoch: 5}) {
 		t.Fatal(lease, err)
 	}
 	for _, want := range []int{2, 0} {
-		if got := <-told; got != want {
-			t.Errorf("told of %d, want %d", got, want)
+		if got := <-notified; got != want {
+			t.Errorf("notified of %d, want %d", got, want)
 		}
 	}
 	close(next)
-	if got := <-told; got != 0 {
-		t.Errorf("told of %d when the connection ended", got)
+	if got := <-notified; got != 0 {
+		t.Errorf("notified of %d when the connection ended", got)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 )
 
-// insisting is an engine that repeats what was not answered until ctx ends, as a
+// insisting is an engine that repeats unanswered calls until ctx ends, as a
 // Client does, so that checks which call an engine once can be used on a network
 // that loses answers.
 type insisting struct {

@@ -21,9 +21,9 @@ func TestRefusedAttachChangesNothing(t *testing.T) {
 	_, address := serve(t, shared)
 	e := dial(t, address)
 	defer e.Close()
-	told := make(chan []lockkeeper.Status, 10)
+	notified := make(chan []lockkeeper.Status, 10)
 	s := lockkeeper.Session{ID: "ann", TTL: lockkeeper.DefaultTTL}
-	ann, err := e.Attach(t.Context(), s, func(all []lockkeeper.Status) { told <- all })
+	ann, err := e.Attach(t.Context(), s, func(all []lockkeeper.Status) { notified <- all })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func TestRefusedAttachChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case all := <-told:
+	case all := <-notified:
 		if len(all) != 1 || all[0].State != lockkeeper.Held {
-			t.Errorf("told %v, want the grant", all)
+			t.Errorf("notified %v, want the grant", all)
 		}
 	case <-time.After(patience):
-		t.Error("nobody is told of the grant")
+		t.Error("nobody is notified of the grant")
 	}
 }
 

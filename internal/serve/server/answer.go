@@ -113,7 +113,7 @@ func (c *conn) attach(ctx context.Context, s lockkeeper.Session) (lockkeeper.Lea
 	}
 	r := &route{server: c.server}
 	r.conn.Store(c)
-	lease, err := c.engine.Attach(ctx, s, r.tell)
+	lease, err := c.engine.Attach(ctx, s, r.notify)
 	if err == nil {
 		c.server.routes.attached(owned(c.identity, s.ID), r, &lease)
 	}

@@ -88,7 +88,7 @@ func (p *peer) send(f *wire.ClientFrame) {
 	}
 }
 
-// frame reads one frame, and takes note of what is in it.
+// frame reads one frame, and keeps its replies and hints.
 func (p *peer) frame() (*wire.ServerFrame, error) {
 	length, err := wire.ReadLength(p.in, wire.MaxFrame)
 	if err != nil {

@@ -30,7 +30,7 @@ type conn struct {
 	pass     *access.Pass
 	gone     <-chan struct{}   // closed when the pass is withdrawn
 	identity string            // the pass's name
-	usage    *limits.Identity  // counts of what its identity uses of this server
+	usage    *limits.Identity  // of its identity at this server
 	engine   lockkeeper.Engine // as the identity may use it
 	prompt   bool              // the engine answers out of memory
 
@@ -91,7 +91,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 	c.Unlock()
 	c.Signal()
 	<-writer
-	c.close() // hints may still come: nobody reads them
+	c.close() // hints that still come are dropped
 	c.restoreRoutes()
 }
 

@@ -89,7 +89,7 @@ func TestEndedConnectionKeepsNoHints(t *testing.T) {
 		ended = len(s.conns) == 0
 		s.mu.Unlock()
 	}
-	c.tell([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: "ann", ID: 1}, State: lockkeeper.Held}}, false)
+	c.notify([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: "ann", ID: 1}, State: lockkeeper.Held}}, false)
 	c.Lock()
 	defer c.Unlock()
 	if c.Out.Len() > 0 {

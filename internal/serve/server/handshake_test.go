@@ -207,7 +207,7 @@ func TestShutdownDoesNotWaitForHandshakes(t *testing.T) {
 	if err := s.Shutdown(t.Context()); err != nil || time.Since(began) > handshakeTime/2 {
 		t.Errorf("it ended after %s: %v", time.Since(began), err)
 	}
-	friend.until("being told", func() bool { return friend.drained != "" })
+	friend.until("waiting for the notice of the drain", func() bool { return friend.drained != "" })
 }
 
 // A reason to drain is printed for others, so it is checked as a note is.

@@ -338,7 +338,7 @@ func TestRequestsOfWithdrawnPassAreNotRefused(t *testing.T) {
 	}
 }
 
-// many is an engine whose leases tell of so many claims that they come in pieces.
+// many is an engine whose leases have so many claims that they are sent in pieces.
 type many struct{ withdrawing }
 
 func (e *many) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
@@ -365,19 +365,19 @@ func TestLeaseIsCompleteThoughPassIsWithdrawn(t *testing.T) {
 	e.withdraw = func() { g.gate.Set(g.policy()) }
 	p := g.as("ci")
 	p.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: p.attach("s")}, Renew: true})
-	told, whole := 0, false
+	claims, whole := 0, false
 	for {
 		f, err := p.frame()
 		if err != nil {
 			break
 		}
 		for _, m := range f.GetReplies() {
-			told += len(m.GetLease().GetClaims())
+			claims += len(m.GetLease().GetClaims())
 			whole = whole || m.GetLease() != nil && !m.GetMore()
 		}
 	}
-	if whole && told != 2000 {
-		t.Errorf("the lease came to its end with %d of 2000 claims", told)
+	if whole && claims != 2000 {
+		t.Errorf("the lease came to its end with %d of 2000 claims", claims)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestListWaitsForCredit(t *testing.T) {
 	if n, ended := listed(p, id, 3); n != 3 || ended {
 		t.Fatalf("%d statuses come, ended: %t", n, ended)
 	}
-	p.answered(p.ask(&wire.Request{Renew: true})) // what is not credited would come before this
+	p.answered(p.ask(&wire.Request{Renew: true})) // a status without credit would come before this
 	if p.replies[id] != nil && p.replies[id].GetStatus().GetId() > 3 {
 		t.Error("more comes than there is credit for")
 	}
@@ -149,7 +149,7 @@ func TestSlowReaderMissesHints(t *testing.T) {
 		sent += 2
 	}
 	waiter.net.SetDeadline(time.Now().Add(patience))
-	waiter.until("being told that hints are missing", func() bool { return waiter.missed })
+	waiter.until("waiting for the notice of missed hints", func() bool { return waiter.missed })
 	if len(waiter.changed) >= sent {
 		t.Errorf("all of %d hints came", sent)
 	}

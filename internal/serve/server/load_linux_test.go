@@ -156,10 +156,10 @@ func fillOne(r *rawwire.Conn, first, step, sessions int) error {
 	return nil
 }
 
-// next releases a hot path and sees that somebody is told of having it.
+// next releases a hot path and waits for the hint of the next grant.
 func next(t *testing.T, holder *rawwire.Locker, all []*rawwire.Conn) {
 	t.Helper()
-	told := make(chan time.Time, len(all))
+	granted := make(chan time.Time, len(all))
 	for _, r := range all {
 		_ = r.SetDeadline(time.Now().Add(patience))
 		go func() {
@@ -170,7 +170,7 @@ func next(t *testing.T, holder *rawwire.Locker, all []*rawwire.Conn) {
 				}
 				for _, s := range f.GetChanged() {
 					if s.GetState() == wire.State_STATE_HELD {
-						told <- time.Now()
+						granted <- time.Now()
 						return
 					}
 				}
@@ -182,9 +182,9 @@ func next(t *testing.T, holder *rawwire.Locker, all []*rawwire.Conn) {
 		t.Fatal(err)
 	}
 	select {
-	case at := <-told:
-		t.Logf("the next in line was told %s after the release was sent", at.Sub(began))
+	case at := <-granted:
+		t.Logf("the next in line was granted %s after the release was sent", at.Sub(began))
 	case <-time.After(patience):
-		t.Error("nobody is told of having what was released")
+		t.Error("nobody is granted of having what was released")
 	}
 }

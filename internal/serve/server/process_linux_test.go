@@ -17,7 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-// parts are what other processes of the tests do.
+// parts are the main functions of other processes of the tests.
 var parts = map[string]func(args []string) error{"serve": playServe}
 
 func TestMain(m *testing.M) {
@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(testdb.Run(m))
 }
 
-// patience bounds what must happen soon. It is a safety net.
+// patience bounds waits that end soon. It is a safety net.
 const patience = 30 * time.Second
 
-// engines are what a server process may serve.
+// engines are those that a server process may serve.
 var engines = map[string]func(ctx context.Context, dir string) (lockkeeper.Engine, error){
 	"mem": func(context.Context, string) (lockkeeper.Engine, error) { return memlock.New(), nil },
 }
@@ -72,7 +72,7 @@ func serve(t testing.TB, address, kind, dir string) *serving {
 	return &serving{p, t, p.Read("serving")}
 }
 
-// memory is what the server uses.
+// memory returns the server's memory use.
 type memory struct {
 	live, taken uint64 // bytes in use, bytes taken from the system
 	goroutines  int

@@ -21,9 +21,9 @@ type route struct {
 	conn   atomic.Pointer[conn] // never nil
 }
 
-// tell is the engine's notify. It never blocks.
-func (r *route) tell(statuses []lockkeeper.Status) {
-	r.conn.Load().tell(statuses, r.server.ending.Load())
+// notify is the engine's callback. It never blocks.
+func (r *route) notify(statuses []lockkeeper.Status) {
+	r.conn.Load().notify(statuses, r.server.ending.Load())
 }
 
 // routes are those of all sessions that are attached here, by owned.

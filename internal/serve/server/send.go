@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// reply sends an answer. While the client has not read enough of what it was sent, reply waits: a
+// reply sends an answer. While the client has too much unread, reply waits: a
 // client that does not read gets no answers.
 func (c *conn) reply(m *wire.Reply) {
 	// Of a lease no piece may be missing: it could state an end (R12).
@@ -57,10 +57,10 @@ func (c *conn) post(m *wire.ServerFrame) {
 	c.End(false)
 }
 
-// tell sends hints, or drops them while the client has not read enough. It does not wait. A server
+// notify sends hints, or drops them while the client has too much unread. It does not wait. A server
 // that is about to end reports no grants, and a client whose pass is withdrawn gets no hints, so that
 // the writing goroutine comes to an end.
-func (c *conn) tell(statuses []lockkeeper.Status, ending bool) {
+func (c *conn) notify(statuses []lockkeeper.Status, ending bool) {
 	if c.withdrawn() {
 		return
 	}

@@ -22,7 +22,6 @@ const (
 	yieldAfter    = 64               // requests of one frame, after which other goroutines run
 	maxAtWork     = 1024             // requests of a connection that an engine works on
 	maxLists      = 64               // lists of a connection
-	maxArrivals   = 512              // connections at a time that have not said yet who they are
 	ownUnsent     = 32 << 10         // unread bytes of a connection that its identity is not charged for
 	maxUnsent     = 1 << 20          // unread bytes of a connection: beyond them hints are dropped, and answers wait
 	ownFrame      = 16 << 10         // the identity is charged for larger frames, which must arrive within frameTime

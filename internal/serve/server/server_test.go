@@ -123,7 +123,7 @@ func TestDrainKeepsClaims(t *testing.T) {
 	other.waiting("other", waits, 1, "a")
 	s.Drain("moving house")
 	s.Drain("a second time")
-	p.until("being told", func() bool { return p.drained == "moving house" })
+	p.until("waiting for the notice of the drain", func() bool { return p.drained == "moving house" })
 	refusal := p.claim("me", epoch, 2, "b").GetError().Read()
 	if !errors.Is(refusal, lockkeeper.ErrUnavailable) || !errors.Is(refusal, lockkeeper.Draining) {
 		t.Errorf("a new claim: %v", refusal)
@@ -136,7 +136,7 @@ func TestDrainKeepsClaims(t *testing.T) {
 	p.release("me", epoch, 1)
 	other.granted("other", 1)
 	late := greeted(t, address)
-	late.until("being told", func() bool { return late.drained == "moving house" })
+	late.until("waiting for the notice of the drain", func() bool { return late.drained == "moving house" })
 }
 
 // A server that is about to end sends no hints of grants: a client that relied on one might meet
@@ -167,7 +167,7 @@ func TestShutdownSendsNoGrants(t *testing.T) {
 	<-e.asked // so that this connection can't end yet
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
-	other.until("being told", func() bool { return other.drained != "" })
+	other.until("waiting for the notice of the drain", func() bool { return other.drained != "" })
 	if err := e.Engine.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestShutdownAnswersRequests(t *testing.T) {
 	<-e.asked
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
-	p.until("being told", func() bool { return p.drained != "" })
+	p.until("waiting for the notice of the drain", func() bool { return p.drained != "" })
 	close(e.let)
 	if m := p.answered(id); m.GetStatus().GetState() != wire.State_STATE_HELD {
 		t.Errorf("answered by %v", m)
@@ -260,7 +260,7 @@ func TestHangingEngineDoesNotBlockShutdown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(ctx) }()
-	p.until("being told", func() bool { return p.drained != "" })
+	p.until("waiting for the notice of the drain", func() bool { return p.drained != "" })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)

@@ -32,7 +32,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
 }
 
 // at opens a client of servers, of the first as long as that answers. Its leases are so long that nothing
-// in a test is heard by a renewal that was not asked for.
+// in a test is found by a renewal that nothing triggered.
 func at(t *testing.T, name, addresses string) *lockkeeper.Client {
 	t.Helper()
 	c := lockkeeper.New(open(t, addresses), lockkeeper.SessionID(name), lockkeeper.SessionTTL(10*time.Minute))
@@ -76,7 +76,7 @@ func together(t *testing.T, url string) {
 	}
 }
 
-// soon is what must happen at once, but for what a slow computer adds.
+// soon bounds events that happen at once on a fast computer.
 const soon = 5 * time.Second
 
 // A client whose server is killed continues at another one of the same database: with its session, its
@@ -193,7 +193,7 @@ func TestThroughAnotherServer(t *testing.T) {
 		if _, err := there.Renew(ctx, k); err != nil {
 			t.Errorf("renewed there: %v", err)
 		}
-		// Asked to yield at the one, told at the other.
+		// The request to yield is made at one server, and the hint comes from the other.
 		if err := at(t, "operator", one.address).Revoke(ctx, made.Ref, false, lockkeeper.Label{As: "operator"}); err != nil {
 			t.Fatal(err)
 		}

@@ -78,8 +78,8 @@ func awaitGrants(c *crowd.Crowd, more int64) {
 	}
 }
 
-// A store is what locks are for: it is written to by who holds the lock. It refuses
-// who comes with a smaller fence than it has seen.
+// A store is the resource behind a lock: the holder of the lock writes to it. It refuses a write with a
+// smaller fence than it has seen.
 type store struct {
 	net.Listener
 	mu               sync.Mutex

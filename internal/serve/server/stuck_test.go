@@ -113,7 +113,7 @@ func TestAnswersAreSentWhileEngineIsStuck(t *testing.T) {
 	}
 }
 
-// When the server stops, what is answered is sent at once, and not with the last answer.
+// When the server stops, each answer is sent at once, and not with the last one.
 func TestAnswersAreSentWhileStopping(t *testing.T) {
 	e := newStuck(t)
 	s, address := start(t, e, Options{})

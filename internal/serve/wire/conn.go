@@ -30,8 +30,8 @@ import (
 // End wakes the writing goroutine, which waits for Wake and then calls Flush. There are two
 // shortcuts, each of which saves that switch of goroutines. With End(true) the caller itself writes
 // once, if that can't block: not more than fewBytes were sent since the peer's last frame. And
-// between Cork and Uncork nobody is woken: a reader that answers many requests corks first, and
-// writes their answers by Uncork.
+// between Cork and Uncork, End wakes no goroutine: a reader that answers many requests corks first,
+// and writes their answers by Uncork.
 //
 // # Flow control
 //
@@ -54,7 +54,7 @@ type Conn struct {
 	sending int           // bytes of the write under way
 	writing bool          // a goroutine writes
 	corked  bool          // Uncork will write
-	room    chan struct{} // closed when there may be room; nil if nobody waits
+	room    chan struct{} // closed when there may be room; nil if no goroutine waits
 	unheard int           // bytes sent since the peer's last frame
 	since   int64         // received, when unheard was last 0
 	failed  error
@@ -82,7 +82,7 @@ func NewConn(nc net.Conn, o ConnOptions) *Conn {
 // Lock locks the outbox.
 func (c *Conn) Lock() { c.mu.Lock() }
 
-// Unlock unlocks the outbox. Whoever added to it calls End instead.
+// Unlock unlocks the outbox, if no message was added. After a message, call End.
 func (c *Conn) Unlock() { c.mu.Unlock() }
 
 // Begin waits for room until ctx ends, and returns with the lock held; after an error without it.
@@ -118,7 +118,7 @@ func (c *Conn) End(now bool) {
 		c.write(true)
 	}
 	if c.failed != nil {
-		c.Out.Take(nil) // nobody sends it
+		c.Out.Take(nil) // it can't be sent
 	}
 	wake := c.Out.Len() > 0 && !c.writing && !c.corked
 	c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Conn) End(now bool) {
 }
 
 // unblocked reports whether a write of the outbox can't block: hardly any bytes can be under way.
-// Open calls do not tell that: a peer that reads nothing has not read given-up calls either.
+// The number of open calls is no measure: a peer that reads nothing has not read given-up calls either.
 func (c *Conn) unblocked() bool {
 	if now := c.received.Load(); now != c.since {
 		c.unheard, c.since = 0, now
@@ -171,8 +171,8 @@ func (c *Conn) Flush() {
 	c.mu.Unlock()
 }
 
-// write sends the outbox once, or until it is empty. It is called and returns with the lock held,
-// while nobody writes; it writes without the lock.
+// write sends the outbox once, or until it is empty. The caller holds the lock, and no other goroutine
+// writes; write releases the lock while it writes.
 func (c *Conn) write(once bool) {
 	c.writing = true
 	for c.failed == nil {

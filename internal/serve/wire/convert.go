@@ -112,7 +112,7 @@ func (s *Session) Read() lockkeeper.Session {
 	}
 }
 
-// NewKey returns the name of k, without what its user states by it.
+// NewKey returns the session and the epoch of k.
 func NewKey(k lockkeeper.Key) *Key { return &Key{Session: k.Session, Epoch: k.Epoch} }
 
 // Read returns the value of k.

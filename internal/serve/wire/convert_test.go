@@ -32,7 +32,7 @@ func fill(r *rand.Rand, v reflect.Value, zero bool) {
 		return
 	}
 	switch v.Kind() {
-	case reflect.Interface, reflect.Func: // an error, which its test sets; what does not cross
+	case reflect.Interface, reflect.Func: // an error, which its test sets, and functions, which do not cross
 	case reflect.String:
 		v.SetString(fmt.Sprintf("text-%d", r.Uint64()))
 	case reflect.Bool:
@@ -62,7 +62,7 @@ func fill(r *rand.Rand, v reflect.Value, zero bool) {
 	}
 }
 
-// crossing sends what is filled at random through bytes, by the fast code and by
+// crossing sends random values through bytes, by the fast code and by
 // the library's own, and wants it back as it was.
 func crossing[T any, M interface {
 	proto.Message
@@ -127,9 +127,9 @@ func TestValuesCross(t *testing.T) {
 	})
 	t.Run("lease", func(t *testing.T) {
 		crossing(t, func(l *lockkeeper.Lease) *Lease {
-			l.Key.Session, l.Key.LowestOpen, l.Key.Acked = "k3v9", 0, 0 // what a client states no answer tells
+			l.Key.Session, l.Key.LowestOpen, l.Key.Acked = "k3v9", 0, 0 // an answer does not have them
 			for i := range l.Claims {
-				l.Claims[i].Ref.Session = "k3v9" // a lease tells of its own session's claims
+				l.Claims[i].Ref.Session = "k3v9" // a lease has claims of its own session only
 			}
 			m, _ := NewLease(l)
 			return m

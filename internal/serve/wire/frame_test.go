@@ -184,7 +184,7 @@ func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzFrames reads what no peer of ours sends: it must come to an error or to
+// FuzzFrames reads frames that no peer of ours sends: the result must be an error or
 // messages, and every request in them must come to a value that can be checked.
 func FuzzFrames(f *testing.F) {
 	var out Outbox
