@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,25 @@ func TestPartsOfLongAgree(t *testing.T) {
 	}
 	if want := "part: [" + strings.Join(order, ", ") + "]"; !strings.Contains(workflow, want) {
 		t.Errorf(".github/workflows/long.yml: want the matrix %s", want)
+	}
+}
+
+// go test refuses -long for a package whose tests do not have that flag.
+func TestLongPackagesHaveTheFlag(t *testing.T) {
+	packages := loadTree(t).packages()
+	folder := regexp.MustCompile(` \./([\w/]+)`)
+	for line := range strings.Lines(read(t, "tools/long")) {
+		if !strings.Contains(line, "$deep ") {
+			continue
+		}
+		for _, found := range folder.FindAllStringSubmatch(line, -1) {
+			if !slices.ContainsFunc(packages[found[1]], func(f *goFile) bool {
+				return importsPackage(f, module+"/internal/testmode")
+			}) {
+				t.Errorf("tools/long runs %s with -long, and no file of it imports internal/testmode: "+
+					"take it out of the step, or use testmode in it", found[1])
+			}
+		}
 	}
 }
 
