@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// TestTheWholeAndItsParts is case T3.1.
-func TestTheWholeAndItsParts(t *testing.T) {
+// TestPathWaitsForPathsBelow is case T3.1.
+func TestPathWaitsForPathsBelow(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("A", "mydatabase/mytest")
 		w.ok("B", "mydatabase/yourtest")
@@ -99,8 +99,8 @@ func TestSharers(t *testing.T) {
 	})
 }
 
-// TestStrangersRelease is case T3.6 c: who releases gives back only its own.
-func TestStrangersRelease(t *testing.T) {
+// TestReleaseOfAnotherNameChangesNothing is case T3.6 c: who releases gives back only its own.
+func TestReleaseOfAnotherNameChangesNothing(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		fence := w.ok("holder", "db").Fence
 		w.released(0, "stranger", "db")
@@ -115,8 +115,8 @@ func TestStrangersRelease(t *testing.T) {
 	})
 }
 
-// TestWhoCancelsSeparatesNobody is case T3.6 e.
-func TestWhoCancelsSeparatesNobody(t *testing.T) {
+// TestCancelledClaimSeparatesNoOthers is case T3.6 e.
+func TestCancelledClaimSeparatesNoOthers(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("W", "a/1")
 		w.wait(1, "Z", "a")

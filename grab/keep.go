@@ -26,14 +26,14 @@ const (
 // or the same with an end that the engine has announced, if that is sooner. A Keepalive is safe for
 // concurrent use.
 type Keepalive struct {
-	places *Reservations
-	name   Name
-	terms  Terms
-	clock  func() time.Duration
-	quit   context.CancelFunc
-	done   chan struct{} // closed when the reservation has ended
-	ran    chan struct{} // closed when the goroutines have ended
-	news   chan struct{} // has an element after a change of answer
+	reservations *Reservations
+	name         Name
+	terms        Terms
+	clock        func() time.Duration
+	quit         context.CancelFunc
+	done         chan struct{} // closed when the reservation has ended
+	ran          chan struct{} // closed when the goroutines have ended
+	news         chan struct{} // has an element after a change of answer
 
 	mu       sync.Mutex // guards all below
 	answer   Answer
@@ -60,7 +60,7 @@ func (p *Reservations) Keep(ctx context.Context, n Name, terms Terms, clock func
 func (p *Reservations) keep(n Name, terms Terms, clock func() time.Duration, a Answer, sent time.Duration) *Keepalive {
 	ctx, quit := context.WithCancel(context.Background())
 	k := &Keepalive{
-		places: p, name: n, terms: terms, clock: clock, quit: quit,
+		reservations: p, name: n, terms: terms, clock: clock, quit: quit,
 		done: make(chan struct{}), ran: make(chan struct{}), news: make(chan struct{}, 1), wakeBy: clock() + tick,
 	}
 	k.set(a, sent)
@@ -86,7 +86,7 @@ func (k *Keepalive) Stop() {
 // has ended. It does not touch what the name has grabbed since.
 func (k *Keepalive) Release(ctx context.Context) (int, error) {
 	k.Stop()
-	return k.places.release(ctx, k.name, k.Answer().Ticket)
+	return k.reservations.release(ctx, k.name, k.Answer().Ticket)
 }
 
 // Done is closed when the reservation has ended or may have ended, before another claim can be
@@ -115,7 +115,7 @@ func (k *Keepalive) Why(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, inquiry)
 	defer cancel()
-	st, failed := k.places.session(k.name).Look(ctx)
+	st, failed := k.reservations.session(k.name).Look(ctx)
 	if failed != nil || !k.isEnd(st) || st.Reason == lockkeeper.Expired {
 		return err // says why the renewals failed, too
 	}
@@ -234,7 +234,7 @@ func (k *Keepalive) renew(ctx context.Context) (Answer, error) {
 	k.sleeps(bound)
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	return k.places.Renew(ctx, k.name, k.terms)
+	return k.reservations.Renew(ctx, k.name, k.terms)
 }
 
 // failure records a renewal that was not answered, unless this process was suspended.

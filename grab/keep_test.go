@@ -164,8 +164,8 @@ func TestKeepAsksWhy(t *testing.T) {
 	}
 }
 
-// TestKeepNotAnothers: what the name grabbed anew is not what was kept.
-func TestKeepNotAnothers(t *testing.T) {
+// TestKeepIgnoresLaterHold: what the name grabbed anew is not what was kept.
+func TestKeepIgnoresLaterHold(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("me", "db")
 		k := w.keeps("me", "db")

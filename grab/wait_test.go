@@ -50,10 +50,10 @@ func TestWaitGrantedAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestInterruptedAnywhere: a wait that is interrupted at any exchange, before or
+// TestWaitInterruptedAtEachExchange: a wait that is interrupted at any exchange, before or
 // after that arrived, gives back what it brought, and nothing that the name had
 // before.
-func TestInterruptedAnywhere(t *testing.T) {
+func TestWaitInterruptedAtEachExchange(t *testing.T) {
 	before := map[string]func(w *world) uint64{
 		"nothing": func(w *world) uint64 { w.ok("other", "db"); return 0 },
 		"waits":   func(w *world) uint64 { w.ok("other", "db"); return w.wait(1, "me", "db").Ticket },
@@ -88,9 +88,9 @@ func TestInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// TestItself: a name that waits for what it holds itself at other paths is told,
+// TestNameWaitsForItsOwnHold: a name that waits for what it holds itself at other paths is told,
 // and does not wait for that; who only calls himself so is another one.
-func TestItself(t *testing.T) {
+func TestNameWaitsForItsOwnHold(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		c := lockkeeper.New(w.engine(), lockkeeper.SessionLabel(lockkeeper.Label{As: "me"}))
 		hold, err := c.Lock(w.ctx(), "a")

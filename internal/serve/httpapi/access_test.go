@@ -44,9 +44,9 @@ func (w *world) guard() (ci, web, ops string, without func(name string)) {
 	}
 }
 
-// TestWhoIsLetIn: nobody without credentials that are valid, and a challenge that
+// TestAuthentication: nobody without credentials that are valid, and a challenge that
 // says what to show.
-func TestWhoIsLetIn(t *testing.T) {
+func TestAuthentication(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci, _, _, without := w.guard()
 		for _, c := range []struct{ header, challenge string }{
@@ -67,9 +67,9 @@ func TestWhoIsLetIn(t *testing.T) {
 	})
 }
 
-// TestOneAnotherClaims: of another identity's claims nothing is seen, renewed, ended
+// TestClaimsOfOtherIdentitiesAreOutOfReach: of another identity's claims nothing is seen, renewed, ended
 // or repeated, whatever of them is known.
-func TestOneAnotherClaims(t *testing.T) {
+func TestClaimsOfOtherIdentitiesAreOutOfReach(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci, web, ops, _ := w.guard()
 		key := "Idempotency-Key: the same"

@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestTheDoor: what no route is asked about is refused with a problem.
-func TestTheDoor(t *testing.T) {
+// TestRequestsOutsideTheRoutes: what no route is asked about is refused with a problem.
+func TestRequestsOutsideTheRoutes(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	s := httptest.NewUnstartedServer(nil)

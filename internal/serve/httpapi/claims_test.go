@@ -115,9 +115,9 @@ func TestWaitIsOver(t *testing.T) {
 	})
 }
 
-// TestWhoGoesAway: a claim whose client went away before it could know its name is
+// TestClaimEndsWhenItsClientGoesAway: a claim whose client went away before it could know its name is
 // given back, at any moment; one with a key lives for its TTL.
-func TestWhoGoesAway(t *testing.T) {
+func TestClaimEndsWhenItsClientGoesAway(t *testing.T) {
 	for _, c := range []struct {
 		name, key string
 		gone      bool

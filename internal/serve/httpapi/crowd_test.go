@@ -196,9 +196,9 @@ func (v *visitor) use(claim string, a answer, sent time.Time) {
 	v.add(claim, history.Released, nil)
 }
 
-// TestNeverBelievesLonger: what is told is left, counted from sending, is over when
+// TestClientNeverCountsLonger: what is told is left, counted from sending, is over when
 // the engine's lease is, at the latest.
-func TestNeverBelievesLonger(t *testing.T) {
+func TestClientNeverCountsLonger(t *testing.T) {
 	inMemory(t, 2, func(w *world) {
 		slow(w.apis[0], rand.New(rand.NewPCG(1, 2)))
 		for _, wait := range []string{"0", "3s"} {

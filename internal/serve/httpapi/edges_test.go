@@ -83,9 +83,9 @@ func claimOf(t *testing.T, a *httptest.ResponseRecorder) (st lockkeeper.Status) 
 	return st
 }
 
-// TestHeardIsShown: the engine is told that a client knows of what a lease said only when the
+// TestChangeParameterIsForwardedAsAcked: the engine is told that a client knows of what a lease said only when the
 // client has shown it, by naming the change (R12).
-func TestHeardIsShown(t *testing.T) {
+func TestChangeParameterIsForwardedAsAcked(t *testing.T) {
 	overOdd(t, func(e *odd, ask func(method, url, body string) *httptest.ResponseRecorder) {
 		st := claimOf(t, ask("POST", "/v1/claims", `{"path":"db"}`))
 		at := "/v1/claims/" + st.Ref.String() + "/renew"

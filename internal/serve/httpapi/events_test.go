@@ -125,9 +125,9 @@ func TestEventsByHTTP2(t *testing.T) {
 	})
 }
 
-// TestAListIsNoChange: what a follower is told first of all is not told as changes;
+// TestInitialListIsNoChange: what a follower is told first of all is not told as changes;
 // what has changed since the list before is.
-func TestAListIsNoChange(t *testing.T) {
+func TestInitialListIsNoChange(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		var asked string
 		for i := range 50 {
@@ -199,9 +199,9 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// TestFollowingBreaksOff: when the engine could not be followed for a while, streams
+// TestEventsResetAfterEngineFailure: when the engine could not be followed for a while, streams
 // begin anew by themselves, and what changed meanwhile is in the snapshot.
-func TestFollowingBreaksOff(t *testing.T) {
+func TestEventsResetAfterEngineFailure(t *testing.T) {
 	inMemory(t, 0, func(w *world) {
 		e := &brittle{Engine: w.engine, breaks: make(chan struct{})}
 		w.engine = e

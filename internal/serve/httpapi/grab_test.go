@@ -174,9 +174,9 @@ func (v *village) refused(code int, words string, method, path, body string, hea
 	}
 }
 
-// TestGrabTells: an answer says who is in the way, the place, and that the caller waits
+// TestGrabAnswers: an answer says who is in the way, the place, and that the caller waits
 // for itself; a look refreshes nothing, and needs no name.
-func TestGrabTells(t *testing.T) {
+func TestGrabAnswers(t *testing.T) {
 	v := newVillage(t)
 	if h := v.ask("GET", "/v1/grab/db", ""); h.code != 200 || h.grab.Status != "free" || *h.grab.Held != 0 {
 		t.Errorf("%d %s, want free", h.code, h.text)
@@ -290,8 +290,8 @@ func TestGrabLost(t *testing.T) {
 	}
 }
 
-// TestGrabCases are T3.6 c and h.
-func TestGrabCases(t *testing.T) {
+// TestGrabPathSpellings are T3.6 c and h.
+func TestGrabPathSpellings(t *testing.T) {
 	v := newVillage(t)
 	v.ok("holder", "db")
 	v.refused(400, `parameter \"until\"`, "DELETE", "/v1/grab/db?as=stranger&until=99999999999", "")
@@ -316,8 +316,8 @@ func TestGrabCases(t *testing.T) {
 	v.ok("me", "http://example.com/a%3Fb")
 }
 
-// TestGrabNonsense is T3.6 f: refused with words, and the server lives.
-func TestGrabNonsense(t *testing.T) {
+// TestGrabRefusesWrongInput is T3.6 f: refused with words, and the server lives.
+func TestGrabRefusesWrongInput(t *testing.T) {
 	v := newVillage(t)
 	for query, words := range map[string]string{
 		"as=me&op=__proto__":             `parameter \"op\"`,

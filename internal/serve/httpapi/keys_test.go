@@ -45,9 +45,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestHalved: of what is half a character the library makes U+FFFD, which it does of
+// TestLoneSurrogateIsRefused: of what is half a character the library makes U+FFFD, which it does of
 // nothing else that is UTF-8.
-func TestHalved(t *testing.T) {
+func TestLoneSurrogateIsRefused(t *testing.T) {
 	for text, want := range map[string]bool{
 		`"a"`:                        false,
 		`"\n\\ud800"`:                false,

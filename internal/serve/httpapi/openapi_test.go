@@ -347,8 +347,8 @@ func TestDocumentIsServed(t *testing.T) {
 	v.refused(400, "unknown parameter", "GET", "/openapi.json?x=1", "")
 }
 
-// TestWitness: an exchange that is not as the document has it is seen.
-func TestWitness(t *testing.T) {
+// TestDocumentCheckFindsMistakes: an exchange that is not as the document has it is seen.
+func TestDocumentCheckFindsMistakes(t *testing.T) {
 	d := theDocument(t)
 	for wrong, c := range map[string]struct {
 		method, url, sent string

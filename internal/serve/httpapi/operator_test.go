@@ -110,8 +110,8 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// TestPollHearsAnAsk: a poll of a holder that names the change it knows tells of an ask.
-func TestPollHearsAnAsk(t *testing.T) {
+// TestPollReturnsOnRequestToYield: a poll of a holder that names the change it knows tells of an ask.
+func TestPollReturnsOnRequestToYield(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		held := w.holds(`{"path":"db"}`)
 		at := held.header.Get("Location")
@@ -149,8 +149,8 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-// TestFreezeOfEverythingIsAskedInSoManyWords: no path that is empty by mistake stops everybody.
-func TestFreezeOfEverythingIsAskedInSoManyWords(t *testing.T) {
+// TestFreezeOfEverythingNeedsAll: no path that is empty by mistake stops everybody.
+func TestFreezeOfEverythingNeedsAll(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		for _, url := range []string{"/v1/freezes", "/v1/freezes/", "/v1/freezes//", "/v1/freezes/%2F"} {
 			w.want(w.ask("PUT", url, `{"for":"1h"}`), 400, "invalid")

@@ -37,9 +37,9 @@ func withAddressHint(err error) error {
 	if !isPermanentQuota(err) || !errors.As(err, &e) {
 		return err
 	}
-	told := *e
-	told.Detail += "; give an allowed TTL in lock_address, such as ?ttl=1h"
-	return &told
+	hinted := *e
+	hinted.Detail += "; give an allowed TTL in lock_address, such as ?ttl=1h"
+	return &hinted
 }
 
 // blockerText describes a blocker for people, as lk does.

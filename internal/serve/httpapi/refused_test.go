@@ -52,9 +52,9 @@ func TestRefusedLeavesNoSession(t *testing.T) {
 	})
 }
 
-// TestNeverPasses: what a quota refuses for ever has no Retry-After, and Terraform's
+// TestPermanentQuota: what a quota refuses for ever has no Retry-After, and Terraform's
 // user is told where to write a shorter TTL.
-func TestNeverPasses(t *testing.T) {
+func TestPermanentQuota(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci := w.cramped()
 		for _, c := range []struct{ method, path, body, says string }{
@@ -81,8 +81,8 @@ func TestNeverPasses(t *testing.T) {
 	})
 }
 
-// TestOnlyTried: who would not wait is told who has it, and of no line.
-func TestOnlyTried(t *testing.T) {
+// TestRefusalWithoutQueueHasNoPosition: who would not wait is told who has it, and of no line.
+func TestRefusalWithoutQueueHasNoPosition(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.holds(`{"path":"db","as":"ci","mode":"shared"}`)
 		mine := w.holds(`{"path":"db","mode":"shared"}`)
@@ -99,8 +99,8 @@ func TestOnlyTried(t *testing.T) {
 	})
 }
 
-// TestFrozenBy: of a freeze it is told by whom.
-func TestFrozenBy(t *testing.T) {
+// TestFreezeIsNamedInRefusal: of a freeze it is told by whom.
+func TestFreezeIsNamedInRefusal(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.want(w.ask("PUT", "/v1/freezes/db", `{"for":"30m","as":"ops","note":"new disks"}`), 200, "")
 		const want = "frozen by ops on db for "

@@ -118,7 +118,7 @@ func TestTerraformBesideOthers(t *testing.T) {
 	}
 }
 
-func TestTerraformNonsense(t *testing.T) {
+func TestTerraformRefusesWrongInput(t *testing.T) {
 	v := newVillage(t)
 	for _, body := range []string{
 		"", "x", "[]", "{}", `{"ID":""}`, `{"ID":"a b"}`, `{"ID":1}`, `{"ID":"` + strings.Repeat("x", 129) + `"}`,
@@ -300,8 +300,8 @@ func stateKeeper(t *testing.T) string {
 	return s.URL
 }
 
-// TestTerraformItself: the real one locks a state here.
-func TestTerraformItself(t *testing.T) {
+// TestTerraformProgram: the real one locks a state here.
+func TestTerraformProgram(t *testing.T) {
 	binary, err := exec.LookPath("terraform")
 	if err != nil {
 		t.Skip("terraform is not installed: TestTerraformExchange has its exchange")

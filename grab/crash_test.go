@@ -67,10 +67,10 @@ func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeepe
 	return w.Engine.List(ctx, q)
 }
 
-// TestDiesAnywhere: a caller that is killed at any exchange, before or after it
+// TestProcessDiesAtEachExchange: a caller that is killed at any exchange, before or after it
 // arrived, leaves what ends by itself, after its TTL or what it asked for, and
 // what another caller of its name goes on with.
-func TestDiesAnywhere(t *testing.T) {
+func TestProcessDiesAtEachExchange(t *testing.T) {
 	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
 	usual := long
 	usual.For = 0
@@ -118,10 +118,10 @@ func TestDiesAnywhere(t *testing.T) {
 	}
 }
 
-// TestDiesWithAPromise: a caller promises a long hold just after another one of
+// TestProcessDiesAfterItExtendedTheHold: a caller promises a long hold just after another one of
 // its name has released it. What it leaves if it is killed then makes no later
 // hold longer than that one asked for, nor, if it goes on, its own new place.
-func TestDiesWithAPromise(t *testing.T) {
+func TestProcessDiesAfterItExtendedTheHold(t *testing.T) {
 	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
 	promises := func(w *world, meanwhile func(), answered bool) (grab.Answer, error) {
 		n := 0

@@ -96,10 +96,10 @@ func sweep(t *testing.T, test func(w *world, e *trap)) {
 	}
 }
 
-// TestTheClientGivesUpAtEachMoment: it waits, is granted in the end, and goes away
+// TestClientGivesUpAtEachExchange: it waits, is granted in the end, and goes away
 // just before or after each thing that its server asks of the engine. Then it has been
 // answered, or nothing of it is left.
-func TestTheClientGivesUpAtEachMoment(t *testing.T) {
+func TestClientGivesUpAtEachExchange(t *testing.T) {
 	sweep(t, func(w *world, e *trap) {
 		blocker, err := w.engine.Attach(w.Context(), lockkeeper.Session{ID: "blocker", TTL: time.Hour}, nil)
 		if err != nil {
@@ -130,10 +130,10 @@ func TestTheClientGivesUpAtEachMoment(t *testing.T) {
 	})
 }
 
-// TestItEndsAtEachMoment: the session of a claim expires just before or after each
+// TestClaimEndsAtEachExchange: the session of a claim expires just before or after each
 // thing that a renewal or a release, by a server that does not know it, asks of the
 // engine. Then it is over: nobody says otherwise, and nothing new is made.
-func TestItEndsAtEachMoment(t *testing.T) {
+func TestClaimEndsAtEachExchange(t *testing.T) {
 	for name, c := range map[string]struct{ method, action, key string }{
 		"renewed": {"POST", "/renew", ""}, "released": {"DELETE", "", ""}, "with a key": {"DELETE", "", "k"},
 	} {
@@ -174,9 +174,9 @@ func endsAtEachMoment(t *testing.T, method, action, key string) {
 	})
 }
 
-// TestAmendedAtEachMoment: a claim is amended while its session is taken over by
+// TestAmendAtEachTakeover: a claim is amended while its session is taken over by
 // another server at each moment: the amendment is made once, and nothing is lost.
-func TestAmendedAtEachMoment(t *testing.T) {
+func TestAmendAtEachTakeover(t *testing.T) {
 	sweep(t, func(w *world, e *trap) {
 		at := e.at
 		e.at = -1

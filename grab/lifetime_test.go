@@ -11,9 +11,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// TestPerish: who stops repeating loses its place, or its hold, after its TTL,
+// TestClaimEndsWithItsTTL: who stops repeating loses its place, or its hold, after its TTL,
 // and not before; who repeats keeps it.
-func TestPerish(t *testing.T) {
+func TestClaimEndsWithItsTTL(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("holder", "db")
 		w.wait(1, "dead", "db")
@@ -200,9 +200,9 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
-// TestGhostIsNoClaim: the engine remembers a hold that was taken by force for
+// TestGrabAfterRevokeOfLongHold: the engine remembers a hold that was taken by force for
 // longer than a short TTL; a later grab gets over that too.
-func TestGhostIsNoClaim(t *testing.T) {
+func TestGrabAfterRevokeOfLongHold(t *testing.T) {
 	inMemory(t, func(w *world) {
 		long := w.request("me", "db")
 		long.For = time.Hour
