@@ -17,7 +17,7 @@ type Rules struct {
 	// Forced: holds may have been stolen or revoked. A client that does not know of it yet is not
 	// counted, so counts and slots are not judged.
 	Forced bool
-	// Restarted: the engine was restarted. Waiting sessions may have had to resume, and meanwhile
+	// Restarts: the engine was restarted. Waiting sessions may have had to resume, and meanwhile
 	// permits that fit beside theirs are granted first (R19).
 	Restarts bool
 	Running  bool // the history is incomplete: a request without an answer is no fault

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/enginetest"
 	"github.com/lockkeeper/lockkeeper/history"
 	"github.com/lockkeeper/lockkeeper/internal/badnet"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 )
 
 // mild is weather in which every call is answered if it is repeated, long before a
@@ -153,10 +153,10 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 	seed, e := testmode.Seed(t), open(t)
 	_, address := serve(t, e)
 	p := behind(t, address, seed, badnet.Weather{})
-	c := crowd.New(seed, history.RulesOf(e.Guarantees()))
+	c := stress.New(seed, history.RulesOf(e.Guarantees()))
 	c.Long = 2 * crowdTTL
 	for range 6 {
-		c.Join("client", dialInsisting(t, p.Addr()), 2, lockkeeper.SessionTTL(crowdTTL))
+		c.Add("client", dialInsisting(t, p.Addr()), 2, lockkeeper.SessionTTL(crowdTTL))
 	}
 	for leg := range testmode.Pick(1, 30) {
 		p.Storm(harsh)
@@ -169,23 +169,23 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 				more = c.Granted.Load() < granted+300
 			}
 		}
-		c.Rest()
+		c.Pause()
 		p.Calm()
 		began := time.Now()
-		if err := crowd.Free(dialInsisting(t, address), patience); err != nil {
+		if err := stress.CheckFree(dialInsisting(t, address), patience); err != nil {
 			t.Errorf("leg %d: %v", leg, err)
 		}
 		t.Logf("leg %d: %s; everything was free after %s", leg, c, time.Since(began).Round(time.Millisecond))
-		for _, wrong := range c.Verdict() {
+		for _, wrong := range c.Faults() {
 			t.Errorf("leg %d: %s", leg, wrong)
 		}
 		if t.Failed() {
 			break
 		}
-		c.Work()
+		c.Resume()
 	}
-	c.Rest()
-	if err := c.Disperse(); err != nil {
+	c.Pause()
+	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	if n := p.Counts(); n.Cut.Load() == 0 || n.Stalled.Load() == 0 || n.Replayed.Load() == 0 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
@@ -80,19 +80,19 @@ func TestClockSetBack(t *testing.T) {
 		}
 		b.release(1)
 
-		c := crowd.New(testmode.Seed(t), history.RulesOf(a.Guarantees()))
+		c := stress.New(testmode.Seed(t), history.RulesOf(a.Guarantees()))
 		c.Long = lockkeeper.MinTTL
 		for range 3 {
-			c.Join("client", quiet{openShifted(t, url, by)}, 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))
+			c.Add("client", quiet{openShifted(t, url, by)}, 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))
 		}
 		for _, back := range []time.Duration{time.Minute, 500 * time.Millisecond, 24 * time.Hour} {
 			granted(t, c, 30)
 			by.Add(int64(-back))
 		}
 		granted(t, c, 30)
-		c.Rest()
+		c.Pause()
 		verdict(t, c)
-		if err := c.Disperse(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -15,33 +15,33 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
 // gather makes a crowd of clients on a database, each on an engine of its own. Some of its
 // holds last that long at most, most of them milliseconds.
-func gather(t *testing.T, seed uint64, long time.Duration, urls ...string) *crowd.Crowd {
+func gather(t *testing.T, seed uint64, long time.Duration, urls ...string) *stress.Load {
 	t.Helper()
-	var c *crowd.Crowd
+	var c *stress.Load
 	for _, url := range urls {
 		e, err := Open(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c == nil {
-			c = crowd.New(seed, history.RulesOf(e.Guarantees()))
+			c = stress.New(seed, history.RulesOf(e.Guarantees()))
 			c.Long = long
 		}
-		c.Join("client", e, 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))
+		c.Add("client", e, 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))
 	}
 	return c
 }
 
 // verdict fails the test for whatever the crowd found wrong.
-func verdict(t *testing.T, c *crowd.Crowd) {
+func verdict(t *testing.T, c *stress.Load) {
 	t.Helper()
-	for _, wrong := range c.Verdict() {
+	for _, wrong := range c.Faults() {
 		t.Error(wrong)
 	}
 	t.Log(c)
@@ -63,7 +63,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 			p := testdb.NewProxy(t, k.shared(t))
 			running.Go(func() {
 				for at := n.Add(1); int(at) <= kills; at = n.Add(1) {
-					v := &victim{crowd: c, name: fmt.Sprintf("victim%d", at), random: rand.New(rand.NewPCG(seed, uint64(100+at)))}
+					v := &victim{stress: c, name: fmt.Sprintf("victim%d", at), random: rand.New(rand.NewPCG(seed, uint64(100+at)))}
 					v.visit(t, p, p.URL(databaseName(url)), int(at))
 					if strings.Contains(p.Struck(), "COMMIT") {
 						commits.Add(1)
@@ -72,13 +72,13 @@ func TestKilledAtEveryRequest(t *testing.T) {
 			})
 		}
 		running.Wait()
-		c.Rest()
+		c.Pause()
 		e := openEngine(t, url)
-		if err := crowd.Free(quiet{e}, longest); err != nil {
+		if err := stress.CheckFree(quiet{e}, longest); err != nil {
 			t.Error(err)
 		}
 		verdict(t, c)
-		if err := c.Disperse(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		t.Logf("%d of %d were killed after COMMIT, before the answer", commits.Load(), kills)
@@ -115,7 +115,7 @@ func noLatches(t *testing.T, e *Engine) {
 
 // victim is a process that takes locks until it is killed, and what is known of it.
 type victim struct {
-	crowd  *crowd.Crowd
+	stress *stress.Load
 	name   string
 	random *rand.Rand
 
@@ -128,7 +128,7 @@ func (v *victim) record(e history.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.dead {
-		v.crowd.Record(e)
+		v.stress.Record(e)
 	}
 }
 
@@ -141,7 +141,7 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		p.Signal(os.Kill)
-		v.crowd.Record(history.Event{Kind: history.Gone, Client: v.name})
+		v.stress.Record(history.Event{Kind: history.Gone, Client: v.name})
 		v.dead = true
 	})
 	p = start(t, url, lockkeeper.MinTTL)
@@ -153,9 +153,9 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 	for i := 0; ; i++ {
 		base := history.Event{Client: v.name, Claim: fmt.Sprintf("%s.%d", v.name, i)}
 		var paths []string
-		for _, k := range v.random.Perm(len(crowd.Paths))[:1+i%2] {
-			paths = append(paths, string(crowd.Paths[k]))
-			base.Targets = append(base.Targets, lockkeeper.Target{Path: crowd.Paths[k], Mode: lockkeeper.ModeExclusive})
+		for _, k := range v.random.Perm(len(stress.Paths))[:1+i%2] {
+			paths = append(paths, string(stress.Paths[k]))
+			base.Targets = append(base.Targets, lockkeeper.Target{Path: stress.Paths[k], Mode: lockkeeper.ModeExclusive})
 		}
 		base.Kind = history.Ask
 		v.record(base)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/enginetest"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
@@ -42,13 +42,13 @@ func TestCrowdBehindPgBouncer(t *testing.T) {
 	url := newBouncer(t).Database(t)
 	c := gather(t, testmode.Seed(t), 0, url, url, url, url)
 	granted(t, c, 150)
-	c.Rest()
+	c.Pause()
 	e := openEngine(t, url)
-	if err := crowd.Free(quiet{e}, longest); err != nil {
+	if err := stress.CheckFree(quiet{e}, longest); err != nil {
 		t.Error(err)
 	}
 	verdict(t, c)
-	if err := c.Disperse(); err != nil {
+	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	noLatches(t, e)

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
@@ -38,15 +38,15 @@ func TestDatabaseFailsUnderLoad(t *testing.T) {
 			healed := time.Now()
 			granted(t, c, 5)
 			t.Logf("%s: the next were granted after %s", failure.name, time.Since(healed).Round(time.Millisecond))
-			c.Rest()
-			if err := crowd.Free(quiet{openEngine(t, url)}, longest); err != nil {
+			c.Pause()
+			if err := stress.CheckFree(quiet{openEngine(t, url)}, longest); err != nil {
 				t.Errorf("%s: %v", failure.name, err)
 			}
 			verdict(t, c)
-			c.Work()
+			c.Resume()
 		}
-		c.Rest()
-		if err := c.Disperse(); err != nil {
+		c.Pause()
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -69,7 +69,7 @@ func frozen(t *testing.T, s *testdb.Server, d time.Duration) error {
 }
 
 // granted returns when the crowd has been granted that many more.
-func granted(t *testing.T, c *crowd.Crowd, more int64) {
+func granted(t *testing.T, c *stress.Load, more int64) {
 	t.Helper()
 	late := time.After(longest)
 	for goal := c.Granted.Load() + more; c.Granted.Load() < goal; {

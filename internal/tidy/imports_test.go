@@ -68,7 +68,7 @@ var house = []room{
 	{"semaphore/internal/interleave", "", ""},   // small programs under every schedule
 	{"internal/badnet", "", "golang.org/x/sys"}, // bad networks, for tests
 	{"internal/testca", "", ""},                 // certificates, for tests
-	{"internal/crowd", ". history", ""},         // busy clients, recorded and judged
+	{"internal/stress", ". history", ""},        // random load, recorded and judged
 	{"internal/mutants", "", ""},                // plants bugs and sees that tests find them
 	{"internal/roles", "", ""},                  // other processes, for tests
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},

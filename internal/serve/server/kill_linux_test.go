@@ -16,7 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/history"
 	"github.com/lockkeeper/lockkeeper/internal/badnet"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 )
 
 func init() { engines["disk"] = disklock.Open }
@@ -38,10 +38,10 @@ func ownAddress(t *testing.T) string {
 }
 
 // join adds clients to a crowd, each with a connection of its own.
-func join(t *testing.T, c *crowd.Crowd, address string, clients, workers int, ttl time.Duration) {
+func join(t *testing.T, c *stress.Load, address string, clients, workers int, ttl time.Duration) {
 	t.Helper()
 	for range clients {
-		c.Join("client", open(t, address), workers, lockkeeper.SessionTTL(ttl))
+		c.Add("client", open(t, address), workers, lockkeeper.SessionTTL(ttl))
 	}
 }
 
@@ -63,12 +63,12 @@ func open(t *testing.T, address string) lockkeeper.Engine {
 }
 
 // judged says what was wrong up to now, and has the crowd go on if nothing was.
-func judged(t *testing.T, c *crowd.Crowd, what string) {
+func judged(t *testing.T, c *stress.Load, what string) {
 	t.Helper()
-	c.Rest()
+	c.Pause()
 	file := filepath.Join(t.ArtifactDir(), "history.json")
 	saved := c.Save(file)
-	verdict := c.Verdict()
+	verdict := c.Faults()
 	for i, wrong := range verdict {
 		if i == 20 {
 			break
@@ -128,7 +128,7 @@ func killedHere(t *testing.T, seed uint64, address, way string, rounds int) {
 	rules := history.RulesOf(looker.Guarantees())
 	looker.Close()
 	rules.Restarts = true
-	c := crowd.New(seed, rules)
+	c := stress.New(seed, rules)
 	join(t, c, way, 8, 2, 5*time.Second)
 	began := time.Now()
 	var down time.Duration
@@ -146,18 +146,18 @@ func killedHere(t *testing.T, seed uint64, address, way string, rounds int) {
 		down += time.Since(killed)
 		if round%10 == 9 || round == rounds-1 {
 			judged(t, c, fmt.Sprintf("after %d kills", round+1))
-			c.Work()
+			c.Resume()
 		}
 	}
-	c.Rest()
+	c.Pause()
 	took := time.Since(began)
 	t.Logf("%d kills in %s, %.1f a second, each %s until it served again; %s; fences up to %d", rounds,
 		took.Round(time.Millisecond), float64(rounds)/took.Seconds(),
 		(down / time.Duration(rounds)).Round(time.Millisecond), c, c.Fence())
-	if err := crowd.Free(open(t, address), patience); err != nil {
+	if err := stress.CheckFree(open(t, address), patience); err != nil {
 		t.Error(err)
 	}
-	if err := c.Disperse(); err != nil {
+	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	s.Kill()

@@ -15,7 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/sqllock"
 	"github.com/lockkeeper/lockkeeper/history"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
@@ -230,7 +230,7 @@ func TestKilledServersOfOneDatabase(t *testing.T) {
 		looker := open(t, addresses[0])
 		rules := history.RulesOf(looker.Guarantees())
 		looker.Close()
-		c := crowd.New(seed, rules)
+		c := stress.New(seed, rules)
 		const rounds = 4
 		for i := range 6 {
 			join(t, c, addresses[i%2], 1, 2, 5*time.Second)
@@ -246,10 +246,10 @@ func TestKilledServersOfOneDatabase(t *testing.T) {
 		}
 		judged(t, c, fmt.Sprintf("after %d kills", rounds))
 		t.Logf("%s; fences up to %d", c, c.Fence())
-		if err := crowd.Free(open(t, addresses[0]), patience); err != nil {
+		if err := stress.CheckFree(open(t, addresses[0]), patience); err != nil {
 			t.Error(err)
 		}
-		if err := c.Disperse(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		if lost := c.Lost.Load(); lost > 0 {

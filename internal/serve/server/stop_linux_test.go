@@ -18,8 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/history"
-	"github.com/lockkeeper/lockkeeper/internal/crowd"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
+	"github.com/lockkeeper/lockkeeper/internal/stress"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
@@ -34,7 +34,7 @@ func TestStoppedServer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, "127.0.0.1:0", kind, t.TempDir())
-			c := crowd.New(seed, history.RulesOf(open(t, s.address).Guarantees()))
+			c := stress.New(seed, history.RulesOf(open(t, s.address).Guarantees()))
 			join(t, c, s.address, 4, 2, stopTTL)
 			holder := lockkeeper.New(open(t, s.address), lockkeeper.SessionTTL(stopTTL))
 			defer holder.Close()
@@ -56,14 +56,14 @@ func TestStoppedServer(t *testing.T) {
 				s.Signal(syscall.SIGCONT)
 				awaitGrants(c, 20)
 				judged(t, c, fmt.Sprintf("after stop %d", round+1))
-				c.Work()
+				c.Resume()
 			}
-			c.Rest()
+			c.Pause()
 			t.Log(c)
-			if err := crowd.Free(open(t, s.address), patience); err != nil {
+			if err := stress.CheckFree(open(t, s.address), patience); err != nil {
 				t.Error(err)
 			}
-			if err := c.Disperse(); err != nil {
+			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -71,7 +71,7 @@ func TestStoppedServer(t *testing.T) {
 }
 
 // awaitGrants waits until so many more were granted.
-func awaitGrants(c *crowd.Crowd, more int64) {
+func awaitGrants(c *stress.Load, more int64) {
 	end := time.Now().Add(patience)
 	for enough := c.Granted.Load() + more; c.Granted.Load() < enough && time.Now().Before(end); {
 		<-time.After(time.Millisecond)

@@ -1,4 +1,4 @@
-package crowd
+package stress
 
 import (
 	"context"
@@ -13,45 +13,45 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// longest bounds every request, as a safety net.
-const longest = 60 * time.Second
+// maxWait bounds every request.
+const maxWait = 60 * time.Second
 
-// recorded marks the notes of claims that are in the history.
+// recorded is the prefix of the notes of claims that are in the history.
 const recorded = "recorded "
 
 // worker is one goroutine of a client.
 type worker struct {
-	crowd  *Crowd
+	load   *Load
 	client *client
 	name   string
 	random *rand.Rand
 	asked  int
 }
 
-// hold is what a worker has.
+// hold is a hold of a worker.
 type hold struct {
 	*lockkeeper.Hold
 	base history.Event
-	end  sync.Once // who comes second waits until the end is recorded
+	end  sync.Once // a second caller waits until the end is recorded
 }
 
-// one asks for something, uses it and gives it back.
-func (w *worker) one(works context.Context) {
-	c := w.crowd
+// one makes one random request, uses the hold and releases it.
+func (w *worker) one(running context.Context) {
+	c := w.load
 	w.asked++
 	base := history.Event{Client: w.name, Claim: fmt.Sprintf("%s.%d", w.name, w.asked)}
 	ask, requests := w.demand(base)
-	ctx, giveUp := context.WithTimeout(context.Background(), longest)
-	defer giveUp()
+	ctx, cancelWait := context.WithTimeout(context.Background(), maxWait)
+	defer cancelWait()
 	c.record(ask)
-	// A rest ends waits too, else workers could wait for those that rest.
-	gaveUp := context.AfterFunc(works, func() { w.cancel(base, giveUp) })
+	// Pause ends waits, too: otherwise a worker could wait for a paused one.
+	stopWatching := context.AfterFunc(running, func() { w.cancel(base, cancelWait) })
 	if w.random.IntN(6) == 0 {
-		timer := time.AfterFunc(time.Duration(w.random.IntN(40))*time.Millisecond, func() { w.cancel(base, giveUp) })
+		timer := time.AfterFunc(time.Duration(w.random.IntN(40))*time.Millisecond, func() { w.cancel(base, cancelWait) })
 		defer timer.Stop()
 	}
 	got, err := w.client.Acquire(ctx, requests...)
-	gaveUp()
+	stopWatching()
 	if err != nil {
 		w.refused(base, err)
 		return
@@ -62,27 +62,27 @@ func (w *worker) one(works context.Context) {
 	select {
 	case <-timer.C:
 	case <-h.Done():
-	case <-works.Done():
+	case <-running.Done():
 	}
-	w.give(h)
+	w.release(h)
 }
 
-// stay is for how long something is held.
+// stay returns a random duration of a hold.
 func (w *worker) stay() time.Duration {
-	if long := w.crowd.Long; long > 0 && w.random.IntN(20) == 0 {
+	if long := w.load.Long; long > 0 && w.random.IntN(20) == 0 {
 		return time.Duration(w.random.Int64N(int64(long)))
 	}
 	return time.Duration(w.random.IntN(8)) * time.Millisecond
 }
 
-// cancel records that the wait is given up, and does so.
-func (w *worker) cancel(base history.Event, giveUp func()) {
+// cancel records the end of the wait, and ends it.
+func (w *worker) cancel(base history.Event, cancelWait func()) {
 	base.Kind = history.Cancel
-	w.crowd.record(base)
-	giveUp()
+	w.load.record(base)
+	cancelWait()
 }
 
-// demand makes up what to ask for.
+// demand returns a random request.
 func (w *worker) demand(base history.Event) (history.Event, []lockkeeper.Request) {
 	ask := base
 	ask.Kind = history.Ask
@@ -122,28 +122,28 @@ func (w *worker) refused(base history.Event, err error) {
 	base.Kind = history.Refused
 	switch {
 	case errors.Is(err, lockkeeper.ErrNotAcquired):
-		w.crowd.Refused.Add(1)
+		w.load.Refused.Add(1)
 	case errors.Is(err, lockkeeper.ErrUnavailable):
 		base.Kind = history.Unknown
-		w.crowd.Unknown.Add(1)
+		w.load.Unknown.Add(1)
 	default:
-		w.crowd.oddly("errors: %s: %v", base.Claim, err)
+		w.load.fault("errors: %s: %v", base.Claim, err)
 	}
 	if taken := errors.Is(err, lockkeeper.ErrNotAcquired); taken && errors.Is(err, lockkeeper.ErrUnavailable) {
-		w.crowd.oddly("errors: %s: taken and unreachable in one: %v", base.Claim, err)
+		w.load.fault("errors: %s: both not acquired and unavailable: %v", base.Claim, err)
 	}
 	var e *lockkeeper.Error
 	if errors.As(err, &e) {
 		base.Reason = e.Reason
 	}
-	w.crowd.record(base)
+	w.load.record(base)
 }
 
 func (w *worker) granted(base history.Event, got *lockkeeper.Hold) *hold {
-	c := w.crowd
+	c := w.load
 	c.Granted.Add(1)
 	h := &hold{Hold: got, base: base}
-	c.Look()
+	c.CheckLosses()
 	e := base
 	e.Kind, e.Fence, e.Grants, e.Unconfirmed = history.Granted, got.Fence(), got.Grants(), got.Unconfirmed()
 	c.mu.Lock()
@@ -154,9 +154,9 @@ func (w *worker) granted(base history.Event, got *lockkeeper.Hold) *hold {
 	return h
 }
 
-// give releases a hold.
-func (w *worker) give(h *hold) {
-	c := w.crowd
+// release releases a hold.
+func (w *worker) release(h *hold) {
+	c := w.load
 	if err := h.Err(); err != nil {
 		c.lost(h, err)
 		return
@@ -169,7 +169,7 @@ func (w *worker) give(h *hold) {
 		delete(c.live, h)
 		c.mu.Unlock()
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	err := h.Release(ctx)
 	switch {
@@ -178,13 +178,12 @@ func (w *worker) give(h *hold) {
 		e.Kind = history.Released
 		c.record(e)
 	case !errors.Is(err, lockkeeper.ErrUnavailable) && !errors.Is(err, lockkeeper.ErrLost):
-		c.oddly("errors: %s is given back: %v", h.base.Claim, err)
+		c.fault("errors: %s: release: %v", h.base.Claim, err)
 	}
 }
 
-// Look has every holder look at its hold, as it would before it does anything,
-// and records who knows of a loss.
-func (c *Crowd) Look() {
+// CheckLosses calls Err on every hold, as a holder does before it acts, and records the losses.
+func (c *Load) CheckLosses() {
 	c.mu.Lock()
 	all := make([]*hold, 0, len(c.live))
 	for h := range c.live {
@@ -198,15 +197,15 @@ func (c *Crowd) Look() {
 	}
 }
 
-// mayBeLost are the reasons for which a hold here may be lost: nobody takes or
-// revokes anything, so the engine must not lose what it has answered.
-var mayBeLost = map[lockkeeper.Reason]bool{
+// allowedLosses are the allowed reasons of a loss. No client steals or revokes, so the engine must not
+// end a hold that it has granted for any other reason.
+var allowedLosses = map[lockkeeper.Reason]bool{
 	lockkeeper.Unreachable: true,
 	lockkeeper.Suspended:   true,
 	lockkeeper.Expired:     true,
 }
 
-func (c *Crowd) lost(h *hold, err error) {
+func (c *Load) lost(h *hold, err error) {
 	h.end.Do(func() {
 		c.Lost.Add(1)
 		var e *lockkeeper.Error
@@ -217,24 +216,24 @@ func (c *Crowd) lost(h *hold, err error) {
 		c.recorder.Add(event)
 		delete(c.live, h)
 		c.mu.Unlock()
-		if !mayBeLost[e.Reason] {
-			c.oddly("lost: %s was answered, and is lost: %v", h.base.Claim, err)
+		if !allowedLosses[e.Reason] {
+			c.fault("lost: %s was granted and is lost: %v", h.base.Claim, err)
 		}
 	})
 }
 
-// listener is an engine that has it recorded who was answered that he waits.
-type listener struct {
+// waitRecorder is an engine that records the claims that it answers with Waiting.
+type waitRecorder struct {
 	lockkeeper.Engine
-	crowd *Crowd
+	load *Load
 }
 
 // Claim implements lockkeeper.Engine.
-func (l *listener) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (lockkeeper.Status, error) {
+func (l *waitRecorder) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (lockkeeper.Status, error) {
 	s, err := l.Engine.Claim(ctx, k, want)
 	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting &&
 		want.Revision == 0 {
-		l.crowd.record(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
+		l.load.record(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
 	}
 	return s, err
 }
