@@ -76,9 +76,9 @@ func (e *Engine) forgetExpired(ctx context.Context, now time.Duration) {
 	}
 }
 
-// unavailableBecause turns the error of a transaction into an ErrUnavailable that says what would help, or
-// into an ErrDenied if rights are missing. It is an ErrUnavailable if the jobs may have happened,
-// and for renewals, whose holders go on until their deadline.
+// unavailableBecause turns the error of a transaction into an ErrUnavailable that says what would
+// help, or into an ErrDenied if rights are missing. It is an ErrUnavailable if the jobs may have
+// happened, and for renewals, whose holders go on until their deadline.
 func (e *Engine) unavailableBecause(err error, jobs []*job) error {
 	var refused *lockkeeper.Error
 	if errors.As(err, &refused) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// columns are those of a table, and which of them are numbers.
+// columns are the names of the columns of a table, and which of them are numbers.
 type columns struct {
 	names   string
 	numbers map[string]bool
@@ -38,12 +38,12 @@ func numbers(names string) map[string]bool {
 	return set
 }
 
-// but are the names of c without those.
+// but returns the names without keys.
 func (c columns) but(keys ...string) []string {
 	return slices.DeleteFunc(strings.Split(c.names, ", "), func(name string) bool { return slices.Contains(keys, name) })
 }
 
-// sessionRows are the columns of sessions, under the version that follows.
+// sessionRows returns the values of sessions, with their next versions.
 func sessionRows(all []session) [][]any {
 	var out [][]any
 	for i := range all {
@@ -96,7 +96,7 @@ func targetKeys(all []targetRow) (keys [][]any) {
 	return keys
 }
 
-// modeNumber is a mode as the table of targets has it.
+// modeNumber is the number of a mode in the table of targets.
 func modeNumber(m lockkeeper.Mode) int64 {
 	switch m {
 	case lockkeeper.ModeExclusive:
@@ -140,7 +140,7 @@ func claimReader(each func(region int, c *rows.Claim)) func(scanner) error {
 	}
 }
 
-// claimColumns are the columns of claims, of a table of that name.
+// claimColumns returns the columns of claims, of a table with that name.
 func claimColumns(of string) string {
 	return of + "." + strings.ReplaceAll(rows.ClaimColumns, ", ", ", "+of+".")
 }

@@ -23,7 +23,7 @@ const (
 
 var leastMariaDB = [2]int{10, 6}
 
-// errForeign: the table that tells the version is not ours.
+// errForeign: the table of versions belongs to another program.
 var errForeign = errors.New("tables of another program")
 
 // querier is a pool or one of its connections.
@@ -32,7 +32,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version tells the version of the tables: 0 if they are only begun, lockkeeper.ErrNoTables if
+// version returns the version of the tables: 0 if they are incomplete, lockkeeper.ErrNoTables if
 // there are none. It refuses a server that is too old, and tables that are too new.
 func (db database) version(ctx context.Context, q querier) (version int, err error) {
 	server := ""
@@ -50,8 +50,8 @@ func (db database) version(ctx context.Context, q querier) (version int, err err
 	return version, nil
 }
 
-// unprepared are the arguments of a query that has none, and is not to be prepared: behind a
-// pooler the statement might be on another connection.
+// unprepared are the arguments of a query without any that must not be prepared: behind a pooler
+// the statement might be on another connection.
 func (n naming) unprepared() []any {
 	if n.flavour == postgres {
 		return []any{pgx.QueryExecModeExec}
@@ -78,8 +78,8 @@ func (db database) checkServer(ctx context.Context, q querier) error {
 
 var firstNumbers = regexp.MustCompile(`^(\d+)(?:\.(\d+))?`)
 
-// tooOld is what is wrong with a server of that version; nil: nothing. A version that can't be
-// read is taken.
+// tooOld returns an error if a server of that version is too old. It accepts a version that it
+// can't read.
 func (n naming) tooOld(server string) error {
 	match := firstNumbers.FindStringSubmatch(strings.TrimPrefix(server, "5.5.5-")) // as MariaDB once disguised itself
 	if match == nil {
@@ -103,14 +103,14 @@ func (n naming) tooOld(server string) error {
 	return nil
 }
 
-// contents is what is there where our tables are, or should be.
+// contents is what is in the place of the tables.
 type contents struct {
-	schema bool   // of Postgres: there is the schema
-	ours   bool   // the table that tells the version is there
-	others string // some table of another program; "" if there is none
+	schema bool   // of Postgres: the schema exists
+	ours   bool   // the table of versions exists
+	others string // a table of another program; "" if there is none
 }
 
-// contents looks into the database's catalogue.
+// contents reads the catalogue of the database.
 func (db database) contents(ctx context.Context, q querier) (contents, error) {
 	var found contents
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
@@ -139,8 +139,7 @@ func (db database) contents(ctx context.Context, q querier) (contents, error) {
 		if err := rows.Scan(&name); err != nil {
 			return found, err
 		}
-		// Tables of others can stand beside ours where only the prefix tells them
-		// apart, but not in our schema.
+		// With a prefix, tables of other programs may stand beside these; in a schema they may not.
 		known := name
 		if db.flavour == mysql {
 			known = strings.TrimPrefix(name, db.prefix)
@@ -157,16 +156,16 @@ func (db database) contents(ctx context.Context, q querier) (contents, error) {
 	return found, rows.Err()
 }
 
-// object is something that migrations make.
+// object is something that migrations create.
 type object struct{ kind, name string }
 
-// versions is the table that tells the version.
+// versions is the table of versions.
 var versions = object{"TABLE", "migrations"}
 
 var createPattern = regexp.MustCompile(
 	`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
 
-// objectsOf are all that the migrations of a flavour make.
+// objectsOf returns all that the migrations of a flavour create.
 func objectsOf(f flavour) []object {
 	all := []object{versions}
 	for _, match := range createPattern.FindAllStringSubmatch(schemas[f].Text(), -1) {

@@ -21,14 +21,14 @@ func (f flavour) String() string {
 	return "mysql"
 }
 
-// naming is what stands before the names of our tables: a schema of Postgres, or a
-// prefix in MariaDB and MySQL.
+// naming is what comes before the names of the tables: a schema of Postgres, or a prefix in MariaDB
+// and MySQL.
 type naming struct {
 	flavour flavour
 	prefix  string
 }
 
-// sql fills in the names that a text has in braces.
+// sql fills in the names in braces.
 func (n naming) sql(text string) string {
 	var b strings.Builder
 	b.Grow(len(text) + 64)
@@ -44,7 +44,7 @@ func (n naming) sql(text string) string {
 	}
 }
 
-// name is the name of one of our tables, quoted.
+// name returns the quoted name of a table.
 func (n naming) name(table string) string {
 	if n.flavour == postgres {
 		return quote(n.prefix, `"`) + "." + quote(table, `"`)
@@ -62,7 +62,7 @@ type database struct {
 	pool *sql.DB
 	owns bool // the pool is closed with the engine
 
-	// plainly: no statements are prepared on new connections. Nil if that is not ours
-	// to decide.
+	// plainly: no statements are prepared on new connections. Nil if the pool belongs to the
+	// program, which decides that.
 	plainly *atomic.Bool
 }

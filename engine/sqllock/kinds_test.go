@@ -34,8 +34,8 @@ func overKinds(t *testing.T, test func(t *testing.T, k kind)) {
 	}
 }
 
-// overMostKinds is overKinds with -long. Otherwise it runs a test for Postgres alone: one that takes
-// long, and is about what all databases do alike.
+// overMostKinds is overKinds with -long. Otherwise it runs a test for Postgres alone: one that
+// takes long, and is about what all databases do alike.
 func overMostKinds(t *testing.T, test func(t *testing.T, k kind)) {
 	if testmode.Long() {
 		overKinds(t, test)

@@ -14,9 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// List implements lockkeeper.Engine. A follower is told what differs from what
-// it was told last, at most some twenty times a second: what came and went in
-// between it misses, but never the last state of a claim.
+// List implements lockkeeper.Engine. A watcher receives the difference to its last read, at most
+// some twenty times a second. It may miss states in between, but never the last state of a claim.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if err := q.Check(); err != nil {
@@ -40,8 +39,8 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 	}
 }
 
-// reading has do use a connection, and again if it turns out that statements must not be
-// prepared there. What do does twice must do no harm.
+// reading passes a connection to do, and repeats that if statements must not be prepared there. do
+// must be repeatable.
 func (e *Engine) reading(ctx context.Context, do func(link) error) error {
 	for try := 0; ; try++ {
 		err := e.dialect.with(ctx, e.db.pool, do)
@@ -51,7 +50,7 @@ func (e *Engine) reading(ctx context.Context, do func(link) error) error {
 	}
 }
 
-// list reads one moment: what q selects.
+// list reads what q selects at one moment.
 func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Status, error) {
 	s := newScope(usual)
 	s.sees(q)
@@ -63,18 +62,18 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 	return all, nil
 }
 
-// moment is what was read at one moment, for one who asks or for all who follow.
+// moment is what was read at one moment, for one caller or for all watchers.
 type moment struct {
-	began time.Time // by this process's clock: no older than that
-	err   error     // nothing was read; what follows is nil then
+	began time.Time // by this process's clock: it is no older
+	err   error     // nothing was read, and all below is nil
 	ended []lockkeeper.Status
-	past  map[lockkeeper.Ref]bool // those that ended longer ago than was looked back
+	past  map[lockkeeper.Ref]bool // ended claims that are older than back
 
 	mu    sync.Mutex // guards table
 	table *table.Table
 }
 
-// read reads one moment of what s sees, and with back what has ended since then.
+// read reads one moment of what s selects; with back also claims that ended since then.
 func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*moment, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
@@ -107,7 +106,7 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 	return m, nil
 }
 
-// pick is what q selects of what is there, and of what has ended.
+// pick returns the present and the ended claims that q selects.
 func (m *moment) pick(q lockkeeper.Query) (all, ended []lockkeeper.Status) {
 	for i := range m.ended {
 		if q.Selects(&m.ended[i]) {
@@ -119,7 +118,7 @@ func (m *moment) pick(q lockkeeper.Query) (all, ended []lockkeeper.Status) {
 	return slices.Collect(m.table.List(q)), ended
 }
 
-// sees takes in where to look for what q selects; all of the tree if it selects everything.
+// sees adds what q selects; the whole tree if it selects everything.
 func (s *scope) sees(q lockkeeper.Query) {
 	switch {
 	case q.Ref != (lockkeeper.Ref{}):
@@ -129,15 +128,15 @@ func (s *scope) sees(q lockkeeper.Query) {
 	case q.Meets != "":
 		s.paths[q.Meets] = true
 		for up := range q.Meets.Ancestors() {
-			s.paths[up] = s.paths[up] || false // there are permits too, which meet nobody below
+			s.paths[up] = s.paths[up] || false // with the permits there, which do not meet paths below
 		}
 	default:
 		s.all = true
 	}
 }
 
-// readOnly reads one moment of what the scope says, and all that it depends on. It
-// needs no latches: nothing is decided.
+// readOnly reads one moment of the scope and all that it depends on. It decides nothing, so it
+// needs no latches.
 func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 	d, v := tx.e.dialect, tx.view
 	keep := func(_ int, found *rows.Claim) { v.claims[found.Ref] = found }
@@ -176,7 +175,7 @@ func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 	return tx.send(ctx, d.commit())
 }
 
-// wholeTable is the table of all rows, without what has ended but for its row.
+// wholeTable is the table of all rows, without ended claims.
 func (c *view) wholeTable() (*table.Table, error) {
 	now := c.reading.now
 	for _, found := range c.claims { // order does not matter

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// meter is whom an engine tells how its transactions fare.
+// meter has the functions that an engine calls for its transactions.
 type meter struct {
 	committed atomic.Pointer[func(commands int, took time.Duration)]
 	repeated  atomic.Pointer[func(why string)]
 }
 
-// Committed has report called with every transaction of this engine that is committed from now on:
-// how many commands were in it, and how long it took from its begin to the database's word that it
-// is done. The engine waits for report, so it must be quick, must not call the engine, and may be
-// called by several goroutines at once. The latest report counts.
+// Committed makes the engine call report after every commit from now on, with the number of
+// commands and the time from begin to commit. The engine waits for report: it must be quick, must
+// not call the engine, and several goroutines may call it at once. The latest report counts.
 func (e *Engine) Committed(report func(commands int, took time.Duration)) {
 	e.meter.committed.Store(&report)
 }
 
-// Repeated has report called, as that of Committed, each time that a transaction is done
-// again, with what was in its way: "conflict", another transaction was faster; "locked",
-// another one kept a lock; "away", the database could not be reached, was not ready, or
-// did not say whether it had committed.
+// Repeated makes the engine call report, as that of Committed, each time that it repeats a
+// transaction, with the cause: "conflict", another transaction was faster; "locked", another one
+// kept a lock; "away", the database could not be reached, was not ready, or did not say whether it
+// had committed.
 func (e *Engine) Repeated(report func(why string)) { e.meter.repeated.Store(&report) }
 
-// whyRepeated are the words for what keeps a transaction from being committed.
+// whyRepeated are the causes that Repeated reports.
 var whyRepeated = map[outcome]string{
 	retryable:      "conflict",
 	lockTimeout:    "locked",
@@ -46,10 +45,10 @@ func (m *meter) repeats(f outcome) {
 	}
 }
 
-// Overdue is for how long the session has been over that should have been ended first,
-// by the database's clock; 0 if there is none. Any process that has claims or follows them
-// ends such sessions within some 20 seconds: more than 30 say that it can't, and
-// Examine tells why. It costs one small query, and waits for the database until ctx ends.
+// Overdue returns for how long the session that should have ended first is over, by the database's
+// clock; 0 if there is none. Any process with claims or watchers ends such sessions within some 20
+// seconds; more than 30 mean that it can't, and Examine says why. It costs one small query, and
+// waits for the database until ctx ends.
 func (e *Engine) Overdue(ctx context.Context) (time.Duration, error) {
 	x := &examination{e, ctx}
 	var at reading

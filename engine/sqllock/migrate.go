@@ -21,16 +21,16 @@ var schemas = map[flavour]migrations.Schema{
 	mysql:    migrations.New(embedded, "schema/mysql"),
 }
 
-// unlockBound is for the end of a migration that was cut short.
+// unlockBound bounds the end of a migration that was interrupted.
 const unlockBound = 10 * time.Second
 
-// migrationPatience is for how long a migration waits for that of another process, in seconds.
+// migrationPatience is how long a migration waits for that of another process, in seconds.
 const migrationPatience = 30
 
-// Migrate brings the tables in the database that the URL names up to date, and makes
-// them if they are not there, also where the URL says migrate=off. See [Open] for URLs and
-// errors. Any number of processes may do so at once: one does it, and the others wait.
-// ctx bounds it; what was cut short is repeated by the next.
+// Migrate updates the tables in the database that the URL names, and creates them if there are
+// none, even if the URL says migrate=off. See [Open] for URLs and errors. Any number of processes
+// may call it at once: one does the work, and the others wait. If ctx ends it, the next call goes
+// on.
 func Migrate(ctx context.Context, url string) error {
 	s, err := parse(url)
 	if err != nil {
@@ -41,8 +41,7 @@ func Migrate(ctx context.Context, url string) error {
 	return db.ready(ctx, true)
 }
 
-// ready makes sure that the tables are there and up to date, which mostly costs one short
-// query.
+// ready makes sure that the tables exist and are up to date, mostly with one short query.
 func (db database) ready(ctx context.Context, migrates bool) error {
 	latest := schemas[db.flavour].Latest
 	version, err := db.version(ctx, db.pool)

@@ -22,13 +22,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// mysqlDialect speaks to MariaDB and MySQL, in words that both understand. Statements go
-// many in one packet, with their values written into them, so that a transaction
-// takes two round trips.
+// mysqlDialect speaks to MariaDB and MySQL, in SQL that both understand. It sends many statements
+// in one packet, with their values written into them, so that a transaction takes two round trips.
 //
-// Whatever locks rows finds them in a way that leaves the server no choice, see byKey:
-// where tables are small it would else read them whole, and so wait for every row that
-// somebody has locked.
+// Statements that lock rows force the server to find them by their keys, see byKey: it would read
+// small tables whole, and wait for every row that another transaction has locked.
 type mysqlDialect struct{ naming }
 
 // mysqlLink is a connection of the pool.
@@ -51,8 +49,8 @@ func (d mysqlDialect) with(ctx context.Context, pool *sql.DB, do func(link) erro
 	return err
 }
 
-// packetSize is about how many bytes are sent at once. Servers take 16 MB and more, unless
-// they are dbErr not to.
+// packetSize is roughly how many bytes are sent at once. Servers take 16 MB and more, unless
+// configured otherwise.
 const packetSize = 512 << 10
 
 // send implements link. The server stops at the first statement of a packet that fails.
@@ -71,7 +69,7 @@ func (l mysqlLink) send(ctx context.Context, all []statement) error {
 	return nil
 }
 
-// size is about the length of s in a packet.
+// size is roughly the length of s in a packet.
 func (s *statement) size() int {
 	size := len(s.text)
 	for _, arg := range s.args {
@@ -85,8 +83,7 @@ func (s *statement) size() int {
 
 var errMissingAnswers = errors.New("the database answered fewer statements than it was sent")
 
-// packet sends statements at once. Those that have a reader are those that answer with
-// rows, of which each has exactly one.
+// packet sends statements at once. The statements with a reader are those that answer with rows.
 func (l mysqlLink) packet(ctx context.Context, all []statement) error {
 	texts := make([]string, 0, len(all))
 	var args []any
@@ -115,7 +112,7 @@ func (l mysqlLink) packet(ctx context.Context, all []statement) error {
 			return err
 		}
 	}
-	found.NextResultSet() // there is none, but perhaps an error of what follows
+	found.NextResultSet() // there is none, but perhaps an error of a later statement
 	return errors.Join(found.Err(), found.Close())
 }
 
@@ -130,24 +127,24 @@ func (d mysqlDialect) outcomeOf(err error, committing bool) outcome {
 	var dbErr *mysqldriver.MySQLError
 	if errors.As(err, &dbErr) {
 		switch dbErr.Number {
-		case 1213, 1062, 1242, 1020: // a deadlock, a row that is there already, see hold, and a row that has changed
+		case 1213, 1062, 1242, 1020: // a deadlock, an existing row, see hold, and a row that has changed
 			return retryable
-		case 1205, 1969, 3024, 3572: // somebody keeps a lock, see patiently
+		case 1205, 1969, 3024, 3572: // another transaction keeps a lock, see patiently
 			return lockTimeout
 		case 1044, 1045, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1153, 1265, 1366, 1406, 1665, 4025:
 			// rights, tables, values
 			return fatal
 		}
 	}
-	// All others are of a server that is stopped, full, read-only, or not to be reached.
+	// All others: the server is stopped, full, read-only, or can't be reached.
 	if committing {
 		return unknownOutcome
 	}
 	return unreachable
 }
 
-// begin implements dialect. See patiently for the patience. The server breaks the
-// connection of one who doesn't go on; it counts in whole seconds.
+// begin implements dialect. For the patience see patiently. The server closes the connection of an
+// idle transaction; it counts in whole seconds.
 func (d mysqlDialect) begin(p patience) []statement {
 	idle := int64(math.Ceil(p.idle.Seconds()))
 	return []statement{
@@ -173,16 +170,15 @@ func (d mysqlDialect) commit() statement { return statement{text: "COMMIT;\n" + 
 // rollback implements dialect.
 func (d mysqlDialect) rollback() statement { return statement{text: "ROLLBACK;\n" + asBefore} }
 
-// patiently is a SELECT that fails when it has waited for locks for so long as one waits
-// for latches. Servers count their own time-out of locks in seconds, but bound the
-// whole time of a statement more finely: MariaDB by what MySQL takes for a comment, and
-// the other way round.
+// patiently returns a SELECT that fails when it has waited for locks for latchPatience. Servers
+// count lock timeouts in whole seconds, but can bound the time of a statement more finely: MariaDB
+// by a clause that MySQL takes for a comment, MySQL by a hint that MariaDB takes for one.
 func patiently(then string) string {
 	return fmt.Sprintf("/*M! SET STATEMENT max_statement_time = %.3f FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ ",
 		latchPatience.Seconds(), latchPatience.Milliseconds()) + then
 }
 
-// stripes is how many rows stand for paths, beside that of the root.
+// stripes is the number of rows that stand for paths, besides the row of the root.
 const stripes = 4096
 
 // stripe is a row that stands for paths.
@@ -192,12 +188,12 @@ type stripe struct {
 	exclusive bool
 }
 
-// latch implements dialect: rows that are locked until the transaction ends. Two paths of one
-// row only wait for each other in vain.
+// latch implements dialect with rows that are locked until the transaction ends. Two paths that
+// share a row only wait for each other without need.
 //
-// Everybody takes them in one order, so that nobody waits in a circle: first what is
-// above, which is mostly shared and so is had in one statement. Should two paths
-// of different depth meet in a row and make a circle after all, the server breaks it.
+// All transactions take them in one order, so that there are no deadlocks: first the ancestors,
+// which are mostly shared, and so need one statement. If paths of different depths share a row,
+// there may be a deadlock after all, and the server breaks it.
 func (d mysqlDialect) latch(all []latch) (statements []statement) {
 	of := make(map[int64]stripe, len(all))
 	for _, l := range all {
@@ -223,7 +219,7 @@ func (d mysqlDialect) latch(all []latch) (statements []statement) {
 	return statements
 }
 
-// row is the number of a path's row.
+// row is the number of the row of a path.
 func (d mysqlDialect) row(path lockkeeper.Path) int64 {
 	if path == "" {
 		return 0
@@ -233,7 +229,7 @@ func (d mysqlDialect) row(path lockkeeper.Path) int64 {
 	return 1 + int64(h.Sum64()%stripes)
 }
 
-// latchRows locks rows in their order. Of rows that are not there nothing would be locked.
+// latchRows locks rows in their order. It fails if one is missing, since that would lock nothing.
 func (d mysqlDialect) latchRows(all []stripe) statement {
 	mode := " LOCK IN SHARE MODE"
 	if all[0].exclusive {
@@ -256,8 +252,8 @@ func (d mysqlDialect) latchRows(all []stripe) statement {
 	}}
 }
 
-// byKey finds rows t of a table by a key of which there is one row each: it is what
-// stands behind FROM, and its arguments. The rows are read one by one in the order of keys.
+// byKey finds rows t of a table by a unique key: it returns the text behind FROM, and its
+// arguments. The server reads the rows one by one in the order of keys.
 func (d mysqlDialect) byKey(in string, key columns, keys [][]any) (from string, args []any) {
 	var types, equal []string
 	for i, name := range key.but() {
@@ -280,13 +276,13 @@ func (d mysqlDialect) byKey(in string, key columns, keys [][]any) (from string, 
 		strings.Join(equal, " AND "), []any{string(list)}
 }
 
-// errBroken: the tables are not as they were made.
+// errBroken: the tables are not as the migrations made them.
 var errBroken = errors.New("the tables are damaged")
 
-// marks are n marks for values.
+// marks returns n question marks.
 func marks(n int) string { return repeat("?", n) }
 
-// repeat is a list of n times the same.
+// repeat returns a list of n times text.
 func repeat(text string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ")
 }
@@ -299,8 +295,8 @@ func anys[T any](all []T) []any {
 	return out
 }
 
-// clock implements dialect. The time is that of the statement's begin, which is after
-// the latches, and knows no time zone.
+// clock implements dialect. The time is the begin of the statement, which is after the latches, and
+// has no time zone.
 func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
 	var all []statement
 	const micros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -344,8 +340,8 @@ func (d mysqlDialect) sessions(ids []string, lock bool, each func(*session)) sta
 	return statement{text: d.sql(text), args: args, each: sessionReader(each)}
 }
 
-// claims implements dialect. The parts of the query are not sorted or compared, so rows
-// come as they are found.
+// claims implements dialect. The parts of the query are not sorted or compared, so rows come as
+// they are found.
 func (d mysqlDialect) claims(s *search, each func(region int, c *rows.Claim)) statement {
 	q := &union{}
 	q.byName(s)
@@ -407,8 +403,8 @@ func (q *union) bySession(s *search) {
 	}
 }
 
-// byRegion looks for who meets targets. Mostly hardly anybody does, and all are read at
-// once; of long lines each is read in its order, by the primary key.
+// byRegion reads the claims that meet targets. Mostly there are few, and one query reads all; it
+// reads each long queue in its order, by the primary key.
 func (q *union) byRegion(s *search) {
 	if len(s.regions) == 0 {
 		return
@@ -418,7 +414,7 @@ func (q *union) byRegion(s *search) {
 	where, args := meetings(s.regions)
 	if s.limit == 0 {
 		q.add("0", from+join+` WHERE `+where+s.atMost(), args...)
-		// should the bound be met, all is read anew
+		// if the limit is reached, everything is read again
 		q.deep(s, `(SELECT t.session, t.id FROM `+from+` WHERE `+where+s.atMost()+`)`, args)
 		return
 	}
@@ -426,7 +422,7 @@ func (q *union) byRegion(s *search) {
 		`) AND t.class IN (0, 1, 4)`}
 	for i, r := range s.regions {
 		where, values := meetings([]region{r})
-		// What was removed by hand must not count, so its claim is looked for at once.
+		// A claim that was removed by hand must not count, so the same query looks for it.
 		lines = append(lines, fmt.Sprintf("(SELECT STRAIGHT_JOIN %d, t.session, t.id FROM %s%s WHERE %s AND t.class IN "+
 			"(2, 3) ORDER BY t.class, t.`rank`, t.ticket, t.session, t.id LIMIT %d)",
 			i, from, join, where, s.limit))
@@ -437,7 +433,7 @@ func (q *union) byRegion(s *search) {
 	q.deep(s, found, args)
 }
 
-// deep looks for who is in the holds of those who were found.
+// deep reads the claims nested in those found.
 func (q *union) deep(s *search, found string, args []any) {
 	if s.deep {
 		q.add("-2", `(SELECT DISTINCT t.session, t.id FROM `+found+` t) t JOIN {claims} c FORCE INDEX (claims_inside)
@@ -446,7 +442,7 @@ func (q *union) deep(s *search, found string, args []any) {
 	}
 }
 
-// meetings says which rows of targets regions have, and with which arguments.
+// meetings returns the condition for the rows of targets in regions, and its arguments.
 func meetings(regions []region) (where string, args []any) {
 	var each []string
 	for _, r := range regions {
@@ -463,12 +459,12 @@ func meetings(regions []region) (where string, args []any) {
 	return strings.Join(each, ` OR `), args
 }
 
-// freezes implements dialect. There are at most table.MaxFreezes, and mostly none.
+// freezes implements dialect. There are at most table.MaxFreezes, mostly none.
 func (d mysqlDialect) freezes(each func(table.FreezeRecord)) statement {
 	return statement{text: d.sql(`SELECT ` + rows.FreezeColumns + ` FROM {freezes}`), each: freezeReader(each)}
 }
 
-// paces implements dialect.
+// holdTimes implements dialect.
 func (d mysqlDialect) holdTimes(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	text := `SELECT ` + rows.HoldTimeColumns + ` FROM {hold_times}`
 	if paths != nil {

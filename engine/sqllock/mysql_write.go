@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// hold implements dialect. If the count is not right, a query that may have one row has
-// two, which is an error: so the rest of the packet is not done.
+// hold implements dialect. If the count is wrong, a query that may return one row returns two,
+// which is an error: so the server does not run the later statements of the packet.
 func (d mysqlDialect) hold(all []session) []statement {
 	keys, moved := make([][]any, len(all)), make([][]any, len(all))
 	for i := range all {
@@ -41,8 +41,8 @@ const (
 	bytesAtOnce = packetSize / 4
 )
 
-// insert inserts rows; what is there already is an error, unless it is told by which columns
-// a row is known: then the others are set.
+// insert inserts rows. An existing row is an error; with key it is updated: key has the columns
+// that identify it.
 func (d mysqlDialect) insert(into string, c columns, all [][]any, key ...string) (statements []statement) {
 	names, end := c.but(), ""
 	text := d.sql("INSERT INTO {" + into + "} (`" + strings.Join(names, "`, `") + "`) VALUES ")
@@ -67,7 +67,7 @@ func (d mysqlDialect) insert(into string, c columns, all [][]any, key ...string)
 	return statements
 }
 
-// putSessions implements dialect. Rows of those that have changed are there: they are held.
+// putSessions implements dialect. The changed rows exist, since they are held.
 func (d mysqlDialect) putSessions(new, changed []session) []statement {
 	return append(d.insert("sessions", sessionColumns, sessionRows(new)),
 		d.insert("sessions", sessionColumns, sessionRows(changed), "id")...)
@@ -89,7 +89,7 @@ func (d mysqlDialect) putTargets(old, new []targetRow) []statement {
 		d.insert("targets", targetColumns, targetValues(new), keyOfTargets.but()...)...)
 }
 
-// remove removes rows by a key of which there is one row each.
+// remove removes rows by a unique key.
 func (d mysqlDialect) remove(from string, key columns, keys [][]any) (statements []statement) {
 	for some := range slices.Chunk(keys, rowsAtOnce) {
 		found, args := d.byKey(from, key, some)

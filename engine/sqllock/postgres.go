@@ -22,8 +22,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// postgresDialect speaks to Postgres. Statements go in pipelines, and values of many
-// rows in arrays, so that a transaction takes two round trips whatever it does.
+// postgresDialect speaks to Postgres. It sends statements in pipelines, and the values of many rows
+// in arrays, so that a transaction takes two round trips whatever it does.
 type postgresDialect struct {
 	naming
 	plainly *atomic.Bool // see database
@@ -54,18 +54,18 @@ func (d postgresDialect) with(ctx context.Context, pool *sql.DB, do func(link) e
 	})
 	switch {
 	case stale:
-		return d.with(ctx, pool, do) // which there are only so many of
+		return d.with(ctx, pool, do) // it ends, since there are only so many connections
 	case dbErr != nil:
 		return dbErr
 	}
 	if errors.Is(err, driver.ErrBadConn) {
-		return nil // it broke when all had been done
+		return nil // it broke when everything was done
 	}
 	return err
 }
 
-// stale reports whether statements were prepared on c, which has turned out to be of
-// no use.
+// stale reports whether statements were prepared on c, although that does not work behind its
+// pooler.
 func (d postgresDialect) stale(c *pgx.Conn) bool {
 	prepares, _ := c.PgConn().CustomData()[preparing].(bool)
 	return prepares && d.plainly != nil && d.plainly.Load()
@@ -119,13 +119,13 @@ func (d postgresDialect) outcomeOf(err error, committing bool) outcome {
 		return unreachable
 	}
 	if (dbErr.Code == "26000" || dbErr.Code == "42P05") && d.plainly != nil {
-		d.plainly.Store(true) // a statement that was prepared is on another connection
+		d.plainly.Store(true) // the prepared statement is on another connection
 		return retryable
 	}
 	switch {
 	case dbErr.Code == "22012", dbErr.Code == "40001", dbErr.Code == "40P01", dbErr.Code == "23505", dbErr.Code == "21000",
 		dbErr.Code == "0A000":
-		return retryable // a count that was not right, or what Postgres itself refuses
+		return retryable // a wrong count, or a conflict that Postgres found
 	case dbErr.Code == "55P03":
 		return lockTimeout
 	case dbErr.Severity == "FATAL" && committing:
@@ -138,10 +138,9 @@ func (d postgresDialect) outcomeOf(err error, committing bool) outcome {
 	return fatal
 }
 
-// begin implements dialect. Settings hold until the commit, so it makes no
-// difference whose connection it is. Where tables are small or not counted yet, the
-// planner would read them whole. No statement is bounded, above all not the commit:
-// that may wait for a synchronous copy, and would not if it were cancelled.
+// begin implements dialect. The settings hold until the commit, so any connection will do. They
+// keep the planner from reading small or new tables whole. No statement has a timeout, above all
+// not the commit: it may wait for a synchronous replica, and would not if it were cancelled.
 func (d postgresDialect) begin(p patience) []statement {
 	return []statement{
 		{text: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
@@ -168,8 +167,8 @@ func (d postgresDialect) commit() statement { return statement{text: "COMMIT"} }
 // rollback implements dialect.
 func (d postgresDialect) rollback() statement { return statement{text: "ROLLBACK"} }
 
-// latch implements dialect: advisory locks that end with the transaction. Two paths
-// of one number only wait for each other in vain.
+// latch implements dialect with advisory locks that end with the transaction. Two paths with the
+// same number only wait for each other without need.
 func (d postgresDialect) latch(all []latch) []statement {
 	if len(all) == 0 {
 		return nil
@@ -183,7 +182,7 @@ func (d postgresDialect) latch(all []latch) []statement {
 	for n := range numbers { // order does not matter: sorted below
 		keys = append(keys, n)
 	}
-	slices.Sort(keys) // everybody takes them in one order, so that nobody waits in a circle
+	slices.Sort(keys) // all transactions take them in one order, so that there are no deadlocks
 	exclusive := make([]bool, len(keys))
 	for i, n := range keys {
 		exclusive[i] = numbers[n]
@@ -195,7 +194,7 @@ func (d postgresDialect) latch(all []latch) []statement {
 	}}
 }
 
-// number is that of the advisory lock of a path.
+// number returns the number of the advisory lock of a path.
 func (d postgresDialect) number(path lockkeeper.Path) int64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "lockkeeper %s %s", d.prefix, path)
@@ -315,8 +314,8 @@ func (d postgresDialect) bySession(a *arms, s *search) {
 	}
 }
 
-// byRegion looks for who meets targets. Mostly hardly anybody does, and all are read at
-// once; of long lines each is read in its order, by the primary key.
+// byRegion reads the claims that meet targets. Mostly there are few, and one query reads all; it
+// reads each long queue in its order, by the primary key.
 func (d postgresDialect) byRegion(a *arms, s *search) {
 	of := map[part]*regionColumns{at: {}, above: {}, below: {}}
 	for i, r := range s.regions {
@@ -327,7 +326,7 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 		}
 	}
 	const from = `unnest(?::bigint[], ?::text[], ?::text[]) AS r(n, low, high)`
-	const there = ` JOIN {claims} k ON k.session = t.session AND k.id = t.id` // what was removed by hand must not count
+	const there = ` JOIN {claims} k ON k.session = t.session AND k.id = t.id` // a claim that was removed by hand must not count
 	where := map[part]string{
 		at:    `t.path = r.low`,
 		above: `t.path = r.low AND t.mode < 3`,
@@ -373,12 +372,12 @@ type regionColumns struct {
 	low, high []string
 }
 
-// freezes implements dialect. There are at most table.MaxFreezes, and mostly none.
+// freezes implements dialect. There are at most table.MaxFreezes, mostly none.
 func (d postgresDialect) freezes(each func(table.FreezeRecord)) statement {
 	return statement{text: d.sql(`SELECT ` + rows.FreezeColumns + ` FROM {freezes}`), each: freezeReader(each)}
 }
 
-// paces implements dialect.
+// holdTimes implements dialect.
 func (d postgresDialect) holdTimes(paths []lockkeeper.Path, each func(table.HoldTimeRecord)) statement {
 	text, args := `SELECT `+rows.HoldTimeColumns+` FROM {hold_times}`, []any(nil)
 	if paths != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// hold implements dialect. A count that is not right divides by zero, so that the
-// statements behind it, sent in the same breath, are not done.
+// hold implements dialect. A wrong count divides by zero, so that the server does not run the later
+// statements of the pipeline.
 func (d postgresDialect) hold(all []session) []statement {
 	n := len(all)
 	ids, versions, acked, lowest := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -34,7 +34,7 @@ func (d postgresDialect) hold(all []session) []statement {
 	}}
 }
 
-// arrays is a list of rows as a table expression, and its arguments: an array for each column.
+// arrays returns a list of rows as a table expression, and its arguments: an array for each column.
 func (c columns) arrays(all [][]any) (from string, args []any) {
 	var casts []string
 	for i, name := range strings.Split(c.names, ", ") {
@@ -73,9 +73,9 @@ func columnWithNulls[T any](all [][]any, i int) []*T {
 	return column
 }
 
-// orUpdate has rows updated that are there, which are known by these columns. So they are found
-// by an index. If an UPDATE were joined to a list, the planner might read all rows while a table is
-// small, and keep to that plan when it has grown.
+// orUpdate updates rows that exist, which these columns identify, so that an index finds them. For
+// an UPDATE joined with a list the planner might read all rows while a table is small, and keep to
+// that plan when the table has grown.
 func (d postgresDialect) orUpdate(c columns, keys ...string) string {
 	var all []string
 	for _, name := range c.but(keys...) {
@@ -84,8 +84,7 @@ func (d postgresDialect) orUpdate(c columns, keys ...string) string {
 	return ` ON CONFLICT (` + strings.Join(keys, ", ") + `) DO UPDATE SET ` + strings.Join(all, ", ")
 }
 
-// remove removes rows by a key of which there is one row each. They are nobody else's, so they
-// are where they were found.
+// remove removes rows by a unique key. No other transaction touches them.
 func (d postgresDialect) remove(from string, key columns, keys [][]any) statement {
 	list, args := key.arrays(keys)
 	var equal []string
@@ -98,7 +97,7 @@ func (d postgresDialect) remove(from string, key columns, keys [][]any) statemen
 			WHERE ` + strings.Join(equal, " AND ") + ` OFFSET 0) l))`)}
 }
 
-// insert inserts rows; what is there already is an error.
+// insert inserts rows; an existing row is an error.
 func (d postgresDialect) insert(into string, c columns, all [][]any, or string) statement {
 	from, args := c.arrays(all)
 	return statement{text: d.sql(`INSERT INTO {` + into + `} (` + c.names + `) SELECT ` + c.names + `
@@ -170,7 +169,7 @@ func (d postgresDialect) dropEnded(session string) statement {
 	return statement{text: d.sql(`DELETE FROM {claims} WHERE session = $1 AND state = 'ended'`), args: []any{session}}
 }
 
-// follow implements dialect.
+// announceWatcher implements dialect.
 func (d postgresDialect) announceWatcher(process string, until time.Duration) statement {
 	return statement{
 		text: d.sql(`INSERT INTO {watchers} (process, until_ns) VALUES ($1, $2) ON CONFLICT (process)
@@ -179,8 +178,8 @@ func (d postgresDialect) announceWatcher(process string, until time.Duration) st
 	}
 }
 
-// ring implements dialect. The notice goes out with the commit; it says which
-// processes are meant, as far as there is room.
+// sendWakeups implements dialect. The server sends the notice with the commit; it names the
+// processes, if there is room.
 func (d postgresDialect) sendWakeups(wakeups []wakeup, now time.Duration) []statement {
 	var processes []string
 	for _, b := range wakeups {
@@ -198,16 +197,16 @@ func (d postgresDialect) sendWakeups(wakeups []wakeup, now time.Duration) []stat
 	}
 }
 
-// everybody is a notice that concerns all processes.
+// everybody is the notice for all processes.
 const everybody = "*"
 
-// channel is where notices go.
+// channel is the channel of notices.
 func (d postgresDialect) channel() string {
 	return "lockkeeper_" + strconv.FormatUint(uint64(d.number("")), 36)
 }
 
-// answer implements dialect. There are few bells, whatever the planner thinks: it would
-// else read all claims.
+// readWakeups implements dialect. There are few wakeups, but the planner might read all claims for
+// them.
 func (d postgresDialect) readWakeups(process string, each func(n int, c *rows.Claim)) statement {
 	return statement{
 		text: d.sql(`SELECT ` + claimColumns("c") + `, b.n FROM {wakeups} b
@@ -217,7 +216,7 @@ func (d postgresDialect) readWakeups(process string, each func(n int, c *rows.Cl
 	}
 }
 
-// answered implements dialect.
+// removeWakeups implements dialect.
 func (d postgresDialect) removeWakeups(process string, wakeups []int) []statement {
 	return []statement{{text: d.sql(`DELETE FROM {wakeups} WHERE process = $1 AND n = ANY($2)`),
 		args: []any{process, wakeups}}}

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// code is the number or the code of an error that the server told; "" if it told none.
+// code is the number or code of an error that the server returned; "" for other errors.
 func code(err error) string {
 	var pg *pgconn.PgError
 	var my *mysqldriver.MySQLError
@@ -26,7 +26,7 @@ func code(err error) string {
 	return ""
 }
 
-// meaning finds out what an error tells about our tables.
+// meaning finds out what an error says about the tables.
 func meaning(err error) error {
 	switch code(err) {
 	case "42P01", "3F000", "1146": // no such table, or schema
@@ -37,7 +37,7 @@ func meaning(err error) error {
 	return err
 }
 
-// refusal is an error of the opening with what to do about it.
+// refusal returns the error of opening with what to do about it.
 func (db database) refusal(err error) error {
 	var e *lockkeeper.Error
 	if err == nil || errors.As(err, &e) {
@@ -76,9 +76,8 @@ func (db database) refusal(err error) error {
 	return refuse(lockkeeper.ErrUnavailable, "the database can't be used")
 }
 
-// oneLine is an error in one line. The driver of Postgres writes one for each way that it has
-// tried, with and without TLS: of these what the server said counts, or why it could not be
-// reached.
+// oneLine is an error in one line. The driver of Postgres writes a line for each way that it has
+// tried, with and without TLS: what the server said counts, or why it could not be reached.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string {
@@ -101,7 +100,7 @@ func (e oneLine) Error() string {
 }
 func (e oneLine) Unwrap() error { return e.error }
 
-// place says where our tables are.
+// place says where the tables are.
 func (n naming) place() string {
 	if n.flavour == postgres {
 		return "in schema " + n.prefix
@@ -109,7 +108,7 @@ func (n naming) place() string {
 	return "with names " + n.prefix + "..."
 }
 
-// elsewhere says how other tables are named.
+// elsewhere says how to name other tables.
 func (n naming) elsewhere() string {
 	if n.flavour == postgres {
 		return "schema=NAME"
@@ -117,7 +116,7 @@ func (n naming) elsewhere() string {
 	return "prefix=NAME_"
 }
 
-// occupied refuses what belongs to another program.
+// occupied refuses tables of another program.
 func (n naming) occupied(table string) error {
 	return lockkeeper.Invalid("the tables %s are another program's (such as %s): name others by %s", n.place(), table,
 		n.elsewhere())

@@ -16,7 +16,7 @@ func Migration(url string) (string, error) {
 	return s.script(), nil
 }
 
-// script is the text of Migration.
+// script returns the text of Migration.
 func (n naming) script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- The tables of lockkeeper %s.\n\n", n.place())
@@ -37,7 +37,7 @@ func (n naming) script() string {
 	return b.String()
 }
 
-// grants are the rights of a role that only uses the locks.
+// grants returns the rights of a role that only uses the locks.
 func (n naming) grants() []string {
 	var tables, others []string // those that it writes to, and reads
 	var all []string

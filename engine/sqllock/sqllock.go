@@ -14,23 +14,22 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Engine keeps claims as rows of a database. It is a [lockkeeper.Engine], safe for
-// concurrent use.
+// Engine keeps claims as rows of a database. It is a [lockkeeper.Engine], safe for concurrent use.
 type Engine struct {
 	db        database
 	dialect   dialect
-	process   string // names this engine to others who use the database
+	process   string // names this engine to other processes
 	local     *local
 	bounds    bounds
 	holdTimes *holdTimes
 	long      longQueues
 
-	work     *queue // what needs latches
+	work     *queue // calls that need latches
 	renewals *queue
 	running  sync.WaitGroup
 	closing  context.Context // ends when the engine is closed
 	close    context.CancelFunc
-	cutting  context.Context // ends when what was under way then is cut off
+	cutting  context.Context // ends when running transactions are cut off
 	cut      context.CancelFunc
 	wakeups  *wakeups
 	meter    meter
@@ -39,7 +38,7 @@ type Engine struct {
 	announced announcement
 }
 
-// newEngine makes an engine on a database that is ready.
+// newEngine returns an engine on a database that is ready.
 func newEngine(_ context.Context, db database) (*Engine, error) {
 	e := &Engine{
 		db:        db,
@@ -120,8 +119,8 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	return reply.Lease, nil
 }
 
-// attach attaches a session to this process. If the same attempt has succeeded
-// before, and its answer was lost, the session is taken over from that.
+// attach attaches a session to this process. If an earlier transaction of the same attempt has
+// succeeded, and its answer was lost, attach takes the session over from it.
 func (tx *transaction) attach(s lockkeeper.Session, attempt string, notify func([]lockkeeper.Status)) (table.Reply,
 	error) {
 	if row := tx.view.sessions[s.ID]; row != nil && row.attempt == attempt {
@@ -135,7 +134,7 @@ func (tx *transaction) attach(s lockkeeper.Session, attempt string, notify func(
 	}
 	tx.attached[s.ID] = session{process: tx.e.process, attempt: attempt}
 	if !open {
-		tx.dropped = append(tx.dropped, s.ID) // what ended under its name before must not be taken for its own (R16)
+		tx.dropped = append(tx.dropped, s.ID) // ended claims of an earlier session with this id (R16)
 	}
 	lease := reply.Lease
 	tx.after = append(tx.after, func() {
@@ -158,7 +157,7 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 		sc.refs[ref], sc.begun[ref] = true, true
 		sc.ask(w.Targets)
 		if w.Inside != (lockkeeper.Ref{}) {
-			sc.refs[w.Inside], sc.around[w.Inside] = true, true // so that who closes a circle sees who began it
+			sc.refs[w.Inside], sc.around[w.Inside] = true, true // so that the claim that closes a cycle sees the others
 		}
 	})
 	return reply.Status, err
@@ -184,7 +183,7 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	return err
 }
 
-// command has one command done, and returns its answer when it is committed.
+// command runs one command, and returns its answer after the commit.
 func (e *Engine) command(ctx context.Context, c table.Command, needs func(*scope)) (table.Reply, error) {
 	var reply table.Reply
 	var refused error
@@ -219,8 +218,8 @@ func (e *Engine) command(ctx context.Context, c table.Command, needs func(*scope
 	return reply, nil
 }
 
-// overBefore reports whether a command was refused because what it ends is over: its
-// first attempt, whose answer was lost, may have done that.
+// overBefore reports whether a command was refused because what it ends has ended: its first
+// attempt, whose answer was lost, may have done that.
 func overBefore(c *table.Command, refused error) bool {
 	switch {
 	case c.Op != table.End:
@@ -231,8 +230,8 @@ func overBefore(c *table.Command, refused error) bool {
 	return c.Ending.Kind == lockkeeper.Thaw && errors.Is(refused, lockkeeper.ErrNotHeld)
 }
 
-// roomFor refuses freezes beyond table.MaxFreezes, of which the table of a transaction
-// knows only those that concern it. One that was made and is asked for again has its room.
+// roomFor refuses freezes beyond table.MaxFreezes, since the table of a transaction has only some
+// of them. A repeated freeze is not refused.
 func (tx *transaction) roomFor(c *table.Command) error {
 	ref := lockkeeper.Ref{Session: c.Key.Session, ID: c.Want.ID}
 	made := slices.ContainsFunc(tx.view.freezes, func(f table.FreezeRecord) bool { return f.By == ref })
@@ -265,14 +264,13 @@ func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease,
 	return reply.Lease, nil
 }
 
-// closeGrace is how long transactions have to finish when the engine is closed. They are
-// not cut off at once, since that asks the server to cancel them: of such requests a PgBouncer
-// before 1.20.1 may end, with "server in bad state", and all its clients lose their connections.
+// closeGrace is how long transactions may take to finish when the engine is closed. To cut them off
+// at once would ask the server to cancel them: a PgBouncer before 1.20.1 may crash of such requests
+// ("server in bad state"), and all its clients lose their connections.
 const closeGrace = 2 * time.Second
 
-// Close implements lockkeeper.Engine. Sessions that were not left live on until
-// their TTL has passed. It takes some seconds at the most, and these only if the database does
-// not answer.
+// Close implements lockkeeper.Engine. Sessions that were not left live until their TTL has passed.
+// It takes some seconds at most, and only if the database does not answer.
 func (e *Engine) Close() error {
 	e.close()
 	defer e.cut()

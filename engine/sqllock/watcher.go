@@ -12,45 +12,45 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
-// How often a follower looks: soon after something happened here, else seldom.
+// How often the poller reads: soon after an event of this process, else rarely.
 const (
 	watchPause = 50 * time.Millisecond
 	watchIdle  = 500 * time.Millisecond
-	watchBack  = 5 * time.Second // how long ago what ended may have ended to be told of
-	// Where nothing has begun for so long, nothing has changed either, since transactions are
-	// shorter. So it is enough to see that nothing begins, and to look now and then all the same.
+	watchBack  = 5 * time.Second // how old an end may be that watchers receive
+	// If no transaction has begun for so long, nothing changes, since transactions are shorter.
+	// Then the poller only reads whether one begins, and everything every watchAnyway.
 	watchStill  = attemptBound + time.Second
 	watchAnyway = 15 * time.Second
 )
 
-// stillness is what a look found out about whether anything happens in the database.
+// stillness is what the last polls found out about whether anything happens in the database.
 type stillness struct {
-	joined int       // how many watchers there had been when all was looked at
-	drawn  uint64    // each transaction that decides anything draws a number
-	since  time.Time // when that was new
-	looked time.Time // when all was looked at
+	joined int       // watchers that there had been at the last read
+	drawn  uint64    // every transaction that decides anything draws numbers
+	since  time.Time // when drawn changed
+	looked time.Time // when everything was read
 }
 
-// poller reads for all followers of this process at once, as long as there are any:
-// thousands who follow a claim each, as by polls over HTTP, cost the database no more
-// than one who follows all of those. The zero value has no followers.
+// poller reads for all watchers of this process at once, while there are any: thousands of watchers
+// of one claim each, as by polls over HTTP, cost the database no more than one watcher of all those
+// claims. The zero value has no watchers.
 type poller struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards all below
 	watchers map[*watcher]struct{}
-	joined   int           // how often somebody has begun to follow
-	events   chan struct{} // something happened here, or there is one more follower
-	ended    chan struct{} // closed when the goroutine that looks has ended; nil: there is none
+	joined   int           // watchers that there have been
+	events   chan struct{} // filled by events of this process and new watchers
+	ended    chan struct{} // closed when the poller has ended; nil: it does not run
 }
 
-// follower is one List that goes on.
+// watcher is one List with Follow.
 type watcher struct {
 	query  lockkeeper.Query
 	wakeup chan struct{}
 	latest atomic.Pointer[moment]
 }
 
-// ring has followers look soon.
-func (l *poller) ring() {
+// wake makes the poller read soon.
+func (l *poller) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.events != nil {
@@ -58,14 +58,15 @@ func (l *poller) ring() {
 	}
 }
 
-// followed reports whether somebody follows claims here, and so wants to see ends of others' too.
+// watched reports whether there are watchers here, which need the ends of claims of other
+// processes.
 func (e *Engine) watched() bool {
 	e.poller.mu.Lock()
 	defer e.poller.mu.Unlock()
 	return len(e.poller.watchers) > 0
 }
 
-// join takes in a follower, and begins to look if nobody did.
+// join adds a watcher, and starts the poller if it does not run.
 func (e *Engine) join(q lockkeeper.Query) *watcher {
 	l, f := &e.poller, &watcher{query: q, wakeup: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -83,13 +84,14 @@ func (e *Engine) join(q lockkeeper.Query) *watcher {
 	return f
 }
 
+// leave removes a watcher.
 func (l *poller) leave(f *watcher) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.watchers, f)
 }
 
-// wait waits until nobody looks any more, after the engine was closed.
+// wait waits for the end of the poller, after the engine was closed.
 func (l *poller) wait() {
 	l.mu.Lock()
 	ended := l.ended
@@ -99,8 +101,8 @@ func (l *poller) wait() {
 	}
 }
 
-// all are the followers, where they look, and how many there have been. If there are none, who
-// asks ends.
+// all returns the watchers, what they watch, and how many there have been. If there are none, the
+// poller must end.
 func (l *poller) all() (watchers []*watcher, s *scope, joined int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +117,7 @@ func (l *poller) all() (watchers []*watcher, s *scope, joined int) {
 	return watchers, s, l.joined
 }
 
-// pollForWatchers reads again and again for all followers, until there are none.
+// pollForWatchers reads again and again for all watchers, until there are none.
 func (e *Engine) pollForWatchers(ended chan struct{}) {
 	defer close(ended)
 	pause := time.NewTimer(0)
@@ -145,7 +147,7 @@ func (e *Engine) pollForWatchers(ended chan struct{}) {
 	}
 }
 
-// still reports whether nothing can have changed since all was looked at.
+// still reports whether nothing can have changed since the last read.
 func (e *Engine) still(last *stillness) bool {
 	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
@@ -162,8 +164,8 @@ func (e *Engine) still(last *stillness) bool {
 	return false
 }
 
-// pauseWatchers waits until it is worth to look again: at once if something happens here,
-// but not more often than watchPause.
+// pauseWatchers waits until the next read is due: soon after an event of this process, but not more
+// often than watchPause.
 func (e *Engine) pauseWatchers(pause *time.Timer) {
 	pause.Reset(watchPause)
 	select {
@@ -195,13 +197,13 @@ func (f *watcher) next(ctx, closing context.Context, since time.Time) *moment {
 	}
 }
 
-// follow yields what q selects, and goes on with what changes of it.
+// watch yields the statuses that q selects, and then their changes.
 func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
 	since := time.Now()
 	f := e.join(q)
 	defer e.poller.leave(f)
 	reported := watching.NewReported()
-	seen := make(map[lockkeeper.Ref]uint64) // ends that it has seen
+	seen := make(map[lockkeeper.Ref]uint64) // ends that it has received
 	for first := true; ; first = false {
 		m := f.next(ctx, e.closing, since)
 		switch {
@@ -227,7 +229,7 @@ func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockk
 	}
 }
 
-// announcement is until when this process has told that it follows what happens.
+// announcement is until when this process has announced that it has watchers.
 type announcement struct {
 	mu    sync.Mutex
 	until time.Time
@@ -235,12 +237,12 @@ type announcement struct {
 
 const (
 	watchLease  = 10 * time.Second
-	watchMargin = 2 * time.Second // before its end it is not relied on
+	watchMargin = 2 * time.Second // an announcement with less left does not count
 )
 
-// announce tells those who end claims that somebody follows here, so that they leave rows
-// of them. When nothing was told before, it waits for all transactions that may not
-// have heard of it. If it can't be told, some claims end without a reason.
+// announce writes that there are watchers here, so that other processes keep the rows of ended
+// claims. The first announcement waits for all transactions that may not have seen it. If it fails,
+// some claims end without a reason.
 func (e *Engine) announce(ctx context.Context) {
 	a := &e.announced
 	a.mu.Lock()
