@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A conversion that was tried in vain, and whose answer was lost, is asked for
+// A conversion that was tried without effect, and whose answer was lost, is asked for
 // again: also by a process that knows of it from the rows alone (R14, R16).
 func TestUndoneConversionIsKnownFromRows(t *testing.T) {
 	path := file(t)

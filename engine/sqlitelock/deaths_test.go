@@ -81,7 +81,7 @@ func TestWaitingLeavesOneThread(t *testing.T) {
 	}
 }
 
-// Files that are locked for ever, as by daemons that have inherited them, may use
+// Files that are locked forever, as by daemons that have inherited them, may use
 // up all threads that wait for deaths: another death is noticed all the same.
 func TestKilledHolderBesideDaemons(t *testing.T) {
 	path := file(t)

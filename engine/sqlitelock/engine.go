@@ -34,7 +34,7 @@ type Engine struct {
 
 	// Of the goroutine alone.
 	db      *database
-	cache   *cache // nil: the rows must be read anew
+	cache   *cache // nil: all rows must be read
 	view    *view  // see simulate
 	clock   func() (time.Duration, error)
 	boot    string

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// takeOver attaches a session, also if it is open, whoever has it.
+// takeOver attaches a session, also if another process has it.
 func takeOver(ctx context.Context, e *Engine, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
 	error) {
 	lease, err := e.Attach(ctx, s, notify)
@@ -214,7 +214,7 @@ func TestClosedEngine(t *testing.T) {
 }
 
 // Somebody who keeps the file to himself, in a transaction of the sqlite3 tool for
-// instance, is never taken for the holder of a lock: whoever gives up is told.
+// instance, is never taken for the holder of a lock: a caller that gives up gets an error.
 func TestKeptBusy(t *testing.T) {
 	path := file(t)
 	e := openReal(t, path)

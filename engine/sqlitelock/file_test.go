@@ -160,7 +160,7 @@ func TestDamagedFile(t *testing.T) {
 	})
 }
 
-// Who opens the path anew must see the locks of those who have it open, so a file
+// A process that opens the path must see the locks of those that have it open, so a file
 // that was replaced under them is not used any more.
 func TestReplacedFile(t *testing.T) {
 	path := file(t)
@@ -293,7 +293,7 @@ func TestRemovedLog(t *testing.T) {
 	compare(t, "a process that comes later", snapshot(t, openReal(t, path)), after)
 }
 
-// A file that becomes smaller while it is in use is read anew: cut short it is
+// A file that becomes smaller while it is in use is read again: cut short it is
 // refused, tidied up by SQLite itself it is as good as before.
 func TestSmallerFile(t *testing.T) {
 	for _, cut := range []bool{true, false} {

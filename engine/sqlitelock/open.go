@@ -251,7 +251,7 @@ func (db *database) peek(ctx context.Context) error {
 	return nil
 }
 
-// leaveUntouched closes the connection to a file that is not to be used. Whoever
+// leaveUntouched closes the connection to a file that is not to be used. The process that
 // is the last to close a file moves what is in its log into it: so if there was
 // a log, the last is a connection that can't write.
 func (db *database) leaveUntouched() {

@@ -145,7 +145,7 @@ func playCount(args []string) error {
 	return c.Close()
 }
 
-// count raises the number in a file in two steps, as whoever has no lock must not.
+// count raises the number in a file in two steps, as a process without the lock must not.
 func count(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -402,7 +402,7 @@ func TestKillLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d counts, %d told, %d processes killed, fences up to %d", n, told, killed, last)
-	// Whoever was killed between counting and telling has counted once more.
+	// A process that was killed between counting and reporting has counted once more.
 	if n < told || n > told+killed {
 		t.Errorf("counted to %d, but %d counts were told and %d processes killed", n, told, killed)
 	}

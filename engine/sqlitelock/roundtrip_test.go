@@ -159,7 +159,7 @@ func TestRoundTrip(t *testing.T) {
 		a, b := g.exact(snapshot(t, engines[0])), g.exact(snapshot(t, engines[1]))
 		compare(t, fmt.Sprintf("step %d, after %s: second process", i, did), b, a)
 		if r.IntN(4) == 0 {
-			compare(t, fmt.Sprintf("step %d, after %s: read anew", i, did), g.exact(reloaded(t, engines[1])), a)
+			compare(t, fmt.Sprintf("step %d, after %s: all rows read", i, did), g.exact(reloaded(t, engines[1])), a)
 		}
 	}
 }
@@ -177,7 +177,7 @@ type generator struct {
 
 // exact leaves of a snapshot what every process has. An end that was forgotten
 // because its session knows of it comes back where its row is read after the
-// session was attached anew: then it is remembered for the rest of its TTL.
+// session was attached again: then it is remembered for the rest of its TTL.
 func (g *generator) exact(snap table.Snapshot) table.Snapshot {
 	if g.states {
 		snap.Claims = slices.DeleteFunc(snap.Claims, func(c table.ClaimRecord) bool { return c.Acked })

@@ -134,7 +134,8 @@ func rowsOf(path string) string {
 	var text string
 	err = db.QueryRow(`SELECT concat_ws(' | ', (SELECT concat_ws(' ', fences, tickets, epochs) FROM meta),
 		(SELECT group_concat(concat_ws(' ', id, state, epoch), ', ') FROM (SELECT * FROM sessions ORDER BY id)),
-		(SELECT group_concat(concat_ws(' ', session, id, state, targets, priority, ticket, fence, reason), ', ') FROM (SELECT * FROM claims ORDER BY session, id)),
+		(SELECT group_concat(concat_ws(' ', session, id, state, targets, priority, ticket, fence, reason), ', ')
+		FROM (SELECT * FROM claims ORDER BY session, id)),
 		(SELECT group_concat(concat_ws(' ', path, state), ', ') FROM freezes))`).Scan(&text)
 	if err != nil {
 		return err.Error()

@@ -82,7 +82,7 @@ func TestLostBell(t *testing.T) {
 	ka, kb := attach(t, a, "a", time.Minute, nil), attach(t, b, "b", time.Minute, notify)
 	claim(t, a, ka, exclusive(1, "db"))
 	claim(t, b, kb, exclusive(1, "db"))
-	a.folder.path = t.TempDir() // there it rings in vain
+	a.folder.path = t.TempDir() // there it wakes nobody
 	if err := a.End(bounded(t), ka, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func TestFollowAcrossProcesses(t *testing.T) {
 }
 
 // A session that begins again under its old id has none of its old claims, for a
-// process that reads all rows anew as for one that follows them.
+// process that reads all rows as for one that follows them.
 func TestSessionBeginsAgain(t *testing.T) {
 	path := file(t)
 	first, follows := openReal(t, path), openReal(t, path)
@@ -395,9 +395,9 @@ func TestSessionBeginsAgain(t *testing.T) {
 	k = attach(t, first, "s", time.Minute, nil)
 	want := snapshot(t, first)
 	compare(t, "a process that follows", snapshot(t, follows), want)
-	anew := openReal(t, path)
-	compare(t, "a process that reads all anew", snapshot(t, anew), want)
-	if st := claim(t, anew, k, exclusive(1, "db")); st.State != lockkeeper.Held || st.Fence != 3 {
+	later := openReal(t, path)
+	compare(t, "a process that reads all rows", snapshot(t, later), want)
+	if st := claim(t, later, k, exclusive(1, "db")); st.State != lockkeeper.Held || st.Fence != 3 {
 		t.Errorf("claim 1 of the new session: %s with fence %d, want held with fence 3", st.State, st.Fence)
 	}
 }

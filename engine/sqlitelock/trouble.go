@@ -56,7 +56,7 @@ func (db *database) unusable(err error) error {
 	return refused
 }
 
-// words say what an error of SQLite means for whoever has to do something about it.
+// words say what an error of SQLite means, and what to do about it.
 func (db *database) words(err error) string {
 	switch resultCode(err) {
 	case 0:

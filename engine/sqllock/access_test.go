@@ -149,7 +149,8 @@ func TestViews(t *testing.T) {
 				"1, 1, 1, '', '', 1)", s.id, now, s.left))
 			for id, class := range []int{0, 2} {
 				db.mustExec(t,
-					fmt.Sprintf(`INSERT INTO {claims} VALUES ('%s', %d, 'held', '[]', 'fritz', '', '', 0, 7, 8, '', %[3]s - 5000000000, %[3]s - 5000000000,
+					fmt.Sprintf(`INSERT INTO {claims} VALUES ('%s', %d, 'held', '[]', 'fritz', '', '', 0, 7, 8, '',
+						%[3]s - 5000000000, %[3]s - 5000000000,
 					NULL, NULL, NULL, 0, 0, 0, 1, 0, '', NULL, NULL)`, s.id, id, now),
 					fmt.Sprintf("INSERT INTO {targets} VALUES ('a/é', %d, 0, 7, '%s', %d, 2)", class, s.id, id))
 			}

@@ -67,7 +67,7 @@ func TestHeadOfALineLeaves(t *testing.T) {
 }
 
 // Rows of claims at the head of a long line are removed by hand, and not those of their targets:
-// then nobody waits for them, and who waits behind keep their order.
+// then nobody waits for them, and the waiters behind keep their order.
 func TestHeadOfALineRemovedByHand(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)
@@ -95,7 +95,7 @@ func TestHeadOfALineRemovedByHand(t *testing.T) {
 }
 
 // A thief that stands behind the head of a line asks nobody while it is not known who is ahead
-// of it, not even for a moment: this one would ask in vain (R10).
+// of it, not even for a moment: this one would ask without effect (R10).
 func TestThiefBehindTheHead(t *testing.T) {
 	const told = `attach b ttl=30s
 attach c ttl=1m

@@ -10,7 +10,7 @@ import (
 )
 
 // An engine that is closed in the middle of a transaction does not ask the server to cancel it:
-// it is done, and who waits for it is told so.
+// it is done, and a waiting caller gets an error.
 func TestCloseInATransaction(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		url := k.shared(t).Database(t)

@@ -98,7 +98,7 @@ func TestLateReleaseFreesNothing(t *testing.T) {
 	})
 }
 
-// What a program held that is gone is free after its TTL for whoever comes, though no
+// What a program held that is gone is free after its TTL for the next claim, though no
 // process was there to clean up.
 func TestNobodyCleansUp(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
@@ -157,7 +157,8 @@ func TestTablesHaveTransactions(t *testing.T) {
 	}
 	tables, others := 0, 0
 	err := db.pool.QueryRow(`SELECT count(*), coalesce(sum(engine <> 'InnoDB'), 0) FROM information_schema.tables
-		WHERE table_schema = database() AND table_type = 'BASE TABLE' AND table_name LIKE 'lockkeeper\_%'`).Scan(&tables, &others)
+		WHERE table_schema = database() AND table_type = 'BASE TABLE'
+		AND table_name LIKE 'lockkeeper\_%'`).Scan(&tables, &others)
 	if err != nil || tables < 8 || others != 0 {
 		t.Errorf("%d tables, of which %d have no transactions; %v", tables, others, err)
 	}

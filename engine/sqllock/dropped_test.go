@@ -21,7 +21,7 @@ func TestFencesGoOnWhenAllIsRemoved(t *testing.T) {
 		}
 		if st := waiter.await(1, lockkeeper.Ended); st.Reason != lockkeeper.Revoked ||
 			st.Text != "its row in the database was removed" {
-			t.Errorf("who waits was told %s %q", st.Reason, st.Text)
+			t.Errorf("the waiter was notified of %s %q", st.Reason, st.Text)
 		}
 		if _, err := holder.Renew(bounded(t), holder.key); !errors.Is(err, lockkeeper.ErrSession) {
 			t.Errorf("the holder is renewed: %v", err)
@@ -63,9 +63,11 @@ func TestTargetsOfAHolderRemoved(t *testing.T) {
 func TestClaimsRemovedWithoutTargets(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		a, b := join(t, openEngine(t, url), "a", time.Minute), join(t, openEngine(t, url), "b", time.Minute)
-		statement := `INSERT INTO {targets} (path, class, ticket, session, id, mode, ` + map[flavour]string{postgres: `rank`,
+		statement := `INSERT INTO {targets} (path, class, ticket, session, id,
+			mode, ` + map[flavour]string{postgres: `rank`,
 			mysql: "`rank`"}[a.db.flavour] + `)
-			WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n <= 900) SELECT 'a', 2, n + 1000 * m, 'removed', n + 1000 * m, 1, 0 FROM n, (SELECT 0 AS m UNION ALL SELECT 1) AS m`
+			WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n <= 900) SELECT 'a',
+			2, n + 1000 * m, 'removed', n + 1000 * m, 1, 0 FROM n, (SELECT 0 AS m UNION ALL SELECT 1) AS m`
 		a.db.mustExec(t, statement)
 		a.claim(exclusive(1, 0, "a"), lockkeeper.Held)
 		b.claim(exclusive(1, 0, "a"), lockkeeper.Ended)

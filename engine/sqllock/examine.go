@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// examineBound bounds each check: a table that somebody keeps locked must not hide
-	// what the others find.
+	// examineBound bounds each check: a table that another transaction keeps locked must not hide
+	// the findings of the others.
 	examineBound = 3 * time.Second
-	// overdueBound is for how long a session may be over without having been ended, if
-	// some process looks after what is over: with room for a busy database.
+	// overdueBound is how long a session may be over without having been ended, if a process cleans
+	// up: with room for a busy database.
 	overdueBound = 2 * cleanEvery
-	// mostNamed is how many of what is wrong are named.
+	// mostNamed bounds the names in a finding.
 	mostNamed = 3
 )
 
@@ -27,8 +27,8 @@ type examination struct {
 	ctx context.Context
 }
 
-// Examine implements lockkeeper.Examiner. It reads settings and statistics of the server as
-// far as this user may see them, and rows of all tables; it locks what has expired for a moment.
+// Examine implements lockkeeper.Examiner. It reads settings and statistics of the server as far as
+// this user may see them, and rows of all tables; it locks expired sessions for a moment.
 func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	checks := []func(*examination) lockkeeper.Finding{(*examination).database}
 	if e.db.flavour == postgres {
@@ -54,8 +54,7 @@ func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	return findings
 }
 
-// ask has statements done, one after the other on one connection. What they are answered
-// may be read twice.
+// ask runs statements one after the other on one connection. Their answers may be read twice.
 func (x *examination) ask(all ...statement) error {
 	return x.e.reading(x.ctx, func(l link) error {
 		for _, s := range all {
@@ -67,12 +66,12 @@ func (x *examination) ask(all ...statement) error {
 	})
 }
 
-// one asks for one row.
+// one reads one row.
 func (x *examination) one(text string, into ...any) error {
 	return x.ask(x.row(text, into...))
 }
 
-// row is a statement that answers with one row.
+// row is a statement whose answer is one row.
 func (x *examination) row(text string, into ...any) statement {
 	return statement{text: x.e.db.sql(text), each: func(scan scanner) error { return scan(into...) }}
 }
@@ -130,7 +129,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// database looks at what answers.
+// database checks that the database answers.
 func (x *examination) database() lockkeeper.Finding {
 	const check = "database"
 	where := "version(), current_database(), current_user"
@@ -161,7 +160,7 @@ func (x *examination) database() lockkeeper.Finding {
 	return fine(check, "%s", detail)
 }
 
-// rights tries what the engine does, on no rows.
+// rights tries the statements of the engine, on no rows.
 func (x *examination) rights() lockkeeper.Finding {
 	const check = "rights"
 	var at reading
@@ -184,7 +183,7 @@ func (x *examination) rights() lockkeeper.Finding {
 	}
 	err := x.ask(all...)
 	for err != nil && d.outcomeOf(err, false) == lockTimeout && x.ctx.Err() == nil {
-		err = x.ask(all...) // somebody has the latch: it has waited for that
+		err = x.ask(all...) // it has waited for a latch
 	}
 	switch {
 	case err != nil && (d.outcomeOf(err, false) == lockTimeout || x.ctx.Err() != nil):
@@ -196,7 +195,7 @@ func (x *examination) rights() lockkeeper.Finding {
 	return fine(check, "this user may read and change all rows")
 }
 
-// sessions counts.
+// sessions counts sessions and claims.
 func (x *examination) sessions() lockkeeper.Finding {
 	const check = "sessions"
 	now, err := x.now()
@@ -218,7 +217,7 @@ func (x *examination) sessions() lockkeeper.Finding {
 	return fine(check, "%d live; %d held, %d waiting; %d wake-ups under way", open, held, waiting, wakeups)
 }
 
-// expiry looks whether what is over has been ended.
+// expiry checks that expired sessions were ended.
 func (x *examination) expiry() lockkeeper.Finding {
 	const check = "expiry"
 	now, err := x.now()
@@ -253,8 +252,8 @@ type overdueSession struct {
 	deadline int64
 }
 
-// overdue reads sessions that have been over for too long, the longest first, and which of
-// them somebody keeps locked.
+// overdue reads sessions that have been over for too long, the longest first, and which of them
+// another transaction keeps locked.
 func (x *examination) overdue(now int64) (over []overdueSession, kept []string, err error) {
 	const most = 20
 	text := fmt.Sprintf("SELECT id, deadline_ns FROM {sessions} WHERE state = 'open' AND deadline_ns < %d ORDER BY "+
@@ -270,7 +269,7 @@ func (x *examination) overdue(now int64) (over []overdueSession, kept []string, 
 	var free []overdueSession
 	all := append(x.e.dialect.begin(patience{latchPatience, idleFirst}), read(text+" FOR UPDATE SKIP LOCKED", &free),
 		x.e.dialect.rollback())
-	// Second, so that one which ends meanwhile does not seem to be locked.
+	// After the first, so that a session that ends meanwhile does not seem to be locked.
 	if err := x.ask(append(all, read(text, &over))...); err != nil {
 		return nil, nil, err
 	}
@@ -282,7 +281,7 @@ func (x *examination) overdue(now int64) (over []overdueSession, kept []string, 
 	return over, kept, nil
 }
 
-// keeper says who keeps the row of a session locked, and what can be done about it.
+// keeper says which transaction keeps the row of a session locked, and what to do about it.
 func (x *examination) keeper(session string) (detail, remedy string) {
 	if x.e.db.flavour == postgres {
 		return x.keeperPostgres(session)
@@ -290,7 +289,7 @@ func (x *examination) keeper(session string) (detail, remedy string) {
 	return x.keeperMySQL()
 }
 
-// contradictions looks for rows that don't fit together, as after changes by hand.
+// contradictions looks for rows that contradict each other, as after changes by hand.
 func (x *examination) contradictions() lockkeeper.Finding {
 	const check = "rows"
 	const remedy = "some were removed or changed by hand, or restored concurrent: end claims by lk revoke, never by DELETE"

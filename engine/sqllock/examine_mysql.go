@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// variable is the value of one of the server's, "" if it has none of that name.
+// variable is the value of a variable of the server; "" if it has none of that name.
 func (x *examination) variable(name string) (value string, err error) {
 	err = x.ask(statement{
 		text: "SHOW GLOBAL VARIABLES WHERE Variable_name = '" + name + "'",
@@ -16,7 +16,7 @@ func (x *examination) variable(name string) (value string, err error) {
 	return value, err
 }
 
-// counter is the value of one of the server's counters, "" if it has none of that name.
+// counter is the value of a counter of the server; "" if it has none of that name.
 func (x *examination) counter(name string) (value string, err error) {
 	err = x.ask(statement{
 		text: "SHOW GLOBAL STATUS WHERE Variable_name = '" + name + "'",
@@ -25,7 +25,7 @@ func (x *examination) counter(name string) (value string, err error) {
 	return value, err
 }
 
-// durabilityMySQL looks whether commits wait for the disk.
+// durabilityMySQL checks that commits wait for the disk.
 func (x *examination) durabilityMySQL() lockkeeper.Finding {
 	const check = "durability"
 	var flush, pages, log, sync string
@@ -51,7 +51,7 @@ func (x *examination) durabilityMySQL() lockkeeper.Finding {
 	return fine(check, "%s: what is answered is on the server's disk", detail)
 }
 
-// replicationMySQL looks what a failover may lose.
+// replicationMySQL checks what a failover may lose.
 func (x *examination) replicationMySQL() lockkeeper.Finding {
 	const check = "failover"
 	readOnly, err := x.variable("read_only")
@@ -95,13 +95,13 @@ func (x *examination) replicationMySQL() lockkeeper.Finding {
 			"another server takes over")
 }
 
-// noticesMySQL says how who waits is woken.
+// noticesMySQL says how waiting claims are woken.
 func (x *examination) noticesMySQL() lockkeeper.Finding {
-	return fine("wake-ups", "this server gives no notices: a process of which somebody waits looks every %s to %s",
+	return fine("wake-ups", "this server gives no notices: a process with waiting claims polls every %s to %s",
 		pollFirst, pollLast)
 }
 
-// tablesMySQL looks at the size of the tables.
+// tablesMySQL checks the size of the tables.
 func (x *examination) tablesMySQL() lockkeeper.Finding {
 	const check = "tables"
 	var bytes, rows int64
@@ -116,7 +116,7 @@ func (x *examination) tablesMySQL() lockkeeper.Finding {
 	return fine(check, "%s, about %d rows", size(bytes), rows)
 }
 
-// purgingMySQL looks for what keeps rows that were replaced from being removed.
+// purgingMySQL looks for what keeps dead rows from being removed.
 func (x *examination) purgingMySQL() lockkeeper.Finding {
 	const check = "old transactions"
 	id, seconds, err := x.oldest()
@@ -132,7 +132,7 @@ func (x *examination) purgingMySQL() lockkeeper.Finding {
 	return fine(check, "the oldest is open for %s", brief(age))
 }
 
-// oldest is the connection whose transaction has been open longest; 0 if there is none.
+// oldest is the connection with the longest open transaction; 0 if there is none.
 func (x *examination) oldest() (id, seconds int64, err error) {
 	err = x.ask(statement{
 		text: "SELECT trx_mysql_thread_id, timestampdiff(SECOND, trx_started, now()) FROM information_schema.innodb_trx " +
@@ -142,7 +142,8 @@ func (x *examination) oldest() (id, seconds int64, err error) {
 	return id, seconds, err
 }
 
-// keeperMySQL guesses who keeps rows locked: the server tells only who waits for whom.
+// keeperMySQL guesses which transaction keeps rows locked: the server only says which transactions
+// wait for which.
 func (x *examination) keeperMySQL() (detail, remedy string) {
 	const check = "SELECT trx_mysql_thread_id, trx_started, trx_rows_locked FROM information_schema.innodb_trx ORDER " +
 		"BY trx_started"

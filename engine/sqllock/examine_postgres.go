@@ -22,7 +22,7 @@ const (
 	lowConnections = 10
 )
 
-// durabilityPostgres looks whether commits wait for the disk.
+// durabilityPostgres checks that commits wait for the disk.
 func (x *examination) durabilityPostgres() lockkeeper.Finding {
 	const check = "durability"
 	var commits, fsync, pages string
@@ -47,7 +47,7 @@ func (x *examination) durabilityPostgres() lockkeeper.Finding {
 	return fine(check, "%s: what is answered is on the server's disk", detail)
 }
 
-// replicationPostgres looks what a failover may lose.
+// replicationPostgres checks what a failover may lose.
 func (x *examination) replicationPostgres() lockkeeper.Finding {
 	const check = "failover"
 	const remedy = "name standbys in synchronous_standby_names, with synchronous_commit on; or see to it that holders " +
@@ -109,7 +109,8 @@ func (x *examination) noticesPostgres() lockkeeper.Finding {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && x.ctx.Err() == nil:
 		return doubtful(check, fmt.Sprintf("the server's notices don't arrive, as behind a proxy that lends connections "+
-			"to one transaction: who waits looks every %s to %s instead, which costs the server some work", pollFirst, pollLast),
+			"to one transaction: a process with waiting claims polls every %s to %s instead, which costs the server "+
+			"some work", pollFirst, pollLast),
 			"nothing need be done; it is a little quicker if the URL names the server itself, or a proxy that lends "+
 				"connections to sessions")
 	case err != nil:
@@ -118,7 +119,7 @@ func (x *examination) noticesPostgres() lockkeeper.Finding {
 	return fine(check, "a notice arrives after %s", brief(took))
 }
 
-// connections looks how many more the server takes.
+// connections checks how many more connections the server accepts.
 func (x *examination) connections() lockkeeper.Finding {
 	const check = "connections"
 	text := `SELECT count(*),
@@ -145,7 +146,7 @@ func (x *examination) connections() lockkeeper.Finding {
 	return fine(check, "%s", detail)
 }
 
-// tablesPostgres looks at the size of the tables, and whether rows that were replaced go.
+// tablesPostgres checks the size of the tables, and that dead rows are removed.
 func (x *examination) tablesPostgres() lockkeeper.Finding {
 	const check = "tables"
 	var bytes, live, dead int64
@@ -173,7 +174,7 @@ func (x *examination) tablesPostgres() lockkeeper.Finding {
 	return fine(check, "%s", detail)
 }
 
-// purgingPostgres looks for what keeps rows that were replaced from being removed.
+// purgingPostgres looks for what keeps dead rows from being removed.
 func (x *examination) purgingPostgres() lockkeeper.Finding {
 	const check = "old transactions"
 	var who, remedy string
@@ -211,8 +212,8 @@ func (x *examination) purgingPostgres() lockkeeper.Finding {
 	return fine(check, "none is open that this user can see")
 }
 
-// keeperPostgres says who keeps the row of a session locked. It is known by its mark on
-// the row, unless several have locked that.
+// keeperPostgres says which transaction keeps the row of a session locked: its mark on the row
+// shows it, unless several have locked the row.
 func (x *examination) keeperPostgres(session string) (detail, remedy string) {
 	const check = "SELECT pid, state, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start"
 	pid := 0

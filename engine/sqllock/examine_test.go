@@ -258,7 +258,7 @@ func follow(t *testing.T, server *testdb.Server) {
 	})
 }
 
-// Whoever asks is told of every commit, and of what is done again.
+// Committed and Repeated report every commit and every repetition.
 func TestMeter(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		a, b := begun(t, url), begun(t, url)

@@ -107,7 +107,8 @@ func noLatches(t *testing.T, e *Engine) {
 		return // they are locks of rows, which can't be told from others
 	}
 	latches := -1
-	err := e.db.pool.QueryRow(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&latches)
+	err := e.db.pool.QueryRow(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid
+		FROM pg_database WHERE datname = current_database())`).Scan(&latches)
 	if err != nil || latches != 0 {
 		t.Errorf("there are %d latches, %v", latches, err)
 	}

@@ -48,14 +48,14 @@ claim a 1 exclusive db
 revoke c a.1 force`, atOnce: `
 at 1s attach a
 at 1s claim b 1 exclusive db`},
-		{name: "two who wait for each other", before: `
+		{name: "two waiters for each other", before: `
 attach a
 attach b
 claim a 1 exclusive t
 claim b 1 exclusive w`, atOnce: `
 claim a 2 exclusive w inside=a.1
 claim b 2 exclusive t inside=b.1`},
-		{name: "two who wait for each other, deep inside", before: `
+		{name: "two waiters for each other, deep inside", before: `
 attach a
 attach b
 claim a 1 exclusive t
@@ -101,7 +101,7 @@ attach b
 claim a 1 shared t/u`, atOnce: `
 freeze b 1 t for=5s
 claim a 2 exclusive t/u/v`},
-		{name: "a session that leaves and who asks it", before: `
+		{name: "a session that leaves and the claim that asks it", before: `
 attach a ttl=20s
 attach b
 claim a 1 exclusive t

@@ -240,8 +240,8 @@ func TestMigrateEmptySchema(t *testing.T) {
 	}
 }
 
-// Whoever migrates may lose the connection after any statement, as by a kill. Then there
-// is nothing or all in Postgres; and the next one does what is left.
+// A migration may lose its connection after any statement, as by a kill. Then Postgres has nothing or
+// all of it; and the next migration does the rest.
 func TestMigrateCut(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestMigrateBehindPgBouncer(t *testing.T) {
 	all.Wait()
 }
 
-// Who waits for the migration of another process gives up with its context.
+// A process that waits for the migration of another one gives up with its context.
 func TestMigrateWaits(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := opened(t, url)

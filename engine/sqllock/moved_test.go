@@ -33,7 +33,7 @@ func TestGrantByTheProcessThatWasLeft(t *testing.T) {
 	})
 }
 
-// Whoever knows a session's key can claim for it. The process that the session is
+// A caller with a session's key can claim for it. The process that the session is
 // attached to learns of the claim, and ends its wait when its bound is reached.
 func TestClaimByAnotherProcess(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// maxOptionFile bounds what is read of an option file, in bytes.
+// maxOptionFile bounds the bytes read of an option file.
 const maxOptionFile = 1 << 20
 
-// addFile adds what ~/.my.cnf says for clients, where the URL says nothing else. Without a
-// home or that file there is nothing to add.
+// addFile adds the client options of ~/.my.cnf that the URL does not set. Without a home or that
+// file it adds nothing.
 func (m *mysqlSettings) addFile() error {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -54,8 +54,8 @@ func (m *mysqlSettings) addFile() error {
 	return nil
 }
 
-// clientOptions reads an option file of MariaDB and MySQL: what it has for all clients.
-// Of the same option twice the later counts.
+// clientOptions returns the options for all clients in an option file of MariaDB and MySQL. Of an
+// option that is there twice the later counts.
 func clientOptions(text string) map[string]string {
 	found := make(map[string]string)
 	ours := false
@@ -76,7 +76,7 @@ func clientOptions(text string) map[string]string {
 	return found
 }
 
-// optionValue is a value without its quotes, escapes and the comment after it.
+// optionValue returns a value without its quotes, escapes and the comment after it.
 func optionValue(text string) string {
 	var value strings.Builder
 	var quote byte
@@ -99,7 +99,7 @@ func optionValue(text string) string {
 	return value.String()
 }
 
-// escaped is what a backslash and a letter stand for.
+// escaped returns what a backslash and a letter stand for.
 func escaped(c byte) string {
 	switch c {
 	case 'b':

@@ -19,18 +19,18 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 )
 
-// mysqlConnector makes of a URL what the driver needs. What the URL doesn't name is
-// taken from where the database's own client takes it.
+// mysqlConnector returns a connector for a URL. It takes what the URL does not name from where the
+// client of MySQL takes it.
 func mysqlConnector(a address) (driver.Connector, error) {
 	config := mysqldriver.NewConfig()
 	config.Timeout = connectBound
-	config.Logger = &mysqldriver.NopLogger{} // what it would write to stderr is told as an error, too
+	config.Logger = &mysqldriver.NopLogger{} // it would write to stderr what is an error anyway
 	config.ConnectionAttributes = "program_name:lockkeeper"
 	config.RejectReadOnly = true  // after a failover, look for the server that can be written to
-	config.ClientFoundRows = true // an update that changes nothing has found its row all the same
-	// Several statements in one packet are one round trip, and a transaction that the
-	// setting of its isolation precedes needs no setting of the connection. Values are
-	// written into them by the driver, since a statement that is prepared can't be several.
+	config.ClientFoundRows = true // an update that changes nothing counts its row
+	// Several statements in one packet are one round trip, and a packet that begins with the
+	// isolation level of its transaction needs no setting of the connection. The driver writes the
+	// values into the text, since a prepared statement can't be several statements.
 	config.MultiStatements = true
 	config.InterpolateParams = true
 	config.Params = map[string]string{"autocommit": "1"} // whatever the server's default is: some statements are alone
@@ -66,8 +66,8 @@ func mysqlConnector(a address) (driver.Connector, error) {
 	return boundedConnector{connector, connectBound}, nil
 }
 
-// boundedConnector bounds a connecting as a whole: of the driver's own bound only the dialing is
-// part, and a server that says nothing after that would be waited for without end.
+// boundedConnector bounds the time to connect as a whole: the bound of the driver covers only the
+// dialing, and a server that then says nothing would block forever.
 type boundedConnector struct {
 	driver.Connector
 	bound time.Duration
@@ -84,13 +84,13 @@ func (c boundedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// mysqlSettings are what a URL and the client's file say. "" is not said.
+// mysqlSettings are the settings of the URL and the option file; "" is not set.
 type mysqlSettings struct {
 	user, password, host, port, socket string
 	tls, ca, cert, key                 string
 }
 
-// read takes what the URL says.
+// read reads the settings of the URL.
 func (m *mysqlSettings) read(a address) error {
 	name, password, _ := strings.Cut(strings.TrimSuffix(a.userinfo, "@"), ":")
 	var wrongUser, wrongPassword error
@@ -117,7 +117,7 @@ func (m *mysqlSettings) read(a address) error {
 	return nil
 }
 
-// readHost takes the host and the port.
+// readHost reads the host and the port.
 func (m *mysqlSettings) readHost(a address) error {
 	m.host = a.host
 	if i := strings.LastIndexByte(a.host, ':'); i >= 0 && !strings.HasSuffix(a.host, "]") {
@@ -133,7 +133,7 @@ func (m *mysqlSettings) readHost(a address) error {
 	return nil
 }
 
-// secure has the connections encrypted.
+// secure makes the connections encrypted.
 func (m *mysqlSettings) secure(config *mysqldriver.Config) error {
 	files := m.ca + m.cert + m.key
 	switch {

@@ -163,7 +163,7 @@ func (w *world) differStatus(what string, a, b lockkeeper.Status) string {
 		a.Blockers, b.Blockers = nil, nil
 	}
 	if w.short() {
-		a.Asked, b.Asked = nil, nil // who asks may stand behind the head: it is found by the next look
+		a.Asked, b.Asked = nil, nil // the asking claim may be beyond the prefix: the next check finds it
 	}
 	if a.Reason == lockkeeper.Deadlock {
 		a.Text, b.Text = "", "" // how often it goes round in a circle depends on how many claims there are

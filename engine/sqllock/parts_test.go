@@ -36,7 +36,7 @@ func sequences() int { return testmode.Pick(30, 5000) }
 // go, nobody is looked at before. There is nothing then of which those who are not read could
 // be part without being in the way: no quiet periods, and no claims inside others.
 //
-// Where all wait alike in long lines, one after the other, nobody looks: whoever makes room wakes
+// Where all wait alike in long lines, one after the other, nobody checks: the claim that makes room wakes
 // the next one.
 //
 // They may differ in this: numbers have only the same order; what was announced of
@@ -47,7 +47,12 @@ func TestParts(t *testing.T) {
 		{name: "usual", bounds: usual},
 		{name: "looked at apart", bounds: usual, apart: true},
 		{name: "short heads", bounds: bounds{prefix: 2, shortPrefix: 1, mostClaims: 3, latches: usual.latches}},
-		{name: "whole tree", bounds: bounds{prefix: usual.prefix, shortPrefix: usual.shortPrefix, mostClaims: usual.mostClaims, latches: 3}},
+		{name: "whole tree", bounds: bounds{
+			prefix:      usual.prefix,
+			shortPrefix: usual.shortPrefix,
+			mostClaims:  usual.mostClaims,
+			latches:     3,
+		}},
 		{name: "all short", bounds: bounds{prefix: 2, shortPrefix: 1, mostClaims: 3, latches: 3}},
 		{name: "long lines", bounds: bounds{prefix: 3, shortPrefix: 1, mostClaims: 3, latches: usual.latches}, alike: true},
 	} {

@@ -11,47 +11,46 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// idleBound is after how long an unused connection is closed: before firewalls and
-// proxies forget it, which they do without a word.
+// idleBound is how long an unused connection stays open: less than firewalls and proxies remember
+// it.
 const idleBound = 3 * time.Minute
 
-// pingAfter is after how long unused a connection of Postgres is asked whether it lives.
+// pingAfter is how long a connection of Postgres may be unused without a ping.
 const pingAfter = time.Minute
 
-// shouldPing says whether a connection is asked. One that was not used yet has been idle
-// since the year 1 for the driver.
+// shouldPing reports whether to ping a connection. For the driver, a new connection has been idle
+// since the year 1.
 func shouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
 	return p.IdleDuration > pingAfter && p.IdleDuration < 24*time.Hour
 }
 
-// Open opens the locks in the database that a URL names, and makes their tables there
-// if it has none yet:
+// Open opens the locks in the database that a URL names, and creates their tables if there are
+// none:
 //
 //	postgres://USER@HOST:PORT/DATABASE     Postgres 13 and later; or postgresql:
 //	mysql://USER@HOST:PORT/DATABASE        MariaDB 10.6 and later; or mariadb:
 //
-// MySQL 8 and later are taken too, and should do; no test has run there.
+// MySQL 8 and later are accepted too, and should work; no test has run there.
 //
 // Further parameters follow a "?", with "&" between them. Some are lockkeeper's own:
 //
 //	schema=NAME    of Postgres: where the tables are, instead of "lockkeeper"
 //	prefix=NAME_   of MariaDB and MySQL: what their names begin with, instead of "lockkeeper_"
-//	migrate=off    make or change no tables: somebody calls [Migrate], or "lk migrate"
+//	migrate=off    create and change no tables: an administrator calls [Migrate], or "lk migrate"
 //	pool=N         use at most N connections, from 2 to 100, instead of 8
 //
-// Those of Postgres are libpq's, such as sslmode or sslrootcert. A password may be in
-// PGPASSWORD, in ~/.pgpass or in a service's file (PGSERVICE) as with psql. For MariaDB
-// and MySQL there are socket=FILE, tls=true (or preferred, or skip-verify), and
-// ca=FILE, cert=FILE and key=FILE; user, password, host, port and socket that
-// the URL does not name are taken from [client] in ~/.my.cnf, and the password then from
-// MYSQL_PWD, as by their own client.
+// The others for Postgres are those of libpq, such as sslmode or sslrootcert. A password may be in
+// PGPASSWORD, in ~/.pgpass or in a service's file (PGSERVICE) as with psql. For MariaDB and MySQL
+// there are socket=FILE, tls=true (or preferred, or skip-verify), and ca=FILE, cert=FILE and
+// key=FILE. If the URL does not name user, password, host, port or socket, Open takes them from
+// [client] in ~/.my.cnf, and the password then from MYSQL_PWD, as the client of MySQL does.
 //
 // Any number of processes may open the same locks at once. ctx bounds the opening alone.
 //
-// What can't be right is refused with ErrInvalid: a URL, a database that is too old or not
-// there, tables of another program or of a newer version of this one. Who may not connect,
-// or not make the tables, gets ErrDenied, and ErrUnavailable is for all that may be better soon.
-// No error shows the password.
+// Open returns ErrInvalid for a wrong URL, a database that is too old or does not exist, and tables
+// of another program or of a newer version of this one; ErrDenied if the role may not connect, or
+// not create the tables; and ErrUnavailable for everything that may get better soon. No error shows
+// the password.
 func Open(ctx context.Context, url string) (*Engine, error) {
 	s, err := parse(url)
 	if err != nil {
@@ -87,18 +86,17 @@ type choices struct {
 	migrates bool
 }
 
-// Schema has the tables in that schema of Postgres, instead of "lockkeeper".
+// Schema puts the tables into that schema of Postgres, instead of "lockkeeper".
 func Schema(name string) Option {
 	return func(c *choices) error { return c.rename(postgres, name) }
 }
 
-// Prefix has the names of the tables in MariaDB or MySQL begin so, instead of with
-// "lockkeeper_".
+// Prefix is what the names of the tables in MariaDB or MySQL begin with, instead of "lockkeeper_".
 func Prefix(name string) Option {
 	return func(c *choices) error { return c.rename(mysql, name) }
 }
 
-// NoMigration makes or changes no tables: somebody calls [Migrate], or "lk migrate".
+// NoMigration creates and changes no tables: an administrator calls [Migrate], or "lk migrate".
 func NoMigration() Option {
 	return func(c *choices) error {
 		c.migrates = false
@@ -106,14 +104,14 @@ func NoMigration() Option {
 	}
 }
 
-// New opens the locks in a database to which the application has a pool already. Its
-// driver is that of github.com/jackc/pgx/v5/stdlib (whose OpenDBFromPool makes such a pool
-// from a pgxpool) or github.com/go-sql-driver/mysql; another is refused with ErrInvalid.
+// New opens the locks in a database to which the application already has a pool. The driver must be
+// that of github.com/jackc/pgx/v5/stdlib (whose OpenDBFromPool makes such a pool from a pgxpool) or
+// github.com/go-sql-driver/mysql; New refuses others with ErrInvalid.
 //
-// Settings that the pool of MariaDB or MySQL needs are named by the error if they are missing:
-// interpolateParams=true, multiStatements=true and clientFoundRows=true. The engine uses several
-// connections at once, of which one may be kept: a pool of fewer than four makes it slow. Closing
-// the engine leaves the pool open; the pool must not be closed before the engine.
+// A pool of MariaDB or MySQL needs interpolateParams=true, multiStatements=true and
+// clientFoundRows=true; the error says so if they are missing. The engine uses several connections
+// at once, and may keep one: a pool of fewer than four makes it slow. Closing the engine leaves the
+// pool open; the pool must not be closed before the engine.
 //
 // Everything else is as with [Open].
 func New(ctx context.Context, db *sql.DB, options ...Option) (*Engine, error) {
@@ -145,13 +143,13 @@ func New(ctx context.Context, db *sql.DB, options ...Option) (*Engine, error) {
 	return newEngine(ctx, its)
 }
 
-// checkSettings refuses a pool of MariaDB or MySQL whose connections have not the settings
-// that [Open] gives them. The driver doesn't tell, so it is tried out.
+// checkSettings refuses a pool of MariaDB or MySQL whose connections lack the settings of [Open].
+// The driver does not say which ones it has, so this tries them.
 func (db database) checkSettings(ctx context.Context) error {
 	if db.flavour == postgres {
 		return nil
 	}
-	// A statement that is prepared, as without interpolateParams, can't be several either.
+	// A prepared statement, as without interpolateParams, can't be several statements either.
 	rows, err := db.pool.QueryContext(ctx, "SELECT ?; SELECT ?", 1, 2)
 	if err == nil {
 		err = rows.Close()
@@ -169,7 +167,7 @@ func (db database) checkSettings(ctx context.Context) error {
 	return db.refusal(err)
 }
 
-// checkFoundRows is checkSettings for what needs a table to be tried out.
+// checkFoundRows is checkSettings for a setting that needs a table.
 func (db database) checkFoundRows(ctx context.Context) error {
 	if db.flavour == postgres {
 		return nil

@@ -326,7 +326,8 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 		}
 	}
 	const from = `unnest(?::bigint[], ?::text[], ?::text[]) AS r(n, low, high)`
-	const there = ` JOIN {claims} k ON k.session = t.session AND k.id = t.id` // a claim that was removed by hand must not count
+	// A claim that was removed by hand must not count.
+	const there = ` JOIN {claims} k ON k.session = t.session AND k.id = t.id`
 	where := map[part]string{
 		at:    `t.path = r.low`,
 		above: `t.path = r.low AND t.mode < 3`,

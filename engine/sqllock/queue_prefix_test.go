@@ -97,7 +97,7 @@ func TestLongLine(t *testing.T) {
 	})
 }
 
-// So it is in a process that knows of one who waits in the line: those inside of whom it finds
+// So it is in a process that knows a waiter in the queue: those inside of whom it finds
 // are asked for at once, and of no more than it reads.
 func TestLongLineOfOthers(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {

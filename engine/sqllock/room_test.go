@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// When there are as many freezes as there may be, another one is refused; but whoever asks
+// When there are as many freezes as there may be, another one is refused; but a session that asks
 // again for one that was made is told that it was.
 func TestRoomForFreezes(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {

@@ -30,7 +30,7 @@ func (d interrupted) claims(s *search, each func(int, *rows.Claim)) statement {
 }
 
 // A holder is told that nobody asks for its hold any more, just while another process
-// has it asked anew: what it was told last is not forgotten (R12).
+// has it asked again: what it was told last is not forgotten (R12).
 func TestRenewalWhileClaimIsRead(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()

@@ -41,16 +41,15 @@ type source struct {
 	shown     string       // the URL without its password
 }
 
-// Check finds what is wrong with the URL of a database by itself, and connects to
-// nothing: an ErrInvalid that says what would be right, see [Open]. Files that the
-// URL names must be there.
+// Check returns an ErrInvalid that says what would be right if the URL of a database is wrong by
+// itself, see [Open]. It connects to nothing. Files that the URL names must exist.
 func Check(url string) error {
 	_, err := parse(url)
 	return err
 }
 
-// address is a URL in its parts, each as it is written there: passwords often have
-// characters that they should not have.
+// address is a URL in its parts, as they are written: passwords often contain characters that they
+// should not.
 type address struct {
 	shown    string
 	scheme   string
@@ -60,10 +59,10 @@ type address struct {
 	query    []parameter
 }
 
-// parameter is one of a URL; raw is how it is written.
+// parameter is one parameter of a URL; raw is how it is written.
 type parameter struct{ name, value, raw string }
 
-// parse finds out what a URL names, and refuses what can't be right.
+// parse returns what a URL names, and refuses wrong URLs.
 func parse(text string) (source, error) {
 	a, err := split(text)
 	if err != nil {
@@ -90,7 +89,7 @@ func parse(text string) (source, error) {
 	return s, err
 }
 
-// split splits a URL at the places where the drivers and libpq do.
+// split splits a URL where the drivers and libpq do.
 func split(text string) (address, error) {
 	a := address{shown: lockkeeper.RedactURL(text)}
 	scheme, remaining, found := strings.Cut(text, "://")
@@ -132,7 +131,7 @@ func (a address) invalid(format string, args ...any) error {
 	return lockkeeper.Invalid("%s: %s", a.shown, fmt.Sprintf(format, args...))
 }
 
-// takeOwn takes the parameters of lockkeeper out of the URL.
+// takeOwn removes the parameters of lockkeeper from the URL.
 func (s *source) takeOwn(a *address) error {
 	var err error
 	a.query = slices.DeleteFunc(a.query, func(p parameter) bool {
@@ -172,8 +171,8 @@ var (
 	prefixPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 )
 
-// rename gives our tables another schema (of Postgres) or prefix (of MySQL). Such names need
-// no quotes, whoever writes them, and are the same on every file system.
+// rename sets another schema (of Postgres) or prefix (of MySQL). Such names need no quotes in SQL,
+// and are the same on every file system.
 func (n *naming) rename(f flavour, name string) error {
 	switch {
 	case f == postgres && n.flavour == mysql:
@@ -192,8 +191,8 @@ func (n *naming) rename(f flavour, name string) error {
 	return nil
 }
 
-// postgresConnector leaves the URL to the driver, which knows all that libpq knows:
-// several hosts, PGPASSWORD, ~/.pgpass, PGSERVICE.
+// postgresConnector leaves the URL to the driver, which knows all that libpq knows: several hosts,
+// PGPASSWORD, ~/.pgpass, PGSERVICE.
 func postgresConnector(a address, plainly *atomic.Bool) (driver.Connector, error) {
 	text := "postgres://" + a.userinfo + a.host + a.path
 	between := "?"
@@ -205,10 +204,10 @@ func postgresConnector(a address, plainly *atomic.Bool) (driver.Connector, error
 	if err != nil {
 		return nil, a.invalid("%s", withoutURL(err))
 	}
-	// Statements are prepared, which halves their cost, until it turns out that each may
-	// meet another connection to the database, as behind PgBouncer when it pools
-	// transactions: see postgresDialect.with. Their names are made of their texts, so
-	// whoever else has prepared one by that name there has prepared the same.
+	// Statements are prepared, which halves their cost, until it turns out that each may reach
+	// another connection to the database, as behind PgBouncer when it pools transactions: see
+	// postgresDialect.with. Their names are derived from their texts, so statements of other
+	// processes with the same name are the same.
 	unprepared := func(_ context.Context, c *pgx.ConnConfig) error {
 		if plainly.Load() {
 			c.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -225,18 +224,18 @@ func postgresConnector(a address, plainly *atomic.Bool) (driver.Connector, error
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectBound
 	}
-	// A connection that was idle for some seconds is not asked whether it lives: that
-	// would be one more round trip, and what fails is repeated anyway.
+	// No ping for a connection that was idle for some seconds: that would cost a round trip, and a
+	// transaction that fails is repeated anyway.
 	ping := stdlib.OptionShouldPing(shouldPing)
 	return stdlib.GetConnector(*config, ping, stdlib.OptionBeforeConnect(unprepared), stdlib.OptionAfterConnect(noted)),
 		nil
 }
 
-// preparing tells of a connection whether statements are prepared on it.
+// preparing marks connections on which statements are prepared.
 const preparing = "lockkeeper prepares"
 
-// withoutURL is what is wrong with a URL, but not the URL, which the driver's
-// message repeats.
+// withoutURL returns what is wrong with a URL without the URL, which the message of the driver
+// repeats.
 func withoutURL(err error) string {
 	var e *pgconn.ParseConfigError
 	if errors.As(err, &e) {

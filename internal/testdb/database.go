@@ -15,7 +15,7 @@ import (
 const makeBound = 30 * time.Second
 
 // Database makes a new empty database for one test, and returns its URL. It is dropped
-// when the test ends, if the server runs then, whoever is connected to it.
+// when the test ends, if the server runs then, also while clients are connected.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	return s.URL(s.newDatabase(t))
