@@ -114,7 +114,7 @@ func TestKilledHolderBesideDaemons(t *testing.T) {
 }
 
 // Two engines of one process that wait for one file are both told.
-func TestDeathIsToldToAll(t *testing.T) {
+func TestDeathNotifiesAllWaiters(t *testing.T) {
 	path := file(t)
 	holder := roles.Start(t, "hold", path, "db")
 	holder.Read("held")

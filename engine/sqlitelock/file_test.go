@@ -193,7 +193,7 @@ func TestReplacedFile(t *testing.T) {
 }
 
 // A holder whose file is removed hears so when it loses what it holds.
-func TestHolderHearsOfRemovedFile(t *testing.T) {
+func TestHolderIsNotifiedOfRemovedFile(t *testing.T) {
 	path := file(t)
 	e := openReal(t, path)
 	c := lockkeeper.New(e, lockkeeper.SessionTTL(lockkeeper.MinTTL))

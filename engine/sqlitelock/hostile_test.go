@@ -257,7 +257,7 @@ func TestGroupFollowsNoLinkOfAMember(t *testing.T) {
 
 // Who rings for a session writes into its file alone, not through a link nor into a file with
 // another name; pipes hang nobody.
-func TestRingReachesOnlySessionFiles(t *testing.T) {
+func TestWakeupReachesOnlySessionFiles(t *testing.T) {
 	path := file(t)
 	text := fill(t, filepath.Join(filepath.Dir(path), "text"), os.Getuid(), "root:x:0:0")
 	empty := fill(t, filepath.Join(filepath.Dir(path), "empty"), os.Getuid(), "")

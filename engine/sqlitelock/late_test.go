@@ -64,7 +64,7 @@ func TestStallBeforeJobs(t *testing.T) {
 
 // The engine notifies a holder when its longest hold is over, and again when its grace is, also if
 // no other claim waits and the holder makes no call.
-func TestLoneHolderHearsOfItsLongestHold(t *testing.T) {
+func TestLoneHolderIsNotifiedOfItsLongestHold(t *testing.T) {
 	e := openReal(t, file(t))
 	notify, all := told()
 	k := attach(t, e, "a", time.Hour, notify)

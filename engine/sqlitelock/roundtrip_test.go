@@ -100,7 +100,7 @@ func remembered(snap table.Snapshot) table.Snapshot {
 		}
 	}
 	snap.Claims = claims
-	snap.HoldTimes = nil // the rows have them roughly: see TestPacesAreKept
+	snap.HoldTimes = nil // the rows have them roughly: see TestHoldTimesAreKept
 	return snap
 }
 
@@ -336,7 +336,7 @@ func (g *generator) amend(w lockkeeper.Want) lockkeeper.Want {
 
 // What one process learned of how long holds last, the others know: roughly, and
 // not what is too old.
-func TestPacesAreKept(t *testing.T) {
+func TestHoldTimesAreKept(t *testing.T) {
 	clock, path := &fakeClock{}, file(t)
 	one := openFake(t, path, clock, "boot")
 	two := openFake(t, path, clock, "boot")

@@ -41,7 +41,7 @@ func next(t *testing.T, all <-chan lockkeeper.Status, what string, is func(lockk
 }
 
 // A session of another process is told of grants, of being asked to yield, and of ends.
-func TestBell(t *testing.T) {
+func TestWakeup(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
 	notifyA, toldA := told()
@@ -75,7 +75,7 @@ func TestBell(t *testing.T) {
 
 // Nobody rings, as when a process is killed between its commit and the bell: the
 // waiting one finds out by itself.
-func TestLostBell(t *testing.T) {
+func TestLostWakeup(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
 	notify, all := told()
@@ -331,7 +331,7 @@ func TestOutliveChanges(t *testing.T) {
 }
 
 // A follower in another process is told of every last state.
-func TestFollowAcrossProcesses(t *testing.T) {
+func TestWatchAcrossProcesses(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
 	ctx, cancel := context.WithCancel(context.Background())

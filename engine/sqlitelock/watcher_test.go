@@ -8,9 +8,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// TestFollowersOfOthersDoNotLook: a change wakes the followers that it concerns, and those that
+// TestWatchersOfOthersDoNotRead: a change wakes the followers that it concerns, and those that
 // were told why somebody waits; all others cost nothing.
-func TestFollowersOfOthersDoNotLook(t *testing.T) {
+func TestWatchersOfOthersDoNotRead(t *testing.T) {
 	e := openReal(t, file(t))
 	defer e.Close()
 	followers := make(map[string]*watcher)
@@ -44,9 +44,9 @@ func TestFollowersOfOthersDoNotLook(t *testing.T) {
 	}
 }
 
-// TestUnreadFollowerIsBounded: what ends while a follower does not read is kept only so far; then
+// TestUnreadWatcherIsBounded: what ends while a follower does not read is kept only so far; then
 // it ends, and says so.
-func TestUnreadFollowerIsBounded(t *testing.T) {
+func TestUnreadWatcherIsBounded(t *testing.T) {
 	e := openReal(t, file(t))
 	defer e.Close()
 	ann := attach(t, e, "ann", time.Minute, nil)

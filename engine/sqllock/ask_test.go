@@ -10,7 +10,7 @@ import (
 // A holder of another process hears at once that it is asked to yield, also when it has held
 // for a moment only: before a thief that waits for less than a second has given up. Tried on
 // engines of their own, so that nothing that went before makes them look; once is enough.
-func TestFreshHoldHearsOfAnAsk(t *testing.T) {
+func TestNewHoldIsNotifiedOfAsk(t *testing.T) {
 	const tries = 3
 	onEach(t, func(t *testing.T, url string) {
 		openEngine(t, url) // which makes the tables

@@ -14,7 +14,7 @@ import (
 
 // Of a line somebody is looked at of each kind that may go before others, such as the one with
 // a larger limit behind thousands who can't go (R7).
-func TestLooksAtEachKind(t *testing.T) {
+func TestChecksOneOfEachWaitClass(t *testing.T) {
 	l := newLocal()
 	l.attach("a", 1, time.Minute, nil)
 	note := func(id uint64, target lockkeeper.Target) lockkeeper.Ref {
@@ -49,7 +49,7 @@ func onlyWhenTold(engines ...*Engine) {
 
 // When all who are read of a long line end at once, who stands behind them is looked at: here
 // they have one session, which leaves.
-func TestHeadOfALineLeaves(t *testing.T) {
+func TestQueuePrefixLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := openEngine(t, url), openEngine(t, url)
 		onlyWhenTold(e, other)
@@ -68,7 +68,7 @@ func TestHeadOfALineLeaves(t *testing.T) {
 
 // Rows of claims at the head of a long line are removed by hand, and not those of their targets:
 // then nobody waits for them, and the waiters behind keep their order.
-func TestHeadOfALineRemovedByHand(t *testing.T) {
+func TestQueuePrefixRemovedByHand(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)
 		holder, db := join(t, e, "holder", cutTTL), opened(t, url)
@@ -96,7 +96,7 @@ func TestHeadOfALineRemovedByHand(t *testing.T) {
 
 // A thief that stands behind the head of a line asks nobody while it is not known who is ahead
 // of it, not even for a moment: this one would ask without effect (R10).
-func TestThiefBehindTheHead(t *testing.T) {
+func TestThiefBeyondThePrefix(t *testing.T) {
 	const told = `attach b ttl=30s
 attach c ttl=1m
 claim b 1 exclusive t

@@ -244,7 +244,7 @@ func TestHold(t *testing.T) {
 
 // Of long lines the heads are read, each in its order, and all who hold; a row that
 // belongs to two regions is told for both.
-func TestHeadsOfLines(t *testing.T) {
+func TestSearchReadsPrefixes(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		e := openEngine(t, k.shared(t).Database(t))

@@ -78,7 +78,7 @@ func TestPageCodeIsTested(t *testing.T) {
 
 // A holder that stood still for longer than its lease writes nothing by the guard of the
 // page, though it does not know that somebody else has had the lock.
-func TestGuardRefusesWhoIsTooLate(t *testing.T) {
+func TestGuardRefusesLateHolder(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)
 		db := rewritten{e.db}

@@ -77,7 +77,7 @@ func TestSessionMoves(t *testing.T) {
 
 // A session that ended elsewhere without a word is forgotten, and one that somebody else
 // renews is not.
-func TestSilentSessions(t *testing.T) {
+func TestExpiredSessionsAreForgotten(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := begun(t, url), begun(t, url)
 		k, _ := attachAgain(t, e, 0)

@@ -58,7 +58,7 @@ func rowsRead(t *testing.T, db database) int {
 
 // A release in a line of thousands wakes the next one, and reads little more than in a
 // line of ten.
-func TestLongLine(t *testing.T) {
+func TestLongQueue(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		s := k.own(t) // its counters are for all of it
 		cost := make(map[int]int)
@@ -99,7 +99,7 @@ func TestLongLine(t *testing.T) {
 
 // So it is in a process that knows a waiter in the queue: those inside of whom it finds
 // are asked for at once, and of no more than it reads.
-func TestLongLineOfOthers(t *testing.T) {
+func TestLongQueueOfOtherProcesses(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		url := k.own(t).Database(t) // its counters are for all of it
 		db, e := opened(t, url), openEngine(t, url)

@@ -10,7 +10,7 @@ import (
 
 // However many follow in a process, the database is asked once for all of them, and each
 // is told what it follows.
-func TestFollowersLookTogether(t *testing.T) {
+func TestWatchersShareReads(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
 		const n = 50
@@ -46,7 +46,7 @@ func TestFollowersLookTogether(t *testing.T) {
 }
 
 // Who follows when the engine is closed is told so.
-func TestFollowerOfClosedEngine(t *testing.T) {
+func TestWatcherOfClosedEngineEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
 		holding(t, e, "a", "db")
@@ -70,7 +70,7 @@ func TestFollowerOfClosedEngine(t *testing.T) {
 
 // Where nothing happens followers cost a look at one number, and soon after something has
 // begun, anywhere, all is looked at again.
-func TestFollowersOfAStillDatabase(t *testing.T) {
+func TestWatchersOfAnIdleDatabaseReadRarely(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := begun(t, url), begun(t, url)
 		key := holding(t, other, "a", "db")
@@ -99,7 +99,7 @@ func TestFollowersOfAStillDatabase(t *testing.T) {
 }
 
 // Nobody who follows is told of what ended long before it began, whatever others follow.
-func TestFollowersToldOfOldEnds(t *testing.T) {
+func TestWatchersGetNoOldEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
 		follow := func(q lockkeeper.Query) <-chan lockkeeper.Status {

@@ -10,7 +10,7 @@ import (
 
 // What its own session has ended, which knows it, leaves a row only while somebody follows,
 // in whatever process; so followers see how it ended.
-func TestEndsAreKeptForFollowers(t *testing.T) { onEach(t, endsAreKeptForFollowers) }
+func TestEndedRowsAreKeptForWatchers(t *testing.T) { onEach(t, endsAreKeptForFollowers) }
 
 func endsAreKeptForFollowers(t *testing.T, url string) {
 	var engines []*Engine
