@@ -86,7 +86,7 @@ func TestWaitIsASpan(t *testing.T) {
 	})
 }
 
-// Whoever is refused, gives up, or leaves ends the span of the wait.
+// A refusal, a cancellation and a Leave end the span of the wait.
 func TestSpanEndsWithTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		provider, spans := recorded()

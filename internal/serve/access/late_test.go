@@ -226,7 +226,7 @@ func TestLostClaims(t *testing.T) {
 			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Release, ID: w.ID})
 			time.Sleep(2 * time.Second)
 		}, 0},
-		"it left unknown, and is attached anew": {delayed(0, 0), func(u *user, w lockkeeper.Want, way *hooked) {
+		"it left unknown, and is attached again": {delayed(0, 0), func(u *user, w lockkeeper.Want, way *hooked) {
 			way.end = answerLost
 			_ = u.ends(lockkeeper.Ending{Kind: lockkeeper.Leave})
 			_ = u.attach("s", time.Minute, w.ID)
@@ -287,8 +287,8 @@ func TestLostClaims(t *testing.T) {
 	}
 }
 
-// leavesLate has u's session leave, and attach anew, of which the answers come after a
-// second, and after three. u has the new key at once.
+// leavesLate has u's session leave, and attach again. The answers come after a second, and after
+// three. u has the new key at once.
 func leavesLate(u *user, way *hooked) {
 	way.end = delayed(0, time.Second)
 	old := *u

@@ -121,9 +121,9 @@ func (a *Audit) Reopen() error {
 	return old.Close()
 }
 
-// checkFile makes sure that the lines go to the file that the name is of. strayed says that
-// at the checkFile before they did not; what it returns is that for the next one. Only what
-// lasts is mended: whoever renames the file is about to say so by Reopen.
+// checkFile reopens the file if it no longer has the name. strayed says that the previous check
+// found that already; the result is its value for the next check. So checkFile leaves log rotation
+// a pause to call Reopen itself.
 func (a *Audit) checkFile(strayed bool) bool {
 	a.mu.Lock()
 	a.writing = time.Now() // an unreachable file system may hang here, too

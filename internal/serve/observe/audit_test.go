@@ -236,7 +236,7 @@ func auditFullDisk(t *testing.T) {
 	}
 }
 
-// Whoever is refused again and again gets some lines, not all.
+// A client that is denied again and again gets some lines, not all.
 func TestAuditDenialsAreBounded(t *testing.T) {
 	a, path := auditFile(t)
 	for range 1000 {

@@ -93,7 +93,7 @@ func (m *Metrics) registerLocks() {
 	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total",
 		"Grants made before the former holder could be sure to know of its loss.")
 	m.gaps = m.counter("lockkeeper_watch_gaps_total",
-		"Times that the watch of the locks had to begin anew; what happened meanwhile may be missing in other numbers.")
+		"Times that the server had to follow its locks again; other metrics may miss what happened in between.")
 	m.wait = m.histogram("lockkeeper_wait_seconds", "How long those who were granted had waited.", longBuckets)
 	m.hold = m.histogram("lockkeeper_hold_seconds",
 		"How long what ended had been held; 0 if that was too short to be seen.", longBuckets)

@@ -127,7 +127,7 @@ func (d *database) Overdue(ctx context.Context) (time.Duration, error) {
 	return d.owed, d.err
 }
 
-// Sessions that a database can't end are seen, whoever keeps it from that.
+// The metrics show sessions that a database can't end.
 func TestExpiryThatCannotRun(t *testing.T) {
 	m := NewMetrics(Sources{})
 	d := &database{Engine: memlock.New()}

@@ -202,7 +202,7 @@ func TestUpgradeIsAGrant(t *testing.T) {
 	})
 }
 
-// Whoever asks a holder to yield is counted, and a freeze is there while it lasts.
+// Requests to yield are counted, and a freeze is shown while it lasts.
 func TestOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
