@@ -130,3 +130,41 @@ func TestPing(t *testing.T) {
 		t.Error(m.GetError().Read())
 	}
 }
+
+// FuzzBindings resolves requests that no client of ours sends: the handles stay within their bounds,
+// and each one that resolves stands for the key that bound it last.
+func FuzzBindings(f *testing.F) {
+	var out wire.Outbox
+	for i := range 3 {
+		out.PutRequest(&wire.Request{Handle: wire.NewHandle(i, 1), Key: &wire.Key{Session: "a", Epoch: uint64(i)}})
+		out.PutRequest(&wire.Request{Handle: wire.NewHandle(i, 1)})
+	}
+	frame := out.Take(nil)
+	f.Add(frame[5:]) // without the length
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var m wire.ClientFrame
+		if m.UnmarshalVT(message) != nil {
+			return
+		}
+		var b bindings
+		last := make(map[uint64]lockkeeper.Key)
+		for _, r := range m.GetRequests() {
+			key, err := b.resolve(r)
+			if err != nil {
+				return
+			}
+			key.LowestOpen, key.Acked = 0, 0
+			if r.GetHandle() != 0 && r.GetKey() != nil {
+				last[r.GetHandle()] = key
+			} else if want, bound := last[r.GetHandle()]; r.GetHandle() != 0 && (!bound || key != want) {
+				t.Fatalf("handle %d stands for %v, want %v", r.GetHandle(), key, want)
+			}
+			if handle := b.of(key.Session); handle != 0 && last[handle].Session != key.Session {
+				t.Fatalf("hints of %q name handle %d, of %q", key.Session, handle, last[handle].Session)
+			}
+			if len(b.slots) > wire.Slots || len(b.handleOf) > wire.Slots {
+				t.Fatalf("%d slots, %d sessions", len(b.slots), len(b.handleOf))
+			}
+		}
+	})
+}

@@ -194,7 +194,8 @@ func TestEnumsHaveTheNumbersOfTheAPI(t *testing.T) {
 		}
 	}
 	check(Mode(0).Descriptor(), "MODE_", false, func(n uint8) string { return lockkeeper.Mode(n).String() })
-	check(WriterPolicy(0).Descriptor(), "WRITER_POLICY_", true, func(n uint8) string { return lockkeeper.WriterPolicy(n).String() })
+	check(WriterPolicy(0).Descriptor(), "WRITER_POLICY_",
+		true, func(n uint8) string { return lockkeeper.WriterPolicy(n).String() })
 	check(Steal(0).Descriptor(), "STEAL_", true, func(n uint8) string { return lockkeeper.Steal(n).String() })
 	check(State(0).Descriptor(), "STATE_", false, func(n uint8) string { return lockkeeper.State(n).String() })
 	check(Reason(0).Descriptor(), "REASON_", true, func(n uint8) string { return lockkeeper.Reason(n).String() })

@@ -196,7 +196,11 @@ func FuzzFrames(f *testing.F) {
 		Claim: &Want{Id: 1, Targets: []*Target{{Path: "a/b", Mode: Mode_MODE_PERMITS, Units: 1, Limit: 3}}, Wait: -1},
 	})
 	out.PutRequest(&Request{Call: 3, List: &Query{Meets: "a", Credit: 1}})
-	out.PutRequest(&Request{Call: 4, Key: &Key{Session: "k3v9", Epoch: 1}, End: &Ending{Kind: EndingKind_ENDING_KIND_RELEASE, Id: 1}})
+	out.PutRequest(&Request{
+		Call: 4,
+		Key:  &Key{Session: "k3v9", Epoch: 1},
+		End:  &Ending{Kind: EndingKind_ENDING_KIND_RELEASE, Id: 1},
+	})
 	out.PutFlow(&Flow{Call: 3, Credit: 5})
 	f.Add(out.Take(nil))
 	out.PutFrame(&ServerFrame{Welcome: &Welcome{Protocol: Protocol, Guarantees: &Guarantees{Name: "mem"}}})
