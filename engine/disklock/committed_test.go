@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Whoever wants to know of commits is told of each, with all of its entries.
-func TestCommittedTells(t *testing.T) {
+// TestCommitsAreReported: every commit is reported with all of its entries.
+func TestCommitsAreReported(t *testing.T) {
 	ctx := t.Context()
 	opened, err := Open(ctx, t.TempDir())
 	if err != nil {

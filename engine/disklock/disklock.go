@@ -16,7 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// options are for tests, but for their zero values.
+// options are for tests; the zero value is for use.
 type options struct {
 	driver          string // "sqlite" if empty
 	careless        bool   // don't wait for the disk
@@ -24,8 +24,8 @@ type options struct {
 	checkpointPages int    // of SQLite's log, about, before it is moved into the database
 	backlog         int64  // bytes that may wait for the disk
 
-	// committed is called by the writer when a row is safe and marked, before
-	// anybody is told.
+	// committed is called by the writer when a row is safe and marked, before callers are
+	// answered.
 	committed func(*row)
 }
 
@@ -43,13 +43,13 @@ type Engine struct {
 	closed  error
 }
 
-// Open opens the directory, which it makes if it is not there, and has all that
-// was safe again. Sessions in it must resume. They have their whole TTL ahead, or what is left of it
-// if they did not resume since the opening before (R19). ctx bounds the opening.
+// Open opens a directory, and creates it if it does not exist. The engine has everything that was
+// safe. Its sessions must resume: they have their whole TTL, or the rest of it if they did not
+// resume since the previous opening (R19). ctx bounds the opening.
 //
-// A directory that another process has open is refused with ErrUnavailable, which
-// names that process. One in which something that was safe is missing or damaged is
-// refused with ErrInvalid, and left as it is.
+// If another process has the directory open, Open returns an ErrUnavailable that names it. If
+// something that was safe is missing or damaged, or if another version wrote the journal under
+// other rules, Open returns an ErrInvalid and changes nothing.
 func Open(ctx context.Context, dir string) (lockkeeper.Engine, error) {
 	e, err := open(ctx, dir, options{})
 	if err != nil {
@@ -116,8 +116,8 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 		after:   r.table.Counters(),
 		header:  r.header,
 		entries: r.entries,
-		bell:    make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
-		asks: make(chan chan<- safeTable),
+		wakeup:  make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
+		safeRequests: make(chan chan<- safeTable),
 	}
 	stuck := make(chan struct{})
 	j.stuck.Store(&stuck)
@@ -125,20 +125,19 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 		s.close()
 		return nil, err
 	}
-	// What the rules count from now on is counted from the last entry: the engine's
-	// time stands still while there is no engine (R20).
+	// The engine's time continues from the last entry: it stands still while there is no engine
+	// (R20).
 	start, base := time.Now(), r.table.Now()
 	e := &Engine{folder: f, journal: j}
 	e.Keeper = keeper.NewLogged(guarantees(), func() time.Duration { return base + time.Since(start) }, r.table, j)
-	j.take = e.Keeper.Snapshot
+	j.takeSnapshot = e.Keeper.Snapshot
 	go j.run()
 	return e, nil
 }
 
-// open begins to write: it says that the database is open, and has every session
-// resume, which is an entry as any other. Then everything is moved out of the log and
-// synced once more: after a sync that failed, the system may only pretend to
-// have what is in it.
+// open begins to write: it marks the database as open, and appends the entry that makes every session
+// resume. Then it moves everything out of the log and syncs it again, because after a failed sync
+// of an earlier process the system may not have written the log.
 func (j *journal) open(f folder, r *recovered) error {
 	restart := table.Command{At: r.table.Now(), Op: table.Restart}
 	if _, err := r.table.Step(&restart); err != nil {
@@ -177,20 +176,21 @@ func (j *journal) open(f folder, r *recovered) error {
 	return j.committed(&b)
 }
 
-// Committed has tell called with every commit from now on: how many entries it made
-// safe, and how long it took to write them and have the disk confirm it. tell is called
-// by the one goroutine that writes, before anybody is answered, so it must be quick. It
-// replaces the one before.
-func (e *Engine) Committed(tell func(entries int, took time.Duration)) { e.journal.tell.Store(&tell) }
+// Committed sets the function that is called with every commit: the number of entries that it made
+// safe, and how long the write and the sync took. The writer calls it before callers are answered,
+// so it must be quick.
+func (e *Engine) Committed(report func(entries int, took time.Duration)) {
+	e.journal.onCommit.Store(&report)
+}
 
 // NotifyTrouble implements lockkeeper.TroubleNotifier. The writer goroutine calls changed.
 func (e *Engine) NotifyTrouble(changed func()) { e.journal.changed.Store(&changed) }
 
-// Close makes safe what is not, writes a snapshot, and lets go of the directory.
-// Sessions that were not left are there again when it is opened the next time.
+// Close commits all entries, writes a snapshot, and unlocks the directory. Sessions that did not leave
+// exist again at the next opening.
 //
-// If the journal failed before, the directory stays locked until the process ends:
-// what the system says of its contents can't be trusted while it runs.
+// If the journal failed before, the directory stays locked until the process ends: until then the
+// system's view of the files can't be trusted.
 func (e *Engine) Close() error {
 	e.once.Do(func() {
 		e.Keeper.Close()
@@ -205,7 +205,7 @@ func (e *Engine) Close() error {
 	return e.closed
 }
 
-// folder is a directory of ours, locked.
+// folder is a directory of a journal; this process has it locked.
 type folder struct {
 	path string
 	lock *os.File
@@ -218,7 +218,7 @@ func (f folder) mark() string    { return filepath.Join(f.path, "mark") }
 // unlock lets others open the folder.
 func (f folder) unlock() { f.lock.Close() }
 
-// lockFolder locks the folder for this process, and says so in it.
+// lockFolder locks the folder for this process, and writes the process id into the lock file.
 func lockFolder(dir string) (folder, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -246,13 +246,13 @@ func lockFolder(dir string) (folder, error) {
 		return folder{}, unavailable(err, "%s can't be locked", dir)
 	}
 	if err := f.Truncate(0); err == nil {
-		// It is for people only.
+		// For people only.
 		_, _ = f.WriteAt(fmt.Appendf(nil, "pid %d\n", os.Getpid()), 0)
 	}
 	return folder{path, f}, nil
 }
 
-// pidIn is the process that a lock file names.
+// pidIn names the process in a lock file.
 func pidIn(text []byte) string {
 	var pid int
 	if n, _ := fmt.Sscanf(string(text), "pid %d", &pid); n == 1 {
@@ -261,7 +261,7 @@ func pidIn(text []byte) string {
 	return "another process"
 }
 
-// hasContent tells whether the file is there, and something in it.
+// hasContent reports whether the file exists and is not empty.
 func hasContent(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,39 @@
-// Package disklock keeps claims in one process, and all that happens to them in a
-// journal in a directory, so that they outlive it: killed at any moment, or with the
-// power lost, it goes on where it was. It runs every rule. Others reach it through a
-// server.
+// Package disklock keeps claims in the memory of one process, and every command in a journal in a
+// directory, so that the claims survive kill -9 and a loss of power. It implements every rule. Other
+// processes and machines use it through a server.
+//
+// # Group commit
+//
+// The journal is a SQLite database. Callers apply their commands to the table and append the entries
+// to a batch, one after the other. One goroutine, the writer, commits batches: one batch is one row
+// and one sync. Commands that arrive during a sync share the next one.
+//
+//	caller A ─ Step, Append ─┐             ┌─ answer A
+//	caller B ─ Step, Append ─┼─> batch 8 ──┤  answer B, notifications of A and B
+//	caller C ─ Step, Append ─┘      │      └─ answer C
+//	                                │
+//	writer:  ... commit row 7, sync ┤ commit row 8, sync, mark 8 ┤ commit row 9 ...
+//	                                                             └─ batch 8 is safe
+//
+//	batch:  open ── writer takes it, or a snapshot seals it ──> being committed ──> safe
+//	                                                                 │
+//	                              disk full: retry, 0.1 s to 5 s <───┤
+//	                                                                 └─ any other error ──> lost
+//
+// Invariants: rows are committed in the order of their numbers. A batch is safe when its row and the
+// mark are written and the row is synced. No caller is answered and no session is notified of an
+// entry before its batch is safe (package keeper). After an error other than a full disk the writer
+// never writes again: after a failed sync the system may report pages as written that never reached
+// the disk.
+//
+// # Files
+//
+//	journal.db      the newest complete snapshot, and the rows behind it
+//	journal.db-wal  SQLite's log
+//	mark            the last safe row; written before callers are answered, not synced
+//	lock            locked while a process has the directory
+//
+// Opening verifies all of them against each other, restores the snapshot, and replays the rows.
+// Each row has a checksum that continues that of the row before, and the counters of the table after
+// it. Package record encodes entries and snapshots; an entry of other rules is refused.
 package disklock

@@ -152,9 +152,9 @@ func TestFullDisk(t *testing.T) {
 	if err := a.release(1); err != nil {
 		t.Errorf("a release on a full disk: %v", err)
 	}
-	for n := 0; err == nil || !strings.Contains(err.Error(), "too much waits"); n++ {
+	for n := 0; err == nil || !strings.Contains(err.Error(), "too many entries wait"); n++ {
 		if _, err = e.Renew(soon, quiet.key); n > 10_000 {
-			t.Fatalf("after %d renewals: %v, want that too much waits for the disk", n, err)
+			t.Fatalf("after %d renewals: %v, want that too many entries wait for the disk", n, err)
 		}
 	}
 	if worst := worstOf(e.Examine(t.Context())); worst.Grade == lockkeeper.Fine {

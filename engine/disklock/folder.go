@@ -8,9 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// recover has what the folder says, after all of it was checked against all else:
-// the log, the database, and the mark. It makes the database of a new folder.
-// What is refused is left as it is.
+// recover reads the folder after it has checked the log, the database and the mark against each other.
+// It creates the database of a new folder. It does not change a folder that it refuses.
 func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 	m, err := readMark(f.mark())
 	if err != nil {
@@ -19,7 +18,7 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 	}
 	log, err := examineWAL(f.log())
 	if err != nil {
-		return nil, lockkeeper.Invalid("%s is damaged: %v: grants that were told may be lost; nothing was changed; see "+
+		return nil, lockkeeper.Invalid("%s is damaged: %v: grants that were answered may be lost; nothing was changed; see "+
 			"docs/engines/disk.md for what can be done", f.log(), err)
 	}
 	there, err := hasContent(f.journal())
@@ -28,10 +27,10 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 	}
 	if !there && (m != nil || log.size > 0) {
 		return nil, lockkeeper.Invalid("%s is missing or empty, though there is what belongs to it: put it back, or "+
-			"remove all files of the directory to begin anew, with fences from 1", f.journal())
+			"remove all files of the directory to begin again, with fences from 1", f.journal())
 	}
 	if there && log.missing {
-		if err := f.withoutLog(ctx, o, m); err != nil {
+		if err := f.checkMissingLog(ctx, o, m); err != nil {
 			return nil, err
 		}
 	}
@@ -44,7 +43,7 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 		err = f.compare(r, m)
 	}
 	if err != nil {
-		s.leave()
+		s.closeUnchanged()
 		return nil, err
 	}
 	return r, s.close()
@@ -62,7 +61,7 @@ func (s *store) read(ctx context.Context) (*recovered, error) {
 	return s.recover(ctx)
 }
 
-// compare refuses what is not all that was safe.
+// compare refuses a journal that lacks safe rows.
 func (f folder) compare(r *recovered, m *mark) error {
 	switch {
 	case m == nil && r.seq > 0:
@@ -77,10 +76,9 @@ func (f folder) compare(r *recovered, m *mark) error {
 	return nil
 }
 
-// withoutLog decides about a database beside which there is no log. We never remove
-// it. If the database was closed, or it has all that the mark of this run of the
-// computer knows of, nothing can be missing.
-func (f folder) withoutLog(ctx context.Context, o options, m *mark) error {
+// checkMissingLog checks a database without a log. The engine never removes the log. Nothing is missing
+// if the database was closed, or if it has every row that the mark of this boot knows.
+func (f folder) checkMissingLog(ctx context.Context, o options, m *mark) error {
 	s, err := openStore(f.journal()+"?mode=ro&immutable=1", o.driver, false, true)
 	if err != nil {
 		return err
@@ -103,7 +101,7 @@ func (f folder) withoutLog(ctx context.Context, o options, m *mark) error {
 		"docs/engines/disk.md", f.log(), f.journal())
 }
 
-// identify makes sure that the file is ours. It reports whether it is empty.
+// identify checks that the file is a journal of this version. It reports whether it is empty.
 func (s *store) identify() (fresh bool, err error) {
 	var application, version, tables int
 	err = s.query("SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM "+
@@ -123,7 +121,7 @@ func (s *store) identify() (fresh bool, err error) {
 	return false, nil
 }
 
-// bootID names this run of the computer; empty where it has no name.
+// bootID identifies this boot of the computer; empty where it has no id.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -132,7 +130,7 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// syncFolder makes the names in a folder safe.
+// syncFolder syncs the directory itself.
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// formQuery is all that makes the database what it is, but for its contents.
+// formQuery selects the whole schema of the database.
 const formQuery = `SELECT coalesce(group_concat(type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, ''), ';'), '')
 	FROM (SELECT * FROM sqlite_schema ORDER BY type, name)`
 
-// form is what formQuery finds in a database as this program makes it.
+// form is the result of formQuery in a database that this program creates.
 var form = sync.OnceValues(func() (text string, err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -24,8 +24,7 @@ var form = sync.OnceValues(func() (text string, err error) {
 	return text, err
 })
 
-// checkForm finds tables that are not as this program makes them, before anything
-// is written into them.
+// checkForm refuses tables that differ from those that this program creates.
 func (s *store) checkForm() error {
 	want, err := form()
 	if err != nil {

@@ -219,8 +219,8 @@ func (a *album) judge(t *testing.T, f folder, least uint64, what string) bool {
 	return true
 }
 
-// TestCrashAtCommit: whatever moment the process dies at, all that was safe is there.
-func TestCrashAtCommit(t *testing.T) {
+// TestCrashAtAnyCommitLosesNothing: whatever moment the process dies at, all that was safe is there.
+func TestCrashAtAnyCommitLosesNothing(t *testing.T) {
 	seed := testmode.Seed(t)
 	a := shoot(t, seed, 7, 40)
 	dir := t.TempDir()
@@ -232,9 +232,9 @@ func TestCrashAtCommit(t *testing.T) {
 	}
 }
 
-// TestCutLog: a log that ends anywhere behind what was safe opens with all that was;
+// TestCutLogLosesOnlyUnsafeRows: a log that ends anywhere behind what was safe opens with all that was;
 // one that ends before is refused.
-func TestCutLog(t *testing.T) {
+func TestCutLogLosesOnlyUnsafeRows(t *testing.T) {
 	seed := testmode.Seed(t)
 	a := shoot(t, seed, 23, 3)
 	dir := t.TempDir()
@@ -270,8 +270,8 @@ func TestCutLog(t *testing.T) {
 	}
 }
 
-// TestFlippedBits: a bit that changed anywhere is found, or does no harm.
-func TestFlippedBits(t *testing.T) {
+// TestFlippedBitsAreFound: a bit that changed anywhere is found, or does no harm.
+func TestFlippedBitsAreFound(t *testing.T) {
 	seed := testmode.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	a := shoot(t, seed, 31, 4)
@@ -353,8 +353,8 @@ func TestDamagedLogIsNotATornTail(t *testing.T) {
 	}
 }
 
-// TestMissingFiles: what is missing is said, and nothing is made in its place.
-func TestMissingFiles(t *testing.T) {
+// TestMissingFilesAreRefused: what is missing is said, and nothing is made in its place.
+func TestMissingFilesAreRefused(t *testing.T) {
 	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	dir := t.TempDir()
@@ -387,8 +387,8 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// TestWaiver: an emptied mark takes what is there, an older copy too.
-func TestWaiver(t *testing.T) {
+// TestEmptiedMarkAcceptsAnOlderCopy: an emptied mark takes what is there, an older copy too.
+func TestEmptiedMarkAcceptsAnOlderCopy(t *testing.T) {
 	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	newer := mark{seq: i.seq + 1, boot: bootID()}

@@ -26,56 +26,55 @@ type batch struct {
 	commit  *keeper.Commit
 }
 
-// journal is the keeper's log. Appending only encodes; one goroutine, the writer,
-// makes batches safe, one after the other, each with all that came while the one
-// before was on its way.
+// journal is the keeper's log. Append only encodes. One goroutine, the writer, commits the batches
+// in their order (see the package comment).
 type journal struct {
 	options options
 	path    string
 
 	mu      sync.Mutex
-	batches []*batch // the last one is being filled, unless it is sealed
+	batches []*batch // oldest first; the last one is open unless it is sealed
 	sealed  bool
-	spare   []byte // room for the next batch
+	spare   []byte // memory for the next batch
 
-	backlog atomic.Int64 // bytes in batches, those at the writer included
-	trouble atomic.Pointer[trouble]
-	bell    chan struct{} // rung when there is something to write
-	quit    chan struct{} // closed to end the writer
-	ended   chan struct{} // closed by the writer
-	failed  chan struct{} // closed by the writer when it can't go on
-	result  error         // of the writer; read after ended
-	stats   stats
-	stuck   atomic.Pointer[chan struct{}]                         // closed while trouble is there
-	changed atomic.Pointer[func()]                                // called when trouble begins or ends; may be nil
-	asks    chan chan<- safeTable                                 // requests for the safe table, while the disk is full
-	tell    atomic.Pointer[func(entries int, took time.Duration)] // of commits; nil: nobody wants to know
+	backlog      atomic.Int64 // bytes in batches, including the one at the writer
+	trouble      atomic.Pointer[trouble]
+	wakeup       chan struct{} // filled when there is something to write
+	quit         chan struct{} // closed to end the writer
+	ended        chan struct{} // closed by the writer
+	failed       chan struct{} // closed by the writer when it can't go on
+	result       error         // of the writer; read after ended
+	stats        stats
+	stuck        atomic.Pointer[chan struct{}]                         // closed while commands are refused
+	changed      atomic.Pointer[func()]                                // called when refusing begins or ends; may be nil
+	safeRequests chan chan<- safeTable                                 // requests for the safe table, while the disk is full
+	onCommit     atomic.Pointer[func(entries int, took time.Duration)] // called after each commit; may be nil
 
 	// Of the writer alone.
-	store    *store
-	marker   *marker
-	take     func(func(table.Snapshot)) // takes a snapshot of the keeper's table
-	seq      uint64
-	chain    uint64
-	after    table.Counters
-	header   header // the snapshot that counts
-	entries  int    // since then
-	pages    int    // in SQLite's log, about
-	snapshot *snapshot
-	tries    uint64     // snapshots that were given up, so that their numbers are not used again
-	safe     *safeTable // the safe table, if a caller requested it since the disk is full
-	distrust bool       // what the system says of the files can't be trusted any more
+	store        *store
+	marker       *marker
+	takeSnapshot func(func(table.Snapshot)) // takes a snapshot of the keeper's table
+	seq          uint64
+	chain        uint64
+	after        table.Counters
+	header       header // the snapshot that counts
+	entries      int    // since then
+	pages        int    // in SQLite's log, about
+	snapshot     *snapshot
+	tries        uint64     // snapshots that were given up, so that their numbers are not used again
+	safe         *safeTable // the safe table, if a caller requested it since the disk is full
+	distrust     bool       // what the system says of the files can't be trusted any more
 }
 
-// stats are what people may want to know. They are read by anybody.
+// stats are for people. Any goroutine may read them.
 type stats struct {
-	syncs   atomic.Int64 // batches that were made safe
+	syncs   atomic.Int64 // committed batches
 	entries atomic.Int64
 	last    atomic.Int64 // when the last one was, in Unix nanoseconds; 0: never
 	mark    atomic.Pointer[error]
 }
 
-var errBacklog = errors.New("too much waits for it")
+var errBacklog = errors.New("too many entries wait for it")
 
 // Admit implements keeper.Log.
 func (j *journal) Admit(relies bool) error {
@@ -104,7 +103,7 @@ type safeTable struct {
 func (j *journal) Safe(ctx context.Context) (*table.Table, error) {
 	answer := make(chan safeTable, 1)
 	select {
-	case j.asks <- answer:
+	case j.safeRequests <- answer:
 	case <-j.ended:
 		return nil, unavailable(nil, "the journal %s is written no more", j.path)
 	case <-ctx.Done():
@@ -122,37 +121,37 @@ func (j *journal) Safe(ctx context.Context) (*table.Table, error) {
 func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b := j.filling()
+	b := j.openBatch()
 	before := len(b.entries)
 	b.entries = record.AppendEntry(b.entries, c)
 	b.count++
 	b.after = after
 	j.backlog.Add(int64(len(b.entries) - before))
 	if t := j.trouble.Load(); t != nil && !t.passing {
-		return dead(t.err) // nobody will write it
+		return failedCommit(t.err) // the writer has ended
 	}
 	if b.count == 1 {
-		ring(j.bell)
+		wake(j.wakeup)
 	}
 	return b.commit
 }
 
-// dead is a commit that has failed.
-func dead(err error) *keeper.Commit {
+// failedCommit returns a commit that has failed.
+func failedCommit(err error) *keeper.Commit {
 	c := keeper.NewCommit()
 	c.End(err)
 	return c
 }
 
-func ring(bell chan struct{}) {
+func wake(bell chan struct{}) {
 	select {
 	case bell <- struct{}{}:
 	default:
 	}
 }
 
-// filling is the batch that takes the next entry.
-func (j *journal) filling() *batch {
+// openBatch returns the batch for the next entry.
+func (j *journal) openBatch() *batch {
 	if n := len(j.batches); n > 0 && !j.sealed && len(j.batches[n-1].entries) < batchBytes {
 		return j.batches[n-1]
 	}
@@ -162,7 +161,7 @@ func (j *journal) filling() *batch {
 	return b
 }
 
-// next takes the oldest batch; nil if there is none.
+// next removes and returns the oldest batch; nil if there is none.
 func (j *journal) next() *batch {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -175,8 +174,8 @@ func (j *journal) next() *batch {
 	return b
 }
 
-// written gives back the room of a batch that is safe, or lost.
-func (j *journal) written(b *batch) {
+// recycle keeps the memory of a batch that is safe or lost.
+func (j *journal) recycle(b *batch) {
 	j.backlog.Add(-int64(len(b.entries)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -185,13 +184,13 @@ func (j *journal) written(b *batch) {
 	}
 }
 
-// begin takes a snapshot of the table, and lets the batch that is being filled end
-// with what is in it.
-func (j *journal) begin() {
+// beginSnapshot takes a snapshot of the table, and seals the open batch in the same step: the snapshot
+// contains the entries of all batches so far and no others.
+func (j *journal) beginSnapshot() {
 	if j.snapshot != nil && !j.snapshot.done {
 		j.tries++ // closing: the one that is being made is given up
 	}
-	j.take(func(content table.Snapshot) {
+	j.takeSnapshot(func(content table.Snapshot) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.sealed = true
@@ -204,17 +203,17 @@ func (j *journal) begin() {
 			},
 		}
 	})
-	j.reach()
+	j.checkReached()
 }
 
-// reach lets a snapshot be written when the journal is written up to its row.
-func (j *journal) reach() {
+// checkReached allows the snapshot to be written once the rows that it contains are committed.
+func (j *journal) checkReached() {
 	if sn := j.snapshot; sn != nil && !sn.reached && j.seq == sn.seq {
 		sn.reached, sn.chain = true, j.chain
 	}
 }
 
-// due says that it is time for a snapshot.
-func (j *journal) due() bool {
+// snapshotDue reports whether it is time for a snapshot.
+func (j *journal) snapshotDue() bool {
 	return j.snapshot == nil && j.entries > max(j.options.snapshotEvery, 4*j.header.claims)
 }

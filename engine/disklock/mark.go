@@ -9,23 +9,21 @@ import (
 	"strings"
 )
 
-// A mark says how far the journal was safe: it is written after each commit and
-// before anybody is answered, but not synced. So as long as the computer runs it is
-// exact, whatever becomes of the process; after a loss of power it may be some
-// seconds old. A journal that ends before its mark lost something that was safe:
-// its log was cut or removed, or an older copy was put in its place.
+// A mark names the last safe row. The writer writes it after each commit and before callers are
+// answered, but does not sync it. As long as the computer runs it is exact, even if the process
+// is killed; after a loss of power it may be some seconds old. A journal that ends before its mark
+// has lost safe rows: its log was cut or removed, or somebody put an older copy in its place.
 type mark struct {
 	seq    uint64 // the last row of the journal that was safe
 	fences uint64 // given up to then
-	boot   string // which run of the computer wrote it; empty where that can't be told
+	boot   string // the boot of the computer in which it was written; empty where that is unknown
 
-	// waiver: the file was emptied, by which somebody says to take the journal as it
-	// is, whatever was safe once. It can't come about by a crash: the mark is synced when
-	// it is made, and written over in place.
+	// waiver: a person emptied the file to accept the journal as it is. A crash can't empty it: the
+	// mark is synced when it is created, and overwritten in place.
 	waiver bool
 }
 
-// waived says that there is a mark, which is a waiver.
+// waived reports whether there is a mark, and it is a waiver.
 func (m *mark) waived() bool { return m != nil && m.waiver }
 
 var crcTable = crc64.MakeTable(crc64.ECMA)

@@ -36,9 +36,9 @@ func playOpen(args []string) error {
 	return e.Close()
 }
 
-// TestTwoProcesses: a directory is opened by one process only; who else tries is told
+// TestTwoProcessesCannotOpenOneDirectory: a directory is opened by one process only; who else tries is told
 // by which, and the directory is free when that is killed.
-func TestTwoProcesses(t *testing.T) {
+func TestTwoProcessesCannotOpenOneDirectory(t *testing.T) {
 	dir := t.TempDir()
 	p := roles.Start(t, "open", dir)
 	p.Read("open")

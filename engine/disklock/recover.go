@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// recovered is what a database says, after all of it was checked.
+// recovered is the content of a database, after all checks.
 type recovered struct {
 	table   *table.Table
 	header  header // the snapshot that it began with
@@ -22,7 +22,7 @@ type recovered struct {
 	writer  string // the version that opened it last
 }
 
-// errDamage marks what says that something was lost or changed.
+// errDamage marks errors that say that something was lost or changed.
 var errDamage = errors.New("damage")
 
 func damagef(format string, args ...any) error {
@@ -235,5 +235,5 @@ func refusal(path string, err error) error {
 	if errors.Is(err, errDamage) {
 		return lockkeeper.Invalid("%s: %v: nothing was changed; see docs/engines/disk.md for what can be done", path, err)
 	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: words(path, err), Cause: err}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: describe(path, err), Cause: err}
 }

@@ -8,29 +8,29 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// A snapshot of the table lets the journal before it be forgotten. It is written
-// in pieces, each in one transaction with a batch of the journal, so that nobody
-// waits for the whole; it counts from the transaction on in which its header is
-// written. Then what it replaces is removed, in pieces too. Whenever the process
-// dies, either the former snapshot and all rows behind it are there, or this one
-// and all rows behind it.
+// A snapshot of the table replaces the rows before it. The writer writes it in pieces, each in one
+// transaction with a batch, so that no caller waits for the whole. It counts from the transaction
+// that writes its header. Then the writer removes the rows and the former snapshot, in pieces, too.
+//
+//	taken ── rows up to seq are committed ──> pieces ──> header ──> removal of older rows ──> done
+//
+// Whenever the process dies, there is a complete snapshot with all rows behind it.
 
-// What one transaction does for a snapshot while others wait for it: some
-// milliseconds.
+// Work for a snapshot in one transaction: callers wait some milliseconds for it.
 const (
 	pieceRecords = 100
 	pieceRows    = 64
 )
 
-// snapshot is one in the making. It is used by the writer alone.
+// snapshot is a snapshot in the making. Only the writer uses it.
 type snapshot struct {
 	header
 	content table.Snapshot
-	reached bool // the journal is written up to its row
-	done    bool // it is complete, and what is older is being removed
+	reached bool // the rows that it contains are committed
+	done    bool // it is complete, and older rows and records are being removed
 	lowest  uint64
 	written int    // records
-	old     int    // records of the former snapshot that are removed
+	old     int    // removed records of the former snapshot
 	room    []byte // for a record
 }
 
@@ -70,8 +70,8 @@ func (s *store) keep(sn *snapshot, b []byte) error {
 	return nil
 }
 
-// forget removes the next of what the snapshot replaces: n rows, and some more
-// records. It reports whether there is no more.
+// forget removes the next n rows that the snapshot replaces, and some records of the former one. It
+// reports whether none are left.
 func (s *store) forget(sn snapshot, n int) (snapshot, bool, error) {
 	low := sn.lowest + uint64(n)
 	rows := low <= sn.seq
@@ -98,7 +98,7 @@ func (s *store) forget(sn snapshot, n int) (snapshot, bool, error) {
 	return sn, true, s.exec("DELETE FROM snapshots WHERE number < ?", int64(sn.number))
 }
 
-// forgetAll removes everything that is not of the snapshot, or behind it.
+// forgetAll removes everything that is neither part of the snapshot nor behind it.
 func (s *store) forgetAll(h *header) error {
 	for _, statement := range []string{
 		"DELETE FROM journal WHERE seq <= (SELECT seq FROM snapshots WHERE number = ?)",

@@ -24,29 +24,37 @@ func contents(t testing.TB, e *Engine) string {
 	return b.String()
 }
 
-// TestCloseAnytime: closed at any moment of a snapshot, the next one has it all, and
+// TestCloseAtAnyMomentOfASnapshot: closed at any moment of a snapshot, the next one has it all, and
 // no journal is left to replay.
-func TestCloseAnytime(t *testing.T) {
+func TestCloseAtAnyMomentOfASnapshot(t *testing.T) {
 	e := openHere(t, t.TempDir(), options{careless: true})
 	a := attachTo(t, e, "ann")
-	for n := range 8 * pieceRecords {
+	for n := range 24 * pieceRecords {
 		a.hold(fmt.Sprint("p/", n))
 	}
 	dir := crash(t, e)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
+	claimMore := func(e *Engine, claims int) {
+		b := attachTo(t, e, "bob")
+		for range claims {
+			b.hold(fmt.Sprint("q/", b.id))
+		}
+	}
 	interrupted := 0
 	for round := range 12 {
+		reference := t.TempDir()
+		copyFolder(t, dir, reference)
+		e := openHere(t, reference, options{careless: true})
+		claimMore(e, round)
+		want := contents(t, e)
+		e.Close()
 		image := t.TempDir()
 		copyFolder(t, dir, image)
 		// A snapshot is due at once, and a piece of it is written with each claim.
-		e := openHere(t, image, options{careless: true, snapshotEvery: 1})
-		b := attachTo(t, e, "bob")
-		for range round {
-			b.hold(fmt.Sprint("q/", b.id))
-		}
-		before := contents(t, e)
+		e = openHere(t, image, options{careless: true, snapshotEvery: 1})
+		claimMore(e, round)
 		if err := e.Close(); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -58,13 +66,13 @@ func TestCloseAnytime(t *testing.T) {
 			t.Fatalf("round %d: %d entries are left, state %s, %v", round, r.entries, r.state, err)
 		}
 		e = openHere(t, image, options{careless: true})
-		if got := contents(t, e); got != before {
-			t.Fatalf("round %d: there is\n%s\nthere was\n%s", round, got, before)
+		if got := contents(t, e); got != want {
+			t.Fatalf("round %d: it has\n%s\nwant\n%s", round, got, want)
 		}
 		e.Close()
 	}
 	if interrupted == 0 {
-		t.Error("no snapshot was interrupted: that proves nothing")
+		t.Error("no snapshot was interrupted, so the test proves nothing")
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 	schemaVersion = 1
 )
 
-// store is one connection to the database. It is used by one goroutine at a time.
+// store is one connection to the database. One goroutine at a time uses it.
 type store struct {
 	path         string
 	driver       string
@@ -37,9 +37,9 @@ type store struct {
 	insertRecord *sql.Stmt
 }
 
-// openStore connects to the file, which it makes if it is not there. A database
-// that is open alone is locked by SQLite against all others, also readers. Behind a
-// question mark, path may have parameters of SQLite.
+// openStore connects to the file, and creates it if it does not exist. With alone, SQLite locks the
+// database against all other processes, readers included. path may end with a question mark and
+// parameters of SQLite.
 func openStore(path, driver string, alone, careless bool) (*store, error) {
 	path, parameters, _ := strings.Cut(path, "?")
 	s := &store{path: path, driver: driver}
@@ -55,17 +55,17 @@ func openStore(path, driver string, alone, careless bool) (*store, error) {
 		return nil, err
 	}
 	if err := s.set(alone, careless); err != nil {
-		s.leave()
+		s.closeUnchanged()
 		return nil, err
 	}
 	return s, nil
 }
 
-// leave closes a database that is refused, as it is. Whoever is the last to close it
-// moves what is in its log into it: so the last is a connection that can't write. It
-// shares the file only when it has read something, which must be what can be read
-// though the schema may be damaged. If it can't, neither could the other one.
-func (s *store) leave() {
+// closeUnchanged closes a refused database without changing it. The last connection that closes moves
+// the log into the database, so a connection that can't write closes last. It shares the file
+// only after it has read something, so it reads the version, which needs no schema. If it can't
+// read that, the other connection could not move the log either.
+func (s *store) closeUnchanged() {
 	address := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: "mode=ro"}
 	if reader, err := sql.Open(s.driver, address.String()); err == nil {
 		defer reader.Close()
@@ -76,8 +76,8 @@ func (s *store) leave() {
 	s.close()
 }
 
-// set sets what the connection needs. The log stays when it is closed, so that
-// one that is missing was removed by somebody else.
+// set configures the connection. The log stays when the database is closed; if it is missing later,
+// somebody removed it.
 func (s *store) set(alone, careless bool) error {
 	err := s.conn.Raw(func(c any) error {
 		_, err := c.(sqlite.FileControl).FileControlPersistWAL("main", 1)
@@ -108,8 +108,7 @@ func (s *store) query(statement string, to ...any) error {
 	return s.conn.QueryRowContext(context.Background(), statement).Scan(to...)
 }
 
-// create makes the tables in an empty file, in one transaction. Its log is on from
-// the beginning.
+// create creates the tables in an empty file, in one transaction, with the log switched on.
 func (s *store) create() error {
 	var mode string
 	if err := s.query("PRAGMA journal_mode = WAL", &mode); err != nil {
@@ -133,7 +132,7 @@ func (s *store) create() error {
 	return s.exec("COMMIT")
 }
 
-// prepare prepares what is done often.
+// prepare prepares the frequent statements.
 func (s *store) prepare() (err error) {
 	if s.insertRow, err = s.conn.PrepareContext(context.Background(),
 		"INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
@@ -182,7 +181,7 @@ type row struct {
 	sum     uint64
 }
 
-// seal computes the row's sum, which goes on from that of the row before.
+// seal computes the row's sum, which continues that of the row before.
 func (r *row) seal(chain uint64) uint64 {
 	b := fmt.Appendf(nil, "%016x %d %d %s ", chain, r.seq, r.count, counters(r.after))
 	return crc64.Update(crc64.Checksum(b, crcTable), crcTable, r.entries)
@@ -215,7 +214,7 @@ func (h *header) sum() uint64 {
 	return crc64.Checksum(b, crcTable)
 }
 
-// complete makes the snapshot count.
+// complete writes the header, so that the snapshot counts.
 func (s *store) complete(h *header) error {
 	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq), hex(h.chain),
 		h.claims, h.head, hex(h.digest), hex(h.sum()))
@@ -263,5 +262,5 @@ func resultCode(err error) int {
 	return 0
 }
 
-// isFull says that there was no room on the disk, and nothing else is wrong.
+// isFull reports whether err says that the disk is full.
 func isFull(err error) bool { return resultCode(err) == sqlite3.SQLITE_FULL }

@@ -43,19 +43,19 @@ func (j *journal) readSafe() safeTable {
 
 var errInUse = errors.New("in use")
 
-// trouble is why commands are refused at the door.
+// trouble is why Admit refuses commands.
 type trouble struct {
 	err     *lockkeeper.Error
-	passing bool // it may be over some time: what relies on nothing is still taken
+	passing bool // it may pass: commands that do not rely on the log are still taken
 }
 
-// unavailable is an ErrUnavailable with these words.
+// unavailable returns an ErrUnavailable with this detail.
 func unavailable(cause error, format string, args ...any) *lockkeeper.Error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// words say what an error means for whoever has to do something about it.
-func words(path string, err error) string {
+// describe says what an error means, and what a person can do about it.
+func describe(path string, err error) string {
 	switch resultCode(err) {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", path)

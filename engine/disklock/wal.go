@@ -8,12 +8,12 @@ import (
 	"os"
 )
 
-// SQLite takes the first frame of its log that is not valid for the end of it, and
-// drops all that follows. That is right for a torn tail: each commit is synced
-// before the next one is written, so a crash leaves at most one transaction in
-// pieces, the last, which nobody was answered. If there is more behind it, the disk
-// lost what it had said to have written, and SQLite would lose it silently. So the
-// log is looked at before SQLite opens it. Its format: sqlite.org/fileformat2.html.
+// SQLite takes the first invalid frame of its log as the end of the log, and drops all that follows.
+// That is right for a torn tail: each commit is synced before the next one is written, so a crash
+// leaves at most one incomplete transaction, the last one, and its callers were not answered. If
+// there is a later transaction, the disk lost a write that it had confirmed, and SQLite would drop
+// that transaction without an error. So disklock examines the log before SQLite opens it. The
+// format: sqlite.org/fileformat2.html.
 
 const (
 	walHeader   = 32
@@ -28,8 +28,8 @@ type walState struct {
 	torn    int // frames of this log behind those, which were never committed
 }
 
-// examineWAL looks at the log of a database that nobody has open. A damaged one is
-// an error; a torn tail is none.
+// examineWAL examines the log of a database that no process has open. Damage is an error; a torn tail
+// is none.
 func examineWAL(path string) (walState, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,14 +122,13 @@ func (w *wal) frame(i int) []byte {
 	return w.b[at : at+w.size]
 }
 
-// ours says that frame i is of this log, and not left over from before it was
-// begun anew.
+// ours reports whether frame i belongs to this log, and is not left from before the log was restarted.
 func (w *wal) ours(i int) bool { return [8]byte(w.frame(i)[8:16]) == w.salts }
 
-// commits says that frame i ends a transaction.
+// commits reports whether frame i ends a transaction.
 func (w *wal) commits(i int) bool { return binary.BigEndian.Uint32(w.frame(i)[4:]) != 0 }
 
-// stored is the checksum that frame i says that the log has up to it.
+// stored returns the checksum of the log up to frame i, as frame i has it.
 func (w *wal) stored(i int) [2]uint32 {
 	if i < 0 {
 		return w.beginning
@@ -137,7 +136,7 @@ func (w *wal) stored(i int) [2]uint32 {
 	return checksum(w.frame(i)[16:])
 }
 
-// follows says that frame i is as it was written after frame i-1.
+// follows reports whether frame i is valid behind frame i-1.
 func (w *wal) follows(i int) bool {
 	f := w.frame(i)
 	return w.ours(i) && w.sum(w.sum(w.stored(i-1), f[:8]), f[frameHeader:]) == w.stored(i)
@@ -155,9 +154,9 @@ func (w *wal) valid() (committed, next int) {
 	return committed, next
 }
 
-// laterThan finds a frame that was written in a later transaction than the frame
-// broken, which is not valid: so broken was safe once. -1 if there is none. What is
-// left of a transaction that was given up has the salts too, but does not follow.
+// laterThan finds a valid frame of a later transaction than frame broken, which is invalid: so broken
+// was safe once. It returns -1 if there is none. Frames of a transaction that was given up have the
+// salts, too, but are not valid behind their predecessors.
 func (w *wal) laterThan(broken int) int {
 	ended := false
 	for i := broken; i < w.count; i++ {

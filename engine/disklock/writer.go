@@ -13,7 +13,7 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// run is the writer, until quit is closed or something can't be made safe.
+// run is the writer. It returns when quit is closed or a batch can't be made safe.
 func (j *journal) run() {
 	defer close(j.ended)
 	defer j.rescue()
@@ -25,13 +25,13 @@ func (j *journal) run() {
 		case quitting:
 			j.finish()
 			return
-		case j.due():
-			j.begin()
+		case j.snapshotDue():
+			j.beginSnapshot()
 		case j.snapshot != nil && j.snapshot.reached:
 			j.write(nil)
 		default:
 			select {
-			case <-j.bell:
+			case <-j.wakeup:
 			case <-j.quit:
 			}
 		}
@@ -47,7 +47,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// rescue ends all commits if the writer can't go on, so that nobody waits for it.
+// rescue ends all commits if the writer can't go on, so that no caller waits for it.
 func (j *journal) rescue() {
 	if what := recover(); what != nil {
 		j.poison(fmt.Errorf("a bug: %v", what))
@@ -69,14 +69,14 @@ func (j *journal) broken() bool {
 	return t != nil && !t.passing
 }
 
-// poison ends the journal for good. What failed is never tried again: after a sync
-// that failed, the system may call clean what never reached the disk, and a second
-// one would succeed without having written it.
+// poison ends the journal for good. A failed write is never retried: after a failed sync the system
+// may report pages as clean that never reached the disk, and a second sync would succeed without
+// writing them.
 func (j *journal) poison(err error) {
 	j.distrust = true
 	j.end(unavailable(err,
-		"%s could not be written and is used no more, whatever was not answered may be lost: restart this process, and "+
-			"look for a failing disk", j.path))
+		"%s could not be written and is not used any more; commands that were not answered may be lost: restart this "+
+			"process, and look for a failing disk", j.path))
 }
 
 // end ends the journal for good.
@@ -85,12 +85,12 @@ func (j *journal) end(err *lockkeeper.Error) {
 	j.setTrouble(&trouble{err: err})
 }
 
-// write makes a batch safe, if it is not nil, with a piece of a snapshot if one is
-// being made. While there is no room on the disk it tries again.
+// write commits a batch, and a piece of the snapshot that is in the making. b may be nil. While the disk is
+// full it tries again.
 func (j *journal) write(b *batch) {
 	ended := false
 	defer func() {
-		if b != nil && !ended { // it can't be made safe, or a panic is on its way
+		if b != nil && !ended { // it can't be made safe, or the writer panics
 			if !j.broken() {
 				j.poison(fmt.Errorf("a bug"))
 			}
@@ -102,27 +102,27 @@ func (j *journal) write(b *batch) {
 		r = &row{seq: j.seq + 1, count: b.count, entries: b.entries, after: b.after}
 		r.sum = r.seal(j.chain)
 	}
-	if !j.insist(r) {
+	if !j.commitRetrying(r) {
 		return
 	}
 	if b != nil {
-		j.reach()
-		j.written(b)
+		j.checkReached()
+		j.recycle(b)
 		ended = true
 		b.commit.End(nil)
 	}
-	j.tidy()
+	j.checkpointIfDue()
 }
 
-// insist tries to commit r until there is room for it. It reports whether r is safe.
-func (j *journal) insist(r *row) bool {
+// commitRetrying commits r, and tries again while the disk is full. It reports whether r is safe.
+func (j *journal) commitRetrying(r *row) bool {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		began := time.Now()
 		err := j.commit(r)
 		switch {
 		case err == nil:
 			j.setTrouble(nil)
-			if tell := j.tell.Load(); tell != nil && r != nil {
+			if tell := j.onCommit.Load(); tell != nil && r != nil {
 				(*tell)(r.count, time.Since(began))
 			}
 			return true
@@ -130,28 +130,28 @@ func (j *journal) insist(r *row) bool {
 			j.poison(err)
 			return false
 		case j.snapshot != nil:
-			// It can wait, and what it wrote so far is never read.
+			// The snapshot can wait. The pieces written so far are never read.
 			j.snapshot, j.entries = nil, 0
 			j.tries++
 			continue
 		}
-		j.setTrouble(&trouble{passing: true, err: unavailable(err, "%s", words(j.path, err))})
-		if !j.rest(wait) {
+		j.setTrouble(&trouble{passing: true, err: unavailable(err, "%s", describe(j.path, err))})
+		if !j.pause(wait) {
 			return j.lastTry(r)
 		}
 	}
 }
 
-// rest waits before the next try, and answers requests for the safe table meanwhile. It returns
+// pause waits before the next try, and answers requests for the safe table meanwhile. It returns
 // false if only the last try remains.
-func (j *journal) rest(wait time.Duration) bool {
+func (j *journal) pause(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
 			return true
-		case answer := <-j.asks:
+		case answer := <-j.safeRequests:
 			answer <- j.readSafe()
 		case <-j.quit:
 			return false
@@ -162,7 +162,7 @@ func (j *journal) rest(wait time.Duration) bool {
 // lastTry commits r when the journal closes while the disk is full. It reports whether r is safe.
 func (j *journal) lastTry(r *row) bool {
 	if err := j.commit(r); err != nil {
-		j.end(unavailable(err, "%s; closed meanwhile: what was not answered is lost", words(j.path, err)))
+		j.end(unavailable(err, "%s; closed meanwhile: commands that were not answered are lost", describe(j.path, err)))
 		return false
 	}
 	j.setTrouble(nil)
@@ -211,7 +211,7 @@ func (j *journal) advance(r *row, sn snapshot) (next snapshot, finished bool, er
 	return next, false, err
 }
 
-// advanced takes in how a snapshot stands after a commit.
+// advanced records the progress of the snapshot after a commit.
 func (j *journal) advanced(next snapshot, finished bool) {
 	j.pages += 2 * pieceRows
 	if next.done && !j.snapshot.done {
@@ -224,7 +224,7 @@ func (j *journal) advanced(next snapshot, finished bool) {
 	}
 }
 
-// committed takes in that the row is safe, and marks it, before anybody is told.
+// committed records that the row is safe, and writes the mark. Only then are callers answered.
 func (j *journal) committed(r *row) error {
 	if r == nil {
 		return nil
@@ -236,7 +236,7 @@ func (j *journal) committed(r *row) error {
 	j.stats.entries.Add(int64(r.count))
 	j.stats.last.Store(time.Now().UnixNano())
 	if err := j.marker.write(j.seq, j.after.Fences); err != nil {
-		// The mark helps to find losses; without it nothing is lost.
+		// The mark only helps to find losses.
 		j.stats.mark.Store(&err)
 	}
 	if j.options.committed != nil {
@@ -245,8 +245,8 @@ func (j *journal) committed(r *row) error {
 	return nil
 }
 
-// tidy keeps SQLite's log short.
-func (j *journal) tidy() {
+// checkpointIfDue keeps SQLite's log short.
+func (j *journal) checkpointIfDue() {
 	if j.pages < j.options.checkpointPages {
 		return
 	}
@@ -254,7 +254,7 @@ func (j *journal) tidy() {
 	case err == nil:
 		j.pages = 0
 	case isFull(err):
-		j.pages = 0 // the log goes on to grow; see again later
+		j.pages = 0 // the log grows on; try again later
 	default:
 		j.poison(err)
 	}
@@ -272,13 +272,13 @@ func (j *journal) finish() {
 	}
 }
 
-// close is finish. After an error the journal is as it was: whoever opens it next
-// replays it.
+// close does the work of finish. After an error the journal is as it was, and the next opening replays
+// it.
 func (j *journal) close() error {
 	if j.snapshot != nil && !j.snapshot.done {
 		j.tries++ // what was written of it goes with all else that is old
 	}
-	j.begin()
+	j.beginSnapshot()
 	for j.snapshot != nil && !j.snapshot.done {
 		if err := j.commitPieces(); err != nil {
 			return err
@@ -290,8 +290,8 @@ func (j *journal) close() error {
 	return j.store.close()
 }
 
-// commitPieces writes many pieces in one transaction, since nobody waits any more;
-// with the last one it closes the database.
+// commitPieces writes many pieces in one transaction, because no caller waits any more. With the last
+// piece it closes the database.
 func (j *journal) commitPieces() error {
 	if err := j.store.exec("BEGIN IMMEDIATE"); err != nil {
 		return err

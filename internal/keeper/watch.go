@@ -20,11 +20,11 @@ type watcher struct {
 	wakeup chan struct{} // filled when there is something to take
 
 	// Guarded by Keeper.mu.
-	pending []*change       // unread, oldest first; nil: replaced by a later change
-	unread  time.Duration   // the last read, or later when the first unread change came
-	taken   int             // number of entries removed from the front of pending
-	places  map[subject]int // taken + index in pending
-	err     error           // why it ended
+	pending   []*change       // unread, oldest first; nil: replaced by a later change
+	unread    time.Duration   // the last read, or later when the first unread change came
+	taken     int             // number of entries removed from the front of pending
+	positions map[subject]int // taken + index in pending
+	err       error           // why it ended
 }
 
 // Bounds of the changes kept for a watcher.
@@ -80,8 +80,8 @@ func (w *watcher) wake() {
 // put adds c as the latest change. It returns false if that exceeds a bound: it has then ended the
 // watcher. The caller holds the mutex.
 func (w *watcher) put(c *change, now time.Duration) bool {
-	place, pending := w.places[c.about]
-	if len(w.places) == 0 {
+	place, pending := w.positions[c.about]
+	if len(w.positions) == 0 {
 		w.unread = now
 	}
 	switch {
@@ -91,20 +91,20 @@ func (w *watcher) put(c *change, now time.Duration) bool {
 		return true // the index found w by two paths of the claim
 	case pending:
 		w.pending[place-w.taken] = nil
-	case len(w.places) >= mostPending && (now-w.unread > readTime || len(w.places) == mostAtAll):
+	case len(w.positions) >= mostPending && (now-w.unread > readTime || len(w.positions) == mostAtAll):
 		w.end(errTooSlow)
 		return false
 	case !w.query.MayKeep(1):
 		w.end(errTooMuch)
 		return false
 	}
-	if w.places == nil {
-		w.places = make(map[subject]int)
+	if w.positions == nil {
+		w.positions = make(map[subject]int)
 	}
-	if len(w.pending) > 2*len(w.places)+16 {
+	if len(w.pending) > 2*len(w.positions)+16 {
 		w.compact()
 	}
-	w.places[c.about] = w.taken + len(w.pending)
+	w.positions[c.about] = w.taken + len(w.pending)
 	w.pending = append(w.pending, c)
 	w.wake()
 	return true
@@ -112,8 +112,8 @@ func (w *watcher) put(c *change, now time.Duration) bool {
 
 // end ends w with err, and drops its unread changes. The caller holds the mutex.
 func (w *watcher) end(err error) {
-	w.query.MayKeep(-len(w.places))
-	w.err, w.pending, w.places = err, nil, nil
+	w.query.MayKeep(-len(w.positions))
+	w.err, w.pending, w.positions = err, nil, nil
 	w.wake()
 }
 
@@ -122,7 +122,7 @@ func (w *watcher) compact() {
 	kept := w.pending[:0]
 	for _, c := range w.pending {
 		if c != nil {
-			w.places[c.about] = w.taken + len(kept)
+			w.positions[c.about] = w.taken + len(kept)
 			kept = append(kept, c)
 		}
 	}
@@ -136,14 +136,14 @@ func (w *watcher) take(room []*change) []*change {
 	for ; n < len(w.pending) && len(room) < mostTaken; n++ {
 		if c := w.pending[n]; c != nil {
 			room = append(room, c)
-			delete(w.places, c.about)
+			delete(w.positions, c.about)
 		}
 	}
 	clear(w.pending[:n])
 	w.pending, w.taken = w.pending[n:], w.taken+n
-	if len(w.places) == 0 {
+	if len(w.positions) == 0 {
 		if w.pending = w.pending[:0]; w.taken > keptRoom {
-			w.pending, w.places = nil, nil // a map never shrinks
+			w.pending, w.positions = nil, nil // a map never shrinks
 		}
 		w.taken = 0
 	}

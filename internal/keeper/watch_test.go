@@ -124,7 +124,7 @@ func TestWatchersShareChanges(t *testing.T) {
 		}
 		time.Sleep(2 * readTime) // of the bubble's time
 		ask(t, k, ann, mostPending+2, "z")
-		if k.watchers.Len() != 0 || all[0].pending != nil || all[0].places != nil {
+		if k.watchers.Len() != 0 || all[0].pending != nil || all[0].positions != nil {
 			t.Error("a watcher that is much too slow is kept")
 		}
 		close(read)

@@ -7,9 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What a session states with a command that is refused counts, so it is in the
+// TestRefusedCommandsAreAcknowledged: what a key states with a refused command counts, so it is in the
 // journal too: what comes after can be replayed.
-func TestStatedWithWhatIsRefused(t *testing.T) {
+func TestRefusedCommandsAreAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	e := openHere(t, dir, options{careless: true})
 	a := attachTo(t, e, "ann")
