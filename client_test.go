@@ -20,10 +20,10 @@ type (
 
 var background = context.Background()
 
-func TestGrantAsContextEndsIsGivenBack(t *testing.T) {
+func TestGrantAsContextEndsIsReleased(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		ctx, cancel := context.WithCancel(background)
-		f.deafen = func(_ context.Context, call string, _ int) error {
+		f.loseAnswer = func(_ context.Context, call string, _ int) error {
 			if call == "claim 1" {
 				cancel() // the answer is a grant, and arrives all the same
 			}
@@ -67,7 +67,7 @@ func TestGrantAndCancelAtOneMoment(t *testing.T) {
 func TestCancelledIsNeverGrantedLater(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		f.wait = true
-		f.deafen = func(_ context.Context, call string, n int) error {
+		f.loseAnswer = func(_ context.Context, call string, n int) error {
 			if call == "release 1" && n <= 2 {
 				return errCut
 			}
@@ -83,7 +83,7 @@ func TestCancelledIsNeverGrantedLater(t *testing.T) {
 		if got := f.count("release 1"); got != 3 {
 			t.Errorf("released %d times, want until it was acknowledged: 3; %s", got, f.log())
 		}
-		f.told([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: f.key.Session, ID: 1}, Change: 99, State: lockkeeper.Held}})
+		f.notify([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: f.key.Session, ID: 1}, Change: 99, State: lockkeeper.Held}})
 		time.Sleep(10 * time.Second)
 		if got := f.count("release 1"); got != 4 {
 			t.Errorf("released %d times, want once more after it was said to be held: 4; %s", got, f.log())
@@ -111,7 +111,7 @@ func TestLostNotificationIsFoundByRenewal(t *testing.T) {
 
 func TestLostAnswersAreRepeatedUnderTheSameID(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
-		f.deafen = first("claim 1")
+		f.loseAnswer = first("claim 1")
 		h := must(t)(c.Lock(background, "a"))
 		if got := f.log(); got != "attach, claim 1, claim 1" {
 			t.Errorf("calls: %s", got)
@@ -119,7 +119,7 @@ func TestLostAnswersAreRepeatedUnderTheSameID(t *testing.T) {
 		if w := f.wants[1]; !reflect.DeepEqual(w[0], w[1]) {
 			t.Errorf("the repetition asked for something else: %v", w)
 		}
-		f.deafen = first("release 1")
+		f.loseAnswer = first("release 1")
 		if err := h.Release(background); err != nil {
 			t.Errorf("release: %v", err)
 		}
@@ -131,7 +131,7 @@ func TestLostAnswersAreRepeatedUnderTheSameID(t *testing.T) {
 
 func TestUnknownOutcomeIsNeverTakenAndNeverLeaks(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
-		f.deafen = func(_ context.Context, call string, _ int) error {
+		f.loseAnswer = func(_ context.Context, call string, _ int) error {
 			if call == "claim 1" {
 				return errCut
 			}
@@ -145,7 +145,7 @@ func TestUnknownOutcomeIsNeverTakenAndNeverLeaks(t *testing.T) {
 			t.Fatalf("the engine has it as %v, the test wants it held", f.state(1))
 		}
 		var before int
-		f.with(func() { f.lose, f.deafen, before = nil, nil, f.countLocked("claim 1") })
+		f.with(func() { f.loseRequest, f.loseAnswer, before = nil, nil, f.countLocked("claim 1") })
 		time.Sleep(5 * time.Second)
 		if f.state(1) != lockkeeper.Ended {
 			t.Errorf("the grant leaked: %s", f.log())
@@ -158,7 +158,7 @@ func TestUnknownOutcomeIsNeverTakenAndNeverLeaks(t *testing.T) {
 
 func TestTryOnAnUnreachableEngineGivesUp(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
-		f.lose = swallow
+		f.loseRequest = swallow
 		start := time.Now()
 		_, err := c.TryLock(background, "a")
 		wantErr(t, err, lockkeeper.ErrUnavailable)
@@ -244,7 +244,7 @@ func TestWaitBoundAtAnUnreachableEngine(t *testing.T) {
 					}
 					go func() {
 						synctest.Wait()
-						f.with(func() { f.lose = lost })
+						f.with(func() { f.loseRequest = lost })
 					}()
 					if verb == "lock" {
 						_, err = c.Lock(background, "a", lockkeeper.WithWait(2*time.Second))
@@ -258,7 +258,7 @@ func TestWaitBoundAtAnUnreachableEngine(t *testing.T) {
 					if took := time.Since(start); took > 4*time.Second {
 						t.Errorf("gave up after %s", took)
 					}
-					f.with(func() { f.lose = nil })
+					f.with(func() { f.loseRequest = nil })
 				})
 			})
 		}
@@ -380,10 +380,10 @@ func TestClientClose(t *testing.T) {
 	})
 }
 
-func TestCloseWhileAttachIsOut(t *testing.T) {
+func TestCloseWhileAttachIsInFlight(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		gate := make(chan struct{})
-		f.deafen = func(_ context.Context, call string, _ int) error {
+		f.loseAnswer = func(_ context.Context, call string, _ int) error {
 			if call == "attach" {
 				<-gate
 			}
@@ -407,7 +407,7 @@ func TestCloseWhileAttachIsOut(t *testing.T) {
 	})
 }
 
-func TestWhatIsWrongIsRefusedBeforeTheEngineIsAsked(t *testing.T) {
+func TestInvalidRequestsNeverReachTheEngine(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		_, err := c.Acquire(background, lockkeeper.Exclusive(".."), lockkeeper.Shared("a\nb"))
 		wantErr(t, err, lockkeeper.ErrInvalid)

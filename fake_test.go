@@ -17,28 +17,30 @@ import (
 
 const ttl = 30 * time.Second
 
-// fake is an engine that does what the test says: it grants at once unless told
-// to let wait, records every call, and can lose requests, answers and news.
+// fake is an engine that the test controls. It grants at once unless wait is set, records every
+// call, and can lose requests, answers and hints.
 type fake struct {
 	g lockkeeper.Guarantees
 
 	mu      sync.Mutex
-	calls   []string // what was asked, in order: "claim 1", "release 1", ...
+	calls   []string // in order: "claim 1", "release 1", ...
 	times   []time.Time
 	named   []uint64 // of the latest Attach
 	lapses  []lockkeeper.Lapse
 	wants   map[uint64][]lockkeeper.Want
 	claims  map[uint64]*lockkeeper.Status
-	until   map[uint64]time.Time // end of the ask of a claim
+	until   map[uint64]time.Time // when a claim that was asked to yield ends
 	since   map[uint64]time.Time // when it was granted
 	key     lockkeeper.Key
-	open    bool // the session is
-	told    func([]lockkeeper.Status)
-	wait    bool                                                // new claims wait
-	change  uint64                                              //
-	renewed time.Time                                           // when the session was given its TTL
-	lose    func(ctx context.Context, call string, n int) error // before the n-th call of this text: it does not arrive
-	deafen  func(ctx context.Context, call string, n int) error // after it: its answer does not arrive
+	open    bool // the session is open
+	notify  func([]lockkeeper.Status)
+	wait    bool      // new claims wait
+	change  uint64    //
+	renewed time.Time // when the session was given its TTL
+	// runs before the n-th call of this text, which is lost if it returns an error
+	loseRequest func(ctx context.Context, call string, n int) error
+	// runs after it: the answer is lost if it returns an error
+	loseAnswer func(ctx context.Context, call string, n int) error
 }
 
 func newFake() *fake {
@@ -57,7 +59,7 @@ func cut(context.Context, string, int) error { return errCut }
 // swallow loses every request without a word, as a dead connection does.
 func swallow(ctx context.Context, _ string, _ int) error { <-ctx.Done(); return ctx.Err() }
 
-// first loses what of the call named so happens first.
+// first loses the first request, or the answer, of the call with that name.
 func first(call string) func(context.Context, string, int) error {
 	return func(_ context.Context, c string, n int) error {
 		if c == call && n == 1 {
@@ -72,18 +74,18 @@ func (f *fake) do(ctx context.Context, call string, apply func() error) error {
 	f.mu.Lock()
 	f.calls, f.times = append(f.calls, call), append(f.times, time.Now())
 	n := f.countLocked(call)
-	lose, deafen := f.lose, f.deafen
+	loseRequest, loseAnswer := f.loseRequest, f.loseAnswer
 	f.mu.Unlock()
-	if lose != nil {
-		if err := lose(ctx, call, n); err != nil {
+	if loseRequest != nil {
+		if err := loseRequest(ctx, call, n); err != nil {
 			return err
 		}
 	}
 	f.mu.Lock()
 	err := apply()
 	f.mu.Unlock()
-	if deafen != nil && err == nil {
-		err = deafen(ctx, call, n)
+	if loseAnswer != nil && err == nil {
+		err = loseAnswer(ctx, call, n)
 	}
 	return err
 }
@@ -128,7 +130,7 @@ func (f *fake) Attach(ctx context.Context, s lockkeeper.Session, notify func([]l
 			return &lockkeeper.Error{Err: lockkeeper.ErrSession, Epoch: f.key.Epoch}
 		}
 		f.key, f.open = lockkeeper.Key{Session: s.ID, Epoch: f.key.Epoch + 1}, true
-		f.named, f.told, f.renewed = s.Named, notify, time.Now()
+		f.named, f.notify, f.renewed = s.Named, notify, time.Now()
 		for id := range f.claims {
 			if !slices.Contains(s.Named, id) {
 				f.endLocked(id, lockkeeper.Superseded)
@@ -300,12 +302,12 @@ func (f *fake) statusLocked(id uint64) lockkeeper.Status {
 	return st
 }
 
-// news changes a claim and tells of it by a hint; with quiet the hint is lost.
+// news changes a claim and sends a hint of it, unless quiet is set.
 func (f *fake) news(id uint64, quiet bool, change func(st *lockkeeper.Status)) lockkeeper.Status {
 	f.mu.Lock()
 	change(f.claims[id])
 	f.touch(id)
-	s, told := f.statusLocked(id), f.told
+	s, told := f.statusLocked(id), f.notify
 	f.mu.Unlock()
 	if !quiet {
 		told([]lockkeeper.Status{s})
@@ -344,7 +346,7 @@ func bubble(t *testing.T, test func(t *testing.T, f *fake, c *lockkeeper.Client)
 		clock := lockkeeper.BootClock(func() time.Duration { return time.Since(start) })
 		c := lockkeeper.New(f, append([]lockkeeper.ClientOption{clock}, options...)...)
 		test(t, f, c)
-		f.with(func() { f.lose, f.deafen = nil, nil })
+		f.with(func() { f.loseRequest, f.loseAnswer = nil, nil })
 		c.Close()
 	})
 }

@@ -66,7 +66,7 @@ func TestGivingUpReturnsWhenTheEndIsConfirmed(t *testing.T) {
 			bubble(t, func(t *tester, f *fake, c *client) {
 				f.wait = true
 				const answer = 600 * time.Millisecond
-				f.deafen = slow("release 1", answer)
+				f.loseAnswer = slow("release 1", answer)
 				go func() {
 					synctest.Wait()
 					f.news(1, false, func(st *lockkeeper.Status) {
@@ -108,7 +108,7 @@ func TestGivingUpAtASilentEngineTakesASecond(t *testing.T) {
 			bubble(t, func(t *tester, f *fake, c *client) {
 				f.wait = true
 				start := time.Now()
-				time.AfterFunc(time.Minute-time.Millisecond, func() { f.with(func() { f.lose = swallow }) })
+				time.AfterFunc(time.Minute-time.Millisecond, func() { f.with(func() { f.loseRequest = swallow }) })
 				err, ended := giveUp(c)
 				if took := time.Since(start) - time.Minute; took != confirmBound {
 					t.Errorf("returned %s after it was given up, want %s", took, confirmBound)
@@ -123,7 +123,7 @@ func TestGivingUpAtASilentEngineTakesASecond(t *testing.T) {
 					}
 				}
 				f.grant(1, true) // nobody knows of it
-				f.with(func() { f.lose = nil })
+				f.with(func() { f.loseRequest = nil })
 				time.Sleep(2 * ttl / 3)
 				if f.state(1) != lockkeeper.Ended {
 					t.Errorf("the grant was not given back: %s", f.log())
@@ -135,12 +135,12 @@ func TestGivingUpAtASilentEngineTakesASecond(t *testing.T) {
 
 // A claim is over for good only after it was answered, so a request that is out when its caller
 // gives up may still be answered.
-func TestGivingUpWhileTheFirstRequestIsOut(t *testing.T) {
+func TestGivingUpWhileTheFirstRequestIsInFlight(t *testing.T) {
 	for name, wait := range map[string]bool{"it waits": true, "it is granted": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *tester, f *fake, c *client) {
 				f.wait = wait
-				f.deafen = slow("claim 1", 700*time.Millisecond)
+				f.loseAnswer = slow("claim 1", 700*time.Millisecond)
 				ctx, cancel := context.WithCancel(background)
 				time.AfterFunc(100*time.Millisecond, cancel)
 				start := time.Now()
@@ -157,7 +157,7 @@ func TestGivingUpWhileTheFirstRequestIsOut(t *testing.T) {
 	}
 	t.Run("it is silent", func(t *testing.T) {
 		bubble(t, func(t *tester, f *fake, c *client) {
-			f.deafen = slow("claim 1", time.Hour)
+			f.loseAnswer = slow("claim 1", time.Hour)
 			ctx, cancel := context.WithCancel(background)
 			time.AfterFunc(100*time.Millisecond, cancel)
 			start := time.Now()
@@ -166,7 +166,7 @@ func TestGivingUpWhileTheFirstRequestIsOut(t *testing.T) {
 			if took := time.Since(start); took != 100*time.Millisecond+confirmBound {
 				t.Errorf("returned after %s, want a second after it was given up", took)
 			}
-			f.with(func() { f.deafen = nil })
+			f.with(func() { f.loseAnswer = nil })
 			time.Sleep(ttl / 3)
 			if log := f.log(); f.state(1) != lockkeeper.Ended || !strings.Contains(log, "claim 1, release 1") {
 				t.Errorf("it is %v at the engine, want it answered and then ended: %s", f.state(1), log)
@@ -175,7 +175,7 @@ func TestGivingUpWhileTheFirstRequestIsOut(t *testing.T) {
 	})
 	t.Run("nothing was sent", func(t *testing.T) {
 		bubble(t, func(t *tester, f *fake, c *client) {
-			f.lose = cut // not even the session can be attached
+			f.loseRequest = cut // not even the session can be attached
 			ctx, cancel := context.WithCancel(background)
 			time.AfterFunc(100*time.Millisecond, cancel)
 			start := time.Now()

@@ -63,7 +63,7 @@ func TestLapsedHoldLastsForTheMargin(t *testing.T) {
 }
 
 // A client that is closed before the engine was told that a hold lapsed tells so before it leaves.
-func TestCloseStatesWhatLapsed(t *testing.T) {
+func TestCloseReportsLapses(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
 		b, _ := open("b")

@@ -20,7 +20,7 @@ func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
 		bubble(t, func(t *tester, f *fake, c *client) {
 			h := must(t)(c.Lock(background, "a"))
 			time.Sleep(25 * time.Second) // two renewals and a bit
-			f.with(func() { f.lose = fault })
+			f.with(func() { f.loseRequest = fault })
 			<-h.Done()
 			var left time.Duration
 			f.with(func() { left = ttl - time.Since(f.renewed) })
@@ -32,7 +32,7 @@ func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
 			if h.Remaining() != 0 {
 				t.Errorf("%s remain of a lost hold", h.Remaining())
 			}
-			f.with(func() { f.lose = nil })
+			f.with(func() { f.loseRequest = nil })
 			time.Sleep(ttl / 2) // a swallowed renewal may still be out for a third
 			wantErr(t, h.Release(background), lockkeeper.ErrLost, lockkeeper.Unreachable)
 			if f.state(1) == lockkeeper.Held {
@@ -50,7 +50,7 @@ func TestLossSaysWhatFailed(t *testing.T) {
 		h := must(t)(c.Lock(background, "a"))
 		first := true
 		f.with(func() {
-			f.lose = func(context.Context, string, int) error {
+			f.loseRequest = func(context.Context, string, int) error {
 				words := "the file was removed"
 				if first {
 					first, words = false, "something before"
@@ -72,7 +72,7 @@ func TestLossSaysWhatFailed(t *testing.T) {
 // The deadline counts from when a renewal was sent, not from its answer.
 func TestDeadlineCountsFromSending(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
-		f.deafen = func(_ context.Context, call string, _ int) error {
+		f.loseAnswer = func(_ context.Context, call string, _ int) error {
 			if call == "attach" {
 				time.Sleep(7 * time.Second)
 			}
@@ -91,7 +91,7 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 		f.wait = true
 		done := began(func() (*lockkeeper.Hold, error) { return c.Lock(background, "a") })
 		synctest.Wait()
-		f.with(func() { f.lose = cut })
+		f.with(func() { f.loseRequest = cut })
 		wantErr(t, (<-done).err, lockkeeper.ErrUnavailable, lockkeeper.Unreachable)
 	})
 }
@@ -188,7 +188,7 @@ func TestHintsNeverLengthenAHold(t *testing.T) {
 		h := must(t)(c.Lock(background, "a"))
 		f.ask(1, 5*time.Second, false)
 		synctest.Wait() // the renewal has told the engine that the holder knows
-		f.with(func() { f.lose = cut })
+		f.with(func() { f.loseRequest = cut })
 		f.news(1, false, func(st *lockkeeper.Status) { st.Asked = nil }) // withdrawn, as a hint has it
 		if left := h.Remaining(); left > 5*time.Second {
 			t.Errorf("%s remain, because of a hint", left)
@@ -206,12 +206,12 @@ func TestWithdrawnAskLetsTheHolderGoOn(t *testing.T) {
 		first := h.YieldAsked()
 		f.news(1, false, func(st *lockkeeper.Status) { st.Asked = nil })
 		synctest.Wait()
-		f.with(func() { f.lose = cut })
-		f.told([]lockkeeper.Status{late}) // the older news comes last
+		f.with(func() { f.loseRequest = cut })
+		f.notify([]lockkeeper.Status{late}) // the older news comes last
 		if h.Asked() != nil || h.Remaining() < 5*time.Second {
 			t.Errorf("old news counts: asked %v, %s remain", h.Asked(), h.Remaining())
 		}
-		f.with(func() { f.lose = nil })
+		f.with(func() { f.loseRequest = nil })
 		time.Sleep(time.Minute)
 		if h.Err() != nil || h.Asked() != nil {
 			t.Errorf("err %v, asked %v", h.Err(), h.Asked())
@@ -233,7 +233,7 @@ func TestLongestHoldIsCountedLocally(t *testing.T) {
 		})
 		time.Sleep(time.Minute) // longer than it may be held
 		f.with(func() {
-			f.lose = func(_ context.Context, call string, _ int) error {
+			f.loseRequest = func(_ context.Context, call string, _ int) error {
 				if call == "renew" {
 					return errCut
 				}
@@ -243,10 +243,10 @@ func TestLongestHoldIsCountedLocally(t *testing.T) {
 		start := time.Now()
 		granted := f.news(1, true, func(*lockkeeper.Status) { f.grantLocked(1) })
 		time.Sleep(5 * time.Second)
-		f.told([]lockkeeper.Status{granted}) // late news says "just now"
+		f.notify([]lockkeeper.Status{granted}) // late news says "just now"
 		out := <-done
 		h := must(t)(out.hold, out.err)
-		f.with(func() { f.lose = nil })
+		f.with(func() { f.loseRequest = nil })
 		<-h.Done()
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Overdue)
 		if took := time.Since(start); took > 25*time.Second-margin(0) || took < 24*time.Second {
@@ -257,7 +257,7 @@ func TestLongestHoldIsCountedLocally(t *testing.T) {
 
 // The margin is for what clocks may differ by since the last answer, and so a
 // hold of ten hours is not six minutes shorter.
-func TestLongestHoldIsCountedAnew(t *testing.T) {
+func TestLongestHoldIsCountedFromTheGrant(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		start := time.Now()
 		h := must(t)(c.Lock(background, "a", lockkeeper.WithMaxHold(10*time.Hour, 0)))
@@ -278,7 +278,7 @@ func suspended() (lockkeeper.ClientOption, func(time.Duration)) {
 	return lockkeeper.BootClock(clock), func(d time.Duration) { asleep.Add(int64(d)) }
 }
 
-func TestSuspend(t *testing.T) {
+func TestSuspendedProcessLosesItsHolds(t *testing.T) {
 	for _, look := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			clock, sleep := suspended()
@@ -306,7 +306,7 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-func TestReattachNamesWhatIsWanted(t *testing.T) {
+func TestReattachNamesWantedClaims(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		held := must(t)(c.Lock(background, "a"))
 		given := must(t)(c.Lock(background, "b"))
@@ -315,7 +315,7 @@ func TestReattachNamesWhatIsWanted(t *testing.T) {
 		synctest.Wait()
 		gate := make(chan struct{})
 		f.with(func() {
-			f.lose = func(_ context.Context, call string, n int) error {
+			f.loseRequest = func(_ context.Context, call string, n int) error {
 				if call == "claim 4" && n == 1 {
 					<-gate
 				}
@@ -365,9 +365,9 @@ func TestReattachToAnEngineThatForgot(t *testing.T) {
 	})
 }
 
-func TestStolenSessionIsNotFoughtOverForEver(t *testing.T) {
+func TestStolenSessionIsNotFoughtOver(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
-		f.deafen = func(_ context.Context, call string, _ int) error {
+		f.loseAnswer = func(_ context.Context, call string, _ int) error {
 			if call == "attach" {
 				f.with(func() { f.key.Epoch++ }) // somebody else attaches at once
 			}
@@ -392,7 +392,7 @@ func TestAttachRevivesNothing(t *testing.T) {
 		h := must(t)(c.Lock(background, "a"))
 		f.with(func() {
 			f.key.Epoch++ // the next renewal is refused, and attaching fails
-			f.lose = func(_ context.Context, call string, _ int) error {
+			f.loseRequest = func(_ context.Context, call string, _ int) error {
 				if call == "attach" {
 					return errCut
 				}
@@ -400,7 +400,7 @@ func TestAttachRevivesNothing(t *testing.T) {
 			}
 		})
 		time.Sleep(ttl / 2)
-		f.with(func() { f.lose = nil })
+		f.with(func() { f.loseRequest = nil })
 		sleep(time.Hour)
 		must(t)(c.Lock(background, "b")) // the engine was kind, and kept the session
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Suspended)
@@ -408,12 +408,12 @@ func TestAttachRevivesNothing(t *testing.T) {
 }
 
 // An answer that was overtaken by a newer one takes nothing back.
-func TestOvertakenAnswer(t *testing.T) {
+func TestAnswerOvertakenByAHint(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))
 		gate := make(chan struct{})
 		f.with(func() {
-			f.deafen = func(_ context.Context, call string, _ int) error {
+			f.loseAnswer = func(_ context.Context, call string, _ int) error {
 				if call == "amend 1 exclusive p2" {
 					<-gate
 				}

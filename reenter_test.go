@@ -37,7 +37,7 @@ func TestReentranceIsCounted(t *testing.T) {
 }
 
 // T2.22: both handles are told.
-func TestReentrantHandlesAreAllToldOfALoss(t *testing.T) {
+func TestLossEndsEveryHandle(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		outer := must(t)(c.Lock(background, "a"))
 		inner := must(t)(c.Lock(outer.Context(), "a"))
@@ -66,7 +66,7 @@ func TestReentrancePriority(t *testing.T) {
 	})
 }
 
-func TestWhatReentranceCovers(t *testing.T) {
+func TestReentranceCoversLowerPathsAndModes(t *testing.T) {
 	type req = lockkeeper.Request
 	one := func(r req) []req { return []req{r} }
 	for _, tc := range []struct {
@@ -131,7 +131,7 @@ func TestInsideIsTheInnermostHold(t *testing.T) {
 	})
 }
 
-func TestInsideByHand(t *testing.T) {
+func TestWithInside(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		parent, stranger := lockkeeper.Ref{Session: "parent", ID: 7}, lockkeeper.Ref{Session: "stranger", ID: 1}
 		h := must(t)(c.Lock(background, "a", lockkeeper.WithInside(parent)))
@@ -204,7 +204,7 @@ func TestUpgradeIsUndone(t *testing.T) {
 					f.setTargets(f.wants[1][1])
 				})
 			}
-			f.with(func() { f.lose = first("amend 1 shared p0") })
+			f.with(func() { f.loseRequest = first("amend 1 shared p0") })
 			cancel()
 			wantErr(t, <-done, lockkeeper.ErrNotAcquired, context.Canceled)
 			time.Sleep(5 * time.Second)
@@ -254,12 +254,12 @@ func TestDowngradeIsRefusedWhileAnotherHandleNeedsIt(t *testing.T) {
 }
 
 // An amendment that arrived after the end would be a new claim.
-func TestReleaseWaitsForAnAmendmentThatIsOut(t *testing.T) {
+func TestReleaseWaitsForAmendmentInFlight(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))
 		gate := make(chan struct{})
 		f.with(func() {
-			f.lose = func(_ context.Context, call string, _ int) error {
+			f.loseRequest = func(_ context.Context, call string, _ int) error {
 				if call == "amend 1 exclusive p2" {
 					<-gate
 				}
@@ -328,8 +328,8 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	}
 }
 
-// TestInsideIsAClaim: what can't name a claim is refused, not kept.
-func TestInsideIsAClaim(t *testing.T) {
+// TestWithInsideOfAnUnknownClaim: what can't name a claim is refused, not kept.
+func TestWithInsideOfAnUnknownClaim(t *testing.T) {
 	for _, inside := range []lockkeeper.Ref{{ID: 1}, {Session: "s"}, {Session: "s\xff", ID: 1}, {Session: "a\nb", ID: 1}} {
 		w := lockkeeper.Want{
 			ID:      1,

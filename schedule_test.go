@@ -27,7 +27,7 @@ func TestGrantAfterDeadline(t *testing.T) {
 				}
 				return nil
 			}
-			wa.deaf = true
+			wa.loseHints = true
 			wa.after = func(ctx context.Context, call string) error {
 				time.Sleep(2 * time.Second)
 				return nil
@@ -91,7 +91,7 @@ func TestDowngradeAndReenter(t *testing.T) {
 				}
 				return nil
 			}
-			wa.deaf = true
+			wa.loseHints = true
 		})
 		done := make(chan error)
 		go func() { done <- h.Downgrade(background) }()
@@ -173,49 +173,8 @@ func TestCancelUnderReenteredHandle(t *testing.T) {
 	})
 }
 
-// An engine that forgot: a waiting claim is asked for anew, and its grant never seen.
-func TestForgottenWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		clock := func() time.Duration { return time.Since(start) }
-		g := lockkeeper.Guarantees{Name: "net", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork}
-		k, k2 := keeper.New(g, clock), keeper.New(g, clock)
-		w := &wire{Engine: k}
-		c := lockkeeper.New(w, lockkeeper.BootClock(clock), lockkeeper.SessionID("a"))
-		wb := &wire{Engine: k}
-		b := lockkeeper.New(wb, lockkeeper.BootClock(clock), lockkeeper.SessionID("b"))
-		for range 20 { // the counters move on
-			h := must(t)(b.Lock(background, "db"))
-			h.Release(background)
-		}
-		must(t)(b.Lock(background, "db"))
-		ctx, cancel := context.WithCancel(background)
-		done := began(func() (*lockkeeper.Hold, error) { return c.Lock(ctx, "db") })
-		synctest.Wait()
-		k.Close()
-		w.set(func() { w.Engine = k2 }) // it restarts, with nothing; b never comes back
-		wb.set(func() { wb.Engine = k2; wb.before = func(context.Context, string, func()) error { return errCut } })
-		select {
-		case o := <-done:
-			t.Logf("%v", o.err)
-		case <-time.After(10 * time.Minute):
-			for s := range k2.List(background, lockkeeper.Query{}) {
-				t.Errorf("after ten minutes the engine says %s %s, and its caller still waits", s.Ref, s.State)
-			}
-			cancel()
-			t.Logf("cancelled: %v", (<-done).err)
-		}
-		cancel()
-		c.Close()
-		wb.set(func() { wb.before = nil })
-		b.Close()
-		k.Close()
-		k2.Close()
-	})
-}
-
-// An upgrade that was undone is granted later.
-func TestUndoneUpgradeComesLate(t *testing.T) {
+// An upgrade that was undone arrives later: it is not granted.
+func TestUpgradeThatArrivesAfterItsUndoGrantsNothing(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
 		b, _ := open("b")
@@ -239,6 +198,39 @@ func TestUndoneUpgradeComesLate(t *testing.T) {
 		time.Sleep(time.Minute)
 		if _, err := b.Acquire(background, lockkeeper.Shared("db"), lockkeeper.WithWait(0)); err != nil {
 			t.Errorf("a minute after the upgrade was given up: %v; the hold says %v", err, h.Grants())
+		}
+	})
+}
+
+// A nested claim needs the hold exclusive while a downgrade waits for its turn: either the claim is
+// refused, or the hold stays exclusive.
+func TestNestedClaimDuringDowngrade(t *testing.T) {
+	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
+		a, wa := open("a")
+		b, _ := open("b")
+		h := must(t)(a.Lock(background, "db"))
+		wa.set(func() {
+			wa.before = func(_ context.Context, call string, _ func()) error {
+				if call == "amend exclusive" {
+					time.Sleep(time.Second) // the amendment below takes its time
+				}
+				return nil
+			}
+		})
+		go h.Amend(background, lockkeeper.WithPriority(3))
+		synctest.Wait()
+		done := make(chan error)
+		go func() { done <- h.Downgrade(background) }()
+		synctest.Wait()
+		nested, err := a.Lock(h.Context(), "db/sub")
+		if err != nil {
+			t.Logf("refused: %v (downgrade: %v)", err, <-done)
+			return
+		}
+		t.Logf("downgrade: %v", <-done)
+		other, err := b.Acquire(background, lockkeeper.Shared("db/sub"), lockkeeper.WithWait(0))
+		if err == nil && nested.Err() == nil {
+			t.Errorf("TWO HOLDERS: nested exclusive, and shared %d", other.Fence())
 		}
 	})
 }

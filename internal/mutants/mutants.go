@@ -153,7 +153,7 @@ var mutants = []mutant{
 		"a grant that arrives as the wait is given up is kept", "giveup.go",
 		"if err := c.endForGood(ctx, cl); err != nil {",
 		"c.unlock()\n\tif err := error(nil); err != nil {",
-		". TestGrantAsContextEndsIsGivenBack",
+		". TestGrantAsContextEndsIsReleased",
 	},
 	{
 		"leases do not run out in a synctest bubble", "bootclock_linux.go",
@@ -169,7 +169,7 @@ var mutants = []mutant{
 	},
 	{
 		"what was lost comes back with a late attach", "session.go",
-		`c.expireSession(c.clock()) // what was lost meanwhile stays lost`,
+		`c.expireSession(c.clock()) // a hold that was lost meanwhile stays lost`,
 		`c.alive = true`,
 		". TestAttachRevivesNothing",
 	},
@@ -213,7 +213,7 @@ var mutants = []mutant{
 		"a claim that is asked anew is taken for answered", "lowestopen.go",
 		`return !cl.answered || cl.resend`,
 		`return !cl.answered`,
-		". TestWhatIsAskedAnew",
+		". TestWaitingClaimIsSentAgainAfterEngineRestart",
 	},
 	{
 		"a freeze that is out is taken for answered", "lowestopen.go",
@@ -237,12 +237,12 @@ var mutants = []mutant{
 		"a client keeps to itself that it heard of an end", "session.go",
 		"if c.ackRenewals > 0 {\n\t\tc.renewSoon = true",
 		"if c.ackRenewals > 0 {",
-		". TestHeardEndIsConfirmed",
+		". TestAcknowledgedEndIsConfirmed",
 	},
 	{
 		"a client says that it heard what it did not", "session.go",
 		`c.acked.Store(lease.Number)`,
 		`c.acked.Store(lease.Number + 1)`,
-		". TestUnheardEndIsUnconfirmed",
+		". TestUnacknowledgedEndIsUnconfirmed",
 	},
 }

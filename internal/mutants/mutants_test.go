@@ -70,6 +70,18 @@ func (m mutant) run(t *testing.T) (string, error) {
 	return string(out), err
 }
 
+// A change of a line that a mutant changes must change the mutant too.
+func TestMutantsFitTheCode(t *testing.T) {
+	for _, m := range mutants {
+		text, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			t.Error(err)
+		} else if n := strings.Count(string(text), m.before); n != 1 {
+			t.Errorf("%q: %s has the text %q %d times, want once: change the mutant with the code", m.bug, m.file, m.before, n)
+		}
+	}
+}
+
 // TestTableOfMutants holds docs/mutants.md against the list.
 func TestTableOfMutants(t *testing.T) {
 	var b strings.Builder

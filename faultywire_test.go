@@ -12,14 +12,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// wire stands between a client and a keeper: hooks may delay or lose.
+// wire connects a client to an engine. Hooks of the test may delay or lose calls and answers.
 type wire struct {
 	lockkeeper.Engine
 	mu sync.Mutex
 	// err: not delivered now; deliver may be called later
-	before func(ctx context.Context, call string, deliver func()) error
-	after  func(ctx context.Context, call string) error
-	deaf   bool // hints are lost
+	before    func(ctx context.Context, call string, deliver func()) error
+	after     func(ctx context.Context, call string) error
+	loseHints bool
 }
 
 func (w *wire) hooks() (func(context.Context, string, func()) error, func(context.Context, string) error) {
@@ -29,8 +29,8 @@ func (w *wire) hooks() (func(context.Context, string, func()) error, func(contex
 }
 func (w *wire) set(f func()) { w.mu.Lock(); defer w.mu.Unlock(); f() }
 
-// do delivers a call in time, by apply, unless the hooks have other plans; deliver
-// is the same for later, when nobody takes the answer.
+// do makes a call by apply, unless a hook prevents it. deliver makes the same call later, when
+// nobody receives the answer.
 func (w *wire) do(ctx context.Context, call string, deliver func(), apply func() error) error {
 	b, a := w.hooks()
 	if b != nil {
@@ -48,9 +48,9 @@ func (w *wire) Attach(ctx context.Context, s lockkeeper.Session, n func([]lockke
 	err error) {
 	told := func(sts []lockkeeper.Status) {
 		w.mu.Lock()
-		deaf := w.deaf
+		lost := w.loseHints
 		w.mu.Unlock()
-		if !deaf {
+		if !lost {
 			n(sts)
 		}
 	}
@@ -91,8 +91,7 @@ func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeepe
 }
 func (w *wire) Close() error { return nil }
 
-// netted runs a test with clients that reach one keeper over wires of their own,
-// in a bubble.
+// netted runs a test in a bubble, with clients that reach one engine over a wire each.
 func netted(t *testing.T, test func(t *testing.T, k *keeper.Keeper, open func(id string) (*lockkeeper.Client, *wire))) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

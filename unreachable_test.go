@@ -9,7 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// boundedBy are the ways to bound a wait.
+// boundedBy has the ways to bound a wait.
 var boundedBy = map[string]func(c *client, d time.Duration) (*lockkeeper.Hold, error){
 	"WithWait": func(c *client, d time.Duration) (*lockkeeper.Hold, error) {
 		return c.Lock(background, "a", lockkeeper.WithWait(d))
@@ -28,21 +28,20 @@ var boundedBy = map[string]func(c *client, d time.Duration) (*lockkeeper.Hold, e
 	},
 }
 
-// A wait with a bound begins also when the engine can't be reached yet, for longer than a
-// session lives too.
+// A bounded wait begins although the engine can't be reached yet, even if its bound exceeds the TTL.
 func TestBoundedWaitBeginsAtAnUnreachableEngine(t *testing.T) {
 	for name, lock := range boundedBy {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *tester, f *fake, c *client) {
-				f.lose = cut
-				time.AfterFunc(2*ttl, func() { f.with(func() { f.lose = nil }) })
+				f.loseRequest = cut
+				time.AfterFunc(2*ttl, func() { f.with(func() { f.loseRequest = nil }) })
 				must(t)(lock(c, 3*ttl))
 			})
 		})
 	}
 }
 
-// The bound counts from the call: of what reaching the engine took, nothing is waited again.
+// The bound counts from the call, so the time that it took to reach the engine is part of it.
 func TestWaitBoundCountsFromTheCall(t *testing.T) {
 	for name, lock := range boundedBy {
 		if name == "a place in line" {
@@ -51,9 +50,9 @@ func TestWaitBoundCountsFromTheCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *tester, f *fake, c *client) {
 				const bound, up = 8 * time.Second, 5 * time.Second
-				f.wait, f.lose = true, cut
-				time.AfterFunc(up, func() { f.with(func() { f.lose = nil }) })
-				f.deafen = first("claim 1")
+				f.wait, f.loseRequest = true, cut
+				time.AfterFunc(up, func() { f.with(func() { f.loseRequest = nil }) })
+				f.loseAnswer = first("claim 1")
 				start := time.Now()
 				_, err := lock(c, bound)
 				wantErr(t, err, lockkeeper.ErrNotAcquired, lockkeeper.TimedOut)
@@ -73,13 +72,13 @@ func TestWaitBoundCountsFromTheCall(t *testing.T) {
 	}
 }
 
-// At an engine that stays unreachable a bounded wait ends with its bound: nobody knows whether it
-// is taken.
+// If the engine stays unreachable, a bounded wait ends with its bound as unavailable, because nobody
+// knows whether the lock is taken.
 func TestBoundedWaitAtAnEngineThatStaysUnreachable(t *testing.T) {
 	for name, lock := range boundedBy {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *tester, f *fake, c *client) {
-				f.lose = cut
+				f.loseRequest = cut
 				start := time.Now()
 				_, err := lock(c, 3*ttl)
 				wantErr(t, err, lockkeeper.ErrUnavailable, errCut)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// attaches hooks a wire so that what happens to the n-th Attach is up to the test,
-// and counts them.
+// attaches hooks a wire so that the test decides what happens to the n-th Attach. It returns their
+// number.
 func attaches(w *wire, before func(ctx context.Context, n int, deliver func()) error, after func(n int) error) *int {
 	n := new(int)
 	w.set(func() {
@@ -34,8 +35,7 @@ func attaches(w *wire, before func(ctx context.Context, n int, deliver func()) e
 	return n
 }
 
-// R19: an Attach that arrives after its successor ends nothing of what was locked
-// under that.
+// R19: an Attach that arrives after its successor ends no claim of the successor.
 func TestAttachAfterItsSuccessor(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
@@ -51,7 +51,7 @@ func TestAttachAfterItsSuccessor(t *testing.T) {
 		}, nil)
 		must(t)(a.Lock(background, "other")) // both name this one
 		h := must(t)(a.Lock(background, "db"))
-		wa.set(func() { wa.deaf = true })
+		wa.set(func() { wa.loseHints = true })
 		(<-late)()
 		synctest.Wait()
 		if _, err := b.TryLock(background, "db"); err == nil {
@@ -62,12 +62,12 @@ func TestAttachAfterItsSuccessor(t *testing.T) {
 			t.Errorf("the hold is gone: %v", err)
 		}
 		if *n != 2 {
-			t.Errorf("attached %d times, want once in vain and once more", *n)
+			t.Errorf("attached %d times, want one without effect and one more", *n)
 		}
 	})
 }
 
-// R19: what an Attach did of which the answer was lost, its repetition takes over.
+// R19: if the answer to an Attach is lost, the repetition takes the session over.
 func TestAttachWithoutAnswer(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
@@ -80,7 +80,7 @@ func TestAttachWithoutAnswer(t *testing.T) {
 		start := time.Now()
 		h := must(t)(a.Lock(background, "db"))
 		if took := time.Since(start); *n != 3 || took > time.Second {
-			t.Errorf("attached %d times within %s, want one without an answer, one refused, one that is told the epoch", *n,
+			t.Errorf("attached %d times within %s, want one without an answer, one refused, and one that names the epoch", *n,
 				took)
 		}
 		if err := h.Release(background); err != nil {
@@ -89,8 +89,7 @@ func TestAttachWithoutAnswer(t *testing.T) {
 	})
 }
 
-// R19: a restarted program takes over what its predecessor had under the same
-// session id, and its predecessor loses it.
+// R19: a restarted program takes over the session of its predecessor, which loses its holds.
 func TestTakeoverOnPurpose(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		first, _ := open("s")
@@ -100,8 +99,25 @@ func TestTakeoverOnPurpose(t *testing.T) {
 		after := must(t)(second.TryLock(background, "db"))
 		wantErr(t, before.Err(), lockkeeper.ErrLost, lockkeeper.Superseded)
 		if after.Fence() <= before.Fence() || *n != 2 {
-			t.Errorf("fences %d, %d; attached %d times, want one refused and one that is told the epoch", before.Fence(),
+			t.Errorf("fences %d, %d; attached %d times, want one refused and one that names the epoch", before.Fence(),
 				after.Fence(), *n)
 		}
+	})
+}
+
+// The engine in memory: the former client of a session that was taken over loses its holds.
+func TestTakenOverSessionLosesItsHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memlock.New()
+		a := lockkeeper.New(e, lockkeeper.SessionID("s"))
+		b := lockkeeper.New(e, lockkeeper.SessionID("s"))
+		h := must(t)(a.Lock(background, "db"))
+		other, err := b.TryLock(background, "db")
+		time.Sleep(time.Hour)
+		if err == nil && h.Err() == nil {
+			t.Errorf("TWO HOLDERS for an hour: fences %d and %d, unconfirmed %v", h.Fence(), other.Fence(), other.Unconfirmed())
+		}
+		a.Close()
+		b.Close()
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What is wrong is said in words that are good in a program and at a terminal.
-func TestWordsOfChecks(t *testing.T) {
+// The messages suit a program and a terminal.
+func TestInvalidRequestsSayWhatWouldBeRight(t *testing.T) {
 	of := func(path string) string {
 		_, err := ParsePath(path)
 		return err.(*Error).Detail

@@ -11,9 +11,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// robbed lets b take in 5 s what a holds, and returns both holds, and how often a was
-// renewed meanwhile; with lost none of that was answered.
-func robbed(t *testing.T, a, b *lockkeeper.Client, wa *wire, lost bool, wait time.Duration) (victim,
+// stealFrom lets b steal db from a after 5 s. It returns both holds and how often a was renewed
+// meanwhile. If lost is set, a receives no answer to these renewals. The engine never learns that
+// a stops using its hold.
+func stealFrom(t *testing.T, a, b *lockkeeper.Client, wa *wire, lost bool, wait time.Duration) (victim,
 	thief *lockkeeper.Hold, renewals int) {
 	t.Helper()
 	var renewed atomic.Int32 // counted by the client's goroutine
@@ -23,7 +24,7 @@ func robbed(t *testing.T, a, b *lockkeeper.Client, wa *wire, lost bool, wait tim
 	wa.set(func() {
 		wa.before = func(_ context.Context, call string, _ func()) error {
 			if call == "end" {
-				return errCut // nor does the engine hear that it gives up in time
+				return errCut
 			}
 			return nil
 		}
@@ -45,41 +46,41 @@ func robbed(t *testing.T, a, b *lockkeeper.Client, wa *wire, lost bool, wait tim
 	return victim, thief, int(renewed.Load())
 }
 
-// R12: a holder that heard until when it holds lets the engine know so, by one
-// renewal more, and then what is taken at that end is confirmed.
-func TestHeardEndIsConfirmed(t *testing.T) {
+// R12: a holder that receives the end of its hold acknowledges it by one more renewal. A grant at
+// that end is confirmed.
+func TestAcknowledgedEndIsConfirmed(t *testing.T) {
 	netted(t, func(t *testing.T, _ *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
 		b, _ := open("b")
-		victim, thief, n := robbed(t, a, b, wa, false, time.Second)
+		victim, thief, n := stealFrom(t, a, b, wa, false, time.Second)
 		if victim.Err() == nil || thief.Unconfirmed() {
 			t.Errorf("the victim: %v; the thief is unconfirmed: %t, want it confirmed", victim.Err(), thief.Unconfirmed())
 		}
 		if n != 2 {
-			t.Errorf("%d renewals in 5s, want one that tells and one that says it was heard", n)
+			t.Errorf("%d renewals in 5s, want one that states the end and one that acknowledges it", n)
 		}
 	})
 }
 
-// R12: a holder that heard nothing of the end relies on what it heard before, and
-// the thief is told so.
-func TestUnheardEndIsUnconfirmed(t *testing.T) {
+// R12: a holder that receives nothing relies on its earlier lease, so the grant of the thief is
+// unconfirmed.
+func TestUnacknowledgedEndIsUnconfirmed(t *testing.T) {
 	netted(t, func(t *testing.T, _ *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
 		b, _ := open("b")
-		wa.set(func() { wa.deaf = true })
+		wa.set(func() { wa.loseHints = true })
 		// Its next renewal is due within the 5s.
-		victim, thief, n := robbed(t, a, b, wa, true, lockkeeper.DefaultTTL/3-2*time.Second)
+		victim, thief, n := stealFrom(t, a, b, wa, true, lockkeeper.DefaultTTL/3-2*time.Second)
 		if n == 0 {
 			t.Error("no renewal: the test proves nothing")
 		}
 		if victim.Err() != nil || !thief.Unconfirmed() {
-			t.Errorf("the victim, which heard nothing: %v; the thief is unconfirmed: %t, want it so", victim.Err(),
+			t.Errorf("the victim, which received nothing: %v; the thief is unconfirmed: %t, want it unconfirmed", victim.Err(),
 				thief.Unconfirmed())
 		}
 		time.Sleep(lockkeeper.DefaultTTL)
 		if victim.Err() == nil {
-			t.Error("the victim goes on for ever")
+			t.Error("the victim holds on without limit")
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// recorder keeps the claims that pass, to deliver them again.
+// recorder records the claims that pass through it, so that a test can deliver them again.
 type recorder struct {
 	lockkeeper.Engine
 	mu    sync.Mutex
@@ -31,8 +31,8 @@ func (r *recorder) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Wan
 	return r.Engine.Claim(ctx, k, w)
 }
 
-// remembered is how many claims the engine tells of in a renewal under the key of
-// the latest claim.
+// remembered returns how many claims the engine reports in a renewal under the key of the latest
+// claim.
 func (r *recorder) remembered(t *testing.T) int {
 	t.Helper()
 	lease, err := r.Renew(background, r.keys[len(r.keys)-1])
@@ -42,9 +42,9 @@ func (r *recorder) remembered(t *testing.T) int {
 	return len(lease.Claims)
 }
 
-// R16: what a client has released the engine need not remember, also below a claim
-// that is held for long; and when it all arrives once more, late, nothing is made.
-func TestAnsweredClaimsAreForgottenAndNeverMade(t *testing.T) {
+// R16: the engine may forget claims that the client has released, also those with ids above a claim
+// that is held for long. If all requests arrive once more, late, they make nothing.
+func TestLateCopiesOfAnsweredClaimsMakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		r := &recorder{Engine: memlock.New()}
@@ -68,7 +68,7 @@ func TestAnsweredClaimsAreForgottenAndNeverMade(t *testing.T) {
 		if n := r.remembered(t); n > 1 {
 			t.Errorf("%d claims are remembered after 2 TTLs, want the one that is held", n)
 		}
-		must(t)(c.Lock(background, "other")) // by now the last of them is stated too
+		must(t)(c.Lock(background, "other")) // states that the last of them is answered
 		wants := slices.Clone(r.wants)
 		for i, w := range wants {
 			s, err := r.Engine.Claim(background, r.keys[i], w)
@@ -83,39 +83,8 @@ func TestAnsweredClaimsAreForgottenAndNeverMade(t *testing.T) {
 	})
 }
 
-// A claim that waits at an engine that loses its memory is asked anew, whatever
-// was answered after it.
-func TestWhatIsAskedAnewIsNotStatedAsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		clock := func() time.Duration { return time.Since(start) }
-		g := lockkeeper.Guarantees{Name: "net", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork}
-		k, k2 := keeper.New(g, clock), keeper.New(g, clock)
-		w := &wire{Engine: k}
-		c := lockkeeper.New(w, lockkeeper.BootClock(clock), lockkeeper.SessionID("a"))
-		b := lockkeeper.New(&wire{Engine: k}, lockkeeper.BootClock(clock), lockkeeper.SessionID("b"))
-		must(t)(b.Lock(background, "db"))
-		done := began(func() (*lockkeeper.Hold, error) { return c.Lock(background, "db") })
-		synctest.Wait()
-		for range 3 {
-			h := must(t)(c.Lock(background, "x"))
-			if err := h.Release(background); err != nil {
-				t.Fatal(err)
-			}
-		}
-		k.Close()
-		w.set(func() { w.Engine = k2 })
-		o := <-done
-		must(t)(o.hold, o.err)
-		c.Close()
-		b.Close()
-		k2.Close()
-	})
-}
-
-// A client that was never attached has answered nothing, and ends what it can't
-// send at once, whatever id it would have had.
-func TestNothingIsAnsweredBeforeTheFirstAttach(t *testing.T) {
+// A client that was never attached states nothing. A claim that it can't send ends at once.
+func TestRefusedFirstAttachEndsTheClaim(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		c, w := open("a") // its first id is random
 		refused := &lockkeeper.Error{Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota}
@@ -127,20 +96,20 @@ func TestNothingIsAnsweredBeforeTheFirstAttach(t *testing.T) {
 	})
 }
 
-// heedless is an engine that does not look at what is answered.
-type heedless struct{ lockkeeper.Engine }
+// ignoresLowestOpen is an engine that ignores Key.LowestOpen.
+type ignoresLowestOpen struct{ lockkeeper.Engine }
 
-func (h heedless) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+func (h ignoresLowestOpen) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
 	k.LowestOpen = 0
 	return h.Engine.Claim(ctx, k, w)
 }
 
-// A claim that nobody here has made, with an id far from all others, as a
-// predecessor's has, holds back nothing while it waits for its end.
-func TestIDsOfAPredecessor(t *testing.T) {
+// A claim that another client of the session made, with an id far from all others, does not lower
+// the lowest open id while this client ends it.
+func TestPredecessorsClaimDoesNotLowerLowestOpen(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		c, w := open("a") // its first id is random
-		r := &recorder{Engine: heedless{k}}
+		r := &recorder{Engine: ignoresLowestOpen{k}}
 		w.set(func() { w.Engine = r })
 		must(t)(c.Lock(background, "x"))
 		w.set(func() {
@@ -156,20 +125,20 @@ func TestIDsOfAPredecessor(t *testing.T) {
 		if s, err := r.Engine.Claim(background, key, old); err != nil || s.State != lockkeeper.Held {
 			t.Fatalf("%v, %v", s.State, err)
 		}
-		time.Sleep(ttl) // a renewal has told of it
+		time.Sleep(ttl) // a renewal reports it
 		other := lockkeeper.Session{ID: "a", TTL: ttl, Epoch: key.Epoch, Named: []uint64{1, r.wants[0].ID}}
 		if _, err := k.Attach(background, other, nil); err != nil {
 			t.Fatal(err)
 		}
 		must(t)(c.Lock(background, "y"))
 		if k, id := r.keys[len(r.keys)-1], r.wants[len(r.wants)-1].ID; k.LowestOpen != id {
-			t.Errorf("below %d all is answered, and claim %d is the only one that is not", k.LowestOpen, id)
+			t.Errorf("the key states that all claims below %d are answered; the lowest open one is %d", k.LowestOpen, id)
 		}
 	})
 }
 
-// What is out is not stated as answered by others that are sent after it.
-func TestWhatIsOutIsNotAnswered(t *testing.T) {
+// Calls that are sent after a request in flight do not state that it is answered.
+func TestRequestInFlightStaysOpen(t *testing.T) {
 	for name, out := range map[string]func(c *lockkeeper.Client) error{
 		"a claim": func(c *lockkeeper.Client) error { _, err := c.Lock(background, "slow"); return err },
 		"a freeze": func(c *lockkeeper.Client) error {
@@ -180,7 +149,7 @@ func TestWhatIsOutIsNotAnswered(t *testing.T) {
 	}
 }
 
-// overtaken sends out, which is about the path slow, and more before it arrives.
+// overtaken delays the request out, for the path slow, until other claims were made and released.
 func overtaken(t *testing.T, out func(c *lockkeeper.Client) error) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		c, w := open("a")
