@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// kernelKnows: here nobody tells when the processes of a session are dead, so
-// it lives until its TTL has passed. Its file is a bell only.
+// kernelKnows: here the kernel does not say when the processes of a session are dead, so a session
+// lives until its TTL has passed. Its file only serves wakeups.
 const kernelKnows = false
 
 var errFileLocked = errors.New("the file is locked")

@@ -164,7 +164,7 @@ const nameLength = 26
 var ownName = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // isOwn reports whether info describes a file that create can have made: it has only the content
-// that ring writes, and no other name.
+// that wake writes, and no other name.
 func isOwn(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() <= 1 && links(info) == 1
 }
@@ -213,8 +213,8 @@ func (d *folder) leadsTo(name string, f *os.File) bool {
 // watcher follows it, and only gets wakeups for another file.
 func (d *folder) file(name string) string { return filepath.Join(d.path, name) }
 
-// ring wakes the process that watches the file, to read the rows. It is a hint: a
-// process that misses it reads them by itself after a while.
+// wake wakes the process that watches the file, to read the rows. It is a hint: a process that
+// misses it reads them after a while.
 func (d *folder) wake(name string) {
 	f, err := d.find(name, os.O_WRONLY)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// fileSystem is the kind of a file system as the system tells it: by its name,
+// fileSystem is the kind of a file system as the system names it: by its name,
 // or on Linux by a number, and a name only for those in user space.
 type fileSystem struct {
 	magic uint32
@@ -27,7 +27,7 @@ func (f fileSystem) String() string {
 	return "of an unknown type"
 }
 
-// magics are the numbers by which Linux tells file systems.
+// magics are the numbers by which Linux names file systems.
 var magics = map[uint32]string{
 	0x6969:     "nfs",
 	0x517b:     "smb",
@@ -106,7 +106,7 @@ func (f fileSystem) classify() reach {
 }
 
 // refuseNetwork refuses a folder on a network file system. What can't be asked
-// passes: opening the file will tell.
+// passes: opening the file will show it.
 func refuseNetwork(folder string, ask func(string) (fileSystem, error)) error {
 	kind, err := ask(folder)
 	if err != nil || kind.classify() != network {

@@ -243,15 +243,15 @@ func (tx *transaction) catchUp() error {
 // pause is how long the engine may sleep if nothing wakes it.
 func (e *Engine) pause() time.Duration {
 	waits := len(e.waits) > 0 || e.db.options.polls && e.local.Len() > 0
-	follows := e.watched() > 0 || e.waitsFileless()
+	watched := e.watched() > 0 || e.waitsFileless()
 	poll := time.Hour
 	switch {
-	case waits || follows:
+	case waits || watched:
 		poll = pollWatching
 	case len(e.bounds) == 0:
 		return poll
 	}
-	if waits && e.files.unwatched || follows && !e.files.log {
+	if waits && e.files.unwatched || watched && !e.files.log {
 		poll = pollUnwatched
 	}
 	if e.again > 0 {

@@ -205,12 +205,12 @@ func (tx *transaction) collect(t *table.Table) {
 		if a := e.local.Get(ev.Ref.Session); a != nil {
 			tx.news.add(a.Notify, st)
 		} else if s := e.cache.sessions[ev.Ref.Session]; s.file != "" && ev.Kind != table.Queued {
-			tx.ring(s.file)
+			tx.wakeFile(s.file)
 		}
 	}
 }
 
-func (tx *transaction) ring(file string) {
+func (tx *transaction) wakeFile(file string) {
 	for _, f := range tx.wakes {
 		if f == file {
 			return

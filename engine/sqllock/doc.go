@@ -5,21 +5,23 @@
 //
 // Calls of one process that wait at the same time share a transaction of the database:
 //
-//		begin ─> latch ─> read ───────> decide ─────> verify ─> write ─> committed
-//		  ^                │ more paths   │ error       │ errWider,       answer callers,
-//		  │                v              v             v errPartial      notify sessions
-//		  └──────────── rollback <────────┴─────────────┘
+//	begin ─> latch ─> read ───────> decide ─────> verify ─> write ─> committed
+//	  ^                │ more paths   │ error       │ errWider,       answer callers,
+//	  │                v              v             v errPartial      notify sessions
+//	  └──────────── rollback <────────┴─────────────┘
 //
-//	  - latch: the paths of the commands exclusively, their ancestors shared. So calls at user/1 do
-//	    not wait for calls at user/2; an exclusive claim of user waits for both transactions, which
-//	    take milliseconds.
-//	  - read: the clock, a block of numbers for fences and tickets, and every row that may bear on
-//	    the decision: the claims at these paths, above and below, and all that those depend on (see
-//	    scope.go). If a waiting claim that it reads also waits elsewhere, the transaction begins
-//	    again with those paths latched too. After five attempts it latches the whole tree.
-//	  - decide: package table applies the commands to a table of these rows.
-//	  - write: the changed rows. A transaction that writes a session or its claims locks the
-//	    session's row and checks that its version is the one read.
+// It takes these steps:
+//
+//   - latch: the paths of the commands exclusively, their ancestors shared. So calls at user/1 do
+//     not wait for calls at user/2; an exclusive claim of user waits for both transactions, which
+//     take milliseconds.
+//   - read: the clock, a block of numbers for fences and tickets, and every row that may bear on
+//     the decision: the claims at these paths, above and below, and all that those depend on (see
+//     scope.go). If a waiting claim that it reads also waits elsewhere, the transaction begins
+//     again with those paths latched too. After five attempts it latches the whole tree.
+//   - decide: package table applies the commands to a table of these rows.
+//   - write: the changed rows. A transaction that writes a session or its claims locks the
+//     session's row and checks that its version is the one read.
 //
 // errWider says that an ended hold concerns paths that were not read, and errPartial that the
 // prefix of a queue was not enough (below): the transaction rolls back and begins again.

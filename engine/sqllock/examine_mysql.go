@@ -39,7 +39,7 @@ func (x *examination) durabilityMySQL() lockkeeper.Finding {
 	}
 	switch {
 	case flush != "1" && flush != "3":
-		return doubtful(check, detail+": a crash may undo grants that were told in the last second, and make them again "+
+		return doubtful(check, detail+": a crash may undo grants of the last second, and make them again "+
 			"to others", "innodb_flush_log_at_trx_commit = 1, in my.cnf")
 	case pages == "0" || pages == "OFF":
 		return doubtful(check, detail+": a loss of power may ruin the database, unless its file system writes whole pages",
@@ -152,5 +152,5 @@ func (x *examination) keeperMySQL() (detail, remedy string) {
 		return "", "end the transaction that keeps them, by KILL; candidates are: " + check
 	}
 	return fmt.Sprintf("; it may be connection %d, whose transaction is open for %d s", id, seconds),
-		fmt.Sprintf("end that transaction: KILL %d; others are told by: %s", id, check)
+		fmt.Sprintf("end that transaction: KILL %d; to see others: %s", id, check)
 }

@@ -34,10 +34,10 @@ func (x *examination) durabilityPostgres() lockkeeper.Finding {
 	detail := fmt.Sprintf("synchronous_commit %s, fsync %s, full_page_writes %s", commits, fsync, pages)
 	switch {
 	case fsync == "off":
-		return doubtful(check, detail+": a loss of power may ruin the database, or undo grants that were told",
+		return doubtful(check, detail+": a loss of power may ruin the database, or undo grants that were answered",
 			"fsync = on, in postgresql.conf")
 	case commits == "off":
-		return doubtful(check, detail+": if the server crashes it may forget grants that were told in the last second, "+
+		return doubtful(check, detail+": if the server crashes it may forget grants of the last second, "+
 			"and make them again to others",
 			"synchronous_commit = on, or for this user alone: ALTER ROLE ... SET synchronous_commit = on")
 	case pages == "off":

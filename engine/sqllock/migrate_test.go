@@ -240,8 +240,8 @@ func TestMigrateEmptySchema(t *testing.T) {
 	}
 }
 
-// A migration may lose its connection after any statement, as by a kill. Then Postgres has nothing or
-// all of it; and the next migration does the rest.
+// A migration may lose its connection after any statement, as by a kill. Then Postgres has nothing
+// or all of it; and the next migration does the rest.
 func TestMigrateCut(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {

@@ -119,7 +119,7 @@ func (d mysqlDialect) dropEnded(session string) statement {
 		"'ended'"), args: []any{session}}
 }
 
-// follow implements dialect.
+// announceWatcher implements dialect.
 func (d mysqlDialect) announceWatcher(process string, until time.Duration) statement {
 	return statement{
 		text: d.sql("INSERT INTO {watchers} (process, until_ns) VALUES (?, ?) ON DUPLICATE KEY UPDATE until_ns = " +
@@ -128,12 +128,12 @@ func (d mysqlDialect) announceWatcher(process string, until time.Duration) state
 	}
 }
 
-// ring implements dialect.
+// sendWakeups implements dialect.
 func (d mysqlDialect) sendWakeups(wakeups []wakeup, now time.Duration) []statement {
 	return d.insert("wakeups", wakeupColumns, wakeupValues(wakeups, now))
 }
 
-// answer implements dialect.
+// readWakeups implements dialect.
 func (d mysqlDialect) readWakeups(process string, each func(n int, c *rows.Claim)) statement {
 	return statement{
 		text: d.sql("SELECT STRAIGHT_JOIN " + claimColumns("c") + ", b.n FROM {wakeups} b FORCE INDEX (wakeups_by_process) " +
@@ -142,7 +142,7 @@ func (d mysqlDialect) readWakeups(process string, each func(n int, c *rows.Claim
 	}
 }
 
-// answered implements dialect.
+// removeWakeups implements dialect.
 func (d mysqlDialect) removeWakeups(_ string, wakeups []int) []statement {
 	var keys [][]any
 	for _, n := range wakeups {

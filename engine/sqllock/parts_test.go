@@ -36,8 +36,8 @@ func sequences() int { return testmode.Pick(30, 5000) }
 // go, nobody is looked at before. There is nothing then of which those who are not read could
 // be part without being in the way: no quiet periods, and no claims inside others.
 //
-// Where all wait alike in long lines, one after the other, nobody checks: the claim that makes room wakes
-// the next one.
+// Where all wait alike in long lines, one after the other, nobody checks: the claim that makes room
+// wakes the next one.
 //
 // They may differ in this: numbers have only the same order; what was announced of
 // a wait that times out (place, estimate) counts only those that were read; paces may be

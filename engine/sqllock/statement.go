@@ -149,7 +149,7 @@ const (
 	byHold = -2 // by a deep search
 )
 
-// wakeup tells a process to read a claim again.
+// wakeup asks a process to read a claim again.
 type wakeup struct {
 	process string
 	ref     lockkeeper.Ref

@@ -12,7 +12,8 @@
 // overtake the answer, and a refused attach must change nothing. So it uses Begin, and until the
 // answer both the caller and the current owner are notified.
 //
-// sqllock, sqlitelock, the keeper and the network client use this package.
+// The keeper, sqllock and sqlitelock use Put; the network client uses Begin; the server uses Put,
+// and keeps with each session the connection that its notifications go to.
 package attached
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Notify is told of changes to claims of a session. It may be nil.
+// Notify receives changes to claims of a session. It may be nil.
 type Notify = func([]lockkeeper.Status)
 
 // Attachment is a session that is attached here. X is what its owner keeps beside.

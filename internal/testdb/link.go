@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// drainBound is for a server to do what it was sent last, and to close its side.
+// drainBound bounds how long a server takes for its last request, and to close its side.
 const drainBound = time.Minute
 
-// message is one that a client sent, with what must not be parted from it.
+// message is one message of a client, with what must stay together with it.
 type message struct {
 	bytes    []byte
 	words    string
@@ -21,19 +21,18 @@ type message struct {
 	urgent   bool // it can't wait for the end of its request
 }
 
-// protocol is how messages are told from one another, on one connection.
+// protocol splits the bytes of one connection into messages.
 type protocol interface {
 	// request reads one message of the client.
 	request(r *bufio.Reader) (message, error)
-	// answer reads some of what the server sends. ends is whether an answer ends
-	// with it.
+	// answer reads some bytes of the server. ends: they end an answer.
 	answer(r *bufio.Reader) (bytes []byte, ends bool, err error)
-	// serial is whether no client sends a request before the last was answered. Then
-	// answer need not find ends.
+	// serial reports whether a client waits for each answer before its next request. Then answer
+	// need not find ends.
 	serial() bool
 }
 
-// A link is one connection of a client, and the one to the server that belongs to it.
+// A link is one connection of a client, and its connection to the server.
 type link struct {
 	proxy    *Proxy
 	protocol protocol
@@ -80,7 +79,7 @@ func (l *link) run() {
 	}
 	server, err := net.Dial("tcp", l.proxy.server.Addr())
 	if err != nil {
-		return // as if nobody listened, but for the moment that the client was heard
+		return // as if no server listened
 	}
 	l.mu.Lock()
 	l.server = server
@@ -91,13 +90,12 @@ func (l *link) run() {
 	var up sync.WaitGroup
 	up.Go(l.up)
 	l.down()
-	l.lost() // the end of the server's side is news that may be swallowed
+	l.lost() // the end of the server's side may be swallowed too
 	l.close()
 	up.Wait()
 }
 
-// lost waits for the end of the swallowing, if there is any, and reports whether there
-// was.
+// lost waits until swallowing ends, and reports whether anything was swallowed.
 func (l *link) lost() bool {
 	end := l.proxy.swallowing()
 	if end == nil {
@@ -121,7 +119,7 @@ func (l *link) up() {
 			continue
 		}
 		if err != nil {
-			l.leave() // the client is gone: the server is told
+			l.leave() // the client is gone: close the server's side
 			return
 		}
 		what := pass
@@ -141,8 +139,8 @@ func (l *link) up() {
 	}
 }
 
-// forward passes a message on, or keeps it for the end of its request, or does with it
-// what is planned. It reports whether the connection goes on.
+// forward passes a message on, keeps it for the end of its request, or applies the plan. It reports
+// whether the connection goes on.
 func (l *link) forward(m message, what plan) bool {
 	l.mu.Lock()
 	if what == cutAfter || what == cutWithin || what == holdBack {
@@ -180,21 +178,20 @@ func (l *link) forward(m message, what plan) bool {
 	return true
 }
 
-// flush sends the server what is pending.
+// flush sends the pending messages to the server.
 func (l *link) flush() error {
 	_, err := l.server.Write(l.pending)
 	l.pending = nil
 	return err
 }
 
-// leave tells the server that nothing more will come. What it does with that ends
-// down.
+// leave closes the sending side to the server. down ends with what the server does then.
 func (l *link) leave() {
 	l.server.SetReadDeadline(time.Now().Add(drainBound))
 	l.server.(*net.TCPConn).CloseWrite()
 }
 
-// down passes on what the server answers, until it closes its side.
+// down passes on the answers of the server, until the server closes its side.
 func (l *link) down() {
 	in := bufio.NewReader(l.server)
 	answered := 0
@@ -221,7 +218,7 @@ func (l *link) down() {
 			answered++
 		}
 		if !drop {
-			l.client.Write(bytes) // if it is gone the server still has its say
+			l.client.Write(bytes) // if the client is gone, read on until the server ends
 		}
 	}
 }

@@ -28,7 +28,7 @@ type process struct {
 	watchdog *watchdog     // when it is frozen
 }
 
-// launch starts a command in a folder, made if it is missing. What it says goes to log.
+// launch starts a command in a folder, made if it is missing. Its output goes to log.
 func launch(cmd *exec.Cmd, dir string, log *serverLog) (*process, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *watchdog) dismiss() {
 	w.cmd.Wait()
 }
 
-// otherUser is who servers run as if this process is root's.
+// otherUser is the user that runs servers if this process is root's.
 func otherUser() (uid, gid uint32, needed bool, err error) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false, nil
@@ -237,7 +237,7 @@ func otherUser() (uid, gid uint32, needed bool, err error) {
 	return uint32(id), uint32(group), true, errors.Join(err, err2)
 }
 
-// whoRuns tells in a message about a folder who must be able to reach it.
+// whoRuns names the user that must be able to reach a folder, for messages.
 func whoRuns() string {
 	if os.Geteuid() != 0 {
 		return ""
@@ -245,7 +245,7 @@ func whoRuns() string {
 	return " (it runs as the user nobody, who must be able to reach the folder)"
 }
 
-// ownFolder makes a folder if it is missing, and gives it to who runs the server.
+// ownFolder makes a folder if it is missing, and gives it to the user that runs the server.
 func ownFolder(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -155,8 +155,7 @@ func (mysqlProtocol) request(r *bufio.Reader) (message, error) {
 	return m, nil
 }
 
-// answer does not tell where answers end: whatever comes after a request is its
-// answer.
+// answer does not find the ends of answers: everything after a request is its answer.
 func (mysqlProtocol) answer(r *bufio.Reader) ([]byte, bool, error) {
 	if _, err := r.Peek(1); err != nil {
 		return nil, false, err

@@ -7,19 +7,18 @@ import (
 	"testing"
 )
 
-// A Proxy stands between clients and a server and passes on what they send, until it
-// is told to lose something: a connection at an exact request, in one of the ways that
-// a client can't tell apart (CutBefore, CutAfter, CutWithin, HoldBack), all connections
-// (Break), or whatever is sent from now on (Swallow).
+// A Proxy stands between clients and a server. It passes on what they send, and on demand it loses
+// something: a connection at an exact request, in one of the ways that a client can't distinguish
+// (CutBefore, CutAfter, CutWithin, HoldBack), all connections (Break), or everything from now on
+// (Swallow).
 //
-// A request is what the server answers as one: in MySQL's protocol a command; in
-// PostgreSQL's a Query, or all messages to the next Sync. Messages are the single ones:
-// in PostgreSQL's protocol Query, Parse, Bind, Describe, Execute, Close, Flush and Sync,
-// in MySQL's the same as requests. Both are counted on all connections together. The
-// start and the end of a connection, and what is never answered, are no requests.
+// A request is what the server answers as one: a command of MySQL's protocol; in PostgreSQL's a
+// Query, or all messages up to the next Sync. Messages are smaller: in PostgreSQL's protocol Query,
+// Parse, Bind, Describe, Execute, Close, Flush and Sync; in MySQL's they are the requests. Both are
+// counted over all connections. The start and the end of a connection, and messages without an
+// answer, are no requests.
 //
-// Its methods may be called at any time by any goroutine. Connections are not
-// encrypted.
+// Any goroutine may call its methods at any time. Connections are not encrypted.
 type Proxy struct {
 	server   *Server
 	listener net.Listener
@@ -31,14 +30,14 @@ type Proxy struct {
 	requests int // since plan was set
 	messages int
 	plan     plan
-	at       int           // the number of the request or message that the plan is for
-	struck   string        // what that was
-	swallow  chan struct{} // if what is sent is swallowed: closed when that ends
-	held     *link         // whose last request is kept back
+	at       int           // number of the request or message that the plan applies to
+	struck   string        // its text
+	swallow  chan struct{} // nil unless it swallows: closed when that ends
+	held     *link         // the link whose last request HoldBack keeps
 	do       func()        // of Call
 }
 
-// plan is what becomes of a request, or of one message.
+// plan is what to do with a request, or with one message.
 type plan int
 
 const (
@@ -50,8 +49,8 @@ const (
 	call
 )
 
-// NewProxy starts a proxy before a server, which ends with the test. It passes all on
-// at first.
+// NewProxy starts a proxy before a server. It ends with the test, and passes everything on at
+// first.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,41 +66,39 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 // Addr is where the proxy listens, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URL is that of a database of the server by way of the proxy.
+// URL is the URL of a database of the server through the proxy.
 func (p *Proxy) URL(database string) string { return p.server.urlAt(p.Addr(), database) }
 
-// Database makes a new empty database for one test, as the server's Database, and
-// returns its URL by way of the proxy.
+// Database creates an empty database for one test, as the Database of the server, and returns its
+// URL through the proxy.
 func (p *Proxy) Database(t testing.TB) string {
 	t.Helper()
 	return p.URL(p.server.newDatabase(t))
 }
 
-// CutBefore has the nth request from now never arrive (n from 1). The server is told
-// that the client is gone, and when it has closed its side the client's is closed too.
-// A PostgreSQL has rolled back by then; a MariaDB closes first, and may hold the locks
-// of a transaction a moment longer. As with all plans, it is for one request only, and
-// replaces what was planned before.
+// CutBefore loses the nth request from now (n from 1). The proxy closes its side to the server, and
+// when the server has closed too, the client's side. A PostgreSQL has rolled back by then; a
+// MariaDB closes first, and may keep the locks of a transaction for a moment. As with all plans, it
+// counts for one request, and replaces the plan before.
 func (p *Proxy) CutBefore(n int) { p.set(cutBefore, n) }
 
-// CutAfter lets the nth request from now arrive, and loses the answer: when the server
-// has given it whole, and has closed its side, the client's is closed. So the server
-// has done it all when the client learns of that.
+// CutAfter passes on the nth request from now, and loses the answer: when the server has sent all
+// of it and closed its side, the proxy closes the client's. So the server has done everything when
+// the client notices.
 func (p *Proxy) CutAfter(n int) { p.set(cutAfter, n) }
 
-// CutWithin has the nth message from now never arrive, and loses all answers to what
-// of its request came before it, which arrives: of BEGIN, UPDATE and COMMIT in one
-// request perhaps the first two. The server does what it can with that, and when it
-// has closed its side the client's is closed.
+// CutWithin loses the nth message from now, and all answers to the messages of its request before
+// it, which arrive: of BEGIN, UPDATE and COMMIT in one request perhaps the first two. When the
+// server has closed its side, the proxy closes the client's.
 func (p *Proxy) CutWithin(n int) { p.set(cutWithin, n) }
 
-// HoldBack keeps the nth request from now back, closes the client's side at once, and
-// leaves the server's open, with the transaction that it may be in and the locks of
-// that. Deliver lets the request arrive, late, whatever came by other ways meanwhile.
+// HoldBack keeps the nth request from now, closes the client's side at once, and leaves the
+// server's open, with its transaction and locks. Deliver passes the request on later, whatever has
+// happened on other connections meanwhile.
 func (p *Proxy) HoldBack(n int) { p.set(holdBack, n) }
 
-// Deliver lets the request arrive that was held back, and returns when the server has
-// done it and closed its side. It reports whether there was one.
+// Deliver passes on the request that HoldBack keeps, and returns when the server has done it and
+// closed its side. It reports whether there was one.
 func (p *Proxy) Deliver() bool {
 	p.mu.Lock()
 	l := p.held
@@ -115,8 +112,8 @@ func (p *Proxy) Deliver() bool {
 	return true
 }
 
-// Call has do called when the server has answered the nth request from now, before the
-// client gets the end of the answer: do may kill or stop the client.
+// Call calls do when the server has answered the nth request from now, before the client gets the
+// end of the answer: do may kill or stop the client.
 func (p *Proxy) Call(n int, do func()) {
 	p.set(call, n)
 	p.mu.Lock()
@@ -138,25 +135,24 @@ func (p *Proxy) set(what plan, at int) {
 	p.requests, p.messages = 0, 0
 }
 
-// Requests is how many requests came since the last call of CutBefore, CutAfter,
-// CutWithin, HoldBack or Pass, with one that was cut.
+// Requests is the number of requests since the last call of CutBefore, CutAfter, CutWithin,
+// HoldBack or Pass, including one that was cut.
 func (p *Proxy) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.requests
 }
 
-// Messages is how many messages came since then, with one that was cut.
+// Messages is the number of messages since then, including one that was cut.
 func (p *Proxy) Messages() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.messages
 }
 
-// Struck is what was in the request that the last plan was for, to the message that was
-// cut: its SQL if that is in it, or the names of the messages. It is empty if no such
-// request came yet, which is how a test that goes through all requests of something
-// finds that there are no more.
+// Struck is the text of the request that the last plan applied to, up to the message that was cut:
+// its SQL, or the names of its messages. It is empty while no such request came: so a test that
+// goes through all requests of something finds the end.
 func (p *Proxy) Struck() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,8 +172,8 @@ func (p *Proxy) breakAll() {
 	}
 }
 
-// Swallow loses whatever is sent from now on, either way and on new connections too,
-// and closes none, as a network does that is gone: nobody is told anything.
+// Swallow loses everything from now on, both ways and on new connections too, and closes none, as a
+// broken network does.
 func (p *Proxy) Swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,8 +182,8 @@ func (p *Proxy) Swallow() {
 	}
 }
 
-// Pass forgets what was planned, and lets everything pass on new connections. It closes
-// those of which something was swallowed, or may have been.
+// Pass removes the plan, and passes everything on new connections. It closes the connections that
+// may have lost something.
 func (p *Proxy) Pass() {
 	p.set(pass, 0)
 	p.mu.Lock()
@@ -235,8 +231,8 @@ func (p *Proxy) close() {
 	}
 }
 
-// take counts a message and says what becomes of it, or of the request that it ends.
-// words are those of the request.
+// take counts a message, and returns the plan for it or for the request that it ends. words is the
+// text of the request.
 func (p *Proxy) take(m message, words string) plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +259,7 @@ func (p *Proxy) hold(l *link) {
 	p.held = l
 }
 
-// swallowing returns what to wait for before anybody is told anything, or nil.
+// swallowing returns the channel to wait for before anything is sent; nil if it does not swallow.
 func (p *Proxy) swallowing() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 const (
 	startBound = time.Minute // for a server to be ready, with what it recovers
-	stopBound  = time.Minute // for one to end that was asked to
+	stopBound  = time.Minute // for a server to end on request
 
 	// userName is who everybody is in these servers: the owner of all, with no password.
 	userName = "tester"
@@ -28,12 +28,11 @@ const (
 	firstPort, ports = 15000, 15000
 )
 
-// A Server is a private instance of a database, or of a pooler before one. Its
-// methods may be called at any time by any goroutine; those that start and stop it
-// take turns.
+// A Server is a private instance of a database, or of a pooler before one. Any goroutine may call
+// its methods at any time; calls that start and stop it are serialized.
 type Server struct {
 	program  *program
-	dir      string // what it has is in here, and nothing else
+	dir      string // contains everything of the server, and nothing else
 	port     int
 	settings settings
 	behind   *Server // the database, if this is a pooler
@@ -49,16 +48,16 @@ type program struct {
 	name   string
 	scheme string // of its URLs
 	query  string // at the end of its URLs
-	ready  string // what it writes to its log when it takes connections
+	ready  string // what it writes to its log when it accepts connections
 
 	fast      syscall.Signal // ends it in good order, not waiting for clients
-	immediate syscall.Signal // ends it at once, for who does not need the data any more
+	immediate syscall.Signal // ends it at once, if nobody needs the data
 
 	// prepare returns the command that makes the data, if there is one to run.
 	prepare func(s *Server) (*exec.Cmd, error)
 	// serve returns the command that serves it.
 	serve func(s *Server) (*exec.Cmd, error)
-	// killed tidies up in the system after all processes were killed.
+	// killed cleans up in the system after all processes were killed.
 	killed func(s *Server)
 
 	create, drop string // the statements for a database, with %s for its name
@@ -67,12 +66,12 @@ type program struct {
 // Addr is where the server listens, as host:port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Port is the TCP port of 127.0.0.1 where the server listens. It stays the same when
-// the server is stopped and started.
+// Port is the TCP port of 127.0.0.1 where the server listens. It stays the same when the server is
+// stopped and started.
 func (s *Server) Port() int { return s.port }
 
-// PID is the number of the server's process, of PostgreSQL's the one whose children do
-// its work; 0 if it does not run.
+// PID is the number of the server's process; of PostgreSQL, of the process that starts the others.
+// 0 if it does not run.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,17 +81,16 @@ func (s *Server) PID() int {
 	return s.process.pid
 }
 
-// URL is that of a database of the server, which need not exist. No password is
-// needed, and the user may do everything.
+// URL is the URL of a database of the server, which need not exist. It needs no password, and the
+// user may do everything.
 func (s *Server) URL(database string) string { return s.urlAt(s.Addr(), database) }
 
 func (s *Server) urlAt(addr, database string) string {
 	return s.program.scheme + "://" + userName + "@" + addr + "/" + database + s.program.query
 }
 
-// Start starts a server again that was stopped or killed, on its port and its data,
-// and returns when it takes connections, which is after it has recovered. Starting a
-// server that runs is an error.
+// Start starts a server that was stopped or killed, on its port and its data, and returns when it
+// accepts connections after its recovery. It is an error if the server runs.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,15 +124,13 @@ func (s *Server) start() error {
 	}
 }
 
-// Stop ends the server in good order, without waiting for its clients, whose
-// connections are closed. What was committed stays. To stop a server that does not
-// run does nothing.
+// Stop ends the server in good order, and closes the connections of its clients. Commits stay. It
+// does nothing if the server does not run.
 func (s *Server) Stop() error { return s.end(s.program.fast) }
 
-// Kill ends all processes of the server at one instant, by SIGKILL: nothing is
-// answered, written or closed after that but by the kernel. What a database said it
-// had committed is there after Start, with Durable or without, since the system did
-// not crash. To kill a server that does not run does nothing.
+// Kill ends all processes of the server at one instant, by SIGKILL: after that only the kernel
+// answers, writes or closes anything. What the database has committed is there after Start, with
+// Durable or without, since the system did not crash. It does nothing if the server does not run.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
 
 func (s *Server) end(signal syscall.Signal) error {
@@ -159,9 +155,9 @@ func (s *Server) end(signal syscall.Signal) error {
 	return nil
 }
 
-// Freeze stops all processes of the server where they stand, by SIGSTOP, and returns
-// when they do. Its connections stay open, and the kernel goes on to take what is
-// sent on them and to accept new ones, but nobody answers.
+// Freeze stops all processes of the server, by SIGSTOP, and returns when they are stopped. Its
+// connections stay open, and the kernel still accepts data and new connections, but the server does
+// not answer.
 func (s *Server) Freeze() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +171,7 @@ func (s *Server) Freeze() error {
 	return nil
 }
 
-// Thaw lets a frozen server go on. On one that is not frozen it does nothing.
+// Thaw continues a frozen server. It does nothing if the server is not frozen.
 func (s *Server) Thaw() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +208,7 @@ func open(p *program, dir string, behind *Server, options []Option) (*Server, er
 			return nil, err
 		}
 		err = s.Start()
-		// Somebody else may have taken the port since it was found free.
+		// Another process may have taken the port since it was found free.
 		if err == nil || tries == 3 || !strings.Contains(err.Error(), "already in use") {
 			return s, err
 		}
@@ -238,7 +234,7 @@ func (s *Server) makeData() error {
 		err = p.err
 	}
 	if err != nil {
-		os.RemoveAll(s.data()) // or the next start would take it for complete
+		os.RemoveAll(s.data()) // otherwise the next start would use it as complete
 		return fmt.Errorf("make the data of %s in %s: %w%s; it said:\n%s", s.program.name, s.dir, err, whoRuns(), log)
 	}
 	return nil
@@ -276,7 +272,7 @@ func openTemporary(p *program, behind *Server, options []Option) (s *Server, dis
 
 // findProgram finds a program of a server.
 func findProgram(program, server string) (string, error) {
-	for _, file := range []string{program, "/usr/sbin/" + program} { // which is not in everybody's PATH
+	for _, file := range []string{program, "/usr/sbin/" + program} { // which may not be in the PATH
 		if file, err := exec.LookPath(file); err == nil {
 			return file, nil
 		}
