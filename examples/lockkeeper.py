@@ -1,8 +1,8 @@
-"""Locks of a Lockkeeper server for Python: HTTP and the standard library alone.
+"""Locks of a Lockkeeper server for Python, with only the standard library.
 
     with Lock("mydatabase/mytest", wait="1h", note="nightly load test") as lock:
-        work(lock.fence)             # a resource that keeps the highest fence refuses who is too late
-        lock.check()                 # raises Lost if the lock is gone
+        work(lock.fence)             # a resource that remembers the highest fence refuses late holders
+        lock.check()                 # raises Lost if the lock was lost
 
     python3 lockkeeper.py mydatabase/mytest make test     # runs a command while it holds the lock
 
@@ -22,11 +22,11 @@ import uuid
 
 
 class Taken(Exception):
-    """Others have it, or the wait for it was over."""
+    """The lock is taken, or the wait timed out."""
 
 
 class Lost(Exception):
-    """What was held is held no longer."""
+    """The hold has ended."""
 
 
 class Refused(Exception):
@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 def clock():
-    """Seconds, on a clock that goes on while the computer sleeps, where there is one."""
+    """Seconds, on a clock that advances while the computer sleeps, if there is one."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -42,7 +42,7 @@ def clock():
 
 class Lock:
     """A lock of a path, held within a with statement. wait is "forever", a duration such as
-    "90s", or 0; what else POST /v1/claims takes goes by name: mode="shared", limit=3, note="…"."""
+    "90s", or 0. Keyword arguments are further fields of POST /v1/claims: mode="shared", limit=3."""
 
     def __init__(self, path, wait="forever", ttl=30, server=None, token=None, **more):
         self.claims = (server or os.environ.get("LOCKKEEPER_HTTP", "http://127.0.0.1:7421")) + "/v1/claims"
@@ -50,7 +50,7 @@ class Lock:
         self.body = dict(more, path=path, wait=wait, ttl=ttl)
         self.ttl = ttl
         self.claim = None
-        self.lost = threading.Event()  # set when the lock is gone
+        self.lost = threading.Event()  # set when the lock is lost
         self.why = ""
         self._released = threading.Event()
 
@@ -62,7 +62,7 @@ class Lock:
             self._take(*self._insist(make))
             while self.state == "waiting":
                 self._take(*self._insist(wait))
-        except BaseException:  # a KeyboardInterrupt, too: nobody waits any more
+        except BaseException:  # also KeyboardInterrupt: no caller waits any more
             self._release()
             raise
         self._beat = threading.Thread(target=self._keep, daemon=True)
@@ -75,7 +75,7 @@ class Lock:
         self._release()
 
     def check(self):
-        """Raises Lost if the lock may be gone. Another one can have it only after that."""
+        """Raises Lost if the lock may have ended. Another client can get it only after that."""
         if self.lost.is_set() or clock() >= self.deadline:
             raise Lost(self.why or "it was not renewed in time")
 
@@ -84,17 +84,17 @@ class Lock:
             if self.claim:
                 self._ask("DELETE", "/" + self.claim)
         except OSError:
-            pass  # then it ends with its TTL
+            pass  # the claim ends with its TTL
 
     def _take(self, sent, status, claim):
-        """Takes in an answer. It counts from when the request was sent, less a margin."""
+        """Applies an answer: the deadline counts from when the request was sent, less a margin."""
         if status >= 300:
             why = claim.get("reason") or claim.get("detail") or str(claim)
             raise {404: Lost, 409: Taken, 410: Lost}.get(status, Refused)(why)
         self.claim, self.state = claim["claim"], claim["state"]
         self.fence, self.change = claim.get("fence"), claim["change"]
         left = claim["ttl"]
-        if "asked" in claim:  # somebody is to have it: this is the end that no renewal moves
+        if "asked" in claim:  # the announced end, which no renewal moves
             left = min(left, claim["asked"].get("left", left))
         self.deadline = sent + left * 0.99 - 0.05
 
@@ -107,7 +107,7 @@ class Lock:
                 self._take(*self._ask("POST", "/%s/renew?change=%d" % (self.claim, self.change), timeout=bound))
             except Lost as lost:
                 return self._gone(str(lost))
-            except (OSError, Refused):  # it may be answered the next time
+            except (OSError, Refused):  # the next renewal may succeed
                 self._released.wait(min(1, max(0, self.deadline - clock())))
 
     def _gone(self, why):
@@ -115,7 +115,7 @@ class Lock:
         self.lost.set()
 
     def _insist(self, ask):
-        """Asks again what was not answered, until the TTL of what may be there is over."""
+        """Repeats a request without an answer, until the TTL of a possible claim has passed."""
         until = clock() + self.ttl
         while True:
             try:
@@ -128,7 +128,7 @@ class Lock:
             time.sleep(1)
 
     def _ask(self, method, rest, body=None, headers=None, timeout=30):
-        """Returns when it was sent, the status, and the JSON of the answer."""
+        """Returns the time of sending, the status, and the JSON of the answer."""
         request = urllib.request.Request(self.claims + rest, method=method, headers=headers or {})
         if body is not None:
             request.data = json.dumps(body).encode()

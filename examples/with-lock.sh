@@ -1,30 +1,30 @@
 #!/bin/sh
-# Runs a command while it holds a lock of a Lockkeeper server, with curl alone:
+# Runs a command while it holds a lock of a Lockkeeper server. It needs only curl:
 #
 #     sh with-lock.sh mydatabase/mytest make test
 #
-# LOCKKEEPER_HTTP   the server; http://127.0.0.1:7421 if not set
-# LOCKKEEPER_TOKEN  the token to show, if the server asks for one
+# LOCKKEEPER_HTTP   the server; default: http://127.0.0.1:7421
+# LOCKKEEPER_TOKEN  the token, if the server requires one
 # CLEANUP           a shell command to run before the release, if the lock is still held
 #
 # The exit code is the command's; 76 if the lock was lost and the command was ended;
-# 1 if the server refused. The command gets a TERM then: it should pass that on to what
-# it starts. "lk run" does all this better, and knows to the second when a lock is lost.
+# 1 if the server refused. If the lock is lost, the command gets TERM, and should pass it on to its
+# children. "lk run" is more exact: it knows to the second when a lock is lost.
 set -u
 [ $# -ge 2 ] || { echo "usage: with-lock.sh PATH COMMAND [ARG...]" >&2; exit 2; }
 path=$1
 shift
-# Nobody else may have this name: whoever gives it has the same hold.
+# No other job may have this name: all clients that give it have the same hold.
 url=${LOCKKEEPER_HTTP:-http://127.0.0.1:7421}/v1/grab/$path?as=$(uname -n)-$$-$(date +%s)
 
-# The token goes to curl by stdin, since others can see a program's arguments.
+# curl gets the token by stdin, because other users can see the arguments of a program.
 headers() {
     echo 'Accept: text/plain'
     [ -z "${LOCKKEEPER_TOKEN:-}" ] || echo "Authorization: Bearer $LOCKKEEPER_TOKEN"
 }
 
 # ask SECONDS METHOD PARAMETERS prints the answer and its status code: "ok 17 200",
-# "wait 2 202", or a problem in JSON. The code is 000 if nobody answered in time.
+# "wait 2 202", or a problem in JSON. The code is 000 without an answer in time.
 ask() {
     headers | curl -sS -m "$1" -X "$2" -H @- "$url$3" -w '%{http_code}' 2>/dev/null | tr '\n' ' '
 }
@@ -45,8 +45,8 @@ fence=${fence%% *}
 "$@" <&0 &
 work=$!
 
-# The hold lives for 60 s after the last beat that was answered was sent. The command is
-# ended when two beats in a row were not: 40 s after the last good one.
+# The hold lives for 60 s, counted from when the last answered heartbeat was sent. After two heartbeats
+# without an answer, 40 s after the last good one, the script ends the command.
 (
     missed=0
     while sleep "${BEAT:-15}"; do
