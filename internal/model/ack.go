@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// recordStatedEnd notes the end that an answer about c states: a lease of that number, or the
-// answer to a claim if it is 0 (R12).
+// recordStatedEnd records the end that an answer states for c. lease is the number of the lease, or 0 for
+// the answer to a claim (R12).
 func (m *Model) recordStatedEnd(c *claim, lease uint64) {
 	c.statedEnd = forever
 	if c.holds() {
@@ -15,10 +15,10 @@ func (m *Model) recordStatedEnd(c *claim, lease uint64) {
 	}
 }
 
-// acknowledge notes the number that s states, and forgets what its claims were told
-// before the ends of which it has heard by now.
-func (m *Model) acknowledge(s *session, heard uint64) {
-	s.acked = max(s.acked, min(heard, s.leases))
+// acknowledge records the number that s states, and forgets the ends that its claims were stated before
+// those that it acknowledges.
+func (m *Model) acknowledge(s *session, acked uint64) {
+	s.acked = max(s.acked, min(acked, s.leases))
 	for _, c := range m.claims {
 		if i := ackedIndex(c.stated, s.acked); c.ref.Session == s.id && i >= 0 {
 			c.stated = slices.Delete(c.stated, 0, i)
@@ -26,19 +26,19 @@ func (m *Model) acknowledge(s *session, heard uint64) {
 	}
 }
 
-// ackedIndex finds the last end that counts as heard: that of a lease which was heard,
-// and all since the same. It is the index of that lease, or -1.
-func ackedIndex(stated []statement, heard uint64) int {
+// ackedIndex returns the index of the lease by which the latest end was acknowledged: a lease up to acked
+// since which all statements are the same; -1 if there is none.
+func ackedIndex(stated []statement, acked uint64) int {
 	for i, s := range stated {
 		same := !slices.ContainsFunc(stated[i:], func(later statement) bool { return later.end != s.end })
-		if s.lease != 0 && s.lease <= heard && same {
+		if s.lease != 0 && s.lease <= acked && same {
 			return i
 		}
 	}
 	return -1
 }
 
-// reliedUntil is until when the holder of c may count on it, apart from its session.
+// reliedUntil returns until when the holder of c may rely on it, its session's promise left aside.
 func (m *Model) reliedUntil(c *claim) time.Duration {
 	if m.session(c.ref.Session).acked == 0 {
 		return c.statedEnd

@@ -72,7 +72,7 @@ func all(targets []lockkeeper.Target, mode lockkeeper.Mode) bool {
 	return !slices.ContainsFunc(targets, func(t lockkeeper.Target) bool { return t.Mode != mode })
 }
 
-// convert makes a shared hold wait to be exclusive, at the head of the line (R14).
+// convert makes a shared hold wait to be exclusive, at the head of the queue (R14).
 func (m *Model) convert(c *claim, w *lockkeeper.Want) {
 	c.wish = w.Targets
 	c.bound = after(m.now, w.Wait)

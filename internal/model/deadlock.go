@@ -7,16 +7,16 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// refuseDeadlock refuses the youngest claim of a knot, if there is one (R15).
+// refuseDeadlock refuses the youngest claim of a deadlock, if there is one (R15).
 func (m *Model) refuseDeadlock() bool {
-	if len(m.line()) == 0 {
+	if len(m.queue()) == 0 {
 		return false
 	}
-	knot := m.simulateReleases().deadlockSet()
-	if len(knot) == 0 {
+	set := m.simulateReleases().deadlockSet()
+	if len(set) == 0 {
 		return false
 	}
-	youngest := slices.MaxFunc(knot, func(a, b *claim) int { return cmp.Compare(a.ticket, b.ticket) })
+	youngest := slices.MaxFunc(set, func(a, b *claim) int { return cmp.Compare(a.ticket, b.ticket) })
 	m.giveUp(m.claim(youngest.ref), lockkeeper.Deadlock)
 	return true
 }
@@ -34,12 +34,11 @@ func (m *Model) inside(c, d *claim) bool {
 	return false
 }
 
-// simulateReleases plays what would happen if every hold that does not wait, and inside
-// which nobody waits, were released, again and again. What still waits then is
-// stuck.
+// simulateReleases returns a copy of the model in which, again and again, every hold that does not wait,
+// and inside which no claim waits, was released. The claims that still wait in it are stuck.
 //
-// The world of the imagination has no freezes, and no claims that one forbids:
-// of a conversion that is forbidden the hold is there, but not the wait.
+// The copy has no freezes, and no claims that a freeze forbids: of a conversion that is forbidden it
+// has the hold, but not the wait.
 func (m *Model) simulateReleases() *Model {
 	world := &Model{}
 	for _, c := range m.claims {
@@ -60,7 +59,7 @@ func (m *Model) simulateReleases() *Model {
 	return world
 }
 
-// releaseIdle releases all holds that don't wait and inside which nobody waits.
+// releaseIdle releases all holds that don't wait and inside which no claim waits.
 func (m *Model) releaseIdle() bool {
 	var busy []*claim
 	for _, c := range m.claims {
@@ -74,9 +73,9 @@ func (m *Model) releaseIdle() bool {
 	return released
 }
 
-// grantFirst grants the first claim in line that R5 allows.
+// grantFirst grants the first waiting claim that R5 allows.
 func (m *Model) grantFirst() bool {
-	for _, c := range m.line() {
+	for _, c := range m.queue() {
 		if !m.blocked(c) {
 			c.held, c.wish = c.wish, nil
 			return true
@@ -85,9 +84,9 @@ func (m *Model) grantFirst() bool {
 	return false
 }
 
-// deadlockSet is the stuck claims without those that nobody stuck needs.
+// deadlockSet returns the stuck claims that a stuck claim needs.
 func (m *Model) deadlockSet() []*claim {
-	stuck := m.line()
+	stuck := m.queue()
 	for {
 		needed := slices.DeleteFunc(slices.Clone(stuck), func(c *claim) bool { return !m.needed(c, stuck) })
 		if len(needed) == len(stuck) {
@@ -110,7 +109,7 @@ func (m *Model) needed(d *claim, stuck []*claim) bool {
 	return false
 }
 
-// waitsFor says whether s waits for c: c is held or ahead of it in line, and
+// waitsFor says whether s waits for c: c is held or ahead of it in the queue, and
 // incompatible with it.
 func (m *Model) waitsFor(s, c *claim) bool {
 	if s == c {

@@ -15,9 +15,9 @@ func (m *Model) end(c *claim, reason lockkeeper.Reason) {
 		reason = c.lapse.reason
 	}
 	if c.holds() {
-		m.learn(c, reason)
-		m.past = append(m.past, pastHold{held: c.held, end: m.now})
-		m.haunt(c, reason)
+		m.recordHoldTime(c, reason)
+		m.past = append(m.past, endedHold{held: c.held, end: m.now})
+		m.addUnacked(c, reason)
 	}
 	c.reason = reason
 	c.forget = m.now + m.session(c.ref.Session).ttl
@@ -41,8 +41,8 @@ func (m *Model) knownToSession(c *claim) bool {
 	return c.brief
 }
 
-// haunt leaves a ghost of a hold whose holder may not know of its end yet (R12).
-func (m *Model) haunt(c *claim, reason lockkeeper.Reason) {
+// addUnacked leaves a ghost of a hold whose holder may not know of its end yet (R12).
+func (m *Model) addUnacked(c *claim, reason lockkeeper.Reason) {
 	until := min(m.session(c.ref.Session).promise, m.reliedUntil(c))
 	switch reason {
 	case lockkeeper.Stolen, lockkeeper.Revoked, lockkeeper.Overdue:
@@ -63,13 +63,13 @@ func (m *Model) giveUp(c *claim, reason lockkeeper.Reason) {
 	m.event(table.Event{Kind: table.Undone, Ref: c.ref, Reason: reason})
 }
 
-// layGhosts ends the doubt about those ghosts whose holders know that they lost.
-func (m *Model) layGhosts(knows func(*unackedHold) bool) {
+// acknowledgeEnds removes the unacknowledged holders for which knows returns true: they know the end.
+func (m *Model) acknowledgeEnds(knows func(*unackedHold) bool) {
 	m.unacked = slices.DeleteFunc(m.unacked, knows)
 }
 
 // endSession ends s and all its claims, waiting ones too (R11). Freezes stay
-// (R18), ghosts go: by now the promise has passed, or nobody is there (R12).
+// (R18), its unacknowledged holders go: the promise has passed, or the client has left (R12).
 func (m *Model) endSession(s *session) {
 	for _, c := range slices.Clone(m.claims) {
 		if c.ref.Session == s.id {
@@ -82,7 +82,7 @@ func (m *Model) endSession(s *session) {
 // close forgets s, and with it its ghosts and what its ended claims would answer
 // (R12, R16).
 func (m *Model) close(s *session) {
-	m.layGhosts(func(g *unackedHold) bool { return g.ref.Session == s.id })
+	m.acknowledgeEnds(func(g *unackedHold) bool { return g.ref.Session == s.id })
 	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool { return c.ref.Session == s.id })
 	m.thawed = slices.DeleteFunc(m.thawed, func(f *freeze) bool { return f.ref.Session == s.id })
 	m.sessions = slices.DeleteFunc(m.sessions, func(x *session) bool { return x == s })
@@ -136,11 +136,11 @@ func (c *claim) announcedEnd() time.Duration {
 	return c.granted + c.want.Expected
 }
 
-// endOutlasted ends the waits that can't end well.
-func (m *Model) endOutlasted() bool {
+// endHopeless ends the waits that can't end well.
+func (m *Model) endHopeless() bool {
 	changed := false
-	for _, c := range m.line() {
-		if m.outlasted(c) {
+	for _, c := range m.queue() {
+		if m.hopeless(c) {
 			m.giveUp(c, lockkeeper.TimedOut)
 			changed = true
 		}
@@ -148,8 +148,8 @@ func (m *Model) endOutlasted() bool {
 	return changed
 }
 
-// outlasted says whether the bounded wait of c can't end well (R8).
-func (m *Model) outlasted(c *claim) bool {
+// hopeless says whether the bounded wait of c can't end well (R8).
+func (m *Model) hopeless(c *claim) bool {
 	if c.bound == forever {
 		return false
 	}

@@ -19,8 +19,8 @@ type holdTime struct {
 // mostCounted is the most claims of which an estimate is made.
 const mostCounted = 1024
 
-// learn takes in the end of a hold.
-func (m *Model) learn(c *claim, reason lockkeeper.Reason) {
+// recordHoldTime takes in the end of a hold.
+func (m *Model) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 	if reason != lockkeeper.Released && reason != lockkeeper.Yielded && reason != lockkeeper.Overdue {
 		return
 	}
@@ -64,7 +64,7 @@ func (m *Model) leftOf(h *claim) time.Duration {
 	if expected, age := m.expected(h), m.now-h.granted; expected > 0 && age <= expected {
 		left = expected - age
 	}
-	if a := m.toldAsk(h); a.reason != lockkeeper.NoReason {
+	if a := m.notifiedAsk(h); a.reason != lockkeeper.NoReason {
 		left = min(left, m.left(a.end))
 	}
 	if h.lapse != nil {

@@ -84,7 +84,7 @@ func incompatible(a, b []lockkeeper.Target) bool {
 	return false
 }
 
-// class is the first key of the line (R4).
+// class is the first key of the order (R4).
 func (c *claim) class() int {
 	switch {
 	case c.converting():
@@ -95,7 +95,7 @@ func (c *claim) class() int {
 	return 1
 }
 
-// before is the order of the line (R4).
+// before is the order of the queue (R4).
 func before(a, b *claim) int {
 	return cmp.Or(
 		cmp.Compare(a.class(), b.class()),
@@ -105,8 +105,8 @@ func before(a, b *claim) int {
 		cmp.Compare(a.ref.ID, b.ref.ID))
 }
 
-// line is every waiting claim in the order of R4.
-func (m *Model) line() []*claim {
+// queue returns every waiting claim in the order of R4.
+func (m *Model) queue() []*claim {
 	var line []*claim
 	for _, c := range m.claims {
 		if c.waits() {
@@ -130,7 +130,7 @@ func (m *Model) holders() []*claim {
 }
 
 // waitingAhead is every waiting claim that c must be compatible with (R5):
-// those before it in line but for soft ones (R9) and frozen ones (R18).
+// those before it in the queue except soft ones (R9) and frozen ones (R18).
 func (m *Model) waitingAhead(c *claim) []*claim {
 	var ahead []*claim
 	for _, w := range m.claims {
@@ -251,22 +251,22 @@ func (m *Model) grantable(c *claim) bool {
 }
 
 // settle is, again and again until nothing changes: all grants, then the waits that
-// are over, then knots, then asks anew, then the first thief that may take (R20).
+// are over, then deadlocks, then the ask sets, then the first thief that may take (R20).
 func (m *Model) settle() {
 	for {
-		for m.grantOne() || m.endTries() || m.endOutlasted() || m.refuseDeadlock() {
+		for m.grantOne() || m.endTries() || m.endHopeless() || m.refuseDeadlock() {
 		}
-		m.askAnew()
+		m.updateAsks()
 		if !m.takeOne() {
 			break
 		}
 	}
-	m.tellAsks()
+	m.notifyAsks()
 }
 
-// grantOne grants the first claim in line that can be granted.
+// grantOne grants the first waiting claim that can be granted.
 func (m *Model) grantOne() bool {
-	for _, c := range m.line() {
+	for _, c := range m.queue() {
 		if m.grantable(c) {
 			m.grant(c)
 			return true
@@ -278,7 +278,7 @@ func (m *Model) grantOne() bool {
 // endTries ends what would not wait (R8).
 func (m *Model) endTries() bool {
 	changed := false
-	for _, c := range m.line() {
+	for _, c := range m.queue() {
 		if c.want.Wait == 0 {
 			m.giveUp(c, lockkeeper.TimedOut)
 			changed = true
@@ -289,7 +289,7 @@ func (m *Model) endTries() bool {
 
 // grant makes c held, or its conversion done (R13, R14).
 func (m *Model) grant(c *claim) {
-	c.unconfirmed = m.meetsGhost(c)
+	c.unconfirmed = m.meetsUnacked(c)
 	c.grants = nil
 	for _, t := range c.wish {
 		g := lockkeeper.Grant{Target: t}
@@ -340,9 +340,9 @@ func hasSlot(c *claim, path lockkeeper.Path, slot int) bool {
 	return slices.ContainsFunc(c.grants, func(g lockkeeper.Grant) bool { return g.Path == path && g.Slot == slot })
 }
 
-// meetsGhost says whether c, if granted now, would be incompatible with ghosts
+// meetsUnacked says whether c, if granted now, would be incompatible with ghosts
 // as if they were held (R12).
-func (m *Model) meetsGhost(c *claim) bool {
+func (m *Model) meetsUnacked(c *claim) bool {
 	for _, g := range m.unacked {
 		if incompatible(g.held, c.wish) {
 			return true

@@ -1,9 +1,8 @@
-// Package model is the rules of Lockkeeper once more, written to be read beside
-// the documentation of package table: plain slices, everything worked out anew
-// after each step, one function for one rule. It is slow. The random tests hold
-// the real table against it, command by command.
+// Package model implements the rules of Lockkeeper a second time, to be read beside the documentation
+// of package table: plain slices, everything computed again after each step, one function for one
+// rule. It is slow. The random tests compare the table with it, command by command.
 //
-// It was written from the rules alone, without a look at the table.
+// It was written from the rules alone, without the source of the table.
 package model
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Forever is an instant that never comes.
+// forever is an instant that never comes.
 const forever = lockkeeper.Forever
 
 // Model is a table as the rules describe it. It is not safe for concurrent use.
@@ -24,12 +23,12 @@ type Model struct {
 	sessions  []*session     // open ones
 	claims    []*claim       // live ones: waiting, held, or both (a conversion)
 	ended     []*claim       // ended ones that still answer their end (R16)
-	unacked   []*unackedHold // ended holds whose holder may not know yet (R12)
+	unacked   []*unackedHold // unacknowledged holders (R12)
 	freezes   []*freeze      // one for each frozen path
 	thawed    []*freeze      // ended ones that still answer their end
 	asks      []ask          // live ones (R10)
-	past      []pastHold     // every hold that ended (R9)
-	holdTimes []holdTime     // how long holds lately lasted (R17)
+	past      []endedHold    // every hold that ended (R9)
+	holdTimes []holdTime     // estimates of how long holds last (R17)
 	events    []table.Event
 
 	epoch, ticket, fence uint64 // the last that was drawn
@@ -43,8 +42,8 @@ type session struct {
 	promise    time.Duration // what its last answer promised (R12)
 	resuming   bool          // since a restart (R19)
 	leases     uint64        // the number of the latest
-	acked      uint64        // the latest that it said to have heard (R12)
-	lowestOpen uint64        // no claim with a lower id is begun any more (R16)
+	acked      uint64        // the latest lease that it acknowledged (R12)
+	lowestOpen uint64        // its low-water mark (R16)
 }
 
 type claim struct {
@@ -65,7 +64,7 @@ type claim struct {
 	operator    *operatorAsk      // R18
 	lapse       *lapse            // R12
 	statedEnd   time.Duration     // the end that its last answer stated (R12)
-	stated      []statement       // all that its holder may count on
+	stated      []statement       // the ends that its holder may rely on
 	asked       asked             // what it was asked after the last step
 
 	reason lockkeeper.Reason // why it ended
@@ -73,7 +72,7 @@ type claim struct {
 	brief  bool              // it ended in the step in which it came
 }
 
-// statement is an end that an answer told of a hold: a lease, by its number, or 0.
+// statement is an end that an answer stated for a hold. lease is 0 for the answer to a claim.
 type statement struct {
 	lease uint64
 	end   time.Duration
@@ -106,7 +105,7 @@ type freeze struct {
 	forget time.Duration     // when its end is forgotten
 }
 
-type pastHold struct {
+type endedHold struct {
 	held []lockkeeper.Target
 	end  time.Duration
 }
@@ -188,7 +187,7 @@ func (m *Model) instant() {
 			m.end(c, c.lapse.reason)
 		}
 	}
-	for _, c := range m.line() {
+	for _, c := range m.queue() {
 		if c.bound <= m.now {
 			m.giveUp(c, lockkeeper.TimedOut)
 		}
@@ -201,7 +200,7 @@ func (m *Model) instant() {
 	m.settle()
 }
 
-// forgetEnded forgets ends whose time has passed; none while it is a ghost (R16).
+// forgetEnded forgets ends whose time has passed; none while its holder is unacknowledged (R16).
 func (m *Model) forgetEnded() {
 	m.unacked = slices.DeleteFunc(m.unacked, func(g *unackedHold) bool { return g.until <= m.now })
 	m.ended = slices.DeleteFunc(m.ended, func(c *claim) bool {

@@ -69,7 +69,7 @@ func (m *Model) attach(want lockkeeper.Session) (table.Reply, error) {
 			m.end(c, lockkeeper.Superseded)
 		}
 	}
-	m.layGhosts(func(g *unackedHold) bool { return unnamed(g.claim) })
+	m.acknowledgeEnds(func(g *unackedHold) bool { return unnamed(g.claim) })
 	return m.lease(s), nil
 }
 
@@ -81,13 +81,13 @@ func (m *Model) renew(k lockkeeper.Key) (table.Reply, error) {
 	return m.lease(s), nil
 }
 
-// lease gives s its whole TTL, and promises it (R11, R12). It tells of every
+// lease gives s its whole TTL, and promises it (R11, R12). It has every
 // claim that has an end or an ask, and of every remembered one.
 func (m *Model) lease(s *session) table.Reply {
 	m.extend(s)
 	m.settle()
 	s.leases++
-	s.promise = s.end // by the answer, which tells what has just come of it too
+	s.promise = s.end // by the answer, which has the changes of this step, too
 	lease := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}, Number: s.leases}
 	if s.end != forever {
 		lease.TTL, lease.EndsAt = s.end-m.now, s.end
@@ -147,14 +147,14 @@ func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply,
 	return table.Reply{Status: m.arrive(ref, w)}, nil
 }
 
-// arrive puts a new claim in line and settles.
+// arrive queues a new claim and settles.
 func (m *Model) arrive(ref lockkeeper.Ref, w lockkeeper.Want) lockkeeper.Status {
 	c := &claim{ref: ref, want: w, wish: w.Targets, arrived: m.now, bound: after(m.now, w.Wait), statedEnd: forever}
 	m.draw(c)
 	m.claims = append(m.claims, c)
 	m.settle()
 	c.brief = c.reason != lockkeeper.NoReason
-	return m.answer(c)
+	return m.answerStatus(c)
 }
 
 func (m *Model) draw(c *claim) {
@@ -162,8 +162,8 @@ func (m *Model) draw(c *claim) {
 	c.ticket = m.ticket
 }
 
-// answer is the status of c, which is told its end by it.
-func (m *Model) answer(c *claim) lockkeeper.Status {
+// answerStatus returns the status of c, and records the end that it states.
+func (m *Model) answerStatus(c *claim) lockkeeper.Status {
 	m.recordStatedEnd(c, 0)
 	return m.status(c)
 }
@@ -185,7 +185,7 @@ func (m *Model) known(ref lockkeeper.Ref, w *lockkeeper.Want) (lockkeeper.Status
 		case w.Revision == c.want.Revision && !w.SameRequest(&c.want):
 			return lockkeeper.Status{}, lockkeeper.Invalid("claim %s is another request", ref), true
 		}
-		return m.answer(c), nil, true
+		return m.answerStatus(c), nil, true
 	}
 	if f := m.firstFreeze(ref); f != nil {
 		return m.freezeStatus(f), nil, true
@@ -250,7 +250,7 @@ func (m *Model) release(ref lockkeeper.Ref) error {
 	c := m.claim(ref)
 	if c == nil {
 		err := m.endedAlready(ref)
-		m.layGhosts(func(g *unackedHold) bool { return g.ref == ref })
+		m.acknowledgeEnds(func(g *unackedHold) bool { return g.ref == ref })
 		if 0 < ref.ID && ref.ID < m.session(ref.Session).lowestOpen {
 			return nil // it is over (R16)
 		}
@@ -368,7 +368,7 @@ func (m *Model) thaw(path lockkeeper.Path) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld}
 }
 
-// gone ends a session of which the kernel says that nobody is left (R11).
+// gone ends a session whose processes are gone, as the kernel says (R11).
 func (m *Model) gone(k lockkeeper.Key) error {
 	if s := m.session(k.Session); s != nil && s.epoch == k.Epoch {
 		m.endSession(s)

@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// List is every live claim and freeze: holds by fence, the line in the order of
+// List is every live claim and freeze: holds by fence, the queue in the order of
 // R4, freezes by path. A conversion is listed once, as the hold that it is.
 // Blockers, Change and Text are left out.
 func (m *Model) List() []lockkeeper.Status {
@@ -16,7 +16,7 @@ func (m *Model) List() []lockkeeper.Status {
 	for _, c := range m.holders() {
 		list = append(list, m.status(c))
 	}
-	for _, c := range m.line() {
+	for _, c := range m.queue() {
 		if !c.holds() {
 			list = append(list, m.status(c))
 		}
@@ -61,13 +61,13 @@ func (m *Model) status(c *claim) lockkeeper.Status {
 		}
 	}
 	if c.reason == lockkeeper.NoReason && c.waits() {
-		s.Position, s.ETA, s.Waits = m.place(c), m.estimate(c), m.waitReasons(c)
+		s.Position, s.ETA, s.Waits = m.position(c), m.estimate(c), m.waitReasons(c)
 	}
 	return s
 }
 
 func (m *Model) askedStatus(c *claim) *lockkeeper.Asked {
-	a := m.toldAsk(c)
+	a := m.notifiedAsk(c)
 	if a.reason == lockkeeper.NoReason {
 		return nil
 	}
@@ -98,12 +98,12 @@ func (m *Model) freezeStatus(f *freeze) lockkeeper.Status {
 	return s
 }
 
-// place is c's position in line (R17).
-func (m *Model) place(c *claim) int {
+// position returns c's position in the queue (R17).
+func (m *Model) position(c *claim) int {
 	return 1 + len(m.counted(c))
 }
 
-// counted is those ahead that c's place counts, in the order of the line.
+// counted returns the claims ahead that c's position counts, in the order of the queue.
 func (m *Model) counted(c *claim) []*claim {
 	var counted []*claim
 	for _, w := range m.waitingAhead(c) {
@@ -127,7 +127,7 @@ func (m *Model) waitReasons(c *claim) []lockkeeper.WaitReason {
 		reason  lockkeeper.WaitReason
 		applies bool
 	}{
-		{lockkeeper.HeldBy, m.heldBySomebody(c)},
+		{lockkeeper.HeldBy, m.heldByOther(c)},
 		{lockkeeper.Behind, m.behind(c)},
 		{lockkeeper.OwnLimit, m.overOwnLimit(c)},
 		{lockkeeper.QuietPeriod, !m.blocked(c) && !m.frozen(c) && !m.resuming(c) && m.mustBeQuiet(c)},
@@ -142,7 +142,7 @@ func (m *Model) waitReasons(c *claim) []lockkeeper.WaitReason {
 	return all
 }
 
-func (m *Model) heldBySomebody(c *claim) bool {
+func (m *Model) heldByOther(c *claim) bool {
 	return slices.ContainsFunc(m.claims, func(h *claim) bool { return h != c && incompatible(h.held, c.wish) })
 }
 

@@ -16,11 +16,11 @@ type ask struct {
 	end           time.Duration // forever for a request only
 }
 
-// asked is what a holder is told of all its asks: the one that ends first.
+// asked is the ask of which a holder is notified: the one that ends first.
 type asked struct {
 	by     lockkeeper.Ref
 	label  lockkeeper.Label
-	reason lockkeeper.Reason // NoReason: nobody asks
+	reason lockkeeper.Reason // NoReason: none
 	end    time.Duration
 }
 
@@ -53,7 +53,7 @@ func (m *Model) askSet(t *claim) []*claim {
 	return set
 }
 
-// robbable: nobody robs an equal, or a hold that it is inside of.
+// robbable reports whether the thief may rob h: never an equal, or a hold that it is inside of.
 func (m *Model) robbable(h, thief *claim) bool {
 	return h.want.Priority < thief.want.Priority && !m.inside(thief, h)
 }
@@ -164,11 +164,11 @@ func leastSum(candidates []*claim, path lockkeeper.Path, missing int) (int, bool
 	return without, okWithout
 }
 
-// askAnew determines all asks: new ones begin, those that still stand keep their
+// updateAsks determines all asks: new ones begin, those that still stand keep their
 // end, the others are withdrawn.
-func (m *Model) askAnew() {
+func (m *Model) updateAsks() {
 	var asks []ask
-	for _, t := range m.line() {
+	for _, t := range m.queue() {
 		for _, h := range m.askSet(t) {
 			asks = append(asks, m.askOf(t, h))
 		}
@@ -199,11 +199,11 @@ func (m *Model) standing(t, h *claim) (ask, bool) {
 	return ask{}, false
 }
 
-// takeOne lets the first thief in line take for whom all that it asked for is due:
+// takeOne lets the first thief in the queue take whose asks have all ended:
 // the victims end and the thief is granted, in one step. A thief that asks nobody
 // takes nothing.
 func (m *Model) takeOne() bool {
-	for _, t := range m.line() {
+	for _, t := range m.queue() {
 		var victims []*claim
 		due := true
 		for _, a := range m.asks {
@@ -224,9 +224,9 @@ func (m *Model) takeOne() bool {
 	return false
 }
 
-// toldAsk is what the held claim c is asked: of everything the one with the
+// notifiedAsk is what the held claim c is asked: of everything the one with the
 // earliest end, an operator's before an overdue one before those of the line.
-func (m *Model) toldAsk(c *claim) asked {
+func (m *Model) notifiedAsk(c *claim) asked {
 	var all []asked
 	if c.operator != nil {
 		all = append(all, asked{label: c.operator.by, reason: lockkeeper.Revoked, end: c.operator.end})
@@ -234,7 +234,7 @@ func (m *Model) toldAsk(c *claim) asked {
 	if c.overdueAsk() <= m.now {
 		all = append(all, asked{reason: lockkeeper.Overdue, end: c.overdueEnd()})
 	}
-	for _, t := range m.line() {
+	for _, t := range m.queue() {
 		if a, ok := m.standing(t, c); ok {
 			all = append(all, asked{by: t.ref, label: t.want.Label, reason: lockkeeper.Stolen, end: a.end})
 		}
@@ -245,10 +245,10 @@ func (m *Model) toldAsk(c *claim) asked {
 	return slices.MinFunc(all, func(a, b asked) int { return cmp.Compare(a.end, b.end) })
 }
 
-// tellAsks notes for every holder what it is asked now, and that it changed.
-func (m *Model) tellAsks() {
+// notifyAsks notes for every holder what it is asked now, and that it changed.
+func (m *Model) notifyAsks() {
 	for _, c := range m.holders() {
-		if now := m.toldAsk(c); now != c.asked {
+		if now := m.notifiedAsk(c); now != c.asked {
 			c.asked = now
 			m.event(table.Event{Kind: table.AskChanged, Ref: c.ref})
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Format writes c as a line that Parse reads back. What no valid command has is
-// not written, such as a mode that is none.
+// Format writes c as a line that Parse reads back. It omits what no valid command has, such as an
+// unknown mode.
 func Format(c table.Command) string {
 	f := &formatter{}
 	if c.At != 0 {
@@ -40,7 +40,7 @@ func Format(c table.Command) string {
 	return strings.Join(f.all, " ")
 }
 
-// Duration writes d as Go does, without the zeros that say nothing: 1h, not
+// Duration writes d as Go does, without trailing zeros: 1h, not
 // 1h0m0s. It is "forever" for lockkeeper.Forever.
 func Duration(d time.Duration) string {
 	if d == lockkeeper.Forever {

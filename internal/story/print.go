@@ -10,8 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Print writes statuses as an aligned table, one a line: the state, who, what,
-// and what else is to be known.
+// Print writes statuses as an aligned table, one a line: state, claim, targets and details.
 func Print(statuses []lockkeeper.Status) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -22,7 +21,7 @@ func Print(statuses []lockkeeper.Status) string {
 	return trimLines(b.String())
 }
 
-// PrintEvents writes events one a line: when, what, whose, and why.
+// PrintEvents writes events one a line: time, kind, claim and reason.
 func PrintEvents(events []table.Event) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -41,7 +40,7 @@ func PrintEvents(events []table.Event) string {
 	return b.String()
 }
 
-// answer is what the caller of c was told, in a few words.
+// answer describes the answer to c in a few words.
 func answer(c table.Command, reply table.Reply, err error) string {
 	if err != nil {
 		var e *lockkeeper.Error

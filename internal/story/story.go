@@ -16,17 +16,17 @@
 //	restart
 //	pass 10s
 //
-// Words are parted by spaces. What has spaces, commas, equal signs or quotes is
-// quoted as in Go. A claim waits for ever unless it says wait=10s or wait=try;
-// soft, quiet=, steal (a request only) and steal-after= are its manners. Durations
-// are written as in Go, with d and w for days and weeks, or forever.
+// Spaces separate words. A word with spaces, commas, equal signs or quotes is quoted as in Go. A
+// claim waits without limit unless it says wait=10s or wait=try; soft, quiet=, steal (only ask) and
+// steal-after= are as in lockkeeper.Want. Durations are written as in Go, with d and w for days and
+// weeks, or forever.
 //
 // A line may begin with "at 12s", the engine's time; otherwise it happens at
 // the time of the line before. "pass 10s" lets 10 s go by. The key of a command has
 // the latest epoch of its session, and an attach follows it, unless the line says
 // epoch=3, or for an attach that knows of none epoch=none. With lowest-open=7 a key
 // states that no claim with a lower id is begun any more, and with acked=3 that the
-// third lease of its session was heard. A lapse is a claim's id, its reason and the end by
+// client received the third lease of its session. A lapse is a claim's id, its reason and the end by
 // which its client counted; attach bob lapsed=1/expired/30s states one.
 package story
 
@@ -60,7 +60,7 @@ func New(s Stepper, list func() []lockkeeper.Status) *Runner {
 	return &Runner{stepper: s, list: list, epochs: make(map[string]uint64)}
 }
 
-// Do plays one line and tells what came of it: the time and the answer, the
+// Do plays one line and returns what happened: the time and the answer, the
 // events, the table. A line that can't be read says why; nothing happens then.
 // An empty line and a comment, which begins with #, do nothing.
 func (r *Runner) Do(text string) string {
