@@ -47,9 +47,10 @@ type Error struct {
 	Blocked  []Blocker     // the blockers, if there are any
 	Position int           // position in line when it gave up, counted from 1; 0 if none
 	ETA      time.Duration // about how much longer it would have waited (R17); 0 if unknown
-	Epoch    uint64        // of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
-	Stale    time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
-	Cause    error         // the underlying error, if there is one
+	// of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
+	Epoch uint64
+	Stale time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
+	Cause error         // the underlying error, if there is one
 }
 
 func (e *Error) Error() string {

@@ -11,7 +11,8 @@ import (
 type postgresLeasePeer struct{ *postgres }
 
 const (
-	postgresLeaseTable = `CREATE TABLE IF NOT EXISTS lease (name text PRIMARY KEY, owner text NOT NULL, expires timestamptz NOT NULL)`
+	postgresLeaseTable = `CREATE TABLE IF NOT EXISTS lease (name text PRIMARY KEY, owner text NOT NULL, expires ` +
+		`timestamptz NOT NULL)`
 
 	postgresLeaseAcquire = `INSERT INTO lease (name, owner, expires) VALUES ($1, $2, now() + interval '30 seconds')
 		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires WHERE lease.expires < now()`

@@ -7,7 +7,8 @@
 //	recorder := history.NewRecorder(nil, nil)
 //	recorder.Add(history.Event{Kind: history.Ask, Client: "a", Claim: "a.1", Targets: targets})
 //	hold, err := client.Acquire(ctx, …)
-//	recorder.Add(history.Event{Kind: history.Granted, Client: "a", Claim: "a.1", Fence: hold.Fence(), Grants: hold.Grants()})
+//	recorder.Add(history.Event{Kind: history.Granted, Client: "a", Claim: "a.1", Fence: hold.Fence(),
+//		Grants: hold.Grants()})
 //	…
 //	for _, fault := range history.Judge(recorder.Events(), history.RulesOf(engine.Guarantees())) {
 //		t.Error(fault)

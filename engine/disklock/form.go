@@ -6,7 +6,8 @@ import (
 )
 
 // formQuery selects the whole schema of the database.
-const formQuery = `SELECT coalesce(group_concat(type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, ''), ';'), '')
+const formQuery = `SELECT coalesce(group_concat(type || ' ' || name || ' ' ||
+	tbl_name || ' ' || coalesce(sql, ''), ';'), '')
 	FROM (SELECT * FROM sqlite_schema ORDER BY type, name)`
 
 // form is the result of formQuery in a database that this program creates.

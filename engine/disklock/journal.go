@@ -37,17 +37,18 @@ type journal struct {
 	sealed  bool
 	spare   []byte // memory for the next batch
 
-	backlog      atomic.Int64 // bytes in batches, including the one at the writer
-	trouble      atomic.Pointer[trouble]
-	wakeup       chan struct{} // filled when there is something to write
-	quit         chan struct{} // closed to end the writer
-	ended        chan struct{} // closed by the writer
-	failed       chan struct{} // closed by the writer when it can't go on
-	result       error         // of the writer; read after ended
-	stats        stats
-	stuck        atomic.Pointer[chan struct{}]                         // closed while commands are refused
-	changed      atomic.Pointer[func()]                                // called when refusing begins or ends; may be nil
-	safeRequests chan chan<- safeTable                                 // requests for the safe table, while the disk is full
+	backlog atomic.Int64 // bytes in batches, including the one at the writer
+	trouble atomic.Pointer[trouble]
+	wakeup  chan struct{} // filled when there is something to write
+	quit    chan struct{} // closed to end the writer
+	ended   chan struct{} // closed by the writer
+	failed  chan struct{} // closed by the writer when it can't go on
+	result  error         // of the writer; read after ended
+	stats   stats
+	stuck   atomic.Pointer[chan struct{}] // closed while commands are refused
+	changed atomic.Pointer[func()]        // called when refusing begins or ends; may be nil
+	// requests for the safe table, while the disk is full
+	safeRequests chan chan<- safeTable
 	onCommit     atomic.Pointer[func(entries int, took time.Duration)] // called after each commit; may be nil
 
 	// Of the writer alone.

@@ -219,7 +219,8 @@ func (r *recovered) apply(b *row) error {
 		return damagef("table journal, row %d has %d entries, it should have %d", b.seq, n, b.count)
 	}
 	if after := r.table.Counters(); after != b.after {
-		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was %s, which wrote "+
+		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was %s, which "+
+			"wrote "+
 			"it, a build of other sources with the same version of the rules?", b.seq, after, b.after, r.writer)
 	}
 	r.entries += n

@@ -44,7 +44,8 @@ func (r *recovered) unreadable(where string, err error) error {
 // otherRules refuses an entry that was applied under other rules: under the rules of this program
 // the same commands may grant other locks.
 func (r *recovered) otherRules(where string, rules uint64) error {
-	return lockkeeper.Invalid("%s, %s: %s wrote it under version %d of the rules, and did not end cleanly; this is %s with "+
+	return lockkeeper.Invalid("%s, %s: %s wrote it under version %d of the rules, and did not end cleanly; this is %s "+
+		"with "+
 		"version %d, which may decide otherwise: open the directory with %[3]s and end that cleanly (TERM), so that only a "+
 		"snapshot is left, and then use this program; nothing was changed",
 		r.path, where, r.writer, rules, writer(), table.RulesVersion)
@@ -52,7 +53,8 @@ func (r *recovered) otherRules(where string, rules uint64) error {
 
 // laterRules refuses a snapshot of later rules, whose state this program may not understand.
 func (r *recovered) laterRules(where string, rules uint64) error {
-	return lockkeeper.Invalid("%s, %s: %s wrote it under version %d of the rules; this is %s, which knows versions up to %d: "+
+	return lockkeeper.Invalid("%s, %s: %s wrote it under version %d of the rules; this is %s, which knows versions up "+
+		"to %d: "+
 		"use %[3]s or a later version; nothing was changed",
 		r.path, where, r.writer, rules, writer(), table.RulesVersion)
 }

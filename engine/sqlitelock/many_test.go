@@ -95,7 +95,8 @@ func TestRowsAreFoundByIndex(t *testing.T) {
 	e := openReal(t, file(t))
 	scans := map[statement]string{
 		readMeta: "meta", updateMeta: "meta", // which has one row
-		oldestKnown: "all", purgeClaims: "all", purgeSessions: "all", purgeFreezes: "all", trimHoldTimes: "all", // once a minute
+		// once a minute
+		oldestKnown: "all", purgeClaims: "all", purgeSessions: "all", purgeFreezes: "all", trimHoldTimes: "all",
 	}
 	err := e.call(bounded(t), true, func(*transaction) {
 		for s, text := range statementTexts {

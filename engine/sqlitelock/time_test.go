@@ -176,7 +176,8 @@ func TestNoWallClock(t *testing.T) {
 		t.Fatal("no schema", err)
 	}
 	clocks := regexp.MustCompile(
-		`(?i)time\.(Now|Until|Date|Unix)\b|CLOCK_REALTIME|\b(strftime|datetime|julianday|unixepoch|current_time|current_timestamp)\b`)
+		`(?i)time\.(Now|Until|Date|Unix)\b|CLOCK_REALTIME|\b(strftime|datetime|julianday|unixepoch|` +
+			`current_time|current_timestamp)\b`)
 	for _, name := range append(names, schemas...) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue

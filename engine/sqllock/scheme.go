@@ -38,7 +38,8 @@ func init() {
 		Form:    "mysql://HOST/DATABASE",
 		Example: "mysql://app@db.example.com/app",
 		About:   "tables in a MariaDB or MySQL",
-		Help: "locks in tables of a database that is there already: MariaDB 10.6 or later (MySQL 8 should do, and is untested). After ? and between & can " +
+		Help: "locks in tables of a database that is there already: MariaDB 10.6 or later (MySQL 8 should do, and is " +
+			"untested). After ? and between & can " +
 			"follow prefix=NAME_ for other tables, migrate=off, pool=N, tls=true and ca=FILE",
 		Page:          "docs/engines/database.md",
 		Guarantees:    mysql.guarantees(),

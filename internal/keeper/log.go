@@ -99,7 +99,12 @@ type pendingStep struct {
 func NewLogged(g lockkeeper.Guarantees, clock func() time.Duration, t *table.Table, log Log) *Keeper {
 	k := New(g, clock)
 	k.table, k.log = t, log
-	k.record = logState{at: t.Now(), safeChanges: t.Counters().Changes, wakeup: make(chan struct{}, 1), quit: make(chan struct{})}
+	k.record = logState{
+		at:          t.Now(),
+		safeChanges: t.Counters().Changes,
+		wakeup:      make(chan struct{}, 1),
+		quit:        make(chan struct{}),
+	}
 	k.mu.Lock()
 	k.arm()
 	k.mu.Unlock()

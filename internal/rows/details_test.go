@@ -16,7 +16,8 @@ func TestRowsKeepNanoseconds(t *testing.T) {
 		Age: 1500 * time.Millisecond, Left: time.Second + 1, Label: lockkeeper.Label{As: "ci"},
 	}
 	text, err := json.Marshal(details{Blockers: []blocker{blocker(b)}})
-	const want = `{"blockers":[{"claim":"s.1","why":"held by","path":"db","mode":"exclusive","age":1500000000,"left":1000000001,"as":"ci"}]}`
+	const want = `{"blockers":[{"claim":"s.1","why":"held ` +
+		`by","path":"db","mode":"exclusive","age":1500000000,"left":1000000001,"as":"ci"}]}`
 	if err != nil || string(text) != want {
 		t.Errorf("got  %s, %v\nwant %s", text, err, want)
 	}

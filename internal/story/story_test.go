@@ -22,7 +22,8 @@ var lines = []string{
 	"release alice 1 lowest-open=2",
 	"claim alice 1 exclusive db/a priority=5",
 	"claim alice 1 exclusive db/a wait=try epoch=18446744073709551615",
-	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s expected=2h inside=alice.1 as=bob note="the nightly run"`,
+	`claim bob 7 permits router/snmp 2/3, shared site rev=1 wait=10s steal-after=5s max-hold=1m grace=5s ` +
+		`expected=2h inside=alice.1 as=bob note="the nightly run"`,
 	"claim bob 8 exclusive db, exclusive site soft quiet=5s",
 	"claim bob 9 shared db steal link=http://ci/1",
 	`claim "b o b" 9 shared "a, b", permits "x=\"y" 1/1`,

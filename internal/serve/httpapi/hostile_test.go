@@ -93,31 +93,40 @@ func TestBadBodies(t *testing.T) {
 var wrongRequests = []struct{ method, url, body, detail string }{
 	{"POST", "/v1/claims", `{"path":"../x","ttl":"zz","mode":"foo"}`,
 		`ttl "zz" is not a duration: write 30s, 5m or 2d, or a number of seconds; ` +
-			`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the path in full`},
+			`mode "foo" is none of exclusive, shared, permits; path "../x": the segment ".." is not allowed: write the ` +
+			`path in full`},
 	{"POST", "/v1/claims", `{"path":5}`, `path is the number 5: it must be text`},
 	{"POST", "/v1/claims", `{"path":"a","targets":[{"path":5,"mode":7}],"wiat":[{}],"note":{"a":"}"},"soft":"yes"}`,
 		`targets[].path is the number 5: it must be text; targets[].mode is the number 7: it must be text; ` +
-			`unknown key "wiat": allowed are as, expected, grace, limit, link, max_hold, mode, note, path, priority, quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
+			`unknown key "wiat": allowed are as, expected, grace, limit, link, max_hold, mode, note, path, priority, ` +
+			`quiet_period, soft, steal, steal_after, targets, ttl, units, wait; ` +
 			`note is an object: it must be text; soft is text: it must be true or false; ` +
 			`path, mode, units and limit exclude targets: put them into one of the targets`},
 	{"POST", "/v1/claims?poll=2h&wait=1", `{"quiet_period":"5s","wait":true,"steal":"now","limit":1.5}`,
-		`unknown parameter "wait": allowed are poll; wait "true" is neither a number of seconds, such as 1.5, nor text such as "30s"; or "forever"; ` +
-			`limit is the number 1.5: it must be a whole number; steal "now": write "ask", or give steal_after, after which the lock is taken; ` +
+		`unknown parameter "wait": allowed are poll; wait "true" is neither a number of seconds, such as 1.5, nor ` +
+			`text such as "30s"; or "forever"; ` +
+			`limit is the number 1.5: it must be a whole number; steal "now": write "ask", or give steal_after, after ` +
+			`which the lock is taken; ` +
 			`poll "2h" is out of range: 0 to 1m0s; ask again after that`},
 	{"POST", "/v1/claims", `{"targets":[{"path":".."},{"path":"a/../b"}],"priority":9999999,"ttl":0}`,
-		`path "..": the segment ".." is not allowed: write the path in full; path "a/../b": the segment ".." is not allowed: write the path in full; ` +
+		`path "..": the segment ".." is not allowed: write the path in full; path "a/../b": the segment ".." is not ` +
+			`allowed: write the path in full; ` +
 			`priority 9999999 is out of range: -1000000 to 1000000; TTL 0s is out of range: 1s to 10 years`},
 	{"GET", "/v1/claims?path=..&state=gone&limit=0&who=me", "",
-		`unknown parameter "who": allowed are path, session, state, limit; path "..": the segment ".." is not allowed: write the path in full; ` +
+		`unknown parameter "who": allowed are path, session, state, limit; path "..": the segment ".." is not ` +
+			`allowed: write the path in full; ` +
 			`state "gone" is none of waiting, held, frozen; limit "0" is out of range: 1 to 10000`},
 	{"PATCH", "/v1/claims/x?poll=x", `{"priority":"high","steal":"now"}`,
 		`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
-			`priority is text: it must be a whole number; poll "x" is not a duration: write 30s, 5m or 2d, or a number of seconds`},
+			`priority is text: it must be a whole number; poll "x" is not a duration: write 30s, 5m or 2d, or a number ` +
+			`of seconds`},
 	{"POST", "/v1/claims/x/renew?poll=x&change=y", "",
 		`claim "x": a claim is written as its session, a dot and its number, such as "k3v9.1"; ` +
-			`poll "x" is not a duration: write 30s, 5m or 2d, or a number of seconds; change "y" is not a number: give the change of the latest answer`},
+			`poll "x" is not a duration: write 30s, 5m or 2d, or a number of seconds; change "y" is not a number: give ` +
+			`the change of the latest answer`},
 	{"PUT", "/v1/freezes/..?x=1", `{"as":1}`, `unknown parameter "x": none is allowed here; ` +
-		`as is the number 1: it must be text; path "..": the segment ".." is not allowed: write the path in full; "for" is missing: give a duration, such as "30m"; DELETE ends the freeze earlier`},
+		`as is the number 1: it must be text; path "..": the segment ".." is not allowed: write the path in full; ` +
+		`"for" is missing: give a duration, such as "30m"; DELETE ends the freeze earlier`},
 	{"DELETE", "/v1/freezes/..?x=1", "",
 		`unknown parameter "x": allowed are all; path "..": the segment ".." is not allowed: write the path in full`},
 	{"POST", "/v1/drain?x=1", `{"reason":false}`,
@@ -125,11 +134,13 @@ var wrongRequests = []struct{ method, url, body, detail string }{
 	{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`,
 		`as is the number 5: it must be text; ` +
 			`ttl "zz" is not a duration: write 30s, 5m or 2d, or a number of seconds; unknown parameter "x": ` +
-			`allowed are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": write 1 or true, 0 or false; ` +
+			`allowed are as, also, shared, limit, units, ttl, for, priority, note, link, wait, fence; shared "maybe": ` +
+			`write 1 or true, 0 or false; ` +
 			`path "..": the segment ".." is not allowed: write the path in full`},
 	{"LOCK", "/v1/terraform/..?ttl=x", `{"ID":""}`,
 		`path "..": the segment ".." is not allowed: write the path in full; ` +
-			`ttl "x" is not a duration: write 30s, 5m or 2d, or a number of seconds; ID "" is not valid: Terraform's IDs have 1 to 128 bytes without spaces`},
+			`ttl "x" is not a duration: write 30s, 5m or 2d, or a number of seconds; ID "" is not valid: Terraform's IDs ` +
+			`have 1 to 128 bytes without spaces`},
 }
 
 // TestAllMistakesAreNamed: on every route, one answer names everything that is wrong with the
@@ -146,7 +157,8 @@ func TestAllMistakesAreNamed(t *testing.T) {
 			t.Errorf("5000 mistakes take %d bytes", len(many.Detail))
 		}
 		foreign := w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, "Origin: http://evil.example"), 403, "cross-origin")
-		if want := `the request comes from a page of "http://evil.example" and goes to "server0": a page may use only its own server; programs send no Origin`; foreign.Detail != want {
+		if want := `the request comes from a page of "http://evil.example" and goes to "server0": a page may use only ` +
+			`its own server; programs send no Origin`; foreign.Detail != want {
 			t.Errorf("%s, want %s", foreign.Detail, want)
 		}
 		if !w.free() {

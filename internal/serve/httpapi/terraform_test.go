@@ -23,7 +23,8 @@ import (
 
 // lockBody is what Terraform sends with LOCK.
 func lockBody(id, who string) string {
-	return fmt.Sprintf(`{"ID":%q,"Operation":"OperationTypeApply","Info":"","Who":%q,"Version":"1.11.4","Created":"2026-11-22T01:44:58.497353679Z","Path":""}`, id, who)
+	return fmt.Sprintf(`{"ID":%q,"Operation":"OperationTypeApply","Info":"","Who":%q,"Version":"1.11.4",`+
+		`"Created":"2026-11-22T01:44:58.497353679Z","Path":""}`, id, who)
 }
 
 func (h reply) info(t *testing.T) lockInfo {

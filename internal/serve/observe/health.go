@@ -228,7 +228,8 @@ func auditFinding(err error) lockkeeper.Finding {
 		Check:  "audit",
 		Grade:  lockkeeper.Broken,
 		Detail: err.Error(),
-		Remedy: "make room on its file system, or let the server make and write it; the server goes on granting locks, and counts " +
+		Remedy: "make room on its file system, or let the server make and write it; the server goes on granting locks, " +
+			"and counts " +
 			"the lines that are lost",
 	}
 }
