@@ -90,7 +90,7 @@ func (cl *claim) ref() Ref { return Ref{Session: cl.client.session.ID, ID: cl.id
 // end returns when the claim ends by itself, apart from its session.
 func (cl *claim) end() claimEnd { return cl.answeredEnd.sooner(cl.hintedEnd).sooner(cl.overdueEnd) }
 
-// wake wakes everybody who waits for a change of the claim.
+// wake wakes all goroutines that wait for a change of the claim.
 func (cl *claim) wake() {
 	if cl.changed != nil {
 		close(cl.changed)

@@ -32,8 +32,8 @@ func (e *drainingEngine) Claim(
 	}
 }
 
-// Who does not wait for a lock does not wait for the end of a drain either. It is asked
-// once more, since another server of the same engine may answer then.
+// A claim that does not wait for a lock does not wait for the end of a drain either. The client
+// tries once more, because another server of the same engine may answer.
 func TestTryAtDrainingEngineFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &drainingEngine{Engine: memlock.New()}

@@ -138,7 +138,8 @@ type Key struct {
 	// LowestOpen states that all claims with lower ids are answered, so that none of them will be
 	// begun any more. A request with a lower id that arrives later is refused with ErrNotHeld unless
 	// the engine knows the claim; the engine may forget those that the session knows to have ended
-	// (R16). Under one epoch the highest value counts; 0 states nothing.
+	// (R16). Under one epoch the highest value counts; 0 states nothing. Engines that do not claim
+	// FeatureOnce may ignore it.
 	LowestOpen uint64
 
 	// Acked is the Lease.Number of the latest lease that its user has processed; 0 states nothing.

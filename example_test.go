@@ -46,8 +46,8 @@ func ExampleClient_Do() {
 	// <nil>
 }
 
-// Many targets are granted whole or not at all, so that two who name them in
-// different orders can't wait for each other.
+// Many targets are granted together or not at all, so two claims that name them in different orders
+// can't wait for each other.
 func ExampleClient_Acquire() {
 	client := lockkeeper.New(memlock.New())
 	defer client.Close()
@@ -88,8 +88,8 @@ func ExampleWithWait() {
 	// taken: true
 }
 
-// Each caller has its own view of the limit: A, B and E see 3 slots, C and D
-// see 6. Who sees more may go on where the others find it full.
+// Each caller has its own limit: 3 slots for A, B and E, 6 for C and D. A caller with a higher limit
+// may go on where the others are refused.
 func ExamplePermits() {
 	client := lockkeeper.New(memlock.New())
 	defer client.Close()
@@ -115,8 +115,8 @@ func ExamplePermits() {
 	// D: 4 in use, slot 4
 }
 
-// Whoever waits for a whole database waits for everybody below it, and those
-// who come later wait behind it: nobody starves.
+// A claim for a whole database waits for every holder below it, and later claims wait behind it:
+// nobody starves.
 func ExampleClient_Enqueue() {
 	client := lockkeeper.New(memlock.New())
 	defer client.Close()
@@ -141,8 +141,8 @@ func ExampleClient_Enqueue() {
 	// the late test has exclusive mydatabase/yourtest
 }
 
-// Inside the context of a hold what it covers is granted at once. The last
-// release frees it.
+// Inside the context of a hold, claims that it covers are granted at once. The last release frees
+// the hold.
 func ExampleHold_Context() {
 	client := lockkeeper.New(memlock.New())
 	defer client.Close()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// slow answers the calls whose text begins so only after d.
+// slow delays the answers to the calls that begin with that text.
 func slow(call string, d time.Duration) func(context.Context, string, int) error {
 	return func(ctx context.Context, c string, _ int) error {
 		if !strings.HasPrefix(c, call) {
@@ -59,7 +59,7 @@ var giveUps = map[string]func(c *client) (error, error){
 	},
 }
 
-// Giving up returns when the engine has confirmed that the claim is over, by one call of it.
+// Giving up takes one call, and returns when the engine has confirmed the end.
 func TestGivingUpReturnsWhenTheEndIsConfirmed(t *testing.T) {
 	for name, giveUp := range giveUps {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestGivingUpReturnsWhenTheEndIsConfirmed(t *testing.T) {
 // confirmBound is how long giving up may take at an engine that is silent.
 const confirmBound = time.Second
 
-// Without an answer nobody knows whether the claim is over: it is said so after a second, and
-// the client goes on ending it.
+// Without an answer nobody knows whether the claim has ended: the call says so after a second, and
+// the client goes on ending the claim.
 func TestGivingUpAtASilentEngineTakesASecond(t *testing.T) {
 	for name, giveUp := range giveUps {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestGivingUpAtASilentEngineTakesASecond(t *testing.T) {
 	}
 }
 
-// A claim is over for good only after it was answered, so a request that is out when its caller
-// gives up may still be answered.
+// A client can end only a claim that was answered, so a request in flight may still be answered
+// after its caller gave up.
 func TestGivingUpWhileTheFirstRequestIsInFlight(t *testing.T) {
 	for name, wait := range map[string]bool{"it waits": true, "it is granted": false} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestGivingUpWhileTheFirstRequestIsInFlight(t *testing.T) {
 	})
 }
 
-// Many who give up at once cost the engine one call each, as releases do.
+// Each of many callers that give up at once costs the engine one call, as a release does.
 func TestManyCancelsCostAsManyCallsAsReleases(t *testing.T) {
 	const many = 10_000
 	netted(t, func(t *testing.T, _ *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {

@@ -41,7 +41,7 @@ func TestSecondsJSON(t *testing.T) {
 	}
 }
 
-// What is written can be read again, and what has no end is left out.
+// Everything that is written reads back as the same value; infinite durations are left out.
 func TestJSONThereAndBack(t *testing.T) {
 	label := Label{As: "ci-17", Note: "nightly", Link: "https://ci/17"}
 	target := Target{Path: "db/a", Mode: ModePermits, Units: 1, Limit: 3}

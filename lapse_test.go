@@ -10,7 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// endOf is how a claim ended for everybody but its holder; the State tells if it has.
+// endOf returns how a claim ended, as everybody but its holder sees it; its State says whether it
+// has ended.
 func endOf(t *testing.T, k *keeper.Keeper, ref lockkeeper.Ref) lockkeeper.Status {
 	t.Helper()
 	for s, err := range k.List(background, lockkeeper.Query{Ref: ref}) {
@@ -23,8 +24,8 @@ func endOf(t *testing.T, k *keeper.Keeper, ref lockkeeper.Ref) lockkeeper.Status
 	return lockkeeper.Status{}
 }
 
-// The holder's client stops a margin before the engine does, and the thief gives up between
-// the two: the next claim is granted at the engine's end, not before.
+// The holder's client stops one margin before the engine ends the hold, and the thief gives up
+// between the two: the next claim is granted at the engine's end, not before.
 func TestLapsedHoldLastsForTheMargin(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, _ := open("a")
@@ -62,7 +63,7 @@ func TestLapsedHoldLastsForTheMargin(t *testing.T) {
 	})
 }
 
-// A client that is closed before the engine was told that a hold lapsed tells so before it leaves.
+// A client that closes reports a lapse before it leaves, if the engine has not received it yet.
 func TestCloseReportsLapses(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")

@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A holder counts itself as lost before the engine may grant anybody else,
-// whether the network resets connections or swallows packets (H1, R12).
+// A hold ends at its holder before the engine may grant the next claim, whether the network resets
+// connections or swallows packets (H1, R12).
 func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
 	for _, fault := range []func(context.Context, string, int) error{cut, swallow} {
 		bubble(t, func(t *tester, f *fake, c *client) {
@@ -43,8 +43,8 @@ func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
 	}
 }
 
-// Who loses a hold because the engine does not answer hears what it said last, in
-// words alone: the loss is what there is to act on.
+// The error of a hold that ended because the engine did not answer has the words of the last
+// failure, and matches only the loss.
 func TestLossSaysWhatFailed(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))
@@ -158,7 +158,7 @@ func TestAskedWithEnd(t *testing.T) {
 
 func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
 
-// Without a TTL nothing is renewed, but an ask with an end still is answered.
+// Without a TTL nothing is renewed. A holder that is asked to yield still ends its hold in time.
 func TestAskedWithEndWithoutTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -181,8 +181,7 @@ func TestAskedWithEndWithoutTTL(t *testing.T) {
 	})
 }
 
-// A hint is late for as long as it likes: it may shorten a hold, never lengthen
-// what an answer has promised to the engine.
+// A hint may be arbitrarily late: it may shorten a hold, and never lengthens what an answer stated.
 func TestHintsNeverLengthenAHold(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))
@@ -255,8 +254,8 @@ func TestLongestHoldIsCountedLocally(t *testing.T) {
 	})
 }
 
-// The margin is for what clocks may differ by since the last answer, and so a
-// hold of ten hours is not six minutes shorter.
+// The margin covers clocks that drifted since the last answer, so a hold of ten hours is not six
+// minutes shorter.
 func TestLongestHoldIsCountedFromTheGrant(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		start := time.Now()
@@ -270,7 +269,7 @@ func TestLongestHoldIsCountedFromTheGrant(t *testing.T) {
 	})
 }
 
-// suspended is a boot clock that can be set forward, as a sleeping computer does.
+// suspended returns a boot clock that a test can set forward, as the sleep of a computer does.
 func suspended() (lockkeeper.ClientOption, func(time.Duration)) {
 	var asleep atomic.Int64
 	start := time.Now()
@@ -349,8 +348,8 @@ func TestReattachNamesWantedClaims(t *testing.T) {
 	})
 }
 
-// An engine that lost its memory grants to others: its holds are lost at once,
-// not only at their deadlines, and who waited asks anew.
+// An engine that lost its memory grants to others: the holds are lost at once, not only at their
+// deadlines, and waiting claims are sent again.
 func TestReattachToAnEngineThatForgot(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))
@@ -381,8 +380,8 @@ func TestStolenSessionIsNotFoughtOver(t *testing.T) {
 	})
 }
 
-// A computer that wakes after its deadline and attaches before any timer has
-// fired must not take its old holds for living ones.
+// A computer wakes after its deadline and attaches before any timer has fired: its old holds stay
+// lost.
 func TestAttachRevivesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, sleep := suspended()
@@ -407,7 +406,7 @@ func TestAttachRevivesNothing(t *testing.T) {
 	})
 }
 
-// An answer that was overtaken by a newer one takes nothing back.
+// An answer that arrives after a newer status changes nothing.
 func TestAnswerOvertakenByAHint(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))

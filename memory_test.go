@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// Many goroutines lock, give up, nest, upgrade and cancel on one real engine:
-// nobody is beside an exclusive holder, and nothing is left in the end.
+// Many goroutines lock, give up, nest, upgrade and cancel on one real engine: exclusive holders are
+// alone, and nothing is left in the end.
 func TestManyGoroutinesLeaveNothingBehind(t *testing.T) {
 	seed := testmode.Seed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestReentranceIsCounted(t *testing.T) {
 	})
 }
 
-// T2.22: both handles are told.
+// T2.22: every handle of a claim ends with it.
 func TestLossEndsEveryHandle(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		outer := must(t)(c.Lock(background, "a"))
@@ -53,7 +53,7 @@ func TestLossEndsEveryHandle(t *testing.T) {
 	})
 }
 
-// T2.4: the lock is at the highest priority that was asked for.
+// T2.4: the claim has the highest priority of its handles.
 func TestReentrancePriority(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		outer := must(t)(c.Lock(background, "l", lockkeeper.WithPriority(1)))
@@ -106,7 +106,7 @@ func TestReentranceCoversLowerPathsAndModes(t *testing.T) {
 	}
 }
 
-// The engine is told the innermost hold that is still held.
+// A claim names the innermost enclosing hold that is still held.
 func TestInsideIsTheInnermostHold(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		a := must(t)(c.Lock(background, "a"))
@@ -187,8 +187,8 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// An upgrade whose context ends is taken back, also if it was granted in that
-// very moment, and although answers get lost.
+// An upgrade whose context ends is undone, also if it is granted at that moment, and although
+// answers are lost.
 func TestUpgradeIsUndone(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		bubble(t, func(t *tester, f *fake, c *client) {
@@ -253,7 +253,8 @@ func TestDowngradeIsRefusedWhileAnotherHandleNeedsIt(t *testing.T) {
 	})
 }
 
-// An amendment that arrived after the end would be a new claim.
+// A release waits for an amendment in flight: arriving after the end, the amendment would be a new
+// claim.
 func TestReleaseWaitsForAmendmentInFlight(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		h := must(t)(c.Lock(background, "a"))
@@ -285,8 +286,8 @@ func TestReleaseWaitsForAmendmentInFlight(t *testing.T) {
 	})
 }
 
-// Goroutines that share the context of a hold don't share what each of them
-// locks in it: the second one waits until the first one has released.
+// Goroutines that share the context of a hold don't share the locks that each of them takes in it:
+// the second waits until the first has released.
 func TestSiblingsAreNotReentrant(t *testing.T) {
 	c := lockkeeper.New(memlock.New())
 	defer c.Close()
@@ -328,7 +329,7 @@ func TestSiblingsAreNotReentrant(t *testing.T) {
 	}
 }
 
-// TestWithInsideOfAnUnknownClaim: what can't name a claim is refused, not kept.
+// A ref that can't name a claim is refused.
 func TestWithInsideOfAnUnknownClaim(t *testing.T) {
 	for _, inside := range []lockkeeper.Ref{{ID: 1}, {Session: "s"}, {Session: "s\xff", ID: 1}, {Session: "a\nb", ID: 1}} {
 		w := lockkeeper.Want{

@@ -13,7 +13,7 @@ import (
 
 // Each test here is a schedule that once broke the client.
 
-// An answer that arrives after the deadline makes a hold without any deadline.
+// An answer that arrives after the deadline of the session grants nothing.
 func TestGrantAfterDeadline(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
@@ -49,7 +49,7 @@ func TestGrantAfterDeadline(t *testing.T) {
 	})
 }
 
-// A duplicate of a claim that arrives after its tombstone is forgotten.
+// A duplicate of a claim arrives after the engine has forgotten the claim.
 func TestLateDuplicateOfClaim(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
@@ -78,7 +78,7 @@ func TestLateDuplicateOfClaim(t *testing.T) {
 	})
 }
 
-// Downgrade in flight, re-entrance gives an exclusive handle.
+// A claim re-enters a hold while its downgrade is in flight: it gets no exclusive handle.
 func TestDowngradeAndReenter(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, wa := open("a")
@@ -109,7 +109,8 @@ func TestDowngradeAndReenter(t *testing.T) {
 	})
 }
 
-// Two handles upgrade; one gives up in the moment of the grant.
+// Two handles upgrade a hold, and one gives up at the moment of the grant: the other keeps its
+// upgrade.
 func TestUndoUnderAnotherHandle(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, _ := open("a")
@@ -153,7 +154,7 @@ func (e *ended) Err() error {
 	return nil
 }
 
-// Cancel of a granted Pending under a re-entered handle.
+// Cancelling a granted Pending keeps the claim for a handle that re-entered it.
 func TestCancelUnderReenteredHandle(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		a, _ := open("a")

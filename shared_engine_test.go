@@ -11,7 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// Closing one of several clients of an engine releases what that one holds, and nothing else.
+// Closing one of several clients of an engine releases the holds of that client alone.
 func TestClosedClientLeavesASharedEngineOpen(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
@@ -28,7 +28,7 @@ func TestClosedClientLeavesASharedEngineOpen(t *testing.T) {
 	}
 }
 
-// A program that waits for what it holds itself is told how to enter it again.
+// The error of a program that waits for its own hold says how to enter the hold again.
 func TestRefusalByAnOwnHoldNamesItsContext(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()

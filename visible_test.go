@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A name with characters that nobody sees can look like another name: paths, names
-// and ids refuse them; notes keep them, and every output shows them as escapes.
+// A name with invisible characters can look like another name: paths, names and ids refuse them;
+// notes keep them, and every output escapes them.
 func TestHiddenCharactersDontPassForAnotherName(t *testing.T) {
 	for _, hidden := range []string{"\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u00ad", "\u2028", "\u2029",
 		"\U000e0041"} {
