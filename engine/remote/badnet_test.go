@@ -16,25 +16,25 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/stress"
 )
 
-// mild is weather in which every call is answered if it is repeated, long before a
+// mild is a schedule under which every repeated call gets an answer, long before a
 // TTL is over.
-var mild = badnet.Weather{
+var mild = badnet.Schedule{
 	Change:  80 * time.Millisecond,
-	Fair:    60,
+	Healthy: 60,
 	Delay:   3 * time.Millisecond,
 	Stall:   lockkeeper.MinTTL / 10,
-	Swallow: lockkeeper.MinTTL / 10,
-	Cut:     true, Drip: true, Twice: true, Late: lockkeeper.MinTTL / 3, Replay: 200 * time.Millisecond,
+	Discard: lockkeeper.MinTTL / 10,
+	Cut:     true, Drip: true, Duplicate: true, Late: lockkeeper.MinTTL / 3, Replay: 200 * time.Millisecond,
 }
 
-// behind puts a proxy with weather before a server.
-func behind(t *testing.T, address string, seed uint64, w badnet.Weather) *badnet.Proxy {
+// behind puts a proxy with a fault schedule in front of a server.
+func behind(t *testing.T, address string, seed uint64, w badnet.Schedule) *badnet.Proxy {
 	t.Helper()
 	p, err := badnet.New(address, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Storm(w)
+	p.Start(w)
 	t.Cleanup(func() {
 		p.Close()
 		t.Log(p.Counts())
@@ -88,19 +88,19 @@ func inMemoryAndOnDisk(t *testing.T, test func(t *testing.T, open func(t *testin
 	}
 }
 
-// harsh is weather in which calls fail for longer than sessions live.
-var harsh = badnet.Weather{
-	Change:  200 * time.Millisecond,
-	Fair:    50,
-	Delay:   20 * time.Millisecond,
-	Stall:   3 * lockkeeper.MinTTL / 2,
-	Swallow: 3 * lockkeeper.MinTTL / 2,
-	Cut:     true,
-	Drip:    true,
-	Twice:   true,
-	Late:    2 * lockkeeper.MinTTL,
-	Replay:  100 * time.Millisecond,
-	Refuse:  lockkeeper.MinTTL / 2,
+// harsh is a schedule under which calls fail for longer than sessions live.
+var harsh = badnet.Schedule{
+	Change:    200 * time.Millisecond,
+	Healthy:   50,
+	Delay:     20 * time.Millisecond,
+	Stall:     3 * lockkeeper.MinTTL / 2,
+	Discard:   3 * lockkeeper.MinTTL / 2,
+	Cut:       true,
+	Drip:      true,
+	Duplicate: true,
+	Late:      2 * lockkeeper.MinTTL,
+	Replay:    100 * time.Millisecond,
+	Refuse:    lockkeeper.MinTTL / 2,
 }
 
 // peaceful is an engine that does not claim to steal. An answer that tells a holder
@@ -135,7 +135,7 @@ func stressOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine)
 			return func() lockkeeper.Engine { return peaceful{insisting{dialInsisting(t, p.Addr()), calm}} }
 		},
 		Calm: func() {
-			p.Calm()
+			p.Heal()
 			calm.Store(true) // connections that were of no use any more have been cut just now
 		},
 	})
@@ -152,14 +152,14 @@ func TestCrowdOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, crowdOnBadNetwor
 func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {
 	seed, e := testmode.Seed(t), open(t)
 	_, address := serve(t, e)
-	p := behind(t, address, seed, badnet.Weather{})
+	p := behind(t, address, seed, badnet.Schedule{})
 	c := stress.New(seed, history.RulesOf(e.Guarantees()))
 	c.Long = 2 * crowdTTL
 	for range 6 {
 		c.Add("client", dialInsisting(t, p.Addr()), 2, lockkeeper.SessionTTL(crowdTTL))
 	}
 	for leg := range testmode.Pick(1, 30) {
-		p.Storm(harsh)
+		p.Start(harsh)
 		enough := time.After(3 * time.Second)
 		for granted, more := c.Granted.Load(), true; more; {
 			select {
@@ -170,7 +170,7 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 			}
 		}
 		c.Pause()
-		p.Calm()
+		p.Heal()
 		began := time.Now()
 		if err := stress.CheckFree(dialInsisting(t, address), patience); err != nil {
 			t.Errorf("leg %d: %v", leg, err)
@@ -189,6 +189,6 @@ func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) 
 		t.Error(err)
 	}
 	if n := p.Counts(); n.Cut.Load() == 0 || n.Stalled.Load() == 0 || n.Replayed.Load() == 0 {
-		t.Errorf("the weather was not harsh: %s", n)
+		t.Errorf("the schedule was not harsh: %s", n)
 	}
 }

@@ -21,13 +21,13 @@ import (
 // is tried.
 func TestCloseWhileConnecting(t *testing.T) {
 	_, address := serve(t, memlock.New())
-	p := behind(t, address, 1, badnet.Weather{})
-	p.Calm()
+	p := behind(t, address, 1, badnet.Schedule{})
+	p.Heal()
 	e := dial(t, p.Addr()+","+p.Addr())
-	p.Set(badnet.Mood{Down: badnet.Way{Swallow: true}})
-	silent := p.Counts().Swallowed.Load()
+	p.Set(badnet.Profile{Down: badnet.Direction{Discard: true}})
+	silent := p.Counts().Discarded.Load()
 	p.Cut(true)
-	welcomed := func() bool { return p.Counts().Swallowed.Load() > silent }
+	welcomed := func() bool { return p.Counts().Discarded.Load() > silent }
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ended := make(chan error, 1)

@@ -131,7 +131,7 @@ func leavesWhoIsSilent(t *testing.T, ttl time.Duration) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Set(badnet.Mood{Up: badnet.Way{Swallow: true}, Down: badnet.Way{Swallow: true}})
+	p.Set(badnet.Profile{Up: badnet.Direction{Discard: true}, Down: badnet.Direction{Discard: true}})
 	moved(t, second, 1)
 	// It is renewed there before it ends.
 	h, err := c.TryLock(t.Context(), "site")

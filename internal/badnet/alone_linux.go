@@ -16,14 +16,12 @@ import (
 // aloneVariable names the test that this process runs alone.
 const aloneVariable = "BADNET_ALONE"
 
-// Alone runs the calling test in a process of its own, whose network namespace
-// nobody else is in, and reports whether this is that process: if not, the test
-// is done and should return. Where namespaces can't be made, the test is skipped, or
-// fails if the environment has CI=true, so that it does not go missing unseen. It
-// takes root's rights, or a system where others may have user namespaces.
+// Alone runs the calling test in a new process with a network namespace of its own. It returns true in
+// that process. In the calling process it returns false after the end of the test, which should then
+// return. Without root or user namespaces the test is skipped; with CI=true in the environment it fails
+// instead.
 //
-// That process ends with the one that started it, whatever ends that, and with it
-// the namespace and all that is in it.
+// The kernel kills the new process with the calling one, and the namespace ends with it.
 func Alone(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(aloneVariable) == t.Name() {
@@ -35,7 +33,7 @@ func Alone(t *testing.T) bool {
 	cmd := exec.Command(os.Args[0], append(testFlags(), "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")...)
 	cmd.Env = append(os.Environ(), aloneVariable+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() != 0 { // then as root of a user namespace, where that is allowed
+	if os.Geteuid() != 0 { // as root of a user namespace, if the system allows it
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
@@ -72,7 +70,7 @@ func startAlone(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// testFlags are this process's own, but for those that say which tests to run.
+// testFlags returns the flags of this process, except those that select tests.
 func testFlags() (kept []string) {
 	flag.Visit(func(f *flag.Flag) {
 		switch name := strings.TrimPrefix(f.Name, "test."); name {
@@ -84,8 +82,7 @@ func testFlags() (kept []string) {
 	return kept
 }
 
-// relay logs what the other process says, and reports whether it ran the test to
-// its end.
+// relay logs the output of the other process, and reports whether it completed the test.
 func relay(t *testing.T, out io.Reader) (ran bool) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -94,11 +91,11 @@ func relay(t *testing.T, out io.Reader) (ran bool) {
 			ran = ran || strings.HasPrefix(lines.Text(), verdict+t.Name())
 		}
 	}
-	_, _ = io.Copy(io.Discard, out) // a line that is too long must not stop the other process
+	_, _ = io.Copy(io.Discard, out) // a line that is too long must not block the other process
 	return ran
 }
 
-// unable skips the test, or fails it where tests must not be skipped.
+// unable skips the test, or fails it with CI=true.
 func unable(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

@@ -16,17 +16,17 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-// patience is a safety net: nothing here takes that long.
-const patience = 20 * time.Second
+// maxWait bounds every wait.
+const maxWait = 20 * time.Second
 
-// arrival is a frame that came to the server.
+// arrival is a frame that the server received.
 type arrival struct {
 	connection int
 	text       string // "" and an error when there are no more
 	err        error
 }
 
-// server tells what arrives, and answers each frame with the same.
+// server reports every frame that it receives, and echoes it.
 type server struct {
 	net.Listener
 	arrivals chan arrival
@@ -69,19 +69,19 @@ func (s *server) serve(number int, c net.Conn) {
 	}
 }
 
-// next is what arrives next.
+// next returns the next arrival.
 func (s *server) next(t *testing.T) arrival {
 	t.Helper()
 	select {
 	case a := <-s.arrivals:
 		return a
-	case <-time.After(patience):
+	case <-time.After(maxWait):
 		t.Fatal("nothing arrives at the server")
 		return arrival{}
 	}
 }
 
-// gets fails the test unless that arrives next, on one connection.
+// gets fails the test unless these frames arrive next, on one connection.
 func (s *server) gets(t *testing.T, texts ...string) (connection int) {
 	t.Helper()
 	for _, want := range texts {
@@ -125,7 +125,7 @@ func dial(t *testing.T, p *Proxy) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(maxWait))
 	return &client{c, bufio.NewReader(c)}
 }
 
@@ -138,7 +138,7 @@ func (c *client) send(t *testing.T, texts ...string) {
 	}
 }
 
-// gets fails the test unless that arrives next at the client.
+// gets fails the test unless these frames arrive next at the client.
 func (c *client) gets(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, want := range texts {
@@ -168,12 +168,12 @@ func start(t *testing.T) (*Proxy, *server) {
 	return p, s
 }
 
-// What is only slow loses nothing and keeps its order.
-func TestSlowNetworksKeepEverything(t *testing.T) {
-	for name, m := range map[string]Mood{
+// A slow network loses nothing and keeps the order.
+func TestSlowNetworkLosesNothing(t *testing.T) {
+	for name, m := range map[string]Profile{
 		"good":  {},
-		"delay": {Up: Way{Delay: time.Millisecond}, Down: Way{Delay: time.Millisecond}},
-		"drip":  {Up: Way{Drip: true}, Down: Way{Drip: true}},
+		"delay": {Up: Direction{Delay: time.Millisecond}, Down: Direction{Delay: time.Millisecond}},
+		"drip":  {Up: Direction{Drip: true}, Down: Direction{Drip: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, s := start(t)
@@ -189,44 +189,44 @@ func TestSlowNetworksKeepEverything(t *testing.T) {
 	}
 }
 
-// A stalled direction goes on where it stood when the mood changes.
-func TestStall(t *testing.T) {
+// A stalled direction resumes when the profile changes.
+func TestStallResumes(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p)
 	c.send(t, "hello")
 	c.gets(t, s.next(t).text)
-	p.Set(Mood{Down: Way{Stall: true}})
+	p.Set(Profile{Down: Direction{Stall: true}})
 	c.send(t, "one")
 	s.gets(t, "one") // the way up is good
-	p.Set(Mood{Up: Way{Stall: true}})
+	p.Set(Profile{Up: Direction{Stall: true}})
 	c.gets(t, "one")
 	c.send(t, "two", "three")
 	s.getsNothing(t)
-	p.Set(Mood{})
+	p.Set(Profile{})
 	s.gets(t, "two", "three")
 	c.gets(t, "two", "three")
 }
 
-// Who is swallowed is not told, and is cut off when the mood changes.
-func TestSwallow(t *testing.T) {
+// A client whose data is discarded does not notice, and is cut off when the profile changes.
+func TestDiscard(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p)
 	c.send(t, "hello")
 	c.gets(t, s.next(t).text)
-	p.Set(Mood{Up: Way{Swallow: true}})
+	p.Set(Profile{Up: Direction{Discard: true}})
 	c.send(t, "one", "two")
-	for p.Counts().Swallowed.Load() < 2 {
+	for p.Counts().Discarded.Load() < 2 {
 		await(t)
 	}
 	s.getsNothing(t)
-	p.Set(Mood{})
+	p.Set(Profile{})
 	c.ended(t)
 	if a := s.next(t); a.err == nil {
 		t.Errorf("the server gets %q, want the end of the connection", a.text)
 	}
 }
 
-// await lets others run, for what there is no event of.
+// await polls a condition that has no event.
 func await(t *testing.T) {
 	t.Helper()
 	select {
@@ -236,22 +236,22 @@ func await(t *testing.T) {
 	}
 }
 
-func TestTwice(t *testing.T) {
+func TestDuplicate(t *testing.T) {
 	p, s := start(t)
-	p.Set(Mood{Twice: 100})
+	p.Set(Profile{Duplicate: 100})
 	c := dial(t, p)
 	c.send(t, "hello", "one", "two")
 	s.gets(t, "hello", "one", "one", "two", "two")
 	c.gets(t, "hello", "one", "one", "two", "two")
 }
 
-// The end may come in the middle of a frame.
-func TestBreak(t *testing.T) {
+// A connection may end within a frame.
+func TestCutWithinFrame(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p)
 	c.send(t, "hello")
 	c.gets(t, s.next(t).text)
-	p.Set(Mood{Up: Way{Break: true}})
+	p.Set(Profile{Up: Direction{Break: true}})
 	c.send(t, "a long word, of which not all arrives")
 	if a := s.next(t); a.err == nil {
 		t.Errorf("the server gets %q, want a part of it", a.text)
@@ -262,14 +262,13 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// What a client sent before it was cut off comes after what it sent on its next
-// connection.
-func TestLate(t *testing.T) {
+// The last frames of a connection arrive after the first frames of the client's next connection.
+func TestLateFramesArriveAfterLaterOnes(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p)
 	c.send(t, "hello")
 	c.gets(t, s.next(t).text)
-	p.Set(Mood{Hold: true})
+	p.Set(Profile{Hold: true})
 	c.send(t, "one", "two")
 	for c := p.open()[0]; ; await(t) {
 		c.mu.Lock()
@@ -279,9 +278,9 @@ func TestLate(t *testing.T) {
 			break
 		}
 	}
-	deliver := p.Part()
+	deliver := p.CutClients()
 	c.ended(t)
-	p.Set(Mood{})
+	p.Set(Profile{})
 	next := dial(t, p)
 	next.send(t, "hello", "one", "three")
 	s.gets(t, "hello", "one", "three")
@@ -300,7 +299,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-func TestReplay(t *testing.T) {
+func TestReplayOfEarlierConnection(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p)
 	c.send(t, "hello", "one", "two")
@@ -327,7 +326,7 @@ func TestRefuse(t *testing.T) {
 	p.Refuse(true)
 	if refused, err := net.Dial("tcp", p.Addr()); err == nil { // else it was refused even sooner
 		c := &client{refused, bufio.NewReader(refused)}
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(maxWait))
 		c.ended(t)
 		c.Close()
 	}
@@ -337,24 +336,24 @@ func TestRefuse(t *testing.T) {
 	c.gets(t, s.next(t).text)
 }
 
-var worst = Weather{
-	Change:  10 * time.Millisecond,
-	Fair:    20,
-	Delay:   2 * time.Millisecond,
-	Stall:   20 * time.Millisecond,
-	Swallow: 30 * time.Millisecond,
-	Cut:     true,
-	Drip:    true,
-	Twice:   true,
-	Late:    50 * time.Millisecond,
-	Replay:  10 * time.Millisecond,
-	Refuse:  5 * time.Millisecond,
+var worst = Schedule{
+	Change:    10 * time.Millisecond,
+	Healthy:   20,
+	Delay:     2 * time.Millisecond,
+	Stall:     20 * time.Millisecond,
+	Discard:   30 * time.Millisecond,
+	Cut:       true,
+	Drip:      true,
+	Duplicate: true,
+	Late:      50 * time.Millisecond,
+	Replay:    10 * time.Millisecond,
+	Refuse:    5 * time.Millisecond,
 }
 
-// Each fault happens, and after the calm none does.
-func TestStorm(t *testing.T) {
+// Every fault occurs, and none after Heal.
+func TestScheduleInjectsEveryFault(t *testing.T) {
 	p, s := start(t)
-	p.Storm(worst)
+	p.Start(worst)
 	var clients sync.WaitGroup
 	stop := make(chan struct{})
 	for i := range 4 {
@@ -371,17 +370,17 @@ func TestStorm(t *testing.T) {
 	}
 	clients.Go(func() {
 		defer close(stop)
-		end := time.Now().Add(patience)
+		deadline := time.Now().Add(maxWait)
 		for missing := p.Counts().missing(); missing != ""; missing = p.Counts().missing() {
-			if time.Now().After(end) {
-				t.Errorf("no %s in %s", missing, patience)
+			if time.Now().After(deadline) {
+				t.Errorf("no %s in %s", missing, maxWait)
 				return
 			}
 			<-s.arrivals
 		}
 	})
 	clients.Wait()
-	p.Calm()
+	p.Heal()
 	t.Log(p.Counts())
 	c := dial(t, p)
 	for i := range 20 {
@@ -391,7 +390,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// talk sends and receives until something is wrong.
+// talk sends and receives until an error.
 func talk(t *testing.T, p *Proxy, name string) {
 	c, err := net.Dial("tcp", p.Addr())
 	if err != nil {
@@ -415,7 +414,7 @@ func talk(t *testing.T, p *Proxy, name string) {
 	}
 }
 
-// missing names a fault that has not happened; "" if all have.
+// missing returns a fault that has not occurred, or "".
 func (c *Counts) missing() string {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
@@ -426,22 +425,22 @@ func (c *Counts) missing() string {
 	return ""
 }
 
-// The same seed has the same in store for the same connection.
-func TestSeed(t *testing.T) {
+// The same seed gives the same faults to the same connection.
+func TestSameSeedSameFaults(t *testing.T) {
 	p, _ := start(t)
-	sequence := func(seed, number uint64) (moods []Mood) {
+	sequence := func(seed, number uint64) (profiles []Profile) {
 		q := &Proxy{seed: seed}
 		random := q.random(3, number)
 		for range 50 {
-			m, _, _ := worst.next(&pair{proxy: p}, random)
-			moods = append(moods, m)
+			m, _, _ := worst.next(&connection{proxy: p}, random)
+			profiles = append(profiles, m)
 		}
-		return moods
+		return profiles
 	}
 	if !reflect.DeepEqual(sequence(1, 2), sequence(1, 2)) {
-		t.Error("the same seed and connection, and other moods")
+		t.Error("the same seed and connection, gave other profiles")
 	}
 	if reflect.DeepEqual(sequence(1, 2), sequence(1, 3)) || reflect.DeepEqual(sequence(1, 2), sequence(2, 2)) {
-		t.Error("another seed or connection, and the same moods")
+		t.Error("another seed or connection, gave the same profiles")
 	}
 }

@@ -1,16 +1,23 @@
-// Package badnet makes networks bad, for tests of what has to stand them.
+// Package badnet makes networks fail, for tests.
 //
-// A [Proxy] stands between TCP clients and a server. It delays, stalls, cuts,
-// swallows, drips single bytes, and delivers to the server twice, late, or again
-// what clients once sent. For the last three it knows frames: in the direction
-// from client to server everything is a length (a uvarint) and so many bytes, and
-// the first frame of a connection is its greeting, without which the server would
-// not listen to the others.
+// # A proxy with faults
 //
-// What it does is decided by [Weather] and a seed, connection by connection, so
-// that the same seed has the same faults in store for the n-th connection; or by
-// the test itself, with [Proxy.Set] and its like.
+// A [Proxy] stands between TCP clients and a server. It delays, stalls, cuts and discards data, sends
+// it byte by byte, and delivers what clients sent twice, late or again:
 //
-// On Linux a Host is another computer, made of a network namespace, at the end of
-// a Cable on which packets are lost without anybody being told.
+//	client ──up──> connection (Profile) ──up──> server
+//	client <─down─ connection (Profile) <─down─ server
+//
+// A [Profile] is the current behaviour of a connection; [Proxy.Set] sets it for all connections.
+// [Proxy.Start] runs a [Schedule], which changes the profile of each connection at random, and
+// [Proxy.Heal] ends all faults. The seed fixes the faults of the n-th connection.
+//
+// Duplicates, late frames and replays need whole messages. So in the direction to the server the proxy
+// expects frames: a length (a uvarint) and that many bytes. The first frame of a connection is its
+// handshake, without which the server ignores the others; a replay repeats it.
+//
+// # A host that loses packets
+//
+// On Linux a Host is a network namespace, and a Cable is its link to this process. A Cable can lose
+// packets silently, in one direction or both, or report its failure (Unplug).
 package badnet

@@ -7,14 +7,12 @@ import (
 	"io"
 )
 
-// mostFrame bounds a frame. What claims to be longer is no frame, and is passed
-// on as it comes.
-const mostFrame = 16 << 20
+// maxFrame bounds a frame. A longer one is passed on as a plain stream.
+const maxFrame = 16 << 20
 
-var errNoFrames = errors.New("this is not made of frames")
+var errNoFrames = errors.New("the stream has no frames")
 
-// readFrame reads one frame with its length before it. With an error it returns
-// what there is of it.
+// readFrame returns one frame, with its length. With an error it returns the part that it has read.
 func readFrame(in *bufio.Reader) ([]byte, error) {
 	var head []byte
 	for {
@@ -31,7 +29,7 @@ func readFrame(in *bufio.Reader) ([]byte, error) {
 		}
 	}
 	size, n := binary.Uvarint(head)
-	if n <= 0 || size > mostFrame {
+	if n <= 0 || size > maxFrame {
 		return head, errNoFrames
 	}
 	frame := make([]byte, len(head)+int(size))

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is another computer, as far as the network knows: a network namespace of
-// this process. It is gone with this process at the latest. To be used where
-// [Alone] is true.
+// Host stands for another computer: a network namespace, which ends with this process at the latest.
+// Use it only where [Alone] returns true.
 type Host struct {
 	space  *os.File
 	cables []string
@@ -24,14 +23,14 @@ type Host struct {
 
 // Cable is a network between this process's namespace and a host's.
 type Cable struct {
-	Here, There string // the addresses of its ends
+	Here, There string // the addresses of both ends
 
 	host              *Host
 	name              string // of the device at both ends
 	hereMAC, thereMAC string
 }
 
-// NewHost makes a host without any network. Close ends it.
+// NewHost makes a host without a network. Close ends it.
 func NewHost() (*Host, error) {
 	var h Host
 	err := onThread(func() (err error) {
@@ -51,25 +50,23 @@ func NewHost() (*Host, error) {
 	return &h, nil
 }
 
-// Close takes the cables out and gives the host up. It is gone when its processes
-// and sockets are.
+// Close removes the cables and closes the namespace, which ends with its last process and socket.
 func (h *Host) Close() {
 	for _, name := range h.cables {
-		_ = ip("link", "del", name) // it may be gone already
+		_ = ip("link", "del", name) // it may be removed already
 	}
 	h.space.Close()
 }
 
-// cables is how many this process has made.
+// cables is the number of cables that this process has made.
 var cables atomic.Int32
 
-// Cable connects the host by one more network of its own. A process has names and
-// addresses for 255 of them.
+// Cable connects the host by a new network. A process has names and addresses for 255.
 func (h *Host) Cable() (*Cable, error) {
 	number := cables.Add(1)
 	c := &Cable{host: h, name: fmt.Sprint("cable", number)}
 	h.cables = append(h.cables, c.name)
-	// Addresses that are set apart for tests of networks.
+	// Addresses reserved for tests of networks (RFC 2544).
 	c.Here, c.There = fmt.Sprintf("198.18.%d.1", number), fmt.Sprintf("198.18.%d.2", number)
 	c.hereMAC, c.thereMAC = fmt.Sprintf("02:00:00:00:%02x:01", number), fmt.Sprintf("02:00:00:00:%02x:02", number)
 	space := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.space.Fd())
@@ -86,18 +83,17 @@ func (h *Host) Cable() (*Cable, error) {
 	return c, nil
 }
 
-// Lose has packets disappear from now on, in one direction, the other, or both,
-// as if they were on their way for ever: nobody is told. Those that are not lost
-// arrive.
+// Lose drops all packets silently from now on, to here, to there, or both. Packets of the other
+// direction arrive.
 func (c *Cable) Lose(toHere, toThere bool) error {
-	// Packets go to an address of hardware that nobody has.
-	const nobody = "02:00:00:00:00:ff"
+	// Packets go to a hardware address that does not exist.
+	const nowhere = "02:00:00:00:00:ff"
 	here, there := c.hereMAC, c.thereMAC
 	if toHere {
-		here = nobody
+		here = nowhere
 	}
 	if toThere {
-		there = nobody
+		there = nowhere
 	}
 	if err := ip("neigh", "replace", c.There, "lladdr", there, "dev", c.name, "nud", "permanent"); err != nil {
 		return err
@@ -105,11 +101,10 @@ func (c *Cable) Lose(toHere, toThere bool) error {
 	return c.host.ip("neigh", "replace", c.Here, "lladdr", here, "dev", c.name, "nud", "permanent")
 }
 
-// Unplug takes the cable out here, so that this side knows at once that nothing
-// can be sent.
+// Unplug takes the device here down, so this side knows at once that it cannot send.
 func (c *Cable) Unplug() error { return ip("link", "set", c.name, "down") }
 
-// Plug has everything arrive again.
+// Plug takes the devices up and ends all losses.
 func (c *Cable) Plug() error {
 	if err := ip("link", "set", c.name, "up"); err != nil {
 		return err
@@ -120,7 +115,7 @@ func (c *Cable) Plug() error {
 	return c.Lose(false, false)
 }
 
-// Listen listens on the host, at all its addresses. The port is chosen if it is 0.
+// Listen listens on all addresses of the host. Port 0 chooses a port.
 func (h *Host) Listen(port int) (l net.Listener, err error) {
 	err = h.inside(func() (err error) {
 		l, err = net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
@@ -138,7 +133,7 @@ func (h *Host) Start(cmd *exec.Cmd) error {
 	return h.inside(cmd.Start)
 }
 
-// inside calls do on a thread that is on the host.
+// inside calls do on a thread in the host's namespace.
 func (h *Host) inside(do func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(int(h.space.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -152,7 +147,7 @@ func (h *Host) ip(args ...string) error {
 	return h.inside(func() error { return ip(args...) })
 }
 
-// ip calls the command of that name.
+// ip runs the ip command.
 func ip(args ...string) error {
 	out, err := exec.Command("ip", args...).CombinedOutput()
 	if err != nil {
@@ -161,7 +156,7 @@ func ip(args ...string) error {
 	return nil
 }
 
-// onThread calls do on a thread that may change its namespace, and brings it back.
+// onThread calls do on a locked thread, and restores the thread's namespace.
 func onThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -180,7 +175,7 @@ func onThread(do func() error) error {
 	return <-result
 }
 
-// threadSpace is the network namespace of this thread.
+// threadSpace returns the network namespace of this thread.
 func threadSpace() (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 }

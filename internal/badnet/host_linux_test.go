@@ -50,21 +50,20 @@ func echoHost(t *testing.T) (c *Cable, address string) {
 	return c, net.JoinHostPort(c.There, port)
 }
 
-// Lost packets are lost without a word, in either direction, and are sent again
-// when the network is mended.
-func TestLose(t *testing.T) {
+// Packets are lost silently, in either direction, and are retransmitted when the loss ends.
+func TestLostPackets(t *testing.T) {
 	if !Alone(t) {
 		return
 	}
 	cable, address := echoHost(t)
-	conn, err := net.DialTimeout("tcp", address, patience)
+	conn, err := net.DialTimeout("tcp", address, maxWait)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	arrives := func(what string, want bool) {
 		t.Helper()
-		wait := patience
+		wait := maxWait
 		if !want {
 			wait = 50 * time.Millisecond
 		}
@@ -101,7 +100,7 @@ func TestLose(t *testing.T) {
 	if err := cable.Unplug(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := net.DialTimeout("tcp", address, patience); !errors.Is(err, syscall.ENETUNREACH) {
+	if _, err := net.DialTimeout("tcp", address, maxWait); !errors.Is(err, syscall.ENETUNREACH) {
 		t.Errorf("a new connection without a cable: %v, want %v", err, syscall.ENETUNREACH)
 	}
 	if err := cable.Plug(); err != nil {
@@ -118,7 +117,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// Two cables fail each by itself.
+// Two cables fail independently.
 func TestCablesFailAlone(t *testing.T) {
 	if !Alone(t) {
 		return
@@ -132,7 +131,7 @@ func TestCablesFailAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(address)
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort(good.There, port), patience)
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(good.There, port), maxWait)
 	if err != nil {
 		t.Fatal(err)
 	}

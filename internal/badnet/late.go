@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Bounds of what is kept to be sent again.
+// Bounds of the frames that are kept for replays.
 const (
-	mostFrames  = 64  // of one connection, the first and the latest
-	mostStories = 256 // connections
-	mostHeld    = 10_000
-	longestEcho = time.Second // for which answers to what is sent late are taken, and dropped
+	maxFrames = 64  // per connection: the first and the latest
+	maxPast   = 256 // connections
+	maxHeld   = 10_000
+	maxEcho   = time.Second // time in which answers to late frames are read and dropped
 )
 
-// story is what a client sent, and when: the first frame and the latest ones.
-type story struct {
+// sent is the frames of a client with their times: the first one and the latest ones.
+type sent struct {
 	frames [][]byte
 	at     []time.Time
 }
 
-func (s *story) add(frame []byte) {
-	if len(s.frames) == mostFrames {
+func (s *sent) add(frame []byte) {
+	if len(s.frames) == maxFrames {
 		s.frames = append(s.frames[:1], s.frames[2:]...)
 		s.at = append(s.at[:1], s.at[2:]...)
 	}
 	s.frames, s.at = append(s.frames, frame), append(s.at, time.Now())
 }
 
-// since is the greeting, and all frames that are no older than that.
-func (s *story) since(age time.Duration) [][]byte {
+// since returns the handshake and all frames that are not older than age.
+func (s *sent) since(age time.Duration) [][]byte {
 	for i := 1; i < len(s.frames); i++ {
 		if time.Since(s.at[i]) <= age {
 			return append([][]byte{s.frames[0]}, s.frames[i:]...)
@@ -37,19 +37,18 @@ func (s *story) since(age time.Duration) [][]byte {
 	return nil
 }
 
-// remember keeps a story. It is called with p.mu held.
-func (p *Proxy) remember(s story) {
+// remember keeps the frames of a closed connection. The caller has locked p.mu.
+func (p *Proxy) remember(s sent) {
 	if len(s.frames) < 2 {
-		return // a greeting alone
+		return // only a handshake
 	}
-	if len(p.past) == mostStories {
+	if len(p.past) == maxPast {
 		p.past = p.past[1:]
 	}
 	p.past = append(p.past, s)
 }
 
-// replay sends frames to the server on a connection of their own, and returns how
-// many of them it got.
+// replay sends frames to the server on a new connection, and returns the number of frames written.
 func (p *Proxy) replay(frames [][]byte) (sent int) {
 	c := p.dial()
 	if c == nil {
@@ -63,52 +62,52 @@ func (p *Proxy) replay(frames [][]byte) (sent int) {
 	}
 	p.counts.Replayed.Add(int64(sent))
 	p.running.Go(func() {
-		_ = c.SetReadDeadline(time.Now().Add(longestEcho))
+		_ = c.SetReadDeadline(time.Now().Add(maxEcho))
 		_, _ = io.Copy(io.Discard, c)
 		c.Close()
 	})
 	return sent
 }
 
-// hold keeps a frame back if the mood says so. What is no whole frame is lost then.
-func (c *pair) hold(frame []byte, whole bool) bool {
+// hold keeps a frame back if the profile says so. It drops an incomplete frame.
+func (c *connection) hold(frame []byte, whole bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.mood.Hold && !c.parted {
+	if !c.profile.Hold && !c.clientCut {
 		return false
 	}
-	if whole && len(c.held) < mostHeld {
+	if whole && len(c.held) < maxHeld {
 		c.held = append(c.held, frame)
 	}
 	return true
 }
 
-// part cuts the connection towards the client alone.
-func (c *pair) part() {
+// cutClient cuts the connection to the client only.
+func (c *connection) cutClient() {
 	c.mu.Lock()
-	c.parted = true
+	c.clientCut = true
 	c.mu.Unlock()
 	c.proxy.counts.Cut.Add(1)
 	reset(c.client)
 }
 
-// deliver gives the server what was held back. A moment later it sees that the
-// client is gone.
-func (c *pair) deliver() int {
+// deliver sends the held frames to the server. Shortly after, the server sees the end of the
+// connection.
+func (c *connection) deliver() int {
 	c.mu.Lock()
 	frames := c.flush()
 	c.mu.Unlock()
 	c.proxy.counts.Late.Add(int64(frames))
 	c.proxy.running.Go(func() {
-		if c.pause(longestEcho) {
+		if c.pause(maxEcho) {
 			c.cut(false)
 		}
 	})
 	return frames
 }
 
-// flush writes what is held back. It is called with c.mu held.
-func (c *pair) flush() (frames int) {
+// flush writes the held frames. The caller has locked c.mu.
+func (c *connection) flush() (frames int) {
 	for _, f := range c.held {
 		if _, err := c.server.Write(f); err != nil {
 			break

@@ -10,121 +10,117 @@ import (
 	"time"
 )
 
-// Proxy is a bad network before one server. It begins as a good one. It is safe
-// for concurrent use.
+// Proxy is a network with faults in front of one server. It begins without faults. It is safe for
+// concurrent use.
 type Proxy struct {
 	listener net.Listener
 	seed     uint64
 	counts   Counts
-	life     context.Context
-	end      context.CancelFunc
+	ctx      context.Context
+	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu      sync.Mutex
-	server  string
-	made    uint64 // connections so far
-	closed  bool
-	refuses bool
-	mood    Mood // of connections that no weather has reached
-	pairs   map[*pair]struct{}
-	past    []story
-	storm   *storm // nil: no weather
+	mu          sync.Mutex
+	server      string
+	made        uint64 // number of connections so far
+	closed      bool
+	refuses     bool
+	profile     Profile // of new connections
+	connections map[*connection]struct{}
+	past        []sent
+	run         *run // nil: no schedule
 }
 
-// Counts is how often each fault has happened. A test that needs faults looks
-// here whether it had any.
+// Counts counts the faults. A test that needs faults checks here that they occurred.
 type Counts struct {
-	Connections, Refused, Cut, Broken, Stalled, Swallowed, Dripped, Twice, Late, Replayed atomic.Int64
+	Connections, Refused, Cut, Broken, Stalled, Discarded, Dripped, Duplicate, Late, Replayed atomic.Int64
 }
 
 func (c *Counts) String() string {
 	return fmt.Sprintf("%d connections, %d refused, %d cut, %d of them within a message; %d writes stalled, %d "+
-		"swallowed, %d dripped; %d frames doubled, %d late, %d replayed",
-		c.Connections.Load(), c.Refused.Load(), c.Cut.Load(), c.Broken.Load(), c.Stalled.Load(), c.Swallowed.Load(),
-		c.Dripped.Load(), c.Twice.Load(), c.Late.Load(), c.Replayed.Load())
+		"discarded, %d dripped; %d frames duplicated, %d late, %d replayed",
+		c.Connections.Load(), c.Refused.Load(), c.Cut.Load(), c.Broken.Load(), c.Stalled.Load(), c.Discarded.Load(),
+		c.Dripped.Load(), c.Duplicate.Load(), c.Late.Load(), c.Replayed.Load())
 }
 
-// New listens on a port of the loopback for clients of the server, which need not
-// run yet. Close ends it.
+// New listens on a loopback port for clients of the server, which need not run yet. Close ends it.
 func New(server string, seed uint64) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, seed: seed, server: server, pairs: make(map[*pair]struct{})}
-	p.life, p.end = context.WithCancel(context.Background())
+	p := &Proxy{listener: l, seed: seed, server: server, connections: make(map[*connection]struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Go(p.accept)
 	return p, nil
 }
 
-// Addr is where clients connect to.
+// Addr returns the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Counts is how often each fault has happened so far.
+// Counts returns the counts so far.
 func (p *Proxy) Counts() *Counts { return &p.counts }
 
-// Close cuts all connections and returns when nothing of the proxy runs any more.
+// Close cuts all connections, and returns when all goroutines of the proxy have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
-	s := p.storm
-	p.storm = nil
+	s := p.run
+	p.run = nil
 	p.mu.Unlock()
-	p.end()
+	p.cancel()
 	p.listener.Close()
 	for _, c := range p.open() {
 		c.cut(true)
 	}
 	if s != nil {
-		s.end()
-		s.running.Wait() // first, since what it does may start more that runs
+		s.cancel()
+		s.running.Wait() // first, because it may start more goroutines
 	}
 	p.running.Wait()
 }
 
-// Set gives all connections, those to come included, that mood. Weather must not
-// be at work.
-func (p *Proxy) Set(m Mood) {
+// Set sets the profile of all connections, including future ones. No schedule may run.
+func (p *Proxy) Set(m Profile) {
 	p.mu.Lock()
-	p.mood = m
+	p.profile = m
 	p.mu.Unlock()
 	for _, c := range p.open() {
 		c.set(m)
 	}
 }
 
-// Refuse has every new connection closed at once, until it is called with false.
+// Refuse closes every new connection at once, until it is called with false.
 func (p *Proxy) Refuse(refuses bool) {
 	p.mu.Lock()
 	p.refuses = refuses
 	p.mu.Unlock()
 }
 
-// Cut ends all connections, with a reset or in good order.
+// Cut closes all connections, with a TCP reset or normally.
 func (p *Proxy) Cut(reset bool) {
 	for _, c := range p.open() {
 		c.cut(reset)
 	}
 }
 
-// Part cuts all connections towards their clients alone. What was held back, by
-// [Mood.Hold], the server gets when deliver is called, of connections that it
-// believes to be open still; deliver returns how many frames that were.
-func (p *Proxy) Part() (deliver func() int) {
-	parted := p.open()
-	for _, c := range parted {
-		c.part()
+// CutClients cuts all connections to their clients only. deliver sends the frames that [Profile.Hold]
+// has kept to the server, which still regards the connections as open; it returns their number.
+func (p *Proxy) CutClients() (deliver func() int) {
+	clientCut := p.open()
+	for _, c := range clientCut {
+		c.cutClient()
 	}
 	return func() (frames int) {
-		for _, c := range parted {
+		for _, c := range clientCut {
 			frames += c.deliver()
 		}
 		return frames
 	}
 }
 
-// Replay sends what the connections of the past once sent to the server again,
-// each on a new connection. It returns how many frames that were.
+// Replay sends the frames of all closed connections to the server again, each on a new connection. It
+// returns the number of frames.
 func (p *Proxy) Replay() (frames int) {
 	p.mu.Lock()
 	past := p.past
@@ -146,7 +142,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// connect makes the way to the server for one client, and is that way.
+// connect connects one client to the server, and runs the connection.
 func (p *Proxy) connect(client *net.TCPConn) {
 	p.mu.Lock()
 	refuses, number := p.refuses, p.made
@@ -162,45 +158,45 @@ func (p *Proxy) connect(client *net.TCPConn) {
 		return
 	}
 	p.counts.Connections.Add(1)
-	c := newPair(p, client, server, number)
+	c := newConnection(p, client, server, number)
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		c.cut(true)
 		return
 	}
-	p.pairs[c] = struct{}{}
-	c.mood = p.mood
-	s := p.storm
+	p.connections[c] = struct{}{}
+	c.profile = p.profile
+	s := p.run
 	p.mu.Unlock()
 	if s != nil {
-		s.cover(c)
+		s.add(c)
 	}
 	c.run()
 	p.mu.Lock()
-	delete(p.pairs, c)
-	p.remember(c.story)
+	delete(p.connections, c)
+	p.remember(c.sent)
 	p.mu.Unlock()
 }
 
-// dial connects to the server; nil if it is not there.
+// dial connects to the server, or returns nil.
 func (p *Proxy) dial() *net.TCPConn {
 	p.mu.Lock()
 	to := p.server
 	p.mu.Unlock()
 	d := net.Dialer{Timeout: 5 * time.Second}
-	c, err := d.DialContext(p.life, "tcp", to)
+	c, err := d.DialContext(p.ctx, "tcp", to)
 	if err != nil {
 		return nil
 	}
 	return c.(*net.TCPConn)
 }
 
-func (p *Proxy) open() []*pair {
+func (p *Proxy) open() []*connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*pair, 0, len(p.pairs))
-	for c := range p.pairs {
+	all := make([]*connection, 0, len(p.connections))
+	for c := range p.connections {
 		all = append(all, c)
 	}
 	return all

@@ -97,13 +97,13 @@ func TestKilledServerOnBadNetwork(t *testing.T) {
 	}
 	t.Cleanup(p.Close)
 	t.Cleanup(func() { t.Log(p.Counts()) })
-	p.Storm(badnet.Weather{
+	p.Start(badnet.Schedule{
 		Change:  50 * time.Millisecond,
-		Fair:    60,
+		Healthy: 60,
 		Delay:   time.Millisecond,
 		Stall:   100 * time.Millisecond,
-		Swallow: 100 * time.Millisecond,
-		Cut:     true, Twice: true, Late: time.Second, Replay: 10 * time.Millisecond,
+		Discard: 100 * time.Millisecond,
+		Cut:     true, Duplicate: true, Late: time.Second, Replay: 10 * time.Millisecond,
 	})
 	killed(t, seed, address, p.Addr())
 }
