@@ -28,9 +28,10 @@ type Store interface {
 
 // Apply applies the migrations that the database has not had.
 func (s Schema) Apply(ctx context.Context, pool *sql.DB, store Store) error {
+	lock := &locker{store: store, latest: s.Latest}
 	provider, err := goose.NewProvider(goose.DialectCustom, pool, s.Files,
 		goose.WithStore(versionStore{store}),
-		goose.WithSessionLocker(locker{store, s.Latest}),
+		goose.WithSessionLocker(lock),
 		goose.WithIsolateDDL(true), // no transactions but the store's
 		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
@@ -38,6 +39,9 @@ func (s Schema) Apply(ctx context.Context, pool *sql.DB, store Store) error {
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return err
+	}
+	if lock.unchecked != nil {
+		return lock.unchecked
 	}
 	version, err := store.Version(ctx, pool)
 	if err == nil && version != s.Latest {
@@ -48,19 +52,21 @@ func (s Schema) Apply(ctx context.Context, pool *sql.DB, store Store) error {
 
 // locker is a Store as goose's SessionLocker.
 type locker struct {
-	store  Store
-	latest int
+	store     Store
+	latest    int
+	unchecked error // why the version could not be read after the migrations: they were undone
 }
 
 // SessionLock implements goose's SessionLocker.
-func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return l.store.Lock(ctx, conn)
 }
 
 // SessionUnlock implements goose's SessionLocker.
-func (l locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	version, err := l.store.Version(ctx, conn)
-	return l.store.Unlock(ctx, conn, err == nil && version == l.latest) // goose has the first error
+	l.unchecked = err
+	return l.store.Unlock(ctx, conn, err == nil && version == l.latest)
 }
 
 // versionStore is a Store as goose's Store. goose also asks it before the lock.
