@@ -38,36 +38,33 @@ func (a *app) newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "bench [URL]",
 		SuggestFor: []string{"benchmark", "measure", "perf", "speed"},
-		Short:      "Measure how fast an engine is",
-		Long: `Measure an engine from here: that of URL, else of --engine, as other verbs choose
-it. Compare only engines that promise the same: the first line says what this one
-survives. What is measured, each for an equal share of the time:
+		Short:      "Measure the speed of an engine",
+		Long: `Measure the engine of URL, else of --engine, from this machine. Compare only engines with the
+same guarantees: the first line says what this one survives. Each measurement gets an equal
+share of the time:
 
-  from a release to the     how long it takes from the call of the release until
-  next holder               the next in line has it; 3 take turns, each with a
-                            connection of its own if the engine has such
-  a path for each client    locks and releases a second, and how long a lock took,
-                            where nobody waits for anybody
-  one path for all          the same where all want the same path, and how even the
-                            shares are: fairness is Jain's index, 1 if all are
-                            equal, 1/n if one of n clients has everything
+  from a release to the     time from the call of the release until the next waiter
+  next holder               holds the lock; 3 clients, each with a connection if the
+                            engine has connections
+  a path for each client    pairs of lock and release a second, and the time that a lock
+                            took, without waiting
+  one path for all          the same on one path, and Jain's fairness index: 1 if all
+                            shares are equal, 1/n if one of n clients has everything
 
-The clients of the last two are so many lines of work in one program over one
-connection, and each asks again as soon as it has released. p50 is what half of
-them did not exceed, p99 what 99 of 100 did not. The percentiles are read from
-buckets, and are off by 1.6% at most; max is exact. The first tenth of each
-measurement, or second, is not counted.
+The clients of the last two share one program and one connection, and lock again as soon as
+they have released. p50 is the time that half of them did not exceed, p99 that of 99 in 100.
+Percentiles are off by 1.6% at most; max is exact. The first tenth of each measurement, one
+second at most, is not counted.
 
-It uses paths of its own, and so disturbs nobody but by the load. Ctrl-C ends it
-with what there is. An engine within one process, such as mem:, can be measured
-too: then this process has it.`,
+lk bench uses paths of its own and disturbs others only by the load. Ctrl-C ends it with the
+results so far. It can also measure an engine within one process, such as mem:.`,
 		Example: `  # the engine that the other verbs use
   lk bench
 
-  # another one, longer, and with your own numbers of clients
+  # another engine, longer, with other numbers of clients
   lk bench sqlite:/var/tmp/bench.db --duration 1m --clients 1,4,64
 
-  # how fast is one path that everybody wants, and how fair?
+  # one contended path
   lk bench --paths one
 
   # for a script
@@ -76,11 +73,11 @@ too: then this process has it.`,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), o) }),
 	}
 	f := cmd.Flags()
-	addSpan(cmd, &a.bad, &o.span, "duration", benchLeast, "how long to measure in all")
-	f.Var(counts{&o.clients, &a.bad}, "clients", "how many lines of work at a time: a list of numbers, each measured")
+	addSpan(cmd, &a.bad, &o.span, "duration", benchLeast, "total time")
+	f.Var(counts{&o.clients, &a.bad}, "clients", "numbers of concurrent clients, each measured")
 	f.Var(choice[string]{&o.paths, &a.bad, "--paths", []string{loadDistinct, loadOne}}, "paths",
-		"measure only a path for each client, or only one for all (default both)")
-	f.StringVar(&o.prefix, "prefix", "", "`PATH` below which all its paths are (default lk-bench/ and a random name)")
+		"measure only a path for each client, or only one for all (default: both)")
+	f.StringVar(&o.prefix, "prefix", "", "`PATH` above all measured paths (default: lk-bench/ and a random name)")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON object a line, for each measurement; durations are in seconds")
 	return cmd
 }

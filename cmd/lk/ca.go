@@ -28,18 +28,16 @@ func (a *app) newCA() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "ca [HOST...]",
 		SuggestFor: []string{"cert", "certificate", "tls", "pki"},
-		Short:      "Make certificates for a first try with TLS",
-		Long: `Make a small certificate authority, a certificate for a server that is reached as
-HOST (default: those of the certificate that is there; else this machine's name,
-localhost, 127.0.0.1 and ::1), and one for each --client, by which a server knows
-who comes. All go into one directory as PEM files; keys are for you alone to read.
+		Short:      "Create certificates for a first try with TLS",
+		Long: `Create a small certificate authority, a certificate for a server that clients reach as HOST,
+and one for each --client, which tells a server the identity of that client. All are PEM
+files in one directory; only you can read the keys. Default hosts: those of the present
+server certificate, else this machine's name, localhost, 127.0.0.1 and ::1.
 
-If the directory has an authority already, that one signs: typing it again, also
-for one more client, renews the server's certificate, and a running server takes it
-up by itself.
-Certificates live for a year, the authority for ten. It is for a first try: where
-your company has an authority, use that, and nothing else changes.`,
-		Example: `  # a server with TLS on this network, and whom it knows
+If the directory has an authority, it signs. Call lk ca again to renew the server's
+certificate; a running server loads it without a restart. Certificates are valid for a
+year, the authority for ten. If your company has an authority, use that instead.`,
+		Example: `  # a server with TLS, and two clients
   lk ca locks.example.com --client ci --client deploy
   lk serve --listen :7420 --tls-cert lk-ca/server.pem --tls-key lk-ca/server-key.pem --client-ca lk-ca/ca.pem
 
@@ -48,9 +46,9 @@ your company has an authority, use that, and nothing else changes.`,
 		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.check(a, args) }),
 		RunE: verb(func(*cobra.Command, []string) error { return a.makeCertificates(o) }),
 	}
-	cmd.Flags().StringVar(&o.folder, "dir", "lk-ca", "`DIR` for the files; it is made if it is not there")
+	cmd.Flags().StringVar(&o.folder, "dir", "lk-ca", "`DIR` for the files, created if missing")
 	cmd.Flags().StringArrayVar(&o.clients, "client", nil,
-		"`NAME` to make a client's certificate for; may be given several times")
+		"`NAME` of a client to create a certificate for; may be repeated")
 	return cmd
 }
 
@@ -59,12 +57,12 @@ func (o *caOptions) check(a *app, hosts []string) {
 	for _, name := range o.clients {
 		a.bad.add(access.IdentityName(name))
 		if name == "ca" || name == "server" || strings.HasSuffix(name, "-key") {
-			a.bad.addf("--client %s: that is how other files are called: choose another name", name)
+			a.bad.addf("--client %s: other files have that name: choose another", name)
 		}
 	}
 	for _, host := range hosts {
 		if net.ParseIP(host) == nil && (strings.ContainsAny(host, ":/ ") || host == "") {
-			a.bad.addf("%q is no host: write a name such as locks.example.com, or an IP address; no port", host)
+			a.bad.addf("%q is not a host: write a name such as locks.example.com, or an IP address; no port", host)
 		}
 	}
 	o.hosts = hosts
@@ -122,7 +120,7 @@ func (a *app) makeCertificates(o *caOptions) error {
 	}
 	fmt.Fprintf(a.stdout, "%s: for a server at %s, %s\n", au.File("server"), strings.Join(o.hosts, ", "), verb)
 	if len(gone) > 0 {
-		fmt.Fprintf(a.stderr, "lk: it was for %s as well, and is no more: who reaches the server so needs that named too\n",
+		fmt.Fprintf(a.stderr, "lk: the former certificate also named %s: name them again if clients use them\n",
 			strings.Join(gone, ", "))
 	}
 	for _, name := range o.clients {
@@ -134,7 +132,7 @@ func (a *app) makeCertificates(o *caOptions) error {
 		fmt.Fprintf(a.stderr, " --client-ca %s", au.File("ca"))
 	}
 	fmt.Fprintf(a.stderr, "\nlk: clients need %s: export %s='%s'\n", au.File("ca"), engineVariable, o.exampleURL(au))
-	fmt.Fprintf(a.stderr, "lk: keep %s to yourself: whoever has it can be anybody\n", au.File("ca-key"))
+	fmt.Fprintf(a.stderr, "lk: keep %s secret: it can sign a certificate of any identity\n", au.File("ca-key"))
 	return nil
 }
 

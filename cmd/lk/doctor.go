@@ -29,14 +29,13 @@ func (a *app) newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "doctor",
 		SuggestFor: []string{"check", "diagnose", "info", "config"},
-		Short:      "Check the set-up: which engine, and what is wrong",
-		Long: `Check the set-up: which engine lk uses and why, whether lk can open it, and problems
-in the engine and in this environment. If all is well, lk says so in one line.
-Otherwise it lists what is doubtful (it works, but less reliably) and what is
-broken, each with a remedy. With -v it lists every check, and what the engine
-promises.
+		Short:      "Check the set-up, and print remedies",
+		Long: `Check the set-up: which engine lk uses and why, whether lk can open it, and problems of the
+engine and of this environment. If all is well, lk prints one line. Otherwise it lists
+what is doubtful (works, but less reliably) and what is broken, with a remedy for each.
+With -v it lists every check, and the guarantees of the engine.
 
-It changes nothing, and makes no file. The exit code is 1 if anything is broken.`,
+lk doctor changes nothing and creates no file. The exit code is 1 if anything is broken.`,
 		Example: `  # why does it not work here?
   lk doctor
 
@@ -63,7 +62,7 @@ It changes nothing, and makes no file. The exit code is 1 if anything is broken.
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false,
 		"print every check as one JSON object a line: check, grade, detail, remedy")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every check, also those that are fine")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every check")
 	return cmd
 }
 

@@ -28,27 +28,25 @@ func (a *app) newDrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "drain",
 		SuggestFor: []string{"shutdown", "stop", "quit"},
-		Short:      "Have a server end once nobody has anything",
-		Long: `End a server when nobody needs it: it refuses new claims, and says why. Holders can
-renew, and waiters keep their places and get their locks in turn. When none of its
-clients holds or waits for anything, the process ends, with exit code 0.
+		Short:      "End a server when its clients hold nothing",
+		Long: `End a server when it is idle: it refuses new claims, with the reason. Holders can renew, and
+waiters keep their positions and are granted in turn. When none of its clients holds or
+waits, the process ends with exit code 0.
 
-On a shared engine (a file, a database) the clients of a server are those connected to
-it, and the names (lk grab) and HTTP claims that were refreshed at it within their
-TTL. The server does not wait for claims made through other servers or directly at
-the engine.
+On a shared engine (a file, a database), the clients of a server are those connected to it,
+and the names (lk grab) and HTTP claims renewed at it within their TTL. Claims made through
+other servers, or directly at the engine, do not count.
 
-With --unless-version V nothing happens if the server runs version V already; then
-the exit code is ` + fmt.Sprint(exitAlready) + `. So a deployment may type it every time.
+With --unless-version V, nothing happens if the server runs version V; the exit code is then
+` + fmt.Sprint(exitAlready) + `. So a deployment can always call it.
 
-lk drain itself ends when the server has agreed. With --wait it stays until the
-server has ended, for at most so long (exit code 75 if that was not enough). A
-server whose locks are on disk need not be drained for a restart: stop it, and
-holders find their locks when it is back.`,
+lk drain returns when the server has agreed; with --wait D when the server has ended, or with
+exit code 75 after D. A server that keeps its locks on disk need not be drained for a
+restart: holders find their locks when it is back.`,
 		Example: `  # before an upgrade of a server that keeps its locks in memory
   lk drain --unless-version v1.4.0 --wait 10m
 
-  # and say why to those who are turned away
+  # with a reason for refused clients
   lk drain --note "this machine goes; use locks2"`,
 		Args: a.checked(func(_ *cobra.Command, args []string) {
 			if len(args) > 0 {
@@ -63,8 +61,8 @@ holders find their locks when it is back.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.unless, "unless-version", "", "do nothing if the server runs version `V`")
-	f.StringVar(&o.reason, "note", "", "`TEXT` that tells clients why")
-	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "stay until the server has ended, for at most so long")
+	f.StringVar(&o.reason, "note", "", "`WHY`, for clients")
+	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "wait until the server has ended, at most D")
 	return cmd
 }
 

@@ -26,7 +26,7 @@ const (
 	exitSignal        = supervise.SignalCode // plus the number of the signal that ended it
 )
 
-const exitHelp = "Exit codes: the command's own, exactly, or\n" + exitCodesTable
+const exitHelp = "Exit codes: the command's own, or\n" + exitCodesTable
 
 const exitCodesTable = `  2    bad usage
   69   the engine can't be reached

@@ -28,19 +28,19 @@ func (a *app) newFreeze() *cobra.Command {
 	o := &freezeOptions{}
 	cmd := &cobra.Command{
 		Use:   "freeze {PATH | --all} --for D",
-		Short: "Let nobody in for a while",
-		Long: `Grant nothing at PATH and below it, for a while. New requests wait; those whose bound
-is shorter are refused at once. Holders keep their locks: to empty the path, wait
-(lk ls PATH), or use lk revoke as well.
+		Short: "Stop granting locks for a while",
+		Long: `Grant nothing at PATH and below it for a while. New requests wait; a request with a
+shorter bound fails at once. Holders keep their locks: wait for them (lk ls PATH), or take
+their locks with lk revoke.
 
-A second freeze of the same path replaces the first; lk thaw ends it.
+A second freeze of a path replaces the first. lk thaw ends a freeze.
 
-With --all the engine grants nothing anywhere. There is no lock of everything: it would
-make unrelated programs wait for each other.`,
+With --all, nothing is granted anywhere. No lock covers everything, since unrelated
+programs would wait for each other.`,
 		Example: `  # no deployments over the weekend
   lk freeze deploy --for 2d12h --note "code freeze"
 
-  # maintenance: let nobody in, then send away who is inside
+  # maintenance: grant nothing, then take the locks of all holders
   lk freeze mydatabase --for 30m --note "new disks"
   lk revoke mydatabase --all --note "new disks"
 
@@ -49,7 +49,7 @@ make unrelated programs wait for each other.`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) {
 			o.checkPath(a, cmd, args)
 			if !cmd.Flags().Changed("for") {
-				a.bad.addf("for how long? Say it as in --for 30m; lk thaw ends it earlier")
+				a.bad.addf("--for is missing: say for how long, as in --for 30m; lk thaw ends it earlier")
 			} else if o.span == 0 && len(a.bad.list) == 0 {
 				a.bad.addf("--for 0 freezes nothing: lk thaw ends a freeze")
 			}
@@ -66,7 +66,7 @@ make unrelated programs wait for each other.`,
 	f := cmd.Flags()
 	addSpan(cmd, &a.bad, &o.span, "for", 0, "for how long, such as 30m or 2d")
 	f.BoolVar(&o.all, "all", false, "freeze everything, in place of PATH")
-	f.StringVar(&o.note, "note", "", "`WHY`, for everybody who waits")
+	f.StringVar(&o.note, "note", "", "`WHY`, for all waiters")
 	f.BoolVar(&o.json, "json", false, "print the freeze as JSON; durations are in seconds")
 	return cmd
 }
@@ -77,8 +77,8 @@ func (a *app) newThaw() *cobra.Command {
 		Use:        "thaw {PATH | --all}",
 		SuggestFor: []string{"unfreeze", "melt"},
 		Short:      "End a freeze",
-		Long: `End the freeze of PATH before its time, or with --all that of everything; freezes
-of single paths stay. Where PATH is not frozen, the exit code is 1.`,
+		Long: `End the freeze of PATH early; with --all, the freeze of everything. Freezes of other paths
+stay. If PATH is not frozen, the exit code is 1.`,
 		Example: `  # the maintenance is done
   lk thaw mydatabase
 
@@ -146,7 +146,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	}
 	fmt.Fprintln(a.stdout, text)
 	if o.note == "" {
-		fmt.Fprintln(a.stderr, "lk: nobody will know why: say it with --note (freeze once more to add it)")
+		fmt.Fprintln(a.stderr, "lk: waiters see no reason: freeze again with --note to add one")
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s is frozen no longer", frozenPath(o.path))
+	text := fmt.Sprintf("%s is not frozen any more", frozenPath(o.path))
 	if o.json {
 		frozen.State = lockkeeper.Ended
 		return writeEvent(a.stdout, time.Now(), "thawed", text, frozen)

@@ -17,12 +17,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-const placesHelp = `
-The place or the hold belongs to the name that --as gives, at exactly these paths,
-and not to a process: any later command with the same name and paths goes on with
-it. Without a repeat (lk grab, lk renew, or lk keep beside it) it ends after the
-TTL, so that a job that crashed is in nobody's way for long. Two jobs that must
-not share a hold need two names: put the number of the run into it.`
+const reservationHelp = `
+A reservation (a hold, or a position in line) belongs to the name of --as at exactly these
+paths, and not to a process: a later command with the same name and paths continues it.
+Unless it is renewed (lk grab, lk renew, lk keep), it ends after its TTL, so a crashed job
+does not block others for long. Jobs that must not share a hold need different names: put
+the number of the run into the name.`
 
 // placeOptions are what the verbs on places share: whose it is, and where.
 type placeOptions struct {
@@ -38,19 +38,19 @@ func newPlaceOptions() placeOptions {
 }
 
 func (o *placeOptions) addName(cmd *cobra.Command, a *app) {
-	cmd.Flags().StringVar(&o.as, "as", "", "the name that has it, 1 to 128 bytes (required)")
-	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "say nothing on stderr but what went wrong")
+	cmd.Flags().StringVar(&o.as, "as", "", "name of the owner, 1 to 128 bytes (required)")
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print only errors on stderr")
 }
 
 func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
 	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL,
-		"it ends D after the last repeat, and never sooner than an earlier one said")
+		"it ends D after the last renewal, never earlier than announced before")
 }
 
 func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
 	f := cmd.Flags()
 	addSpan(cmd, bad, &o.holdFor, "for", lockkeeper.MinTTL,
-		"hold for D without a repeat, such as 90m or 2d; others are told so")
+		"hold for D without renewals, such as 90m or 2d; others see that")
 	f.BoolVar(&o.asJSON, "json", false, "print the claim as one JSON object, with the token of a hold")
 	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E",
 		"exit code of \"wait\"")
@@ -127,25 +127,24 @@ func (a *app) newGrab() *cobra.Command {
 	o := &grabOptions{placeOptions: newPlaceOptions(), units: 1}
 	cmd := &cobra.Command{
 		Use:   "grab PATH... --as NAME",
-		Short: "Take locks for a name, or a place in line",
-		Long: `Take locks for a name, or a place in line: PATH and all that is below it, alone,
-or shared with others (-s), or for a limited number of them (-n). Several paths
-are taken together or not at all. Grab the same again to keep it.
+		Short: "Take locks for a name, or a position in line",
+		Long: `Take locks for a name, or a position in line. Each PATH is locked with all paths below it:
+exclusively, shared (-s), or with a limit (-n). lk takes several paths together or not at
+all. Grab the same again to keep it.
 
-It prints "ok FENCE" (and the slot of one unit under -n) and exits 0 if the name
-holds it, or "wait PLACE" and exits 75 if it waits in line; stderr names the holder.
-Without --wait it does not wait: its place lasts for its TTL and may become a hold
-meanwhile; then the next lk grab prints ok. With --try it takes no place; if the lock
-is taken, it prints nothing on stdout.
+lk prints "ok FENCE" (and the slot of one permit) and exits 0 if the name holds the lock, or
+"wait POSITION" and exits 75 if it waits; stderr names the holder. lk does not wait without
+--wait: the reservation lives for its TTL and may become a hold meanwhile; then the next
+lk grab prints ok. With --try lk makes no reservation; if the lock is taken, it prints
+nothing on stdout.
 
---fence continues the hold for which an earlier lk grab printed that fence, and makes
-no claim. If the name no longer has that hold, lk exits 76, also when repeated. Use
---fence or lk renew in a script that must not continue after a loss.
+--fence continues the hold for which an earlier lk grab printed that fence, and makes no
+claim. If the name no longer has that hold, lk exits 76, also when repeated. Use --fence or
+lk renew in a script that must not continue after a loss.
 
-With --wait it waits for at most D. If the wait fails or a signal ends it, lk gives
-back the place that it took, prints no place, and exits 75; a place that an earlier
-lk grab took stays. It fails at once if the lock will not be free within D.
-` + placesHelp + `
+--wait waits at most D. If the wait fails or a signal ends it, lk withdraws a reservation
+that it made, prints no position, and exits 75; an earlier reservation stays. It fails at
+once if the lock will not be free within D.` + reservationHelp + `
 
 Exit codes:
   0    ok
@@ -155,13 +154,13 @@ Exit codes:
 		Example: `  # in the first step of a CI job: wait in line, and hold it for the steps after
   lk grab testsite --as "run-$GITHUB_RUN_ID" --wait 30m --for 1h || exit
 
-  # share it with others who share it
+  # share a lock with other readers
   lk grab -s testsite --as "check-$CI_JOB_ID"
 
-  # nobody deploys for two days, and nobody needs to keep it alive
+  # hold for two days, without renewals
   lk grab deploy --as release-freeze --for 2d --note "code freeze"
 
-  # look now and then, and do something else meanwhile
+  # poll, and do something else meanwhile
   while lk grab -q db --as "run-$ID"; [ $? = 75 ]; do ./something-else; done`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) { o.check(cmd, args, &a.bad) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.grab(cmd.Context(), o) }),
@@ -170,16 +169,17 @@ Exit codes:
 	o.addName(cmd, a)
 	o.addTTL(cmd, &a.bad)
 	o.addAnswer(cmd, &a.bad)
-	f.BoolVarP(&o.shared, "shared", "s", false, "share the paths with others who share them")
+	f.BoolVarP(&o.shared, "shared", "s", false, "lock every PATH in shared mode")
 	f.VarP(number{&o.limit, &a.bad, "-n takes a number, as in -n 3: at most so many at a time, not %q"},
-		"limit", "n", "hold permits: at most N units in use at a time, as this caller sees it")
-	f.Var(number{&o.units, &a.bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
-	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2h (default: not at all)")
-	f.BoolVar(&o.try, "try", false, "take no place in line: if the lock is taken, give up at once")
+		"limit", "n", "take a permit of each PATH: at most N are in use at a time, by this caller's limit")
+	f.Var(number{&o.units, &a.bad, "--units takes a number, not %q"}, "units", "with -n: the number of permits to take")
+	addSpan(cmd, &a.bad, &o.wait, "wait", 0, "wait at most D, such as 90s, 5m or 2h (default: do not wait)")
+	f.BoolVar(&o.try, "try", false, "make no reservation: fail at once if the lock is taken")
 	f.StringVar(&o.fence, "fence", "", "continue the hold with this `FENCE`, which ok printed, and make no claim")
-	f.StringVar(&o.note, "note", "", "what for, for others to read")
-	f.StringVar(&o.link, "link", "", "where to look, such as the URL of a CI run")
-	f.Var(number{&o.priority, &a.bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
+	f.StringVar(&o.note, "note", "", "purpose, for others")
+	f.StringVar(&o.link, "link", "", "link, for others, such as the URL of a CI run")
+	f.Var(number{&o.priority, &a.bad, "--priority takes a number, not %q"}, "priority",
+		"higher is granted first (default 0)")
 	return cmd
 }
 
@@ -282,7 +282,7 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	report.stop()
 	if stopped := over(); stopped != nil && answer.State != lockkeeper.Held {
 		if answer.State == lockkeeper.Waiting {
-			a.note("%s: the place in line is left to its TTL", o.what())
+			a.note("%s: the reservation ends with its TTL", o.what())
 		}
 		return stopped
 	}
@@ -311,8 +311,8 @@ func (a *app) grabNow(ctx context.Context, places *grab.Reservations, o *grabOpt
 		return a.gaveUp(o, answer)
 	}
 	if err = a.answer(&o.placeOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
-		a.note("lk grab does not wait: its place is kept for %s (--wait D waits, --try takes "+
-			"no place)", duration.Text(answer.TTL))
+		a.note("lk grab does not wait: its reservation lives for %s (--wait D waits, --try makes "+
+			"none)", duration.Text(answer.TTL))
 	}
 	return err
 }

@@ -22,9 +22,9 @@ const (
 
 var groups = []*cobra.Group{
 	{ID: groupHold, Title: "Hold locks:"},
-	{ID: groupLook, Title: "See what is going on:"},
-	{ID: groupOperate, Title: "Step in:"},
-	{ID: groupServe, Title: "Keep locks for others:"},
+	{ID: groupLook, Title: "Inspect:"},
+	{ID: groupOperate, Title: "Intervene:"},
+	{ID: groupServe, Title: "Serve:"},
 	{ID: groupMore, Title: "More:"},
 }
 
@@ -36,7 +36,7 @@ func add(root *cobra.Command, group string, verbs ...*cobra.Command) {
 	}
 }
 
-// newHelp is lk help, which knows what it does not know.
+// newHelp returns lk help. It refuses unknown verbs and topics.
 func (a *app) newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [VERB or TOPIC]",
@@ -105,8 +105,8 @@ func didYouMean(root *cobra.Command, word string) string {
 	return ": did you mean lk " + strings.Join(slices.Compact(names), ", or lk ") + "?"
 }
 
-// writeUsage is what follows the description in help: of lk itself the verbs and
-// the few things that one needs, of a verb its examples and flags.
+// writeUsage writes the part of help after the description: the verbs of lk itself, the examples and
+// flags of a verb.
 func writeUsage(c *cobra.Command) error {
 	to := c.OutOrStderr()
 	fmt.Fprintf(to, "Usage:\n  %s\n", c.UseLine())
@@ -145,9 +145,9 @@ func writeNames(to io.Writer, c *cobra.Command, wanted func(*cobra.Command) bool
 	}
 }
 
-// lastWords are the end of lk help: what one needs to know to begin.
-const lastWords = `A lock is a path: a name of your choice, such as mydatabase/mytest. Whoever holds
-mydatabase has all that is below it; mydatabase/a and mydatabase/b go together.
+// lastWords end lk help.
+const lastWords = `A lock is a path: a name of your choice, such as mydatabase/mytest. A lock of mydatabase
+covers all paths below it. mydatabase/a and mydatabase/b are independent.
 
 Exit codes: the command's own, or 75 it is taken, 76 it was lost, 69 the engine
 can't be reached, 2 bad usage.
@@ -158,37 +158,36 @@ lk help VERB explains one verb, with examples.
 // newTopics are the help topics: commands that can't be run.
 func newTopics() []*cobra.Command {
 	return []*cobra.Command{
-		{Use: "paths", Short: "How locks are named, and what excludes what", Long: pathsTopic},
-		{Use: "exit-codes", Short: "What lk ends with, and how scripts can tell", Long: exitCodesTopic},
-		{Use: "engines", Short: "Where the locks are kept, and how to choose", Long: enginesTopic()},
+		{Use: "paths", Short: "Names of locks, and which exclude each other", Long: pathsTopic},
+		{Use: "exit-codes", Short: "Exit codes of lk", Long: exitCodesTopic},
+		{Use: "engines", Short: "Where locks are kept, and how to choose", Long: enginesTopic()},
 	}
 }
 
-const pathsTopic = `A lock is named by a path: names joined by slashes, such as mydatabase/mytest. You
-choose the names; nothing has to be made before, or removed after.
+const pathsTopic = `A lock is named by a path: names joined by slashes, such as mydatabase/mytest. You choose
+the names. They need not be created before, or removed afterwards.
 
-What excludes what
-  exclusive     lk run PATH        PATH and all that is below it, alone
-  shared        lk run -s PATH     together with all who share it too
-  permits       lk run -n 3 PATH   at most 3 at a time, as I see it
+Modes
+  exclusive     lk run PATH        PATH and all paths below it, alone
+  shared        lk run -s PATH     together with other shared locks
+  permits       lk run -n 3 PATH   at most 3 at a time, by this caller's limit
 
-  mydatabase        waits for   mydatabase/mytest, mydatabase/a/b, mydatabase
-  mydatabase/a      goes beside mydatabase/b
-  mydatabase/a      waits for   mydatabase
+  mydatabase     waits for             mydatabase/mytest, mydatabase/a/b, mydatabase
+  mydatabase/a   is independent of     mydatabase/b
+  mydatabase/a   waits for             mydatabase
 
-Several paths in one lk run are taken together or not at all, so that two who
-want the same ones can't block each other.
+lk run takes several paths together or not at all, so two runs of the same paths can't
+deadlock.
 
-The line is fair: who came first goes first, among those of one priority. Who
-waits for mydatabase keeps its place: whoever comes later for mydatabase/b waits
-behind it.
+The line is fair: claims of one priority are granted in the order in which they came. A
+claim of mydatabase keeps its position: a later claim of mydatabase/b waits behind it.
 
-What a path may be
-  Extra slashes at the ends and in between mean nothing: /a//b/ is a/b.
-  At most 16 names and 512 bytes; upper and lower case are different.
+Valid paths
+  Extra slashes are ignored: /a//b/ is a/b.
+  At most 16 names and 512 bytes; case matters.
   Not . or .. as a name, and no control or invisible characters.`
 
-const exitCodesTopic = `lk run ends with the exit code of its command, exactly, if the command ran. Else:
+const exitCodesTopic = `lk run ends with the exit code of its command, if the command ran. Else:
 
 ` + exitCodesTable + `
 
@@ -197,7 +196,7 @@ To tell "taken" from a command's own 75, choose another code:
   lk run --try -E 200 deploy -- ./deploy
   [ $? -eq 200 ] && echo "somebody else deploys"
 
-69 is never "taken": nobody could say whether it is. Try again later.`
+69 does not mean "taken": the state of the lock is unknown. Try again later.`
 
 // urlForms lists the forms of engines' URLs, those for several processes or those for one.
 func urlForms(several bool) string {
@@ -228,8 +227,7 @@ func urlForms(several bool) string {
 const helpWidth = 83
 
 func enginesTopic() string {
-	return `An engine keeps the locks. Who uses the same engine excludes each other; who uses
-another one does not.
+	return `An engine keeps the locks. Programs that use the same engine exclude each other.
 
   --engine URL        names it for one command
   LOCKKEEPER_URL      names it for all commands that see this variable

@@ -28,21 +28,20 @@ func (a *app) newKeep() *cobra.Command {
 	o := &keepOptions{placeOptions: newPlaceOptions()}
 	cmd := &cobra.Command{
 		Use:   "keep PATH... --as NAME",
-		Short: "Keep what lk grab has got until a process ends, then release it",
-		Long: `Keep what lk grab has got for a name, hold or place, until a process has ended:
-the one that started lk keep, or the one that --pid names. Then run the --cleanup
-command, once, if the name still holds, and release. Start it in the background.
-When it has begun it prints what it keeps, as lk grab does.
+		Short: "Renew a reservation until a process ends, then release it",
+		Long: `Renew a reservation of lk grab until a process has ended: the parent of lk keep, or the process
+of --pid. Then run the --cleanup command, once, if the name holds the lock, and release.
+Start lk keep in the background. When it has begun, it prints the reservation as lk grab
+does.
 
-It ends by itself when the lock is lost, and says why (exit code 76), or when it
-is released by lk release (exit code 0; no clean-up is run). An engine that can't
-be reached is tried again until the lock is over.
+It also ends when the lock is lost, with the reason (exit code 76), or when lk release
+released it (exit code 0, without clean-up). If the engine can't be reached, it keeps trying
+until the lock has ended.
 
-A signal (Ctrl-C, kill) only ends the keeping: nothing is released and no clean-up
-is run, since the job may go on. Then, as after kill -9, the lock ends with its TTL,
-or is kept by the next lk renew or lk keep. To give it back use lk release. That a
-terminal is closed (SIGHUP) ends nothing: either the job ends of it, or it goes on.
-` + placesHelp + `
+A signal (Ctrl-C, kill) only ends lk keep: nothing is released and no clean-up is run, since
+the job may go on. Then, as after kill -9, the lock ends with its TTL, unless lk renew or
+another lk keep continues. To release it use lk release. SIGHUP, the end of the terminal,
+is ignored.` + reservationHelp + `
 
 Exit codes:
   0    the process ended and the lock is released, or somebody released it before
@@ -50,7 +49,7 @@ Exit codes:
   2    bad usage, or no such process; 69 the engine can't be reached; 77 denied
   128+n  signal n ended the keeping
   else the clean-up's own; the lock is released all the same`,
-		Example: `  # in a script that has grabbed: keep it until the script ends, whatever happens
+		Example: `  # in a script after lk grab: keep the lock until the script ends, however that happens
   lk keep db --as "run-$ID" --cleanup 'dropdb test' &
 
   # in a CI step: keep it for the steps after this one. $PPID is what runs the steps
@@ -67,9 +66,9 @@ Exit codes:
 	o.addName(cmd, a)
 	o.addTTL(cmd, &a.bad)
 	cmd.Flags().Var(number{&o.pid, &a.bad, "--pid takes the number of a process, such as $PPID, not %q"}, "pid",
-		"keep until this process ends (default: the one that started lk)")
+		"keep until this process ends (default: the parent of lk)")
 	cmd.Flags().StringVar(&o.cleanup, "cleanup", "",
-		"a command for sh -c, to run before the release while the lock is held")
+		"run `CMD` with sh -c before the release, while the lock is held")
 	return cmd
 }
 

@@ -14,37 +14,37 @@ func (a *app) newLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "ls [PATH]",
 		SuggestFor: []string{"ps", "status"},
-		Short:      "List who holds and who waits",
-		Long: `List who holds, who waits and what is frozen: everything, or what meets PATH,
-at it, above it or below it. Holders come first, then the waiters in line. While the
-disk of a server is full, lk prints the last safe state and its age.
+		Short:      "List holders, waiters and freezes",
+		Long: `List holders, waiters and freezes: all, or those at PATH, above it and below it. Holders
+come first, then waiters in the order of their line. While the disk of a server is full,
+lk prints the last safe state and its age.
 
-With --json, each claim or freeze is an object on a line of its own. All durations
-are in seconds; what is not so, or has no end, is left out.
-  claim     names it, for lk revoke --claim
+With --json, each claim or freeze is one object on a line. Durations are in seconds.
+Members without a value are left out.
+  claim     names the claim, for lk revoke --claim
   inside    the claim in whose hold it was made
-  state     held, waiting or frozen; converting: held shared, and waits to be alone
-  targets   path and mode of each, and for permits units, limit, in_use, slot
-  as, note, link   what it says of itself
+  state     held, waiting or frozen; converting: held shared, and waits for exclusive
+  targets   path and mode of each; for permits units, limit, in_use, slot
+  as, note, link   its label
   fence     rises with every grant
-  age       since it was granted, or since it began to wait
-  left      until its announced end, or until it gives up waiting. Not its TTL
-  asked     it is asked to yield: by whom, the reason, and left until it is taken
-  place     in line, from 1; ticket orders those of one priority
-  eta       about how long it will wait from now on
-  waits     every reason why it waits; blockers: who is in the way, 8 at most
-  change    rises with every change of the claim: of two, the higher is the newer
-  revision  how often its holder has altered what it wants`,
+  age       time since the grant, or since it began to wait
+  left      time until its announced end, or until it gives up. Not its TTL
+  asked     it is asked to yield: by whom, why, and the time left
+  position  in line, from 1; ticket orders claims of one priority
+  eta       estimated rest of the wait
+  waits     every reason why it waits; blockers: at most 8 of them
+  change    rises with every change of the claim
+  revision  how often its owner changed the request`,
 		Example: `  # everything
   lk ls
 
   # is anybody in my database, above it or below it?
   lk ls mydatabase
 
-  # with what lk revoke --claim needs
+  # with the claims, for lk revoke --claim
   lk ls --long
 
-  # who holds something, for a script
+  # all holders, for a script
   lk ls --json | jq -r 'select(.state == "held").as'`,
 		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ are in seconds; what is not so, or has no end, is left out.
 			return a.list(cmd, client.Client, path, asJSON, long)
 		}),
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also list what names each claim, for lk revoke --claim")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also list the names of claims, for lk revoke --claim")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in seconds")
 	return cmd
 }

@@ -15,9 +15,8 @@ func (a *app) newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages of lk",
-		Long: `Write the manual pages of lk and of each verb and topic into the directory DIR,
-which is made if it is not there. It is for packages: lk.1, lk-run.1, and so on.
-The date in them is that of SOURCE_DATE_EPOCH, else today's.`,
+		Long: `Write the manual pages of lk, its verbs and topics (lk.1, lk-run.1, ...) into the directory
+DIR, and create it if necessary. Their date is SOURCE_DATE_EPOCH, else today.`,
 		Example: `  # for a package
   lk man ./build/share/man/man1
 

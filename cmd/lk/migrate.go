@@ -14,25 +14,23 @@ func (a *app) newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "migrate [URL]",
 		SuggestFor: []string{"upgrade", "init", "schema", "setup"},
-		Short:      "Make lockkeeper's tables in a database, or bring them up to date",
-		Long: `Make the tables of lockkeeper in a database, or bring them up to date. The database is
-that of URL, else of --engine or LOCKKEEPER_URL.
+		Short:      "Create or upgrade the tables in a database",
+		Long: `Create the tables of lockkeeper in a database, or upgrade them. The database is that of URL,
+else of --engine or LOCKKEEPER_URL.
 
-Who opens the engine does this by itself, if the role may make tables. lk migrate is
-for roles that may not, and for URLs with migrate=off: it is run by somebody who may,
-before the programs that use the locks. Many may run it at once, and again: what has
-been done is not done twice.
+Opening the engine does the same if the role may create tables. lk migrate is for roles
+that may not, and for URLs with migrate=off: run it as the owner of the database before the
+programs that use the locks. It may run several times, and concurrently.
 
-With --print nothing is connected to or changed: the SQL is printed that makes the
-tables where there are none, and as comments the rights of a role that only uses the
-locks.
+With --print, lk connects to nothing. It prints the SQL that creates the tables, and as
+comments the rights of a role that uses the locks.
 
-A password need not be in the URL: it is taken from PGPASSWORD, ~/.pgpass or a service
-file for Postgres, from ~/.my.cnf or MYSQL_PWD for MariaDB and MySQL.`,
+A password need not be in the URL: PGPASSWORD, ~/.pgpass and service files work for
+Postgres, ~/.my.cnf and MYSQL_PWD for MariaDB and MySQL.`,
 		Example: `  # as the owner of the database, before the programs start
   lk migrate postgres://owner@db.example.com/app
 
-  # read first what it would do, and which rights the programs need
+  # print the SQL, and the rights that programs need
   lk migrate --print postgres:///app
 
   # in another schema, or with another prefix

@@ -20,25 +20,22 @@ func (a *app) newRelease() *cobra.Command {
 	cleanup := ""
 	cmd := &cobra.Command{
 		Use:   "release PATH... --as NAME",
-		Short: "Give back what lk grab has got",
-		Long: `Give back what lk grab has got for a name, hold or place. It is no mistake if the
-name has nothing (any more), nor to release twice: then it says so, and exits 0.
-What another name has is never touched.
+		Short: "Release a reservation",
+		Long: `Release a reservation of lk grab, a hold or a position in line. If the name has none, lk says
+so and exits 0. Reservations of other names are not touched.
 
---cleanup CMD runs a shell command before, once, while the lock is still held and
-kept; it is not run if the lock is not held. Should the lock be lost meanwhile,
-the command is stopped.
-` + placesHelp + `
+--cleanup runs a shell command before the release, once, while lk keeps the lock; not if the
+name does not hold it. If the lock is lost meanwhile, the command is stopped.` + reservationHelp + `
 
 Exit codes:
   0    released, or there was nothing to release
   76   the lock was lost, and the clean-up was stopped before that
   2    bad usage; 69 the engine can't be reached; 77 denied
   else the clean-up's own; the lock is released all the same`,
-		Example: `  # in the last step, whatever became of the others
+		Example: `  # in the last step, in any case
   lk release db --as "run-$GITHUB_RUN_ID"
 
-  # and tidy up before somebody else gets it
+  # with a clean-up before the release
   lk release db --as "run-$GITHUB_RUN_ID" --cleanup 'dropdb test'`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) {
 			o.check(cmd, args, &a.bad)
@@ -47,8 +44,8 @@ Exit codes:
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.release(cmd.Context(), &o, cleanup) }),
 	}
 	o.addName(cmd, a)
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print how many holds and places were released as one JSON object")
-	cmd.Flags().StringVar(&cleanup, "cleanup", "", "a command for sh -c, to run before while the lock is held")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the number of released reservations as one JSON object")
+	cmd.Flags().StringVar(&cleanup, "cleanup", "", "run `CMD` with sh -c before the release, while the lock is held")
 	return cmd
 }
 

@@ -10,21 +10,19 @@ func (a *app) newRenew() *cobra.Command {
 	o := newPlaceOptions()
 	cmd := &cobra.Command{
 		Use:   "renew PATH... --as NAME",
-		Short: "Keep what lk grab has got, without queueing anew",
-		Long: `Keep what lk grab has got for a name, hold or place, for another TTL, and say
-what it is, as lk grab does. It never queues anew: if there is nothing to renew,
-the lock is lost, and it says why if that is known.
-` + placesHelp + `
+		Short: "Renew a reservation, without queueing again",
+		Long: `Renew a reservation of lk grab for another TTL, and print it as lk grab does. It never queues
+again: if there is nothing to renew, the lock is lost, and lk prints why.` + reservationHelp + `
 
 Exit codes:
   0    ok
   75   wait (-E names another code)
-  76   lost: the name has neither a hold nor a place any more
+  76   lost: the name has no reservation any more
   2    bad usage; 69 the engine can't be reached; 77 denied`,
 		Example: `  # in a later step: still mine?
   lk renew db --as "run-$GITHUB_RUN_ID" || exit
 
-  # two days more
+  # two more days
   lk renew deploy --as release-freeze --for 2d`,
 		Args: a.checked(func(cmd *cobra.Command, args []string) {
 			o.check(cmd, args, &a.bad)

@@ -32,27 +32,27 @@ func (a *app) newRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "revoke PATH | --claim CLAIM | --as WHO [flags]",
 		SuggestFor: []string{"kill", "break", "steal", "take"},
-		Short:      "Take a lock away from whoever holds it",
-		Long: `Take locks away: what is held at PATH or below it, or one claim, or what
-somebody has. The holder is asked to release; if it does not, the lock is taken
-after the holder's TTL, which is time enough to stop cleanly. With --force it is
-taken at once, and the next one may get it before the holder knows.
+		Short:      "Take a lock away from its holder",
+		Long: `Take locks away from their holders: the locks at PATH and below it, one claim (--claim), or
+the claims of one owner (--as). lk asks the holder to release, and takes the lock after the
+holder's TTL. With --force it takes the lock at once; the next claim may be granted before
+the holder notices.
 
-lk run stops its command when its lock is taken. A claim that waits, named by
---claim or --as, leaves the line at once.
+lk run stops its command when its lock is taken. A waiting claim, named by --claim or --as,
+leaves the line at once.
 
-Where several hold something there, say which: --claim (lk ls --long lists them),
---as, or --all. Where nothing is there to revoke, the exit code is 1.`,
-		Example: `  # ask whoever holds mydatabase/mytest to stop, and take it after its TTL
+If there are several holders, choose with --claim (see lk ls --long), --as, or --all. If
+there is nothing to revoke, the exit code is 1.`,
+		Example: `  # ask the holder of mydatabase/mytest to stop, and take the lock after its TTL
   lk revoke mydatabase/mytest --note "the disk is full, see the runbook"
 
-  # of several who share it, only this one
+  # of several holders, only this one
   lk revoke testsite --as ci-17 --note "hangs since noon"
 
-  # this one claim, as lk ls --long lists it, at once
+  # one claim, as lk ls --long lists it, at once
   lk revoke --claim 3KX7VQ.1 --force --note "its machine is gone"
 
-  # everybody below mydatabase
+  # all holders below mydatabase
   lk revoke mydatabase --all --note "restore from backup"`,
 		DisableFlagsInUseLine: true,
 		Args:                  a.checked(func(_ *cobra.Command, args []string) { o.check(a, args) }),
@@ -61,9 +61,9 @@ Where several hold something there, say which: --claim (lk ls --long lists them)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.claims, "claim", nil, "revoke this `CLAIM`, as lk ls --long lists it; may be repeated")
 	f.StringVar(&o.as, "as", "", "revoke what `WHO` holds or waits for")
-	f.BoolVar(&o.all, "all", false, "revoke all that is held there")
-	f.BoolVar(&o.force, "force", false, "at once, without asking: the next may get it before the holder knows")
-	f.StringVar(&o.note, "note", "", "`WHY`, for the holder and for everybody who looks")
+	f.BoolVar(&o.all, "all", false, "revoke all locks there")
+	f.BoolVar(&o.force, "force", false, "take it at once, without asking the holder")
+	f.StringVar(&o.note, "note", "", "`WHY`, for the holder and others")
 	f.BoolVar(&o.json, "json", false, "print what was done, one JSON object a line; durations are in seconds")
 	return cmd
 }
@@ -123,7 +123,7 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 		}
 	}
 	if o.note == "" {
-		fmt.Fprintln(a.stderr, "lk: the holder is not told why: next time say it with --note")
+		fmt.Fprintln(a.stderr, "lk: the holder sees no reason: give one with --note")
 	}
 	return nil
 }

@@ -29,13 +29,14 @@ func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lk VERB [ARG...]",
 		Short: "Run commands under locks, and see who holds what",
-		Long: `lk keeps locks for the commands that you run.
+		Long: `lk runs commands under locks.
 
-A lock is named by a path, such as mydatabase/mytest, and covers all that is
-below it: whoever wants mydatabase waits for everybody inside it, in fair order.
-No server is needed: without --engine, lk keeps the locks in a file. The file is yours,
-and excludes what you run on this machine. Where /var/lib/lockkeeper-local exists, the
-file is there, and excludes all users of this machine. For many machines see lk serve.`,
+A lock is named by a path, such as mydatabase/mytest. It covers all paths below it: a
+claim of mydatabase waits for all holders inside, in fair order.
+
+lk needs no server. Without --engine it keeps the locks in a file of yours, which excludes
+commands that you run on this machine. If /var/lib/lockkeeper-local exists, the file is
+there, and excludes all users of this machine. For several machines see lk serve.`,
 		Example: `  # run the tests while nobody else has the database
   lk run mydatabase/mytest -- go test ./...
 

@@ -21,55 +21,52 @@ func (a *app) newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PATH... -- COMMAND [ARG...]",
 		Short: "Run a command while holding locks",
-		Long: `Run a command while holding locks: PATH and all that is below it, for this
-command alone, or shared with others (-s), or for a limited number of them (-n).
-Several paths are taken together or not at all; --with adds some that are taken
-otherwise, as in --with s:testsite --with 3:router1/snmp.
+		Long: `Run a command while holding locks. Each PATH is locked with all paths below it:
+exclusively, shared (-s), or with a limit (-n). lk takes several paths together or not
+at all. --with adds paths in another mode.
 
-lk waits in line until the locks are free, and names the holder, again every two
-minutes. If a server or database can't be reached yet, or drains, lk tries until the
-bound of the wait, or without a bound for the TTL. lk passes its signals on to the
-command. If lk can't keep the locks, it stops the command's process group before
-anyone else gets them: it sends TERM a third of the TTL before the end, or 5s if that
-is less, and KILL at the end. If lk stands still, as by Ctrl-Z, its second process
-does the same. lk does not wait for background processes that the command leaves
-behind (only briefly after TERM or Ctrl-C). The command keeps its locks if a server or
-database restarts within the TTL. If the engine can't be reached when the command
-ends, lk tries to release for less than 2s, and says when the locks are free.
+lk waits in line until the locks are free, and prints the holder. If a server or a
+database can't be reached, or is draining, lk keeps trying until --wait has passed, or
+without --wait for the TTL.
 
-If you kill -9 lk, its second process kills the command's process group, and the locks
-are free at once. On a server or a database they end with the TTL instead if a process
-that the command started still runs, if --cleanup was given (lk does not run it then),
-or if the second process was killed too. lk does not kill processes that left the
-process group (setsid), and does not see processes elsewhere (ssh, a container): these
-can outlive the locks. By LK_FENCE a resource can refuse an older holder.
+Signals are passed on to the command. If lk can't renew the locks, it stops the
+command's process group before the engine grants them to anybody else: TERM a third of
+the TTL (at most 5s) before the end, KILL at the end. The guard, a second process of lk,
+does the same if lk stands still. lk does not wait for background processes that the
+command leaves behind (only briefly after TERM or Ctrl-C). Restarts of a server or a
+database within the TTL do not disturb the command. If the engine can't be reached when
+the command ends, lk tries to release for less than 2s.
 
-The command finds in its environment:
+After kill -9 of lk, the guard kills the process group, and the locks are free at once.
+On a server or a database they are free after the TTL instead if a process of the command
+still runs, if --cleanup was given (it is not run), or if the guard was killed too.
+Processes that left the group (setsid), or run elsewhere (ssh, a container), are not
+stopped and can outlive the locks. A resource can refuse an old holder by LK_FENCE.
+
+Environment of the command:
   LK_PATH         the paths, one a line
   LK_FENCE        a number that rises with every grant
   LK_CLAIM        the claim, for lk why
-  LK_SLOT         the number, from 1 to N, of one unit under -n or N: (the first
-                  such path's); nothing if it takes several, which have no number
-  LOCKKEEPER_URL  the engine, so that an lk within the command uses the same
-A run within a run that holds its paths already goes at once.
-
-` + exitHelp + systemNote(runtime.GOOS),
-		Example: `  # nobody else has mydatabase/mytest while the tests run
+  LK_SLOT         the slot, from 1 to N, of one unit under -n or N: (of the first such
+                  path); empty if it takes several units
+  LOCKKEEPER_URL  the engine, for an lk within the command
+A run within a run that holds its paths starts at once.` + exitHelp + systemNote(runtime.GOOS),
+		Example: `  # run tests while holding mydatabase/mytest
   lk run mydatabase/mytest -- go test ./...
 
-  # together with all who share it, but with nobody who wants it alone
+  # share a lock with other readers
   lk run --shared testsite -- ./read-only-test
 
   # at most three at a time
   lk run -n 3 router1/snmp -- snmpwalk router1
 
-  # several at once, each in its own way, and what to do before they are released
+  # two locks in different modes, and a clean-up before they are released
   lk run mydatabase --with s:testsite --cleanup ./reset -- ./load-test
 
   # don't wait
   lk run --try deploy -- ./deploy || echo "somebody else deploys"
 
-  # who and what for, for those who wait behind it
+  # tell waiters who holds the lock, and why
   lk run --as nightly --note "load test" --link "$BUILD_URL" mydatabase -- ./load-test`,
 		DisableFlagsInUseLine: true,
 		Args:                  a.checked(func(cmd *cobra.Command, args []string) { o.check(cmd, args, &a.bad) }),

@@ -35,38 +35,38 @@ type runOptions struct {
 
 func (o *runOptions) addFlags(cmd *cobra.Command, a *app) {
 	f, bad := cmd.Flags(), &a.bad
-	f.BoolVarP(&o.shared, "shared", "s", false, "share every PATH with others who share it")
+	f.BoolVarP(&o.shared, "shared", "s", false, "lock every PATH in shared mode")
 	f.VarP(number{&o.limit, bad, "-n takes a number, as in -n 3: at most so many at a time, not %q; not to wait is --try"},
-		"limit", "n", "hold permits: at most N units of each PATH in use at a time, as this caller sees it")
-	f.Var(number{&o.units, bad, "--units takes a number, not %q"}, "units", "with -n: how many units to take")
-	f.StringArrayVar(&o.with, "with", nil, "take also `SPEC`, again and again: PATH or x:PATH alone, s:PATH shared, "+
-		"N:PATH one unit of at most N, U/N:PATH U units")
-	f.BoolVar(&o.try, "try", false, "do not wait: give up at once if it is taken")
-	addSpan(cmd, bad, &o.wait, "wait", 0, "wait for at most D, such as 90s, 5m or 2w3d (default: no bound)")
+		"limit", "n", "take a permit of each PATH: at most N are in use at a time, by this caller's limit")
+	f.Var(number{&o.units, bad, "--units takes a number, not %q"}, "units", "with -n: the number of permits to take")
+	f.StringArrayVar(&o.with, "with", nil, "also lock `SPEC` (repeatable): PATH or x:PATH exclusive, s:PATH shared, "+
+		"N:PATH one permit of N, U/N:PATH U permits")
+	f.BoolVar(&o.try, "try", false, "do not wait: fail at once if it is taken")
+	addSpan(cmd, bad, &o.wait, "wait", 0, "wait at most D, such as 90s, 5m or 2w3d (default: without limit)")
 	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL,
-		"free the locks D after lk was last heard of; lk renews at a third of it")
+		"free the locks D after the last renewal; lk renews every third of D")
 	addSpan(cmd, bad, &o.maxHold, "max-hold", time.Millisecond,
-		"hold for at most D: then the command is asked to stop (default: no bound)")
-	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher goes first (default 0)")
-	f.BoolVar(&o.steal, "steal", false, "ask holders of lower --priority to yield, and wait until they do")
+		"hold at most D, then stop the command (default: without limit)")
+	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher is granted first (default 0)")
+	f.BoolVar(&o.steal, "steal", false, "ask holders of lower --priority to release, and wait until they do")
 	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0,
-		"ask them, and take the locks D later, or their TTL if that is sooner")
-	f.BoolVar(&o.soft, "soft", false, "hold nobody back while waiting: whoever comes later may go first")
-	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until nobody has held it for D")
+		"as --steal, and take the locks after D, or after their TTL if that is sooner")
+	f.BoolVar(&o.soft, "soft", false, "wait without blocking claims behind this one")
+	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until it has been free for D")
 	f.Var(choice[supervise.Action]{&o.onYield, bad, "--on-yield",
 		[]supervise.Action{supervise.Ignore, supervise.Terminate}}, "on-yield",
-		"when somebody asks for the locks: ignore it, but tell; or ask the command to stop, by TERM")
+		"when somebody asks for the locks: print it, or also send TERM to the command")
 	f.Var(choice[supervise.Action]{&o.onLost, bad, "--on-lost",
 		[]supervise.Action{supervise.Terminate, supervise.Kill, supervise.Warn}}, "on-lost", "before the locks are lost: "+
-		"ask the command to stop, and kill it as they are; only kill it; or only tell, and let it run on")
-	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c once after the command, while lk still holds the "+
+		"send TERM, then KILL at the end; only KILL; or only warn, and let the command run on")
+	f.StringVar(&o.cleanup, "cleanup", "", "run `CMD` with sh -c after the command, while lk still holds the "+
 		"locks; LK_EXIT is the command's exit code. If the command succeeds, lk exits with CMD's exit code")
-	f.StringVar(&o.label.As, "as", "", "who holds it, for others to read (default user@host:PID, of this lk)")
-	f.StringVar(&o.label.Note, "note", "", "what for (default: the command's name)")
-	f.StringVar(&o.label.Link, "link", "", "where to look, such as the URL of a CI run")
+	f.StringVar(&o.label.As, "as", "", "name of the holder, for others (default user@host:PID)")
+	f.StringVar(&o.label.Note, "note", "", "purpose, for others (default: the command's name)")
+	f.StringVar(&o.label.Link, "link", "", "link, for others, such as the URL of a CI run")
 	f.VarP(number{&o.conflictCode, bad, "-E takes an exit code, 0 to 255, not %q"}, "conflict-exit-code", "E",
-		"exit code when it is not acquired")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing while waiting, nor that it is taken")
+		"exit code if the locks are not acquired")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing while waiting, nor that it is taken")
 }
 
 // choice is the value of a flag that takes one of a few words.

@@ -46,46 +46,42 @@ func (a *app) newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "serve",
 		SuggestFor: []string{"server", "daemon", "start", "listen"},
-		Short:      "Keep locks for many machines, as a server",
-		Long: `Keep locks for whoever names this server as its engine: lk and Go programs, on this
-machine and others; and for whoever speaks HTTP. Without flags it keeps them on disk,
-in a directory of yours ($XDG_STATE_HOME/lockkeeper/server, or
-~/.local/state/lockkeeper/server), and listens on this machine alone: on port 7420
-for clients, on port 7421 for HTTP, with metrics at /metrics. When it is ready it says
-on stderr how to use it: export LOCKKEEPER_URL=lk://127.0.0.1:7420
+		Short:      "Serve locks to other machines",
+		Long: `Serve locks to lk, to Go programs and over HTTP. Without flags, the server keeps the locks on
+disk, in $XDG_STATE_HOME/lockkeeper/server (or ~/.local/state/lockkeeper/server), and
+listens on this machine only: on port 7420 for clients, on port 7421 for HTTP, with metrics
+at /metrics. When it is ready, it prints how to use it, such as
+export LOCKKEEPER_URL=lk://127.0.0.1:7420
 
-A lock that is taken through a server ends with its TTL when its holder is killed or
-cut off: over a network nobody can tell a dead process from a slow one. The other
-way round, a server that is started again finds its locks on disk, and holders
-that come back within their TTL go on as if nothing had happened.
+If a holder is killed or cut off, its lock ends with its TTL: a server can't tell a dead
+process from a slow one. A restarted server finds its locks on disk; holders that reconnect
+within their TTL keep them.
 
-What is served is named by --data or --engine. LOCKKEEPER_URL is not looked at, since
-it says where clients find their locks: here, most likely.
+--data or --engine names the engine to serve. LOCKKEEPER_URL does not, since it names the
+engine of clients.
 
-Beyond this machine it listens only if clients prove who they are, by a token
-(--tokens, lk token) or a certificate (--client-ca), over TLS (--tls-cert, --tls-key;
-lk ca makes all for a first try); or with --insecure. Who may do what, and how much of
-it, stands in the configuration file, as rules and quotas; without rules whoever is let
-in may do everything. The tokens, the rules and the certificates may change while it
-runs: it sees that within seconds, and at once when it gets HUP.
+To listen on a network, require clients to authenticate, by tokens (--tokens, lk token) or
+certificates (--client-ca), over TLS (--tls-cert, --tls-key; lk ca creates certificates for
+a first try), or give --insecure. Rules and quotas in the configuration file bound what an
+identity may do; without rules, an authenticated client may do everything. The server
+applies changes of tokens, rules and certificates within seconds, and at once on HUP.
 
-Each flag may also stand in that file, as a key with _ for -, or in the environment,
-as ` + serveVariables + ` and its name: tls_cert, ` + serveVariables + `TLS_CERT. A flag goes before the
-environment, and that before the file. Unknown keys are refused.
+Each flag can also be set in that file, as a key with _ for -, or in the environment, as
+` + serveVariables + ` and its name: tls_cert, ` + serveVariables + `TLS_CERT. A flag
+overrides the environment, which overrides the file. Unknown keys are refused.
 
-TERM and Ctrl-C end it: from then on it grants nothing, keeps places in line, tells
-its clients, answers what it was asked before, and ends within ` + duration.Text(drainTime) + `; a second signal
-ends it at once. lk drain ends it when nobody has anything any more. It tells systemd
-when it is ready (Type=notify).`,
-		Example: `  # for this machine
+TERM and Ctrl-C end the server: it grants nothing more, keeps positions in line, notifies its
+clients, answers pending calls, and ends within ` + duration.Text(drainTime) + `; a second
+signal ends it at once. lk drain ends it when it is idle. It supports systemd's Type=notify.`,
+		Example: `  # on this machine
   lk serve
 
-  # for a network, with everything made for a first try
+  # on a network, with new certificates and a token
   lk ca locks.example.com
   lk token new ci --tokens tokens >ci-token
   lk serve --listen :7420 --http :7421 --tls-cert lk-ca/server.pem --tls-key lk-ca/server-key.pem --tokens tokens
 
-  # for one test run: nothing is left, and any free port will do
+  # for one test run: in memory, on any free port
   lk serve --engine mem: --listen 127.0.0.1:0
 
   # and in another shell
@@ -100,22 +96,21 @@ when it is ready (Type=notify).`,
 
 func (o *serveOptions) flags(a *app, f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "", "`FILE` (YAML) with values of these flags, rules and quotas")
-	f.StringVar(&o.listen, "listen", "", "`ADDR` to listen on, as HOST:PORT; port 0 is any that is free (default "+
+	f.StringVar(&o.listen, "listen", "", "`ADDR` to listen on, as HOST:PORT; port 0 is any free port (default "+
 		"127.0.0.1:7420 and [::1]:7420)")
 	f.StringVar(&o.http, "http", "", "`ADDR` to listen on for HTTP, or off (default 127.0.0.1:7421 and [::1]:7421; off "+
 		"if --listen is given)")
 	f.StringVar(&a.engineFlag, "engine", "", "`URL` of the engine to serve (default: that of --data)")
-	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; it is made if it is "+
-		"not there")
+	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; created if missing")
 	f.StringVar(&o.tlsCert, "tls-cert", "",
-		"`FILE` (PEM) with the certificate of this server, and those between it and its authority")
+		"`FILE` (PEM) with the certificate chain of this server")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` (PEM) with its key")
 	f.StringVar(&o.clientCA, "client-ca", "",
-		"`FILE` (PEM) with the authority of clients' certificates: they are let in by them")
-	f.StringVar(&o.tokens, "tokens", "", "`FILE` with the tokens that clients are let in by (lk token)")
-	f.StringVar(&o.audit, "audit", "", "`FILE` to append a line to for all that was granted, lost, revoked and denied")
+		"`FILE` (PEM) with the authority that signs clients' certificates; clients authenticate by them")
+	f.StringVar(&o.tokens, "tokens", "", "`FILE` with the tokens by which clients authenticate (lk token)")
+	f.StringVar(&o.audit, "audit", "", "`FILE` of the audit log: a line for each grant, loss, revocation and refusal")
 	f.BoolVar(&o.insecure, "insecure", false,
-		"listen beyond this machine, although anyone who reaches the port can take and end locks")
+		"listen on a network without authentication: anybody who reaches the port can take and end locks")
 	o.boundFlags(f)
 	f.Var(choice[string]{&o.logFormat, &a.bad, "--log-format", []string{"text", "json"}}, "log-format",
 		"how to write the log, on stderr (default text on a terminal, else json)")

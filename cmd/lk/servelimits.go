@@ -19,12 +19,12 @@ const mostClaims = limits.DefaultClaims
 // boundFlags adds the flags that bound claims, and --http-hosts.
 func (o *serveOptions) boundFlags(f *pflag.FlagSet) {
 	l := &o.limits
-	f.StringVar(&o.hosts, "http-hosts", "", "`NAMES`, comma-separated, by which HTTP clients may call this server "+
-		"(default any where tokens are needed, else addresses, this machine's name and names without a dot)")
-	f.IntVar(&l.sessionClaims, "session-claims", limits.DefaultSessionClaims, "the most claims, `N`, of one session")
+	f.StringVar(&o.hosts, "http-hosts", "", "`NAMES`, comma-separated, that HTTP requests may have as Host "+
+		"(default: any if clients authenticate, else addresses, this machine's name and names without a dot)")
+	f.IntVar(&l.sessionClaims, "session-claims", limits.DefaultSessionClaims, "at most `N` claims of one session")
 	f.IntVar(&l.identityClaims, "identity-claims", limits.DefaultIdentityClaims,
-		"the most claims, `N`, of one identity, unless a quota says otherwise")
-	f.IntVar(&l.pathWaiting, "path-waiting", limits.DefaultWaitingPerPath, "the most claims, `N`, that wait for one path")
+		"at most `N` claims of one identity without a quota of its own")
+	f.IntVar(&l.pathWaiting, "path-waiting", limits.DefaultWaitingPerPath, "at most `N` claims wait for one path")
 }
 
 func (l *serveLimits) check(a *app) {

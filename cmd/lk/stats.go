@@ -21,13 +21,12 @@ func (a *app) newStats() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "stats [PATH]",
 		SuggestFor: []string{"count", "top", "metrics"},
-		Short:      "Count who holds and who waits, by path and by owner",
-		Long: `Count holds, waiting claims and the sessions that have them: by path and by
-owner, with the longest queue, the longest hold and the longest wait. Of
-everything, or of what meets PATH, at it, above it or below it.
+		Short:      "Count holds and waits, by path and by owner",
+		Long: `Count holds, waiting claims and sessions, by path and by owner, with the longest queue, the
+longest hold and the longest wait: of everything, or at PATH, above it and below it.
 
-In the bars each # is a hold and each . is one that waits.`,
-		Example: `  # where are the lines?
+In the bars, # is a hold and . is a waiting claim.`,
+		Example: `  # where are the queues?
   lk stats
 
   # one part of the tree

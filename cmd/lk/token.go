@@ -29,19 +29,19 @@ func (a *app) newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "token",
 		SuggestFor: []string{"tokens", "login", "auth", "key"},
-		Short:      "Make, list and revoke the tokens that a server knows clients by",
-		Long: `Make, list and revoke tokens. A token is a secret by which a server that was started
-with --tokens FILE knows who comes. The file has a line for each, with the name of
-its owner and a digest: nobody can make the token out of it. A server takes changes
-up within seconds, and cuts off who used a token that is revoked.
+		Short:      "Create, list and revoke tokens of clients",
+		Long: `Create, list and revoke tokens. A token is a secret by which a client authenticates to a server
+that was started with --tokens FILE. The file has a line for each token, with its name and
+digest, but not the secret. Servers apply changes within seconds, and disconnect clients
+whose token is revoked.
 
-A client finds its token in LOCKKEEPER_TOKEN, or in the file that LOCKKEEPER_TOKEN_FILE
-or ?token=FILE in its URL names. Several tokens may have one name, so that a new one
-can be handed out before the old one is revoked.`,
+A client finds its token in LOCKKEEPER_TOKEN, or in the file that LOCKKEEPER_TOKEN_FILE or
+?token=FILE in its URL names. Several tokens may have one name, so that you can hand out a
+new one before you revoke the old one.`,
 		Example: `  # a token for the CI machines, into a file that only they read
   lk token new ci --tokens /etc/lockkeeper/tokens >ci-token
 
-  # a server that knows it
+  # a server that accepts it
   lk serve --listen :7420 --tokens /etc/lockkeeper/tokens --tls-cert server.pem --tls-key server-key.pem`,
 		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) {
 			if len(args) > 0 {
@@ -59,30 +59,30 @@ can be handed out before the old one is revoked.`,
 func (a *app) newTokenNew(o *tokenOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Make a token for NAME, and print it this one time",
-		Long:  "Make a token for NAME, print it on stdout this one time, and add its digest to the file.",
-		Example: `  # a token that ends by itself
+		Short: "Create a token for NAME, and print it once",
+		Long:  "Create a token for NAME, print it on stdout, and add its digest to the file. It is never shown again.",
+		Example: `  # a token that expires
   lk token new ci --expires 90d --note 'the CI machines' >ci-token
 
-  # one of deploy, in the file that a server was told of
+  # a token in the file of a server
   lk token new deploy --tokens /etc/lockkeeper/tokens >deploy-token`,
 		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.oneName(a, args) }),
 		RunE: verb(func(*cobra.Command, []string) error { return a.tokenNew(o) }),
 	}
-	addSpan(cmd, &a.bad, &o.expires, "expires", 0, "it ends with the day that is so far off (default never)")
-	cmd.Flags().StringVar(&o.note, "note", "", "`TEXT` for people, such as where it is kept")
+	addSpan(cmd, &a.bad, &o.expires, "expires", 0, "the token expires at the end of the day D from now (default: never)")
+	cmd.Flags().StringVar(&o.note, "note", "", "`TEXT` for people, such as where the token is kept")
 	return cmd
 }
 
 func (a *app) newTokenLs(o *tokenOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List the tokens: whose they are, never what they are",
-		Long:  "List the tokens of the file: whose they are, how they begin to be told apart, since and until when.",
-		Example: `  # whose they are
+		Short: "List tokens, without their secrets",
+		Long:  "List the tokens of the file: name, start of the digest, creation and expiry.",
+		Example: `  # all tokens
   lk token ls
 
-  # those that have expired
+  # expired tokens
   lk token ls --json | jq -r 'select(.expired).name'`,
 		Args: a.takes(0, 0),
 		RunE: verb(func(*cobra.Command, []string) error { return a.tokenLs(o) }),
@@ -94,12 +94,12 @@ func (a *app) newTokenLs(o *tokenOptions) *cobra.Command {
 func (a *app) newTokenRevoke(o *tokenOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Revoke all tokens of NAME, or the one whose digest begins so",
+		Short: "Revoke all tokens of NAME, or the one of a digest",
 		Long:  "Revoke all tokens of NAME; or the one whose digest begins with NAME, as lk token ls prints it.",
-		Example: `  # all of one name
+		Example: `  # all tokens of a name
   lk token revoke ci
 
-  # one of several, by what lk token ls prints
+  # one token, by the digest that lk token ls prints
   lk token revoke 3f9a1c0be2d4`,
 		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.oneName(a, args) }),
 		RunE: verb(func(*cobra.Command, []string) error { return a.tokenRevoke(o) }),
@@ -143,7 +143,7 @@ func (a *app) tokenNew(o *tokenOptions) error {
 		return err
 	}
 	fmt.Fprintln(a.stdout, secret)
-	fmt.Fprintf(a.stderr, "lk: this is the only time that it is shown; %s has its digest. Servers know it with "+
+	fmt.Fprintf(a.stderr, "lk: the token is not shown again; its digest is in %s. Start servers with "+
 		"--tokens %s\n", path, path)
 	return nil
 }
@@ -172,7 +172,7 @@ func (a *app) tokenLs(o *tokenOptions) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, t := range tokens {
 		r := rowOf(t)
-		until := "for ever"
+		until := "no expiry"
 		if r.Expires != "" {
 			until = "until " + r.Expires
 		}
@@ -220,6 +220,7 @@ func (a *app) tokenRevoke(o *tokenOptions) error {
 	if removed == 0 {
 		return &exit{code: exitFailure, say: fmt.Errorf("%s has no token of %s: lk token ls lists them", path, o.name)}
 	}
-	fmt.Fprintf(a.stderr, "lk: %s of %s revoked; servers cut it off within seconds\n", plural(removed, "token"), o.name)
+	fmt.Fprintf(a.stderr, "lk: %s of %s revoked; servers disconnect its clients within seconds\n",
+		plural(removed, "token"), o.name)
 	return nil
 }

@@ -29,26 +29,23 @@ func (a *app) newWatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "watch [PATH]",
 		SuggestFor: []string{"follow", "tail", "events", "monitor"},
-		Short:      "Tell what happens to locks, as it happens",
-		Long: `Tell what happens, a line for each change: who got what, who waits and where in
-line, who was asked to yield, who released or lost what and why. It begins with
-what is there now: of everything, or of what meets PATH, at it, above it or below
-it. Changes that follow each other within a moment may be told as one.
+		Short:      "Print changes of locks as they happen",
+		Long: `Print a line for each change of a lock: granted, waiting, asked to yield, released, lost, and
+why. lk first prints the present state: of everything, or at PATH, above it and below it.
+Rapid changes may be merged into one line.
 
-The events are waits, holds, upgrades (shared, and waits to be alone), asked (to
-yield), kept (asked no longer), released, lost, refused, left (the line), frozen
-and thawed.
+Events: waits, holds, upgrades (shared, waits for exclusive), asked (to yield), kept (no
+longer asked), released, lost, refused, left (the line), frozen, thawed.
 
-It goes on until it is interrupted (Ctrl-C), and ends with 130 then. When a server
-can't be reached any more, it waits for it. The time is
-this computer's, for people to read: durations are what lk measures itself.`,
-		Example: `  # what happens, from now on
+Ctrl-C ends it, with exit code 130. If a server can't be reached, lk waits for it. Times
+are those of this computer.`,
+		Example: `  # all changes from now on
   lk watch
 
   # at one path, above it and below it
   lk watch mydatabase/mytest
 
-  # who loses locks, for a log
+  # lost locks, for a log
   lk watch --json | jq -c 'select(.event == "lost")'`,
 		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {

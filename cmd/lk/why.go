@@ -20,21 +20,19 @@ func (a *app) newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "why [PATH]",
 		SuggestFor: []string{"explain", "blocked", "who"},
-		Short:      "Explain why a path is not free, or why anybody waits",
-		Long: `List every claim that explains why PATH is not free, a line each: holders and
-freezes first, then the waiters in line, each with its position and what it
-waits for. That includes claims elsewhere that these wait for in turn. If PATH
+		Short:      "Explain why a path is not free, or why claims wait",
+		Long: `Print every claim that explains why PATH is not free, one a line: holders and freezes first,
+then waiters in line, each with its position and its blocker, also those elsewhere. If PATH
 is free, lk says so. Without PATH, lk explains all waits.
 
-"about 2m to go" is an estimate: from what holders announced, else from how long
-recent holds of the path took.`,
+"about 2m to go" is an estimate, from announced ends and from recent holds of the path.`,
 		Example: `  # why does my test not start?
   lk why mydatabase/mytest
 
-  # who waits for what, everywhere
+  # all waits
   lk why
 
-  # who is to be asked? The holders that somebody waits for
+  # the holders that somebody waits for
   lk why --json mydatabase | jq -r 'select(.state == "held").as'`,
 		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
