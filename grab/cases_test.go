@@ -62,9 +62,9 @@ func TestGoldenSession(t *testing.T) {
 	})
 }
 
-// TestSharers: sharers hold together, each for its own time; who wants it alone
-// waits for the last of them, and later sharers wait behind. Whoever takes a/b/c
-// shares a/b and a with its like.
+// TestSharers: shared claims are granted together, each with its own TTL. An exclusive claim waits
+// for the last of them, and later shared claims wait behind it. A claim of a/b/c shares a/b and a
+// with other claims below.
 func TestSharers(t *testing.T) {
 	inMemory(t, func(w *world) {
 		share := func(as string) grab.Request {
@@ -99,7 +99,8 @@ func TestSharers(t *testing.T) {
 	})
 }
 
-// TestReleaseOfAnotherNameChangesNothing is case T3.6 c: who releases gives back only its own.
+// TestReleaseOfAnotherNameChangesNothing is case T3.6 c: a release ends only the claim of its own
+// name.
 func TestReleaseOfAnotherNameChangesNothing(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		fence := w.ok("holder", "db").Fence
@@ -155,7 +156,7 @@ func TestOneLockByAnySpelling(t *testing.T) {
 	})
 }
 
-// TestWrongInput: everything that is wrong is told at once, and nothing is made.
+// TestWrongInput: one error names everything that is wrong with a request, and no claim is made.
 func TestWrongInput(t *testing.T) {
 	inMemory(t, func(w *world) {
 		p := w.places()
@@ -184,8 +185,8 @@ func TestWrongInput(t *testing.T) {
 	})
 }
 
-// TestAnotherRequest: a repeat can't make something else of what is there, but a
-// place takes another limit, and either a higher priority.
+// TestAnotherRequest: a repeat cannot change the mode, the units or the paths of a claim; it can
+// change the limit of a waiting claim, and raise the priority.
 func TestAnotherRequest(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.oks(grab.Request{As: "reader", Targets: []lockkeeper.Target{shared("db")}})

@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// TestKeepAskedTwice: somebody asks for what is kept without an end, and then
-// somebody else with one: the keeper ends before that, and the engine knows it.
+// TestKeepAskedTwice: a request to yield without an end, and then one with an end: the Keepalive
+// ends before that end, and the engine knows it.
 func TestKeepAskedTwice(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("me", "db")

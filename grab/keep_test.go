@@ -61,7 +61,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// TestKeepNothing: who has nothing can't keep it.
+// TestKeepNothing: Keep without a claim returns ErrLost.
 func TestKeepNothing(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		_, err := w.places().Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, w.clock)
@@ -69,7 +69,7 @@ func TestKeepNothing(t *testing.T) {
 	})
 }
 
-// TestKeepEnds: why it ended is told, at once.
+// TestKeepEnds: a Keepalive reports the reason of an end at once.
 func TestKeepEnds(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		end := func(why lockkeeper.Reason, do func()) {
@@ -164,7 +164,7 @@ func TestKeepAsksWhy(t *testing.T) {
 	}
 }
 
-// TestKeepIgnoresLaterHold: what the name grabbed anew is not what was kept.
+// TestKeepIgnoresLaterHold: a later hold of the same name is not the hold that a Keepalive keeps.
 func TestKeepIgnoresLaterHold(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("me", "db")

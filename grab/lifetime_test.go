@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// TestClaimEndsWithItsTTL: who stops repeating loses its place, or its hold, after its TTL,
-// and not before; who repeats keeps it.
+// TestClaimEndsWithItsTTL: a claim that is not repeated ends after its TTL, waiting or held, and
+// not before; repeats keep a claim alive.
 func TestClaimEndsWithItsTTL(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("holder", "db")
@@ -38,8 +38,8 @@ func TestClaimEndsWithItsTTL(t *testing.T) {
 	})
 }
 
-// TestGrantedWhileNobodyLooked: a place that comes up is held for the rest of its
-// TTL, and the next call says so.
+// TestGrantedWhileNobodyLooked: a claim that is granted between two calls is held for the rest of
+// its TTL, and the next call says so.
 func TestGrantedWhileNobodyLooked(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("holder", "db")
@@ -119,8 +119,8 @@ func TestFor(t *testing.T) {
 	})
 }
 
-// TestForIsAnnounced: who would wait for less than others hold for fails at once,
-// by the same rule for who grabs (R8), and leaves no place behind.
+// TestForIsAnnounced: a wait that is shorter than an announced hold fails at once, by the same rule
+// as in the engine (R8), and leaves no claim.
 func TestForIsAnnounced(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		long := w.request("me", "db")
@@ -141,8 +141,8 @@ func TestForIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestReleaseAndAgain: after a release everything begins anew, and nothing late
-// brings the old back.
+// TestReleaseAndAgain: after a release a new claim starts without a past, and a late request of the
+// old one changes nothing.
 func TestReleaseAndAgain(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		n := w.name("me", "db")
@@ -171,8 +171,8 @@ func TestReleaseAndAgain(t *testing.T) {
 	})
 }
 
-// TestRevoked: a hold that was taken is told by every renewal, and by the next
-// grab once, which queues anew.
+// TestRevoked: every renewal reports a revoked hold; the next grab reports it once, and queues
+// again.
 func TestRevoked(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		long := w.request("me", "db")
@@ -272,8 +272,7 @@ func TestWaitKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestWaitEnds: a place that is taken while somebody waits in it is told, and not
-// queued for anew.
+// TestWaitEnds: a waiting claim that an operator ends is reported, and Wait does not queue again.
 func TestWaitEnds(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		for why, end := range map[lockkeeper.Reason]func(){

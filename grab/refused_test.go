@@ -53,8 +53,8 @@ func (b *bounded) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending
 	return err
 }
 
-// TestRefusedBringsNothing: who is refused has nothing, neither hold nor place nor
-// session, and what it had before it has still.
+// TestRefusedBringsNothing: a refused request leaves neither claim nor session, and the name keeps
+// what it had.
 func TestRefusedBringsNothing(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		b := &bounded{Engine: w.engines[0], open: map[string]bool{}}

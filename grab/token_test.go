@@ -105,7 +105,7 @@ func TestConfirmOfAnEarlierLife(t *testing.T) {
 	})
 }
 
-// TestTokenText: what is printed is read as what it was, and nothing else is.
+// TestTokenText: ParseToken accepts exactly what String prints.
 func TestTokenText(t *testing.T) {
 	for _, token := range []grab.Token{{Fence: 1}, {Fence: 1<<64 - 1}, {Fence: 17, Epoch: "k3x9q2ab"}} {
 		if read, err := grab.ParseToken(token.String()); err != nil || read != token {
@@ -120,8 +120,7 @@ func TestTokenText(t *testing.T) {
 	}
 }
 
-// TestTryLeavesNoPlace: what is not free at once is refused with who has it, and nothing
-// is left; a place that was there stays, and keeps waiting.
+// TestTryLeavesNoPlace: a Try that is not granted at once names the blockers, and leaves no claim.
 func TestTryLeavesNoPlace(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		try := func(as string) grab.Answer {

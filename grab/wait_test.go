@@ -12,8 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// TestWaitGivesBack: a wait in vain leaves no place behind, so that nobody waits
-// behind one who has gone.
+// TestWaitGivesBack: a wait that fails ends its claim, so that it delays no others.
 func TestWaitGivesBack(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("holder", "db")
@@ -88,8 +87,8 @@ func TestWaitInterruptedAtEachExchange(t *testing.T) {
 	}
 }
 
-// TestNameWaitsForItsOwnHold: a name that waits for what it holds itself at other paths is told,
-// and does not wait for that; who only calls himself so is another one.
+// TestNameWaitsForItsOwnHold: Wait reports that a name waits for a hold of its own at other paths,
+// and returns at once. Another session with the same label is another owner.
 func TestNameWaitsForItsOwnHold(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		c := lockkeeper.New(w.engine(), lockkeeper.SessionLabel(lockkeeper.Label{As: "me"}))

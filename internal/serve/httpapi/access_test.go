@@ -44,8 +44,8 @@ func (w *world) guard() (ci, web, ops string, without func(name string)) {
 	}
 }
 
-// TestAuthentication: nobody without credentials that are valid, and a challenge that
-// says what to show.
+// TestAuthentication: the API refuses requests without valid credentials, with a challenge that
+// names the scheme.
 func TestAuthentication(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci, _, _, without := w.guard()
@@ -67,8 +67,8 @@ func TestAuthentication(t *testing.T) {
 	})
 }
 
-// TestClaimsOfOtherIdentitiesAreOutOfReach: of another identity's claims nothing is seen, renewed, ended
-// or repeated, whatever of them is known.
+// TestClaimsOfOtherIdentitiesAreOutOfReach: of another identity's claims nothing is seen, renewed,
+// ended or repeated, whatever of them is known.
 func TestClaimsOfOtherIdentitiesAreOutOfReach(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci, web, ops, _ := w.guard()
@@ -140,7 +140,7 @@ func TestWithdrawnMeanwhile(t *testing.T) {
 	})
 }
 
-// TestStreamsShowWhatOneMaySee: the one follower of all tells nobody of others' claims.
+// TestStreamsShowWhatOneMaySee: a stream shows only claims that its identity may see.
 func TestStreamsShowWhatOneMaySee(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci, web, ops, _ := w.guard()

@@ -67,7 +67,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestWaiting: a POST waits, keeps its place alive, and tells of the grant.
+// TestWaiting: a POST waits, keeps its claim alive, and returns the grant.
 func TestWaiting(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		held := w.holds(`{"path":"db","ttl":"1h"}`)
@@ -102,7 +102,7 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitIsOver: the bound of the wait is told as what it is.
+// TestWaitIsOver: the answer names the timeout of a wait.
 func TestWaitIsOver(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.holds(`{"path":"db","ttl":"1h"}`)
@@ -115,8 +115,8 @@ func TestWaitIsOver(t *testing.T) {
 	})
 }
 
-// TestClaimEndsWhenItsClientGoesAway: a claim whose client went away before it could know its name is
-// given back, at any moment; one with a key lives for its TTL.
+// TestClaimEndsWhenItsClientGoesAway: a claim whose client went away before it could know its name
+// is given back, at any moment; one with a key lives for its TTL.
 func TestClaimEndsWhenItsClientGoesAway(t *testing.T) {
 	for _, c := range []struct {
 		name, key string

@@ -97,7 +97,8 @@ func TestConnectionWithoutCredentialsEndsWithItsAnswer(t *testing.T) {
 	}
 }
 
-// A flood of connections that nobody was let in over keeps neither probes nor clients out.
+// TestFloodLeavesRoomForProbesAndClients: a flood of unauthenticated connections blocks neither
+// probes nor clients.
 func TestFloodLeavesRoomForProbesAndClients(t *testing.T) {
 	address, secret, _ := guarded(t, nil)
 	client := browse(t, address)

@@ -25,7 +25,8 @@ type visitor struct {
 	count    func(what string)
 }
 
-// TestCrowd: whatever clients do, nobody believes to hold what another holds.
+// TestCrowd: random clients over two slow servers: no two believe in the same lock at the same
+// time.
 func TestCrowd(t *testing.T) {
 	seed := testmode.Seed(t)
 	inMemory(t, 2, func(w *world) {

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testdb.Run(m)) }
 
-// Whoever polls at one server hears of what was decided at another server of the same
-// database, wherever the claim was made.
+// TestPollsAtAnotherServer: a poll at one server returns a change made at another server of the
+// same database.
 func TestPollsAtAnotherServer(t *testing.T) {
 	url := testdb.SharedPostgres(t).Database(t)
 	w := twoServers(t, database(t, url), database(t, url))

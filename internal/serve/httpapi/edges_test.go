@@ -83,8 +83,8 @@ func claimOf(t *testing.T, a *httptest.ResponseRecorder) (st lockkeeper.Status) 
 	return st
 }
 
-// TestChangeParameterIsForwardedAsAcked: the engine is told that a client knows of what a lease said only when the
-// client has shown it, by naming the change (R12).
+// TestChangeParameterIsForwardedAsAcked: the API acknowledges a lease to the engine only after the
+// client has stated the change that the lease contained.
 func TestChangeParameterIsForwardedAsAcked(t *testing.T) {
 	overOdd(t, func(e *odd, ask func(method, url, body string) *httptest.ResponseRecorder) {
 		st := claimOf(t, ask("POST", "/v1/claims", `{"path":"db"}`))
@@ -137,7 +137,7 @@ func TestSlowAnswers(t *testing.T) {
 // thiefAt is when a bubble of fake time begins.
 var thiefAt = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestUnverifiedCertificate: a certificate that nobody has verified is none.
+// TestUnverifiedCertificate: the API ignores a certificate that was not verified.
 func TestUnverifiedCertificate(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()

@@ -125,8 +125,7 @@ func TestEventsByHTTP2(t *testing.T) {
 	})
 }
 
-// TestInitialListIsNoChange: what a follower is told first of all is not told as changes;
-// what has changed since the list before is.
+// TestInitialListIsNoChange: the list at the beginning of following is not sent as changes.
 func TestInitialListIsNoChange(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		var asked string

@@ -174,8 +174,8 @@ func (v *village) refused(code int, words string, method, path, body string, hea
 	}
 }
 
-// TestGrabAnswers: an answer says who is in the way, the place, and that the caller waits
-// for itself; a look refreshes nothing, and needs no name.
+// TestGrabAnswers: an answer has the blockers, the position, and the own holds that block the name;
+// a look renews nothing, and needs no name.
 func TestGrabAnswers(t *testing.T) {
 	v := newVillage(t)
 	if h := v.ask("GET", "/v1/grab/db", ""); h.code != 200 || h.grab.Status != "free" || *h.grab.Held != 0 {
@@ -237,8 +237,8 @@ func TestGrabAnswers(t *testing.T) {
 	v.ok("reader too", "book", "&shared=1")
 }
 
-// TestGrabWaits: a request may stay open until the place comes up; whoever goes away
-// keeps it for its TTL.
+// TestGrabWaits: a request may stay open until the grant; after the client has gone, the claim
+// lives for its TTL.
 func TestGrabWaits(t *testing.T) {
 	v := newVillage(t)
 	v.ok("me", "db")
@@ -265,7 +265,7 @@ func TestGrabWaits(t *testing.T) {
 	v.refused(400, "0 to 1m", "POST", "/v1/grab/db?as=you&wait=2m", "")
 }
 
-// TestGrabLost: what a hold became is told once by a repeat, which queues anew.
+// TestGrabLost: one repeat reports how an earlier hold ended, and queues again.
 func TestGrabLost(t *testing.T) {
 	v := newVillage(t)
 	ref := *v.ok("me", "db").Claim

@@ -50,8 +50,8 @@ func TestGrabWaitsLong(t *testing.T) {
 	})
 }
 
-// TestGrabPromises: at whatever moment a hold is answered, nobody else is in before
-// what was promised is over, counted from when the request was sent.
+// TestGrabPromises: whenever a hold is answered, no other claim is granted before the promised TTL,
+// counted from when the request was sent.
 func TestGrabPromises(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		v := w.village()

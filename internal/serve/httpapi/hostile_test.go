@@ -192,8 +192,8 @@ func (w *world) raw(text string, pause time.Duration) string {
 	return strings.TrimSpace(line)
 }
 
-// TestRawConnections: who is slow, or sends what is no HTTP, is cut off in time, and
-// others are served meanwhile.
+// TestRawConnections: the server disconnects slow clients and clients that do not speak HTTP, in
+// time.
 func TestRawConnections(t *testing.T) {
 	post := "POST /v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n" +
 		`{"path":"db"}`

@@ -45,8 +45,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestLoneSurrogateIsRefused: of what is half a character the library makes U+FFFD, which it does of
-// nothing else that is UTF-8.
+// TestLoneSurrogateIsRefused: of what is half a character the library makes U+FFFD, which it does
+// of nothing else that is UTF-8.
 func TestLoneSurrogateIsRefused(t *testing.T) {
 	for text, want := range map[string]bool{
 		`"a"`:                        false,

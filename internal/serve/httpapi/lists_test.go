@@ -7,8 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// Only so many lists of claims are made at a time; who comes then is told to come
-// again, and everything else goes on.
+// TestListsAreBounded: the number of concurrent lists is bounded; further requests get 429.
 func TestListsAreBounded(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		everybody := w.apis[0].gate.Ledger().Identity("")

@@ -86,7 +86,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// TestRevoke: the holder is asked, and told so when it renews; by force it is over.
+// TestRevoke: a revoke asks the holder, which learns of it by its renewal; with force it ends the
+// claim.
 func TestRevoke(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		held := w.holds(`{"path":"db"}`)
@@ -110,7 +111,8 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// TestPollReturnsOnRequestToYield: a poll of a holder that names the change it knows tells of an ask.
+// TestPollReturnsOnRequestToYield: a poll with the current change returns when the holder is asked
+// to yield.
 func TestPollReturnsOnRequestToYield(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		held := w.holds(`{"path":"db"}`)
@@ -132,7 +134,7 @@ func TestPollReturnsOnRequestToYield(t *testing.T) {
 	})
 }
 
-// TestFreeze: nobody is let in, until thawed.
+// TestFreeze: a freeze prevents grants until it is thawed.
 func TestFreeze(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		if a := w.want(w.ask("PUT", "/v1/freezes/db", `{"for":60,"as":"ops"}`), 200, ""); a.State != lockkeeper.Freezing ||

@@ -28,8 +28,8 @@ func (w *world) cramped() string {
 	return "Authorization: Bearer " + secret
 }
 
-// TestRefusedLeavesNoSession: who may have one session alone is refused as often as it
-// likes, and gets the next claim at once.
+// TestRefusedLeavesNoSession: an identity with a quota of one session is refused as often as it
+// asks for too much, and keeps no session from that.
 func TestRefusedLeavesNoSession(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci := w.cramped()
@@ -42,7 +42,7 @@ func TestRefusedLeavesNoSession(t *testing.T) {
 			w.want(w.ask("POST", "/v1/grab/ci/x?as=me&for=2h", "", ci), 403, "quota")
 		}
 		held := w.holds(`{"path":"ci/x"}`, ci, key)
-		// Nothing becomes of what is there already.
+		// A refused repeat does not affect the claim.
 		w.want(w.ask("POST", "/v1/claims", `{"path":"denied"}`, ci, key), 403, "denied")
 		w.want(w.ask("POST", "/v1/claims", `{"path":"ci/y"}`, ci, key), 400, "invalid")
 		if again := w.holds(`{"path":"ci/x"}`, ci, key); again.Fence != held.Fence {
@@ -52,8 +52,8 @@ func TestRefusedLeavesNoSession(t *testing.T) {
 	})
 }
 
-// TestPermanentQuota: what a quota refuses for ever has no Retry-After, and Terraform's
-// user is told where to write a shorter TTL.
+// TestPermanentQuota: the refusal of a permanent quota has no Retry-After, and
+// tells a Terraform user where to configure a shorter TTL.
 func TestPermanentQuota(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		ci := w.cramped()
@@ -81,7 +81,8 @@ func TestPermanentQuota(t *testing.T) {
 	})
 }
 
-// TestRefusalWithoutQueueHasNoPosition: who would not wait is told who has it, and of no line.
+// TestRefusalWithoutQueueHasNoPosition: the refusal of a claim that did not want to wait names the
+// blockers, and has no position.
 func TestRefusalWithoutQueueHasNoPosition(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.holds(`{"path":"db","as":"ci","mode":"shared"}`)
@@ -99,7 +100,7 @@ func TestRefusalWithoutQueueHasNoPosition(t *testing.T) {
 	})
 }
 
-// TestFreezeIsNamedInRefusal: of a freeze it is told by whom.
+// TestFreezeIsNamedInRefusal: a refusal because of a freeze names its author.
 func TestFreezeIsNamedInRefusal(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.want(w.ask("PUT", "/v1/freezes/db", `{"for":"30m","as":"ops","note":"new disks"}`), 200, "")

@@ -28,8 +28,8 @@ func (e stuck) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeepe
 	}
 }
 
-// TestListsOfAStuckEngine: who looks while the disk of the server is full is told what was so, how
-// long ago, and why no more.
+// TestListsOfAStuckEngine: while the disk of the server is full, lists return the last durable
+// state, its age and the cause.
 func TestListsOfAStuckEngine(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		w.holds(`{"path":"db/a","as":"a"}`)

@@ -33,8 +33,7 @@ func TestGrabWhileStopping(t *testing.T) {
 	})
 }
 
-// TestGrabOfAWithdrawnPass: a grab that waits ends when what its caller was let in
-// by is withdrawn.
+// TestGrabOfAWithdrawnPass: a waiting grab ends when the credentials of its client are withdrawn.
 func TestGrabOfAWithdrawnPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret, digest := access.NewToken()
@@ -84,8 +83,8 @@ func TestEventsOfAnEndedServer(t *testing.T) {
 	})
 }
 
-// TestSlowReaderOfMetrics: who does not read what another handler answers does not
-// keep it for ever.
+// TestSlowReaderOfMetrics: a client that does not read the answer of another handler does not block
+// the server.
 func TestSlowReaderOfMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memlock.New()

@@ -91,7 +91,8 @@ func TestTerraformExchange(t *testing.T) {
 	}
 }
 
-// TestTerraformBesideOthers: who is in the way is told whatever it is.
+// TestTerraformBesideOthers: the answer to LOCK names any blocker, also one that is not of
+// Terraform.
 func TestTerraformBesideOthers(t *testing.T) {
 	v := newVillage(t)
 	v.ok("ci-17", "infra", "&note=moving")
@@ -176,9 +177,8 @@ func (e *slowEngine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[loc
 	return e.Engine.List(context.WithoutCancel(ctx), q)
 }
 
-// TestTerraformGivesUp: at whatever exchange the caller goes away, or the same request
-// comes a second time and is answered, a lock that nobody was told of is gone, and one
-// that somebody was told of is there.
+// TestTerraformGivesUp: Terraform goes away at each exchange with the engine, with and without a
+// repeat of its request. A lock exists afterwards exactly if an answer reported it.
 func TestTerraformGivesUp(t *testing.T) {
 	info := readLockInfo([]byte(lockBody("one", "me")), new(mistakes))
 	for _, repeated := range []bool{false, true} {
