@@ -189,13 +189,13 @@ var mutants = []mutant{
 		"every released claim is remembered for a TTL", "table/ending.go",
 		`if s.ttl == 0 || tomb.acked && tomb.ref.ID < s.lowestOpen {`,
 		`if s.ttl == 0 {`,
-		". TestAnsweredClaims",
+		". TestLateCopiesOfAnsweredClaims",
 	},
 	{
 		"every claim that was refused at once is remembered for a TTL", "table/requests.go",
 		`c.tomb.acked = true // by this answer`,
 		`_ = c.tomb.acked`,
-		". TestAnsweredClaims",
+		". TestLateCopiesOfAnsweredClaims",
 	},
 	{
 		"an end that its session may not know is forgotten at once", "table/ending.go",
@@ -207,7 +207,7 @@ var mutants = []mutant{
 		"a claim that is out is taken for answered", "lowestopen.go",
 		`return !cl.answered || cl.resend`,
 		`return false`,
-		". TestWhatIsOut",
+		". TestRequestInFlightStaysOpen",
 	},
 	{
 		"a claim that is asked anew is taken for answered", "lowestopen.go",
@@ -219,7 +219,7 @@ var mutants = []mutant{
 		"a freeze that is out is taken for answered", "lowestopen.go",
 		`return c.freezing[id]`,
 		`return false`,
-		". TestWhatIsOut",
+		". TestRequestInFlightStaysOpen",
 	},
 	{
 		"the acknowledgement of any lease acknowledges every end", "table/ack.go",

@@ -79,7 +79,30 @@ func TestMutantsFitTheCode(t *testing.T) {
 		} else if n := strings.Count(string(text), m.before); n != 1 {
 			t.Errorf("%q: %s has the text %q %d times, want once: change the mutant with the code", m.bug, m.file, m.before, n)
 		}
+		if !hasTest(t, m.catcher) {
+			t.Errorf("%q: there is no test %s: name one that fails with it", m.bug, m.catcher)
+		}
 	}
+}
+
+// hasTest reports whether there is the test that a catcher names, in its package.
+func hasTest(t *testing.T, catcher string) bool {
+	pkg, name, _ := strings.Cut(catcher, " ")
+	name, _, _ = strings.Cut(name, "/")
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+name) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestTableOfMutants holds docs/mutants.md against the list.
