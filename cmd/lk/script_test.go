@@ -66,6 +66,9 @@ func runSessions(t *testing.T, folder, kept string, setup func(env *testscript.E
 	testscript.Run(t, testscript.Params{
 		Dir:                 folder,
 		RequireExplicitExec: true,
+		// After it the programs of a session that hangs are killed. Without it a failed session waits for
+		// its programs in the background, and one that is stopped never ends.
+		Deadline: time.Now().Add(testmode.Pick(6*time.Minute, 20*time.Minute)),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_STATE_HOME", "")
