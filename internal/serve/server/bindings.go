@@ -61,6 +61,9 @@ func (b *bindings) bind(slot int, generation uint64, key lockkeeper.Key) (lockke
 		b.slots = append(b.slots, binding{})
 	}
 	former := b.slots[slot]
+	if (binding{generation, key}) == former && generation > 0 {
+		return key, nil // bound again as it is
+	}
 	if generation <= former.generation {
 		return key, fmt.Errorf("%w: it binds slot %d in generation %d after %d", errProtocol, slot, generation,
 			former.generation)

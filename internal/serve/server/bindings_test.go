@@ -26,6 +26,7 @@ func TestHandleStandsForItsSession(t *testing.T) {
 	first, second, again := wire.NewHandle(3, 1), wire.NewHandle(0, 1), wire.NewHandle(3, 2)
 	p.renewed(first, &wire.Key{Session: "ann", Epoch: ann})
 	p.renewed(second, &wire.Key{Session: "bob", Epoch: bob})
+	p.renewed(first, &wire.Key{Session: "ann", Epoch: ann}) // again as it is
 	if got := p.renewed(first, nil); got != ann {
 		t.Errorf("the handle of ann, epoch %d, renews epoch %d", ann, got)
 	}
@@ -111,7 +112,7 @@ func TestInvalidHandlesEndTheConnection(t *testing.T) {
 		},
 		"a generation that does not rise": {
 			{Handle: wire.NewHandle(0, 7), Key: key, Renew: true},
-			{Handle: wire.NewHandle(0, 7), Key: key, Renew: true},
+			{Handle: wire.NewHandle(0, 7), Key: &wire.Key{Session: "other", Epoch: 1}, Renew: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@
 // A session is named by its Key (id and epoch), or by a handle: a slot in the low 8 bits, and the
 // slot's generation, from 1, above them. A request with a handle and a Key binds the handle to the
 // Key, from this request on; a request with a handle alone acts under the Key bound to it; a
-// request with a Key alone binds nothing. The generation of a slot rises with each binding. A
+// request with a Key alone binds nothing. The generation of a slot rises with each new binding. A
 // client with more than 256 sessions binds slots again. Handles are the client's to choose, hold
 // for one connection, and give no rights: the engine checks the Key at each call.
 //
