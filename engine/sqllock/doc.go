@@ -44,9 +44,10 @@
 //	short prefix (4) ──errPartial──> prefix (32) ──errPartial──> the whole queue
 //
 // The invariant: the decisions equal those of a full read, and what a partial read leaves undecided
-// is decided by a later transaction. A claim beyond the prefix never blocks a claim of the prefix
-// (R4, R5), so the prefix is decided correctly. verify returns errPartial, and the transaction
-// reads more, if something could depend on claims beyond:
+// is decided by a later transaction. Holders, and ended holds that their clients have not
+// acknowledged, are always all read; and a waiter beyond the prefix never blocks a claim of the
+// prefix (R4, R5). So the prefix is decided correctly. verify returns errPartial, and the
+// transaction reads more, if something could depend on claims beyond:
 //
 //   - a claim beyond the prefix was granted: claims before it may have been first;
 //   - the prefix is short and no claim of it excludes all claims beyond: some of them may be

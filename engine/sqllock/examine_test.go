@@ -201,7 +201,7 @@ func TestExamineNotices(t *testing.T) {
 	pooler := testdb.PgBouncer(t, testdb.SharedPostgres(t))
 	e := begun(t, pooler.Database(t))
 	found := examined(t, e)
-	wantFinding(t, found["wake-ups"], lockkeeper.Doubtful, "looks every")
+	wantFinding(t, found["wake-ups"], lockkeeper.Doubtful, "polls every")
 	wantFinding(t, found["database"], lockkeeper.Fine)
 }
 
