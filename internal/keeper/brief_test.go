@@ -10,9 +10,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// Who follows briefly is told of every claim that waits, but not why, nor does anybody
-// find that out who follows something else; and who follows beside it is told all.
-func TestBrief(t *testing.T) {
+// TestBriefFollowersGetNoEvidence: a brief follower gets every waiting claim without evidence, which the
+// keeper does not compute then; a follower beside it gets evidence.
+func TestBriefFollowersGetNoEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memlock.New()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -107,7 +107,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// A follower that does not read costs no more than so much, and is told so.
+// A follower that does not read is bounded, and ends with an error that says so.
 func TestSlowFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, attach := open(t)

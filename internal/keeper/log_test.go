@@ -229,7 +229,7 @@ func TestRefusedClaimWaitsForTheLog(t *testing.T) {
 	})
 }
 
-// TestFollowerEndsWhenTheLogFails: a follower does not wait for ever for what is never safe.
+// TestFollowerEndsWhenTheLogFails: a follower does not wait for changes that never become safe.
 func TestFollowerEndsWhenTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSlowLog()
@@ -382,7 +382,7 @@ func compareReplay(t *testing.T, k *keeper.Keeper, l *slowLog) {
 	})
 }
 
-// user does things at random, and looks at what it is told.
+// user sends random commands, and checks every status that it gets.
 type user struct {
 	id     string
 	k      *keeper.Keeper
@@ -392,7 +392,7 @@ type user struct {
 	epoch  uint64
 	last   uint64
 
-	attached func(epoch uint64) // is told of the epoch of another attach
+	attached func(epoch uint64) // gets the epoch of another attach
 }
 
 func (u *user) act(ctx context.Context) {

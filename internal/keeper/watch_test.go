@@ -37,9 +37,9 @@ func ask(t *testing.T, k *Keeper, key lockkeeper.Key, id uint64, paths ...lockke
 	}
 }
 
-// TestALongLineIsNotCountedForEachChange: who comes to a long line while somebody watches it does
-// not pay for its length, whether the watcher reads or not, and wants evidence or not.
-func TestALongLineIsNotCountedForEachChange(t *testing.T) {
+// TestArrivalsDoNotCountALongQueue: a claim that joins a long queue does not pay for its length while the
+// queue is watched, whether the watcher reads or not, and wants evidence or not.
+func TestArrivalsDoNotCountALongQueue(t *testing.T) {
 	one, two := []lockkeeper.Path{"x"}, []lockkeeper.Path{"x", "y"}
 	nobody := func(*lockkeeper.Status) bool { return false }
 	for name, c := range map[string]struct {

@@ -13,8 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// oneCommit is a log of which everything becomes safe at once. While it is full it
-// takes nothing.
+// oneCommit is a log whose entries all become safe together. While it is full it refuses commands.
 type oneCommit struct {
 	commit *keeper.Commit
 	full   atomic.Bool
@@ -22,7 +21,7 @@ type oneCommit struct {
 
 func (l *oneCommit) Admit(bool) error {
 	if l.full.Load() {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "too much waits"}
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is full"}
 	}
 	return nil
 }
@@ -37,7 +36,7 @@ func (l *oneCommit) Safe(context.Context) (*table.Table, error) {
 
 func (l *oneCommit) Append(*table.Command, table.Counters) *keeper.Commit { return l.commit }
 
-// gathering is a keeper of such a log.
+// gathering returns a keeper with such a log.
 func gathering(t *testing.T) (*keeper.Keeper, *oneCommit) {
 	start := time.Now()
 	l := &oneCommit{commit: keeper.NewCommit()}
@@ -47,7 +46,7 @@ func gathering(t *testing.T) (*keeper.Keeper, *oneCommit) {
 	return k, l
 }
 
-// failsBehind is a log that fails right behind whoever it has just let in.
+// failsBehind is a log that fails after it has admitted a command and before the keeper applies it.
 type failsBehind struct {
 	*slowLog
 	now bool
@@ -58,14 +57,14 @@ func (l *failsBehind) Admit(relies bool) error {
 	if l.now {
 		l.now = false
 		l.fail(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is gone"})
-		synctest.Wait() // all that there is to be told of it is
+		synctest.Wait() // the keeper has taken notice
 	}
 	return err
 }
 
-// TestFollowerBehindFailure: who begins to follow in the very moment in which the log
-// fails hears of it too.
-func TestFollowerBehindFailure(t *testing.T) {
+// TestFollowerThatComesAsTheLogFailsEnds: a follower that begins while the log fails does not wait
+// without end.
+func TestFollowerThatComesAsTheLogFailsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &failsBehind{slowLog: newSlowLog()}
 		k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures},
@@ -75,19 +74,19 @@ func TestFollowerBehindFailure(t *testing.T) {
 		l.now = true
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		var told error
+		var ended error
 		for _, err := range k.List(ctx, lockkeeper.Query{Follow: true}) {
-			told = err
+			ended = err
 		}
-		if !errors.Is(told, lockkeeper.ErrUnavailable) || ctx.Err() != nil {
-			t.Errorf("the follower ends with %v, want unavailable at once", told)
+		if !errors.Is(ended, lockkeeper.ErrUnavailable) || ctx.Err() != nil {
+			t.Errorf("the follower ends with %v, want unavailable at once", ended)
 		}
 	})
 }
 
-// TestTimePassesWhenTheLogIsBack: what falls due while the log takes nothing happens
-// and is told as soon as it does, though nobody asks for anything, or for nothing
-// that is granted.
+// TestTimePassesWhenTheLogIsBack: what falls due while the log refuses commands happens when the log
+// takes them again, and sessions are notified, though no caller does anything, or only something
+// that is refused.
 func TestTimePassesWhenTheLogIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { timePasses(t, func(*keeper.Keeper) {}) })
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +136,7 @@ func timePasses(t *testing.T, meanwhile func(*keeper.Keeper)) {
 	}
 }
 
-// TestTimeGoesOn: one thing after the other falls due, though nobody asks.
+// TestTimeGoesOn: one wait after the other falls due, though no caller does anything.
 func TestTimeGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, l := gathering(t)
@@ -163,9 +162,9 @@ func TestTimeGoesOn(t *testing.T) {
 	})
 }
 
-// TestNewsAfterTakeover: what happens after a session was taken over is told to who
-// has it now, also if it becomes safe together with what happened before.
-func TestNewsAfterTakeover(t *testing.T) {
+// TestTakeoverRedirectsNotifications: the new owner of a session is notified of changes after the
+// takeover, also if they become safe together with changes before it.
+func TestTakeoverRedirectsNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, l := gathering(t)
 		var former, present []lockkeeper.Status
@@ -191,10 +190,10 @@ func TestNewsAfterTakeover(t *testing.T) {
 		l.commit.End(nil)
 		synctest.Wait()
 		if len(former) != 1 || former[0].Ref.ID != 1 || former[0].State != lockkeeper.Held {
-			t.Errorf("who had the session is told %v", former)
+			t.Errorf("the former owner is notified of %v", former)
 		}
 		if len(present) != 1 || present[0].Ref.ID != 2 || present[0].State != lockkeeper.Held {
-			t.Errorf("who has it now is told %v", present)
+			t.Errorf("the new owner is notified of %v", present)
 		}
 	})
 }
