@@ -247,7 +247,7 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 	name, what := who(s.Label, s.Ref), briefTargets(s)
 	switch {
 	case isFreeze(s) && s.State == lockkeeper.Ended:
-		return "thawed", frozenPath(s.Grants[0].Path) + " is frozen no longer"
+		return "thawed", frozenPath(s.Grants[0].Path) + " is not frozen any more"
 	case isFreeze(s):
 		if known {
 			return "", ""

@@ -88,7 +88,7 @@ func TestWatchTellsChanges(t *testing.T) {
 			"holds: ci-17 holds shared db (fence 42); upgrades: ci-17 waits to have shared db alone: held by; holds: ci-17 " +
 				"holds db (fence 43, waited 1s)"},
 		"freeze": {[]lockkeeper.Status{frozen, frozen, thawed},
-			"frozen: db is frozen by ci-17 for 1h more; thawed: db is frozen no longer"},
+			"frozen: db is frozen by ci-17 for 1h more; thawed: db is not frozen any more"},
 		"yielded": {[]lockkeeper.Status{held, ended(41, lockkeeper.Yielded, "")},
 			"holds: ci-17 holds db (fence 41); released: ci-17 released db, as it was asked to (held 1s)"},
 		"expired": {[]lockkeeper.Status{ended(41, lockkeeper.Expired, "")}, "lost: ci-17 lost db: expired"},
