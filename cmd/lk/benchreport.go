@@ -21,7 +21,7 @@ type benchReport struct {
 	engine  lockkeeper.Guarantees
 	every   time.Duration // the time of each measurement
 	look    look
-	section []*outcome // of the kind of load that is being told
+	section []*outcome // the outcomes of the present kind of load
 }
 
 func newBenchReport(to io.Writer, client *connection, o *benchOptions) *benchReport {
@@ -83,7 +83,7 @@ func (r *benchReport) title(name string) {
 	fmt.Fprintf(r.to, "\n%s\n%7s %10s %8s %9s %9s %9s %9s\n", title, "clients", pairs, fair, "p50", "p90", "p99", "max")
 }
 
-// end draws the picture of what was told last.
+// end draws the picture of the last kind of load.
 func (r *benchReport) end() {
 	if len(r.section) > 0 {
 		r.look.draw(r.to, r.section)

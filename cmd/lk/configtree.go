@@ -110,7 +110,7 @@ func (t *configTree) list(key, n *yaml.Node, what string, shapes map[string]shap
 	})
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		// What somebody meant as "nobody may do anything" must not be taken as nothing said.
-		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules whoever is let in may do "+
+		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules every authenticated client may do "+
 			"everything)", key.Value)
 		return
 	}

@@ -91,12 +91,13 @@ func serverRemedy(err error) string {
 	case !errors.Is(err, lockkeeper.ErrDenied):
 		return "see that it runs (lk serve starts a server) and can be reached from here, or name another engine"
 	case strings.Contains(text, "no rule allows it anything"):
-		return "have whoever runs that server name this identity in a rule of its configuration: who, may and paths"
+		return "ask the operator of that server to name this identity in a rule of its configuration: who, may and paths"
 	case strings.Contains(text, "shown the token"), strings.Contains(text, "the credentials of"):
-		return "get a good token from whoever runs that server (lk token new NAME makes one, lk token ls lists them), and " +
+		return "get a valid token from the operator of that server (lk token new NAME makes one, lk token ls lists " +
+			"them), and " +
 			"put it where this one comes from"
 	case strings.Contains(text, "shown the certificate"), strings.Contains(text, "does not accept the certificate"):
-		return "get a good certificate from whoever runs that server, as by lk ca --client NAME, and name it by " +
+		return "get a valid certificate from the operator of that server, as by lk ca --client NAME, and name it by " +
 			"?cert=FILE&key=FILE"
 	}
 	return "show who you are: by ?token=FILE in the URL, " + remote.TokenVariable + " or " + remote.TokenFileVariable +

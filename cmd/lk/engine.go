@@ -129,7 +129,7 @@ func (a *app) missingFile() string {
 }
 
 // checkEngine notes what is wrong with the choice of the engine, as far as that
-// can be told without opening it.
+// can be known without opening it.
 func (a *app) checkEngine() {
 	url, named, err := a.chooseURL()
 	if err == nil && named {

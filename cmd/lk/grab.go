@@ -87,7 +87,7 @@ func (o *placeOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 // of the paths.
 func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
 	if r.As = o.as; strings.TrimSpace(r.As) == "" {
-		r.As = "x" // told already
+		r.As = "x" // reported already
 	}
 	if len(r.Targets) == 0 {
 		for _, p := range o.paths {

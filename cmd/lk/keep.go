@@ -123,7 +123,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	if err != nil {
 		return err
 	}
-	// Whoever reads this knows that it is kept. That nobody does is no reason to stop.
+	// Scripts wait for this line. An error is no reason to stop.
 	fmt.Fprintln(a.stdout, answerLine(k.Answer()))
 	asked := false
 	for {

@@ -69,7 +69,7 @@ func (on endpoint) parse() (listenAddress, error) {
 
 // errExposed says why an address is refused, and what to type instead.
 func (on endpoint) errExposed(what string) error {
-	return fmt.Errorf("%s %s can be reached from other machines, and whoever reaches it can take and end locks. "+
+	return fmt.Errorf("%s %s can be reached from other machines, and anybody who reaches it can take and end locks. "+
 		"Have clients prove who they are, over TLS: --tls-cert and --tls-key with --tokens or --client-ca (lk ca and lk "+
 		"token make what that needs); "+
 		"or serve this machine alone, with %s 127.0.0.1:%d; or add --insecure if you trust all who can reach it", on.flag,

@@ -19,9 +19,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-// The main goroutine keeps the main thread: a child is told of lk's death by
-// the death of the thread that started it (child_linux.go), and lk stops itself
-// by a signal that must arrive before the next statement runs (child_unix.go).
+// The main goroutine keeps the main thread: the kernel kills a child at
+// the death of the thread that started it (internal/supervise), and lk stops itself
+// by a signal that must arrive before the next statement runs.
 func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(mainCode()) }

@@ -114,7 +114,7 @@ func (w *policyWatch) run(ctx context.Context, hup <-chan os.Signal) {
 	}
 }
 
-// take reads the files anew, which were seen to have changed. While they are wrong, or
+// take reads the changed files again. While they are wrong, or
 // can't be read, what was there goes on, and the next look tries again.
 func (w *policyWatch) take() {
 	fresh := *w.options
@@ -138,7 +138,7 @@ func (w *policyWatch) take() {
 	w.options.file = fresh.file
 	w.gate.Set(p)
 	w.taken, w.wrong = w.seen, ""
-	w.log.Info("rules and tokens were read anew", "rules", len(p.Rules), "tokens", len(p.Tokens))
+	w.log.Info("rules and tokens were read again", "rules", len(p.Rules), "tokens", len(p.Tokens))
 }
 
 // fails logs what is wrong, once.

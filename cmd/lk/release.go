@@ -78,12 +78,12 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 		return err
 	}
 	if o.asJSON {
-		told := struct {
+		result := struct {
 			As       string            `json:"as"`
 			Paths    []lockkeeper.Path `json:"paths"`
 			Released int               `json:"released"`
 		}{o.as, o.paths, released}
-		if err := writeJSON(a.stdout, told); err != nil {
+		if err := writeJSON(a.stdout, result); err != nil {
 			return errors.Join(err, cleaned)
 		}
 	}
@@ -95,7 +95,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 
 // cleanUp runs the clean-up under a hold that is kept meanwhile, with a guard: no
 // process is known to the engine here, so if lk stands still or is killed, nothing
-// else would end it with the hold. It is not run for a place in line. It must be
+// else would end it with the hold. It is not run for a waiting claim. It must be
 // called by the main goroutine.
 func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, signals chan os.Signal) error {
 	answer := k.Answer()

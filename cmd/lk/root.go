@@ -116,7 +116,7 @@ func verb(work func(cmd *cobra.Command, args []string) error) func(*cobra.Comman
 }
 
 // checked makes a verb's check of its arguments a cobra Args: it comes after
-// the flags are parsed, and everything that was wrong until then is told at
+// the flags are parsed, and all mistakes found until then are reported at
 // once, the choice of the engine included.
 func (a *app) checked(check func(cmd *cobra.Command, args []string)) cobra.PositionalArgs {
 	return a.checkedAlone(func(cmd *cobra.Command, args []string) {

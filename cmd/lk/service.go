@@ -27,7 +27,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
-// drainTime is how long a server that was told to stop goes on to answer what it
+// drainTime bounds how long a stopping server goes on to answer what it
 // was asked before.
 const drainTime = 10 * time.Second
 
@@ -58,7 +58,7 @@ type service struct {
 	drained chan error // has why that wait ended
 }
 
-// serve listens, opens the engine, and serves it until it is told to stop.
+// serve listens, opens the engine, and serves it until a signal stops it.
 func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -219,7 +219,7 @@ func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-c
 	return failed
 }
 
-// hangups passes HUP on, after the audit log was begun anew.
+// hangups passes HUP on, after the audit log was reopened.
 func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
 	passed := make(chan os.Signal, 1)
 	s.beside.Go(func() {

@@ -19,6 +19,6 @@ func notifySystemd(state string, log *slog.Logger) {
 		manager.Close()
 	}
 	if err != nil {
-		log.Warn("the service manager can't be told", "error", err)
+		log.Warn("can't notify the service manager", "error", err)
 	}
 }

@@ -18,7 +18,7 @@ const sendTime = 2 * time.Second
 // tracedVerbs are those whose run is a span.
 var tracedVerbs = []string{"run", "grab", "keep", "renew", "release", "bench"}
 
-// trace returns a context within the span of whoever called lk, and, where the
+// trace returns a context within the span of the caller of lk, and, where the
 // environment wants traces, within a span of this run; end ends that and sends it.
 func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 	ctx = otlp.FromEnvironment(ctx)

@@ -16,7 +16,7 @@ import (
 )
 
 // problems collects all that is wrong with the arguments, so that it can be
-// told at once.
+// reported at once.
 type problems struct{ list []string }
 
 // Error tells everything in one line.
@@ -87,7 +87,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	return a.bad.err()
 }
 
-// culprit is the index of the argument that err is about, -1 if it can't be told.
+// culprit is the index of the argument that err is about, -1 if that is unknown.
 func culprit(args []string, err error) int {
 	var long, short string
 	var unknown *pflag.NotExistError
@@ -153,7 +153,7 @@ type span struct {
 	least time.Duration
 }
 
-// String is empty for 0 and for ever, which are no bound for all flags that have
+// String is empty for 0 and forever, which are no bound for all flags that have
 // them as their default.
 func (s span) String() string {
 	if s.to == nil || *s.to == 0 || *s.to == lockkeeper.Forever {
