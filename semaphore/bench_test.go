@@ -168,7 +168,7 @@ func mutexes(l *load) func() pair {
 				return mu.TryLock()
 			}
 			mu.Lock()
-			mu.Unlock()
+			defer mu.Unlock()
 			return true
 		}
 	}
