@@ -83,7 +83,11 @@ func TestCancelledIsNeverGrantedLater(t *testing.T) {
 		if got := f.count("release 1"); got != 3 {
 			t.Errorf("released %d times, want until it was acknowledged: 3; %s", got, f.log())
 		}
-		f.notify([]lockkeeper.Status{{Ref: lockkeeper.Ref{Session: f.key.Session, ID: 1}, Change: 99, State: lockkeeper.Held}})
+		f.notify([]lockkeeper.Status{{
+			Ref:    lockkeeper.Ref{Session: f.key.Session, ID: 1},
+			Change: 99,
+			State:  lockkeeper.Held,
+		}})
 		time.Sleep(10 * time.Second)
 		if got := f.count("release 1"); got != 4 {
 			t.Errorf("released %d times, want once more after it was said to be held: 4; %s", got, f.log())
