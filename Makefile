@@ -89,7 +89,7 @@ generate: ## write the generated parts: of docs/engines/README.md, and the code 
 schema: ## check internal/serve/wire/lockkeeper.proto and the code generated from it
 	cd internal/serve/wire && $(BUF) lint && $(BUF) generate && git diff --exit-code -- .
 
-ci: ## lint, schema, build, test, and as much of make long as fits into 20 minutes
+ci: ## lint, schema, build, test, and as much of make long as fits into 18 minutes
 	@.ci/run
 
 clean: ## remove what "make build" made
