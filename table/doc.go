@@ -91,7 +91,8 @@
 //	end = moment of the ask + min(After of T, TTL of the holder's session if not 0)
 //
 // A holder is notified of the earliest end of its asks and of its operator's or overdue end. A
-// release of an asked holder ends as yielded. When T has asked all holders in its ask set with an
+// release of an asked holder ends as yielded; what counts is whether it was asked before the command,
+// also if the same command ends the thief. When T has asked all holders in its ask set with an
 // end, and all those ends have passed, they end as stolen and T is granted, in one step. This also
 // happens if T itself was asked meanwhile.
 //

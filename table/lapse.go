@@ -7,8 +7,9 @@ import (
 )
 
 // lapseClaim applies the report that c lapsed; c may be nil. Only the first report counts: one
-// that arrives twice or late changes nothing (R12).
-func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse) {
+// that arrives twice or late changes nothing (R12). released is the reason of c's end if the report
+// releases it.
+func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse, released lockkeeper.Reason) {
 	switch {
 	case c == nil || c.lapse != nil:
 		return
@@ -21,7 +22,7 @@ func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse) {
 	}
 	stated := c.lapseFor(l)
 	if stated == nil {
-		t.endClaim(c, t.releaseReason(c), "")
+		t.endClaim(c, released, "")
 		return
 	}
 	stated.end = min(stated.end, c.session.deadline)

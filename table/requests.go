@@ -32,8 +32,14 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 		t.sessions[want.ID] = s
 	}
 	s.lowestOpen = 0
+	released := make([]lockkeeper.Reason, len(want.Lapsed)) // by the asks before any of them ends
 	for i := range want.Lapsed {
-		t.lapseClaim(s.claims[want.Lapsed[i].ID], &want.Lapsed[i])
+		if c := s.claims[want.Lapsed[i].ID]; c != nil {
+			released[i] = t.releaseReason(c)
+		}
+	}
+	for i := range want.Lapsed {
+		t.lapseClaim(s.claims[want.Lapsed[i].ID], &want.Lapsed[i], released[i])
 	}
 	t.setResumed(s, true)
 	s.ttl = want.TTL
@@ -369,7 +375,7 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 	case c == nil:
 		return t.endedBefore(s, id)
 	case e.Kind == lockkeeper.Lapsed:
-		t.lapseClaim(c, &e.Lapse)
+		t.lapseClaim(c, &e.Lapse, t.releaseReason(c))
 	case c.waiting():
 		t.endClaim(c, lockkeeper.Cancelled, "")
 	case c.lapse == nil: // otherwise its end is fixed
