@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// newClaim returns a claim that is not complete yet.
+// newClaim returns a claim without targets and conditions; prepare completes it.
 func (c *Client) newClaim(op string) *claim {
 	cl := &claim{client: c, op: op}
 	cl.first.claim = cl
@@ -114,9 +114,9 @@ func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) e
 		if tries == 1 {
 			c.deductAttach(cl, &want)
 		}
-		held := c.key.Load() // before it is sent: what the answer says counts under this one
+		held := c.key.Load() // read before the call: the answer counts under this key only
 		if stamped {
-			sent = c.clock() // before it is sent: what the answer promises counts from here (R12)
+			sent = c.clock() // read before the call: durations in the answer count from here (R12)
 		}
 		status, err := c.engine.Claim(ctx, k, want)
 		if err != nil {
@@ -129,7 +129,7 @@ func (c *Client) send(by caller, cl *claim, want Want, patience time.Duration) e
 	cl.inFlight--
 	cl.sent = cl.sent || tries > 0
 	if err != nil && tries == 1 && isRefusal(err) && !cl.answered {
-		cl.sent = false // refused at the door: the engine has nothing of it
+		cl.sent = false // the engine refused it, so it stores nothing of it
 	}
 	if cl.inFlight == 0 {
 		if cl.phase == over {
@@ -183,13 +183,14 @@ func (c *Client) applyAnswer(cl *claim, k *Key, s *Status, sent time.Duration) e
 	return nil
 }
 
-// errUnwanted refuses to send a claim that nobody wants any more and that the session does not
-// have.
+// errUnwanted refuses to send a claim that no caller wants any more and that the latest Attach did
+// not name.
 var errUnwanted error = &Error{Err: ErrNotHeld, Detail: "the session was attached again without it"}
 
-// maySend reports whether cl may be sent under the key k. A claim that is over is sent only so that
-// it can be ended after its answer. Under a key under which it was neither sent nor named, or after
-// the engine has reported its end, the request could make it again, and nobody would know of it.
+// maySend reports whether the client may send cl under the key k. It sends a claim that is over
+// only to end it after the answer. If the claim was neither sent nor named under k, or if the
+// engine has reported its end, the request could make the claim a second time, and no caller would
+// release it.
 func (c *Client) maySend(cl *claim, k Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +201,8 @@ func (c *Client) maySend(cl *claim, k Key) bool {
 	return true
 }
 
-// await waits until cl is granted and returns its hold, or returns why it never will be granted. If
-// final is set and by ends, await gives the claim up.
+// await waits until cl is granted and returns its hold, or the reason why it will never be granted.
+// If by ends and final is set, await gives the claim up; without final the claim goes on waiting.
 func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 	var late <-chan time.Time
 	look := cl.due.Add(cl.slack) // after the engine's own bound, in case its notification is lost
@@ -249,7 +250,7 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 			late = timer.C
 		}
 		if late == nil && ending == nil {
-			<-changed // a select would cost as much again
+			<-changed // costs half as much as a select
 			continue
 		}
 		select {
@@ -264,9 +265,9 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 	}
 }
 
-// resolveOutcome asks the engine about cl, whose wait has ended without news of it. If final is
-// set, it gives up a claim that still waits or whose state is unknown. It returns nil if the caller
-// can go on.
+// resolveOutcome asks the engine about cl, whose wait is over without a status that says so. If
+// final is set, it gives up a claim that still waits or whose state is unknown. It returns nil if
+// the caller can go on.
 func (c *Client) resolveOutcome(by caller, cl *claim, final bool) error {
 	after, done := by.confirming()
 	defer done()
@@ -290,8 +291,8 @@ func (c *Client) resolveOutcome(by caller, cl *claim, final bool) error {
 	return nil
 }
 
-// queryOutcome asks the engine about cl, whose wait has ended without news of it: a refusal must
-// name the blockers, and the claim may have been granted just in time. An error means that the
+// queryOutcome asks the engine for the status of cl, whose wait is over: a refusal must name the
+// blockers, and the claim may have been granted just in time. An error means that the
 // outcome is unknown.
 func (c *Client) queryOutcome(ctx context.Context, cl *claim) error {
 	for s, err := range c.engine.List(ctx, Query{Ref: cl.ref()}) {

@@ -19,21 +19,21 @@ func NewBootClock() func() time.Duration {
 	}
 	boot := func() time.Duration {
 		var ts unix.Timespec
-		// It worked above, and it can fail only for a clock that is unknown.
+		// This fails only for an unknown clock, and the call above has succeeded.
 		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
 		return time.Duration(ts.Nano() - start.Nano())
 	}
 	return (&furtherClock{boot: boot, own: monotonicClock()}).now
 }
 
-// clockTolerance is the largest difference between two readings of one moment that does not count
-// as time that only one clock measured.
+// clockTolerance is the largest difference between the two clocks that counts as an error of
+// reading and not as time that only one of them measured.
 const clockTolerance = time.Millisecond
 
 // furtherClock combines two clocks. Between any two readings it advances as much as the clock that
 // advanced more, less at most clockTolerance. During sleep only the boot clock goes on; when a
-// testing/synctest bubble jumps ahead, only Go's clock does. So a lease that is counted by it ends
-// here before it ends at an engine that counts by either clock.
+// testing/synctest bubble jumps ahead, only Go's clock does. So a lease that a client counts by
+// this clock ends there before it ends at an engine that counts by either clock.
 type furtherClock struct {
 	boot, own func() time.Duration
 
@@ -58,7 +58,8 @@ func (c *furtherClock) now() time.Duration {
 	return c.at + c.more
 }
 
-// readings reads both clocks at one moment, unless the thread is interrupted at every try.
+// readings reads both clocks within clockTolerance/2, unless the thread is interrupted at every
+// try.
 func (c *furtherClock) readings() (boot, own time.Duration) {
 	for range 3 {
 		before := c.own()

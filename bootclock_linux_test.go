@@ -45,7 +45,7 @@ func TestFurtherClockMeasuresWhateverOneClockMeasures(t *testing.T) {
 	}
 }
 
-// Two clocks are never read at one moment, which must not add up.
+// The two clocks are read one after the other; the differences must not add up.
 func TestFurtherClockIsNotFasterForBeingReadOften(t *testing.T) {
 	random := testmode.Rand(t)
 	now, boot, own := readClock()

@@ -10,7 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// In a bubble, which boot time knows nothing of, the default clock renews leases and ends them.
+// By the default clock a client renews and ends leases in a bubble, whose time CLOCK_BOOTTIME
+// ignores.
 func TestDefaultClockCountsLeasesInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -11,14 +11,14 @@ import (
 // another one, such as a traced engine, has only the methods of [Engine].
 
 // An Examiner is an [Engine] that can check its own set-up. Examine changes nothing that a user
-// of the engine could notice. It reports everything that it checked, also what is fine, in a
-// fixed order. What can't be checked is a finding, not an error.
+// of the engine could notice. It reports every check, passed ones too, in a fixed order. A check
+// that it can't make is a finding, not an error.
 type Examiner interface {
 	Examine(ctx context.Context) []Finding
 }
 
 // A Noticer is an [Engine] that may have found problems when it was opened. It works in spite of
-// them, but a person should look at each.
+// them; a person should look at each.
 type Noticer interface {
 	Notices() []Finding
 }
@@ -47,7 +47,7 @@ type RepeatReporter interface {
 
 // An OverdueReporter is an [Engine] whose sessions may outlast their TTL, because something else,
 // such as a lock in its database, keeps it from ending them. Overdue returns for how long the most
-// overdue session has been past its end; 0 if none is. It asks whatever keeps the claims.
+// overdue session has been past its end; 0 if none is. It queries the store of the claims.
 type OverdueReporter interface {
 	Overdue(ctx context.Context) (time.Duration, error)
 }
@@ -62,14 +62,14 @@ type ProcessWatcher interface {
 
 // A ServerClient is an [Engine] whose claims are kept by a Lockkeeper server.
 type ServerClient interface {
-	// About returns the state of the server, and who the server takes the caller for.
-	// ErrInvalid if the server is too old to know that question.
+	// About returns the state of the server, and the identity that it gives the caller. It returns
+	// ErrInvalid if the server is too old to answer.
 	About(ctx context.Context) (ServerState, error)
 
-	// Drain makes the server refuse new claims, and end when nobody holds or waits for anything
-	// any more. reason is for people. Drain returns at once. If the server has the version
-	// unlessVersion, it changes nothing and sets ServerState.Already; "" matches no version.
-	// ErrDenied if the caller may not drain the server.
+	// Drain makes the server refuse new claims, and exit once no claim is held or waits. reason is
+	// for people. Drain returns at once. If the server has the version unlessVersion, Drain changes
+	// nothing and sets ServerState.Already; "" matches no version. It returns ErrDenied if the
+	// caller may not drain the server.
 	Drain(ctx context.Context, reason, unlessVersion string) (ServerState, error)
 
 	// Expiry returns when the certificates end by which the server and the client authenticate
@@ -82,7 +82,7 @@ type ServerClient interface {
 	Trace(parent func(context.Context) string)
 }
 
-// ServerState is what a server tells about itself.
+// ServerState is the state of a server, as it reports it.
 type ServerState struct {
 	Version     string        // of the server's program
 	Uptime      time.Duration // since the server began
@@ -92,7 +92,7 @@ type ServerState struct {
 	Sessions    int64
 	Connections int64
 	Engine      string // name of the engine that it serves
-	Identity    string // who it takes the caller for; "" where everybody may do everything
+	Identity    string // the identity of the caller; "" if every caller may do everything
 	Trouble     string // why its engine can accept no claims at present; "" if it can
 	Already     bool   // of Drain: the server has the version that was named, so nothing changed
 	Began       bool   // of Drain: this request began it

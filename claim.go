@@ -21,7 +21,8 @@ const (
 	over // ended, lost or given up: it is never held again, whatever the engine reports later
 )
 
-// fromHint stands for the sending time of a status that was not an answer.
+// fromHint takes the place of the sending time for a status that came by a hint and not in an
+// answer.
 const fromHint time.Duration = -1
 
 // claimEnd is the latest moment at which a claim ends, by the boot clock, and why. The zero value
@@ -48,10 +49,10 @@ func (e claimEnd) sooner(other claimEnd) claimEnd {
 // It covers clocks whose rates differ by at most driftBound.
 func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
 
-// claim is one claim of a client. The fields above the blank line do not change once the engine was
-// asked; Client.mu guards the others.
+// claim is one claim of a client. The fields above the blank line do not change after the first
+// request to the engine, except for demand.want; Client.mu guards that and the others.
 type claim struct {
-	demand // its want is the latest request, and changes with amendments
+	demand // want is the latest request; an amendment replaces it
 	client *Client
 	op     string
 	id     uint64
@@ -113,9 +114,9 @@ func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends boo
 	if newer || sent != fromHint && s.Change == cl.status.Change {
 		if s.State == Ended && s.Fence == 0 && len(s.Blockers) == 0 && cl.known {
 			// The end of a wait without evidence keeps the last known blockers.
-			blockers, place, eta := cl.status.Blockers, cl.status.Position, cl.status.ETA
+			blockers, position, eta := cl.status.Blockers, cl.status.Position, cl.status.ETA
 			cl.status = *s
-			cl.status.Blockers, cl.status.Position, cl.status.ETA = blockers, place, eta
+			cl.status.Blockers, cl.status.Position, cl.status.ETA = blockers, position, eta
 		} else {
 			cl.status = *s
 		}
@@ -130,10 +131,11 @@ func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends boo
 	return ends
 }
 
-// applyEnd applies how long the claim is held. The engine relies on what its answers stated, even
-// if a hint reported a later change. A hint may be old, so it can only shorten the hold, and it
-// makes the client renew at once. applyEnd reports whether an answer stated a new end; the first
-// answer of a claim with a longest hold does not count, because that hold begins with the answer.
+// applyEnd sets the ends of a hold from a status. The engine relies on the end in its latest
+// answer, even if a hint stated another one since. A hint may be old, so it can only shorten the
+// hold, and it makes the client renew at once. applyEnd reports whether an answer stated a new end;
+// the first answer of a claim with a longest hold does not count, because that hold begins with the
+// answer.
 func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) (ends bool) {
 	var end claimEnd
 	if s.Asked != nil && s.Asked.Left != Forever {
@@ -161,8 +163,8 @@ func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 		}
 	}
 	if most := cl.want.MaxHold; most > 0 && sent != fromHint {
-		// Every answer is sure, and the later it came the less was left over
-		// which clocks may differ.
+		// at is never after the engine's end. A later answer has less time left and so a smaller
+		// margin, which brings at closer to that end: the latest at counts.
 		left := most + cl.want.Grace - s.Age
 		if at := sent + left - margin(left); cl.overdueEnd.why == NoReason || at > cl.overdueEnd.at {
 			cl.overdueEnd = claimEnd{at: at, why: Overdue}
@@ -191,7 +193,7 @@ func (c *Client) applyState(cl *claim) {
 	case s.State == Ended:
 		c.endClaim(cl, cl.refused(s.Reason, nil), false)
 	case cl.phase == over:
-		// Given up here; its end is under way.
+		// The caller gave it up; the client is ending it at the engine.
 	case s.State == Held && cl.phase != granted:
 		c.grant(cl)
 	case s.State == Waiting && cl.phase == asking:
@@ -203,7 +205,7 @@ func (c *Client) applyState(cl *claim) {
 		if asked && cl.yield != nil {
 			close(cl.yield)
 		} else {
-			cl.yield = nil // withdrawn: the next ask is another one
+			cl.yield = nil // the request was withdrawn: the next one closes another channel
 		}
 	}
 	cl.wake()
@@ -259,8 +261,8 @@ func lost(cl *claim, why Reason, text string) *Error {
 	return &Error{Op: "hold", Path: cl.path, Err: ErrLost, Reason: why, Detail: text}
 }
 
-// lapseClaim ends cl, which has passed its own end in this client. The report to the engine states
-// that end: the engine keeps the claim held for the margin, and then ends it for the same reason.
+// lapseClaim ends cl, whose own end has passed by this client's clock. It reports that end to the
+// engine, which keeps the claim held for the margin, and then ends it for the same reason.
 func (c *Client) lapseClaim(cl *claim, end claimEnd) {
 	text := ""
 	if asked := cl.status.Asked; asked != nil && asked.Reason == end.why {
@@ -270,7 +272,7 @@ func (c *Client) lapseClaim(cl *claim, end claimEnd) {
 	c.endClaim(cl, lost(cl, end.why, text), true)
 }
 
-// endRequest returns the Ending that ends cl, which is over in this client, at the engine.
+// endRequest returns the Ending with which the client ends cl, which is over here, at the engine.
 func (cl *claim) endRequest() Ending {
 	if cl.lapse.Reason != NoReason {
 		return Ending{Kind: Lapsed, Lapse: cl.lapse}

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A Client is what programs use, with any [Engine]. It has one session, which its first use
+// A Client takes locks of any [Engine] for a program. It has one session, which its first use
 // attaches. It waits for grants, renews the session, ends a lost hold before another claim can be
-// granted, releases a grant that nobody receives, repeats calls without an answer, and counts
-// handles of one hold.
+// granted, releases a grant whose caller has gone, repeats calls without an answer, and counts the
+// handles of a hold.
 //
-// It is safe for concurrent use. One goroutine serves a client, however much it holds; a waiting
-// claim needs none.
+// It is safe for concurrent use. One goroutine serves a client, however many claims it has; a
+// waiting claim needs none.
 //
 // Errors are [*Error]. ErrNotAcquired means taken. ErrUnavailable means that the engine could not
 // be reached, or that the outcome is unknown; the client then releases what may be left, in the
@@ -40,14 +40,14 @@ type Client struct {
 	left        chan struct{} // closed when Close is done
 
 	mu         sync.Mutex          // guards the fields below and every claim; never held during a call of the engine
-	claims     map[uint64]*claim   // the claims that are still wanted
+	claims     map[uint64]*claim   // the claims that a caller still wants
 	unfinished map[uint64]*claim   // claims that the goroutine must send again or end
 	ids        uint64              // the highest id so far
 	freezing   map[uint64]bool     // freezes in flight
 	ends       map[*claim]struct{} // holds with an end of their own
 	ended      []func()            // contexts to end after unlocking
 	attaching  chan struct{}       // closed when the Attach in flight is answered
-	resumes    bool                // it was attached before
+	resumes    bool                // the session was attached before
 	epoch      uint64              // the latest epoch that the engine stated; 0: none
 	closed     bool
 	running    bool // the goroutine has begun
@@ -58,16 +58,16 @@ type Client struct {
 	endsAt         time.Duration // the end of the session as the last lease stated it, in engine time
 	lapsedAt       time.Duration // when the client noticed that the deadline had passed
 	ranAt          time.Duration // when this process last ran, as far as the client knows
-	failures       int           // failed renewals since then
+	failures       int           // failed renewals since that success
 	failure        error         // the latest of them
 	renewing       bool          // a Renew is in flight
 	renewAt        time.Duration
 	renewSoon      bool          // renew as soon as possible
 	ackRenewals    int           // renewals that are still needed to acknowledge an end
-	retryAt        time.Duration // no renewal before
+	retryAt        time.Duration // no renewal starts earlier
 	retries        int
-	finishAt       time.Duration // no unfinished claim is finished before
-	finishFailures int           // of finishing, in a row
+	finishAt       time.Duration // no work on an unfinished claim starts earlier
+	finishFailures int           // failures of that work in a row
 	ticker         *time.Timer
 	armed          bool
 	tickAt         time.Duration
@@ -185,8 +185,9 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Status, error] {
 	}
 }
 
-// Revoke, for operators, asks the holder of ref to yield, and takes the hold after its TTL. With
-// force it takes the hold at once; it always ends a waiting claim at once (R18).
+// Revoke, for operators, asks the holder of ref to yield, and ends the hold after the TTL of
+// the holder's session. With
+// force it ends the hold at once. It always ends a waiting claim at once (R18).
 func (c *Client) Revoke(ctx context.Context, ref Ref, force bool, by Label) error {
 	return c.operate(ctx, "revoke", "", Ending{Kind: Revoke, Ref: ref, Force: force, Label: by})
 }
@@ -237,7 +238,7 @@ func (c *Client) beginFreeze() uint64 {
 	return id
 }
 
-// freezeAnswered records that a freeze is not sent any more.
+// freezeAnswered records that the client does not send the freeze again.
 func (c *Client) freezeAnswered(id uint64) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -331,8 +332,8 @@ func (c *Client) Close() error {
 		<-c.stopped
 	}
 	if attaching != nil {
-		// Whoever attaches finds the client closed, and leaves. It is bounded
-		// as every call of the engine is.
+		// The attaching goroutine finds the client closed, and leaves the session. Its call has
+		// the deadline of every call of the engine.
 		<-attaching
 	}
 	var left error

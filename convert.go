@@ -76,7 +76,7 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 		case s.Revision >= revision && !s.Converting:
 			why := s.Reason
 			if why == NoReason {
-				why = Cancelled // by another amendment
+				why = Cancelled // another amendment withdrew the upgrade
 			}
 			err := cl.refused(why, nil)
 			h.unlock()
@@ -98,7 +98,7 @@ func (c *Client) undo(h *Hold, revision uint64) {
 	c.mu.Lock()
 	if cl.neededBeside(h) || cl.phase != granted || revision == 0 || cl.want.Revision != revision {
 		c.unlock()
-		return // it ended, was refused, or was amended since by somebody else
+		return // another handle needs it exclusive, or the claim ended, was refused or was amended since
 	}
 	d := cl.draft()
 	d.setModes(ModeShared)

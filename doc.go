@@ -1,6 +1,6 @@
 // Package lockkeeper is a lock manager for programs on one machine or many. Locks are granted in
-// order, everybody can see who holds one and why they wait, and a holder learns of a loss before
-// the next holder is granted.
+// order, every user can see the holder of a lock and the reason of a wait, and a holder learns of a
+// loss before the engine grants the lock to the next claim.
 //
 //	engine, err := lockkeeper.Open(ctx, "sqlite:/var/lib/myapp/locks.db") // import _ ".../engine/sqlitelock"
 //	if err != nil {
@@ -11,7 +11,7 @@
 //
 //	hold, err := client.Lock(ctx, "mydatabase/mytest")
 //	if err != nil {
-//		return err // errors.Is tells taken (ErrNotAcquired) from unreachable (ErrUnavailable)
+//		return err // errors.Is distinguishes taken (ErrNotAcquired) and unreachable (ErrUnavailable)
 //	}
 //	defer hold.Close()
 //	return runTest(hold.Context()) // the context ends, with the reason, if the lock is lost
@@ -43,20 +43,20 @@
 //
 //	deadline = sentAt + ttl - margin(ttl), margin(d) = d/100 + 10ms
 //
-// Clocks whose rates differ by at most one in a hundred can't break that. A process that stands
-// still does not notice its deadline; a resource that must reject its late writes compares
-// [Hold.Fence].
+// This holds as long as the rates of the two clocks differ by at most 1%. A suspended process does
+// not notice its deadline; a resource that must reject its late writes compares [Hold.Fence].
 //
 // # Errors
 //
-// Programs act on the sentinels: [ErrNotAcquired] is taken, [ErrUnavailable] means that nobody
-// knows, [ErrLost] ends a hold, and [ErrInvalid] says what would be right. An [*Error] has the
-// evidence: who blocked the claim, its position, and why something ended.
+// Programs act on the sentinels: [ErrNotAcquired] means that the lock is taken, [ErrUnavailable]
+// that the engine did not answer, [ErrLost] that a hold ended early, and [ErrInvalid] that the
+// request has to be corrected. An [*Error] has the evidence: the blockers of the claim, its
+// position in line, and the reason of an end.
 //
 // # For engine authors
 //
 // An [Engine] keeps claims. It registers a [Scheme], by which [Open] finds it, and passes the
-// suite of package enginetest. [Guarantees] declare what it can do and promises; [Session],
+// suite of package enginetest. [Guarantees] declare its features and promises; [Session],
 // [Key], [Lease], [Want], [Ending], [Query] and [Status] are what its seven methods exchange; the
 // interfaces in capabilities.go are abilities that only some engines have. The state of a session,
 // as the engine sees it:
@@ -73,7 +73,7 @@
 //	engine: Lease{Number: n, Claims: [claim 7 ends at T]}  ──►  client
 //	client: any call with Key{Acked: n}                    ──►  engine: the holder knows T
 //
-// Until the acknowledgement the engine considers the holder not to know, and a grant of the same
-// path is Unconfirmed. Package table states the rules of granting, numbered R1 to R20; comments
-// cite them by number.
+// Until the acknowledgement the engine assumes that the holder does not know T, and marks a grant
+// of the same path as Unconfirmed. Package table states the rules of granting, numbered R1 to R20;
+// comments cite them by number.
 package lockkeeper

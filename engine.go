@@ -11,7 +11,7 @@ import (
 // these seven methods and pass the suite of package enginetest.
 //
 // No method waits for a lock. A claim that must wait is answered with the state Waiting, and
-// notify and Renew report what becomes of it. Every ctx bounds one round trip, and a caller may
+// notify and Renew report its grant or its end. Every ctx bounds one round trip, and a caller may
 // repeat every call whose outcome is unknown (ErrUnavailable). All methods are safe for concurrent
 // use. Keys are values: everybody who knows one can act for the session, also from another
 // goroutine or process.
@@ -43,19 +43,20 @@ type Engine interface {
 	Attach(ctx context.Context, s Session, notify func([]Status)) (Lease, error)
 
 	// Renew gives the session its whole TTL again, counted from when the engine received the call,
-	// and reports what has become of its claims. ErrSession if the session has ended, or must
+	// and reports the state of its claims. It returns ErrSession if the session has ended, or must
 	// resume by Attach.
 	Renew(ctx context.Context, k Key) (Lease, error)
 
-	// Claim makes the claim that w describes, amends it, or answers again what became of it (R16).
-	// It does not make a claim with an id below the highest Key.LowestOpen: if it does not know that
-	// claim, it returns ErrNotHeld. A claim that is taken is no error: its status is Ended, with the
-	// reason and the blockers, or Waiting; List says why it waits. w.Targets belongs to the engine
-	// from then on and must not be changed.
+	// Claim makes the claim that w describes, amends it, or returns the status of a repeated one
+	// (R16). It does not make a claim with an id below the highest Key.LowestOpen: if it does not
+	// know that claim, it returns ErrNotHeld. A claim that is taken is no error: its status is
+	// Ended, with the reason and the blockers, or Waiting; List says why it waits. w.Targets
+	// belongs to the engine from then on and must not be changed.
 	Claim(ctx context.Context, k Key, w Want) (Status, error)
 
-	// End ends what e names. If that has ended already, End returns nil; if it never existed,
-	// ErrNotHeld. A caller ends a claim only after it was answered, or under a newer epoch.
+	// End ends the claim, session or freeze that e names. It returns nil if that has ended already,
+	// and ErrNotHeld if it never existed. A caller ends a claim only after the engine has answered
+	// the claim, or under a newer epoch.
 	End(ctx context.Context, k Key, e Ending) error
 
 	// List yields the claims that q selects, each with blockers and position unless q is brief. A
@@ -75,7 +76,7 @@ type Engine interface {
 type Session struct {
 	ID     string        `json:"id"`  // at most MaxSessionID bytes; everybody who knows it can take the session over
 	TTL    time.Duration `json:"ttl"` // MinTTL to MaxTTL; 0 only where Guarantees.NoExpiry
-	Named  []uint64      `json:"-"`   // the claims that it still has, those in flight included (R19)
+	Named  []uint64      `json:"-"`   // the claims that its client still wants, including those in flight (R19)
 	Lapsed []Lapse       `json:"-"`   // claims that lapsed at its client (R12)
 	Epoch  uint64        `json:"-"`   // the epoch that it takes over, 0 for none; ignored if it is not open (R19)
 
@@ -128,24 +129,24 @@ func (l *Lapse) check(c *checker) {
 	}
 }
 
-// Key is the right to act for a session: its id, and the epoch of the Attach that returned it.
-// Keys with the same id and epoch are the same key. With every call a key also states what its
-// user has received.
+// Key is the right to act for a session: its id, and the epoch of the Attach that returned it. Keys
+// with the same id and epoch are the same key. LowestOpen and Acked tell the engine, with every
+// call, which answers the client has received.
 type Key struct {
 	Session string
 	Epoch   uint64
 
-	// LowestOpen states that all claims with lower ids are answered, so that none of them will be
-	// begun any more. A request with a lower id that arrives later is refused with ErrNotHeld unless
-	// the engine knows the claim; the engine may forget those that the session knows to have ended
-	// (R16). Under one epoch the highest value counts; 0 states nothing. Engines that do not claim
-	// FeatureOnce may ignore it.
+	// LowestOpen is the lowest id with which the client may still begin a claim: all claims with
+	// lower ids are answered. The engine refuses a later request with a lower id with ErrNotHeld,
+	// unless it knows the claim. It may forget claims below LowestOpen whose end the session has
+	// acknowledged (R16). Under one epoch the highest value counts; 0 states nothing. Engines that
+	// do not claim FeatureOnce may ignore it.
 	LowestOpen uint64
 
-	// Acked is the Lease.Number of the latest lease that its user has processed; 0 states nothing.
-	// A session that states it is considered to know of an end only when it has acknowledged a
-	// lease that stated that end. So no lost answer makes the engine believe that a hold is over
-	// while its holder still relies on it (R12).
+	// Acked is the Lease.Number of the latest lease that the client has processed; 0 states
+	// nothing. Once a session has stated it, the engine assumes that the holder knows of an end
+	// only after the session has acknowledged a lease with that end. So if an answer is lost, the
+	// engine does not take a hold for over while its holder still relies on it (R12).
 	Acked uint64
 }
 
@@ -154,12 +155,12 @@ type Key struct {
 type Lease struct {
 	Key Key
 
-	// TTL is when the session ends unless it is renewed; 0: never. It is longer than Session.TTL if
-	// an earlier Attach promised more.
+	// TTL is the time after which the session ends unless it is renewed; 0: it never ends. It is
+	// longer than Session.TTL if an earlier Attach promised more.
 	TTL time.Duration
 
-	// Number rises with every lease of the session, through all its epochs: for Key.Acked. It is 0
-	// if the engine ignores acknowledgements.
+	// Number is the value for Key.Acked. It rises with every lease of the session, through all its
+	// epochs. It is 0 if the engine ignores acknowledgements.
 	Number uint64
 
 	// EndsAt is the end of the session in engine time (R20); 0 if it has no end. A client only
@@ -175,13 +176,13 @@ type Lease struct {
 type EndingKind uint8
 
 const (
-	// Release ends the claim ID of the session: a hold is released, a waiting claim cancelled.
+	// Release ends the claim ID of the session: it releases a hold, or cancels a waiting claim.
 	Release EndingKind = iota + 1
 	// Leave ends the session and all its claims.
 	Leave
-	// Revoke, by an operator, asks the holder of Ref to yield and takes the hold
-	// after its TTL (DefaultTTL if it has none); with Force, and for a waiting
-	// claim, at once (R18).
+	// Revoke, by an operator, asks the holder of Ref to yield, and ends the hold after the TTL of
+	// the holder's session (DefaultTTL if it has none). With Force it ends the hold at once; it
+	// always ends a waiting claim at once (R18).
 	Revoke
 	// Thaw, by an operator, ends the freeze of Path.
 	Thaw
@@ -197,7 +198,7 @@ type Ending struct {
 	Path  Path   // of Thaw
 	Force bool   // of Revoke: at once, without asking
 	Lapse Lapse  // of Lapsed
-	Label        // of Revoke: who and why
+	Label        // of Revoke: the operator and the purpose
 }
 
 // Check returns an [ErrInvalid] with everything that is wrong with e by itself; nil if e is valid.
@@ -240,14 +241,14 @@ type Query struct {
 
 	// Sees reports whether the caller may see a status; nil: it may see every status. An
 	// engine may leave out the others, to save the cost of their evidence. Sees does not
-	// cross a network. An engine never calls it with a lock of its own held.
+	// cross a network. An engine calls it without holding any of its own mutexes.
 	Sees func(*Status) bool `json:"-"`
 
 	// Keep reports whether an engine may keep n more statuses that the caller has not
 	// read; nil: as many as the engine itself allows. With a negative n an engine in the
 	// same process gives back statuses that it no longer keeps; Keep always allows that.
-	// Keep must not block: an engine may call it with a lock held. It does not cross a
-	// network.
+	// Keep must not block: an engine may call it while it holds a mutex. It does not
+	// cross a network.
 	Keep func(n int) bool `json:"-"`
 }
 
@@ -268,7 +269,7 @@ func (q *Query) Check() error {
 // MayKeep calls Keep, and reports true if that is nil.
 func (q *Query) MayKeep(n int) bool { return q.Keep == nil || q.Keep(n) }
 
-// Selects reports whether q selects s. It is for engines that show each follower what it asked for.
+// Selects reports whether q selects s. Engines use it to filter the changes for each watcher.
 func (q Query) Selects(s *Status) bool {
 	if q.Session != "" && q.Session != s.Ref.Session || q.Ref != (Ref{}) && q.Ref != s.Ref {
 		return false

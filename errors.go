@@ -15,7 +15,7 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnsupported: this engine does not claim that feature, see [Guarantees].
 	ErrUnsupported = errors.New("not supported by this engine")
-	// ErrDenied: the caller may not do that.
+	// ErrDenied: the caller has no right to the operation.
 	ErrDenied = errors.New("denied")
 	// ErrNotAcquired: the lock is taken, and the time to wait for it is over.
 	ErrNotAcquired = errors.New("not acquired")
@@ -26,13 +26,12 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrNotHeld: there is nothing to release or end.
 	ErrNotHeld = errors.New("not held")
-	// ErrSession: the engine does not know the session under this epoch. Attach
-	// again, naming the claims that are still wanted. Of Attach: the session is
-	// open under another epoch than the one that was named; Error.Epoch is that
-	// epoch, and nothing was changed.
+	// ErrSession: the engine does not know the session under this epoch. Attach again, and name the
+	// claims that the client still wants. Of Attach: the session is open under another epoch than
+	// Session.Epoch; Error.Epoch is the open one, and Attach has changed nothing.
 	ErrSession = errors.New("session is not attached")
-	// ErrUnavailable: the engine could not be reached or could not answer. The request may have
-	// taken effect; repeating it with the same ids is safe (R16).
+	// ErrUnavailable: the engine could not be reached or did not answer. The request may have taken
+	// effect; repeating it with the same ids is safe (R16).
 	ErrUnavailable = errors.New("engine unavailable")
 )
 
@@ -42,12 +41,13 @@ type Error struct {
 	Op       string        // the operation, such as "lock" or "renew"
 	Path     Path          // the first path concerned, if any
 	Err      error         // one of the sentinel errors above
-	Reason   Reason        // why it ended, if something ended
+	Reason   Reason        // why the claim ended, if it did
 	Detail   string        // what is wrong and what would be right, for people
 	Blocked  []Blocker     // the blockers, if there are any
-	Position int           // position in line when it gave up, counted from 1; 0 if none
-	ETA      time.Duration // about how much longer it would have waited (R17); 0 if unknown
-	// of an Attach that was refused with ErrSession: the epoch under which the session is open (R19)
+	Position int           // position in line when the wait ended, counted from 1; 0 if none
+	ETA      time.Duration // estimate of the rest of the wait (R17); 0 if unknown
+	// of an Attach that was refused with ErrSession: the epoch under which the session is open
+	// (R19)
 	Epoch uint64
 	Stale time.Duration // of a List with Query.Stale: the age of the statuses yielded; 0: it yielded none
 	Cause error         // the underlying error, if there is one

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// confirmBound limits how long a caller that gives up waits for the engine to confirm the end of
-// its claim. A wait at a silent engine exceeds its own bound by at most as much.
+// confirmBound bounds how long a caller that gives up waits for the engine to confirm the end of
+// its claim. If the engine does not answer, a wait exceeds its own bound by at most confirmBound.
 const confirmBound = time.Second
 
-// boundNews is the time that the engine has, after a context's deadline, to notify the client that
-// the wait timed out: the engine knows the deadline as the bound of the wait.
+// timeoutNews bounds the wait, after a context's deadline, for the engine's notification that the
+// claim timed out. The engine knows the deadline as the bound of the wait.
 const timeoutNews = confirmBound / 4
 
 // caller is a program's call for a claim. The client gives the claim up when the context ends.
-// The engine may still answer requests in flight within confirmBound: the client can end only a
-// claim that was answered for good.
+// The engine may still answer requests in flight within confirmBound: the end of a claim is final
+// only if the engine has answered the claim.
 type caller struct {
 	context.Context
 	grace context.Context // ends confirmBound after the call's; nil if no request can hang
@@ -50,7 +50,7 @@ func outliving(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), outlivingKey{}, true)
 }
 
-// givenUp returns the error of a claim whose context has ended.
+// gaveUp returns the error of a claim whose context has ended.
 func (cl *claim) gaveUp(ctx context.Context) *Error {
 	why := Cancelled
 	if ctx.Err() == context.DeadlineExceeded {
@@ -59,7 +59,7 @@ func (cl *claim) gaveUp(ctx context.Context) *Error {
 	return cl.refused(why, whyEnded(ctx))
 }
 
-// giveUp ends cl, even if the engine grants it at this moment, so that it is never granted later.
+// giveUp ends cl, even if the engine grants it at this moment; the engine does not grant it later.
 // It returns why once the engine has confirmed the end, and an ErrUnavailable if ctx ends first.
 // The caller holds c.mu; giveUp unlocks it.
 func (c *Client) giveUp(ctx context.Context, cl *claim, why *Error) error {
@@ -91,8 +91,8 @@ func (c *Client) endForGood(ctx context.Context, cl *claim) error {
 	return err
 }
 
-// unconfirmed returns the error of a claim given up for that reason, whose end the engine has not
-// confirmed: the engine may hold it for a moment. The error is never ErrNotAcquired.
+// unconfirmed returns the error of a claim that its caller gave up, and whose end the engine has
+// not confirmed: the claim may still be held. The error is never ErrNotAcquired.
 func unconfirmed(why *Error, failed error) *Error {
 	e := &Error{Op: why.Op, Path: why.Path, Err: ErrUnavailable, Cause: why.Cause,
 		Detail: "the engine has not confirmed the end of the claim; the client keeps trying to end it"}

@@ -2,8 +2,8 @@ package lockkeeper
 
 import "strings"
 
-// Features are what an engine can do, as a set of bits. The conformance suite
-// tests the claimed features, and that the engine refuses the others with [ErrUnsupported].
+// Features are a set of abilities of an engine, one bit each. The conformance suite tests the
+// claimed features, and that the engine refuses the others with [ErrUnsupported].
 type Features uint32
 
 const (
@@ -40,7 +40,7 @@ const (
 	FeatureOnce
 	features
 
-	// AllFeatures is what engines that run the whole table claim.
+	// AllFeatures is the set that engines with every rule of package table claim.
 	AllFeatures = features - 1
 )
 
@@ -104,8 +104,8 @@ const (
 	ClockDatabase ClockKind = "the clock of the database"
 )
 
-// Guarantees is what an engine declares of itself. The conformance suite, the documentation
-// and the commands all read it from here.
+// Guarantees are an engine's declaration of its features, promises and limits. The conformance
+// suite, the documentation and the commands all read it.
 //
 // An engine that wraps another one, to delay its calls or to send them elsewhere, must
 // declare its own guarantees. It must clear Prompt: a client sets no deadline for calls of
@@ -118,7 +118,7 @@ type Guarantees struct {
 	Survives Survival  // what its claims survive
 	Fences   FenceSpan // how long its fences rise
 	Clock    ClockKind // which clock ends leases
-	Notes    Notes     // for people, beside the three above
+	Notes    Notes     // for people: the conditions of Survives, Fences and Clock
 	Breaks   string    // what breaks its promises, to be read before choosing it
 	NoExpiry bool      // it accepts sessions with TTL 0, which live as long as the program does (R11)
 	Epoch    string    // names one life of an engine whose fences start again in each; else ""
@@ -128,7 +128,7 @@ type Guarantees struct {
 // Notes are the conditions and limits of guarantees, in words; "" where there are none.
 type Notes struct{ Survives, Fences, Clock string }
 
-// Text returns three guarantees for people, each with its note.
+// Text returns Survives, Fences and Clock for people, each with its note.
 func (g Guarantees) Text() (survives, fences, clock string) {
 	noted := func(guarantee, note string) string {
 		if note == "" {
@@ -140,7 +140,8 @@ func (g Guarantees) Text() (survives, fences, clock string) {
 		noted(string(g.Clock), g.Notes.Clock)
 }
 
-// Refuse returns the [ErrUnsupported] for what w needs and g does not claim; nil if it claims all.
+// Refuse returns an [ErrUnsupported] with the features that w needs and g does not claim; nil if g
+// claims all of them.
 func (g Guarantees) Refuse(w *Want) error {
 	if missing := w.Features() &^ g.Features; missing != 0 {
 		return &Error{Err: ErrUnsupported, Detail: g.Name + " does not claim: " + missing.String()}

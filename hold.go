@@ -13,13 +13,13 @@ import (
 type Hold struct {
 	claim     *claim
 	base      context.Context // of the acquire
-	up        *link           // the holds that it was made inside of
+	up        *link           // the holds that enclose it
 	tied      bool            // Context ends with base too
 	exclusive bool            // this handle needs more than shared targets
 
 	// Guarded by the client's mutex.
 	state handleState
-	own   context.Context // made when it is asked for
+	own   context.Context // nil until Context is called
 	end   context.CancelCauseFunc
 }
 
@@ -270,11 +270,11 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 		return unavailable(ctx.Err(), ctx)
 	}
 	if ctx.Err() != nil {
-		ctx = context.WithoutCancel(ctx) // nothing to wait for within the process
+		ctx = context.WithoutCancel(ctx) // an engine in this process answers at once
 	}
 	err := c.endNow(ctx, cl, c.retryBound())
 	if e, ok := err.(*Error); ok && e.Err == ErrNotHeld {
-		return nil // it was held when this began; its session has ended meanwhile, and it with it
+		return nil // it was held when Release began; it has ended with its session since
 	}
 	return err
 }
@@ -296,7 +296,7 @@ func (h *Hold) Close() error {
 	return err
 }
 
-// renameOp returns err with the name of another operation.
+// renameOp returns err with op as its operation.
 func renameOp(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -10,7 +10,7 @@ import (
 )
 
 // In JSON, durations are numbers of seconds, such as 83.2, exact to the nanosecond. An infinite
-// duration is left out. Everything that is written reads back as the same value.
+// duration is left out. Every value reads back unchanged.
 
 // marshalVisible writes v with its hidden characters escaped, because many tools print
 // JSON as it is.
@@ -25,7 +25,7 @@ func marshalVisible(v any) ([]byte, error) {
 // seconds is a duration in JSON.
 type seconds time.Duration
 
-// MarshalJSON writes all digits that there are, and no others.
+// MarshalJSON writes the exact number without trailing zeros.
 func (s seconds) MarshalJSON() ([]byte, error) {
 	d := time.Duration(s)
 	whole, fraction := d/time.Second, d%time.Second
@@ -65,7 +65,7 @@ func (s *seconds) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// finite is a duration that is left out where it has no end.
+// finite returns the JSON form of a duration; nil, which JSON leaves out, for Forever.
 func finite(d time.Duration) *seconds {
 	if d == Forever {
 		return nil

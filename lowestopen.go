@@ -5,10 +5,10 @@ package lockkeeper
 //
 //	lowestOpen = min(ids that may still be begun, the next new id)
 //
-// Ids rise in the order in which claims are entered here, before they are sent. An answered claim
-// is never begun again: the client amends it, asks about it and ends it, and for all of that the
-// engine must know it. Only an engine that lost its memory is asked again for a waiting claim;
-// that happens after an Attach, which starts the count again.
+// The client assigns rising ids to claims before it sends them. It never begins an answered claim
+// again: it amends, queries or ends the claim, and each of these fails if the engine does not know
+// the claim. There is one exception: after an engine has lost its state, the client sends waiting
+// claims again. That follows an Attach, which sets the lowest open id again.
 
 // nextID returns the id of a claim that is about to be sent. The caller holds c.mu.
 func (c *Client) nextID() uint64 {
@@ -16,9 +16,9 @@ func (c *Client) nextID() uint64 {
 	return c.ids
 }
 
-// currentKey returns the key of the session, with what it states now: the lowest open id and the
-// latest lease that was processed. It returns false if the session is not attached. It needs no
-// lock: an id stays open until the call that begins it returns.
+// currentKey returns the key of the session, with the lowest open id and the number of the latest
+// processed lease. It returns false if the session is not attached. It needs no lock: an id stays
+// open until the call that begins it returns.
 func (c *Client) currentKey() (Key, bool) {
 	k := c.key.Load()
 	if k == nil {
@@ -35,20 +35,20 @@ func (c *Client) isCurrentEpoch(k Key) bool {
 	return now != nil && now.Epoch == k.Epoch
 }
 
-// advanceBound bounds how far one answer raises the lowest open id, so that an answer that was long
-// delayed makes nobody wait: the next answers raise it further.
+// advanceBound bounds how far one answer raises the lowest open id, and so how long that takes
+// under c.mu after a long delay. The next answers raise it further.
 const advanceBound = 1024
 
 // isLatestKey reports whether k is the key of the latest Attach. It compares pointers, because an
 // engine that lost its memory gives the same epochs again.
 func (c *Client) isLatestKey(k *Key) bool { return k != nil && c.key.Load() == k }
 
-// raiseLowestOpen skips ids that can no longer be begun. Callers call it when a claim was answered
-// or given up. The caller holds c.mu.
+// raiseLowestOpen raises the lowest open id past ids with which no claim can begin any more.
+// Callers call it after a claim was answered or given up. The caller holds c.mu.
 func (c *Client) raiseLowestOpen() {
 	was := c.lowestOpen.Load()
 	if was == 0 {
-		return // nothing is stated before the first Attach, and the first id may be any
+		return // the first Attach sets it: the first id may be random (SessionID)
 	}
 	next := was
 	for next <= c.ids && next < was+advanceBound && !c.mayBegin(next) {
@@ -71,8 +71,8 @@ func (c *Client) mayBegin(id uint64) bool {
 	return c.freezing[id]
 }
 
-// resetLowestOpen starts the count again under a new key. It ignores answered claims: among them
-// may be claims of an earlier client, with ids of its own. The caller holds c.mu.
+// resetLowestOpen sets the lowest open id under a new key. It ignores answered claims: some may
+// have been made by an earlier client, which chose other ids. The caller holds c.mu.
 func (c *Client) resetLowestOpen() {
 	first := c.ids + 1
 	for _, all := range []map[uint64]*claim{c.claims, c.unfinished} {

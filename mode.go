@@ -2,7 +2,7 @@ package lockkeeper
 
 import "fmt"
 
-// Mode is how a target is wanted (R2).
+// Mode is the kind of access that a target asks for (R2).
 type Mode uint8
 
 const (
@@ -46,11 +46,10 @@ func (m *Mode) UnmarshalText(text []byte) error {
 type WriterPolicy uint8
 
 const (
-	// Hard keeps its place: later claims wait behind it. The default.
+	// Hard: later claims that conflict with it wait behind it. The default.
 	Hard WriterPolicy = iota
-	// Soft is ahead of nobody while it waits, and goes after all hard claims.
-	// With a quiet period it is granted only once nothing conflicting was held
-	// for that long.
+	// Soft: it is ahead of no claim while it waits, so later claims may pass it. With a quiet
+	// period the engine grants it only after no conflicting hold has existed for that long.
 	Soft
 )
 
@@ -72,7 +71,7 @@ const (
 	NoSteal Steal = iota
 	// Ask asks the holders, and waits as long as they renew.
 	Ask
-	// Take asks the holders, and takes the hold from them after a bound.
+	// Take asks the holders, and after Want.After the engine ends the holds.
 	Take
 )
 

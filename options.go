@@ -25,8 +25,8 @@ func SessionTTL(d time.Duration) ClientOption {
 func SessionID(id string) ClientOption {
 	return func(c *Client) {
 		c.session.ID = id
-		// An earlier client of this session may have used the low numbers, and
-		// a claim's id is never used twice (R16). JSON keeps 53 bits.
+		// Ids are never used twice (R16), and an earlier client of this session may have used the
+		// low ones. Some readers of JSON keep only 53 bits of a number.
 		c.ids = mathrand.Uint64() >> (64 - 52)
 	}
 }
@@ -39,7 +39,7 @@ func SessionLabel(l Label) ClientOption {
 // BootClock replaces the clock by which the client counts deadlines. The clock must never
 // go back, must go on while the computer sleeps, and must not be slower than the engine's.
 // The default is [NewBootClock]. On Linux that clock advances by CLOCK_BOOTTIME or by
-// time.Since, whichever advanced more, so leases run out and are renewed in a
+// time.Since, whichever advanced more, so the client renews and ends leases in a
 // [testing/synctest] bubble too. Elsewhere it is Go's monotonic clock. In a bubble, real
 // time counts too: a test that compares exact durations passes a clock made of time.Since.
 func BootClock(now func() time.Duration) ClientOption {

@@ -25,11 +25,10 @@ type Path string
 // [ParsePath] does not return it.
 const Root Path = "/"
 
-// ParsePath reads a path as a person types it (R1). Extra, leading and trailing
-// slashes collapse, so "a//b/" is "a/b" and a whole URI is a fine name. It
-// refuses with [ErrInvalid] a path without segments, the segments "." and "..",
-// text that is not UTF-8, control characters, invisible characters
-// (bidirectional, zero-width, line separators), and what exceeds
+// ParsePath reads a path as a person types it (R1). It ignores extra, leading and trailing slashes,
+// so "a//b/" is "a/b", and a URI is a valid path. It returns [ErrInvalid] for a path without
+// segments, the segments "." and "..", text that is not UTF-8, control characters, invisible
+// characters (bidirectional, zero-width, line separators), and a path that exceeds
 // [MaxPathSegments] or [MaxPathBytes].
 func ParsePath(s string) (Path, error) {
 	if Path(s).check() == nil {
@@ -37,7 +36,7 @@ func ParsePath(s string) (Path, error) {
 	}
 	segments := strings.FieldsFunc(s, func(r rune) bool { return r == '/' })
 	if len(segments) == 0 {
-		return "", Path(s[:min(1, len(s))]).check() // named as it was typed: "" or "/"
+		return "", Path(s[:min(1, len(s))]).check() // the message quotes the text as typed: "" or "/"
 	}
 	p := Path(strings.Join(segments, "/"))
 	if err := p.check(); err != nil {
@@ -46,10 +45,10 @@ func ParsePath(s string) (Path, error) {
 	return p, nil
 }
 
-// PathOf joins segments that may contain anything, slashes included: what a
-// segment can't contain is escaped as in a URL ("%2F"), and so is "%" itself,
-// so that different segments never make the same path. It refuses with
-// [ErrInvalid] no segments, an empty segment and what exceeds the limits of a path.
+// PathOf joins segments that may contain any bytes, slashes included. It escapes characters that a
+// path refuses as in a URL ("%2F"), and "%" itself, so that different segments never make the same
+// path. It returns [ErrInvalid] without segments, for an empty segment, and for a path that exceeds
+// [MaxPathSegments] or [MaxPathBytes].
 func PathOf(segments ...string) (Path, error) {
 	escaped := make([]string, len(segments))
 	for i, s := range segments {
@@ -149,7 +148,7 @@ func (p Path) check() error {
 	return nil
 }
 
-// Tree is the first segment, which names the tree that p is in. The tree of [Root] is Root.
+// Tree returns the first segment, which names the tree that p is in. The tree of [Root] is Root.
 func (p Path) Tree() Path {
 	if p == Root {
 		return p

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A Pending is a waiting claim whose program does something else meanwhile. It keeps its place as
-// long as the client lives. The program must wait for it or cancel it: once granted it holds its
-// targets, even if nobody calls Wait. It is safe for concurrent use.
+// A Pending is a claim that waits while its program does something else. It keeps its ticket as
+// long as the client lives. The program must wait for it or cancel it: the engine grants it even if
+// nobody calls Wait, and it then holds its targets. It is safe for concurrent use.
 type Pending struct {
 	claim *claim
-	again *Hold // of a claim that a hold around it covers
+	again *Hold // if an enclosing hold covers the claim: another handle of that hold
 }
 
-// Enqueue makes a claim and returns when it has a place in line. The context bounds only that. A
-// claim with [WithWait] fails when its wait is over; one that can't wait fails in Enqueue.
+// Enqueue makes a claim and returns when the claim is in line. The context bounds only that. A
+// claim with [WithWait] fails when its wait is over; if it does not wait at all, Enqueue fails.
 func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, error) {
 	cl := c.newClaim("enqueue")
 	cl.add(requests)
@@ -47,7 +47,7 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 func (p *Pending) Ref() Ref { return p.claim.ref() }
 
 // Wait waits until the claim is granted. The context bounds this call only: if it ends first, the
-// error matches ErrNotAcquired and the context's, and the claim keeps its place, so that the
+// error matches ErrNotAcquired and the context's, and the claim keeps its ticket, so that the
 // program can call Wait again. Every call returns the same hold.
 func (p *Pending) Wait(ctx context.Context) (*Hold, error) {
 	if p.again != nil {
@@ -104,7 +104,7 @@ func (p *Pending) Cancel() error {
 	}
 	cl.result = cl.refused(Cancelled, nil)
 	cl.first.finish(handleLost)
-	if len(cl.more) > 0 { // it was granted, and re-entered: the last of those handles releases it
+	if len(cl.more) > 0 { // other handles are in use: the last of them releases the claim
 		cl.delivered = true
 		cl.live--
 		c.unlock()

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A link is one hold that encloses a context, and the links around it. Holds that were only made
-// inside the same hold are not in the chain: otherwise goroutines that share a context would share
-// their locks.
+// A link is an innermost hold that encloses a context, and the links to the holds around it. A hold
+// that another goroutine took under the same context is not in the chain: otherwise goroutines that
+// share a context would share their locks.
 type link struct {
 	claim *claim
 	up    *link
@@ -19,8 +19,8 @@ type nestedContext struct {
 	link *link
 }
 
-// enclosingKey is the key of a context's holds of one client. Holds of several clients may be
-// nested.
+// enclosingKey is the context key for the enclosing holds of one client. Holds of several clients
+// may be nested.
 type enclosingKey struct{ client *Client }
 
 func (l nestedContext) Value(key any) any {
@@ -65,9 +65,9 @@ func (l *link) inside(ref Ref) bool {
 	return false
 }
 
-// reenter gives cl another handle of an enclosing hold that covers all its targets, if there is
-// one. Then no claim and no call of the engine is needed. A priority above that of the hold raises
-// it.
+// reenter returns another handle of an enclosing hold that covers all targets of cl; nil if there
+// is none. That needs no claim, and no call of the engine unless cl has a higher priority, to which
+// reenter raises the hold.
 func (c *Client) reenter(ctx context.Context, cl *claim) (*Hold, error) {
 	c.mu.Lock()
 	if c.closed {

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// tick is how often the client checks deadlines beside their timer, which stands still while the
-// computer sleeps.
+// tick is the longest time between two checks of deadlines. A timer set for the deadline itself
+// would be late, because it stands still while the computer sleeps.
 const tick = time.Second
 
-// watchDeadline arms the ticker for the deadline of the session. Renewals only move that deadline
-// further.
+// watchDeadline arms the ticker for the deadline of the session, unless it is armed: a renewal only
+// moves that deadline later.
 func (c *Client) watchDeadline() {
 	if c.ttl > 0 && !c.armed {
 		c.armTicker(c.deadline())
 	}
 }
 
-// armTicker makes the ticker fire at that moment, or earlier.
+// armTicker makes the ticker fire at that moment at the latest.
 func (c *Client) armTicker(at time.Duration) {
 	if c.closed {
 		return
@@ -29,7 +29,7 @@ func (c *Client) armTicker(at time.Duration) {
 		return
 	}
 	if !c.armed {
-		c.ranAt = now // nobody looked while there was nothing to watch
+		c.ranAt = now // the client read no clock while it had no deadline: that is no suspension
 	}
 	c.armed, c.tickAt = true, at
 	if c.ticker == nil {
@@ -76,17 +76,17 @@ func (c *Client) onTick() {
 // sentAt.
 func (c *Client) deadline() time.Duration { return c.sentAt + c.ttl - margin(c.ttl) }
 
-// expireSession ends all claims if the session's deadline has passed. Callers call it before
-// anything that may move the deadline: a lost hold stays lost.
+// expireSession ends all claims if the session's deadline has passed. Callers call it before they
+// move the deadline, so that a lost hold stays lost.
 func (c *Client) expireSession(now time.Duration) {
-	stoodStill := now-c.ranAt > 2*tick
+	suspended := now-c.ranAt > 2*tick
 	c.ranAt = now
 	if c.ttl == 0 || !c.alive || now < c.deadline() {
 		return
 	}
 	why, cause := Unreachable, c.failure
-	if stoodStill || c.failures == 0 && !c.renewing {
-		why, cause = Suspended, nil // nothing failed: this process just did not run
+	if suspended || c.failures == 0 && !c.renewing {
+		why, cause = Suspended, nil // no renewal failed: this process did not run
 	}
 	c.alive, c.lapsedAt = false, now
 	c.key.Store(nil)
@@ -109,7 +109,7 @@ func (c *Client) expireSession(now time.Duration) {
 // err: the error of a loss must not match ErrUnavailable or the end of a context.
 func (c *Client) noteFailure(err error) {
 	c.failures++
-	if !errors.Is(err, context.Canceled) { // then a caller has gone, and the engine is not to blame
+	if !errors.Is(err, context.Canceled) { // otherwise a caller gave up, which is no fault of the engine
 		c.failure = errors.New(err.Error())
 	}
 }
@@ -141,8 +141,8 @@ func (c *Client) wakeWorker() {
 	}
 }
 
-// serve is the client's goroutine: it renews the session and finishes what callers left, until
-// Close.
+// serve is the client's goroutine: until Close it renews the session, and finishes the claims that
+// callers left unfinished.
 func (c *Client) serve() {
 	defer close(c.stopped)
 	timer := time.NewTimer(tick)
@@ -165,14 +165,14 @@ func (c *Client) serve() {
 	}
 }
 
-// nextJob returns what to do next: renew, finish a claim, or wait.
-func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
+// nextJob returns the next job of the goroutine: to renew, to finish a claim, or to wait.
+func (c *Client) nextJob() (renew bool, unfinished *claim, wait time.Duration) {
 	c.mu.Lock()
 	defer c.unlock()
 	now := c.clock()
 	c.expireSession(now)
 	if !c.alive && c.ttl > 0 && now > c.lapsedAt+2*c.ttl {
-		clear(c.unfinished) // nobody has renewed the session: the engine has ended it all
+		clear(c.unfinished) // the engine has ended the session
 	}
 	next := Forever
 	attached := c.key.Load() != nil
@@ -189,7 +189,7 @@ func (c *Client) nextJob() (renew bool, mend *claim, wait time.Duration) {
 	}
 	for _, cl := range c.unfinished {
 		if cl.inFlight > 0 || cl.endInFlight {
-			continue // another goroutine works on it, and wakes this one if the work must be repeated
+			continue // another goroutine works on it, and wakes this one if that fails
 		}
 		if now >= c.finishAt {
 			return false, cl, 0
@@ -223,7 +223,7 @@ func (c *Client) renew() {
 	c.expireSession(c.clock())
 	if !c.isLatestKey(held) {
 		c.unlock()
-		return // lost or attached again meanwhile: this answer is outdated
+		return // the session lapsed or was attached again meanwhile: the answer is outdated
 	}
 	if err == nil {
 		c.applyLease(lease, sent)
@@ -238,7 +238,7 @@ func (c *Client) renew() {
 	}
 }
 
-// retryLater records a failure of the goroutine's own call, and when to try again.
+// retryLater records that the goroutine failed to renew or attach, and the time of the next try.
 func (c *Client) retryLater(what string, err error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -255,8 +255,8 @@ func (c *Client) retryLater(what string, err error) {
 	c.logger.Warn("engine does not answer", "op", what, "session", c.session.ID, "error", err)
 }
 
-// endDeniedWaits ends all waits if the engine denies this client: it would not learn of a grant.
-// Holds stay until their deadline, because nobody else can have them sooner.
+// endDeniedWaits ends all waits if the engine denies this client, which could not learn of a grant.
+// Holds stay until their deadline, because the engine grants them to no other client before it.
 func (c *Client) endDeniedWaits(err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Err != ErrDenied {
@@ -278,8 +278,9 @@ func (c *Client) retryPause(failures int) time.Duration {
 	return d
 }
 
-// finishClaim repeats what had no answer: first the want, because only an answered claim can be
-// ended for good, and then the end.
+// finishClaim completes the work on a claim that a caller left unfinished. It first repeats a want
+// without an answer, because only the end of an answered claim is final. Then it ends a claim that
+// is over in this client.
 func (c *Client) finishClaim(cl *claim) {
 	c.mu.Lock()
 	if c.unfinished[cl.id] != cl || cl.inFlight > 0 || cl.endInFlight {
@@ -327,7 +328,7 @@ func (c *Client) finishClaim(cl *claim) {
 	c.unlock()
 }
 
-// finishLater records that finishClaim failed, and when to try again.
+// finishLater records that finishClaim failed, and the time of the next try.
 func (c *Client) finishLater(err error) {
 	c.mu.Lock()
 	defer c.unlock()

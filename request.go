@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A Request is a part of what a program asks for: a target, such as [Shared] of a path, or a
-// condition, such as [WithWait]. Of two conditions of one kind the later counts. An invalid request
-// is refused with [ErrInvalid] by the call that it is passed to, before the engine is asked.
+// A Request is one part of a claim: a target, such as [Shared] of a path, or a condition, such as
+// [WithWait]. Of two conditions of one kind the later counts. A call refuses an invalid request
+// with [ErrInvalid], before it asks the engine.
 type Request func(*demand)
 
-// demand is a Want that requests build up.
+// demand is a Want under construction: each Request sets a part of it.
 type demand struct {
 	want        Want
 	inline      [1]Target     // room for the usual single target, so that it costs no allocation
@@ -20,7 +20,7 @@ type demand struct {
 	amends      bool          // it changes a claim: targets replace those of the same path
 	byContext   bool          // the wait is bounded by the context's deadline
 	due         time.Time     // the end of a bounded wait; zero without a bound
-	slack       time.Duration // the engine's end of the wait may be so much later than due
+	slack       time.Duration // the engine may end the wait up to this much later than due
 	wrong       checker
 }
 
@@ -67,8 +67,8 @@ func WithSteal() Request {
 	return func(d *demand) { d.want.Steal, d.want.After = Ask, 0 }
 }
 
-// WithStealAfter asks holders of lower priority to yield, and takes the hold from those that have
-// not yielded after that time (R10).
+// WithStealAfter asks holders of lower priority to yield. After that time the engine ends the holds
+// of those that have not yielded (R10).
 func WithStealAfter(after time.Duration) Request {
 	return func(d *demand) { d.want.Steal, d.want.After = Take, after }
 }
@@ -79,8 +79,8 @@ func WithMaxHold(d, grace time.Duration) Request {
 	return func(r *demand) { r.want.MaxHold, r.want.Grace = d, grace }
 }
 
-// WithExpectedDuration announces for how long the lock will be held, so that others need not begin
-// a shorter wait. It does not end the hold.
+// WithExpectedDuration announces for how long the lock will be held, so that claims with a shorter
+// wait fail at once instead of waiting for nothing (R8). It does not end the hold.
 func WithExpectedDuration(d time.Duration) Request {
 	return func(r *demand) { r.want.Expected = d }
 }
@@ -103,7 +103,7 @@ func WithLink(s string) Request {
 // WithInside says that the claim is made inside the hold of the claim ref, which continues only
 // when this claim has ended; a claim made in [Hold.Context] says so without it. A program that was
 // started under a lock of its parent names the parent's claim, so that waiting for its own parent
-// is found to be a deadlock (R15). In a context that is inside ref already it changes nothing.
+// is detected as a deadlock (R15). In a context that is inside ref already it has no effect.
 func WithInside(ref Ref) Request {
 	return func(d *demand) { d.want.Inside = ref }
 }
@@ -167,7 +167,7 @@ func (d *demand) check() error {
 	return d.want.Check()
 }
 
-// fillLabel takes from the session's label what the claim's label leaves out.
+// fillLabel fills the empty fields of the claim's label from the session's label.
 func (d *demand) fillLabel(l Label) {
 	if d.want.As == "" {
 		d.want.As = l.As

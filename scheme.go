@@ -12,14 +12,14 @@ import (
 )
 
 // A Scheme is one kind of engine, as URLs name it. Engines register their schemes with
-// [Register]. What a command, a document or another program needs to know of an engine before
-// it opens it stands here as data.
+// [Register]. A Scheme describes its engine as data, for commands, documents and programs that do
+// not open one.
 type Scheme struct {
 	Names   []string // how its URLs begin, up to the colon; the first name is the usual one
 	Form    string   // of its URLs, for people: "sqlite:FILE"
 	Example string   // a URL of that form
 	About   string   // where the claims are kept, in a few words: "a file on this computer"
-	Help    string   // what a person must know to write such a URL, in sentences
+	Help    string   // how to write such a URL, in sentences
 	Page    string   // its page of documentation, as a path from the top of the repository
 
 	// Guarantees are those of every engine of this scheme. Those of a Server are known only
@@ -48,31 +48,31 @@ type Scheme struct {
 	// Variables are the environment variables that this project defines for the engine.
 	Variables []string
 
-	// Guess returns the URL that was probably meant by url, which names no registered scheme;
-	// "" if it is not of this scheme. It is asked with a URL without passwords. Other spellings
-	// of the scheme belong in Misspelt.
+	// Guess returns the URL that the author of url probably meant; "" if it is not of this scheme.
+	// url names no registered scheme, and has no password. Other spellings of the scheme belong in
+	// Misspelt.
 	Guess    func(url string) string
 	Misspelt []string // what people write in place of Names
 
-	// Check returns an [ErrInvalid] that says everything that is wrong with a URL by itself,
-	// and what would be right. It opens nothing. Open calls it first.
+	// Check returns an [ErrInvalid] with every fault of the URL, and the correction; nil if it is
+	// valid. It opens nothing. Open calls it first.
 	Check func(url string) error
 
 	// Open opens the engine. ctx bounds the opening alone.
 	Open func(ctx context.Context, url string) (Engine, error)
 
-	// Examine checks what a URL relies on and what need not be opened for that, such as who
-	// may read the file of a token; nil: there is nothing.
+	// Examine checks the surroundings of a URL without opening the engine, such as the permissions
+	// of a token file; nil: there is nothing to check.
 	Examine func(url string) []Finding
 
-	// Migrate brings the tables of an engine up to date, and Migration returns, as SQL, what
-	// Migrate does where there are no tables. Both are nil for engines without tables that a
-	// person looks after.
+	// Migrate brings the tables of an engine up to date. Migration returns, as SQL, the statements
+	// of Migrate for a database without tables. Both are nil for engines whose tables no person
+	// manages.
 	Migrate   func(ctx context.Context, url string) error
 	Migration func(url string) (string, error)
 
-	// Dump writes what the engine stores, as text for people, and changes nothing; nil: other
-	// programs can read what it stores.
+	// Dump writes the stored claims as text for people, and changes nothing; nil: other programs
+	// can read the engine's storage.
 	Dump func(ctx context.Context, url string, w io.Writer) error
 }
 
@@ -80,10 +80,10 @@ type Scheme struct {
 func (s *Scheme) Name() string { return s.Names[0] }
 
 // ErrNoTables is the cause of an [ErrUnavailable] of Open: the database has no tables of
-// Lockkeeper yet, and the URL forbids to create them. So nobody holds anything in it.
+// Lockkeeper yet, and the URL forbids Open to create them. So no claim is held there.
 var ErrNoTables = errors.New("there are no tables of lockkeeper yet")
 
-// registry has the registered schemes, which never change.
+// registry has the registered schemes. A registered scheme never changes.
 var registry struct {
 	sync.RWMutex
 	schemes []*Scheme
@@ -141,8 +141,8 @@ func SchemeOf(url string) *Scheme {
 // the client closes the engine.
 //
 // The engine must be registered: a program imports the packages of the engines that it uses,
-// or engine/all, which imports every one. ctx bounds the opening alone. For a URL that can't
-// be right the error is an [ErrInvalid] that says what would be right.
+// or engine/all, which imports every one. ctx bounds the opening alone. For an invalid URL
+// the error is an [ErrInvalid] with the correction.
 func Open(ctx context.Context, url string) (Engine, error) {
 	if err := CheckURL(url); err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func Open(ctx context.Context, url string) (Engine, error) {
 	return SchemeOf(url).Open(ctx, url)
 }
 
-// CheckURL returns an [ErrInvalid] that says what is wrong with the URL of an engine by itself,
-// and what would be right; nil if nothing is. It opens nothing.
+// CheckURL returns an [ErrInvalid] with every fault of the URL of an engine, and the correction;
+// nil if it is valid. It opens nothing.
 func CheckURL(url string) error {
 	if s := SchemeOf(url); s != nil {
 		return s.Check(url)
@@ -162,7 +162,7 @@ func CheckURL(url string) error {
 	}
 	var forms []string
 	for _, s := range Schemes() {
-		if s.Guarantees.Reach != InProcess { // claims of one process are not what somebody else's URL meant
+		if s.Guarantees.Reach != InProcess { // a misspelt URL seldom means an engine in the process
 			forms = append(forms, s.Form)
 		}
 	}
@@ -172,7 +172,7 @@ func CheckURL(url string) error {
 	return Invalid("engine %q is unknown: there are %s", shown, strings.Join(forms, ", "))
 }
 
-// guessURL returns the URL that was probably meant; "" if none is likely.
+// guessURL returns the URL that the author of url probably meant; "" if none is likely.
 func guessURL(url string) string {
 	schemes := Schemes()
 	name, rest, found := strings.Cut(url, ":")
@@ -197,7 +197,7 @@ func guessURL(url string) string {
 }
 
 // RedactURL returns the URL of an engine as anybody may read it: with xxxxx in place of
-// passwords. It accepts malformed URLs too, and rather hides too much.
+// passwords. It accepts malformed URLs too, and hides too much rather than too little.
 func RedactURL(url string) string {
 	if s := SchemeOf(url); s != nil && s.File {
 		return url

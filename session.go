@@ -14,8 +14,8 @@ import (
 const (
 	minBackoff     = 50 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	callBound      = 10 * time.Second // an engine that has not answered by then is taken for unreachable
-	sessionRetries = 8                // after so many refusals in a row somebody else has taken the session
+	callBound      = 10 * time.Second // an engine that has not answered by then counts as unreachable
+	sessionRetries = 8                // this many refusals in a row: another client keeps taking the session over
 )
 
 // call makes one call of the engine under the session's key until it is answered. It attaches the
@@ -25,7 +25,7 @@ func (c *Client) call(ctx context.Context, patience time.Duration, do func(conte
 	return c.callFor(caller{Context: ctx}, patience, do)
 }
 
-// callFor is call for a caller that may give up before the engine answers its request.
+// callFor is call for a caller that may give up before the engine answers.
 func (c *Client) callFor(by caller, patience time.Duration, do func(context.Context, Key) error) error {
 	var since time.Duration
 	if !c.prompt {
@@ -43,13 +43,13 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 		}
 		left = patience - (c.clock() - since)
 		again := left > 0 || unknown && try == 0
-		// It tries once more, because another server of the same engine may answer then.
+		// A server that drains is tried twice: another server of the same engine may answer then.
 		turnedAway := by.try && try > 0 && errors.Is(err, Draining)
 		if !again || turnedAway || by.Err() != nil || unknown && try >= sessionRetries {
 			return unavailable(err, by)
 		}
 		if unknown && try == 0 {
-			continue // the usual way of a resume: no reason to wait
+			continue // resume the session at once: the engine has answered
 		}
 		if !c.pause(by, min(backoff(try), left)) {
 			return unavailable(err, by)
@@ -73,7 +73,7 @@ func (c *Client) exchange(by caller, left time.Duration, do func(context.Context
 	switch {
 	case err == nil:
 	case by.Err() != nil && (errors.Is(err, context.Cause(by)) || by.grace != nil && errors.Is(err, by.grace.Err())):
-		return unavailable(by.Err(), by) // no answer, whatever the cause looks like
+		return unavailable(by.Err(), by) // the end of a context is no answer, even if its cause matches a sentinel
 	case errors.Is(err, ErrSession):
 		c.detach(k)
 	}
@@ -163,7 +163,7 @@ func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// attached returns the key of the session and attaches it first if necessary. One goroutine
+// attached returns the key of the session, which it attaches first if necessary. One goroutine
 // attaches while the others wait. If the engine refuses because the session has another epoch,
 // attached tries once more with that epoch: the answer to an earlier Attach was lost, or another
 // client had the session. If the engine refuses again, somebody else is attaching too.
@@ -201,8 +201,8 @@ func (c *Client) attached(ctx context.Context) (Key, error) {
 	}
 }
 
-// presentEpoch returns the epoch that the engine named when it refused an Attach; 0 if err is no
-// such refusal.
+// presentEpoch returns the present epoch of the session if err is an Attach that the engine refused
+// for that epoch; otherwise 0.
 func presentEpoch(err error) uint64 {
 	var e *Error
 	if errors.As(err, &e) && e.Err == ErrSession {
@@ -236,7 +236,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	lease, err := c.engine.Attach(ctx, s, c.notify)
 	epoch := presentEpoch(err)
 	if err == nil {
-		epoch = lease.Key.Epoch // also if nothing comes of it here
+		epoch = lease.Key.Epoch // even if this client discards the lease below
 	}
 	if err == nil && again {
 		err = c.reconcile(ctx, s.Named, lease.Claims)
@@ -267,7 +267,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.resetLowestOpen()
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
-		delete(c.unfinished, id) // it lapsed, or the engine ended it as not named; later news of it is refused
+		delete(c.unfinished, id) // the engine has ended it, and refuses a late request under an older key
 	}
 	c.applyLease(lease, sent)
 	k, _ := c.currentKey()
@@ -275,13 +275,13 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	return k, nil
 }
 
-// reconcile asks the engine about named claims that the answer to Attach does not mention: an
-// engine that lost its memory knows none of them. A hold that is gone is lost before the new lease
-// counts for it; a waiting claim is sent again.
-func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) error {
-	known := make(map[uint64]bool, len(said))
-	for i := range said {
-		known[said[i].Ref.ID] = true
+// reconcile asks the engine about named claims that the lease of Attach does not list: an engine
+// that lost its state knows none of them. A hold that the engine does not know is lost before the
+// new lease can extend it; the client sends a waiting claim again.
+func (c *Client) reconcile(ctx context.Context, named []uint64, listed []Status) error {
+	known := make(map[uint64]bool, len(listed))
+	for i := range listed {
+		known[listed[i].Ref.ID] = true
 	}
 	if !slices.ContainsFunc(named, func(id uint64) bool { return !known[id] }) {
 		return nil
@@ -289,7 +289,7 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) e
 	var found []Status
 	for s, err := range c.engine.List(ctx, Query{Session: c.session.ID, Brief: true}) {
 		if errors.Is(err, ErrUnsupported) {
-			break // then what the lease does not vouch for is taken for gone
+			break // without List, claims that the lease does not list count as unknown
 		}
 		if err != nil {
 			return err
@@ -323,7 +323,7 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, said []Status) e
 	return nil
 }
 
-// applyLease applies a lease that was requested at that time.
+// applyLease applies a lease whose request left this client at sent.
 func (c *Client) applyLease(lease Lease, sent time.Duration) {
 	c.alive, c.failures, c.failure, c.retries = true, 0, nil, 0
 	c.ttl = lease.TTL
@@ -351,12 +351,13 @@ func (c *Client) applyLease(lease Lease, sent time.Duration) {
 	}
 }
 
-// renewToAck renews soon if the engine still counts on a holder that does not know of its end
-// (R12). The client acknowledges the end in a lease by the number of that lease in its next call.
-// An end in the answer to a claim needs one lease more, which states it too.
+// renewToAck renews soon if an end is unacknowledged: until then the engine assumes that the holder
+// does not know of it (R12). The client acknowledges an end that a lease stated by the number of
+// that lease in its next call. An end in the answer to Claim needs one more lease, which states it
+// too.
 func (c *Client) renewToAck() {
 	if c.acked.Load() == 0 {
-		c.ackRenewals = 0 // the engine does not ask
+		c.ackRenewals = 0 // the engine ignores acknowledgements
 	}
 	if c.ackRenewals > 0 {
 		c.renewSoon = true
@@ -364,8 +365,9 @@ func (c *Client) renewToAck() {
 	}
 }
 
-// endUnknown ends a claim of the session that this client does not know: a request arrived at the
-// engine again after the engine had forgotten its end.
+// endUnknown ends a claim of the session that this client does not know: the engine made it a
+// second time, from a request that arrived again after the engine had forgotten the end of the
+// claim.
 func (c *Client) endUnknown(s *Status) {
 	live := (s.State == Waiting || s.State == Held) && !s.Lapsed
 	if s.Ref.Session != c.session.ID || !live || c.closed || c.session.TTL == 0 {
@@ -399,7 +401,7 @@ func (c *Client) notify(statuses []Status) {
 		s := &statuses[i]
 		if cl := c.find(s.Ref); cl == nil {
 			c.endUnknown(s)
-		} else if c.ttl == 0 || c.alive { // without a lease it has no effect: the next Attach reports the truth
+		} else if c.ttl == 0 || c.alive { // without a lease a hint has no effect: the next Attach reports the state
 			c.applyStatus(cl, s, fromHint)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State is where a claim stands.
+// State is the stage of a claim's life.
 type State uint8
 
 const (
@@ -61,8 +61,8 @@ type Status struct {
 	Change   uint64 `json:"change"`
 	Revision uint64 `json:"revision"` // the latest that was accepted
 	State    State  `json:"state"`
-	Reason   Reason `json:"reason,omitempty"` // of Ended: why. Else why the latest conversion was undone, if it was
-	Text     string `json:"text,omitempty"`   // words to the reason: an operator's, or the cycle of a deadlock
+	Reason   Reason `json:"reason,omitempty"` // of Ended: why it ended. Else why its latest conversion was undone
+	Text     string `json:"text,omitempty"`   // explains the reason: an operator's note, or a deadlock cycle
 
 	Grants   []Grant `json:"targets"` // read only
 	Priority int     `json:"priority,omitempty"`
@@ -77,16 +77,16 @@ type Status struct {
 	Lapsed      bool   `json:"lapsed,omitempty"`     // of Held: its client stopped using it (R12)
 
 	Age time.Duration `json:"age"` // since it was granted, or since it began to wait
-	// Held, Freezing: until its announced or enforced end. Waiting: until it gives up. Forever if
-	// there is none; its session's TTL is not counted
+	// Held, Freezing: until its announced or enforced end. Waiting: until its wait times out.
+	// Forever if there is no such end. The TTL of its session does not count
 	Left time.Duration `json:"left"`
 
-	Ticket uint64 `json:"ticket,omitempty"` // place in line among equals: lower goes first (R4)
-	// of Waiting in an answer of List, or timed out: 1 + the claims in line ahead that it waits for
+	Ticket uint64 `json:"ticket,omitempty"` // order in line among equal priorities: the lowest goes first (R4)
+	// of Waiting in an answer of List, or timed out: 1 + the conflicting claims ahead in line (R17)
 	Position int `json:"position,omitempty"`
-	// likewise: about how long it will wait, or would have waited, from now on (R17); 0 if unknown
+	// likewise: estimate of the rest of the wait, even if that is given up (R17); 0 if unknown
 	ETA   time.Duration `json:"eta,omitempty"`
-	Waits []WaitReason  `json:"waits,omitempty"` // of Waiting in an answer of List: every reason why
+	Waits []WaitReason  `json:"waits,omitempty"` // of Waiting in an answer of List: every reason of the wait
 	// of Waiting in an answer of List, or refused: the blockers, at most MaxBlockers
 	Blockers []Blocker `json:"blockers,omitempty"`
 }
@@ -96,18 +96,18 @@ const MaxBlockers = 8
 
 // Asked is a request to a holder to release, with the reason and the time (R10, R11, R18).
 type Asked struct {
-	By     Ref           `json:"by,omitzero"` // the claim that wants it; zero for an operator and for an overdue hold
+	By     Ref           `json:"by,omitzero"` // the claim that asks; zero for an operator and for an overdue hold
 	Label                // of the caller
-	Reason Reason        `json:"reason"` // what the end will be if it does not release: Stolen, Overdue, Revoked
-	Left   time.Duration `json:"left"`   // until then; Forever if it is a request only
+	Reason Reason        `json:"reason"` // of the end, unless the holder releases before: Stolen, Overdue, Revoked
+	Left   time.Duration `json:"left"`   // until that end; Forever if the request has no end
 
-	// EndsAt is the same moment in engine time (R20); 0 if it is a request only. A client
-	// only repeats it in Lapse.EndsAt; it must not compare it with any clock.
+	// EndsAt is that end in engine time (R20); 0 if the request has no end. A client only repeats
+	// it in Lapse.EndsAt, and must not compare it with any clock.
 	EndsAt time.Duration `json:"-"`
 }
 
-// Words tell the holder why it is asked, and by whom: "the disk is full (by ann@ci)", or the part
-// of that which is known.
+// Words returns the note and the name of the caller that asks, as far as they are known: "the disk
+// is full (by ann@ci)".
 func (a *Asked) Words() string {
 	switch {
 	case a.As == "":
@@ -136,7 +136,7 @@ func (a *Asked) String() string {
 type Blocker struct {
 	Ref   Ref           `json:"claim,omitzero"`
 	Why   WaitReason    `json:"why"`
-	Path  Path          `json:"path"` // where they meet: the blocker's target
+	Path  Path          `json:"path"` // the blocker's target that conflicts
 	Mode  Mode          `json:"mode"`
 	Units int           `json:"units,omitempty"`
 	Age   time.Duration `json:"age"`

@@ -14,7 +14,7 @@ import (
 // Forever is a wait without a bound, and the time left where there is no end.
 const Forever time.Duration = math.MaxInt64
 
-// Limits of a [Want]. A value that exceeds them is refused, never cut.
+// Limits of a [Want]. A value that exceeds them is refused, never clamped.
 const (
 	MaxTargets   = 64
 	MaxPermits   = 1 << 30                   // the largest limit, and so the most units
@@ -89,10 +89,10 @@ func (t Target) String() string {
 	return t.Mode.String() + " " + string(t.Path)
 }
 
-// Label says for people what a claim is. Engines only carry it.
+// Label describes a claim for people. Engines store it and do not interpret it.
 type Label struct {
-	As   string `json:"as,omitempty"`   // who: a person, a job
-	Note string `json:"note,omitempty"` // what for
+	As   string `json:"as,omitempty"`   // the caller: a person, a job
+	Note string `json:"note,omitempty"` // the purpose
 	Link string `json:"link,omitempty"` // where to look, such as the URL of a CI run
 }
 
@@ -105,7 +105,7 @@ type Want struct {
 	Inside   Ref      `json:"inside,omitzero"`    // the claim in whose hold this one is made (R15); zero: in none
 	Targets  []Target `json:"targets"`            // 1 to MaxTargets, no path twice
 	Priority int      `json:"priority,omitempty"`
-	// 0 tries, Forever waits without bound; the bound covers the wait only (R8)
+	// bound of the wait, not of the hold (R8); 0: try once, Forever: no bound
 	Wait         time.Duration `json:"wait,omitempty"`
 	WriterPolicy WriterPolicy  `json:"writer_policy,omitempty"` // Soft: exclusive targets only, and never with Steal
 	Quiet        time.Duration `json:"quiet,omitempty"`         // quiet period of Soft (R9)
@@ -113,9 +113,10 @@ type Want struct {
 	After        time.Duration `json:"after,omitempty"`         // of Take: how long after the ask the hold is taken
 	MaxHold      time.Duration `json:"max_hold,omitempty"`      // longest hold; 0: none (R11)
 	Grace        time.Duration `json:"grace,omitempty"`         // after MaxHold, until the hold ends
-	// announced: how long it will be held, so that shorter waits need not begin (R8); 0: not announced
+	// announced duration of the hold: claims with a shorter wait fail at once (R8); 0: not
+	// announced
 	Expected time.Duration `json:"expected,omitempty"`
-	// not a claim: for how long an operator forbids new grants on the targets (R18)
+	// of a freeze, which is no claim: for how long it forbids new grants on the targets (R18)
 	Freeze time.Duration `json:"freeze,omitempty"`
 	Label
 }

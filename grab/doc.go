@@ -1,9 +1,9 @@
-// Package grab holds locks for callers that are known by a name instead of by a process: the steps
-// of a CI job, scripts, clients of a stateless server. It works on any [lockkeeper.Engine].
+// Package grab holds locks for callers that identify themselves by a name and not by a process: the
+// steps of a CI job, scripts, clients of a stateless server. It works on any [lockkeeper.Engine].
 //
 // # Use
 //
-// A caller grabs what it wants, and grabs it again from time to time. The answer is ok, or wait
+// A caller grabs its targets, and repeats that from time to time. The answer is Held, or Waiting
 // with the position in the queue:
 //
 //	reservations := grab.New(engine)
@@ -14,9 +14,9 @@
 //	…
 //	reservations.Release(ctx, name)
 //
-// What a name has is a reservation: a claim that waits or is held. Each repeat keeps the
-// reservation alive. Without a repeat it ends with its TTL, so nothing has to be cleaned up after a
-// crash. [Reservations.Wait] repeats until the claim is held; [Reservations.Keep] repeats in the
+// A reservation is the claim of a name, waiting or held. Each repeat keeps the reservation alive.
+// Without a repeat it ends with its TTL, so nothing has to be cleaned up after a crash.
+// [Reservations.Wait] repeats until the claim is held; [Reservations.Keep] repeats in the
 // background.
 //
 // A [Name] is a text and a set of paths: the same text at other paths is another owner. A caller
@@ -25,7 +25,7 @@
 // # Guarantees
 //
 //   - Any process may repeat any operation after a lost answer. Any number of processes may act for
-//     one name at the same time; what one of them does counts for all.
+//     one name at the same time; they share its one reservation.
 //   - A process may be killed at any moment. At most it leaves a reservation that ends with its
 //     TTL, or after a longer [Terms.For].
 //   - A repeat never makes a hold end sooner than an earlier call has promised (R11).

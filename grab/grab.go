@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// Reservations are the claims that names have at an engine. It stores nothing itself, and is safe
-// for concurrent use. The caller closes the engine.
+// Reservations gives names their claims at an engine. It stores nothing itself, and is safe for
+// concurrent use. The caller closes the engine.
 type Reservations struct{ engine lockkeeper.Engine }
 
 // New returns the reservations of an engine.
@@ -22,7 +22,7 @@ func (p *Reservations) session(n Name) *solo.Session {
 	return &solo.Session{Engine: p.engine, ID: n.Session(), Rivals: "other processes that call themselves " + n.As}
 }
 
-// Answer is what a name has.
+// Answer is the state of a name's reservation.
 type Answer struct {
 	// Status is the claim of the name: Held, or Waiting with Position and Blockers. The State is 0
 	// if the name has no claim. It is Ended after a Try that was not granted, and after a Wait that
@@ -34,15 +34,15 @@ type Answer struct {
 	Lost     error         // from Grab, once: an ErrLost that says how an earlier hold of the name ended
 	Hopeless bool          // from Wait: it stopped early, because others hold for longer than it may wait
 
-	// OwnHolds, from Grab and Wait, are other paths where the same name holds what blocks the
-	// claim: the name waits for itself. Nil if it does not.
+	// OwnHolds, from Grab and Wait, are the paths of another reservation of the same As that blocks
+	// this one: the caller waits for itself. Nil if it does not.
 	OwnHolds []lockkeeper.Path
 }
 
 // Grab makes the claim that r describes, or renews it. A repeat must ask for the same modes, units
-// and limits; otherwise the error is an ErrInvalid that says what the name has. It may change the
-// limit of a waiting claim (R16), and raise the priority. It ignores a lower priority and another
-// note.
+// and limits; otherwise the error is an ErrInvalid that describes the existing claim. A repeat may
+// change the limit of a waiting claim (R16) and raise the priority; Grab ignores a lower priority
+// and another note.
 func (p *Reservations) Grab(ctx context.Context, r Request) (Answer, error) {
 	return p.attempt(ctx, r, &attempt{})
 }
@@ -50,11 +50,11 @@ func (p *Reservations) Grab(ctx context.Context, r Request) (Answer, error) {
 // An attempt records what one Grab has done.
 type attempt struct {
 	lost   error          // how an earlier hold ended
-	key    lockkeeper.Key // under which it sent a claim, if it did; the outcome may be unknown
+	key    lockkeeper.Key // of the claim that it sent; zero if it sent none
 	ticket uint64         // of that claim; 0 if the outcome is unknown
 }
 
-// attempt is Grab. It records in t what it does.
+// attempt is Grab, and records the claim that it sent in t.
 func (p *Reservations) attempt(ctx context.Context, r Request, t *attempt) (Answer, error) {
 	err := r.Check()
 	want := r.want()
@@ -98,12 +98,12 @@ func (p *Reservations) grab(ctx context.Context, n Name, want lockkeeper.Want, t
 	if err != nil {
 		return Answer{}, err
 	}
-	return p.settle(ctx, n, terms, o)
+	return p.answerLive(ctx, n, terms, o)
 }
 
-// settle returns the answer for a live claim. It looks up the position of a waiting claim, and
+// answerLive returns the answer for a live claim. It queries the position of a waiting claim, and
 // extends the session of a held claim to Terms.For.
-func (p *Reservations) settle(ctx context.Context, n Name, terms Terms, o solo.Observation) (Answer, error) {
+func (p *Reservations) answerLive(ctx context.Context, n Name, terms Terms, o solo.Observation) (Answer, error) {
 	s := p.session(n)
 	if o.State == lockkeeper.Waiting && o.Position == 0 {
 		var err error
@@ -118,8 +118,8 @@ func (p *Reservations) settle(ctx context.Context, n Name, terms Terms, o solo.O
 		}
 		if longer.State != lockkeeper.Held || longer.Ticket != o.Ticket {
 			if longer.State == 0 || longer.State == lockkeeper.Waiting {
-				// Another process has released the hold. The long TTL was for that hold: it must
-				// not outlive it, and a waiting claim must not have it.
+				// Another process has released the hold. The long TTL was only for that hold, and
+				// a waiting claim must not keep it.
 				_ = s.Leave(ctx, longer.Key)
 			}
 			return Answer{}, solo.ErrAgain
@@ -129,7 +129,7 @@ func (p *Reservations) settle(ctx context.Context, n Name, terms Terms, o solo.O
 	return Answer{Status: o.Status, TTL: o.TTL}, nil
 }
 
-// adapt changes a live claim to what a repeat asks for, as far as Grab allows, and returns it.
+// adapt amends a live claim as a repeat asks, as far as Grab allows, and returns its status.
 func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status,
 	want lockkeeper.Want) (lockkeeper.Status, error) {
 	same, limits := compare(st, want)
@@ -151,8 +151,8 @@ func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeepe
 	return now, err
 }
 
-// compare reports whether want asks for the same as a live claim, and whether it asks for other
-// limits. Only a waiting claim with other limits counts as the same.
+// compare reports whether want repeats a live claim, and whether it changes limits. A want with
+// other limits repeats a waiting claim only.
 func compare(st lockkeeper.Status, want lockkeeper.Want) (same, limits bool) {
 	if len(st.Grants) != len(want.Targets) {
 		return false, false
@@ -190,7 +190,8 @@ func join(targets []lockkeeper.Target) string {
 	return strings.Join(texts, ", ")
 }
 
-// lostError returns the ErrLost of a claim that has ended; nil if its own name ended it.
+// lostError returns the ErrLost of a claim that has ended; nil if a caller with the same name ended
+// it.
 func (n Name) lostError(st lockkeeper.Status) error {
 	if byItself(st.Reason) {
 		return nil
@@ -198,7 +199,7 @@ func (n Name) lostError(st lockkeeper.Status) error {
 	return &lockkeeper.Error{Path: n.firstPath(), Err: lockkeeper.ErrLost, Reason: st.Reason, Detail: st.Text}
 }
 
-// byItself reports whether the claim's own name ended it, or did not want to wait.
+// byItself reports whether a caller with the claim's name ended it, or limited its wait.
 func byItself(r lockkeeper.Reason) bool {
 	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled || r == lockkeeper.TimedOut
 }

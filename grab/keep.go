@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	tick    = time.Second            // the longest sleep: timers stand still while the computer sleeps
+	tick    = time.Second            // the longest pause: timers stand still while the computer sleeps
 	retry   = time.Second            // after a renewal or a List that failed
-	stall   = 100 * time.Millisecond // a process that wakes so much later than planned has been suspended
-	inquiry = 2 * time.Second        // to ask the engine for a reason
+	stall   = 100 * time.Millisecond // a process that wakes later than planned by more was suspended
+	inquiry = 2 * time.Second        // bound of the query for a reason
 )
 
-// A Keepalive renews a reservation until it is stopped or the reservation has ended. It counts the
-// end by its own clock, so it ends before another claim can be granted (R12):
+// A Keepalive renews a reservation until the caller stops it or the reservation has ended. By its
+// own clock it ends before the engine can grant another claim (R12):
 //
-//	deadline = time at which the last answered renewal was sent + TTL*(1 - 1/100) - 10ms
+//	deadline = sentAt + d*(1 - 1/100) - 10ms
 //
-// or the same with an end that the engine has announced, if that is sooner. A Keepalive is safe for
-// concurrent use.
+// sentAt is the time at which the last answered renewal was sent. d is the TTL, or the time until
+// an end that the engine has announced, if that is sooner. A Keepalive is safe for concurrent use.
 type Keepalive struct {
 	reservations *Reservations
 	name         Name
@@ -35,12 +35,12 @@ type Keepalive struct {
 	ran          chan struct{} // closed when the goroutines have ended
 	news         chan struct{} // has an element after a change of answer
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	answer   Answer
 	deadline time.Duration
 	ended    lockkeeper.Status // the end of the claim, as List reported it
-	failed   error             // of the latest renewal, if it was not answered
-	wakeBy   time.Duration     // run looks at the clock by then, unless this process is suspended
+	failed   error             // why the latest renewal had no answer; nil if it had one
+	wakeBy   time.Duration     // run reads the clock by then, unless this process is suspended
 	err      error
 }
 
@@ -83,7 +83,7 @@ func (k *Keepalive) Stop() {
 }
 
 // Release stops the renewals and releases the reservation. It returns 1, or 0 if the reservation
-// has ended. It does not touch what the name has grabbed since.
+// has ended. It does not touch a later reservation of the name.
 func (k *Keepalive) Release(ctx context.Context) (int, error) {
 	k.Stop()
 	return k.reservations.release(ctx, k.name, k.Answer().Ticket)
@@ -135,11 +135,12 @@ func (k *Keepalive) Answer() Answer {
 	return k.answer
 }
 
-// Changes has an element if the answer may have changed since the last one was received.
+// Changes returns a channel that has an element if the answer may have changed since the caller
+// last received one.
 func (k *Keepalive) Changes() <-chan struct{} { return k.news }
 
-// Remaining returns how long the reservation lives at least, even if no further renewal is
-// answered.
+// Remaining returns the time until the deadline: for so long the reservation lives even if no
+// further renewal is answered.
 func (k *Keepalive) Remaining() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,9 +170,9 @@ func (k *Keepalive) next() time.Duration {
 	return third - rand.N(third/5)
 }
 
-// sleeps records that run looks at the clock within d; Forever if it has ended. After the deadline
+// planWake records that run reads the clock within d; Forever if it has ended. After the deadline
 // it changes nothing, because lateError needs the value.
-func (k *Keepalive) sleeps(d time.Duration) {
+func (k *Keepalive) planWake(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now := k.clock(); now < k.deadline {
@@ -181,19 +182,19 @@ func (k *Keepalive) sleeps(d time.Duration) {
 
 // run renews until ctx or the reservation ends.
 func (k *Keepalive) run(ctx context.Context, events <-chan lockkeeper.Status, sent time.Duration) {
-	defer k.sleeps(lockkeeper.Forever)
+	defer k.planWake(lockkeeper.Forever)
 	due := sent + k.next()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		timer.Reset(min(tick, max(0, due-k.clock()), k.Remaining()))
-		k.sleeps(tick)
+		k.planWake(tick)
 		refresh := false
 		select {
 		case <-ctx.Done():
 			return
 		case st := <-events:
-			refresh = k.notice(st)
+			refresh = k.applyEvent(st)
 		case <-timer.C:
 		}
 		now := k.clock()
@@ -228,16 +229,16 @@ func (k *Keepalive) run(ctx context.Context, events <-chan lockkeeper.Status, se
 	}
 }
 
-// renew is one renewal. It takes at most what is left of the lease.
+// renew is one renewal, bounded by the rest of the lease.
 func (k *Keepalive) renew(ctx context.Context) (Answer, error) {
 	bound := min(solo.RoundTrip, k.Remaining())
-	k.sleeps(bound)
+	k.planWake(bound)
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	return k.reservations.Renew(ctx, k.name, k.terms)
 }
 
-// failure records a renewal that was not answered, unless this process was suspended.
+// failure records why a renewal had no answer, unless this process was suspended.
 func (k *Keepalive) failure(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -246,9 +247,9 @@ func (k *Keepalive) failure(err error) {
 	}
 }
 
-// notice records a status that List reported, and reports whether a renewal is needed to learn the
+// applyEvent records a status that List reported. It returns true if only a renewal can report the
 // present state.
-func (k *Keepalive) notice(st lockkeeper.Status) (ask bool) {
+func (k *Keepalive) applyEvent(st lockkeeper.Status) (renew bool) {
 	ended := k.isEnd(st)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -267,7 +268,7 @@ func (k *Keepalive) notice(st lockkeeper.Status) (ask bool) {
 	return false
 }
 
-// explain adds the reason to the error of a renewal that found no claim.
+// explain adds the reason to err if the renewal found no claim.
 func (k *Keepalive) explain(err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
@@ -289,7 +290,7 @@ func (k *Keepalive) explain(err error) error {
 	return lost
 }
 
-// replaced returns the error if the name has another claim by now.
+// replaced returns the ErrLost of a reservation whose name has another claim by now.
 func (k *Keepalive) replaced() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -299,7 +300,7 @@ func (k *Keepalive) replaced() error {
 }
 
 // lostError returns the error of a reservation that has ended, with the reason if List reported it.
-// k.mu is held.
+// The caller holds k.mu.
 func (k *Keepalive) lostError() *lockkeeper.Error {
 	return &lockkeeper.Error{
 		Op:     "keep",
@@ -311,7 +312,7 @@ func (k *Keepalive) lostError() *lockkeeper.Error {
 }
 
 // lateError returns the error of a reservation that was not renewed before its deadline, with the
-// reason that this process knows. k.mu is held.
+// reason as far as this process knows it. The caller holds k.mu.
 func (k *Keepalive) lateError() error {
 	e := k.lostError()
 	asked := k.answer.Asked
@@ -347,8 +348,8 @@ func (k *Keepalive) end(err error) {
 	}
 }
 
-// follow sends the changes of n's claim until ctx ends. They are hints: the next renewal reports
-// what follow misses.
+// follow sends the changes of n's claim to to until ctx ends. It may miss changes, which the next
+// renewal reports.
 func (p *Reservations) follow(ctx context.Context, n Name, to chan<- lockkeeper.Status) {
 	for ctx.Err() == nil {
 		for st, err := range p.engine.List(ctx, lockkeeper.Query{Ref: n.Ref(), Follow: true}) {

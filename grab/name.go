@@ -68,7 +68,7 @@ func IsGrabbed(ref lockkeeper.Ref) bool { return strings.HasPrefix(ref.Session, 
 // Ref names the claim of n, for List and lk why.
 func (n Name) Ref() lockkeeper.Ref { return lockkeeper.Ref{Session: n.Session(), ID: solo.ClaimID} }
 
-// firstPath returns the path that errors about n name.
+// firstPath returns the path for errors about n.
 func (n Name) firstPath() lockkeeper.Path {
 	if len(n.Paths) == 0 {
 		return ""

@@ -8,25 +8,25 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// undo ends the session under whose key a claim was sent, if err is a refusal: a refused request
-// changes nothing. If another process of the name has attached since, the key is invalid and
-// nothing happens.
+// undo ends the session under whose key a claim was sent, if err is a refusal, because a refused
+// request must change nothing. If another process of the name has attached since, the key is
+// invalid and nothing happens.
 func undo(ctx context.Context, s *solo.Session, k lockkeeper.Key, err error) {
 	if solo.Refused(err) {
 		_ = s.Discard(ctx, k)
 	}
 }
 
-// allowed refuses a new claim that waits for a hold whose TTL would be refused. The claim itself
-// has the short TTL, so a transient session asks for the long one. If the hold is granted at once,
-// settle asks for it itself.
+// allowed refuses a new waiting claim if the engine would refuse the TTL of its hold, Terms.For.
+// The waiting claim has the short TTL, so a transient session asks for the long one. For a claim
+// that is held at once, answerLive asks.
 func (p *Reservations) allowed(ctx context.Context, n Name, terms Terms, o solo.Observation) error {
 	if o.State != lockkeeper.Waiting || terms.For <= o.TTL {
 		return nil
 	}
 	err := p.ask(ctx, n, terms.For)
 	if !solo.Refused(err) || solo.Refused(p.ask(ctx, n, terms.ttl())) {
-		return nil // a session with the short TTL is refused too, so there is another cause: a quota, say
+		return nil // the engine refuses the short TTL too, so the cause is another one, such as a quota
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (p *Reservations) renew(ctx context.Context, n Name, terms Terms) (Answer, 
 	if err != nil {
 		return Answer{}, err
 	}
-	return p.settle(ctx, n, terms, o)
+	return p.answerLive(ctx, n, terms, o)
 }
 
 // nothingHeld returns the error if the name has no claim to renew.

@@ -74,11 +74,11 @@ func (p *Reservations) confirm(ctx context.Context, n Name, want lockkeeper.Want
 	if err != nil {
 		return Answer{}, err
 	}
-	return p.settle(ctx, n, terms, o)
+	return p.answerLive(ctx, n, terms, o)
 }
 
-// isOver returns the error of a hold that is over, according to the present status of the name's
-// claim; nil if st is that hold.
+// isOver compares the present status of the name's claim with t. It returns nil if st is the hold
+// of t, and otherwise the ErrLost of that hold.
 func (p *Reservations) isOver(n Name, t Token, st lockkeeper.Status) error {
 	epoch := p.engine.Guarantees().Epoch
 	if t.Epoch == "" && epoch != "" {

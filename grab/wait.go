@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-// lastLook bounds the look at a claim whose wait has ended.
-const lastLook = 5 * time.Second
+// lastQuery bounds the query for the state of a claim whose wait has ended.
+const lastQuery = 5 * time.Second
 
 // Wait grabs, renews the claim while it waits, and returns when it is held or after bound. If it is
 // not granted, Wait ends the claim that it made; a claim that the name had before, or that another
@@ -25,7 +25,7 @@ const lastLook = 5 * time.Second
 // notify, if it is not nil, is called with each new answer while Wait waits.
 func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration, notify func(Answer)) (Answer, error) {
 	start := time.Now()
-	// a claim that ended in suspension is reported by the engine
+	// This clock may stand still during suspension: the engine reports a claim that ended then.
 	clock := func() time.Duration { return time.Since(start) }
 	n, t := r.Name(), &attempt{}
 	a, err := p.attempt(ctx, r, t)
@@ -88,7 +88,7 @@ func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answ
 	ended := lockkeeper.Cancelled
 	if err == nil {
 		ended = lockkeeper.TimedOut
-		bounded, cancel := context.WithTimeout(ctx, lastLook)
+		bounded, cancel := context.WithTimeout(ctx, lastQuery)
 		now, failed := p.Renew(bounded, n, r.Terms)
 		cancel()
 		if failed == nil && now.Ticket == a.Ticket && now.State == lockkeeper.Held {
@@ -121,7 +121,8 @@ func (p *Reservations) withdraw(ctx context.Context, n Name, t *attempt) bool {
 	}) == nil
 }
 
-// ownHolds returns the other paths at which n holds what blocks its waiting claim.
+// ownHolds returns the paths of another reservation of n.As that blocks n's waiting claim; nil if
+// none does.
 func (p *Reservations) ownHolds(ctx context.Context, n Name, a Answer) []lockkeeper.Path {
 	ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 	defer cancel()
@@ -168,8 +169,8 @@ func (p *Reservations) mayBeHopeless(a Answer, left time.Duration, seen map[lock
 	return any
 }
 
-// isHopeless asks the engine whether other holds certainly last longer than left (R8). A claim of a
-// transient session asks: it queues behind the claim of r, and ends at once.
+// isHopeless asks the engine whether other holds certainly last longer than left (R8). It sends a
+// claim of a transient session with that wait: the claim queues behind that of r, and ends at once.
 func (p *Reservations) isHopeless(ctx context.Context, r Request, left time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, solo.RoundTrip)
 	defer cancel()

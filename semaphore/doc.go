@@ -5,7 +5,7 @@
 // # Use
 //
 // An application runs on several machines, each of which handles three requests at once. Every
-// caller knows the current number of machines, and so the current number of slots:
+// caller knows the present number of machines, and so the present number of slots:
 //
 //	slots := semaphore.New[string]()
 //
@@ -20,8 +20,8 @@
 //
 // # Limits belong to callers
 //
-// There is no Resize, because a semaphore has no limit. Each acquire brings the limit that its
-// caller knows, and succeeds if it would not be exceeded:
+// There is no Resize, because a semaphore stores no limit. Each acquire passes the limit that its
+// caller knows. With held slots it takes n more if
 //
 //	held + n <= limit
 //
@@ -33,8 +33,8 @@
 // For every key and at every moment:
 //
 //   - no acquire succeeds beyond its own limit;
-//   - no acquire fails within its limit. A slot counts as held until, at the latest, the Release or
-//     Close that frees it returns;
+//   - no acquire fails within its limit. A slot counts as held until it is freed, which is before
+//     the Release or Close that frees it returns;
 //   - a refused acquire changes nothing, so no sequence of refusals, releases and changing limits
 //     makes a slot unusable.
 //
@@ -56,10 +56,11 @@
 //
 // # Limits of this package
 //
-// Nothing waits, so there is no queue and no order among callers that try again: a caller that
-// wants many slots can starve beside callers that want one. There is no bound on how long a slot is
-// held, no hierarchy, and nothing survives the process. The Client of package lockkeeper has all of
-// these. A slot that is neither released nor has an owner that ends is lost.
+// No call waits, so there is no queue and no order among callers that try again: a caller that
+// asks for many slots can starve beside callers that ask for one. There is no bound on the time for
+// which a slot is held, no hierarchy, and no slot survives the process. The Client of package
+// lockkeeper has all of these. A slot that no caller releases, and no end of an owner frees, stays
+// held as long as the process runs.
 //
 // # Cost
 //
@@ -72,8 +73,8 @@
 // most 1,024 for each core, rounded up to a power of two, and at most 16,384 in all. A key takes at
 // most 130 bytes beside its own text.
 //
-// Cores that use the same key pass its counter from one to the other, as every exact count has to.
-// They do not disturb cores that use other keys.
+// Cores that use the same key pass the cache line of its counter from one to the other, which no
+// exact count can avoid. They do not slow down cores that use other keys.
 //
 // # States of an entry
 //
@@ -104,9 +105,9 @@
 //	held ──Release──> freeing ──> released
 //	  └──end of owner──> ending ──> ended
 //
-// The compare-and-swap from held decides who frees the slot: a Release or the end of its owner,
-// and so only one of them. The end of an owner waits until a slot in state freeing is released,
-// so nothing is held when Close returns.
+// A Release and the end of the owner both try the compare-and-swap from held, and only the winner
+// frees the slot. The end of an owner waits until a slot in state freeing is released, so the owner
+// holds no slot when Close returns.
 //
 // Package semaphore/internal/interleave runs this code under every schedule of small programs.
 package semaphore

@@ -6,8 +6,8 @@ import "sync/atomic"
 // entry before has to look its key up again.
 const removed = -1
 
-// entry is the counter of one key. All acquires and releases of the key use the one entry that is
-// in the key's shard.
+// entry is the counter of one key. All acquires and releases of the key use the same entry, which
+// is in the key's shard.
 //
 // With a key no longer than a string header, an entry fills one cache line, so cores that use
 // different keys do not wait for each other.

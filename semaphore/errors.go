@@ -7,8 +7,8 @@ import (
 
 // The errors of this package, for errors.Is. A call that returns one of them changed nothing.
 var (
-	// ErrFull: with these slots, more would be held than the caller's limit allows. If the limit is
-	// below the number of slots asked for, trying again cannot succeed, and the message says so.
+	// ErrFull: with these slots, the key would exceed the caller's limit. If the limit is below the
+	// number of slots asked for, trying again with it cannot succeed, and the message says so.
 	ErrFull = errors.New("full")
 	// ErrNotHeld: the slot is not held. It was released before, or its owner has ended.
 	ErrNotHeld = errors.New("not held")

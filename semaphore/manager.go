@@ -8,8 +8,8 @@ import (
 )
 
 // maxIdle is the number of entries up to which a shard keeps idle ones, so that a key in regular
-// use is not inserted and evicted each time. Every shard has the same number, however many shards
-// there are: keys do not spread evenly, so a divided number would be too small for some shards.
+// use is not inserted and evicted each time. It does not depend on the number of shards: keys do
+// not spread evenly, so a share of a common bound would be too small for some shards.
 const maxIdle = 128
 
 // Manager keeps one semaphore for each key. Two managers share nothing: the same key in both is two
@@ -41,8 +41,8 @@ func (m *Manager[K]) TryAcquire(key K, limit int) (*Slot, error) {
 	return m.acquire(new(Slot), key, 1, limit)
 }
 
-// TryAcquireN takes n slots of the key if no more than limit are held then, and otherwise none, with
-// [ErrFull].
+// TryAcquireN takes n slots of the key if at most limit slots are held after that. Otherwise it
+// takes none, and returns [ErrFull].
 func (m *Manager[K]) TryAcquireN(key K, n, limit int) (*Slot, error) {
 	return m.acquire(new(Slot), key, n, limit)
 }
@@ -107,8 +107,8 @@ func (m *Manager[K]) Held(key K) int {
 }
 
 // All yields each key that has held slots, with their number, in no particular order. Each number
-// was right at some moment of the iteration; the moments differ. The loop body may acquire and
-// release.
+// was exact at some moment of the iteration, at different moments for different keys. The loop body
+// may acquire and release.
 func (m *Manager[K]) All() iter.Seq2[K, int] {
 	return func(yield func(K, int) bool) {
 		for i := range m.shards {

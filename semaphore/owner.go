@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Owner holds slots for one request, connection or job. Its end frees the slots that it still
-// holds, of any manager, each exactly once; after that it cannot acquire. An owner is used once:
-// [NewOwner] makes the next one. All methods are safe for concurrent use.
+// Owner holds slots, of any managers, for one request, connection or job. Its end frees the slots
+// that it still holds, each exactly once; after that it cannot acquire. A new request needs a new
+// owner. All methods are safe for concurrent use.
 //
 // The end of an owner stops no code. Code that works with the slots has to watch the context.
 type Owner struct {
@@ -18,7 +18,7 @@ type Owner struct {
 
 	mu    sync.Mutex // taken before shard.mu; no foreign code runs under it
 	ended bool       // final; no slot is added once it is set
-	slots []*Slot    // all held slots, and some that are free
+	slots []*Slot    // all held slots, and some freed ones
 }
 
 // NewOwner makes an owner that ends when ctx is done, with Close, or with the function given to Do,
@@ -79,8 +79,9 @@ func (o *Owner) end() {
 // owner sees every granted slot. An owner that has ended takes nothing, not even briefly. A refused
 // call allocates nothing.
 func (o *Owner) acquire(take func() (grant, error)) (*Slot, error) {
-	// A context can be done shortly before its AfterFunc runs. Err is called without mu, because it
-	// may be foreign code that takes a lock under which other code closes the owner.
+	// A context can be done shortly before its AfterFunc runs. acquire calls Err without mu: Err
+	// may be foreign code that locks a mutex, and another goroutine may call Close with that mutex
+	// locked.
 	if o.ctx.Err() != nil {
 		return nil, o.contextEnded()
 	}

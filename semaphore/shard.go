@@ -8,13 +8,13 @@ import (
 // minCells is the least number of cells of a shard. All numbers of cells are powers of two.
 const minCells = 8
 
-// shard keeps the entries of some keys in a hash table with linear probing. Changes need mu; lookups
-// do not. A lookup without mu may miss an entry that is being moved, and is then repeated under mu.
-// An entry that it finds is right by the entry's own count.
+// shard keeps the entries of some keys in a hash table with linear probing. Changes need mu;
+// lookups do not. A lookup without mu may miss an entry that another goroutine is moving; the
+// caller then repeats it under mu. An entry that it finds may be removed, which its count says.
 //
-// insert adds entries: for takeSlow with their first slots, and for pin. evict removes idle ones: for
-// drop when the last slot is freed, for unpin when the last handle is collected, and for evictIdle
-// when other keys are inserted.
+// insert adds entries: for takeSlow with their first slots, and for pin. evict removes idle ones:
+// for drop when the last slot is freed, for unpin when the last handle is collected, and for
+// evictIdle when other keys are inserted.
 type shard[K comparable] struct {
 	mu      sync.Mutex
 	cells   atomic.Pointer[[]cell[K]] // changed under mu; at most half of the cells are in use
@@ -37,7 +37,7 @@ func (s *shard[K]) lookup(hash uint64, key K) *entry[K] {
 	cells := *s.cells.Load()
 	i := hash
 	// The table always has empty cells, but a lookup without mu reads the cells at different
-	// moments and may see none. Hence the bound.
+	// moments and may see none of them: the bound ends it.
 	for range cells {
 		e := cells[i&uint64(len(cells)-1)].Load()
 		if e == nil {
@@ -146,10 +146,10 @@ func (s *shard[K]) insert(hash uint64, key K, count int64) *entry[K] {
 	return e
 }
 
-// evictIdle removes the idle entries among four cells, different ones each time, so that keys of
-// long ago do not keep the place of keys in use. Only every 16th call does so: mostly it is cheaper
-// if the new key leaves with its last slot, and keys in frequent use survive keys that are used
-// once.
+// evictIdle removes the idle entries among four cells, different ones each time, so that idle keys
+// which are no longer used make room for keys in use. Only every 16th call does so: usually it is
+// cheaper to evict the new key with its last slot, and idle keys in frequent use survive a series
+// of keys that are used once.
 func (s *shard[K]) evictIdle() {
 	s.calls++
 	if s.calls%16 != 0 {
@@ -163,8 +163,8 @@ func (s *shard[K]) evictIdle() {
 	}
 }
 
-// resize copies all entries into a new table. A lookup that still uses the old table finds right or
-// removed entries, or misses new ones.
+// resize copies all entries into a new table. A lookup that still reads the old table finds present
+// or removed entries, or misses new ones.
 func (s *shard[K]) resize(length int) {
 	old := *s.cells.Load()
 	cells := make([]cell[K], length)
@@ -186,7 +186,7 @@ func put[K comparable](cells []cell[K], e *entry[K]) {
 	cells[i].Store(e)
 }
 
-// remove takes an entry out and moves later entries up, so that no search ends at the empty cell
+// remove takes an entry out and moves later entries up, so that no search stops at an empty cell
 // before it reaches its entry (Knuth, The Art of Computer Programming, volume 3, section 6.4,
 // algorithm R).
 func remove[K comparable](cells []cell[K], e *entry[K]) {

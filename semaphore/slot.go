@@ -15,7 +15,7 @@ type Slot struct {
 	grant
 }
 
-// grant says what was taken, and from where.
+// grant is the result of a successful acquire: n slots of an entry, directly or through a handle.
 type grant struct {
 	of         interface{ free(n int) } // an entry or a handle, of any key type; nil in a zero Slot
 	n, ordinal int
@@ -26,8 +26,8 @@ type grant struct {
 //	held ──Release──> freeing ──> released
 //	  └──end of owner──> ending ──> ended
 //
-// The transition from held decides who frees the slot. The last transition tells the end of the
-// owner that a concurrent Release has freed it.
+// A Release and the end of the owner both try the transition from held, and only the winner frees
+// the slot. The transition to released ends the wait of an owner's end for a concurrent Release.
 const (
 	held uint32 = iota // zero, so that a new slot needs no store
 	freeing

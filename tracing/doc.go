@@ -1,8 +1,8 @@
 // Package tracing records the wait for a lock as a span of an OpenTelemetry trace. It needs only
 // the API of OpenTelemetry: a program that exports traces brings its own SDK.
 //
-// Package tracing never begins a trace. A claim outside of a span, or in one that is not sampled,
-// costs next to nothing and leaves no span.
+// Package tracing never begins a trace. A claim outside of a sampled span makes no span and costs
+// almost nothing.
 package tracing
 
 import (
@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The field of W3C Trace Context.
+// traceparent is the header field of W3C Trace Context.
 const traceparent = "traceparent"
 
-// Parent returns the span of ctx in the format of W3C Trace Context, which a remote engine sends to
-// its server; "" without a span.
+// Parent returns the span of ctx in the format of W3C Trace Context; "" without a span. A remote
+// engine sends it to its server.
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""

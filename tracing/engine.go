@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// mostOpen bounds the open spans of waiting claims. Beyond it, the span of one of them ends early,
-// with an event that says so.
+// mostOpen bounds the open spans of waiting claims. Beyond it, begin ends one of them early, with
+// an event that says so.
 const mostOpen = 10_000
 
 // scope is the instrumentation scope of the spans.
@@ -21,7 +21,8 @@ const scope = "github.com/lockkeeper/lockkeeper/tracing"
 
 // Wrap returns e with its claims traced: a span "lock PATH" begins with a claim, as a child of the
 // span of its context, and ends when the claim is granted, refused, cancelled or ended. Its
-// attributes are those of the claim, and the fence. Renewals, releases and queries have no span.
+// attributes are the claim, its paths and modes, the outcome and the fence. Renewals, releases and
+// queries have no span.
 //
 // The result forwards to e, and is as safe for concurrent use. It has none of e's optional methods.
 func Wrap(e lockkeeper.Engine, provider trace.TracerProvider) lockkeeper.Engine {
@@ -44,7 +45,7 @@ func (t *traced) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		st, err := t.Engine.Claim(ctx, k, w)
 		if err == nil {
-			t.update(&st) // it may repeat a claim that began in a span
+			t.update(&st) // the call may repeat a claim whose span is open
 		}
 		return st, err
 	}
@@ -69,8 +70,9 @@ func (t *traced) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	return st, err
 }
 
-// begin stores the span of a claim until the claim is granted or ended. It returns false if there
-// is one already: then this call repeats or amends the claim, and its span ends with its answer.
+// begin stores the span of a claim until the claim is granted or ended. It returns false if the
+// claim has an open span: then this call repeats or amends the claim, and its own span ends with
+// its answer.
 func (t *traced) begin(ref lockkeeper.Ref, span trace.Span) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +80,7 @@ func (t *traced) begin(ref lockkeeper.Ref, span trace.Span) bool {
 		return false
 	}
 	if len(t.open) >= mostOpen {
-		for other, early := range t.open { // order does not matter: any of them
+		for other, early := range t.open { // any one of them will do
 			early.AddEvent("too many claims wait: the end of this wait is not traced")
 			early.End()
 			delete(t.open, other)
@@ -159,7 +161,7 @@ func (t *traced) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending)
 			finish(span, &cancelled)
 		}
 	case e.Kind == lockkeeper.Leave:
-		t.left(k.Session)
+		t.endSession(k.Session)
 	}
 	return nil
 }
@@ -167,8 +169,8 @@ func (t *traced) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending)
 // cancelled is the status of a claim that its session has cancelled.
 var cancelled = lockkeeper.Status{State: lockkeeper.Ended, Reason: lockkeeper.Cancelled}
 
-// left ends the spans of a session that has left.
-func (t *traced) left(session string) {
+// endSession ends the spans of a session that has left.
+func (t *traced) endSession(session string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for ref, span := range t.open {
@@ -202,7 +204,7 @@ func paths(targets []lockkeeper.Target) string {
 	return name
 }
 
-// wanted returns the attributes of a request.
+// wanted returns the span attributes of a request.
 func wanted(ref lockkeeper.Ref, w *lockkeeper.Want) []attribute.KeyValue {
 	all := make([]string, len(w.Targets))
 	modes := make([]string, len(w.Targets))
@@ -221,7 +223,7 @@ func wanted(ref lockkeeper.Ref, w *lockkeeper.Want) []attribute.KeyValue {
 	return attributes
 }
 
-// got returns the attributes of an outcome.
+// got returns the span attributes of an outcome.
 func got(st *lockkeeper.Status) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attribute.String("lockkeeper.state", st.State.String())}
 	if st.Fence > 0 {

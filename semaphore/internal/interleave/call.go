@@ -5,8 +5,9 @@ import "unsafe"
 // Event is a call or a return, encoded by the program for its judge.
 type Event uint64
 
-// Judge records the calls and returns of an execution and reports results that are wrong. State must
-// differ for any two histories that it would judge differently with the same continuation.
+// Judge records the calls and returns of an execution, and Record returns an error for a wrong
+// result. State must differ between two histories if a common continuation is right after one of
+// them and wrong after the other.
 type Judge interface {
 	Begin()
 	Record(Event) error
@@ -22,8 +23,8 @@ func (noJudge) Record(Event) error    { return nil }
 func (noJudge) State() uint64         { return 0 }
 func (noJudge) Describe(Event) string { return "" }
 
-// Call announces a call of the running goroutine. The judge records it as late as possible: with the
-// first operation of the call that other goroutines could observe.
+// Call announces a call of the running goroutine. The judge records it as late as possible: with
+// the first operation of the call that other goroutines could observe.
 func (w *World) Call(e Event) {
 	g := w.running
 	if g == nil {
@@ -37,8 +38,8 @@ func (w *World) Call(e Event) {
 	}
 }
 
-// Return announces the return of the running goroutine's call. From now on the goroutine knows
-// nothing of its past but knows and pointers, which are values of atomic pointers.
+// Return announces the return of the running goroutine's call. From then on the goroutine's
+// knowledge is only knows and pointers, which must be values of atomic pointers.
 func (w *World) Return(e Event, knows uint64, pointers ...unsafe.Pointer) {
 	g := w.running
 	if g == nil {
@@ -46,7 +47,7 @@ func (w *World) Return(e Event, knows uint64, pointers ...unsafe.Pointer) {
 		return
 	}
 	if g.calls {
-		// Other goroutines could observe nothing, but the order matters to the judge.
+		// Other goroutines could observe nothing of the call, but its order matters to the judge.
 		w.pause(g.offLocation())
 		w.note(g)
 	}

@@ -30,7 +30,7 @@ const (
 
 var never = make(chan struct{})
 
-// Deadline is that of a context that has none.
+// Deadline reports that there is none.
 func (c *Cancelable) Deadline() (at time.Time, ok bool) { return }
 
 // Done returns a channel that is never closed; it only shows that the context can end.

@@ -33,7 +33,7 @@ func (x *explorer) execute() *World {
 	return w
 }
 
-// alone calls f while no goroutine runs.
+// alone calls f, as the setup or the end of the program, while no goroutine runs.
 func (w *World) alone(f func()) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -24,7 +24,7 @@ type Result struct {
 	Finished   int // executions up to the end of all goroutines
 	Operations int // in the longest execution
 	Passes     int
-	Partial    bool // the limit of executions was reached
+	Partial    bool // the exploration reached its limit of executions
 	Failure    *Failure
 }
 
@@ -49,7 +49,7 @@ type explorer struct {
 	path     []branch
 	visited  map[uint64]struct{}
 	finals   map[uint64]bool // hashes of the memory at the ends
-	outdated bool            // a hidden location is not hidden: start again
+	outdated bool            // a location treated as hidden is not: start again
 	result   Result
 
 	random      *rand.Rand // if not nil, choices are random
@@ -67,7 +67,7 @@ type explorer struct {
 
 // branch is a state with a choice on the path to the current state.
 type branch struct {
-	can, rest mask // enabled goroutines, and those not tried yet
+	can, rest mask // enabled goroutines, and the enabled ones not tried yet
 	chosen    uint8
 }
 
@@ -96,8 +96,8 @@ func (x *explorer) explore(most int) Result {
 	}
 }
 
-// warmUp runs the program at random to find shared locations: a pass that finds another one has to
-// start again. It ignores failures, because a pass finds them, too.
+// warmUp runs the program at random to find locations that are not hidden: a pass that finds
+// another one has to start again. It ignores failures, because a pass finds them, too.
 func (x *explorer) warmUp() {
 	x.random, x.everyChoice, x.unjudged = rand.New(rand.NewPCG(1, 2)), true, true
 	for range x.warm {
@@ -106,8 +106,8 @@ func (x *explorer) warmUp() {
 	x.random, x.everyChoice, x.unjudged = nil, false, false
 }
 
-// crossCheck runs the program at random, with a choice before each operation. It fails if a run ends
-// in a state that no pass has visited.
+// crossCheck runs the program at random, with a choice before each operation. It fails if a run
+// ends in a state that no pass has visited.
 func (x *explorer) crossCheck() *Failure {
 	x.random, x.everyChoice = rand.New(rand.NewPCG(3, 4)), true
 	for range x.randomRuns {
@@ -149,10 +149,11 @@ func (x *explorer) close() {
 	}
 }
 
-// pass searches all executions, and returns one that fails, or nil. It ends early if it is outdated.
+// pass searches all executions, and returns the first one that fails; nil if none does. It ends
+// early if x.outdated is set.
 func (x *explorer) pass(most int) *World {
 	for _, c := range x.classes {
-		c.met = c.isMet()
+		c.visible = c.isVisible()
 	}
 	x.outdated = false
 	x.path, x.visited, x.finals = x.path[:0], map[uint64]struct{}{}, map[uint64]bool{}
@@ -262,7 +263,7 @@ func (x *explorer) grow(w *World, can mask, by *goroutine) bool {
 func (x *explorer) class(n name) *class {
 	c := x.classes[n]
 	if c == nil {
-		c = &class{met: x.naive}
+		c = &class{visible: x.naive}
 		x.classes[n] = c
 	}
 	return c

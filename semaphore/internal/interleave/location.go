@@ -6,12 +6,13 @@ import (
 	"unsafe"
 )
 
-// name identifies a goroutine or a location: by the goroutine that met it first, and a number.
+// name identifies a goroutine or a location: by the goroutine that made or used it first, and a
+// number.
 type name uint32
 
-// key identifies a location or a pointee in the hash of a state. It is a hash of the knowledge of the
-// goroutine that met it first. So equal keys mean the same thing with the same past, whatever its
-// address in an execution.
+// key identifies a location or a pointee in the hash of a state. It is a hash of the knowledge of
+// the goroutine that used it first. So in any two executions equal keys identify the same value
+// with the same past, even at different addresses.
 type key uint64
 
 // location is an atomic value or a mutex; it is the first field of each.
@@ -34,14 +35,14 @@ type pointee struct {
 // id returns the name for a story.
 func (p pointee) id() uint64 { return isName | uint64(p.name) }
 
-// class is what all executions so far have shown about the location of a name. A location that only
-// one goroutine uses, or that no goroutine changes, is hidden: its operations commute with all
-// others, so they need no choice.
+// class records, over all executions so far, how goroutines use the locations of one name. A
+// location that only one goroutine uses, or that no goroutine changes, is hidden: its operations
+// commute with all others, so they need no choice.
 type class struct {
 	user    name // the first goroutine that used it
 	shared  bool // other goroutines used it, too
 	changed bool
-	met     bool // not hidden in this pass
+	visible bool // not hidden in this pass
 }
 
 func (c *class) used(by name, change bool) {
@@ -52,10 +53,10 @@ func (c *class) used(by name, change bool) {
 	c.changed = c.changed || change
 }
 
-func (c *class) isMet() bool { return c.shared && c.changed }
+func (c *class) isVisible() bool { return c.shared && c.changed }
 
-// know gives a location its name and class, if it has none.
-func (w *World) know(l *location) {
+// register gives a location its name and class, if it has none.
+func (w *World) register(l *location) {
 	if l.epoch == w.epoch {
 		return
 	}
@@ -87,7 +88,8 @@ func (w *World) keyOf(l *location) key {
 	return l.key
 }
 
-// newKey returns a key for the nth thing that the running goroutine meets at this point.
+// newKey returns a key for the nth value that the running goroutine names with its present
+// knowledge.
 func (w *World) newKey(n name) key {
 	if g := w.running; g != nil {
 		return key(mix(g.seen, uint64(g.id)<<16|uint64(n)))
@@ -111,24 +113,24 @@ func (w *World) pointeeOf(p unsafe.Pointer, of reflect.Type) pointee {
 	}
 	n := pointee{w.newName(), w.newKey(made)}
 	w.pointees[p] = n
-	w.knowAll(p, layoutOf(of), uint64(n.key))
+	w.registerAll(p, layoutOf(of), uint64(n.key))
 	return n
 }
 
-// Share names everything in pointer, which goroutines share, under a number. So equal states have
-// equal hashes, whichever goroutine meets a location first.
+// Share names all locations in the value at pointer, which goroutines share, by a number. So the
+// hash of a state does not depend on which goroutine uses a location first.
 func (w *World) Share(number uint16, pointer any) {
 	v := reflect.ValueOf(pointer)
 	w.sharing = 1<<31 | name(number)<<16
-	w.knowAll(v.UnsafePointer(), layoutOf(v.Type().Elem()), mix(2, uint64(number)))
+	w.registerAll(v.UnsafePointer(), layoutOf(v.Type().Elem()), mix(2, uint64(number)))
 	w.sharing = 0
 }
 
-// knowAll names all locations in the value at p.
-func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
+// registerAll names all locations in the value at p.
+func (w *World) registerAll(p unsafe.Pointer, l *layout, from uint64) {
 	for i, at := range l.at {
 		l := (*location)(unsafe.Add(p, at))
-		w.know(l)
+		w.register(l)
 		if l.key == 0 {
 			l.key = key(mix(from, uint64(i)))
 		}
@@ -136,13 +138,13 @@ func (w *World) knowAll(p unsafe.Pointer, l *layout, from uint64) {
 	for i, s := range l.slices {
 		cells := *(*[]byte)(unsafe.Add(p, s.at)) // every slice has the same header
 		for j := range len(cells) {
-			w.knowAll(unsafe.Add(unsafe.Pointer(unsafe.SliceData(cells)), uintptr(j)*s.of.size), s.of,
+			w.registerAll(unsafe.Add(unsafe.Pointer(unsafe.SliceData(cells)), uintptr(j)*s.of.size), s.of,
 				mix(from, uint64(i+1)<<32|uint64(j)))
 		}
 	}
 }
 
-// Drop says that no goroutine uses the value at pointer any more, which was shared.
+// Drop says that no goroutine uses the shared value at pointer any more.
 func (w *World) Drop(pointer any) {
 	v := reflect.ValueOf(pointer)
 	for _, at := range layoutOf(v.Type().Elem()).at {

@@ -87,7 +87,8 @@ func (f *following) pick(w *World, can mask, by *goroutine) *goroutine {
 	return w.goroutines[f.g]
 }
 
-// Replay runs the program once under a schedule of an exploration, and returns its story.
+// Replay runs the program once under a schedule that an exploration reported, and returns its
+// story.
 func Replay(p *Program, text string) (*Failure, error) {
 	s, err := parseSchedule(text)
 	if err != nil {
@@ -99,7 +100,7 @@ func Replay(p *Program, text string) (*Failure, error) {
 func replay(p *Program, s schedule, text string) *Failure {
 	x := newExplorer(p)
 	defer x.close()
-	x.warmUp() // as Explore does: it finds the same last uses
+	x.warmUp() // as Explore does, so that both know the same last uses
 	x.everyChoice, x.describe = true, true
 	x.follow = &following{rest: s}
 	w := x.execute()

@@ -27,19 +27,20 @@ func AddCleanup[T, S any](ptr *T, cleanup func(S), arg S) Cleanup {
 }
 
 // Forget says that pointer is unreachable, so its cleanup may run.
-func (w *World) Forget(pointer any) { w.lose(reflect.ValueOf(pointer).UnsafePointer()) }
+func (w *World) Forget(pointer any) { w.startCleanup(reflect.ValueOf(pointer).UnsafePointer()) }
 
-func (w *World) lose(p unsafe.Pointer) {
+func (w *World) startCleanup(p unsafe.Pointer) {
 	if g := w.cleanups[p]; g != nil {
 		g.ready = true
 	}
 }
 
 // LastUse calls use, which is the last use of pointer. From the last KeepAlive in use, or from the
-// beginning if there is none, pointer is unreachable, and its cleanup may run beside the rest of use.
+// beginning if there is none, pointer is unreachable, and its cleanup may run beside the rest of
+// use.
 //
-// Which KeepAlive is the last one is known only when use returns. If use has done operations after
-// it, LastUse remembers that by the label, and the exploration starts again.
+// LastUse knows the last KeepAlive only after use has returned. If use did operations after it,
+// LastUse stores its number under the label, and the exploration starts again.
 func (w *World) LastUse(label string, pointer any, use func()) {
 	p := reflect.ValueOf(pointer).UnsafePointer()
 	if w.dying == nil {
@@ -51,31 +52,31 @@ func (w *World) LastUse(label string, pointer any, use func()) {
 	w.kept(p, u)
 	use()
 	if w.dying[p] == nil {
-		return // Keep
+		return // the program called Keep
 	}
 	delete(w.dying, p)
 	if w.running.steps > u.at && !early {
 		w.x.keeps[label], w.x.outdated = u.seen, true
 	}
-	w.lose(p)
+	w.startCleanup(p)
 }
 
-// Keep says, within a LastUse of pointer, that its result refers to pointer, which so stays
-// reachable.
+// Keep says, within a LastUse of pointer, that the result of the use refers to pointer, which
+// therefore stays reachable.
 func (w *World) Keep(pointer any) { delete(w.dying, reflect.ValueOf(pointer).UnsafePointer()) }
 
 // lastUse is a call of LastUse that has not returned.
 type lastUse struct {
 	seen  int  // KeepAlives so far
 	at    int  // number of operations of the goroutine at the last one
-	early bool // the last of them is known
-	last  int
+	early bool // an earlier execution has found last
+	last  int  // the number of the last KeepAlive
 }
 
 func (w *World) kept(p unsafe.Pointer, u *lastUse) {
 	u.at = w.running.steps
 	if u.early && u.seen == u.last {
-		w.lose(p)
+		w.startCleanup(p)
 	}
 }
 

@@ -81,7 +81,7 @@ func (l *location) turn(op operation) {
 	if w == nil {
 		panic("interleave: used outside of an exploration")
 	}
-	w.know(l)
+	w.register(l)
 	g := w.running
 	if g == nil {
 		return
@@ -93,7 +93,7 @@ func (l *location) turn(op operation) {
 		if op == opUnlock {
 			g.inside = false
 		}
-		if op == opUnlock || !l.class.met {
+		if op == opUnlock || !l.class.visible {
 			return
 		}
 		if g.inside && op != opLock {
@@ -104,7 +104,7 @@ func (l *location) turn(op operation) {
 	}
 	g.op, g.at = op, l
 	w.pause(g)
-	if f := w.x.follow; g.calls && (f == nil && l.class.met || f != nil && f.begins) {
+	if f := w.x.follow; g.calls && (f == nil && l.class.visible || f != nil && f.begins) {
 		w.note(g)
 	}
 }
@@ -141,7 +141,7 @@ func (l *location) done(op operation, wrote bool, value, result, a, b uint64) {
 // uses records that g uses a location, and whether g changes it.
 func (w *World) uses(g *goroutine, l *location, change bool) {
 	l.class.used(g.id, change)
-	if l.class.isMet() && !l.class.met {
+	if l.class.isVisible() && !l.class.visible {
 		w.x.outdated = true
 	}
 }
@@ -156,7 +156,8 @@ func (w *World) count(g *goroutine) {
 }
 
 // gosched waits until another goroutine changes the value that the running goroutine has just read.
-// A second read before that would return the same value and come here again.
+// Before that a second read would return the same value, and the goroutine would call Gosched
+// again.
 func (w *World) gosched() {
 	g := w.running
 	if g == nil {
@@ -198,7 +199,7 @@ func (w *World) choose(by *goroutine) *goroutine {
 	return w.x.pick(w, can, by)
 }
 
-// stop ends the execution: no goroutine is enabled. It fails if one has not ended.
+// stop ends the execution when no goroutine is enabled. The execution fails if one has not ended.
 func (w *World) stop() {
 	for _, g := range w.goroutines {
 		if g.ready && !g.finished {
