@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// attaches hooks a wire so that the test decides what happens to the n-th Attach. It returns their
-// number.
+// attaches sets hooks of a wire with which the test decides whether the n-th Attach arrives. It
+// returns the number of Attach calls.
 func attaches(w *wire, before func(ctx context.Context, n int, deliver func()) error, after func(n int) error) *int {
 	n := new(int)
 	w.set(func() {

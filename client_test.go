@@ -233,8 +233,8 @@ func TestWaitBoundHoldsWithoutNews(t *testing.T) {
 	})
 }
 
-// When the bound of a wait passes and the engine can't be reached, nobody knows whether the lock is
-// taken: the call returns ErrUnavailable soon.
+// If the bound of a wait passes while the engine can't be reached, the outcome is unknown: the call
+// returns ErrUnavailable soon.
 func TestWaitBoundAtAnUnreachableEngine(t *testing.T) {
 	for name, lost := range map[string]func(context.Context, string, int) error{"cut": cut, "swallowed": swallow} {
 		for _, verb := range []string{"lock", "wait"} {

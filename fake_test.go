@@ -56,7 +56,7 @@ var errCut = errors.New("connection reset")
 // cut loses every request from now on, as a reset connection does.
 func cut(context.Context, string, int) error { return errCut }
 
-// swallow loses every request without a word, as a dead connection does.
+// swallow loses every request without an error, as a dead connection does.
 func swallow(ctx context.Context, _ string, _ int) error { <-ctx.Done(); return ctx.Err() }
 
 // first loses the first request, or the answer, of the call with that name.
@@ -302,7 +302,7 @@ func (f *fake) statusLocked(id uint64) lockkeeper.Status {
 	return st
 }
 
-// news changes a claim and sends a hint of it, unless quiet is set.
+// news changes a claim, and sends a hint of the change unless quiet is set.
 func (f *fake) news(id uint64, quiet bool, change func(st *lockkeeper.Status)) lockkeeper.Status {
 	f.mu.Lock()
 	change(f.claims[id])
@@ -351,7 +351,7 @@ func bubble(t *testing.T, test func(t *testing.T, f *fake, c *lockkeeper.Client)
 	})
 }
 
-// must is the hold of a call that has to succeed.
+// must returns the hold of a call that has to succeed.
 func must(t *testing.T) func(h *lockkeeper.Hold, err error) *lockkeeper.Hold {
 	return func(h *lockkeeper.Hold, err error) *lockkeeper.Hold {
 		t.Helper()
@@ -362,7 +362,7 @@ func must(t *testing.T) func(h *lockkeeper.Hold, err error) *lockkeeper.Hold {
 	}
 }
 
-// wantErr checks that err is all of these, and none of the two that are never mixed up.
+// wantErr checks that err matches all of these, and never both ErrNotAcquired and ErrUnavailable.
 func wantErr(t *testing.T, err error, all ...error) {
 	t.Helper()
 	for _, one := range all {
@@ -375,12 +375,13 @@ func wantErr(t *testing.T, err error, all ...error) {
 	}
 }
 
-// began starts a call in the background and returns where its outcome arrives.
+// outcome is the result of a call.
 type outcome struct {
 	hold *lockkeeper.Hold
 	err  error
 }
 
+// began starts a call in the background and returns a channel that receives its outcome.
 func began(call func() (*lockkeeper.Hold, error)) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {

@@ -97,11 +97,11 @@ func TestGivingUpReturnsWhenTheEndIsConfirmed(t *testing.T) {
 	}
 }
 
-// confirmBound is how long giving up may take at an engine that is silent.
+// confirmBound bounds the time of giving up at an engine that does not answer.
 const confirmBound = time.Second
 
-// Without an answer nobody knows whether the claim has ended: the call says so after a second, and
-// the client goes on ending the claim.
+// Without an answer the outcome is unknown: the call says so after a second, and the client goes on
+// ending the claim.
 func TestGivingUpAtASilentEngineTakesASecond(t *testing.T) {
 	for name, giveUp := range giveUps {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Durations are seconds, to the last nanosecond and back.
+// A duration in seconds is exact to the nanosecond, and reads back unchanged.
 func TestSecondsJSON(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0", 83200 * time.Millisecond: "83.2", 3 * time.Second: "3", 1: "0.000000001", -1500 * time.Millisecond: "-1.5",
@@ -41,7 +41,7 @@ func TestSecondsJSON(t *testing.T) {
 	}
 }
 
-// Everything that is written reads back as the same value; infinite durations are left out.
+// Every value reads back unchanged; infinite durations are left out.
 func TestJSONThereAndBack(t *testing.T) {
 	label := Label{As: "ci-17", Note: "nightly", Link: "https://ci/17"}
 	target := Target{Path: "db/a", Mode: ModePermits, Units: 1, Limit: 3}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// endOf returns how a claim ended, as everybody but its holder sees it; its State says whether it
+// endOf returns the status of a claim as another client sees it; its State says whether the claim
 // has ended.
 func endOf(t *testing.T, k *keeper.Keeper, ref lockkeeper.Ref) lockkeeper.Status {
 	t.Helper()

@@ -43,7 +43,7 @@ func (r *recorder) remembered(t *testing.T) int {
 }
 
 // R16: the engine may forget claims that the client has released, also those with ids above a claim
-// that is held for long. If all requests arrive once more, late, they make nothing.
+// that is held for long. If all requests arrive once more, late, they make no claim.
 func TestLateCopiesOfAnsweredClaimsMakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -83,7 +83,8 @@ func TestLateCopiesOfAnsweredClaimsMakeNothing(t *testing.T) {
 	})
 }
 
-// A client that was never attached states nothing. A claim that it can't send ends at once.
+// A client that was never attached states no lowest open id. A claim that it can't send ends at
+// once.
 func TestRefusedFirstAttachEndsTheClaim(t *testing.T) {
 	netted(t, func(t *testing.T, k *keeper.Keeper, open func(string) (*lockkeeper.Client, *wire)) {
 		c, w := open("a") // its first id is random

@@ -17,7 +17,7 @@ import (
 )
 
 // Many goroutines lock, give up, nest, upgrade and cancel on one real engine: exclusive holders are
-// alone, and nothing is left in the end.
+// alone, and no claim is left in the end.
 func TestManyGoroutinesLeaveNothingBehind(t *testing.T) {
 	seed := testmode.Seed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,8 @@ var boundedBy = map[string]func(c *client, d time.Duration) (*lockkeeper.Hold, e
 	},
 }
 
-// A bounded wait begins although the engine can't be reached yet, even if its bound exceeds the TTL.
+// A bounded wait begins although the engine can't be reached yet, even if its bound exceeds the
+// TTL.
 func TestBoundedWaitBeginsAtAnUnreachableEngine(t *testing.T) {
 	for name, lock := range boundedBy {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestWaitBoundCountsFromTheCall(t *testing.T) {
 	}
 }
 
-// If the engine stays unreachable, a bounded wait ends with its bound as unavailable, because nobody
-// knows whether the lock is taken.
+// If the engine stays unreachable, a bounded wait ends at its bound with ErrUnavailable, because
+// the lock may be free or taken.
 func TestBoundedWaitAtAnEngineThatStaysUnreachable(t *testing.T) {
 	for name, lock := range boundedBy {
 		t.Run(name, func(t *testing.T) {

@@ -27,8 +27,7 @@ func TestPathWaitsForPathsBelow(t *testing.T) {
 	})
 }
 
-// TestGoldenSession is case T3.2, its statuses. Where a place is given it is the
-// one in the whole line.
+// TestGoldenSession checks the statuses of case T3.2. A position counts the whole line.
 func TestGoldenSession(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		fence := w.ok("me", "lunch").Fence
@@ -50,7 +49,7 @@ func TestGoldenSession(t *testing.T) {
 			w.Errorf("grabbed again it has fence %d, want %d", again, fence)
 		}
 		w.released(1, "me", "lunch")
-		// Of who waited for lunch/1 or lunch, me came first.
+		// Of the names that wait for lunch/1 or lunch, me came first.
 		w.ok("me", "lunch/1")
 		w.wait(0, "you", "lunch")
 		w.wait(0, "charly", "lunch/2")
@@ -128,8 +127,8 @@ func TestCancelledClaimSeparatesNoOthers(t *testing.T) {
 	})
 }
 
-// TestOneLockByAnySpelling is case T3.6 h, and that names and orders of paths
-// are compared for what they mean.
+// TestOneLockByAnySpelling is case T3.6 h: other spellings and another order of the paths give the
+// same name.
 func TestOneLockByAnySpelling(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("me", "q")
@@ -144,7 +143,7 @@ func TestOneLockByAnySpelling(t *testing.T) {
 		if a, b := w.name("me", "a", "b"), w.name("me", "a/b"); a.Session() == b.Session() {
 			w.Error("two sets of paths have one session")
 		}
-		// Of another version it must be the same, or both would hold.
+		// Another version must compute the same id; otherwise both would hold.
 		if id := w.name("ci-17", "b", "a").Session(); id != "grab-lthvdo8njqr4a0apgo5h0f4die3qjjme" {
 			w.Errorf("the session is %s", id)
 		}
@@ -159,7 +158,7 @@ func TestOneLockByAnySpelling(t *testing.T) {
 // TestWrongInput: one error names everything that is wrong with a request, and no claim is made.
 func TestWrongInput(t *testing.T) {
 	inMemory(t, func(w *world) {
-		p := w.places()
+		p := w.process()
 		_, err := p.Grab(w.ctx(), grab.Request{
 			As: " ", Targets: []lockkeeper.Target{exclusive("a"), exclusive("a"), permits("b", 2, 1), shared("..")},
 			Priority: lockkeeper.MaxPriority + 1, Terms: grab.Terms{TTL: time.Millisecond, For: -1},
@@ -190,7 +189,7 @@ func TestWrongInput(t *testing.T) {
 func TestAnotherRequest(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.oks(grab.Request{As: "reader", Targets: []lockkeeper.Target{shared("db")}})
-		_, err := w.places().Grab(w.ctx(), w.request("reader", "db"))
+		_, err := w.process().Grab(w.ctx(), w.request("reader", "db"))
 		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "reader holds shared db already") {
 			w.Errorf("got %v, want what it has", err)
 		}
@@ -202,7 +201,7 @@ func TestAnotherRequest(t *testing.T) {
 		w.oks(limited("one", 1, 1, 0))
 		w.waits(1, limited("two", 1, 1, 0))
 		w.waits(2, limited("three", 1, 1, 0))
-		if _, err := w.places().Grab(w.ctx(), limited("three", 2, 2, 0)); !errors.Is(err, lockkeeper.ErrInvalid) ||
+		if _, err := w.process().Grab(w.ctx(), limited("three", 2, 2, 0)); !errors.Is(err, lockkeeper.ErrInvalid) ||
 			!strings.Contains(err.Error(), "three waits for 1 of 1 permits of pool already") {
 			w.Errorf("got %v, want what it has", err)
 		}
@@ -211,7 +210,7 @@ func TestAnotherRequest(t *testing.T) {
 		if a := w.oks(limited("three", 1, 2, 5)); a.Grants[0].Slot != 2 {
 			w.Errorf("slot %d, want 2", a.Grants[0].Slot)
 		}
-		if _, err := w.places().Grab(w.ctx(), limited("three", 1, 3, 5)); !errors.Is(err, lockkeeper.ErrInvalid) {
+		if _, err := w.process().Grab(w.ctx(), limited("three", 1, 3, 5)); !errors.Is(err, lockkeeper.ErrInvalid) {
 			w.Errorf("another limit of what is held: %v, want it refused", err)
 		}
 	})

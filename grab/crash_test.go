@@ -15,15 +15,15 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// wire is the way to an engine. fate decides of each exchange whether it arrives,
-// and whether it is answered.
+// wire is a connection to an engine. fate decides for each exchange whether the request arrives,
+// and whether the answer does.
 type wire struct {
 	lockkeeper.Engine
 	fate func() (arrives, answered bool)
 	lost func() // if not nil, is called when an answer is lost
 }
 
-// loses notes that an answer is lost.
+// loses records that an answer is lost.
 func (w *wire) loses() error {
 	if w.lost != nil {
 		w.lost()
@@ -33,7 +33,7 @@ func (w *wire) loses() error {
 
 var errLost = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "lost on the way"}
 
-// exchange does one call as fate has it.
+// exchange makes one call, as fate decides.
 func exchange[T any](w *wire, do func() (T, error)) (answer T, err error) {
 	arrives, answered := w.fate()
 	if arrives {
@@ -67,9 +67,9 @@ func (w *wire) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeepe
 	return w.Engine.List(ctx, q)
 }
 
-// TestProcessDiesAtEachExchange: a caller that is killed at any exchange, before or after it
-// arrived, leaves what ends by itself, after its TTL or what it asked for, and
-// what another caller of its name goes on with.
+// TestProcessDiesAtEachExchange kills a caller at each exchange, before or after the request
+// arrived. The claim that it leaves ends by itself, after its TTL or the For of the request, and
+// another caller of the same name can continue it.
 func TestProcessDiesAtEachExchange(t *testing.T) {
 	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
 	usual := long
@@ -118,9 +118,9 @@ func TestProcessDiesAtEachExchange(t *testing.T) {
 	}
 }
 
-// TestProcessDiesAfterItExtendedTheHold: a caller promises a long hold just after another one of
-// its name has released it. What it leaves if it is killed then makes no later
-// hold longer than that one asked for, nor, if it goes on, its own new place.
+// TestProcessDiesAfterItExtendedTheHold: a caller extends the session for a long hold just after
+// another caller of the same name has released that hold. If it is killed then, no later hold gets
+// the long TTL; if it goes on, its own new waiting claim does not get it either.
 func TestProcessDiesAfterItExtendedTheHold(t *testing.T) {
 	long := grab.Request{As: "me", Targets: []lockkeeper.Target{exclusive("db")}, Terms: grab.Terms{For: time.Hour}}
 	promises := func(w *world, meanwhile func(), answered bool) (grab.Answer, error) {
@@ -148,15 +148,15 @@ func TestProcessDiesAfterItExtendedTheHold(t *testing.T) {
 		other.For = time.Hour
 		a, err := promises(w, func() { w.released(1, "me", "db"); w.oks(other); w.wait(1, "me", "db") }, true)
 		if err != nil || a.State != lockkeeper.Waiting || a.TTL != grab.DefaultTTL {
-			w.Errorf("%s for %s (%v), want a place for %s", a.State, a.TTL, err, grab.DefaultTTL)
+			w.Errorf("%s for %s (%v), want a waiting claim for %s", a.State, a.TTL, err, grab.DefaultTTL)
 		}
 		w.pass(grab.DefaultTTL)
 		w.wait(1, "next", "db")
 	})
 }
 
-// leavesNothing: what a dead caller left is in nobody's way for longer than it
-// asked for, and another caller of its name goes on at once.
+// leavesNothing checks that the claim of a dead caller blocks others no longer than the TTL that it
+// asked for, and that another caller of the same name goes on at once.
 func (w *world) leavesNothing(label string, long bool) {
 	w.Helper()
 	most := grab.DefaultTTL
@@ -178,8 +178,8 @@ func (w *world) leavesNothing(label string, long bool) {
 	w.ok("me", "db")
 }
 
-// TestLostAnswers: what is repeated until it is answered happens once, whichever
-// of the exchanges are lost.
+// TestLostAnswers: a caller repeats each operation until it has an answer. Whichever exchanges are
+// lost, the operation takes effect once.
 func TestLostAnswers(t *testing.T) {
 	for seed := range testmode.Seeds(testmode.Pick(50, 2000)) {
 		inMemory(t, func(w *world) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDocumentNamesTests: the tests that docs/grab.md calls upon are there.
+// TestDocumentNamesTests: every test that docs/grab.md names exists.
 func TestDocumentNamesTests(t *testing.T) {
 	text, err := os.ReadFile("../docs/grab.md")
 	if err != nil {

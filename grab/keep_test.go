@@ -13,10 +13,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// keeps begins to keep what the name has.
+// keeps starts a Keepalive for the reservation of n.
 func (w *world) keeps(as string, paths ...string) *grab.Keepalive {
 	w.Helper()
-	k, err := w.places().Keep(w.ctx(), w.name(as, paths...), grab.Terms{}, w.clock)
+	k, err := w.process().Keep(w.ctx(), w.name(as, paths...), grab.Terms{}, w.clock)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func (w *world) keeps(as string, paths ...string) *grab.Keepalive {
 	return k
 }
 
-// TestKeep: a place, and then the hold that it becomes, is kept without a call of
-// its own, and lives on for a TTL when the keeping stops.
+// TestKeep: a Keepalive renews a waiting claim and then its hold, without calls of the program.
+// After Stop the hold lives for one more TTL.
 func TestKeep(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("holder", "db")
@@ -64,7 +64,7 @@ func TestKeep(t *testing.T) {
 // TestKeepNothing: Keep without a claim returns ErrLost.
 func TestKeepNothing(t *testing.T) {
 	onEachEngine(t, func(w *world) {
-		_, err := w.places().Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, w.clock)
+		_, err := w.process().Keep(w.ctx(), w.name("me", "db"), grab.Terms{}, w.clock)
 		w.isLost(err, lockkeeper.NoReason)
 	})
 }
@@ -95,7 +95,7 @@ func TestKeepEnds(t *testing.T) {
 	})
 }
 
-// deaf is an engine that tells its followers nothing.
+// deaf is an engine whose List reports no changes.
 type deaf struct{ lockkeeper.Engine }
 
 func (d deaf) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
@@ -105,8 +105,8 @@ func (d deaf) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper
 	return func(func(lockkeeper.Status, error) bool) { <-ctx.Done() }
 }
 
-// TestKeepAskedByOperator: what an operator asked for and then took is lost for
-// that reason, also where it ends by the keeper's own clock.
+// TestKeepAskedByOperator: an operator asks for a hold and then ends it. The Keepalive reports that
+// reason, also if it ends by its own clock.
 func TestKeepAskedByOperator(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("me", "db")
@@ -122,7 +122,7 @@ func TestKeepAskedByOperator(t *testing.T) {
 	})
 }
 
-// lostSince: what k kept is over for the engine too, a little later.
+// lostSince checks that the reservation of k ends at the engine too, a little later.
 func (w *world) lostSince(k *grab.Keepalive, why lockkeeper.Reason) {
 	w.Helper()
 	w.pass(time.Second)
@@ -130,8 +130,9 @@ func (w *world) lostSince(k *grab.Keepalive, why lockkeeper.Reason) {
 	w.isLost(k.Why(w.ctx()), why)
 }
 
-// TestKeepAsksWhy: what the keeper missed while it stood still, the engine knows;
-// and what ended because of that is called so. Its own verb is in every error.
+// TestKeepAsksWhy: a Keepalive whose process was suspended asks the engine for the reason of the
+// end. If the suspension itself was the reason, the error says so. Every error has the operation
+// keep.
 func TestKeepAsksWhy(t *testing.T) {
 	for _, revoked := range []bool{true, false} {
 		inMemory(t, func(w *world) {
@@ -187,7 +188,7 @@ func TestKeepIgnoresLaterHold(t *testing.T) {
 	})
 }
 
-// flaky is an engine that can't be reached now and then.
+// flaky is an engine that can't be reached at times.
 type flaky struct {
 	lockkeeper.Engine
 	down atomic.Bool
@@ -201,9 +202,8 @@ func (f *flaky) Attach(ctx context.Context, s lockkeeper.Session, notify func([]
 	return f.Engine.Attach(ctx, s, notify)
 }
 
-// TestKeepUnreachable: an engine that can't be reached for less than the lease
-// costs nothing; when the lease is over, the keeper says so, before others can
-// be granted.
+// TestKeepUnreachable: if the engine can't be reached for less than the lease, the hold lives on.
+// For longer, the Keepalive reports the loss before the engine can grant another claim.
 func TestKeepUnreachable(t *testing.T) {
 	inMemory(t, func(w *world) {
 		f := &flaky{Engine: w.engines[0]}
@@ -229,14 +229,14 @@ func TestKeepUnreachable(t *testing.T) {
 		if !errors.Is(k.Err(), lockkeeper.ErrUnavailable) {
 			w.Errorf("got %v, want what failed in it", k.Err())
 		}
-		if a, err := w.places().Look(w.ctx(), w.name("next", "db")); err != nil || a.State != lockkeeper.Waiting {
+		if a, err := w.process().Look(w.ctx(), w.name("next", "db")); err != nil || a.State != lockkeeper.Waiting {
 			w.Errorf("the next has it already: %s (%v)", a.State, err)
 		}
 	})
 }
 
-// TestWaitUnreachable: a wait in which the engine can't be reached ends with its
-// place, and does not say that it is taken.
+// TestWaitUnreachable: if the engine can't be reached, a wait ends with its claim, and the error
+// does not say that the path is taken.
 func TestWaitUnreachable(t *testing.T) {
 	inMemory(t, func(w *world) {
 		f := &flaky{Engine: w.engines[0]}
@@ -251,13 +251,13 @@ func TestWaitUnreachable(t *testing.T) {
 	})
 }
 
-// TestKeepSuspended: a computer that slept for longer than the lease has lost it,
-// and the keeper notices by the clock that went on meanwhile.
+// TestKeepSuspended: a computer that slept for longer than the lease has lost the hold. The
+// Keepalive notices that by its clock, which went on during the sleep.
 func TestKeepSuspended(t *testing.T) {
 	inMemory(t, func(w *world) {
 		var slept atomic.Int64
 		w.ok("me", "db")
-		k, err := w.places().Keep(w.ctx(), w.name("me", "db"),
+		k, err := w.process().Keep(w.ctx(), w.name("me", "db"),
 			grab.Terms{}, func() time.Duration { return w.clock() + time.Duration(slept.Load()) })
 		if err != nil {
 			w.Fatal(err)

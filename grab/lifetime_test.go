@@ -46,7 +46,7 @@ func TestGrantedWhileNobodyLooked(t *testing.T) {
 		w.wait(1, "sleeper", "db")
 		w.wait(2, "next", "db")
 		w.released(1, "holder", "db")
-		if a, err := w.places().Look(w.ctx(), w.name("sleeper", "db")); err != nil || a.State != lockkeeper.Held {
+		if a, err := w.process().Look(w.ctx(), w.name("sleeper", "db")); err != nil || a.State != lockkeeper.Held {
 			w.Errorf("it looks %s (%v), want held", a.State, err)
 		}
 		w.wait(1, "next", "db")
@@ -54,12 +54,12 @@ func TestGrantedWhileNobodyLooked(t *testing.T) {
 	})
 }
 
-// TestLook: to look refreshes nothing, queues nothing.
+// TestLook: Look neither renews nor makes a claim.
 func TestLook(t *testing.T) {
 	inMemory(t, func(w *world) {
 		look := func(state lockkeeper.State, place int) {
 			w.Helper()
-			a, err := w.places().Look(w.ctx(), w.name("me", "db"))
+			a, err := w.process().Look(w.ctx(), w.name("me", "db"))
 			if state == 0 && a.State == lockkeeper.Ended && a.Reason == lockkeeper.Expired {
 				return // the engine still knows
 			}
@@ -79,8 +79,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// TestFor: a hold for a long time needs no repeats, and no repeat makes it shorter,
-// whatever it says.
+// TestFor: a hold with a long For needs no repeats, and no repeat makes it shorter, whatever its
+// terms.
 func TestFor(t *testing.T) {
 	inMemory(t, func(w *world) {
 		long := w.request("me", "db")
@@ -126,7 +126,7 @@ func TestForIsAnnounced(t *testing.T) {
 		long := w.request("me", "db")
 		long.For = time.Hour
 		w.oks(long)
-		a, err := w.places().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
+		a, err := w.process().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
 		if err != nil || !a.Hopeless || a.State != lockkeeper.Ended || a.Position != 1 || len(a.Blockers) != 1 ||
 			a.Blockers[0].As != "me" {
 			w.Fatalf("got %+v (%v), want to be told at once that it is in vain", a, err)
@@ -200,8 +200,8 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
-// TestGrabAfterRevokeOfLongHold: the engine remembers a hold that was taken by force for
-// longer than a short TTL; a later grab gets over that too.
+// TestGrabAfterRevokeOfLongHold: the engine remembers a long hold that an operator ended by force
+// for longer than a short TTL. A later Grab reports that end once, and queues.
 func TestGrabAfterRevokeOfLongHold(t *testing.T) {
 	inMemory(t, func(w *world) {
 		long := w.request("me", "db")
@@ -214,14 +214,14 @@ func TestGrabAfterRevokeOfLongHold(t *testing.T) {
 	})
 }
 
-// TestWait: it waits in its place, keeps it alive, and is woken by the release.
+// TestWait: Wait keeps its claim alive in line, and returns when the holder releases.
 func TestWait(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("holder", "db")
 		told := make(chan grab.Answer, 100)
 		held := make(chan error, 1)
 		go func() {
-			a, err := w.places().Wait(w.ctx(), w.request("me", "db"), 20*time.Second, func(a grab.Answer) { told <- a })
+			a, err := w.process().Wait(w.ctx(), w.request("me", "db"), 20*time.Second, func(a grab.Answer) { told <- a })
 			if err == nil && a.State != lockkeeper.Held {
 				err = errors.New("it does not hold")
 			}
@@ -241,21 +241,21 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitKeepsItsPlace: it outlives many TTLs, gives up at its bound, and has the
-// place still that it had before; ctx ends only the call.
+// TestWaitKeepsItsPlace: a Wait lasts for many TTLs and gives up at its bound. A claim that the
+// name had before keeps its position, also if ctx ends the call.
 func TestWaitKeepsItsPlace(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("holder", "db")
 		r := w.request("me", "db")
 		r.TTL = 3 * time.Second
 		ticket := w.waits(1, r).Ticket
-		keeper, err := w.places().Keep(w.ctx(), w.name("holder", "db"), grab.Terms{}, w.clock)
+		keeper, err := w.process().Keep(w.ctx(), w.name("holder", "db"), grab.Terms{}, w.clock)
 		if err != nil {
 			w.Fatal(err)
 		}
 		defer keeper.Stop()
 		start := time.Now()
-		a, err := w.places().Wait(w.Context(), r, 10*time.Minute, nil)
+		a, err := w.process().Wait(w.Context(), r, 10*time.Minute, nil)
 		if err != nil || a.State != lockkeeper.Waiting || a.Position != 1 || a.Ticket != ticket {
 			w.Fatalf("got %+v (%v), want its place", a, err)
 		}
@@ -264,7 +264,7 @@ func TestWaitKeepsItsPlace(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		a, err = w.places().Wait(ctx, r, time.Hour, nil)
+		a, err = w.process().Wait(ctx, r, time.Hour, nil)
 		if !errors.Is(err, lockkeeper.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) || a.Position != 1 {
 			w.Errorf("got %+v, %v; want what ended it", a, err)
 		}
@@ -282,7 +282,7 @@ func TestWaitEnds(t *testing.T) {
 			w.ok("holder", "db")
 			told, ended := make(chan grab.Answer, 100), make(chan error, 1)
 			go func() {
-				_, err := w.places().Wait(w.ctx(), w.request("me", "db"), 20*time.Second, func(a grab.Answer) { told <- a })
+				_, err := w.process().Wait(w.ctx(), w.request("me", "db"), 20*time.Second, func(a grab.Answer) { told <- a })
 				ended <- err
 			}()
 			<-told
@@ -297,7 +297,7 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce: eight callers of one name ask at once, and have one hold.
+// TestManyAtOnce: eight callers of one name grab at once, and share one hold.
 func TestManyAtOnce(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		last := uint64(0)
@@ -306,7 +306,7 @@ func TestManyAtOnce(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range fences {
 				all.Go(func() {
-					a, err := w.places().Grab(w.ctx(), w.request("me", "db"))
+					a, err := w.process().Grab(w.ctx(), w.request("me", "db"))
 					if err != nil || a.State != lockkeeper.Held {
 						w.Errorf("caller %d: %s (%v), want ok", i, a.State, err)
 					}
@@ -314,7 +314,7 @@ func TestManyAtOnce(t *testing.T) {
 				})
 			}
 			all.Go(func() {
-				if _, err := w.places().Renew(w.ctx(), w.name("me", "db"), grab.Terms{}); err != nil &&
+				if _, err := w.process().Renew(w.ctx(), w.name("me", "db"), grab.Terms{}); err != nil &&
 					!errors.Is(err, lockkeeper.ErrLost) {
 					w.Errorf("a renewal meanwhile: %v", err)
 				}
@@ -329,7 +329,7 @@ func TestManyAtOnce(t *testing.T) {
 			var released [8]int
 			for i := range released {
 				all.Go(func() {
-					n, err := w.places().Release(w.ctx(), w.name("me", "db"))
+					n, err := w.process().Release(w.ctx(), w.name("me", "db"))
 					if err != nil {
 						w.Error(err)
 					}

@@ -19,7 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// The test binary is also the callers that are killed.
+// The test binary is also the program of the callers that the tests kill.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "caller" {
 		if err := caller(os.Args[2], os.Args[3]); err != nil {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 
 const callersTTL = 2 * time.Second
 
-// caller grabs db in the folder, writes who holds it into the log there, and
-// releases it, again and again until it is killed.
+// caller grabs db in the folder, writes its name and fence into the log there, and releases db,
+// again and again until it is killed.
 func caller(folder, name string) error {
 	e, err := sqlitelock.Open(context.Background(), filepath.Join(folder, "locks.db"))
 	if err != nil {
@@ -44,21 +44,21 @@ func caller(folder, name string) error {
 	if err != nil {
 		return err
 	}
-	places := grab.New(e)
+	reservations := grab.New(e)
 	db := lockkeeper.Target{Path: "db", Mode: lockkeeper.ModeExclusive}
 	r := grab.Request{As: name, Targets: []lockkeeper.Target{db}, Terms: grab.Terms{TTL: callersTTL}}
 	for {
-		a, err := places.Wait(context.Background(), r, time.Minute, nil)
+		a, err := reservations.Wait(context.Background(), r, time.Minute, nil)
 		if errors.Is(err, lockkeeper.ErrNotAcquired) || errors.Is(err, lockkeeper.ErrUnavailable) ||
 			err == nil && a.State != lockkeeper.Held {
-			continue // another of its name gave the place back, or the computer is too busy
+			continue // another caller of the name released the claim, or the computer is too busy
 		}
 		if err != nil {
 			return err
 		}
-		// From here on it counts by its own clock, as a holder has to (R12).
+		// From here on the caller counts the lease by its own clock, as a holder has to (R12).
 		sent := time.Now()
-		if a, err = places.Grab(context.Background(), r); errors.Is(err, lockkeeper.ErrUnavailable) {
+		if a, err = reservations.Grab(context.Background(), r); errors.Is(err, lockkeeper.ErrUnavailable) {
 			continue
 		} else if err != nil {
 			return err
@@ -74,16 +74,16 @@ func caller(folder, name string) error {
 			<-time.After(rand.N(3 * time.Millisecond))
 			write("ends")
 		}
-		if _, err := places.Release(context.Background(), r.Name()); err != nil &&
+		if _, err := reservations.Release(context.Background(), r.Name()); err != nil &&
 			!errors.Is(err, lockkeeper.ErrUnavailable) {
 			return err
 		}
 	}
 }
 
-// TestKilled: callers of eight names are killed at random, and others of the same
-// names go on. No two of them hold at once: what they write in the order of time
-// has fences that never fall, each of one name; and nothing is left in the way.
+// TestKilled kills callers of eight names at random, and starts others of the same names. No two
+// names hold at once: in the order of the log the fences never fall, and each fence has one name.
+// At the end no claim blocks a new one.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -97,10 +97,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestKilledOfOneName: eight callers of one name are killed at random beside one
-// of another name. One of the eight may release what another of them holds, but
-// whatever they do and wherever they die, nobody is granted anything while the
-// other one holds: what is written between its two lines has lower fences.
+// TestKilledOfOneName kills eight callers of one name at random, beside one caller of another name.
+// One of the eight may release the hold of another. But while the other name holds, the engine
+// grants nothing to the eight: every line between its two lines has a lower fence.
 func TestKilledOfOneName(t *testing.T) {
 	t.Parallel()
 	log := killed(t, []string{"crew", "crew", "crew", "crew", "crew", "crew", "crew", "crew", "rival"})
@@ -124,8 +123,8 @@ func TestKilledOfOneName(t *testing.T) {
 	}
 }
 
-// killed plays callers of those names, kills them at random and starts others in
-// their place, and returns what they wrote.
+// killed runs callers of those names, kills them at random, starts others instead, and returns
+// their log.
 func killed(t *testing.T, names []string) []line {
 	t.Helper()
 	folder := t.TempDir()
@@ -173,14 +172,14 @@ func killed(t *testing.T, names []string) []line {
 	return read(t, log)
 }
 
-// line is what a holder wrote.
+// line is one line of the log: a name and its fence.
 type line struct {
 	fence uint64
 	name  string
-	what  string // begins, ends, or late if by its own clock it may be over
+	what  string // begins, ends, or late: by its own clock the hold may be over
 }
 
-// read reads the log of the holders, in which each fence is of one name.
+// read reads the log of the holders, and checks that each fence has one name.
 func read(t *testing.T, path string) (lines []line) {
 	t.Helper()
 	f, err := os.Open(path)

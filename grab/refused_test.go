@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// bounded refuses sessions that are longer than an hour, claims below a denied path,
-// and more than so many sessions; and it counts those that are open.
+// bounded refuses TTLs of more than an hour, claims below a denied path, and sessions beyond a
+// number. It counts the open sessions.
 type bounded struct {
 	lockkeeper.Engine
 	open map[string]bool
@@ -54,15 +54,15 @@ func (b *bounded) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending
 }
 
 // TestRefusedBringsNothing: a refused request leaves neither claim nor session, and the name keeps
-// what it had.
+// its earlier claim.
 func TestRefusedBringsNothing(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		b := &bounded{Engine: w.engines[0], open: map[string]bool{}}
-		places := grab.New(b)
+		reservations := grab.New(b)
 		grabs := func(as, path string, long time.Duration) (grab.Answer, error) {
 			r := w.request(as, path)
 			r.For = long
-			return places.Grab(w.ctx(), r)
+			return reservations.Grab(w.ctx(), r)
 		}
 		refused := func(as, path string, listed int) {
 			w.Helper()
@@ -81,7 +81,7 @@ func TestRefusedBringsNothing(t *testing.T) {
 		}
 		refused("ci", "db", 1) // and has what it had
 		refused("web", "db", 1)
-		if a, err := places.Wait(w.ctx(), grab.Request{
+		if a, err := reservations.Wait(w.ctx(), grab.Request{
 			As:      "web",
 			Targets: w.request("", "db").Targets,
 			Terms:   grab.Terms{For: 2 * time.Hour},

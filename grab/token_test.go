@@ -12,13 +12,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// TestConfirmMakesNothing: a repeat that states the hold it goes on with keeps that one
-// alive. Of one that lapsed, was followed by another or only waits anew it says that it
-// is lost, each time, and nothing is queued, refreshed or made.
+// TestConfirmMakesNothing: Confirm keeps the hold of its token alive. If that hold has ended, and
+// the name has no claim, another hold or a waiting claim, each Confirm returns an ErrLost, and
+// neither makes nor renews a claim.
 func TestConfirmMakesNothing(t *testing.T) {
 	inMemory(t, func(w *world) {
 		confirm := func(token grab.Token) (grab.Answer, error) {
-			return w.places().Confirm(w.ctx(), w.request("me", "db"), token)
+			return w.process().Confirm(w.ctx(), w.request("me", "db"), token)
 		}
 		over := func(token grab.Token, words string) {
 			w.Helper()
@@ -64,23 +64,23 @@ func TestConfirmMakesNothing(t *testing.T) {
 	})
 }
 
-// TestConfirmOfAnotherMode: what is asked for must be what is held.
+// TestConfirmOfAnotherMode: a Confirm with another mode than that of the hold is refused.
 func TestConfirmOfAnotherMode(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		token := w.ok("me", "db").Token
 		r := w.request("me", "db")
 		r.Targets[0].Mode = lockkeeper.ModeShared
-		if _, err := w.places().Confirm(w.ctx(), r, token); !errors.Is(err, lockkeeper.ErrInvalid) {
+		if _, err := w.process().Confirm(w.ctx(), r, token); !errors.Is(err, lockkeeper.ErrInvalid) {
 			w.Errorf("got %v, want ErrInvalid", err)
 		}
-		if a, err := w.places().Confirm(w.ctx(), w.request("me", "db"), token); err != nil || a.State != lockkeeper.Held {
+		if a, err := w.process().Confirm(w.ctx(), w.request("me", "db"), token); err != nil || a.State != lockkeeper.Held {
 			w.Errorf("%s, %v; want it held", a.State, err)
 		}
 	})
 }
 
-// TestConfirmOfAnEarlierLife: where fences begin again with the engine, the fence of an
-// earlier life is none of this one, though the number is the same.
+// TestConfirmOfAnEarlierLife: if the fences start again with the engine, a fence of an earlier
+// epoch identifies no hold of this one, even with the same number.
 func TestConfirmOfAnEarlierLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []grab.Token
@@ -153,8 +153,8 @@ func TestTryLeavesNoPlace(t *testing.T) {
 	})
 }
 
-// TestConfirmByManyAtOnce: processes of one name that confirm its hold at the same time
-// never take each other for a loss.
+// TestConfirmByManyAtOnce: if processes of one name confirm its hold at the same time, none of them
+// reports a loss.
 func TestConfirmByManyAtOnce(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		token := w.ok("me", "db").Token
@@ -162,7 +162,7 @@ func TestConfirmByManyAtOnce(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				for range 5 {
-					if a, err := w.places().Confirm(w.ctx(), w.request("me", "db"), token); err != nil || a.Token != token {
+					if a, err := w.process().Confirm(w.ctx(), w.request("me", "db"), token); err != nil || a.Token != token {
 						w.Errorf("%s, %v; want it held", a.Token, err)
 					}
 				}
@@ -172,7 +172,7 @@ func TestConfirmByManyAtOnce(t *testing.T) {
 		w.released(1, "me", "db")
 		for range 4 {
 			all.Go(func() {
-				if _, err := w.places().Confirm(w.ctx(), w.request("me", "db"), token); !errors.Is(err, lockkeeper.ErrLost) {
+				if _, err := w.process().Confirm(w.ctx(), w.request("me", "db"), token); !errors.Is(err, lockkeeper.ErrLost) {
 					w.Errorf("got %v, want ErrLost", err)
 				}
 			})

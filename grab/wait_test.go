@@ -16,14 +16,14 @@ import (
 func TestWaitGivesBack(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.ok("holder", "db")
-		a, err := w.places().Wait(w.ctx(), w.request("me", "db"), 50*time.Millisecond, nil)
+		a, err := w.process().Wait(w.ctx(), w.request("me", "db"), 50*time.Millisecond, nil)
 		if err != nil || a.State != lockkeeper.Ended || a.Reason != lockkeeper.TimedOut || a.Position != 1 ||
 			len(a.Blockers) != 1 {
 			w.Errorf("got %+v (%v), want it timed out in place 1, and who was in the way", a, err)
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 		defer cancel()
-		a, err = w.places().Wait(ctx, w.request("me", "db"), time.Hour, nil)
+		a, err = w.process().Wait(ctx, w.request("me", "db"), time.Hour, nil)
 		if !errors.Is(err, lockkeeper.ErrNotAcquired) || a.State != lockkeeper.Ended || a.Reason != lockkeeper.Cancelled {
 			w.Errorf("got %+v (%v), want it cancelled", a, err)
 		}
@@ -33,8 +33,8 @@ func TestWaitGivesBack(t *testing.T) {
 	})
 }
 
-// TestWaitGrantedAtTheEnd: what was granted before the bound is had, also if the
-// wait had not heard of it yet.
+// TestWaitGrantedAtTheEnd: Wait returns a claim that the engine granted before the bound, even if
+// no notification of the grant has arrived.
 func TestWaitGrantedAtTheEnd(t *testing.T) {
 	inMemory(t, func(w *world) {
 		w.ok("holder", "db")
@@ -49,9 +49,8 @@ func TestWaitGrantedAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestWaitInterruptedAtEachExchange: a wait that is interrupted at any exchange, before or
-// after that arrived, gives back what it brought, and nothing that the name had
-// before.
+// TestWaitInterruptedAtEachExchange interrupts a Wait at each exchange, before or after the request
+// arrived. Wait ends the claim that it made, and no claim that the name had before.
 func TestWaitInterruptedAtEachExchange(t *testing.T) {
 	before := map[string]func(w *world) uint64{
 		"nothing": func(w *world) uint64 { w.ok("other", "db"); return 0 },
@@ -74,7 +73,7 @@ func TestWaitInterruptedAtEachExchange(t *testing.T) {
 					_, err := p.Wait(ctx, w.request("me", "db"), time.Second, nil)
 					reached = n >= at
 					label := fmt.Sprintf("it was %s, interrupted at exchange %d, arrived: %v (%v)", was, at, arrives, err)
-					a, err := w.places().Look(w.ctx(), w.name("me", "db"))
+					a, err := w.process().Look(w.ctx(), w.name("me", "db"))
 					if err != nil {
 						w.Fatal(err)
 					}
@@ -111,7 +110,7 @@ func TestNameWaitsForItsOwnHold(t *testing.T) {
 			w.Errorf("another name: it waits for itself at %v", a.OwnHolds)
 		}
 		w.released(1, "you", "a")
-		a, err := w.places().Wait(w.ctx(), w.request("me", "a/x"), time.Hour, nil)
+		a, err := w.process().Wait(w.ctx(), w.request("me", "a/x"), time.Hour, nil)
 		if err != nil || a.State != lockkeeper.Ended || !slices.Equal(a.OwnHolds, want) {
 			w.Errorf("got %+v (%v), want that it waits for itself, at once", a, err)
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// world is one engine with two handles, which calls use in turn, as two
-// processes would.
+// world is one engine with two Reservations, which calls use in turn, as two processes would.
 type world struct {
 	*testing.T
 	engines [2]lockkeeper.Engine
@@ -24,7 +23,7 @@ type world struct {
 	start   time.Time
 }
 
-// onEachEngine plays in memory, in fake time, and on SQLite.
+// onEachEngine runs a test on an engine in memory, in fake time, and on SQLite.
 func onEachEngine(t *testing.T, play func(w *world)) {
 	t.Run("mem", func(t *testing.T) { inMemory(t, play) })
 	t.Run("sqlite", func(t *testing.T) {
@@ -33,7 +32,7 @@ func onEachEngine(t *testing.T, play func(w *world)) {
 	})
 }
 
-// inMemory plays in a bubble of fake time.
+// inMemory runs a test on an engine in memory, in a bubble of fake time.
 func inMemory(t *testing.T, play func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memlock.New()
@@ -57,11 +56,11 @@ func onSQLite(t *testing.T) *world {
 	return w
 }
 
-func (w *world) engine() lockkeeper.Engine  { return w.engines[w.calls.Add(1)%2] }
-func (w *world) places() *grab.Reservations { return grab.New(w.engine()) }
-func (w *world) clock() time.Duration       { return time.Since(w.start) }
+func (w *world) engine() lockkeeper.Engine   { return w.engines[w.calls.Add(1)%2] }
+func (w *world) process() *grab.Reservations { return grab.New(w.engine()) }
+func (w *world) clock() time.Duration        { return time.Since(w.start) }
 
-// ctx bounds one call, so that a broken one ends.
+// ctx bounds one call, so that a call that hangs fails the test.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	w.Cleanup(cancel)
@@ -101,10 +100,10 @@ func permits(path lockkeeper.Path, units, limit int) lockkeeper.Target {
 	return lockkeeper.Target{Path: path, Mode: lockkeeper.ModePermits, Units: units, Limit: limit}
 }
 
-// grabs asks for r, which must not be refused.
+// grabs calls Grab, which must succeed.
 func (w *world) grabs(r grab.Request) grab.Answer {
 	w.Helper()
-	a, err := w.places().Grab(w.ctx(), r)
+	a, err := w.process().Grab(w.ctx(), r)
 	if err != nil {
 		w.Fatalf("%s grabs %v: %v", r.As, r.Targets, err)
 	}
@@ -120,7 +119,7 @@ func (w *world) request(as string, paths ...string) grab.Request {
 	return r
 }
 
-// ok grabs, and must hold.
+// ok calls Grab, whose answer must be Held.
 func (w *world) ok(as string, paths ...string) grab.Answer {
 	w.Helper()
 	return w.oks(w.request(as, paths...))
@@ -135,7 +134,7 @@ func (w *world) oks(r grab.Request) grab.Answer {
 	return a
 }
 
-// wait grabs, and must wait in that place; 0 stands for any.
+// wait calls Grab, whose answer must be Waiting at that position; 0 stands for any.
 func (w *world) wait(place int, as string, paths ...string) grab.Answer {
 	w.Helper()
 	return w.waits(place, w.request(as, paths...))
@@ -150,39 +149,39 @@ func (w *world) waits(place int, r grab.Request) grab.Answer {
 	return a
 }
 
-// released releases, and must have released so many.
+// released calls Release, which must return that number.
 func (w *world) released(n int, as string, paths ...string) {
 	w.Helper()
-	got, err := w.places().Release(w.ctx(), w.name(as, paths...))
+	got, err := w.process().Release(w.ctx(), w.name(as, paths...))
 	if err != nil || got != n {
 		w.Fatalf("%s releases %v: %d (%v), want %d", as, paths, got, err, n)
 	}
 }
 
-// renews refreshes, which must not fail.
+// renews calls Renew, which must succeed.
 func (w *world) renews(as string, paths ...string) grab.Answer {
 	w.Helper()
-	a, err := w.places().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
+	a, err := w.process().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
 	if err != nil {
 		w.Fatalf("%s renews %v: %v", as, paths, err)
 	}
 	return a
 }
 
-// lost refreshes, which must say that it is lost, and why.
+// lost calls Renew, which must return an ErrLost with that reason.
 func (w *world) lost(why lockkeeper.Reason, as string, paths ...string) {
 	w.Helper()
-	a, err := w.places().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
+	a, err := w.process().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
 	w.isLost(err, why)
 	if a.State != 0 {
 		w.Errorf("%s has %v although it is lost", as, a.State)
 	}
 }
 
-// expired is lost, for what ended by its TTL: the engine may know that, or nothing.
+// expired is lost for a claim that ended by its TTL, which the engine may have forgotten.
 func (w *world) expired(as string, paths ...string) {
 	w.Helper()
-	_, err := w.places().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
+	_, err := w.process().Renew(w.ctx(), w.name(as, paths...), grab.Terms{})
 	var e *lockkeeper.Error
 	if !errors.Is(err, lockkeeper.ErrLost) || !errors.As(err, &e) ||
 		e.Reason != lockkeeper.NoReason && e.Reason != lockkeeper.Expired {
@@ -198,13 +197,13 @@ func (w *world) isLost(err error, why lockkeeper.Reason) {
 	}
 }
 
-// revoke takes by force, as an operator, what the name has.
+// revoke ends the claim of the name by force, as an operator.
 func (w *world) revoke(as string, paths ...string) {
 	w.Helper()
 	w.operates(true, as, paths)
 }
 
-// asks asks, as an operator, for what the name holds.
+// asks asks the holder to yield, as an operator.
 func (w *world) asks(as string, paths ...string) {
 	w.Helper()
 	w.operates(false, as, paths)
@@ -239,7 +238,7 @@ func (w *world) takesOver(s lockkeeper.Session) (lockkeeper.Lease, error) {
 	return lease, err
 }
 
-// listed counts what is listed.
+// listed counts the claims that List yields.
 func (w *world) listed() (n int) {
 	w.Helper()
 	for _, err := range w.engine().List(w.ctx(), lockkeeper.Query{}) {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
-// A trace goes from the caller through the client to the server, where the claim is
-// granted: at once, or after it has waited.
+// A trace covers the caller, the client and the server, which grants the claim at once or after a
+// wait.
 func TestTraceCrossesTheNetwork(t *testing.T) {
 	atServer, serverSpans := recorded()
 	s := server.New(tracing.Wrap(memlock.New(), atServer), server.Options{Trace: tracing.WithParent})

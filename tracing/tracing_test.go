@@ -218,7 +218,7 @@ func TestOpenSpansAreBounded(t *testing.T) {
 	}
 }
 
-// What is carried as text is the same span at the other end.
+// The text of Parent names the same span after WithParent.
 func TestParent(t *testing.T) {
 	provider, _ := recorded()
 	ctx, span := provider.Tracer("test").Start(t.Context(), "a")
@@ -241,8 +241,7 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// BenchmarkWrap is a lock and a release: as they are, and with tracing that samples
-// nothing.
+// BenchmarkWrap is a lock and a release: without tracing, and with tracing that samples no span.
 func BenchmarkWrap(b *testing.B) {
 	for _, kind := range []string{"plain", "untraced", "unsampled", "sampled"} {
 		b.Run(kind, func(b *testing.B) {
