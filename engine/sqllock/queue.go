@@ -16,7 +16,7 @@ type job struct {
 	needs   func(*scope)       // adds to the scope of the transaction
 	do      func(*transaction) // runs again if the transaction fails; its results count after the commit
 
-	notUntil time.Time // the retry after a latch was taken
+	notUntil time.Time // when to retry it, if a latch stayed taken
 	unsure   bool      // an earlier transaction may have committed it
 }
 
@@ -61,7 +61,7 @@ func (q *queue) policy() func(*job) calls.Verdict {
 func (q *queue) finish(jobs, parked []*job) {
 	var at time.Time
 	if len(parked) > 0 {
-		at = parked[0].notUntil
+		at = parked[len(parked)-1].notUntil // they rise
 	}
 	q.Finish(func() {
 		for _, j := range jobs {

@@ -124,7 +124,7 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-// Add adds a job whose answer nobody needs. It returns false if the queue is closed.
+// Add adds a job and does not wait for its answer. It returns false if the queue is closed.
 func (q *Queue[J]) Add(j J) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,7 +167,7 @@ func (q *Queue[J]) Any(is func(J) bool) bool {
 	return slices.ContainsFunc(q.waiting, is)
 }
 
-// Wait waits until a job waits, or the queue is closed.
+// Wait blocks until the queue has a waiting job or is closed.
 func (q *Queue[J]) Wait() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -202,7 +202,7 @@ func (q *Queue[J]) take(policy func(J) Verdict) (started []J) {
 	return started
 }
 
-// WaitTake is Take, but waits until a job may start. It returns none when the queue is closed.
+// WaitTake is Take, but blocks until a job may start. It returns nil when the queue is closed.
 // newPolicy returns the policy of one attempt; it is called under the mutex of the queue.
 func (q *Queue[J]) WaitTake(newPolicy func() func(J) Verdict) []J {
 	q.mu.Lock()
@@ -216,9 +216,10 @@ func (q *Queue[J]) WaitTake(newPolicy func() func(J) Verdict) []J {
 	return nil
 }
 
-// Finish wakes the callers of WaitTake, since started jobs are done that made others wait: change
-// updates what the policy knows, under the mutex of the queue. The jobs retry start again, before
-// all others and not before at.
+// Finish reports that started jobs are done, and wakes the callers of WaitTake. change updates the
+// state of the policy, under the mutex of the queue. The jobs retry wait again, ahead of all
+// others. Finish wakes the callers once more at the time at: a policy that keeps a job of retry
+// waiting must let it start from then on, or nothing may wake it.
 func (q *Queue[J]) Finish(change func(), retry []J, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
