@@ -24,7 +24,7 @@ func init() {
 	parts["share"] = playShare
 }
 
-// playTry opens a file, and tells how that went.
+// playTry opens a file, and prints the result.
 func playTry(args []string) error {
 	e, err := Open(context.Background(), args[0])
 	switch {
@@ -104,8 +104,7 @@ func triedAs(t *testing.T, uid uint32, program, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// What a user may not do is told with what to do about it, and never looks as
-// if something were locked.
+// The error of a user without rights says what to do, and never looks as if a lock were taken.
 func TestNoAccess(t *testing.T) {
 	folder, program := public(t)
 	made := func(name string, fileMode, folderMode os.FileMode) string {
@@ -170,8 +169,8 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// A stranger who looks at a file that he may read only leaves nothing beside it:
-// SQLite's log would be his, and lock the owner out.
+// Another user who may only read a file leaves nothing beside it: SQLite's log would belong to that
+// user, and lock the owner out.
 func TestStrangerLeavesNothing(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)
@@ -355,8 +354,8 @@ func playShare(args []string) error {
 	return c.Close()
 }
 
-// Two users share a file in a directory that is made for that: whoever makes
-// it, both can use it, wake each other, and see at once that the other is dead.
+// Two users share a file in a directory with setgid. Whichever user creates the file, both can use
+// it, wake each other, and notice at once when the other's process is dead.
 func TestTwoUsers(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// access says why this thread may not read and write what is at path, or not
-// make files in it; nil if it may.
+// access returns an error unless this thread may read and write the file at path, or create files
+// in the directory at path.
 func access(path string) error {
 	mode := uint32(unix.R_OK | unix.W_OK)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -21,10 +21,10 @@ func access(path string) error {
 	return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
 }
 
-// user says as whom this process runs.
+// user names the user of this process.
 func user() string { return fmt.Sprintf("uid %d", os.Geteuid()) }
 
-// owner is the owner and the group of a file.
+// owner returns the owner and the group of a file.
 func owner(info fs.FileInfo) (uid, gid int, known bool) {
 	s, known := info.Sys().(*syscall.Stat_t)
 	if !known {

@@ -27,7 +27,7 @@ type session struct {
 	row    table.SessionRecord
 }
 
-// loaded is what a cache learned from rows that other processes wrote.
+// loaded lists the changes in rows that other processes wrote.
 type loaded struct {
 	sessions []sessionRow
 	live     []lockkeeper.Ref    // claims that changed and have not ended
@@ -121,7 +121,8 @@ func (c *cache) setStated(record table.SessionRecord) bool {
 	return true
 }
 
-// setHoldTimes records hold times as their rows have them. To forget some costs only writes.
+// setHoldTimes records hold times as their rows have them. If it forgets a row, the next release
+// only writes that row again.
 func (c *cache) setHoldTimes(holdTimes []table.HoldTimeRecord) {
 	if len(c.holdTimes) > 2*table.MaxHoldTimes {
 		clear(c.holdTimes)
@@ -131,15 +132,16 @@ func (c *cache) setHoldTimes(holdTimes []table.HoldTimeRecord) {
 	}
 }
 
-// mustWrite reports whether p is to be written.
+// mustWrite reports whether the row of p must be written.
 func (c *cache) mustWrite(p table.HoldTimeRecord) bool {
 	old, known := c.holdTimes[p.Path]
 	return !known || rows.HoldTimeMoved(&old, &p)
 }
 
-// sort sorts rows for the table: first the past, that is ended sessions and the claims that ended
-// with them, then the present. Rows of ended claims outlast their session, for people and watchers;
-// loaded with the present they would belong to a new session with the same id (R16).
+// sort splits rows into two snapshots for the table. The past has ended sessions and the claims
+// that ended with them, and is loaded first; all other rows are the present. Rows of ended claims
+// outlast their session, for people and watchers: loaded with the present they would belong to a
+// new session with the same id (R16).
 func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news loaded) {
 	past.Counters, present.Counters = m.counters, m.counters
 	c.setHoldTimes(all.holdTimes)

@@ -12,8 +12,8 @@ import (
 // newBootClock returns a clock that all processes of this computer share, that
 // only goes forward, and that counts while the computer sleeps: CLOCK_BOOTTIME.
 //
-// In a time namespace that clock has an offset. Others use the same file from
-// outside, so the offset is taken off again.
+// In a time namespace that clock has an offset. Processes outside may use the same file, so the
+// clock subtracts the offset.
 func newBootClock() func() (time.Duration, error) {
 	offset := namespaceOffset()
 	return func() (time.Duration, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/roles"
 )
 
-// However often a process waits for what another one holds, and gives up, one
-// thread is left that waits for the other's death, and nothing of closed engines.
+// However often a process waits for a hold of another process and gives up, one thread remains that
+// waits for the other's death, and nothing of closed engines.
 func TestWaitingLeavesOneThread(t *testing.T) {
 	path := file(t)
 	holder := roles.Start(t, "hold", path, "db")
@@ -113,7 +113,7 @@ func TestKilledHolderBesideDaemons(t *testing.T) {
 	}
 }
 
-// Two engines of one process that wait for one file are both told.
+// Two engines of one process that wait for one file are both notified.
 func TestDeathNotifiesAllWaiters(t *testing.T) {
 	path := file(t)
 	holder := roles.Start(t, "hold", path, "db")

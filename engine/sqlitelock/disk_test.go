@@ -44,9 +44,9 @@ var diskErrors = []struct {
 // An epoch is drawn for each attach that was tried, so it may have one more.
 var epochs = regexp.MustCompile(`(open|closed) \d+|^(\d+ \d+) \d+`)
 
-// Whatever statement fails, before it was done or after: the caller is told that
-// nothing is known, and why; who repeats the call has what an undisturbed life
-// would have, and what was answered is in the file.
+// Whichever statement fails, before it is done or after: the error says that the outcome is
+// unknown, and why. A repetition of the call has the same result as without the failure, and every
+// answered call is in the file.
 func TestDiskFailsAtEveryStatement(t *testing.T) {
 	var after []string
 	path := file(t)
@@ -114,8 +114,8 @@ func failsAt(t *testing.T, moment, code int, words string, after []string) {
 	}
 }
 
-// While nothing can be written, holders know that they lost what they hold
-// before anybody else gets it; then everything goes on.
+// While nothing can be written, holders know that they lost their holds before another session is
+// granted them; then everything goes on.
 func TestHolderKnowsWhenDiskFails(t *testing.T) {
 	path := file(t)
 	var failing atomic.Bool
@@ -165,8 +165,8 @@ func TestHolderKnowsWhenDiskFails(t *testing.T) {
 	}
 }
 
-// cramped uses a file until there is no room, and again when there is. What was
-// granted must be in the file, and nothing else.
+// cramped uses a file until there is no room, and again when there is. All grants must be in the
+// file, and nothing else.
 func cramped(e *Engine, cramp func() (relax func() error, err error)) (granted int, err error) {
 	ctx := context.Background()
 	lease, err := e.Attach(ctx, lockkeeper.Session{ID: "a", TTL: time.Hour}, nil)

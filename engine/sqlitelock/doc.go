@@ -20,14 +20,14 @@
 //
 // # Users
 //
-// Only the owner may use a new file, or also the group of its directory if the directory hands its
-// group down (setgid), whatever the umask. Other users may be able to put anything beside the file:
-// this package does not follow, write or remove what it has not created itself. On Linux, root uses
+// Whatever the umask, only its owner may use a new file. If the directory hands its group down
+// (setgid), the group may use it too. Other users may be able to put anything beside the file: this
+// package does not follow, write or remove what it has not created itself. On Linux, root uses
 // another user's file as that user; elsewhere the package refuses root. See docs/engines/sqlite.md.
 //
 // # Time
 //
 // The engine's time is the computer's boot clock, counted from the creation of the file. A
-// transaction reads it inside, and it never goes back. After a reboot it goes on from the latest
-// change. Wall clocks decide nothing.
+// transaction reads it after it has begun, and it never goes back. After a reboot it goes on from
+// the latest change. Wall clocks decide nothing.
 package sqlitelock

@@ -41,7 +41,7 @@ type Engine struct {
 	base    time.Duration // reading of the clock at the engine's time 0, as of the last transaction
 	folder  *folder
 	files   fileWatcher
-	foreign []string                  // entries among the session files that are none
+	foreign []string                  // entries in the folder of session files that are no session files
 	dead    map[string]bool           // sessions whose processes are dead
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
 	bounds  map[lockkeeper.Ref]bool   // held claims of this process with an end
@@ -227,7 +227,7 @@ func (tx *transaction) attach(s lockkeeper.Session, notify func([]lockkeeper.Sta
 	}
 	tx.after = append(tx.after, func() {
 		if a.Own.file == nil {
-			e.detach(s.ID) // a file of an earlier attach means nothing any more
+			e.detach(s.ID) // the file of an earlier attach is no longer in force
 		}
 		e.keep(s.ID, &attachment{
 			Epoch:  reply.Lease.Key.Epoch,

@@ -15,14 +15,15 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What counts as little room on a disk: a commit needs some kilobytes, and a
-// busy log grows to some megabytes.
+// Bounds of free room on a disk: a commit needs some kilobytes, and a busy log grows to some
+// megabytes.
 const (
 	littleRoom = 64 << 20
 	noRoom     = 1 << 20
 )
 
-// insight is what the engine's own connection and its copy of the rows tell.
+// insight has the facts that the engine's goroutine gathers for the checks, from its connection and
+// its cache.
 type insight struct {
 	err           error // nothing could be read, and the rest means nothing
 	mode          string
@@ -30,8 +31,9 @@ type insight struct {
 	sessions      int
 	withProcess   int
 	held, waiting int
-	dead, missing []string // sessions, whose processes are gone; whose files are
-	foreign       []string // entries among the session files that are none
+	dead          []string // sessions whose processes are dead
+	missing       []string // sessions whose files are gone
+	foreign       []string // entries in the folder of session files that are no session files
 	folder        error    // why the folder of session files is unusable
 	behind        time.Duration
 }

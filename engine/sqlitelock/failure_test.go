@@ -65,8 +65,8 @@ func claim(t *testing.T, e *Engine, k lockkeeper.Key, w lockkeeper.Want) lockkee
 
 var errDisk = errors.New("the disk is on fire")
 
-// A commit that fails is never answered as done. Nothing is changed if it was
-// not done, and if it was, the same call answers what became of it.
+// A call whose commit fails is never answered as done. If the commit did not happen, nothing has
+// changed; if it did, a repetition of the call returns its result.
 func TestCommitFails(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		path := file(t)
@@ -110,8 +110,8 @@ func TestCommitFails(t *testing.T) {
 	}
 }
 
-// An attach of which it is not known whether it happened keeps the session's
-// file, so that nobody takes the session for dead.
+// An attach with an unknown outcome keeps the session's file, so that no process takes the session
+// for dead.
 func TestAttachUncertain(t *testing.T) {
 	path := file(t)
 	e := openReal(t, path)
@@ -155,7 +155,7 @@ func TestAttachUncertain(t *testing.T) {
 	}
 }
 
-// Who gives up before its turn leaves no trace, and gets an answer at once.
+// A caller that gives up before its call starts gets an answer at once, and the call has no effect.
 func TestGiveUpInQueue(t *testing.T) {
 	path := file(t)
 	e, blocker := openReal(t, path), openReal(t, path)
@@ -213,8 +213,8 @@ func TestClosedEngine(t *testing.T) {
 	}
 }
 
-// Somebody who keeps the file to himself, in a transaction of the sqlite3 tool for
-// instance, is never taken for the holder of a lock: a caller that gives up gets an error.
+// A program that keeps SQLite's lock, such as the sqlite3 tool in a transaction, is never taken for
+// the holder of a path: a caller that gives up gets an error.
 func TestKeptBusy(t *testing.T) {
 	path := file(t)
 	e := openReal(t, path)

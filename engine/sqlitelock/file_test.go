@@ -192,7 +192,7 @@ func TestReplacedFile(t *testing.T) {
 	check(path + " was removed or replaced while it was in use")
 }
 
-// A holder whose file is removed hears so when it loses what it holds.
+// A holder whose file is removed is notified when it loses its holds.
 func TestHolderIsNotifiedOfRemovedFile(t *testing.T) {
 	path := file(t)
 	e := openReal(t, path)

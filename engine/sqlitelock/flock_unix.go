@@ -14,9 +14,9 @@ const kernelKnows = true
 
 var errFileLocked = errors.New("the file is locked")
 
-// lockFile locks f without waiting, for its owner or only to see whether it has one.
-// The lock belongs to what was opened, not to the process, so a child that
-// inherits f has it too.
+// lockFile locks f without waiting: exclusively as its owner, or shared, to find out whether it has
+// an owner. The lock belongs to the open file, not to the process, so a child that inherits f has
+// it too.
 func lockFile(f *os.File, owner bool) error {
 	how := unix.LOCK_SH
 	if owner {

@@ -17,12 +17,12 @@ import (
 //
 //   - the session's wakeup: a process that changes a claim of the session writes a byte
 //     there. The session's own process watches the file and then reads the rows;
-//   - the kernel's word that the session lives: its process has an exclusive
-//     lock (flock) on it, which ends when the process and all children that
-//     have inherited the file are dead, however they died.
+//   - the proof that the session lives: its process has an exclusive lock (flock) on it. The kernel
+//     releases the lock when the process and all children that have inherited the file are dead,
+//     however they died.
 //
-// Each attach by another process makes a file with a new name, and the
-// session's row says which is in force: so an old one proves nothing.
+// Each attach by another process creates a file with a new name, and the session's row names the
+// one in force: so an old file proves nothing.
 //
 // Other users may be able to put anything in the place of the folder and into it. So it is
 // opened without following a link, must belong to a trusted user (see [trusted]), and is used
@@ -32,7 +32,7 @@ import (
 // A folder belongs to the engine's goroutine.
 type folder struct {
 	path     string
-	database fs.FileInfo // beside which it is
+	database fs.FileInfo // the database beside it
 	me       actor
 	dir      *os.File // nil: not open, see opened
 }
@@ -130,7 +130,7 @@ func (d *folder) make() (*os.File, error) {
 	return dir, shareWith(dir, d.database, directoryMode(d.mode())|made.Mode()&fs.ModeSetgid)
 }
 
-// create makes a file that nobody else knows, and locks it.
+// create creates a session file with a new random name, and locks it.
 func (d *folder) create() (*os.File, string, error) {
 	dir, err := d.make()
 	if err != nil {
@@ -154,11 +154,11 @@ func (d *folder) create() (*os.File, string, error) {
 		if err != nil && !errors.Is(err, errFileLocked) {
 			return nil, "", fmt.Errorf("locking a session file: %w", err)
 		}
-		// A cleaner took it for one that was left over.
+		// Another process has just removed it as left over, see clean: try another name.
 	}
 }
 
-// nameLength is that of the names that create gives, and ownName their form.
+// nameLength is the length of the names that create gives, and ownName their pattern.
 const nameLength = 26
 
 var ownName = regexp.MustCompile(`^[a-z2-7]{26}$`)
@@ -232,14 +232,14 @@ func (d *folder) remove(name string) {
 	}
 }
 
-// fileState is what the kernel says of the processes of a session file.
+// fileState says whether processes of a session file live.
 type fileState int
 
 const (
-	fileUnknown fileState = iota // it can't be asked: that proves nothing
-	fileGone                     // it is not there, which proves nothing either
-	fileLocked                   // one lives
-	fileFree                     // all are dead
+	fileUnknown fileState = iota // the kernel can't be asked, which proves nothing
+	fileGone                     // there is no such file, which proves nothing either
+	fileLocked                   // a process lives
+	fileFree                     // all processes are dead
 )
 
 // state asks the kernel whether a process of that file lives.
@@ -288,9 +288,9 @@ func (d *folder) entries() (own, foreign []string, err error) {
 	return own, foreign, err
 }
 
-// clean removes session files that were left over: of no open session, and locked by
-// nobody. A file that is just being made is not mistaken for one, see create. It returns what
-// is no session file, which it leaves alone.
+// clean removes session files that belong to no open session and that no process has locked. If it
+// removes a file that another process is just creating, that process tries again, see create. It
+// leaves all other entries alone, and returns their names.
 func (d *folder) clean(known map[string]bool) (foreign []string) {
 	own, foreign, err := d.entries()
 	if err != nil || !kernelKnows {

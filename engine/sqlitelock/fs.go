@@ -90,7 +90,7 @@ const (
 	network               // several computers
 )
 
-// classify is what is known of a file system. What is unknown passes as local.
+// classify returns who may use a file system at once. An unknown one passes as local.
 func (f fileSystem) classify() reach {
 	kind := f.String()
 	for _, prefix := range []string{"fuse.", "fuseblk."} {
@@ -105,8 +105,8 @@ func (f fileSystem) classify() reach {
 	return local
 }
 
-// refuseNetwork refuses a folder on a network file system. What can't be asked
-// passes: opening the file will show it.
+// refuseNetwork refuses a folder on a network file system. If the system can't name the file
+// system, the folder passes, and opening the file reports the error.
 func refuseNetwork(folder string, ask func(string) (fileSystem, error)) error {
 	kind, err := ask(folder)
 	if err != nil || kind.classify() != network {

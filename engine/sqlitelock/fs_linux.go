@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSystemOf names the kind of file system that path is on. Of those in user
-// space (FUSE) the kernel's number says nothing more, but the list of mounts does.
+// fileSystemOf names the kind of file system that path is on. All file systems in user space (FUSE)
+// have one number, so their names come from the list of mounts.
 func fileSystemOf(path string) (fileSystem, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {

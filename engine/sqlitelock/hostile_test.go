@@ -104,7 +104,7 @@ func treasure(t *testing.T, path string, uid int) {
 	}
 }
 
-// image is all that is in a directory: by name what it is, whose, and what is in it.
+// image is the content of a directory: for each name the kind, the owner and the content.
 func image(t *testing.T, path string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -159,7 +159,7 @@ func mustRefuse(t *testing.T, got string, words ...string) {
 	}
 }
 
-// Whatever lies where session files belong, and is none, stays there and is reported.
+// Foreign entries in the folder of session files stay there and are reported.
 func TestForeignFilesAmongSessionFilesStay(t *testing.T) {
 	path := file(t)
 	folder := path + "-sessions"
@@ -193,8 +193,8 @@ func TestForeignFilesAmongSessionFilesStay(t *testing.T) {
 	}
 }
 
-// A user who puts a link to a directory of root in the place of the session files gets root to
-// change nothing there, and nor does it change anything for himself.
+// A user puts a link to a directory of root in the place of the session files: neither root nor
+// that user changes anything there.
 func TestRootFollowsNoLinkToItsOwnDirectory(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)
@@ -218,8 +218,8 @@ func TestRootFollowsNoLinkToItsOwnDirectory(t *testing.T) {
 	unchanged(t, precious, before)
 }
 
-// A member of a group who puts a link to another's directory, or a directory of a stranger, in
-// the place of the session files reaches nothing with it.
+// A member of a group puts a link to another user's directory, or a directory of a user outside the
+// group, in the place of the session files: that has no effect.
 func TestGroupFollowsNoLinkOfAMember(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)
@@ -255,8 +255,8 @@ func TestGroupFollowsNoLinkOfAMember(t *testing.T) {
 	}
 }
 
-// Who rings for a session writes into its file alone, not through a link nor into a file with
-// another name; pipes hang nobody.
+// A process that wakes a session writes only into a session file, not through a link or into a file
+// with a second name; a pipe does not block it.
 func TestWakeupReachesOnlySessionFiles(t *testing.T) {
 	path := file(t)
 	text := fill(t, filepath.Join(filepath.Dir(path), "text"), os.Getuid(), "root:x:0:0")
@@ -302,7 +302,8 @@ func TestWakeupReachesOnlySessionFiles(t *testing.T) {
 	}
 }
 
-// What somebody else has put where SQLite keeps its log is refused at once, and left as it is.
+// A file that another user has put where SQLite keeps its log is refused at once, and stays as it
+// is.
 func TestPlantedLogIsRefused(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)
@@ -333,7 +334,8 @@ func TestPlantedLogIsRefused(t *testing.T) {
 	}
 }
 
-// A link that another user has put in the place of the file is not followed to what is not his.
+// Open does not follow a link that another user has put in the place of the file, unless it leads
+// to a file of that user.
 func TestLinkOfAStrangerIsRefused(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)
@@ -359,7 +361,7 @@ func TestLinkOfAStrangerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRefuse(t, works(t, ben, program, second), "has 2 names")
-	// Root walks along no link of a user to what is root's.
+	// Root follows no link of another user to a file of root.
 	etc := directory(t, filepath.Join(folder, "etc"), 0, 0, 0o755)
 	if err := os.Symlink(etc, filepath.Join(home, "here")); err != nil {
 		t.Fatal(err)
@@ -375,7 +377,7 @@ func TestLinkOfAStrangerIsRefused(t *testing.T) {
 	}
 }
 
-// In a user's directory root makes what is the user's, and uses nothing there that is root's.
+// In a user's directory root creates files of that user, and uses no file of root there.
 func TestRootMakesAUsersFile(t *testing.T) {
 	needsRoot(t)
 	folder, program := public(t)
@@ -399,7 +401,7 @@ func TestRootMakesAUsersFile(t *testing.T) {
 }
 
 // Root that can't act as the owner of a file, as in a container without that capability, opens
-// nothing, and is told how else.
+// nothing, and the error says what to do.
 func TestRootThatCantActAsTheOwnerIsRefused(t *testing.T) {
 	needsRoot(t)
 	if runtime.GOOS != "linux" {
@@ -423,7 +425,7 @@ func TestRootThatCantActAsTheOwnerIsRefused(t *testing.T) {
 }
 
 // Whatever the umask, nobody but the owner, or the group of a directory that is made for one, can
-// open any of the files: who may only read the log's index could stop all work.
+// open any of the files: a user who may only read the log's index could stop all work.
 func TestModesWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o277} {
 		for _, group := range []bool{false, true} {

@@ -20,8 +20,8 @@ import (
 
 func init() { parts["script"] = playScript }
 
-// playScript lives that life, tells of each answer, and kills itself at the
-// moment with the number that it is given: before or after a statement.
+// playScript runs the script, prints each answer, and kills itself at the moment with the given
+// number: before or after a statement.
 func playScript(args []string) error {
 	moment, err := strconv.ParseInt(args[1], 10, 64)
 	if err != nil {
@@ -73,9 +73,9 @@ func life(t *testing.T, path string, moment int, more ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// A process is killed before and after each of its SQL statements. What it was
-// answered is in the file, whole; of what it was not answered, all or nothing
-// is. It leaves nothing locked: the next one has it all at once.
+// A process is killed before and after each of its SQL statements. Every answered call is in the
+// file; a call without an answer is there as a whole or not at all. Nothing stays locked: the next
+// process can lock everything at once.
 func TestKilledAtEveryStatement(t *testing.T) {
 	var after []string // what the rows say after each answer
 	moments := 0

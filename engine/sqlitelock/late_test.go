@@ -10,9 +10,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// A transaction that stands still after it has looked at the clock, as when the
-// disk hangs, takes calls in that came meanwhile. What they are promised counts
-// from when they were sent, so it must not end at the engine before that (R12).
+// A transaction that pauses after it has read the clock, as when the disk hangs, takes calls that
+// arrive meanwhile. Their clients count leases from the moment they sent the calls, so a lease must
+// not end earlier at the engine (R12).
 func TestStallBeforeJobs(t *testing.T) {
 	clock := &fakeClock{}
 	var stalls atomic.Pointer[func()]

@@ -44,9 +44,9 @@ func crowded(t testing.TB, path, driver string, claims int) (*Engine, lockkeeper
 	return e, lease.Key
 }
 
-// What one call does in the file does not grow with what else is there: the same
-// statements, each of which finds its rows by an index, in its own process and
-// in one that reads what another one wrote.
+// The work of a call does not grow with the number of other claims: it runs the same statements,
+// each of which finds its rows by an index, in its own process and in a process that reads the
+// changes.
 func TestWorkDoesNotGrow(t *testing.T) {
 	work := func(claims int) []string {
 		var mu sync.Mutex

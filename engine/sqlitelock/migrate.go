@@ -16,8 +16,8 @@ var embedded embed.FS
 // ownSchema is the schema that this program knows.
 var ownSchema = migrations.New(embedded, "schema")
 
-// migrate applies the migrations that the file has not had. It is not called for a file that is up
-// to date.
+// migrate applies the migrations that the file lacks. It is not called for a file that is up to
+// date.
 //
 // All migrations share one transaction on our only connection, which migrate returns to the pool
 // meanwhile. So a process that is killed leaves the file as it was, and of several processes one

@@ -18,8 +18,8 @@ import (
 // applicationID marks a file as ours.
 const applicationID = 0x6c6f636b
 
-// making is held while this process creates a file, and before a connection to it, because closing
-// a file drops all locks that this process has on it.
+// making is held while this process creates a file and closes it again. Closing a file drops all
+// locks that the process has on it: so no other engine of the process may connect in between.
 var making sync.Mutex
 
 // openDatabase opens the file at a path without links, or creates it. It refuses a file that is not
@@ -44,7 +44,7 @@ func openDatabase(ctx context.Context, real string, me actor, o options) (*datab
 	return db, nil
 }
 
-// address is the file as the driver wants it, with parameters of SQLite.
+// address returns the URI of the file for the driver, with parameters of SQLite.
 func (db *database) address(parameters string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(db.path), RawQuery: parameters}
 	return u.String()
@@ -65,10 +65,10 @@ func (db *database) dial(ctx context.Context, parameters string) (*sql.DB, *sql.
 	return pool, conn, nil
 }
 
-// connect makes the connection that is not there.
+// connect connects to the file. There must be no connection.
 func (db *database) connect(ctx context.Context) (err error) {
-	// SQLite would read a file all the same that this user may not write, and so
-	// leave a log and its index beside it that are his: nobody else could go on.
+	// SQLite would open a file that this user may only read, and create the log and its index as this
+	// user. Then no other user could write.
 	if db.obstacle() != "" {
 		return db.notWritable()
 	}
@@ -87,16 +87,16 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if err := db.refusePlanted(before); err != nil {
 		return err
 	}
-	if db.pool, db.conn, err = db.dial(ctx, "mode=rw"); err != nil { // it is there
+	if db.pool, db.conn, err = db.dial(ctx, "mode=rw"); err != nil { // the file exists
 		return err
 	}
-	if access(db.path) != nil { // somebody else has just made it
+	if access(db.path) != nil { // another user has just created it
 		return db.notWritable()
 	}
 	if err := db.sameFile(before); err != nil {
 		return err
 	}
-	if err := db.exec("PRAGMA busy_timeout = 0"); err != nil { // patiently does better
+	if err := db.exec("PRAGMA busy_timeout = 0"); err != nil { // db.patiently waits instead
 		return err
 	}
 	if err := db.patiently(ctx.Err, func() error { return db.identify(ctx) }); err != nil {
@@ -113,7 +113,7 @@ func (db *database) connect(ctx context.Context) (err error) {
 	if err := db.prepare(); err != nil {
 		return err
 	}
-	if err := db.refusePlanted(db.file); err != nil { // just now
+	if err := db.refusePlanted(db.file); err != nil { // again: they may be newer than the first check
 		return err
 	}
 	db.log, err = os.Stat(db.path + "-wal")
@@ -156,8 +156,8 @@ func (db *database) makeFile() error {
 	return errors.Join(f.Chmod(mode), f.Close())
 }
 
-// sameFile makes sure that a new connection leads to the file that was used before,
-// or the first time to that which was there before it was made (nil: none).
+// sameFile returns an error if the path no longer leads to the file that this engine uses. The
+// first connection passes before: the file that was at the path, nil if there was none.
 func (db *database) sameFile(before fs.FileInfo) error {
 	now, err := os.Stat(db.path)
 	if err != nil {
@@ -173,8 +173,8 @@ func (db *database) sameFile(before fs.FileInfo) error {
 	return nil
 }
 
-// identify makes sure that the file is ours and up to date. That costs one look
-// at its header, unless it is new or of an older version.
+// identify refuses a file that is not ours, and migrates a file that is new or of an older version.
+// Of a current file it only reads the header.
 func (db *database) identify(ctx context.Context) error {
 	kind, err := db.kind(db.conn)
 	if err != nil || kind == current && !db.options.looks {
@@ -203,7 +203,8 @@ const (
 	current          // ours
 )
 
-// kind tells what the file is, and refuses what is not ours, or too new for us.
+// kind returns the kind of the file. It refuses the file of another program, and a file of a newer
+// version.
 func (db *database) kind(conn *sql.Conn) (fileKind, error) {
 	var application, version, tables int
 	row := conn.QueryRowContext(context.Background(),
@@ -231,16 +232,16 @@ func (db *database) kind(conn *sql.Conn) (fileKind, error) {
 	return current, nil
 }
 
-// peek refuses the file of another program that was killed in a transaction.
-// SQLite would undo that transaction as soon as anybody looks. Our own files
-// have no such journal but in the moment in which they are made.
+// peek refuses the file of another program if it has a rollback journal, as after a kill in a
+// transaction: SQLite would roll back that transaction as soon as this program reads the file. Our
+// own files have such a journal only while they are created.
 func (db *database) peek(ctx context.Context) error {
 	if _, err := os.Lstat(db.path + "-journal"); err != nil {
 		return nil
 	}
-	pool, conn, err := db.dial(ctx, "mode=ro&immutable=1") // looks at nothing but the file
+	pool, conn, err := db.dial(ctx, "mode=ro&immutable=1") // reads the file alone, without its journal
 	if err != nil {
-		return nil // connect will say it better
+		return nil // connect reports the error
 	}
 	defer pool.Close()
 	defer conn.Close()
@@ -251,9 +252,9 @@ func (db *database) peek(ctx context.Context) error {
 	return nil
 }
 
-// leaveUntouched closes the connection to a file that is not to be used. The process that
-// is the last to close a file moves what is in its log into it: so if there was
-// a log, the last is a connection that can't write.
+// leaveUntouched closes the connection to a file that this program must not change. The last
+// connection to a file moves the content of the log into the file when it closes. So if there was a
+// log, leaveUntouched closes last a connection that can't write.
 func (db *database) leaveUntouched() {
 	if db.pool == nil || !db.foundLog {
 		db.disconnect()
@@ -262,8 +263,8 @@ func (db *database) leaveUntouched() {
 	if pool, conn, err := db.dial(context.Background(), "mode=ro"); err == nil {
 		defer pool.Close()
 		defer conn.Close()
-		// It shares the file only when it has read something. If it can't,
-		// neither could the other one.
+		// SQLite counts a connection as a user of the file once it has read something. If this one
+		// can't read, the other one can't move the log either.
 		_, _ = conn.ExecContext(context.Background(), "SELECT count(*) FROM sqlite_schema")
 	}
 	db.disconnect()

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// realPath is the one path of the file by whatever links it is named: the log
-// and the session files are beside it, and must be the same for everybody.
+// realPath resolves the links of a path. The log and the session files are beside the file under
+// its name, so all processes must use the same name.
 func realPath(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -31,7 +31,7 @@ func realPath(path string) (string, error) {
 		return real, nil
 	}
 	if end, err := os.Readlink(absolute); err == nil {
-		// Nothing is made at its end: that may be a disk which is not mounted.
+		// The link may lead to a disk that is not mounted, so the file is not created there.
 		return "", lockkeeper.Invalid("%s is a symbolic link to %s, which can't be reached: "+
 			"make that file (touch), or remove the link, or name another file", path, end)
 	}

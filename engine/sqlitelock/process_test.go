@@ -230,7 +230,7 @@ func TestHandOff(t *testing.T) {
 	}
 }
 
-// waitFor queues for a path; what it is granted comes through the channel.
+// waitFor queues for a path; the grant comes through the channel.
 func waitFor(t *testing.T, c *lockkeeper.Client, path string) (*lockkeeper.Pending, <-chan *lockkeeper.Hold) {
 	t.Helper()
 	pending, err := c.Enqueue(bounded(t), lockkeeper.Exclusive(path))
@@ -247,8 +247,7 @@ func waitFor(t *testing.T, c *lockkeeper.Client, path string) (*lockkeeper.Pendi
 	return pending, granted
 }
 
-// A process that is killed leaves what it held to the next in line at once, long
-// before its TTL has passed.
+// When a process is killed, the next waiters get its holds at once, long before its TTL has passed.
 func TestKilledHolder(t *testing.T) {
 	path := file(t)
 	c, _ := testClient(t, path)

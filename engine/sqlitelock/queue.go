@@ -39,7 +39,7 @@ func (q queue) waiting() (any, writes bool) {
 	return q.Any(func(*job) bool { return true }), q.Any(func(j *job) bool { return !j.reads })
 }
 
-// takeAll starts calls whatever they do.
+// takeAll starts all waiting calls.
 func (q queue) takeAll() []*job { return q.Take(func(*job) calls.Verdict { return calls.Start }) }
 
 // takeReads starts the calls that a reading transaction may answer: those before the first that

@@ -12,5 +12,5 @@ func freeRoom(string) (bytes, files int64, err error) {
 	return 0, 0, errors.New("how much room there is can't be told here")
 }
 
-// links is how many names a file has.
+// links returns 1, since the number of names is not known here.
 func links(fs.FileInfo) int { return 1 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeRoom is how many bytes, and how many files more, this user may put on the
-// file system of a folder. Some don't count files.
+// freeRoom returns how many bytes and how many files this user may still put on the file system of
+// a folder. Some file systems don't count files.
 func freeRoom(folder string) (bytes, files int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(folder, &s); err != nil {
@@ -24,7 +24,7 @@ func freeRoom(folder string) (bytes, files int64, err error) {
 	return int64(s.Bavail) * int64(s.Bsize), files, nil
 }
 
-// links is how many names a file has.
+// links returns the number of names (hard links) of a file.
 func links(info fs.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Nlink)

@@ -86,9 +86,9 @@ func reloaded(t testing.TB, e *Engine) (snap table.Snapshot) {
 	return remembered(snap)
 }
 
-// remembered takes out what may be forgotten or not: ended claims older than a
-// TTL. The time of the last look is no part of the state either, and paces are
-// only for estimates.
+// remembered removes records that a process may have forgotten: ended claims older than a TTL. It
+// also removes the time of the last read, which is no part of the state, and hold times, which only
+// serve estimates.
 func remembered(snap table.Snapshot) table.Snapshot {
 	var claims []table.ClaimRecord
 	for _, c := range snap.Claims {
@@ -136,7 +136,8 @@ func differences[T any](t *testing.T, what string, got, want []T, key func(T) st
 	}
 }
 
-// What one process has, a second one sees, and a third one that reads it all.
+// A second process that reads the changes has the same state as the first, and so has a third that
+// reads all rows.
 func TestRoundTrip(t *testing.T) {
 	r := testmode.Rand(t)
 	clock := &fakeClock{}
@@ -334,8 +335,7 @@ func (g *generator) amend(w lockkeeper.Want) lockkeeper.Want {
 	return w
 }
 
-// What one process learned of how long holds last, the others know: roughly, and
-// not what is too old.
+// Processes share their estimates of hold times, roughly, and without those that are too old.
 func TestHoldTimesAreKept(t *testing.T) {
 	clock, path := &fakeClock{}, file(t)
 	one := openFake(t, path, clock, "boot")

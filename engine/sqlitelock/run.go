@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/calls"
 )
 
-// How often rows are read while a claim waits: with file watching, because the process that should
-// wake this one may die, and without it.
+// How often the engine reads the rows while a claim waits: with file watching, in case the process
+// that should wake this one has died, and without it.
 const (
 	pollWatching  = 2 * time.Second
 	pollUnwatched = 100 * time.Millisecond
@@ -34,7 +34,7 @@ func (e *Engine) run() {
 			if e.files.precedesCommit(ev) {
 				e.again = rereadPause
 			}
-		case <-e.files.errors(): // it lost events
+		case <-e.files.errors(): // the watcher has lost events
 		case <-timer.C:
 			if e.again *= 2; e.again > pollWatching {
 				e.again = 0
@@ -63,8 +63,9 @@ func (e *Engine) serve(reread bool) {
 	e.watchDeaths()
 }
 
-// wanted returns a function that says why a transaction that waits for SQLite is not needed any
-// more; nil while it is. Callers may give up meanwhile.
+// wanted returns a function that a transaction calls while it waits for SQLite's lock. The function
+// returns an error once the transaction is no longer needed: all its callers have given up, or the
+// engine closes.
 func (e *Engine) wanted(reread bool) func() error {
 	return func() error {
 		select {
@@ -79,7 +80,7 @@ func (e *Engine) wanted(reread bool) func() error {
 	}
 }
 
-// transact runs one transaction with the calls that wait for it; without any, to read the rows.
+// transact runs one transaction with the waiting calls. Without calls it only reads the rows.
 func (e *Engine) transact(writes, reread bool) error {
 	tx := &transaction{e: e, writes: writes, wanted: e.wanted(reread)}
 	jobs, err := tx.run()
@@ -189,7 +190,7 @@ func (tx *transaction) begin() error {
 	})
 }
 
-// prepare brings everything up to this moment, before the first job.
+// prepare loads the rows and lets time pass until now, before the first job.
 func (tx *transaction) prepare() error {
 	if err := tx.refresh(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (tx *transaction) catchUp() error {
 	return tx.broken
 }
 
-// pause is how long the engine may sleep if nothing wakes it.
+// pause returns how long the engine may sleep if nothing wakes it.
 func (e *Engine) pause() time.Duration {
 	waits := len(e.waits) > 0 || e.db.options.polls && e.local.Len() > 0
 	watched := e.watched() > 0 || e.waitsFileless()

@@ -77,8 +77,8 @@ func ownFile(t *testing.T) string {
 	return path
 }
 
-// A later program brings the file up to its own version, and all that is in it
-// stays. The programs of before are told, and so are those that come too late.
+// A later program brings the file up to its own version, and keeps all rows. Older programs that
+// use the file or open it later get an error.
 func TestMigration(t *testing.T) {
 	path := file(t)
 	old := openReal(t, path)
@@ -157,7 +157,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// copied is what a process leaves that is killed: the file and what is beside it.
+// copied is a copy of the file and the files beside it, as a killed process leaves them.
 func copied(t *testing.T, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(path))

@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// told collects what a session is notified of.
+// told collects the notifications of a session.
 func told() (notify func([]lockkeeper.Status), all <-chan lockkeeper.Status) {
 	c := make(chan lockkeeper.Status, 100)
 	return func(sts []lockkeeper.Status) {
@@ -24,7 +24,7 @@ func told() (notify func([]lockkeeper.Status), all <-chan lockkeeper.Status) {
 	}, c
 }
 
-// next waits for a status that is as it should be.
+// next waits for a status that satisfies a condition.
 func next(t *testing.T, all <-chan lockkeeper.Status, what string, is func(lockkeeper.Status) bool) lockkeeper.Status {
 	t.Helper()
 	late := time.After(20 * time.Second)
@@ -40,7 +40,7 @@ func next(t *testing.T, all <-chan lockkeeper.Status, what string, is func(lockk
 	}
 }
 
-// A session of another process is told of grants, of being asked to yield, and of ends.
+// A session of another process is notified of grants, of asks to yield, and of ends.
 func TestWakeup(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
@@ -73,8 +73,8 @@ func TestWakeup(t *testing.T) {
 	})
 }
 
-// Nobody rings, as when a process is killed between its commit and the bell: the
-// waiting one finds out by itself.
+// No wakeup arrives, as when a process is killed between its commit and the wakeup: the waiting
+// process finds out by itself.
 func TestLostWakeup(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
@@ -105,8 +105,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// Another process may be the one that notices that a wait is over: who stood in
-// its way is told all the same.
+// Another process may end a wait that is over: the waiter is still notified of its blockers.
 func TestWaitEndsElsewhere(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}
@@ -125,8 +124,8 @@ func TestWaitEndsElsewhere(t *testing.T) {
 	}
 }
 
-// A process whose session another one takes over hears no more of it, and its
-// end proves nothing about the session.
+// A process whose session another one takes over gets no more notifications of it, and the death of
+// that process does not end the session.
 func TestTakenOver(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
@@ -253,8 +252,8 @@ func TestOutlive(t *testing.T) {
 	notify, all := told()
 	w := attachOutliving(t, b, "waiter", time.Minute, notify)
 	claim(t, b, w, exclusive(1, "db"))
-	// The log is watched from the end of the turn on that made the claim, and this
-	// call may belong to the same turn.
+	// The engine watches the log once the transaction of the claim has ended, and this call may be in
+	// that transaction.
 	var pause time.Duration
 	log, bound := false, bounded(t)
 	for !log && bound.Err() == nil {
@@ -272,8 +271,8 @@ func TestOutlive(t *testing.T) {
 	next(t, all, "granted", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Held })
 }
 
-// Who is woken by the database's log may look before the change is visible, and
-// so looks again soon, not only after a poll behind the bell.
+// A process that is woken by the database's log may read before the change is visible. So it reads
+// again soon, and not only at its next poll.
 func TestLooksAgain(t *testing.T) {
 	path := file(t)
 	a := openReal(t, path)
@@ -281,8 +280,8 @@ func TestLooksAgain(t *testing.T) {
 	claim(t, a, k, exclusive(1, "db"))
 	w := attachOutliving(t, a, "waiter", time.Minute, nil)
 	claim(t, a, w, exclusive(1, "db"))
-	// The bell is the engine's goroutine's, which begins to watch the log at the end
-	// of the turn that made the claim: this call may belong to the same turn.
+	// The engine's goroutine begins to watch the log after the transaction of the claim, and this
+	// call may be in that transaction.
 	var log *fsnotify.Watcher
 	ask := func() (again, pause time.Duration) {
 		if err := a.call(bounded(t), true, func(*transaction) {
@@ -330,7 +329,7 @@ func TestOutliveChanges(t *testing.T) {
 	}
 }
 
-// A follower in another process is told of every last state.
+// A watcher in another process receives the last state of every claim.
 func TestWatchAcrossProcesses(t *testing.T) {
 	path := file(t)
 	a, b := openReal(t, path), openReal(t, path)
@@ -353,7 +352,7 @@ func TestWatchAcrossProcesses(t *testing.T) {
 	claim(t, a, w, exclusive(1, "db"))
 	next(t, seen, "waiting", func(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting && st.Position == 1 })
 	claim(t, a, k, exclusive(2, "elsewhere"))
-	// The session goes with all that it has: its claims' ends are told all the same.
+	// The session ends with all its claims, and the watcher receives their ends all the same.
 	if err := a.End(bounded(t), k, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
 		t.Fatal(err)
 	}
@@ -402,8 +401,8 @@ func TestSessionBeginsAgain(t *testing.T) {
 	}
 }
 
-// Who asks after a change was committed elsewhere sees it, even if this process
-// is just about to answer others from what was true before.
+// A caller that asks after a change was committed elsewhere sees the change, even if this process
+// is just answering other callers from older rows.
 func TestReadsAreNotStale(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}

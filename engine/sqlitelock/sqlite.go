@@ -18,7 +18,7 @@ const (
 	firstBusyPause = 100 * time.Microsecond
 	lastBusyPause  = 4 * time.Millisecond
 	busyTimeout    = 10 * time.Second
-	busyIsStrange  = time.Second // no commit takes so long: a caller that gives up is told
+	busyIsStrange  = time.Second // no commit takes so long: the error of a caller that gives up says so
 )
 
 // database is one connection to the file. It is not safe for concurrent use.
@@ -102,7 +102,7 @@ func (db *database) ready(ctx context.Context) (reload bool, err error) {
 			db.size = info.Size()
 			return false, nil
 		}
-		db.disconnect() // another program has cut it: read what is left
+		db.disconnect() // another program has shortened the file: read the remaining rows
 	}
 	if err := db.connect(ctx); err != nil {
 		db.disconnect()

@@ -141,7 +141,7 @@ func (db *database) writeMeta(m meta) error {
 		int64(c.Now), int64(c.Fences), int64(c.Tickets), int64(c.Epochs), int64(c.Changes))
 }
 
-// sessionRow is a session with what only this engine knows of it.
+// sessionRow is a row of sessions: the record, and the columns that only this engine has.
 type sessionRow struct {
 	table.SessionRecord
 	file    string

@@ -34,7 +34,8 @@ func TestReboot(t *testing.T) {
 	}
 	before := snapshot(t, e).Counters.Now
 
-	// Another boot while a process still lives is none: it is another view of the computer.
+	// Another boot id while a process still lives is no reboot: that process sees the computer
+	// differently.
 	clock.set(3 * time.Second)
 	if _, err := open(bounded(t), path, options{}, clock.read, "boot 2"); !errors.Is(err, lockkeeper.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "boot") {
@@ -75,8 +76,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// detachAll has e's sessions look as after a loss of power: their files are
-// there, and nobody has them locked.
+// detachAll puts e's sessions into the state after a loss of power: their files are there, and no
+// process has them locked.
 func (e *Engine) detachAll(t *testing.T) {
 	t.Helper()
 	err := e.call(bounded(t), true, func(*transaction) {
@@ -220,8 +221,8 @@ func TestTimeNamespace(t *testing.T) {
 	}
 }
 
-// Ended claims and closed sessions are removed after a while; a process that has
-// not looked since sees what is true all the same.
+// Ended claims and closed sessions are removed after a while; a process that has not read since
+// then reads the right state all the same.
 func TestPurge(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}

@@ -40,7 +40,7 @@ type transaction struct {
 	after  []func()                       // run after the commit
 }
 
-// refresh brings the cache up to the rows, and reads the time.
+// refresh brings the cache up to date with the rows, and reads the time.
 func (tx *transaction) refresh() error {
 	e, m := tx.e, tx.meta
 	reading, err := e.clock()
@@ -260,7 +260,7 @@ func (tx *transaction) put(changes table.Snapshot, new attachedFile) error {
 	for i := range changes.Claims {
 		row := claimRow{Claim: rows.Claim{ClaimRecord: changes.Claims[i]}, version: version}
 		if row.ClaimRecord.State == lockkeeper.Ended {
-			// The table knows them in this step only.
+			// The table has the blockers in this step only.
 			st, _ := c.table.Status(row.Ref)
 			row.Blockers, row.Position, row.ETA = st.Blockers, st.Position, st.ETA
 		}
@@ -293,7 +293,7 @@ func (tx *transaction) states(record table.SessionRecord) {
 	tx.stated[record.ID] = record
 }
 
-// close prepares what follows the commit of the end of a session.
+// close prepares to remove the file and the attachment of an ended session after the commit.
 func (tx *transaction) close(id string, s session) {
 	if s.file != "" {
 		tx.endedFiles = append(tx.endedFiles, s.file)
@@ -316,7 +316,7 @@ func (tx *transaction) due() bool {
 // passTime lets time pass until now. It is a step of its own before the first command, so that no
 // step both ends a session and begins it again.
 func (tx *transaction) passTime() {
-	// A Pass is never refused; what breaks it is in tx.broken.
+	// A Pass is never refused; tx.broken has the error of a failed write.
 	_, _ = tx.step(table.Command{Op: table.Pass})
 }
 
@@ -362,7 +362,7 @@ func (tx *transaction) restart() error {
 	return tx.broken
 }
 
-// sweep ends the sessions among these whose processes are all dead.
+// sweep ends those of the sessions whose processes are all dead.
 func (tx *transaction) sweep(ids map[string]bool) {
 	for id := range ids {
 		s, open := tx.e.cache.sessions[id]
@@ -372,8 +372,9 @@ func (tx *transaction) sweep(ids map[string]bool) {
 	}
 }
 
-// sweepHolders ends the sessions that block w and whose processes are all dead, so that they do not
-// refuse a try. For waiting claims the kernel reports the deaths.
+// sweepHolders ends the sessions that hold paths of w and whose processes are all dead, so that a
+// claim that does not wait is not refused because of them. For waiting claims the kernel reports
+// the deaths.
 func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
 	c := tx.e.cache
 	for tx.broken == nil && tx.e.othersFiled() {
@@ -390,7 +391,7 @@ func (tx *transaction) sweepHolders(w *lockkeeper.Want) {
 		if tx.sweep(holders); len(c.sessions) == open {
 			return
 		}
-		// The next waiter may be dead as well.
+		// The process of the next holder may be dead as well.
 	}
 }
 
@@ -405,7 +406,7 @@ func (e *Engine) othersFiled() bool {
 	return e.cache.filed > own
 }
 
-// finish writes what belongs to all changes, and commits.
+// finish writes acknowledgements and the row of meta, purges old rows now and then, and commits.
 func (tx *transaction) finish() error {
 	if tx.broken != nil {
 		return tx.broken

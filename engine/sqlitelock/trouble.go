@@ -25,8 +25,7 @@ func resultCode(err error) int {
 
 func isBusy(err error) bool { return resultCode(err) == sqlite3.SQLITE_BUSY }
 
-// refusal is the error of a file that can't be opened: what, where, and what
-// would be right.
+// refusal turns an error of opening the file into one that says what is wrong and what to do.
 func (db *database) refusal(err error) error {
 	var refused *lockkeeper.Error
 	if errors.As(err, &refused) {
@@ -43,24 +42,24 @@ func (db *database) refusal(err error) error {
 	return db.unusable(err)
 }
 
-// unusable is the error of a file that can't be used now: an ErrUnavailable that
-// says what is wrong and what would help.
+// unusable turns an error of using the file into an ErrUnavailable that says what is wrong and what
+// to do.
 func (db *database) unusable(err error) error {
 	var refused *lockkeeper.Error
 	switch {
 	case !errors.As(err, &refused):
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: db.words(err), Cause: err}
-	case refused.Err != lockkeeper.ErrUnavailable: // the file is not what it was when it was opened
+	case refused.Err != lockkeeper.ErrUnavailable: // the file has changed since it was opened
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: refused.Detail}
 	}
 	return refused
 }
 
-// words say what an error of SQLite means, and what to do about it.
+// words returns what an error of SQLite means, and what to do about it.
 func (db *database) words(err error) string {
 	switch resultCode(err) {
 	case 0:
-		return "" // it is none of SQLite, and says all itself
+		return "" // not an error of SQLite: its own text says enough
 	case sqlite3.SQLITE_FULL:
 		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", db.path)
 	case sqlite3.SQLITE_IOERR:
@@ -79,7 +78,8 @@ func (db *database) words(err error) string {
 	return "using " + db.path
 }
 
-// keptBusy says that somebody does not let go of SQLite's lock. It reads only what never changes.
+// keptBusy returns the message for SQLite's lock that another program keeps. Any goroutine may call
+// it, since db.path never changes.
 func (db *database) keptBusy() string {
 	return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 in a transaction, or a backup, or a "+
 		"process that was stopped: end it (fuser %s lists who has the file open)", db.path, db.path)

@@ -12,9 +12,9 @@ import (
 
 // Look opens the locks in a file for reading only: it creates no file, changes no row and removes
 // nothing. If the file has never held locks, the error is an [fs.ErrNotExist] too. The engine
-// refuses all calls but List and Examine with ErrUnsupported. List shows what the next writer
-// would record first as if it were recorded: that a session's process is dead, that a TTL has
-// passed, or that the computer has started again.
+// refuses all calls but List and Examine with ErrUnsupported. List already shows the changes that
+// the next writer would record first: the end of sessions whose processes are dead or whose TTL has
+// passed, and a restart of the computer.
 //
 // SQLite may still create and write its index of the log, FILE-shm: readers share it with writers.
 func Look(ctx context.Context, path string) (*Engine, error) {
@@ -30,7 +30,7 @@ func Look(ctx context.Context, path string) (*Engine, error) {
 type view struct {
 	table    *table.Table
 	version  int64                   // of the rows that it copies
-	reported map[lockkeeper.Ref]bool // claims whose end watchers have received, and the rows don't have
+	reported map[lockkeeper.Ref]bool // claims whose end watchers have received before it is in the rows
 }
 
 // shown returns the table from which List reads.
@@ -61,7 +61,7 @@ func (tx *transaction) simulate(rebooted bool) error {
 	}
 	now := tx.now
 	if rebooted {
-		now = tx.meta.counters.Now // it stands still until the next write
+		now = tx.meta.counters.Now // time stands still until the next write
 	}
 	at, due := e.cache.table.Next()
 	old := e.view

@@ -48,8 +48,8 @@ func contents(t *testing.T, path string) map[string]string {
 	return all
 }
 
-// Who only looks sees what is true now, and changes nothing: not what a killed process has left
-// in the file, in its log and among the session files, nor what has fallen due.
+// A read-only engine shows the present state, and changes nothing: neither the remains of a killed
+// process in the file, in its log and among the session files, nor claims that have fallen due.
 func TestLookChangesNothing(t *testing.T) {
 	path := file(t)
 	holder := roles.Start(t, "hold", path, "db")
@@ -90,7 +90,7 @@ func TestLookChangesNothing(t *testing.T) {
 	}
 }
 
-// Who looks at a file that nobody uses leaves no log beside it.
+// A read-only engine on a file that nobody uses leaves no log beside it.
 func TestLookLeavesNoLog(t *testing.T) {
 	path := file(t)
 	c, _ := testClient(t, path)
@@ -108,7 +108,7 @@ func TestLookLeavesNoLog(t *testing.T) {
 	}
 }
 
-// Who looks makes no file, and takes nothing.
+// A read-only engine creates no file, and takes no lock.
 func TestLookTakesNothing(t *testing.T) {
 	path := file(t)
 	_, err := Look(bounded(t), path)
@@ -133,8 +133,8 @@ func TestLookTakesNothing(t *testing.T) {
 	}
 }
 
-// A follower that only looks hears of every end once, though nobody writes it, and later
-// somebody does.
+// A watcher of a read-only engine receives every end once: before a process writes the end, and not
+// again when one does.
 func TestLookFollows(t *testing.T) {
 	path := file(t)
 	clock := &fakeClock{}

@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
-// watchPause is the least time between two reads of one watcher, so that a busy engine does not
-// keep it busy.
+// watchPause is the least time between two reads of one watcher, so that it does not read for every
+// single change.
 const watchPause = 40 * time.Millisecond
 
 // List implements lockkeeper.Engine. A watcher receives the difference to its last read, at most
@@ -57,7 +57,7 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 const (
 	mostEnded = 4096        // claims that ended since it read, if it has not for readTime
 	mostAtAll = 1 << 17     // claims that ended since it read, in any case: one step can end many
-	readTime  = time.Second // a watcher that reads does so within this time
+	readTime  = time.Second // a watcher that keeps up reads within this time
 )
 
 var errTooSlow error = &lockkeeper.Error{
@@ -80,8 +80,7 @@ type watcher struct {
 func (f *watcher) addEnded(ended *lockkeeper.Status) {
 	f.mu.Lock()
 	if len(f.ended) == 0 {
-		began := time.Now()
-		f.first = began
+		f.first = time.Now()
 	}
 	switch n := len(f.ended); {
 	case f.slow:
@@ -94,7 +93,8 @@ func (f *watcher) addEnded(ended *lockkeeper.Status) {
 	f.wake()
 }
 
-// notifyWatchers passes on what ended, and wakes the watchers that a change concerns.
+// notifyWatchers passes ended claims to their watchers, and wakes the watchers that a change
+// concerns.
 func (e *Engine) notifyWatchers(n *news) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

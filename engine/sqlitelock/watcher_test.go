@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// TestWatchersOfOthersDoNotRead: a change wakes the followers that it concerns, and those that
-// were told why somebody waits; all others cost nothing.
+// TestWatchersOfOthersDoNotRead: a change wakes the watchers that it concerns, and those that have
+// received the blockers of a claim; all others cost nothing.
 func TestWatchersOfOthersDoNotRead(t *testing.T) {
 	e := openReal(t, file(t))
 	defer e.Close()
@@ -44,8 +44,8 @@ func TestWatchersOfOthersDoNotRead(t *testing.T) {
 	}
 }
 
-// TestUnreadWatcherIsBounded: what ends while a follower does not read is kept only so far; then
-// it ends, and says so.
+// TestUnreadWatcherIsBounded: the engine keeps a bounded number of ends for a watcher that does not
+// read; then the watcher ends with an error.
 func TestUnreadWatcherIsBounded(t *testing.T) {
 	e := openReal(t, file(t))
 	defer e.Close()

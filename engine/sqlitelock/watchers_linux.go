@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// watchersOfUser counts the watchers (inotify instances) that this user's
-// processes have, as far as they can be seen, and how many he may have; 0 if
-// that is not known.
+// watchersOfUser counts the watchers (inotify instances) that this user's processes have, as far as
+// they can be seen, and how many they may have; 0 if that is not known.
 func watchersOfUser() (used, most int) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {

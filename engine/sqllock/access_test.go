@@ -117,7 +117,7 @@ func runScript(t *testing.T, db database, script string) {
 	}
 }
 
-// use does with each table what the engine does, and reads the views.
+// use runs the kinds of statements that the engine runs on each table, and reads the views.
 func use(t *testing.T, db database) {
 	t.Helper()
 	for _, o := range objectsOf(db.flavour) {
@@ -133,7 +133,7 @@ func use(t *testing.T, db database) {
 	db.mustExec(t, "INSERT INTO {hold_times} VALUES ('a', 1, 1)", "UPDATE {hold_times} SET at_ns = 2 WHERE path = 'a'")
 }
 
-// The views show text that people can read, and only those who live.
+// The views show text that people can read, and only claims of sessions that have not expired.
 func TestViews(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		if err := Migrate(t.Context(), url); err != nil {
@@ -258,7 +258,7 @@ func TestPasswordsOfMariaDB(t *testing.T) {
 	}
 }
 
-// What is wrong with the database is told by the error that fits.
+// Each fault of the database has its own error.
 func TestOpenRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		gone := url[:strings.LastIndex(url, "/")] + "/no_such" + url[strings.LastIndex(url, "/")+len("/test_1"):]

@@ -7,9 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A holder of another process hears at once that it is asked to yield, also when it has held
-// for a moment only: before a thief that waits for less than a second has given up. Tried on
-// engines of their own, so that nothing that went before makes them look; once is enough.
+// A holder of another process is notified at once that it is asked to yield, even if it has held
+// for a moment only: before a stealing claim that waits for less than a second has given up. The
+// test uses engines of its own, so that no earlier event makes them poll. One success is enough.
 func TestNewHoldIsNotifiedOfAsk(t *testing.T) {
 	const tries = 3
 	onEach(t, func(t *testing.T, url string) {
@@ -30,7 +30,7 @@ func TestNewHoldIsNotifiedOfAsk(t *testing.T) {
 	})
 }
 
-// asked reports whether m is told that its claim is asked for before the thief's claim of that
+// asked reports whether m is notified that its claim is asked for before the stealing claim of that
 // id has ended.
 func (m *member) asked(thief *member, id uint64) bool {
 	m.t.Helper()

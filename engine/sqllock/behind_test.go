@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Of a line somebody is looked at of each kind that may go before others, such as the one with
-// a larger limit behind thousands who can't go (R7).
+// The engine checks one claim of each wait class of a queue, such as the claim with a larger limit
+// behind thousands that can't be granted (R7).
 func TestChecksOneOfEachWaitClass(t *testing.T) {
 	l := newLocal()
 	l.attach("a", 1, time.Minute, nil)
@@ -38,7 +38,7 @@ func TestChecksOneOfEachWaitClass(t *testing.T) {
 	}
 }
 
-// onlyWhenTold has these engines not look by themselves whether a claim can go.
+// onlyWhenTold keeps these engines from checking by themselves whether a claim can be granted.
 func onlyWhenTold(engines ...*Engine) {
 	for _, e := range engines {
 		e.local.mu.Lock()
@@ -47,8 +47,8 @@ func onlyWhenTold(engines ...*Engine) {
 	}
 }
 
-// When all who are read of a long line end at once, who stands behind them is looked at: here
-// they have one session, which leaves.
+// If all claims in the prefix of a long queue end at once, a further transaction checks the claims
+// beyond: here one session has the whole prefix, and leaves.
 func TestQueuePrefixLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := openEngine(t, url), openEngine(t, url)
@@ -66,8 +66,8 @@ func TestQueuePrefixLeaves(t *testing.T) {
 	})
 }
 
-// Rows of claims at the head of a long line are removed by hand, and not those of their targets:
-// then nobody waits for them, and the waiters behind keep their order.
+// Rows of claims in the prefix of a long queue are removed by hand, but not the rows of their
+// targets: no claim waits for them then, and the waiters behind keep their order.
 func TestQueuePrefixRemovedByHand(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)
@@ -94,8 +94,8 @@ func TestQueuePrefixRemovedByHand(t *testing.T) {
 	})
 }
 
-// A thief that stands behind the head of a line asks nobody while it is not known who is ahead
-// of it, not even for a moment: this one would ask without effect (R10).
+// A stealing claim beyond the prefix asks no holder, not even for a moment, while the claims ahead
+// of it are not all read: this one would ask without effect (R10).
 func TestThiefBeyondThePrefix(t *testing.T) {
 	const told = `attach b ttl=30s
 attach c ttl=1m

@@ -9,15 +9,15 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// byHand is a line of three processes from whose rows some are removed.
+// byHand is a queue of claims of three processes; the test removes some of their rows.
 type byHand struct {
 	*testing.T
 	db                    database
 	holder, first, second *member
 }
 
-// Rows are removed by hand: whoever they were of is told, nobody waits for what is not
-// there any more, and everything goes on.
+// Rows are removed by hand: the sessions that had them are notified, no claim waits for a removed
+// row, and everything goes on.
 func TestRowsRemovedByHand(t *testing.T) {
 	cases := []struct {
 		name       string
@@ -109,7 +109,7 @@ func TestRowsRemovedByHand(t *testing.T) {
 	})
 }
 
-// ended sees that m is told that its claim was revoked.
+// ended checks that m is notified that its claim was revoked.
 func (h *byHand) ended(m *member) {
 	h.Helper()
 	if st := m.await(1, lockkeeper.Ended); st.Reason != lockkeeper.Revoked {
@@ -117,7 +117,7 @@ func (h *byHand) ended(m *member) {
 	}
 }
 
-// over sees that all can leave, and that what they had is free then.
+// over checks that all sessions can leave, and that their paths are free then.
 func (h *byHand) over() {
 	h.Helper()
 	for _, m := range []*member{h.holder, h.first, h.second} {

@@ -51,8 +51,8 @@ func openShifted(t testing.TB, url string, by *atomic.Int64) *Engine {
 	return e
 }
 
-// The database's clock is set back, again and again: nothing is granted twice, who
-// renews keeps what it has, and what is given back can be had at once.
+// The database's clock is set back, again and again: nothing is granted twice, sessions that renew
+// keep their holds, and a released path can be locked at once.
 func TestClockSetBack(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -98,8 +98,8 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// The database's clock jumps ahead: leases end, and their holders are told so. It
-// can't be told from time that has passed.
+// The database's clock jumps ahead: leases end, and their holders are notified. The engine can't
+// tell such a jump from time that has passed.
 func TestClockJumpsAhead(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-// What people do who had clusterlock, by the portable client, on both databases. Most of
-// its cases and flaws are in the suite, as T4 and F4.
+// The operations of users of clusterlock, by the portable client, on both databases. Most of its
+// cases and flaws are in the suite, as T4 and F4.
 
 // host opens the locks as another host does.
 func host(t *testing.T, url string, options ...lockkeeper.ClientOption) *lockkeeper.Client {
@@ -70,7 +70,7 @@ func TestThreeAtATime(t *testing.T) {
 	})
 }
 
-// Who comes to release a permit when it has expired is told so, and frees nobody else's.
+// The release of a permit that has expired fails, and frees no other session's permit.
 func TestLateReleaseFreesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		permit := func(id uint64, wait time.Duration) lockkeeper.Want {
@@ -98,8 +98,8 @@ func TestLateReleaseFreesNothing(t *testing.T) {
 	})
 }
 
-// What a program held that is gone is free after its TTL for the next claim, though no
-// process was there to clean up.
+// The holds of a program that is gone are free for the next claim after its TTL, even if no process
+// was there to clean up.
 func TestNobodyCleansUp(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, err := Open(t.Context(), url)
@@ -116,7 +116,8 @@ func TestNobodyCleansUp(t *testing.T) {
 	})
 }
 
-// A wait that is bounded ends when it should, as taken, and holds up nobody afterwards.
+// A bounded wait ends in time, with the error for a taken lock, and blocks no other claim
+// afterwards.
 func TestBoundedWait(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		one, two := host(t, url), host(t, url)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// The oldest servers that can do what the engine needs.
+// The oldest servers that have the features that the engine needs.
 const (
 	leastPostgres = 13
 	leastMySQL    = 8
@@ -50,8 +50,9 @@ func (db database) version(ctx context.Context, q querier) (version int, err err
 	return version, nil
 }
 
-// unprepared are the arguments of a query without any that must not be prepared: behind a pooler
-// the statement might be on another connection.
+// unprepared returns the arguments of a query that has no parameters: an option by which the driver
+// of Postgres does not prepare it. Behind a pooler the prepared statement might be on another
+// connection.
 func (n naming) unprepared() []any {
 	if n.flavour == postgres {
 		return []any{pgx.QueryExecModeExec}
@@ -103,7 +104,7 @@ func (n naming) tooOld(server string) error {
 	return nil
 }
 
-// contents is what is in the place of the tables.
+// contents says which objects exist where the tables belong.
 type contents struct {
 	schema bool   // of Postgres: the schema exists
 	ours   bool   // the table of versions exists

@@ -26,9 +26,9 @@ type cutting struct {
 // cutTTL is that of sessions that nobody renews meanwhile.
 const cutTTL = time.Hour
 
-// ways are those in which a connection is lost. They differ in what the database has
-// done when the client learns of it. A step of 0 is 11, or 1 in the
-// deep mode: of several hundred messages within a request most are alike.
+// ways are those in which a connection is lost. They differ in how far the database has got when
+// the client notices the loss. A step of 0 is 11, or 1 in the deep mode: of several hundred
+// messages within a request most are alike.
 var ways = []struct {
 	name string
 	step int
@@ -40,8 +40,8 @@ var ways = []struct {
 	{"late", 1, (*testdb.Proxy).HoldBack},
 }
 
-// Whatever of an operation is lost with its connection, at any message, COMMIT
-// included: the caller gets one answer, and what it asked for was done once.
+// The connection is lost at any message of an operation, COMMIT included: the caller gets one
+// answer, and the operation happens once.
 func TestConnectionLostAtEveryMessage(t *testing.T) {
 	cases := []struct {
 		name string
@@ -186,7 +186,7 @@ func cutAttach(c *cutting, arm func()) func() {
 	}
 }
 
-// cutTakeover: who takes a session over keeps the claims that it names, and no others.
+// cutTakeover: a process that takes a session over keeps the claims that it names, and no others.
 func cutTakeover(c *cutting, arm func()) func() {
 	m, kept, left := join(c, c.cut, c.name("s"), cutTTL), c.name("kept"), c.name("left")
 	st := m.claim(exclusive(1, 0, kept), lockkeeper.Held)

@@ -26,8 +26,8 @@ func deadlocks(t *testing.T, db database) (n int) {
 	return n
 }
 
-// Claims of many targets, in any order, from several processes, don't have their
-// transactions wait for each other in a circle, which a database ends by failing one.
+// Transactions of several processes with claims of many targets, in any order, don't wait for each
+// other in a cycle. (The database would break a cycle: one of the transactions would fail.)
 func TestTransactionsDontDeadlock(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()

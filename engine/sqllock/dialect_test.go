@@ -18,8 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// pausing is a dialect whose transactions stand still before their commit when all has
-// been written, as long as do runs.
+// pausing is a dialect whose transactions pause before their commit, when all is written, until do
+// returns.
 type pausing struct {
 	dialect
 	do atomic.Pointer[func()] // nil: they don't
@@ -50,8 +50,8 @@ func (l pausingLink) send(ctx context.Context, all []statement) error {
 	return l.link.send(ctx, all)
 }
 
-// While a transaction about user/1 has written all and has not committed, others do
-// what they like about user/2, with their sessions, and clear up: none of them waits.
+// While a transaction at user/1 has written all and has not committed, other transactions at
+// user/2, renewals and clean-ups do not wait.
 func TestOthersDoNotWait(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -113,7 +113,7 @@ func clearUp(t *testing.T, e *Engine, later time.Duration) {
 	}
 }
 
-// What nobody needs any more is removed, and nothing else.
+// The clean-up removes rows that nobody needs any more, and no others.
 func TestPurge(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -174,8 +174,8 @@ func count(t *testing.T, db database, from string) (n int) {
 	return n
 }
 
-// A transaction that has read a session which has changed since writes nothing, in one
-// round trip, and its connection is as good as before.
+// A transaction writes nothing if a session that it has read has changed since. It learns that in
+// one round trip, and its connection stays intact.
 func TestHold(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -242,8 +242,8 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// Of long lines the heads are read, each in its order, and all who hold; a row that
-// belongs to two regions is told for both.
+// A search reads the prefixes of long queues, each in its order, and all holders; a row of two
+// regions is found in both.
 func TestSearchReadsPrefixes(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -251,7 +251,7 @@ func TestSearchReadsPrefixes(t *testing.T) {
 		const line, number = 3, 12
 		holder, m := join(t, e, "holder", cutTTL), join(t, e, "m", cutTTL)
 		var held []uint64
-		for i, path := range []string{"a", "a-b", "a0"} { // before and after what is below a, byte by byte
+		for i, path := range []string{"a", "a-b", "a0"} { // before and after the paths below a, byte by byte
 			holder.claim(exclusive(uint64(i+1), 0, path), lockkeeper.Held)
 		}
 		held = append(held, 1)
@@ -313,8 +313,7 @@ func TestSearchReadsPrefixes(t *testing.T) {
 	})
 }
 
-// Rows that everybody locks and that somebody has removed are missed: nothing is granted
-// without them.
+// If rows of latches were removed, transactions fail: nothing is granted without them.
 func TestLostLatches(t *testing.T) {
 	t.Parallel()
 	url := newMariaDB(t)

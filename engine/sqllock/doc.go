@@ -93,6 +93,6 @@
 //
 // # Time
 //
-// The database's clock is the only clock: a transaction reads it after it has its latches. A
-// promise counts from the moment of the request.
+// The database's clock is the only clock: a transaction reads it after it has its latches. The
+// client counts its lease from the moment of its request, which is earlier.
 package sqllock

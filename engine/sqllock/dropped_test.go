@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// When all rows are removed everybody is told, all is free, and fences go on.
+// When all rows are removed, all sessions are notified, all paths are free, and fences go on.
 func TestFencesGoOnWhenAllIsRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		holder, waiter := join(t, openEngine(t, url), "holder", time.Minute), join(t, openEngine(t, url), "waiter",
@@ -33,8 +33,8 @@ func TestFencesGoOnWhenAllIsRemoved(t *testing.T) {
 	})
 }
 
-// A holder whose rows of targets were removed excludes nobody, and is not told. An
-// operator finds it, and ends it by force.
+// A holder whose rows of targets were removed excludes nobody, and is not notified. An operator
+// finds it, and revokes it.
 func TestTargetsOfAHolderRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		holder, next := join(t, openEngine(t, url), "holder", time.Minute), join(t, openEngine(t, url), "next", time.Minute)
@@ -59,7 +59,7 @@ func TestTargetsOfAHolderRemoved(t *testing.T) {
 	})
 }
 
-// Claims that were removed while their targets stayed hide nobody, however many they are.
+// Rows of targets without their claims hide no other claim, however many they are.
 func TestClaimsRemovedWithoutTargets(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		a, b := join(t, openEngine(t, url), "a", time.Minute), join(t, openEngine(t, url), "b", time.Minute)

@@ -16,7 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-// examined are the findings of an engine, by what was looked at.
+// examined are the findings of an engine, by their checks.
 func examined(t *testing.T, e *Engine) map[string]lockkeeper.Finding {
 	t.Helper()
 	found := make(map[string]lockkeeper.Finding)
@@ -91,8 +91,8 @@ func TestExamine(t *testing.T) {
 	})
 }
 
-// A session that can't be ended, since somebody keeps its row locked, is shown with
-// whoever does it.
+// For a session that can't be ended because its row is locked, the examination names the
+// transaction that keeps the lock.
 func TestExamineExpiryBlocked(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
@@ -135,7 +135,7 @@ func TestExamineExpiryBlocked(t *testing.T) {
 	})
 }
 
-// What nobody has ended, though nothing is in the way, is only told.
+// An expired session whose row is not locked is only reported.
 func TestExamineExpiryForgotten(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
@@ -162,7 +162,7 @@ func TestExamineRows(t *testing.T) {
 	})
 }
 
-// Who may not change the rows is told so.
+// The examination reports that this user may not change the rows.
 func TestExamineRights(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)

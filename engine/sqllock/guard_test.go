@@ -76,8 +76,8 @@ func TestPageCodeIsTested(t *testing.T) {
 	}
 }
 
-// A holder that stood still for longer than its lease writes nothing by the guard of the
-// page, though it does not know that somebody else has had the lock.
+// A holder that was stopped for longer than its lease writes nothing: the guard of the page refuses
+// it, although it does not know that another session has had the lock.
 func TestGuardRefusesLateHolder(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)
@@ -115,8 +115,8 @@ func TestGuardRefusesLateHolder(t *testing.T) {
 	})
 }
 
-// The guard for all that a transaction writes keeps out who is too late, and has the one who
-// is in time wait until the other's transaction has ended.
+// The guard for a whole transaction refuses a late holder, and makes the current one wait until the
+// late one's transaction has ended.
 func TestGuardOfATransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := openEngine(t, url)

@@ -28,8 +28,8 @@ func attachAgain(t *testing.T, e *Engine, epoch uint64, named ...uint64) (lockke
 	return lease.Key, told
 }
 
-// A session that has moved to another process is told there, also of what its former
-// process does, which forgets it.
+// A session that has moved to another process is notified there, also of changes by its former
+// process, which forgets it.
 func TestSessionMoves(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		former, present := begun(t, url), begun(t, url)

@@ -15,10 +15,10 @@ import (
 // concurrent use.
 type holdTimes struct {
 	mu         sync.Mutex
-	young, old map[lockkeeper.Path]knownHoldTime // many young ones become the old ones
+	young, old map[lockkeeper.Path]knownHoldTime // put makes a full young the next old
 }
 
-// knownHoldTime is what is known of one path.
+// knownHoldTime is the cache entry of one path.
 type knownHoldTime struct {
 	row  table.HoldTimeRecord // roughly as in its row; without a path: there is no row
 	last table.HoldTimeRecord // after the latest hold that ended here
@@ -77,7 +77,7 @@ func (p *holdTimes) fill(paths []lockkeeper.Path, found map[lockkeeper.Path]tabl
 	}
 }
 
-// moved reports whether r is to be written.
+// moved reports whether the row of r must be written.
 func (p *holdTimes) moved(r *table.HoldTimeRecord) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

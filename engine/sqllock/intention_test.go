@@ -20,12 +20,12 @@ import (
 //	claim of user/2    shared: the root, user    exclusive: user/2
 //	claim of user      shared: the root          exclusive: user
 //
-// So the first two go on side by side, statement by statement in any order, and the
-// third comes before, between or after them, but never while one is under way: what it
-// reads is committed, and nobody who is not yet seen will be granted anything below.
+// So the first two go on side by side, statement by statement in any order, and the third comes
+// before, between or after them, but never while one is under way: it reads committed rows, and no
+// transaction that it has not seen will grant a claim below.
 //
-// This test goes through every order of the statements of all three. An order is told as
-// in these, where each word is a statement and - stands for waiting for a latch:
+// This test goes through every order of the statements of all three. An order is written like
+// these, where each word is a statement and - stands for waiting for a latch:
 //
 //	user/1: latch read commit - - - - - -        user/1 and user/2 are held, and user waits for both
 //	user/2: - latch - read commit - - - -
@@ -34,7 +34,7 @@ import (
 //	user:   latch read commit - - -              user is held, and the others wait for it
 //	user/1: - - - latch read commit
 //
-// Whatever the order, who has latched first is first in line.
+// Whatever the order, the transaction that latches first is first in the queue.
 func TestExclusiveAboveOthers(t *testing.T) {
 	seen := make(map[string]int) // outcomes, and how many orders lead to them
 	sideBySide := 0
@@ -78,8 +78,8 @@ func TestExclusiveAboveOthers(t *testing.T) {
 	t.Logf("%d orders, in %d of which user/1 and user/2 are under way at once; outcomes: %v", orders, sideBySide, seen)
 }
 
-// claimAtOnce has exclusive claims made at once, by processes of their own, and tells what
-// became of them, in the order of their paths, and what was done.
+// claimAtOnce makes exclusive claims at once, each by a process of its own. It returns their
+// states, in the order of their paths, and the statements in their order.
 func claimAtOnce(m *memory, paths []lockkeeper.Path, choose func(int) int) (outcome string, told []string, err error) {
 	r := &race{rows: m, choose: choose, turns: []string{"latch", "claims", "commit"}}
 	var wait sync.WaitGroup

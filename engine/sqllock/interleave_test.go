@@ -14,9 +14,8 @@ import (
 )
 
 // TestInterleavings lets two or three commands of different sessions happen at once, their
-// statements in any order that latches and locked rows allow, after random commands
-// that happened one after the other. What comes of it must be what the whole
-// table makes of them in one order or another.
+// statements in any order that latches and locked rows allow, after random commands that happened
+// one after the other. The result must be that of the whole table for some order of the commands.
 func TestInterleavings(t *testing.T) {
 	for _, v := range []variant{{name: "usual", bounds: usual}, {name: "whole tree", bounds: bounds{
 		prefix:      usual.prefix,
@@ -57,7 +56,7 @@ func (v variant) raceDifference(seed uint64, all []table.Command) string {
 	last := all[len(all)-n:]
 	at := last[0].At + beginning
 	if due, any := w.whole.Next(); any && w.IntN(2) == 0 && len(w.rows.tables.freezes) == 0 {
-		at = due // what is due then is noticed where somebody comes by
+		at = due // a transaction notices there what is due
 		w.unnoticed = true
 	} else if w.pass(at) != "" {
 		return ""
@@ -76,7 +75,7 @@ func (v variant) raceDifference(seed uint64, all []table.Command) string {
 	return w.raceOf(calls, allTurns, w.IntN)
 }
 
-// lookCall is a look at all claims that live, as a call.
+// lookCall is a call that checks all claims that have not ended.
 func (w *world) lookCall() *played {
 	look := &played{command: table.Command{Op: table.Pass, At: w.rows.now}, e: w.engines[w.IntN(2)]}
 	look.call = func() error { look.e.check(w.live()); return nil }

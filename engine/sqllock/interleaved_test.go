@@ -79,8 +79,8 @@ func TestWorkBelowGoesOn(t *testing.T) {
 	})
 }
 
-// A claim of what is above begins when the transactions below have ended, and sees what they
-// have done; who comes after it sees it, and waits behind.
+// A claim of the path above begins when the transactions below have ended, and reads their results.
+// A later claim below reads it, and waits behind it.
 func TestClaimAboveWaitsForWork(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		one, all, late := join(t, openEngine(t, url), "one", time.Minute), join(t, openEngine(t, url), "all",
@@ -103,7 +103,8 @@ func TestClaimAboveWaitsForWork(t *testing.T) {
 	})
 }
 
-// Work below begins when the claim of what is above has been decided, and sees that.
+// A transaction below begins when the claim of the path above has been decided, and reads its
+// result.
 func TestWorkBelowWaitsForClaimAbove(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		below, beside := join(t, openEngine(t, url), "below", time.Minute), join(t, openEngine(t, url), "beside", time.Minute)

@@ -19,8 +19,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-// gather makes a crowd of clients on a database, each on an engine of its own. Some of its
-// holds last that long at most, most of them milliseconds.
+// gather starts many clients on a database, each on an engine of its own. Some of its holds last
+// that long at most, most of them milliseconds.
 func gather(t *testing.T, seed uint64, long time.Duration, urls ...string) *stress.Load {
 	t.Helper()
 	var c *stress.Load
@@ -38,7 +38,7 @@ func gather(t *testing.T, seed uint64, long time.Duration, urls ...string) *stre
 	return c
 }
 
-// verdict fails the test for whatever the crowd found wrong.
+// verdict fails the test for every fault that the clients have found.
 func verdict(t *testing.T, c *stress.Load) {
 	t.Helper()
 	for _, wrong := range c.Faults() {
@@ -47,9 +47,9 @@ func verdict(t *testing.T, c *stress.Load) {
 	t.Log(c)
 }
 
-// Processes are killed, the nth when the database has done its nth request, among a
-// crowd that wants the same paths. Nothing is granted twice, and everything is free
-// when their sessions have ended.
+// Processes are killed, the nth when the database has done its nth request, among many clients that
+// want the same paths. Nothing is granted twice, and everything is free when their sessions have
+// ended.
 func TestKilledAtEveryRequest(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -114,7 +114,7 @@ func noLatches(t *testing.T, e *Engine) {
 	}
 }
 
-// victim is a process that takes locks until it is killed, and what is known of it.
+// victim is a process that takes locks until it is killed.
 type victim struct {
 	stress *stress.Load
 	name   string

@@ -18,7 +18,7 @@ type kind struct {
 	name   string
 	shared func(testing.TB) *testdb.Server
 	own    func(testing.TB, ...testdb.Option) *testdb.Server
-	// idle is how long the latches last of who is stopped in the middle of a transaction.
+	// idle is how long a process that is stopped in a transaction keeps its latches.
 	idle time.Duration
 }
 
@@ -65,7 +65,7 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// member is a session of a test, which hears what it is told.
+// member is a session of a test, with the notifications that it received.
 type member struct {
 	*Engine
 	t   testing.TB
@@ -73,8 +73,8 @@ type member struct {
 
 	mu   sync.Mutex
 	told map[uint64][]lockkeeper.Status // by claim
-	miss bool                           // it was told that it may have missed something
-	more chan struct{}                  // a token when it was told something
+	miss bool                           // it was notified that it may have missed something
+	more chan struct{}                  // a token for new notifications
 }
 
 // join attaches a session to e that nobody renews.
@@ -132,7 +132,7 @@ func (m *member) release(id uint64) {
 	m.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
 }
 
-// await waits until the session is told that a claim is in a state.
+// await waits until the session is notified that a claim is in a state.
 func (m *member) await(id uint64, want lockkeeper.State) lockkeeper.Status {
 	m.t.Helper()
 	ctx := bounded(m.t)

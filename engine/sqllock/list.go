@@ -39,8 +39,8 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 	}
 }
 
-// reading passes a connection to do, and repeats that if statements must not be prepared there. do
-// must be repeatable.
+// reading passes a connection to do. It repeats do after a retryable error, such as that of a
+// pooler that allows no prepared statements.
 func (e *Engine) reading(ctx context.Context, do func(link) error) error {
 	for try := 0; ; try++ {
 		err := e.dialect.with(ctx, e.db.pool, do)
@@ -50,7 +50,7 @@ func (e *Engine) reading(ctx context.Context, do func(link) error) error {
 	}
 }
 
-// list reads what q selects at one moment.
+// list returns the claims that q selects, all as of one moment.
 func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Status, error) {
 	s := newScope(usual)
 	s.sees(q)
@@ -62,9 +62,10 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 	return all, nil
 }
 
-// moment is what was read at one moment, for one caller or for all watchers.
+// moment is the result of one read, for one caller or for all watchers: all its rows are as of one
+// moment.
 type moment struct {
-	began time.Time // by this process's clock: it is no older
+	began time.Time // when the read began, by this process's clock; the rows are no older
 	err   error     // nothing was read, and all below is nil
 	ended []lockkeeper.Status
 	past  map[lockkeeper.Ref]bool // ended claims that are older than back
@@ -118,7 +119,7 @@ func (m *moment) pick(q lockkeeper.Query) (all, ended []lockkeeper.Status) {
 	return slices.Collect(m.table.List(q)), ended
 }
 
-// sees adds what q selects; the whole tree if it selects everything.
+// sees adds the claims, sessions and paths that q selects; the whole tree if it selects everything.
 func (s *scope) sees(q lockkeeper.Query) {
 	switch {
 	case q.Ref != (lockkeeper.Ref{}):

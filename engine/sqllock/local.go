@@ -34,9 +34,9 @@ type ownClaim struct {
 	bound    time.Time // when something falls due for it; zero if nothing does
 }
 
-// waitClass returns a key of claims that a check of any one of them serves: they wait at the same
-// path, in the same mode and with the same limit. A claim with several targets is a class of its
-// own.
+// waitClass returns the key of a class of claims: they wait at the same path, in the same mode and
+// with the same limit, so a check of one of them serves all. A claim with several targets is a
+// class of its own.
 func (c *ownClaim) waitClass(ref lockkeeper.Ref) any {
 	if len(c.targets) != 1 {
 		return ref
@@ -55,7 +55,7 @@ func newLocal() *local {
 	}
 }
 
-// notify returns whom to notify of a session, and whether it is attached here.
+// notify returns the function to notify of changes of a session, and whether it is attached here.
 func (l *local) notify(session string) (notify func([]lockkeeper.Status), here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *local) attach(session string, epoch uint64, ttl time.Duration, notify f
 	})
 }
 
-// renewed records that a session lives for left more.
+// renewed records that a session lives for the duration left from now.
 func (l *local) renewed(session string, epoch uint64, left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,8 +193,8 @@ func (l *local) nearby(paths map[lockkeeper.Path]bool, prefix int) (refs []lockk
 	return refs, long, concurrent
 }
 
-// waitExclusively reports whether some waiter on path waits for it exclusively and for nothing
-// else. The caller holds l.mu.
+// waitExclusively takes any one of the waiters on path, and reports whether it waits for path
+// exclusively and for nothing else. It is a guess about the whole queue. The caller holds l.mu.
 func (l *local) waitExclusively(path lockkeeper.Path) bool {
 	for ref := range l.queues[path] {
 		return waitsExclusively(l.claims[ref].targets, path)
@@ -276,7 +276,7 @@ func (l *local) note(st *lockkeeper.Status) {
 	l.alarm(st.Ref, c)
 }
 
-// alarm keeps alarms, the claims with a time to check them.
+// alarm adds c to alarms if there is a time to check it, and removes it otherwise.
 func (l *local) alarm(ref lockkeeper.Ref, c *ownClaim) {
 	if c.check.IsZero() && c.bound.IsZero() {
 		delete(l.alarms, ref)
@@ -298,7 +298,8 @@ func (l *local) behind(found map[lockkeeper.Ref]*rows.Claim) (refs []lockkeeper.
 	return refs
 }
 
-// update records what a committed transaction has found out about the claims of this process.
+// update records the statuses that a committed transaction has read or changed, and when to check
+// the claims of this process again.
 func (l *local) update(tx *transaction) {
 	for i := range tx.news.items {
 		for j := range tx.news.items[i].statuses {
@@ -317,7 +318,7 @@ func (l *local) update(tx *transaction) {
 	if at, any := tx.table.Next(); any {
 		next = minTime(next, now.Add(max(at-tx.now, 0)+checkLate))
 	}
-	learn := func(ref lockkeeper.Ref) {
+	reschedule := func(ref lockkeeper.Ref) {
 		c := l.claims[ref]
 		if c == nil {
 			return
@@ -331,10 +332,10 @@ func (l *local) update(tx *transaction) {
 		l.alarm(ref, c)
 	}
 	for ref := range tx.view.claims { // order does not matter
-		learn(ref)
+		reschedule(ref)
 	}
 	for _, ref := range tx.begun { // they had no rows to read
-		learn(ref)
+		reschedule(ref)
 	}
 }
 
@@ -345,7 +346,7 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// sample returns at most mostSampled claims of each of the sessions, others every time.
+// sample returns at most mostSampled claims of each of the sessions, a random choice each time.
 func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 )
 
 // longQueues remembers at which paths many claims of any process wait, so that transactions read
-// only prefixes there. If it is wrong, only round trips are lost. It is safe for concurrent use.
+// only prefixes there. If it is wrong, transactions only take more round trips. It is safe for
+// concurrent use.
 type longQueues struct {
 	mu sync.Mutex
 	at map[lockkeeper.Path]longQueue

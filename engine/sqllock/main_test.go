@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Nothing is taken from where the person who runs the tests has passwords.
+	// The tests must not read the password files of the user who runs them.
 	for _, variable := range []string{"PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGOPTIONS", "MYSQL_PWD"} {
 		os.Unsetenv(variable)
 	}

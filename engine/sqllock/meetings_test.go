@@ -10,10 +10,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// TestMeetings goes through every order of the statements of commands that come at once
-// where it matters, or some of them where there are very many. As in TestInterleavings each outcome
-// must be that of the whole table for some order
-// of the commands. A line "look" is what a process does that looks at what waits.
+// TestMeetings goes through every order of the statements of commands that come at once where it
+// matters, or some of them where there are very many. As in TestInterleavings each outcome must be
+// that of the whole table for some order of the commands. A line "look" is a transaction that
+// checks the waiting claims.
 func TestMeetings(t *testing.T) {
 	for _, m := range []struct {
 		name, before, atOnce string

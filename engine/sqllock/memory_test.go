@@ -15,19 +15,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// memory is a database without a database: the tables of the engine as maps, and the
-// dialect that speaks to them. A statement carries what it does. What a transaction
-// writes is seen by others when it commits, as under READ COMMITTED.
+// memory is a database without a database: the tables of the engine as maps, and the dialect that
+// speaks to them. A statement carries its function. Other transactions see the writes of a
+// transaction when it commits, as under READ COMMITTED.
 //
-// It watches over its users: what a transaction writes it must have latched, or it
-// must have the row of the session. What it finds wrong is in wrong.
+// It checks its users: a transaction must have latched every path that it writes, or must have
+// locked the row of the session. The faults are in wrong.
 //
 // It is used by one goroutine at a time.
 type memory struct {
 	now     time.Duration
 	numbers uint64
 	tables  memoryTables
-	latches map[lockkeeper.Path]map[*memoryLink]bool // who has a latch; true: exclusively
+	latches map[lockkeeper.Path]map[*memoryLink]bool // the owners of each latch; true: exclusively
 	locks   map[string]*memoryLink                   // rows of sessions
 	turn    func(l *memoryLink, s statement) error   // called before each statement, if set
 	watched bool                                     // somebody follows
@@ -35,7 +35,7 @@ type memory struct {
 	stats   struct{ transactions, conflicts, latches, cut, all int }
 }
 
-// memoryTables are what is committed.
+// memoryTables are the committed rows.
 type memoryTables struct {
 	sessions  map[string]session
 	claims    map[lockkeeper.Ref]claimRow
@@ -233,7 +233,7 @@ func (m *memory) sound() error {
 		if s, known := m.tables.sessions[ref.Session]; !known && row.ClaimRecord.State != lockkeeper.Ended {
 			return fmt.Errorf("claim %s lives, and its session has no row", ref)
 		} else if s.Closed && row.ClaimRecord.State == lockkeeper.Held {
-			continue // it is ended by who comes by
+			continue // the next transaction that reads it ends it
 		}
 	}
 	if !maps.Equal(should, m.tables.targets) {

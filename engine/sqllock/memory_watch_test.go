@@ -5,7 +5,7 @@ import "github.com/lockkeeper/lockkeeper"
 // has reports whether l has latched a path exclusively.
 func (l *memoryLink) has(path lockkeeper.Path) bool { return l.latched[path] || l.latched[""] }
 
-// mayWrite sees that a claim is written by somebody who may.
+// mayWrite checks that the transaction that writes a claim may do so.
 func (m *memory) mayWrite(l *memoryLink, ref lockkeeper.Ref, ends bool) {
 	if _, known := m.tables.sessions[ref.Session]; known && !l.locked[ref.Session] {
 		m.blame("claim %s is written, and the row of its session is not locked", ref)
@@ -13,16 +13,16 @@ func (m *memory) mayWrite(l *memoryLink, ref lockkeeper.Ref, ends bool) {
 	l.ended[ref] = ends
 }
 
-// mayAdd sees that nobody begins to hold or to wait anywhere that was not latched.
-// What remains of a hold that ended needs no latch: it stands in nobody's way.
+// mayAdd checks that no claim begins to hold or to wait at a path that the transaction has not
+// latched. The row of an ended hold needs no latch: it blocks no claim.
 func (m *memory) mayAdd(l *memoryLink, t targetRow) {
 	if t.class != classUnacked && !l.has(t.path) {
 		m.blame("claim %s gets a target %s of class %d, which is not latched", t.ref, t.path, t.class)
 	}
 }
 
-// mayRemove sees that nobody loses a target that was not latched, but by the end of a
-// hold, which the row of its session guards.
+// mayRemove checks that no claim loses a target that the transaction has not latched, except by the
+// end of a hold, which the row of its session guards.
 func (m *memory) mayRemove(l *memoryLink, t targetRow) {
 	ends := t.class == classUnacked || t.class == classHeld && l.ended[t.ref]
 	if !l.has(t.path) && !ends {

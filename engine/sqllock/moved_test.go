@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A session that waits has moved to another process. The one that it left grants its
-// claim, and tells the other one.
+// A waiting session has moved to another process. The process that it left grants its claim, and
+// wakes the other one.
 func TestGrantByTheProcessThatWasLeft(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -41,7 +41,7 @@ func TestClaimByAnotherProcess(t *testing.T) {
 		url := k.shared(t).Database(t)
 		a, b := openEngine(t, url), openEngine(t, url)
 		holder, waiter := join(t, b, "holder", cutTTL), join(t, a, "waiter", cutTTL)
-		waiter.claim(exclusive(1, 0, "other"), lockkeeper.Held) // who has nothing listens to nobody
+		waiter.claim(exclusive(1, 0, "other"), lockkeeper.Held) // a process without claims does not listen
 		holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
 		if st, err := b.Claim(bounded(t), waiter.key, exclusive(2, 100*time.Millisecond, "a")); err != nil ||
 			st.State != lockkeeper.Waiting {

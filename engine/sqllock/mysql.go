@@ -183,7 +183,7 @@ const stripes = 4096
 
 // stripe is a row that stands for paths.
 type stripe struct {
-	depth     int // of the least deep of them
+	depth     int // the least depth of its paths
 	row       int64
 	exclusive bool
 }
@@ -418,17 +418,17 @@ func (q *union) byRegion(s *search) {
 		q.deep(s, `(SELECT t.session, t.id FROM `+from+` WHERE `+where+s.atMost()+`)`, args)
 		return
 	}
-	lines := []string{`SELECT 0 AS region, t.session, t.id FROM ` + from + ` WHERE (` + where +
+	queues := []string{`SELECT 0 AS region, t.session, t.id FROM ` + from + ` WHERE (` + where +
 		`) AND t.class IN (0, 1, 4)`}
 	for i, r := range s.regions {
 		where, values := meetings([]region{r})
 		// A claim that was removed by hand must not count, so the same query looks for it.
-		lines = append(lines, fmt.Sprintf("(SELECT STRAIGHT_JOIN %d, t.session, t.id FROM %s%s WHERE %s AND t.class IN "+
+		queues = append(queues, fmt.Sprintf("(SELECT STRAIGHT_JOIN %d, t.session, t.id FROM %s%s WHERE %s AND t.class IN "+
 			"(2, 3) ORDER BY t.class, t.`rank`, t.ticket, t.session, t.id LIMIT %d)",
 			i, from, join, where, s.limit))
 		args = append(args, values...)
 	}
-	found := "(" + strings.Join(lines, " UNION ALL ") + ")"
+	found := "(" + strings.Join(queues, " UNION ALL ") + ")"
 	q.add("t.region", found+" t"+join, args...)
 	q.deep(s, found, args)
 }

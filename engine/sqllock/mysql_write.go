@@ -165,15 +165,16 @@ func (d mysqlDialect) overdue(before time.Duration, each func(id string)) statem
 }
 
 const (
-	// spareNumbers is how many rows of numbers are kept: who has just inserted one has locked it.
+	// spareNumbers is how many rows of sequences are kept. Running transactions have locked the
+	// latest ones.
 	spareNumbers = 1000
 	// mostPurged is how many rows are removed at once, which takes about a second.
 	mostPurged = 50000
 )
 
-// purge implements dialect. Rows that somebody has locked stay for the next time, and
-// rows of targets go no later than their claims. What is found out beforehand is read by
-// a SELECT of its own, since it would lock rows within another statement.
+// purge implements dialect. It skips rows that another transaction has locked until the next time,
+// and removes rows of targets no later than their claims. A bound such as the oldest hold time has
+// a SELECT of its own: within the DELETE, the server would lock the rows that it reads.
 func (d mysqlDialect) purge(now, before time.Duration) []statement {
 	const (
 		end = " LIMIT ? FOR UPDATE SKIP LOCKED) old STRAIGHT_JOIN "

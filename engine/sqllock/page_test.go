@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// page is what people are told of this engine.
+// page is the documentation of this engine.
 const page = "../../docs/engines/database.md"
 
 func readFile(t *testing.T, name string) []byte {

@@ -118,7 +118,7 @@ func (w *world) differAnswer(p *played, reply table.Reply, err error) string {
 	}
 	if p.command.Op == table.Claim && w.short() && reply.Status.Reason == lockkeeper.Deadlock &&
 		p.status.State != lockkeeper.Ended {
-		return "" // who is not read may be part of the knot: it is found by the next look
+		return "" // a claim that was not read may be part of the cycle: the next check finds it
 	}
 	if p.command.Op == table.Claim {
 		return w.differStatus("the answer", reply.Status, p.status)
@@ -146,7 +146,7 @@ func (w *world) differAnswer(p *played, reply table.Reply, err error) string {
 	return ""
 }
 
-// differStatus compares what is told of a claim.
+// differStatus compares two statuses of a claim.
 func (w *world) differStatus(what string, a, b lockkeeper.Status) string {
 	whole, parts := a, b
 	numbers := w.fences.same(a.Fence, b.Fence) && w.tickets.same(a.Ticket, b.Ticket)
@@ -158,8 +158,8 @@ func (w *world) differStatus(what string, a, b lockkeeper.Status) string {
 	}
 	if n := len(a.Blockers); w.short() || b.State == lockkeeper.Ended && len(b.Blockers) == 0 ||
 		n == lockkeeper.MaxBlockers && n == len(b.Blockers) {
-		// beyond the head of a line nobody is known; who ended is told once why; and of many some
-		// are told
+		// beyond a prefix the blockers are not known; the reason of an end is stated once; and of many
+		// blockers some are stated
 		a.Blockers, b.Blockers = nil, nil
 	}
 	if w.short() {

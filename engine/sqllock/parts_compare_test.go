@@ -29,7 +29,7 @@ func (w *world) differ() string {
 	return ""
 }
 
-// snapshot is what the rows say, as a table would.
+// snapshot returns the rows as the snapshot of a table.
 func (w *world) snapshot() (snap table.Snapshot) {
 	t := w.rows.tables
 	v := newView()
@@ -73,7 +73,7 @@ func (w *world) differSessions(a, b []table.SessionRecord) string {
 
 func (w *world) differClaims(a, b []table.ClaimRecord) string {
 	one, two := slices.Clone(a), slices.Clone(b)
-	// What ended and was recalled since has rows of the old end no more.
+	// A claim that ended and was recalled since has no rows of the old end.
 	one = slices.DeleteFunc(one, func(r table.ClaimRecord) bool {
 		return r.State == lockkeeper.Ended && r.UnackedUntil <= w.rows.now && r.Forget <= w.rows.now
 	})

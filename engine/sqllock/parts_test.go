@@ -29,19 +29,19 @@ func sequences() int { return testmode.Pick(30, 5000) }
 // transactions of two processes, of which each reads only what it needs. They must
 // agree after each command: in the answer, and in every claim and session.
 //
-// What falls due is noticed in rows by who looks. So both are looked at whenever
-// something falls due. There are two kinds of looks, see world.look.
+// In rows, a claim falls due only when a transaction reads it. So the test checks both states
+// whenever something falls due. There are two kinds of checks, see world.look.
 //
-// With short heads both look after each command, too: of those behind a head that can't
-// go, nobody is looked at before. There is nothing then of which those who are not read could
-// be part without being in the way: no quiet periods, and no claims inside others.
+// With short prefixes the test checks both after each command, too, because claims beyond a blocked
+// prefix are not checked before. The commands have no quiet periods and no nested claims then:
+// these could involve claims beyond the prefix that block nothing.
 //
-// Where all wait alike in long lines, one after the other, nobody checks: the claim that makes room
-// wakes the next one.
+// Where all claims of a long queue are exclusive, the test does not check: the claim that makes
+// room grants the next one.
 //
-// They may differ in this: numbers have only the same order; what was announced of
-// a wait that times out (place, estimate) counts only those that were read; paces may be
-// older; and of what ended the rows remember some for longer (see world.forgot).
+// They may differ in this: numbers have only the same order; the position and the estimate of a
+// wait that times out count only the claims read; hold times may be older; and rows remember some
+// ended claims for longer (see world.forgot).
 func TestParts(t *testing.T) {
 	for _, v := range []variant{
 		{name: "usual", bounds: usual},
@@ -70,7 +70,7 @@ type variant struct {
 
 const commandsOfSequence = 60
 
-// short reports whether lines are cut all the time.
+// short reports whether all queues are read as prefixes.
 func (v variant) short() bool { return v.bounds.prefix < usual.prefix }
 
 func (v variant) run(t *testing.T) {
@@ -106,8 +106,8 @@ func (v variant) run(t *testing.T) {
 	wait.Wait()
 }
 
-// makeAlike makes all claims of commands exclusive, in two trees of which they mostly want one,
-// so that they stand in long lines; there is nothing that lets one go before those ahead of it.
+// makeAlike makes all claims of commands exclusive, in two trees of which they mostly want one, so
+// that they wait in long queues, in which no claim may pass another.
 func makeAlike(all []table.Command) {
 	for i := range all {
 		c := &all[i]
@@ -259,7 +259,7 @@ func (w *world) play(all []table.Command) string {
 		return diff
 	}
 	switch all[0].Op {
-	case table.Pass, table.Gone, table.Restart: // of the last two no engine on a database is told
+	case table.Pass, table.Gone, table.Restart: // engines on a database do not use the last two
 		return ""
 	}
 	var calls []*played
@@ -377,7 +377,7 @@ func (w *world) live() (refs []lockkeeper.Ref) {
 	return refs
 }
 
-// settle does what engines have put in for themselves, until there is nothing more.
+// settle runs the jobs that the engines have added themselves, until there are none.
 func (w *world) settle() {
 	for again := true; again; {
 		again = false
@@ -391,7 +391,7 @@ func (w *world) settle() {
 	}
 }
 
-// persist does jobs in one transaction, as a lane does.
+// persist runs jobs in one transaction, as a worker does.
 func (w *world) persist(e *Engine, q *queue, jobs []*job) {
 	if parked := e.runJobs(jobs); len(parked) > 0 {
 		w.rows.blame("%d jobs wait for a latch, and there is nobody else", len(parked))

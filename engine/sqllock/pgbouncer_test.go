@@ -35,8 +35,7 @@ func TestStressBehindPgBouncer(t *testing.T) {
 	enginetest.Stress(t, harness(func(t *testing.T) string { return b.Database(t) }))
 }
 
-// A crowd of processes shares the few connections of a PgBouncer, and at last everything
-// is free.
+// Many processes share the few connections of a PgBouncer, and in the end everything is free.
 func TestCrowdBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	url := newBouncer(t).Database(t)
@@ -54,8 +53,8 @@ func TestCrowdBehindPgBouncer(t *testing.T) {
 	noLatches(t, e)
 }
 
-// Behind PgBouncer nobody hears what the database tells. The engine finds that out, and
-// polls often while something waits, so that a lock changes hands at once nevertheless.
+// Behind PgBouncer no notices arrive. The engine finds that out, and polls often while a claim
+// waits, so that a lock changes hands at once nevertheless.
 func TestHandOverBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	url := newBouncer(t).Database(t)
@@ -76,7 +75,7 @@ func TestHandOverBehindPgBouncer(t *testing.T) {
 		b.release(id)
 	}
 	slices.Sort(took[:])
-	// Who waits to be told looks after up to pollListening by itself, half of it on average.
+	// A waiter that relied on notices would poll after up to pollListening, half of it on average.
 	if took[times/2] > pollListening/4 {
 		t.Errorf("a lock changed hands after %v, which is as if somebody waited to be told", took)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// watched is a dialect of which every transaction under latches is shown what it sends, one
-// round trip at a time, and what it sends instead.
+// watched is a dialect that passes the statements of every transaction with latches to a function,
+// one round trip at a time, and sends the statements that it returns.
 type watched struct {
 	dialect
 	watch func() (send func(all []statement) []statement) // called for each transaction
@@ -39,8 +39,8 @@ func (l *watchedLink) send(ctx context.Context, all []statement) error {
 	return l.link.send(ctx, all)
 }
 
-// A claim that meets nobody takes two round trips, the commit included, and so do its
-// release, and the release in a line.
+// A claim that meets no other takes two round trips, the commit included. So does its release, and
+// the release with a queue behind it.
 func TestRoundTrips(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -97,9 +97,9 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// Every row is found by an index, however small or full its table, and whether it has been
-// analysed or not. Nothing is gathered in a bitmap: who reads so never takes note of rows that are
-// gone, and so reads the remains of all who had a path before.
+// Every row is found by an index, however small or full its table, and whether it has been analysed
+// or not. There are no bitmap scans: they never mark dead index entries, and so read the remains of
+// all claims that had a path before.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, kinds[0].shared(t).Database(t))

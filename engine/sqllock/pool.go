@@ -35,7 +35,7 @@ func shouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
 // Further parameters follow a "?", with "&" between them. Some are lockkeeper's own:
 //
 //	schema=NAME    of Postgres: where the tables are, instead of "lockkeeper"
-//	prefix=NAME_   of MariaDB and MySQL: what their names begin with, instead of "lockkeeper_"
+//	prefix=NAME_   of MariaDB and MySQL: the beginning of their names, instead of "lockkeeper_"
 //	migrate=off    create and change no tables: an administrator calls [Migrate], or "lk migrate"
 //	pool=N         use at most N connections, from 2 to 100, instead of 8
 //
@@ -80,7 +80,7 @@ func (s source) open() database {
 // Option is a choice for [New].
 type Option func(*choices) error
 
-// choices are what the options of New choose.
+// choices are the settings that the options of New change.
 type choices struct {
 	naming
 	migrates bool
@@ -91,7 +91,7 @@ func Schema(name string) Option {
 	return func(c *choices) error { return c.rename(postgres, name) }
 }
 
-// Prefix is what the names of the tables in MariaDB or MySQL begin with, instead of "lockkeeper_".
+// Prefix is the beginning of the names of the tables in MariaDB or MySQL, instead of "lockkeeper_".
 func Prefix(name string) Option {
 	return func(c *choices) error { return c.rename(mysql, name) }
 }

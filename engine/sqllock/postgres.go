@@ -350,8 +350,8 @@ func (d postgresDialect) byRegion(a *arms, s *search) {
 			}
 			a.add(one(there, ` AND t.class <= 1 OFFSET 0`), c.n, c.low, c.high)
 			a.add(one(there, ` AND t.class = 4 OFFSET 0`), c.n, c.low, c.high)
-			// With a join here, which an EXISTS without OFFSET may become, the planner might read
-			// the line to its end.
+			// With a join here, which an EXISTS without OFFSET may become, the planner might read the
+			// whole queue.
 			const is = ` AND EXISTS (SELECT FROM {claims} k WHERE k.session = t.session AND k.id = t.id OFFSET 0)`
 			a.add(one("", ` AND t.class >= 2 AND t.class <= 3`+is+` ORDER BY t.class, t.rank, t.ticket,
 				t.session, t.id LIMIT `+

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/roles"
 )
 
-// playObey obeys: the URL of its database and its TTL are told.
+// playObey runs obey with the database and the TTL of its arguments.
 func playObey(args []string) error {
 	ttl, err := time.ParseDuration(args[1])
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // lineLength is how many claims wait in a long queue.
 const lineLength = 10_000
 
-// lengthen has that many more wait behind the last claim of a session, as if each had
-// come by itself: copies of its rows, with tickets that follow.
+// lengthen adds that many waiting claims behind the last claim of a session: copies of its rows,
+// with rising tickets.
 func lengthen(t *testing.T, db database, session string, more int) {
 	t.Helper()
 	digits := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL " +
@@ -37,8 +37,8 @@ func lengthen(t *testing.T, db database, session string, more int) {
 	}
 }
 
-// rowsRead is how many rows the database has read in our tables for anybody. In Postgres
-// connections tell what they have read when they end at the latest, so others are ended.
+// rowsRead is how many rows the database has read in our tables for anybody. In Postgres a
+// connection may report its reads only when it ends, so the test ends the others.
 func rowsRead(t *testing.T, db database) int {
 	t.Helper()
 	read := 0
@@ -56,8 +56,8 @@ func rowsRead(t *testing.T, db database) int {
 	return read
 }
 
-// A release in a line of thousands wakes the next one, and reads little more than in a
-// line of ten.
+// A release with a queue of thousands grants the next claim, and reads little more than with a
+// queue of ten.
 func TestLongQueue(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		s := k.own(t) // its counters are for all of it
@@ -89,16 +89,16 @@ func TestLongQueue(t *testing.T) {
 				t.Errorf("after %d releases it is held by %v", releases, held)
 			}
 		}
-		// Who knows nothing of a line reads some of it once, to find that it is long, before it
-		// reads its head: the targets and the claims, in Postgres twice.
+		// A process that does not know the queue reads a part of it once, to find that it is long,
+		// before it reads its prefix: the targets and the claims, in Postgres twice.
 		if few, many := cost[10], cost[lineLength]; many > 10*few+3*usual.mostClaims/releases {
 			t.Errorf("a release reads %d rows if ten wait, and %d if %d wait", few, many, lineLength)
 		}
 	})
 }
 
-// So it is in a process that knows a waiter in the queue: those inside of whom it finds
-// are asked for at once, and of no more than it reads.
+// The same holds in a process that knows a waiter in the queue: it reads the claims nested in the
+// claims that it finds at once, and no others.
 func TestLongQueueOfOtherProcesses(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		url := k.own(t).Database(t) // its counters are for all of it

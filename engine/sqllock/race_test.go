@@ -17,7 +17,7 @@ type race struct {
 	current *racer
 	choose  func(n int) int // one of n that can go on
 	turns   []string        // before which statements others may have their turn
-	told    []string        // what was done, in its order
+	told    []string        // the statements in their order
 }
 
 // racer is one transaction on its way.
@@ -27,11 +27,11 @@ type racer struct {
 	stop func()
 	give func(statement) bool
 	l    *memoryLink
-	at   statement // what it does next
+	at   statement // its next statement
 	done bool
 }
 
-// add lets run take part, which does transactions.
+// add adds a racer whose transactions run does.
 func (r *race) add(name string, run func()) {
 	one := &racer{name: name}
 	one.next, one.stop = iter.Pull(func(yield func(statement) bool) {
@@ -41,7 +41,7 @@ func (r *race) add(name string, run func()) {
 	r.racers = append(r.racers, one)
 }
 
-// run runs all until they are done. It reports if nobody can go on.
+// run runs all racers until they are done. It returns an error if none can go on.
 func (r *race) run() error {
 	r.rows.turn = func(l *memoryLink, s statement) error {
 		if !slices.Contains(r.turns, s.text) {
@@ -79,7 +79,7 @@ func (r *race) run() error {
 }
 
 // allTurns are the statements before which another transaction may have its turn. The others
-// commute with what others do: what they write is seen only after the commit.
+// commute with the statements of others: their writes are visible only after the commit.
 var allTurns = []string{"latch", "clock", "sessions", "claims", "freezes", "hold", "commit"}
 
 func (r *race) resume(one *racer) {
@@ -88,7 +88,7 @@ func (r *race) resume(one *racer) {
 	one.at, one.done = s, !more
 }
 
-// free reports whether what one has to wait for is there.
+// free reports whether the latch or row that a racer waits for is free.
 func (r *race) free(one *racer) bool {
 	switch args := one.at.args; one.at.text {
 	case "latch":

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// view is what a transaction has read.
+// view has the rows that a transaction has read.
 type view struct {
 	reading    reading
 	sessions   map[string]*session

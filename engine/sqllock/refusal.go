@@ -77,7 +77,8 @@ func (db database) refusal(err error) error {
 }
 
 // oneLine is an error in one line. The driver of Postgres writes a line for each way that it has
-// tried, with and without TLS: what the server said counts, or why it could not be reached.
+// tried, with and without TLS: the answer of the server counts, or the reason why it could not be
+// reached.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string {

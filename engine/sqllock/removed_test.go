@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A holder whose row was removed by hand is told so by its next renewal.
+// A holder whose row was removed by hand learns that from its next renewal.
 func TestHolderWithoutARow(t *testing.T) {
 	url := newPostgres(t)
 	e, err := Open(t.Context(), url)

@@ -25,8 +25,8 @@ func (e *Engine) renewing() {
 	}
 }
 
-// renewAll is run for renewals. It locks the rows of the sessions first: a transaction that has
-// read them before and writes to them begins again.
+// renewAll does for renewals what run does for other calls. It locks the rows of the sessions
+// first: a transaction that has read them before and writes to them begins again.
 func (tx *transaction) renewAll(ctx context.Context, jobs []*job) (committing bool, err error) {
 	d := tx.e.dialect
 	tx.reset()

@@ -11,9 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
-// The database is killed, stopped and frozen for longer than sessions live, under a
-// crowd. Nothing is granted twice, fences rise over it, and everything is free soon
-// after each.
+// The database is killed, stopped and frozen for longer than sessions live, under load. Nothing is
+// granted twice, fences rise over it, and everything is free soon after each.
 func TestDatabaseFailsUnderLoad(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -68,7 +67,7 @@ func frozen(t *testing.T, s *testdb.Server, d time.Duration) error {
 	return s.Thaw()
 }
 
-// granted returns when the crowd has been granted that many more.
+// granted returns after that many further grants.
 func granted(t *testing.T, c *stress.Load, more int64) {
 	t.Helper()
 	late := time.After(longest)

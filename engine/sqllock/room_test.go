@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// When there are as many freezes as there may be, another one is refused; but a session that asks
-// again for one that was made is told that it was.
+// At the limit of freezes another one is refused, but the repetition of an earlier freeze is
+// answered as before.
 func TestRoomForFreezes(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		m := join(t, openEngine(t, url), "a", cutTTL)

@@ -34,7 +34,7 @@ type scope struct {
 	// paths are latched exclusively, and their ancestors shared. True: holds below matter too.
 	paths      map[lockkeeper.Path]bool
 	refs       map[lockkeeper.Ref]bool // claims to read by their references
-	begun      map[lockkeeper.Ref]bool // those of refs that may be new: nested claims may name them already
+	begun      map[lockkeeper.Ref]bool // claims in refs that may be new; other claims may be nested in them already
 	around     map[lockkeeper.Ref]bool // holds that enclose a claim that may begin to wait
 	sessions   map[string]bool         // whose rows are read
 	entire     map[string]bool         // sessions of which all claims are read
@@ -165,7 +165,7 @@ type part uint8
 
 const (
 	at    part = iota // of exactly this path
-	above             // of exactly this path, without permits, which don't meet what is below
+	above             // of exactly this path, without permits, which don't meet paths below
 	below             // of all paths below it
 )
 
@@ -224,10 +224,10 @@ const (
 	classConverting = 1
 	classHard       = 2
 	classSoft       = 3
-	classUnacked    = 4 // ended, and its holder may not know it
+	classUnacked    = 4 // ended, and its holder has not acknowledged it
 )
 
-// classOf is the class of c; -1 if it has no rows of targets any more.
+// classOf returns the class of c; -1 if it has no rows of targets any more.
 func classOf(c *rows.Claim) int {
 	switch {
 	case c.ClaimRecord.State == lockkeeper.Ended && c.UnackedUntil > 0:

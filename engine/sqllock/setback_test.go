@@ -11,7 +11,7 @@ import (
 // stored are the tables whose rows are locks.
 var stored = []string{"sessions", "claims", "targets"}
 
-// copyRows copies what is in the database, as a copy of it has it that lags behind.
+// copyRows copies the rows of the database, as a copy that lags behind has them.
 func copyRows(t *testing.T, db database) (counter int64) {
 	t.Helper()
 	for _, table := range stored {
@@ -27,7 +27,7 @@ func copyRows(t *testing.T, db database) (counter int64) {
 	return counter
 }
 
-// setBack makes the copy the database: what was committed after it has not happened.
+// setBack makes the copy the database: later commits have not happened.
 func setBack(t *testing.T, db database, counter int64) {
 	t.Helper()
 	for _, table := range stored {
@@ -40,9 +40,9 @@ func setBack(t *testing.T, db database, counter int64) {
 	}
 }
 
-// The database loses what it has committed, as by a failover to a copy that lags behind: two
-// hold a lock until the first one renews, and their fences are the same. After the counter
-// was raised as the page says, fences rise again.
+// The database loses commits, as by a failover to a copy that lags behind: two sessions hold a path
+// until the first one renews, and their fences are the same. After the counter was raised as the
+// page says, fences rise again.
 func TestDatabaseSetBack(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := opened(t, url)

@@ -218,8 +218,8 @@ func (e *Engine) command(ctx context.Context, c table.Command, needs func(*scope
 	return reply, nil
 }
 
-// overBefore reports whether a command was refused because what it ends has ended: its first
-// attempt, whose answer was lost, may have done that.
+// overBefore reports whether a command was refused because the session or freeze that it ends has
+// ended already: its first attempt, whose answer was lost, may have ended it.
 func overBefore(c *table.Command, refused error) bool {
 	switch {
 	case c.Op != table.End:

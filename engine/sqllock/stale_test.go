@@ -29,8 +29,8 @@ func (d interrupted) claims(s *search, each func(int, *rows.Claim)) statement {
 	})
 }
 
-// A holder is told that nobody asks for its hold any more, just while another process
-// has it asked again: what it was told last is not forgotten (R12).
+// A renewal tells a holder that no claim asks for its hold any more, just while another process
+// asks again: the lease that it got last counts (R12).
 func TestRenewalWhileClaimIsRead(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -64,8 +64,8 @@ func TestRenewalWhileClaimIsRead(t *testing.T) {
 	})
 }
 
-// Who asks for one of two paths that a claim holds goes on asking when another one asks
-// for the other path.
+// A claim that asks for one of two held paths goes on asking when another claim asks for the other
+// path.
 func TestAsksForTwoPaths(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()

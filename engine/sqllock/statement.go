@@ -105,7 +105,7 @@ type patience struct {
 	idle  time.Duration // between two of its statements; then the database ends it
 }
 
-// reading is what the database's clock and sequence say.
+// reading is a reading of the database's clock and sequence.
 type reading struct {
 	now     time.Duration // since 1970
 	numbers uint64        // the 1,023 numbers above it belong to this transaction

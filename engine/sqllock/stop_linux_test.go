@@ -47,9 +47,9 @@ func (p *process) stopAt(proxy *testdb.Proxy, n int) <-chan struct{} {
 	return stopped
 }
 
-// A process is stopped at every request of a transaction. Who wants a path that it has
-// latched goes on soon; a path beside it and renewals don't feel it; and
-// what it does when it goes on is no second grant.
+// A process is stopped at every request of a transaction. Claims of a path that it has latched go
+// on soon; claims of a path beside it and renewals are not delayed; and when it goes on, nothing is
+// granted twice.
 func TestStoppedAtEveryRequest(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		url := k.shared(t).Database(t)
@@ -60,8 +60,8 @@ func TestStoppedAtEveryRequest(t *testing.T) {
 			same: join(t, e, "same", cutTTL), beside: join(t, e, "beside", cutTTL), renewed: join(t, e, "renewed", cutTTL),
 		}
 		s.process.Read("open")
-		// What the engine asks beside its transactions counts as a request too, and can take the
-		// place of the one with the latches: then the requests are gone through again.
+		// Background queries of the engine count as requests too, and one can take the place of the
+		// request with the latches: then the test goes through the requests again.
 		const mostRounds = 10
 		for range mostRounds {
 			for n := 1; s.at(n); n++ {
@@ -110,7 +110,7 @@ func (s *stopping) at(n int) bool {
 		}
 	}()
 	var first, theirs uint64 // our fence, if it was the first, and theirs
-	told := 0                // what it has answered of both
+	told := 0                // how many of the two answers it has printed
 	for open := true; open; {
 		select {
 		case <-stopped:
@@ -182,14 +182,14 @@ func (s *stopping) meanwhile(path string, id uint64) lockkeeper.Status {
 	return st
 }
 
-// end is the end of what was in a request.
+// end is the last part of a request.
 func end(words string) string {
 	words = strings.Join(strings.Fields(words), " ")
 	return "..." + words[max(0, len(words)-150):]
 }
 
-// A holder is stopped at every request of its renewal, until others have what it held:
-// it counts itself as lost before it does anything else.
+// A holder is stopped at every request of its renewal, until another session has its path: it knows
+// its loss before it does anything else.
 func TestStoppedHolderKnowsItsLoss(t *testing.T) {
 	overMostKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -205,7 +205,7 @@ func TestStoppedHolderKnowsItsLoss(t *testing.T) {
 				path := fmt.Sprintf("tree/%d", n)
 				p.Tell("lock", path)
 				_, fence := p.Hear()
-				// What it does next is to renew its session.
+				// Its next operation is the renewal of its session.
 				<-p.stopAt(proxy, n)
 				m.claim(exclusive(1, lockkeeper.Forever, path), lockkeeper.Waiting)
 				if st := m.await(1, lockkeeper.Held); st.Fence <= number(t, fence) {

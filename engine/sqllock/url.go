@@ -176,7 +176,7 @@ var (
 func (n *naming) rename(f flavour, name string) error {
 	switch {
 	case f == postgres && n.flavour == mysql:
-		return lockkeeper.Invalid("schema=%s: the tables in MariaDB and MySQL are named concurrent by prefix=NAME_", name)
+		return lockkeeper.Invalid("schema=%s: the tables in MariaDB and MySQL have a prefix instead, prefix=NAME_", name)
 	case f == mysql && n.flavour == postgres:
 		return lockkeeper.Invalid("prefix=%s: the tables in Postgres have a schema of their own, schema=NAME", name)
 	case f == postgres && (!schemaPattern.MatchString(name) || strings.HasPrefix(name, "pg_") ||

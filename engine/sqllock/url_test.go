@@ -96,7 +96,8 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	}
 }
 
-// A server that takes a connection and says nothing, such as one of another kind, is given up.
+// Connecting to a server that accepts a connection and sends nothing, such as one of another kind,
+// fails in time.
 func TestSilentServer(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -107,7 +107,8 @@ func (e *Engine) pollPause(listener *listener, waiting, all int) time.Duration {
 	return min(max(time.Since(e.wakeups.lastEvent)/pollPart, pollFirst), pollLast)
 }
 
-// check starts a transaction that reads claims, and decides what can be decided around them.
+// check starts a transaction that reads claims and all that they depend on: it ends claims that
+// have fallen due, and grants claims whose blockers are gone.
 func (e *Engine) check(refs []lockkeeper.Ref) {
 	e.spawn(func(s *scope) {
 		for _, ref := range refs {
@@ -240,7 +241,8 @@ func (e *Engine) notifyWoken(v *view, woken map[lockkeeper.Ref]bool) {
 	e.deliver(&n)
 }
 
-// bareTable is a table of the claims read, good only for the status of each by itself.
+// bareTable returns a table of the claims read. Only the status of each claim by itself is valid,
+// not its blockers.
 func (c *view) bareTable() (*table.Table, error) {
 	snap := table.Snapshot{Counters: table.Counters{Now: c.reading.now}}
 	known := make(map[string]bool)

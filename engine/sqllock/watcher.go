@@ -23,9 +23,9 @@ const (
 	watchAnyway = 15 * time.Second
 )
 
-// stillness is what the last polls found out about whether anything happens in the database.
+// stillness is the state of [Engine.still]: what shows that nothing happens in the database.
 type stillness struct {
-	joined int       // watchers that there had been at the last read
+	joined int       // poller.joined at the last read
 	drawn  uint64    // every transaction that decides anything draws numbers
 	since  time.Time // when drawn changed
 	looked time.Time // when everything was read
@@ -37,7 +37,7 @@ type stillness struct {
 type poller struct {
 	mu       sync.Mutex // guards all below
 	watchers map[*watcher]struct{}
-	joined   int           // watchers that there have been
+	joined   int           // number of watchers that ever joined
 	events   chan struct{} // filled by events of this process and new watchers
 	ended    chan struct{} // closed when the poller has ended; nil: it does not run
 }
@@ -101,8 +101,8 @@ func (l *poller) wait() {
 	}
 }
 
-// all returns the watchers, what they watch, and how many there have been. If there are none, the
-// poller must end.
+// all returns the watchers, the scope that they watch, and how many ever joined. If there are none,
+// the poller must end.
 func (l *poller) all() (watchers []*watcher, s *scope, joined int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

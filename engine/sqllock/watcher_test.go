@@ -8,8 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// However many follow in a process, the database is asked once for all of them, and each
-// is told what it follows.
+// One read of the database serves all watchers of a process, and each receives what it watches.
 func TestWatchersShareReads(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
@@ -45,7 +44,7 @@ func TestWatchersShareReads(t *testing.T) {
 	})
 }
 
-// Who follows when the engine is closed is told so.
+// A watcher gets an error when the engine is closed.
 func TestWatcherOfClosedEngineEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
@@ -68,8 +67,8 @@ func TestWatcherOfClosedEngineEnds(t *testing.T) {
 	})
 }
 
-// Where nothing happens followers cost a look at one number, and soon after something has
-// begun, anywhere, all is looked at again.
+// While nothing happens, watchers cost the read of one number. Soon after any process has begun a
+// transaction, the poller reads everything again.
 func TestWatchersOfAnIdleDatabaseReadRarely(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e, other := begun(t, url), begun(t, url)
@@ -98,7 +97,7 @@ func TestWatchersOfAnIdleDatabaseReadRarely(t *testing.T) {
 	})
 }
 
-// Nobody who follows is told of what ended long before it began, whatever others follow.
+// A watcher receives no end from long before it began, whatever other watchers select.
 func TestWatchersGetNoOldEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)

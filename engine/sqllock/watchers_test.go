@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What its own session has ended, which knows it, leaves a row only while somebody follows,
-// in whatever process; so followers see how it ended.
+// A claim that its own session has ended leaves a row only while there is a watcher in any process,
+// so that watchers see how it ended.
 func TestEndedRowsAreKeptForWatchers(t *testing.T) { onEach(t, endsAreKeptForFollowers) }
 
 func endsAreKeptForFollowers(t *testing.T, url string) {

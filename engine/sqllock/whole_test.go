@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A session that has more than there are latches leaves. Who waits for something of it
-// and for something of another session goes on waiting for that.
+// A session that holds more paths than there are latches leaves. A claim that waits for one of its
+// paths and for a path of another session goes on waiting for the other.
 func TestManyLatches(t *testing.T) {
 	overKinds(t, func(t *testing.T, k kind) {
 		t.Parallel()

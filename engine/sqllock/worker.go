@@ -102,7 +102,8 @@ func finish(jobs []*job, err error) {
 }
 
 // afterCommit publishes a committed transaction: it updates what this process knows, answers the
-// jobs, notifies sessions, and starts transactions for what is left to do elsewhere.
+// jobs, notifies sessions, and starts transactions for queues and sessions that it has left
+// unfinished.
 func (e *Engine) afterCommit(tx *transaction, jobs []*job) {
 	for _, do := range tx.after {
 		do()

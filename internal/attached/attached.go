@@ -1,5 +1,5 @@
-// Package attached keeps the sessions that are attached through one process: whom to notify of
-// each, under which epoch, and until when it lives unless it is renewed.
+// Package attached keeps the sessions that are attached through one process. For each it has the
+// epoch, the function to notify, and the time at which the session ends unless it is renewed.
 //
 //	       Begin ── Granted ──┐
 //	none ─────────────────────┴> attached ── Renew (same epoch) ──> attached
@@ -8,9 +8,9 @@
 //	  └ Begin ── Refused ──> none
 //
 // An attach replaces an earlier one of the same session. An engine that knows the outcome of an
-// attach before anybody is notified of it uses Put. The network client does not: notifications may
-// overtake the answer, and a refused attach must change nothing. So it uses Begin, and until the
-// answer both the caller and the current owner are notified.
+// attach before it sends any notification uses Put. The network client does not know it:
+// notifications may overtake the answer, and a refused attach must change nothing. So it uses
+// Begin, and notifies both the caller and the current owner until the answer arrives.
 //
 // The keeper, sqllock and sqlitelock use Put; the network client uses Begin; the server uses Put,
 // and keeps with each session the connection that its notifications go to.
@@ -28,12 +28,13 @@ import (
 // Notify receives changes to claims of a session. It may be nil.
 type Notify = func([]lockkeeper.Status)
 
-// Attachment is a session that is attached here. X is what its owner keeps beside.
+// Attachment is a session that is attached here. X is the type of Own, the data of the package that
+// uses Sessions.
 type Attachment[X any] struct {
-	Epoch  uint64 // that the attach gave
-	Order  uint64 // a later attach of a session has a higher one, or the same
+	Epoch  uint64 // from the answer to the attach
+	Order  uint64 // the attachment with the highest counts; of equal ones, the last
 	TTL    time.Duration
-	Until  time.Time // the session has ended then, or is attached elsewhere, unless it was renewed
+	Until  time.Time // unless renewed, the session has ended by then, or is attached elsewhere
 	Notify Notify
 	Own    X
 }
@@ -56,7 +57,7 @@ func (s *Sessions[X]) All() iter.Seq2[string, *Attachment[X]] { return maps.All(
 // Get returns the attachment of a session; nil if it is not attached here.
 func (s *Sessions[X]) Get(id string) *Attachment[X] { return s.all[id] }
 
-// Notify returns whom to notify of a session; nil if nobody.
+// Notify returns the function of the owner of a session; nil if there is none.
 func (s *Sessions[X]) Notify(id string) Notify {
 	if a := s.all[id]; a != nil {
 		return a.Notify
@@ -64,7 +65,8 @@ func (s *Sessions[X]) Notify(id string) Notify {
 	return nil
 }
 
-// Put attaches a session, unless a later attach is there. It returns the attachment that counts.
+// Put attaches a session, unless it has an attachment with a higher Order. It returns the
+// attachment in force.
 func (s *Sessions[X]) Put(id string, a *Attachment[X]) *Attachment[X] {
 	if old := s.all[id]; old != nil && old.Order > a.Order {
 		return old
@@ -76,15 +78,15 @@ func (s *Sessions[X]) Put(id string, a *Attachment[X]) *Attachment[X] {
 	return a
 }
 
-// Renew sets until when a session lives, unless another attach is there.
+// Renew sets Until of a session, if its attachment has that epoch.
 func (s *Sessions[X]) Renew(id string, epoch uint64, until time.Time) {
 	if a := s.all[id]; a != nil && a.Epoch == epoch {
 		a.Until = until
 	}
 }
 
-// Remove removes a session, unless an attach with a higher epoch is there. It returns the
-// attachment that it removed; nil if none.
+// Remove removes a session, unless its attachment has a higher epoch. It returns the attachment
+// that it removed; nil if none.
 func (s *Sessions[X]) Remove(id string, epoch uint64) *Attachment[X] {
 	a := s.all[id]
 	if a == nil || a.Epoch > epoch {
@@ -105,11 +107,11 @@ func (s *Sessions[X]) Expired(now time.Time) iter.Seq2[string, *Attachment[X]] {
 	}
 }
 
-// smallSweep is how many sessions may be there without a sweep.
+// smallSweep is the number of sessions up to which Sweep does nothing.
 const smallSweep = 64
 
-// Sweep removes the sessions that have ended. It looks only when the number of sessions has doubled
-// since it last looked, so its cost is that of the attaches.
+// Sweep removes the sessions for which ended returns true. It does nothing until their number has
+// doubled since the last sweep, so the cost for each attach is constant on average.
 func (s *Sessions[X]) Sweep(ended func(id string, a *Attachment[X]) bool) {
 	if len(s.all) <= 2*s.swept+smallSweep {
 		return
@@ -143,7 +145,7 @@ func (s *Sessions[X]) Begin(id string, notify Notify) *Pending[X] {
 	return p
 }
 
-// Granted attaches the session, unless an attach that was begun later was granted before.
+// Granted attaches the session, unless an attach that was begun later has been granted already.
 func (p *Pending[X]) Granted(epoch uint64, ttl time.Duration, until time.Time) {
 	p.Refused()
 	p.sessions.Put(p.id, &Attachment[X]{Epoch: epoch, Order: p.order, TTL: ttl, Until: until, Notify: p.notify})
@@ -157,7 +159,8 @@ func (p *Pending[X]) Refused() {
 	}
 }
 
-// Notifies returns whom to notify of a session: its owner, and the callers of attaches in flight.
+// Notifies returns the functions to call with changes of a session: that of its owner, and those of
+// the attaches in flight.
 func (s *Sessions[X]) Notifies(id string) (all []Notify) {
 	if notify := s.Notify(id); notify != nil {
 		all = append(all, notify)
@@ -170,7 +173,7 @@ func (s *Sessions[X]) Notifies(id string) (all []Notify) {
 	return all
 }
 
-// Everybody returns whom to notify of any session.
+// Everybody returns the functions of Notifies for all sessions.
 func (s *Sessions[X]) Everybody() (all []Notify) {
 	for id := range s.all {
 		all = append(all, s.Notifies(id)...)

@@ -14,7 +14,7 @@ func recorder(to *[]string, name string) Notify {
 	return func([]lockkeeper.Status) { *to = append(*to, name) }
 }
 
-// notified returns who is notified of a session.
+// notified returns the names of the recorders that are notified of a session.
 func notified(s *Sessions[int], id string, names *[]string) []string {
 	*names = nil
 	for _, notify := range s.Notifies(id) {

@@ -12,13 +12,13 @@ import (
 // Querier is a pool of connections or one of them.
 type Querier = goosedb.DBTxConn
 
-// Store is what an engine knows of its database.
+// Store is the part of a migration that depends on the engine: the lock and the version.
 type Store interface {
 	// Lock excludes other processes from migrating, on the one connection that all migrations
 	// use. If it fails it leaves nothing behind.
 	Lock(ctx context.Context, conn *sql.Conn) error
-	// Unlock ends what Lock began. done: every migration was applied; otherwise nothing of a
-	// transaction may stay.
+	// Unlock releases the lock. If done is false, some migration was not applied, and Unlock rolls
+	// back the transaction, if there is one.
 	Unlock(ctx context.Context, conn *sql.Conn, done bool) error
 	// Version is the number of the latest migration that was applied; 0 if there are no tables.
 	Version(ctx context.Context, q Querier) (int, error)
@@ -26,7 +26,7 @@ type Store interface {
 	Record(ctx context.Context, q Querier, version int) error
 }
 
-// Apply applies the migrations that the database has not had.
+// Apply applies the migrations that the database lacks.
 func (s Schema) Apply(ctx context.Context, pool *sql.DB, store Store) error {
 	lock := &locker{store: store, latest: s.Latest}
 	provider, err := goose.NewProvider(goose.DialectCustom, pool, s.Files,
@@ -87,7 +87,7 @@ func (s versionStore) Insert(ctx context.Context, q goosedb.DBTxConn, r goosedb.
 	return s.store.Record(ctx, q, int(r.Version))
 }
 
-// Delete implements goose's Store. There are no migrations back.
+// Delete implements goose's Store. No migration can be undone.
 func (versionStore) Delete(context.Context, goosedb.DBTxConn, int64) error {
 	return goosedb.ErrNotImplemented
 }

@@ -12,7 +12,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// sqlite keeps the version in the header of a file. It fails to read it when fails says so.
+// sqlite keeps the version in the header of a file. Reading it fails with the error of fails.
 type sqlite struct {
 	fails func() error
 }

@@ -1,6 +1,5 @@
-// Package rows puts the records of package table into columns that people can
-// read, and reads them again. Engines that keep claims in a database share it; the
-// SQL is theirs.
+// Package rows converts records of package table to columns that people can read, and back. The
+// engines that keep claims in a database share it; each has its own SQL.
 package rows
 
 import (
@@ -13,15 +12,15 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// ClaimColumns are the columns of a claim, in the order of [Claim.Values] and
-// [Claim.Scan]. Their names are those of the fields of [table.ClaimRecord] and of
-// [lockkeeper.Want]. Columns that end in _ns are nanoseconds; NULL means without end.
+// ClaimColumns are the columns of a claim, in the order of [Claim.Values] and [Claim.Scan]. Their
+// names are those of the fields of [table.ClaimRecord] and of [lockkeeper.Want]. Columns that end
+// in _ns are nanoseconds; NULL means [lockkeeper.Forever].
 const ClaimColumns = "session, id, state, targets, who, note, link, priority, ticket, fence, reason, arrived_ns, " +
 	"granted_ns, " +
 	"wait_ns, bound_ns, notified_ns, ended_ns, forget_ns, unacked_ns, change_no, changed_ns, more"
 
-// Claim is a claim and, if its wait ended without a grant, its blockers, its position and the
-// estimate of its wait at that time.
+// Claim is a claim. If its wait ended without a grant, it also has the blockers, the position and
+// the estimate of the wait at that time.
 type Claim struct {
 	table.ClaimRecord
 	Blockers []lockkeeper.Blocker
@@ -33,7 +32,8 @@ type Claim struct {
 type details struct {
 	Revision uint64         `json:"revision,omitempty"`
 	Inside   lockkeeper.Ref `json:"inside,omitzero"`
-	// Of a conversion, also after it was undone, so that a repetition is recognised (R16).
+	// Wants are the targets that a conversion asked for. They stay after the conversion was undone,
+	// so that the table recognises a repetition (R16).
 	Wants        []lockkeeper.Target     `json:"wants,omitempty"`
 	WriterPolicy lockkeeper.WriterPolicy `json:"writer_policy,omitempty"`
 	Quiet        time.Duration           `json:"quiet_ns,omitempty"`
@@ -42,9 +42,9 @@ type details struct {
 	MaxHold      time.Duration           `json:"max_hold_ns,omitempty"`
 	Grace        time.Duration           `json:"grace_ns,omitempty"`
 	Expected     time.Duration           `json:"expected_ns,omitempty"`
-	QuietSince   time.Duration           `json:"quiet_since_ns,omitempty"` // if not the arrival
+	QuietSince   time.Duration           `json:"quiet_since_ns,omitempty"` // 0: since the arrival
 	NotifiedIn   uint64                  `json:"notified_in,omitempty"`    // the lease that stated the end
-	// The latest end that the holder may count on, if it differs from the stated one.
+	// UnackedEnd is the latest end that the holder may count on, if it differs from the stated one.
 	UnackedEnd  time.Duration         `json:"unacked_end_ns,omitempty"`
 	Unconfirmed bool                  `json:"unconfirmed,omitempty"`
 	Overdue     bool                  `json:"overdue,omitempty"`
@@ -52,16 +52,17 @@ type details struct {
 	Operator    *table.OperatorRecord `json:"operator,omitempty"`
 	Lapse       *table.LapseRecord    `json:"lapse,omitempty"`
 	Text        string                `json:"text,omitempty"`
-	Thawed      bool                  `json:"thawed,omitempty"` // it is no claim but an ended freeze
-	// The session of the claim knows its end. Of claims that their session ended the reason says so.
+	Thawed      bool                  `json:"thawed,omitempty"` // the record is an ended freeze
+	// Known says that the session has acknowledged the end. It is not set if the reason shows that
+	// the session itself ended the claim: see bySession.
 	Known    bool          `json:"known,omitempty"`
 	Blockers []blocker     `json:"blockers,omitempty"`
 	Position int           `json:"position,omitempty"`
 	ETA      time.Duration `json:"eta_ns,omitempty"`
 }
 
-// blocker is a blocker in a row: its durations are nanoseconds, as all others in rows. (The type has
-// none of the methods of Blocker.)
+// blocker is a Blocker without its methods, so that JSON has its durations in nanoseconds, as all
+// others in rows.
 type blocker lockkeeper.Blocker
 
 func (d *details) isZero() bool {
@@ -102,7 +103,7 @@ func (c *Claim) detailsOf() details {
 	return d
 }
 
-// State is the column of that name: waiting, held, converting or ended.
+// State returns the column state: waiting, held, converting or ended.
 func (c *Claim) State() string {
 	if c.Converting {
 		return "converting"
@@ -110,7 +111,7 @@ func (c *Claim) State() string {
 	return c.ClaimRecord.State.String()
 }
 
-// Values are the columns of c: each is a string, an int64, or nil for NULL.
+// Values returns the columns of c: each is a string, an int64, or nil for NULL.
 func (c *Claim) Values() ([]any, error) {
 	targets, err := json.Marshal(c.Grants)
 	if err != nil {
@@ -133,7 +134,7 @@ func (c *Claim) Values() ([]any, error) {
 		string(more)}, nil
 }
 
-// Scan reads the columns of c, and those after them into more.
+// Scan reads the columns of c, and all further columns into more.
 func (c *Claim) Scan(scan func(...any) error, more ...any) error {
 	var state, reason string
 	var targets, rare []byte
@@ -220,13 +221,14 @@ func (c *Claim) EndedStatus(now time.Duration) lockkeeper.Status {
 	}
 }
 
-// bySession reports whether its own session ended c, by its reason.
+// bySession reports whether the reason of c shows that its own session ended it.
 func bySession(c *table.ClaimRecord) bool {
 	return !c.Thawed && (c.Reason == lockkeeper.Released || c.Reason == lockkeeper.Yielded ||
 		c.Reason == lockkeeper.Cancelled)
 }
 
-// held returns the targets that c holds. Mostly they are those that it wants.
+// held returns the targets that c holds. They differ from the targets that it wants only if it was
+// converted.
 func held(c *table.ClaimRecord) []lockkeeper.Target {
 	targets := make([]lockkeeper.Target, len(c.Grants))
 	for i, g := range c.Grants {

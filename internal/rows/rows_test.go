@@ -95,7 +95,7 @@ func throughClaim(one *table.Table, record table.ClaimRecord, now time.Duration,
 	return nil
 }
 
-// scanner reads values into what it is given, as strictly as databases do.
+// scanner returns a scan function that copies values to its arguments, as strictly as databases do.
 func scanner(columns string, values []any) func(...any) error {
 	return func(into ...any) error {
 		if n := len(strings.Split(columns, ", ")); n != len(values) || n != len(into) {
@@ -124,22 +124,22 @@ func TestHoldTimeMoved(t *testing.T) {
 	const s = time.Second
 	old := table.HoldTimeRecord{Path: "db", Estimate: 80 * s, At: 100 * s}
 	for _, c := range []struct {
-		pace, at  time.Duration
-		forgotten bool
-		moved     bool
+		estimate, at time.Duration
+		forgotten    bool
+		moved        bool
 	}{
-		{pace: 80 * s, at: 200 * s},
-		{pace: 90 * s, at: 200 * s},
-		{pace: 91 * s, at: 200 * s, moved: true},
-		{pace: 69 * s, at: 200 * s, moved: true},
-		{pace: 20 * s, at: 100*s + 999*time.Millisecond},
-		{pace: 20 * s, at: 101 * s, moved: true},
-		{pace: 80 * s, at: 701 * s, moved: true},
-		{pace: 80 * s, at: 100 * s, forgotten: true, moved: true},
+		{estimate: 80 * s, at: 200 * s},
+		{estimate: 90 * s, at: 200 * s},
+		{estimate: 91 * s, at: 200 * s, moved: true},
+		{estimate: 69 * s, at: 200 * s, moved: true},
+		{estimate: 20 * s, at: 100*s + 999*time.Millisecond},
+		{estimate: 20 * s, at: 101 * s, moved: true},
+		{estimate: 80 * s, at: 701 * s, moved: true},
+		{estimate: 80 * s, at: 100 * s, forgotten: true, moved: true},
 	} {
-		p := table.HoldTimeRecord{Path: "db", Estimate: c.pace, At: c.at, Forgotten: c.forgotten}
+		p := table.HoldTimeRecord{Path: "db", Estimate: c.estimate, At: c.at, Forgotten: c.forgotten}
 		if moved := HoldTimeMoved(&old, &p); moved != c.moved {
-			t.Errorf("%v at %v, forgotten %t: moved is %t", c.pace, c.at, c.forgotten, moved)
+			t.Errorf("%v at %v, forgotten %t: moved is %t", c.estimate, c.at, c.forgotten, moved)
 		}
 	}
 }

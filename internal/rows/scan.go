@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Signed reads a number of 64 bits that a database knows as signed.
+// Signed reads a uint64 that the database stores as a signed integer.
 type Signed struct{ To *uint64 }
 
 // Scan implements sql.Scanner.
@@ -18,7 +18,7 @@ func (s Signed) Scan(v any) error {
 	return err
 }
 
-// Endless reads an instant or a duration of which NULL is without end.
+// Endless reads an instant or a duration; NULL is [lockkeeper.Forever].
 type Endless struct{ To *time.Duration }
 
 // Scan implements sql.Scanner.
@@ -32,7 +32,7 @@ func (e Endless) Scan(v any) error {
 	return err
 }
 
-// number is a number as drivers give it, some of them as text.
+// number converts the value that a driver returns for a number: some drivers return text.
 func number(v any) (int64, error) {
 	switch v := v.(type) {
 	case int64:
@@ -43,7 +43,7 @@ func number(v any) (int64, error) {
 	return 0, fmt.Errorf("%T where a number should be", v)
 }
 
-// End is the reverse of [Endless].
+// End returns the value of a column that [Endless] reads.
 func End(d time.Duration) any {
 	if d == lockkeeper.Forever {
 		return nil

@@ -12,8 +12,8 @@ import (
 const SessionColumns = "id, state, who, note, link, ttl_ns, deadline_ns, promise_ns, epoch, last_lease, acked, " +
 	"lowest_open"
 
-// SessionValues are the columns of an open session: each is a string, an int64, or
-// nil for NULL.
+// SessionValues returns the columns of an open session: each is a string, an int64, or nil for
+// NULL.
 func SessionValues(s *table.SessionRecord) []any {
 	state := "open"
 	if !s.Resumed {
@@ -23,7 +23,7 @@ func SessionValues(s *table.SessionRecord) []any {
 		End(s.Promise), int64(s.Epoch), int64(s.Leases), int64(s.Acked), int64(s.LowestOpen)}
 }
 
-// ScanSession reads the columns of a session, and those after them into more.
+// ScanSession reads the columns of a session, and all further columns into more.
 func ScanSession(s *table.SessionRecord, scan func(...any) error, more ...any) error {
 	var state string
 	into := []any{&s.ID, &state, &s.Label.As, &s.Label.Note, &s.Label.Link, &s.TTL, Endless{&s.Deadline},
@@ -35,17 +35,17 @@ func ScanSession(s *table.SessionRecord, scan func(...any) error, more ...any) e
 	return nil
 }
 
-// FreezeColumns are the columns of a freeze that lasts, in the order of
-// [FreezeValues] and [ScanFreeze].
+// FreezeColumns are the columns of a freeze in force, in the order of [FreezeValues] and
+// [ScanFreeze].
 const FreezeColumns = "path, session, claim, who, note, link, since_ns, until_ns"
 
-// FreezeValues are the columns of f: each is a string or an int64.
+// FreezeValues returns the columns of f: each is a string or an int64.
 func FreezeValues(f *table.FreezeRecord) []any {
 	return []any{string(f.Path), f.By.Session, int64(f.By.ID), f.Label.As, f.Label.Note, f.Label.Link, int64(f.Since),
 		int64(f.Until)}
 }
 
-// ScanFreeze reads the columns of f, and those after them into more.
+// ScanFreeze reads the columns of f, and all further columns into more.
 func ScanFreeze(f *table.FreezeRecord, scan func(...any) error, more ...any) error {
 	into := []any{&f.Path, &f.By.Session, Signed{&f.By.ID}, &f.Label.As, &f.Label.Note, &f.Label.Link, &f.Since, &f.Until}
 	return scan(append(into, more...)...)
@@ -66,15 +66,16 @@ func ThawedStatus(by lockkeeper.Ref, path lockkeeper.Path, reason lockkeeper.Rea
 // [table.HoldTimeRecord].
 const HoldTimeColumns = "path, estimate_ns, at_ns"
 
-// A row that is roughly right may be this old.
+// holdTimeMaxAge is the age at which a row is written again even if the estimate has hardly
+// changed.
 const holdTimeMaxAge = 10 * time.Minute
 
-// A row may be wrong by this much, however short the hold time is.
+// holdTimeTolerance is how far a row may be from the estimate, however short the hold time is.
 const holdTimeTolerance = 10 * time.Millisecond
 
-// HoldTimeMoved reports whether a hold time must be written whose row is old. Every release changes
-// it, and writing it each time would cost a tenth of the release: so a row may be wrong by an
-// eighth or some milliseconds, and by the holds of one second.
+// HoldTimeMoved reports whether p must be written over the row old. Every release changes the
+// estimate, and writing it each time would cost a tenth of the release. So a row is written once a
+// second at most, and only if it is wrong by more than an eighth and more than holdTimeTolerance.
 func HoldTimeMoved(old, p *table.HoldTimeRecord) bool {
 	age := p.At - old.At
 	return p.Forgotten || age > holdTimeMaxAge || age >= time.Second &&

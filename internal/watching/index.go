@@ -1,5 +1,6 @@
-// Package watching keeps watchers: Lists that go on with every change. [Index] finds the watchers
-// of a claim; [Reported] finds what one watcher has not received yet, for engines that poll.
+// Package watching keeps watchers: calls of List that go on with every change. [Index] finds the
+// watchers of a claim; [Reported] finds the changes that one watcher has not received yet, for
+// engines that poll.
 package watching
 
 import (

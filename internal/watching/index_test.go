@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// watcher is one for tests.
+// watcher is a watcher of these tests.
 type watcher struct{ query lockkeeper.Query }
 
 // heldAt is the status of a hold.

@@ -10,8 +10,8 @@ import (
 )
 
 // Reported is the latest status of each claim, and of each path of a freeze, that one watcher has
-// received. Engines use it that read everything that a watcher selects again and again. It is not
-// safe for concurrent use.
+// received. Engines use it if they read everything that a watcher selects again and again, and
+// report the differences. It is not safe for concurrent use.
 type Reported struct {
 	last map[subject]lockkeeper.Status
 }
@@ -25,15 +25,16 @@ func (t *Reported) Live(st *lockkeeper.Status) bool {
 	return known && old.State != lockkeeper.Ended
 }
 
-// Changes yields how all, the present state of everything that the watcher selects, differs from
-// what it has received. Subjects that are gone come first, so that the watcher sees the end of a
-// hold before the next grant; then new and changed subjects. The passing of time is no change.
+// Changes compares all, the present state of everything that the watcher selects, with the statuses
+// that it has received, and yields the differences. Subjects that are gone come first, so that the
+// watcher sees the end of a hold before the next grant; then new and changed subjects. The passing
+// of time is no change.
 //
-// ended has the ends of subjects since the last call, subjects included that came and went in
-// between; if a subject ended twice, the later end counts. A subject that is gone and not in ended
-// is reported as ended without a reason.
+// ended has the subjects that ended since the last call, including subjects that also began since
+// then. If a subject ended twice, the later end counts. Changes reports a subject that is neither
+// in all nor in ended as ended without a reason.
 //
-// It returns false if yield did. No other call may follow then, since statuses were lost.
+// Changes returns false if yield did. Statuses are lost then, so the caller must not call it again.
 func (t *Reported) Changes(all, ended []lockkeeper.Status, yield func(lockkeeper.Status, error) bool) bool {
 	here := make(map[subject]bool, len(all))
 	for i := range all {
@@ -104,7 +105,7 @@ func same(a, b lockkeeper.Status) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// dropTimes removes what changes by the passing of time alone.
+// dropTimes clears the fields that change by the passing of time alone.
 func dropTimes(st *lockkeeper.Status) {
 	st.Age, st.ETA = 0, 0
 	if st.Left != lockkeeper.Forever {

@@ -28,8 +28,8 @@ func over(st lockkeeper.Status, change uint64) lockkeeper.Status {
 	return st
 }
 
-// look is one reading of everything that a watcher selects, and what it must receive.
-type look struct {
+// read is one read of everything that a watcher selects, and the statuses that it must receive.
+type read struct {
 	all, ended []lockkeeper.Status
 	received   []string
 }
@@ -37,7 +37,7 @@ type look struct {
 func TestWatcherReceivesChanges(t *testing.T) {
 	held, waiting := status("a", lockkeeper.Held, 1), status("b", lockkeeper.Waiting, 2)
 	granted := status("b", lockkeeper.Held, 4)
-	first := look{all: []lockkeeper.Status{held, waiting}, received: []string{"a.1 held", "b.1 waiting"}}
+	first := read{all: []lockkeeper.Status{held, waiting}, received: []string{"a.1 held", "b.1 waiting"}}
 	later := func(st lockkeeper.Status) lockkeeper.Status {
 		st.Age, st.Left, st.ETA = time.Second, time.Minute, time.Hour
 		st.Asked = &lockkeeper.Asked{Left: time.Second}
@@ -52,27 +52,27 @@ func TestWatcherReceivesChanges(t *testing.T) {
 	}
 	endless := held
 	endless.Left = lockkeeper.Forever
-	for name, looks := range map[string][]look{
-		"an end is received before who got it next": {first,
+	for name, looks := range map[string][]read{
+		"an end comes before the next grant": {first,
 			{[]lockkeeper.Status{granted}, []lockkeeper.Status{over(held, 3)}, []string{"a.1 ended released", "b.1 held"}}},
 		"ends come in their order": {first,
 			{nil, []lockkeeper.Status{over(waiting, 4), over(held, 3)}, []string{"a.1 ended released", "b.1 ended released"}}},
-		"what ended unseen has no reason": {first,
+		"a claim that ended unseen has no reason": {first,
 			{[]lockkeeper.Status{waiting}, nil, []string{"a.1 ended"}}},
-		"what came and went between two looks": {first,
+		"a claim came and went between two reads": {first,
 			{[]lockkeeper.Status{held, waiting}, []lockkeeper.Status{over(status("c", lockkeeper.Held, 0), 3)},
 				[]string{"c.1 ended released"}}},
-		"what ended and is there again is as it is": {first,
+		"a claim that ended and is there again counts as present": {first,
 			{[]lockkeeper.Status{held, granted}, []lockkeeper.Status{over(waiting, 3)}, []string{"b.1 held"}}},
-		"nothing new": {first,
+		"nothing has changed": {first,
 			{[]lockkeeper.Status{held, waiting}, nil, nil}},
-		"the passing of time is no news": {
+		"the passing of time is no change": {
 			{[]lockkeeper.Status{later(held)}, nil, []string{"a.1 held"}},
 			{[]lockkeeper.Status{muchLater(held)}, nil, nil}},
-		"an end where there was none is news": {
+		"a new deadline is a change": {
 			{[]lockkeeper.Status{endless}, nil, []string{"a.1 held"}},
 			{[]lockkeeper.Status{held}, nil, []string{"a.1 held"}}},
-		"one who still sees an ended one is told once": {
+		"an end that is read twice is reported once": {
 			{[]lockkeeper.Status{over(held, 3)}, nil, []string{"a.1 ended released"}},
 			{nil, []lockkeeper.Status{over(held, 3)}, nil}},
 		"one operator freezes two paths": {
@@ -80,17 +80,17 @@ func TestWatcherReceivesChanges(t *testing.T) {
 			{[]lockkeeper.Status{frozen("y")}, []lockkeeper.Status{over(frozen("x"), 0)},
 				[]string{"operator.1 ended x released"}}},
 	} {
-		told := NewReported()
+		reported := NewReported()
 		for i, l := range looks {
 			var received []string
-			if !told.Changes(l.all, l.ended, func(st lockkeeper.Status, _ error) bool {
+			if !reported.Changes(l.all, l.ended, func(st lockkeeper.Status, _ error) bool {
 				received = append(received, say(st))
 				return true
 			}) {
-				t.Errorf("%s, look %d: it says that the follower wants no more", name, i+1)
+				t.Errorf("%s, read %d: Changes says that the watcher wants no more", name, i+1)
 			}
 			if !slices.Equal(received, l.received) {
-				t.Errorf("%s, look %d: received %q, want %q", name, i+1, received, l.received)
+				t.Errorf("%s, read %d: received %q, want %q", name, i+1, received, l.received)
 			}
 		}
 	}
@@ -107,10 +107,10 @@ func say(st lockkeeper.Status) string {
 	return text
 }
 
-// Who wants no more is told no more, among what is gone and among what is there.
-func TestTellStops(t *testing.T) {
+// A watcher that wants no more receives no more, neither ends nor changes.
+func TestChangesStopsWithItsWatcher(t *testing.T) {
 	a, b := status("a", lockkeeper.Held, 1), status("b", lockkeeper.Held, 2)
-	for _, l := range []look{
+	for _, l := range []read{
 		{all: []lockkeeper.Status{a, b}},
 		{all: []lockkeeper.Status{b}, ended: []lockkeeper.Status{over(a, 3)}},
 	} {

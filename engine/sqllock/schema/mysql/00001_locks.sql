@@ -120,7 +120,7 @@ CREATE TABLE IF NOT EXISTS {sequences} (
     n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY
 ) ENGINE=InnoDB;
 
--- Rows that transactions lock in place of paths: 4096 for the root, 0 to 4095 for the hash of a path.
+-- Rows that transactions lock in place of paths: 0 for the root, 1 to 4096 for the hash of a path.
 CREATE TABLE IF NOT EXISTS {latches} (
     n INT PRIMARY KEY
 ) ENGINE=InnoDB;
