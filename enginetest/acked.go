@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R12: an answer that the engine sent may not have arrived.
+// R12: the network may lose an answer that the engine sent.
 var ackChecks = []check{
 	{"R12/told the end but not known to have heard, so unconfirmed", stealing, func(w *world) {
 		victim, t := w.listener("victim"), w.peer("thief")

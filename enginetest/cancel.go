@@ -11,7 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Cancellation: a caller that gives up leaves nothing behind, at whatever moment.
+// Cancellation: a caller that gives up, at any moment, leaves no claim and no waiter behind.
 
 // answered is the time after which a claim has an answer, so that a caller that gives up knows that
 // the lock was taken.
@@ -187,8 +187,8 @@ var cancelChecks = []check{
 	}},
 }
 
-// cancelAt cancels a claim at the given moment. The lock is free or, with wait, becomes free during the
-// wait. Whatever the result, nothing may be left behind.
+// cancelAt cancels a claim at the given moment. The lock is free or, if wait is set, becomes free
+// during the wait. Whatever the result, no claim and no waiter may be left behind.
 func (w *world) cancelAt(m moment, wait bool) {
 	w.Helper()
 	path := strings.ReplaceAll(string(m), " ", "-")

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// device returns the path of a function of a device, whatever characters the names contain.
+// device returns the path of a function of a device. The names may contain any characters.
 func device(t testing.TB, what ...string) lockkeeper.Target {
 	path, err := lockkeeper.PathOf(what...)
 	if err != nil {
@@ -165,7 +165,8 @@ var clusterCases = []check{
 		w.is(err, lockkeeper.ErrSession)
 		w.free(exclusive("db"))
 	}},
-	// T4.20 has no check: no cleaner exists that could fail. Leases end by the engine's own deadline.
+	// T4.20 has no check: no cleaner exists that could fail. Leases end by the engine's own
+	// deadline.
 }
 
 // Flaws F4: known flaws of locks as rows of a database.
@@ -241,7 +242,7 @@ var clusterFlaws = []check{
 		}
 		w.free(permits("k", 1, 1))
 	}},
-	// F4.2: case T4.15. F4.6: case T4.18.
-	// F4.4: no cleaner exists; every engine ends leases by a deadline that it computes itself.
-	// F4.8: an engine declares in Guarantees.Survives which failures it survives; Harness.Restart tests it.
+	// F4.2: case T4.15. F4.6: case T4.18. F4.4: no cleaner exists; every engine ends leases by a
+	// deadline that it computes itself. F4.8: an engine declares in Guarantees.Survives which
+	// failures it survives; Harness.Restart tests it.
 }

@@ -85,11 +85,12 @@ var contentionChecks = []check{
 	}},
 }
 
-// manyClients runs clients that make the given number of requests each. Every request must be granted.
+// manyClients runs clients that make the given number of requests each. Every request must be
+// granted.
 func (w *world) manyClients(clients, times int, change func(*link), what func(i, n int) demand) {
 	w.Helper()
 	w.run(clients, times, func(int) *worker {
-		// A lost hint is made up for by the next renewal, which should come soon.
+		// A client learns of a lost hint in its next renewal, which should come soon.
 		return w.worker("client", change, lockkeeper.SessionTTL(3*lockkeeper.MinTTL))
 	}, what)
 }

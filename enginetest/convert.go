@@ -287,7 +287,8 @@ var reasonChecks = []check{
 				return
 			}
 			if tries == 20 || w.harness.Bubble {
-				w.Fatalf("after holds of half a second: about %s to go for the first in line, %s for the second", one.ETA, two.ETA)
+				w.Fatalf("after holds of half a second: an estimate of %s for the first waiter, %s for the second",
+					one.ETA, two.ETA)
 			}
 			first.release(first.last)
 			second.release(second.last)

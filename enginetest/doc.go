@@ -16,15 +16,15 @@
 // [Run] checks every rule (R1 to R20, see package table) and every acceptance case (docs/cases.md),
 // through the Engine interface and through the Client. It reads the engine's Features:
 //
-//   - the checks of a feature that the engine claims must pass;
-//   - the checks of a feature that it does not claim are skipped, and a request that needs the
-//     feature must be refused with ErrUnsupported and change nothing.
+//   - if the engine claims a feature, the checks of the feature must pass;
+//   - otherwise Run skips them, and the engine must refuse a request that needs the feature with
+//     ErrUnsupported and change nothing.
 //
-// [Stress] runs many clients with random requests, lost and duplicated messages, and sessions that
-// are cut off for shorter and longer than their TTL. Afterwards every path must become free.
+// [Stress] runs many clients with random requests, lost and duplicated messages, and connections
+// that fail for shorter and longer than a TTL. Afterwards every path must become free.
 //
-// Both record what every client observed, and package history judges the record: exclusion, permits,
-// fences, order, answers, and linearizability.
+// Both record what every client observed, and package history judges the record: exclusion,
+// permits, fences, order, answers, and linearizability.
 //
 // # The harness
 //
@@ -44,5 +44,5 @@
 // suite takes seconds of fake time. Without one it runs many checks at once in real time, on
 // sessions with a TTL of one second.
 //
-// The suite itself is tested with mutants: memlock with one fault each, which it must find.
+// Mutants test the suite itself: each is memlock with one fault, which the suite must find.
 package enginetest

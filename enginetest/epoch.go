@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R19: an open session is taken over only by a client that knows its epoch.
+// R19: only a client that knows the epoch of an open session can take the session over.
 var epochChecks = []check{
 	{"R19/an attach that comes after its successor changes nothing", 0, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
@@ -80,8 +80,8 @@ var epochChecks = []check{
 	}},
 }
 
-// attachesLate attaches p's session again after an epoch that is not the session's, which must be
-// refused. It returns the epoch of the refusal.
+// attachesLate attaches p's session again with an epoch that is not the session's. The engine must
+// refuse that. attachesLate returns the epoch in the refusal.
 func (p *peer) attachesLate(follows uint64, named ...uint64) uint64 {
 	p.Helper()
 	s := p.session

@@ -9,7 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R12: a client counts itself out a margin before the end of its hold. The hold lasts until that end.
+// R12: a client stops using a hold a margin before its end, and reports that it lapsed. The hold
+// lasts until that end.
 var lapseChecks = []check{
 	{"Lapsed/held to the stated end although the thief gives up", stealing, func(w *world) {
 		victim, t, next := w.peer("victim"), w.peer("thief"), w.peer("next")
@@ -38,7 +39,7 @@ var lapseChecks = []check{
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(taker(1, 500*time.Millisecond, exclusive("db")))
 		asked := victim.waitAsked(id)
-		t.release(t.last) // withdrawn, so the engine ends nothing
+		t.release(t.last) // the thief withdraws its ask, so the engine ends nothing
 		w.sleep(600 * time.Millisecond)
 		next.queue(exclusive("db"))
 		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, asked.EndsAt)))
@@ -56,16 +57,16 @@ var lapseChecks = []check{
 	{"Lapsed/with the session, as the next attach says", 0, func(w *world) {
 		p, next := w.peerFor("lost", shortTTL), w.peer("next")
 		sent := p.sent
-		held, line := p.hold(exclusive("db")).Ref.ID, uint64(0)
+		held, queued := p.hold(exclusive("db")).Ref.ID, uint64(0)
 		next.queue(exclusive("db"))
-		line = p.queue(exclusive("db"))
-		for _, id := range []uint64{held, line} {
+		queued = p.queue(exclusive("db"))
+		for _, id := range []uint64{held, queued} {
 			l := lockkeeper.Lapse{ID: id, Reason: lockkeeper.Expired, EndsAt: p.lease.EndsAt}
 			p.session.Lapsed = append(p.session.Lapsed, l)
 		}
 		p.attach()
 		p.session.Lapsed = nil
-		p.waitEnded(line, lockkeeper.Expired)
+		p.waitEnded(queued, lockkeeper.Expired)
 		p.renewUntil(next.grantedNow(next.last))
 		if took := w.now() - sent; took < shortTTL {
 			w.Errorf("granted %s after the session was attached for %s", took, shortTTL)
@@ -120,7 +121,7 @@ func (w *world) observer(path lockkeeper.Path) *observer {
 	return o
 }
 
-// await waits until the claim is seen in the given state.
+// await waits until the observer sees the claim in the given state.
 func (o *observer) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.Status {
 	o.Helper()
 	end := time.After(maxWait)
@@ -136,8 +137,8 @@ func (o *observer) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.
 	}
 }
 
-// allowedReasons is the table of R17: for a reason that the holder gets, the reasons that other
-// clients may see. For reasons that are not in it, both must be equal.
+// allowedReasons is the table of R17: for each reason that a holder may get, the reasons that other
+// clients may see. For other reasons, the holder and the others must get the same one.
 var allowedReasons = map[lockkeeper.Reason][]lockkeeper.Reason{
 	lockkeeper.Released:        {lockkeeper.Released, lockkeeper.Yielded},
 	lockkeeper.Unreachable:     {lockkeeper.Expired},
@@ -145,8 +146,8 @@ var allowedReasons = map[lockkeeper.Reason][]lockkeeper.Reason{
 	lockkeeper.EngineRestarted: {},
 }
 
-// checkReasons waits until h has ended for its holder and for other clients. The others must see the
-// reason want, and R17 must allow the pair.
+// checkReasons waits until h has ended for its holder and for other clients. The others must see
+// the reason want, and R17 must allow the pair.
 func (o *observer) checkReasons(h *lockkeeper.Hold, want lockkeeper.Reason) {
 	o.Helper()
 	o.done(h.Done(), "notified of the end")
@@ -181,8 +182,8 @@ func (o *observer) lock(c *lockkeeper.Client, more ...lockkeeper.Request) *lockk
 	return h
 }
 
-// checkNext waits until next has the lock. The grant must not come before sent + end, when the engine
-// ends the hold, and by then the holder must know of its loss.
+// checkNext waits until next has the lock. The grant must not come before sent + end, the instant
+// at which the engine ends the hold. The holder must know of its loss by then.
 func (o *observer) checkNext(h *lockkeeper.Hold, next *lockkeeper.Client, sent, end time.Duration,
 	more ...lockkeeper.Request) {
 	o.Helper()
@@ -198,7 +199,7 @@ func (o *observer) checkNext(h *lockkeeper.Hold, next *lockkeeper.Client, sent, 
 	o.ok(got.Release(o.ctx()))
 }
 
-// R17: the holder and all others get the same reason, and the margin lies between two holders.
+// R17: the holder and all other clients get the same reason, and a margin separates two holders.
 var reasonPairChecks = []check{
 	{"OneReason/stolen", operators | stealing, func(w *world) {
 		victim, thief, o := w.client("victim"), w.client("thief"), w.observer("db")

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// R11: a session that is not renewed ends, and no other.
+// R11: a session without renewals ends, and no other session ends with it.
 var leaseChecks = []check{
 	{"R11/a session that is not renewed ends, not before its TTL", 0, func(w *world) { w.expiry(shortTTL) }},
 	{"R11/a longer TTL is kept whole", 0, func(w *world) { w.expiry(3 * shortTTL) }},
@@ -41,7 +41,8 @@ var leaseChecks = []check{
 		dead.queue(exclusive("db"))
 		next.queue(exclusive("db"))
 		holder.release(holder.last)
-		// Either the dead session holds now, unnoticed, or its place is gone: next gets the lock in both cases.
+		// The dead session may hold the lock now or may have left the queue: next gets the lock in
+		// both cases.
 		next.waitGranted(next.last)
 		dead.sessionGone()
 	}},
@@ -123,7 +124,7 @@ func (w *world) expiry(ttl time.Duration) {
 	dead.sessionGone()
 }
 
-// R12: the holder knows of its loss before another client is granted.
+// R12: a holder knows of its loss before the engine grants another client.
 var notifiedChecks = []check{
 	{"R12/a renewal states every end", maxHold, func(w *world) {
 		p := w.peer("holder")

@@ -14,9 +14,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/history"
 )
 
-// link is the connection between one client and the engine. It can be cut, can lose requests and
-// answers, and can deliver every request twice. It records the claims that the engine answers with
-// Waiting: only that answer begins a wait.
+// link is the connection between one client and the engine. A check can cut it, or make it lose
+// requests and answers or deliver every request twice. It records the claims that the engine
+// answers with Waiting, because only that answer begins a wait.
 type link struct {
 	lockkeeper.Engine
 	recorder    *history.Recorder
@@ -171,7 +171,8 @@ func (w *world) client(name string, options ...lockkeeper.ClientOption) *lockkee
 	return c
 }
 
-// clientAndLink makes a client and its link, which is restored before the client is closed.
+// clientAndLink makes a client and its link. The suite restores the link before it closes the
+// client.
 func (w *world) clientAndLink(name string, change func(*link), options ...lockkeeper.ClientOption) (*lockkeeper.Client,
 	*link) {
 	w.Helper()

@@ -27,7 +27,7 @@ func (w *world) lost(h *lockkeeper.Hold, why ...lockkeeper.Reason) {
 	w.Errorf("lost: %v, want one of %v", err, why)
 }
 
-// Loss: the holder learns of its loss, and why, before another client is granted.
+// Loss: a holder learns of its loss and the reason before the engine grants another client.
 var lossChecks = []check{
 	{"Loss/the wire is cut", 0, func(w *world) {
 		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
@@ -68,7 +68,7 @@ var lossChecks = []check{
 	{"Loss/what was asked into a cut wire is not held later", 0, func(w *world) {
 		var running sync.WaitGroup
 		ctx := w.ctx()
-		for i := range 12 { // each link is restored at another moment
+		for i := range 12 { // the check restores each link at another moment
 			path := fmt.Sprint("db", i)
 			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(shortTTL))
 			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
@@ -90,7 +90,8 @@ var lossChecks = []check{
 		}
 	}},
 	{"Loss/a try that was refused unheard is not held later", 0, func(w *world) {
-		// The engine remembers an ended claim for a TTL. A repetition after that would be a new claim.
+		// The engine remembers an ended claim for a TTL. A repetition after that would be a new
+		// claim.
 		var running sync.WaitGroup
 		holder, ctx := w.peer("holder"), w.ctx()
 		for i := range 12 {
@@ -232,7 +233,7 @@ var lossChecks = []check{
 			}
 			w.done(ctx.Done(), "notified of the loss")
 			w.is(context.Cause(ctx), lockkeeper.Revoked)
-			return nil // it did not notice
+			return nil // the holder did not notice its loss
 		}, lockkeeper.WithNote("careless"))
 		running.Wait()
 		w.ok(revoked)
@@ -240,7 +241,7 @@ var lossChecks = []check{
 	}},
 }
 
-// Abandonment: a session that is not renewed ends within its TTL, holding or waiting.
+// Abandonment: a session without renewals ends within its TTL, whether it holds or waits.
 var abandonChecks = []check{
 	{"Abandonment/a holder", 0, func(w *world) {
 		k, next := w.worker("dead", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)

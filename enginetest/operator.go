@@ -28,7 +28,8 @@ var operatorChecks = []check{
 			w.Errorf("the holder gets %+v", asked)
 		}
 		w.sleep(shortTTL / 2)
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)})) // again: this postpones nothing
+		// A repeated revocation does not postpone the end.
+		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)}))
 		s := victim.renewalShows(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
 		w.between("revoked", w.now()-sent, shortTTL, shortTTL)
 		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance (by eve)" {
@@ -64,7 +65,7 @@ var operatorChecks = []check{
 		if s := waiter.waitEnded(id, lockkeeper.Revoked); s.Text != "too many" {
 			w.Errorf("the text is %q", s.Text)
 		}
-		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: waiter.ref(id)})) // it has ended: no error
+		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: waiter.ref(id)})) // no error: the claim has ended
 	}},
 	{"R18/present holders don't feel a freeze", operators | trees, func(w *world) {
 		holder, op, next := w.peer("holder"), w.peer("operator"), w.peer("next")

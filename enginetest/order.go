@@ -29,20 +29,20 @@ var orderChecks = []check{
 	{"R4/first come first served", fifo, func(w *world) {
 		holder := w.peer("holder")
 		holder.hold(exclusive("db"))
-		var line []*peer
+		var queue []*peer
 		for range 6 {
 			p := w.peer("waiter")
 			p.queue(exclusive("db"))
-			line = append(line, p)
+			queue = append(queue, p)
 		}
 		before := holder.last
 		holder.release(before)
 		fence := uint64(0)
-		for i, p := range line {
+		for i, p := range queue {
 			s := p.waitGranted(p.last)
 			w.rises(fence, s.Fence)
 			fence = s.Fence
-			for _, other := range line[i+1:] {
+			for _, other := range queue[i+1:] {
 				if s := other.status(other.last); s.State != lockkeeper.Waiting {
 					w.Fatalf("a later waiter is %s while %d holds", s.State, i)
 				}
@@ -53,18 +53,18 @@ var orderChecks = []check{
 	{"R4/priority first, then the ticket", fifo | ranked, func(w *world) {
 		holder := w.peer("holder")
 		holder.hold(exclusive("db"))
-		line := map[string]*peer{}
+		queue := map[string]*peer{}
 		for _, c := range []struct {
 			name     string
 			priority int
 		}{{"low", -7}, {"zero", 0}, {"five", 5}, {"one", 1}, {"five again", 5}, {"top", lockkeeper.MaxPriority}} {
 			p := w.peer(c.name)
 			p.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever, Priority: c.priority})
-			line[c.name] = p
+			queue[c.name] = p
 		}
 		holder.release(holder.last)
 		for _, name := range []string{"top", "five", "five again", "one", "zero", "low"} {
-			p := line[name]
+			p := queue[name]
 			p.waitGranted(p.last)
 			p.release(p.last)
 		}
@@ -80,7 +80,7 @@ var orderChecks = []check{
 		}
 		for i, ref := range waits {
 			if all := holder.list(lockkeeper.Query{Ref: ref}); len(all) != 1 || all[0].Position != i+1 {
-				w.Errorf("waiter %d: %+v, want place %d", i, all, i+1)
+				w.Errorf("waiter %d: %+v, want position %d", i, all, i+1)
 			}
 		}
 	}},

@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// peer is a session that calls the engine directly, from one goroutine. Only renew renews it.
+// peer is a session that calls the engine directly, from one goroutine. It never renews by itself.
 type peer struct {
 	*world
 	engine  lockkeeper.Engine
@@ -89,13 +89,13 @@ func (p *peer) ask(want lockkeeper.Want) lockkeeper.Status {
 	return s
 }
 
-// hold requests targets, which must be granted at once.
+// hold requests targets. The engine must grant them at once.
 func (p *peer) hold(targets ...lockkeeper.Target) lockkeeper.Status {
 	p.Helper()
 	return p.holdAs(lockkeeper.Want{Targets: targets})
 }
 
-// holdAs requests want, which must be granted at once.
+// holdAs requests want. The engine must grant it at once.
 func (p *peer) holdAs(want lockkeeper.Want) lockkeeper.Status {
 	p.Helper()
 	s := p.ask(want)
@@ -108,13 +108,13 @@ func (p *peer) holdAs(want lockkeeper.Want) lockkeeper.Status {
 	return s
 }
 
-// queue requests targets without a bound on the wait, and must wait. It returns the claim's id.
+// queue requests targets with an unlimited wait. The claim must wait. queue returns its id.
 func (p *peer) queue(targets ...lockkeeper.Target) uint64 {
 	p.Helper()
 	return p.queueAs(lockkeeper.Want{Targets: targets, Wait: forever})
 }
 
-// queueAs requests want, and must wait.
+// queueAs requests want. The claim must wait.
 func (p *peer) queueAs(want lockkeeper.Want) uint64 {
 	p.Helper()
 	if s := p.ask(want); s.State != lockkeeper.Waiting {
@@ -123,7 +123,7 @@ func (p *peer) queueAs(want lockkeeper.Want) uint64 {
 	return p.last
 }
 
-// refused requests targets without a wait, and must be refused.
+// refused requests targets without a wait. The engine must refuse them.
 func (p *peer) refused(targets ...lockkeeper.Target) lockkeeper.Status {
 	p.Helper()
 	s := p.ask(lockkeeper.Want{Targets: targets})
@@ -190,8 +190,8 @@ func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) 
 	}
 }
 
-// renewalShows waits until want accepts the claim's status in a renewal: a holder gets it there even
-// if every notification is lost.
+// renewalShows waits until want accepts the claim's status in a lease of a renewal. A holder gets
+// the status there even if the network loses every notification.
 func (p *peer) renewalShows(id uint64, what string, want func(lockkeeper.Status) bool) lockkeeper.Status {
 	p.Helper()
 	end := time.After(maxWait)
@@ -267,8 +267,8 @@ func (p *peer) list(q lockkeeper.Query) []lockkeeper.Status {
 	return all
 }
 
-// explain returns the status of the claim with its position and blockers, with an operator's List
-// if the engine has one.
+// explain returns the status of the claim with its position and blockers. It uses an operator's
+// List if the engine has one.
 func (p *peer) explain(id uint64) lockkeeper.Status {
 	p.Helper()
 	if !p.claims(operators) {

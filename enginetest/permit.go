@@ -64,9 +64,9 @@ var permitChecks = []check{
 		holder, large, small := w.peer("holder"), w.peer("large"), w.peer("small")
 		holder.hold(permits("k", 2, 4))
 		large.queue(permits("k", 3, 4))
-		small.refused(permits("k", 1, 4)) // it would fit, but not beside the claim ahead
+		small.refused(permits("k", 1, 4)) // it would fit alone, but not together with the claim ahead
 		small.refused(permits("k", 1, 3))
-		small.hold(permits("k", 1, 9)) // it counts only claims ahead with at least its own limit
+		small.hold(permits("k", 1, 9)) // only claims ahead with at least its own limit count against it
 		small.release(small.last)
 		holder.release(holder.last)
 		large.waitGranted(large.last)
@@ -96,19 +96,19 @@ var permitChecks = []check{
 	{"R7/waiting permits share what is freed", counts | fifo, func(w *world) {
 		holder := w.peer("holder")
 		holder.hold(permits("k", 3, 3))
-		var line []*peer
+		var queue []*peer
 		for range 4 {
 			p := w.peer("waiter")
 			p.queue(permits("k", 1, 3))
-			line = append(line, p)
+			queue = append(queue, p)
 		}
 		holder.release(holder.last)
-		for i, p := range line[:3] {
+		for i, p := range queue[:3] {
 			p.inUse(p.waitGranted(p.last), i+1, i+1)
 		}
-		line[3].stays(line[3].last, lockkeeper.Waiting)
-		line[1].release(line[1].last)
-		line[3].inUse(line[3].waitGranted(line[3].last), 3, 2)
+		queue[3].stays(queue[3].last, lockkeeper.Waiting)
+		queue[1].release(queue[1].last)
+		queue[3].inUse(queue[3].waitGranted(queue[3].last), 3, 2)
 	}},
 	{"R7/no units of nobody", counts, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")

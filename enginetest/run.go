@@ -31,15 +31,16 @@ type Harness struct {
 	// once, on sessions with a TTL of one second.
 	Bubble bool
 
-	// Clock is the clock of the clients' deadlines. Nil means their default, or in a bubble the clock
-	// of the bubble.
+	// Clock is the clock of the clients' deadlines. Nil means their default, or in a bubble the
+	// clock of the bubble.
 	Clock func() time.Duration
 
 	// Calm ends the faults that the environment injects, if any. Stress calls it after all
 	// operations: from then on every path must become free within the longest TTL.
 	Calm func()
 
-	// Skip maps the full names of checks that no engine could pass in this environment to the reason.
+	// Skip maps the full names of checks that no engine could pass in this environment to the
+	// reason.
 	Skip map[string]string
 
 	// Restart ends the engine as a crash does and opens the same state again. Nil means that the
@@ -66,8 +67,8 @@ func checks() []check {
 	)
 }
 
-// Run runs the whole suite against the engine. It skips the checks of features that the engine does
-// not claim, and checks that the engine refuses requests that need them.
+// Run runs the whole suite against the engine. If the engine does not claim a feature, Run skips
+// the checks of the feature, and checks that the engine refuses requests that need it.
 func Run(t *testing.T, h Harness) {
 	h.runChecks(t, checks())
 }

@@ -56,8 +56,8 @@ func (w *world) three() (l, t, m *worker) {
 	return w.worker("L", nil), w.worker("T", nil), w.worker("M", nil)
 }
 
-// Cases T2: an urgent job gets the lock from a less urgent one. The holder keeps the lock until it has
-// released or its time is over; only then is the most urgent job granted.
+// Cases T2: an urgent job gets the lock from a less urgent one. The holder keeps the lock until it
+// releases or its time is over; only then does the engine grant the most urgent job.
 var stealCases = []check{
 	{"T2/case T2.1 held", 0, func(w *world) {
 		l := w.worker("L", nil)

@@ -14,11 +14,11 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Stress runs clients with random requests over everything that the engine claims: modes, trees, many
-// targets, priorities, steals, soft writers, tries, cancelled waits, conversions and revocations. Some
-// links lose or duplicate messages, and some sessions are cut off for shorter and longer than their
-// TTL. Then all links work again, and every path must become free within the longest TTL. Package
-// history judges the recorded history.
+// Stress runs clients with random requests over everything that the engine claims: modes, trees,
+// many targets, priorities, steals, soft writers, tries, cancelled waits, conversions and
+// revocations. Some links lose or duplicate messages, and some links are cut for shorter and longer
+// than a TTL. Then all links work again, and every path must become free within the longest TTL.
+// Package history judges the recorded history.
 //
 // The flag -seed fixes the requests and faults, and Stress logs how to replay them. It does not fix
 // the order in which goroutines run.

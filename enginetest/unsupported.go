@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// example is a want that needs one feature and as few others as possible.
+// example is a want that needs its feature and as few others as possible.
 type example struct {
 	feature lockkeeper.Features
 	want    lockkeeper.Want
@@ -28,7 +28,8 @@ func examples() []example {
 	}
 }
 
-// Unsupported: an engine refuses a request that needs an unclaimed feature at once, and changes nothing.
+// Unsupported: an engine refuses a request that needs an unclaimed feature at once, and changes
+// nothing.
 var unsupportedChecks = []check{
 	{"Unsupported/claims", 0, func(w *world) {
 		p := w.peer("one")

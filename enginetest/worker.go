@@ -42,8 +42,8 @@ type demand struct {
 	more     []lockkeeper.Request
 }
 
-// requests returns the options of d for the client. The note carries the claim's name in the history,
-// by which the link recognizes it.
+// requests returns the options of d for the client. The note has the claim's name in the history,
+// so that the link recognizes the claim.
 func (d *demand) requests(client, claim string) []lockkeeper.Request {
 	requests := []lockkeeper.Request{lockkeeper.WithAs(client), lockkeeper.WithNote(recorded + claim)}
 	for _, t := range d.targets {

@@ -17,7 +17,7 @@ import (
 // machine.
 const maxWait = 20 * time.Second
 
-// tolerance is the delay that real time may add to a promised time.
+// tolerance is the largest delay that a busy machine may add to a promised time.
 const tolerance = 5 * time.Second
 
 const (
@@ -26,7 +26,8 @@ const (
 	longTTL  = lockkeeper.DefaultTTL // for sessions that outlive their check without renewal
 )
 
-// world is the environment of one check: a new state of the engine, handles on it, and the recorder.
+// world is the environment of one check: a new state of the engine, handles on it, and the
+// recorder.
 type world struct {
 	*testing.T
 	harness    Harness
@@ -91,7 +92,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// within returns a context for an operation inside a hold: that of the hold, with a deadline.
+// within returns a context for an operation inside a hold: the hold's context with a deadline.
 func (w *world) within(h *lockkeeper.Hold) context.Context {
 	ctx, cancel := context.WithTimeout(h.Context(), maxWait)
 	w.Cleanup(cancel)
@@ -148,13 +149,13 @@ func (w *world) done(c <-chan struct{}, what string) {
 	}
 }
 
-// sleep waits for d. It is for the passing of time, not for waiting on an event.
+// sleep waits for d. Use it to let time pass, not to wait for an event.
 func (w *world) sleep(d time.Duration) {
 	<-time.After(d)
 }
 
-// between fails the check unless least <= took <= most + slack, where slack is the tolerance in real
-// time and 20 ms in a bubble.
+// between fails the check unless least <= took <= most + slack, where slack is the tolerance in
+// real time and 20 ms in a bubble.
 func (w *world) between(what string, took, least, most time.Duration) {
 	w.Helper()
 	slack := tolerance

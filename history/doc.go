@@ -19,8 +19,8 @@
 //
 // # Certain holds
 //
-// A client cannot observe the moment of a grant; it lies between the request and its answer. So the
-// judge uses the interval in which a hold is certain:
+// A client cannot observe the instant of a grant, which is between the request and its answer. So
+// the judge uses the interval in which a hold is certain:
 //
 //	Ask ───────── Granted ═════════ certain ═════════ Release, Lost or Gone ───────── Released
 //	     granted here                                                        ended here
@@ -31,13 +31,14 @@
 //     R3), do not overlap.
 //   - Permits: the units certainly held are at most the largest limit of their holders; no grant
 //     exceeds its own limit; no slot is held twice (R7).
-//   - Fences, if the engine claims them: no fence occurs twice. If one grant was answered before
+//   - Fences, if the engine guarantees them: no fence occurs twice. If one grant was answered before
 //     another was requested, its fence is lower; of two holds that exclude each other, the earlier one
 //     has the lower fence (R13).
-//   - Order, if the engine claims it: a claim that was known to wait before another was requested, with
-//     at least its priority and in its way, is granted first (R4, R5).
+//   - Order, if the engine guarantees it: if a client knew that claim a waits before another client
+//     requested claim b, and a conflicts with b and has at least its priority, the engine grants a
+//     first (R4, R5).
 //   - Answers: every request gets exactly one final answer (R16, R17).
-//   - Notified in time: a holder knew of its loss before the next grant that excludes it was answered,
-//     unless that grant is marked unconfirmed (R12).
+//   - Notified in time: a holder that lost its hold knew so before the engine answered the next
+//     conflicting grant, unless that grant is marked unconfirmed (R12).
 //   - Linearizability of locks, permits and guarded counters, for each path.
 package history

@@ -14,11 +14,11 @@ type Rules struct {
 	FIFO     bool // claims of equal priority are granted in the order in which they began to wait
 	Priority bool // higher priority is granted first
 	Fences   bool // fences rise with every grant
-	// Forced: holds may have been stolen or revoked. A client that does not know of it yet is not
-	// counted, so counts and slots are not judged.
+	// Forced: the engine may have ended holds as stolen or revoked before their clients knew. Such
+	// a hold looks certain but counts no more, so the judge does not judge counts and slots.
 	Forced bool
-	// Restarts: the engine was restarted. Waiting sessions may have had to resume, and meanwhile
-	// permits that fit beside theirs are granted first (R19).
+	// Restarts: the engine restarted. While a session of a waiting claim had to resume, the engine
+	// may have granted later permits that fit beside that claim (R19).
 	Restarts bool
 	Running  bool // the history is incomplete: a request without an answer is no fault
 }
@@ -33,8 +33,8 @@ func RulesOf(g lockkeeper.Guarantees) Rules {
 }
 
 // Judge returns one readable line for each fault of a history. A line begins with the judgement:
-// exclusion, permits, fences, order, answers, notified in time, linearizability. The events may be in
-// any order.
+// exclusion, permits, fences, order, answers, notified in time, linearizability. The events may be
+// in any order.
 func Judge(events []Event, rules Rules) []string {
 	events = Merge(events)
 	lives := fold(events)
@@ -70,7 +70,7 @@ func (l *life) judgeAnswers(rules Rules) []string {
 	return nil
 }
 
-// spansOf returns all certain intervals, by their beginning.
+// spansOf returns all certain intervals, sorted by their beginning.
 func spansOf(lives []*life) []*span {
 	var spans []*span
 	for _, l := range lives {
@@ -90,7 +90,7 @@ func judgeExclusion(spans []*span) (wrong []string) {
 			if !bad || old.of == s.of {
 				continue
 			}
-			later := s // in the order of the engine's grants
+			later := s // the later grant, by fence
 			if old.fence > s.fence {
 				later = old
 			}
@@ -187,7 +187,7 @@ func judgeFencesByPath(spans []*span) (wrong []string) {
 	return wrong
 }
 
-// at formats a time that may be never.
+// at formats a time, or never.
 func at(d time.Duration) string {
 	if d == never {
 		return "never"

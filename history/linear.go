@@ -11,13 +11,14 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// maxTime bounds the search for one path. An undecided history counts as legal here; the other
-// judgements do not search.
+// maxTime bounds the search for one path. A history undecided by then counts as linearizable; the
+// other judgements need no search and have no bound.
 const maxTime = 5 * time.Second
 
-// judgeLinear checks linearizability, path by path. A path qualifies if all its claims have one target,
-// exclusive or permits, and if no other path conflicts with it. It must behave like a sequential lock or
-// counting semaphore. The counters that holds guard must behave like sequential counters.
+// judgeLinear checks linearizability, path by path. A path qualifies if each of its claims has one
+// target, exclusive or permits, and if no claim has an ancestor or descendant of the path. A path
+// that qualifies must behave like a sequential lock or counting semaphore. The counters that holds
+// guard must behave like sequential counters.
 func judgeLinear(lives []*life, rules Rules) (wrong []string) {
 	for path, all := range simplePaths(lives) {
 		operations, model := lockOperations(all, rules), lockModel
@@ -77,10 +78,9 @@ const (
 	take verb = "take"
 	try  verb = "try" // refused, because the lock is held
 	give verb = "give"
-	// a hold ends at the engine at a time that its client does not know, perhaps after the end of the
-	// history
+	// fall: a hold ends at the engine at an unknown time, perhaps after the end of the history
 	fall verb = "fall"
-	rise verb = "rise"
+	rise verb = "rise" // a counter is incremented
 )
 
 // step is the input of one operation.
@@ -115,8 +115,8 @@ func lockOperations(lives []*life, rules Rules) (operations []porcupine.Operatio
 	return operations
 }
 
-// addEnd adds the end of a granted claim. If holds may be forced out, an acknowledged release may have
-// found the claim ended long before.
+// addEnd adds the end of a granted claim. If rules.Forced is set, the claim may have ended long
+// before an acknowledged release.
 func (l *life) addEnd(rules Rules, add func(s step, call, ret time.Duration)) {
 	switch {
 	case l.end.Kind == Release && l.answered != never && !rules.Forced:
@@ -128,8 +128,8 @@ func (l *life) addEnd(rules Rules, add func(s step, call, ret time.Duration)) {
 	}
 }
 
-// permitOperations returns the operations on the permits of one path. It omits refusals, because they
-// depend on the waiters ahead.
+// permitOperations returns the operations on the permits of one path. It omits refusals, because
+// they depend on the waiters ahead.
 func permitOperations(lives []*life, rules Rules) (operations []porcupine.Operation) {
 	for _, l := range lives {
 		units, limit := l.ask.Targets[0].Units, l.ask.Targets[0].Limit
@@ -192,8 +192,8 @@ var lockModel = porcupine.NondeterministicModel{
 	},
 }
 
-// permitModel is a sequential counting semaphore without a limit. Its state is the number of held
-// units. Other judgements find a release without a hold.
+// permitModel is a sequential counting semaphore; each operation has its own limit. Its state is
+// the number of held units. Other judgements find a release without a hold.
 var permitModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{0} },
 	Step: func(state, input, _ any) []any {

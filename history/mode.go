@@ -6,8 +6,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// kind is the kind of a claim at one path: the mode of its target there, or the intent that a target
-// below sets on every ancestor (R3).
+// kind is the kind of a claim at one path: the mode of its target there, or the intent that a
+// target below sets on every ancestor (R3).
 type kind uint8
 
 const (
@@ -19,9 +19,9 @@ const (
 	kinds
 )
 
-// compatible is the matrix of kinds that may be held together at one path, without the arithmetic of
-// permits. It repeats the matrix of package table on purpose: the judge must not use the code that it
-// judges.
+// compatible is the matrix of kinds that may be held together at one path, without the arithmetic
+// of permits. It repeats the matrix of package table on purpose: the judge must not use the code
+// that it judges.
 var compatible = [kinds][kinds]bool{
 	intentShared:    {intentShared: true, intentExclusive: true, shared: true, permits: true},
 	intentExclusive: {intentShared: true, intentExclusive: true, permits: true},
@@ -68,7 +68,7 @@ func clash(a, b []lockkeeper.Target) (string, bool) {
 	return "", false
 }
 
-// marks returns the kinds that targets set on their paths and all ancestors.
+// marks yields the kinds that targets set on their paths and all ancestors.
 func marks(targets []lockkeeper.Target, yield func(lockkeeper.Path, kind)) {
 	for _, t := range targets {
 		at, above := kindOf(t.Mode)

@@ -8,8 +8,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// judgeOrder checks the order of grants: a claim that was known to wait before another was requested,
-// with at least its priority and in its way, is granted first.
+// judgeOrder checks the order of grants: if a client knew that a claim waits before another client
+// requested a later claim, and the rules put the first before the later one, the later one must not
+// overtake it.
 func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 	if !rules.FIFO && !rules.Priority {
 		return nil
@@ -17,17 +18,17 @@ func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 	byWait := slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return l.waits == never || l.ask.Soft })
 	slices.SortFunc(byWait, func(a, b *life) int { return cmp.Compare(a.waits, b.waits) })
 	byAsk := slices.SortedFunc(slices.Values(lives), func(a, b *life) int { return cmp.Compare(a.ask.At, b.ask.At) })
-	var line []*life
+	var queue []*life
 	next := 0
 	for _, late := range byAsk {
 		for next < len(byWait) && byWait[next].waits < late.ask.At {
-			line = append(line, byWait[next])
+			queue = append(queue, byWait[next])
 			next++
 		}
-		line = slices.DeleteFunc(line, func(l *life) bool {
+		queue = slices.DeleteFunc(queue, func(l *life) bool {
 			return len(l.answers) > 0 && l.answers[0].At < late.ask.At || l.ended < late.ask.At
 		})
-		for _, early := range line {
+		for _, early := range queue {
 			if early.goesBefore(late, rules) && early.wasOvertaken(late, rules) {
 				wrong = append(wrong, fmt.Sprintf("order: %s %v (priority %d, waits since %s, granted at %s with fence %d, "+
 					"given up at %s) was overtaken by %s (priority %d, asked for at %s)",
@@ -54,8 +55,8 @@ func (l *life) goesBefore(other *life, rules Rules) bool {
 		return true
 	}
 	if len(l.ask.Targets) != 1 || rules.Forced || rules.Restarts {
-		// l may wait for another path, or for its session to resume, and so leave room where both
-		// conflict. A stolen hold goes to the thief before any other claim.
+		// l may wait for another path or for its session to resume, and meanwhile other may take
+		// permits of their common path. A stolen hold goes to the thief before any other claim.
 		return false
 	}
 	// Permits of one path: without a larger limit, other cannot fit where l did not.
@@ -74,10 +75,10 @@ func (l *life) wasOvertaken(other *life, rules Rules) bool {
 		return other.grant.Fence < l.grant.Fence
 	}
 	if rules.Forced {
-		return false // l may have been granted without an answer, and forced out
+		return false // the engine may have granted l and forced its end, without an answer
 	}
 	if _, bad := clash(l.ask.Targets, other.ask.Targets); !bad {
-		return false // l may have been granted without an answer, and held beside other
+		return false // the engine may have granted l without an answer, beside other
 	}
 	if l.cancel == never || len(l.answers) > 0 && l.answers[0].At < l.cancel {
 		return false // the engine ended the wait at an unknown time

@@ -43,7 +43,7 @@ func (s *span) judgeUnits(t lockkeeper.Target, others []*span) (wrong []string) 
 		}
 	}
 	if s.unconfirmed || slices.ContainsFunc(others, func(old *span) bool { return old.unconfirmed }) {
-		return nil // one of the holders was forced out and does not know it yet
+		return nil // the engine may have ended one of the holds, and its holder does not know yet
 	}
 	switch {
 	case throughout > t.Limit:

@@ -2,8 +2,8 @@ package table
 
 import "time"
 
-// recordStatedEnd records the end of c that an answer states. lease is the number of the lease, or 0
-// for the answer to a claim (R12).
+// recordStatedEnd records the end of c that the engine states in an answer. lease is the number of
+// the lease, or 0 for the answer to a claim (R12).
 //
 // Invariant: if c is held and c.unackedEnd != c.stated, c's session has not acknowledged c.stated.
 func (t *Table) recordStatedEnd(c *claim, lease uint64) {
@@ -22,8 +22,8 @@ func (t *Table) recordStatedEnd(c *claim, lease uint64) {
 	t.mark(c)
 }
 
-// acknowledge records that the client of s received the lease of that number: it knows the ends that
-// this lease stated and no later answer changed (R12).
+// acknowledge records that the client of s received the lease with number lease. The client then
+// knows each end that this lease stated, unless a later answer changed it (R12).
 func (t *Table) acknowledge(s *session, lease uint64) {
 	lease = min(lease, s.leases)
 	if lease <= s.acked {
@@ -39,9 +39,9 @@ func (t *Table) acknowledge(s *session, lease uint64) {
 	}
 }
 
-// reliedUntil returns until when c's holder may rely on its hold, its session's promise left aside:
-// the latest end that it has not acknowledged, or the last stated end if its session never
-// acknowledges (R12).
+// reliedUntil returns the instant until which c's holder may rely on its hold, ignoring the promise
+// to its session: the latest end that it has not acknowledged, or the last stated end if its
+// session never acknowledges (R12).
 func (c *claim) reliedUntil() time.Duration {
 	if c.session.acked == 0 {
 		return c.stated

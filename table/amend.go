@@ -6,11 +6,11 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// amend brings c up to w, which has its id (R16): nothing for what c already
-// knows, and for a higher revision a higher priority, other limits, another mode.
+// amend changes c to w, which has the same id (R16). A revision that c already has changes nothing.
+// A higher revision may raise the priority, change limits, or convert the mode.
 func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 	if w.Revision < c.want.Revision {
-		return nil // late, or doubled
+		return nil // a late or repeated request
 	}
 	if w.Revision == c.want.Revision {
 		if !w.SameRequest(&c.want) {
@@ -42,8 +42,8 @@ func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 	return nil
 }
 
-// mayBecome checks that w differs from c's want only in what may be amended,
-// and reports whether it converts.
+// mayBecome checks that w differs from c's want only in fields that a client may amend, and reports
+// whether w converts c.
 func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 	rest := *w
 	rest.Targets, rest.Priority = c.want.Targets, c.want.Priority
@@ -52,7 +52,7 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 		return target.Mode == m
 	})
 	if len(c.wanted) == 0 || converts {
-		rest.Wait = c.want.Wait // it waits for nothing, or is about to begin a new wait
+		rest.Wait = c.want.Wait // c waits for nothing, or is about to begin a new wait
 	}
 	switch {
 	case !rest.SameRequest(&c.want) || !c.sameTargets(w):
@@ -83,7 +83,8 @@ func (c *claim) sameTargets(w *lockkeeper.Want) bool {
 	})
 }
 
-// modes are those of c's targets: as it waits for them, or else as it holds them.
+// modes returns the modes of c's targets: the wanted ones while c converts, otherwise the granted
+// ones.
 func (c *claim) modes() []lockkeeper.Mode {
 	modes := make([]lockkeeper.Mode, len(c.grants))
 	for i, g := range c.grants {
@@ -94,7 +95,7 @@ func (c *claim) modes() []lockkeeper.Mode {
 	return modes
 }
 
-// uniform reports whether all modes are one that can be converted.
+// uniform reports whether all modes are the same, and convertible.
 func uniform(modes []lockkeeper.Mode) bool {
 	return !slices.ContainsFunc(modes, func(m lockkeeper.Mode) bool {
 		return m != modes[0] ||
@@ -102,7 +103,8 @@ func uniform(modes []lockkeeper.Mode) bool {
 	})
 }
 
-// adopt makes w what c is known to want.
+// adopt makes w the accepted request of c. If that raises c's priority, it marks the asks and waits
+// that depend on the priority for a recheck.
 func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 	raised := w.Priority > c.want.Priority
 	c.want = *w
@@ -115,7 +117,7 @@ func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 	}
 }
 
-// upgrade has c, held shared, wait to be exclusive (R14).
+// upgrade makes c, which is held shared, wait to become exclusive (R14).
 func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	t.tickets++
@@ -125,7 +127,7 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 	t.beginWait(c)
 }
 
-// downgrade makes c, held exclusive, shared at once; it keeps its fence (R14).
+// downgrade makes c, which is held exclusive, shared at once. c keeps its fence (R14).
 func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	old := c.held
@@ -146,7 +148,7 @@ func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	t.settle()
 }
 
-// raise gives c a higher priority, or other limits, or only the new revision.
+// raise gives c the priority, limits and revision of w, which does not convert c.
 func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 	waits := len(c.wanted) > 0
 	if waits {
@@ -177,9 +179,9 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 	t.settle()
 }
 
-// grantModes brings what statuses show of c's targets up to what it wants.
+// grantModes sets the targets in c's grants, which statuses show, to the wanted ones.
 func (t *Table) grantModes(c *claim) {
-	c.grants = slices.Clone(c.grants) // statuses that were given out share the old ones
+	c.grants = slices.Clone(c.grants) // earlier statuses share the old grants
 	for i, target := range c.want.Targets {
 		c.grants[i].Target = target
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Check walks every invariant of the table and returns the first that does not
-// hold. It costs far more than a step; tests call it after each one.
+// Check verifies every invariant of the table and returns an error for the first that is violated.
+// It costs far more than a step; tests call it after each one.
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
 		t.checkClaims, t.checkLapses, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
@@ -30,7 +30,8 @@ func (t *Table) everyClaim() []*claim {
 	return all
 }
 
-// checkClaims: each claim waits, or is held, or both as a conversion, and its places are what its want says.
+// checkClaims verifies that each claim waits, or is held, or both as a conversion, and that its
+// entries match this state.
 func (t *Table) checkClaims() error {
 	for _, c := range t.everyClaim() {
 		switch {
@@ -39,11 +40,11 @@ func (t *Table) checkClaims() error {
 		case len(c.held) == 0 && len(c.wanted) == 0:
 			return fmt.Errorf("claim %s neither waits nor is held", c.ref)
 		case (len(c.wanted) > 0) != (c.queued || c.frozen) || c.queued && c.frozen:
-			return fmt.Errorf("claim %s: wants %d places, in line %t, frozen %t", c.ref, len(c.wanted), c.queued, c.frozen)
+			return fmt.Errorf("claim %s: wants %d entries, queued %t, frozen %t", c.ref, len(c.wanted), c.queued, c.frozen)
 		case c.frozen != (len(c.wanted) > 0 && t.forbidden(c) != nil):
 			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref, c.frozen)
 		case (len(c.held) > 0) != (c.fence > 0):
-			return fmt.Errorf("claim %s: fence %d but %d places held", c.ref, c.fence, len(c.held))
+			return fmt.Errorf("claim %s: fence %d but %d entries held", c.ref, c.fence, len(c.held))
 		case len(c.wanted) == 0 && c.bound != forever:
 			return fmt.Errorf("claim %s waits for nothing until %s", c.ref, c.bound)
 		}
@@ -69,13 +70,14 @@ func (t *Table) checkLapses() error {
 	return nil
 }
 
-// checkNodes: nodes exist exactly for places, and their lists hold exactly those, in order.
+// checkNodes verifies that a node exists exactly where a claim has an entry, and that the lists of
+// the nodes have exactly these entries, in order.
 func (t *Table) checkNodes() error {
 	refs, listed := make(map[*node]int), make(map[*entry]bool)
 	for _, c := range t.everyClaim() {
-		for _, places := range [][]entry{c.held, c.wanted} {
-			for i := range places {
-				refs[places[i].node]++
+		for _, entries := range [][]entry{c.held, c.wanted} {
+			for i := range entries {
+				refs[entries[i].node]++
 			}
 		}
 	}
@@ -84,14 +86,14 @@ func (t *Table) checkNodes() error {
 	}
 	for path, n := range t.nodes { // order does not matter: any failure is one
 		if n.path != path || n.refs != refs[n] || n.touched != 0 {
-			return fmt.Errorf("node %s: path %s, %d references for %d places, touched %b", path, n.path, n.refs, refs[n],
+			return fmt.Errorf("node %s: path %s, %d references for %d entries, touched %b", path, n.path, n.refs, refs[n],
 				n.touched)
 		}
 		units := 0
 		for k := range kinds {
 			for p := n.held[k]; p != nil; p = p.next {
 				if p.node != n || p.kind != k || !p.in(p.claim.held) {
-					return fmt.Errorf("node %s: a place of claim %s is listed as held %s", path, p.claim.ref, k)
+					return fmt.Errorf("node %s: an entry of claim %s is listed as held %s", path, p.claim.ref, k)
 				}
 				listed[p] = true
 				units += p.units
@@ -112,7 +114,7 @@ func (t *Table) checkNodes() error {
 		}
 		for i := range c.wanted {
 			if c.queued != listed[&c.wanted[i]] {
-				return fmt.Errorf("claim %s: in line %t, but listed at %s %t", c.ref, c.queued, c.wanted[i].node.path, !c.queued)
+				return fmt.Errorf("claim %s: queued %t, but listed at %s %t", c.ref, c.queued, c.wanted[i].node.path, !c.queued)
 			}
 		}
 	}
@@ -135,19 +137,20 @@ func (n *node) checkQueues(listed map[*entry]bool) error {
 		listed[p] = true
 		switch {
 		case p.node != n || !p.in(p.claim.wanted):
-			err = fmt.Errorf("node %s: a place of claim %s is in line that is not wanted here", n.path, p.claim.ref)
+			err = fmt.Errorf("node %s: an entry of claim %s is queued but not wanted here", n.path, p.claim.ref)
 		case p.next != nil && p.next.claim != p.claim && !p.claim.before(p.next.claim):
-			err = fmt.Errorf("node %s: claim %s stands in line before %s", n.path, p.claim.ref, p.next.claim.ref)
+			err = fmt.Errorf("node %s: claim %s is queued before %s", n.path, p.claim.ref, p.next.claim.ref)
 		case p.next != nil && p.next.prev != p:
-			err = fmt.Errorf("node %s: the line is broken behind claim %s", n.path, p.claim.ref)
+			err = fmt.Errorf("node %s: the queue is broken behind claim %s", n.path, p.claim.ref)
 		}
 		return err == nil
 	})
 	return err
 }
 
-// checkExclusion: no two incompatible claims are held (P2 of the safety page),
-// and no slot is held twice. Fewer than all of the limits bound the units: each holder was granted under its own.
+// checkExclusion verifies that no two incompatible claims are held (P2 of the safety page), and
+// that no two claims hold one slot. Only the highest limit bounds the sum of units, because the
+// table grants each holder under the holder's own limit.
 func (t *Table) checkExclusion() error {
 	for path, n := range t.nodes { // order does not matter: any failure is one
 		highest, slotted := 0, make(map[int]lockkeeper.Ref)
@@ -180,7 +183,8 @@ func (t *Table) checkExclusion() error {
 	return nil
 }
 
-// checkFences: no number was given twice, none is above the counter.
+// checkFences verifies that no two claims have one fence or ticket, and that none is above its
+// counter.
 func (t *Table) checkFences() error {
 	fences, tickets := make(map[uint64]bool), make(map[uint64]bool)
 	for _, c := range t.everyClaim() {
@@ -200,10 +204,10 @@ func (t *Table) checkFences() error {
 	return nil
 }
 
-// checkNesting: who says in whose hold they are made is counted, and so is who
-// keeps back what is held.
+// checkNesting verifies that nestedIn has exactly the claims made inside another claim's hold, and
+// that blockingWaits counts the queued claims whose wait keeps a hold from being released.
 func (t *Table) checkNesting() error {
-	joint, nested := 0, 0
+	blocking, nested := 0, 0
 	for _, c := range t.everyClaim() {
 		if c.nested() {
 			nested++
@@ -212,23 +216,24 @@ func (t *Table) checkNesting() error {
 			}
 		}
 		if c.queued && c.blocksHeld() {
-			joint++
+			blocking++
 		}
 	}
-	if joint != t.blockingWaits {
-		return fmt.Errorf("joint is %d, counted %d", t.blockingWaits, joint)
+	if blocking != t.blockingWaits {
+		return fmt.Errorf("blockingWaits is %d, counted %d", t.blockingWaits, blocking)
 	}
 	for ref, named := range t.nestedIn { // order does not matter: any failure is one
 		if nested -= len(named); len(named) == 0 || nested < 0 {
-			return fmt.Errorf("%d claims are noted inside %s, more than say so", len(named), ref)
+			return fmt.Errorf("%d claims are listed inside %s, more than there are", len(named), ref)
 		}
 	}
 	return nil
 }
 
-// checkLists: thieves, frozen and lasting are exact, and nothing of a step is left over.
+// checkLists verifies the lists and counters of thieves, frozen claims, soft claims and announced
+// holds, and that no work of a step is left.
 func (t *Table) checkLists() error {
-	lasting, softs, mixed, thieves := 0, 0, 0, 0
+	announced, softs, mixed, thieves := 0, 0, 0, 0
 	for _, n := range t.nodesWithWaiters() {
 		if len(n.waiters.permits) > 1 {
 			mixed++
@@ -247,19 +252,19 @@ func (t *Table) checkLists() error {
 			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref, c.frozen)
 		}
 		if len(c.held) > 0 && c.want.Expected > 0 {
-			lasting++
+			announced++
 		}
 	}
 	if softs != t.softWaiters || mixed != t.mixedQueues {
-		return fmt.Errorf("soft claims and mixed lines are %d and %d, counted %d and %d", t.softWaiters, t.mixedQueues, softs,
-			mixed)
+		return fmt.Errorf("soft claims and mixed queues are %d and %d, counted %d and %d",
+			t.softWaiters, t.mixedQueues, softs, mixed)
 	}
 	if thieves != len(t.thieves) || len(t.staleThieves) > 0 || len(t.changedNodes) > 0 || len(t.takers) > 0 {
-		return fmt.Errorf("%d thieves are listed, %d are there; or a step left something to do for them",
+		return fmt.Errorf("%d thieves are listed, %d exist; or a step left work for them",
 			len(t.thieves), thieves)
 	}
-	if lasting != t.announced || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.maybeHopeless) > 0 {
-		return fmt.Errorf("lasting is %d, counted %d; or a step left something to do", t.announced, lasting)
+	if announced != t.announced || len(t.touched) > 0 || len(t.arrivals) > 0 || len(t.maybeHopeless) > 0 {
+		return fmt.Errorf("announced is %d, counted %d; or a step left work", t.announced, announced)
 	}
 	for i, f := range t.freezes.all {
 		if i > 0 && t.freezes.all[i-1].path >= f.path {
@@ -286,7 +291,8 @@ func (t *Table) checkHoldTimes() error {
 	return nil
 }
 
-// checkAsks: each thief asks its ask set (R10), and thief and holder agree.
+// checkAsks verifies that each thief asks its ask set (R10), and that thief and holder agree on
+// each ask.
 func (t *Table) checkAsks() error {
 	for _, c := range t.everyClaim() {
 		var set []*claim
@@ -310,7 +316,7 @@ func (t *Table) checkAsks() error {
 	return nil
 }
 
-// checkSchedule: nothing is overdue, and every timer knows its place.
+// checkSchedule verifies that every timer is in the future and at its index in the heap.
 func (t *Table) checkSchedule() error {
 	for i, tm := range t.schedule {
 		if tm.index != i+1 || tm.at <= t.now || tm.at < t.schedule[max(0, (i-1)/2)].at {
@@ -332,7 +338,8 @@ func (t *Table) checkSchedule() error {
 	return nil
 }
 
-// checkSettled: nothing that could be granted waits, no wait is hopeless, nothing is stuck.
+// checkSettled verifies that no grantable claim waits, no wait is hopeless, and there is no
+// deadlock.
 func (t *Table) checkSettled() error {
 	for _, c := range t.everyClaim() {
 		if t.grantable(c) {
@@ -343,9 +350,9 @@ func (t *Table) checkSettled() error {
 		}
 	}
 	if t.blockingWaits > 0 {
-		im := t.simulateReleases()
-		if knot := im.deadlockSet(); len(knot) > 0 {
-			return fmt.Errorf("deadlock: %s", im.describeDeadlock(knot))
+		simulated := t.simulateReleases()
+		if set := simulated.deadlockSet(); len(set) > 0 {
+			return fmt.Errorf("deadlock: %s", simulated.describeDeadlock(set))
 		}
 	}
 	return nil

@@ -12,54 +12,54 @@ const forever = lockkeeper.Forever
 
 // A claim is one request, waiting or held.
 //
-// Invariants: held is empty exactly while it waits for its first grant; wanted is empty exactly
-// while it waits for nothing; both are there while it converts.
+// Invariants: held is empty exactly while the claim waits for its first grant. wanted is empty
+// exactly while the claim waits for nothing. Both have entries while the claim converts.
 type claim struct {
 	ref     lockkeeper.Ref
 	session *session
 	want    lockkeeper.Want // as last accepted
-	held    []entry         // what it holds, counted in the nodes
-	wanted  []entry         // what it waits for, in the lines of the nodes unless frozen
+	held    []entry         // entries that it holds, in the held lists of the nodes
+	wanted  []entry         // entries that it waits for, in the queues of the nodes unless frozen
 	grants  []lockkeeper.Grant
 
 	ticket      uint64 // order in the queue (R4), also the age of a wait (R15)
 	fence       uint64 // 0 until granted
-	change      uint64 // of the table, when it last changed
+	change      uint64 // Table.changes at its latest change
 	changed     time.Duration
 	arrived     time.Duration
 	granted     time.Duration // for the first time
 	bound       time.Duration // when its wait ends; forever if never
-	quiet       time.Duration // when a conflicting hold last ended, or it arrived (R9)
+	quiet       time.Duration // start of its quiet period: a conflicting hold ended, or it arrived (R9)
 	stated      time.Duration // the end in the last answer to its session (R12)
-	statedIn    uint64        // the first lease that stated it, since when all answers did; 0: none has
+	statedIn    uint64        // the first lease that stated it, as every answer since then; 0: no lease did
 	unackedEnd  time.Duration // the latest end that its holder may rely on, if answers got lost
 	unconfirmed bool
-	queued      bool              // its wanted places are in the lines of their nodes
-	frozen      bool              // a freeze forbids what it wants, so it stands in no line; it is in Table.frozen
+	queued      bool              // its wanted entries are in the queues of their nodes
+	frozen      bool              // a freeze forbids its targets, so it is in no queue; it is in Table.frozen
 	ended       bool              //
-	undone      lockkeeper.Reason // why the latest conversion was given up
+	undone      lockkeeper.Reason // why the table gave up its latest conversion
 	reason      lockkeeper.Reason // why it ended
-	text        string            // words to either
+	text        string            // explains undone or reason
 
 	asking   map[*claim]time.Duration // end of each ask, by the holder asked; each holder has it in asks
 	asks     []ask                    // claims that ask it to yield, in the order of R4
 	overdue  bool                     // its longest hold has passed
-	operator *operatorAsk             // nil unless revoked and not yet at its end
+	operator *operatorAsk             // set from its revocation until the revocation's end
 	lapse    *lapse                   // set when it has lapsed
 
 	tomb        *tombstone // set when it ended
-	due         timer      // the next moment at which something becomes of it
-	pass        uint64     // the latest look at many claims in which it was marked
-	nestedIndex int        // its index in Table.named, if it is made in a hold (R15)
+	due         timer      // the next instant at which time changes it; see reschedule
+	pass        uint64     // the latest value of Table.passes with which an algorithm marked it as visited
+	nestedIndex int        // its index in its list in Table.nestedIn, if it is nested (R15)
 	isThief     bool       // it is in Table.thieves
 
-	entryRoom [3]entry // room for the places of most claims
+	entryRoom [3]entry // memory for the entries of most claims
 }
 
 // An ask is one live request to yield (R10).
 type ask struct {
 	by  *claim
-	end time.Duration // when by may take; forever if it only asks
+	end time.Duration // when the claim by may take the hold; forever if it only asks
 }
 
 // An operatorAsk is a revocation that waits for its end (R18).
@@ -120,11 +120,11 @@ func compareRefs(a, b lockkeeper.Ref) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// nested reports whether c says that it is made in another claim's hold (R15).
+// nested reports whether c's client said that it makes c inside another claim's hold (R15).
 func (c *claim) nested() bool { return c.want.Inside != (lockkeeper.Ref{}) }
 
-// enforcedEnd is when c's hold surely ends, whatever its holder does: forever if it need not.
-// Takes are not counted, they depend on the thief.
+// enforcedEnd returns the instant at which the engine ends c's hold at the latest, whatever its
+// holder does; forever if there is none. It ignores takes, because they depend on the thief.
 func (c *claim) enforcedEnd() time.Duration {
 	end := forever
 	if c.want.MaxHold > 0 && len(c.held) > 0 {
@@ -139,7 +139,8 @@ func (c *claim) enforcedEnd() time.Duration {
 	return end
 }
 
-// earliestEnd is the end that answers state to c's holder, takes included (R12).
+// earliestEnd returns the end that answers state to c's holder: the enforced end or the first take
+// (R12).
 func (c *claim) earliestEnd() time.Duration {
 	end := c.enforcedEnd()
 	for _, a := range c.asks {
@@ -148,7 +149,8 @@ func (c *claim) earliestEnd() time.Duration {
 	return end
 }
 
-// announcedEnd is until when c's hold is sure to last; 0 if it is not (R8).
+// announcedEnd returns the instant until which c's hold is certain to last; 0 if c announced none
+// (R8).
 func (c *claim) announcedEnd() time.Duration {
 	if c.want.Expected == 0 || len(c.held) == 0 {
 		return 0
@@ -163,25 +165,25 @@ type session struct {
 	ttl        time.Duration
 	epoch      uint64
 	deadline   time.Duration // forever for TTL 0
-	promise    time.Duration // until when its last answer said that it lives (R12)
-	resumed    bool          // it was attached since the last restart (R19)
-	leases     uint64        // the number of the latest
+	promise    time.Duration // the deadline that its last lease stated (R12)
+	resumed    bool          // a client attached it since the last restart (R19)
+	leases     uint64        // the number of the latest lease
 	acked      uint64        // the latest lease that it acknowledged; 0: none
-	lowestOpen uint64        // it begins no claim with an id below this (R16)
+	lowestOpen uint64        // its client starts no claim with an id below this (R16)
 	claims     map[uint64]*claim
 	ended      map[uint64]*tombstone
-	endings    []*tombstone // those of ended, in the order in which they ended
-	idle       int          // how many of endings were forgotten before their time
+	endings    []*tombstone // the tombstones in ended, ordered by end; may have forgotten ones
+	idle       int          // number of endings that the table forgot early
 	due        timer
 }
 
-// A tombstone remembers an ended claim, so that a late repetition is answered
-// and never granted again (R16).
+// A tombstone remembers an ended claim, so that the table answers a late repetition of the request
+// and never grants it again (R16).
 type tombstone struct {
 	ref          lockkeeper.Ref
 	inside       lockkeeper.Ref
 	at           time.Duration
-	forget       time.Duration // when it is remembered no longer
+	forget       time.Duration // when the table forgets it
 	revision     uint64
 	change       uint64
 	fence        uint64
@@ -190,11 +192,11 @@ type tombstone struct {
 	grants       []lockkeeper.Grant
 	label        lockkeeper.Label
 	priority     int
-	thawed       bool                 // not a claim but a freeze
-	acked        bool                 // its session knows of its end: it ended it, or it came in its first step
-	kept         bool                 // beyond the step in which it came
-	unackedUntil time.Duration        // until when its holder may believe that it holds (R12); 0: it knows
-	blockers     []lockkeeper.Blocker // of a refused claim: who stood in the way
-	position     int                  // of one that timed out: its position in the queue
-	eta          time.Duration        // and for how long it would have waited; 0 if unknown
+	thawed       bool                 // it stands for an ended freeze, not for a claim
+	acked        bool                 // its session knows of the end: it ended the claim, or its first answer said so
+	kept         bool                 // it is needed after the step in which the claim ended
+	unackedUntil time.Duration        // until then its holder may believe that it still holds (R12); 0: it knows
+	blockers     []lockkeeper.Blocker // of a refused claim: the claims and freezes that blocked it
+	position     int                  // of a timed-out claim: its position in the queue
+	eta          time.Duration        // of a timed-out claim: the estimated rest of its wait; 0 if unknown
 }

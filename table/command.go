@@ -14,28 +14,28 @@ import (
 // internal/record fails if a change forgot to raise it.
 const RulesVersion = 1
 
-// Op is what a Command does.
+// Op is the operation of a Command.
 type Op uint8
 
 const (
-	// Pass lets time pass, and heeds what Command.Key states if that is of use (R16).
+	// Pass lets time pass, and applies LowestOpen and Acked of Command.Key if the key is valid
+	// (R16).
 	Pass Op = iota
 	// Attach opens Command.Session or takes it over (R19).
 	Attach
 	// Renew gives the session of Command.Key its whole TTL again (R11).
 	Renew
-	// Claim makes or amends the claim Command.Want, or the freeze that it is (R16, R18).
+	// Claim makes or amends the claim that Command.Want describes, or makes its freeze (R16, R18).
 	Claim
 	// End does what Command.Ending says.
 	End
-	// Gone ends the session of Command.Key because the kernel said that all its
-	// processes are gone; nothing happens if it has another epoch by now (R11).
+	// Gone ends the session of Command.Key because the kernel reported that all its processes
+	// ended. It changes nothing if the session has another epoch by now (R11).
 	Gone
-	// Restart makes every session resume (R19).
+	// Restart requires every session to resume (R19).
 	Restart
-	// Review settles the whole line, as if everything around it had changed. In a
-	// table that was only stepped it changes nothing. One that was loaded in parts
-	// needs it: claims may be missing by now that stood in the way.
+	// Review reconsiders every waiting claim. It changes nothing in a table that only Step changed.
+	// A table loaded in parts needs it, because a claim that blocked another may be missing now.
 	Review
 	ops
 )
@@ -67,9 +67,8 @@ type Command struct {
 	Want    lockkeeper.Want    // of Claim
 	Ending  lockkeeper.Ending  // of End
 
-	// Alone is for Renew and Pass in a table that has been loaded with one session and not
-	// with all that stands in the way of its claims: nothing else happens, and
-	// nothing falls due before it.
+	// Alone is for Renew and Pass in a table that has one session but not every claim that blocks
+	// its claims. The command then does not grant or end claims, and fires no timers before it.
 	Alone bool
 }
 
@@ -79,7 +78,7 @@ type Reply struct {
 	Status lockkeeper.Status
 }
 
-// EventKind is what happened to a claim or a freeze.
+// EventKind says what happened to a claim or a freeze.
 type EventKind uint8
 
 const (
@@ -89,9 +88,9 @@ const (
 	Granted
 	// Downgraded: it is held shared instead of exclusive.
 	Downgraded
-	// Undone: a conversion was given up; Event.Reason says why. It stays held shared.
+	// Undone: the table gave up its conversion; Event.Reason says why. It stays held shared.
 	Undone
-	// AskChanged: an ask of it came, changed or was withdrawn; or it lapsed.
+	// AskChanged: another claim's ask to it began, changed or ended; or it lapsed.
 	AskChanged
 	// Ended for good; Event.Reason says why.
 	Ended
@@ -114,7 +113,7 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-// Event is one thing that a step did. Table.Status has the rest about Ref.
+// Event is one change that a step made. Table.Status returns the other facts about Ref.
 type Event struct {
 	At     time.Duration
 	Kind   EventKind

@@ -32,7 +32,8 @@ func (t *Table) unnest(c *claim) {
 	}
 }
 
-// outer is the claim in whose hold c is made; nil if there is none, any more or yet.
+// outer returns the claim inside whose hold c was made; nil if c is not nested or the table does
+// not have that claim (any more, or yet).
 func (t *Table) outer(c *claim) *claim {
 	if !c.nested() {
 		return nil
@@ -40,11 +41,11 @@ func (t *Table) outer(c *claim) *claim {
 	return t.find(c.want.Inside)
 }
 
-// enclosing yields the claims that c is inside of, from the innermost on. Where
-// names lead round in a circle it comes to each of them, some more than once.
+// enclosing yields the claims that c is inside of, innermost first. If they are inside of each
+// other in a circle, it yields each of them, some more than once, and then stops.
 func (t *Table) enclosing(c *claim) iter.Seq[*claim] {
 	return func(yield func(*claim) bool) {
-		for range len(t.nestedIn) { // there are no more claims to come to
+		for range len(t.nestedIn) { // bounds the walk: no chain has more distinct claims
 			if c = t.outer(c); c == nil || !yield(c) {
 				return
 			}
@@ -52,12 +53,12 @@ func (t *Table) enclosing(c *claim) iter.Seq[*claim] {
 	}
 }
 
-// blocksHeld reports whether a wait of c keeps holds from being released: c's own hold, or those that c
-// is inside of.
+// blocksHeld reports whether a wait of c delays the release of a hold: c's own, or one that c is
+// inside of.
 func (c *claim) blocksHeld() bool { return c.nested() || c.converting() }
 
-// waitMayDeadlock reports whether the wait of c may complete a deadlock (R15). It can't if c is inside
-// no claim, no claim waits for c, and no claim is inside c: that is nearly every claim.
+// waitMayDeadlock reports whether the wait of c may complete a deadlock (R15). It can't if c is
+// inside no claim, no claim waits for c, and no claim is inside c: that is nearly every claim.
 func (t *Table) waitMayDeadlock(c *claim) bool {
 	if t.blockingWaits == 0 {
 		return false
@@ -67,8 +68,8 @@ func (t *Table) waitMayDeadlock(c *claim) bool {
 }
 
 // endMayDeadlock reports whether an end or a grant can complete a deadlock. Without soft claims and
-// mixed limits an end or a grant only helps waiting claims. With them, a claim may be granted before
-// others that were ahead of it.
+// mixed limits an end or a grant only helps waiting claims. With them, a claim may be granted
+// before others that were ahead of it.
 func (t *Table) endMayDeadlock() bool {
 	return t.blockingWaits > 0 && (t.softWaiters > 0 || t.mixedQueues > 0)
 }
@@ -88,7 +89,7 @@ func (t *Table) refuseDeadlock() bool {
 	if !t.deadlockSuspected {
 		return false
 	}
-	if t.blockingWaits == 0 { // whatever is held will be released
+	if t.blockingWaits == 0 { // no wait delays the release of a hold
 		t.deadlockSuspected = false
 		return false
 	}
@@ -109,23 +110,23 @@ func (t *Table) refuseDeadlock() bool {
 	return true
 }
 
-// simulateReleases returns a scratch copy of the table in which, again and again, all holds inside
-// which no claim waits were released, and waiting claims were granted. Only stuck claims still wait
-// in it. The copy is valid until the next call.
+// simulateReleases returns a scratch copy of the table after a simulation. The simulation releases
+// every hold inside which no claim waits, grants waiting claims, and repeats both until nothing
+// changes. A claim that still waits in the copy is stuck. The copy is valid until the next call.
 func (t *Table) simulateReleases() *Table {
 	if t.scratch == nil {
 		t.scratch = New()
 	}
-	im := t.scratch
-	im.resetScratch()
-	im.now = t.now
-	all := im.ready[:0]
+	scratch := t.scratch
+	scratch.resetScratch()
+	scratch.now = t.now
+	all := scratch.ready[:0]
 	for _, s := range t.sessions { // order does not matter: sorted below
 		if len(s.claims) == 0 {
 			continue
 		}
-		if im.sessions[s.id] == nil {
-			im.sessions[s.id] = &session{id: s.id, resumed: true, claims: make(map[uint64]*claim)}
+		if scratch.sessions[s.id] == nil {
+			scratch.sessions[s.id] = &session{id: s.id, resumed: true, claims: make(map[uint64]*claim)}
 		}
 		for _, c := range s.claims { // order does not matter: sorted below
 			all = append(all, c)
@@ -134,16 +135,16 @@ func (t *Table) simulateReleases() *Table {
 	sortClaims(all)
 	t.work += len(all)
 	for _, c := range all {
-		im.addCopy(c)
+		scratch.addCopy(c)
 	}
 	clear(all)
 	for again := true; again; {
-		fences := im.fences
-		again = im.releaseIdle()
-		im.grantReady()
-		again = again || im.fences != fences
+		fences := scratch.fences
+		again = scratch.releaseIdle()
+		scratch.grantReady()
+		again = again || scratch.fences != fences
 	}
-	return im
+	return scratch
 }
 
 // resetScratch empties a scratch copy, and keeps its memory for the next simulation.
@@ -160,7 +161,7 @@ func (t *Table) resetScratch() {
 	t.events = t.events[:0]
 }
 
-// addCopy adds a copy of c to the scratch copy t, without what a freeze forbids.
+// addCopy adds a copy of c to the scratch copy t. It leaves out waits that a freeze forbids.
 func (t *Table) addCopy(c *claim) {
 	s := t.sessions[c.ref.Session]
 	if c.frozen && c.waiting() {
@@ -193,15 +194,15 @@ func (t *Table) addCopy(c *claim) {
 }
 
 // copyEntries copies the entries of another claim for d.
-func (t *Table) copyEntries(d *claim, places, room []entry) []entry {
-	for _, p := range places {
+func (t *Table) copyEntries(d *claim, entries, room []entry) []entry {
+	for _, p := range entries {
 		room = append(room, entry{claim: d, node: t.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
 	}
 	return room
 }
 
-// releaseIdle ends the holds that don't wait and inside which no claim waits. It reports whether there
-// were any.
+// releaseIdle ends the claims that don't wait and inside which no claim waits. It reports whether
+// it ended any.
 func (t *Table) releaseIdle() bool {
 	t.passes++
 	for _, s := range t.sessions { // order does not matter: a mark is a mark
@@ -230,7 +231,8 @@ func (t *Table) releaseIdle() bool {
 	return len(idle) > 0
 }
 
-// deadlockSet returns the stuck claims of a scratch copy that a stuck claim needs (R15).
+// deadlockSet returns the largest set of stuck claims of a scratch copy such that, for each member,
+// a claim of the set waits for the member or for a claim that the member is inside of (R15).
 func (t *Table) deadlockSet() []*claim {
 	var stuck []*claim
 	for _, s := range t.sessions { // order does not matter: sorted below
@@ -262,8 +264,7 @@ func (t *Table) deadlockSet() []*claim {
 	}
 }
 
-// isNeeded reports whether c, or a claim that it is inside of, was marked in the
-// latest pass.
+// isNeeded reports whether the latest pass marked c, or a claim that c is inside of.
 func (t *Table) isNeeded(c *claim) bool {
 	if c.pass == t.passes {
 		return true
@@ -302,7 +303,7 @@ func (t *Table) chain(c *claim) string {
 	return said
 }
 
-// name is c for people: who made it and what for, if they said so, and its ref:
+// name describes c for people by its owner and note, if it has them, and its ref:
 // "ci-17 (load test, k3v9.1)".
 func (c *claim) name() string {
 	l := c.want.Label

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// endClaim ends c for good: for that reason, or for the reason of its lapse.
+// endClaim ends c for good. If c lapsed, the reason and text of the lapse replace reason and text.
 func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombstone {
 	if c.lapse != nil {
 		reason, text = c.lapse.reason, c.lapse.text
@@ -24,8 +24,8 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 	return t.recordEnd(c)
 }
 
-// unlink takes c out of everything that knows it but its asks. If it ends, those
-// whom it stood in the way of may go.
+// unlink removes c from its session, the nodes, the schedule and the lists, but not from the asks.
+// If ends is set, claims that c blocked may be granted.
 func (t *Table) unlink(c *claim, ends bool) {
 	if c.want.Expected > 0 && len(c.held) > 0 {
 		t.announced--
@@ -66,8 +66,8 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	t.reschedule(c)
 }
 
-// endForced ends a hold that its holder did not release. The holder is unacknowledged as long as it may
-// rely on the hold (R12). by labels the claim or operator that ends it, if any.
+// endForced ends a hold that its holder did not release. The holder counts as unacknowledged until
+// it can no longer rely on the hold (R12). by labels the claim or operator that ends it, if any.
 func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Label) {
 	until := min(c.session.promise, c.reliedUntil())
 	if c.lapse != nil {
@@ -106,13 +106,13 @@ func (t *Table) recordEnd(c *claim) *tombstone {
 	return tomb
 }
 
-// bySession reports whether a claim that ended so was ended by its own session.
+// bySession reports whether r means that the claim's own session ended it.
 func bySession(r lockkeeper.Reason) bool {
 	return r == lockkeeper.Released || r == lockkeeper.Yielded || r == lockkeeper.Cancelled
 }
 
-// retain keeps a tombstone for a TTL; a session without TTL has no lost answers,
-// and one that knows of the end and sends the claim no more needs none.
+// retain keeps a tombstone for one TTL. It does not keep it for a session without a TTL, which has
+// no lost answers, or for a session that knows of the end and never sends that id again.
 func (t *Table) retain(s *session, tomb *tombstone) {
 	if s.ttl == 0 || tomb.acked && tomb.ref.ID < s.lowestOpen {
 		return
@@ -130,22 +130,22 @@ func (s *session) remember(tomb *tombstone) {
 	s.endings = append(s.endings, tomb)
 }
 
-// raiseLowestOpen notes that s begins no claim with an id below answered any more, and forgets
-// what was remembered only for such (R16).
-func (t *Table) raiseLowestOpen(s *session, answered uint64) {
-	if answered <= s.lowestOpen {
+// raiseLowestOpen records that the client of s starts no more claims with an id below lowest, and
+// forgets ended claims below it whose end the client knows (R16).
+func (t *Table) raiseLowestOpen(s *session, lowest uint64) {
+	if lowest <= s.lowestOpen {
 		return
 	}
 	from := s.lowestOpen
-	s.lowestOpen = answered
+	s.lowestOpen = lowest
 	t.markSession(s)
-	if answered-from <= uint64(len(s.ended)) {
-		for id := from; id < answered; id++ {
+	if lowest-from <= uint64(len(s.ended)) {
+		for id := from; id < lowest; id++ {
 			t.forgetKnown(s, s.ended[id])
 		}
 	} else {
-		for id, tomb := range s.ended { // order does not matter: each is forgotten by itself
-			if id < answered {
+		for id, tomb := range s.ended { // order does not matter: each is independent
+			if id < lowest {
 				t.forgetKnown(s, tomb)
 			}
 		}
@@ -153,7 +153,8 @@ func (t *Table) raiseLowestOpen(s *session, answered uint64) {
 	s.dropIdle(t.now)
 }
 
-// dropIdle removes ends that were forgotten early, once they are more than half of all.
+// dropIdle removes tombstones that the table forgot early from s.endings, once they are more than
+// half of them. So removing one costs constant time on average.
 func (s *session) dropIdle(now time.Duration) {
 	if s.idle > len(s.endings)/2 {
 		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.forget <= now })
@@ -170,8 +171,8 @@ func (t *Table) forgetKnown(s *session, tomb *tombstone) {
 	}
 }
 
-// remembered is what is remembered of a claim of s that ended: for a TTL, and as
-// long as its holder may not know; nil if nothing.
+// remembered returns the tombstone of an ended claim of s; nil if there is none. The table keeps it
+// for one TTL, and as long as the holder may not know of the end.
 func (t *Table) remembered(s *session, id uint64) *tombstone {
 	if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {
 		return tomb
@@ -200,7 +201,7 @@ func (t *Table) forget(s *session) {
 func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 	t.acknowledgeEnds(s.id, func(uint64) bool { return true })
 	claims := s.byID()
-	reasons := make([]lockkeeper.Reason, len(claims)) // by what stands before any of them ends
+	reasons := make([]lockkeeper.Reason, len(claims)) // computed before any of the claims ends
 	for i, c := range claims {
 		switch reasons[i] = held; {
 		case c.waiting():
@@ -213,7 +214,7 @@ func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 		t.endClaim(c, reasons[i], "")
 	}
 	for _, tomb := range s.endings {
-		tomb.forget = t.now // what is remembered of ended claims goes with their session
+		tomb.forget = t.now // tombstones end with their session
 	}
 	t.schedule.set(&s.due, forever)
 	t.setResumed(s, true) // it no longer has to resume
@@ -221,7 +222,8 @@ func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 	t.markClosed(s)
 }
 
-// releaseReason is released, or yielded if c was asked to.
+// releaseReason returns Released, or Yielded if a claim, an operator or the longest hold asked c to
+// yield.
 func (t *Table) releaseReason(c *claim) lockkeeper.Reason {
 	if len(c.asks) > 0 || c.operator != nil || c.overdue {
 		return lockkeeper.Yielded

@@ -12,9 +12,8 @@ import (
 // mostAhead bounds the work of an estimate (R17).
 const mostAhead = 1 << 10
 
-// ahead calls f with the claims that c's position counts (R17), in the order of the queue,
-// until f returns false. The queues of the nodes are in that order already, so
-// they are gone through side by side.
+// ahead calls f with the claims that count for c's position (R17), in the order of the queue, until
+// f returns false. It merges the queues of the nodes, which are already in that order.
 func (c *claim) ahead(f func(*claim) bool) {
 	var room [8]*entry
 	fronts := room[:0]
@@ -46,7 +45,8 @@ func (c *claim) ahead(f func(*claim) bool) {
 	}
 }
 
-// queuesAhead yields the queues at p's node, except empty ones, whose claims count for the position of p's claim.
+// queuesAhead yields the non-empty queues at p's node whose claims count for the position of p's
+// claim.
 func (p *entry) queuesAhead() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
 		l := p.node.waiters
@@ -68,15 +68,15 @@ func (p *entry) queuesAhead() iter.Seq[*queue] {
 	}
 }
 
-// estimate is how long c's wait will go on if everything lasts as expected (R17);
-// 0 if that is not known.
+// estimate returns how long c will still wait if each hold lasts as long as expected (R17); 0 if
+// that is unknown.
 func (t *Table) estimate(c *claim) time.Duration {
 	if c.frozen || c.soft() || !c.session.resumed {
 		return 0
 	}
 	rest := t.remaining(c)
 	turns, count := time.Duration(0), 0
-	var last *claim // counted, and wants more than permits
+	var last *claim // the last counted claim that wants more than permits
 	var longest time.Duration
 	c.ahead(func(d *claim) bool {
 		if count++; count == 1 {
@@ -110,18 +110,18 @@ func (c *claim) permitsOnly() bool {
 	})
 }
 
-// share is the part of its length for which c, which wants permits only, takes
-// the whole limit: of the target for which that is most, rounded up.
+// share returns length*units/limit of the target of c for which that is most, rounded up: a claim
+// with a quarter of the permits delays other claims a quarter of its length. c wants only permits.
 func (c *claim) share(length time.Duration) time.Duration {
 	most := time.Duration(0)
 	for _, target := range c.want.Targets {
 		units, limit := time.Duration(target.Units), time.Duration(target.Limit)
-		most = max(most, length/limit*units+(length%limit*units+limit-1)/limit) // so that nothing overflows
+		most = max(most, length/limit*units+(length%limit*units+limit-1)/limit) // written so that it can't overflow
 	}
 	return most
 }
 
-// clashes reports whether c and d can't be held at once by their kinds.
+// clashes reports whether two targets of c and d have incompatible kinds.
 func (c *claim) clashes(d *claim) bool {
 	for _, a := range c.want.Targets {
 		for _, b := range d.want.Targets {
@@ -133,7 +133,7 @@ func (c *claim) clashes(d *claim) bool {
 	return false
 }
 
-// remaining is how long what is held will be in c's way; forever if that is not known.
+// remaining returns how long current holds will block c; forever if that is unknown.
 func (t *Table) remaining(c *claim) time.Duration {
 	longest, count := time.Duration(0), 0
 	t.passes++
@@ -165,7 +165,8 @@ func (t *Table) remaining(c *claim) time.Duration {
 	return longest
 }
 
-// freedAfter is when so many units will be given back at p's node; forever if that is not known.
+// freedAfter returns the time after which holders at p's node will have released the missing units;
+// forever if that is unknown.
 func (t *Table) freedAfter(p *entry, missing int, seen func(*claim) bool) time.Duration {
 	type part struct {
 		left  time.Duration
@@ -187,8 +188,8 @@ func (t *Table) freedAfter(p *entry, missing int, seen func(*claim) bool) time.D
 	return forever
 }
 
-// timeLeft is how long c will still be held: as long as is expected, or until the
-// end by which it was asked to yield or for which it lapsed; forever if that is not known.
+// timeLeft returns how long c will still be held: until its expected end, or until askedEnd if that
+// is earlier; forever if both are unknown.
 func (t *Table) timeLeft(c *claim) time.Duration {
 	rest := t.expected(c) - (t.now - c.granted)
 	if rest < 0 || t.expected(c) == 0 {
@@ -200,8 +201,8 @@ func (t *Table) timeLeft(c *claim) time.Duration {
 	return rest
 }
 
-// askedEnd returns the end by which c's holder was asked to yield, or that of its lapse; forever
-// if there is none.
+// askedEnd returns the earliest instant by which c's holder must yield, or the end of c's lapse if
+// that is earlier; forever if there is neither.
 func (c *claim) askedEnd() time.Duration {
 	end := forever
 	if c.operator != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// obstacles calls f with the places of other claims that c waits for, until f
-// returns false: those held first, then those ahead in the queue.
+// obstacles calls f with the entries of other claims for which c waits, until f returns false:
+// first held entries, then entries ahead in the queue.
 func (c *claim) obstacles(f func(*entry, lockkeeper.WaitReason) bool) {
 	for i := range c.wanted {
 		p := &c.wanted[i]
@@ -39,7 +39,7 @@ func (c *claim) obstacles(f func(*entry, lockkeeper.WaitReason) bool) {
 	}
 }
 
-// blockers names those who stand in c's way, at most MaxBlockers.
+// blockers returns the freezes and claims that block c, at most MaxBlockers.
 func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 	var all []lockkeeper.Blocker
 	for _, f := range t.freezesAgainst(c) { // not only if c.frozen: c may be refused at once
@@ -91,7 +91,7 @@ func (t *Table) blocker(c, d *claim, p *entry, why lockkeeper.WaitReason) lockke
 	return b
 }
 
-// targetAt is the target of c for which it has a place at path.
+// targetAt returns the target of c for which it has an entry at path.
 func (c *claim) targetAt(path lockkeeper.Path) lockkeeper.Target {
 	for _, g := range c.grants {
 		if path.Covers(g.Path) {
@@ -101,7 +101,7 @@ func (c *claim) targetAt(path lockkeeper.Path) lockkeeper.Target {
 	return lockkeeper.Target{Path: path}
 }
 
-// waits are the reasons why c waits (R17).
+// waits returns the reasons why c waits (R17).
 func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	var held, behind, limit bool
 	for i := range c.wanted {
@@ -137,11 +137,11 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	return all
 }
 
-// positionOf returns c's position in the queue: 1 plus the claims ahead that it meets (R17). If c can't meet a
-// claim twice, it adds c's rank in each queue. The rank of a claim that has just arrived costs
-// little, however long the queue is.
+// positionOf returns c's position: 1 plus the number of claims ahead for which it waits (R17). If
+// no claim can be in two of these queues, it adds c's ranks in them. The rank of a claim that has
+// just arrived is cheap, however long the queue is.
 func (t *Table) positionOf(c *claim) int {
-	place, several := 1, len(c.want.Targets) > 1
+	position, several := 1, len(c.want.Targets) > 1
 	for i := range c.wanted {
 		for q := range c.wanted[i].queuesAhead() {
 			several = several || q.several > 0
@@ -149,18 +149,18 @@ func (t *Table) positionOf(c *claim) int {
 	}
 	if several {
 		c.ahead(func(*claim) bool {
-			place++
+			position++
 			t.counted++
 			return true
 		})
-		return place
+		return position
 	}
 	for i := range c.wanted {
 		for q := range c.wanted[i].queuesAhead() {
 			before, looked := q.rank(c)
-			place += before
+			position += before
 			t.counted += looked
 		}
 	}
-	return place
+	return position
 }

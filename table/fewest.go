@@ -11,13 +11,15 @@ const (
 	mostSums    = 64
 )
 
-// fewestUnits chooses a set of holders, which are in the order of R10, with at least missing units and
-// as few units as possible. Among several such sets it prefers holders in the order given. It
-// returns nil if all holders together don't have enough. Beyond the bounds of R10 it takes holders
+// fewestUnits chooses a subset of holders with the smallest sum of units that is at least missing.
+// holders are in the order of R10; among equal sums it prefers earlier holders. It returns nil if
+// all holders together have fewer than missing units. Beyond the bounds of R10 it chooses holders
 // in order until they suffice. steps counts its work.
 //
-// sums are the different sums of units below missing. If bit k of takes[i] is set, taking holder
-// i at the sum sums[k] is best: it leads to the least total, least[k], of holders from i on.
+// It is a dynamic program from the last holder to the first. sums has the distinct sums below
+// missing that subsets make. After the round of holder i, least[k] is the smallest reachable total
+// if the holders before i sum to sums[k], and bit k of takes[i] says that choosing holder i reaches
+// it.
 func fewestUnits(holders []*entry, missing int) (chosen []*entry, steps int) {
 	all := 0
 	for _, h := range holders {

@@ -115,7 +115,7 @@ func (t *Table) beginFreeze(f *freeze) {
 	t.refreeze()
 }
 
-// thaw ends a freeze, and remembers its id for its session.
+// thaw ends a freeze. When the last freeze of a claim ends, it keeps a tombstone for the session.
 func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
 	t.freezes.remove(f)
 	t.schedule.set(&f.due, forever)
@@ -137,7 +137,7 @@ func freezeGrants(f *freeze) []lockkeeper.Grant {
 	return []lockkeeper.Grant{{Target: lockkeeper.Target{Path: f.path, Mode: lockkeeper.ModeExclusive}}}
 }
 
-// refreeze updates which waiting claims are frozen, after a change of the freezes.
+// refreeze updates which waiting claims are frozen. Call it after every change of the freezes.
 func (t *Table) refreeze() {
 	frozen := slices.Collect(maps.Keys(t.frozen))
 	sortClaims(frozen)

@@ -6,14 +6,14 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// compatible is the heart of R5: whether c is compatible with every claim ahead
-// of it, all held ones but itself and all waiting ones before it in the queue.
+// compatible is the core of R5. It reports whether c is compatible with every claim ahead of it:
+// every held claim except c itself, and every waiting claim before c in the queue.
 //
-// Three scenarios show why this is fair. (1) A reader that comes while a writer
-// waits finds the writer ahead and waits behind it, so readers can't starve a
-// writer. (2) Readers that come one after the other behind that writer are compatible with
-// each other, so they all go when it leaves. (3) A claim on another path meets
-// neither, and goes at once, however long the queue is.
+// Three scenarios show why this is fair. (1) A reader that arrives while a writer waits finds the
+// writer ahead and waits behind it, so readers can't starve a writer. (2) Readers that arrive one
+// after the other behind that writer are compatible with each other, so the table grants all of
+// them when the writer releases. (3) A claim on an unrelated path conflicts with none of them, so
+// the table grants it at once, however long the queue is.
 func (t *Table) compatible(c *claim) bool {
 	for i := range c.wanted {
 		if !c.wanted[i].open() {
@@ -23,7 +23,7 @@ func (t *Table) compatible(c *claim) bool {
 	return true
 }
 
-// open reports whether nothing ahead at p's node stands in p's way.
+// open reports whether no held entry and no entry ahead in the queue at p's node blocks p.
 func (p *entry) open() bool {
 	against := conflicts[p.kind]
 	if p.node.heldAgainst(against, p.claim) {
@@ -35,8 +35,8 @@ func (p *entry) open() bool {
 	return p.kind != kindP || p.fits()
 }
 
-// grantable is R5 with all that else may keep a claim waiting: freezes (R18),
-// resuming sessions (R19), quiet periods (R9).
+// grantable reports whether the table may grant c now: R5 allows it, and no freeze (R18), resuming
+// session (R19) or quiet period (R9) delays it.
 func (t *Table) grantable(c *claim) bool {
 	if len(c.wanted) == 0 || c.frozen || !c.session.resumed || !t.compatible(c) {
 		return false
@@ -44,8 +44,8 @@ func (t *Table) grantable(c *claim) bool {
 	return !c.soft() || c.quiet+c.want.Quiet <= t.now
 }
 
-// restartQuietPeriods restarts the quiet periods of waiting claims that conflict with p, which was held
-// and has ended (R9).
+// restartQuietPeriods restarts the quiet periods of waiting claims that conflict with p, a hold
+// that has just ended (R9).
 func (t *Table) restartQuietPeriods(p *entry) {
 	again := func(q *entry) bool {
 		if t.work++; q.claim.want.Quiet > 0 {
@@ -70,8 +70,8 @@ func (t *Table) restartQuietPeriods(p *entry) {
 	eachOf(&a.frozen, conflicts[p.kind], again)
 }
 
-// settle grants what R5 allows, ends hopeless waits (R8), refuses deadlocks (R15), and lets thieves ask
-// and take (R10), again and again until nothing changes (R20).
+// settle grants claims that R5 allows, ends hopeless waits (R8), refuses deadlocks (R15), updates
+// asks and performs takes (R10). It repeats all of this until nothing changes (R20).
 func (t *Table) settle() {
 	for {
 		t.grantReady()
@@ -85,8 +85,8 @@ func (t *Table) settle() {
 	}
 }
 
-// grantReady grants, in the order of the queue, claims that arrived and claims that something blocked
-// which is gone. Grants only add to what is held, so one pass finds all.
+// grantReady grants, in the order of the queue, arrived claims and claims whose obstacle is gone. A
+// grant only adds holds, so one pass over these claims finds every grantable one.
 func (t *Table) grantReady() {
 	for len(t.touched) > 0 || len(t.arrivals) > 0 {
 		t.passes++
@@ -121,12 +121,12 @@ func (t *Table) grantReady() {
 	}
 }
 
-// candidates calls f with the waiting claims at n that may be granted now that entries of the kinds
-// taken are gone. It visits only the fronts of the queues that those kinds blocked, so its cost does
-// not grow with the length of the queue.
-func (n *node) candidates(taken kindSet, f func(*claim)) {
+// candidates calls f with the waiting claims at n that may be grantable because entries of the
+// kinds gone have left n. It visits only the fronts of the queues that those kinds blocked, so its
+// cost does not grow with the length of the queues.
+func (n *node) candidates(gone kindSet, f func(*claim)) {
 	for k := range kindP {
-		if conflicts[k]&taken == 0 {
+		if conflicts[k]&gone == 0 {
 			continue
 		}
 		blocked := n.heldAgainst(conflicts[k], nil)
@@ -134,7 +134,7 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 			if n.waiters.waitsFor(conflicts[k], p.claim) {
 				break
 			}
-			if p.claim.converting() { // its own hold may be all that is in the way
+			if p.claim.converting() { // perhaps only its own hold blocks it
 				f(p.claim)
 			} else if blocked {
 				break
@@ -143,11 +143,11 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 			}
 		}
 	}
-	if (conflicts[kindP]|kindP.set())&taken != 0 && !n.heldAgainst(conflicts[kindP], nil) {
+	if (conflicts[kindP]|kindP.set())&gone != 0 && !n.heldAgainst(conflicts[kindP], nil) {
 		n.openPermits(f)
 	}
 	for k := kind(0); n.waiters.rare != nil && k < kinds; k++ {
-		if conflicts[k]&taken == 0 {
+		if conflicts[k]&gone == 0 {
 			continue
 		}
 		for p := n.waiters.rare.soft[k].head; p != nil; p = p.next {
@@ -156,7 +156,7 @@ func (n *node) candidates(taken kindSet, f func(*claim)) {
 	}
 }
 
-// grant makes c held.
+// grant makes c held, or completes its conversion.
 func (t *Table) grant(c *claim) {
 	t.stopWaiting(c, false)
 	first := len(c.held) == 0
@@ -185,7 +185,7 @@ func (t *Table) grant(c *claim) {
 	if first {
 		c.granted, c.statedIn, c.unackedEnd = t.now, 0, forever
 		if c.want.MaxHold > 0 {
-			c.unackedEnd = max(t.now, 1) // nothing, until an answer says since when it is held
+			c.unackedEnd = max(t.now, 1) // no answer has stated an end yet
 		}
 	}
 	c.unconfirmed = t.meetsUnacked(c)
@@ -203,7 +203,7 @@ func (t *Table) grant(c *claim) {
 	t.reschedule(c)
 }
 
-// startWaiting puts c into the queues of what it wants.
+// startWaiting puts c into the queues of its wanted entries, or among the frozen claims.
 func (t *Table) startWaiting(c *claim) {
 	if t.forbidden(c) != nil {
 		t.setFrozen(c)
@@ -243,14 +243,14 @@ func (t *Table) enqueue(c *claim) {
 	t.deadlockSuspected = t.deadlockSuspected || t.waitMayDeadlock(c)
 }
 
-// stopWaiting takes c out of the queues. If it gives up, claims behind it may be granted.
+// stopWaiting removes c from the queues. If it gives up, claims behind it may be granted.
 func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	if c.frozen {
 		t.clearFrozen(c)
 		return
 	}
 	if !c.queued {
-		return // it is being granted on arrival
+		return // the table grants it on arrival, before it queues
 	}
 	if c.queued = false; c.soft() {
 		t.softWaiters--
@@ -272,7 +272,8 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	}
 }
 
-// dropHeld takes c's hold out of the nodes. If it ends, claims that wait for it may be granted.
+// dropHeld removes c's hold from the nodes. If the hold ends, claims that wait for it may be
+// granted.
 func (t *Table) dropHeld(c *claim, ends bool) {
 	for _, g := range c.grants {
 		if g.Slot > 0 {
@@ -291,7 +292,7 @@ func (t *Table) dropHeld(c *claim, ends bool) {
 	c.held = nil
 }
 
-// unwant removes what c waits for; c must have left the queues.
+// unwant clears c's wanted entries; c must have left the queues.
 func (t *Table) unwant(c *claim) {
 	for i := range c.wanted {
 		t.unref(c.wanted[i].node)

@@ -15,12 +15,12 @@ const MaxHoldTimes = 1 << 10
 type holdTime struct {
 	path     lockkeeper.Path
 	estimate time.Duration
-	at       time.Duration // end of the latest hold that counts
+	at       time.Duration // end of the latest hold that the estimate includes
 	index    int           // in holdTimes.ages
 }
 
-// holdTimes has all hold times, by path, and as a heap with the oldest first: by the latest end,
-// then by path. So each of thousands of holds that end at one instant costs log(MaxHoldTimes).
+// holdTimes has all hold times by path, and in a heap ordered by end and then by path, so that each
+// end of a hold costs O(log MaxHoldTimes), also if thousands of holds end at one instant.
 type holdTimes struct {
 	of   map[lockkeeper.Path]*holdTime
 	ages holdTimeHeap
@@ -50,12 +50,12 @@ func (h *holdTimeHeap) Pop() any {
 	return p
 }
 
-// recordHoldTime updates the hold times of c's paths: c was held, and ends now for that reason.
+// recordHoldTime updates the hold times of c's paths. c was held, and ends now for reason.
 func (t *Table) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 	switch reason {
 	case lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Overdue:
 	default:
-		return // cut short, or the moment when it really ended is unknown
+		return // something cut the hold short, or its real end is unknown
 	}
 	lasted := t.now - c.granted
 	for i := range c.want.Targets {
@@ -83,7 +83,7 @@ func (ps *holdTimes) set(p *holdTime, lasts, at time.Duration) {
 	heap.Fix(&ps.ages, p.index)
 }
 
-// evictHoldTimes forgets the oldest while there are too many.
+// evictHoldTimes forgets the oldest hold times beyond MaxHoldTimes.
 func (t *Table) evictHoldTimes() {
 	for len(t.holdTimes.of) > MaxHoldTimes {
 		path := t.holdTimes.ages[0].path
@@ -106,7 +106,8 @@ func (p *holdTime) before(q *holdTime) bool {
 	return strings.Compare(string(p.path), string(q.path)) < 0
 }
 
-// expected is how long a hold of c lasts, as far as is known; 0 if nothing is.
+// expected returns how long a hold of c should last: as announced, or else as estimated; 0 if
+// unknown.
 func (t *Table) expected(c *claim) time.Duration {
 	length := c.want.Expected
 	if length == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// hopeless reports whether c's wait is certain to end without a grant (R8): a freeze or announced holds
-// block it until its bound or longer.
+// hopeless reports whether c's wait is certain to end without a grant (R8): a freeze or announced
+// holds block it until its bound or longer.
 func (t *Table) hopeless(c *claim) bool {
 	if c.ended || len(c.wanted) == 0 || c.bound == forever {
 		return false
@@ -47,14 +47,14 @@ func (c *claim) heldBeyond(h *claim) bool {
 	return h != c && h.announcedEnd() >= c.bound && !(c.steals() && h.want.Priority < c.want.Priority)
 }
 
-// recheckAround marks the waits that a change of c may have made hopeless.
+// recheckAround marks the waits that a change of the hold c may have made hopeless.
 func (t *Table) recheckAround(c *claim) {
 	if c.want.Expected == 0 {
 		return
 	}
 	for i := range c.held {
 		h := &c.held[i]
-		doubt := func(p *entry) bool {
+		recheck := func(p *entry) bool {
 			t.work++
 			t.maybeHopeless = append(t.maybeHopeless, p.claim)
 			return true
@@ -63,25 +63,24 @@ func (t *Table) recheckAround(c *claim) {
 		if l == nil {
 			continue
 		}
-		l.eachOf(ks, doubt)
+		l.eachOf(ks, recheck)
 		if l.rare != nil {
-			eachOf(&l.rare.soft, ks, doubt)
-			eachOf(&l.rare.frozen, ks, doubt)
+			eachOf(&l.rare.soft, ks, recheck)
+			eachOf(&l.rare.frozen, ks, recheck)
 		}
 	}
 }
 
-// refuseHopeless ends the waits that have become hopeless; it reports whether
-// there were any.
+// refuseHopeless ends the marked waits that are hopeless. It reports whether it ended any.
 func (t *Table) refuseHopeless() bool {
 	if len(t.maybeHopeless) == 0 {
 		return false
 	}
-	doubtful := t.maybeHopeless
+	marked := t.maybeHopeless
 	t.maybeHopeless = nil
-	sortClaims(doubtful)
+	sortClaims(marked)
 	any := false
-	for _, c := range slices.Compact(doubtful) {
+	for _, c := range slices.Compact(marked) {
 		if t.hopeless(c) {
 			t.giveUp(c, lockkeeper.TimedOut, "the wait was certain to be outlasted")
 			any = true

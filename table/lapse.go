@@ -6,9 +6,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// lapseClaim applies the report that c lapsed; c may be nil. Only the first report counts: one
-// that arrives twice or late changes nothing (R12). released is the reason of c's end if the report
-// releases it.
+// lapseClaim applies the report l that c lapsed; c may be nil. Only the first report counts: a
+// repeated or late one changes nothing (R12). If c has no end for the reason in l, the report
+// releases c, and c ends for the reason released.
 func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse, released lockkeeper.Reason) {
 	switch {
 	case c == nil || c.lapse != nil:
@@ -55,7 +55,7 @@ func (c *claim) lapseFor(l *lockkeeper.Lapse) *lapse {
 	return stated
 }
 
-// askedBy describes the claim whose ask may take c at that instant; "" if the ask was withdrawn.
+// askedBy describes the claim whose ask of c ends at end; "" if it withdrew the ask.
 func (c *claim) askedBy(end time.Duration) string {
 	for _, a := range c.asks {
 		if a.end == end {

@@ -7,11 +7,11 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A kind is what one claim does to one node of the tree: hold or want it by its
-// mode, or hold or want an intent on it because of something below (R3).
+// A kind is the lock mode of one claim at one node of the tree: the mode of its target there, or an
+// intent because it has a target below (R3).
 //
-// This is multi-granularity locking (Gray, Lorie, Putzolu, Traiger: Granularity
-// of Locks in a Shared Data Base, 1975). "+" means that two claims may meet:
+// This is multi-granularity locking (Gray, Lorie, Putzolu, Traiger: Granularity of Locks in a
+// Shared Data Base, 1975). "+" means that two claims may have these kinds at one node at once:
 //
 //	     IS  IX  S   X   P
 //	IS   +   +   +   -   +
@@ -20,12 +20,12 @@ import (
 //	X    -   -   -   -   -
 //	P    +   +   -   -   R7
 //
-// Permits are intents as far as others go; among themselves they count (R7).
+// Towards other kinds permits act as an IX intent; among themselves their units count (R7).
 type kind uint8
 
 const (
-	kindIS kind = iota // something below is wanted shared
-	kindIX             // something below is wanted exclusive, or permits of it
+	kindIS kind = iota // intent: a shared target below
+	kindIX             // intent: an exclusive target or permits below
 	kindS              // shared
 	kindX              // exclusive
 	kindP              // permits
@@ -45,15 +45,15 @@ func (k kind) set() kindSet { return 1 << k }
 
 func (s kindSet) has(k kind) bool { return s&k.set() != 0 }
 
-// next takes the lowest kind out of s; s must not be empty.
+// next removes and returns the lowest kind of s; s must not be empty.
 func (s *kindSet) next() kind {
 	k := kind(bits.TrailingZeros8(uint8(*s)))
 	*s &^= k.set()
 	return k
 }
 
-// conflicts says which kinds can't meet each kind on one node. Two permits are
-// not in it: whether they meet is counted.
+// conflicts has, for each kind, the kinds that exclude it at one node. It does not list permits
+// against permits, because that depends on their units.
 var conflicts = [kinds]kindSet{
 	kindIS: 1 << kindX,
 	kindIX: 1<<kindS | 1<<kindX,
@@ -70,7 +70,7 @@ func against(k kind) kindSet {
 	return conflicts[k]
 }
 
-// kindOf is what a mode does to the target's own node, and to its ancestors.
+// kindOf returns the kinds that a mode has at the target's own node and at its ancestors.
 func kindOf(m lockkeeper.Mode) (target, intent kind) {
 	switch m {
 	case lockkeeper.ModeShared:
@@ -82,7 +82,7 @@ func kindOf(m lockkeeper.Mode) (target, intent kind) {
 	}
 }
 
-// matrix draws conflicts as the comment of kind has it.
+// matrix draws conflicts in the form of the comment on kind.
 func matrix() string {
 	var b strings.Builder
 	b.WriteString("    ")

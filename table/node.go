@@ -8,43 +8,43 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// An entry is what one claim does at one node: the node counts it while the claim is held, and
-// queues it while the claim waits. A converting claim has both.
+// An entry is one claim at one node. It is in the node's held list while the claim is held, and in
+// a queue of the node while the claim waits. A converting claim has entries of both sorts.
 type entry struct {
 	claim *claim
 	node  *node
 	kind  kind
 	units int // of permits
-	limit int // of permits: the claim's own view
+	limit int // of permits: the limit that the claim itself states
 
-	several bool // in a queue: a claim may meet both this entry and another one of its claim
+	several bool // in a queue: its claim has other targets, so a waiter may meet the claim in two queues
 
 	prev, next *entry // neighbours in the one list that it is in, if any
 }
 
 // A node is one path that a claim holds, or waits for, or has an intent on.
-// It exists only as long as there is a place at it.
+// It exists only as long as a claim has an entry at it.
 type node struct {
 	path    lockkeeper.Path
 	refs    int           // entries at it, those of frozen claims included
-	held    [kinds]*entry // what is held here, newest first
+	held    [kinds]*entry // held entries by kind, newest first
 	units   int           // sum of held permits
 	slots   slots         // of held permits of one unit
 	waiters *waiters      // claims that wait here; nil until the first one
-	touched kindSet       // kinds that left since the queues were last settled
-	changed kindSet       // kinds that came or went since the last update of asks by thieves here
+	touched kindSet       // kinds of entries that left since the last grantReady
+	changed kindSet       // kinds of entries that came or left since the last update of asks
 }
 
-// waiters are the claims that wait at one node. Soft claims are ahead of no claim, so they are among
-// the rare ones. Claims that a freeze forbids are in no queue.
+// waiters are the claims that wait at one node. Soft claims are ahead of no claim, so rare has them
+// apart. Claims that a freeze forbids are in no queue.
 type waiters struct {
 	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
 	permits []permitQueue // hard claims for permits, by limit, highest first
 	rare    *rareWaiters  // nil until it is first needed
 }
 
-// rareWaiters has the rare claims of a node, by kind, so that a change at the node visits only those
-// that it concerns.
+// rareWaiters has the rarely needed lists of a node, by kind, so that a change at the node visits
+// only the entries that it concerns.
 type rareWaiters struct {
 	soft    [kinds]queue
 	frozen  [kinds]queue               // entries that a freeze forbids, in any order
@@ -54,7 +54,7 @@ type rareWaiters struct {
 	disturbed   kindSet       // kinds that ended then; cleared when a claim is queued or frozen here
 }
 
-// needRare returns l.apart, and creates it if it is nil.
+// needRare returns l.rare, and creates it if it is nil.
 func (l *waiters) needRare() *rareWaiters {
 	if l.rare == nil {
 		l.rare = new(rareWaiters)
@@ -62,7 +62,7 @@ func (l *waiters) needRare() *rareWaiters {
 	return l.rare
 }
 
-// eachOf calls f with the places in the queues of the kinds ks.
+// eachOf calls f with the entries in the queues of the kinds ks.
 func eachOf(qs *[kinds]queue, ks kindSet, f func(*entry) bool) {
 	for ks != 0 {
 		qs[ks.next()].each(f)
@@ -76,8 +76,8 @@ type queue struct {
 	several    int // entries of claims with more than one target
 }
 
-// insert puts p where R4 has it. New claims come last among equals, so the walk
-// from the tail is short. It returns the number of other entries that it visited.
+// insert puts p at its position in the order of R4. New claims come last among equals, so the walk
+// from the tail is short. looked is the number of entries that it passed.
 func (q *queue) insert(p *entry) (looked int) {
 	after := q.tail
 	for after != nil && p.claim.before(after.claim) {
@@ -132,7 +132,7 @@ func (q *queue) remove(p *entry) {
 	p.prev, p.next = nil, nil
 }
 
-// queueOf is the queue in which p stands, made if need be.
+// queueOf returns the queue for p, and creates it if there is none.
 func (l *waiters) queueOf(p *entry) *queue {
 	switch {
 	case p.claim.soft():
@@ -206,8 +206,8 @@ func (l *waiters) all(f func(*entry) bool) {
 	}
 }
 
-// rank returns the number of places in q before c. It searches from both ends, so it visits one
-// place for a claim that has just arrived, and for one that is next.
+// rank returns the number of entries in q before c. It searches from both ends, so it takes one
+// step for a claim that has just arrived and for the first claim. looked is the number of steps.
 func (q *queue) rank(c *claim) (rank, looked int) {
 	for first, last := q.head, q.tail; first != nil; first, last = first.next, last.prev {
 		if looked++; !first.claim.before(c) {
@@ -235,7 +235,7 @@ func (l *waiters) eachOf(ks kindSet, f func(*entry) bool) {
 }
 
 // meets reports whether a claim other than c has a queued entry of one of the kinds ks here, soft
-// places included.
+// entries included.
 func (l *waiters) meets(ks kindSet, c *claim) bool {
 	other := func(q *queue) bool { return q.head != nil && (q.head.claim != c || q.head.next != nil) }
 	for k := range kinds {
@@ -282,7 +282,7 @@ func (q *queue) each(f func(*entry) bool) bool {
 	return true
 }
 
-// hold counts p among what is held at its node.
+// hold adds p to the held entries of n.
 func (n *node) hold(p *entry) {
 	p.prev, p.next = nil, n.held[p.kind]
 	if p.next != nil {
@@ -292,7 +292,7 @@ func (n *node) hold(p *entry) {
 	n.units += p.units
 }
 
-// hold adds p to the places held at its node, and marks the asks of thieves there for an update.
+// hold adds p to the held entries of its node, and marks the asks of thieves there for an update.
 func (t *Table) hold(p *entry) {
 	p.node.hold(p)
 	t.changeAt(p.node, p.kind)
@@ -328,7 +328,8 @@ func (n *node) heldAgainst(ks kindSet, c *claim) bool {
 	return false
 }
 
-// node finds the node of a path, or makes it. Each place at it holds a reference.
+// node returns the node of a path with one more reference, and creates it if there is none. Each
+// entry has one reference.
 func (t *Table) node(path lockkeeper.Path) *node {
 	n := t.nodes[path]
 	if n == nil {
@@ -347,8 +348,8 @@ func (t *Table) unref(n *node) {
 	}
 }
 
-// touch notes that kinds were taken away at n, so that those whom they stood in
-// the way of may go.
+// touch records that entries of the kinds ks left n, so that grantReady considers the claims that
+// they blocked.
 func (t *Table) touch(n *node, ks kindSet) {
 	if n.waiters == nil {
 		return // no claim waits here

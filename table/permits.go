@@ -16,7 +16,7 @@ func (l *waiters) searchLimit(limit int) (i int, found bool) {
 	return slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
 }
 
-// permitQueue finds the queue of a limit, or makes it in its place.
+// permitQueue returns the queue of a limit, and inserts it if there is none.
 func (l *waiters) permitQueue(limit int) *queue {
 	i, found := l.searchLimit(limit)
 	if !found {
@@ -36,8 +36,8 @@ func (l *waiters) trim(limit int) bool {
 	return true
 }
 
-// unitsAhead is the sum of the units that count against permits of p (R7) because
-// they wait ahead of it, or something above bound as soon as it is above bound.
+// unitsAhead returns the sum of the units that wait ahead of p and count against it (R7). It stops
+// at a partial sum above bound.
 func (l *waiters) unitsAhead(p *entry, bound int) int {
 	sum := 0
 	for i := range l.permits {
@@ -53,16 +53,16 @@ func (l *waiters) unitsAhead(p *entry, bound int) int {
 	return sum
 }
 
-// fits is R7 for permits that wait: whether the units held, those that wait
-// ahead under a limit of at least p's, and p's own are at most p's limit.
+// fits is R7 for waiting permits: held units + units ahead in queues with a limit of at least p's +
+// p's units <= p's limit.
 func (p *entry) fits() bool {
 	free := p.limit - p.node.units - p.units
 	return free >= 0 && (p.node.waiters == nil || p.node.waiters.unitsAhead(p, free) <= free)
 }
 
-// openPermits calls f with waiting permits at n that R7 may allow: for each
-// limit those at the front that fit. It looks at no more claims than there are
-// free units, times the number of limits.
+// openPermits calls f with the waiting claims for permits at n that R7 may allow: for each limit
+// the claims at the front that fit. For each limit it visits at most one claim per free unit, and
+// one more.
 func (n *node) openPermits(f func(*claim)) {
 	for i := range n.waiters.permits {
 		limit := n.waiters.permits[i].limit
@@ -92,10 +92,10 @@ func (n *node) openPermits(f func(*claim)) {
 	}
 }
 
-// slots are the numbers that held permits of one unit have at a node, from 1.
+// slots are the slot numbers, from 1, that claims hold at a node. A hold of one unit has a slot.
 type slots struct {
 	taken []uint64 // bit i of word w: slot 64*w+i+1
-	low   int      // no word before this has a free slot
+	low   int      // words before this index have no free slot
 }
 
 // take gives out the lowest free slot.
@@ -111,8 +111,8 @@ func (s *slots) take() int {
 	return 64*s.low + bit + 1
 }
 
-// slot takes a slot at n: the lowest free one, but not one that an unacknowledged holder may still
-// use, if another is free up to the limit (R12).
+// slot takes the lowest free slot at n. It avoids slots that an unacknowledged holder may still
+// use, if another slot up to limit is free (R12).
 func (t *Table) slot(n *node, limit int) int {
 	t.expireUnacked()
 	h := t.unacked.byPath[n.path]
@@ -139,7 +139,7 @@ func (t *Table) slot(n *node, limit int) int {
 	return slot
 }
 
-// occupy takes one slot by its number; it reports false if that is taken.
+// occupy takes the slot with that number. It returns false if the slot is taken.
 func (s *slots) occupy(slot int) bool {
 	word, bit := (slot-1)/64, (slot-1)%64
 	for len(s.taken) <= word {

@@ -9,9 +9,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A Snapshot is a table, or the part of it that changed, as plain records in a
-// fixed order: sessions by id, claims by ref, freezes and hold times by path. Among changes a
-// session that ended and began again is there twice, first as closed.
+// A Snapshot is a table, or the changed part of one, as plain records in a fixed order: sessions by
+// id, claims by ref, freezes and hold times by path. Changes may list a session twice: as closed,
+// and then as opened again.
 type Snapshot struct {
 	Counters  Counters
 	Sessions  []SessionRecord
@@ -20,7 +20,7 @@ type Snapshot struct {
 	HoldTimes []HoldTimeRecord
 }
 
-// Counters are what never goes back.
+// Counters are the numbers of a table that never decrease.
 type Counters struct {
 	Now     time.Duration // R20
 	Fences  uint64        // the last given (R13)
@@ -38,18 +38,18 @@ type SessionRecord struct {
 	Deadline   time.Duration // lockkeeper.Forever for TTL 0
 	Promise    time.Duration
 	Resumed    bool
-	Leases     uint64 // the number of the latest
+	Leases     uint64 // the number of the latest lease
 	Acked      uint64 // the latest lease that it acknowledged (R12)
-	LowestOpen uint64 // it begins no claim with an id below this (R16)
-	Closed     bool   // of changes: it has ended
+	LowestOpen uint64 // its client starts no claim with an id below this (R16)
+	Closed     bool   // in changes: the session ended
 }
 
-// ClaimRecord is one claim, ended ones included as long as they are remembered.
+// ClaimRecord is one claim: waiting, held, or ended and not yet forgotten.
 type ClaimRecord struct {
 	Ref          lockkeeper.Ref
 	Want         lockkeeper.Want // as last accepted
 	State        lockkeeper.State
-	Converting   bool // held shared, waits to be what Want says
+	Converting   bool // held with the modes in Grants, waits for those in Want
 	Grants       []lockkeeper.Grant
 	Ticket       uint64
 	Fence        uint64
@@ -58,7 +58,7 @@ type ClaimRecord struct {
 	Arrived      time.Duration
 	Granted      time.Duration
 	Bound        time.Duration // of the wait; lockkeeper.Forever if it has none
-	Quiet        time.Duration // begin of the quiet period
+	Quiet        time.Duration // start of the quiet period
 	StatedEnd    time.Duration // end in the latest answer to its session; lockkeeper.Forever if none
 	StatedIn     uint64        // number of the first lease that stated StatedEnd; 0 if none did (R12)
 	UnackedEnd   time.Duration // the latest end stated since the last acknowledged lease; 0: StatedEnd
@@ -67,13 +67,13 @@ type ClaimRecord struct {
 	Asks         []AskRecord
 	Operator     *OperatorRecord
 	Lapse        *LapseRecord
-	Reason       lockkeeper.Reason // of an ended claim, or why its latest conversion was undone
+	Reason       lockkeeper.Reason // why it ended, or why the table undid its latest conversion
 	Text         string
-	Thawed       bool          // of an ended one: it was not a claim but a freeze
-	Acked        bool          // of an ended one: its session knows that it ended (R16)
-	Ended        time.Duration // of an ended claim
-	Forget       time.Duration // of an ended claim: when it is remembered no longer
-	UnackedUntil time.Duration // of an ended one: its holder may not know of the end until then; 0: it knows
+	Thawed       bool          // ended: it was not a claim but a freeze
+	Acked        bool          // ended: its session knows of the end (R16)
+	Ended        time.Duration // ended: when
+	Forget       time.Duration // ended: when the table forgets it
+	UnackedUntil time.Duration // ended: until then its holder may not know of the end; 0: it knows
 }
 
 // AskRecord is one live request to yield; By is the claim that asks.
@@ -102,27 +102,27 @@ type FreezeRecord struct {
 	Label lockkeeper.Label
 	Since time.Duration
 	Until time.Duration
-	Ended bool // of changes: it has ended
+	Ended bool // in changes: the freeze ended
 }
 
-// PaceRecord is how long holds of one path lately lasted (R17).
+// HoldTimeRecord is the estimate of how long holds of one path last (R17).
 type HoldTimeRecord struct {
 	Path      lockkeeper.Path
 	Estimate  time.Duration
-	At        time.Duration // when the latest hold that counts ended
-	Forgotten bool          // of changes: there was no more room for it
+	At        time.Duration // end of the latest hold that the estimate includes
+	Forgotten bool          // in changes: the table forgot the estimate
 }
 
-// changeLog is what changed since the last call of Changes.
+// changeLog records which parts of the table changed since the last call of Changes.
 type changeLog struct {
 	claims    map[lockkeeper.Ref]bool
 	ended     []*tombstone
-	sessions  map[string]bool // true: it has ended, and perhaps begun again
+	sessions  map[string]bool // true: the session ended, and may be open again
 	freezes   map[lockkeeper.Path]bool
 	holdTimes map[lockkeeper.Path]bool
 }
 
-// Track makes the table remember what changes, for [Table.Changes].
+// Track makes the table record its changes from now on, for [Table.Changes].
 func (t *Table) Track() {
 	t.tracking = true
 	t.dirty = changeLog{
@@ -169,8 +169,8 @@ func (t *Table) markHoldTime(path lockkeeper.Path) {
 	}
 }
 
-// Changes is what changed since Track, or since the last call: records with
-// their new contents. Loading them into a copy of the table as it was makes it equal.
+// Changes returns the changes since Track or the last call, as records with their new contents. If
+// the caller loads them into a copy of the earlier table, the copy becomes equal to t.
 func (t *Table) Changes() Snapshot {
 	d := t.dirty
 	t.Track()
@@ -211,7 +211,7 @@ func (t *Table) Changes() Snapshot {
 	return snap
 }
 
-// Snapshot is the whole table. [Restore] makes an equal table of it.
+// Snapshot returns records of the whole table. [Restore] makes an equal table from them.
 func (t *Table) Snapshot() Snapshot {
 	snap := Snapshot{Counters: t.Counters()}
 	for _, s := range t.sessionsByID() {
@@ -225,9 +225,9 @@ func (t *Table) Snapshot() Snapshot {
 			}
 		}
 	}
-	for id, ghosts := range t.unacked.bySession { // order does not matter: sorted below
+	for id, tombs := range t.unacked.bySession { // order does not matter: sorted below
 		s := t.sessions[id]
-		for _, g := range ghosts { // order does not matter: sorted below
+		for _, g := range tombs { // order does not matter: sorted below
 			if g.unackedUntil > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
 				snap.Claims = append(snap.Claims, g.record())
 			}
@@ -254,7 +254,7 @@ func (snap *Snapshot) sort() {
 	})
 }
 
-// Counters are t's as of the latest step.
+// Counters returns t's counters after the latest step.
 func (t *Table) Counters() Counters {
 	return Counters{Now: t.now, Fences: t.fences, Tickets: t.tickets, Epochs: t.epochs, Changes: t.changes}
 }

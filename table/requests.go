@@ -7,14 +7,14 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Limits of one table. What would exceed them is refused.
+// Limits of one table. It refuses requests that would exceed them.
 const (
 	MaxSessions = 1 << 20
 	MaxClaims   = 1 << 24 // of one session
 	MaxFreezes  = 1 << 10
 )
 
-// attach opens a session, or takes it over from the epoch that want names (R19).
+// attach opens the session want.ID, or takes it over from the epoch want.Epoch (R19).
 func (t *Table) attach(want *lockkeeper.Session) error {
 	if err := want.Check(true); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	return nil
 }
 
-// DropUnknown returns want without the listed claims that the table does not have, each other one
-// once. [Attach] ignores unknown claims, and a client may list any number of them.
+// DropUnknown returns want without duplicates and without claims that the table does not have in
+// Named and Lapsed. [Attach] ignores both, and a client may list any number of them.
 func (t *Table) DropUnknown(want lockkeeper.Session) lockkeeper.Session {
 	if len(want.Named)+len(want.Lapsed) == 0 {
 		return want
@@ -101,8 +101,7 @@ func (t *Table) DropUnknown(want lockkeeper.Session) lockkeeper.Session {
 	return want
 }
 
-// lookup returns a function that reports whether an id is in the list, in a time that does not grow
-// with the list.
+// lookup returns a function that reports in constant time whether an id is in ids.
 func lookup(ids []uint64) func(id uint64) bool {
 	const few = 16
 	if len(ids) <= few {
@@ -115,7 +114,7 @@ func lookup(ids []uint64) func(id uint64) bool {
 	return func(id uint64) bool { _, there := set[id]; return there }
 }
 
-// wrongEpoch refuses an attach that follows an epoch which is not the session's.
+// wrongEpoch returns the error for an attach whose epoch, follows, is not that of the session.
 func wrongEpoch(s *session, follows uint64) error {
 	why := fmt.Sprintf("session %s is open under epoch %d, and this attach follows ", s.id, s.epoch)
 	if follows == 0 {
@@ -135,7 +134,7 @@ func quota(what string, most int) error {
 	}
 }
 
-// extend gives s its whole TTL again, or leaves it a later end that it has.
+// extend gives s its whole TTL again. It never moves the deadline back.
 func (t *Table) extend(s *session) {
 	switch {
 	case s.ttl == 0:
@@ -149,7 +148,7 @@ func (t *Table) extend(s *session) {
 	t.markSession(s)
 }
 
-// resume marks the waits of s for another look: they may be granted now.
+// resume marks the waits of s for a recheck, because they may be granted now.
 func (t *Table) resume(s *session) {
 	for _, c := range s.byID() {
 		if len(c.wanted) > 0 {
@@ -167,9 +166,10 @@ func (t *Table) renew(s *session) {
 	t.reply.Lease = t.lease(s, false)
 }
 
-// restart makes every session resume (R19). What the last answers were is not
-// known any more, so each holder may rely on the latest end that an answer can have stated. No
-// answer has promised more to a session that had not resumed since the restart before.
+// restart requires every session to resume (R19). The engine no longer knows its last answers, so
+// each holder may rely on the latest end that an answer can have stated. It does not extend a
+// session that has not resumed since the previous restart: no answer has promised that session
+// more.
 func (t *Table) restart() {
 	for _, s := range t.sessionsByID() {
 		if s.resumed {
@@ -202,7 +202,7 @@ func (t *Table) setResumed(s *session, resumed bool) {
 	s.resumed = resumed
 }
 
-// claim makes, amends or answers the claim that w names (R16).
+// claim makes or amends the claim w.ID of s, or answers again for one that exists (R16).
 func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 	if err := w.Check(); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 	return nil
 }
 
-// arrive makes a new claim: it is granted, or waits, or is refused.
+// arrive makes a new claim, and grants it, queues it or refuses it.
 func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.tickets++
 	c := t.newClaim()
@@ -259,7 +259,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.replyStatus(c)
 }
 
-// beginWait starts c's wait for what it wants by now, which may be over at once.
+// beginWait starts c's wait for its wanted entries. It may grant or refuse c at once.
 func (t *Table) beginWait(c *claim) {
 	switch {
 	case t.forbidden(c) == nil && t.grantable(c):
@@ -278,9 +278,8 @@ func (t *Table) beginWait(c *claim) {
 	t.settle()
 }
 
-// entries makes the entries that c's want has at the nodes: its targets and an
-// intent on every ancestor, each kind once per node (R3). They must not move any
-// more once they are linked into the lists of the nodes.
+// entries appends c's entries to room: one for each target and an intent on every ancestor, each
+// kind once per node (R3). The caller must not move them once they are in the lists of the nodes.
 func (t *Table) entries(c *claim, room []entry) []entry {
 	for _, target := range c.want.Targets {
 		k, intent := kindOf(target.Mode)
@@ -292,18 +291,18 @@ func (t *Table) entries(c *claim, room []entry) []entry {
 	return room
 }
 
-func (t *Table) addEntry(places []entry, p entry, path lockkeeper.Path) []entry {
-	for i := range places {
-		if places[i].kind == p.kind && places[i].node.path == path {
-			return places
+func (t *Table) addEntry(entries []entry, p entry, path lockkeeper.Path) []entry {
+	for i := range entries {
+		if entries[i].kind == p.kind && entries[i].node.path == path {
+			return entries
 		}
 	}
 	p.node = t.node(path)
-	return append(places, p)
+	return append(entries, p)
 }
 
-// replyStatus sets the reply to a claim command. A refused claim has its blockers; Explain and List
-// compute those of a waiting claim on request.
+// replyStatus sets the reply to a claim command. The status of a refused claim includes its
+// blockers; for a waiting claim, Explain and List compute them on request.
 func (t *Table) replyStatus(c *claim) {
 	t.recordStatedEnd(c, 0)
 	t.mark(c)
@@ -314,8 +313,8 @@ func (t *Table) replyStatus(c *claim) {
 	}
 }
 
-// claimFreeze makes a freeze of each target of w (R18). Freezes outlive their
-// session; repeating the command changes nothing.
+// claimFreeze makes a freeze of each target of w (R18). Freezes outlive their session. A repeated
+// command changes nothing.
 func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
 	if len(t.freezes.all)+len(w.Targets) > MaxFreezes {
@@ -329,7 +328,7 @@ func (t *Table) claimFreeze(s *session, w *lockkeeper.Want) error {
 	return nil
 }
 
-// freezeBy is the first freeze that ref made; nil if there is none.
+// freezeBy returns the first freeze by ref in the order of paths; nil if there is none.
 func (t *Table) freezeBy(ref lockkeeper.Ref) *freeze {
 	if t.freezes.by[ref] == 0 {
 		return nil
@@ -342,7 +341,7 @@ func (t *Table) freezeBy(ref lockkeeper.Ref) *freeze {
 	return nil
 }
 
-// end does what e says for session s.
+// end applies e for session s.
 func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -385,8 +384,8 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 	return nil
 }
 
-// endedBefore answers an End for a claim that s does not have. It is no error if the claim has
-// ended; its holder then knows of the end.
+// endedBefore answers an End for a claim that s does not have. It returns nil if the claim has
+// ended, and records that its holder knows of the end.
 func (t *Table) endedBefore(s *session, id uint64) error {
 	acked := t.acknowledgeEnds(s.id, func(unacked uint64) bool { return unacked == id })
 	if acked || t.remembered(s, id) != nil || 0 < id && id < s.lowestOpen {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Restore makes the table that a snapshot describes. It refuses with an error
-// a snapshot that no table can have made.
+// Restore makes the table that a snapshot describes. It returns an error if no table can have made
+// the snapshot.
 func Restore(snap Snapshot) (*Table, error) {
 	t := New()
 	if err := t.Load(snap); err != nil {
@@ -19,9 +19,9 @@ func Restore(snap Snapshot) (*Table, error) {
 	return t, t.Check()
 }
 
-// Load brings the table up to records that another copy of it changed: the
-// counters, and each session, claim, freeze and hold time in snap as it is there. After an
-// error the table is of no use any more. Nothing that is loaded counts as changed for [Table.Changes].
+// Load replaces the counters, and each session, claim, freeze and hold time that snap lists, by the
+// record in snap. Other parts stay. snap usually has the changes of another copy of the table.
+// After an error the table must not be used. [Table.Changes] does not report loaded records.
 func (t *Table) Load(snap Snapshot) error {
 	tracking := t.tracking
 	t.tracking = false
@@ -31,7 +31,7 @@ func (t *Table) Load(snap Snapshot) error {
 	for i := range snap.Sessions {
 		t.loadSession(&snap.Sessions[i], &links)
 	}
-	for i := range snap.Claims { // all of them first: what one has now another may have had
+	for i := range snap.Claims { // before any load: a record may need a slot or entry of another claim
 		t.unload(snap.Claims[i].Ref, &links)
 	}
 	for i := range snap.Freezes {
@@ -68,7 +68,7 @@ func (t *Table) setCounters(c Counters) {
 	t.now, t.fences, t.tickets, t.epochs, t.changes = c.Now, c.Fences, c.Tickets, c.Epochs, c.Changes
 }
 
-// links has the asks to link again after all claims are loaded, and the thieves whose asks change.
+// links has the asks to restore after the load of all claims, and the thieves whose asks change.
 type links struct {
 	asks    map[lockkeeper.Ref][]AskRecord // by the claim that is asked
 	thieves map[lockkeeper.Ref]struct{}
@@ -76,19 +76,19 @@ type links struct {
 
 // unlinkAsks removes the asks of c and by c, and records them in l.
 func (t *Table) unlinkAsks(c *claim, l *links) {
-	apart := func(v *claim) {
+	remove := func(v *claim) {
 		if len(v.asks) > 0 {
 			l.asks[v.ref] = v.record().Asks
 		}
 		t.withdrawAll(v)
 	}
-	apart(c)
+	remove(c)
 	for v := range maps.Clone(c.asking) { // order does not matter: all of them
-		apart(v)
+		remove(v)
 	}
 }
 
-// linkAsks is the reverse of unlinkAsks. Asks by or of claims that are no more are dropped.
+// linkAsks is the reverse of unlinkAsks. It drops asks whose thief or holder no longer exists.
 func (t *Table) linkAsks(l *links) {
 	for ref, records := range l.asks { // order does not matter: each claim's asks are sorted
 		v := t.find(ref)
@@ -150,7 +150,7 @@ func (t *Table) loadSession(r *SessionRecord, l *links) {
 	t.forget(s)
 }
 
-// unload takes a claim out without a trace, or the memory of an ended one.
+// unload removes a claim or its tombstone, without events and tombstones of its own.
 func (t *Table) unload(ref lockkeeper.Ref, l *links) {
 	if g := t.unacked.bySession[ref.Session][ref.ID]; g != nil {
 		t.removeUnacked(g)
@@ -171,8 +171,8 @@ func (t *Table) unload(ref lockkeeper.Ref, l *links) {
 	}
 }
 
-// loadClaims loads all claims. Only then do they enter the lines, in their order, and it sorts the
-// ends of each session: so it sorts each once.
+// loadClaims loads all claims. After the last one it queues the waiting claims, in order, and sorts
+// the tombstones of each session that needs it, so that it sorts each list once.
 func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 	var waiting []*claim
 	unsorted := make(map[*session]struct{})
@@ -207,8 +207,8 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 	return nil
 }
 
-// loadEnded loads the record of an ended claim. It returns the claim's session if that leaves the
-// session's ends unsorted.
+// loadEnded loads the record of an ended claim. It returns the claim's session if the session's
+// tombstones are then out of order.
 func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 	tomb := &tombstone{
 		ref:          r.Ref,
@@ -230,7 +230,7 @@ func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 	}
 	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.acked && tomb.ref.ID < s.lowestOpen) {
 		s.remember(tomb)
-		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // ids mostly end in their order
+		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // rare: claims mostly end in the order of their ids
 			unsorted = s
 		}
 	}
@@ -288,7 +288,7 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 	return c, nil
 }
 
-// loadHeld makes c hold what r says.
+// loadHeld makes c hold the grants of r.
 func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 	wanted := c.want.Targets
 	c.want.Targets = make([]lockkeeper.Target, len(r.Grants))

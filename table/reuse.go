@@ -1,11 +1,10 @@
 package table
 
-// The room of claims, nodes and tombstones that are done with is used again, so
-// that a table at work leaves next to nothing to the garbage collector, however
-// much it holds. A claim that ended is reused from the next step on: until then
-// Table.Status returns it.
+// The table reuses the memory of ended claims, nodes and tombstones, so that steps leave almost no
+// work to the garbage collector. It reuses the memory of an ended claim only in the next step,
+// because Table.Status returns the claim until then.
 
-// mostSpare bounds each of the lists of spare rooms.
+// mostSpare bounds the length of each list in spare.
 const mostSpare = 1024
 
 type spare struct {
@@ -41,7 +40,7 @@ func (t *Table) newTombstone() *tombstone {
 	return new(tombstone)
 }
 
-// recycle makes what ended in the last step room for what comes.
+// recycle moves the memory of claims and tombstones that ended in the last step to the spare lists.
 func (t *Table) recycle() {
 	for _, c := range t.endedRoom {
 		if len(t.spare.claims) < mostSpare {
@@ -67,13 +66,13 @@ func (t *Table) recycle() {
 // spareNode keeps the memory of a node that has no entries any more.
 func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
-		return // a touched one is still to be looked at in this step
+		return // this step still has to visit it
 	}
-	line, slots := n.waiters, n.slots.taken[:0]
-	if line != nil {
-		line.permits = line.permits[:0]
+	w, slots := n.waiters, n.slots.taken[:0]
+	if w != nil {
+		w.permits = w.permits[:0]
 	}
-	*n = node{waiters: line}
+	*n = node{waiters: w}
 	n.slots.taken = slots
 	t.spare.nodes = append(t.spare.nodes, n)
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Status returns the status of a claim, without the evidence of why it waits. It
-// also knows claims that ended in the last step, or less than a TTL ago. False
-// if the claim is unknown.
+// Status returns the status of a claim, without the evidence of why it waits. It also knows claims
+// that ended in the last step or less than a TTL ago. It returns false if the claim is unknown.
 func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	s := t.sessions[ref.Session]
 	if s != nil {
@@ -32,9 +31,10 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 }
 
 // endedNow returns the tombstone of a claim that ended in this step; nil if it did not. It indexes
-// them if they are many, because a caller that reports the end of a session needs each.
+// many tombstones by claim, because a caller that reports the end of a session asks for each of
+// them.
 func (t *Table) endedNow(ref lockkeeper.Ref) *tombstone {
-	if len(t.endedClaims) <= fewGraves {
+	if len(t.endedClaims) <= fewEnded {
 		i := slices.IndexFunc(t.endedClaims, func(tomb *tombstone) bool { return tomb.ref == ref })
 		if i < 0 {
 			return nil
@@ -53,9 +53,10 @@ func (t *Table) endedNow(ref lockkeeper.Ref) *tombstone {
 	return t.endedByRef[ref]
 }
 
-const fewGraves = 8
+// fewEnded is the largest number of tombstones that endedNow searches without the index.
+const fewEnded = 8
 
-// Explain is Status with the evidence: place, reasons of the wait, and who stands in the way.
+// Explain is Status with the evidence: position, estimate, reasons of the wait, and blockers.
 func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	if s := t.sessions[ref.Session]; s != nil && s.claims[ref.ID] != nil {
 		return t.explain(s.claims[ref.ID]), true
@@ -71,13 +72,14 @@ func (t *Table) explain(c *claim) lockkeeper.Status {
 	return st
 }
 
-// List yields what q selects, with evidence unless q is brief: holds by fence, the queue in the
-// order of R4, freezes by path. The table must not be stepped meanwhile.
+// List yields the claims and freezes that q selects, with evidence unless q is brief: holds by
+// fence, then waiting claims in the order of R4, then freezes by path. No step may run during the
+// iteration.
 func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 	return func(yield func(lockkeeper.Status) bool) {
-		tell, find := t.explain, t.Explain
+		describe, find := t.explain, t.Explain
 		if q.Brief {
-			tell, find = t.status, t.Status
+			describe, find = t.status, t.Status
 		}
 		if q.Ref != (lockkeeper.Ref{}) {
 			if st, ok := find(q.Ref); ok {
@@ -86,7 +88,7 @@ func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 			return
 		}
 		for _, c := range t.inOrder(q) {
-			if !yield(tell(c)) {
+			if !yield(describe(c)) {
 				return
 			}
 		}
@@ -160,7 +162,7 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 	return st
 }
 
-// left is the time from now until at; 0 if that has passed.
+// left returns the time from now until at; 0 if at has passed.
 func left(at, now time.Duration) time.Duration {
 	if at == forever {
 		return forever
@@ -168,7 +170,8 @@ func left(at, now time.Duration) time.Duration {
 	return max(0, at-now)
 }
 
-// asked is the most pressing of what c is asked; nil if nothing.
+// asked returns the demand on c with the earliest end: a revocation, its longest hold or an ask of
+// a thief; nil if there is none.
 func (t *Table) asked(c *claim) *lockkeeper.Asked {
 	var most *lockkeeper.Asked
 	press := func(a lockkeeper.Asked, end time.Duration) {
@@ -207,9 +210,9 @@ func (t *Table) freezeStatus(f *freeze) lockkeeper.Status {
 	}
 }
 
-// lease is what s is told of itself (R12): every claim that has an end or is
-// asked to yield, and every one that changed within the last TTL; all of them
-// when it attaches. What it is told, it knows from then on.
+// lease returns the next lease of s, and records which ends it states (R12). It lists every claim
+// that has an end, is asked to yield, or changed or ended within the last TTL; with all, every
+// claim.
 func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 	l := lockkeeper.Lease{Key: lockkeeper.Key{Session: s.id, Epoch: s.epoch}}
 	if s.ttl > 0 {
@@ -232,7 +235,7 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 	return l
 }
 
-// Freeze returns the freeze of exactly this path; false if there is none.
+// Freeze returns the status of the freeze of exactly this path; false if there is none.
 func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
 	if f := t.freezes.on(path); f != nil {
 		return t.freezeStatus(f), true
@@ -240,8 +243,8 @@ func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
 	return lockkeeper.Status{}, false
 }
 
-// Due is the next instant at which something becomes of a claim by itself: its wait
-// or its hold ends, or it is overdue; false if there is none. Its session may end before.
+// Due returns the next instant at which time alone changes a claim: its wait or its hold ends, or
+// it becomes overdue; false if there is none. Its session may end before.
 func (t *Table) Due(ref lockkeeper.Ref) (time.Duration, bool) {
 	c := t.find(ref)
 	if c == nil || c.due.index == 0 {

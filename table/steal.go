@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// changeAt records that a place of kind k came to n or left it, or that its claim has another
-// priority. That may change the ask sets of thieves at n that conflict with k.
+// changeAt records that an entry of kind k came to n or left it, or that its claim has a new
+// priority. That may change the ask sets of thieves at n whose kinds conflict with k.
 func (t *Table) changeAt(n *node, k kind) {
 	if n.waiters == nil || n.waiters.rare == nil || !n.waiters.rare.hasThieves(k) {
 		return
@@ -22,7 +22,7 @@ func (t *Table) changeAt(n *node, k kind) {
 	n.changed |= k.set()
 }
 
-// hasThieves reports whether there are thieves whose ask sets depend on places of kind k.
+// hasThieves reports whether there are thieves whose ask sets depend on entries of kind k.
 func (a *rareWaiters) hasThieves(k kind) bool {
 	for ks := against(k); ks != 0; {
 		if len(a.thieves[ks.next()]) > 0 {
@@ -32,9 +32,9 @@ func (a *rareWaiters) hasThieves(k kind) bool {
 	return false
 }
 
-// markThievesInside marks the ask sets of thieves inside of ref, directly or by others, for an update,
-// because ref came or went and no thief may rob a hold that it is inside of. It skips claims that
-// it has visited since the last update of asks.
+// markThievesInside marks the thieves inside of ref, directly or through other claims, for an
+// update of their asks: ref came or ended, and no thief may rob a hold that it is inside of. It
+// skips claims that it has visited since the last update of asks.
 func (t *Table) markThievesInside(ref lockkeeper.Ref) {
 	if len(t.nestedIn[ref]) == 0 || len(t.thieves) == 0 {
 		return
@@ -59,9 +59,9 @@ func (t *Table) markThievesInside(ref lockkeeper.Ref) {
 	}
 }
 
-// updateAllAsks updates the asks of thieves whose ask sets may have changed (R10). Asks don't depend on
-// each other, so the order of the thieves does not matter. Events for holders whose asks changed
-// come in the order of their fences.
+// updateAllAsks updates the asks of thieves whose ask sets may have changed (R10). Asks don't
+// depend on each other, so the order of the thieves does not matter. Events for holders whose asks
+// changed come in the order of their fences.
 func (t *Table) updateAllAsks() {
 	t.insidePass = 0
 	if len(t.staleThieves) == 0 && len(t.changedNodes) == 0 {
@@ -136,7 +136,8 @@ func (t *Table) updateAsks(c *claim, changed []*claim) []*claim {
 	return changed
 }
 
-// askSet returns the ask set of c (R10): exactly the holders that must release so that c can be granted.
+// askSet returns the ask set of c (R10): exactly the holders that must release so that c can be
+// granted.
 func (t *Table) askSet(c *claim) []*claim {
 	if c.frozen || !c.session.resumed || c.want.Wait == 0 {
 		return nil
@@ -175,8 +176,8 @@ func (s *askSearch) add(h *claim) {
 	s.set = append(s.set, h)
 }
 
-// mayRob reports whether the thief may ask h to yield: it never robs an equal, or a hold
-// that it is inside of.
+// mayRob reports whether the thief may ask h to yield: h must have a lower priority, and the thief
+// must not be inside of h.
 func (s *askSearch) mayRob(h *claim) bool {
 	return h.want.Priority < s.thief.want.Priority && h.pass != s.outer
 }
@@ -202,8 +203,8 @@ func (s *askSearch) askAgainst(p *entry) bool {
 	return true
 }
 
-// permitsByPath are the places where c wants permits, in the order of their
-// paths, so that it does not matter in which order they were named.
+// permitsByPath returns the entries with which c wants permits, sorted by path, so that the order
+// of the request's targets does not matter.
 func (c *claim) permitsByPath() []*entry {
 	var permits []*entry
 	for i := range c.wanted {
@@ -262,7 +263,7 @@ func (t *Table) ask(c, v *claim) {
 	t.mark(c)
 }
 
-// askFor records in c that it asks v; v.asks has the same ask.
+// askFor records in c that it asks v. The caller keeps v.asks consistent.
 func (c *claim) askFor(v *claim, end time.Duration) {
 	if c.asking == nil {
 		c.asking = make(map[*claim]time.Duration)
@@ -308,7 +309,7 @@ func (t *Table) startStealing(c *claim) {
 	t.staleThieves = append(t.staleThieves, c)
 }
 
-// stopStealing ends all that c does as a thief, because it waits no longer.
+// stopStealing withdraws c's asks and removes c from the thieves, because it no longer waits.
 func (t *Table) stopStealing(c *claim) {
 	if !c.isThief {
 		return
@@ -327,8 +328,8 @@ func (t *Table) forgetThief(c *claim) {
 	delete(t.thieves, c)
 }
 
-// takeAt is when c may take what it asks for; forever if never, or if that has
-// come already.
+// takeAt returns the instant at which c may take the holds that it asks for; forever if it never
+// may, or if that instant has come already.
 func (t *Table) takeAt(c *claim) time.Duration {
 	at := time.Duration(0)
 	for _, end := range c.asking { // order does not matter: the latest counts
@@ -340,9 +341,9 @@ func (t *Table) takeAt(c *claim) time.Duration {
 	return at
 }
 
-// take lets the first thief in the queue take, if all its asks have ended:
-// those whom it asked end as stolen, and it is granted, in this one step. It looks
-// at those alone whose asks changed, or for which the time has come.
+// take ends the holders asked by one thief as stolen, and grants the thief, in this one step. The
+// thief is the first in the queue of t.takers whose asks have all ended. take returns false if
+// there is none.
 func (t *Table) take() bool {
 	var taker *claim
 	may := t.takers[:0]
@@ -366,7 +367,7 @@ func (t *Table) take() bool {
 	return true
 }
 
-// allEnded reports whether the bounds of all that c asked have passed.
+// allEnded reports whether the ends of all asks by c have passed.
 func (t *Table) allEnded(c *claim) bool {
 	for _, end := range c.asking { // order does not matter: all of them count
 		if end > t.now {

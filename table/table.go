@@ -34,23 +34,23 @@ type Table struct {
 	// Of the step at hand.
 	reply             Reply
 	events            []Event
-	touched           []*node                       // nodes at which something was taken away
-	arrivals          []*claim                      // claims to be looked at whatever happened around them
+	touched           []*node                       // nodes that entries left
+	arrivals          []*claim                      // claims to recheck, whatever changed around them
 	maybeHopeless     []*claim                      // waits that may have become hopeless (R8)
 	endedClaims       []*tombstone                  // claims that ended
-	endedByRef        map[lockkeeper.Ref]*tombstone // the first indexed tombstones of buried, by claim
+	endedByRef        map[lockkeeper.Ref]*tombstone // the first indexed tombstones of endedClaims, by claim
 	indexed           int
 	deadlockSuspected bool     // there may be a deadlock (R15)
 	staleThieves      []*claim // thieves whose asks need an update
 	changedNodes      []*node  // nodes with changes that asks may depend on
 	takers            []*claim // thieves that may take now
-	insidePass        uint64   // the pass in which outdateInside marks; 0: none yet
-	passes            uint64
+	insidePass        uint64   // the pass with which markThievesInside marks; 0: none yet
+	passes            uint64   // the last value given to claim.pass
 	counted           int      // see Counted
 	work              int      // claims, holders, asks and sums visited beside the command's own claim; for tests
-	endedRoom         []*claim // claims that ended
-	due               []*timer // room for those of one instant
-	ready             []*claim // room for candidates
+	endedRoom         []*claim // ended claims, whose memory recycle reuses
+	due               []*timer // memory for the timers of one instant
+	ready             []*claim // memory for grantReady
 
 	spare    spare
 	scratch  *Table // memory for simulateReleases
@@ -70,14 +70,13 @@ func New() *Table {
 	}
 }
 
-// maxNow is the end of time: what is counted from it, by at most
-// lockkeeper.MaxDuration, still differs from forever.
+// maxNow is the latest time of an engine: maxNow + lockkeeper.MaxDuration < forever.
 const maxNow = 100 * 365 * 24 * time.Hour
 
-// Now is the engine's time: that of the latest command (R20).
+// Now returns the engine's time: that of the latest command (R20).
 func (t *Table) Now() time.Duration { return t.now }
 
-// Sessions is the number of sessions that are open.
+// Sessions returns the number of open sessions.
 func (t *Table) Sessions() int { return len(t.sessions) }
 
 // Resuming reports whether a session with a TTL has to resume: the engine must then record its time
@@ -87,22 +86,22 @@ func (t *Table) Resuming() bool { return t.resuming > 0 }
 // Open reports whether the session is open.
 func (t *Table) Open(session string) bool { return t.sessions[session] != nil }
 
-// Counted returns the number of claims visited so far to compute positions in the queue, the only cost of
-// evidence that has no bound of its own.
+// Counted returns the number of claims visited so far to compute positions in the queue, the only
+// cost of evidence that has no bound of its own.
 func (t *Table) Counted() int { return t.counted }
 
-// Next is the instant at which something falls due; false if nothing will.
+// Next returns the next instant at which time alone changes the table; false if there is none.
 func (t *Table) Next() (time.Duration, bool) {
 	at := t.schedule.next()
 	return at, at != forever
 }
 
-// Events are what the last Step did, in order. They are valid until the next.
+// Events returns the changes of the last Step, in order. They are valid until the next Step.
 func (t *Table) Events() []Event { return t.events }
 
-// Step applies c: first all that falls due until c.At, then c itself. An error
-// means that c was refused and changed nothing. Everything that fell due has happened nevertheless,
-// and what the key of c states counts: a Pass at c.At with c.Key does the same.
+// Step fires the timers until c.At, and then applies c. An error means that the table refused c.
+// The table is then as after a Pass at c.At with c.Key: the timers have fired, and LowestOpen and
+// Acked of a valid key count.
 func (t *Table) Step(c *Command) (Reply, error) {
 	t.events = t.events[:0]
 	t.reply = Reply{}
@@ -119,7 +118,7 @@ func (t *Table) Step(c *Command) (Reply, error) {
 	return t.reply, err
 }
 
-// apply does c, and leaves the answer in t.reply.
+// apply executes c, and leaves the answer in t.reply.
 func (t *Table) apply(c *Command) error {
 	switch c.Op {
 	case Pass:
@@ -179,7 +178,7 @@ func (t *Table) review() {
 	t.settle()
 }
 
-// keyed is the session that k is the key of; nil if it is of no use.
+// keyed returns the session of k; nil if k is not valid: see whyKeyFails.
 func (t *Table) keyed(k lockkeeper.Key) *session {
 	if s := t.sessions[k.Session]; s != nil && s.epoch == k.Epoch && s.resumed {
 		return s
@@ -187,7 +186,7 @@ func (t *Table) keyed(k lockkeeper.Key) *session {
 	return nil
 }
 
-// whyKeyFails says why a key is of no use.
+// whyKeyFails explains why k is not valid.
 func (t *Table) whyKeyFails(s *session, k lockkeeper.Key) string {
 	switch {
 	case s == nil:
@@ -198,7 +197,7 @@ func (t *Table) whyKeyFails(s *session, k lockkeeper.Key) string {
 	return "session " + k.Session + " must resume: the engine was restarted"
 }
 
-// advance lets time pass until at (R20).
+// advance fires the timers until at, and sets the time to at (R20).
 func (t *Table) advance(at time.Duration) {
 	for t.schedule.next() <= at {
 		t.now = max(t.now, t.schedule.next())
@@ -207,8 +206,7 @@ func (t *Table) advance(at time.Duration) {
 	t.now = at
 }
 
-// instant does all that falls due now: ends first, then asks for overdue holds,
-// then settle.
+// instant fires the timers that are due now, in the order of compare, and then settles the table.
 func (t *Table) instant() {
 	t.due = t.due[:0]
 	for t.schedule.next() <= t.now {
@@ -229,13 +227,13 @@ func (t *Table) instant() {
 	t.settle()
 }
 
-// fallDue does what c's time has come for.
+// fallDue applies the effects of time on c whose instant has come.
 func (t *Table) fallDue(c *claim) {
 	switch {
 	case c.operator != nil && c.operator.end <= t.now:
 		t.endForced(c, lockkeeper.Revoked, c.operator.Label)
 		return
-	case c.enforcedEnd() <= t.now: // if it lapsed, for the reason of that
+	case c.enforcedEnd() <= t.now: // a lapsed claim ends for the reason of its lapse
 		t.endForced(c, lockkeeper.Overdue, lockkeeper.Label{})
 		return
 	case len(c.wanted) > 0 && c.bound <= t.now:
@@ -253,8 +251,8 @@ func (t *Table) fallDue(c *claim) {
 	t.reschedule(c)
 }
 
-// reschedule sets c's timer to the next moment at which something becomes of it.
-// The ends of its asks are moments of the thief.
+// reschedule sets c's timer to the next instant at which time alone changes c. The end of an ask is
+// in the timer of the thief, not of the holder.
 func (t *Table) reschedule(c *claim) {
 	at := forever
 	if !c.ended {

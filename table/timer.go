@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A timer is the next moment at which something becomes of its bearer: exactly
-// one of claim, session and freeze is set. It is in the schedule exactly while at is not forever.
+// A timer is the next instant at which time alone changes a claim, a session or a freeze; exactly
+// one of these fields is set. The timer is in the schedule exactly while at is not forever.
 type timer struct {
 	at      time.Duration
 	index   int // in the schedule, counted from 1; 0 if it is not there
@@ -16,8 +16,8 @@ type timer struct {
 	freeze  *freeze
 }
 
-// compare orders timers of one instant: sessions, then claims, then freezes,
-// each by name, so that the order never depends on how the table came about.
+// compare orders timers of one instant: sessions by id, then claims by ref, then freezes by path.
+// So the order does not depend on the history of the heap, and a replay gives the same table.
 func (a *timer) compare(b *timer) int {
 	if o := cmp.Compare(a.rank(), b.rank()); o != 0 {
 		return o
@@ -41,12 +41,12 @@ func (a *timer) rank() int {
 	return 2
 }
 
-// A schedule is a binary heap of timers that know their place, so that a timer
-// that is no longer needed leaves at once. (container/heap would cost an
-// interface call for each comparison on the way of every bounded wait.)
+// A schedule is a binary heap of timers. Each timer has its index, so that the heap can remove it
+// at once. (container/heap would cost an interface call for each comparison, in every bounded
+// wait.)
 type schedule []*timer
 
-// set moves tm to the instant at; forever takes it out.
+// set moves tm to the instant at; forever removes it.
 func (s *schedule) set(tm *timer, at time.Duration) {
 	if tm.index != 0 && tm.at == at {
 		return
@@ -118,7 +118,7 @@ func (s schedule) swap(i, j int) {
 	s[i].index, s[j].index = i+1, j+1
 }
 
-// next is the earliest instant in the schedule; forever if it is empty.
+// next returns the earliest instant in the schedule; forever if it is empty.
 func (s schedule) next() time.Duration {
 	if len(s) == 0 {
 		return forever

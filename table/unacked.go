@@ -7,12 +7,12 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// unackedHolds has the unacknowledged holders (R12): holds that were forced to end, and whose holders
-// may not know it yet. It indexes them by claim and by path, so that a step visits only those that
-// concern it.
+// unackedHolds has the unacknowledged holders (R12). The engine forced the end of their holds, and
+// they may not know it yet. It indexes them by claim and by path, so that a step visits only the
+// holders that concern it.
 type unackedHolds struct {
 	bySession map[string]map[uint64]*tombstone // by session and id
-	byPath    map[lockkeeper.Path]*unackedNode // by their target paths and the ancestors of those
+	byPath    map[lockkeeper.Path]*unackedNode // by target paths and ancestors of target paths
 	due       unackedEnds
 }
 
@@ -23,8 +23,8 @@ type unackedNode struct {
 	targets map[*tombstone]struct{}
 }
 
-// An unackedEnd is the moment at which a holder can no longer rely on its hold. It stays in the heap until
-// then, even if the holder is acknowledged before.
+// An unackedEnd is the instant from which a holder can no longer rely on its hold. It stays in the
+// heap until then, even if the holder acknowledges the end before.
 type unackedEnd struct {
 	at   time.Duration
 	tomb *tombstone
@@ -114,8 +114,8 @@ func (t *Table) expireUnacked() {
 	}
 }
 
-// acknowledgeEnds removes the unacknowledged holders of a session that pick selects, because they know
-// the end of their hold. It reports whether there were any.
+// acknowledgeEnds removes the unacknowledged holders of a session that pick selects, because they
+// now know the end of their holds. It reports whether it removed any.
 func (t *Table) acknowledgeEnds(session string, pick func(id uint64) bool) bool {
 	found := false
 	for id, tomb := range t.unacked.bySession[session] { // order does not matter: each by itself
@@ -129,8 +129,8 @@ func (t *Table) acknowledgeEnds(session string, pick func(id uint64) bool) bool 
 	return found
 }
 
-// meetsUnacked reports whether what c holds is incompatible with a hold that was
-// forced to end and whose holder may not know it yet (R12).
+// meetsUnacked reports whether c's hold is incompatible with one that an unacknowledged holder may
+// still rely on (R12).
 func (t *Table) meetsUnacked(c *claim) bool {
 	if len(t.unacked.due) == 0 {
 		return false

@@ -20,12 +20,12 @@ import (
 type options struct {
 	driver          string // "sqlite" if empty
 	careless        bool   // don't wait for the disk
-	snapshotEvery   int    // entries between snapshots, at least
-	checkpointPages int    // of SQLite's log, about, before it is moved into the database
+	snapshotEvery   int    // least number of entries between snapshots
+	checkpointPages int    // approximate number of pages in SQLite's log before a checkpoint
 	backlog         int64  // bytes that may wait for the disk
 
-	// committed is called by the writer when a row is safe and marked, before callers are
-	// answered.
+	// committed, if set, runs in the writer when a row is safe and the mark names it, before the
+	// answers to callers.
 	committed func(*row)
 }
 
@@ -43,13 +43,13 @@ type Engine struct {
 	closed  error
 }
 
-// Open opens a directory, and creates it if it does not exist. The engine has everything that was
-// safe. Its sessions must resume: they have their whole TTL, or the rest of it if they did not
-// resume since the previous opening (R19). ctx bounds the opening.
+// Open opens a directory, and creates it if it does not exist. The engine begins with the table of
+// all safe entries. Its sessions must resume: they have their whole TTL, or the rest of it if they
+// did not resume since the previous opening (R19). ctx limits the time of the opening.
 //
-// If another process has the directory open, Open returns an ErrUnavailable that names it. If
-// something that was safe is missing or damaged, or if another version wrote the journal under
-// other rules, Open returns an ErrInvalid and changes nothing.
+// If another process has the directory open, Open returns an ErrUnavailable that names the process.
+// If a safe entry is missing or damaged, or if the journal has entries under other rules, Open
+// returns an ErrInvalid and changes nothing.
 func Open(ctx context.Context, dir string) (lockkeeper.Engine, error) {
 	e, err := open(ctx, dir, options{})
 	if err != nil {
@@ -135,9 +135,9 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 	return e, nil
 }
 
-// open begins to write: it marks the database as open, and appends the entry that makes every session
-// resume. Then it moves everything out of the log and syncs it again, because after a failed sync
-// of an earlier process the system may not have written the log.
+// open starts writing: it marks the database as open, and appends a Restart. Then it checkpoints
+// the whole log and so syncs its content again, because after a failed sync of an earlier process
+// the system may not have written the log.
 func (j *journal) open(f folder, r *recovered) error {
 	restart := table.Command{At: r.table.Now(), Op: table.Restart}
 	if _, err := r.table.Step(&restart); err != nil {
@@ -150,7 +150,7 @@ func (j *journal) open(f folder, r *recovered) error {
 		after:   r.table.Counters(),
 	}
 	b.sum = b.seal(j.chain)
-	// The mark is first: a journal with rows and without a mark is refused.
+	// The mark comes first, because recover refuses a journal with rows and without a mark.
 	var err error
 	if j.marker, err = openMarker(f.mark(), mark{seq: j.seq, fences: b.after.Fences, boot: bootID()}); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (j *journal) open(f folder, r *recovered) error {
 		j.store.prepare,
 		func() error { return j.store.exec("BEGIN IMMEDIATE") },
 		func() error { return j.store.exec("UPDATE meta SET state = ?, writer = ?", stateOpen, writer()) },
-		func() error { return j.store.forgetAll(&r.header) }, // of a snapshot that was not completed, or not cleared up
+		func() error { return j.store.forgetAll(&r.header) }, // rests of an incomplete or replaced snapshot
 		func() error { return j.store.append(&b) },
 		func() error { return j.store.exec("COMMIT") },
 		func() error { return j.store.checkpoint(true) },
@@ -176,9 +176,9 @@ func (j *journal) open(f folder, r *recovered) error {
 	return j.committed(&b)
 }
 
-// Committed sets the function that is called with every commit: the number of entries that it made
-// safe, and how long the write and the sync took. The writer calls it before callers are answered,
-// so it must be quick.
+// Committed sets the function that the writer calls after every commit. entries is the number of
+// entries that became safe, took the time of the write and the sync. Callers get their answers
+// after report returns, so it must be quick.
 func (e *Engine) Committed(report func(entries int, took time.Duration)) {
 	e.journal.onCommit.Store(&report)
 }
@@ -186,11 +186,11 @@ func (e *Engine) Committed(report func(entries int, took time.Duration)) {
 // NotifyTrouble implements lockkeeper.TroubleNotifier. The writer goroutine calls changed.
 func (e *Engine) NotifyTrouble(changed func()) { e.journal.changed.Store(&changed) }
 
-// Close commits all entries, writes a snapshot, and unlocks the directory. Sessions that did not leave
-// exist again at the next opening.
+// Close commits all entries, writes a snapshot, and unlocks the directory. Sessions that did not
+// leave exist again at the next opening.
 //
-// If the journal failed before, the directory stays locked until the process ends: until then the
-// system's view of the files can't be trusted.
+// If a write failed before, Close leaves the directory locked until the process ends: until then
+// the system may return cached pages that are not on the disk.
 func (e *Engine) Close() error {
 	e.once.Do(func() {
 		e.Keeper.Close()
@@ -205,7 +205,7 @@ func (e *Engine) Close() error {
 	return e.closed
 }
 
-// folder is a directory of a journal; this process has it locked.
+// folder is the directory of a journal. This process has it locked, unless it is a copy for Dump.
 type folder struct {
 	path string
 	lock *os.File
@@ -215,7 +215,7 @@ func (f folder) journal() string { return filepath.Join(f.path, "journal.db") }
 func (f folder) log() string     { return f.journal() + "-wal" }
 func (f folder) mark() string    { return filepath.Join(f.path, "mark") }
 
-// unlock lets others open the folder.
+// unlock unlocks the folder for other processes.
 func (f folder) unlock() { f.lock.Close() }
 
 // lockFolder locks the folder for this process, and writes the process id into the lock file.
@@ -246,13 +246,13 @@ func lockFolder(dir string) (folder, error) {
 		return folder{}, unavailable(err, "%s can't be locked", dir)
 	}
 	if err := f.Truncate(0); err == nil {
-		// For people only.
+		// The content is for people only.
 		_, _ = f.WriteAt(fmt.Appendf(nil, "pid %d\n", os.Getpid()), 0)
 	}
 	return folder{path, f}, nil
 }
 
-// pidIn names the process in a lock file.
+// pidIn describes the process whose id is in the text of a lock file.
 func pidIn(text []byte) string {
 	var pid int
 	if n, _ := fmt.Sscanf(string(text), "pid %d", &pid); n == 1 {

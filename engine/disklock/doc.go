@@ -1,12 +1,12 @@
 // Package disklock keeps claims in the memory of one process, and every command in a journal in a
-// directory, so that the claims survive kill -9 and a loss of power. It implements every rule. Other
-// processes and machines use it through a server.
+// directory, so that the claims survive kill -9 and a loss of power. It implements every rule.
+// Other processes and machines use it through a server.
 //
 // # Group commit
 //
-// The journal is a SQLite database. Callers apply their commands to the table and append the entries
-// to a batch, one after the other. One goroutine, the writer, commits batches: one batch is one row
-// and one sync. Commands that arrive during a sync share the next one.
+// The journal is a SQLite database. Callers apply their commands to the table and append the
+// entries to a batch, one after the other. One goroutine, the writer, commits batches: one batch is
+// one row and one sync. Commands that arrive during a sync share the next one.
 //
 //	caller A ─ Step, Append ─┐             ┌─ answer A
 //	caller B ─ Step, Append ─┼─> batch 8 ──┤  answer B, notifications of A and B
@@ -20,20 +20,20 @@
 //	                              disk full: retry, 0.1 s to 5 s <───┤
 //	                                                                 └─ any other error ──> lost
 //
-// Invariants: rows are committed in the order of their numbers. A batch is safe when its row and the
-// mark are written and the row is synced. No caller is answered and no session is notified of an
-// entry before its batch is safe (package keeper). After an error other than a full disk the writer
-// never writes again: after a failed sync the system may report pages as written that never reached
-// the disk.
+// Invariants: The writer commits rows in the order of their numbers. A batch is safe when its row
+// is written and synced and the mark names it. No caller gets an answer, and no session a
+// notification, of an entry before its batch is safe (package keeper has the exceptions). After an
+// error other than a full disk the writer never writes again, because after a failed sync the
+// system may report pages as written that never reached the disk.
 //
 // # Files
 //
-//	journal.db      the newest complete snapshot, and the rows behind it
+//	journal.db      the newest complete snapshot, and the rows after it
 //	journal.db-wal  SQLite's log
-//	mark            the last safe row; written before callers are answered, not synced
-//	lock            locked while a process has the directory
+//	mark            the last safe row; written before the answers, not synced
+//	lock            locked while a process has the directory open
 //
-// Opening verifies all of them against each other, restores the snapshot, and replays the rows.
-// Each row has a checksum that continues that of the row before, and the counters of the table after
-// it. Package record encodes entries and snapshots; an entry of other rules is refused.
+// Open verifies these files against each other, restores the snapshot, and replays the rows. Each
+// row has a checksum that includes the checksum of the previous row, and the counters of the table
+// after the row. Package record encodes entries and snapshots. Open refuses entries of other rules.
 package disklock

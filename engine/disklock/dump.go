@@ -16,12 +16,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Dump writes the journal of a directory as lines of text: the snapshot, then the entries behind
-// it. It changes nothing: it copies the files and reads the copy. Text that is not printable is
-// quoted.
+// Dump writes the journal of a directory as lines of text: the snapshot, then the entries after it.
+// It changes nothing, because it copies the files and reads the copy. It quotes text that is not
+// printable.
 //
-// A directory that a process has open is refused with ErrUnavailable. If the journal is damaged,
-// Dump writes all that is before the damage, and returns an error that says where the damage is.
+// If a process has the directory open, Dump returns an ErrUnavailable. If the journal is damaged,
+// Dump writes the content before the damage, and returns an error with the position of the damage.
 func Dump(ctx context.Context, dir string, w io.Writer) error {
 	original := folder{path: filepath.Clean(dir)}
 	copied, err := original.copy()
@@ -33,7 +33,7 @@ func Dump(ctx context.Context, dir string, w io.Writer) error {
 	d.printf("journal %s\n", original.journal())
 	err = d.dump(ctx, copied)
 	if flushed := d.out.Flush(); flushed != nil {
-		return flushed // nobody reads it, such as head
+		return flushed // the reader has closed w, such as head
 	}
 	if err != nil {
 		return refusal(original.journal(), err)
@@ -41,8 +41,8 @@ func Dump(ctx context.Context, dir string, w io.Writer) error {
 	return nil
 }
 
-// copy copies the journal into a new temporary directory. No process can open the directory
-// meanwhile.
+// copy copies the journal into a new temporary directory. It locks f during the copy, so that no
+// process can open it.
 func (f folder) copy() (copied folder, err error) {
 	if there, err := hasContent(f.journal()); err != nil || !there {
 		return folder{}, lockkeeper.Invalid("%s has no journal: name a directory of lk serve --data or disk:DIR", f.path)
@@ -52,7 +52,7 @@ func (f folder) copy() (copied folder, err error) {
 	case err == nil:
 		defer lock.Close()
 		err = lockAlone(lock)
-	case errors.Is(err, fs.ErrNotExist): // a copy that somebody made of the journal alone
+	case errors.Is(err, fs.ErrNotExist): // a copy without the lock file
 		err = nil
 	}
 	if errors.Is(err, errInUse) {
@@ -97,7 +97,7 @@ type dumper struct{ out *bufio.Writer }
 
 func (d *dumper) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
 
-// dump writes what is in the folder, up to the first damage of each part.
+// dump writes the snapshot and the rows of the folder, each up to its first damage.
 func (d *dumper) dump(ctx context.Context, f folder) error {
 	_, logDamage := examineWAL(f.log())
 	if logDamage != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// What counts as little room: SQLite's log grows to some megabytes, and a snapshot
-// is there twice for a while.
+// Bounds of the free space. SQLite's log grows to some megabytes, and the files have two snapshots
+// for a while.
 const (
 	littleRoom = 256 << 20
 	noRoom     = 8 << 20
 )
 
-// Examine implements lockkeeper.Examiner. It reads nothing of the database, which is
-// checked whole when it is opened.
+// Examine implements lockkeeper.Examiner. It does not read the database, because Open has checked
+// all of it.
 func (e *Engine) Examine(context.Context) []lockkeeper.Finding {
 	return []lockkeeper.Finding{e.examineFiles(), e.examineJournal(), e.examineRoom()}
 }

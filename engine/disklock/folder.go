@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// recover reads the folder after it has checked the log, the database and the mark against each other.
-// It creates the database of a new folder. It does not change a folder that it refuses.
+// recover checks the log, the database and the mark against each other, and restores the table. It
+// creates the database of a new folder. It does not change a folder that it refuses.
 func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 	m, err := readMark(f.mark())
 	if err != nil {
@@ -49,7 +49,7 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 	return r, s.close()
 }
 
-// read reads the database, or makes it if it is empty.
+// read checks and replays the database. It creates the tables if the database is empty.
 func (s *store) read(ctx context.Context) (*recovered, error) {
 	fresh, err := s.identify()
 	if err == nil && fresh {
@@ -61,7 +61,7 @@ func (s *store) read(ctx context.Context) (*recovered, error) {
 	return s.recover(ctx)
 }
 
-// compare refuses a journal that lacks safe rows.
+// compare refuses a journal that ends before its mark or has no mark: it may lack safe rows.
 func (f folder) compare(r *recovered, m *mark) error {
 	switch {
 	case m == nil && r.seq > 0:
@@ -76,8 +76,9 @@ func (f folder) compare(r *recovered, m *mark) error {
 	return nil
 }
 
-// checkMissingLog checks a database without a log. The engine never removes the log. Nothing is missing
-// if the database was closed, or if it has every row that the mark of this boot knows.
+// checkMissingLog checks a database without a log. The engine never removes the log, so somebody
+// did. The database is complete without it if the engine closed the database, or if the mark is of
+// this boot, and so exact, and the database has its row.
 func (f folder) checkMissingLog(ctx context.Context, o options, m *mark) error {
 	s, err := openStore(f.journal()+"?mode=ro&immutable=1", o.driver, false, true)
 	if err != nil {
@@ -101,7 +102,7 @@ func (f folder) checkMissingLog(ctx context.Context, o options, m *mark) error {
 		"docs/engines/disk.md", f.log(), f.journal())
 }
 
-// identify checks that the file is a journal of this version. It reports whether it is empty.
+// identify checks that the file is a journal of this version. It reports whether the file is empty.
 func (s *store) identify() (fresh bool, err error) {
 	var application, version, tables int
 	err = s.query("SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM "+
@@ -121,7 +122,7 @@ func (s *store) identify() (fresh bool, err error) {
 	return false, nil
 }
 
-// bootID identifies this boot of the computer; empty where it has no id.
+// bootID returns the id of this boot of the computer; "" if the system has none.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -25,7 +25,7 @@ var form = sync.OnceValues(func() (text string, err error) {
 	return text, err
 })
 
-// checkForm refuses tables that differ from those that this program creates.
+// checkForm refuses a database whose schema differs from that of a new one.
 func (s *store) checkForm() error {
 	want, err := form()
 	if err != nil {

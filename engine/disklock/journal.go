@@ -12,10 +12,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Bounds of what waits for the disk.
+// Bounds of the entries that wait for the disk.
 const (
-	batchBytes   = 1 << 20  // of one row, about
-	backlogBytes = 64 << 20 // of all that waits; what would exceed it is refused
+	batchBytes   = 1 << 20  // approximate size of one row
+	backlogBytes = 64 << 20 // size of all batches; Admit refuses commands beyond it
 )
 
 // A batch becomes one row of the journal.
@@ -37,41 +37,41 @@ type journal struct {
 	sealed  bool
 	spare   []byte // memory for the next batch
 
-	backlog atomic.Int64 // bytes in batches, including the one at the writer
+	backlog atomic.Int64 // bytes in batches, including the one that the writer commits
 	trouble atomic.Pointer[trouble]
 	wakeup  chan struct{} // filled when there is something to write
 	quit    chan struct{} // closed to end the writer
 	ended   chan struct{} // closed by the writer
-	failed  chan struct{} // closed by the writer when it can't go on
+	failed  chan struct{} // closed by the writer after an error that it can't retry
 	result  error         // of the writer; read after ended
 	stats   stats
-	stuck   atomic.Pointer[chan struct{}] // closed while commands are refused
-	changed atomic.Pointer[func()]        // called when refusing begins or ends; may be nil
+	stuck   atomic.Pointer[chan struct{}] // closed while Admit refuses commands because of trouble
+	changed atomic.Pointer[func()]        // called when trouble begins or ends; may be nil
 	// requests for the safe table, while the disk is full
 	safeRequests chan chan<- safeTable
 	onCommit     atomic.Pointer[func(entries int, took time.Duration)] // called after each commit; may be nil
 
-	// Of the writer alone.
+	// Only the writer uses the fields below.
 	store        *store
 	marker       *marker
 	takeSnapshot func(func(table.Snapshot)) // takes a snapshot of the keeper's table
 	seq          uint64
 	chain        uint64
 	after        table.Counters
-	header       header // the snapshot that counts
-	entries      int    // since then
-	pages        int    // in SQLite's log, about
+	header       header // the newest complete snapshot
+	entries      int    // entries since that snapshot
+	pages        int    // approximate number of pages in SQLite's log
 	snapshot     *snapshot
-	tries        uint64     // snapshots that were given up, so that their numbers are not used again
-	safe         *safeTable // the safe table, if a caller requested it since the disk is full
-	distrust     bool       // what the system says of the files can't be trusted any more
+	tries        uint64     // abandoned snapshots since header; their numbers are not used again
+	safe         *safeTable // the safe table, if a caller requested it since the disk became full
+	distrust     bool       // after a failed write: the system's view of the files may be wrong
 }
 
 // stats are for people. Any goroutine may read them.
 type stats struct {
 	syncs   atomic.Int64 // committed batches
 	entries atomic.Int64
-	last    atomic.Int64 // when the last one was, in Unix nanoseconds; 0: never
+	last    atomic.Int64 // time of the last commit in Unix nanoseconds; 0: never
 	mark    atomic.Pointer[error]
 }
 
@@ -137,16 +137,16 @@ func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit 
 	return b.commit
 }
 
-// failedCommit returns a commit that has failed.
+// failedCommit returns a commit that has ended with err.
 func failedCommit(err error) *keeper.Commit {
 	c := keeper.NewCommit()
 	c.End(err)
 	return c
 }
 
-func wake(bell chan struct{}) {
+func wake(wakeup chan struct{}) {
 	select {
-	case bell <- struct{}{}:
+	case wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -175,7 +175,7 @@ func (j *journal) next() *batch {
 	return b
 }
 
-// recycle keeps the memory of a batch that is safe or lost.
+// recycle keeps the memory of a safe batch for a later one.
 func (j *journal) recycle(b *batch) {
 	j.backlog.Add(-int64(len(b.entries)))
 	j.mu.Lock()
@@ -185,11 +185,11 @@ func (j *journal) recycle(b *batch) {
 	}
 }
 
-// beginSnapshot takes a snapshot of the table, and seals the open batch in the same step: the snapshot
-// contains the entries of all batches so far and no others.
+// beginSnapshot takes a snapshot of the table, and seals the open batch in the same step, so that
+// the snapshot contains exactly the entries of all batches so far.
 func (j *journal) beginSnapshot() {
 	if j.snapshot != nil && !j.snapshot.done {
-		j.tries++ // closing: the one that is being made is given up
+		j.tries++ // Close abandons the unfinished snapshot
 	}
 	j.takeSnapshot(func(content table.Snapshot) {
 		j.mu.Lock()
@@ -207,7 +207,7 @@ func (j *journal) beginSnapshot() {
 	j.checkReached()
 }
 
-// checkReached allows the snapshot to be written once the rows that it contains are committed.
+// checkReached lets the writer write the snapshot once all rows that it contains are committed.
 func (j *journal) checkReached() {
 	if sn := j.snapshot; sn != nil && !sn.reached && j.seq == sn.seq {
 		sn.reached, sn.chain = true, j.chain

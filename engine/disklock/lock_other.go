@@ -4,6 +4,6 @@ package disklock
 
 import "os"
 
-// lockAlone does nothing: here SQLite's own lock, which is taken once and kept, is
-// what keeps others out.
+// lockAlone does nothing: on this system only SQLite's own lock, which openStore takes and keeps,
+// excludes other processes.
 func lockAlone(*os.File) error { return nil }

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockAlone locks f for this process, without waiting; errInUse if another has it.
+// lockAlone locks f for this process, without waiting. It returns errInUse if another process has
+// the lock.
 func lockAlone(f *os.File) error {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// A mark names the last safe row. The writer writes it after each commit and before callers are
-// answered, but does not sync it. As long as the computer runs it is exact, even if the process
-// is killed; after a loss of power it may be some seconds old. A journal that ends before its mark
-// has lost safe rows: its log was cut or removed, or somebody put an older copy in its place.
+// A mark names the last safe row. The writer writes it after each commit and before the answers to
+// callers, but does not sync it. As long as the computer runs the mark is exact, even if the
+// process is killed; after a loss of power it may be some seconds old. A journal that ends before
+// its mark has lost safe rows: somebody cut or removed its log, or put an older copy in its place.
 type mark struct {
-	seq    uint64 // the last row of the journal that was safe
-	fences uint64 // given up to then
-	boot   string // the boot of the computer in which it was written; empty where that is unknown
+	seq    uint64 // the last safe row of the journal
+	fences uint64 // the last fence given by then
+	boot   string // id of the boot in which the mark was written; empty if the system has none
 
-	// waiver: a person emptied the file to accept the journal as it is. A crash can't empty it: the
-	// mark is synced when it is created, and overwritten in place.
+	// waiver: a person emptied the file to accept the journal as it is. A crash can't empty it,
+	// because openMarker syncs the first mark, and later marks overwrite it in place.
 	waiver bool
 }
 
@@ -70,7 +70,7 @@ func readMark(path string) (*mark, error) {
 	return &m, nil
 }
 
-// marker writes the mark. It is used by one goroutine.
+// marker writes the mark. Only one goroutine at a time may use it.
 type marker struct {
 	file *os.File
 	boot string
@@ -94,7 +94,7 @@ func openMarker(path string, m mark) (*marker, error) {
 	return mk, nil
 }
 
-// write writes over the mark that is there, which has the same length.
+// write overwrites the mark in the file, which has the same length.
 func (mk *marker) write(seq, fences uint64) error {
 	_, err := mk.file.WriteAt([]byte(mark{seq: seq, fences: fences, boot: mk.boot}.String()), 0)
 	return err

@@ -13,23 +13,23 @@ import (
 // recovered is the content of a database, after all checks.
 type recovered struct {
 	table   *table.Table
-	header  header // the snapshot that it began with
+	header  header // the restored snapshot
 	seq     uint64 // the last row
-	chain   uint64 // its sum
-	entries int    // that were replayed
-	path    string // of the database
-	state   string // as the last process left it: open or closed
-	writer  string // the version that opened it last
+	chain   uint64 // the sum of the last row
+	entries int    // number of replayed entries
+	path    string // path of the database
+	state   string // state in which the last process left the database: open or closed
+	writer  string // the version of Lockkeeper that opened the database last
 }
 
-// errDamage marks errors that say that something was lost or changed.
+// errDamage marks errors of a database with lost or changed content.
 var errDamage = errors.New("damage")
 
 func damagef(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errDamage}, args...)...)
 }
 
-// recover checks the whole database, and replays it. It changes nothing.
+// recover checks and replays the whole database. It changes nothing.
 func (s *store) recover(ctx context.Context) (*recovered, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (s *store) recover(ctx context.Context) (*recovered, error) {
 	return r, s.load(ctx, r)
 }
 
-// meta reads how the last process left the database.
+// meta reads the state in which the last process left the database.
 func (s *store) meta() (*recovered, error) {
 	r := &recovered{path: s.path}
 	if err := s.query("SELECT state, writer FROM meta WHERE id = 1", &r.state, &r.writer); err != nil {
@@ -56,7 +56,7 @@ func (s *store) meta() (*recovered, error) {
 	return r, nil
 }
 
-// load restores the newest snapshot and replays the rows behind it.
+// load restores the newest snapshot and replays the rows after it.
 func (s *store) load(ctx context.Context, r *recovered) (err error) {
 	if r.header, err = s.latest(); err != nil {
 		return err
@@ -86,7 +86,7 @@ const (
 	stateClosed = "closed"
 )
 
-// check has SQLite check its own structures.
+// check makes SQLite check its own structures.
 func (s *store) check(ctx context.Context) error {
 	rows, err := s.conn.QueryContext(ctx, "PRAGMA quick_check(3)")
 	if err != nil {
@@ -134,7 +134,8 @@ func (s *store) restore(ctx context.Context, r *recovered) (*table.Table, error)
 	return t, nil
 }
 
-// records yields the records of a snapshot in their order. Together they must have its digest.
+// records yields the records of a snapshot in order. It returns damage if their digest is not that
+// of the header.
 func (s *store) records(ctx context.Context, h *header, yield func(position int, b []byte) error) error {
 	rows, err := s.conn.QueryContext(ctx, "SELECT position, record FROM records WHERE number = ? ORDER BY position",
 		int64(h.number))
@@ -164,7 +165,8 @@ func (s *store) records(ctx context.Context, h *header, yield func(position int,
 	return rows.Err()
 }
 
-// rows yields the rows behind the snapshot in their order. Each must have its sum.
+// rows yields the rows after the snapshot in order. It returns damage if a row is missing or has a
+// wrong sum.
 func (s *store) rows(ctx context.Context, h *header, yield func(*row) error) error {
 	rows, err := s.conn.QueryContext(ctx,
 		"SELECT seq, count, entries, now_ns, fences, tickets, epochs, changes, sum FROM journal WHERE seq > ? ORDER BY seq",
@@ -197,7 +199,8 @@ func (s *store) rows(ctx context.Context, h *header, yield func(*row) error) err
 	return rows.Err()
 }
 
-// apply replays one row. It must bring the table to the counters that it states.
+// apply replays one row. It returns damage if the table's counters then differ from those in the
+// row.
 func (r *recovered) apply(b *row) error {
 	n := 0
 	for rest := b.entries; len(rest) > 0; n++ {
@@ -227,11 +230,11 @@ func (r *recovered) apply(b *row) error {
 	return nil
 }
 
-// refusal returns the error for people if the file can't be used because of err.
+// refusal returns the error of Open or Dump when err prevents the use of the file.
 func refusal(path string, err error) error {
-	var told *lockkeeper.Error
-	if errors.As(err, &told) {
-		return told
+	var typed *lockkeeper.Error
+	if errors.As(err, &typed) {
+		return typed
 	}
 	if errors.Is(err, errDamage) {
 		return lockkeeper.Invalid("%s: %v: nothing was changed; see docs/engines/disk.md for what can be done", path, err)

@@ -4,7 +4,7 @@ package disklock
 
 import "golang.org/x/sys/unix"
 
-// freeRoom is how many bytes more this user may put on the file system of a folder.
+// freeRoom returns the number of bytes that this user may add to the file system of a folder.
 func freeRoom(folder string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(folder, &s); err != nil {

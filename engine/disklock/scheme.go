@@ -8,7 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// prefix begins a URL of this engine; the name of the directory follows as it is.
+// prefix begins a URL of this engine; the name of the directory follows without escapes.
 const prefix = "disk:"
 
 // URL returns the URL of the engine whose journal is in a directory.

@@ -9,12 +9,13 @@ import (
 )
 
 // A snapshot of the table replaces the rows before it. The writer writes it in pieces, each in one
-// transaction with a batch, so that no caller waits for the whole. It counts from the transaction
-// that writes its header. Then the writer removes the rows and the former snapshot, in pieces, too.
+// transaction with a batch, so that no caller waits for the whole snapshot. The transaction that
+// writes its header completes it. Then the writer removes the replaced rows and the former
+// snapshot, also in pieces.
 //
 //	taken ── rows up to seq are committed ──> pieces ──> header ──> removal of older rows ──> done
 //
-// Whenever the process dies, there is a complete snapshot with all rows behind it.
+// Invariant: after every transaction the database has a complete snapshot and all rows after it.
 
 // Work for a snapshot in one transaction: callers wait some milliseconds for it.
 const (
@@ -22,26 +23,26 @@ const (
 	pieceRows    = 64
 )
 
-// snapshot is a snapshot in the making. Only the writer uses it.
+// snapshot is a snapshot in progress. Only the writer uses it.
 type snapshot struct {
 	header
 	content table.Snapshot
-	reached bool // the rows that it contains are committed
-	done    bool // it is complete, and older rows and records are being removed
-	lowest  uint64
-	written int    // records
-	old     int    // removed records of the former snapshot
-	room    []byte // for a record
+	reached bool   // the rows that it contains are committed
+	done    bool   // it is complete; the writer removes older rows and records
+	lowest  uint64 // rows below this number are removed
+	written int    // number of written records
+	old     int    // records of former snapshots below this position are removed
+	room    []byte // memory for a record
 }
 
-// digestOf goes on from sum with one record.
+// digestOf returns the digest sum extended by one record.
 func digestOf(sum uint64, record []byte) uint64 {
 	b := fmt.Appendf(nil, "%d ", len(record))
 	return crc64.Update(crc64.Update(sum, crcTable, b), crcTable, record)
 }
 
-// piece writes the next records, at most n, in the transaction at hand, and the
-// header when there are no more. It returns how the snapshot stands if that commits.
+// piece writes the next records, at most n, in the current transaction, and the header after the
+// last one. It returns the state of the snapshot for the case that the transaction commits.
 func (s *store) piece(sn snapshot, n int) (snapshot, error) {
 	total := record.Records(&sn.content)
 	for range n {
@@ -70,8 +71,8 @@ func (s *store) keep(sn *snapshot, b []byte) error {
 	return nil
 }
 
-// forget removes the next n rows that the snapshot replaces, and some records of the former one. It
-// reports whether none are left.
+// forget removes the next n rows that the snapshot replaces, and 4n records of the former snapshot.
+// It reports whether none are left.
 func (s *store) forget(sn snapshot, n int) (snapshot, bool, error) {
 	low := sn.lowest + uint64(n)
 	rows := low <= sn.seq
@@ -98,7 +99,7 @@ func (s *store) forget(sn snapshot, n int) (snapshot, bool, error) {
 	return sn, true, s.exec("DELETE FROM snapshots WHERE number < ?", int64(sn.number))
 }
 
-// forgetAll removes everything that is neither part of the snapshot nor behind it.
+// forgetAll removes all snapshots except h, and all rows that h replaces.
 func (s *store) forgetAll(h *header) error {
 	for _, statement := range []string{
 		"DELETE FROM journal WHERE seq <= (SELECT seq FROM snapshots WHERE number = ?)",

@@ -37,9 +37,9 @@ type store struct {
 	insertRecord *sql.Stmt
 }
 
-// openStore connects to the file, and creates it if it does not exist. With alone, SQLite locks the
-// database against all other processes, readers included. path may end with a question mark and
-// parameters of SQLite.
+// openStore connects to the file, and creates it if it does not exist. If alone is set, SQLite
+// locks the database against all other processes, including readers. path may end with a question
+// mark and parameters of SQLite.
 func openStore(path, driver string, alone, careless bool) (*store, error) {
 	path, parameters, _ := strings.Cut(path, "?")
 	s := &store{path: path, driver: driver}
@@ -61,10 +61,10 @@ func openStore(path, driver string, alone, careless bool) (*store, error) {
 	return s, nil
 }
 
-// closeUnchanged closes a refused database without changing it. The last connection that closes moves
-// the log into the database, so a connection that can't write closes last. It shares the file
-// only after it has read something, so it reads the version, which needs no schema. If it can't
-// read that, the other connection could not move the log either.
+// closeUnchanged closes a refused database without changing it. SQLite checkpoints the log when the
+// last connection closes, so a read-only connection must close last. It opens the file only when it
+// reads, so it reads the version, which needs no schema. If it can't read the version, s could not
+// have checkpointed the log either.
 func (s *store) closeUnchanged() {
 	address := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: "mode=ro"}
 	if reader, err := sql.Open(s.driver, address.String()); err == nil {
@@ -76,8 +76,8 @@ func (s *store) closeUnchanged() {
 	s.close()
 }
 
-// set configures the connection. The log stays when the database is closed; if it is missing later,
-// somebody removed it.
+// set configures the connection. SQLite keeps the log when the connection closes, so a missing log
+// means that somebody removed it.
 func (s *store) set(alone, careless bool) error {
 	err := s.conn.Raw(func(c any) error {
 		_, err := c.(sqlite.FileControl).FileControlPersistWAL("main", 1)
@@ -108,7 +108,7 @@ func (s *store) query(statement string, to ...any) error {
 	return s.conn.QueryRowContext(context.Background(), statement).Scan(to...)
 }
 
-// create creates the tables in an empty file, in one transaction, with the log switched on.
+// create switches an empty file to a write-ahead log, and creates the tables in one transaction.
 func (s *store) create() error {
 	var mode string
 	if err := s.query("PRAGMA journal_mode = WAL", &mode); err != nil {
@@ -154,8 +154,8 @@ func (s *store) close() error {
 	return s.pool.Close()
 }
 
-// checkpoint moves the log into the database and syncs that; with truncate the log
-// is empty afterwards.
+// checkpoint moves the log into the database and syncs the database. If truncate is set, the log is
+// empty afterwards.
 func (s *store) checkpoint(truncate bool) error {
 	how := "PASSIVE"
 	if truncate {
@@ -181,13 +181,13 @@ type row struct {
 	sum     uint64
 }
 
-// seal computes the row's sum, which continues that of the row before.
+// seal returns the row's sum, which includes chain, the sum of the previous row.
 func (r *row) seal(chain uint64) uint64 {
 	b := fmt.Appendf(nil, "%016x %d %d %s ", chain, r.seq, r.count, counters(r.after))
 	return crc64.Update(crc64.Checksum(b, crcTable), crcTable, r.entries)
 }
 
-// counters are c as they are summed.
+// counters returns the text of c that seal includes in the sum.
 func counters(c table.Counters) string {
 	return fmt.Sprintf("%d %d %d %d %d", c.Now, c.Fences, c.Tickets, c.Epochs, c.Changes)
 }
@@ -202,11 +202,11 @@ func (s *store) append(r *row) error {
 // A header is a complete snapshot, apart from its records.
 type header struct {
 	number uint64
-	seq    uint64 // the last row that it has in it
-	chain  uint64 // the sum of that
+	seq    uint64 // the last row that the snapshot contains
+	chain  uint64 // the sum of that row
 	claims int
-	head   []byte // its versions, counters and number of records
-	digest uint64 // of the records
+	head   []byte // versions, counters and number of records, see record.Header
+	digest uint64 // digest of the records
 }
 
 func (h *header) sum() uint64 {
@@ -214,7 +214,7 @@ func (h *header) sum() uint64 {
 	return crc64.Checksum(b, crcTable)
 }
 
-// complete writes the header, so that the snapshot counts.
+// complete writes the header, which completes the snapshot.
 func (s *store) complete(h *header) error {
 	return s.exec("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?)", int64(h.number), int64(h.seq), hex(h.chain),
 		h.claims, h.head, hex(h.digest), hex(h.sum()))
@@ -229,12 +229,12 @@ func unhex(s string) (uint64, error) {
 	return strconv.ParseUint(s, 16, 64)
 }
 
-// scanCounters are where counters are scanned to.
+// scanCounters returns the destinations to scan the counters of a row into c.
 func scanCounters(c *table.Counters) []any {
 	return []any{(*int64)(&c.Now), &c.Fences, &c.Tickets, &c.Epochs, &c.Changes}
 }
 
-// latest is the newest complete snapshot.
+// latest returns the header of the newest complete snapshot.
 func (s *store) latest() (h header, err error) {
 	var chain, digest, sum string
 	err = s.query("SELECT number, seq, chain, claims, header, digest, sum FROM snapshots ORDER BY number DESC LIMIT 1",
@@ -253,7 +253,7 @@ func (s *store) latest() (h header, err error) {
 	return h, nil
 }
 
-// resultCode is the primary result code of an error of SQLite; 0 of others.
+// resultCode returns the primary result code of an error of SQLite; 0 for other errors.
 func resultCode(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {

@@ -28,8 +28,8 @@ func (j *journal) setTrouble(t *trouble) {
 	}
 }
 
-// readSafe reads the safe table from the disk. The writer has no other work while the disk is full.
-// It takes as long as opening the directory.
+// readSafe reads the safe table from the disk, which takes as long as Open. The writer calls it
+// while the disk is full, when it has no other work.
 func (j *journal) readSafe() safeTable {
 	if j.safe == nil {
 		t, err := j.store.replayed(j.seq)
@@ -43,10 +43,10 @@ func (j *journal) readSafe() safeTable {
 
 var errInUse = errors.New("in use")
 
-// trouble is why Admit refuses commands.
+// trouble is a reason for which Admit refuses commands.
 type trouble struct {
 	err     *lockkeeper.Error
-	passing bool // it may pass: commands that do not rely on the log are still taken
+	passing bool // the trouble may end; until then Admit still accepts commands without relies
 }
 
 // unavailable returns an ErrUnavailable with this detail.
@@ -54,7 +54,7 @@ func unavailable(cause error, format string, args ...any) *lockkeeper.Error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// describe says what an error means, and what a person can do about it.
+// describe explains an error to a person, and says what the person can do.
 func describe(path string, err error) string {
 	switch resultCode(err) {
 	case sqlite3.SQLITE_FULL:

@@ -11,7 +11,7 @@ import (
 
 const modulePath = "github.com/lockkeeper/lockkeeper"
 
-// writer names the version of Lockkeeper in this program, which the journal keeps for people.
+// writer returns the version of Lockkeeper in this program, which the journal stores for people.
 func writer() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -41,8 +41,8 @@ func (r *recovered) unreadable(where string, err error) error {
 	return damagef("%s: %v", where, err)
 }
 
-// otherRules refuses an entry that was applied under other rules: under the rules of this program
-// the same commands may grant other locks.
+// otherRules returns the error for an entry of other rules: under the rules of this program the
+// same commands may grant other locks.
 func (r *recovered) otherRules(where string, rules uint64) error {
 	return lockkeeper.Invalid("%s, %s: %s wrote it under version %d of the rules, and did not end cleanly; this is %s "+
 		"with "+
@@ -51,7 +51,7 @@ func (r *recovered) otherRules(where string, rules uint64) error {
 		r.path, where, r.writer, rules, writer(), table.RulesVersion)
 }
 
-// laterRules refuses a snapshot of later rules, whose state this program may not understand.
+// laterRules returns the error for a snapshot of later rules, which this program may misinterpret.
 func (r *recovered) laterRules(where string, rules uint64) error {
 	return lockkeeper.Invalid("%s, %s: %s wrote it under version %d of the rules; this is %s, which knows versions up "+
 		"to %d: "+

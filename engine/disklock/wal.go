@@ -8,11 +8,13 @@ import (
 	"os"
 )
 
-// SQLite takes the first invalid frame of its log as the end of the log, and drops all that follows.
-// That is right for a torn tail: each commit is synced before the next one is written, so a crash
-// leaves at most one incomplete transaction, the last one, and its callers were not answered. If
-// there is a later transaction, the disk lost a write that it had confirmed, and SQLite would drop
-// that transaction without an error. So disklock examines the log before SQLite opens it. The
+// SQLite treats the first invalid frame of its log as the end of the log, and drops the frames
+// after it. That is right for a torn tail. The writer syncs each commit before it writes the next
+// one, so a crash leaves at most one incomplete transaction, the last one, and its callers got no
+// answer.
+//
+// If a later transaction follows the invalid frame, the disk lost a write that it had confirmed.
+// SQLite would drop both without an error. So disklock examines the log before SQLite opens it. The
 // format: sqlite.org/fileformat2.html.
 
 const (
@@ -20,16 +22,16 @@ const (
 	frameHeader = 24
 )
 
-// walState is what is found in a log.
+// walState describes a log.
 type walState struct {
 	missing bool
 	size    int64
-	frames  int // that are valid and committed
-	torn    int // frames of this log behind those, which were never committed
+	frames  int // number of valid, committed frames
+	torn    int // number of frames after them that were never committed
 }
 
-// examineWAL examines the log of a database that no process has open. Damage is an error; a torn tail
-// is none.
+// examineWAL examines the log of a database that no process has open. It returns an error for
+// damage, but not for a torn tail.
 func examineWAL(path string) (walState, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,14 +62,14 @@ func examineWAL(path string) (walState, error) {
 // wal is a log in memory.
 type wal struct {
 	b         []byte
-	order     binary.ByteOrder // of the words that are summed
-	size      int              // of a frame
-	count     int              // of places for frames
+	order     binary.ByteOrder // byte order of the checksums
+	size      int              // bytes of a frame with its header
+	count     int              // number of whole frames in b, valid or not
 	salts     [8]byte
 	beginning [2]uint32 // the checksum of the header
 }
 
-// parseWAL reads the header; nil for a log in which nothing was written.
+// parseWAL reads the header. It returns nil for an empty log.
 func parseWAL(b []byte) (*wal, error) {
 	if len(b) < walHeader || allZero(b) {
 		return nil, nil
@@ -108,7 +110,7 @@ func checksum(b []byte) [2]uint32 {
 	return [2]uint32{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])}
 }
 
-// sum goes on from s with b, whose length is a multiple of 8.
+// sum returns the checksum s extended by b, whose length is a multiple of 8.
 func (w *wal) sum(s [2]uint32, b []byte) [2]uint32 {
 	for ; len(b) >= 8; b = b[8:] {
 		s[0] += w.order.Uint32(b) + s[1]
@@ -122,13 +124,14 @@ func (w *wal) frame(i int) []byte {
 	return w.b[at : at+w.size]
 }
 
-// ours reports whether frame i belongs to this log, and is not left from before the log was restarted.
+// ours reports whether frame i has the salts of this log. Other frames are older than the log's
+// last restart.
 func (w *wal) ours(i int) bool { return [8]byte(w.frame(i)[8:16]) == w.salts }
 
 // commits reports whether frame i ends a transaction.
 func (w *wal) commits(i int) bool { return binary.BigEndian.Uint32(w.frame(i)[4:]) != 0 }
 
-// stored returns the checksum of the log up to frame i, as frame i has it.
+// stored returns the checksum of the log up to frame i that frame i contains.
 func (w *wal) stored(i int) [2]uint32 {
 	if i < 0 {
 		return w.beginning
@@ -142,8 +145,8 @@ func (w *wal) follows(i int) bool {
 	return w.ours(i) && w.sum(w.sum(w.stored(i-1), f[:8]), f[frameHeader:]) == w.stored(i)
 }
 
-// valid counts the frames up to the last commit that is valid with all before it;
-// next is the first that is not valid.
+// valid returns the number of frames up to the last valid commit, and the index of the first
+// invalid frame.
 func (w *wal) valid() (committed, next int) {
 	for next < w.count && w.follows(next) {
 		next++
@@ -154,9 +157,9 @@ func (w *wal) valid() (committed, next int) {
 	return committed, next
 }
 
-// laterThan finds a valid frame of a later transaction than frame broken, which is invalid: so broken
-// was safe once. It returns -1 if there is none. Frames of a transaction that was given up have the
-// salts, too, but are not valid behind their predecessors.
+// laterThan returns a valid frame of a transaction after that of the invalid frame broken; -1 if
+// there is none. Such a frame proves that broken was safe once. Frames of a rolled-back transaction
+// have the same salts, but their checksums do not continue those of the frames before them.
 func (w *wal) laterThan(broken int) int {
 	ended := false
 	for i := broken; i < w.count; i++ {

@@ -7,13 +7,13 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Bounds of what the writer does.
+// Pauses between tries while the disk is full: they double from firstRetry to lastRetry.
 const (
-	firstRetry = 100 * time.Millisecond // after the disk was full
+	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// run is the writer. It returns when quit is closed or a batch can't be made safe.
+// run is the writer. It returns after Close, or when it can't make a batch safe.
 func (j *journal) run() {
 	defer close(j.ended)
 	defer j.rescue()
@@ -47,7 +47,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// rescue ends all commits if the writer can't go on, so that no caller waits for it.
+// rescue ends all commits after an error or a panic of the writer, so that no caller waits forever.
 func (j *journal) rescue() {
 	if what := recover(); what != nil {
 		j.poison(fmt.Errorf("a bug: %v", what))
@@ -69,9 +69,9 @@ func (j *journal) broken() bool {
 	return t != nil && !t.passing
 }
 
-// poison ends the journal for good. A failed write is never retried: after a failed sync the system
-// may report pages as clean that never reached the disk, and a second sync would succeed without
-// writing them.
+// poison ends the journal for good because a write failed. The writer never retries a failed write:
+// after a failed sync the system may report pages as clean that never reached the disk, and a
+// second sync would succeed without writing them.
 func (j *journal) poison(err error) {
 	j.distrust = true
 	j.end(unavailable(err,
@@ -85,12 +85,12 @@ func (j *journal) end(err *lockkeeper.Error) {
 	j.setTrouble(&trouble{err: err})
 }
 
-// write commits a batch, and a piece of the snapshot that is in the making. b may be nil. While the disk is
-// full it tries again.
+// write commits a batch, and a piece of the snapshot in progress. b may be nil. While the disk is
+// full, write tries again.
 func (j *journal) write(b *batch) {
 	ended := false
 	defer func() {
-		if b != nil && !ended { // it can't be made safe, or the writer panics
+		if b != nil && !ended { // the batch can't be made safe, or the writer panics
 			if !j.broken() {
 				j.poison(fmt.Errorf("a bug"))
 			}
@@ -122,15 +122,15 @@ func (j *journal) commitRetrying(r *row) bool {
 		switch {
 		case err == nil:
 			j.setTrouble(nil)
-			if tell := j.onCommit.Load(); tell != nil && r != nil {
-				(*tell)(r.count, time.Since(began))
+			if report := j.onCommit.Load(); report != nil && r != nil {
+				(*report)(r.count, time.Since(began))
 			}
 			return true
 		case !isFull(err):
 			j.poison(err)
 			return false
 		case j.snapshot != nil:
-			// The snapshot can wait. The pieces written so far are never read.
+			// Abandon the snapshot. Nothing reads the pieces written so far.
 			j.snapshot, j.entries = nil, 0
 			j.tries++
 			continue
@@ -169,7 +169,7 @@ func (j *journal) lastTry(r *row) bool {
 	return true
 }
 
-// commit does one transaction: the row, and a piece of a snapshot if one is being made.
+// commit executes one transaction with the row and a piece of the snapshot in progress, if any.
 func (j *journal) commit(r *row) error {
 	sn := j.snapshot
 	if sn == nil || !sn.reached {
@@ -189,7 +189,7 @@ func (j *journal) commit(r *row) error {
 		err = j.store.exec("COMMIT")
 	}
 	if err != nil {
-		// After some errors SQLite has done so by itself.
+		// After some errors SQLite has rolled back already.
 		_ = j.store.exec("ROLLBACK")
 		return err
 	}
@@ -197,7 +197,7 @@ func (j *journal) commit(r *row) error {
 	return j.committed(r)
 }
 
-// advance writes the row and the next piece in the transaction at hand.
+// advance writes the row and the next piece in the current transaction.
 func (j *journal) advance(r *row, sn snapshot) (next snapshot, finished bool, err error) {
 	if r != nil {
 		if err := j.store.append(r); err != nil {
@@ -224,7 +224,7 @@ func (j *journal) advanced(next snapshot, finished bool) {
 	}
 }
 
-// committed records that the row is safe, and writes the mark. Only then are callers answered.
+// committed records that the row is safe, and writes the mark. Callers get their answers after it.
 func (j *journal) committed(r *row) error {
 	if r == nil {
 		return nil
@@ -236,7 +236,7 @@ func (j *journal) committed(r *row) error {
 	j.stats.entries.Add(int64(r.count))
 	j.stats.last.Store(time.Now().UnixNano())
 	if err := j.marker.write(j.seq, j.after.Fences); err != nil {
-		// The mark only helps to find losses.
+		// Go on without the mark: it only helps Open to detect losses. Examine reports the error.
 		j.stats.mark.Store(&err)
 	}
 	if j.options.committed != nil {
@@ -254,29 +254,29 @@ func (j *journal) checkpointIfDue() {
 	case err == nil:
 		j.pages = 0
 	case isFull(err):
-		j.pages = 0 // the log grows on; try again later
+		j.pages = 0 // the log keeps growing; try again later
 	default:
 		j.poison(err)
 	}
 }
 
-// finish makes the whole table a snapshot and marks the database as closed.
+// finish closes the journal, and handles the errors of close.
 func (j *journal) finish() {
 	err := j.close()
 	switch {
 	case err == nil:
-	case isFull(err): // the journal has all that the snapshot would have
+	case isFull(err): // the snapshot is not needed: the journal has all its entries
 		j.store.close()
 	default:
 		j.poison(err)
 	}
 }
 
-// close does the work of finish. After an error the journal is as it was, and the next opening replays
-// it.
+// close writes a snapshot of the whole table and marks the database as closed. After an error the
+// next Open replays the journal.
 func (j *journal) close() error {
 	if j.snapshot != nil && !j.snapshot.done {
-		j.tries++ // what was written of it goes with all else that is old
+		j.tries++ // forgetAll removes its pieces
 	}
 	j.beginSnapshot()
 	for j.snapshot != nil && !j.snapshot.done {
@@ -290,8 +290,8 @@ func (j *journal) close() error {
 	return j.store.close()
 }
 
-// commitPieces writes many pieces in one transaction, because no caller waits any more. With the last
-// piece it closes the database.
+// commitPieces writes many pieces in one transaction, because no caller waits any more. With the
+// last piece it sets the state to closed.
 func (j *journal) commitPieces() error {
 	if err := j.store.exec("BEGIN IMMEDIATE"); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package memlock keeps claims in this process: a table and nothing else. It is
-// the fastest engine and runs every rule; its claims are gone when the program ends.
+// Package memlock keeps claims in the memory of this process. It is the fastest engine and
+// implements every rule. Its claims end with the process.
 package memlock
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 )
 
-// New returns an empty engine. Sessions without a TTL are allowed: they live as
-// long as the program does, and nothing has to be renewed.
+// New returns an empty engine. It allows sessions without a TTL: they live as long as the process,
+// and their clients need not renew them.
 func New() lockkeeper.Engine {
 	start := time.Now()
 	g := guarantees()
@@ -20,7 +20,7 @@ func New() lockkeeper.Engine {
 	return keeper.New(g, func() time.Duration { return time.Since(start) })
 }
 
-// guarantees returns those of every engine, without Epoch.
+// guarantees returns the guarantees of every engine of this package, without Epoch.
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:     "mem",

@@ -6,7 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// url is the only URL of this engine. Each Open of it makes a new one.
+// url is the only URL of this engine. Each Open makes a new, empty engine.
 const url = "mem:"
 
 func init() {

@@ -9,21 +9,23 @@ import (
 )
 
 // Evidence says why a claim waits: position, estimate, reasons, blockers. The keeper computes it
-// when a reader takes the claim's status: for that claim alone, and once for all its readers. The
-// cost of a position can grow with the queue, and the keeper serves no other call meanwhile. So a
-// list computes at once only what mostLooks allows. It computes the rest as watchers do: one claim
-// at a time, within an allowance of visits to other claims. Only readers of evidence wait for that.
+// when a reader takes the claim's status: for that claim alone, and once for all its readers.
+//
+// The cost of a position can grow with the queue, and the keeper serves no other call during the
+// computation. So a list stops after mostLooks visits to other claims. It computes the rest of its
+// evidence as a watch does: one claim at a time, within an allowance of visits. Only readers of
+// evidence wait for the allowance.
 
-// evidence is the computed evidence of one claim. It is guarded by Keeper.explaining.
+// evidence is the computed evidence of one claim. Keeper.explaining guards it.
 type evidence struct {
 	known   bool
 	full    lockkeeper.Status // with the evidence, if current
-	current bool              // the claim has not changed since
-	commit  *Commit           // full may be sent when this is safe; nil: at once
+	current bool              // the claim had not changed since the change when full was computed
+	commit  *Commit           // the keeper may send full when this is safe; nil: at once
 }
 
-// allowance limits how many more claims the keeper may visit for evidence. It is guarded by
-// Keeper.mu.
+// allowance is the number of claims that the keeper may still visit for evidence. It grows with
+// time. Keeper.mu guards it.
 type allowance struct {
 	left int // below 0 after the last computation visited more claims than were left
 	at   time.Duration
@@ -64,8 +66,8 @@ func (k *Keeper) explain(c *change) (looks int) {
 }
 
 // deliver yields changes, with evidence unless q is brief, and reports whether the caller wants
-// more. It omits a claim that has changed meanwhile if q follows, because that change comes too.
-// Otherwise it yields the claim's former status without evidence.
+// more. If a waiting claim has changed again meanwhile, deliver omits it when q follows, because
+// the later change will come; otherwise it yields the earlier status without evidence.
 func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield statusFunc) bool {
 	if q.Sees != nil {
 		changes = slices.DeleteFunc(changes, func(c *change) bool { return !q.Sees(&c.status) })
@@ -109,7 +111,7 @@ func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change
 	for _, c := range changes {
 		safe := k.safeToList
 		if follows {
-			safe = k.waitSafe // while the log is stuck, watchers get nothing
+			safe = k.waitSafe // a watch waits even while the log is stuck
 		}
 		if err := safe(ctx, c.commit); err != nil {
 			return err

@@ -15,8 +15,8 @@
 //	                    └─ failed ──> ErrUnavailable to all; watchers end; every session is
 //	                                  notified that it may have missed changes
 //
-// So no caller, session or watcher learns of a state that a crash can undo, except that a
-// renewal, a release or a departure may be lost. That harms nobody (see [Log]).
+// So no caller, session or watcher learns of a state that a crash can undo. The exceptions are
+// renewals, releases and departures: a crash may lose them, and that is harmless (see [Log]).
 package keeper
 
 import (
@@ -36,10 +36,10 @@ type Keeper struct {
 	guarantees lockkeeper.Guarantees
 	clock      func() time.Duration // the engine's time; never goes back
 
-	explaining chan struct{} // holds one while a claim is explained; taken before mu
+	explaining chan struct{} // semaphore of one: its holder computes evidence; acquired before mu
 	staleList  sync.Mutex    // held while a list reads the log's safe table
 
-	mu        sync.Mutex // guards all below; never held while a notify runs
+	mu        sync.Mutex // guards the fields below; never held while a notify runs
 	table     *table.Table
 	command   table.Command // of the current step; fields that its Op does not use are stale
 	sessions  attached.Sessions[struct{}]
@@ -79,7 +79,7 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	}
 	k.command.Op, k.command.Session = table.Attach, k.table.DropUnknown(s)
 	reply, err := k.table.Step(&k.command)
-	news, commit := k.gatherStep("", err) // it notifies the former owner of what it lost
+	news, commit := k.gatherStep("", err) // before Put: the former owner is notified of its losses
 	if err == nil {
 		k.closeNews(s.ID)
 		k.sessions.Put(s.ID, &attached.Attachment[struct{}]{Epoch: reply.Lease.Key.Epoch, Notify: notify})
@@ -91,9 +91,9 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	return reply.Lease, nil
 }
 
-// Renew implements lockkeeper.Engine. With a log it returns at once, unless the lease shows a change
-// that is not safe yet. A lost renewal harms nobody: the session's Attach is safe, so after a
-// restart the session has its whole TTL, counted from a later moment (R19).
+// Renew implements lockkeeper.Engine. With a log it returns at once, unless the lease shows a
+// change that is not safe yet. A crash may lose the renewal. That is harmless: the session's Attach
+// is safe, so after the restart the session has its whole TTL again (R19).
 func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return lockkeeper.Lease{}, err
@@ -128,10 +128,11 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 	return reply.Status, nil
 }
 
-// End implements lockkeeper.Engine. With a log, Release and Leave return at once: if one is lost, the
-// session exists again after a restart; then it ends the claims that it does not name, or it
-// expires (R19). End waits until an operator's ending or a lapse is safe, because no client would
-// repeat it.
+// End implements lockkeeper.Engine. With a log, Release and Leave return at once. If a crash loses
+// one, the session has the claim again after the restart, until its client resumes without naming
+// the claim or the session expires (R19). For an operator's ending or a lapse End waits until it is
+// safe, because no client would repeat it. Admit accepts a lapse even while the log can make
+// nothing safe.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
 	lasts := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
 	if err := k.lock(ctx, lasts && e.Kind != lockkeeper.Lapsed); err != nil {
@@ -151,8 +152,8 @@ func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 	return err
 }
 
-// Close implements lockkeeper.Engine: the table does not change any more. Calls that wait for the log
-// go on waiting; the owner of the log closes it.
+// Close implements lockkeeper.Engine. The table does not change any more. Calls that wait for the
+// log continue to wait; the owner of the log closes the log.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -176,8 +177,8 @@ func unavailable(cause error) error {
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 }
 
-// lock takes the mutex for one command, and sets the command's time. relies says that the answer will
-// wait for the log. After an error the mutex is not held.
+// lock locks the mutex for one command, and sets the command's time. relies is the parameter of
+// Log.Admit. After an error the mutex is not locked.
 func (k *Keeper) lock(ctx context.Context, relies bool) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
@@ -202,9 +203,9 @@ func (k *Keeper) lock(ctx context.Context, relies bool) error {
 	return nil
 }
 
-// unlock releases the mutex after a step, and delivers its notifications. The caller learns from the
-// reply what became of its own claim, and of all claims of the session own. refused is the error with
-// which the table refused the command.
+// unlock unlocks the mutex after a step, and delivers the step's notifications. They omit the claim
+// of the command and all claims of the session own, because the reply informs the caller about
+// these. refused is the error with which the table refused the command.
 func (k *Keeper) unlock(own string, refused error) *Commit {
 	news, commit := k.gatherStep(own, refused)
 	k.arm()
@@ -213,9 +214,10 @@ func (k *Keeper) unlock(own string, refused error) *Commit {
 	return commit
 }
 
-// unlockSafe releases the mutex after a step, delivers news, and waits until the answer is safe. It
-// returns refused, or why the answer can't be safe. A refusal waits for all entries so far, because
-// it may rely on one: on another session's attach, or on the end of this one.
+// unlockSafe unlocks the mutex after a step, delivers news, and waits until the answer is safe. It
+// returns refused, or the error that keeps the answer from being safe. A refusal waits for all
+// entries so far, because it may rely on one of them: on another attach, or on the end of this
+// session.
 func (k *Keeper) unlockSafe(ctx context.Context, news *news, commit *Commit, refused error) error {
 	if refused != nil {
 		commit = k.record.last
@@ -229,8 +231,9 @@ func (k *Keeper) unlockSafe(ctx context.Context, news *news, commit *Commit, ref
 	return refused
 }
 
-// gatherStep gathers the notifications of a step, which the caller delivers after it has released the
-// mutex. With a log there is nothing to deliver yet: deliverCommitted does that.
+// gatherStep returns the notifications of a step, which the caller delivers after it has unlocked
+// the mutex. With a log it appends the step instead and returns its commit; deliverCommitted
+// delivers the notifications when the commit is safe.
 func (k *Keeper) gatherStep(own string, refused error) (*news, *Commit) {
 	if k.log == nil {
 		return k.collect(own), nil
@@ -238,7 +241,7 @@ func (k *Keeper) gatherStep(own string, refused error) (*news, *Commit) {
 	return nil, k.appendStep(own, refused)
 }
 
-// pass lets time pass because something fell due.
+// pass is the function of the timer. It steps the table with a Pass, so that due timers fire.
 func (k *Keeper) pass() {
 	if k.lock(context.Background(), false) != nil {
 		k.retryPass()
@@ -250,7 +253,7 @@ func (k *Keeper) pass() {
 	k.unlock("", nil)
 }
 
-// retryPass lets time pass a little later, because the log refuses entries.
+// retryPass sets the timer to try pass again soon, because the log refuses entries.
 func (k *Keeper) retryPass() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,8 +266,8 @@ func (k *Keeper) retryPass() {
 
 const passRetryPause = 200 * time.Millisecond
 
-// arm sets the timer to the next moment at which something falls due or the log must record the
-// time. It does not change a timer that fires earlier: that one finds nothing due and arms again.
+// arm sets the timer to the next instant at which a timer of the table fires or the log must record
+// the time. It leaves a timer that fires earlier, which then changes nothing and arms again.
 func (k *Keeper) arm() {
 	at, _ := k.table.Next()
 	if at = min(at, k.recordAt()); at >= k.timerAt {

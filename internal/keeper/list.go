@@ -14,9 +14,8 @@ import (
 // A statusFunc receives the statuses of a list.
 type statusFunc = func(lockkeeper.Status, error) bool
 
-// List implements lockkeeper.Engine. With a log it yields nothing that is not safe, because
-// clients learn of grants by it too. A log that is stuck, such as on a full disk, does not block
-// a list.
+// List implements lockkeeper.Engine. With a log it yields only safe statuses, because clients also
+// learn of grants from lists. A stuck log, such as on a full disk, does not block a list.
 func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if err := q.Check(); err != nil {
@@ -47,7 +46,7 @@ func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 	}
 }
 
-// safeToList waits until the commit is safe, unless the log is stuck.
+// safeToList waits until the commit is safe. It returns an error at once while the log is stuck.
 func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
 	for commit != nil {
 		select {
@@ -92,15 +91,15 @@ func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, y
 		}
 	}
 	stale := lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: why}
-	if told := new(lockkeeper.Error); errors.As(why, &told) {
-		stale = *told
+	if typed := new(lockkeeper.Error); errors.As(why, &typed) {
+		stale = *typed
 	}
 	stale.Stale = ago
 	yield(lockkeeper.Status{}, &stale)
 }
 
-// staleStatuses returns what q selects from a table that no longer changes. It computes evidence
-// for as many claims as mostLooks allows.
+// staleStatuses returns the statuses that q selects from a table that no longer changes. It stops
+// computing evidence after mostLooks visits.
 func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.Status {
 	k.staleList.Lock()
 	defer k.staleList.Unlock()
@@ -118,9 +117,9 @@ func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.
 	return all
 }
 
-// look lists what q selects, and begins to watch it if q follows, in one step: no
-// change falls between the list and the watch. The list may be sent when the commit
-// is safe.
+// look lists the claims and freezes that q selects, and adds a watcher if q follows, in one step:
+// no change falls between the list and the watch. The caller may send the list when the commit is
+// safe.
 func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*change, *Commit, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return nil, nil, nil, err
@@ -128,7 +127,7 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
 	_, _ = k.table.Step(&k.command) // a Pass is never refused
 	now := k.present(q)
-	news, _ := k.gatherStep("", nil) // for existing watchers; w has it in its list
+	news, _ := k.gatherStep("", nil) // for existing watchers; the list of w includes the step
 	var w *watcher
 	if q.Follow {
 		w = &watcher{query: q, since: k.changes, wakeup: make(chan struct{}, 1)}
@@ -141,8 +140,8 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	return w, now, commit, nil
 }
 
-// present returns what q selects. It computes evidence for as many claims as mostLooks allows. The
-// caller holds the mutex.
+// present returns the current statuses that q selects. It stops computing evidence after mostLooks
+// visits. The caller holds the mutex.
 func (k *Keeper) present(q lockkeeper.Query) []*change {
 	var now []change
 	brief, looks := q, 0

@@ -11,24 +11,23 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// A Log makes the claims of a keeper outlive its process. Applying its entries in their order to the
-// table with which the keeper began gives the keeper's table again, because a command contains its
-// time and everything else that its effect depends on.
+// A Log makes the claims of a keeper outlive its process. Its entries, applied in order to the
+// table with which the keeper began, give the keeper's table again, because a command contains its
+// time and everything else on which its effect depends.
 //
 // The keeper applies a command and appends it in one step, so the entries are in the order of the
-// steps. The effects of an entry become visible only when the log has it safe: the answers to
-// Attach and Claim and to operators, notifications, and what a list or a renewal shows. Renewals,
-// releases and departures are answered before. If one of these is lost, its session keeps more than
-// it needs for at most its TTL, which harms nobody.
+// steps. The effects of an entry become visible only when the entry is safe in the log. This holds
+// for the answers to Attach, Claim and operators, for notifications, and for the statuses in lists
+// and leases. The keeper answers renewals, releases and departures before they are safe. If a crash
+// loses one of these, its session keeps its claims for at most one TTL longer, which is harmless.
 type Log interface {
-	// Admit returns nil if the log takes a command, else an ErrUnavailable that says why not.
-	// relies is set for commands whose answer waits for the log; the log refuses them
-	// while it can make nothing safe. Admit is safe for concurrent use, and must not
-	// wait.
+	// Admit returns nil if the log accepts a command, else an ErrUnavailable with the reason. While
+	// the log can make nothing safe, it refuses commands with relies, which are those that can
+	// grant or whose answer must be safe. Admit is safe for concurrent use, and must not wait.
 	Admit(relies bool) error
 
-	// Stuck returns a channel that is closed while Admit refuses commands that rely on the log:
-	// entries may take long to become safe. When that is over it returns another channel.
+	// Stuck returns a channel that is closed while Admit refuses commands with relies, because
+	// entries may take long to become safe. After that time it returns another channel.
 	Stuck() <-chan struct{}
 
 	// Safe returns the table of all safe entries while the log is stuck. That table no longer
@@ -36,10 +35,10 @@ type Log interface {
 	// first, Safe returns an ErrUnavailable.
 	Safe(ctx context.Context) (*table.Table, error)
 
-	// Append makes c the next entry; after are the table's counters after it. One goroutine at a
-	// time calls it. It must not wait for a disk or a network, and must not keep c or
-	// anything that c refers to. The commit that it returns ends when the entry and
-	// all before it are safe, or never will be.
+	// Append makes c the next entry. after has the table's counters after c. One goroutine at a
+	// time calls it. It must not wait for a disk or a network, and must not keep c or anything that
+	// c refers to. The returned commit ends when the entry and all before it are safe, or never
+	// will be.
 	Append(c *table.Command, after table.Counters) *Commit
 
 	// Failed is closed when the log can never make anything safe again. From then on Admit
@@ -56,8 +55,9 @@ type Commit struct {
 // NewCommit returns a commit that has not ended.
 func NewCommit() *Commit { return &Commit{done: make(chan struct{})} }
 
-// End ends the commit, once: with nil if all of it and all before it is safe. An error means that it
-// may be lost; then every later commit must end with an error, too.
+// End ends the commit; call it once. A nil error means that all its entries and all before them are
+// safe. Another error means that entries may be lost; then every later commit must end with an
+// error.
 func (c *Commit) End(err error) {
 	c.err = err
 	close(c.done)
@@ -66,36 +66,37 @@ func (c *Commit) End(err error) {
 // Done is closed when the commit has ended.
 func (c *Commit) Done() <-chan struct{} { return c.done }
 
-// Err is the error with which the commit ended. It must not be called before Done.
+// Err returns the error with which the commit ended. Do not call it before Done is closed.
 func (c *Commit) Err() error { return c.err }
 
 // recordInterval is the longest interval at which the log records the engine's time while a session
-// with a TTL has to resume (R19). Time that is not recorded when the engine dies has not passed:
-// if the engine dies every 2 s, a session with a TTL of 30 s lives up to 15 recordTimes longer.
+// with a TTL has to resume (R19). After a crash the engine's time continues from the last recorded
+// one, so each crash extends such a session by up to one interval: if the engine dies every 2 s, a
+// session with a TTL of 30 s lives up to 15 intervals longer.
 const recordInterval = 100 * time.Millisecond
 
-// logState is what a keeper knows of its log. Keeper.mu guards it, except for the channels.
+// logState is the keeper's state of its log. Keeper.mu guards it, except for the channels.
 type logState struct {
-	last        *Commit       // of the latest entry; nil if there was none
-	at          time.Duration // the time of the latest entry
-	latest      *Commit       // of the latest step with events; nil if there was none
+	last        *Commit       // commit of the latest entry; nil if there was none
+	at          time.Duration // time of the latest entry
+	latest      *Commit       // commit of the latest step with events; nil if there was none
 	safeChanges uint64        // changes up to this number are safe
 	pending     []pendingStep // steps with events that are not known to be safe, oldest first
 	wakeup      chan struct{} // filled when pending gets an element
 	quit        chan struct{} // closed with the keeper
-	broken      error         // why the log failed: nothing becomes visible any more
+	broken      error         // why the log failed; after that no change becomes visible
 }
 
 // pendingStep has the notifications of the steps of one commit.
 type pendingStep struct {
 	commit  *Commit
-	changes uint64 // the table's counter after it
+	changes uint64 // Counters.Changes after the latest of these steps
 	news    *news
 }
 
-// NewLogged returns a Keeper of t, which logs its steps. The caller must not use t any more. The clock
-// must not be behind the table's time. A goroutine delivers the notifications of steps that became
-// safe, until the keeper is closed or the log fails.
+// NewLogged returns a Keeper of t, which logs its steps. The caller must not use t any more. The
+// clock must not be behind the table's time. A goroutine delivers the notifications of steps that
+// became safe, until the keeper is closed or the log fails.
 func NewLogged(g lockkeeper.Guarantees, clock func() time.Duration, t *table.Table, log Log) *Keeper {
 	k := New(g, clock)
 	k.table, k.log = t, log
@@ -112,17 +113,18 @@ func NewLogged(g lockkeeper.Guarantees, clock func() time.Duration, t *table.Tab
 	return k
 }
 
-// Snapshot calls with with a snapshot of the table, which contains all appended entries, safe or not.
-// Meanwhile the keeper applies and appends nothing. Snapshot works after Close, too.
-func (k *Keeper) Snapshot(with func(table.Snapshot)) {
+// Snapshot calls use with a snapshot of the table. The snapshot contains the effects of all
+// appended entries, safe or not. The keeper applies and appends no command during the call.
+// Snapshot also works after Close.
+func (k *Keeper) Snapshot(use func(table.Snapshot)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	with(k.table.Snapshot())
+	use(k.table.Snapshot())
 }
 
-// appendStep appends the current step to the log. A refused command and a list only let time pass.
-// That becomes an entry if time had effects, if the key of the refused command stated something
-// (R12, R16), or if the log must record the time (R19). The caller holds the mutex.
+// appendStep appends the current step to the log. It appends a refused command or a list as a Pass,
+// and only if the passing of time had effects, the key has LowestOpen or Acked (R12, R16), or the
+// log must record the time (R19). The caller holds the mutex.
 func (k *Keeper) appendStep(own string, refused error) *Commit {
 	events := len(k.table.Events()) > 0
 	after := k.table.Counters()
@@ -146,8 +148,8 @@ func (k *Keeper) appendStep(own string, refused error) *Commit {
 	return commit
 }
 
-// recordAt returns when the log must record the time; lockkeeper.Forever if it need not. The
-// caller holds the mutex.
+// recordAt returns the instant at which the log must record the time; lockkeeper.Forever if it need
+// not. The caller holds the mutex.
 func (k *Keeper) recordAt() time.Duration {
 	if k.log == nil || !k.table.Resuming() {
 		return lockkeeper.Forever
@@ -172,8 +174,9 @@ func (k *Keeper) stage(own string, commit *Commit, changes uint64) {
 	}
 }
 
-// closeNews ends the notification that is gathered for the former owner of a session: later changes
-// belong to the new owner. Only the last pending step can still grow. The caller holds the mutex.
+// closeNews completes the pending notification for the former owner of a session, because later
+// changes belong to the new owner. Only the last pending step can still grow. The caller holds the
+// mutex.
 func (k *Keeper) closeNews(session string) {
 	last := len(k.record.pending) - 1
 	if last < 0 {
@@ -196,8 +199,8 @@ func (k *Keeper) showsUnsafe(claims []lockkeeper.Status) bool {
 	return false
 }
 
-// waitSafe waits until the commit is safe; nil is safe. If ctx ends before that, the outcome is
-// unknown, and the caller may repeat the command (R16).
+// waitSafe waits until the commit is safe. A nil commit is safe. If ctx ends before that, the
+// outcome is unknown, and the caller may repeat the command (R16).
 func (k *Keeper) waitSafe(ctx context.Context, commit *Commit) error {
 	if commit == nil {
 		return nil
@@ -230,7 +233,7 @@ func (k *Keeper) deliverCommitted() {
 			case <-k.record.quit:
 				return
 			case <-k.log.Failed():
-				k.fail(k.log.Admit(false)) // watchers would wait without end
+				k.fail(k.log.Admit(false)) // otherwise watchers would wait without end
 				return
 			}
 		}
@@ -273,9 +276,9 @@ func (k *Keeper) takeOldest() *news {
 	return first.news
 }
 
-// fail makes the keeper refuse everything because of err. It ends the watchers, because no change
-// that is not safe may be published. It notifies every session that it may have missed changes: so
-// a holder asks at once and learns that its hold can't be renewed any more.
+// fail makes the keeper refuse all calls with err. It ends the watchers, because the keeper must
+// not publish a change that is not safe. It notifies every session that it may have missed changes,
+// so that each holder asks at once and learns that it can no longer renew its holds.
 func (k *Keeper) fail(err error) {
 	for _, notify := range k.end(err) {
 		notify(nil)

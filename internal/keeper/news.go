@@ -8,15 +8,15 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// news has the notifications of one step, by session. With a log it has those of the steps of one
-// commit, and the changes that have watchers.
+// news has the notifications of one step, by session. With a log it has the notifications of all
+// steps of one commit, and the changes that have watchers.
 type news struct {
 	items   []item
 	of      map[string]int // index in items, by session; empty while items are few
 	changes []*change
 }
 
-// fewItems is the most items that find searches without the map.
+// fewItems is the largest number of items that find searches without the map.
 const fewItems = 16
 
 type item struct {
@@ -25,11 +25,11 @@ type item struct {
 	statuses []lockkeeper.Status
 }
 
-// newsRoom keeps the memory of delivered news for later ones.
+// newsRoom keeps the memory of delivered news for reuse.
 var newsRoom = sync.Pool{New: func() any { return new(news) }}
 
-// collect gathers the notifications of the step: the claims that changed, except the one that the
-// command is about and those of the session own. The caller holds the mutex.
+// collect returns notifications for the claims that the step changed, except the claim of the
+// command and claims of the session own; nil if there are none. The caller holds the mutex.
 func (k *Keeper) collect(own string) *news {
 	c, events := &k.command, k.table.Events()
 	if len(events) == 0 || len(events) == 1 && k.watchers.Len() == 0 && about(c, events[0].Ref) {
@@ -59,7 +59,8 @@ func (k *Keeper) gather(n *news, own string) {
 	}
 }
 
-// about reports whether c is a command of ref's session about ref: its reply has the status.
+// about reports whether c is a command of ref's session for the claim ref, so that its reply has
+// the status.
 func about(c *table.Command, ref lockkeeper.Ref) bool {
 	if c.Key.Session != ref.Session {
 		return false

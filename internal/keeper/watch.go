@@ -9,19 +9,21 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// A watcher is one List that goes on with every change of what its query selects. It keeps the
-// latest unread change of each claim, in the order of the changes. So an end arrives before the
-// grant that it made possible. A watcher that does not read keeps at most mostPending references:
-// with more, the keeper ends it, and its client must call List again. A watcher that reads may
-// keep more for a moment, because one step can change all claims of a session.
+// A watcher is one List that continues with every change of a selected claim or freeze. It keeps
+// the latest unread change of each, in the order of the changes, so an end arrives before the grant
+// that it made possible.
+//
+// The keeper ends a watcher that has not read for readTime and has more than mostPending unread
+// changes; its client must call List again. A watcher that reads may keep up to mostAtAll for a
+// moment, because one step can change all claims of a session.
 type watcher struct {
 	query  lockkeeper.Query
 	since  uint64        // its list includes the changes up to this one
-	wakeup chan struct{} // filled when there is something to take
+	wakeup chan struct{} // filled when pending gets a change or the watcher ends
 
 	// Guarded by Keeper.mu.
 	pending   []*change       // unread, oldest first; nil: replaced by a later change
-	unread    time.Duration   // the last read, or later when the first unread change came
+	unread    time.Duration   // the later of the last read and the arrival of the first unread change
 	taken     int             // number of entries removed from the front of pending
 	positions map[subject]int // taken + index in pending
 	err       error           // why it ended
@@ -60,8 +62,8 @@ type subject struct {
 	path lockkeeper.Path
 }
 
-// A change is the status of a claim, or of a freeze, after the step that changed it. All watchers
-// that have not read it share it.
+// A change is the status of a claim, or of a freeze, after the step that changed it. Its watchers
+// share it.
 type change struct {
 	about  subject
 	number uint64 // rises with every change that has watchers
@@ -77,20 +79,20 @@ func (w *watcher) wake() {
 	}
 }
 
-// put adds c as the latest change. It returns false if that exceeds a bound: it has then ended the
-// watcher. The caller holds the mutex.
+// put adds c as the latest change of its subject. If c would exceed a bound, put ends the watcher
+// and returns false. The caller holds the mutex.
 func (w *watcher) put(c *change, now time.Duration) bool {
-	place, pending := w.positions[c.about]
+	position, pending := w.positions[c.about]
 	if len(w.positions) == 0 {
 		w.unread = now
 	}
 	switch {
 	case w.err != nil:
 		return true
-	case pending && w.pending[place-w.taken] == c:
+	case pending && w.pending[position-w.taken] == c:
 		return true // the index found w by two paths of the claim
 	case pending:
-		w.pending[place-w.taken] = nil
+		w.pending[position-w.taken] = nil
 	case len(w.positions) >= mostPending && (now-w.unread > readTime || len(w.positions) == mostAtAll):
 		w.end(errTooSlow)
 		return false
@@ -130,7 +132,7 @@ func (w *watcher) compact() {
 	w.pending = kept
 }
 
-// take moves the oldest changes to room. The caller holds the mutex.
+// take moves the oldest changes to room, at most mostTaken. The caller holds the mutex.
 func (w *watcher) take(room []*change) []*change {
 	n := 0
 	for ; n < len(w.pending) && len(room) < mostTaken; n++ {
@@ -150,8 +152,9 @@ func (w *watcher) take(room []*change) []*change {
 	return room
 }
 
-// notifyWatchers gives an event to the watchers of its subject. With a log it adds the change to n
-// instead, until the step is safe. The caller holds the mutex.
+// notifyWatchers gives the change of an event to the watchers that select it. With a log it adds
+// the change to n instead; publish gives it to the watchers when the step is safe. The caller holds
+// the mutex.
 func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
 	if !k.watchers.MayWatch(ev.Ref) {
 		return

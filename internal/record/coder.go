@@ -10,13 +10,13 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// A coder writes values to b, or reads them from its beginning. One description of a struct serves
-// both directions, so they can't differ. Writing only reads the struct: others may read it
-// meanwhile.
+// A coder appends values to b, or reads them from the beginning of b. One method per struct serves
+// both directions, so they can't differ. A writing coder only reads the struct, so other goroutines
+// may read it at the same time.
 type coder struct {
-	b       []byte // written so far, or not read yet
+	b       []byte // the bytes written so far, or not yet read
 	reading bool
-	err     error // the first; nothing more is read after it
+	err     error // the first error; the coder reads nothing after it
 }
 
 var (
@@ -48,7 +48,7 @@ func (c *coder) number(n *uint64) {
 	}
 }
 
-// The codes of -1 and of Forever, the largest number, which swap.
+// The zigzag codes of -1 and of lockkeeper.Forever, the largest number. swap exchanges them.
 const (
 	minusOne uint64 = 1
 	largest  uint64 = math.MaxUint64 - 1
@@ -87,8 +87,8 @@ func (c *coder) string(s *string) {
 	}
 }
 
-// tag codes the tag of a field, and reports whether the field is there. present says so when
-// writing.
+// tag codes the tag of a field, and reports whether the field is present. When writing, the caller
+// says so in present.
 func (c *coder) tag(tag byte, present bool) bool {
 	switch {
 	case !c.reading && present:
@@ -115,7 +115,7 @@ func (c *coder) end() {
 	}
 }
 
-// notZero refuses a field that was read as zero.
+// notZero fails if the coder read a field with a zero value.
 func (c *coder) notZero(tag byte, zero bool) {
 	if c.reading && zero {
 		c.fail(fmt.Errorf("field %d is written though it is zero", tag))
@@ -168,7 +168,7 @@ func text[T ~string](c *coder, tag byte, s *T) {
 	}
 }
 
-// enum codes one of few values, of which last is the highest.
+// enum codes a value of an enumeration whose highest value is last.
 func enum[T ~uint8](c *coder, tag byte, e *T, last T) {
 	if !c.tag(tag, *e != 0) {
 		return
@@ -186,8 +186,9 @@ func enum[T ~uint8](c *coder, tag byte, e *T, last T) {
 	*e = T(n)
 }
 
-// elements codes the length of a list, and returns the list, whose elements the caller codes. An
-// element takes at least one byte.
+// elements codes the length of a list, and returns the list. The caller codes its elements. An
+// element takes at least one byte, so a length beyond the remaining bytes fails before the
+// allocation.
 func elements[T any](c *coder, tag byte, all *[]T) []T {
 	if !c.tag(tag, len(*all) > 0) {
 		return nil
@@ -207,7 +208,7 @@ func elements[T any](c *coder, tag byte, all *[]T) []T {
 	return *all
 }
 
-// pointed codes that *p is there, and reports whether it is. The caller codes its fields.
+// pointed codes whether *p is not nil, and reports it. The caller then codes the fields of **p.
 func pointed[T any](c *coder, tag byte, p **T) bool {
 	if !c.tag(tag, *p != nil) {
 		return false
@@ -227,7 +228,8 @@ func (c *coder) ref(tag byte, r *lockkeeper.Ref) {
 	}
 }
 
-// label codes the three texts of a label as fields of the struct that it is in.
+// label codes the three texts of a label as fields of the enclosing struct, with the tags from tag
+// on.
 func (c *coder) label(tag byte, l *lockkeeper.Label) {
 	text(c, tag, &l.As)
 	text(c, tag+1, &l.Note)

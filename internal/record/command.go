@@ -8,10 +8,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Form is the version of the bytes that this package writes and reads.
+// Form is the version of the encoding that this package writes and reads.
 const Form = 1
 
-// A FormError says that bytes have another form than this program reads.
+// A FormError says that the bytes have a form that this program can't read.
 type FormError struct{ Form uint64 }
 
 func (e *FormError) Error() string {
@@ -32,7 +32,7 @@ func AppendEntry(b []byte, c *table.Command) []byte {
 	return w.b
 }
 
-// ReadEntry reads the entry at the beginning of b, and returns the bytes behind it.
+// ReadEntry reads the entry at the beginning of b, and returns the bytes after it as rest.
 func ReadEntry(b []byte) (e Entry, rest []byte, err error) {
 	r := coder{b: b, reading: true}
 	e.Rules = r.versions()
@@ -47,7 +47,7 @@ func appendVersions(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, Form), table.RulesVersion)
 }
 
-// versions reads the form, which it checks, and the version of the rules.
+// versions reads and checks the form, and returns the version of the rules.
 func (c *coder) versions() (rules uint64) {
 	var form uint64
 	if c.number(&form); c.err == nil && form != Form {
@@ -158,7 +158,7 @@ func (c *coder) want(w *lockkeeper.Want) {
 	c.end()
 }
 
-// target codes the fields of a target; its struct goes on behind them.
+// target codes the fields of a target. The caller codes further fields of the struct, and its end.
 func (c *coder) target(t *lockkeeper.Target) {
 	text(c, 1, &t.Path)
 	enum(c, 2, &t.Mode, lockkeeper.ModePermits)

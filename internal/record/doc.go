@@ -18,16 +18,17 @@
 //	struct     its fields and the tag 0
 //
 // The form is canonical: a value has one encoding, and the decoder refuses all others (overlong
-// varints, a zero that is written, tags out of order, bytes behind the end). So what it accepts,
-// the encoder writes again byte for byte. The decoder allocates no more than a constant times the
-// length of its input.
+// varints, explicit zeros, tags out of order, bytes after the end). So if the decoder accepts
+// bytes, the encoder writes the same bytes again. The decoder allocates at most a constant times
+// the length of its input.
 //
 // # Versions
 //
-// [Form] is the version of the bytes. It rises when a field is added, or means something else; the
-// numbers of modes, reasons and other enumerations are part of it. [table.RulesVersion] is the
-// version of the rules. An entry states the rules under which its command was applied, because
-// under other rules the same commands may give another table. Whoever replays an entry compares
-// [Entry.Rules] with table.RulesVersion. A snapshot is state, not commands, so later rules can go
-// on from it.
+// [Form] is the version of the encoding. It rises when a field is added or changes its meaning; the
+// numbers of modes, reasons and other enumerations are part of it.
+//
+// [table.RulesVersion] is the version of the rules. An entry states the rules under which the
+// engine applied its command, because other rules may make another table from the same commands.
+// Code that replays an entry must compare [Entry.Rules] with table.RulesVersion. A snapshot is
+// state, not commands, so a program with later rules can start from it.
 package record

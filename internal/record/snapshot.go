@@ -11,7 +11,7 @@ import (
 type Header struct {
 	Rules    uint64 // the version of the rules that made the table
 	Counters table.Counters
-	Records  uint64 // how many follow
+	Records  uint64 // number of records that follow
 }
 
 // AppendHeader appends the header of s, under the rules of this program, to b.
@@ -22,7 +22,7 @@ func AppendHeader(b []byte, s *table.Snapshot) []byte {
 	return w.b
 }
 
-// DecodeHeader reads a header, which is all of b.
+// DecodeHeader reads the header in b. b must have no other bytes.
 func DecodeHeader(b []byte) (Header, error) {
 	r := coder{b: b, reading: true}
 	h := Header{Rules: r.versions()}
@@ -30,7 +30,7 @@ func DecodeHeader(b []byte) (Header, error) {
 	return h, r.whole()
 }
 
-// whole returns the first error; bytes that are left are one.
+// whole returns the first error. Remaining bytes are an error, too.
 func (c *coder) whole() error {
 	if len(c.b) > 0 {
 		c.fail(fmt.Errorf("%d bytes follow its end", len(c.b)))
@@ -57,7 +57,7 @@ const (
 	kindHoldTime
 )
 
-// Records is the number of records of s.
+// Records returns the number of records of s.
 func Records(s *table.Snapshot) int {
 	return len(s.Sessions) + len(s.Claims) + len(s.Freezes) + len(s.HoldTimes)
 }
@@ -88,7 +88,7 @@ func AppendRecord(b []byte, s *table.Snapshot, i int) []byte {
 	return w.b
 }
 
-// AddRecord adds the record b, which is all of b, to s.
+// AddRecord adds the record in b to s. b must have no other bytes.
 func AddRecord(s *table.Snapshot, b []byte) error {
 	if len(b) == 0 {
 		return errShort
