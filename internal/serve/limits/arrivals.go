@@ -25,7 +25,7 @@ type Arrivals struct {
 
 	mu   sync.Mutex
 	all  []*Arrival    // in the order of their arrival
-	room chan struct{} // filled when one has left
+	room chan struct{} // filled when an arrival leaves
 }
 
 // An Arrival is one unauthenticated connection.
@@ -49,6 +49,9 @@ func (as *Arrivals) Enter(nc net.Conn, gone <-chan struct{}) *Arrival {
 		if len(as.all) < as.most {
 			mine.since = time.Now()
 			as.all = append(as.all, mine)
+			if len(as.all) < as.most {
+				as.announceRoom() // two may have left at once, and sent one signal
+			}
 			as.mu.Unlock()
 			return mine
 		}
@@ -109,18 +112,23 @@ func (a *Arrival) leave() bool {
 		if other == a {
 			as.all = append(as.all[:i], as.all[i+1:]...)
 			as.all[:len(as.all)+1][len(as.all)] = nil
-			select {
-			case as.room <- struct{}{}:
-			default:
-			}
+			as.announceRoom()
 			return true
 		}
 	}
 	return false
 }
 
-// network returns what counts as one address: the whole /64 for IPv6, because one host may use all
-// of it.
+// announceRoom wakes one waiting call of Enter.
+func (as *Arrivals) announceRoom() {
+	select {
+	case as.room <- struct{}{}:
+	default:
+	}
+}
+
+// network returns the address that Arrivals counts for a connection: for IPv6 that of its /64,
+// because one host may use all of it.
 func network(from net.Addr) netip.Addr {
 	tcp, ok := from.(*net.TCPAddr)
 	if !ok {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +39,7 @@ func TestResourcesAreBoundedInAllAndOfEach(t *testing.T) {
 	if err := other.Take(Polls, 1); err != nil {
 		t.Error(err)
 	}
-	everybody := New(b).Identity("") // of an open server: only the sum bounds it
+	everybody := New(b).Identity("") // the clients of an open server: only the total bounds them
 	if err := everybody.Take(Polls, 3); err != nil {
 		t.Error(err)
 	}
@@ -77,8 +79,8 @@ func TestRoomIsGivenInOrder(t *testing.T) {
 	})
 }
 
-// An identity that has used up its share of the room is in nobody else's way, and its next frame
-// is refused after a second.
+// An identity that has used up its share of the room blocks no other identity, and its next frame
+// is refused after RoomTime.
 func TestFullShareOfRoomHarmsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(frameBounds())
@@ -101,7 +103,7 @@ func TestFullShareOfRoomHarmsNobodyElse(t *testing.T) {
 			}
 		}
 		a.GiveRoom(4)
-		if err := a.TakeRoom(t.Context(), 4); err != nil { // nothing is left of those that gave up
+		if err := a.TakeRoom(t.Context(), 4); err != nil { // the waiters that gave up took no room
 			t.Error(err)
 		}
 	})
@@ -125,7 +127,7 @@ func TestCancelledFrameTakesNoRoom(t *testing.T) {
 	})
 }
 
-// from is a connection of an address, which notes that it is closed.
+// from is a connection of an address, which records whether it was closed.
 type from struct {
 	net.Conn
 	address string
@@ -149,7 +151,7 @@ func TestFullArrivalsEvictTheOldestOfTheBusiestAddress(t *testing.T) {
 			enter := func(n, i int) *from {
 				c := &from{address: strings.ReplaceAll(network[n], "%x", fmt.Sprint(i+1)) + ":1"}
 				if as.Enter(c, nil) == nil {
-					t.Fatal("not let in")
+					t.Fatal("no slot")
 				}
 				return c
 			}
@@ -185,7 +187,35 @@ func TestArrivalThatLeavesMakesRoom(t *testing.T) {
 		gone := make(chan struct{})
 		close(gone)
 		if as.Enter(&from{address: "192.0.2.3:1"}, gone) != nil {
-			t.Error("let in by a server that has ended")
+			t.Error("it has a slot of a server that has ended")
+		}
+	})
+}
+
+// Two connections leave before a waiter runs, so that the second signal is lost. Both waiters enter
+// at once, and evict no other connection.
+func TestArrivalsThatLeaveTogetherMakeRoomForAllWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		as := NewArrivals(3)
+		stays := &from{address: "192.0.2.1:1"}
+		as.Enter(stays, nil)
+		leaving := []*Arrival{
+			as.Enter(&from{address: "192.0.2.2:1"}, nil),
+			as.Enter(&from{address: "192.0.2.3:1"}, nil),
+		}
+		began := time.Now()
+		var waiters sync.WaitGroup
+		for range 2 {
+			waiters.Go(func() { as.Enter(&from{address: "192.0.2.4:1"}, nil) })
+		}
+		synctest.Wait()
+		as.mu.Lock() // as leave does, for both before a waiter runs
+		as.all = slices.DeleteFunc(as.all, func(a *Arrival) bool { return slices.Contains(leaving, a) })
+		as.announceRoom()
+		as.mu.Unlock()
+		waiters.Wait()
+		if waited := time.Since(began); waited != 0 || stays.closed {
+			t.Errorf("the waiters entered after %s, and the other connection is closed: %t", waited, stays.closed)
 		}
 	})
 }
@@ -199,7 +229,7 @@ func claims(i *Identity, session string, id uint64, paths ...lockkeeper.Path) (*
 	return i.Claiming(lockkeeper.Key{Session: session, Epoch: 1}, &w, &Quota{})
 }
 
-// status is a claim of one path, as an engine states it.
+// status returns the status of a claim of one path.
 func status(session string, id, change uint64, state lockkeeper.State, path lockkeeper.Path) lockkeeper.Status {
 	return lockkeeper.Status{
 		Ref:    lockkeeper.Ref{Session: session, ID: id},
