@@ -16,8 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/stress"
 )
 
-// mild is a schedule under which every repeated call gets an answer, long before a
-// TTL is over.
+// mild is a schedule under which every repeated call gets an answer long before a TTL ends.
 var mild = badnet.Schedule{
 	Change:  80 * time.Millisecond,
 	Healthy: 60,
@@ -42,8 +41,8 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Schedule) *badne
 	return p
 }
 
-// The whole suite passes on a network that delays, cuts, doubles and delivers late, for clients that
-// repeat unanswered calls.
+// Clients that repeat unanswered calls pass the whole suite on a network that delays, cuts, doubles
+// and delivers late.
 func TestConformanceOnBadNetwork(t *testing.T) {
 	testmode.NeedLong(t, "it is the suite once more; TestCrowdOnBadNetwork is on a worse network")
 	seed := testmode.Seed(t)
@@ -73,7 +72,7 @@ func TestConformanceOnBadNetwork(t *testing.T) {
 	})
 }
 
-// inMemoryAndOnDisk runs a test with each of the engines that a server may have.
+// inMemoryAndOnDisk runs a test with a server in memory, and with one on disk.
 func inMemoryAndOnDisk(t *testing.T, test func(t *testing.T, open func(t *testing.T) lockkeeper.Engine)) {
 	engines := map[string]func(t *testing.T) lockkeeper.Engine{
 		"mem": func(*testing.T) lockkeeper.Engine { return memlock.New() },
@@ -108,10 +107,9 @@ var harsh = badnet.Schedule{
 	Refuse:    lockkeeper.MinTTL / 2,
 }
 
-// peaceful is an engine that does not claim to steal. An answer that tells a holder
-// when its hold will be taken counts as heard (R12), also if the network loses it:
-// then the thief's grant is not marked as unconfirmed, and the history shows two
-// holders.
+// peaceful is an engine without the feature to steal. The answer that states when a hold will be
+// stolen counts as acknowledged (R12) even if the network loses it. The thief's grant is then not
+// marked as unconfirmed, and the history would show two holders.
 type peaceful struct{ lockkeeper.Engine }
 
 func (e peaceful) Guarantees() lockkeeper.Guarantees {
@@ -120,9 +118,8 @@ func (e peaceful) Guarantees() lockkeeper.Guarantees {
 	return g
 }
 
-// All that clients do at random is judged by its history, on a network where
-// sessions end because they can't be renewed. When the faults stop, everything is
-// free soon.
+// Random operations on a network where sessions end because they can't be renewed leave a history
+// without faults. Soon after the network works again, all paths are free.
 func TestStressOnBadNetwork(t *testing.T) {
 	testmode.NeedLong(t, "TestCrowdOnBadNetwork is a load of less time")
 	inMemoryAndOnDisk(t, stressOnBadNetwork)
@@ -141,17 +138,16 @@ func stressOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine)
 		},
 		Calm: func() {
 			p.Heal()
-			calm.Store(true) // connections that were of no use any more have been cut just now
+			calm.Store(true) // the fault schedule has just cut its stalled connections
 		},
 	})
 }
 
-// crowdTTL is that of the sessions below.
+// crowdTTL is the TTL of the sessions below.
 const crowdTTL = lockkeeper.MinTTL
 
-// Many clients, each on a connection of its own, are judged by their history leg
-// after leg, and each time that the faults stop everything can be had within the
-// TTL and a little.
+// Many clients, each with its own connection, leave a history without faults in each leg. After
+// each leg the network works again, and all paths are free shortly after the TTL.
 func TestCrowdOnBadNetwork(t *testing.T) { inMemoryAndOnDisk(t, crowdOnBadNetwork) }
 
 func crowdOnBadNetwork(t *testing.T, open func(t *testing.T) lockkeeper.Engine) {

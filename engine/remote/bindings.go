@@ -6,8 +6,8 @@ import (
 )
 
 // bindings are the handles that stand for sessions on a connection. The first request under a key
-// binds the next slot to it; later requests name the handle alone. When all slots are used, the one
-// bound longest ago is bound again.
+// binds the next slot to it; later requests name the handle alone. When all slots are bound, the
+// next session takes the slot that was bound longest ago.
 type bindings struct {
 	slots  []binding
 	next   int            // the slot to bind next
@@ -42,7 +42,7 @@ func (b *bindings) name(m *wire.Request, k lockkeeper.Key) {
 	m.Handle, m.Key = wire.NewHandle(slot, s.generation), wire.NewKey(k)
 }
 
-// slot returns a slot that no session has.
+// slot returns a slot for a new session. If all slots are bound, it unbinds one.
 func (b *bindings) slot() int {
 	slot := b.next
 	b.next = (b.next + 1) % wire.Slots

@@ -43,12 +43,12 @@ func (cl *call) take(m *wire.Reply) {
 	}
 }
 
-// callBits is the number of bits of a call's number that are its slot.
+// callBits is the width of the slot in a call number.
 const callBits = 20
 
-// calls are the open calls and lists of a connection. The number of a call is its slot, and above
-// that the slot's generation, from 1: so a number leads to its call without a search, and a late
-// reply to a former call of the slot finds no call.
+// calls are the open calls and lists of a connection. A call number has the slot in its low
+// callBits bits and the slot's generation, from 1, above them. So a number leads to its call
+// without a search, and a late reply to a former call of the slot finds no call.
 type calls struct {
 	slots []callSlot
 	free  []uint32

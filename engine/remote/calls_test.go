@@ -49,8 +49,8 @@ func TestOldestCallIsTheOneThatWaitsLongest(t *testing.T) {
 	}
 }
 
-// Requests under more keys than there are slots name each session right, and the server could follow
-// every binding.
+// With more keys than slots, each request still names its session correctly, by the bindings that a
+// server has seen.
 func TestHandlesAreBoundAgain(t *testing.T) {
 	var b bindings
 	bound := make(map[uint64]lockkeeper.Key) // by slot, as a server has it

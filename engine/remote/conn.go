@@ -18,10 +18,10 @@ import (
 // Bounds of one connection.
 const (
 	writeTime = 20 * time.Second       // for one write
-	silence   = 20 * time.Second       // a server that owes an answer and sends nothing for so long is dead
-	maxUnsent = 4 << 20                // bytes that wait to be written: beyond it callers wait
-	farAway   = 250 * time.Millisecond // longest round trip of a server that works
-	fewCalls  = 4                      // up to so many open calls, a caller writes its request itself
+	silence   = 20 * time.Second       // a server that owes an answer and sends nothing for this long is dead
+	maxUnsent = 4 << 20                // bytes not yet written: beyond it, callers wait
+	farAway   = 250 * time.Millisecond // the longest round trip to a working server
+	fewCalls  = 4                      // while at most this many calls are open, a caller writes its request itself
 )
 
 // A conn is one connection to a server. The lock of the wire.Conn guards the fields at its end.
@@ -31,7 +31,7 @@ type conn struct {
 	net        net.Conn
 	in         *bufio.Reader
 	guarantees lockkeeper.Guarantees
-	over       chan struct{} // closed when nothing more is read
+	over       chan struct{} // closed when the last frame is processed
 	draining   atomic.Pointer[string]
 
 	// Guarded by the lock.
@@ -50,7 +50,7 @@ func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) 
 }
 
 // call sends one request, under a key unless that is zero, and waits for its answer until ctx ends.
-// want is what a claim asks for.
+// For a claim, want is its argument, which completes the answer; otherwise it is nil.
 func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, want *lockkeeper.Want) (answer, error) {
 	m.Traceparent = e.traceparent(ctx)
 	m.LowestOpen, m.Acked = k.LowestOpen, k.Acked
@@ -91,9 +91,9 @@ func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, wa
 
 var errSilent = errors.New("the server is silent")
 
-// suspect ends the connection if the server sent nothing in all the time that a call had, from sent
-// to the deadline of ctx, and that time was long enough for an answer from far away. How late this
-// process noticed the deadline does not matter.
+// suspect ends the connection if the server sent nothing between sent and the deadline of ctx, and
+// that time was at least farAway. It compares with the deadline, not with the present time: a
+// process that notices the deadline late must not blame the server.
 func (c *conn) suspect(ctx context.Context, frames int64, sent time.Time) {
 	until, bounded := ctx.Deadline()
 	if bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.Frames() == frames && until.Sub(sent) >= farAway {
@@ -131,10 +131,11 @@ func (c *conn) forget(id uint64) bool {
 	return c.calls.remove(id)
 }
 
-// write is the writing goroutine. It also looks from time to time whether the server still answers.
+// write is the writing goroutine. It also checks every silence/2 whether the server still
+// answers.
 func (c *conn) write() {
-	look := time.NewTicker(silence / 2)
-	defer look.Stop()
+	check := time.NewTicker(silence / 2)
+	defer check.Stop()
 	var frames int64
 	var owed uint64
 	for {
@@ -142,7 +143,7 @@ func (c *conn) write() {
 		case <-c.Wake():
 			runtime.Gosched() // goroutines that are about to call can share this write
 			c.Flush()
-		case <-look.C:
+		case <-check.C:
 			oldest, now := c.oldest(), c.Frames()
 			if oldest > 0 && oldest == owed && now == frames {
 				c.Fail(errSilent)
@@ -175,7 +176,8 @@ func (c *conn) ping() {
 	c.End(false)
 }
 
-// explain adds to the error of a connection whose connection it was, and why its server drains.
+// explain adds the server's address to the error of a connection, and the server's reason if it
+// drained.
 func (c *conn) explain(err error) error {
 	if why := c.draining.Load(); why != nil {
 		err = fmt.Errorf("%w (before it ended: %s)", err, *why)
@@ -183,7 +185,7 @@ func (c *conn) explain(err error) error {
 	return fmt.Errorf("connection to %s: %w", c.net.RemoteAddr(), err)
 }
 
-// failed ends everything that is open, after the connection has failed.
+// failed ends all open calls and lists of the connection, which has failed.
 func (c *conn) failed(cause error) {
 	c.Lock()
 	open := c.calls
@@ -240,8 +242,8 @@ func (c *conn) receive() {
 	}
 }
 
-// hints appends the hints of a frame. It reports false if the session of one is unknown, because its
-// handle was bound to another session meanwhile.
+// hints appends the hints of a frame. It reports false if it dropped one, whose handle was bound to
+// another session meanwhile.
 func (c *conn) hints(f *wire.ServerFrame, to []lockkeeper.Status) (hints []lockkeeper.Status, all bool) {
 	all = true
 	for _, m := range f.GetChanged() {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// noticed is a context whose end is noticed late, as by a computer that has much to do.
+// noticed is a context whose deadline is noticed late, as on an overloaded computer.
 type noticed struct {
 	context.Context
 	until time.Time
@@ -21,8 +21,8 @@ type noticed struct {
 
 func (c noticed) Deadline() (time.Time, bool) { return c.until, true }
 
-// A call with a very short deadline says nothing about the server, however late its end is noticed: the
-// calls of others go on.
+// A call with a very short deadline does not end the connection, however late the client notices
+// the deadline: other calls go on.
 func TestShortDeadlineDoesNotEndConnection(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	gaveUp := make(chan struct{})
@@ -91,7 +91,7 @@ func TestHintsOfFormerConnectionComeFirst(t *testing.T) {
 	notify := func(all []lockkeeper.Status) {
 		if len(all) > 0 {
 			arrived <- struct{}{}
-			<-goOn // this goroutine stands still for a while
+			<-goOn // hold up the delivery
 		}
 	}
 	if _, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, notify); err != nil {
@@ -102,7 +102,7 @@ func TestHintsOfFormerConnectionComeFirst(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := e.Renew(ctx, lockkeeper.Key{Session: "k3v9", Epoch: 5}); err == nil {
-		t.Error("the next connection is at work while a hint of the one before is not told yet")
+		t.Error("the next connection is in use before a hint of the former one is delivered")
 	}
 	close(goOn)
 	if _, err := e.Renew(t.Context(), lockkeeper.Key{Session: "k3v9", Epoch: 5}); err != nil {
@@ -110,7 +110,8 @@ func TestHintsOfFormerConnectionComeFirst(t *testing.T) {
 	}
 }
 
-// The pieces of a lease make one; if the connection fails between them, nothing is known.
+// A lease in several pieces arrives as one. If the connection fails between them, the outcome is
+// unknown.
 func TestPiecesOfLeaseMakeOne(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
@@ -141,16 +142,16 @@ func TestPiecesOfLeaseMakeOne(t *testing.T) {
 		lease, err := e.Renew(t.Context(), lockkeeper.Key{Session: "k3v9", Epoch: 5})
 		switch {
 		case broken && (!errors.Is(err, lockkeeper.ErrUnavailable) || len(lease.Claims) > 0):
-			t.Errorf("of a lease that breaks off: %v %v", lease, err)
+			t.Errorf("a lease that breaks off: %v %v", lease, err)
 		case !broken && (err != nil || len(lease.Claims) != 3 || lease.Claims[0].Ref.ID != 1 || lease.Claims[2].Ref.ID != 3):
-			t.Errorf("of a lease in pieces: %v %v", lease, err)
+			t.Errorf("a lease in pieces: %v %v", lease, err)
 		}
 		e.Close()
 	}
 }
 
-// A call ends with its context also if the server reads nothing, however much given-up calls have sent
-// to it.
+// A call ends with its context even if the server reads nothing, and however many bytes earlier
+// calls have sent to it.
 func TestCallEndsThoughServerReadsNothing(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { _ = welcomed(nc, in) })
 	e := dial(t, address)

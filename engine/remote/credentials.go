@@ -112,16 +112,16 @@ func (p *endpoint) explain(err error, address string) error {
 	network, isNetwork := errors.AsType[*net.OpError](err)
 	switch {
 	case isUnknown:
-		return fmt.Errorf("%s shows a certificate that no authority in %s has signed%s: name the file of the one that has "+
-			"by ?ca=FILE (%w)",
+		return fmt.Errorf("%s shows a certificate that no authority in %s has signed%s: name the file of its authority by "+
+			"?ca=FILE (%w)",
 			address, cmp.Or(p.ca, "this system's list"), issuer(unknown.Cert), err)
 	case isInvalid && invalid.Reason == x509.Expired:
-		return fmt.Errorf("%s shows a certificate that is good from %s to %s, and here it is %s: have the server's "+
+		return fmt.Errorf("%s shows a certificate that is valid from %s to %s, and here it is %s: have the server's "+
 			"renewed, or set the clock of this computer (%w)",
 			address, day(invalid.Cert.NotBefore), day(invalid.Cert.NotAfter), day(time.Now()), err)
 	case isNamed:
-		return fmt.Errorf("%s shows a certificate for %s, and not for the name by which it is called here: call it by one "+
-			"of those, or have a certificate made for this one (%w)",
+		return fmt.Errorf("%s shows a certificate for %s, and not for the name in this URL: write one of those names, or "+
+			"have a certificate made for this one (%w)",
 			address, names(named.Certificate), err)
 	case isHeader && string(header.RecordHeader[:]) == string(httpAnswer):
 		return fmt.Errorf("%s: %w", address, errHTTP)

@@ -52,8 +52,8 @@ func (e *Engine) connection(ctx context.Context) (*conn, error) {
 	}
 }
 
-// connect tries the addresses in turn, from the one at first. It waits until all frames of the former
-// connection are processed: the next server may be another run, whose numbers begin again.
+// connect tries the addresses in turn, from index first. It waits until all frames of the former
+// connection are processed: the next server may be a later run, whose numbers start again.
 func (e *Engine) connect(a *attempt, first int, former *conn) {
 	if former != nil {
 		<-former.over
@@ -105,9 +105,10 @@ const drainPause = 10 * time.Second
 
 var errDrains = errors.New("it drains, and there is another server")
 
-// leaves decides whether to continue at another address than that of c, whose server drains: the
-// servers share an engine, so sessions live on. The client stays if every other address drains too,
-// or if it comes back within drainPause because no other answered.
+// leaves reports whether the client moves to another address because the server of c drains, and
+// selects that address. The servers share an engine, so sessions live on. The client stays if every
+// other address drains too. It also stays if it left this server less than drainPause ago: it came
+// back because no other server answered.
 func (e *Engine) leaves(c *conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -33,7 +33,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		for !welcomed() && ctx.Err() == nil { // of the connection that is cut it may hear first
+		for !welcomed() && ctx.Err() == nil { // it may first get the error of the cut connection
 			_, err = e.Renew(ctx, lockkeeper.Key{Session: "s", Epoch: 1})
 		}
 		ended <- err
@@ -79,6 +79,6 @@ func TestAbandonedOpenKeepsNoConnection(t *testing.T) {
 		_, err = c.Read(make([]byte, 100))
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("it is open still")
+		t.Error("the connection is still open")
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/enginetest"
 )
 
-// quickDir is a folder in memory, where there is one: what is tested here is the
-// network, and some of the suite gives an engine so little time that a disk which
-// many tests use at once can't answer in it.
+// quickDir returns a folder in memory, where the system has one. The tests here are about the
+// network, and parts of the suite leave too little time for a disk that many tests use at once.
 func quickDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "lockkeeper-test-")
 	if err != nil {

@@ -15,22 +15,23 @@
 //
 // Connecting tries the addresses in turn, from the one that worked last, each for at most dialTime.
 // Callers that need a connection meanwhile share the attempt. If no address works, they get
-// ErrUnavailable, or ErrDenied if a server refused the client: that is an answer, and the Client
-// does not repeat it forever.
+// ErrUnavailable, or ErrDenied if a server refused the client. A refusal is an answer, so the
+// Client does not retry it forever.
 //
 // When a connection fails, its open calls and lists end with ErrUnavailable, and all sessions are
-// notified that hints may be missing, so that they renew over the next connection. That one is used
-// only after all frames of the former are processed: a hint of a former run of the server never
-// overtakes the answers of the next one. Nothing else is lost: sessions live by their leases.
+// notified that hints may be missing, so that they renew over the next connection. The engine uses
+// the next connection only after it has processed all frames of the failed one, so a hint from a
+// former run of the server never overtakes an answer from the next run. Nothing else is lost:
+// sessions live by their leases.
 //
 // # Silence
 //
 // A connection fails if the server is silent:
 //
-//	a call is open for silence/2 to silence, and no frame came         → failed
-//	a call ends by its deadline, had 250 ms at least, and no frame came → failed
-//	no call is open, a list is, and no frame came for silence/2        → Ping, which is a call
-//	a write takes longer than writeTime                                → failed
+//	a call is open for silence/2 to silence, and no frame came             → failed
+//	a call reaches its deadline after 250 ms or more, and no frame came    → failed
+//	only lists are open, and no frame came for silence/2                   → Ping, which is a call
+//	a write takes longer than writeTime                                    → failed
 //
 // # Credentials
 //

@@ -13,12 +13,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
-// shared is an engine that several servers have, of which none closes it.
+// shared is an engine of several servers, none of which closes it.
 type shared struct{ lockkeeper.Engine }
 
 func (shared) Close() error { return nil }
 
-// moved waits until so many clients are at a server.
+// moved waits until the server has that many clients.
 func moved(t *testing.T, s *server.Server, clients int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -30,8 +30,8 @@ func moved(t *testing.T, s *server.Server, clients int) {
 	}
 }
 
-// A client with several addresses leaves a server that drains, and keeps all that it has; one with that
-// address alone stays.
+// A client with several addresses leaves a server that drains, and keeps its holds. A client with
+// only that address stays.
 func TestClientLeavesDrainingServer(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
@@ -58,9 +58,9 @@ func TestClientLeavesDrainingServer(t *testing.T) {
 	}
 	moved(t, second, 1)
 	if hold.Err() != nil || kept.Err() != nil {
-		t.Errorf("what was held: %v, %v", hold.Err(), kept.Err())
+		t.Errorf("the holds: %v, %v", hold.Err(), kept.Err())
 	}
-	// When all drain it stays where it is.
+	// When all servers drain, the client stays.
 	second.Drain("it moves too")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -74,7 +74,7 @@ func TestClientLeavesDrainingServer(t *testing.T) {
 	moved(t, second, 1)
 }
 
-// A draining server is better than none.
+// A client stays at a draining server if no other one answers.
 func TestClientStaysIfNoOtherServerAnswers(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
@@ -104,7 +104,7 @@ func TestClientStaysIfNoOtherServerAnswers(t *testing.T) {
 // A slow computer may itself need most of a short TTL.
 func TestClientLeavesSilentServer(t *testing.T) {
 	for ttl := 2 * time.Second; ; ttl *= 2 {
-		err := leavesWhoIsSilent(t, ttl)
+		err := leaveSilentServer(t, ttl)
 		if err == nil {
 			return
 		}
@@ -114,8 +114,8 @@ func TestClientLeavesSilentServer(t *testing.T) {
 	}
 }
 
-// leavesWhoIsSilent tells what became of what is held when that happens.
-func leavesWhoIsSilent(t *testing.T, ttl time.Duration) error {
+// leaveSilentServer returns the error of a hold after its server falls silent.
+func leaveSilentServer(t *testing.T, ttl time.Duration) error {
 	e := memlock.New()
 	defer e.Close()
 	_, one := serve(t, shared{e})
@@ -133,7 +133,7 @@ func leavesWhoIsSilent(t *testing.T, ttl time.Duration) error {
 	}
 	p.Set(badnet.Profile{Up: badnet.Direction{Discard: true}, Down: badnet.Direction{Discard: true}})
 	moved(t, second, 1)
-	// It is renewed there before it ends.
+	// The client renews its session at the second server before the TTL ends.
 	h, err := c.TryLock(t.Context(), "site")
 	if err == nil {
 		err = h.Release(t.Context())

@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// An endpoint is what a URL names: addresses of servers, and files of credentials, which are read for
-// each connection.
+// An endpoint is a parsed URL: addresses of servers, and names of credential files. The files are
+// read for each connection.
 type endpoint struct {
 	addresses []string
 	secure    bool   // TLS

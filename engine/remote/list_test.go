@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// many holds so many paths at e, for a session.
+// many holds n paths at e for one session.
 func many(t *testing.T, e lockkeeper.Engine, session string, n int) lockkeeper.Key {
 	t.Helper()
 	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: session, TTL: time.Minute}, nil)
@@ -31,8 +31,8 @@ func many(t *testing.T, e lockkeeper.Engine, session string, n int) lockkeeper.K
 	return lease.Key
 }
 
-// A list arrives completely, however long it is and however slowly it is read; meanwhile the connection
-// serves other calls, and a list that its reader leaves ends.
+// A list arrives completely, however long it is and however slowly its reader is. Meanwhile the
+// connection serves other calls. A list that its reader leaves ends.
 func TestLongListsAreComplete(t *testing.T) {
 	shared := memlock.New()
 	_, address := serve(t, shared)
@@ -44,16 +44,16 @@ func TestLongListsAreComplete(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n++; n == 500 || n == 2500 { // in the middle of it: others are served
+		if n++; n == 500 || n == 2500 { // in the middle of the list, other calls are served
 			if _, err := e.Renew(t.Context(), lockkeeper.Key{Session: "nobody"}); !errors.Is(err, lockkeeper.ErrSession) {
 				t.Fatal(err)
 			}
 		}
 	}
 	if n != 3000 {
-		t.Errorf("%d of 3000 come", n)
+		t.Errorf("%d of 3000 arrived", n)
 	}
-	for range 200 { // more than a connection may have at a time: each that is left is over
+	for range 200 { // more than a connection may have at a time: each one ends when its reader leaves it
 		for _, err := range e.List(t.Context(), lockkeeper.Query{}) {
 			if err != nil {
 				t.Fatal(err)
@@ -94,7 +94,7 @@ func TestFollowerSeesChanges(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Errorf("the end of its context is told as %v", err)
+		t.Errorf("after the end of its context: %v", err)
 	}
 	many(t, shared, "two", 2)
 	go follow(t.Context())
@@ -103,7 +103,7 @@ func TestFollowerSeesChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; !errors.Is(err, lockkeeper.ErrUnavailable) {
-		t.Errorf("the end of the server is told as %v", err)
+		t.Errorf("after the end of the server: %v", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestListBeyondCreditEnds(t *testing.T) {
 		}
 		more := &wire.Reply{Call: asked.GetRequests()[0].GetCall(), More: true, Status: &wire.Status{Session: "x", Id: 1}}
 		wire.WriteFrame(nc, &wire.ServerFrame{Replies: []*wire.Reply{more}})
-		for { // until its reader asks whether all has come
+		for { // the next request is the Renew below: flood the list before its answer
 			f, err := request(in)
 			if err != nil {
 				return

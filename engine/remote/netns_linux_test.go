@@ -18,7 +18,7 @@ const cableTTL = 2 * time.Second
 // cut is a way in which a network dies.
 type cut struct {
 	name    string
-	arrives bool // what the client sends arrives
+	arrives bool // frames of the client arrive
 	do      func(c *badnet.Cable) error
 }
 
@@ -29,8 +29,8 @@ var cuts = []cut{
 	{"the cable is out", false, (*badnet.Cable).Unplug},
 }
 
-// site is a server on another host with two cables to it: a client can be cut off
-// while another one sees what the server does.
+// site is a server on another host with two cables, so that one client can be cut off while another
+// one observes the server.
 type site struct {
 	*testing.T
 	cut       cut
@@ -38,7 +38,7 @@ type site struct {
 	far, near *lockkeeper.Client // over the bad cable, and over the good one
 }
 
-// newSite makes a site. The test must be alone.
+// newSite makes a site. The test must run in network namespaces of its own (badnet.Alone).
 func newSite(t *testing.T, c cut) *site {
 	t.Helper()
 	host, err := badnet.NewHost()
@@ -81,7 +81,7 @@ func newSite(t *testing.T, c cut) *site {
 	return &site{t, c, bad, client(bad, "far"), client(good, "near")}
 }
 
-// die has the bad cable fail, and plug repairs it.
+// die makes the bad cable fail, and plug repairs it.
 func (s *site) die()  { s.Helper(); s.ok(s.cut.do(s.bad)) }
 func (s *site) plug() { s.Helper(); s.ok(s.bad.Plug()) }
 
@@ -125,7 +125,7 @@ func (s *site) listed(what string, want func([]lockkeeper.Status) bool) []lockke
 	}
 }
 
-// result is how a lock ends that is asked for beside the test.
+// result is the result of a Lock in another goroutine.
 type result struct {
 	hold *lockkeeper.Hold
 	err  error
@@ -166,7 +166,7 @@ func everyCut(t *testing.T, test func(s *site)) {
 	}
 }
 
-// A holder that is cut off knows so before anybody else is granted.
+// A holder that is cut off learns of its loss before another claim is granted.
 func TestCutOffHolderKnowsFirst(t *testing.T) {
 	everyCut(t, func(s *site) {
 		held := s.lock(s.far, "db")
@@ -181,7 +181,7 @@ func TestCutOffHolderKnowsFirst(t *testing.T) {
 		}
 		s.ok(got.err)
 		if err := held.Err(); !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Unreachable) {
-			s.Errorf("the holder is told %v, want %v, %v", err, lockkeeper.ErrLost, lockkeeper.Unreachable)
+			s.Errorf("the holder's error is %v, want %v, %v", err, lockkeeper.ErrLost, lockkeeper.Unreachable)
 		}
 		if got.hold.Unconfirmed() || got.hold.Fence() <= held.Fence() {
 			s.Errorf("granted with fence %d after %d, unconfirmed %t", got.hold.Fence(), held.Fence(), got.hold.Unconfirmed())
@@ -192,17 +192,16 @@ func TestCutOffHolderKnowsFirst(t *testing.T) {
 	})
 }
 
-// A grant whose answer is lost is the same grant when it is asked for again.
+// A repeated claim whose first answer was lost gets the same grant.
 func TestLostAnswerIsTheSameGrant(t *testing.T) {
 	everyCut(t, func(s *site) {
 		s.ok(s.lock(s.far, "before").Release(s.Context())) // so that it is attached
 		s.die()
 		asked := s.locking(s.Context(), s.far, "db")
-		// The claim arrives, or it does not: where it does the grant is there before
-		// the network is back.
+		// If the claim arrives, it is granted before the network works again.
 		var granted uint64
 		if s.cut.arrives {
-			granted = s.listed("the claim is granted, unheard", func(all []lockkeeper.Status) bool {
+			granted = s.listed("the claim is granted, and its answer lost", func(all []lockkeeper.Status) bool {
 				return len(all) == 1 &&
 					all[0].State == lockkeeper.Held
 			})[0].Fence
@@ -211,7 +210,7 @@ func TestLostAnswerIsTheSameGrant(t *testing.T) {
 		got := s.await(asked)
 		s.ok(got.err)
 		if granted != 0 && got.hold.Fence() != granted {
-			s.Errorf("granted with fence %d, and fence %d when it was asked for again", granted, got.hold.Fence())
+			s.Errorf("granted with fence %d, and with fence %d when repeated", granted, got.hold.Fence())
 		}
 		all := s.listed("one claim is held", func(all []lockkeeper.Status) bool { return len(all) == 1 })
 		if all[0].State != lockkeeper.Held || all[0].Fence != got.hold.Fence() {
@@ -222,8 +221,8 @@ func TestLostAnswerIsTheSameGrant(t *testing.T) {
 	})
 }
 
-// A wait that its caller gives up just when it is granted, while the grant is lost, leaves nothing held
-// once the network is back.
+// A caller gives up its wait just when the claim is granted and the network loses the grant. Once
+// the network works again, nothing stays held.
 func TestGivenUpWaitLeavesNothingHeld(t *testing.T) {
 	everyCut(t, func(s *site) {
 		held := s.lock(s.near, "db")
@@ -244,7 +243,7 @@ func TestGivenUpWaitLeavesNothingHeld(t *testing.T) {
 		r := s.await(waiting)
 		s.plug()
 		switch {
-		case r.err == nil: // a hint arrived, and came first
+		case r.err == nil: // a hint arrived before the cancellation
 			s.ok(r.hold.Release(s.Context()))
 		case !errors.Is(r.err, context.Canceled):
 			s.Errorf("given up: %v", r.err)
@@ -254,7 +253,8 @@ func TestGivenUpWaitLeavesNothingHeld(t *testing.T) {
 	})
 }
 
-// "Taken" and "unreachable" are never confused, also when the network fails during a wait.
+// A path that another claim holds and a server out of reach have different errors, even if the
+// network fails during a wait.
 func TestTakenIsNotUnreachable(t *testing.T) {
 	everyCut(t, func(s *site) {
 		only := func(what string, err, want, never error) {

@@ -23,10 +23,10 @@ type Engine struct {
 	mu      sync.Mutex
 	conn    *conn
 	epoch   string            // of the server's engine, as the latest connection stated it
-	former  *conn             // the failed connection before
-	last    int               // the address to try first: the one that worked last, or the next one
-	drained map[int]time.Time // when the servers at these addresses said that they take no new claims
-	attempt *attempt          // to connect; nil if there is none
+	former  *conn             // the connection that failed last
+	last    int               // index of the address to try first: the one that worked last, or the next one
+	drained map[int]time.Time // by address: when its server last announced that it drains
+	attempt *attempt          // the attempt to connect that is under way; nil if there is none
 	closed  bool
 
 	life          context.Context // ends when the engine is closed: then it dials no more
@@ -34,8 +34,8 @@ type Engine struct {
 	subscriptions subscriptions
 }
 
-// Check returns an error if a URL of Open is invalid, or a file or variable of the environment that
-// it relies on. It opens no connection.
+// Check returns an error if Open would refuse the URL, or if a file or an environment variable that
+// it relies on is invalid. It opens no connection.
 func Check(url string) error {
 	p, err := parse(url)
 	if err != nil {
@@ -44,16 +44,20 @@ func Check(url string) error {
 	return p.check()
 }
 
-// Open connects to the server at the first of the addresses that answers: "lk://"
-// or, with TLS, "lks://", and such as "host", "host:7420", "[::1]:7420" or several,
-// separated by commas, of servers that share one engine; one that drains is left for
-// another. Then may follow, after "?" and with "&" between, files: token=FILE has the token to show, in place of
-// $LOCKKEEPER_TOKEN or the file $LOCKKEEPER_TOKEN_FILE; with TLS ca=FILE has the authorities
-// to trust, in place of the system's, and cert=FILE and key=FILE are the certificate
-// to show. Files are read again at each connection, so they may be replaced at any time.
+// Open connects to the first server that answers. The URL is "lk://", or "lks://" for TLS, and one
+// or more addresses, separated by commas: "host", "host:7420" or "[::1]:7420". Several addresses
+// name servers that share one engine; the client leaves a server that drains for another one. After
+// "?", the URL may name files, separated by "&":
 //
-// ctx bounds it. ErrInvalid if the URL can't be right, ErrDenied if the server refuses
-// the client, ErrUnavailable if no server answers.
+//	token=FILE  the token, in place of $LOCKKEEPER_TOKEN or the file $LOCKKEEPER_TOKEN_FILE
+//	ca=FILE     TLS: the authorities to trust, in place of the system's
+//	cert=FILE   TLS: the client's certificate
+//	key=FILE    TLS: its key
+//
+// The engine reads the files again for each connection, so they may be replaced at any time.
+//
+// ctx bounds Open. The error is ErrInvalid if the URL is invalid, ErrDenied if the server refuses
+// the client, and ErrUnavailable if no server answers.
 func Open(ctx context.Context, url string) (*Engine, error) {
 	p, err := parse(url)
 	if err == nil {
@@ -182,7 +186,7 @@ func (e *Engine) lost(c *conn, cause error) {
 	e.mu.Lock()
 	if e.conn == c {
 		e.conn, e.former = nil, c
-		if errors.Is(cause, errSilent) { // to try its address first would take the time that leases have left
+		if errors.Is(cause, errSilent) { // a second try there would use up the leases' remaining time
 			e.last = (e.last + 1) % len(e.endpoint.addresses)
 		}
 	}
@@ -190,7 +194,7 @@ func (e *Engine) lost(c *conn, cause error) {
 	e.missed()
 }
 
-// deliverHints passes hints on, by session.
+// deliverHints notifies each session of its hints. Consecutive hints of one session go in one call.
 func (e *Engine) deliverHints(hints []lockkeeper.Status) {
 	for len(hints) > 0 {
 		session, n := hints[0].Ref.Session, 1

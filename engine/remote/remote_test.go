@@ -77,7 +77,7 @@ func welcomed(nc net.Conn, in *bufio.Reader) error {
 	}})
 }
 
-// A server of another kind is reported as unavailable and never as taken.
+// A server that is not Lockkeeper is reported as unavailable, and never as a path that is taken.
 func TestForeignServersAreUnavailable(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,7 +127,7 @@ func TestForeignServersAreUnavailable(t *testing.T) {
 	})
 }
 
-// The first of several servers that answers is used, and another one when it is gone.
+// The client uses the first of several servers that answers, and another one when it is gone.
 func TestSeveralServers(t *testing.T) {
 	shared := memlock.New()
 	first, one := serve(t, shared)
@@ -177,11 +177,11 @@ func TestClientReconnectsAfterSilence(t *testing.T) {
 		}
 		select {
 		case <-connections:
-			left = true // the call before this one left the silent one
-		default: // this one was the first, or had too little of its time left when it was sent
+			left = true // the previous call left the silent server
+		default: // the first call, or one that was sent too close to its deadline
 		}
 	}
-	// A caller that gave up by itself says nothing about the server.
+	// A call that its caller cancels does not end the connection.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := e.Renew(ctx, lockkeeper.Key{Session: "k3v9", Epoch: 1}); !errors.Is(err, context.Canceled) {
@@ -229,8 +229,8 @@ func TestMissedHintsMakeSessionsRenew(t *testing.T) {
 	}
 }
 
-// A hint whose handle stands for another session by now is a missed one: no session receives it, and
-// all renew.
+// A hint whose handle was bound to another session meanwhile counts as missed: no session receives
+// it, and all sessions renew.
 func TestHintWithFormerHandleIsMissed(t *testing.T) {
 	notified := make(chan []lockkeeper.Status, 10)
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
@@ -271,8 +271,8 @@ func TestHintWithFormerHandleIsMissed(t *testing.T) {
 	}
 }
 
-// A waiting client finds its grant soon though the connection failed in between: long before its next
-// ordinary renewal.
+// If the connection fails during a wait, the client finds its grant long before its next ordinary
+// renewal.
 func TestGrantAfterBrokenConnection(t *testing.T) {
 	shared := memlock.New()
 	first, one := serve(t, shared)
@@ -333,7 +333,7 @@ func TestAnswerWithoutResultIsUnavailable(t *testing.T) {
 	answer.Error = &wire.Error{Code: wire.Code_CODE_NOT_HELD, Detail: "so it is"}
 	if err := e.End(t.Context(), key, lockkeeper.Ending{Kind: lockkeeper.Release,
 		ID: 1}); !errors.Is(err, lockkeeper.ErrNotHeld) {
-		t.Errorf("an error comes as %v", err)
+		t.Errorf("an error arrives as %v", err)
 	}
 }
 
@@ -359,7 +359,7 @@ func TestClosedEngineRefusesCalls(t *testing.T) {
 // TestEpochIsOfTheLatestConnection: after an answer of a restarted server, the client reports the
 // epoch of that server, not the one before.
 func TestEpochIsOfTheLatestConnection(t *testing.T) {
-	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { // each connection is another life
+	address := pretend(t, func(nc net.Conn, in *bufio.Reader) { // each connection stands for another run
 		if err := welcomed(nc, in); err == nil {
 			_, _ = request(in)
 		}
@@ -376,6 +376,6 @@ func TestEpochIsOfTheLatestConnection(t *testing.T) {
 		t.Fatalf("got %v of a server that hung up", err)
 	}
 	if after := e.Guarantees().Epoch; before == "" || after == "" || before == after {
-		t.Errorf("epoch %q, then %q; want that of each life", before, after)
+		t.Errorf("epoch %q, then %q; want that of each run", before, after)
 	}
 }

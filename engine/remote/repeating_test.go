@@ -12,9 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 )
 
-// insisting is an engine that repeats unanswered calls until ctx ends, as a
-// Client does, so that checks which call an engine once can be used on a network
-// that loses answers.
+// insisting is an engine that repeats unanswered calls until ctx ends, as a Client does. With it,
+// checks that call an engine once work on a network that loses answers.
 type insisting struct {
 	lockkeeper.Engine
 	when *atomic.Bool // nil: always
@@ -45,16 +44,16 @@ func insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// trip bounds one try, as a Client does: an answer that does not come by then won't come.
+// trip bounds one try, as in a Client: by then an answer counts as lost.
 const trip = lockkeeper.MinTTL / 3
 
 func (e insisting) Attach(ctx context.Context, s lockkeeper.Session,
 	notify func([]lockkeeper.Status)) (lease lockkeeper.Lease, err error) {
-	unknown := false // whether a try may have been done unheard
+	unknown := false // whether a try without an answer may have taken effect
 	err = e.insist(ctx, func(ctx context.Context) (err error) {
 		lease, err = e.Engine.Attach(ctx, s, notify)
 		var refused *lockkeeper.Error
-		// Without a notify it is a check that a late attach is refused, and not a Client.
+		// A call without notify is not a Client's, but a check that a late attach is refused.
 		if errors.As(err, &refused) && refused.Epoch != 0 && unknown && notify != nil {
 			s.Epoch = refused.Epoch // the answer to an earlier try was lost
 			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
@@ -81,8 +80,9 @@ func (e insisting) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Wan
 	return s, err
 }
 
-// End counts a repeated Leave as done if the session has ended meanwhile, and a repeated Thaw if the
-// path was frozen before the first try. An earlier try was then done, and its answer lost.
+// End counts a repeated Leave as done if the session has ended meanwhile, and a repeated Thaw if
+// the path was frozen before the first try. In both cases an earlier try took effect, and its
+// answer was lost.
 func (e insisting) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.Ending) error {
 	unknown := false
 	frozen := ending.Kind == lockkeeper.Thaw && e.frozen(ctx, ending.Path)
@@ -108,8 +108,7 @@ func (e insisting) frozen(ctx context.Context, path lockkeeper.Path) bool {
 	return false
 }
 
-// List begins anew where a list was cut off. Who follows is told again how things
-// stand then.
+// List repeats a list that was cut off. A follower then gets the present state again.
 func (e insisting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	if e.when != nil && !e.when.Load() {
 		return e.Engine.List(ctx, q)

@@ -22,7 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 )
 
-// everything lets those with the tokens do everything.
+// everything returns a policy that lets clients with the tokens or a certificate do everything.
 func everything(tokens ...access.Token) *access.Policy {
 	return &access.Policy{Certificates: true, Tokens: tokens, Rules: []access.Rule{{
 		Who:   []string{"*"},
@@ -42,8 +42,8 @@ func issue(t *testing.T, name string) (access.Token, string) {
 	return access.Token{Name: name, Digest: digest}, file
 }
 
-// guarded starts a server by TLS of memlock that lets in whom the policy names. It
-// returns how the URL of a client begins, who adds what it shows.
+// guarded starts a memlock server with TLS and the policy. It returns the beginning of its URL, to
+// which a client appends its credentials.
 func guarded(t *testing.T, p *access.Policy) (gate *access.Gate, url string) {
 	t.Helper()
 	ca, e := testca.New(t), memlock.New()
@@ -51,7 +51,7 @@ func guarded(t *testing.T, p *access.Policy) (gate *access.Gate, url string) {
 	return gate, "lks://" + secured(t, e, ca.Server(), nil, server.Options{Gate: gate}) + "?ca=" + ca.File
 }
 
-// All that holds of an engine holds behind TLS and a gate.
+// An engine behind TLS and a gate passes the suite of every engine.
 func TestConformanceBehindGate(t *testing.T) {
 	testmode.NeedLong(t, "it takes as long as the suite without TLS")
 	ca := testca.New(t)
@@ -101,26 +101,26 @@ func TestRefusedClientsGetAdvice(t *testing.T) {
 		t.Errorf("after it was withdrawn, and %s: %v", time.Since(began), err)
 	}
 	if _, err := d.TryLock(t.Context(), "a"); !errors.Is(err, lockkeeper.ErrNotAcquired) {
-		t.Errorf("what alice holds: %v", err)
+		t.Errorf("the path that alice holds: %v", err)
 	}
 	if err := hold.Err(); err != nil {
 		t.Errorf("the hold ended before its time: %v", err)
 	}
 	again, err := d.Lock(t.Context(), "b")
 	if err != nil {
-		t.Fatalf("bob is harmed: %v", err)
+		t.Fatalf("bob gets no lock: %v", err)
 	}
 	again.Release(t.Context())
 }
 
-// entered is who has entered with a certificate that ends soon.
+// entered is a client with a session and a certificate that expires soon.
 type entered struct {
 	lockkeeper.Engine
 	lease lockkeeper.Lease
 	ended chan struct{} // filled when the connection has ended
 }
 
-// enter enters by the URL, with a session.
+// enter connects to the URL and attaches a session.
 func enter(ctx context.Context, url, session string) (*entered, error) {
 	e, err := remote.Open(ctx, url)
 	if err != nil {
@@ -136,7 +136,7 @@ func enter(ctx context.Context, url, session string) (*entered, error) {
 	if err == nil {
 		var state lockkeeper.ServerState
 		if state, err = e.About(ctx); err == nil && state.Identity != "mayfly" {
-			err = fmt.Errorf("the server takes it for %q", state.Identity)
+			err = fmt.Errorf("the server knows it as %q", state.Identity)
 		}
 	}
 	if err != nil {
@@ -169,18 +169,18 @@ func TestExpiredCertificateEndsConnection(t *testing.T) {
 	defer mayfly.Close()
 	<-mayfly.ended
 	if now := time.Now(); now.Before(until) {
-		t.Errorf("it ended %s before the certificate", until.Sub(now))
+		t.Errorf("the connection ended %s before the certificate", until.Sub(now))
 	}
 	if _, err := mayfly.Renew(ctx, mayfly.lease.Key); !errors.Is(err, lockkeeper.ErrDenied) {
 		t.Errorf("after the end: %v", err)
 	}
 	if state, err := oak.(*remote.Engine).About(ctx); err != nil || state.Identity != "oak" {
-		t.Errorf("another is harmed: %+v %v", state, err)
+		t.Errorf("oak has lost its connection: %+v %v", state, err)
 	}
 }
 
-// The server's certificate, the authority that signs it, and the clients' tokens are all replaced while
-// clients work: none of their calls fails, and in the end the old ones are worthless.
+// The server's certificate, its authority and the clients' tokens are all replaced while clients
+// work. No call fails, and in the end the old credentials are invalid.
 func TestRotationUnderLoad(t *testing.T) {
 	before, after := testca.New(t), testca.New(t)
 	trusted := filepath.Join(t.TempDir(), "both.pem")
@@ -216,7 +216,7 @@ func TestRotationUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	busy := func() { // until more was done
+	busy := func() { // waits until the clients have made more calls
 		t.Helper()
 		hangs := time.After(patience)
 		for range 50 {
@@ -234,13 +234,13 @@ func TestRotationUnderLoad(t *testing.T) {
 		file string
 	}{{&one, first}, {&two, second}} {
 		fresh, file := issue(t, token.old.Name)
-		gate.Set(everything(one, two, fresh)) // both are good
+		gate.Set(everything(one, two, fresh)) // old and new token are valid
 		busy()
 		if err := os.Rename(file, token.file); err != nil {
 			t.Fatal(err)
 		}
 		*token.old = fresh
-		gate.Set(everything(one, two)) // and now the new one alone
+		gate.Set(everything(one, two)) // only the new token is valid
 		busy()
 	}
 	deadline := time.Now().Add(patience)
@@ -257,7 +257,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	busy()
 	if _, err := remote.Open(t.Context(), "lks://"+address+"?ca="+before.File+"&token="+
 		first); !errors.Is(err, lockkeeper.ErrUnavailable) {
-		t.Errorf("the old authority is still good: %v", err)
+		t.Errorf("the old authority is still accepted: %v", err)
 	}
 	stop()
 	workers.Wait()

@@ -75,8 +75,8 @@ func openURL(ctx context.Context, url string) (lockkeeper.Engine, error) {
 	return e, nil
 }
 
-// guessServer guesses that an address without a scheme, or the address of a web server on the
-// same host, means a server.
+// guessServer suggests the lk:// URL for an address without a scheme, or for an http:// URL: a
+// Lockkeeper server may run on the same host.
 func guessServer(url string) string {
 	if host := webHost(url, "http"); host != "" {
 		return plainPrefix + host
@@ -96,8 +96,9 @@ func guessSecureServer(url string) string {
 	return ""
 }
 
-// webHost returns the host of a URL of that scheme of the web, without its port and path: a
-// server listens for HTTP and for its own protocol on different ports.
+// webHost returns the host of a URL with the scheme http or https, without port and path, because a
+// server listens for HTTP and for its own protocol on different ports. It returns "" for other
+// URLs.
 func webHost(url, scheme string) string {
 	name, rest, _ := strings.Cut(url, "://")
 	if !strings.EqualFold(name, scheme) {
@@ -110,7 +111,8 @@ func webHost(url, scheme string) string {
 	return host
 }
 
-// examineToken checks who may read the file of the token. Why a file can't be read, Open says.
+// examineToken reports whether other users may read the token file. It ignores a file that can't be
+// read, because Open reports that.
 func examineToken(engine string) []lockkeeper.Finding {
 	file := ""
 	if os.Getenv(TokenVariable) == "" {

@@ -24,8 +24,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 )
 
-// secured starts a server of e by TLS for the time of the test, and returns its
-// address. With clients, it verifies the certificates that clients show.
+// secured starts a TLS server of e for the time of the test, and returns its address. If clients is
+// not nil, the server verifies clients' certificates against it.
 func secured(t *testing.T, e lockkeeper.Engine, pair testca.Pair, clients *testca.Authority, o server.Options) string {
 	t.Helper()
 	certificate, err := pki.LoadCertificate(pair.Cert, pair.Key, nil)
@@ -55,7 +55,7 @@ func secured(t *testing.T, e lockkeeper.Engine, pair testca.Pair, clients *testc
 	return l.Addr().String()
 }
 
-// Whatever is wrong between client and server about trust, the error says what it is and what to do.
+// Each error of trust between client and server says what is wrong and what to do.
 func TestTrustErrorsSayWhatToDo(t *testing.T) {
 	ca, other := testca.New(t), testca.New(t)
 	hour := time.Now().Add(time.Hour)
@@ -199,7 +199,7 @@ func TestURLsAreCheckedWithoutConnection(t *testing.T) {
 		case c.says == "" || !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), c.says):
 			t.Errorf("%s: %v, should say %q", c.url, err, c.says)
 		case strings.Contains(err.Error(), "lk_sec"):
-			t.Errorf("%s: the secret is told: %v", c.url, err)
+			t.Errorf("%s: the error has the secret: %v", c.url, err)
 		}
 	}
 }
@@ -239,13 +239,13 @@ func TestAboutAndDrain(t *testing.T) {
 	}
 	defer o.Close()
 	if _, err := o.Drain(t.Context(), "", ""); !errors.Is(err, lockkeeper.ErrUnsupported) {
-		t.Errorf("a server that can't be drained so: %v", err)
+		t.Errorf("a server without Options.Drain: %v", err)
 	}
 }
 
 type spanKey struct{}
 
-// spanned notes in which span each of its calls is made.
+// spanned records the span in which each call is made.
 type spanned struct {
 	lockkeeper.Engine
 	spans chan any
@@ -279,7 +279,7 @@ func TestTraceCrossesTheWire(t *testing.T) {
 	ctx := context.WithValue(t.Context(), spanKey{}, parent)
 	want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}}
 	if _, err := e.Claim(ctx, lease.Key, want); err != nil || <-spans.spans != parent {
-		t.Errorf("a claim is made elsewhere: %v", err)
+		t.Errorf("the claim is made in another span: %v", err)
 	}
 	if _, err := e.Claim(t.Context(), lease.Key, want); err != nil || <-spans.spans != nil {
 		t.Errorf("a claim without a span: %v", err)

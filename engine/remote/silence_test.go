@@ -13,9 +13,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// piped is an engine with a connection to a server in this process, which answers
-// each frame as answer says. In a bubble of synctest it must be asked for lists alone:
-// calls leave channels behind that are used again.
+// piped returns an engine with a connection to a server in this process, which sends what answer
+// returns for each frame. In a synctest bubble only its List may be used: the channels of calls
+// return to a pool that other tests share.
 func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engine {
 	ours, theirs := net.Pipe()
 	e := &Engine{endpoint: &endpoint{addresses: []string{"pipe"}}}
@@ -48,7 +48,7 @@ func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engi
 	return e
 }
 
-// follow follows everything for at most an hour, and tells how that ended.
+// follow follows all claims for at most an hour, and returns the error that ended the list.
 func follow(t *testing.T, e *Engine) (err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -63,7 +63,7 @@ func TestFollowerOfSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := piped(t, func(*wire.ClientFrame) *wire.ServerFrame { return nil })
 		if err := follow(t, e); !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("of a silent server: %v", err)
+			t.Errorf("a silent server: %v", err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestFollowerOfSilentServer(t *testing.T) {
 			return said
 		})
 		if err := follow(t, e); errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("of a server that has nothing to tell: %v", err)
+			t.Errorf("a server without changes: %v", err)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/attached"
 )
 
-// subscriptions are the sessions attached through this engine, and whom to notify of each. The mutex
-// is not held during a notification.
+// subscriptions are the sessions attached through this engine, with the callbacks to notify of
+// each. The mutex is not held during a callback.
 type subscriptions struct {
 	mu       sync.Mutex
 	sessions attached.Sessions[struct{}]
@@ -34,27 +34,28 @@ func (s *subscriptions) attach(session string, notify attached.Notify) (answered
 	}
 }
 
-// renewed notes that a session lives: for the lease's TTL at the server, and as long again here.
+// renewed keeps the subscription of a session for 2*TTL from now, so that it outlives the session.
 func (s *subscriptions) renewed(lease *lockkeeper.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions.Renew(lease.Key.Session, lease.Key.Epoch, time.Now().Add(2*lease.TTL))
 }
 
-// left removes a session that was left under a key.
+// left removes a session that its owner has left under the key.
 func (s *subscriptions) left(k lockkeeper.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions.Remove(k.Session, k.Epoch)
 }
 
-// of returns whom to notify of a session, and all whom to notify of any.
+// of returns the callbacks of a session.
 func (s *subscriptions) of(session string) []attached.Notify {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions.Notifies(session)
 }
 
+// all returns the callbacks of all sessions.
 func (s *subscriptions) all() []attached.Notify {
 	s.mu.Lock()
 	defer s.mu.Unlock()

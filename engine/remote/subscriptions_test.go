@@ -53,11 +53,11 @@ func TestRefusedAttachChangesNothing(t *testing.T) {
 			t.Errorf("notified %v, want the grant", all)
 		}
 	case <-time.After(patience):
-		t.Error("nobody is notified of the grant")
+		t.Error("no callback gets the grant")
 	}
 }
 
-// Sessions that have ended by themselves are removed.
+// Sessions that have expired are removed.
 func TestEndedSessionsAreRemoved(t *testing.T) {
 	address := pretend(t, func(nc net.Conn, in *bufio.Reader) {
 		if welcomed(nc, in) != nil {
@@ -83,6 +83,6 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 		}
 	}
 	if n := remote.Subscriptions(e.(*remote.Engine)); n > 200 {
-		t.Errorf("of 1000 sessions that have ended %d are kept", n)
+		t.Errorf("%d of 1000 expired sessions are kept", n)
 	}
 }

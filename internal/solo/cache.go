@@ -19,7 +19,7 @@ type Cache struct {
 
 type cacheKey struct{ owner, session string }
 
-// An entry is what this process knows of one session.
+// An entry is the latest state of one session that this process has seen.
 type entry struct {
 	key    lockkeeper.Key
 	number uint64          // of the latest lease
@@ -90,8 +90,8 @@ func (e *entry) lease(l *lockkeeper.Lease, st lockkeeper.Status) {
 	e.change = max(e.change, st.Change)
 }
 
-// Acknowledge records that the client has seen the claim at this change, and so everything in the
-// latest lease, unless that lease contained a later change.
+// Acknowledge records that the client has seen the claim's status with this change number. That
+// acknowledges the latest lease, unless the lease contained a later change of the claim.
 func (s *Session) Acknowledge(change uint64) {
 	if s.cached().key.Epoch == 0 {
 		return

@@ -41,7 +41,7 @@ type Session struct {
 	Owner  string // of the entry in Cache: the identity that the engine acts for
 }
 
-// An Observation is what the engine said of a session.
+// An Observation is an answer of the engine about a session.
 type Observation struct {
 	lockkeeper.Status               // of its claim; the State is 0 if the answer did not contain the claim
 	At                time.Time     // when Status was requested; its durations count from then
@@ -186,8 +186,8 @@ func (s *Session) Leave(ctx context.Context, k lockkeeper.Key) error {
 	return err
 }
 
-// Cleanup runs do, which gives something back, whether or not ctx has ended. It repeats do a few
-// times while the engine is unavailable. What is not given back then ends with its TTL.
+// Cleanup runs do, which ends a claim or a session, even if ctx has ended. It tries up to
+// cleanupTries times while the engine is unavailable. After that, only the TTL ends the session.
 func Cleanup(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()

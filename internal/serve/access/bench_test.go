@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// BenchmarkPair is a claim and its release on a free path, by an engine alone and
-// behind a gate. Compare those of one run.
+// BenchmarkPair measures a claim and its release on a free path, for an engine alone and behind a
+// gate. Compare results of the same run.
 func BenchmarkPair(b *testing.B) {
 	policy, secret := everything("ci")
 	gates := []struct {

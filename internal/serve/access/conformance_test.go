@@ -47,8 +47,8 @@ type closing struct {
 
 func (c *closing) Close() error { return c.beneath.Close() }
 
-// TestConformance: who may do everything finds an engine as any other, and so does
-// everybody where there is no policy.
+// The engine of an identity with all rights, and that of a gate without a policy, pass the suite of
+// every engine.
 func TestConformance(t *testing.T) {
 	policy, secret := everything("ci")
 	t.Run("identity", func(t *testing.T) { enginetest.Run(t, passes(policy, secret, access.Options{})) })

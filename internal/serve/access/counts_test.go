@@ -17,19 +17,18 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestCountsExactly: one call after another, whatever happens, what counts is what
-// the engine has.
-func TestCountsExactly(t *testing.T) {
+// After each of many random calls, the usage equals what the engine has of the identity.
+func TestUsageMatchesEngine(t *testing.T) {
 	for seed := range testmode.Seeds(testmode.Pick(30, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { countsExactly(t, rand.New(rand.NewPCG(seed, 1))) })
+			synctest.Test(t, func(t *testing.T) { usageMatchesEngine(t, rand.New(rand.NewPCG(seed, 1))) })
 		}) {
 			t.Fatal("replay: " + testmode.Replay(t, seed))
 		}
 	}
 }
 
-func countsExactly(t *testing.T, r *rand.Rand) {
+func usageMatchesEngine(t *testing.T, r *rand.Rand) {
 	s := newSite(t, limited(access.Quota{Claims: 6, Waiting: 3, Sessions: 3, Paths: 9}), access.Options{})
 	ops := s.user("ops", "s")
 	ops.attach("s", 24*time.Hour)
@@ -52,12 +51,12 @@ func countsExactly(t *testing.T, r *rand.Rand) {
 	}
 	time.Sleep(time.Hour)
 	s.counts(0, 0, 0, 0)
-	if seats, claims := s.gate.Seats("ci"); seats+claims != 0 {
-		t.Errorf("%d sessions and %d claims are kept in mind", seats, claims)
+	if sessions, claims := s.gate.Remembered("ci"); sessions+claims != 0 {
+		t.Errorf("%d sessions and %d claims are remembered", sessions, claims)
 	}
 }
 
-// kept is what the engine has of ci.
+// kept counts the claims, waiting claims and paths of ci in the engine.
 func (s *site) kept() (claims, waiting, paths int) {
 	for st, err := range s.engine.List(context.Background(), lockkeeper.Query{}) {
 		if err != nil {
@@ -74,7 +73,7 @@ func (s *site) kept() (claims, waiting, paths int) {
 	return claims, waiting, paths
 }
 
-// randomly does something for the session. Refusals are part of the game.
+// randomly makes one random call for the session, which may be refused.
 func randomly(u, ops *user, session string, r *rand.Rand) {
 	ctx := u.Context()
 	id := u.last - min(u.last, uint64(r.IntN(4)))
@@ -134,8 +133,8 @@ func randomly(u, ops *user, session string, r *rand.Rand) {
 	}
 }
 
-// lossy is the way to an engine that loses calls and answers, and checks after each
-// claim that what the engine has of ci is within its quota.
+// lossy is an engine behind a network that loses calls and answers. After each claim it checks that
+// the engine has no more of ci than the quota allows.
 type lossy struct {
 	lockkeeper.Engine
 	site   *site
@@ -146,8 +145,8 @@ type lossy struct {
 
 var errLost = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "lost on the way"}
 
-// fate decides whether a call arrives and is answered. Either takes some time.
-func (l *lossy) fate() (arrives, answered bool, before, after time.Duration) {
+// draw decides at random whether a call arrives and whether its answer does, and the delay of each.
+func (l *lossy) draw() (arrives, answered bool, before, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calm {
@@ -160,7 +159,7 @@ func (l *lossy) fate() (arrives, answered bool, before, after time.Duration) {
 }
 
 func through[T any](l *lossy, do func() (T, error)) (answer T, err error) {
-	arrives, answered, before, after := l.fate()
+	arrives, answered, before, after := l.draw()
 	time.Sleep(before)
 	if arrives {
 		answer, err = do()
@@ -199,19 +198,19 @@ func (l *lossy) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) 
 	return err
 }
 
-// TestCountsWithLosses: however calls and answers are lost or late, and sessions
-// shared, nobody ever has more than the quota; and in the end nothing counts.
-func TestCountsWithLosses(t *testing.T) {
+// Calls and answers are lost or late, and clients share sessions: the engine never has more than
+// the quota, and in the end the usage is zero.
+func TestLossesNeverExceedQuota(t *testing.T) {
 	for seed := range testmode.Seeds(testmode.Pick(20, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { countsWithLosses(t, seed) })
+			synctest.Test(t, func(t *testing.T) { lossesNeverExceedQuota(t, seed) })
 		}) {
 			t.Fatal("replay: " + testmode.Replay(t, seed))
 		}
 	}
 }
 
-func countsWithLosses(t *testing.T, seed uint64) {
+func lossesNeverExceedQuota(t *testing.T, seed uint64) {
 	s := newSite(t, limited(access.Quota{Claims: 6, Waiting: 3, Sessions: 3, Paths: 9}), access.Options{})
 	way := &lossy{Engine: s.engine, site: s, random: rand.New(rand.NewPCG(seed, 2))}
 	s.open(way, access.Options{})
@@ -231,7 +230,7 @@ func countsWithLosses(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, uint64(10+i)))
 		running.Go(func() {
 			for range 150 {
-				randomly(u, ops, fmt.Sprint("s", i%4), r) // two for each session
+				randomly(u, ops, fmt.Sprint("s", i%4), r) // two clients share each session
 				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
 			}
 		})
@@ -239,10 +238,10 @@ func countsWithLosses(t *testing.T, seed uint64) {
 	running.Wait()
 	time.Sleep(time.Hour)
 	s.counts(0, 0, 0, 0)
-	if seats, claims := s.gate.Seats("ci"); seats+claims != 0 {
-		t.Errorf("%d sessions and %d claims are kept in mind", seats, claims)
+	if sessions, claims := s.gate.Remembered("ci"); sessions+claims != 0 {
+		t.Errorf("%d sessions and %d claims are remembered", sessions, claims)
 	}
 	if claims, sessions := s.gate.Total(); claims+sessions != 0 {
-		t.Errorf("%d claims and %d sessions count of all", claims, sessions)
+		t.Errorf("%d claims and %d sessions count in total", claims, sessions)
 	}
 }

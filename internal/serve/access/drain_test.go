@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestDrain: new claims are refused, and nothing else.
-func TestDrain(t *testing.T) {
+// A draining gate refuses new claims, and nothing else.
+func TestDrainRefusesOnlyNewClaims(t *testing.T) {
 	for _, options := range []access.Options{{}, {Uncounted: true}} {
 		for _, open := range []bool{false, true} {
 			s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ci", "drain", "*")}}, options)
@@ -32,7 +32,7 @@ func TestDrain(t *testing.T) {
 			s.is("a new claim", err, lockkeeper.Draining)
 			again, err := waiter.tries(lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: waiter.wants("a").Targets})
 			if err != nil || again.State != lockkeeper.Waiting {
-				t.Errorf("asked for again: %s, %v", again.State, err)
+				t.Errorf("the waiting claim, repeated: %s, %v", again.State, err)
 			}
 			raised := lockkeeper.Want{
 				ID:       1,
@@ -49,11 +49,11 @@ func TestDrain(t *testing.T) {
 			}
 			holder.releases(1)
 			if refs := waiter.lists(lockkeeper.Query{Session: "w"}); len(refs) != 1 {
-				t.Errorf("it has %v", refs)
+				t.Errorf("the waiter's session has claims %v", refs)
 			}
 			if st, err := holder.tries(lockkeeper.Want{ID: 1, Targets: holder.wants("a").Targets}); err != nil ||
 				st.State != lockkeeper.Ended {
-				t.Errorf("what has ended, asked for again: %s, %v", st.State, err)
+				t.Errorf("an ended claim, repeated: %s, %v", st.State, err)
 			}
 			waiter.releases(1)
 			s.engine.Close()
@@ -61,7 +61,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// slowEngine has claims wait before they arrive.
+// slowEngine delays claims before they arrive.
 type slowEngine struct {
 	lockkeeper.Engine
 	arrives chan struct{}
@@ -72,9 +72,9 @@ func (e *slowEngine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.W
 	return e.Engine.Claim(ctx, k, w)
 }
 
-// TestDrainWhileClaiming: a claim that was let pass just before a drain began may
-// reach the engine much later. Nobody takes the engine for empty before it has.
-func TestDrainWhileClaiming(t *testing.T) {
+// A claim that the gate admitted just before a drain may reach the engine much later. Settled waits
+// for it.
+func TestDrainIsNotSettledWithClaimInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "drain", "*")}},
 			access.Options{})
@@ -96,7 +96,7 @@ func TestDrainWhileClaiming(t *testing.T) {
 		s.is("a new claim", err, lockkeeper.Draining)
 		synctest.Wait()
 		if len(settled) > 0 {
-			t.Error("settled, with a claim on its way")
+			t.Error("settled while a claim is in flight")
 		}
 		close(slow.arrives)
 		if err := <-claimed; err != nil {
@@ -110,8 +110,8 @@ func TestDrainWhileClaiming(t *testing.T) {
 	})
 }
 
-// TestDrainWithNothing: with no claim on its way a drain is settled at once.
-func TestDrainWithNothing(t *testing.T) {
+// Without a claim in flight, a drain is settled at once.
+func TestDrainWithoutClaimsIsSettledAtOnce(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	g := access.New(e, nil, access.Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestAmendmentsAreRuled: what a claim may not be made as, it may not become.
-func TestAmendmentsAreRuled(t *testing.T) {
+// An amendment is refused if a new claim with the same want would be.
+func TestAmendmentsObeyRules(t *testing.T) {
 	most := 3
 	s := newSite(t, access.Policy{
 		Rules:  []access.Rule{rule("ci", "lock", "a"), rule("ops", "lock", "*")},
@@ -33,7 +33,7 @@ func TestAmendmentsAreRuled(t *testing.T) {
 	s.policy.Rules[0] = rule("ci", "lock", "b")
 	s.gate.Set(&s.policy)
 	_, err = u.tries(waits)
-	s.is("where it may lock no more", err, lockkeeper.ErrDenied)
+	s.is("below a path without a rule", err, lockkeeper.ErrDenied)
 	for st, err := range s.engine.List(t.Context(), lockkeeper.Query{Ref: lockkeeper.Ref{Session: "ci:s", ID: waits.ID}}) {
 		if err != nil || st.Priority != 0 || st.Revision != 0 {
 			t.Errorf("it was amended: %+v, %v", st, err)
@@ -41,9 +41,8 @@ func TestAmendmentsAreRuled(t *testing.T) {
 	}
 }
 
-// TestFollowersSeeTheirOwn: who follows is told no more than who lists, also of what
-// comes later.
-func TestFollowersSeeTheirOwn(t *testing.T) {
+// A follower sees only the claims that a list would show, also among later changes.
+func TestFollowerSeesOnlyPermittedClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Rules: []access.Rule{
 			rule("ci", "lock", "*"), rule("ci", "look", "shown"), rule("web", "lock", "*"),
@@ -51,12 +50,12 @@ func TestFollowersSeeTheirOwn(t *testing.T) {
 		u, web := s.user("ci", "s"), s.user("web", "s")
 		web.takes("secret/before")
 		ctx, cancel := context.WithCancel(t.Context())
-		told := make(chan string, 100)
+		seen := make(chan string, 100)
 		go func() {
-			defer close(told)
+			defer close(seen)
 			for st := range u.List(ctx, lockkeeper.Query{Follow: true}) {
 				if len(st.Grants) > 0 {
-					told <- string(st.Grants[0].Path)
+					seen <- string(st.Grants[0].Path)
 				}
 			}
 		}()
@@ -68,18 +67,17 @@ func TestFollowersSeeTheirOwn(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		var paths []string
-		for p := range told {
+		for p := range seen {
 			paths = append(paths, p)
 		}
 		if got := strings.Join(paths, " "); got != "shown/x mine" {
-			t.Errorf("told of %q, want %q", got, "shown/x mine")
+			t.Errorf("sees %q, want %q", got, "shown/x mine")
 		}
 	})
 }
 
-// TestInsideComesBack: the claim that another one is inside of is told by the name that
-// its identity knows.
-func TestInsideComesBack(t *testing.T) {
+// Status.Inside names the outer claim by the identity's own session id.
+func TestInsideUsesNamesOfIdentity(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
 	u := s.user("ci", "s")
 	outer := u.takes("a").Ref
@@ -90,7 +88,7 @@ func TestInsideComesBack(t *testing.T) {
 	}
 }
 
-// endless notes whether something is ended.
+// endless counts the calls of End.
 type endless struct {
 	lockkeeper.Engine
 	asked int
@@ -101,9 +99,9 @@ func (e *endless) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 	return e.Engine.End(ctx, k, ending)
 }
 
-// TestRevokeTellsNoSecret: who may revoke somewhere can't find out what there is
-// elsewhere, and the engine is not asked to end what was not seen to be allowed.
-func TestRevokeTellsNoSecret(t *testing.T) {
+// An identity that may revoke below one path cannot find out which claims exist elsewhere, and the
+// gate passes no revocation to the engine that the rules do not allow.
+func TestRevokeRevealsNoHiddenClaim(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ops", "revoke", "a"), rule("web", "lock", "*")}},
 		access.Options{})
 	e := &endless{Engine: s.engine}
@@ -111,18 +109,17 @@ func TestRevokeTellsNoSecret(t *testing.T) {
 	web, ops := s.user("web", "s"), s.user("ops", "o")
 	web.takes("secret")
 	var texts []string
-	for _, id := range []uint64{1, 7} { // the first is there
+	for _, id := range []uint64{1, 7} { // the first one exists
 		err := ops.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: "web:s", ID: id}})
 		s.is("revoked", err, lockkeeper.ErrNotHeld)
 		texts = append(texts, strings.ReplaceAll(err.Error(), "web:s.7", "web:s.1"))
 	}
 	if texts[0] != texts[1] || e.asked > 0 {
-		t.Errorf("told apart, after %d questions: %q", e.asked, texts)
+		t.Errorf("the errors differ, or the engine got %d calls: %q", e.asked, texts)
 	}
 }
 
-// crossing is an engine whose renewals are answered late, and whose claims lose their
-// answers.
+// crossing is an engine whose answers to renewals are late, and whose answers to claims are lost.
 type crossing struct {
 	lockkeeper.Engine
 	late chan struct{}
@@ -139,9 +136,9 @@ func (e *crossing) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Wan
 	return lockkeeper.Status{}, errors.Join(err, lockkeeper.ErrUnavailable)
 }
 
-// TestOldLeaseKnowsNothing: a claim whose answer was lost counts until a lease does not
-// tell it that was asked for later; an older one can't know of it.
-func TestOldLeaseKnowsNothing(t *testing.T) {
+// A claim whose answer was lost counts until a lease does not list it. A lease that the client
+// requested before the loss proves nothing.
+func TestOldLeaseReleasesNoNewerClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
 		e := &crossing{memlock.New(), make(chan struct{})}
@@ -162,7 +159,7 @@ func TestOldLeaseKnowsNothing(t *testing.T) {
 			t.Error(err)
 		}
 		if claims, _, _, _ := s.gate.Usage("ci"); claims != 1 {
-			t.Errorf("%d claims count, want the one that is held", claims)
+			t.Errorf("%d claims count, want the held one", claims)
 		}
 	})
 }

@@ -304,7 +304,7 @@ func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) 
 	}
 	if _, some := r.at[Revoke]; !some {
 		ref.Session = e.names.out(ref.Session)
-		return "", denied("%s may not revoke %s: %s", e.pass.Name(), ref, r.spoken(Revoke))
+		return "", denied("%s may not revoke %s: %s", e.pass.Name(), ref, r.describe(Revoke))
 	}
 	st, found, err := e.lookup(ctx, ref)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// hooked is the way to an engine on which the test decides what becomes of the next
-// call of each kind: a hook gets what does the call.
+// hooked is an engine whose next call of each kind goes through a hook of the test. The hook gets a
+// function that performs the call.
 type hooked struct {
 	lockkeeper.Engine
 	attach, renew, claim, end func(do func() error) error
 }
 
-// by does the call by way of the hook, which is used once.
+// by performs the call through the hook, which it uses once.
 func by(hook *func(func() error) error, do func() error) error {
 	h := *hook
 	if *hook = nil; h == nil {
@@ -46,11 +46,11 @@ func (h *hooked) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending)
 	return by(&h.end, func() error { return h.Engine.End(ctx, k, e) })
 }
 
-// The hooks.
+// Hooks: the call arrives and its answer is lost, or the call itself is lost.
 func answerLost(do func() error) error { _ = do(); return errLost }
 func callLost(func() error) error      { return errLost }
 
-// delayed has a call arrive, and be answered, so much later.
+// delayed delays the call by before, and its answer by after.
 func delayed(before, after time.Duration) func(func() error) error {
 	return func(do func() error) error {
 		time.Sleep(before)
@@ -59,7 +59,7 @@ func delayed(before, after time.Duration) func(func() error) error {
 	}
 }
 
-// onTheWay runs the body with a gate that has the quota, and an engine behind hooks.
+// onTheWay runs the body with a gate whose policy has the quota, and an engine behind hooks.
 func onTheWay(t *testing.T, q access.Quota, body func(s *site, way *hooked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,9 +75,8 @@ func (u *user) another(session string) error {
 	return (&user{site: u.site, Engine: u.Engine}).attach(session, time.Minute)
 }
 
-// TestStillThere: a session counts as long as the engine may have it, whatever was
-// lost or late on the way.
-func TestStillThere(t *testing.T) {
+// A session counts as long as the engine may have it, even if calls or answers were lost or late.
+func TestSessionCountsWhileEngineMayHaveIt(t *testing.T) {
 	one := access.Quota{Sessions: 1}
 	for name, c := range map[string]struct {
 		do    func(u *user, way *hooked)
@@ -131,8 +130,8 @@ func TestStillThere(t *testing.T) {
 	}
 }
 
-// TestNotThere: what the engine refused does not count.
-func TestNotThere(t *testing.T) {
+// Sessions and claims that the engine refused do not count.
+func TestRefusedCallsAreNotCounted(t *testing.T) {
 	onTheWay(t, access.Quota{}, func(s *site, way *hooked) {
 		elsewhere, err := access.New(s.engine, &s.policy, access.Options{}).Admit(access.Credentials{Token: s.secrets["ci"]})
 		if err != nil {
@@ -149,15 +148,14 @@ func TestNotThere(t *testing.T) {
 		_, err = u.Renew(t.Context(), lockkeeper.Key{Session: "never", Epoch: 1})
 		s.is("its renewal", err, lockkeeper.ErrSession)
 		s.counts(0, 0, 1, 0)
-		if seats, claims := s.gate.Seats("ci"); seats != 1 || claims != 0 {
-			t.Errorf("%d sessions and %d claims are kept in mind", seats, claims)
+		if sessions, claims := s.gate.Remembered("ci"); sessions != 1 || claims != 0 {
+			t.Errorf("%d sessions and %d claims are remembered", sessions, claims)
 		}
 	})
 }
 
-// TestLostClaims: a claim whose answer was lost counts until it is known what became
-// of it, and not longer.
-func TestLostClaims(t *testing.T) {
+// A claim whose answer was lost counts until its outcome is known, and no longer.
+func TestClaimCountsUntilOutcomeIsKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim func(func() error) error
 		then  func(u *user, w lockkeeper.Want, way *hooked)
@@ -278,8 +276,8 @@ func TestLostClaims(t *testing.T) {
 				c.then(u, w, way)
 				s.counts(c.count, 0, 1, c.count)
 				if c.count == 0 {
-					if _, claims := s.gate.Seats("ci"); claims != 0 {
-						t.Errorf("%d claims are kept in mind", claims)
+					if _, claims := s.gate.Remembered("ci"); claims != 0 {
+						t.Errorf("%d claims are remembered", claims)
 					}
 				}
 			})
@@ -287,8 +285,8 @@ func TestLostClaims(t *testing.T) {
 	}
 }
 
-// leavesLate has u's session leave, and attach again. The answers come after a second, and after
-// three. u has the new key at once.
+// leavesLate ends u's session by Leave and attaches it again. The answer to Leave comes after one
+// second, that to Attach after three. u has the new key at once.
 func leavesLate(u *user, way *hooked) {
 	way.end = delayed(0, time.Second)
 	old := *u
@@ -301,9 +299,9 @@ func leavesLate(u *user, way *hooked) {
 	u.key.Epoch++
 }
 
-// TestSameIDTwice: two calls with one id, of which nobody knows which one makes the
-// claim, count as the larger one.
-func TestSameIDTwice(t *testing.T) {
+// Two concurrent calls have one id. Until it is known which of them makes the claim, they count as
+// the larger one.
+func TestConcurrentCallsOfOneIDCountAsLarger(t *testing.T) {
 	onTheWay(t, access.Quota{Paths: 2, Waiting: 1}, func(s *site, way *hooked) {
 		u, ops := s.user("ci", "s"), s.user("ops", "o")
 		ops.takes("busy")

@@ -176,13 +176,13 @@ func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
 	case at == "", at == lockkeeper.Root:
 		where = "everything"
 	}
-	e := denied("%s may not %s %s: %s", a.name, v, where, r.spoken(v)).(*lockkeeper.Error)
+	e := denied("%s may not %s %s: %s", a.name, v, where, r.describe(v)).(*lockkeeper.Error)
 	e.Path = at
 	return e
 }
 
-// spoken describes where the rules allow v.
-func (r *rights) spoken(v Verb) string {
+// describe says where the rules allow v.
+func (r *rights) describe(v Verb) string {
 	at, ok := r.at[v]
 	if !ok {
 		return fmt.Sprintf("no rule allows it to %s anything", v)

@@ -14,7 +14,8 @@ import (
 // Policy during the call that passes it. The zero Policy admits nobody.
 type Policy struct {
 	Rules []Rule `yaml:"rules"`
-	// The first quota that names an identity applies, alone. Without one only the server's bounds do.
+	// Only the first quota that names an identity applies. An identity that no quota names has only
+	// the server's bounds.
 	Quotas []Quota `yaml:"quotas"`
 
 	Tokens       []Token `yaml:"-"`            // from a file of their own, see ParseTokens

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestCheck: everything that is wrong is told at once, and what is right is not.
-func TestCheck(t *testing.T) {
+// Check names all mistakes at once, and nothing that is valid.
+func TestCheckNamesEveryMistake(t *testing.T) {
 	high := lockkeeper.MaxPriority + 1
 	p := access.Policy{
 		Rules: []access.Rule{
@@ -41,11 +41,11 @@ func TestCheck(t *testing.T) {
 		`"b:c"`, "b:c has the secret of another",
 	} {
 		if !strings.Contains(err.Error(), words) {
-			t.Errorf("%q is not told in: %v", words, err)
+			t.Errorf("%q is missing in: %v", words, err)
 		}
 	}
 	if strings.Contains(err.Error(), "rule 1") || strings.Count(err.Error(), "invalid request") != 1 {
-		t.Errorf("too much is told: %v", err)
+		t.Errorf("the error names valid parts: %v", err)
 	}
 	none := 0
 	good := access.Policy{
@@ -59,14 +59,14 @@ func TestCheck(t *testing.T) {
 	if err := new(access.Policy).Check(); err != nil {
 		t.Error(err)
 	}
-	// What is wrong allows nothing, even if nobody looks.
+	// Invalid parts allow nothing, even if the caller did not call Check.
 	if access.Allows([]string{"*x", "", "c*d"}, []string{"*"}, "x", "db") ||
 		access.Allows([]string{"*"}, []string{"db/*", "..", ""}, "x", "db/1") {
-		t.Error("what is wrong allows something")
+		t.Error("an invalid pattern or path allows something")
 	}
 }
 
-func TestWho(t *testing.T) {
+func TestPatternsMatchIdentities(t *testing.T) {
 	for _, c := range []struct {
 		pattern, name string
 		want          bool
@@ -81,7 +81,7 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// FuzzAllows: a rule never allows more than what its path covers, to more than it names.
+// A rule allows exactly the paths that it covers, to exactly the identities that it names.
 func FuzzAllows(f *testing.F) {
 	f.Add("deploy-*", "db/", "deploy-1", "db/x")
 	f.Add("*", "*", "ci", "a/b")

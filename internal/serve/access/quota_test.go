@@ -16,21 +16,21 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// limited is a policy in which ci has the quota.
+// limited returns a policy in which ci has the quota.
 func limited(q access.Quota) access.Policy {
 	q.Who = []string{"ci"}
 	return access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*"),
 		rule("ops", "revoke", "*")}, Quotas: []access.Quota{q}}
 }
 
-// capped are bounds of all identities together; 0 is no bound.
+// capped returns bounds with these totals for all identities; 0 is no bound.
 func capped(claims, sessions int) *limits.Bounds {
 	b := limits.DefaultBounds()
 	b.Total[limits.Claims], b.Total[limits.Sessions] = claims, sessions
 	return &b
 }
 
-// counts fails the test unless so much counts for ci.
+// counts fails the test unless the usage of ci has these numbers.
 func (s *site) counts(claims, waiting, sessions, paths int) {
 	s.Helper()
 	c, w, n, p := s.gate.Usage("ci")
@@ -40,9 +40,9 @@ func (s *site) counts(claims, waiting, sessions, paths int) {
 	}
 }
 
-// TestQuotas: each is refused when it is used up, with words, and free again after
-// what used it has ended, in whichever way.
-func TestQuotas(t *testing.T) {
+// A call beyond a quota is refused with a message that names the quota. The end of a claim or
+// session frees its quota, however it ends.
+func TestQuotasAreEnforcedAndFreed(t *testing.T) {
 	top := 5
 	s := newSite(t, limited(access.Quota{
 		Claims:          3,
@@ -56,7 +56,7 @@ func TestQuotas(t *testing.T) {
 		t.Helper()
 		if !errors.Is(err, lockkeeper.Quota) || !errors.Is(err, lockkeeper.ErrDenied) ||
 			!strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "ci") {
-			t.Errorf("%v, want a refusal by quota that tells %q", err, words)
+			t.Errorf("%v, want a refusal by quota that says %q", err, words)
 		}
 	}
 	claims := func(u *user, w lockkeeper.Want) error { _, err := u.tries(w); return err }
@@ -83,17 +83,17 @@ func TestQuotas(t *testing.T) {
 	two.takes("c")
 	refused(claims(two, two.wants("d")), "3 claims and asks for 1 more: 3 are the most")
 	if a := s.act(); a.Err != nil {
-		t.Errorf("Acted is told of a quota: %+v", a)
+		t.Errorf("Acted gets a refusal by quota: %+v", a)
 	}
 	again, err := two.tries(lockkeeper.Want{ID: 3, Targets: two.wants("c").Targets})
 	if err != nil || again.State != lockkeeper.Held {
 		t.Errorf("a repetition at the quota: %s, %v", again.State, err)
 	}
 	ops.takes("unharmed")
-	ops.releases(1) // one is granted what it waits for
+	ops.releases(1) // this grants the waiting claim of one
 	s.counts(3, 0, 2, 4)
 	one.releases(waiting)
-	one.releases(2 + 1) // a, b: the first ids were of what is never allowed
+	one.releases(2 + 1) // the claim of a and b: two ids were used by refused claims
 	s.counts(1, 0, 2, 1)
 	if st, err := one.tries(one.wants("unharmed")); err != nil || st.State != lockkeeper.Ended {
 		t.Errorf("%s, %v, want it taken", st.State, err)
@@ -108,7 +108,7 @@ func TestQuotas(t *testing.T) {
 	}
 	s.counts(0, 0, 2, 0)
 	two.takes("c")
-	if err := two.attach("two", time.Minute); err != nil { // names nothing
+	if err := two.attach("two", time.Minute); err != nil { // names no claims, so they end
 		t.Error(err)
 	}
 	s.counts(0, 0, 2, 0)
@@ -120,14 +120,13 @@ func TestQuotas(t *testing.T) {
 	if err := three.attach("three", time.Minute); err != nil {
 		t.Error(err)
 	}
-	if seats, claims := s.gate.Seats("ci"); seats != 2 || claims != 0 {
-		t.Errorf("%d sessions and %d claims are kept in mind, want 2 and 0", seats, claims)
+	if sessions, claims := s.gate.Remembered("ci"); sessions != 2 || claims != 0 {
+		t.Errorf("%d sessions and %d claims are remembered, want 2 and 0", sessions, claims)
 	}
 }
 
-// TestOneQuotaForAllTokens: it is the identity's, by whatever it is let in, and the
-// first that names it.
-func TestOneQuotaForAllTokens(t *testing.T) {
+// All credentials of an identity share one quota: the first in the policy that names it.
+func TestCredentialsOfIdentityShareQuota(t *testing.T) {
 	p := limited(access.Quota{Claims: 2})
 	p.Quotas = append(p.Quotas, access.Quota{Who: []string{"*"}, Claims: 1, Sessions: 1})
 	p.Certificates = true
@@ -146,7 +145,7 @@ func TestOneQuotaForAllTokens(t *testing.T) {
 	_, err = two.tries(two.wants("c"))
 	s.is("a third claim", err, lockkeeper.Quota)
 	s.counts(2, 0, 2, 2)
-	s.policy.Quotas[0].Claims = 1 // has two, and keeps them
+	s.policy.Quotas[0].Claims = 1 // ci has two claims, and keeps them
 	s.gate.Set(&s.policy)
 	two.releases(1)
 	_, err = two.tries(two.wants("c"))
@@ -155,8 +154,8 @@ func TestOneQuotaForAllTokens(t *testing.T) {
 	two.takes("c")
 }
 
-// TestQuotaOfTheDead: sessions that are not renewed are given back when room is needed.
-func TestQuotaOfTheDead(t *testing.T) {
+// Sessions that were not renewed free their quota when another one needs it.
+func TestExpiredSessionsFreeTheirQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, limited(access.Quota{Claims: 2, Sessions: 2}), access.Options{})
 		dead, alive := s.user("ci", "dead"), s.user("ci", "alive")
@@ -176,8 +175,8 @@ func TestQuotaOfTheDead(t *testing.T) {
 	})
 }
 
-// TestCaps: they bound all identities together, and everybody where there are none.
-func TestCaps(t *testing.T) {
+// The total bounds apply to all identities together, and to all clients where there is no policy.
+func TestTotalBoundsApplyToAllIdentities(t *testing.T) {
 	s := newSite(t, limited(access.Quota{}), access.Options{Limits: capped(2, 2)})
 	ci, ops := s.user("ci", "s"), s.user("ops", "s")
 	ci.takes("a")
@@ -187,7 +186,7 @@ func TestCaps(t *testing.T) {
 	s.is("a third session", (&user{site: s, Engine: ops.Engine}).attach("third", time.Minute), lockkeeper.Quota)
 	s.counts(1, 0, 1, 1)
 	if claims, sessions := s.gate.Total(); claims != 2 || sessions != 2 {
-		t.Errorf("%d claims and %d sessions count of all, want 2 and 2", claims, sessions)
+		t.Errorf("%d claims and %d sessions count in total, want 2 and 2", claims, sessions)
 	}
 	ci.releases(1)
 	ops.takes("c")
@@ -225,9 +224,8 @@ func TestQuotaBoundsClaimsOfOneSession(t *testing.T) {
 	ci.takes("g")
 }
 
-// TestBurst: many at once never have more than the quota, all of it is used, and
-// nothing counts when all is given back.
-func TestBurst(t *testing.T) {
+// Concurrent claims never exceed the quota, can use all of it, and free it when they end.
+func TestBurstNeverExceedsQuota(t *testing.T) {
 	s := newSite(t, limited(access.Quota{Claims: 10, Paths: 15}), access.Options{})
 	u := s.user("ci", "s")
 	var held, most, refused atomic.Int64
@@ -266,8 +264,8 @@ func TestBurst(t *testing.T) {
 	s.is("one more", err, lockkeeper.Quota)
 }
 
-// TestNoRoomWasted: as many as the quota allows, one claim each, are never refused.
-func TestNoRoomWasted(t *testing.T) {
+// Clients that together use no more than the quota are never refused.
+func TestUseWithinQuotaIsNeverRefused(t *testing.T) {
 	s := newSite(t, limited(access.Quota{
 		Claims:   8,
 		Waiting:  8,
@@ -295,9 +293,9 @@ func TestNoRoomWasted(t *testing.T) {
 	running.Wait()
 }
 
-// TestAfterARestart: a gate that has just been made counts what goes on, and refuses
-// none of it; what is new is under the quota.
-func TestAfterARestart(t *testing.T) {
+// A new gate counts existing sessions and claims when they are used again, and refuses none of
+// them. New claims are under the quota.
+func TestRestartedGateRefusesNoExistingClaim(t *testing.T) {
 	s := newSite(t, limited(access.Quota{}), access.Options{})
 	u, renewing := s.user("ci", "s"), s.user("ci", "r")
 	u.takes("a")
@@ -330,7 +328,7 @@ func TestAfterARestart(t *testing.T) {
 	}
 	_, err := renewing.tries(renewing.wants("c"))
 	s.is("a new claim", err, lockkeeper.Quota)
-	u.releases(1) // the other one is granted; that gate hears nothing, since nobody has attached there
+	u.releases(1) // grants the other claim; this gate is not notified, since r was not attached there
 	if _, err := renewing.Renew(t.Context(), renewing.key); err != nil {
 		t.Fatal(err)
 	}

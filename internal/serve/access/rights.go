@@ -9,7 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
-// A compiled policy answers quickly.
+// compiled is a copy of a Policy that is prepared for lookups.
 type compiled struct {
 	rules        []Rule
 	quotas       []Quota

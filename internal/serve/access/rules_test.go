@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// TestPaths: a rule covers its path and what is below, and nothing that only looks so.
-func TestPaths(t *testing.T) {
+// A rule covers its path and all below it, and no path that only looks similar.
+func TestRuleCoversPathAndAllBelow(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "a/"), rule("ci", "lock", "/deep//b"),
 		rule("ci", "look", "z"), rule("ops", "lock", "*")}}, access.Options{})
 	u := s.user("ci", "s")
@@ -41,24 +41,24 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	if claims, waiting, _, paths := s.gate.Usage("ci"); claims+waiting+paths != 0 {
-		t.Errorf("%d claims, %d waiting, %d paths count after all were given back or refused", claims, waiting, paths)
+		t.Errorf("%d claims, %d waiting, %d paths count after all were released or refused", claims, waiting, paths)
 	}
 	ops := s.user("ops", "s")
 	ops.takes("anything", "a/x")
 	_, err := u.tries(u.wants("prod/db"))
 	for _, word := range []string{"ci", "lock", "prod/db", "below a, deep/b"} {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("the denial %q does not tell %q", err, word)
+			t.Errorf("the denial %q does not say %q", err, word)
 		}
 	}
 	if a := s.act(); a.Identity != "ci" || a.Verb != access.Lock || a.Path != "prod/db" || a.Ref.Session != "ci:s" ||
 		a.From != "192.0.2.7:1" || !errors.Is(a.Err, lockkeeper.ErrDenied) {
-		t.Errorf("Acted is told %+v", a)
+		t.Errorf("Acted gets %+v", a)
 	}
 }
 
-// TestManyRules: of the same rules an obvious reading says the same.
-func TestManyRules(t *testing.T) {
+// Rules with random paths allow exactly the paths that Path.Covers covers.
+func TestRulesAgreeWithCovers(t *testing.T) {
 	r := testmode.Rand(t)
 	some := func() string {
 		p := string("ab"[r.IntN(2)])
@@ -80,18 +80,18 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// TestStrangers: nobody can act for another's session or claim, whatever is said,
-// and the owner is not harmed.
-func TestStrangers(t *testing.T) {
+// No identity can act for the session or claim of another one, whatever ids it sends. The owner
+// keeps its claims.
+func TestIdentityCannotActForAnother(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("eve", "lock", "*"),
 		rule("c", "lock", "*")}}, access.Options{})
 	owner := s.user("ci", "build")
 	owner.takes("db")
 	refused := owner.wants("db/1")
-	for range 2 { // what the engine keeps of the first answer is its own
+	for range 2 { // the first answer must not share memory with the engine's state
 		st, err := owner.tries(refused)
 		if err != nil || len(st.Blockers) != 1 || st.Blockers[0].Ref.String() != "build.1" {
-			t.Errorf("the owner is told of %+v (%v), want its own claim under its own name", st.Blockers, err)
+			t.Errorf("the owner gets the blockers %+v (%v), want its claim under its own name", st.Blockers, err)
 		}
 	}
 	for _, name := range []string{"eve", "c"} {
@@ -117,7 +117,8 @@ func TestStrangers(t *testing.T) {
 				if strings.Contains(session, ":") {
 					s.is(fmt.Sprint(session, " ", i), err, lockkeeper.ErrInvalid)
 				} else if i == 1 || i == 2 {
-					s.is(fmt.Sprint(session, " ", i), err, lockkeeper.ErrSession) // its own one of that name has another epoch
+					// eve's own session of that name has another epoch.
+					s.is(fmt.Sprint(session, " ", i), err, lockkeeper.ErrSession)
 				}
 			}
 		}
@@ -137,7 +138,7 @@ func TestStrangers(t *testing.T) {
 		}), lockkeeper.ErrDenied)
 		st, err := eve.tries(eve.wants("db/2"))
 		if err != nil || len(st.Blockers) != 1 || st.Blockers[0].Ref.String() != "ci:build.1" {
-			t.Errorf("%s is told of %+v (%v), want who is in its way", name, st.Blockers, err)
+			t.Errorf("%s gets the blockers %+v (%v), want the owner's claim", name, st.Blockers, err)
 		}
 	}
 	if lease, err := owner.Renew(t.Context(), owner.key); err != nil || lease.Key.Session != "build" {
@@ -148,8 +149,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestLook: one sees what is one's own, and what is below a path that one may look at.
-func TestLook(t *testing.T) {
+// A list shows the own claims, and those below a path that the identity may look at.
+func TestListShowsOwnAndPermittedClaims(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{
 		rule("ci", "lock", "*"), rule("ops", "lock", "*"), rule("ops", "freeze", "*"), rule("eye", "look", "db"),
 		rule("all", "look", "*"), rule("all", "lock", "*")}}, access.Options{})
@@ -213,8 +214,9 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestOperators: who may revoke and freeze where, and what is told of it.
-func TestOperators(t *testing.T) {
+// Operators may revoke and freeze only where the rules allow it, and each attempt is reported to
+// Options.Acted.
+func TestOperatorsObeyRulesAndAreReported(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{
 		rule("ci", "lock", "*"), rule("ops", "revoke", "db"), rule("ops", "freeze", "db"), rule("ops", "look", "db")}},
 		access.Options{})
@@ -235,17 +237,17 @@ func TestOperators(t *testing.T) {
 	}
 	if a := s.act(); a.Verb != access.Revoke || a.Path != "db/1" || a.Ref.String() != "ci:s.1" || a.Label.Note != "why" ||
 		!a.Force || a.Err != nil || a.Identity != "ops" {
-		t.Errorf("Acted is told %+v", a)
+		t.Errorf("Acted gets %+v", a)
 	}
-	s.is("what it may not see", revoke("ci:s", 2), lockkeeper.ErrNotHeld)
-	s.is("what never was", revoke("ci:s", 99), lockkeeper.ErrNotHeld)
+	s.is("a claim that it may not see", revoke("ci:s", 2), lockkeeper.ErrNotHeld)
+	s.is("a claim that never existed", revoke("ci:s", 99), lockkeeper.ErrNotHeld)
 	s.is("a claim of which it may revoke a part only", revoke("ci:s", 3), lockkeeper.ErrDenied)
 	s.is("an empty ref", revoke("", 0), lockkeeper.ErrNotHeld)
 	for _, who := range []string{"ops:o", "s"} {
 		err := ci.ends(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: lockkeeper.Ref{Session: who, ID: 2}})
 		if !errors.Is(err, lockkeeper.ErrDenied) ||
 			!strings.Contains(err.Error(), "ci may not revoke "+who+".2: no rule allows it to revoke anything") {
-			t.Errorf("revoking by who may lock only: %v, want which claim", err)
+			t.Errorf("revoking with the right to lock only: %v, want a denial that names the claim", err)
 		}
 	}
 	if refs := ci.lists(lockkeeper.Query{}); !slices.Equal(refs, []string{"s.2", "s.3"}) {
@@ -265,31 +267,30 @@ func TestOperators(t *testing.T) {
 	s.is("freezing above", freeze(ci, "db"), lockkeeper.ErrDenied)
 	if err := freeze(ops, string(lockkeeper.Root)); !errors.Is(err, lockkeeper.ErrDenied) ||
 		!strings.Contains(err.Error(), "ops may not freeze everything") {
-		t.Errorf("freezing everything by who may freeze some paths: %v", err)
+		t.Errorf("freezing everything with the right to freeze some paths: %v", err)
 	}
 	s.is("thawing everything", thaw(ops, lockkeeper.Root), lockkeeper.ErrDenied)
 	if err := freeze(ops, "db/x"); err != nil || s.act().Verb != access.Freeze || s.act().Err != nil {
-		t.Errorf("a freeze: %v, told %+v", err, s.act())
+		t.Errorf("a freeze: %v, reported as %+v", err, s.act())
 	}
-	s.is("thawing by who may lock only", thaw(ci, "db/x"), lockkeeper.ErrDenied)
+	s.is("thawing with the right to lock only", thaw(ci, "db/x"), lockkeeper.ErrDenied)
 	s.is("thawing elsewhere", thaw(ops, "site"), lockkeeper.ErrDenied)
 	s.is("thawing nothing", thaw(ops, "a/../b"), lockkeeper.ErrInvalid)
 	if err := thaw(ops, "db/x"); err != nil || s.act().Verb != access.Thaw || s.act().Path != "db/x" ||
 		s.act().Err != nil {
-		t.Errorf("a thaw: %v, told %+v", err, s.act())
+		t.Errorf("a thaw: %v, reported as %+v", err, s.act())
 	}
 	if _, err := ops.pass.Drain("no right"); !errors.Is(err, lockkeeper.ErrDenied) ||
 		!strings.Contains(err.Error(), "ops may not drain this server") || s.act().Verb != access.Drain {
-		t.Errorf("a drain: %v, told %+v", err, s.act())
+		t.Errorf("a drain: %v, reported as %+v", err, s.act())
 	}
 	if _, draining := s.gate.Draining(); draining {
 		t.Error("it drains")
 	}
 }
 
-// TestNames: whatever a session is called, what the identity is told of it leads
-// back to it.
-func TestNames(t *testing.T) {
+// The name that an identity gets for a session maps back to that session.
+func TestNamesMapBackToSessions(t *testing.T) {
 	for session, want := range map[string]string{
 		"ci:s":   "s",
 		"ci:":    "",
@@ -304,7 +305,7 @@ func TestNames(t *testing.T) {
 	} {
 		out, in := access.NameInAndOut("ci", session)
 		if out != want || in != session && session != "ci:" {
-			t.Errorf("%q is told as %q, which names %q; want %q", session, out, in, want)
+			t.Errorf("%q is named %q, which maps back to %q; want the name %q", session, out, in, want)
 		}
 	}
 }
@@ -317,7 +318,7 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		if out, in := access.NameInAndOut(identity, session); in != session {
-			t.Errorf("%q is told to %q as %q, which names %q", session, identity, out, in)
+			t.Errorf("%q is named for %q as %q, which maps back to %q", session, identity, out, in)
 		}
 	})
 }

@@ -20,9 +20,8 @@ func (e *asked) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeep
 	return e.Engine.List(ctx, q)
 }
 
-// TestShowsWhatListLists: what a pass shows of a status of the gate's engine is what
-// its own engine lists, and what that engine is told that the pass may see.
-func TestShowsWhatListLists(t *testing.T) {
+// Shows agrees with the List of the pass, and with the function Sees that the engine gets.
+func TestShowsAgreesWithList(t *testing.T) {
 	e := memlock.New()
 	defer e.Close()
 	me, mine := NewToken()
@@ -70,7 +69,7 @@ func TestShowsWhatListLists(t *testing.T) {
 		for st := range e.List(t.Context(), lockkeeper.Query{}) {
 			_, ok := pass(who).Shows(st)
 			if sees := inner.query.Sees(&st); sees != ok {
-				t.Errorf("the engine is told that the pass may see %s: %t, want %t", st.Ref, sees, ok)
+				t.Errorf("Sees reports for %s: %t, want %t", st.Ref, sees, ok)
 			}
 			if st, ok := pass(who).Shows(st); ok {
 				shown[st.Ref] = true
@@ -91,6 +90,6 @@ func TestShowsWhatListLists(t *testing.T) {
 	p := pass(me)
 	g.Set(&Policy{})
 	if _, ok := p.Shows(lockkeeper.Status{Ref: lockkeeper.Ref{Session: "me:s", ID: 1}}); ok {
-		t.Error("a pass that was withdrawn shows something")
+		t.Error("a withdrawn pass shows a claim")
 	}
 }

@@ -91,7 +91,7 @@ func TestParseTokens(t *testing.T) {
 	}
 }
 
-// FuzzParseTokens: what is read, written and read again is the same.
+// Tokens that are parsed, written and parsed again stay the same.
 func FuzzParseTokens(f *testing.F) {
 	f.Add([]byte("ci " + someDigest + " 2026-11-22 expires=2027-01-31 a note\n# x\n"))
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -20,7 +20,7 @@ import (
 // refusesAll fails the test unless the pass is withdrawn: every call is denied.
 func (u *user) refusesAll() {
 	u.Helper()
-	<-u.pass.Done() // a moment after the first refusal, maybe
+	<-u.pass.Done() // may close a moment after the first refusal
 	_, attached := u.Attach(u.Context(), lockkeeper.Session{ID: "x", TTL: time.Minute}, nil)
 	_, renewed := u.Renew(u.Context(), u.key)
 	_, claimed := u.tries(u.wants("x"))
@@ -37,7 +37,7 @@ func (u *user) refusesAll() {
 	}
 }
 
-// follows follows everything until it ends, and tells how it ended.
+// follows follows all claims, and sends the last error when the list ends.
 func (u *user) follows() <-chan error {
 	end := make(chan error, 1)
 	go func() {
@@ -51,10 +51,9 @@ func (u *user) follows() <-chan error {
 	return end
 }
 
-// TestRevokedToken: a token that is taken out while it is in use lets nobody do
-// anything more; what its identity has ends by its TTL, and another token of it goes
-// on with that.
-func TestRevokedToken(t *testing.T) {
+// Removing a token withdraws its passes. The identity's claims live until the TTL ends, and another
+// token of the identity continues with them.
+func TestRemovedTokenEndsItsPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*")}},
 			access.Options{})
@@ -68,7 +67,7 @@ func TestRevokedToken(t *testing.T) {
 		if _, err := old.Renew(t.Context(), old.key); err != nil {
 			t.Errorf("a renewal by a token that stays: %v", err)
 		}
-		s.policy.Tokens = s.policy.Tokens[1:] // the first of ci
+		s.policy.Tokens = s.policy.Tokens[1:] // without the first token of ci
 		s.gate.Set(&s.policy)
 		old.refusesAll()
 		if err := <-following; !errors.Is(err, lockkeeper.ErrDenied) {
@@ -79,18 +78,18 @@ func TestRevokedToken(t *testing.T) {
 		}
 		if st, err := successor.tries(lockkeeper.Want{ID: 1, Targets: old.wants("db").Targets}); err != nil ||
 			st.State != lockkeeper.Held {
-			t.Errorf("asked again: %s, %v; want it held", st.State, err)
+			t.Errorf("the claim, repeated: %s, %v; want it held", st.State, err)
 		}
 		select {
 		case err := <-otherFollowing:
 			t.Errorf("another's follower ended: %v", err)
 		default:
 		}
-		s.policy.Rules = s.policy.Rules[1:] // none speaks of ci any more
+		s.policy.Rules = s.policy.Rules[1:] // no rule names ci any more
 		s.gate.Set(&s.policy)
 		successor.refusesAll()
 		if _, err := s.gate.Admit(access.Credentials{Token: s.secrets["ci"]}); !errors.Is(err, lockkeeper.ErrDenied) {
-			t.Errorf("let in without a rule: %v", err)
+			t.Errorf("admitted without a rule: %v", err)
 		}
 		time.Sleep(time.Minute) // its session ends
 		if err := other.attach("s", time.Minute); err != nil {
@@ -100,8 +99,8 @@ func TestRevokedToken(t *testing.T) {
 	})
 }
 
-// TestNewRules: they hold from the next call on, also for passes that are in use.
-func TestNewRules(t *testing.T) {
+// New rules apply from the next call on, also to passes in use.
+func TestNewRulesApplyFromNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "a")}}, access.Options{})
 		u := s.user("ci", "s")
@@ -110,9 +109,9 @@ func TestNewRules(t *testing.T) {
 		s.gate.Set(&s.policy)
 		u.takes("b")
 		_, err := u.tries(u.wants("a/x"))
-		s.is("what was allowed before", err, lockkeeper.ErrDenied)
+		s.is("a path of the former rules", err, lockkeeper.ErrDenied)
 		_, err = u.tries(lockkeeper.Want{ID: held, Targets: u.wants("a").Targets})
-		s.is("a repetition of what was allowed before", err, lockkeeper.ErrDenied)
+		s.is("a repeated claim of a path of the former rules", err, lockkeeper.ErrDenied)
 		if _, err := u.Renew(t.Context(), u.key); err != nil {
 			t.Error(err)
 		}
@@ -120,14 +119,14 @@ func TestNewRules(t *testing.T) {
 	})
 }
 
-// certificate is one for the name, as a TLS layer would have verified it.
+// certificate returns a certificate for the name, as if the TLS layer had verified it.
 func certificate(name string, lives time.Duration) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: now, NotAfter: now.Add(lives)}
 }
 
-// TestExpiredCertificate: a connection that stays open ends with its certificate.
-func TestExpiredCertificate(t *testing.T) {
+// A connection that stays open loses its pass when its certificate expires.
+func TestExpiredCertificateEndsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Certificates: true, Rules: []access.Rule{rule("*", "lock", "*")}}, access.Options{})
 		admit := func(lives time.Duration) (*access.Pass, error) {
@@ -162,24 +161,24 @@ func TestExpiredCertificate(t *testing.T) {
 		early := certificate("host.example", time.Hour)
 		early.NotBefore = time.Now().Add(time.Second)
 		if _, err := s.gate.Admit(access.Credentials{Certificate: early}); !errors.Is(err, lockkeeper.ErrDenied) {
-			t.Errorf("let in with a certificate that is not valid yet: %v", err)
+			t.Errorf("admitted with a certificate that is not valid yet: %v", err)
 		}
 		if _, err := admit(0); !errors.Is(err, lockkeeper.ErrDenied) {
-			t.Errorf("let in with an expired certificate: %v", err)
+			t.Errorf("admitted with an expired certificate: %v", err)
 		}
 		s.policy.Certificates = false
 		s.gate.Set(&s.policy)
 		if err := later.May(access.Lock, "x"); !errors.Is(err, lockkeeper.ErrDenied) {
-			t.Errorf("certificates are not taken any more: %v, want denied", err)
+			t.Errorf("a certificate that the policy accepts no more: %v, want denied", err)
 		}
 		if _, err := admit(time.Hour); !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "token") {
-			t.Errorf("let in with a certificate: %v", err)
+			t.Errorf("admitted with a certificate: %v", err)
 		}
 	})
 }
 
-// TestExpiringToken: a token has a last day, which may be moved.
-func TestExpiringToken(t *testing.T) {
+// A token expires on its date, which a new policy may move.
+func TestExpiredTokenEndsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01
 		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
 		s.policy.Tokens[0].Expires = time.Date(2000, 1, 3, 0, 0, 0, 0, time.UTC)
@@ -189,13 +188,13 @@ func TestExpiringToken(t *testing.T) {
 		s.gate.Set(&s.policy)
 		time.Sleep(60 * time.Hour)
 		if err := u.pass.May(access.Lock, "x"); err != nil {
-			t.Errorf("its end was moved: %v", err)
+			t.Errorf("after the expiry was moved: %v", err)
 		}
 		time.Sleep(12 * time.Hour)
 		synctest.Wait()
 		u.refusesAll()
 		if _, err := s.gate.Admit(access.Credentials{Token: s.secrets["ci"]}); !errors.Is(err, lockkeeper.ErrDenied) {
-			t.Errorf("let in: %v", err)
+			t.Errorf("admitted after the expiry: %v", err)
 		}
 
 		s.policy.Tokens[0].Expires = time.Time{}
@@ -213,16 +212,16 @@ func TestExpiringToken(t *testing.T) {
 	})
 }
 
-// TestTokenOfAnother: a token that is given to another identity ends what it was for
-// the first; and going without a policy, or back, ends all.
-func TestTokenOfAnother(t *testing.T) {
+// Giving a token to another identity withdraws its passes. Removing the policy, or setting one
+// where there was none, withdraws all passes.
+func TestReassignedTokenEndsPasses(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*"), rule("ops", "lock", "*")}},
 		access.Options{})
 	ci, ops := s.user("ci", "s"), s.user("ops", "s")
 	s.policy.Tokens[0].Name, s.policy.Tokens[1].Name = "ops", "other"
 	s.gate.Set(&s.policy)
 	ci.refusesAll()
-	ops.refusesAll() // there is no rule for other
+	ops.refusesAll() // no rule names other
 	if p := s.pass(s.secrets["ci"]); p.Name() != "ops" {
 		t.Errorf("the token is of %s", p.Name())
 	}
@@ -236,12 +235,12 @@ func TestTokenOfAnother(t *testing.T) {
 	select {
 	case <-ci.pass.Done():
 	default:
-		t.Error("it is not done")
+		t.Error("the pass is not withdrawn")
 	}
 }
 
-// TestWithdrawnWhileListing: a list that was cut short says so.
-func TestWithdrawnWhileListing(t *testing.T) {
+// A list that is cut short by a withdrawal ends with an ErrDenied.
+func TestWithdrawnPassEndsListWithDenial(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
 	u := s.user("ci", "s")
 	u.takes("a")
@@ -268,7 +267,7 @@ func TestCertificateNames(t *testing.T) {
 	}
 	for _, c := range []struct {
 		cert x509.Certificate
-		want string // "" is a refusal
+		want string // "" is an error
 	}{
 		{x509.Certificate{Subject: pkix.Name{CommonName: "ci"}}, "ci"},
 		{x509.Certificate{Subject: pkix.Name{CommonName: "cn"}, DNSNames: []string{"host.example", "b"}}, "host.example"},
@@ -288,8 +287,8 @@ func TestCertificateNames(t *testing.T) {
 	}
 }
 
-// TestAdmit: what is wrong is told, and nothing else.
-func TestAdmit(t *testing.T) {
+// A refusal says what is wrong, and does not repeat the token.
+func TestAdmitExplainsRefusals(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
 	unruled := s.issue("unruled")
 	s.gate.Set(&s.policy)
@@ -306,7 +305,7 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%.60q: %v, want %q", token, err, word)
 		}
 		if a := s.act(); a.Verb != access.Connect || a.From != "here" || a.Err == nil {
-			t.Errorf("Acted is told %+v", a)
+			t.Errorf("Acted gets %+v", a)
 		}
 		if len(token) > 10 && strings.Contains(err.Error(), token[4:10]) {
 			t.Errorf("the refusal repeats the token: %v", err)
@@ -315,10 +314,10 @@ func TestAdmit(t *testing.T) {
 	s.policy.Certificates = true
 	s.gate.Set(&s.policy)
 	if _, err := s.gate.Admit(access.Credentials{Token: unknown, Certificate: certificate("ci", time.Hour)}); err == nil {
-		t.Error("a wrong token is let in since there is a certificate")
+		t.Error("a client with a wrong token is admitted because it has a certificate")
 	}
 	if a, b := s.pass(s.secrets["ci"]), s.pass(s.secrets["ci"]); a.Name() != "ci" || a.Done() != b.Done() {
-		t.Error("one token has several ways to end")
+		t.Error("two passes of one token do not share Done")
 	}
 	open := s.gate
 	s.gate.Set(nil)
@@ -328,9 +327,9 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestRotation: while the tokens of one identity change again and again, and passes
-// of it are withdrawn in the middle of their work, another one is never refused.
-func TestRotation(t *testing.T) {
+// While the tokens of one identity change again and again, and its passes are withdrawn in the
+// middle of calls, another identity is never refused.
+func TestRotationDisturbsNoOtherIdentity(t *testing.T) {
 	s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "ci"), rule("ops", "lock", "ops")}},
 		access.Options{})
 	ctx, stop := context.WithCancel(t.Context())
@@ -347,8 +346,8 @@ func TestRotation(t *testing.T) {
 	working.Go(func() {
 		for ctx.Err() == nil {
 			for _, err := range ops.List(ctx, lockkeeper.Query{Follow: true}) {
-				if err != nil && !errors.Is(err, lockkeeper.ErrUnavailable) { // it may be too slow for so much work
-					t.Errorf("the untouched one's follower: %v", err)
+				if err != nil && !errors.Is(err, lockkeeper.ErrUnavailable) { // a follower that is too slow
+					t.Errorf("the follower of ops: %v", err)
 					return
 				}
 			}
@@ -358,13 +357,13 @@ func TestRotation(t *testing.T) {
 	working.Go(func() {
 		for ; ctx.Err() == nil; pairs++ {
 			if err := pair(ops, "ops/x"); err != nil && ctx.Err() == nil {
-				t.Errorf("the untouched one: %v", err)
+				t.Errorf("ops: %v", err)
 				return
 			}
 		}
 	})
 	var touched sync.WaitGroup
-	kept := s.policy.Tokens[1] // of ops
+	kept := s.policy.Tokens[1] // the one of ops
 	for i := range 200 {
 		s.policy.Tokens = []access.Token{kept}
 		s.issue("ci")
@@ -377,7 +376,7 @@ func TestRotation(t *testing.T) {
 				err = pair(u, "ci/x")
 			}
 			if !errors.Is(err, lockkeeper.ErrDenied) {
-				t.Errorf("the one whose token went: %v, want denied", err)
+				t.Errorf("ci, whose token was removed: %v, want denied", err)
 			}
 			u.refusesAll()
 		})
@@ -389,13 +388,13 @@ func TestRotation(t *testing.T) {
 	stop()
 	working.Wait()
 	if pairs == 0 {
-		t.Error("the untouched one did nothing")
+		t.Error("ops made no claim")
 	}
 }
 
-// TestClockJumpsAhead: a clock that is ahead for a moment ends passes whose credentials
-// expire some day. When it is right again they let in as before, for good.
-func TestClockJumpsAhead(t *testing.T) {
+// A wall clock that is briefly ahead withdraws passes whose credentials expire later. When it is
+// right again, the same credentials are admitted, until they expire.
+func TestCredentialWorksAgainAfterClockJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, access.Policy{Rules: []access.Rule{rule("ci", "lock", "*")}}, access.Options{})
 		s.policy.Tokens[0].Expires = time.Now().Add(1000 * time.Hour)
@@ -409,7 +408,7 @@ func TestClockJumpsAhead(t *testing.T) {
 		again.Engine = again.pass.Engine()
 		select {
 		case <-again.pass.Done():
-			t.Error("it is let in by a pass that is withdrawn")
+			t.Error("the new pass is withdrawn")
 		default:
 		}
 		if _, err := again.Renew(t.Context(), again.key); err != nil {

@@ -23,7 +23,7 @@ type site struct {
 	acts []access.Act
 }
 
-// newSite has a token for everybody that a rule names without a star.
+// newSite returns a site with a token for each identity that a rule names without a star.
 func newSite(t *testing.T, p access.Policy, o access.Options) *site {
 	t.Helper()
 	s := &site{T: t, engine: memlock.New(), policy: p, secrets: make(map[string]string)}
@@ -53,7 +53,7 @@ func (s *site) open(e lockkeeper.Engine, o access.Options) {
 	s.gate = access.New(e, &s.policy, o)
 }
 
-// issue gives the identity a token, which counts from the next Set on.
+// issue adds a token of the identity to the policy. It is valid from the next Set on.
 func (s *site) issue(name string) string {
 	secret, digest := access.NewToken()
 	s.policy.Tokens = append(s.policy.Tokens, access.Token{Name: name, Digest: digest})
@@ -61,7 +61,7 @@ func (s *site) issue(name string) string {
 	return secret
 }
 
-// act is the latest thing that Acted was told.
+// act returns the latest Act.
 func (s *site) act() access.Act {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,8 @@ func (u *user) attach(session string, ttl time.Duration, named ...uint64) error 
 	return err
 }
 
-// wants is a claim of the paths that tries; with "wait" in front it waits.
+// wants returns a claim of the paths. It waits if "wait" precedes the paths, and otherwise only
+// tries.
 func (u *user) wants(paths ...string) lockkeeper.Want {
 	u.last++
 	w := lockkeeper.Want{ID: u.last}
@@ -125,7 +126,7 @@ func (u *user) tries(w lockkeeper.Want) (lockkeeper.Status, error) {
 	return u.Claim(u.Context(), u.key, w)
 }
 
-// takes claims the paths; it is neither refused nor ended.
+// takes claims the paths, and fails the test if the claim is refused or ended.
 func (u *user) takes(paths ...string) lockkeeper.Status {
 	u.Helper()
 	st, err := u.tries(u.wants(paths...))
@@ -144,7 +145,7 @@ func (u *user) releases(id uint64) {
 	}
 }
 
-// lists are the claims that the user sees.
+// lists returns the references of the claims that the user sees.
 func (u *user) lists(q lockkeeper.Query) (refs []string) {
 	u.Helper()
 	for st, err := range u.List(u.Context(), q) {

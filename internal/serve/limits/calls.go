@@ -9,7 +9,7 @@ import (
 
 // The methods here count what each engine call changes. The caller calls the method named …ing
 // before the engine call, which is then in flight on a session. It passes the answer to the method
-// named …ed, which ends that.
+// named …ed, which ends the call in flight.
 
 // Attaching counts the session before it is attached for ttl. first reports that the session was
 // not counted before.
@@ -39,7 +39,7 @@ func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Se
 // Attached applies the answer to an attach that requested ttl.
 func (s *Session) Attached(lease *lockkeeper.Lease, ttl time.Duration, first bool, err error) {
 	s.mu.Lock()
-	if s.over && err == nil { // the session before has left
+	if s.over && err == nil { // the former session of this id has ended
 		s.finishCall()
 		s = s.identity.session(s.id)
 	}
@@ -48,14 +48,14 @@ func (s *Session) Attached(lease *lockkeeper.Lease, ttl time.Duration, first boo
 	case err == nil:
 		s.confirm()
 		s.requested(ttl)
-		if lease.Key.Epoch > s.taken { // else a later one was answered first
+		if lease.Key.Epoch > s.taken { // else the answer to a later attach came first
 			s.taken, s.epoch = lease.Key.Epoch, max(s.epoch, lease.Key.Epoch)
 			s.extend(lease.TTL)
 			s.adopt(lease)
 		}
 	case s.over || !s.counted:
 	case uncertain(err):
-		s.extend(s.longest) // it may be open, or promised more
+		s.extend(s.longest) // the session may be open, or have a longer TTL
 	case first && s.epoch == 0:
 		s.counted = false
 		s.identity.Give(Sessions, 1)
@@ -68,7 +68,7 @@ func (s *Session) adopt(lease *lockkeeper.Lease) {
 	for n := range lease.Claims {
 		st := &lease.Claims[n]
 		listed[st.Ref.ID] = struct{}{}
-		s.learn(st, lease.Key.Epoch, true)
+		s.updateOrAdd(st, lease.Key.Epoch, true)
 	}
 	for id, c := range s.claims {
 		if _, ok := listed[id]; !ok && c.epoch < lease.Key.Epoch {
@@ -109,7 +109,7 @@ func (i *Identity) Renewed(s *Session, session string, generation uint64, lease 
 	s.extend(lease.TTL)
 	fresh := s.generation == generation
 	for n := range lease.Claims {
-		s.learn(&lease.Claims[n], lease.Key.Epoch, fresh)
+		s.updateOrAdd(&lease.Claims[n], lease.Key.Epoch, fresh)
 	}
 	s.reconcile(generation)
 }
@@ -199,11 +199,11 @@ func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, er
 	switch {
 	case s.over:
 		s.put(id, c)
-		if later := k.Epoch > s.epoch; later && err == nil && living(st) { // a successor of the one that left
+		if later := k.Epoch > s.epoch; later && err == nil && living(st) { // a claim of the next session of this id
 			s.finishCall()
 			s = s.identity.session(s.id)
 			s.confirm()
-			s.learn(st, k.Epoch, true)
+			s.updateOrAdd(st, k.Epoch, true)
 		}
 	case err == nil:
 		s.epoch = max(s.epoch, k.Epoch)
@@ -244,12 +244,12 @@ func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, 
 	}
 	s.finishCall()
 	if leaves {
-		i.left(s, k.Epoch)
+		i.removeLeft(s, k.Epoch)
 	}
 }
 
-// left removes a session that has left under that epoch.
-func (i *Identity) left(s *Session, epoch uint64) {
+// removeLeft removes a session that has left under that epoch.
+func (i *Identity) removeLeft(s *Session, epoch uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s.mu.Lock()

@@ -22,7 +22,7 @@ type Identity struct {
 	used   [resources]counter
 	frames *room
 
-	soonest atomic.Int64 // no session's time is over before this, by Ledger.now
+	soonest atomic.Int64 // no session expires before this, by Ledger.now
 
 	mu       sync.RWMutex
 	sessions map[string]*Session // by id, as the identity calls it
@@ -102,8 +102,8 @@ func (i *Identity) remove(s *Session) {
 	delete(i.sessions, s.id)
 }
 
-// expireSessions gives back what expired sessions use. It returns at once until the next session
-// can have expired.
+// expireSessions removes expired sessions and gives back their resources. It returns at once as
+// long as no session can have expired.
 func (i *Identity) expireSessions() {
 	now := i.ledger.now()
 	if int64(now) < i.soonest.Load() {

@@ -91,13 +91,13 @@ func DefaultBounds() Bounds {
 // A Ledger counts what all identities of one server use. It is safe for concurrent use.
 type Ledger struct {
 	bounds Bounds
-	began  time.Time // the zero of all times that it records
+	began  time.Time // the origin of all times that it records
 	used   [resources]counter
 	frames *room
 	queues queues
 
 	mu sync.Mutex
-	of map[string]*Identity // never removed: what an identity uses must not be counted twice
+	of map[string]*Identity // never removed: a second Identity of the same name would count from zero
 }
 
 // New returns a ledger in which nothing is used.

@@ -143,9 +143,9 @@ func (s *Session) leaveQueues(c *counted) {
 	c.queued = nil
 }
 
-// learn is update for a claim that may not be counted yet. It counts an unknown claim only if the
-// status is fresh.
-func (s *Session) learn(st *lockkeeper.Status, epoch uint64, fresh bool) {
+// updateOrAdd is update for a claim that may not be counted yet. It counts an unknown claim only if
+// the status is fresh.
+func (s *Session) updateOrAdd(st *lockkeeper.Status, epoch uint64, fresh bool) {
 	c, known := s.claims[st.Ref.ID]
 	switch {
 	case known:
@@ -218,7 +218,7 @@ func (s *Session) reconcile(generation uint64) {
 	}
 }
 
-// uncertain reports whether the engine may have done what ended with err.
+// uncertain reports whether the engine may have performed a call that failed with err.
 func uncertain(err error) bool {
 	for _, refusal := range refusals {
 		if errors.Is(err, refusal) {

@@ -40,8 +40,8 @@ func (c *conn) start(m *wire.Request) error {
 	return nil
 }
 
-// begin waits until the engine may work on another request. It flushes first: answers and hints
-// must not wait for the reader.
+// begin waits until fewer than maxAtWork requests are running, and counts one more. Before it
+// waits, it uncorks: answers and hints must not wait for the reader.
 func (c *conn) begin() error {
 	select {
 	case c.atWork <- struct{}{}:

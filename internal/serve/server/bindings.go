@@ -38,6 +38,7 @@ func (b *bindings) resolve(m *wire.Request) (lockkeeper.Key, error) {
 	return key, nil
 }
 
+// bound returns the key of a handle. If name is not nil, it binds the handle to that key first.
 func (b *bindings) bound(handle uint64, name *wire.Key) (lockkeeper.Key, error) {
 	slot, generation := wire.Slot(handle)
 	if name != nil {
@@ -50,6 +51,7 @@ func (b *bindings) bound(handle uint64, name *wire.Key) (lockkeeper.Key, error) 
 	return b.slots[slot].key, nil
 }
 
+// bind binds a handle to a key. It refuses a generation that does not rise.
 func (b *bindings) bind(slot int, generation uint64, key lockkeeper.Key) (lockkeeper.Key, error) {
 	if len(key.Session) > lockkeeper.MaxSessionID {
 		return key, fmt.Errorf("%w: it binds a session id of %d bytes, of at most %d", errProtocol, len(key.Session),

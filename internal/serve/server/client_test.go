@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// patience is a safety net: nothing here takes as long, unless it hangs.
+// patience bounds all waits. Only a test that hangs takes as long.
 const patience = 30 * time.Second
 
 // start serves e until the test ends.
@@ -45,13 +45,13 @@ func startMemory(t *testing.T) (*Server, string) {
 	return start(t, e, Options{})
 }
 
-// A peer speaks the protocol by hand.
+// A peer is a client that sends and receives single frames.
 type peer struct {
 	t       *testing.T
 	net     net.Conn
 	in      *bufio.Reader
 	last    uint64
-	replies map[uint64]*wire.Reply // that came before they were waited for
+	replies map[uint64]*wire.Reply // received, and not yet returned by answered
 	changed []*wire.Status
 	missed  bool
 	drained string
@@ -69,7 +69,7 @@ func connect(t *testing.T, address string) *peer {
 	return &peer{t: t, net: nc, in: bufio.NewReader(nc), replies: map[uint64]*wire.Reply{}}
 }
 
-// greeted is a peer that has said hello.
+// greeted returns a peer after the handshake.
 func greeted(t *testing.T, address string) *peer {
 	t.Helper()
 	p := connect(t, address)
@@ -116,7 +116,7 @@ func (p *peer) frame() (*wire.ServerFrame, error) {
 	return f, nil
 }
 
-// until reads frames until something is so.
+// until reads frames until so returns true.
 func (p *peer) until(what string, so func() bool) {
 	p.t.Helper()
 	for !so() {
@@ -154,7 +154,7 @@ func (p *peer) attach(session string, named ...uint64) uint64 {
 	return m.GetLease().GetEpoch()
 }
 
-// claim asks for an exclusive lock.
+// claim makes a waiting, exclusive claim, and returns the answer.
 func (p *peer) claim(session string, epoch, id uint64, path string) *wire.Reply {
 	p.t.Helper()
 	return p.answered(p.ask(&wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, Claim: &wire.Want{
@@ -162,7 +162,7 @@ func (p *peer) claim(session string, epoch, id uint64, path string) *wire.Reply 
 	}}))
 }
 
-// held and waiting are claims that must come out so.
+// held makes a claim, and fails the test unless it is granted.
 func (p *peer) held(session string, epoch, id uint64, path string) {
 	p.t.Helper()
 	if m := p.claim(session, epoch, id, path); m.GetStatus().GetState() != wire.State_STATE_HELD {
@@ -170,6 +170,7 @@ func (p *peer) held(session string, epoch, id uint64, path string) {
 	}
 }
 
+// waiting makes a claim, and fails the test unless it waits.
 func (p *peer) waiting(session string, epoch, id uint64, path string) {
 	p.t.Helper()
 	if m := p.claim(session, epoch, id, path); m.GetStatus().GetState() != wire.State_STATE_WAITING {
@@ -202,7 +203,7 @@ func (p *peer) granted(session string, id uint64) {
 	})
 }
 
-// over wants the connection to end with a refusal that is of a kind.
+// over reads until the connection ends, and fails the test unless it was refused with want.
 func (p *peer) over(want error) {
 	p.t.Helper()
 	for {

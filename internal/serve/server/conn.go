@@ -30,7 +30,7 @@ type conn struct {
 	pass     *access.Pass
 	gone     <-chan struct{}   // closed when the pass is withdrawn
 	identity string            // the pass's name
-	usage    *limits.Identity  // of its identity at this server
+	usage    *limits.Identity  // the counts of that identity
 	engine   lockkeeper.Engine // as the identity may use it
 	prompt   bool              // the engine answers out of memory
 
@@ -43,7 +43,7 @@ type conn struct {
 	finishing bool             // no further request is read
 	answered  bool             // no more replies follow
 	lists     map[uint64]*list // by the number of the call
-	displaced map[*route]*conn // connections, alive then, from which c took a route
+	displaced map[*route]*conn // by route: the connection, alive then, from which c took it
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -138,15 +138,16 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 	return nil
 }
 
-// another reports whether the next frame has arrived whole: then the answers so far can wait for those
-// of that frame.
+// another reports whether the whole next frame has arrived. If so, the answers so far can share a
+// write with the answers to that frame.
 func (c *conn) another() bool {
 	head, _ := c.in.Peek(min(c.in.Buffered(), binary.MaxVarintLen32))
 	length, n := binary.Uvarint(head)
 	return n > 0 && uint64(c.in.Buffered()) >= uint64(n)+length
 }
 
-// refuse reports why the server reads no more, to the client if that is its fault, and ends its lists.
+// refuse handles the error that ended reading. It sends the error to a client that broke the
+// protocol or may repeat its requests, logs it, and stops the client's lists.
 func (c *conn) refuse(err error) {
 	log := c.server.logger
 	switch {
@@ -170,7 +171,7 @@ func (c *conn) finish() {
 	c.Lock()
 	defer c.Unlock()
 	c.finishing = true
-	// It wakes the reader. A request that has arrived and was not read is like one that arrives later.
+	// This wakes the reader. A request that is not read yet counts as one that arrives later.
 	_ = c.net.SetReadDeadline(longAgo)
 }
 

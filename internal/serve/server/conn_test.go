@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A slowConn stands still before it takes the first deadline away, until another
-// one is set or a moment has passed.
+// A slowConn delays the first removal of its deadline until another deadline is set, for at most
+// 200 ms.
 type slowConn struct {
 	net.Conn
 	first  sync.Once
@@ -36,7 +36,7 @@ func (c *slowConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// A slowListener gives out one such connection.
+// A slowListener accepts one connection as a slowConn.
 type slowListener struct {
 	net.Listener
 	conn *slowConn
@@ -93,6 +93,6 @@ func TestEndedConnectionKeepsNoHints(t *testing.T) {
 	c.Lock()
 	defer c.Unlock()
 	if c.Out.Len() > 0 {
-		t.Errorf("%d bytes wait for nobody", c.Out.Len())
+		t.Errorf("%d bytes are kept", c.Out.Len())
 	}
 }

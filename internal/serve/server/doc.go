@@ -17,13 +17,15 @@
 // # Clients
 //
 // A gate of package access admits clients, by a token in the first frame or by a TLS certificate,
-// and gives each connection its view of the engine. When a pass is withdrawn, the server says so and
-// ends the connection. The client's sessions live on, for a connection with better credentials.
+// and gives each connection its view of the engine. When a pass is withdrawn, the server notifies
+// the client and ends the connection. The client's sessions live on, for a connection with better
+// credentials.
 //
 // # Bounds
 //
-// Each connection has bounds of running requests, lists and unread bytes; package limits bounds
-// what one identity uses in all, and the connections that have not yet authenticated. The server
-// stops reading from a client that does not read, drops its hints before that, and disconnects it
-// after writeTime. A client whose hints were dropped is told to renew, and a lease is the truth.
+// Each connection has bounds for running requests, lists and unread bytes. Package limits bounds
+// the total use of each identity, and the unauthenticated connections. The server stops reading
+// from a client that does not read, drops its hints before that, and disconnects it after
+// writeTime. When hints were dropped, the server notifies the client, which renews: a lease is the
+// truth.
 package server

@@ -45,7 +45,8 @@ func (s *Server) state(ctx context.Context, c *conn) lockkeeper.ServerState {
 	return state
 }
 
-// drainFor drains the server for the client at c, if that is allowed to.
+// drainFor drains the server at the request of the client at c, if the rules allow it to that
+// client.
 func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (lockkeeper.ServerState, error) {
 	if s.options.Drain == nil {
 		return lockkeeper.ServerState{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// begins sends the head of a frame of wire.MaxFrame bytes, and so many bytes of it.
+// begins sends the length of a frame of wire.MaxFrame bytes, and that many bytes of the frame.
 func (p *peer) begins(bytes int) {
 	p.t.Helper()
 	if _, err := p.net.Write(append(binary.AppendUvarint(nil, wire.MaxFrame), make([]byte, bytes)...)); err != nil {
@@ -64,8 +64,8 @@ func TestAnnouncedFramesAreNotCharged(t *testing.T) {
 	}
 }
 
-// When the frames of an identity reach its bound, its next one is refused as unavailable, and nobody
-// else's is; small frames still work.
+// When the frames of an identity reach its bound, its next large frame is refused as unavailable.
+// Its small frames, and the frames of other identities, still work.
 func TestFramesAreChargedToTheirIdentity(t *testing.T) {
 	bounds := limits.DefaultBounds()
 	g := startBounded(t, Options{}, &bounds, "alice", "bob")

@@ -37,8 +37,8 @@ func (c *conn) hello() error {
 	}
 	if f.GetHello().GetProtocol() != wire.Protocol {
 		err := &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: fmt.Sprintf(
-			"this server speaks protocol %d of lk://, and was not greeted in it (protocol %d): use client and server of one "+
-				"version", wire.Protocol, f.GetHello().GetProtocol())}
+			"this server speaks protocol %d of lk://, and the client protocol %d: use client and server of one version",
+			wire.Protocol, f.GetHello().GetProtocol())}
 		c.post(&wire.ServerFrame{Refused: wire.NewError(err)})
 		return err
 	}
@@ -165,8 +165,8 @@ var notHTTP = func() []byte {
 // would have a field with the number 0.
 var tlsHandshake = []byte{22, 3}
 
-// linger reads the rest of what a refused client sent: bytes that nobody reads would make the client's
-// system discard the refusal.
+// linger reads the remaining bytes of a refused client. If they stayed unread, the client's system
+// could discard the refusal.
 func (c *conn) linger() {
 	raw := c.net
 	if secure, ok := raw.(*tls.Conn); ok {
@@ -180,7 +180,7 @@ func (c *conn) linger() {
 	}
 }
 
-// halfCloser is a connection that can end what it sends, and still read, as *net.TCPConn does.
+// halfCloser is a connection that can close its sending side and still read, as *net.TCPConn can.
 type halfCloser interface {
 	CloseWrite() error
 }

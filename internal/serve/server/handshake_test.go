@@ -60,14 +60,14 @@ func startSecure(t *testing.T) (string, *tls.Config) {
 	return startTLS(t, e, Options{})
 }
 
-// secured has a peer speak TLS.
+// secured returns the peer with TLS.
 func secured(p *peer, trust *tls.Config) *peer {
 	secure := tls.Client(p.net, trust)
 	p.net, p.in = secure, bufio.NewReader(secure)
 	return p
 }
 
-// welcome says hello, and wants to be let in.
+// welcome performs the handshake, and fails the test unless the server welcomes the peer.
 func (p *peer) welcome() *peer {
 	p.t.Helper()
 	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}})
@@ -97,7 +97,7 @@ func TestOneSideSpeaksTLS(t *testing.T) {
 	}
 	err := tls.Client(connect(t, plain).net, trust).Handshake()
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); !ok {
-		t.Errorf("a client of TLS is told %v", err)
+		t.Errorf("a TLS client gets %v", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestBytesArriveOneByOne(t *testing.T) {
 }
 
 // Clients that do not finish the handshake have a bounded number of connections, and lose them when
-// others need one. Welcomed clients are not harmed.
+// other clients need one. Welcomed clients are not harmed.
 func TestUnauthenticatedConnectionsAreBounded(t *testing.T) {
 	secure, trust := startSecure(t)
 	friend := secured(connect(t, secure), trust).welcome()
@@ -168,14 +168,14 @@ func TestUnauthenticatedConnectionsAreBounded(t *testing.T) {
 	}
 	friend.held("friend", epoch, 1, "a")
 	began := time.Now()
-	other := secured(connect(t, secure), trust).welcome() // behind all of them
+	other := secured(connect(t, secure), trust).welcome() // it arrives after all idle ones
 	if waited := time.Since(began); waited > handshakeTime/2 {
-		t.Errorf("a client was let in after %s", waited)
+		t.Errorf("a client was welcomed after %s", waited)
 	}
 	other.held("other", other.attach("other"), 1, "b")
-	// The first of them were sent away, the last of them may stay for their time.
+	// The server has closed the oldest ones. The latest may stay until their handshake times out.
 	if _, err := idle[0].Read(make([]byte, 1)); err == nil || time.Since(began) > handshakeTime/2 {
-		t.Errorf("the first stranger is there still: %v", err)
+		t.Errorf("the oldest idle connection is still open: %v", err)
 	}
 	friend.release("friend", epoch, 1)
 }

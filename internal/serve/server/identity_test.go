@@ -16,7 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// guests are identities that a server lets in, with their tokens.
+// guests are the identities that a server admits, with their tokens.
 type guests struct {
 	t       *testing.T
 	gate    *access.Gate
@@ -25,8 +25,8 @@ type guests struct {
 	digests map[string]access.Digest
 }
 
-// startGuarded serves an engine in memory to some identities, who may do everything
-// but drain it.
+// startGuarded serves an engine in memory to the named identities, which may do everything but
+// drain it.
 func startGuarded(t *testing.T, o Options, names ...string) *guests {
 	return startBounded(t, o, nil, names...)
 }
@@ -45,7 +45,7 @@ func startBounded(t *testing.T, o Options, bounds *limits.Bounds, names ...strin
 	return g
 }
 
-// policy lets those in whose names are given.
+// policy returns a policy that admits the named identities.
 func (g *guests) policy(names ...string) *access.Policy {
 	p := &access.Policy{Rules: []access.Rule{{
 		Who: []string{"*"}, May: []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze}, Paths: []string{"*"},
@@ -65,7 +65,7 @@ func (g *guests) enter(secret string) (*peer, error) {
 	return p, errors.Join(err, p.refused)
 }
 
-// as is a peer that has come in as that identity.
+// as returns a peer that is admitted as that identity.
 func (g *guests) as(name string) *peer {
 	g.t.Helper()
 	p, err := g.enter(g.secrets[name])
@@ -97,13 +97,13 @@ func TestClientsWithoutTokenAreRefused(t *testing.T) {
 	}})
 	p.ask(&wire.Request{Attach: &wire.Session{Id: "s", Ttl: int64(time.Minute)}})
 	if p.over(lockkeeper.ErrDenied); len(p.replies) > 0 {
-		t.Errorf("requests of a stranger are answered: %v", p.replies)
+		t.Errorf("requests of an unauthenticated client are answered: %v", p.replies)
 	}
 	g.as("ci").attach("s")
 }
 
-// Two identities may choose the same session id, and neither can do anything with the other's session,
-// whatever it knows of it. Hints go to the right one.
+// Two identities may choose the same session id. Neither can use the other's session, even if it
+// knows the key, and each gets only its own hints.
 func TestIdentitiesCannotUseEachOthersSessions(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory")
 	alice, mallory := g.as("alice"), g.as("mallory")
@@ -149,7 +149,7 @@ func TestIdentitiesCannotUseEachOthersSessions(t *testing.T) {
 	}
 }
 
-// Frames of one identity are worth nothing to another one.
+// Frames of one identity that another one replays do not touch the sessions of the first.
 func TestReplayedFramesAreWorthless(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory")
 	alice, mallory := g.as("alice"), g.as("mallory")
@@ -171,7 +171,7 @@ func TestReplayedFramesAreWorthless(t *testing.T) {
 		{Key: &wire.Key{Session: "s", Epoch: epoch}, End: &wire.Ending{Kind: wire.EndingKind_ENDING_KIND_LEAVE}},
 	} {
 		frames = append(frames, m)
-		if m.GetEnd().GetKind() != wire.EndingKind_ENDING_KIND_LEAVE { // this one is late
+		if m.GetEnd().GetKind() != wire.EndingKind_ENDING_KIND_LEAVE { // alice never sends Leave
 			alice.answered(alice.ask(m))
 		}
 	}
@@ -198,7 +198,7 @@ func TestWithdrawnTokenEndsItsConnections(t *testing.T) {
 	alice.over(lockkeeper.ErrDenied)
 	second.over(lockkeeper.ErrDenied)
 	if _, err := g.enter(g.secrets["alice"]); !errors.Is(err, lockkeeper.ErrDenied) {
-		t.Errorf("it is let in again: %v", err)
+		t.Errorf("it is admitted again: %v", err)
 	}
 	bob.held("s", bobs, 1, "b")
 	bob.waiting("s", bobs, 2, "a")
@@ -227,7 +227,7 @@ func TestUsageOfOneIdentityIsBounded(t *testing.T) {
 	for range bounds.Each[limits.BroadLists] {
 		first.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	}
-	first.attach("s") // requests are taken in their order: the lists have begun
+	first.attach("s") // requests start in order, so the lists have begun
 	if m := third.answered(third.ask(&wire.Request{List: &wire.Query{Credit: 1}})); !errors.Is(m.GetError().Read(),
 		lockkeeper.Quota) {
 		t.Errorf("a list too many: %v", m)
@@ -237,7 +237,7 @@ func TestUsageOfOneIdentityIsBounded(t *testing.T) {
 	}
 	third.net.Close()
 	first.net.Close()
-	for hangs := time.Now().Add(patience); ; { // as soon as the server has seen it
+	for hangs := time.Now().Add(patience); ; { // until the server notices
 		p, err := g.enter(g.secrets["alice"])
 		if err == nil && p.answered(p.ask(&wire.Request{List: &wire.Query{Credit: 1}})).GetError() == nil {
 			break
@@ -249,7 +249,7 @@ func TestUsageOfOneIdentityIsBounded(t *testing.T) {
 	}
 }
 
-// fleeting is a connection that breaks when its client was just let in.
+// fleeting is a connection that breaks just after the gate has admitted its client.
 type fleeting struct{ net.Conn }
 
 func (c fleeting) SetReadDeadline(at time.Time) error {
@@ -259,7 +259,7 @@ func (c fleeting) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// A client that leaves while the gate admits it has no connection any more.
+// The connection of a client that leaves while the gate admits it no longer counts.
 func TestClientThatLeavesAtOnceIsNotCounted(t *testing.T) {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })
@@ -282,8 +282,8 @@ func TestClientThatLeavesAtOnceIsNotCounted(t *testing.T) {
 	}
 }
 
-// Hints follow a session from one connection of its identity to another, whoever else has a session of
-// that id.
+// Hints follow a session from one connection of its identity to another, even if another identity
+// has a session of that id.
 func TestHintsFollowTheIdentity(t *testing.T) {
 	g := startGuarded(t, Options{}, "alice", "mallory", "holder")
 	holder, first, second, mallory := g.as("holder"), g.as("alice"), g.as("alice"), g.as("mallory")
@@ -297,7 +297,7 @@ func TestHintsFollowTheIdentity(t *testing.T) {
 	mallory.answered(mallory.ask(&wire.Request{Key: &wire.Key{Session: "s", Epoch: others}, Renew: true}))
 	holder.release("s", held, 1)
 	second.granted("s", 1)
-	mallory.attach("end") // whatever came for it has come by now
+	mallory.attach("end") // all earlier hints for it have arrived by now
 	if len(mallory.changed)+len(first.changed) > 0 {
 		t.Errorf("hints went astray: %v %v", mallory.changed, first.changed)
 	}
@@ -314,8 +314,8 @@ func (e *withdrawing) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.L
 	return e.Engine.Renew(ctx, k)
 }
 
-// Requests that arrive just after their pass was withdrawn are not refused one by one: the client may
-// have a better one, and shows it on its next connection.
+// Requests that arrive just after the withdrawal of their pass get no refusals: the client may have
+// new credentials, which it sends over its next connection.
 func TestRequestsOfWithdrawnPassAreNotRefused(t *testing.T) {
 	e := &withdrawing{Engine: memlock.New()}
 	t.Cleanup(func() { e.Close() })
@@ -353,8 +353,8 @@ func (e *many) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, e
 	return lease, err
 }
 
-// A lease arrives completely or not at all, also if the pass is withdrawn meanwhile: a missing claim
-// may have an end that its holder must know (R12).
+// A lease arrives completely or not at all, even if the pass is withdrawn meanwhile: a missing
+// claim could state the end of a hold, which the holder must know (R12).
 func TestLeaseIsCompleteThoughPassIsWithdrawn(t *testing.T) {
 	e := &many{withdrawing{Engine: memlock.New()}}
 	t.Cleanup(func() { e.Close() })
@@ -377,7 +377,7 @@ func TestLeaseIsCompleteThoughPassIsWithdrawn(t *testing.T) {
 		}
 	}
 	if whole && claims != 2000 {
-		t.Errorf("the lease came to its end with %d of 2000 claims", claims)
+		t.Errorf("the lease ended with %d of 2000 claims", claims)
 	}
 }
 
@@ -390,19 +390,19 @@ func TestWithdrawnPassGetsNothingMore(t *testing.T) {
 	bob.held("s", bobs, 2, "b")
 	alice.waiting("s", epoch, 1, "a")
 	list := alice.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
-	alice.answered(list) // the next one waits for credit
+	alice.answered(list) // the next status waits for credit
 	g.gate.Set(g.policy("bob"))
 	bob.release("s", bobs, 1)
 	bob.release("s", bobs, 2)
-	// if it is not closed yet
+	// This may fail, if the connection is closed already.
 	_ = wire.WriteFrame(alice.net, &wire.ClientFrame{Flows: []*wire.Flow{{Call: list, Credit: 100}}})
 	alice.over(lockkeeper.ErrDenied)
 	if len(alice.changed) > 0 || alice.replies[list].GetStatus() != nil {
-		t.Errorf("told after the end: %v %v", alice.changed, alice.replies)
+		t.Errorf("sent after the withdrawal: %v %v", alice.changed, alice.replies)
 	}
 }
 
-// A slow answer to about delays no other request, also where the engine answers at once.
+// A slow answer to about delays no other request, even if the reader itself calls the engine.
 func TestSlowAboutDelaysNobody(t *testing.T) {
 	e := memlock.New()
 	t.Cleanup(func() { e.Close() })

@@ -21,9 +21,9 @@ import (
 
 func init() { engines["disk"] = disklock.Open }
 
-// ownAddress is one that a server can be started at again and again. Its port is
-// none of those that the kernel gives to outgoing connections: a client that tries
-// to connect to one of those while nobody listens may be connected to itself.
+// ownAddress returns an address at which a server can be started repeatedly. Its port is outside
+// the range for outgoing connections: a client that dials a port of that range while no server
+// listens may be connected to itself.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -37,7 +37,7 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// join adds clients to a crowd, each with a connection of its own.
+// join adds clients to a load, each with its own connection.
 func join(t *testing.T, c *stress.Load, address string, clients, workers int, ttl time.Duration) {
 	t.Helper()
 	for range clients {
@@ -62,7 +62,7 @@ func open(t *testing.T, address string) lockkeeper.Engine {
 	}
 }
 
-// judged says what was wrong up to now, and has the crowd go on if nothing was.
+// judged pauses the load and fails the test if its history has faults.
 func judged(t *testing.T, c *stress.Load, what string) {
 	t.Helper()
 	c.Pause()
@@ -88,7 +88,7 @@ func TestKilledServer(t *testing.T) {
 	killed(t, testmode.Seed(t), address, address)
 }
 
-// The same, while bytes that were sent to a server arrive late or twice at its successor.
+// The same, while the network delivers bytes late, or again to the next server.
 func TestKilledServerOnBadNetwork(t *testing.T) {
 	seed, address := testmode.Seed(t), ownAddress(t)
 	p, err := badnet.New(address, seed)
@@ -108,18 +108,18 @@ func TestKilledServerOnBadNetwork(t *testing.T) {
 	killed(t, seed, address, p.Addr())
 }
 
-// mostKills is how often one directory's server is killed: the longer its journal,
-// the longer it takes to start.
+// mostKills bounds the kills of one directory's server, because it starts more slowly with a longer
+// journal.
 const mostKills = 50
 
-// killed kills the server at the address again and again, while a crowd uses it by way.
+// killed repeatedly kills the server at the address, while a load uses it through the address way.
 func killed(t *testing.T, seed uint64, address, way string) {
 	for left, life := testmode.Pick(10, 200), uint64(0); left > 0 && !t.Failed(); left, life = left-mostKills, life+1 {
 		killedHere(t, seed+life, address, way, min(left, mostKills))
 	}
 }
 
-// killedHere does so many rounds in a new directory.
+// killedHere runs that many rounds in a new directory.
 func killedHere(t *testing.T, seed uint64, address, way string, rounds int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()

@@ -9,11 +9,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A list sends only as many statuses as the client gave credit for: a list that is not read delays
-// nobody else and fills no memory.
+// A list sends only as many statuses as the client gave credit for. So a client that does not read
+// its list delays nobody else and fills no memory.
 type list struct {
 	stop   context.CancelFunc
-	credit uint64        // guarded by conn.mu
+	credit uint64        // guarded by the lock of the conn
 	more   chan struct{} // wakes spend
 }
 

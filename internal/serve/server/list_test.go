@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// claims has one session hold so many paths.
+// claims makes one session hold n paths.
 func claims(p *peer, n int) {
 	epoch := p.attach("many")
 	for id := range uint64(n) {
@@ -21,7 +21,7 @@ func claims(p *peer, n int) {
 	}
 }
 
-// listed reads until a list has so many statuses, or has ended.
+// listed reads until the list has sent n statuses or has ended.
 func listed(p *peer, id uint64, n int) (got int, ended bool) {
 	p.t.Helper()
 	for got < n && !ended {
@@ -47,7 +47,7 @@ func TestListWaitsForCredit(t *testing.T) {
 	claims(p, 10)
 	id := p.ask(&wire.Request{List: &wire.Query{Credit: 3}})
 	if n, ended := listed(p, id, 3); n != 3 || ended {
-		t.Fatalf("%d statuses come, ended: %t", n, ended)
+		t.Fatalf("%d statuses arrived, ended: %t", n, ended)
 	}
 	p.answered(p.ask(&wire.Request{Renew: true})) // a status without credit would come before this
 	if p.replies[id] != nil && p.replies[id].GetStatus().GetId() > 3 {
@@ -66,7 +66,7 @@ func TestStoppedListEnds(t *testing.T) {
 	claims(p, 3)
 	id := p.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 100}})
 	if n, ended := listed(p, id, 3); n != 3 || ended {
-		t.Fatalf("%d statuses come, ended: %t", n, ended)
+		t.Fatalf("%d statuses arrived, ended: %t", n, ended)
 	}
 	p.send(&wire.ClientFrame{Flows: []*wire.Flow{{Call: id, Stop: true}, {Call: 77, Stop: true}}})
 	if n, ended := listed(p, id, 1); n != 0 || !ended {
@@ -74,7 +74,7 @@ func TestStoppedListEnds(t *testing.T) {
 	}
 	p.ask(&wire.Request{List: &wire.Query{Follow: true, Credit: 1}})
 	p.net.Close()
-	s.ended.Wait() // it ends though a list waits for credit and changes
+	s.ended.Wait() // the connection ends although its list waits for credit and changes
 }
 
 // A connection may have a bounded number of lists; one more is refused and harms nothing.
@@ -151,7 +151,7 @@ func TestSlowReaderMissesHints(t *testing.T) {
 	waiter.net.SetDeadline(time.Now().Add(patience))
 	waiter.until("waiting for the notice of missed hints", func() bool { return waiter.missed })
 	if len(waiter.changed) >= sent {
-		t.Errorf("all of %d hints came", sent)
+		t.Errorf("all %d hints arrived", sent)
 	}
 	waiter.release("waiter", its, 1)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// files is how many connections this process, and a server, may have open.
+// files returns how many connections this process, and a server, may have open.
 func files(t *testing.T) int {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -24,7 +24,7 @@ func files(t *testing.T) int {
 	return int(limit.Cur) - 200
 }
 
-// opened is a client with a session.
+// opened returns a client with a session.
 func opened(t *testing.T, address, session string) *rawwire.Locker {
 	t.Helper()
 	l, err := rawwire.Open(address, "", session, session)
@@ -35,7 +35,7 @@ func opened(t *testing.T, address, session string) *rawwire.Locker {
 	return l
 }
 
-// raws are n connections.
+// raws returns n connections.
 func raws(t *testing.T, address string, n int) []*rawwire.Conn {
 	t.Helper()
 	all := make([]*rawwire.Conn, n)
@@ -52,9 +52,9 @@ func raws(t *testing.T, address string, n int) []*rawwire.Conn {
 
 const hotPaths = 100
 
-// claimBytes is how much a claim of the crowd may take of the server, with its part
-// of the session and of the connection's buffers. It takes about half of it; under
-// the race detector, and when the collector has not come round, more.
+// claimBytes bounds the server's memory for one claim, with its share of the session and of the
+// connection's buffers. A claim uses about half of it. It uses more under the race detector, and
+// before the garbage collector runs.
 const claimBytes = 4000
 
 // Ten thousand sessions hold, and a hundred thousand claims wait, over a few connections or over one for
@@ -185,6 +185,6 @@ func next(t *testing.T, holder *rawwire.Locker, all []*rawwire.Conn) {
 	case at := <-granted:
 		t.Logf("the next in line was granted %s after the release was sent", at.Sub(began))
 	case <-time.After(patience):
-		t.Error("nobody is granted of having what was released")
+		t.Error("no waiter is granted after the release")
 	}
 }

@@ -26,14 +26,14 @@ func (r *route) notify(statuses []lockkeeper.Status) {
 	r.conn.Load().notify(statuses, r.server.ending.Load())
 }
 
-// routes are those of all sessions that are attached here, by owned.
+// routes has the route of each session that is attached here, by the name that owned returns.
 type routes struct {
 	began    time.Time
 	mu       sync.Mutex
 	sessions attached.Sessions[*route]
 }
 
-// owned names a session of an identity: two identities may choose the same id.
+// owned returns a name for a session of an identity, because two identities may choose the same id.
 func owned(identity, session string) string { return identity + "\x00" + session }
 
 // uptime returns the time since the server began.
@@ -57,8 +57,8 @@ func (rs *routes) attached(at string, r *route, lease *lockkeeper.Lease) {
 // here.
 var errElsewhere error = &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: "it is not attached at this server"}
 
-// renewing leads the hints of a session to c, which is about to renew it: the lease will not have
-// what changes later. It reports whether the session is attached here.
+// renewing directs the hints of a session to c before c renews it, because the lease does not
+// contain later changes. It reports whether the session is attached here.
 func (rs *routes) renewing(k lockkeeper.Key, c *conn) bool {
 	at := owned(c.identity, k.Session)
 	rs.mu.Lock()
@@ -81,7 +81,7 @@ func (rs *routes) renewing(k lockkeeper.Key, c *conn) bool {
 // maxDisplaced bounds the routes that a connection gives back when it ends.
 const maxDisplaced = 16 << 10
 
-// displace notes that c has the route which former had.
+// displace records that c took the route r from former.
 func (c *conn) displace(r *route, former *conn) {
 	c.Lock()
 	defer c.Unlock()
@@ -91,8 +91,8 @@ func (c *conn) displace(r *route, former *conn) {
 	c.displaced[r] = former
 }
 
-// restoreRoutes gives the routes that c still has back to the connections that it displaced, and
-// notifies these of missed hints. c has ended.
+// restoreRoutes is called when c has ended. It returns the routes that c still has to the
+// connections from which c took them, and notifies these of missed hints.
 func (c *conn) restoreRoutes() {
 	c.Lock()
 	displaced := c.displaced

@@ -11,10 +11,10 @@ import (
 // reply sends an answer. While the client has too much unread, reply waits: a
 // client that does not read gets no answers.
 func (c *conn) reply(m *wire.Reply) {
-	// Of a lease no piece may be missing: it could state an end (R12).
+	// The client must get all pieces of a lease: each may state the end of a hold (R12).
 	piece := m.GetMore() && m.GetLease() == nil
 	if (piece || m.GetError().GetCode() == wire.Code_CODE_DENIED) && c.withdrawn() {
-		return // the client shows its new credentials on another connection, and asks again
+		return // the client repeats its request over another connection, with new credentials
 	}
 	if c.Begin(context.Background()) != nil { // it ends with the connection
 		return
@@ -78,7 +78,8 @@ func (c *conn) notify(statuses []lockkeeper.Status, ending bool) {
 	c.End(false)
 }
 
-// hint returns a status as a message, whose session has its handle in place of its id.
+// hint returns a status as a message that names the session by its handle, or by its id if it has
+// no handle.
 func (c *conn) hint(s *lockkeeper.Status) *wire.Status {
 	handle := c.bindings.of(s.Ref.Session)
 	if handle == 0 {
@@ -131,6 +132,6 @@ func (c *conn) write() {
 
 var errWithdrawn = &lockkeeper.Error{
 	Err: lockkeeper.ErrDenied,
-	Detail: "the token or certificate by which this client was let in has expired or was withdrawn: its locks stay " +
-		"until their sessions' TTL ends",
+	Detail: "the token or certificate of this client has expired or was withdrawn: its locks stay until their " +
+		"sessions' TTL ends",
 }

@@ -25,7 +25,7 @@ const (
 	ownUnsent     = 32 << 10         // unread bytes of a connection that its identity is not charged for
 	maxUnsent     = 1 << 20          // unread bytes of a connection: beyond them hints are dropped, and answers wait
 	ownFrame      = 16 << 10         // the identity is charged for larger frames, which must arrive within frameTime
-	firstRoom     = 64 << 10         // its first charge, when ownFrame bytes have arrived
+	firstRoom     = 64 << 10         // the first charge for such a frame, when ownFrame bytes have arrived
 	frameTime     = 10 * time.Second
 	sweepTime     = time.Minute // between sweeps of ended sessions
 )
@@ -89,9 +89,9 @@ func New(e lockkeeper.Engine, o Options) *Server {
 	return s
 }
 
-// Serve accepts connections from l until Shutdown, and then returns nil. It
-// returns an error if l fails for another reason. Several listeners may be served
-// at once; one for TLS is made by [tls.NewListener]. It closes l.
+// Serve accepts connections from l until Shutdown, and then returns nil. It returns an error if l
+// fails for another reason. Several listeners may be served at once; [tls.NewListener] makes one
+// for TLS. Serve closes l before it returns.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	s.mu.Lock()
@@ -162,10 +162,10 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// Shutdown drains the server, stops listening and reading, answers the requests that it has read, and
-// closes the connections. When ctx ends, it closes them at once and returns ctx's error. From now on
-// clients get no hints of grants: they find those when they come back, if the engine outlives the
-// server. The engine stays open, and sessions live on in it.
+// Shutdown drains the server, stops listening and reading, answers the requests that it has read,
+// and closes the connections. When ctx ends, it closes them at once and returns ctx's error. From
+// the call on, the server sends no hints of grants: clients find their grants when they reconnect,
+// if the engine outlives the server. The engine stays open, and sessions live on in it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.ending.Store(true)
 	s.Drain("the server is stopping")

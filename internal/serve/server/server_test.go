@@ -17,7 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A client that does not speak the protocol gets the reason, and nobody else is harmed.
+// A client that does not speak the protocol gets the reason, and other clients are served.
 func TestForeignBytesAreRefused(t *testing.T) {
 	_, address := startMemory(t)
 	friend := greeted(t, address)
@@ -179,7 +179,7 @@ func TestShutdownSendsNoGrants(t *testing.T) {
 		}
 	}
 	if len(other.changed) > 0 {
-		t.Errorf("a grant was told: %v", other.changed)
+		t.Errorf("a hint of a grant was sent: %v", other.changed)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -190,7 +190,7 @@ func TestShutdownSendsNoGrants(t *testing.T) {
 	}
 }
 
-// slow is an engine whose claims are answered only when it is let go.
+// slow is an engine that answers claims only when the test lets it go.
 type slow struct {
 	lockkeeper.Engine
 	asked chan struct{}
@@ -328,7 +328,7 @@ func TestWelcomeNamesServerAndEngine(t *testing.T) {
 	}
 }
 
-// spy notes how sessions are attached.
+// spy records the arguments of Attach.
 type spy struct {
 	lockkeeper.Engine
 	attached chan lockkeeper.Session

@@ -111,14 +111,14 @@ func TestServersOfOneDatabase(t *testing.T) {
 		defer cancel()
 		got, err := waiting.Wait(ctx)
 		if err != nil {
-			t.Fatalf("not told of its grant at the other server after %s: %v", time.Since(began), err)
+			t.Fatalf("not notified of its grant at the other server after %s: %v", time.Since(began), err)
 		}
 		t.Logf("granted after %s", time.Since(began))
 		if kept.Err() != nil || got.Fence() <= kept.Fence() {
 			t.Errorf("the hold: %v; fences %d, then %d", kept.Err(), kept.Fence(), got.Fence())
 		}
 		if _, err := other.TryLock(t.Context(), "db"); !errors.Is(err, lockkeeper.ErrNotAcquired) {
-			t.Errorf("what is held was given to another: %v", err)
+			t.Errorf("a held path was granted to another claim: %v", err)
 		}
 		if err := errors.Join(got.Release(t.Context()), kept.Release(t.Context())); err != nil {
 			t.Error(err)
@@ -171,7 +171,7 @@ func TestThroughAnotherServer(t *testing.T) {
 		k := attach(here, 0)
 		made := claim(here, k, 1, "db")
 		if again := claim(there, k, 1, "db"); again.Fence != made.Fence || again.State != lockkeeper.Held {
-			t.Errorf("asked for again there: %+v, want fence %d", again, made.Fence)
+			t.Errorf("repeated at the other server: %+v, want fence %d", again, made.Fence)
 		}
 		following, stop := context.WithCancel(ctx)
 		defer stop()
@@ -202,7 +202,7 @@ func TestThroughAnotherServer(t *testing.T) {
 			case st := <-told:
 				asked = st.Asked != nil && st.Asked.As == "operator"
 			case <-ctx.Done():
-				t.Fatal("the holder is not told that it is asked to yield")
+				t.Fatal("the holder is not notified that it is asked to yield")
 			}
 		}
 		if err := here.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}); err != nil {
@@ -213,7 +213,7 @@ func TestThroughAnotherServer(t *testing.T) {
 			case st := <-seen:
 				ended = st.State == lockkeeper.Ended
 			case <-ctx.Done():
-				t.Fatal("who follows is not told of the end")
+				t.Fatal("the follower does not get the end")
 			}
 		}
 	})

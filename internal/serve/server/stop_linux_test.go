@@ -51,7 +51,7 @@ func TestStoppedServer(t *testing.T) {
 					t.Fatal("the holder does not learn that its server is gone")
 				}
 				if err := h.Err(); !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Unreachable) {
-					t.Errorf("the holder is told: %v", err)
+					t.Errorf("the holder's error: %v", err)
 				}
 				s.Signal(syscall.SIGCONT)
 				awaitGrants(c, 20)
@@ -70,7 +70,7 @@ func TestStoppedServer(t *testing.T) {
 	}
 }
 
-// awaitGrants waits until so many more were granted.
+// awaitGrants waits until the load has that many more grants.
 func awaitGrants(c *stress.Load, more int64) {
 	end := time.Now().Add(patience)
 	for enough := c.Granted.Load() + more; c.Granted.Load() < enough && time.Now().Before(end); {
@@ -129,9 +129,9 @@ func (s *store) serve(c net.Conn) {
 
 func init() { parts["writer"] = playWriter }
 
-// playWriter locks, looks at its lock, stands still for as long as it is told, and
-// then writes without looking again, as a program does that is stopped between the
-// two. After that it looks: it must know of the loss.
+// playWriter locks, checks its lock, may stop its own process, and then writes without a second
+// check, as a program that is stopped between the two does. After the write it checks again: it
+// must know of the loss.
 func playWriter(args []string) error {
 	ctx := context.Background()
 	e, err := remote.Open(ctx, args[0])
@@ -156,7 +156,7 @@ func playWriter(args []string) error {
 		fmt.Println("held", h.Fence(), h.Unconfirmed())
 		if commands.Text() == "stand still" {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			commands.Scan() // another thread may be the first to stand still
+			commands.Scan() // the signal may stop another thread first
 		}
 		if looked == nil {
 			fmt.Fprintln(writes, h.Fence())
@@ -176,9 +176,9 @@ func playWriter(args []string) error {
 	return nil
 }
 
-// Holders stand still past their TTL, after they looked at their lock and before
-// they write. Others are let in meanwhile; the late write is refused by its fence,
-// and the holder knows as soon as it runs again.
+// Holders are stopped past their TTL, between the check of their lock and their write. Meanwhile
+// another claim is granted. The store refuses the late write by its fence, and the holder knows of
+// the loss as soon as it runs again.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel() // most of it is waiting for TTLs
 	for _, kind := range []string{"mem", "disk"} {
@@ -207,10 +207,10 @@ func TestStoppedHolder(t *testing.T) {
 				a.Signal(syscall.SIGCONT)
 				fmt.Fprintln(a.In, "write now")
 				if answer := a.Read("write"); answer != "refused" {
-					t.Errorf("the write of who lost the lock is %s", answer)
+					t.Errorf("the write of the former holder is %s", answer)
 				}
 				if knows := a.Read("looked"); !strings.Contains(knows, lockkeeper.ErrLost.Error()) {
-					t.Errorf("who lost the lock while it stood still looks at it, and sees %s", knows)
+					t.Errorf("the former holder, which was stopped, gets the error %s", knows)
 				}
 			}
 			if written.refused != rounds || written.written != rounds {

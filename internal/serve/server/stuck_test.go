@@ -9,17 +9,17 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// stuck is an engine that answers claims of the path "stuck" only when it is let, as
-// one whose disk is full, and renewals of the session "slow".
+// stuck is an engine that holds up claims of the path "stuck" and renewals of the session "slow"
+// until the test lets them go, as an engine whose disk is full does.
 type stuck struct {
 	lockkeeper.Engine
 	claims, renewals gate
 }
 
-// A gate is where calls wait.
+// A gate holds calls up until the test lets them go.
 type gate struct {
-	came chan struct{} // filled by each
-	let  chan struct{} // lets one go for each that it is filled with
+	came chan struct{} // each call sends one element
+	let  chan struct{} // each element lets one call go
 }
 
 func newGate() gate { return gate{make(chan struct{}, 2*maxAtWork), make(chan struct{})} }
@@ -64,7 +64,7 @@ func (e *stuck) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, 
 	return e.Engine.Renew(ctx, k)
 }
 
-// numbered gives requests their numbers, which claims have as ids too.
+// numbered gives the requests call numbers, which are also the ids of their claims.
 func (p *peer) numbered(all ...*wire.Request) []*wire.Request {
 	for _, m := range all {
 		p.last++
@@ -76,7 +76,7 @@ func (p *peer) numbered(all ...*wire.Request) []*wire.Request {
 	return all
 }
 
-// stuckClaims are as many as one connection may have at work.
+// stuckClaims returns maxAtWork claims that the engine holds up.
 func stuckClaims(session string, epoch uint64) []*wire.Request {
 	all := make([]*wire.Request, maxAtWork)
 	for i := range all {
@@ -87,8 +87,8 @@ func stuckClaims(session string, epoch uint64) []*wire.Request {
 	return all
 }
 
-// Answers and hints are sent while the engine works on as many requests as one connection may have, and
-// more have arrived.
+// A connection with maxAtWork running requests, and more that have arrived, still gets answers and
+// hints.
 func TestAnswersAreSentWhileEngineIsStuck(t *testing.T) {
 	e := newStuck(t)
 	_, address := start(t, e, Options{})
@@ -113,7 +113,7 @@ func TestAnswersAreSentWhileEngineIsStuck(t *testing.T) {
 	}
 }
 
-// When the server stops, each answer is sent at once, and not with the last one.
+// While the server stops, it sends each answer at once, and not with the last one.
 func TestAnswersAreSentWhileStopping(t *testing.T) {
 	e := newStuck(t)
 	s, address := start(t, e, Options{})
@@ -123,7 +123,7 @@ func TestAnswersAreSentWhileStopping(t *testing.T) {
 		&wire.Request{Key: &wire.Key{Session: "slow", Epoch: slow}, Renew: true})...)
 	var out wire.Outbox
 	out.PutFrame(&wire.ClientFrame{Requests: requests})
-	out.PutFrame(&wire.ClientFrame{Flows: []*wire.Flow{{Call: 1}}}) // it has arrived, and is not read
+	out.PutFrame(&wire.ClientFrame{Flows: []*wire.Flow{{Call: 1}}}) // it arrives, and the server does not read it
 	if _, err := p.net.Write(out.Take(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestAnswersAreSentWhileStopping(t *testing.T) {
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(t.Context()) }()
-	p.until("waiting for the news that it stops", func() bool { return p.drained != "" })
+	p.until("waiting for Draining", func() bool { return p.drained != "" })
 	e.claims.let <- struct{}{} // now there is room for the last request
 	<-e.renewals.came
 	close(e.claims.let)

@@ -3,7 +3,7 @@ package wire
 import "github.com/lockkeeper/lockkeeper"
 
 // NewAnswer returns s, the answer to a claim of w by the given session, as a message. It leaves out
-// what s only repeats of w.
+// the fields that only repeat w.
 func NewAnswer(s *lockkeeper.Status, session string, w *lockkeeper.Want) *Status {
 	if !repeats(s, w) {
 		return NewStatus(s, session)
@@ -37,7 +37,7 @@ func repeats(s *lockkeeper.Status, w *lockkeeper.Want) bool {
 	return true
 }
 
-// newPermits returns only the engine's part of grants.
+// newPermits returns only the fields of grants that the engine sets.
 func newPermits(grants []lockkeeper.Grant) []*Grant {
 	ms := make([]*Grant, len(grants))
 	for i, g := range grants {

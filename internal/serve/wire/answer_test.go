@@ -10,8 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-// Whatever the engine changed of a want, and whatever it left as it was, the answer to a claim
-// arrives whole.
+// The answer to a claim arrives complete, whichever fields of the want the engine changed.
 func TestAnswersCross(t *testing.T) {
 	r := testmode.Rand(t)
 	brief := 0
@@ -42,7 +41,7 @@ func TestAnswersCross(t *testing.T) {
 	}
 }
 
-// repeat makes a status repeat a want, but for at most one field.
+// repeat makes a status repeat all fields of a want but at most one.
 func repeat(r *rand.Rand, s *lockkeeper.Status, w *lockkeeper.Want) {
 	s.Label, s.Inside, s.Revision, s.Priority = w.Label, w.Inside, w.Revision, w.Priority
 	grants := make([]lockkeeper.Grant, len(w.Targets))

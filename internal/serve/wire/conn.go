@@ -55,9 +55,10 @@ type Conn struct {
 	writing bool          // a goroutine writes
 	corked  bool          // Uncork will write
 	room    chan struct{} // closed when there may be room; nil if no goroutine waits
-	unheard int           // bytes sent since the peer's last frame
-	since   int64         // received, when unheard was last 0
 	failed  error
+
+	unconfirmed int   // bytes sent since the peer's last frame
+	confirmed   int64 // value of received when unconfirmed was last 0
 }
 
 // ConnOptions of a Conn. The functions may be nil, but for Room.
@@ -112,7 +113,8 @@ func (c *Conn) Begin(ctx context.Context) error {
 // HasRoom reports whether there is room now. The caller holds the lock.
 func (c *Conn) HasRoom() bool { return c.failed == nil && c.options.Room(c.Out.Len()+c.sending) }
 
-// End has the outbox written, and unlocks it. With now the caller writes if that can't block.
+// End unlocks the outbox, and wakes the writing goroutine. With now, the caller itself writes if
+// that can't block.
 func (c *Conn) End(now bool) {
 	if now && !c.writing && c.failed == nil && c.unblocked() {
 		c.write(true)
@@ -127,13 +129,14 @@ func (c *Conn) End(now bool) {
 	}
 }
 
-// unblocked reports whether a write of the outbox can't block: hardly any bytes can be under way.
-// The number of open calls is no measure: a peer that reads nothing has not read given-up calls either.
+// unblocked reports whether a write of the outbox can't block: at most fewBytes can be under way.
+// The number of open calls would not show that, because calls that were given up may be unread,
+// too.
 func (c *Conn) unblocked() bool {
-	if now := c.received.Load(); now != c.since {
-		c.unheard, c.since = 0, now
+	if now := c.received.Load(); now != c.confirmed {
+		c.unconfirmed, c.confirmed = 0, now
 	}
-	return c.unheard+c.Out.Len() <= fewBytes
+	return c.unconfirmed+c.Out.Len() <= fewBytes
 }
 
 // Wake is ready when the outbox waits for the writing goroutine, or after Signal.
@@ -184,7 +187,7 @@ func (c *Conn) write(once bool) {
 		}
 		frames := c.Out.Take(c.spare)
 		c.spare, c.sending = nil, len(frames)
-		c.unheard += len(frames)
+		c.unconfirmed += len(frames)
 		c.mu.Unlock()
 		err := c.net.SetWriteDeadline(time.Now().Add(c.options.WriteTime))
 		if err == nil {
@@ -209,7 +212,8 @@ func (c *Conn) write(once bool) {
 	c.writing = false
 }
 
-// announceRoom makes waiting calls of Begin look for room.
+// announceRoom reports the present unsent bytes to Room, and wakes the calls of Begin that wait.
+// The caller holds the lock.
 func (c *Conn) announceRoom() {
 	c.options.Room(c.Out.Len() + c.sending)
 	if c.room != nil {

@@ -118,7 +118,7 @@ func TestCallerWritesOnlyWhatCannotBlock(t *testing.T) {
 			t.Errorf("callers wrote %d messages", written)
 		}
 		c.Flush()
-		c.Received() // the peer has read what was sent before
+		c.Received() // the peer has read the bytes sent so far
 		if put(c, true); !c.Sent() {
 			t.Error("a caller does not write though the peer reads")
 		}

@@ -120,8 +120,8 @@ func (k *Key) Read() lockkeeper.Key {
 	return lockkeeper.Key{Session: k.GetSession(), Epoch: k.GetEpoch()}
 }
 
-// NewLease returns l as a message with as many of its claims as one message should have. The rest
-// of l, with the other claims, is left.
+// NewLease returns a message with the first claims of l, up to about leaseBytes, and a copy of l
+// with the remaining claims.
 func NewLease(l *lockkeeper.Lease) (m *Lease, left lockkeeper.Lease) {
 	left = *l
 	m = &Lease{Epoch: l.Key.Epoch, Ttl: newDuration(l.TTL), Number: l.Number, EndsAt: newDuration(l.EndsAt)}
@@ -133,7 +133,7 @@ func NewLease(l *lockkeeper.Lease) (m *Lease, left lockkeeper.Lease) {
 	return m, left
 }
 
-// leaseBytes is the size at which a message of a large lease is full, without its last claim.
+// leaseBytes is the size of claims at which NewLease adds no more to a message.
 const leaseBytes = 64 << 10
 
 // Read returns the value of l, which is a lease of the session.

@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
-// fill gives every field of v a random value, so that a field which is not sent
-// is noticed. Without zero it gives none the zero value.
+// fill gives every field of v a random value, so that the test notices a field that is not sent. If
+// zero is false, no value is the zero value.
 func fill(r *rand.Rand, v reflect.Value, zero bool) {
 	if zero && r.IntN(3) == 0 {
 		return
@@ -62,8 +62,8 @@ func fill(r *rand.Rand, v reflect.Value, zero bool) {
 	}
 }
 
-// crossing sends random values through bytes, by the fast code and by
-// the library's own, and wants it back as it was.
+// crossing encodes and decodes random values, with the generated code and with the library's own,
+// and fails the test unless each value stays the same.
 func crossing[T any, M interface {
 	proto.Message
 	part

@@ -56,8 +56,8 @@ func within(size uint64, limit int) (int, error) {
 	return int(size), nil
 }
 
-// ReadMessage reads the message of a frame after its length. It uses room as far as that goes, and
-// allocates more only as bytes arrive: an announced length costs nothing. If grow is not nil,
+// ReadMessage reads the message of a frame after its length. It fills the capacity of room first,
+// and allocates more only as bytes arrive: an announced length costs nothing. If grow is not nil,
 // ReadMessage calls it with the number of bytes before it allocates them, and returns its error.
 func ReadMessage(r *bufio.Reader, length int, room []byte, grow func(bytes int) error) ([]byte, error) {
 	message := room[:0]
@@ -82,7 +82,7 @@ func ReadMessage(r *bufio.Reader, length int, room []byte, grow func(bytes int) 
 	return message, nil
 }
 
-// firstPiece is how many bytes ReadMessage allocates before any of them has arrived.
+// firstPiece is the number of bytes that ReadMessage allocates before any of them has arrived.
 const firstPiece = 16 << 10
 
 // unexpected returns the error of a stream that ends within a frame.

@@ -170,7 +170,7 @@ func TestInvalidFramesAreRefused(t *testing.T) {
 	}
 }
 
-// A frame that announces much and has little costs little.
+// A frame with a large announced length and few bytes allocates little.
 func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	in := bufio.NewReader(bytes.NewReader(make([]byte, 100)))
 	room := make([]byte, 0, 8)

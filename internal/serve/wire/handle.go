@@ -1,6 +1,6 @@
 package wire
 
-// slotBits is the number of bits of a handle that are its slot.
+// slotBits is the width of the slot in a handle.
 const slotBits = 8
 
 // Slots bounds the sessions that have a handle on one connection at a time.
