@@ -3,6 +3,7 @@ package lockkeeper
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -221,7 +222,7 @@ func (c *Client) grant(cl *claim) {
 // it, and the client ends it there in the background.
 func (c *Client) endClaim(cl *claim, why *Error, later bool) {
 	if why.Err == ErrLost {
-		c.logger.Warn("lock lost", "claim", cl.ref().String(), "path", string(cl.path), "reason", why.Reason.String())
+		c.log(slog.LevelWarn, "lock lost", "claim", cl.ref().String(), "path", string(cl.path), "reason", why.Reason.String())
 		if !cl.delivered {
 			why = cl.refused(why.Reason, why.Cause)
 		}

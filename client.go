@@ -46,6 +46,8 @@ type Client struct {
 	freezing   map[uint64]bool     // freezes in flight
 	ends       map[*claim]struct{} // holds with an end of their own
 	ended      []func()            // contexts to end after unlocking
+	records    []record            // to log, at most maxRecords
+	logging    bool                // a goroutine is writing records
 	attaching  chan struct{}       // closed when the Attach in flight is answered
 	resumes    bool                // the session was attached before
 	epoch      uint64              // the latest epoch that the engine stated; 0: none

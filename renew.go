@@ -3,6 +3,7 @@ package lockkeeper
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -252,7 +253,7 @@ func (c *Client) retryLater(what string, err error) {
 	c.endDeniedWaits(err)
 	c.retryAt = c.clock() + c.retryPause(c.retries)
 	c.retries++
-	c.logger.Warn("engine does not answer", "op", what, "session", c.session.ID, "error", err)
+	c.log(slog.LevelWarn, "engine does not answer", "op", what, "session", c.session.ID, "error", err)
 }
 
 // endDeniedWaits ends all waits if the engine denies this client, which could not learn of a grant.
@@ -337,7 +338,7 @@ func (c *Client) finishLater(err error) {
 	}
 	c.finishAt = c.clock() + c.retryPause(c.finishFailures)
 	c.finishFailures++
-	c.logger.Debug("engine does not answer", "op", "release", "session", c.session.ID, "error", err)
+	c.log(slog.LevelDebug, "engine does not answer", "op", "release", "session", c.session.ID, "error", err)
 }
 
 // end ends cl at the engine, which must know it.
