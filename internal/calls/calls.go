@@ -229,8 +229,16 @@ func (q *Queue[J]) Finish(change func(), retry []J, at time.Time) {
 		refuse(retry)
 	case len(retry) > 0:
 		q.waiting = append(slices.Clone(retry), q.waiting...)
-		time.AfterFunc(time.Until(at), q.changed.Broadcast)
+		time.AfterFunc(time.Until(at), q.wake)
 	}
+	q.changed.Broadcast()
+}
+
+// wake wakes the callers of WaitTake. It takes the mutex: a caller that has asked the policy just
+// before, and is about to wait, would miss it.
+func (q *Queue[J]) wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.changed.Broadcast()
 }
 

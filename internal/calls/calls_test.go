@@ -132,6 +132,37 @@ func TestWaitTakeIsWoken(t *testing.T) {
 	})
 }
 
+// TestRetryThatFallsDueMeanwhileStarts: the time of a retry comes after the policy has read the
+// clock, and before WaitTake waits.
+func TestRetryThatFallsDueMeanwhileStarts(t *testing.T) {
+	q := New[*job]()
+	q.Add(&job{name: "a"})
+	due := time.Now().Add(50 * time.Millisecond)
+	q.Finish(func() {}, q.Take(all), due)
+	taken := make(chan []*job, 1)
+	go func() {
+		taken <- q.WaitTake(func() func(*job) Verdict {
+			now := time.Now()
+			return func(*job) Verdict {
+				if !now.Before(due) {
+					return Start
+				}
+				time.Sleep(time.Until(due) + 50*time.Millisecond)
+				return Skip
+			}
+		})
+	}()
+	select {
+	case started := <-taken:
+		if names(started) != "a" {
+			t.Errorf("%q start, want a", names(started))
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the retry never starts")
+		q.Close()
+	}
+}
+
 func TestClosedQueueRefusesCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[*job]()
