@@ -236,7 +236,7 @@ func (k *Keeper) unlockSafe(ctx context.Context, news *news, commit *Commit, ref
 // delivers the notifications when the commit is safe.
 func (k *Keeper) gatherStep(own string, refused error) (*news, *Commit) {
 	if k.log == nil {
-		return k.collect(own), nil
+		return k.collect(own, refused), nil
 	}
 	return nil, k.appendStep(own, refused)
 }

@@ -143,7 +143,7 @@ func (k *Keeper) appendStep(own string, refused error) *Commit {
 	commit := k.log.Append(c, after)
 	k.record.last = commit
 	if events {
-		k.stage(own, commit, after.Changes)
+		k.stage(own, refused, commit, after.Changes)
 	}
 	return commit
 }
@@ -158,7 +158,7 @@ func (k *Keeper) recordAt() time.Duration {
 }
 
 // stage keeps the notifications of the step until its commit is safe. The caller holds the mutex.
-func (k *Keeper) stage(own string, commit *Commit, changes uint64) {
+func (k *Keeper) stage(own string, refused error, commit *Commit, changes uint64) {
 	r := &k.record
 	r.latest = commit
 	last := len(r.pending) - 1
@@ -167,7 +167,7 @@ func (k *Keeper) stage(own string, commit *Commit, changes uint64) {
 		last++
 	}
 	r.pending[last].changes = changes
-	k.gather(r.pending[last].news, own)
+	k.gather(r.pending[last].news, own, refused)
 	select {
 	case r.wakeup <- struct{}{}:
 	default:

@@ -30,25 +30,27 @@ var newsRoom = sync.Pool{New: func() any { return new(news) }}
 
 // collect returns notifications for the claims that the step changed, except the claim of the
 // command and claims of the session own; nil if there are none. The caller holds the mutex.
-func (k *Keeper) collect(own string) *news {
+func (k *Keeper) collect(own string, refused error) *news {
 	c, events := &k.command, k.table.Events()
-	if len(events) == 0 || len(events) == 1 && k.watchers.Len() == 0 && about(c, events[0].Ref) {
+	if len(events) == 0 || len(events) == 1 && k.watchers.Len() == 0 && refused == nil && about(c, events[0].Ref) {
 		return nil
 	}
 	n := newsRoom.Get().(*news)
-	k.gather(n, own)
+	k.gather(n, own, refused)
 	return n
 }
 
 // gather adds the notifications of the step to n. The caller holds the mutex.
-func (k *Keeper) gather(n *news, own string) {
+// A refusal has no status, and time may have changed the claim that the refused command is about: the
+// session is notified of that claim too.
+func (k *Keeper) gather(n *news, own string, refused error) {
 	c, events := &k.command, k.table.Events()
 	for i := range events {
 		ev := &events[i]
 		if k.watchers.Len() > 0 {
 			k.notifyWatchers(ev, n)
 		}
-		if ev.Path != "" || ev.Ref.Session == own || about(c, ev.Ref) {
+		if ev.Path != "" || ev.Ref.Session == own || refused == nil && about(c, ev.Ref) {
 			continue
 		}
 		if notify := k.sessions.Notify(ev.Ref.Session); notify != nil {
