@@ -24,7 +24,7 @@ type entry struct {
 	key    lockkeeper.Key
 	number uint64          // of the latest lease
 	change uint64          // of the claim, in that lease or in a later answer
-	acked  uint64          // the latest lease that the client has acknowledged (R12)
+	acked  uint64          // the latest lease under this epoch that the client has acknowledged (R12)
 	want   lockkeeper.Want // the claim as it was made or last amended; the ID is 0 if this process did neither
 }
 
@@ -81,10 +81,15 @@ func (c *Cache) forget(s *Session, epoch uint64) {
 	}
 }
 
-// lease adds a lease and the claim's status in it, unless a later lease is known.
+// lease adds a lease and the claim's status in it, unless a later lease is known. An acknowledgement
+// ends with its epoch: the session may have ended since, and the leases of the next one with its id
+// are counted from 1 again. The engine remembers the acknowledgements of a session that goes on.
 func (e *entry) lease(l *lockkeeper.Lease, st lockkeeper.Status) {
 	if e.key.Epoch > l.Key.Epoch || e.key.Epoch == l.Key.Epoch && e.number > l.Number {
 		return
+	}
+	if e.key.Epoch != l.Key.Epoch {
+		e.acked = 0
 	}
 	e.key, e.number = lockkeeper.Key{Session: l.Key.Session, Epoch: l.Key.Epoch}, l.Number
 	e.change = max(e.change, st.Change)

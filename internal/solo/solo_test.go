@@ -154,6 +154,52 @@ func TestReleaseSparesALaterClaim(t *testing.T) {
 	})
 }
 
+// TestAcknowledgementIsOfOneSession: the leases of a new session with the same id are counted from 1
+// again. A process that acknowledged leases of the session before has acknowledged none of these, so
+// its holder may not know of an announced end, and the next grant is unconfirmed (R12).
+func TestAcknowledgementIsOfOneSession(t *testing.T) {
+	inBubble(t, func(t *testing.T, e lockkeeper.Engine, a, b *solo.Session) {
+		ctx := t.Context()
+		renew := func(s *solo.Session) solo.Observation {
+			o, err := s.Renew(ctx, time.Minute)
+			if err != nil || o.State != lockkeeper.Held {
+				t.Fatalf("renewed: %v, %v", o.State, err)
+			}
+			return o
+		}
+		earlier := obtain(t, a, db)
+		for range 3 {
+			a.Acknowledge(renew(a).Change)
+		}
+		if err := b.Release(ctx, earlier.Status, 0); err != nil {
+			t.Fatal(err)
+		}
+		obtain(t, b, db)
+		renew(b)
+		lease, err := e.Attach(ctx, lockkeeper.Session{ID: "next", TTL: time.Hour}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := db
+		waits.Wait = lockkeeper.Forever
+		if _, err := e.Claim(ctx, lease.Key, waits); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.End(ctx, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: b.Ref()}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // both announce the end, and neither answer reaches the holder
+			time.Sleep(20 * time.Second)
+			renew(a)
+		}
+		time.Sleep(30 * time.Second)
+		next, err := solo.Look(ctx, e, lockkeeper.Ref{Session: "next", ID: solo.ClaimID})
+		if err != nil || next.State != lockkeeper.Held || !next.Unconfirmed {
+			t.Errorf("the next claim is %v, unconfirmed %t, %v; want an unconfirmed hold", next.State, next.Unconfirmed, err)
+		}
+	})
+}
+
 // TestDoGivesUp: a session that is always in use by others is unavailable in the end, and says so.
 func TestDoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
