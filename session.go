@@ -265,6 +265,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 		cl.epoch = lease.Key.Epoch
 	}
 	c.resetLowestOpen()
+	c.acked.Store(0) // currentKey takes no lock; the session may be new, and its leases counted from 1 again
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
 		delete(c.unfinished, id) // the engine has ended it, and refuses a late request under an older key
