@@ -175,7 +175,7 @@ func (h *Hold) Remaining() time.Duration {
 }
 
 // YieldAsked returns a channel that is closed when the holder is asked to yield; [Hold.Asked]
-// returns who asks and until when. If the request is withdrawn, the next call returns a new
+// returns the asker and the deadline. If the request is withdrawn, the next call returns a new
 // channel.
 func (h *Hold) YieldAsked() <-chan struct{} {
 	defer h.unlock()

@@ -124,7 +124,7 @@ func TestUndoUnderAnotherHandle(t *testing.T) {
 		synctest.Wait()
 		go func() { second <- h2.Upgrade(ctx) }()
 		synctest.Wait()
-		// the cancel and the grant in one moment: whoever looks after the grant finds its ctx ended
+		// the cancel and the grant in one moment: a check after the grant finds the ctx ended
 		ctx.over.Store(true)
 		g.Release(background)
 		if err := <-first; err != nil {

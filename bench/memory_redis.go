@@ -42,8 +42,8 @@ func (s *redisServer) inUse(ctx context.Context) (uint64, error) {
 	return 0, fmt.Errorf("redis does not tell its memory: %q", text)
 }
 
-// occupations: a key for each lock, with owner and note as its value. Redis knows
-// nothing of who waits.
+// occupations: a key for each lock, with owner and note as its value. Redis keeps
+// no record of waiters.
 func (p *redisPipePeer) occupations() []occupation {
 	return []occupation{{heldOccupation, func(ctx context.Context, n int, counted func(func() error) error) error {
 		all, err := p.open(ctx, 1)

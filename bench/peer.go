@@ -22,7 +22,7 @@ type peer interface {
 	server() *process
 
 	// open connects so many clients, as users of the peer would in one process.
-	// It is called for every round anew.
+	// The caller calls it again for every round.
 	open(ctx context.Context, clients int) (clients, error)
 
 	// stop ends the server. It may be called without start, and after a failed one.

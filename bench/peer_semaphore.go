@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// semaphorePeer is what programs use within themselves: a fair semaphore for
-// each path, which is kept for ever. It is there for orientation.
+// semaphorePeer has a fair semaphore of this process for each path, and never frees one. It is the
+// upper bound to compare with: no engine, no network.
 type semaphorePeer struct{ noServer }
 
 func (p *semaphorePeer) about() about {

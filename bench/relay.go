@@ -20,7 +20,7 @@ type relay struct {
 
 type token struct {
 	given bool
-	line  []waiter // who waits for it
+	line  []waiter // its waiters
 }
 
 // waiter is a request that is answered when its turn comes.

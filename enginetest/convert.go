@@ -13,7 +13,7 @@ const converts = amends | shares
 
 // R14: a hold converts its mode.
 var convertChecks = []check{
-	{"R14/an upgrade goes ahead of everybody who waits", converts | fifo, func(w *world) {
+	{"R14/an upgrade goes ahead of every waiter", converts | fifo, func(w *world) {
 		one, two, writer := w.peer("one"), w.peer("two"), w.peer("writer")
 		id := one.hold(shared("db")).Ref.ID
 		two.hold(shared("db"))
@@ -73,7 +73,7 @@ var convertChecks = []check{
 		reader.release(reader.last)
 		writer.waitGranted(writer.last)
 	}},
-	{"R14/a soft writer's hold is downgraded like any other", converts | manners, func(w *world) {
+	{"R14/a soft writer's hold is downgraded like any other", converts | softWriters, func(w *world) {
 		h, err := w.client("writer").Lock(w.ctx(), "db", lockkeeper.WithSoft(0))
 		w.ok(err)
 		w.ok(h.Downgrade(w.ctx()))

@@ -144,7 +144,7 @@ var grabFlaws = []check{
 		one.release(one.last)
 		two.waitGranted(two.last)
 	}},
-	{"F3/flaw F3.9 whoever does not know a session can't act for it", 0, func(w *world) {
+	{"F3/flaw F3.9 a caller who does not know a session can't act for it", 0, func(w *world) {
 		p := w.peer("one")
 		p.hold(exclusive("db"))
 		for _, k := range []lockkeeper.Key{{Session: p.session.ID}, {Session: p.session.ID, Epoch: p.key.Epoch + 1},

@@ -65,7 +65,7 @@ var lossChecks = []check{
 		w.ok(h.Err())
 		w.ok(h.giveBack(w.ctx()))
 	}},
-	{"Loss/what was asked into a cut wire is not held later", 0, func(w *world) {
+	{"Loss/a claim sent into a cut wire is not held later", 0, func(w *world) {
 		var running sync.WaitGroup
 		ctx := w.ctx()
 		for i := range 12 { // the check restores each link at another moment

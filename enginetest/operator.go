@@ -195,7 +195,7 @@ var listChecks = []check{
 			}
 		}
 	}},
-	{"R18/a brief list tells who waits, and not why", operators, func(w *world) {
+	{"R18/a brief list has the waiters, and not why they wait", operators, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
 		one.hold(exclusive("db"))
 		two.queue(exclusive("db"))

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	fifo      = lockkeeper.FeatureFIFO
-	shares    = lockkeeper.FeatureShared
-	counts    = lockkeeper.FeaturePermits
-	trees     = lockkeeper.FeatureHierarchy
-	many      = lockkeeper.FeatureManyTargets
-	ranked    = lockkeeper.FeaturePriority
-	steals    = lockkeeper.FeatureSteal
-	manners   = lockkeeper.FeatureWriterPolicy
-	amends    = lockkeeper.FeatureAmend
-	deadlocks = lockkeeper.FeatureDeadlock
-	maxHold   = lockkeeper.FeatureLongestHold
-	operators = lockkeeper.FeatureOperator
-	fences    = lockkeeper.FeatureFences
-	once      = lockkeeper.FeatureOnce
+	fifo        = lockkeeper.FeatureFIFO
+	shares      = lockkeeper.FeatureShared
+	counts      = lockkeeper.FeaturePermits
+	trees       = lockkeeper.FeatureHierarchy
+	many        = lockkeeper.FeatureManyTargets
+	ranked      = lockkeeper.FeaturePriority
+	steals      = lockkeeper.FeatureSteal
+	softWriters = lockkeeper.FeatureWriterPolicy
+	amends      = lockkeeper.FeatureAmend
+	deadlocks   = lockkeeper.FeatureDeadlock
+	maxHold     = lockkeeper.FeatureLongestHold
+	operators   = lockkeeper.FeatureOperator
+	fences      = lockkeeper.FeatureFences
+	once        = lockkeeper.FeatureOnce
 )
 
 // R4 and R5: the order of the queue, and claims that need not wait.

@@ -95,7 +95,7 @@ var stealChecks = []check{
 		victim.renewUntil(t.grantedNow(t.last))
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
-	{"R10/nobody is robbed in vain", stealing | shares, func(w *world) {
+	{"R10/nobody is robbed without effect", stealing | shares, func(w *world) {
 		low, high, t := w.peer("low"), w.peer("high"), w.peer("thief")
 		low.hold(shared("db"))
 		high.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{shared("db")}, Priority: 5})

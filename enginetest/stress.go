@@ -202,7 +202,7 @@ func (s *stress) demand(random *rand.Rand) demand {
 	}
 	d.try = random.IntN(6) == 0
 	switch kind := random.IntN(12); {
-	case kind == 0 && allExclusive && s.claims(manners):
+	case kind == 0 && allExclusive && s.claims(softWriters):
 		d.soft = true
 	case kind == 1 && s.claims(steals):
 		d.more = append(d.more, lockkeeper.WithSteal())

@@ -21,7 +21,7 @@ func examples() []example {
 		{many, lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("x"), exclusive("z")}}},
 		{ranked, lockkeeper.Want{Targets: x, Priority: 1}},
 		{steals, lockkeeper.Want{Targets: x, Steal: lockkeeper.Ask}},
-		{manners, lockkeeper.Want{Targets: x, WriterPolicy: lockkeeper.Soft}},
+		{softWriters, lockkeeper.Want{Targets: x, WriterPolicy: lockkeeper.Soft}},
 		{maxHold, lockkeeper.Want{Targets: x, MaxHold: time.Second}},
 		{amends, lockkeeper.Want{Targets: x, Revision: 1}},
 		{operators, lockkeeper.Want{Targets: x, Freeze: time.Second}},

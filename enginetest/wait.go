@@ -84,7 +84,7 @@ func soft(quiet time.Duration, path string) lockkeeper.Want {
 
 // R9: soft writers.
 var softChecks = []check{
-	{"R9/a hard writer holds back readers, a soft one does not", manners | shares | fifo, func(w *world) {
+	{"R9/a hard writer holds back readers, a soft one does not", softWriters | shares | fifo, func(w *world) {
 		reader, writer, late := w.peer("reader"), w.peer("soft writer"), w.peer("late reader")
 		reader.hold(shared("db"))
 		writer.queueAs(soft(0, "db"))
@@ -94,7 +94,7 @@ var softChecks = []check{
 		late.release(late.last)
 		writer.waitGranted(writer.last)
 	}},
-	{"R9/soft goes after hard, whoever came first", manners | fifo | ranked, func(w *world) {
+	{"R9/soft goes after hard, whichever came first", softWriters | fifo | ranked, func(w *world) {
 		holder, gentle, hard := w.peer("holder"), w.peer("soft"), w.peer("hard")
 		holder.hold(exclusive("db"))
 		want := soft(0, "db")
@@ -107,7 +107,7 @@ var softChecks = []check{
 		hard.release(hard.last)
 		gentle.waitGranted(gentle.last)
 	}},
-	{"R9/the quiet period runs from the last hold", manners | shares, func(w *world) {
+	{"R9/the quiet period runs from the last hold", softWriters | shares, func(w *world) {
 		reader, writer := w.peer("reader"), w.peer("soft writer")
 		const quiet = 400 * time.Millisecond
 		reader.hold(shared("db"))
@@ -123,14 +123,14 @@ var softChecks = []check{
 		writer.waitGranted(id)
 		w.between("granted", w.now()-ended, quiet, quiet)
 	}},
-	{"R9/the quiet period runs from its own arrival", manners, func(w *world) {
+	{"R9/the quiet period runs from its own arrival", softWriters, func(w *world) {
 		p := w.peer("soft writer")
 		const quiet = 300 * time.Millisecond
 		began := w.now()
 		p.waitGranted(p.queueAs(soft(quiet, "db")))
 		w.between("granted", w.now()-began, quiet, quiet)
 	}},
-	{"R9/the refused leave no trace", manners | shares | many, func(w *world) {
+	{"R9/the refused leave no trace", softWriters | shares | many, func(w *world) {
 		reader, writer, trier := w.peer("reader"), w.peer("soft writer"), w.peer("trier")
 		const quiet = 500 * time.Millisecond
 		reader.hold(shared("db"))

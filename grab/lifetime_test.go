@@ -29,7 +29,7 @@ func TestClaimEndsWithItsTTL(t *testing.T) {
 		w.wait(1, "alive", "db")
 		w.pass(time.Millisecond)
 		w.ok("alive", "db")
-		w.expired("holder", "db") // never queued anew
+		w.expired("holder", "db") // never queued again
 		w.released(0, "holder", "db")
 		w.released(1, "alive", "db")
 		if n := w.listed(); n != 0 {
@@ -103,7 +103,7 @@ func TestFor(t *testing.T) {
 		w.renews("me", "db")
 		w.pass(9*time.Hour - time.Second)
 		w.wait(1, "next", "db")
-		if a := w.oks(long); a.TTL != 10*time.Hour { // given anew
+		if a := w.oks(long); a.TTL != 10*time.Hour { // granted again
 			w.Errorf("held for %s, want 10h", a.TTL)
 		}
 		w.pass(10*time.Hour - time.Millisecond)
@@ -129,7 +129,7 @@ func TestForIsAnnounced(t *testing.T) {
 		a, err := w.process().Wait(w.ctx(), w.request("hasty", "db"), 10*time.Minute, nil)
 		if err != nil || !a.Hopeless || a.State != lockkeeper.Ended || a.Position != 1 || len(a.Blockers) != 1 ||
 			a.Blockers[0].As != "me" {
-			w.Fatalf("got %+v (%v), want to be told at once that it is in vain", a, err)
+			w.Fatalf("got %+v (%v), want to know at once that the wait is hopeless", a, err)
 		}
 		w.wait(1, "third", "db") // nothing of hasty is left, nor of its question
 		c := lockkeeper.New(w.engine())

@@ -60,8 +60,8 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkReleaseWithWaiters is a release that hands the path to the first of
-// many who wait, and the arrival of one more: its cost must not grow with their number.
+// BenchmarkReleaseWithWaiters measures a release that hands the path to the first of many waiters,
+// and the arrival of one more. The cost must not grow with their number.
 func BenchmarkReleaseWithWaiters(b *testing.B) {
 	for _, waiters := range []int{10, 1000, 100_000} {
 		b.Run(fmt.Sprint(waiters), func(b *testing.B) {

@@ -78,7 +78,7 @@ func TestAReleaseLooksAtFew(t *testing.T) {
 				p.node.hold(p)
 			}
 			if looked > 3 {
-				t.Errorf("with %d who wait, the release of claim %d looks at %d of them", waiters, id+1, looked)
+				t.Errorf("with %d waiters, the release of claim %d looks at %d of them", waiters, id+1, looked)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // on a path and its child, six commands each, breadth first: at every state that
 // any sequence leads to, once, until there are enough of them. States that differ only in numbers
 // that no rule looks at count as one. Each new state must satisfy Check, and
-// each is made anew from its own snapshot before it is gone on from.
+// the test restores it from its own snapshot before it applies the next command.
 func TestExplore(t *testing.T) {
 	states := testmode.Pick(200_000, 5_000_000)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it makes garbage and little else

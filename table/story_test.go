@@ -15,7 +15,7 @@ import (
 
 // TestStories plays the stories in testdata: commands in, then what each came
 // to and how the table stands after them. They are the rules for people to read.
-// `go test ./table -run Stories -rewrite` writes them anew after a change of the
+// `go test ./table -run Stories -rewrite` writes them again after a change of the
 // rules; read the difference before you commit it.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {

@@ -10,8 +10,8 @@ import (
 
 func init() { programs["adopt"] = func() { os.Exit(adopt(os.Args[1:])) } }
 
-// adopt runs a program, and becomes the parent of what it leaves behind, as the
-// first process of a container does that waits for none of them.
+// adopt runs a program and becomes the parent of the processes that it leaves behind. Like the
+// first process of many containers, it does not reap them.
 func adopt(args []string) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, "adopt:", err)

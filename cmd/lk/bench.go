@@ -82,9 +82,9 @@ results so far. It can also measure an engine within one process, such as mem:.`
 	return cmd
 }
 
-// check reads the arguments, and notes what is wrong with them.
+// check reads the arguments and collects the problems.
 func (o *benchOptions) check(a *app, cmd *cobra.Command, args []string) {
-	a.within = true // it excludes nobody, and is to be measured
+	a.within = true // an engine within this process excludes nobody, but can be measured
 	switch {
 	case len(args) > 1:
 		a.bad.addf("%d engines: measure one after the other, so that they don't share the machine", len(args))
@@ -106,7 +106,7 @@ func (o *benchOptions) check(a *app, cmd *cobra.Command, args []string) {
 	}
 }
 
-// path is what the client i of a load locks.
+// path returns the path that client i of a load locks.
 func (o *benchOptions) path(load string, i int) string {
 	if load == loadDistinct {
 		load += "/" + strconv.Itoa(i)
@@ -114,11 +114,11 @@ func (o *benchOptions) path(load string, i int) string {
 	return o.prefix + "/" + load
 }
 
-// loads are what there is to measure, in order; the clients are for hand-offs,
-// and the first of them for the others.
+// loads returns the loads to measure, in order. Hand-offs use all clients, the other loads the
+// first one.
 func (o *benchOptions) loads(clients []*connection) (all []workload) {
-	// Hand-offs come first: a connection that is opened beside thousands of claims
-	// that have just ended may have to read them all.
+	// Hand-offs come first: after the other loads the engine has thousands of claims that have just
+	// ended, and a connection that opens then may have to read them all.
 	if o.paths != loadDistinct {
 		r := newRelay(o.path(loadHandOff, 0))
 		all = append(all, workload{loadHandOff, handOffClients, func(w *load.Worker) error {
@@ -141,7 +141,7 @@ func (o *benchOptions) loads(clients []*connection) (all []workload) {
 	return all
 }
 
-// bench measures, and writes each outcome as soon as it is there.
+// bench runs the loads and writes each outcome at once.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if !signal.Ignored(os.Interrupt) {
 		var stop context.CancelFunc
@@ -186,8 +186,8 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	return nil
 }
 
-// benchClients connects those who take turns: each by itself, unless the engine
-// is within this process. What it opened it returns with an error too.
+// benchClients connects the clients that take turns. Each has a connection of its own, unless the
+// engine is within this process. With an error it returns the connections opened so far.
 func (a *app) benchClients(ctx context.Context) ([]*connection, error) {
 	var clients []*connection
 	for len(clients) < handOffClients {
@@ -202,7 +202,7 @@ func (a *app) benchClients(ctx context.Context) ([]*connection, error) {
 	return clients, nil
 }
 
-// benchProgress shows on a terminal the rate of a load until now.
+// benchProgress shows the present rate of a load on a terminal.
 func (a *app) benchProgress(w workload, l *load.Load, end time.Time) *spinner {
 	return &spinner{to: a.stderr, text: func() string {
 		return fmt.Sprintf("%s, %s: %s/s, %s to go", w.load, plural(w.clients, "client"), grouped(l.PerSecond()),
@@ -210,7 +210,7 @@ func (a *app) benchProgress(w workload, l *load.Load, end time.Time) *spinner {
 	}}
 }
 
-// counts is a flag's value that is a list of numbers of clients.
+// counts is the value of a flag that takes a list of numbers of clients.
 type counts struct {
 	to  *[]int
 	bad *problems
@@ -229,7 +229,7 @@ func (c counts) String() string {
 
 func (c counts) Type() string { return "N" }
 
-// Set takes the numbers instead of those before.
+// Set replaces the numbers.
 func (c counts) Set(text string) error {
 	var list []int
 	for word := range strings.SplitSeq(text, ",") {

@@ -112,7 +112,7 @@ clients    pairs/s fairness       p50       p90       p99       max
      1ms  ############################################################
 `
 
-// A terminal gets as much as it can show, and not more than it is wide.
+// The picture fits the width of the terminal.
 func TestPicture(t *testing.T) {
 	for name, c := range map[string]struct {
 		look look
@@ -162,7 +162,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// What is no terminal gets nothing that a terminal alone understands.
+// Output that is no terminal has no escape sequences.
 func TestLookOfNoTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm-256color")
 	t.Setenv("LC_ALL", "C.UTF-8")

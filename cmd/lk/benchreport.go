@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
-// benchReport writes outcomes as they come: for people a table of each kind of
-// load, and below it a picture; else an object for each.
+// benchReport writes outcomes as they come: for people a table for each kind of load with a picture
+// below it, else one JSON object for each outcome.
 type benchReport struct {
 	to      io.Writer
 	asJSON  bool
@@ -36,7 +36,7 @@ func newBenchReport(to io.Writer, client *connection, o *benchOptions) *benchRep
 	}
 }
 
-// begin says what is measured, with what it promises, and on what computer.
+// begin prints the engine, its guarantees and the computer.
 func (r *benchReport) begin() {
 	if r.asJSON {
 		return
@@ -44,14 +44,14 @@ func (r *benchReport) begin() {
 	g := r.engine
 	name := r.url
 	if _, behind, server := strings.Cut(g.Name, " "); server {
-		name += " " + behind // what the server has
+		name += " " + behind // the engine of the server
 	}
 	fmt.Fprintf(r.to, "%s excludes within %s and survives %s\n", name, g.Reach, g.Survives)
 	fmt.Fprintf(r.to, "lk %s, %s/%s, %s, %s for each line\n", version(), runtime.GOOS, runtime.GOARCH,
 		plural(runtime.NumCPU(), "CPU"), brief(r.every))
 }
 
-// add tells one outcome.
+// add writes one outcome.
 func (r *benchReport) add(o *outcome) {
 	if r.asJSON {
 		json.NewEncoder(r.to).Encode(r.object(o))
@@ -83,7 +83,7 @@ func (r *benchReport) title(name string) {
 	fmt.Fprintf(r.to, "\n%s\n%7s %10s %8s %9s %9s %9s %9s\n", title, "clients", pairs, fair, "p50", "p90", "p99", "max")
 }
 
-// end draws the picture of the last kind of load.
+// end draws the picture of the last kind of load, if any.
 func (r *benchReport) end() {
 	if len(r.section) > 0 {
 		r.look.draw(r.to, r.section)
@@ -91,7 +91,7 @@ func (r *benchReport) end() {
 	r.section = nil
 }
 
-// outcomeJSON is an outcome as JSON has it. Durations are in seconds.
+// outcomeJSON is the JSON form of an outcome. Durations are in seconds.
 type outcomeJSON struct {
 	Engine    string             `json:"engine"`
 	Reach     lockkeeper.Reach   `json:"reach"`
@@ -146,7 +146,7 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%.2f%s", value, unit)
 }
 
-// grouped writes a number with its thousands apart.
+// grouped writes a number with separators between its thousands.
 func grouped(value float64) string {
 	text := fmt.Sprintf("%.0f", value)
 	if value < 10 {

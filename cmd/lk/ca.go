@@ -52,7 +52,7 @@ year, the authority for ten. If your company has an authority, use that instead.
 	return cmd
 }
 
-// check reads the arguments, and notes what is wrong with them.
+// check reads the arguments and collects the problems.
 func (o *caOptions) check(a *app, hosts []string) {
 	for _, name := range o.clients {
 		a.bad.add(access.IdentityName(name))
@@ -68,9 +68,9 @@ func (o *caOptions) check(a *app, hosts []string) {
 	o.hosts = hosts
 }
 
-// settle chooses the hosts if none was named: those that the server's certificate has,
-// or else this machine. It returns those of that certificate which are named no more.
-func (o *caOptions) settle(had []string) (gone []string) {
+// chooseHosts sets the default hosts if the user named none: had, those of the present server
+// certificate, else this machine. It returns the hosts of had that the new certificate lacks.
+func (o *caOptions) chooseHosts(had []string) (gone []string) {
 	switch {
 	case len(o.hosts) > 0:
 		return slices.DeleteFunc(had, func(host string) bool { return slices.ContainsFunc(o.hosts, sameHost(host)) })
@@ -89,7 +89,7 @@ func (o *caOptions) settle(had []string) (gone []string) {
 	return nil
 }
 
-// sameHost reports whether another way to write a host is the same one.
+// sameHost returns a function that reports whether another text means the same host.
 func sameHost(host string) func(string) bool {
 	return func(other string) bool {
 		ip := net.ParseIP(host)
@@ -97,13 +97,13 @@ func sameHost(host string) func(string) bool {
 	}
 }
 
-// makeCertificates does what lk ca is for, and says how to go on.
+// makeCertificates is lk ca: it signs the certificates and prints how to use them.
 func (a *app) makeCertificates(o *caOptions) error {
 	now := time.Now()
 	au, err := pki.OpenAuthority(o.folder, now)
 	var gone []string
 	if err == nil {
-		gone = o.settle(au.ServerHosts())
+		gone = o.chooseHosts(au.ServerHosts())
 		err = au.IssueServer(o.hosts, now)
 	}
 	for _, name := range o.clients {
@@ -136,7 +136,7 @@ func (a *app) makeCertificates(o *caOptions) error {
 	return nil
 }
 
-// exampleURL is how the first client names the server.
+// exampleURL returns the URL of the server for the first client.
 func (o *caOptions) exampleURL(au *pki.Authority) string {
 	absolute := func(name string) string {
 		if path, err := filepath.Abs(au.File(name)); err == nil {

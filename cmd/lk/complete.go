@@ -16,12 +16,11 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// completionBound is the moment that a person who typed Tab is kept waiting at most.
+// completionBound is the longest time that completion takes after a Tab.
 const completionBound = 500 * time.Millisecond
 
-// completes gives verbs and flags their completions: paths that are held or
-// waited for, segment by segment, claims, names, and engines. Whatever goes
-// wrong, there are just none.
+// completes adds completions to verbs and flags: of paths that are held or waited for (segment by
+// segment), claims, names and engines. On an error there are none.
 func (a *app) completes(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("engine", func(_ *cobra.Command, _ []string, begun string) ([]string,
 		cobra.ShellCompDirective) {
@@ -29,7 +28,7 @@ func (a *app) completes(root *cobra.Command) {
 	})
 	describe := func(f *pflag.Flag) {
 		if len(a.args) > 0 && strings.HasPrefix(a.args[0], cobra.ShellCompRequestCmd) {
-			f.Usage = strings.ReplaceAll(f.Usage, "`", "") // they mark the value's name, for the help alone
+			f.Usage = strings.ReplaceAll(f.Usage, "`", "") // they mark the value's name, which only the help needs
 		}
 	}
 	root.PersistentFlags().VisitAll(describe)
@@ -61,7 +60,7 @@ func (a *app) completes(root *cobra.Command) {
 	}
 }
 
-// listed is the value of a flag that has one of a few words.
+// listed is a flag value that is one of a list of words.
 type listed interface {
 	list(separator string) string
 }
@@ -87,8 +86,7 @@ func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 	_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if there is one already
 }
 
-// completePaths completes the paths of a verb. What follows -- is a command of
-// the shell's.
+// completePaths completes the paths of a verb. After -- the shell completes a command.
 func (a *app) completePaths(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if slices.Contains(a.args[:max(0, len(a.args)-1)], "--") {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -99,7 +97,7 @@ func (a *app) completePaths(c *cobra.Command, args []string, begun string) ([]st
 	return completeSegments(a.livePaths(args, c.Name() == "thaw"), begun)
 }
 
-// completeWith completes the path after what says how it is taken.
+// completeWith completes the path of --with after its mode.
 func (a *app) completeWith(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	how := withSpec.FindString(begun)
 	list, directive := completeSegments(a.livePaths(args, false), begun[len(how):])
@@ -109,8 +107,7 @@ func (a *app) completeWith(_ *cobra.Command, args []string, begun string) ([]str
 	return list, directive
 }
 
-// livePaths are the paths that there are, without those in args, each with what
-// is going on there.
+// livePaths returns the paths in use, except those in args, each with a description of its claims.
 func (a *app) livePaths(args []string, frozenOnly bool) map[string]string {
 	about := map[string]string{}
 	for _, s := range a.live() {
@@ -132,8 +129,8 @@ func (a *app) livePaths(args []string, frozenOnly bool) map[string]string {
 	return about
 }
 
-// completeSegments completes one segment of a path: what lies deeper is offered
-// once one is there. No space follows what goes on.
+// completeSegments completes one segment of a path, and offers the next level only after it. No
+// space follows a segment that has deeper ones.
 func completeSegments(about map[string]string, begun string) ([]string, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	offers := map[string]string{}
@@ -226,8 +223,8 @@ func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
 	return list, directive
 }
 
-// live lists what there is, without making a file and within completionBound;
-// nothing if that is not possible.
+// live lists the claims within completionBound, without creating a file; nil if that is not
+// possible.
 func (a *app) live() []lockkeeper.Status {
 	a.looks, a.reads = true, true
 	if a.checkEngine(); len(a.bad.list) > 0 || a.missingFile() != "" {
@@ -236,7 +233,7 @@ func (a *app) live() []lockkeeper.Status {
 	ctx, cancel := context.WithTimeout(context.Background(), completionBound)
 	defer cancel()
 	listed := make(chan []lockkeeper.Status, 1)
-	go func() { // it is left behind if it takes longer: lk ends
+	go func() { // if it takes longer, the exit of lk ends it
 		var all []lockkeeper.Status
 		client, err := a.connect(ctx)
 		if err == nil {
@@ -253,7 +250,7 @@ func (a *app) live() []lockkeeper.Status {
 	}
 }
 
-// completion makes lk completion one of the verbs, with examples.
+// completion adds a group and examples to cobra's lk completion.
 func (a *app) completion(root *cobra.Command) {
 	i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "completion" })
 	c := root.Commands()[i]
@@ -290,7 +287,7 @@ bash-completion for it.`
 	}
 }
 
-// takeUp is how a shell takes up completions at once.
+// takeUp returns the command by which a shell loads the completions at once.
 func takeUp(shell string) string {
 	switch shell {
 	case "fish":

@@ -9,7 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// Whoever types Tab does not wait for an engine that does not answer.
+// Completion does not wait for an engine that does not answer.
 func TestCompletionIsBounded(t *testing.T) {
 	t.Setenv(engineVariable, "sqlite:"+t.TempDir())
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// serveVariables is how the environment variables of lk serve begin. Behind it
-// follows the name of a flag.
+// serveVariables is the prefix of the environment variables of lk serve; the name of a flag
+// follows.
 const serveVariables = "LOCKKEEPER_SERVE_"
 
 // maxConfig bounds the configuration file.
@@ -28,16 +28,16 @@ const maxConfig = 1 << 20
 // notInConfig are the flags that a configuration file can't set.
 var notInConfig = []string{"config", "help"}
 
-// A configFile is what lk serve reads: flags by their names, with _ for -, and what
-// has no flag since it is no one line.
+// A configFile is the configuration of lk serve: values of flags by name, with _ for -, and the
+// rules and quotas, which have no flags.
 type configFile struct {
 	Settings map[string]setting
 	Rules    []access.Rule
 	Quotas   []access.Quota
 }
 
-// readConfig reads a configuration file. Unknown keys below the first level are
-// refused; those of the first are the caller's to judge.
+// readConfig reads a configuration file. It refuses unknown keys below the first level; the caller
+// checks those of the first.
 func readConfig(path string) (*configFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -62,22 +62,21 @@ func readConfig(path string) (*configFile, error) {
 	return (&configTree{path: path}).read(&document)
 }
 
-// typeName is how the YAML decoder calls where it is.
+// typeName matches the Go type in an error of the YAML decoder, which means nothing to users.
 var typeName = regexp.MustCompile(` (in|into) (type )?(main|access|duration)\.\w+`)
 
-// inOneLine is the text of an error of the YAML decoder, which speaks in several.
+// inOneLine joins the lines of an error of the YAML decoder.
 func inOneLine(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	return typeName.ReplaceAllString(strings.ReplaceAll(text, "\n  ", "; "), "")
 }
 
-// settle gives each flag of lk serve that was not typed its value: from the
-// environment, else from the configuration file. Everything that is wrong with those
-// is noted.
-func (o *serveOptions) settle(a *app, cmd *cobra.Command) {
+// applyConfig sets each flag of lk serve that is not on the command line: from the environment,
+// else from the configuration file. It collects all problems of these.
+func (o *serveOptions) applyConfig(a *app, cmd *cobra.Command) {
 	typed := map[string]bool{}
 	cmd.Flags().Visit(func(f *pflag.Flag) { typed[f.Name] = true })
-	o.settleEnvironment(a, cmd, typed)
+	o.applyEnvironment(a, cmd, typed)
 	if o.config == "" {
 		return
 	}
@@ -114,8 +113,9 @@ func (o *serveOptions) settle(a *app, cmd *cobra.Command) {
 	}
 }
 
-// settleEnvironment takes what the environment has for flags that were not typed.
-func (o *serveOptions) settleEnvironment(a *app, cmd *cobra.Command, typed map[string]bool) {
+// applyEnvironment sets the flags that are not in typed from environment variables, and adds their
+// names to typed.
+func (o *serveOptions) applyEnvironment(a *app, cmd *cobra.Command, typed map[string]bool) {
 	for _, line := range os.Environ() {
 		variable, value, _ := strings.Cut(line, "=")
 		rest, ours := strings.CutPrefix(variable, serveVariables)
@@ -137,7 +137,7 @@ func (o *serveOptions) settleEnvironment(a *app, cmd *cobra.Command, typed map[s
 	}
 }
 
-// likeKey suggests keys that are like one that is not there, or lists all.
+// likeKey suggests keys similar to an unknown one, or lists all keys.
 func likeKey(cmd *cobra.Command, key string) string {
 	if like := likeFlag(cmd, strings.ReplaceAll(key, "_", "-")); like != "" && !strings.Contains(like, "--config") {
 		return strings.NewReplacer("--", "", "-", "_").Replace(like)
@@ -145,7 +145,7 @@ func likeKey(cmd *cobra.Command, key string) string {
 	return ": there are " + strings.Join(keysOf(cmd, notInConfig, policyKeys...), ", ")
 }
 
-// likeVariable is likeKey for a flag's name in the environment.
+// likeVariable is likeKey for the name of an environment variable.
 func likeVariable(cmd *cobra.Command, name string) string {
 	if slices.Contains(policyKeys, name) {
 		return ": " + name + " stand in the configuration file (--config) alone"
@@ -157,10 +157,11 @@ func likeVariable(cmd *cobra.Command, name string) string {
 		strings.ToUpper(strings.Join(keysOf(cmd, []string{"help"}), ", "))
 }
 
-// policyKeys are the keys of a configuration that are no flags.
+// policyKeys are the configuration keys that have no flag.
 var policyKeys = []string{"rules", "quotas"}
 
-// keysOf are the names of flags as keys, and more, in order, without some.
+// keysOf returns the flags of cmd as configuration keys, except those in without, together with
+// more, sorted.
 func keysOf(cmd *cobra.Command, without []string, more ...string) []string {
 	keys := slices.Clone(more)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -172,7 +173,7 @@ func keysOf(cmd *cobra.Command, without []string, more ...string) []string {
 	return keys
 }
 
-// ifBool says what a flag takes that is true or false; nothing of others.
+// ifBool returns the remedy for a wrong value of a boolean flag; "" for other flags.
 func ifBool(f *pflag.Flag) string {
 	if f.Value.Type() == "bool" {
 		return ": write true or false"
@@ -180,7 +181,7 @@ func ifBool(f *pflag.Flag) string {
 	return ""
 }
 
-// exampleOf is a value of a flag, for messages.
+// exampleOf returns an example value of a flag, for messages.
 func exampleOf(f *pflag.Flag) string {
 	if f.Value.Type() == "bool" {
 		return "true"
@@ -192,7 +193,7 @@ func exampleOf(f *pflag.Flag) string {
 	return name
 }
 
-// joinedErrors is what errors.Join returns.
+// joinedErrors is implemented by the errors of errors.Join.
 type joinedErrors interface {
 	Unwrap() []error
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// configTree reads the document of a configuration file by hand, since what the decoder
-// says of a mistake is about Go, and not about what would be right.
+// configTree reads the document of a configuration file node by node: the errors of the YAML
+// decoder name Go types and do not say what would be valid.
 type configTree struct {
 	path  string
 	wrong []error // each with its line
@@ -29,7 +29,7 @@ type setting struct {
 	line int // of its key
 }
 
-// A shape says whether a value is what a key takes; if not, what that would be.
+// A shape reports whether a key accepts a value, and describes valid values.
 type shape func(n *yaml.Node) (right string, ok bool)
 
 var (
@@ -49,7 +49,7 @@ var (
 	}
 )
 
-// read takes a document apart; an empty one sets nothing.
+// read parses a document; an empty one sets nothing.
 func (t *configTree) read(document *yaml.Node) (*configFile, error) {
 	c := &configFile{Settings: map[string]setting{}}
 	if len(document.Content) == 0 {
@@ -75,7 +75,7 @@ func (t *configTree) read(document *yaml.Node) (*configFile, error) {
 	return c, nil
 }
 
-// keys calls each for the keys of a mapping, of which none may be there twice.
+// keys calls each for every key of a mapping, and records duplicate keys as errors.
 func (t *configTree) keys(n *yaml.Node, right string, each func(key, value *yaml.Node)) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -109,7 +109,7 @@ func (t *configTree) list(key, n *yaml.Node, what string, shapes map[string]shap
 		}
 	})
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		// What somebody meant as "nobody may do anything" must not be taken as nothing said.
+		// An empty list may be meant as "nobody may do anything", and must not mean the opposite.
 		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules every authenticated client may do "+
 			"everything)", key.Value)
 		return
@@ -139,7 +139,7 @@ func (t *configTree) list(key, n *yaml.Node, what string, shapes map[string]shap
 	}
 }
 
-// listLike is a list of words; example is one.
+// listLike returns the shape of a list of words; example is a valid one.
 func listLike(example string) shape {
 	return func(n *yaml.Node) (string, bool) {
 		right := "a list: KEY: " + example
@@ -155,10 +155,10 @@ func listLike(example string) shape {
 	}
 }
 
-// isWord reports whether a value is one that is there.
+// isWord reports whether a value is a scalar other than null.
 func isWord(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag != "!!null" }
 
-// quoted is a word as it may stand in a list.
+// quoted returns a word as YAML writes it in a list.
 func quoted(n *yaml.Node) string {
 	if strings.ContainsAny(n.Value, `*&!{}[],#:"'| `) {
 		return strconv.Quote(n.Value)

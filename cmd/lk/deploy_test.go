@@ -22,7 +22,7 @@ func deployed(t *testing.T, name string) string {
 	return string(text)
 }
 
-// What the unit and the image start is a command that there is, with flags that there are.
+// The commands of the unit and of the image exist, and so do their flags.
 func TestDeployedCommands(t *testing.T) {
 	var commands [][]string
 	for line := range strings.Lines(deployed(t, "lockkeeper.service")) {
@@ -56,7 +56,7 @@ func TestDeployedCommands(t *testing.T) {
 	}
 }
 
-// The example of a configuration is one, as it is and with all of it uncommented.
+// The example configuration is valid, as it is and with all lines uncommented.
 func TestDeployedConfig(t *testing.T) {
 	example := deployed(t, "lockkeeper.yaml")
 	all := regexp.MustCompile(`(?m)^#([a-z_]+:|  )`).ReplaceAllString(example, "$1")
@@ -72,7 +72,7 @@ func TestDeployedConfig(t *testing.T) {
 		}
 		a := quietApp()
 		o := &serveOptions{config: path}
-		o.settle(a, a.newServe())
+		o.applyConfig(a, a.newServe())
 		if len(a.bad.list) > 0 {
 			t.Errorf("%s: %s", kind, a.bad.Error())
 		}

@@ -81,7 +81,7 @@ func (d *doctor) wrong(grade lockkeeper.Grade, check, detail, remedy string) {
 	d.list = append(d.list, lockkeeper.Finding{Check: check, Grade: grade, Detail: detail, Remedy: remedy})
 }
 
-// examine looks at everything, the engine first.
+// examine runs all checks, those of the engine first.
 func (d *doctor) examine(ctx context.Context) {
 	if url, ok := d.choice(); ok {
 		client := d.open(ctx, url)
@@ -99,7 +99,7 @@ func (d *doctor) examine(ctx context.Context) {
 	d.clock()
 }
 
-// choice looks at which engine is used, and why that one.
+// choice checks the choice of the engine, and records its source.
 func (d *doctor) choice() (url string, ok bool) {
 	a := d.app
 	a.checkEngine()
@@ -131,8 +131,8 @@ func (d *doctor) choice() (url string, ok bool) {
 	return url, true
 }
 
-// open opens the engine, if it is there, and tells what it promises. The client
-// is nil if it could not be opened.
+// open opens the engine, if it exists, and records its guarantees. It returns nil if the engine
+// can't be opened.
 func (d *doctor) open(ctx context.Context, url string) *connection {
 	if file := d.app.missingFile(); file != "" {
 		d.missing(file)
@@ -176,10 +176,10 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 	return client
 }
 
-// diskRemedy is what to do about a full disk that keeps the locks.
+// diskRemedy is the remedy for a full disk that keeps the locks.
 const diskRemedy = "make room on that disk: then it continues by itself; holders keep their locks meanwhile"
 
-// promises are what the engine declares.
+// promises records the guarantees that the engine declares.
 func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
 	who, whose := fmt.Sprintf("everybody within %s who names this engine", g.Reach), ""
 	switch {
@@ -200,7 +200,7 @@ func (d *doctor) promises(g lockkeeper.Guarantees, url string) {
 	d.fine(whose+"what would break it", "%s", g.Breaks)
 }
 
-// missing looks at whether a file that is not there could be made.
+// missing checks whether lk could create the missing file.
 func (d *doctor) missing(file string) {
 	folder := filepath.Dir(file)
 	for {
@@ -225,7 +225,7 @@ func (d *doctor) missing(file string) {
 	}
 }
 
-// folderRemedy is what to do about a folder in which no file can be made.
+// folderRemedy returns the remedy for a folder in which lk can't create files.
 func (d *doctor) folderRemedy(folder string) string {
 	if d.app.engineSource() == "the default" {
 		return homeRemedy
@@ -233,7 +233,7 @@ func (d *doctor) folderRemedy(folder string) string {
 	return "make " + folder + " writable, or name another file"
 }
 
-// openRemedy is what to do about an engine that can't be opened.
+// openRemedy returns the remedy for an engine that can't be opened.
 func (d *doctor) openRemedy(err error, url string) string {
 	file := fileOf(url)
 	var refused *exit
@@ -253,10 +253,10 @@ func (d *doctor) openRemedy(err error, url string) string {
 		" and its directory are yours to write, on a local disk that is not full; or name another file"
 }
 
-// parent looks at the lock that this environment says it is inside of.
+// parent checks the enclosing run that LK_CLAIM names.
 func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 	claim, named := os.Getenv("LK_CLAIM"), os.Getenv(engineVariable)
-	const remedy = "unset LK_CLAIM, or begin a new shell: what is taken from here is not part of that run"
+	const remedy = "unset LK_CLAIM, or begin a new shell: locks taken from here are not part of that run"
 	ref, err := lockkeeper.ParseRef(claim)
 	switch {
 	case claim == "":
@@ -281,7 +281,7 @@ func (d *doctor) parent(ctx context.Context, client *connection, url string) {
 	}
 }
 
-// state looks at the folder of the default engine.
+// state checks the folder of the default engine.
 func (d *doctor) state() {
 	if xdg := os.Getenv("XDG_STATE_HOME"); xdg != "" && !filepath.IsAbs(xdg) {
 		d.wrong(lockkeeper.Doubtful, "state folder", "XDG_STATE_HOME is "+xdg+", which is not absolute and so is ignored",
@@ -326,7 +326,7 @@ func (d *doctor) ci() {
 	d.fine("CI", "an engine is named, by %s", d.app.engineSource())
 }
 
-// system looks at what this kernel can't do.
+// system reports what lk can't do on this operating system.
 func (d *doctor) system() {
 	name := runtime.GOOS + "/" + runtime.GOARCH
 	if lacks := systemLacks(runtime.GOOS); lacks != "" {
@@ -336,7 +336,7 @@ func (d *doctor) system() {
 	d.fine("system", "%s: all that lk does works here", name)
 }
 
-// programs looks for other programs that are called lk.
+// programs looks for other programs named lk in PATH.
 func (d *doctor) programs() {
 	self, err := os.Executable()
 	if err != nil {
@@ -374,7 +374,7 @@ func sameFile(file string, as []string) bool {
 	return false
 }
 
-// versionOf reads which version a program is, without running it.
+// versionOf reads the version of a program from its file, without running it.
 func versionOf(file string) string {
 	info, err := buildinfo.ReadFile(file)
 	switch {
@@ -388,7 +388,7 @@ func versionOf(file string) string {
 	return info.Main.Version
 }
 
-// clock looks at the time of day, which only people read.
+// clock checks the time of day. No lock depends on it, but people read it.
 func (d *doctor) clock() {
 	now := time.Now()
 	if now.Year() < 2026 {

@@ -15,11 +15,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 )
 
-// variables looks for variables of the environment that are meant for lockkeeper, and
-// that nobody reads.
+// variables looks for environment variables that are meant for lockkeeper but that no program
+// reads.
 func (d *doctor) variables() {
 	known := knownVariables()
-	like := &cobra.Command{SuggestionsMinimumDistance: 2} // which can compare names
+	like := &cobra.Command{SuggestionsMinimumDistance: 2} // it finds similar names
 	for _, name := range known {
 		like.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
@@ -46,7 +46,7 @@ func (d *doctor) variables() {
 	}
 }
 
-// engineVariables are the variables that choose an engine, and those of the engines.
+// engineVariables returns the variable that chooses an engine, and those that engines read.
 func engineVariables() []string {
 	all := []string{engineVariable}
 	for _, s := range lockkeeper.Schemes() {
@@ -59,8 +59,8 @@ func engineVariables() []string {
 	return all
 }
 
-// knownVariables are those that lk reads. The flags are of an app of their own here,
-// since making flags sets them to their defaults.
+// knownVariables returns the environment variables that lk reads. It builds the flags on another
+// app, because building them resets an app's values to their defaults.
 func knownVariables() []string {
 	known := engineVariables()
 	serve, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).newRoot().Find([]string{"serve"})
@@ -75,14 +75,14 @@ func knownVariables() []string {
 	return known
 }
 
-// examineURL reports what the engine checks of its URL without being opened.
+// examineURL runs the checks of the URL that need no open engine.
 func (d *doctor) examineURL(url string) {
 	if examine := schemeOf(url).Examine; examine != nil {
 		d.list = append(d.list, examine(url)...)
 	}
 }
 
-// serverRemedy is what to do about a server that could not be used.
+// serverRemedy returns the remedy for a server that can't be used.
 func serverRemedy(err error) string {
 	text := err.Error()
 	switch {

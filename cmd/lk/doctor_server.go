@@ -12,10 +12,10 @@ import (
 
 const (
 	roundTrips    = 5
-	slowRoundTrip = 500 * time.Millisecond // much of a renewal's time, with a TTL of a few seconds
+	slowRoundTrip = 500 * time.Millisecond // with a TTL of a few seconds, much of the time for a renewal
 )
 
-// roundTrips looks at how long the server takes to answer.
+// roundTrips measures how long the server takes to answer.
 func (d *doctor) roundTrips(ctx context.Context, client *connection, url string) {
 	const check = "round trip"
 	var took load.Histogram
@@ -39,10 +39,10 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 	d.fine(check, "%s", text)
 }
 
-// certificateSoon is how long before its end a certificate is doubtful.
+// A certificate that expires within certificateSoon is doubtful.
 const certificateSoon = 14 * duration.Day
 
-// server looks at what the server tells of itself.
+// server checks the state that the server reports of itself.
 func (d *doctor) server(ctx context.Context, client *connection) {
 	e, ok := client.engine.(lockkeeper.ServerClient)
 	if !ok {
@@ -80,7 +80,7 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 	}
 }
 
-// certificate looks at how long a certificate is still good.
+// certificate checks how long a certificate is still valid.
 func (d *doctor) certificate(check string, until time.Time, remedy string) {
 	switch rest := time.Until(until); {
 	case until.IsZero():

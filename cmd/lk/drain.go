@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// drainLook is how often a server that drains is asked how far it is.
+// drainLook is the pause between two requests for the progress of a drain.
 const drainLook = time.Second
 
 // drainOptions are the arguments of lk drain.
@@ -96,8 +96,8 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 	return a.awaitDrained(ctx, server, o.wait, about)
 }
 
-// awaitDrained waits until the server can't be reached any more, and tells how far
-// it is when that changes.
+// awaitDrained waits until the server can't be reached any more, and prints its progress when it
+// changes.
 func (a *app) awaitDrained(ctx context.Context, server lockkeeper.ServerClient, bound time.Duration,
 	last lockkeeper.ServerState) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)

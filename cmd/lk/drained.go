@@ -9,17 +9,16 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// emptyRetry is when an engine is asked again that could not tell what it has, or that
-// others use too.
+// emptyRetry is the pause before the next list, after a failed one or on a shared engine.
 const emptyRetry = time.Second
 
-// awaitEmpty waits until nothing is held at the engine and nobody waits. The gate,
-// which is the only way to it, takes no new claims: once empty, it stays so. An
-// engine that can't tell what it has is not empty, and is asked again.
+// awaitEmpty waits until the engine has no held or waiting claims. The caller has closed the gate
+// to new claims. If the gate is the only way to the engine, serves is nil, and an empty engine
+// stays empty.
 //
-// Where there are other ways to the engine it is never known to be empty, and need not
-// be: clients go on by those. Then serves tells which sessions have a connection here,
-// and those alone are waited for. Else it is nil. The error is ctx's.
+// On a shared engine clients can continue at another server. Then awaitEmpty waits only for claims
+// of sessions that this server serves, as serves reports. If a list fails, awaitEmpty tries again.
+// Its error is that of ctx.
 func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves func(session string) bool,
 	log *slog.Logger) error {
 	if err := g.Settled(ctx); err != nil {
@@ -49,7 +48,8 @@ func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves
 	}
 }
 
-// countLive counts what is held, and those who wait, of the sessions that serves tells.
+// countLive counts the held and waiting claims of the sessions that serves reports; of all if it is
+// nil.
 func countLive(ctx context.Context, e lockkeeper.Engine, serves func(session string) bool) (n int, err error) {
 	for st, err := range e.List(ctx, lockkeeper.Query{Brief: true}) {
 		if err != nil {
@@ -64,8 +64,8 @@ func countLive(ctx context.Context, e lockkeeper.Engine, serves func(session str
 
 func isLive(s lockkeeper.State) bool { return s == lockkeeper.Held || s == lockkeeper.Waiting }
 
-// followUntilEmpty follows the claims of an engine that has some, until all that it
-// saw have ended. Whether that were all is for the next count to tell.
+// followUntilEmpty follows the claims of an engine until all listed ones have ended. The caller
+// counts again, since the first list may not be complete when the last listed claim ends.
 func followUntilEmpty(ctx context.Context, e lockkeeper.Engine) error {
 	live := make(map[lockkeeper.Ref]bool)
 	for st, err := range e.List(ctx, lockkeeper.Query{Follow: true, Brief: true}) {

@@ -16,10 +16,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// silentEngine can't tell what it has, as often as it is asked for it.
+// silentEngine fails the first lists: count without Follow, and follow with it.
 type silentEngine struct {
 	lockkeeper.Engine
-	count, follow int // so many such lists fail
+	count, follow int // lists that still fail
 }
 
 func (e *silentEngine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
@@ -35,8 +35,8 @@ func (e *silentEngine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[l
 	}
 }
 
-// A drain that is told nothing of the engine for a while does not take it for empty,
-// nor gives up, nor asks without a pause.
+// While the engine can't list its claims, a drain does not take it for empty, does not give up, and
+// pauses between its attempts.
 func TestDrainOfASilentEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memlock.New()
@@ -75,8 +75,8 @@ func TestDrainOfASilentEngine(t *testing.T) {
 	})
 }
 
-// Where others use the engine too, a drain waits for those who have a connection to this
-// server alone, and not for one who has gone on elsewhere.
+// On a shared engine a drain waits only for clients connected to this server, and not for a client
+// that has moved to another one.
 func TestDrainOfASharedEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memlock.New()

@@ -44,13 +44,13 @@ the number of the claim, and what the claim wants. Fields that are zero are left
 	}
 }
 
-// checkDump notes what is wrong with the choice of the engine.
+// checkDump collects the problems of the chosen engine.
 func (a *app) checkDump(args []string) {
-	a.within = true // the engine is not used, only its journal
+	a.within = true // lk dump reads the journal, and opens no engine
 	a.takeEngine(args, "engine")
 	url, named, err := a.chooseURL()
 	switch {
-	case err != nil: // checkEngine says it
+	case err != nil: // checkEngine reports it
 	case !named:
 		a.bad.addf("no engine: name one, as in lk dump disk:DIR, or by --engine or %s", engineVariable)
 	case schemeOf(url) != nil && schemeOf(url).Dump == nil:
@@ -59,7 +59,7 @@ func (a *app) checkDump(args []string) {
 	}
 }
 
-// takeEngine takes the engine from the arguments of a verb, of which there is at most one.
+// takeEngine takes the engine from the arguments of a verb, which are one at most.
 func (a *app) takeEngine(args []string, what string) {
 	switch {
 	case len(args) > 1:

@@ -13,11 +13,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 )
 
-// engineVariable names the engine where --engine does not; a child of lk run
-// finds the URL of its engine in it.
+// engineVariable names the engine if --engine does not. lk run sets it for its command.
 const engineVariable = "LOCKKEEPER_URL"
 
-// connection is a client with what lk knows of its engine.
+// connection is a client together with its engine and the URL.
 type connection struct {
 	*lockkeeper.Client
 	engine   lockkeeper.Engine
@@ -27,8 +26,8 @@ type connection struct {
 	named    bool // --engine or the environment names the engine; else it is the default file
 }
 
-// connect opens the engine of this run: that of --engine or an argument, else of
-// LOCKKEEPER_URL, else the default file.
+// connect opens the engine that --engine or an argument names, else LOCKKEEPER_URL, else the
+// default file.
 func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (*connection, error) {
 	url, named, err := a.chooseURL()
 	if err != nil {
@@ -64,7 +63,7 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 	}, nil
 }
 
-// withinProcess says why an engine that is within one process is of no use to lk.
+// withinProcess explains why lk can't use an engine within one process.
 func withinProcess(url string) string {
 	if dir := fileOf(url); dir != "" {
 		return url + " is for one process alone: lk serve --data " + dir + " serves it to all, and says how to reach it"
@@ -83,15 +82,15 @@ func (a *app) openedURL(url string) string {
 	return url
 }
 
-// look is connect for verbs that only look: they change nothing. Where no file and no
-// tables are, nothing is held: look says so, and the connection is nil.
+// look is connect for read-only verbs. If the file or the tables do not exist, it prints that
+// nothing is held, and returns nil.
 func (a *app) look(ctx context.Context) (*connection, error) {
 	a.reads = true
 	return a.existing(ctx)
 }
 
-// existing is connect for verbs that are about claims that exist, and make no file and no
-// tables for them. Where these are not there the connection is nil, as look has it.
+// existing is connect for verbs that act on existing claims, so they create no file and no tables.
+// If these do not exist, it returns nil, as look does.
 func (a *app) existing(ctx context.Context) (*connection, error) {
 	if file := a.missingFile(); file != "" {
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s does not exist yet\n", file)
@@ -99,7 +98,7 @@ func (a *app) existing(ctx context.Context) (*connection, error) {
 	}
 	a.looks = true
 	client, err := a.connect(ctx)
-	if url, _, _ := a.chooseURL(); isMissing(err, url) { // connect has chosen it too
+	if url, _, _ := a.chooseURL(); isMissing(err, url) { // without an error: connect has called it already
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n",
 			lockkeeper.RedactURL(url))
 		return nil, nil
@@ -110,12 +109,13 @@ func (a *app) existing(ctx context.Context) (*connection, error) {
 	return client, err
 }
 
-// isMissing reports whether there is nothing at that URL to open, so that nobody holds anything.
+// isMissing reports whether err says that the file or the tables of url do not exist, so that
+// nobody holds anything.
 func isMissing(err error, url string) bool {
 	return errors.Is(err, lockkeeper.ErrNoTables) || fileOf(url) != "" && errors.Is(err, fs.ErrNotExist)
 }
 
-// missingFile is the file of the engine if it is not there, else "".
+// missingFile returns the file of the engine if it does not exist, else "".
 func (a *app) missingFile() string {
 	url, _, err := a.chooseURL()
 	if err != nil {
@@ -128,8 +128,7 @@ func (a *app) missingFile() string {
 	return file
 }
 
-// checkEngine notes what is wrong with the choice of the engine, as far as that
-// can be known without opening it.
+// checkEngine collects the problems of the chosen engine that lk can find without opening it.
 func (a *app) checkEngine() {
 	url, named, err := a.chooseURL()
 	if err == nil && named {
@@ -173,10 +172,9 @@ func (a *app) chooseURL() (url string, named bool, err error) {
 	return url, false, err
 }
 
-// sessionFile is the file by which the kernel tells that the processes of a
-// session live, where the engine has one. A child that inherits it keeps the
-// lock, for at most the TTL, from going to anyone else while it outlives a
-// killed lk.
+// sessionFile returns the file by which the kernel knows the processes of a session; nil if the
+// engine has none. While a child that inherited it outlives a killed lk, nobody else is granted the
+// lock, for at most the TTL.
 func (c *connection) sessionFile(session string) *os.File {
 	if has, ok := c.engine.(lockkeeper.ProcessWatcher); ok {
 		return has.SessionFile(session)
@@ -184,7 +182,7 @@ func (c *connection) sessionFile(session string) *os.File {
 	return nil
 }
 
-// homeRemedy is what to do where the default engine has no folder.
+// homeRemedy is the remedy if there is no folder for the default engine.
 const homeRemedy = "set HOME or XDG_STATE_HOME to a folder of yours, or name an engine with --engine or " +
 	engineVariable
 

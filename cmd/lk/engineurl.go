@@ -122,7 +122,7 @@ func errTilde(url, before, file string) error {
 		url, before, strings.TrimPrefix(strings.TrimPrefix(file, "~"), "/"))}
 }
 
-// databaseRemedy is what to do about a database that could not be used.
+// databaseRemedy returns the remedy for a database that can't be used.
 func databaseRemedy(err error) string {
 	switch {
 	case errors.Is(err, lockkeeper.ErrNoTables):

@@ -18,8 +18,8 @@ const (
 	exitUsage         = 2  // bad usage or input
 	exitAlready       = 7  // of lk drain --unless-version: the server has that version
 	exitUnavailable   = 69 // the engine can't be reached
-	exitNotAcquired   = 75 // taken; -E names another code
-	exitLost          = 76 // held, and lost before the child ended
+	exitNotAcquired   = 75 // the lock is taken; -E names another code
+	exitLost          = 76 // the lock was lost before the child ended
 	exitDenied        = 77 // not allowed
 	exitNotExecutable = supervise.NotExecutable
 	exitNotFound      = supervise.NotFound
@@ -40,11 +40,11 @@ const exitCodesTable = `  2    bad usage
 // exit is an error that knows its exit code.
 type exit struct {
 	code int
-	say  error // what to tell the user; nil: nothing
+	say  error // printed for the user; nil: nothing
 	// the terminal's interrupt, of which lk dies as any program does, so that the script around it
 	// stops too; nil: none
 	signal os.Signal
-	group  bool // the script has not got that signal, since the child was the terminal's foreground
+	group  bool // the script did not receive that signal, since the child was the terminal's foreground
 }
 
 func (e *exit) Error() string {
@@ -56,7 +56,7 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.say }
 
-// exitCode tells the user of err and returns the code for it.
+// exitCode prints err and returns its exit code.
 func (a *app) exitCode(err error) int {
 	var e *exit
 	if !errors.As(err, &e) {
@@ -69,7 +69,7 @@ func (a *app) exitCode(err error) int {
 	return e.code
 }
 
-// exitUsage tells all that is wrong with the arguments, a line for each.
+// exitUsage prints all problems of the arguments, a line for each.
 func (a *app) exitUsage(cmd *cobra.Command, err error) int {
 	list := []string{err.Error()}
 	var p *problems
@@ -82,8 +82,8 @@ func (a *app) exitUsage(cmd *cobra.Command, err error) int {
 	return exitUsage
 }
 
-// codeOf is the exit code of an error: for one of the package lockkeeper that of its own
-// sentinel, whatever its cause was.
+// codeOf returns the exit code of an error. For an error of the package lockkeeper its own sentinel
+// decides, not its cause.
 func codeOf(err error) int {
 	var refused *supervise.StartError
 	if errors.As(err, &refused) {

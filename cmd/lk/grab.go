@@ -24,8 +24,8 @@ Unless it is renewed (lk grab, lk renew, lk keep), it ends after its TTL, so a c
 does not block others for long. Jobs that must not share a hold need different names: put
 the number of the run into the name.`
 
-// placeOptions are what the verbs on places share: whose it is, and where.
-type placeOptions struct {
+// reservationOptions are the flags and arguments that the verbs on reservations share.
+type reservationOptions struct {
 	as           string
 	paths        []lockkeeper.Path
 	ttl, holdFor time.Duration
@@ -33,21 +33,21 @@ type placeOptions struct {
 	asJSON       bool
 }
 
-func newPlaceOptions() placeOptions {
-	return placeOptions{ttl: grab.DefaultTTL, conflictCode: exitNotAcquired}
+func newReservationOptions() reservationOptions {
+	return reservationOptions{ttl: grab.DefaultTTL, conflictCode: exitNotAcquired}
 }
 
-func (o *placeOptions) addName(cmd *cobra.Command, a *app) {
+func (o *reservationOptions) addName(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&o.as, "as", "", "name of the owner, 1 to 128 bytes (required)")
 	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print only errors on stderr")
 }
 
-func (o *placeOptions) addTTL(cmd *cobra.Command, bad *problems) {
+func (o *reservationOptions) addTTL(cmd *cobra.Command, bad *problems) {
 	addSpan(cmd, bad, &o.ttl, "ttl", lockkeeper.MinTTL,
 		"it ends D after the last renewal, never earlier than announced before")
 }
 
-func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
+func (o *reservationOptions) addAnswer(cmd *cobra.Command, bad *problems) {
 	f := cmd.Flags()
 	addSpan(cmd, bad, &o.holdFor, "for", lockkeeper.MinTTL,
 		"hold for D without renewals, such as 90m or 2d; others see that")
@@ -58,7 +58,7 @@ func (o *placeOptions) addAnswer(cmd *cobra.Command, bad *problems) {
 
 // check reads the paths and collects everything that is wrong with them and with
 // the flags of this struct.
-func (o *placeOptions) check(cmd *cobra.Command, args []string, bad *problems) {
+func (o *reservationOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	if !cmd.Flags().Changed("as") {
 		bad.addf("no --as: say who has it, by a name that no other job has, such as --as \"$GITHUB_RUN_ID-$GITHUB_JOB\"")
 	} else if strings.TrimSpace(o.as) == "" {
@@ -83,9 +83,8 @@ func (o *placeOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	}
 }
 
-// checkRanges lets the package grab say what is out of range. targets are those
-// of the paths.
-func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
+// checkRanges collects the values that the package grab refuses. targets are those of the paths.
+func (o *reservationOptions) checkRanges(r grab.Request, bad *problems) {
 	if r.As = o.as; strings.TrimSpace(r.As) == "" {
 		r.As = "x" // reported already
 	}
@@ -100,18 +99,18 @@ func (o *placeOptions) checkRanges(r grab.Request, bad *problems) {
 	}
 }
 
-func (o *placeOptions) name() grab.Name   { return grab.Name{As: o.as, Paths: o.paths} }
-func (o *placeOptions) terms() grab.Terms { return grab.Terms{TTL: o.ttl, For: o.holdFor} }
+func (o *reservationOptions) name() grab.Name   { return grab.Name{As: o.as, Paths: o.paths} }
+func (o *reservationOptions) terms() grab.Terms { return grab.Terms{TTL: o.ttl, For: o.holdFor} }
 
 // contest describes the paths that the name wants, for messages.
-func (o *placeOptions) contest() contest { return contest{wanted: o.paths} }
+func (o *reservationOptions) contest() contest { return contest{wanted: o.paths} }
 
 // what names the paths in messages: the first, and how many more.
-func (o *placeOptions) what() string { return o.contest().all() }
+func (o *reservationOptions) what() string { return o.contest().all() }
 
 // grabOptions are the flags of lk grab.
 type grabOptions struct {
-	placeOptions
+	reservationOptions
 	shared       bool
 	limit, units int
 	wait         time.Duration
@@ -124,7 +123,7 @@ type grabOptions struct {
 }
 
 func (a *app) newGrab() *cobra.Command {
-	o := &grabOptions{placeOptions: newPlaceOptions(), units: 1}
+	o := &grabOptions{reservationOptions: newReservationOptions(), units: 1}
 	cmd := &cobra.Command{
 		Use:   "grab PATH... --as NAME",
 		Short: "Take locks for a name, or a position in line",
@@ -184,7 +183,7 @@ Exit codes:
 }
 
 func (o *grabOptions) check(cmd *cobra.Command, args []string, bad *problems) {
-	o.placeOptions.check(cmd, args, bad)
+	o.reservationOptions.check(cmd, args, bad)
 	limited := cmd.Flags().Changed("limit")
 	if limited && o.shared {
 		bad.addf("-n and -s exclude each other: a limit counts holders, sharing does not")
@@ -240,8 +239,10 @@ func (o *grabOptions) request() grab.Request {
 	}
 }
 
-// places opens the engine for verbs on places.
-func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection, *grab.Reservations, error) {
+// openReservations opens the engine for verbs on reservations.
+func (a *app) openReservations(
+	ctx context.Context, o *reservationOptions, p trial,
+) (*connection, *grab.Reservations, error) {
 	c, err := a.reach(ctx, p)
 	if err != nil {
 		return nil, nil, err
@@ -256,27 +257,27 @@ func (a *app) places(ctx context.Context, o *placeOptions, p trial) (*connection
 // grab is lk grab.
 func (a *app) grab(ctx context.Context, o *grabOptions) error {
 	began := time.Now()
-	c, places, err := a.places(ctx, &o.placeOptions, trial{began, o.wait, o.what()})
+	c, reservations, err := a.openReservations(ctx, &o.reservationOptions, trial{began, o.wait, o.what()})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if o.token != (grab.Token{}) {
-		answer, err := places.Confirm(ctx, o.request(), o.token)
+		answer, err := reservations.Confirm(ctx, o.request(), o.token)
 		if err != nil {
 			return err
 		}
-		return a.answer(&o.placeOptions, answer)
+		return a.answer(&o.reservationOptions, answer)
 	}
 	if o.wait == 0 {
-		return a.grabNow(ctx, places, o)
+		return a.grabNow(ctx, reservations, o)
 	}
 	signals := make(chan os.Signal, 16)
 	supervise.NotifySignals(signals)
 	defer signal.Stop(signals)
 	ctx, over := stoppedBy(ctx, signals, anySignal)
 	report := newWaitReport(o.contest(), a.noteText, c.Client)
-	answer, err := places.Wait(ctx, o.request(), restOf(began, o.wait), func(w grab.Answer) {
+	answer, err := reservations.Wait(ctx, o.request(), restOf(began, o.wait), func(w grab.Answer) {
 		report.changed(ctx, w.Status)
 	})
 	report.stop()
@@ -298,29 +299,29 @@ func (a *app) grab(ctx context.Context, o *grabOptions) error {
 		}
 		return a.gaveUp(o, answer)
 	}
-	return a.answer(&o.placeOptions, answer)
+	return a.answer(&o.reservationOptions, answer)
 }
 
-// grabNow is lk grab that does not wait.
-func (a *app) grabNow(ctx context.Context, places *grab.Reservations, o *grabOptions) error {
-	answer, err := places.Grab(ctx, o.request())
+// grabNow is lk grab without --wait.
+func (a *app) grabNow(ctx context.Context, reservations *grab.Reservations, o *grabOptions) error {
+	answer, err := reservations.Grab(ctx, o.request())
 	switch {
 	case err != nil:
 		return err
 	case answer.State == lockkeeper.Ended:
 		return a.gaveUp(o, answer)
 	}
-	if err = a.answer(&o.placeOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
+	if err = a.answer(&o.reservationOptions, answer); answer.State == lockkeeper.Waiting && !o.try {
 		a.note("lk grab does not wait: its reservation lives for %s (--wait D waits, --try makes "+
 			"none)", duration.Text(answer.TTL))
 	}
 	return err
 }
 
-// gaveUp reports a failed try, or a failed wait, that left no place. It prints nothing on
-// stdout, except with --json.
+// gaveUp reports a failed try or wait that left no reservation. It prints nothing on stdout, except
+// with --json.
 func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
-	a.noteLost(&o.placeOptions, answer)
+	a.noteLost(&o.reservationOptions, answer)
 	c := o.contest()
 	name, state := c.name(answer.Blockers), waitLine(answer.Status)+c.others()
 	text := fmt.Sprintf("%s is still taken after %s: %s", name, duration.Exact(o.wait), state)
@@ -341,8 +342,8 @@ func (a *app) gaveUp(o *grabOptions, answer grab.Answer) error {
 	return &exit{code: o.conflictCode}
 }
 
-// itself says that a name waits for what it holds itself, and where.
-func (o *placeOptions) itself(answer grab.Answer) string {
+// itself says that a name waits for its own hold at other paths.
+func (o *reservationOptions) itself(answer grab.Answer) string {
 	var texts []string
 	for _, p := range answer.OwnHolds {
 		texts = append(texts, string(p))
@@ -351,16 +352,16 @@ func (o *placeOptions) itself(answer grab.Answer) string {
 		"first", o.as, strings.Join(texts, " "), o.as)
 }
 
-// noteLost tells what became of the hold that the name had before.
-func (a *app) noteLost(o *placeOptions, answer grab.Answer) {
+// noteLost prints why the name lost its previous hold, if it did.
+func (a *app) noteLost(o *reservationOptions, answer grab.Answer) {
 	if answer.Lost != nil {
 		a.note("the hold that %s had of %s before is gone: %s", o.as, o.what(), answer.Lost)
 	}
 }
 
-// answer prints what a name has: "ok FENCE" or "wait PLACE", and for people who
-// is in the way.
-func (a *app) answer(o *placeOptions, answer grab.Answer) error {
+// answer prints the answerLine of a reservation, or its JSON, on stdout, and the blockers for
+// people on stderr.
+func (a *app) answer(o *reservationOptions, answer grab.Answer) error {
 	a.noteLost(o, answer)
 	waiting := answer.State == lockkeeper.Waiting
 	switch {
@@ -387,8 +388,8 @@ func (a *app) answer(o *placeOptions, answer grab.Answer) error {
 	return err
 }
 
-// answerLine is an answer for scripts: "ok TOKEN", "ok TOKEN SLOT" for one permit,
-// or "wait PLACE".
+// answerLine is an answer for scripts: "ok TOKEN", "ok TOKEN SLOT" for one permit, or "wait
+// POSITION".
 func answerLine(answer grab.Answer) string {
 	switch {
 	case answer.State == lockkeeper.Waiting:
@@ -419,8 +420,8 @@ func (h heldAnswer) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(text[:len(text)-1], `,"token":%q}`, h.Token), nil
 }
 
-// grabbedAs says, of a run that names itself as, that a hold in its way was grabbed
-// for the same name, which is another owner; else it is empty.
+// grabbedAs returns a hint if a hold that blocks a run was made by lk grab under the name of the
+// run: equal names do not make them one owner. Else it is empty.
 func grabbedAs(as string, blocked []lockkeeper.Blocker) string {
 	for _, b := range blocked {
 		if b.As == as && grab.IsGrabbed(b.Ref) {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
-// TestGrabbedAs: only a hold that was grabbed for the name of the run is told of.
+// TestGrabbedAs: the hint appears only for a hold that lk grab made for the name of the run.
 func TestGrabbedAs(t *testing.T) {
 	grabbed := grab.Name{As: "me", Paths: []lockkeeper.Path{"db"}}.Ref()
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Help teaches by example: each verb has 2 to 6 of them, each under a line that
-// says what it is for, and what they show exists.
+// Each verb has 2 to 6 examples, each under a line that says its purpose. All verbs and flags in
+// them exist.
 func TestEveryVerbHasExamples(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard}
 	root := a.newRoot()
@@ -83,7 +83,7 @@ func TestUnknownIn(t *testing.T) {
 	}
 }
 
-// What a system can't do is said there, and only there.
+// The help of each system says what lk can't do on it, and only there.
 func TestSystemNote(t *testing.T) {
 	for system, want := range map[string]string{
 		"linux":   "",

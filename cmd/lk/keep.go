@@ -19,13 +19,13 @@ import (
 
 // keepOptions are the flags of lk keep.
 type keepOptions struct {
-	placeOptions
+	reservationOptions
 	pid     int
 	cleanup string
 }
 
 func (a *app) newKeep() *cobra.Command {
-	o := &keepOptions{placeOptions: newPlaceOptions()}
+	o := &keepOptions{reservationOptions: newReservationOptions()}
 	cmd := &cobra.Command{
 		Use:   "keep PATH... --as NAME",
 		Short: "Renew a reservation until a process ends, then release it",
@@ -145,18 +145,18 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	}
 }
 
-// startKeeping opens the engine and keeps what the name has. What it answers beside an
-// error has to be closed too.
+// startKeeping opens the engine and renews the hold of the name. Close the connection even if there
+// is an error.
 func (a *app) startKeeping(ctx context.Context, o *keepOptions) (*connection, *grab.Keepalive, error) {
-	c, places, err := a.places(ctx, &o.placeOptions, trial{})
+	c, reservations, err := a.openReservations(ctx, &o.reservationOptions, trial{})
 	if err != nil {
 		return nil, nil, err
 	}
-	k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
+	k, err := reservations.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
 	return c, k, err
 }
 
-// noLongerKept is the end of lk keep when there is nothing to keep any more.
+// noLongerKept returns the error of lk keep after the loss of the hold.
 func (a *app) noLongerKept(err error) error {
 	for _, own := range []lockkeeper.Reason{lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Cancelled} {
 		if errors.Is(err, own) {
@@ -171,8 +171,8 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, 
 	signals chan os.Signal) error {
 	var cleaned error
 	if o.cleanup != "" {
-		supervise.OutliveTerminal() // it may be its end that the job has ended of
-		cleaned = a.cleanUp(c, kept{k, "keep"}, &o.placeOptions, o.cleanup, signals)
+		supervise.OutliveTerminal() // the end of the terminal may be why the job ended
+		cleaned = a.cleanUp(c, kept{k, "keep"}, &o.reservationOptions, o.cleanup, signals)
 	}
 	if k.Err() != nil && cleaned == nil {
 		return a.noLongerKept(k.Why(ctx))
@@ -184,8 +184,9 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, 
 	return cleaned
 }
 
-// heldEnvironment is what a clean-up sees of the lock, as the command of lk run does.
-func heldEnvironment(answer grab.Answer, o *placeOptions, url string) []string {
+// heldEnvironment returns the environment of a clean-up; its variables about the lock are those of
+// lk run.
+func heldEnvironment(answer grab.Answer, o *reservationOptions, url string) []string {
 	slot := ""
 	if len(answer.Grants) == 1 && answer.Grants[0].Slot > 0 {
 		slot = strconv.Itoa(answer.Grants[0].Slot)

@@ -17,7 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 )
 
-// The ports of servers, where no others are named.
+// The default ports of a server.
 const (
 	serverPort = 7420
 	httpPort   = 7421
@@ -27,20 +27,20 @@ const (
 type endpoint struct {
 	flag   string // --listen, or --http
 	text   string // its value; "" is loopback with the default port
-	port   uint16 // where the text names none
-	beyond bool   // what is reached from other machines is fine
+	port   uint16 // if the text names none
+	beyond bool   // other machines may reach it
 }
 
-// listenAddress is where to listen, as the user wrote it.
+// listenAddress is an address as the user wrote it.
 type listenAddress struct {
 	host string // a name, an IP address, or empty: every address of this machine
-	port uint16 // 0: any that is free
+	port uint16 // 0: any free port
 }
 
 func (l listenAddress) String() string { return net.JoinHostPort(l.host, strconv.Itoa(int(l.port))) }
 
-// parse reads HOST:PORT or HOST, and refuses what is certain to be reached from
-// other machines, unless that is fine. Of a name that is known later.
+// parse reads HOST:PORT or HOST. Unless on.beyond, it refuses addresses that other machines can
+// reach; allowed checks a name after its lookup.
 func (on endpoint) parse() (listenAddress, error) {
 	if isNumber(on.text) {
 		return listenAddress{}, fmt.Errorf("%s %s is a port alone: write HOST:PORT, such as :%s for every address of this "+
@@ -67,16 +67,16 @@ func (on endpoint) parse() (listenAddress, error) {
 	return l, nil
 }
 
-// errExposed says why an address is refused, and what to type instead.
+// errExposed returns the error of an address that other machines can reach, with the alternatives.
 func (on endpoint) errExposed(what string) error {
 	return fmt.Errorf("%s %s can be reached from other machines, and anybody who reaches it can take and end locks. "+
-		"Have clients prove who they are, over TLS: --tls-cert and --tls-key with --tokens or --client-ca (lk ca and lk "+
+		"Require clients to authenticate, over TLS: --tls-cert and --tls-key with --tokens or --client-ca (lk ca and lk "+
 		"token make what that needs); "+
 		"or serve this machine alone, with %s 127.0.0.1:%d; or add --insecure if you trust all who can reach it", on.flag,
 		what, on.flag, on.port)
 }
 
-// all listens on the address that is named, or on both loopback addresses if none is.
+// all listens on the given address; without one, on both loopback addresses.
 func (on endpoint) all(ctx context.Context, a *app) ([]net.Listener, error) {
 	l, ips, err := on.addresses(ctx)
 	if err != nil {
@@ -105,8 +105,8 @@ func (on endpoint) all(ctx context.Context, a *app) ([]net.Listener, error) {
 	return all, nil
 }
 
-// addresses is where to listen: the port, and the IP addresses. None of them is
-// reached from other machines unless that is fine.
+// addresses returns the port and the IP addresses to listen on. Unless on.beyond, no other machine
+// can reach them.
 func (on endpoint) addresses(ctx context.Context) (l listenAddress, ips []string, err error) {
 	if on.text == "" {
 		return listenAddress{port: on.port}, []string{"127.0.0.1", "::1"}, nil
@@ -125,7 +125,8 @@ func (on endpoint) addresses(ctx context.Context) (l listenAddress, ips []string
 	return l, ips, err
 }
 
-// allowed is the addresses of a name, each once, if they may all be listened on.
+// allowed returns the addresses of a name, each once. Unless on.beyond, an address that other
+// machines can reach is an error.
 func (on endpoint) allowed(found []netip.Addr) (ips []string, err error) {
 	for _, ip := range found {
 		ip = ip.Unmap()
@@ -139,10 +140,10 @@ func (on endpoint) allowed(found []netip.Addr) (ips []string, err error) {
 	return ips, nil
 }
 
-// probeTime is how long lk asks who has a port already.
+// probeTime bounds the check whether a Lockkeeper server has the port.
 const probeTime = time.Second
 
-// failed says why nobody can listen on an address, and what to do.
+// failed returns the error of a failed listen, with a remedy.
 func (on endpoint) failed(ctx context.Context, a *app, l listenAddress, cause error) error {
 	say := func(format string, args ...any) error {
 		return &exit{code: exitUnavailable, say: fmt.Errorf("can't listen on %s: %s", l, fmt.Sprintf(format, args...))}
@@ -167,7 +168,7 @@ func (on endpoint) failed(ctx context.Context, a *app, l listenAddress, cause er
 	return say("%s", cause)
 }
 
-// answers reports whether a server of ours is at an address already.
+// answers reports whether a Lockkeeper server answers at an address.
 func (a *app) answers(ctx context.Context, l listenAddress) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -178,8 +179,8 @@ func (a *app) answers(ctx context.Context, l listenAddress) bool {
 	return err == nil
 }
 
-// usableAddress is how clients name what listens there. Of every address of this
-// machine that is its name.
+// usableAddress returns the address of a listener for clients. A listener on every address of this
+// machine gets the machine's name.
 func usableAddress(listens net.Addr) string {
 	at := listens.(*net.TCPAddr)
 	if host, err := os.Hostname(); at.IP.IsUnspecified() && err == nil {
@@ -188,11 +189,11 @@ func usableAddress(listens net.Addr) string {
 	return at.String()
 }
 
-// certifiedAddress is usableAddress by a name that the certificate is good for: one that
-// others can use too, unless the server is for this machine alone.
+// certifiedAddress is usableAddress with a name for which the certificate is valid: a loopback name
+// for a server on loopback, else one that other machines can use.
 func certifiedAddress(listens net.Addr, c *x509.Certificate) string {
 	at := listens.(*net.TCPAddr)
-	usable, _, _ := net.SplitHostPort(usableAddress(listens)) // it is one
+	usable, _, _ := net.SplitHostPort(usableAddress(listens)) // always HOST:PORT
 	names := []string{usable}
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What other machines could reach is refused, and what is loopback is not.
+// Addresses that other machines can reach are refused, and loopback addresses are not.
 func TestParseListen(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:7420":       "127.0.0.1:7420",
@@ -20,12 +20,12 @@ func TestParseListen(t *testing.T) {
 		"::1":                  "[::1]:7420",
 		"[::1]":                "[::1]:7420",
 		"[::ffff:127.0.0.1]:1": "[::ffff:127.0.0.1]:1", "localhost": "localhost:7420", "somewhere:99": "somewhere:99",
-		"":                     "prove who they are",
-		":7420":                "prove who they are",
-		"0.0.0.0":              "prove who they are",
-		"[::]:1":               "prove who they are",
-		"192.0.2.1:7420":       "prove who they are",
-		"[::ffff:192.0.2.1]:1": "prove who they are", "128.0.0.1": "prove who they are",
+		"":                     "to authenticate",
+		":7420":                "to authenticate",
+		"0.0.0.0":              "to authenticate",
+		"[::]:1":               "to authenticate",
+		"192.0.2.1:7420":       "to authenticate",
+		"[::ffff:192.0.2.1]:1": "to authenticate", "128.0.0.1": "to authenticate",
 		"127.0.0.1:http":  "write HOST:PORT",
 		"127.0.0.1:65536": "write HOST:PORT",
 		"127.0.0.1:-1":    "write HOST:PORT",
@@ -48,8 +48,7 @@ func TestParseListen(t *testing.T) {
 	}
 }
 
-// A name is listened on at all of its addresses, under one port, also where that
-// is any that is free.
+// lk serve listens on all addresses of a name, at the same port, even if port 0 chooses a free one.
 func TestListenAll(t *testing.T) {
 	a := &app{}
 	for _, name := range []string{"localhost:0", "127.0.0.1:0"} {
@@ -67,7 +66,7 @@ func TestListenAll(t *testing.T) {
 	}
 }
 
-// A name of this machine that others can reach is found out when it is looked up.
+// The lookup finds a name of this machine that other machines can reach.
 func TestListenOnANameThatIsReached(t *testing.T) {
 	found := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::ffff:127.0.0.1"),
 		netip.MustParseAddr("192.0.2.1")}
@@ -83,7 +82,7 @@ func TestListenOnANameThatIsReached(t *testing.T) {
 	}
 }
 
-// A server with TLS is named as its certificate has it, and as its clients reach it.
+// The address of a server with TLS has a name of its certificate by which clients can reach it.
 func TestCertifiedAddress(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {

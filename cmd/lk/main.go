@@ -1,10 +1,9 @@
-// Command lk runs a command while it holds locks, and tells who holds what.
+// Command lk runs a command while it holds locks, and shows holders and waiters.
 //
 //	lk run mydatabase/mytest -- go test ./...
 //
-// Each verb has a file of its own. What all verbs share has one place each: the
-// choice of the engine (engine.go), exit codes (exit.go), bad usage (usage.go),
-// and the words for claims (print.go).
+// Each verb has a file of its own. All verbs share the choice of the engine (engine.go), exit codes
+// (exit.go), bad usage (usage.go), and the words for claims (print.go).
 package main
 
 import (
@@ -26,7 +25,7 @@ func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(mainCode()) }
 
-// mainCode is main, but for leaving the process; tests run it as the program lk.
+// mainCode is main without the exit of the process; tests run it as the program lk.
 func mainCode() int {
 	a := &app{
 		args:   os.Args[1:],

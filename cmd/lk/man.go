@@ -65,8 +65,8 @@ func writeMan(root *cobra.Command, folder string) (int, error) {
 	return len(pages), err
 }
 
-// forMan prepares the texts of a command and those below it: topics become pages
-// too, and what is indented in help stays as it is in the page.
+// forMan prepares the texts of a command and its subcommands: topics become pages too, and indented
+// lines of the help stay as they are in the page.
 func forMan(c *cobra.Command) {
 	c.DisableAutoGenTag = true
 	c.Long = keepIndented(c.Long) + optionsForMan(c)
@@ -79,7 +79,8 @@ func forMan(c *cobra.Command) {
 	}
 }
 
-// nameTopic has the page of a topic say how to read it: it is no verb.
+// nameTopic replaces the name in the page of a topic by the command that shows it: a topic is no
+// verb.
 func nameTopic(file, topic string) error {
 	page, err := os.ReadFile(file)
 	if err != nil {
@@ -146,7 +147,7 @@ func optionsForMan(c *cobra.Command) string {
 
 func hideFlags(flags *pflag.FlagSet) { flags.VisitAll(func(f *pflag.Flag) { f.Hidden = true }) }
 
-// keepIndented makes indented lines what Markdown takes as they are.
+// keepIndented turns indented lines into Markdown code blocks.
 func keepIndented(text string) string {
 	var b strings.Builder
 	inside := false

@@ -43,12 +43,12 @@ Postgres, ~/.my.cnf and MYSQL_PWD for MariaDB and MySQL.`,
 	return cmd
 }
 
-// checkMigrate notes what is wrong with the choice of the database.
+// checkMigrate collects the problems of the chosen database.
 func (a *app) checkMigrate(args []string) {
 	a.takeEngine(args, "database")
 	url, named, err := a.chooseURL()
 	switch {
-	case err != nil: // checkEngine says it
+	case err != nil: // checkEngine reports it
 	case !named:
 		a.bad.addf("no database: name one, as in lk migrate postgres://owner@HOST/DATABASE, or by --engine or %s",
 			engineVariable)

@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagMistake says what is wrong with a flag, and what would be right. rest are
-// the arguments.
+// flagMistake describes a mistake in a flag, with a correction. rest are the arguments.
 func flagMistake(cmd *cobra.Command, err error, rest []string) string {
 	var unknown *pflag.NotExistError
 	var value *pflag.InvalidValueError
@@ -35,9 +34,9 @@ func flagMistake(cmd *cobra.Command, err error, rest []string) string {
 	return err.Error()
 }
 
-// likeFlag suggests the flags of a verb that are like a name.
+// likeFlag suggests the flags of a verb that are similar to name.
 func likeFlag(cmd *cobra.Command, name string) string {
-	var names cobra.Command // of commands, which cobra can compare
+	var names cobra.Command // cobra compares names of commands only
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 	})

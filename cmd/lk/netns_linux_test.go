@@ -182,8 +182,8 @@ func (n *network) waiting(path lockkeeper.Path, number int) {
 	})
 }
 
-// On a dead network the command, and what it started, is stopped before anybody
-// else is granted its lock, and lk says by its exit code that the lock was lost.
+// On a dead network lk stops the command and its descendants before another claim is granted the
+// lock, and its exit code says that the lock was lost.
 func TestRunOnDeadNetwork(t *testing.T) {
 	onEachDeath(t, func(n *network, die func()) {
 		// The grandchild ignores TERM, so that it has to be killed.
@@ -208,8 +208,8 @@ func TestRunOnDeadNetwork(t *testing.T) {
 	})
 }
 
-// Whether a lock is taken or its server can't be reached is told by different exit
-// codes, also if the network dies while lk waits.
+// The exit codes distinguish a taken lock from an unreachable server, even if the network dies
+// while lk waits.
 func TestExitCodesOnDeadNetwork(t *testing.T) {
 	onEachDeath(t, func(n *network, die func()) {
 		if _, err := n.see.Lock(n.Context(), "db"); err != nil {

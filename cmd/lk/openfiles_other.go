@@ -2,5 +2,5 @@
 
 package main
 
-// openFilesLimit is the limit of open files of this process; this system has none.
+// openFilesLimit returns false: this system has no such limit.
 func openFilesLimit() (uint64, bool) { return 0, false }

@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// openFilesLimit is the limit of open files of this process.
+// openFilesLimit returns the limit of open files of this process.
 func openFilesLimit() (uint64, bool) {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
-// look is how pictures are drawn.
+// look is the style of pictures.
 type look struct {
 	width  int  // of a line
-	blocks bool // bars are of characters that fill an eighth of their place
+	blocks bool // bars use block characters, in steps of an eighth of a column
 	color  bool
 }
 
-// plainWidth is the width of what is not written to a terminal.
+// plainWidth is the width of output to anything but a terminal.
 const plainWidth = 80
 
-// lookOf is the look for a writer: plain, unless it is a terminal that can do more.
+// lookOf returns the look for a writer: plain, unless it is a terminal with more abilities.
 func lookOf(w io.Writer) look {
 	l := look{width: plainWidth}
 	file, ok := w.(*os.File)
@@ -44,14 +44,13 @@ func lookOf(w io.Writer) look {
 
 const (
 	scaleWidth   = 8  // of the durations at the left
-	leastColumn  = 12 // of a picture; those that don't fit beside each other go below
+	leastColumn  = 12 // of a picture; pictures that don't fit side by side go below
 	widestColumn = 60
 	gap          = 2 // before each column
 )
 
-// draw draws how long it took in each outcome, side by side: a row for each step
-// of the scale, and in it a bar as long as the share of that step. The longest bar
-// of each fills its column.
+// draw draws the histograms of the outcomes side by side: a row for each step of the scale, with a
+// bar for the count of that step. The longest bar of each outcome fills its column.
 func (l look) draw(to io.Writer, outcomes []*outcome) {
 	beside := max(1, (l.width-scaleWidth)/(leastColumn+gap))
 	for some := range slices.Chunk(outcomes, beside) {
@@ -90,7 +89,7 @@ func row(to io.Writer, head string, cells []string) {
 	fmt.Fprintln(to, strings.TrimRight(line, " "))
 }
 
-// padded is text of that width, cut if it is longer.
+// padded returns text at that width, padded or cut.
 func padded(text string, width int) string {
 	if n := utf8.RuneCountInString(text); n < width {
 		return text + strings.Repeat(" ", width-n)
@@ -98,13 +97,12 @@ func padded(text string, width int) string {
 	return text[:min(len(text), width)]
 }
 
-// bar draws a count, where the largest one fills the width. What there is at all
-// is seen.
+// bar draws a count n; most fills the width. A count above 0 is visible, however small.
 func (l look) bar(n, most uint64, width int) string {
 	if n == 0 {
 		return strings.Repeat(" ", width)
 	}
-	per := 1 // parts of a place
+	per := 1 // parts of a column
 	if l.blocks {
 		per = 8
 	}
@@ -125,5 +123,5 @@ func (l look) bar(n, most uint64, width int) string {
 	return bar + space
 }
 
-// eighths are the characters that fill so many eighths of their place from the left.
+// eighths[n] fills n eighths of a column from the left.
 var eighths = [...]string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}

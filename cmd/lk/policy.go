@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// policy is who may do what, as the files have it now; nil if everybody may do
-// everything.
+// policy reads the rules, quotas and tokens of the files; nil if the server does not authenticate
+// clients, and so allows everything.
 func (o *serveOptions) policy() (*access.Policy, error) {
 	if !o.knowsClients() {
 		return nil, nil
@@ -41,17 +41,16 @@ func (o *serveOptions) policy() (*access.Policy, error) {
 	return p, nil
 }
 
-// everything is the rule where there are no others: whoever is let in may do
-// everything.
+// everything is the default rule: every authenticated client may do everything.
 var everything = access.Rule{
 	Who:   []string{"*"},
 	May:   []access.Verb{access.Look, access.Lock, access.Revoke, access.Freeze, access.Drain},
 	Paths: []string{"*"},
 }
 
-// policyLook is how often the files of a policy are looked at. A change is taken up
-// at the second look that finds it, since at the first somebody may be in the midst of
-// writing it; half of it could allow more than the whole.
+// policyLook is the pause between two checks of the files of a policy. A change takes effect at the
+// second check that finds it: at the first somebody may still be writing the file, and a
+// half-written policy could allow more than the whole.
 const policyLook = 500 * time.Millisecond
 
 // A policyWatch gives a gate a new policy when the files that it comes from change.
@@ -59,9 +58,9 @@ type policyWatch struct {
 	options *serveOptions
 	gate    *access.Gate
 	log     *slog.Logger
-	seen    []fileState // at the latest look
-	taken   []fileState // as they were when they were taken up; nil: never, also not what the gate began with
-	wrong   string      // what was logged last; "" if all is well
+	seen    []fileState // at the latest check
+	taken   []fileState // at the latest successful load; nil before the first load of this watch
+	wrong   string      // the last logged error; "" after a successful load
 }
 
 // fileState tells whether a file has changed.
@@ -70,13 +69,13 @@ type fileState struct {
 	size int64
 }
 
-// newPolicyWatch returns a watch that takes the files up once at its beginning: they may
-// have changed since the gate's policy was read.
+// newPolicyWatch returns a watch that loads the files once at its beginning: they may have changed
+// since the server read the policy of the gate.
 func newPolicyWatch(o *serveOptions, g *access.Gate, log *slog.Logger) *policyWatch {
 	return &policyWatch{options: o, gate: g, log: log}
 }
 
-// look is how the files are now.
+// look returns the present state of the files.
 func (w *policyWatch) look() []fileState {
 	var now []fileState
 	for _, name := range []string{w.options.config, w.options.tokens} {
@@ -89,7 +88,7 @@ func (w *policyWatch) look() []fileState {
 	return now
 }
 
-// run takes changes up until ctx ends: at once when hup says so.
+// run loads changed files until ctx ends, and all files at once on a value of hup.
 func (w *policyWatch) run(ctx context.Context, hup <-chan os.Signal) {
 	if !w.options.knowsClients() {
 		return
@@ -105,17 +104,17 @@ func (w *policyWatch) run(ctx context.Context, hup <-chan os.Signal) {
 			w.take()
 		case <-tick.C:
 			now := w.look()
-			settled := slices.Equal(now, w.seen)
+			stable := slices.Equal(now, w.seen)
 			w.seen = now
-			if settled && !slices.Equal(now, w.taken) {
+			if stable && !slices.Equal(now, w.taken) {
 				w.take()
 			}
 		}
 	}
 }
 
-// take reads the changed files again. While they are wrong, or
-// can't be read, what was there goes on, and the next look tries again.
+// take loads the files. If they are invalid or can't be read, the former policy stays, and the next
+// check tries again.
 func (w *policyWatch) take() {
 	fresh := *w.options
 	if fresh.config != "" {
@@ -141,7 +140,7 @@ func (w *policyWatch) take() {
 	w.log.Info("rules and tokens were read again", "rules", len(p.Rules), "tokens", len(p.Tokens))
 }
 
-// fails logs what is wrong, once.
+// fails logs an error, once.
 func (w *policyWatch) fails(what string, err error) {
 	if w.wrong != err.Error() {
 		w.wrong = err.Error()

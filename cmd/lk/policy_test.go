@@ -68,7 +68,7 @@ func (w *watchedPolicy) write(name, text string) {
 	}
 }
 
-// may is what somebody's token allows it at the path "ci", or at "prod".
+// may returns the answer of the gate to that token at the path.
 func (w *watchedPolicy) may(name string, path lockkeeper.Path) error {
 	pass, err := w.gate.Admit(access.Credentials{Token: w.secrets[name]})
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *watchedPolicy) may(name string, path lockkeeper.Path) error {
 	return pass.May(access.Lock, path)
 }
 
-// denied wants that the token of ops is not good any more, soon.
+// denied waits until the token of ops is no longer valid.
 func (w *watchedPolicy) denied() {
 	w.Helper()
 	time.Sleep(3 * policyLook)
@@ -93,15 +93,14 @@ func (w *watchedPolicy) denied() {
 // withoutOps is the file of tokens without the second one.
 func (w *watchedPolicy) withoutOps() string { return w.tokens[:strings.Index(w.tokens, "\n")+1] }
 
-// A token that is revoked while the server begins is not good for longer than any.
+// A token that is revoked while the server starts is not valid for longer than any other.
 func TestRevokedAtTheBeginning(t *testing.T) {
 	watchPolicy(t, func(w *watchedPolicy) { w.write(w.options.tokens, w.withoutOps()) }, func(w *watchedPolicy) {
 		w.denied()
 	})
 }
 
-// A configuration that is in the midst of being written is not taken for the whole: it
-// could allow more.
+// A half-written configuration does not take effect: it could allow more than the whole.
 func TestHalfWrittenRules(t *testing.T) {
 	watchPolicy(t, func(*watchedPolicy) {}, func(w *watchedPolicy) {
 		time.Sleep(10*policyLook + policyLook/2)
@@ -123,7 +122,7 @@ func TestHalfWrittenRules(t *testing.T) {
 	})
 }
 
-// What could not be read is read again, though nothing tells that it can be now.
+// The watch retries files that it could not read, without an event.
 func TestPolicyIsReadAgain(t *testing.T) {
 	watchPolicy(t, func(*watchedPolicy) {}, func(w *watchedPolicy) {
 		time.Sleep(5 * policyLook)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// portOwner names the process that listens on a TCP port, as "lk (pid 17)";
-// empty if it can't be seen, as that of another user.
+// portOwner names the process that listens on a TCP port, as "lk (pid 17)". It is empty if lk can't
+// see the process, such as that of another user.
 func portOwner(port uint16) string {
 	sockets := listening(port)
 	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
@@ -22,7 +22,7 @@ func portOwner(port uint16) string {
 	return ""
 }
 
-// listening is the sockets that listen on a port, as links to them read.
+// listening returns the sockets that listen on a port, as the targets of links in /proc/PID/fd.
 func listening(port uint16) map[string]bool {
 	const localAddress, state, inode, listens = 1, 3, 9, "0A"
 	sockets := map[string]bool{}

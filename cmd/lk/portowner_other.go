@@ -2,5 +2,5 @@
 
 package main
 
-// portOwner names the process that listens on a TCP port: here nobody tells.
+// portOwner returns "": this system does not show the owner of a port.
 func portOwner(uint16) string { return "" }

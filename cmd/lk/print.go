@@ -15,10 +15,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
-// who names a claim for people: who made it, else its reference.
+// who names a claim for people: its owner, else its reference.
 func who(label lockkeeper.Label, ref lockkeeper.Ref) string { return listing.OwnerName(label, ref) }
 
-// about is what a claim is for, in brackets with a space before; empty if nobody said.
+// about returns the note and link of a claim in brackets, after a space; empty if it has none.
 func about(label lockkeeper.Label) string {
 	switch {
 	case label.Note != "" && label.Link != "":
@@ -29,7 +29,7 @@ func about(label lockkeeper.Label) string {
 	return ""
 }
 
-// blockerText says who stands in the way and how: "held by ci-17 for 2m (nightly)".
+// blockerText describes a blocker: "held by ci-17 for 2m (nightly)".
 func blockerText(b lockkeeper.Blocker) string {
 	var text string
 	switch b.Why {
@@ -44,7 +44,7 @@ func blockerText(b lockkeeper.Blocker) string {
 	return text + leftText(b.Left)
 }
 
-// leftText says how long something goes on, if that is known.
+// leftText says how long something still lasts, if that is known.
 func leftText(d time.Duration) string {
 	if d <= 0 || d == lockkeeper.Forever {
 		return ""
@@ -52,7 +52,7 @@ func leftText(d time.Duration) string {
 	return ", for at most " + duration.Remaining(d) + " more"
 }
 
-// waitLine says in one line why a claim waits, and where it stands:
+// waitLine describes in one line the blocker and the position of a waiting claim:
 // "held by ci-17 for 2m (nightly load test), 2nd in line".
 func waitLine(status lockkeeper.Status) string {
 	var reason string
@@ -83,7 +83,7 @@ func waitLine(status lockkeeper.Status) string {
 	return reason + separator + strings.Join(place, ", ")
 }
 
-// moreText says how many more are in the way, if there are any.
+// moreText counts the other blockers, if there are any.
 func moreText(n int) string {
 	switch {
 	case n <= 0:
@@ -94,7 +94,7 @@ func moreText(n int) string {
 	return fmt.Sprintf("; %d more are in the way", n)
 }
 
-// waitKey is equal for statuses of which waitLine tells nothing new.
+// waitKey is equal for statuses whose waitLine differs in durations alone.
 func waitKey(status lockkeeper.Status) string {
 	key := fmt.Sprint(status.Position)
 	if len(status.Blockers) > 0 {
@@ -126,7 +126,7 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// modeText says how a target is held or wanted: "1 of 3" for permits.
+// modeText returns the mode of a target; "1 of 3" for permits.
 func modeText(t lockkeeper.Target) string {
 	if t.Mode == lockkeeper.ModePermits {
 		return fmt.Sprintf("%d of %d", t.Units, t.Limit)
@@ -137,7 +137,7 @@ func modeText(t lockkeeper.Target) string {
 // table writes claims for people, a row for each of their targets.
 type table struct {
 	out  *tabwriter.Writer
-	long bool // with what names a claim
+	long bool // with the references of claims
 }
 
 func newTable(to io.Writer, long bool) table {

@@ -34,8 +34,8 @@ func TestDatabasePageSessions(t *testing.T) {
 	runDocument(t, "docs/engines/database.md", strings.NewReplacer(asWritten, url), strings.NewReplacer(url, asWritten))
 }
 
-// runDocument runs the sessions of one document; typed is what becomes of what is typed, shown of what
-// is shown.
+// runDocument runs the sessions of one document; typed rewrites the commands, and shown the
+// expected output.
 func runDocument(t *testing.T, name string, typed, shown *strings.Replacer) {
 	t.Helper()
 	text, err := os.ReadFile("../../" + name)

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) newRelease() *cobra.Command {
-	o := newPlaceOptions()
+	o := newReservationOptions()
 	cleanup := ""
 	cmd := &cobra.Command{
 		Use:   "release PATH... --as NAME",
@@ -50,16 +50,16 @@ Exit codes:
 }
 
 // release is lk release.
-func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) error {
-	c, places, err := a.places(ctx, o, trial{})
+func (a *app) release(ctx context.Context, o *reservationOptions, cleanup string) error {
+	c, reservations, err := a.openReservations(ctx, o, trial{})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	release := func(ctx context.Context) (int, error) { return places.Release(ctx, o.name()) }
+	release := func(ctx context.Context) (int, error) { return reservations.Release(ctx, o.name()) }
 	var cleaned error
 	if cleanup != "" {
-		k, err := places.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
+		k, err := reservations.Keep(ctx, o.name(), o.terms(), lockkeeper.NewBootClock())
 		switch {
 		case err == nil:
 			signals := make(chan os.Signal, 16)
@@ -68,7 +68,7 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 			signal.Stop(signals)
 			release = k.Release
 		case !errors.Is(err, lockkeeper.ErrLost):
-			return spokenBy("release", err) // nothing is released: the clean-up would be left out
+			return spokenBy("release", err) // do not release without the clean-up
 		default:
 			a.note("%s; the clean-up was not run", spokenBy("release", err))
 		}
@@ -93,11 +93,10 @@ func (a *app) release(ctx context.Context, o *placeOptions, cleanup string) erro
 	return cleaned
 }
 
-// cleanUp runs the clean-up under a hold that is kept meanwhile, with a guard: no
-// process is known to the engine here, so if lk stands still or is killed, nothing
-// else would end it with the hold. It is not run for a waiting claim. It must be
-// called by the main goroutine.
-func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, signals chan os.Signal) error {
+// cleanUp runs the clean-up under a hold that lk renews meanwhile, with a guard: the engine knows
+// no process of a reservation, so if lk stands still or is killed, only the guard ends the clean-up
+// with the hold. cleanUp does not run it for a waiting claim. Only the main goroutine may call it.
+func (a *app) cleanUp(c *connection, k kept, o *reservationOptions, cleanup string, signals chan os.Signal) error {
 	answer := k.Answer()
 	if err := k.Err(); err != nil {
 		return &exit{code: exitLost, say: fmt.Errorf("%w; the clean-up was not run", err)}
@@ -131,16 +130,16 @@ func (a *app) cleanUp(c *connection, k kept, o *placeOptions, cleanup string, si
 	return nil
 }
 
-// kept is the lease of a supervisor: what is kept for a name, by that verb of lk.
+// kept adapts the hold of a name to supervise.Lease; verb is the verb of lk, for errors.
 type kept struct {
 	*grab.Keepalive
 	verb string
 }
 
-// Err is that of the keeping, as the verb says it.
+// Err is the error of the Keepalive, in the name of the verb.
 func (k kept) Err() error { return spokenBy(k.verb, k.Keepalive.Err()) }
 
-// spokenBy is an error as a verb of lk says it that did something else on the way.
+// spokenBy replaces the operation in an error of the package lockkeeper by a verb of lk.
 func spokenBy(verb string, err error) error {
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) {
@@ -151,11 +150,11 @@ func spokenBy(verb string, err error) error {
 	return &named
 }
 
-// YieldAsked never tells: Asked does, when the clean-up has to be stopped for it.
+// YieldAsked returns nil: a request to yield does not stop a clean-up before the end of its lease.
 func (k kept) YieldAsked() <-chan struct{} { return nil }
 
-// RenewError is never known before the loss, which tells it.
+// RenewError returns nil: the error of the loss has the reason.
 func (k kept) RenewError() error { return nil }
 
-// Asked is who wants the hold, if anybody does.
+// Asked returns the claim that asks for the hold, if any.
 func (k kept) Asked() *lockkeeper.Asked { return k.Answer().Asked }

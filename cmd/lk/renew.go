@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) newRenew() *cobra.Command {
-	o := newPlaceOptions()
+	o := newReservationOptions()
 	cmd := &cobra.Command{
 		Use:   "renew PATH... --as NAME",
 		Short: "Renew a reservation, without queueing again",
@@ -29,12 +29,12 @@ Exit codes:
 			o.checkRanges(grab.Request{}, &a.bad)
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			c, places, err := a.places(cmd.Context(), &o, trial{})
+			c, reservations, err := a.openReservations(cmd.Context(), &o, trial{})
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			answer, err := places.Renew(cmd.Context(), o.name(), o.terms())
+			answer, err := reservations.Renew(cmd.Context(), o.name(), o.terms())
 			if err != nil {
 				return err
 			}

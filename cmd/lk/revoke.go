@@ -92,7 +92,7 @@ func (o *revokeOptions) label() lockkeeper.Label {
 	return lockkeeper.Label{As: userAtHost(), Note: o.note}
 }
 
-// revoke revokes what is selected, and says for each what that means.
+// revoke revokes the selected claims, and prints the effect for each.
 func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 	client, err := a.existing(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 		case err != nil:
 			return err
 		}
-		if err := a.tellRevoked(ctx, client.Client, s, o); err != nil {
+		if err := a.printRevocation(ctx, client.Client, s, o); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 	return nil
 }
 
-// choose selects what to revoke, and refuses to guess.
+// choose selects the claims to revoke. It returns an error if the choice is ambiguous.
 func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool { return s.State == lockkeeper.Freezing })
 	if len(o.refs) > 0 {
@@ -181,7 +181,7 @@ func inside(path lockkeeper.Path, s lockkeeper.Status) bool {
 	return slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return path.Covers(g.Path) })
 }
 
-// where is what was named, for messages.
+// where describes the selection of the user, for messages.
 func (o *revokeOptions) where() string {
 	text := "anything"
 	if o.path != "" {
@@ -197,7 +197,7 @@ func nothingToRevoke(format string, args ...any) error {
 	return &exit{code: exitFailure, say: fmt.Errorf(format, args...)}
 }
 
-// listOf lists claims with what --claim needs, a line each.
+// listOf lists claims with the reference for --claim, a line each.
 func listOf(claims []lockkeeper.Status) string {
 	var b strings.Builder
 	for _, s := range claims {
@@ -210,9 +210,11 @@ func listOf(claims []lockkeeper.Status) string {
 	return b.String()
 }
 
-// tellRevoked says what the revocation of s has done, and when it takes effect.
-func (a *app) tellRevoked(ctx context.Context, client *lockkeeper.Client, s lockkeeper.Status, o *revokeOptions) error {
-	now := s // unless the engine knows better, it is over by now, and forgotten
+// printRevocation prints the effect of the revocation of s, and when it takes place.
+func (a *app) printRevocation(
+	ctx context.Context, client *lockkeeper.Client, s lockkeeper.Status, o *revokeOptions,
+) error {
+	now := s // if the engine no longer lists it, it has ended
 	now.State, now.Asked, now.Reason = lockkeeper.Ended, nil, lockkeeper.Revoked
 	if !o.force {
 		now.Reason = lockkeeper.Yielded

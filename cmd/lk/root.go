@@ -25,7 +25,7 @@ func (a *app) execute(ctx context.Context) int {
 }
 
 func (a *app) newRoot() *cobra.Command {
-	cobra.EnableCommandSorting = false // help has them in the order of use
+	cobra.EnableCommandSorting = false // help lists verbs in the order of use
 	root := &cobra.Command{
 		Use:   "lk VERB [ARG...]",
 		Short: "Run commands under locks, and see who holds what",
@@ -82,20 +82,20 @@ there, and excludes all users of this machine. For several machines see lk serve
 // withoutEngine makes a verb that uses no engine, and its subcommands, refuse --engine
 // and hide it in their help.
 func (a *app) withoutEngine(c *cobra.Command) {
-	c.Flags().Var(noEngine{&a.bad}, "engine", "")
+	c.Flags().Var(refusedEngine{&a.bad}, "engine", "")
 	_ = c.Flags().MarkHidden("engine") // it fails only where there is no such flag
 	for _, sub := range c.Commands() {
 		a.withoutEngine(sub)
 	}
 }
 
-// noEngine is the value of --engine where it means nothing.
-type noEngine struct{ bad *problems }
+// refusedEngine is the value of --engine for verbs that use no engine. To set it is bad usage.
+type refusedEngine struct{ bad *problems }
 
-func (noEngine) String() string { return "" }
-func (noEngine) Type() string   { return "URL" }
+func (refusedEngine) String() string { return "" }
+func (refusedEngine) Type() string   { return "URL" }
 
-func (n noEngine) Set(string) error {
+func (n refusedEngine) Set(string) error {
 	n.bad.addf("--engine: this verb uses no engine: leave it out")
 	return nil
 }
@@ -105,7 +105,7 @@ type verbError struct{ err error }
 
 func (e *verbError) Error() string { return e.err.Error() }
 
-// verb makes a verb's work a cobra RunE.
+// verb returns a cobra RunE that marks errors of work as errors of a verb that ran.
 func verb(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := work(cmd, args); err != nil {
@@ -115,9 +115,8 @@ func verb(work func(cmd *cobra.Command, args []string) error) func(*cobra.Comman
 	}
 }
 
-// checked makes a verb's check of its arguments a cobra Args: it comes after
-// the flags are parsed, and all mistakes found until then are reported at
-// once, the choice of the engine included.
+// checked returns a cobra Args that runs a verb's check of its arguments. cobra calls it after it
+// has parsed the flags, and it reports all problems at once, those of the chosen engine included.
 func (a *app) checked(check func(cmd *cobra.Command, args []string)) cobra.PositionalArgs {
 	return a.checkedAlone(func(cmd *cobra.Command, args []string) {
 		check(cmd, args)
@@ -133,8 +132,7 @@ func (a *app) checkedAlone(check func(cmd *cobra.Command, args []string)) cobra.
 	}
 }
 
-// takes is the check of verbs that need no engine and take from least to most
-// arguments.
+// takes returns the check of verbs that need no engine and take least to most arguments.
 func (a *app) takes(least, most int) cobra.PositionalArgs {
 	return a.checkedAlone(func(cmd *cobra.Command, args []string) {
 		if len(args) < least || len(args) > most {
@@ -143,7 +141,7 @@ func (a *app) takes(least, most int) cobra.PositionalArgs {
 	})
 }
 
-// program is how messages about bad usage begin: "lk run" for the verb run.
+// program returns the beginning of messages about bad usage: "lk run" for the verb run.
 func program(cmd *cobra.Command) string {
 	if cmd == nil {
 		return "lk"

@@ -132,7 +132,7 @@ func (o *runOptions) check(cmd *cobra.Command, args []string, bad *problems) {
 	if o.conflictCode < 0 || o.conflictCode > 255 {
 		bad.addf("exit code %d is out of range: 0 to 255", o.conflictCode)
 	}
-	// The rest the package lockkeeper knows.
+	// The package lockkeeper checks the rest.
 	want := lockkeeper.Want{ID: 1, Targets: o.targets, Priority: o.priority, Label: o.label}
 	if o.soft && !o.try {
 		bad.add((&lockkeeper.Want{Wait: o.wait, Quiet: o.quietPeriod}).CheckWait())
@@ -152,8 +152,8 @@ func (o *runOptions) add(t lockkeeper.Target, err error, bad *problems) {
 	o.targets = append(o.targets, t)
 }
 
-// checkCombinations finds flags that don't go together, and what follows from
-// those that do.
+// checkCombinations collects flags that exclude each other, and sets values that follow from
+// others.
 func (o *runOptions) checkCombinations(cmd *cobra.Command, bad *problems) {
 	given := cmd.Flags().Changed
 	o.stealsAfter = given("steal-after")
@@ -213,7 +213,7 @@ type plan struct {
 	label  lockkeeper.Label
 }
 
-// plan says what to do. The bound of the wait counts from now.
+// plan returns the plan. The bound of the wait counts from now.
 func (o *runOptions) plan() plan {
 	began := time.Now()
 	bound := o.wait

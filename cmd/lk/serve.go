@@ -36,9 +36,9 @@ type serveOptions struct {
 	logFormat string
 	logLevel  string
 
-	engine    string      // URL of what is served
-	hostNames []string    // what --http-hosts names
-	file      *configFile // what --config names; nil if it names none
+	engine    string      // URL of the served engine
+	hostNames []string    // parsed --http-hosts
+	file      *configFile // parsed --config; nil without it
 }
 
 func (a *app) newServe() *cobra.Command {
@@ -118,12 +118,12 @@ func (o *serveOptions) flags(a *app, f *pflag.FlagSet) {
 		"minimum level to log")
 }
 
-// check reads the arguments, and notes what is wrong with them.
+// check reads the arguments and collects the problems.
 func (o *serveOptions) check(a *app, cmd *cobra.Command, args []string) {
 	if len(args) > 0 {
 		a.bad.addf("%s: lk serve takes none; what to serve is named by --data or --engine", plural(len(args), "argument"))
 	}
-	o.settle(a, cmd)
+	o.applyConfig(a, cmd)
 	o.checkEngine(a, cmd)
 	o.checkSecurity(a)
 	o.limits.check(a)
@@ -136,7 +136,7 @@ func (o *serveOptions) check(a *app, cmd *cobra.Command, args []string) {
 	}
 }
 
-// checkEngine chooses what is served.
+// checkEngine chooses the engine to serve.
 func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
 	o.engine = a.engineFlag
 	switch given := cmd.Flags().Changed; {
@@ -157,7 +157,7 @@ func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
 		o.engine = disklock.URL(filepath.Join(folder, "server"))
 	}
 	if schemeOf(o.engine).Server {
-		a.bad.addf("--engine %s is a server already: whoever can use this one can use that one",
+		a.bad.addf("--engine %s is a server already: clients can connect to it directly",
 			lockkeeper.RedactURL(o.engine))
 		return
 	}
@@ -169,7 +169,7 @@ func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
 	a.bad.add(err)
 }
 
-// checkSecurity notes what does not fit together.
+// checkSecurity collects flags about security that contradict each other.
 func (o *serveOptions) checkSecurity(a *app) {
 	if (o.tlsCert == "") != (o.tlsKey == "") {
 		a.bad.addf("--tls-cert and --tls-key go together: a certificate is of no use without its key")
@@ -178,18 +178,18 @@ func (o *serveOptions) checkSecurity(a *app) {
 		a.bad.addf("--client-ca needs --tls-cert and --tls-key: clients show certificates over TLS")
 	}
 	if !o.knowsClients() && o.file != nil && (len(o.file.Rules)+len(o.file.Quotas) > 0) {
-		a.bad.addf("%s: rules and quotas need --tokens or --client-ca: without them everybody is nobody", o.config)
+		a.bad.addf("%s: rules and quotas need --tokens or --client-ca: without them clients have no identity", o.config)
 	}
 }
 
-// knowsClients reports whether clients must prove who they are.
+// knowsClients reports whether clients must authenticate.
 func (o *serveOptions) knowsClients() bool { return o.tokens != "" || o.clientCA != "" }
 
-// beyond reports whether other machines may reach the server: no secret must cross
-// the network in the clear.
+// beyond reports whether other machines may reach the server: only if clients must authenticate,
+// over TLS, or with --insecure.
 func (o *serveOptions) beyond() bool { return o.insecure || o.knowsClients() && o.tlsCert != "" }
 
-// checkHosts reads the names by which HTTP clients may call this server.
+// checkHosts parses --http-hosts, the names by which HTTP clients may reach this server.
 func (o *serveOptions) checkHosts(a *app) {
 	if o.hosts == "" {
 		return
@@ -204,15 +204,15 @@ func (o *serveOptions) checkHosts(a *app) {
 	}
 }
 
-// httpOff is the value of --http for no HTTP.
+// httpOff is the value of --http that turns HTTP off.
 const httpOff = "off"
 
 func (o *serveOptions) onWire() endpoint {
 	return endpoint{flag: "--listen", text: o.listen, port: serverPort, beyond: o.beyond()}
 }
 
-// onHTTP is where HTTP is listened for. Who chooses another place for clients, such
-// as one of several servers of a machine, is not to meet the default one.
+// onHTTP returns the endpoint of HTTP. With --listen and without --http it is off, so that the
+// second server of a machine does not want the default port of the first.
 func (o *serveOptions) onHTTP() endpoint {
 	on := endpoint{flag: "--http", text: o.http, port: httpPort, beyond: o.beyond()}
 	if o.http == "" && o.listen != "" {
@@ -221,7 +221,8 @@ func (o *serveOptions) onHTTP() endpoint {
 	return on
 }
 
-// logger writes to stderr, in the format that was asked for.
+// logger returns a logger to stderr in the format of --log-format; the default is text for a
+// terminal, else JSON.
 func (o *serveOptions) logger(a *app) *slog.Logger {
 	if o.logFormat == "" {
 		o.logFormat = "json"
@@ -230,7 +231,7 @@ func (o *serveOptions) logger(a *app) *slog.Logger {
 		}
 	}
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(o.logLevel)) // it is one of those that there are
+	_ = level.UnmarshalText([]byte(o.logLevel)) // the flag accepts no others
 	options := &slog.HandlerOptions{Level: level}
 	if o.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.stderr, options))
@@ -238,7 +239,7 @@ func (o *serveOptions) logger(a *app) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, options))
 }
 
-// sayReady tells people, systemd and the log that the server can be used, and how.
+// sayReady reports to the log, stderr and systemd that the server is ready, and how to use it.
 func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 	o, g := s.options, s.engine.Guarantees()
 	web := "http://"
@@ -284,7 +285,7 @@ func (a *app) sayReady(s *service, listeners, pages []net.Listener) {
 	notifySystemd("READY=1\nSTATUS=lk "+ready, s.log)
 }
 
-// usable is how clients name what listens there.
+// usable returns the address of a listener for clients.
 func (s *service) usable(l net.Listener) string {
 	if s.tls != nil {
 		if pair, err := s.tls.GetCertificate(new(tls.ClientHelloInfo)); err == nil {
@@ -294,7 +295,7 @@ func (s *service) usable(l net.Listener) string {
 	return usableAddress(l.Addr())
 }
 
-// withFiles is the URL as it is typed at a shell, with words where clients' files go.
+// withFiles returns the URL for a shell, with placeholders for the files that clients need.
 func (o *serveOptions) withFiles(url string) string {
 	var files []string
 	if o.tlsCert != "" {
@@ -311,7 +312,7 @@ func (o *serveOptions) withFiles(url string) string {
 	return "'" + url + "?" + strings.Join(files, "&") + "'"
 }
 
-// addresses are where listeners listen, as people write it.
+// addresses returns the addresses of listeners as HOST:PORT.
 func addresses(listeners []net.Listener) []string {
 	list := make([]string, len(listeners))
 	for i, l := range listeners {

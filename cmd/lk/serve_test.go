@@ -69,7 +69,7 @@ func startServer(t *testing.T, folder string, flags ...string) *runningServer {
 	return s
 }
 
-// stop ends the server in peace, as a service manager does.
+// stop ends the server by TERM, as a service manager does.
 func (s *runningServer) stop(t *testing.T) {
 	t.Helper()
 	s.cmd.Process.Signal(syscall.SIGTERM)
@@ -79,7 +79,7 @@ func (s *runningServer) stop(t *testing.T) {
 	}
 }
 
-// The service manager is told when the server is ready, and when it stops.
+// lk serve notifies the service manager when it is ready and when it stops.
 func TestServeTellsSystemd(t *testing.T) {
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "notify")
@@ -127,7 +127,7 @@ func (e stuckEngine) Claim(ctx context.Context, _ lockkeeper.Key, _ lockkeeper.W
 	return lockkeeper.Status{}, ctx.Err()
 }
 
-// A second signal ends at once what the first one lets finish.
+// The first signal lets calls finish; a second one ends the server at once.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	within, err := lockkeeper.Open(t.Context(), "mem:")
 	if err != nil {

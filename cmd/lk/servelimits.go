@@ -38,7 +38,7 @@ func (l *serveLimits) check(a *app) {
 	}
 }
 
-// bounds returns the bounds of the server.
+// bounds returns the limits as the gate takes them.
 func (l *serveLimits) bounds() *limits.Bounds {
 	b := limits.DefaultBounds()
 	b.SessionClaims, b.WaitingPerPath = l.sessionClaims, l.pathWaiting

@@ -27,35 +27,34 @@ import (
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
-// drainTime bounds how long a stopping server goes on to answer what it
-// was asked before.
+// drainTime bounds how long a stopping server goes on to answer calls that it has received.
 const drainTime = 10 * time.Second
 
-// A service is all that lk serve runs around one engine: what clients reach it by,
-// who may, and what is told of it.
+// A service is all that lk serve runs around one engine: its listeners, access control, audit log,
+// metrics, health and traces.
 type service struct {
 	app     *app
 	options *serveOptions
 	log     *slog.Logger
 
-	engine  lockkeeper.Engine // what is served, before anybody's rights
+	engine  lockkeeper.Engine // the served engine, without access control
 	gate    *access.Gate
-	audit   *observe.Audit // nil if none is kept
+	audit   *observe.Audit // nil without --audit
 	metrics *observe.Metrics
-	watch   *observe.Watch // nil if nobody would read what it sees: it costs a busy server a fifth of its work
+	watch   *observe.Watch // nil without HTTP and audit log: it costs a busy server a fifth of its throughput
 	health  *observe.Health
 	wire    *server.Server
 	web     *http.Server // nil if HTTP is off
 	tls     *tls.Config  // nil: in the clear
 	webTLS  *tls.Config  // likewise, of HTTP
 	cert    *pki.Certificate
-	traces  func(context.Context) error // sends what is left of them
+	traces  func(context.Context) error // sends the remaining traces
 
-	life    context.Context // of what runs beside, until the server has ended
+	life    context.Context // of the goroutines in beside; close cancels it
 	kill    context.CancelFunc
 	beside  sync.WaitGroup
-	once    sync.Once  // the wait for emptiness begins once
-	drained chan error // has why that wait ended
+	once    sync.Once  // starts awaitEmpty
+	drained chan error // receives the result of awaitEmpty
 }
 
 // serve listens, opens the engine, and serves it until a signal stops it.
@@ -96,7 +95,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	return s.awaitEnd(signals, failed)
 }
 
-// credentials reads the files by which server and clients prove who they are.
+// credentials reads the certificates, the tokens and the policy.
 func (s *service) credentials() (*access.Policy, error) {
 	o := s.options
 	policy, err := o.policy()
@@ -178,7 +177,8 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 	return nil
 }
 
-// another is what to add where another process has the directory of the locks open.
+// another returns a hint for the error that another process uses the directory of the locks; else
+// "".
 func (o *serveOptions) another(err error) string {
 	if !forOneProcess(o.engine) || !errors.Is(err, lockkeeper.ErrUnavailable) ||
 		!strings.Contains(err.Error(), " is in use by ") {
@@ -187,7 +187,7 @@ func (o *serveOptions) another(err error) string {
 	return " (mostly that process is a server: use it, or add --data DIR for another one)"
 }
 
-// run begins to serve. What fails is sent to the channel.
+// run starts to serve. The channel receives the error of a listener that fails.
 func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-chan error {
 	failed := make(chan error, len(listeners)+len(pages))
 	for _, l := range listeners {
@@ -219,7 +219,7 @@ func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-c
 	return failed
 }
 
-// hangups passes HUP on, after the audit log was reopened.
+// hangups reopens the audit log at each HUP, and then passes it on.
 func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
 	passed := make(chan os.Signal, 1)
 	s.beside.Go(func() {
@@ -229,7 +229,7 @@ func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
 				return
 			case sig := <-hup:
 				if err := s.audit.Reopen(); err != nil {
-					s.log.Error("the audit log can't be begun anew: the file before goes on, and it is tried again each second",
+					s.log.Error("the audit log can't be reopened: lines go to the previous file, and the server retries each second",
 						"error", err)
 				}
 				passed <- sig
@@ -239,8 +239,8 @@ func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
 	return passed
 }
 
-// awaitEnd serves until a signal, a failure, or the end of a drain, and then ends in
-// peace.
+// awaitEnd waits for a signal, a failure, or the end of a drain. Then it stops the server and lets
+// calls finish.
 func (s *service) awaitEnd(signals <-chan os.Signal, failed <-chan error) error {
 	var why error
 	reason := "the server is stopping"
@@ -276,7 +276,7 @@ func (s *service) awaitEnd(signals <-chan os.Signal, failed <-chan error) error 
 	return why
 }
 
-// shutdown ends both servers at once: each answers what it was asked.
+// shutdown stops both servers at the same time. Each answers the calls that it has received.
 func (s *service) shutdown(ctx context.Context) error {
 	web := make(chan error, 1)
 	go func() {
@@ -291,7 +291,7 @@ func (s *service) shutdown(ctx context.Context) error {
 	return errors.Join(err, <-web)
 }
 
-// close ends what runs beside, and closes the engine, when nothing is served any more.
+// close stops the goroutines in beside, and closes the engine. Call it after shutdown.
 func (s *service) close() error {
 	s.kill()
 	s.beside.Wait()
@@ -329,7 +329,7 @@ func (s *service) drain(reason string) {
 	})
 }
 
-// about tells clients how the server is. What is held may be a moment old.
+// about returns the state of the server. Its counts may be a moment old.
 func (s *service) about(ctx context.Context) lockkeeper.ServerState {
 	state := lockkeeper.ServerState{Version: version(), Sessions: int64(s.sessions()), Trouble: s.health.Trouble()}
 	if s.watch != nil {
@@ -365,7 +365,7 @@ func (s *service) draining() (string, bool) { return s.gate.Draining() }
 func (s *service) connections() int         { return s.wire.Connections() }
 func (s *service) sessions() int            { return s.wire.Sessions() }
 
-// expires is when the certificate that is shown now ends.
+// expires returns the expiry of the present certificate; zero without TLS.
 func (s *service) expires() time.Time {
 	if s.cert == nil {
 		return time.Time{}
@@ -373,8 +373,8 @@ func (s *service) expires() time.Time {
 	return s.cert.Expires()
 }
 
-// ownerOf tells whose a session is, by its id at the engine, where clients prove who
-// they are.
+// ownerOf returns a function from the id of a session at the engine to its identity; nil if clients
+// do not authenticate.
 func ownerOf(p *access.Policy) func(session string) string {
 	if p == nil {
 		return nil
@@ -382,12 +382,12 @@ func ownerOf(p *access.Policy) func(session string) string {
 	return access.Owner
 }
 
-// acted takes note of what operators do, and of what was denied.
+// acted records acts of operators and denied calls, in metrics and audit log.
 func (s *service) acted(act access.Act) {
 	s.metrics.Act(act)
 	s.audit.Act(act)
 	if errors.Is(act.Err, lockkeeper.ErrDenied) {
-		// Not louder, or strangers could fill a disk with it. The audit log has its bound.
+		// At a higher level unauthenticated clients could fill a disk. The audit log is bounded.
 		s.log.Debug("denied", "identity", act.Identity, "from", act.From, "verb", act.Verb, "path", act.Path, "error",
 			act.Err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // A signal ends lk while the engine does not open.
 func TestSignalWhileOpening(t *testing.T) {
-	place := newPlaceOptions()
+	place := newReservationOptions()
 	place.as, place.paths = "me", []lockkeeper.Path{"db"}
 	verbs := map[string]struct {
 		signals []os.Signal
@@ -24,7 +24,7 @@ func TestSignalWhileOpening(t *testing.T) {
 			return a.run(t.Context(), &runOptions{command: []string{"true"}, targets: []lockkeeper.Target{target}})
 		}},
 		"keep, which outlives its terminal": {[]os.Signal{syscall.SIGHUP, syscall.SIGTERM}, func(a *app) error {
-			return a.keep(t.Context(), &keepOptions{placeOptions: place, pid: os.Getpid()})
+			return a.keep(t.Context(), &keepOptions{reservationOptions: place, pid: os.Getpid()})
 		}},
 	}
 	for name, verb := range verbs {

@@ -99,11 +99,11 @@ func writeStats(to io.Writer, s *listing.Stats) error {
 // barWidth is the length of the longest bar, unless each mark can stand for one claim.
 const barWidth = 40
 
-// perMark is how many claims a mark stands for, where most is the largest count.
+// perMark returns how many claims a mark stands for; most is the largest count.
 func perMark(most int) int { return max(1, (most+barWidth-1)/barWidth) }
 
-// bar draws a count: # for a hold, . for one that waits; where the largest count
-// is more than the width, each mark stands for several.
+// bar draws a count: # for a hold, . for a waiter. If the largest count exceeds the width, each
+// mark stands for several claims.
 func bar(c listing.Count, most int) string {
 	per := perMark(most)
 	return strings.Repeat("#", (c.Held+per-1)/per) + strings.Repeat(".", (c.Waiting+per-1)/per)

@@ -1,7 +1,7 @@
 package main
 
-// systemLacks says what lk can't do on an operating system; empty if it can do
-// all. It is said where that system runs: by lk run --help and lk doctor.
+// systemLacks describes what lk can't do on an operating system; empty if nothing. lk run --help
+// and lk doctor print it on that system.
 func systemLacks(goos string) string {
 	switch goos {
 	case "linux":

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// notifySystemd tells the service manager, if there is one that wants to know, how
-// the service stands: sd_notify(3).
+// notifySystemd sends the state of the service to the service manager, if it asks for it:
+// sd_notify(3).
 func notifySystemd(state string, log *slog.Logger) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ctrl-Z and Ctrl-C mean at lk what they mean at any command of a shell, and a
-// command that was stopped for longer than its lock lived does not go on.
+// Ctrl-Z and Ctrl-C work with lk as with any command of a shell. A command that was stopped for
+// longer than its lock lived does not continue.
 func TestJobControl(t *testing.T) {
 	s := startInteractiveShell(t)
 	const ctrlC, ctrlZ = "\x03", "\x1a"
@@ -147,7 +147,7 @@ func (s *interactiveShell) shows(t *testing.T, pattern string) {
 	}
 }
 
-// A terminal gets what it can show, and what its user wants to see.
+// The look follows the abilities of the terminal and the wishes of its user.
 func TestLookOfTerminal(t *testing.T) {
 	_, tty := openTerminal(t)
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 61, Row: 20}); err != nil {

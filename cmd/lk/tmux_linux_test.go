@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
-// A person's full-screen program works under lk as without it: it is typed into,
-// put aside by Ctrl-Z, gone on with, and told of a terminal that changes its size.
+// A full-screen program works under lk as without it: it gets input, stops by Ctrl-Z, continues,
+// and is notified when the terminal changes its size.
 func TestFullScreenProgram(t *testing.T) {
 	s := startScreen(t)
 	file := filepath.Join(s.folder, "letter")
@@ -41,8 +41,8 @@ func TestFullScreenProgram(t *testing.T) {
 	}
 }
 
-// Whoever waits at a terminal sees that time goes by, for as long as it waits.
-// Ctrl-C ends that, and nothing stays in line.
+// At a terminal lk run shows for how long it has waited. Ctrl-C ends the wait and leaves no claim
+// in line.
 func TestWaitAtTerminal(t *testing.T) {
 	s := startScreen(t)
 	const turning = `waiting for desk: held by ann .*\n[-|/\\] waiting for \d+(ms|s), Ctrl-C gives up`
@@ -149,7 +149,7 @@ func (s *screen) shows(pattern string) string {
 	}
 }
 
-// Nothing moves where it can't be erased.
+// Without a terminal that can erase a line there is no animation.
 func TestSpinnerNeedsTerminal(t *testing.T) {
 	_, tty := openTerminal(t)
 	r, w, err := os.Pipe()

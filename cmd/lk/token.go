@@ -15,7 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
-// tokenOptions are the arguments of lk token and what is below it.
+// tokenOptions are the arguments of lk token and its subcommands.
 type tokenOptions struct {
 	file    string
 	name    string
@@ -116,7 +116,7 @@ func (o *tokenOptions) oneName(a *app, args []string) {
 	a.bad.add(access.IdentityName(o.name))
 }
 
-// path is the file with the tokens.
+// path returns the token file.
 func (o *tokenOptions) path() (string, error) {
 	if o.file != "" {
 		return o.file, nil
@@ -128,7 +128,7 @@ func (o *tokenOptions) path() (string, error) {
 	return filepath.Join(folder, "tokens"), err
 }
 
-// tokenNew makes a token. It is printed only when its digest is safe in the file.
+// tokenNew creates a token. It prints the token only after its digest is on disk.
 func (a *app) tokenNew(o *tokenOptions) error {
 	path, err := o.path()
 	if err != nil {
@@ -184,7 +184,7 @@ func (a *app) tokenLs(o *tokenOptions) error {
 	return w.Flush()
 }
 
-// tokenRow is a token as people see it.
+// tokenRow is a token as lk token ls shows it.
 type tokenRow struct {
 	Name    string `json:"name"`
 	Digest  string `json:"digest"` // its beginning

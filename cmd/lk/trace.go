@@ -12,14 +12,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/tracing"
 )
 
-// sendTime bounds how long lk waits in the end for its traces to be sent.
+// sendTime bounds how long lk, before its exit, waits to send its traces.
 const sendTime = 2 * time.Second
 
-// tracedVerbs are those whose run is a span.
+// tracedVerbs are the verbs that make a span.
 var tracedVerbs = []string{"run", "grab", "keep", "renew", "release", "bench"}
 
-// trace returns a context within the span of the caller of lk, and, where the
-// environment wants traces, within a span of this run; end ends that and sends it.
+// trace returns a context within the span of lk's caller and, if the environment configures traces,
+// within a span of this run; end ends that span and sends it.
 func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 	ctx = otlp.FromEnvironment(ctx)
 	a.traceparent = otlp.Environment(ctx)
@@ -49,7 +49,7 @@ func (a *app) trace(ctx context.Context) (within context.Context, end func()) {
 	}
 }
 
-// tracing is e with what is done there traced, as far as that is wanted.
+// tracing wraps e so that its calls make spans, if the environment configures traces.
 func (a *app) tracing(e lockkeeper.Engine) lockkeeper.Engine {
 	if server, ok := e.(lockkeeper.ServerClient); ok {
 		server.Trace(tracing.Parent)

@@ -15,11 +15,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// problems collects all that is wrong with the arguments, so that it can be
-// reported at once.
+// problems collects all mistakes in the arguments, so that lk can report them at once.
 type problems struct{ list []string }
 
-// Error tells everything in one line.
+// Error returns all problems in one line.
 func (p *problems) Error() string { return strings.Join(p.list, "; ") }
 
 func (p *problems) addf(format string, args ...any) {
@@ -43,8 +42,8 @@ func (p *problems) add(err error) {
 	}
 }
 
-// flagOf names the flag of cmd that a check of the package lockkeeper speaks of,
-// since that package knows no flags; empty if there is none.
+// flagOf returns the flag of cmd for an error of the package lockkeeper, which knows no flags;
+// empty if there is none.
 func flagOf(cmd *cobra.Command, text string) string {
 	for _, known := range [...]struct{ begins, flag string }{
 		{"priority ", "priority"}, {"name ", "as"}, {"note ", "note"}, {"link ", "link"},
@@ -64,9 +63,9 @@ func (p *problems) err() error {
 	return p
 }
 
-// flagError goes on where pflag stops at the first flag that it can't parse: it
-// names that one, parses again without it, and at the end lets the verb check
-// what is left, so that one run names all that is wrong.
+// flagError handles a flag that pflag can't parse. pflag stops there, so flagError records the
+// problem, parses the other arguments again, and lets the verb check them: one run of lk reports
+// all problems.
 func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -87,7 +86,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	return a.bad.err()
 }
 
-// culprit is the index of the argument that err is about, -1 if that is unknown.
+// culprit returns the index of the argument that err is about; -1 if unknown.
 func culprit(args []string, err error) int {
 	var long, short string
 	var unknown *pflag.NotExistError
@@ -110,8 +109,8 @@ func culprit(args []string, err error) int {
 	})
 }
 
-// number is a flag's value that is a whole number. Text that is none is noted
-// among the problems, with words that say what the flag is for.
+// number is the value of a flag that takes an integer. For other text it adds a problem that says
+// what the flag is for.
 type number struct {
 	to    *int
 	bad   *problems
@@ -131,19 +130,19 @@ func (n number) Set(text string) error {
 	value, err := strconv.Atoi(text)
 	if err != nil {
 		n.bad.addf(n.wrong, text)
-		value = 1 // anything in range, so that nothing else is said of it
+		value = 1 // in range, so that no second problem is reported
 	}
 	*n.to = value
 	return nil
 }
 
-// addSpan adds a flag whose value is a duration, see parseDuration, of least to
-// ten years. What is wrong is said in the words that the user wrote.
+// addSpan adds a flag whose value is a duration (see parseDuration) from least to ten years.
+// Problems quote the text of the user.
 func addSpan(cmd *cobra.Command, bad *problems, to *time.Duration, name string, least time.Duration, usage string) {
 	cmd.Flags().Var(span{to, bad, "--" + name, least}, name, usage)
 }
 
-// years is how people write the longest of all bounds, lockkeeper.MaxDuration.
+// years is lockkeeper.MaxDuration in words.
 const years = "10 years"
 
 type span struct {
@@ -153,8 +152,7 @@ type span struct {
 	least time.Duration
 }
 
-// String is empty for 0 and forever, which are no bound for all flags that have
-// them as their default.
+// String is empty for 0 and forever: as defaults of flags they mean no bound.
 func (s span) String() string {
 	if s.to == nil || *s.to == 0 || *s.to == lockkeeper.Forever {
 		return ""
@@ -186,7 +184,7 @@ func (s span) Set(text string) error {
 	return nil
 }
 
-// path reads a path among the arguments and notes what is wrong with it.
+// path parses a path of the arguments, and collects its problem.
 func (a *app) path(text string) lockkeeper.Path {
 	path, err := lockkeeper.ParsePath(text)
 	a.bad.add(err)
@@ -209,8 +207,7 @@ func (a *app) thePath(cmd *cobra.Command, args []string) lockkeeper.Path {
 	return a.firstPath(args)
 }
 
-// firstPath is the first of the paths, if there is one. It notes what is wrong
-// with any of them.
+// firstPath returns the first of the paths, if there is one, and collects the problems of all.
 func (a *app) firstPath(args []string) lockkeeper.Path {
 	var first lockkeeper.Path
 	for i, text := range args {

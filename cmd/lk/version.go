@@ -41,8 +41,8 @@ func versionLine() string {
 // stamp is the version that make build found in git, if it could.
 var stamp string
 
-// version is that of make build, else the module's version as the build recorded
-// it: a tag, a commit's pseudo-version, or "(devel)" outside version control.
+// version returns the version of make build, else the module's version that the build recorded: a
+// tag, a commit's pseudo-version, or "(devel)" outside version control.
 func version() string {
 	if stamp != "" {
 		return stamp

@@ -20,7 +20,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// filePause is how often lk watch looks for a file that is not there yet.
+// filePause is the pause between two checks for a file that does not exist yet.
 const filePause = 200 * time.Millisecond
 
 func (a *app) newWatch() *cobra.Command {
@@ -56,7 +56,7 @@ are those of this computer.`,
 	return cmd
 }
 
-// watch tells changes until it is interrupted.
+// watch prints changes until it is interrupted.
 func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) error {
 	if !signal.Ignored(os.Interrupt) {
 		var stop context.CancelFunc
@@ -87,8 +87,7 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 	}
 }
 
-// follow tells what is there and every change of it, until ctx ends or the engine
-// can't tell any more.
+// follow prints the claims and all their changes, until ctx ends or the list fails.
 func (w *watcher) follow(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
 	for status, err := range client.List(ctx, lockkeeper.Query{Meets: path, Follow: true}) {
 		if ctx.Err() != nil {
@@ -104,11 +103,11 @@ func (w *watcher) follow(ctx context.Context, client *lockkeeper.Client, path lo
 	return nil
 }
 
-// networkPause is how often a server that was there is looked for.
+// networkPause is the pause between two attempts to reach a lost server.
 const networkPause = time.Second
 
-// comeBack waits until the server can be reached again, and tells what has ended
-// meanwhile: of that no change will come.
+// comeBack waits until the server can be reached again, and prints the ends of claims that have
+// ended meanwhile: follow will not receive these.
 func (w *watcher) comeBack(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
 	tick := time.NewTicker(networkPause)
 	defer tick.Stop()
@@ -132,8 +131,7 @@ func (w *watcher) comeBack(ctx context.Context, client *lockkeeper.Client, path 
 	}
 }
 
-// missing tells the end of everything that was seen and is there no longer; nobody
-// knows why it ended.
+// missing prints the end of every seen claim that is not in there. The reason is unknown.
 func (w *watcher) missing(there map[subject]bool, now time.Time) error {
 	var ended []lockkeeper.Status
 	for about, s := range w.seen {
@@ -193,17 +191,17 @@ type sighting struct {
 	at time.Time
 }
 
-// age is how old the status had become at that moment.
+// age returns the Age of the status at the time now.
 func (s sighting) age(now time.Time) time.Duration { return s.Age + now.Sub(s.at) }
 
-// watcher tells changes of claims, each once.
+// watcher prints changes of claims, each once.
 type watcher struct {
 	to     io.Writer
 	asJSON bool
 	seen   map[subject]sighting
 }
 
-// eventJSON is a change as JSON has it.
+// eventJSON is the JSON form of a change.
 type eventJSON struct {
 	Time   time.Time         `json:"time"`
 	Event  string            `json:"event"`
@@ -215,7 +213,7 @@ func writeEvent(to io.Writer, now time.Time, event, text string, s lockkeeper.St
 	return json.NewEncoder(to).Encode(eventJSON{now, event, text, s})
 }
 
-// see tells what is new about a claim.
+// see prints the change of a claim since its last status, if there is one.
 func (w *watcher) see(s lockkeeper.Status, now time.Time) error {
 	about := subjectOf(s)
 	before, known := w.seen[about]
@@ -235,14 +233,14 @@ func (w *watcher) see(s lockkeeper.Status, now time.Time) error {
 	return err
 }
 
-// isFreeze tells freezes from claims, after their end too: freezes have no
-// change numbers.
+// isFreeze reports whether s is a freeze. Freezes have no change numbers, so this holds after their
+// end too.
 func isFreeze(s lockkeeper.Status) bool {
 	return len(s.Grants) > 0 && (s.State == lockkeeper.Freezing || s.State == lockkeeper.Ended && s.Change == 0)
 }
 
-// change is what happened between two sightings, in a word and in a sentence;
-// nothing if it is nothing that people ask about.
+// change returns the difference between two statuses as a word and as a sentence; both are empty if
+// it does not matter to people.
 func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now time.Time) (event, text string) {
 	name, what := who(s.Label, s.Ref), briefTargets(s)
 	switch {
@@ -280,7 +278,7 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 	return "", ""
 }
 
-// reasonsOf is ": held by ci-17 ...", or nothing where no reason is known.
+// reasonsOf returns ": held by ci-17 ..."; empty if no reason is known.
 func reasonsOf(s lockkeeper.Status) string {
 	s.Position = 0
 	if text := waitLine(s); len(s.Blockers)+len(s.Waits) > 0 {
@@ -289,7 +287,7 @@ func reasonsOf(s lockkeeper.Status) string {
 	return ""
 }
 
-// endOf is how a claim ended.
+// endOf describes how a claim ended.
 func endOf(s lockkeeper.Status, before sighting, known bool, now time.Time) (event, text string) {
 	name, what := who(s.Label, s.Ref), briefTargets(s)
 	since := ""
@@ -320,7 +318,7 @@ func endOf(s lockkeeper.Status, before sighting, known bool, now time.Time) (eve
 	return "refused", fmt.Sprintf("%s does not get %s: %s%s", name, what, why, since)
 }
 
-// askKey is equal for asks of which askText tells nothing new.
+// askKey is equal for requests whose askText differs in durations alone.
 func askKey(a *lockkeeper.Asked) string {
 	if a == nil {
 		return ""
@@ -328,7 +326,7 @@ func askKey(a *lockkeeper.Asked) string {
 	return fmt.Sprint(a.By, a.Reason, a.Label)
 }
 
-// askText says by whom a holder is asked to yield, and what follows if it does
+// askText names the claim or operator that asks a holder to yield, and the consequence if it does
 // not: ", by the operator ops (stuck): it is taken in 30s".
 func askText(a *lockkeeper.Asked) string {
 	var text string
@@ -346,7 +344,7 @@ func askText(a *lockkeeper.Asked) string {
 	return text
 }
 
-// briefTargets names what a claim is about: exclusive targets by their path alone.
+// briefTargets lists the targets of a claim; exclusive ones have only their path.
 func briefTargets(s lockkeeper.Status) string {
 	texts := make([]string, len(s.Grants))
 	for i, g := range s.Grants {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
-// Each change is told once, in words, and what only time changes is not told.
+// Each change is printed once, in words. The passing of time alone is no change.
 func TestWatchTellsChanges(t *testing.T) {
 	target := func(mode lockkeeper.Mode) []lockkeeper.Grant {
 		return []lockkeeper.Grant{{Target: lockkeeper.Target{Path: "db", Mode: mode}}}

@@ -138,7 +138,7 @@ func (e *explainer) waitText(s lockkeeper.Status) string {
 	return waiting(name, s, e.reasons(s)...)
 }
 
-// waitText is a waiter's line by itself: "ci-18 waits for exclusive db for 12s
+// waitText is the line of a waiter without its blockers: "ci-18 waits for exclusive db for 12s
 // (deploy): 2nd in line".
 func waitText(s lockkeeper.Status) string { return waiting(who(s.Label, s.Ref), s) }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// What looks like a mode and is none is not quietly a path.
+// Text that looks like a mode but is none is an error, not a path.
 func TestParseWith(t *testing.T) {
 	for spec, want := range map[string]string{
 		"db/a":           "exclusive db/a",

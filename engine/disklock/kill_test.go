@@ -71,7 +71,7 @@ func playWork(args []string) error {
 	return nil
 }
 
-// work is one worker, for ever.
+// work runs one worker until the process is killed.
 func work(e *Engine, id string, say func(...any)) error {
 	ctx := context.Background()
 	granted := make(chan lockkeeper.Status, 1024)
@@ -103,9 +103,9 @@ func work(e *Engine, id string, say func(...any)) error {
 	return err
 }
 
-// TestKillLoop kills a process under load again and again, and judges what those
-// after it find: every grant that was told and not given back is there, fences rise
-// for ever, and nothing is granted twice.
+// TestKillLoop kills a process under load again and again, and checks what the next process
+// finds: every acknowledged grant that was not released is there, fences never fall, and nothing
+// is granted twice.
 func TestKillLoop(t *testing.T) {
 	random := testmode.Rand(t)
 	dir := t.TempDir()

@@ -115,7 +115,7 @@ func TestDeadSessionEndsThoughTheProcessIsKilled(t *testing.T) {
 		p.Read("open")
 		began := time.Now()
 		kill := time.AfterFunc(lifeTime, p.Kill)
-		word, _ := p.Hear()
+		word, _ := p.ReadLine()
 		kill.Stop()
 		p.Kill()
 		if lived += time.Since(began); word == "free" {

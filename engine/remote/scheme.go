@@ -134,7 +134,7 @@ func examineToken(engine string) []lockkeeper.Finding {
 	return []lockkeeper.Finding{{
 		Check:  "token",
 		Grade:  lockkeeper.Doubtful,
-		Detail: fmt.Sprintf("%s is open to others (%s): whoever reads it can be you", file, info.Mode().Perm()),
+		Detail: fmt.Sprintf("%s is open to others (%s): anybody who reads it can act as you", file, info.Mode().Perm()),
 		Remedy: "chmod go-rwx " + file,
 	}}
 }

@@ -147,7 +147,7 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 	})
 	p = start(t, url, lockkeeper.MinTTL)
 	close(started)
-	if word, _ := p.Hear(); word != "open" {
+	if word, _ := p.ReadLine(); word != "open" {
 		v.gone(t, p, word)
 		return
 	}
@@ -161,7 +161,7 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 		base.Kind = history.Ask
 		v.record(base)
 		p.Tell("lock", strings.Join(paths, " "))
-		word, rest := p.Hear()
+		word, rest := p.ReadLine()
 		if word != "granted" {
 			v.gone(t, p, word)
 			return
@@ -175,7 +175,7 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 		base.Kind = history.Release
 		v.record(base)
 		p.Tell("release")
-		if word, _ := p.Hear(); word != "released" {
+		if word, _ := p.ReadLine(); word != "released" {
 			v.gone(t, p, word)
 			return
 		}

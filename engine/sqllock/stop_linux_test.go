@@ -102,10 +102,10 @@ func (s *stopping) at(n int) bool {
 	s.process.Tell("release")
 	go func() {
 		defer close(answered)
-		if word, rest := s.process.Hear(); word == "granted" {
+		if word, rest := s.process.ReadLine(); word == "granted" {
 			answered <- number(s.T, rest)
 		}
-		if word, _ := s.process.Hear(); word == "released" {
+		if word, _ := s.process.ReadLine(); word == "released" {
 			answered <- 0
 		}
 	}()
@@ -204,7 +204,7 @@ func TestStoppedHolderKnowsItsLoss(t *testing.T) {
 			running.Go(func() {
 				path := fmt.Sprintf("tree/%d", n)
 				p.Tell("lock", path)
-				_, fence := p.Hear()
+				_, fence := p.ReadLine()
 				// Its next operation is the renewal of its session.
 				<-p.stopAt(proxy, n)
 				m.claim(exclusive(1, lockkeeper.Forever, path), lockkeeper.Waiting)
@@ -213,7 +213,7 @@ func TestStoppedHolderKnowsItsLoss(t *testing.T) {
 				}
 				p.cont()
 				p.Tell("state")
-				if word, rest := p.Hear(); word != "lost" {
+				if word, rest := p.ReadLine(); word != "lost" {
 					t.Errorf("stopped at %s: it is %s %s, and another has it", end(proxy.Struck()), word, rest)
 				}
 				m.release(1)

@@ -15,8 +15,8 @@ const (
 	week = 7 * Day
 )
 
-// Err is what Parse answers to text that is no duration. Whoever asked for the text
-// knows better than it what to say.
+// Err is the error of Parse for text that is no duration. It has no details: the caller knows what
+// the text is for, and so words the message.
 var Err = errors.New("not a duration")
 
 // Parse reads durations as Go writes them, and also d for a day of 24

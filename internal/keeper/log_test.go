@@ -161,7 +161,7 @@ func TestLogFails(t *testing.T) {
 			t.Errorf("the call that waited ends with %v, want unavailable", err)
 		}
 		if !following() || !errors.Is(followed, lockkeeper.ErrUnavailable) {
-			t.Errorf("the follower, which would wait for ever, ends with %v, want unavailable", followed)
+			t.Errorf("the follower, which would wait forever, ends with %v, want unavailable", followed)
 		}
 		if _, err := k.Renew(t.Context(), lockkeeper.Key{}); !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Errorf("a renewal afterwards: %v, want unavailable", err)

@@ -1,7 +1,7 @@
 // Package load makes workers lock and release for a fixed time, and measures them.
 //
-// A [Load] has a warm-up, which is not counted, and a window, which is. When the window ends, pending
-// waits are cancelled, and workers that do not end within the grace are given up.
+// A [Load] has a warm-up, which is not counted, and a window, which is. When the window ends,
+// pending waits are cancelled, and workers that do not end within the grace are given up.
 //
 //	|-- Warm --|------- Span -------|-- Grace --|
 //	           ^ Edge               ^ Edge       ^ Bound ends
@@ -76,7 +76,8 @@ func (w *Worker) Took(d time.Duration) {
 	}
 }
 
-// UnlessOver returns err, but nil if the window has ended, which cancels waits.
+// UnlessOver returns err, or nil if the window has ended: its end cancels waits, which is no
+// failure.
 func (w *Worker) UnlessOver(err error) error {
 	if w.Over() && w.load.waiting.Err() != nil {
 		return nil
@@ -119,7 +120,7 @@ func (l *Load) PerSecond() float64 {
 	return r.PerSecond()
 }
 
-// Run runs the load. With an error, of a worker, of ctx, or [ErrStuck], the result has what was measured
+// Run runs the load. On an error (of a worker, of ctx, or [ErrStuck]) the result has the counts
 // until then.
 func (l *Load) Run(ctx context.Context) (*Result, error) {
 	bound, cancel := context.WithCancel(ctx) // without a deadline, by which an engine could refuse a wait

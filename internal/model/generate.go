@@ -13,8 +13,8 @@ import (
 // Generate is n random commands; the same seed gives the same ones. They use
 // few sessions, few paths, small numbers and whole seconds, so that they meet.
 //
-// A key or an attach without an epoch means the latest one of its session: whoever
-// plays the commands fills it in (story.Runner does). noEpoch means none.
+// A key or an attach without an epoch means the latest one of its session: the
+// player of the commands fills it in (story.Runner does). noEpoch means none.
 func Generate(seed uint64, n int) []table.Command {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want),
 		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration),
@@ -38,18 +38,18 @@ type taste struct {
 	steal, soft     int // of 100 claims
 	nested, freezes int
 	bounded         int
-	hears           int // of 100 commands with a key
+	acks            int // of 100 commands with a key
 	large           int // number of large targets per 100 permits targets
 }
 
 var tastes = []taste{
-	{shared: 30, permits: 30, steal: 25, soft: 10, nested: 30, freezes: 4, bounded: 30, hears: 30},
+	{shared: 30, permits: 30, steal: 25, soft: 10, nested: 30, freezes: 4, bounded: 30, acks: 30},
 	{shared: 60, permits: 5, steal: 10, soft: 20, nested: 60, freezes: 3, bounded: 20},
 	{shared: 10, permits: 80, steal: 40, nested: 40, freezes: 2, bounded: 20},
 	{shared: 10, permits: 80, steal: 5, nested: 50, freezes: 5, bounded: 10},
-	{shared: 30, permits: 10, steal: 5, soft: 5, nested: 80, freezes: 8, bounded: 5, hears: 10},
-	{shared: 20, permits: 20, steal: 60, soft: 10, nested: 10, freezes: 4, bounded: 60, hears: 60},
-	{shared: 30, permits: 20, steal: 70, nested: 10, freezes: 1, bounded: 10, hears: 20},
+	{shared: 30, permits: 10, steal: 5, soft: 5, nested: 80, freezes: 8, bounded: 5, acks: 10},
+	{shared: 20, permits: 20, steal: 60, soft: 10, nested: 10, freezes: 4, bounded: 60, acks: 60},
+	{shared: 30, permits: 20, steal: 70, nested: 10, freezes: 1, bounded: 10, acks: 20},
 	{permits: 95, steal: 30, nested: 10, freezes: 1, bounded: 10, large: 95},
 }
 
@@ -101,7 +101,7 @@ func (g *generator) state(c *table.Command) {
 		if g.percent(20) {
 			c.Key.LowestOpen = g.last[session] + 2 - min(uint64(g.IntN(5)), g.last[session])
 		}
-		if g.percent(g.taste.hears) {
+		if g.percent(g.taste.acks) {
 			c.Key.Acked = g.leases[session] - min(uint64(g.IntN(4)), g.leases[session])
 		}
 	}

@@ -340,7 +340,7 @@ func hasSlot(c *claim, path lockkeeper.Path, slot int) bool {
 	return slices.ContainsFunc(c.grants, func(g lockkeeper.Grant) bool { return g.Path == path && g.Slot == slot })
 }
 
-// meetsUnacked says whether c, if granted now, would be incompatible with ghosts
+// meetsUnacked says whether c, if granted now, would be incompatible with unacknowledged holds
 // as if they were held (R12).
 func (m *Model) meetsUnacked(c *claim) bool {
 	for _, g := range m.unacked {
@@ -349,11 +349,11 @@ func (m *Model) meetsUnacked(c *claim) bool {
 		}
 	}
 	for _, t := range permitsOf(c.wish) {
-		ghosts := 0
+		unacked := 0
 		for _, g := range m.unacked {
-			ghosts += unitsOf(g.held, t.Path)
+			unacked += unitsOf(g.held, t.Path)
 		}
-		if m.heldUnits(t.Path, c)+ghosts+t.Units > t.Limit {
+		if m.heldUnits(t.Path, c)+unacked+t.Units > t.Limit {
 			return true
 		}
 	}

@@ -135,7 +135,7 @@ func TestPermitsUpsize(t *testing.T) {
 		has a.8 permits k 1/10 fence 7, 6 in use, slot 1`)
 }
 
-// R7: who waits for its own smaller limit holds back nobody with a larger one.
+// R7: a claim that waits for its own smaller limit blocks no claim with a larger one.
 func TestOwnLimitHoldsBackNobody(t *testing.T) {
 	play(t, `
 		attach a

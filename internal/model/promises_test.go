@@ -15,9 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// TestPromisesOutliveRestarts plays clients, an engine and its journal, with answers lost, entries of
-// the journal lost, and restarts in any order: as long as a client may count on its hold,
-// nobody else is told of one on the same path (P3, R19).
+// TestPromisesOutliveRestarts plays clients, an engine and its journal, with answers lost, entries
+// of the journal lost, and restarts in any order: as long as a client may count on its hold, nobody
+// else is told of one on the same path (P3, R19).
 func TestPromisesOutliveRestarts(t *testing.T) {
 	for _, rules := range []struct {
 		name string
@@ -35,8 +35,8 @@ func TestPromisesOutliveRestarts(t *testing.T) {
 	}
 }
 
-// TestPromisesNeedSafeAttaches: with an engine that answers an Attach before the journal has it safe,
-// two clients hold one path in one of the same worlds. So the worlds can tell.
+// TestPromisesNeedSafeAttaches: with an engine that answers an Attach before the journal has it
+// safe, two clients hold one path in one of the same worlds. So the worlds can tell.
 func TestPromisesNeedSafeAttaches(t *testing.T) {
 	for seed := range uint64(4000) {
 		w := newWorld(seed, func() rules { return table.New() })
@@ -214,7 +214,7 @@ func (w *world) restart() {
 	w.safe = len(w.journal)
 }
 
-// attach has c attach, and begin anew if its session is gone.
+// attach attaches c, which starts a new session if its own is gone.
 func (w *world) attach(c *client) {
 	sent := w.real
 	s := lockkeeper.Session{ID: c.id, TTL: c.ttl, Epoch: c.follows}
@@ -225,8 +225,8 @@ func (w *world) attach(c *client) {
 	reply, err := w.step(table.Command{Op: table.Attach, Session: s})
 	w.later(w.hasty, func() {
 		if err != nil {
-			// It attaches again, behind the one whose answer was lost. Before that it does not renew:
-			// the session of that epoch may be a new one, which has none of its holds.
+			// It attaches again, behind the one whose answer was lost. Before that it does not
+			// renew: the session of that epoch may be a new one, which has none of its holds.
 			c.follows = err.(*lockkeeper.Error).Epoch
 			return
 		}

@@ -126,7 +126,7 @@ var mutants = []mutant{
 		"table TestStories/r12_lapsed",
 	},
 	{
-		"a snapshot forgets who asks whom", "table/record.go",
+		"a snapshot forgets the requests to yield", "table/record.go",
 		`r.Asks = append(r.Asks, AskRecord{By: a.by.ref, End: a.end})`,
 		`_ = AskRecord{By: a.by.ref, End: a.end}`,
 		"table TestRestoreAnywhere",
@@ -210,7 +210,7 @@ var mutants = []mutant{
 		". TestRequestInFlightStaysOpen",
 	},
 	{
-		"a claim that is asked anew is taken for answered", "lowestopen.go",
+		"a claim that is sent again is taken for answered", "lowestopen.go",
 		`return !cl.answered || cl.resend`,
 		`return !cl.answered`,
 		". TestWaitingClaimIsSentAgainAfterEngineRestart",

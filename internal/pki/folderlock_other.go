@@ -2,6 +2,6 @@
 
 package pki
 
-// lockFolder locks nothing where there is no flock: whoever changes one file of
-// tokens twice at the same moment there may find one change missing.
+// lockFolder does nothing: this system has no flock. Of two simultaneous changes of a token file,
+// one may be lost.
 func lockFolder(string) (unlock func(), err error) { return func() {}, nil }

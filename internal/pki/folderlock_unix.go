@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFolder waits until no other process has the folder locked, and locks it until
-// unlock is called or this process ends.
+// lockFolder waits until no other process has the folder locked. It locks the folder until the call
+// of unlock or the end of this process.
 func lockFolder(path string) (unlock func(), err error) {
 	folder, err := os.Open(path)
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// maxPEM is how large a file of certificates may be, in bytes.
+// maxPEM bounds a file of certificates, in bytes.
 const maxPEM = 1 << 20
 
-// lookTime is how often at most files are looked at for a change.
+// lookTime is the shortest time between two checks of the files for a change.
 const lookTime = time.Second
 
-// ServerTLS is how a server speaks TLS with this certificate, for [tls.NewListener] and
-// for HTTP alike. Both are used as their files are at each handshake. A client's
-// certificate is verified if it shows one, and must be of one of the authorities;
-// with nil none is asked for. Protocols are those of ALPN, the best first.
+// ServerTLS returns the TLS configuration of a server, for [tls.NewListener] and for HTTP. Each
+// handshake uses the present contents of the files. A client need not present a certificate; if it
+// does, one of the authorities must have signed it. If clients is nil, the server requests none.
+// protocols are those of ALPN, the preferred one first.
 //
-// No session is resumed: a resumed one would be believed by a certificate that may
-// not be good any more.
+// Sessions are not resumed: a resumed session would rest on a client certificate that may no longer
+// be valid.
 func ServerTLS(c *Certificate, clients *Authorities, protocols ...string) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, SessionTicketsDisabled: true,
@@ -44,14 +44,13 @@ func ServerTLS(c *Certificate, clients *Authorities, protocols ...string) *tls.C
 	return outer
 }
 
-// A Certificate is a server's certificate chain and key, in two PEM files that are
-// read again when they change. While they can't be read or do not belong together,
-// as in the middle of a change, the former pair stays in use. It is safe for
-// concurrent use.
+// A Certificate is a server's certificate chain and key in two PEM files, which it reads again when
+// they change. While they can't be read or do not match, as in the middle of a change, the former
+// pair stays in use. It is safe for concurrent use.
 type Certificate struct{ pair watched[*tls.Certificate] }
 
-// LoadCertificate reads the files. ErrInvalid says what is wrong with them. A later
-// change that is of no use is told to the log, which may be nil.
+// LoadCertificate reads the files. Invalid files are ErrInvalid. log, which may be nil, gets the
+// errors of later changes.
 func LoadCertificate(certificate, key string, log *slog.Logger) (*Certificate, error) {
 	c := new(Certificate)
 	return c, c.pair.open(log, func() (*tls.Certificate, error) {
@@ -71,16 +70,16 @@ func LoadCertificate(certificate, key string, log *slog.Logger) (*Certificate, e
 	}, certificate, key)
 }
 
-// Expires is when the certificate that is in use now ends.
+// Expires returns the expiry of the present certificate.
 func (c *Certificate) Expires() time.Time { return c.pair.get().Leaf.NotAfter }
 
-// Authorities are the certificates that clients' certificates must be signed by, in
-// a PEM file that is read again when it changes, as of a [Certificate]. They are
-// safe for concurrent use.
+// Authorities are the certificates of the authorities that sign clients' certificates, in a PEM
+// file. It is read again when it changes, as the files of a [Certificate] are. They are safe for
+// concurrent use.
 type Authorities struct{ pool watched[*x509.CertPool] }
 
-// LoadAuthorities reads the file. ErrInvalid says what is wrong with it. A later
-// change that is of no use is told to the log, which may be nil.
+// LoadAuthorities reads the file. An invalid file is ErrInvalid. log, which may be nil, gets the
+// errors of later changes.
 func LoadAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 	a := new(Authorities)
 	return a, a.pool.open(log, func() (*x509.CertPool, error) {
@@ -110,7 +109,7 @@ func readPEM(name string) ([]byte, error) {
 	return text, err
 }
 
-// watched is what was made of some files, and is made again when they change.
+// watched is a value loaded from files, and loaded again when they change.
 type watched[T any] struct {
 	files []string
 	load  func() (T, error)
@@ -118,25 +117,25 @@ type watched[T any] struct {
 
 	mu     sync.Mutex
 	value  T
-	seen   []os.FileInfo // how the files were when value was made of them; nil: look again
+	seen   []os.FileInfo // of the files, just before the load of value; nil: load again
 	looked time.Time
-	wrong  string // what was logged last; "" if all is well
+	wrong  string // the last logged error; "" after a successful load
 }
 
-// open makes the value for the first time.
+// open loads the value for the first time.
 func (w *watched[T]) open(log *slog.Logger, load func() (T, error), files ...string) (err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	w.files, w.load, w.log, w.looked = files, load, log, time.Now()
-	w.seen = w.look() // before they are read: what changes while they are is seen next time
+	w.seen = w.look() // before the load, so that refresh finds a change during it
 	if w.value, err = w.load(); err != nil {
 		return lockkeeper.Invalid("%s", err)
 	}
 	return nil
 }
 
-// get is the value, of files as they were a second ago or later.
+// get returns the value of the files as they were lookTime ago or later.
 func (w *watched[T]) get() T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,8 +146,8 @@ func (w *watched[T]) get() T {
 	return w.value
 }
 
-// refresh makes the value anew if the files have changed. What is of no use is
-// tried again at each look, since it may be half of a change.
+// refresh loads the value again if the files have changed. After an error every refresh retries,
+// since the files may have been in the middle of a change.
 func (w *watched[T]) refresh() {
 	seen := w.look()
 	if seen != nil && slices.EqualFunc(seen, w.seen, unchanged) {
@@ -159,7 +158,7 @@ func (w *watched[T]) refresh() {
 		w.seen = nil
 		if w.wrong != err.Error() {
 			w.wrong = err.Error()
-			w.log.Error("changed certificates are of no use, so the former ones stay", "error", err, "files", w.files)
+			w.log.Error("changed certificates can't be used, so the former ones stay", "error", err, "files", w.files)
 		}
 		return
 	}
@@ -167,7 +166,7 @@ func (w *watched[T]) refresh() {
 	w.log.Info("certificates were read again", "files", w.files)
 }
 
-// look is how the files are now; nil if one is not there.
+// look returns the present state of the files; nil if one does not exist.
 func (w *watched[T]) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(w.files))
 	for i, name := range w.files {

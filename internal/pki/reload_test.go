@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 )
 
-// A certificate is taken up within a second of its change, and not while the change
-// is half done: then the former one stays, and the log says why, once.
+// A changed certificate is in use within a second. While only one of its two files has changed, the
+// former pair stays, and the log says why, once.
 func TestCertificateIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := testca.New(t)
@@ -38,7 +38,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 				t.Fatal("a certificate without its key is in use")
 			}
 		}
-		if n := strings.Count(log.String(), "of no use"); n != 1 || !strings.Contains(log.String(), pair.Key) {
+		if n := strings.Count(log.String(), "can't be used"); n != 1 || !strings.Contains(log.String(), pair.Key) {
 			t.Errorf("the log says so %d times: %s", n, &log)
 		}
 		if err := os.Rename(other.Key, pair.Key); err != nil {
@@ -61,7 +61,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 	})
 }
 
-// A file that grows as it is written is not taken for what it will be.
+// A half-written file is loaded again when it is complete.
 func TestHalfWrittenAuthorities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := testca.New(t), testca.New(t)
@@ -99,8 +99,8 @@ func TestHalfWrittenAuthorities(t *testing.T) {
 	})
 }
 
-// What could not be read is tried again, also if its files have not changed: there may
-// have been too many open files.
+// A failed load is tried again even if the files have not changed: there may have been too many
+// open files.
 func TestReadingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")

@@ -17,7 +17,7 @@ func newToken(name string) access.Token {
 	return access.Token{Name: name, Digest: digest, Created: time.Now()}
 }
 
-// Changes at the same time are all kept.
+// No concurrent change is lost.
 func TestConcurrentTokenChangesAreKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "made", "tokens")
 	const many = 20
@@ -62,7 +62,7 @@ func TestRemoveTokensKeepsOtherLines(t *testing.T) {
 	}
 }
 
-// A file that can't be parsed is not changed: what it has is not to be lost.
+// A file that can't be parsed is not changed, so that nothing in it is lost.
 func TestInvalidTokenFileIsNotChanged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("nonsense\n"), 0o600); err != nil {

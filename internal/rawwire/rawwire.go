@@ -34,8 +34,8 @@ func Dial(address, token string) (*Conn, error) {
 	}
 	c := &Conn{Conn: nc, in: bufio.NewReader(nc)}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	hello := &wire.Hello{Protocol: wire.Protocol, Client: "test", Token: token}
-	if err := wire.WriteFrame(c, &wire.ClientFrame{Hello: hello}); err != nil {
+	first := &wire.Hello{Protocol: wire.Protocol, Client: "test", Token: token}
+	if err := wire.WriteFrame(c, &wire.ClientFrame{Hello: first}); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// maker makes random values, of which some are zero and some are extreme.
+// maker makes random values; some are zero, and some are extreme.
 type maker struct{ *rand.Rand }
 
 var texts = []string{"", "", "db", "a b", `say "hi"`, "tab\tand\nline", "grüße", "\xff\xfe", strings.Repeat("x", 500)}

@@ -80,8 +80,8 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 // Tell sends p a line of words.
 func (p *Process) Tell(words ...string) { fmt.Fprintln(p.In, strings.Join(words, " ")) }
 
-// Hear reads the next line of p, as a word and what follows; "" if p has ended.
-func (p *Process) Hear() (word, rest string) {
+// ReadLine reads the next line of p, as a word and what follows; "" if p has ended.
+func (p *Process) ReadLine() (word, rest string) {
 	line, _ := p.Out.ReadString('\n')
 	if !strings.HasSuffix(line, "\n") {
 		p.reap()

@@ -133,7 +133,7 @@ func (f *formatter) want(c table.Command) {
 	case w.Wait != lockkeeper.Forever && w.Wait != 0, w.Wait == lockkeeper.Forever && w.Freeze != 0:
 		f.duration("wait", w.Wait)
 	}
-	f.manners(w)
+	f.writerPolicy(w)
 	f.duration("max-hold", w.MaxHold)
 	f.duration("grace", w.Grace)
 	f.duration("expected", w.Expected)
@@ -153,7 +153,7 @@ func (f *formatter) target(t lockkeeper.Target, freezing bool) {
 	}
 }
 
-func (f *formatter) manners(w lockkeeper.Want) {
+func (f *formatter) writerPolicy(w lockkeeper.Want) {
 	if w.WriterPolicy == lockkeeper.Soft {
 		f.words("soft")
 	}

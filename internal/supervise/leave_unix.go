@@ -47,7 +47,7 @@ func readOrder(text string) *order {
 	return &o
 }
 
-// leave ends the session of the dead lk, so that waiters need not wait for its TTL. It
+// leaveSession ends the session of the dead lk, so that waiters need not wait for its TTL. It
 // first waits until no process of the command can run, and tries once. A call of lk that
 // arrives later changes nothing, since its session has ended. If lk attached the session
 // under a later epoch than the guard knows, the engine refuses the leave.

@@ -12,7 +12,7 @@ func WatchProcess(pid int) (<-chan struct{}, error) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		if _, err := p.Wait(); err == nil { // an error is not the end: then it is kept until it is released
+		if _, err := p.Wait(); err == nil { // an error is not the end: keep the lock until it is released
 			close(ended)
 		}
 	}()

@@ -16,7 +16,7 @@ type Lease interface {
 	Remaining() time.Duration    // until it is lost without a renewal; Forever if it has no end
 	RenewError() error           // why the last renewal failed
 	YieldAsked() <-chan struct{} // closed when somebody asks for it
-	Asked() *lockkeeper.Asked    // who asks; nil if nobody does
+	Asked() *lockkeeper.Asked    // the claim or operator that asks; nil if none does
 }
 
 // Action says what happens to the command when its lock is about to be lost, or when somebody
@@ -62,8 +62,8 @@ type Exit struct {
 }
 
 // A Supervisor runs one command until its end, and stops it before its lease ends: it sends TERM
-// when the grace remains, and KILL when the lease is lost, unless Options.OnLost says otherwise. The
-// guard does the same if this process can't.
+// when the grace remains, and KILL when the lease is lost, unless Options.OnLost says otherwise.
+// The guard does the same if this process can't.
 type Supervisor struct {
 	Options
 	tick    time.Duration // the longest pause between two checks of the lease
@@ -77,8 +77,8 @@ type Supervisor struct {
 // end of a group.
 const groupPoll = 20 * time.Millisecond
 
-// unkillable bounds the wait for a killed group. Processes left then belong to another user, or hang
-// in the kernel.
+// unkillable bounds the wait for a killed group. Processes left then belong to another user, or
+// hang in the kernel.
 const unkillable = 5 * time.Second
 
 // Start starts the guard and then the command. Until the guard knows the process group, the kernel
@@ -197,7 +197,7 @@ func (s *Supervisor) lose() error {
 	return s.loss("its command was stopped")
 }
 
-// yield prints who asks for the lock, and sends TERM if OnYield says so.
+// yield prints the request for the lock, and sends TERM if OnYield is Terminate.
 func (s *Supervisor) yield() {
 	asked := s.Lease.Asked()
 	text := fmt.Sprintf("%s: %s", s.What, askedText(asked))
@@ -221,8 +221,8 @@ func (s *Supervisor) yield() {
 	}
 }
 
-// sendEnd sends the end of the lease to the guard. It reads the clock before the lease, so a pause of
-// lk in between makes the end too early, never too late.
+// sendEnd sends the end of the lease to the guard. It reads the clock before the lease, so a pause
+// of lk in between makes the end too early, never too late.
 func (s *Supervisor) sendEnd() {
 	if s.OnLost == Warn {
 		return
@@ -257,8 +257,8 @@ func (s *Supervisor) untilGrace() time.Duration {
 }
 
 // end reaps the ended child. Without a loss its group may run on in the background, as under any
-// shell, unless a signal asked it to end. Otherwise end waits until the group is gone, and kills the
-// rest with the lease.
+// shell, unless a signal asked it to end. Otherwise end waits until the group is gone, and kills
+// the rest with the lease.
 func (s *Supervisor) end(lost error, signals <-chan os.Signal) (code int, _ error) {
 	if s.Lease.Err() != nil && lost == nil {
 		lost = s.loss("its command has ended since")
@@ -303,8 +303,8 @@ func (s *Supervisor) linger(signals <-chan os.Signal) {
 	}
 }
 
-// endGroup waits until the child's group is gone. After the grace, or when the lease is lost, it kills
-// the group.
+// endGroup waits until the child's group is gone. After the grace, or when the lease is lost, it
+// kills the group.
 func (s *Supervisor) endGroup() {
 	tick, late := time.NewTicker(groupPoll), time.NewTimer(s.Grace)
 	defer tick.Stop()

@@ -22,7 +22,7 @@ type fakeLease struct {
 	done      chan struct{}
 	lost      atomic.Bool
 	remaining atomic.Int64
-	looked    atomic.Int64 // how often the supervisor looked at what remains
+	looked    atomic.Int64 // calls of Remaining
 	asked     chan struct{}
 	ask       *lockkeeper.Asked
 }
@@ -65,7 +65,7 @@ type supervised struct {
 	notes  []string
 }
 
-// superviseScript begins to supervise; more may change the supervisor before that.
+// superviseScript starts a supervised script; the functions in more change the supervisor before.
 func superviseScript(t *testing.T, l Lease, grace time.Duration, script string, more ...func(*Supervisor)) *supervised {
 	t.Helper()
 	out, stdout := pipe(t)
@@ -154,7 +154,8 @@ func ended(t *testing.T, pid string) func() bool {
 	}
 }
 
-// The command and its descendants in the group are dead when the lock is lost, even if they ignore TERM.
+// The command and its descendants in the group are dead when the lock is lost, even if they ignore
+// TERM.
 func TestLossEndsTheWholeGroup(t *testing.T) {
 	l := newFakeLease(time.Hour)
 	s := superviseScript(t, l, time.Second, `trap "" TERM; sh -c 'echo $$; exec sleep 600' & wait`)
@@ -170,8 +171,8 @@ func TestLossEndsTheWholeGroup(t *testing.T) {
 	eventually(t, "what the command started is dead", ended(t, pid))
 }
 
-// While renewals fail the command is asked to stop when what remains falls to
-// the grace; it has time to clean up, and so has what it started.
+// While renewals fail, the supervisor sends TERM when the rest of the lease falls to the grace. So
+// the command and its descendants have time to clean up.
 func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 	const grace = 2 * time.Second
 	l := newFakeLease(grace + 5*time.Millisecond)
@@ -190,8 +191,8 @@ func TestCommandIsAskedToStopBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// After the computer slept, little or nothing of the lease remains, and Go's timers did not run: the
-// supervisor checks the lease every tick.
+// After the computer slept, little or nothing of the lease remains, and Go's timers did not run:
+// the supervisor checks the lease every tick.
 func TestLeaseIsCheckedAfterSleep(t *testing.T) {
 	often := func(s *Supervisor) { s.tick = time.Millisecond }
 	t.Run("a little is left", func(t *testing.T) {
@@ -260,7 +261,7 @@ func TestEndAfterLossIsALoss(t *testing.T) {
 	}
 }
 
-// Without a loss, what the command leaves behind lives on, as under any shell.
+// Without a loss, background processes of the command live on, as under any shell.
 func TestBackgroundProcessesAreLeftAlone(t *testing.T) {
 	s := superviseScript(t, newFakeLease(lockkeeper.Forever), time.Second,
 		`sh -c 'echo $$; exec sleep 600' & read x; exit 6`)
@@ -274,7 +275,7 @@ func TestBackgroundProcessesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// lk prints who asks for the lock.
+// lk prints a request for the lock.
 func TestAskIsPrinted(t *testing.T) {
 	l := newFakeLease(lockkeeper.Forever)
 	l.ask = &lockkeeper.Asked{Reason: lockkeeper.Stolen, Label: lockkeeper.Label{As: "urgent-7"}, Left: lockkeeper.Forever}

@@ -199,7 +199,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 // TestEventsResetAfterEngineFailure: when the engine could not be followed for a while, streams
-// begin anew by themselves, and what changed meanwhile is in the snapshot.
+// start again by themselves with a snapshot, which has the changes since.
 func TestEventsResetAfterEngineFailure(t *testing.T) {
 	inMemory(t, 0, func(w *world) {
 		e := &brittle{Engine: w.engine, breaks: make(chan struct{})}

@@ -59,8 +59,8 @@ func (v *village) runs(program []string, path, script string, env []string) (int
 	return 0, said.String()
 }
 
-// TestExampleHoldsWhileItWorks: the command runs once, under the lock, after whoever had
-// it before; its exit code is passed on, and nothing is left.
+// TestExampleHoldsWhileItWorks: the command runs once, under the lock, after the
+// holder before it; its exit code is passed on, and nothing is left.
 func TestExampleHoldsWhileItWorks(t *testing.T) {
 	onEachClient(t, func(t *testing.T, run func(*village, string, string, ...string) (int, string)) {
 		v := onDisk(t)

@@ -6,7 +6,7 @@ import (
 )
 
 // TestGrabWithFenceMakesNothing: a repeat that states the hold it goes on with is never
-// queued anew, nor does another hold of the name pass for it.
+// queued again, nor does another hold of the name pass for it.
 func TestGrabWithFenceMakesNothing(t *testing.T) {
 	v := newVillage(t)
 	first := v.ok("me", "db").Token

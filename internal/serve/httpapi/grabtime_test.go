@@ -27,7 +27,7 @@ func TestGrabWaitsLong(t *testing.T) {
 		v.ok("me", "db", "&for=50s")
 		began := time.Now()
 		if a := v.waits(1, "me", "db/x", "&wait=30s"); time.Since(began) > 0 || len(a.OwnHolds) != 1 {
-			t.Errorf("who waits for itself was kept for %s: %v", time.Since(began), a.OwnHolds)
+			t.Errorf("a name that waits for itself was kept for %s: %v", time.Since(began), a.OwnHolds)
 		}
 		v.released(1, "me", "db/x")
 		waits := make(chan grabAnswer)

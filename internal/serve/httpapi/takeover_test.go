@@ -163,7 +163,7 @@ func endsAtEachMoment(t *testing.T, method, action, key string) {
 		}
 		if a.status != 200 && (a.status != 204 || key == "") { // a key's end is remembered
 			for st := range w.engine.List(w.Context(), lockkeeper.Query{Session: id}) {
-				w.Errorf("at moment %d: renewed in vain, and there is %s", e.at, st.Ref)
+				w.Errorf("at moment %d: the renewal failed, and there is %s", e.at, st.Ref)
 			}
 			// A session that was made on the way would refuse this attach.
 			if _, err := w.engine.Attach(w.Context(), lockkeeper.Session{ID: id, TTL: time.Second}, nil); err != nil {

@@ -77,7 +77,7 @@ func TestTerraformExchange(t *testing.T) {
 		if h := v.ask(unlock, at, lockBody("two", "you@host")); h.code != 409 || !strings.HasPrefix(h.info(t).ID, "one ") {
 			t.Errorf("unlocked by another ID: %d %s", h.code, h.text)
 		}
-		other := villageOf(t, v.engine) // a server that was started anew
+		other := villageOf(t, v.engine) // a restarted server
 		for range 2 {
 			if h := other.ask(unlock, at, lockBody("one", "me@host")); h.code != 200 {
 				t.Errorf("%s: %d %s", unlock, h.code, h.text)
