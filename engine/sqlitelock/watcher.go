@@ -80,7 +80,8 @@ type watcher struct {
 func (f *watcher) addEnded(ended *lockkeeper.Status) {
 	f.mu.Lock()
 	if len(f.ended) == 0 {
-		f.first = time.Now()
+		began := time.Now()
+		f.first = began
 	}
 	switch n := len(f.ended); {
 	case f.slow:
