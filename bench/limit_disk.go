@@ -13,7 +13,7 @@ import (
 // nothing but the disk is of interest.
 type diskPeer struct {
 	noServer
-	group bool // who comes while the disk works shares the next write
+	group bool // callers that arrive while the disk works share the next write
 	path  string
 }
 
@@ -26,8 +26,8 @@ func (p *diskPeer) about() about {
 		how:   "in this process: append 128 bytes and fdatasync, one after the other",
 	}
 	if p.group {
-		a.name, a.how = "limit: group fdatasync", "in this process: who comes while the disk works shares the next write "+
-			"and fdatasync"
+		a.name, a.how = "limit: group fdatasync", "in this process: callers that arrive while the disk works "+
+			"share the next write and fdatasync"
 	}
 	return a
 }

@@ -21,7 +21,7 @@ const muxConnections = 2
 func (p *muxPeer) about() about {
 	return about{
 		name: muxName, kinds: []kind{distinct},
-		how: "two TCP connections for all; who comes while one is written joins the next write",
+		how: "two TCP connections for all; callers that arrive during a write join the next one",
 	}
 }
 
