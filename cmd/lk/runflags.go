@@ -168,8 +168,8 @@ func (o *runOptions) checkCombinations(cmd *cobra.Command, bad *problems) {
 		{given("limit") && o.shared, "-n and -s exclude each other: a limit counts holders, sharing does not"},
 		{given("units") && !given("limit"), "--units goes with -n: of how many are they?"},
 		{o.try && given("wait"), "--try and --wait exclude each other: --try does not wait"},
-		{o.try && o.steal, "--try and stealing exclude each other: --try does not wait, and a holder that is asked to yield " +
-			"needs time"},
+		{o.try && o.steal, "--try and stealing exclude each other: --try does not wait, " +
+			"and a holder that is asked to yield needs time"},
 		{o.soft && o.steal, "--soft and stealing exclude each other: --soft lets others pass"},
 		{o.soft && !exclusive, "--soft is for exclusive paths only, not with -s, -n, or a --with that shares or counts"},
 		{given("quiet-period") && !o.soft, "--quiet-period goes with --soft: without it, nothing is waited for but the line"},
