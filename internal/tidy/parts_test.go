@@ -39,13 +39,23 @@ func TestPartsOfLongAgree(t *testing.T) {
 	}
 }
 
-// go test refuses -long for a package whose tests do not have that flag.
+// The steps of tools/long name packages that exist. The flag -long follows them: go test takes every
+// word behind a flag that it does not know for an argument of the tests, so a package behind it would
+// not be tested. A package whose tests do not have the flag refuses it.
 func TestLongPackagesHaveTheFlag(t *testing.T) {
 	packages := loadTree(t).packages()
 	folder := regexp.MustCompile(` \./([\w/]+)`)
 	for line := range strings.Lines(read(t, "tools/long")) {
-		if !strings.Contains(line, "$deep ") {
+		for _, found := range folder.FindAllStringSubmatch(line, -1) {
+			if packages[found[1]] == nil {
+				t.Errorf("tools/long: there is no package %s", found[1])
+			}
+		}
+		if !strings.Contains(line, "|$deep ") {
 			continue
+		}
+		if !strings.HasSuffix(line, " -long\n") {
+			t.Errorf("tools/long: -long must be the last word of %q", line)
 		}
 		for _, found := range folder.FindAllStringSubmatch(line, -1) {
 			if !slices.ContainsFunc(packages[found[1]], func(f *goFile) bool {
