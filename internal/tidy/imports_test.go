@@ -32,6 +32,7 @@ var house = []room{
 	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/attached internal/serve/wire", ""},
+	{"engine/redlock/internal/quorum", ".", ""}, // the protocol of redlock as pure step functions
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
