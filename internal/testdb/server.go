@@ -86,6 +86,9 @@ func (s *Server) PID() int {
 func (s *Server) URL(database string) string { return s.urlAt(s.Addr(), database) }
 
 func (s *Server) urlAt(addr, database string) string {
+	if s.program == redis {
+		return s.program.scheme + "://" + addr + "/" + database
+	}
 	return s.program.scheme + "://" + userName + "@" + addr + "/" + database + s.program.query
 }
 

@@ -5,6 +5,7 @@ type Option func(*settings)
 
 type settings struct {
 	durable bool
+	tls     *tlsFiles // of Redis
 	own     [][2]string
 }
 

@@ -16,8 +16,8 @@ var shared struct {
 }
 
 // Run runs the tests of a binary, and then ends the servers that they share. It
-// returns the code to exit with. TestMain of each package that uses SharedPostgres or
-// SharedMariaDB calls it.
+// returns the code to exit with. TestMain of each package that uses SharedPostgres,
+// SharedMariaDB or SharedRedis calls it.
 func Run(m *testing.M) int {
 	shared.mu.Lock()
 	shared.runs = true
