@@ -168,6 +168,10 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Status, error] {
 			yield(Status{}, err)
 			return
 		}
+		if err := c.guarantees.RefuseWithout(FeatureList); err != nil {
+			yield(Status{}, wrap("list", q.Meets, err))
+			return
+		}
 		if q.Meets != "" {
 			p, err := ParsePath(string(q.Meets))
 			if err != nil {
@@ -261,9 +265,8 @@ func (c *Client) operate(ctx context.Context, op string, path Path, e Ending) er
 	if err := c.usable(op, path); err != nil {
 		return err
 	}
-	if c.guarantees.Features&FeatureOperator == 0 {
-		return wrap(op, path, &Error{Err: ErrUnsupported,
-			Detail: c.guarantees.Name + " does not claim: " + FeatureOperator.String()})
+	if err := c.guarantees.RefuseEnding(&e); err != nil {
+		return wrap(op, path, err)
 	}
 	err := c.call(ctx, c.retryBound(), func(ctx context.Context, k Key) error { return c.engine.End(ctx, k, e) })
 	if err != nil {

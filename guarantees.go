@@ -29,8 +29,12 @@ const (
 	FeatureDeadlock
 	// FeatureLongestHold: a bound on the hold (R11).
 	FeatureLongestHold
-	// FeatureOperator: list, watch, revoke, freeze (R18).
-	FeatureOperator
+	// FeatureList: Engine.List yields claims, and follows their changes (R17).
+	FeatureList
+	// FeatureRevoke: an operator can end any claim (R18).
+	FeatureRevoke
+	// FeatureFreeze: an operator can forbid new grants on paths (R18).
+	FeatureFreeze
 	// FeatureFences: the fence of every grant is higher than those of all earlier grants, for as
 	// long as Guarantees.Fences says (R13). Without it a fence marks only that there was a grant.
 	FeatureFences
@@ -38,6 +42,9 @@ const (
 	// long after its claim has ended: the engine heeds Key.LowestOpen (R16). Without it the engine
 	// remembers an ended claim only for the TTL of its session.
 	FeatureOnce
+	// FeatureEstimate: estimates of waits count with how long holds of the path lately lasted
+	// (R17). Without it they count with announced durations at most.
+	FeatureEstimate
 	features
 
 	// AllFeatures is the set that engines with every rule of package table claim.
@@ -46,8 +53,8 @@ const (
 
 var featureNames = []string{
 	"fair order", "shared", "permits", "hierarchy", "many targets", "priority", "steal",
-	"soft writers", "amend", "deadlock detection", "longest hold", "revoke and freeze",
-	"rising fences", "at most once",
+	"soft writers", "amend", "deadlock detection", "longest hold", "list and watch",
+	"revoke", "freeze", "rising fences", "at most once", "estimates",
 }
 
 // Names lists the features in f as people read them, in order of definition.
@@ -125,8 +132,9 @@ type Guarantees struct {
 	Prompt   bool      // it answers out of memory: no call of it waits for a disk, a network or another process
 }
 
-// Notes are the conditions and limits of guarantees, in words; "" where there are none.
-type Notes struct{ Survives, Fences, Clock string }
+// Notes are the conditions and limits of guarantees, in words; "" where there are none. Instead says
+// what to use for the features that the engine does not claim.
+type Notes struct{ Survives, Fences, Clock, Instead string }
 
 // Text returns Survives, Fences and Clock for people, each with its note.
 func (g Guarantees) Text() (survives, fences, clock string) {
@@ -142,9 +150,29 @@ func (g Guarantees) Text() (survives, fences, clock string) {
 
 // Refuse returns an [ErrUnsupported] with the features that w needs and g does not claim; nil if g
 // claims all of them.
-func (g Guarantees) Refuse(w *Want) error {
-	if missing := w.Features() &^ g.Features; missing != 0 {
-		return &Error{Err: ErrUnsupported, Detail: g.Name + " does not claim: " + missing.String()}
+func (g Guarantees) Refuse(w *Want) error { return g.RefuseWithout(w.Features()) }
+
+// RefuseEnding returns an [ErrUnsupported] if e needs a feature that g does not claim; else nil.
+func (g Guarantees) RefuseEnding(e *Ending) error {
+	switch e.Kind {
+	case Revoke:
+		return g.RefuseWithout(FeatureRevoke)
+	case Thaw:
+		return g.RefuseWithout(FeatureFreeze)
 	}
 	return nil
+}
+
+// RefuseWithout returns an [ErrUnsupported] that names the features of needed that g does not claim,
+// and what to use instead; nil if g claims them all.
+func (g Guarantees) RefuseWithout(needed Features) error {
+	missing := needed &^ g.Features
+	if missing == 0 {
+		return nil
+	}
+	detail := g.Name + " does not claim: " + missing.String()
+	if g.Notes.Instead != "" {
+		detail += "; " + g.Notes.Instead
+	}
+	return &Error{Err: ErrUnsupported, Detail: detail}
 }

@@ -246,7 +246,7 @@ func (w *Want) Features() Features {
 		{w.WriterPolicy == Soft, FeatureWriterPolicy},
 		{w.MaxHold != 0, FeatureLongestHold},
 		{w.Revision != 0, FeatureAmend},
-		{w.Freeze != 0, FeatureOperator},
+		{w.Freeze != 0, FeatureFreeze},
 	} {
 		if need.needed {
 			f |= need.feature

@@ -78,7 +78,7 @@ var clusterCases = []check{
 		next.stays(next.last, lockkeeper.Waiting) // as long as the session lives
 		next.waitGranted(next.last)               // only the end of the session frees it
 	}},
-	{"T4/case T4.10 eight processes, one at a time, in order", fifo | operators, func(w *world) {
+	{"T4/case T4.10 eight processes, one at a time, in order", fifo | lists, func(w *world) {
 		first := w.worker("first", nil)
 		h, err := first.lockAs(0)
 		w.ok(err)

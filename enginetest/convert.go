@@ -252,7 +252,7 @@ var deadlockChecks = []check{
 
 // R17: every wait has reasons.
 var reasonChecks = []check{
-	{"R17/held by, and behind", fifo | operators, func(w *world) {
+	{"R17/held by, and behind", fifo | lists, func(w *world) {
 		holder, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
 		want := lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}}
 		want.As, want.Note, want.Link = "ana", "migration", "https://ci/7"
@@ -270,7 +270,7 @@ var reasonChecks = []check{
 			w.Errorf("the second waits for %v, want held by and behind", s.Waits)
 		}
 	}},
-	{"R17/a wait is told how long holds lately lasted", fifo | operators, func(w *world) {
+	{"R17/a wait is told how long holds lately lasted", fifo | lists | estimates, func(w *world) {
 		p, first, second := w.peer("holder"), w.peer("first"), w.peer("second")
 		p.hold(exclusive("db"))
 		if s := first.explain(first.queue(exclusive("db"))); s.ETA != 0 {
@@ -294,7 +294,7 @@ var reasonChecks = []check{
 			second.release(second.last)
 		}
 	}},
-	{"R17/an announced hold tells how long a wait would have been", fifo | operators, func(w *world) {
+	{"R17/an announced hold tells how long a wait would have been", fifo | lists, func(w *world) {
 		w.peer("holder").holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Expected: time.Hour})
 		c := w.client("trier")
 		_, err := c.TryLock(w.ctx(), "db")
@@ -323,7 +323,7 @@ var reasonChecks = []check{
 		p.release(held)
 		p.waitEnded(held, lockkeeper.Released)
 	}},
-	{"R17/an empty engine lists nothing", operators, func(w *world) {
+	{"R17/an empty engine lists nothing", lists, func(w *world) {
 		p := w.peer("one")
 		p.hold(exclusive("db"))
 		p.release(p.last)

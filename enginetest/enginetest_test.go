@@ -74,15 +74,15 @@ func (n narrow) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) 
 }
 
 func (n narrow) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
-	if n.features&lockkeeper.FeatureOperator == 0 && (e.Kind == lockkeeper.Revoke || e.Kind == lockkeeper.Thaw) {
-		return lockkeeper.ErrUnsupported
+	if err := n.Guarantees().RefuseEnding(&e); err != nil {
+		return err
 	}
 	return n.Engine.End(ctx, k, e)
 }
 
 func (n narrow) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
-	if n.features&lockkeeper.FeatureOperator == 0 {
-		return func(yield func(lockkeeper.Status, error) bool) { yield(lockkeeper.Status{}, lockkeeper.ErrUnsupported) }
+	if err := n.Guarantees().RefuseWithout(lockkeeper.FeatureList); err != nil {
+		return func(yield func(lockkeeper.Status, error) bool) { yield(lockkeeper.Status{}, err) }
 	}
 	return n.Engine.List(ctx, q)
 }

@@ -201,14 +201,14 @@ func (o *observer) checkNext(h *lockkeeper.Hold, next *lockkeeper.Client, sent, 
 
 // R17: the holder and all other clients get the same reason, and a margin separates two holders.
 var reasonPairChecks = []check{
-	{"OneReason/stolen", operators | stealing, func(w *world) {
+	{"OneReason/stolen", lists | stealing, func(w *world) {
 		victim, thief, o := w.client("victim"), w.client("thief"), w.observer("db")
 		h := o.lock(victim)
 		const after = 3 * time.Second
 		o.checkNext(h, thief, w.now(), after, lockkeeper.WithPriority(1), lockkeeper.WithStealAfter(after))
 		o.checkReasons(h, lockkeeper.Stolen)
 	}},
-	{"OneReason/revoked", operators, func(w *world) {
+	{"OneReason/revoked", lists | revokes, func(w *world) {
 		victim, next, o := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("next"), w.observer("db")
 		h := o.lock(victim)
 		sent := w.now()
@@ -216,26 +216,26 @@ var reasonPairChecks = []check{
 		o.checkNext(h, next, sent, shortTTL)
 		o.checkReasons(h, lockkeeper.Revoked)
 	}},
-	{"OneReason/revoked by force", operators, func(w *world) {
+	{"OneReason/revoked by force", lists | revokes, func(w *world) {
 		victim, next, o := w.client("victim"), w.client("next"), w.observer("db")
 		h := o.lock(victim)
 		w.ok(next.Revoke(w.ctx(), h.Ref(), true, lockkeeper.Label{As: "ops"}))
 		o.checkReasons(h, lockkeeper.Revoked)
 	}},
-	{"OneReason/overdue", operators | maxHold, func(w *world) {
+	{"OneReason/overdue", lists | maxHold, func(w *world) {
 		victim, next, o := w.client("victim"), w.client("next"), w.observer("db")
 		sent := w.now()
 		h := o.lock(victim, lockkeeper.WithMaxHold(2*time.Second, time.Second))
 		o.checkNext(h, next, sent, 3*time.Second)
 		o.checkReasons(h, lockkeeper.Overdue)
 	}},
-	{"OneReason/released", operators, func(w *world) {
+	{"OneReason/released", lists, func(w *world) {
 		c, o := w.client("one"), w.observer("db")
 		h := o.lock(c)
 		w.ok(h.Release(w.ctx()))
 		o.checkReasons(h, lockkeeper.Released)
 	}},
-	{"OneReason/yielded", operators | stealing, func(w *world) {
+	{"OneReason/yielded", lists | stealing, func(w *world) {
 		victim, t, o := w.client("victim"), w.peer("thief"), w.observer("db")
 		h := o.lock(victim)
 		t.queueAs(thief(1, exclusive("db")))
@@ -243,7 +243,7 @@ var reasonPairChecks = []check{
 		w.ok(h.Release(w.ctx()))
 		o.checkReasons(h, lockkeeper.Yielded)
 	}},
-	{"OneReason/contact is lost, and comes back", operators, func(w *world) {
+	{"OneReason/contact is lost, and comes back", lists, func(w *world) {
 		o := w.observer("db")
 		c, l := w.clientAndLink("lost", nil, lockkeeper.SessionTTL(shortTTL))
 		h := o.lock(c)
@@ -255,7 +255,7 @@ var reasonPairChecks = []check{
 		o.checkReasons(h, lockkeeper.Expired)
 		w.ok(again.Release(w.ctx()))
 	}},
-	{"OneReason/the session is taken over", operators, func(w *world) {
+	{"OneReason/the session is taken over", lists, func(w *world) {
 		o, id := w.observer("db"), lockkeeper.SessionID(w.name("session"))
 		first, second := w.client("first", id), w.client("second", id)
 		h := o.lock(first)

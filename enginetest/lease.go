@@ -139,7 +139,7 @@ var notifiedChecks = []check{
 			w.Errorf("%s left of 15s", s.Left)
 		}
 	}},
-	{"R12/an ended claim is told for a TTL", operators, func(w *world) {
+	{"R12/an ended claim is told for a TTL", revokes, func(w *world) {
 		p, op := w.peer("holder"), w.peer("operator")
 		id := p.hold(exclusive("db")).Ref.ID
 		w.ok(op.end(lockkeeper.Ending{
@@ -153,7 +153,7 @@ var notifiedChecks = []check{
 			w.Errorf("ended as %s (%q), want revoked (maintenance)", s.Reason, s.Text)
 		}
 	}},
-	{"R12/forced, so unconfirmed, until the victim knows", operators | fifo, func(w *world) {
+	{"R12/forced, so unconfirmed, until the victim knows", revokes | fifo, func(w *world) {
 		victim, op, next := w.peer("victim"), w.peer("operator"), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		first := next.queue(exclusive("db"))
@@ -179,7 +179,7 @@ var notifiedChecks = []check{
 			w.Error("the victim's lease states a whole TTL and no end, but the grant is confirmed")
 		}
 	}},
-	{"R12/others are not haunted", operators, func(w *world) {
+	{"R12/others are not haunted", revokes, func(w *world) {
 		victim, op, other := w.peer("victim"), w.peer("operator"), w.peer("other")
 		id := victim.hold(exclusive("db")).Ref.ID
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id), Force: true}))
@@ -187,7 +187,7 @@ var notifiedChecks = []check{
 			w.Error("it conflicts with no claim, but it is unconfirmed")
 		}
 	}},
-	{"R12/a victim that resumes without it knows", operators, func(w *world) {
+	{"R12/a victim that resumes without it knows", revokes, func(w *world) {
 		victim, op, next := w.peer("victim"), w.peer("operator"), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id), Force: true}))

@@ -168,7 +168,7 @@ var lossChecks = []check{
 		w.lost(h.Hold, lockkeeper.Stolen)
 		w.ok(got.giveBack(w.ctx()))
 	}},
-	{"Loss/revoked, with the operator's words", operators, func(w *world) {
+	{"Loss/revoked, with the operator's words", revokes, func(w *world) {
 		c, op := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("operator")
 		h, err := c.Lock(w.ctx(), "db")
 		w.ok(err)
@@ -179,7 +179,7 @@ var lossChecks = []check{
 		}
 		w.lost(h, lockkeeper.Revoked)
 	}},
-	{"Loss/revoked by force", operators, func(w *world) {
+	{"Loss/revoked by force", revokes, func(w *world) {
 		c, op := w.client("victim"), w.client("operator")
 		h, err := c.Lock(w.ctx(), "db")
 		w.ok(err)
@@ -220,7 +220,7 @@ var lossChecks = []check{
 		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.Suspended,
 			lockkeeper.Expired)
 	}},
-	{"Loss/Do returns it", operators, func(w *world) {
+	{"Loss/Do returns it", lists | revokes, func(w *world) {
 		c, op := w.client("victim"), w.client("operator")
 		began := make(chan lockkeeper.Ref, 1)
 		var revoked error
@@ -283,7 +283,7 @@ var abandonChecks = []check{
 		dead.hold(permits("k", 2, 2))
 		dead.queue(exclusive("a"))
 		w.free(exclusive("a"), exclusive("b"), permits("k", 2, 2))
-		if w.claims(operators) {
+		if w.claims(lists) {
 			if all := w.peer("looker").list(lockkeeper.Query{Session: dead.session.ID}); len(all) != 0 {
 				w.Errorf("a dead session still has %+v", all)
 			}

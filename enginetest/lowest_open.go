@@ -51,7 +51,7 @@ var lowestOpenChecks = []check{
 		w.is(err, lockkeeper.ErrSession)
 		p.hold(exclusive("third"))
 	}},
-	{"R16/an end that the session does not know is told though it was answered", operators, func(w *world) {
+	{"R16/an end that the session does not know is told though it was answered", revokes, func(w *world) {
 		p, other := w.peer("one"), w.peer("other")
 		id := p.hold(exclusive("db")).Ref.ID
 		p.key.LowestOpen = id + 1

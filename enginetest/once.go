@@ -168,7 +168,7 @@ var onceChecks = []check{
 			w.Errorf("attached late under epoch %d, want one after %d", lease.Key.Epoch, p.key.Epoch)
 		}
 		refused()
-		if !w.claims(operators) {
+		if !w.claims(lists) {
 			return // the engine has no List
 		}
 		if found := p.list(lockkeeper.Query{Session: p.session.ID}); slices.ContainsFunc(
@@ -348,7 +348,7 @@ func (w *world) isInvalid(name string, err error, needs lockkeeper.Features) {
 // everything returns the whole state of the engine, without the fields that change by themselves.
 func (w *world) everything(p *peer) []lockkeeper.Status {
 	w.Helper()
-	if !w.claims(operators) {
+	if !w.claims(lists) {
 		return nil
 	}
 	all := p.list(lockkeeper.Query{})

@@ -19,9 +19,12 @@ const (
 	amends      = lockkeeper.FeatureAmend
 	deadlocks   = lockkeeper.FeatureDeadlock
 	maxHold     = lockkeeper.FeatureLongestHold
-	operators   = lockkeeper.FeatureOperator
+	lists       = lockkeeper.FeatureList
+	revokes     = lockkeeper.FeatureRevoke
+	freezes     = lockkeeper.FeatureFreeze
 	fences      = lockkeeper.FeatureFences
 	once        = lockkeeper.FeatureOnce
+	estimates   = lockkeeper.FeatureEstimate
 )
 
 // R4 and R5: the order of the queue, and claims that need not wait.
@@ -69,7 +72,7 @@ var orderChecks = []check{
 			p.release(p.last)
 		}
 	}},
-	{"R4/places are told", fifo | operators, func(w *world) {
+	{"R4/places are told", fifo | lists, func(w *world) {
 		holder := w.peer("holder")
 		holder.hold(exclusive("db"))
 		var waits []lockkeeper.Ref

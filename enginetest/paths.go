@@ -79,7 +79,7 @@ var pathChecks = []check{
 			w.is(err, lockkeeper.ErrInvalid)
 		}
 	}},
-	{"R1/queries of what is no path", trees | operators, func(w *world) {
+	{"R1/queries of what is no path", trees | lists, func(w *world) {
 		p := w.peer("one")
 		long := strings.Repeat("s", lockkeeper.MaxSessionID+1)
 		for _, q := range []lockkeeper.Query{

@@ -271,7 +271,7 @@ func (p *peer) list(q lockkeeper.Query) []lockkeeper.Status {
 // List if the engine has one.
 func (p *peer) explain(id uint64) lockkeeper.Status {
 	p.Helper()
-	if !p.claims(operators) {
+	if !p.claims(lists) {
 		return p.status(id)
 	}
 	all := p.list(lockkeeper.Query{Ref: p.ref(id)})

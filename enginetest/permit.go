@@ -54,7 +54,7 @@ var permitChecks = []check{
 		holder.hold(permits("k", 2, 2))
 		small.queue(permits("k", 1, 2))
 		large.inUse(large.hold(permits("k", 1, 3)), 3, 1)
-		if s := small.explain(small.last); w.claims(operators) && !slices.Contains(s.Waits, lockkeeper.OwnLimit) {
+		if s := small.explain(small.last); w.claims(lists) && !slices.Contains(s.Waits, lockkeeper.OwnLimit) {
 			w.Errorf("it waits for %v, want its own limit among it", s.Waits)
 		}
 		holder.release(holder.last)

@@ -32,7 +32,7 @@ var stealChecks = []check{
 			asked.Left != forever {
 			w.Errorf("the victim gets %+v", asked)
 		}
-		if s := t.explain(t.last); w.claims(operators) && !slices.Contains(s.Waits, lockkeeper.AskedToYield) {
+		if s := t.explain(t.last); w.claims(lists) && !slices.Contains(s.Waits, lockkeeper.AskedToYield) {
 			w.Errorf("the thief waits for %v, want asked to yield among it", s.Waits)
 		}
 		victim.release(id)

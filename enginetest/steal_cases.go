@@ -93,7 +93,7 @@ var stealCases = []check{
 		w.ok(err)
 		w.ok(first.Err())
 		w.ok(second.Err())
-		if w.claims(operators) {
+		if w.claims(lists) {
 			for s, err := range c.List(w.ctx(), lockkeeper.Query{Ref: first.Ref()}) {
 				w.ok(err)
 				if s.Priority != 1 {
@@ -142,7 +142,7 @@ var stealCases = []check{
 		w.ok(got.giveBack(w.ctx()))
 	}},
 	{"T2/case T2.12 and T2.20 the most urgent goes first, after the acknowledgement",
-		stealing | operators, func(w *world) {
+		stealing | lists, func(w *world) {
 			l, t, m := w.three()
 			h, err := l.lockAs(0)
 			w.ok(err)
@@ -238,7 +238,7 @@ var stealCases = []check{
 		w.ok(h.Err())
 		w.ok(h.giveBack(w.ctx()))
 	}},
-	{"T2/case T2.30 first come first served", fifo | operators, func(w *world) {
+	{"T2/case T2.30 first come first served", fifo | lists, func(w *world) {
 		l, first, second := w.three()
 		h, err := l.lockAs(0)
 		w.ok(err)

@@ -29,7 +29,7 @@ func Stress(t *testing.T, h Harness) {
 		ops = testmode.Pick(150, 5000)
 	}
 	h.run(t, func(w *world) {
-		w.rules.Forced = w.claims(steals) || w.claims(operators)
+		w.rules.Forced = w.claims(steals) || w.claims(revokes)
 		s := &stress{world: w, seed: seed, ops: ops}
 		s.run()
 	})
@@ -127,7 +127,7 @@ func (s *stress) use(ctx context.Context, k *worker, h *held, random *rand.Rand)
 		stay = s.cutFor(k, stressTTL*7/2)
 	case outcome < 5:
 		stay = s.cutFor(k, stressTTL/3)
-	case outcome < 8 && s.claims(operators):
+	case outcome < 8 && s.claims(revokes):
 		// The claim may have ended already, or the answer may be lost.
 		_ = k.client.Revoke(ctx, h.Ref(), outcome == 5, lockkeeper.Label{As: k.name, Note: "stress"})
 	case outcome < 20 && s.claims(converts):

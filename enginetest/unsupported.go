@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"iter"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -24,7 +25,7 @@ func examples() []example {
 		{softWriters, lockkeeper.Want{Targets: x, WriterPolicy: lockkeeper.Soft}},
 		{maxHold, lockkeeper.Want{Targets: x, MaxHold: time.Second}},
 		{amends, lockkeeper.Want{Targets: x, Revision: 1}},
-		{operators, lockkeeper.Want{Targets: x, Freeze: time.Second}},
+		{freezes, lockkeeper.Want{Targets: x, Freeze: time.Second}},
 	}
 }
 
@@ -47,21 +48,31 @@ var unsupportedChecks = []check{
 		w.free(exclusive("x"))
 	}},
 	{"Unsupported/operators", 0, func(w *world) {
-		if w.claims(operators) {
-			return
-		}
-		p := w.peer("one")
+		p, c := w.peer("one"), w.client("operator")
 		p.hold(exclusive("db"))
-		for _, e := range []lockkeeper.Ending{{Kind: lockkeeper.Revoke, Ref: p.ref(p.last)},
-			{Kind: lockkeeper.Thaw, Path: "db"}} {
-			w.is(p.end(e), lockkeeper.ErrUnsupported)
+		if !w.claims(revokes) {
+			w.is(p.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: p.ref(p.last)}), lockkeeper.ErrUnsupported)
+			w.is(c.Revoke(w.ctx(), p.ref(p.last), true, lockkeeper.Label{}), lockkeeper.ErrUnsupported)
 		}
-		for s, err := range p.engine.List(w.ctx(), lockkeeper.Query{}) {
-			if err == nil {
-				w.Fatalf("not claimed, and yet listed: %+v", s)
+		if !w.claims(freezes) {
+			w.is(p.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}), lockkeeper.ErrUnsupported)
+			w.is(c.Thaw(w.ctx(), "db"), lockkeeper.ErrUnsupported)
+			w.is(c.Freeze(w.ctx(), "db", time.Hour, lockkeeper.Label{}), lockkeeper.ErrUnsupported)
+		}
+		for _, follow := range []bool{false, true} {
+			if w.claims(lists) {
+				break
 			}
-			w.is(err, lockkeeper.ErrUnsupported)
-			break
+			q := lockkeeper.Query{Follow: follow}
+			for _, list := range []iter.Seq2[lockkeeper.Status, error]{p.engine.List(w.ctx(), q), c.List(w.ctx(), q)} {
+				for s, err := range list {
+					if err == nil {
+						w.Fatalf("not claimed, and yet listed: %+v", s)
+					}
+					w.is(err, lockkeeper.ErrUnsupported)
+					break
+				}
+			}
 		}
 		p.stays(p.last, lockkeeper.Held)
 	}},

@@ -59,7 +59,7 @@ var waitChecks = []check{
 		two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: 2 * time.Hour})
 		two.queue(exclusive("db"))
 	}},
-	{"R8/a wait that a freeze outlasts fails at once", operators, func(w *world) {
+	{"R8/a wait that a freeze outlasts fails at once", freezes | lists, func(w *world) {
 		op, p := w.peer("operator"), w.peer("one")
 		op.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Freeze: time.Hour})
 		s := p.ask(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: time.Minute})
@@ -116,7 +116,7 @@ var softChecks = []check{
 		reader.hold(shared("db")) // interrupts the quiet time
 		ended := w.now()
 		reader.release(reader.last)
-		if s := writer.explain(id); w.claims(operators) && s.State == lockkeeper.Waiting &&
+		if s := writer.explain(id); w.claims(lists) && s.State == lockkeeper.Waiting &&
 			!slices.Equal(s.Waits, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}) {
 			w.Errorf("it waits for %v, want the quiet period", s.Waits)
 		}

@@ -102,6 +102,9 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 		return &exit{code: exitFailure}
 	}
 	defer client.Close()
+	if err := client.Guarantees().RefuseWithout(lockkeeper.FeatureRevoke); err != nil {
+		return err
+	}
 	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
 	if err != nil {
 		return err

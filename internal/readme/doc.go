@@ -48,6 +48,7 @@ func Matrix(engines []lockkeeper.Guarantees) string {
 		for _, line := range [][2]string{
 			{"claims survive " + string(g.Survives), g.Notes.Survives}, {"fences rise " + string(g.Fences), g.Notes.Fences},
 			{"leases end by " + string(g.Clock), g.Notes.Clock}, {"what breaks it", g.Breaks},
+			{"instead of what it lacks", g.Notes.Instead},
 		} {
 			if line[1] != "" {
 				fmt.Fprintf(&b, "- %s: %s\n", line[0], line[1])

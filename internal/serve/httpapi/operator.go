@@ -174,13 +174,12 @@ func (c *call) stats() error {
 	return c.write(http.StatusOK, statistics{listing.StatsOf(listing.Overlapping(q.Meets, all)), stale})
 }
 
-// operate runs an operator's action in a transient session.
-func (c *call) operate(do func(context.Context, lockkeeper.Key) error) error {
+// operate runs an operator's action, which needs a feature of the engine, in a transient session.
+func (c *call) operate(needed lockkeeper.Features, do func(context.Context, lockkeeper.Key) error) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
-	if g := c.engine().Guarantees(); g.Features&lockkeeper.FeatureOperator == 0 {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported,
-			Detail: g.Name + " does not claim: " + lockkeeper.FeatureOperator.String()}
+	if err := c.engine().Guarantees().RefuseWithout(needed); err != nil {
+		return err
 	}
 	return solo.Transient(ctx, c.engine(), httpPrefix+"operator-", solo.RoundTrip, c.pass.Name(), do)
 }
@@ -217,7 +216,7 @@ func (c *call) revokeClaim() error {
 		return err
 	}
 	now := observation{}
-	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
+	err = c.operate(lockkeeper.FeatureRevoke, func(ctx context.Context, k lockkeeper.Key) error {
 		if err := c.engine().End(ctx, k, e); err != nil {
 			return err
 		}
@@ -293,7 +292,7 @@ func (c *call) freeze() error {
 		return err
 	}
 	now := observation{}
-	err = c.operate(func(ctx context.Context, k lockkeeper.Key) (err error) {
+	err = c.operate(lockkeeper.FeatureFreeze, func(ctx context.Context, k lockkeeper.Key) (err error) {
 		now.At = time.Now()
 		now.Status, err = c.engine().Claim(ctx, k, want)
 		return err
@@ -316,7 +315,7 @@ func (c *call) thaw() error {
 	if err != nil {
 		return err
 	}
-	err = c.operate(func(ctx context.Context, k lockkeeper.Key) error {
+	err = c.operate(lockkeeper.FeatureFreeze, func(ctx context.Context, k lockkeeper.Key) error {
 		return c.engine().End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: path})
 	})
 	if errors.Is(err, lockkeeper.ErrNotHeld) {

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -71,12 +72,17 @@ func NewWatch(e lockkeeper.Engine, m *Metrics, a *Audit, logger *slog.Logger) *W
 }
 
 // Run follows the engine until ctx ends. If the list fails, Run counts a gap, reports it to the audit
-// log, and follows the engine again. It looks up the ends that it missed.
+// log, and follows the engine again. It looks up the ends that it missed. Run returns at once if the
+// engine has no List.
 func (w *Watch) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := w.follow(ctx)
 		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, lockkeeper.ErrUnsupported) {
+			w.logger.Warn("metrics and audit have no claims", "error", err)
 			return
 		}
 		if time.Since(began) > lastPause {

@@ -71,7 +71,7 @@ func NewGuarantees(g lockkeeper.Guarantees) *Guarantees {
 	return &Guarantees{
 		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: string(g.Survives),
 		Fences: string(g.Fences), Clock: string(g.Clock), Breaks: g.Breaks, Epoch: g.Epoch,
-		SurvivesNote: g.Notes.Survives, FencesNote: g.Notes.Fences, ClockNote: g.Notes.Clock,
+		SurvivesNote: g.Notes.Survives, FencesNote: g.Notes.Fences, ClockNote: g.Notes.Clock, InsteadNote: g.Notes.Instead,
 	}
 }
 
@@ -80,7 +80,8 @@ func (g *Guarantees) Read() lockkeeper.Guarantees {
 	read := lockkeeper.Guarantees{
 		Name: g.GetName(), Reach: lockkeeper.Reach(g.GetReach()), Survives: lockkeeper.Survival(g.GetSurvives()),
 		Fences: lockkeeper.FenceSpan(g.GetFences()), Clock: lockkeeper.ClockKind(g.GetClock()),
-		Notes:  lockkeeper.Notes{Survives: g.GetSurvivesNote(), Fences: g.GetFencesNote(), Clock: g.GetClockNote()},
+		Notes: lockkeeper.Notes{Survives: g.GetSurvivesNote(), Fences: g.GetFencesNote(), Clock: g.GetClockNote(),
+			Instead: g.GetInsteadNote()},
 		Breaks: g.GetBreaks(), Epoch: g.GetEpoch(),
 	}
 	for bit := lockkeeper.Features(1); bit&lockkeeper.AllFeatures != 0; bit <<= 1 {
