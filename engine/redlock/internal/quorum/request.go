@@ -103,6 +103,9 @@ type RestoreClaim struct {
 	ID    uint64
 	Want  WantRecord
 	Fence uint64
+	// Above is the highest vote number of the claim at this server that the party knows to be over.
+	// The vote that Restore sets gets a higher one, so that no number is used twice.
+	Above uint64
 }
 
 // WantRecord is a claim as servers keep it. All its paths are exclusive.
