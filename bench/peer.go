@@ -72,7 +72,8 @@ func peers(s sizes) []peer {
 		&etcdPeer{},
 		&etcdPeer{each: true},
 	}
-	all = append(append(all, databasePeers()...), &semaphorePeer{}, &memlockPeer{})
+	all = append(append(all, redisLockPeers()...), databasePeers()...)
+	all = append(all, &semaphorePeer{}, &memlockPeer{})
 	return append(append(all, lkPeers()...), httpPeers()...)
 }
 

@@ -29,8 +29,9 @@ const (
 type process struct {
 	name  string
 	pid   int
-	addr  string // where it listens
-	forks bool   // its children do its work, one for each connection
+	addr  string     // where it listens
+	forks bool       // its children do its work, one for each connection
+	parts []*process // it stands for these: only its name and its cpu can be used
 	in    io.WriteCloser
 	out   *bufio.Reader // what it prints, if the caller reads it
 	ended chan struct{}
@@ -108,8 +109,11 @@ func (p *process) signal(s syscall.Signal) {
 }
 
 // cpu is the processor time that the process has used, in user and kernel mode,
-// to the nanosecond; with that of its children if they do its work.
+// to the nanosecond; with that of its children if they do its work, or that of its parts.
 func (p *process) cpu() (time.Duration, error) {
+	if p.parts != nil {
+		return cpuOfAll(p.parts)
+	}
 	used, err := cpuOf(p.pid)
 	if err != nil {
 		return 0, fmt.Errorf("%s has ended: %w", p.name, err)
@@ -117,6 +121,17 @@ func (p *process) cpu() (time.Duration, error) {
 	if p.forks {
 		children, err := cpuOfChildren(p.pid)
 		return used + children, err
+	}
+	return used, nil
+}
+
+func cpuOfAll(parts []*process) (used time.Duration, err error) {
+	for _, part := range parts {
+		one, err := part.cpu()
+		if err != nil {
+			return 0, err
+		}
+		used += one
 	}
 	return used, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // redisServer is the part of a peer that stands on a Redis of its own, which
@@ -15,8 +16,11 @@ type redisServer struct{ process *process }
 // deleteIfMine is how users of Redis release: only what they still have.
 const deleteIfMine = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 
-// redisLease in milliseconds is longer than any round.
-const redisLease = "30000"
+// redisLeaseTime is longer than any round. redisLease is the same in milliseconds.
+const (
+	redisLeaseTime = 30 * time.Second
+	redisLease     = "30000"
+)
 
 var errNotHeld = errors.New("the lock was not held at its release")
 

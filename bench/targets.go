@@ -40,6 +40,11 @@ const (
 	diskName    = "lk, disk, engine"
 	rowsName    = "sqllock, postgres"
 
+	redsyncName        = "redsync, " // and the servers
+	redlockName        = "redlock, " // and the servers
+	rueidislockOneName = "rueidislock, 1 key"
+	rueidislockName    = "rueidislock, 3 keys"
+
 	httpName     = "limit: net/http"
 	overHTTPName = "lk, memory, HTTP"
 )
@@ -67,6 +72,16 @@ var targets = []target{
 		false},
 	{"G10", "the same beside pglock", distinct, 128, rowsName, pglockName, pairsPerSecond, 10, false},
 	{"G10", "hand-off p50 in Postgres, in µs", handoff, 128, rowsName, "", handoffP50, 1000, true},
+	{"G11", "locks in Redis beside redsync, 1 server, 128 clients", distinct, 128, redlockName + "1 server",
+		redsyncName + "1 server", pairsPerSecond, 2.5, false},
+	{"G11", "the same, 3 servers", distinct, 128, redlockName + "3 servers", redsyncName + "3 servers", pairsPerSecond,
+		3.5, false},
+	{"G11", "the same, 3 servers, 16 clients", distinct, 16, redlockName + "3 servers", redsyncName + "3 servers",
+		pairsPerSecond, 3.5, false},
+	{"G11", "hand-off p50 on 1 server, beside rueidislock", handoff, 128, redlockName + "1 server", rueidislockOneName,
+		handoffP50, 0.7, true},
+	{"G11", "the same on 3 servers, beside rueidislock with 3 keys", handoff, 128, redlockName + "3 servers",
+		rueidislockName, handoffP50, 0.7, true},
 	{"G15", "durable server beside its memory mode, 128 clients", distinct, 128, diskName, oursName, pairsPerSecond, 0.4,
 		false},
 	{"G15", "durable server beside etcd on one node, 128 clients", distinct, 128, diskName, etcdName, pairsPerSecond, 8,

@@ -153,6 +153,20 @@ func (e *exclusive) Release(context.Context, string) error {
 	return nil
 }
 
+// A worker that takes the path back from itself hands nothing off.
+func TestOwnPathIsNoHandOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewContended("a", time.Millisecond)
+		l := New(1)
+		l.Span, l.Grace = 100*time.Millisecond, time.Second
+		l.Work = func(w *Worker) error { return c.Turns(w, &exclusive{lock: make(chan struct{}, 1)}) }
+		r, err := l.Run(t.Context())
+		if err != nil || r.Took.Count() != 0 || r.Total() < 90 {
+			t.Errorf("%d hand-offs, %d pairs, %v", r.Took.Count(), r.Total(), err)
+		}
+	})
+}
+
 // Hand-offs of a contended path are recorded, and two holders at once are an error.
 func TestContendedPath(t *testing.T) {
 	for _, lax := range []bool{false, true} {

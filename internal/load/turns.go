@@ -38,12 +38,14 @@ func (w *Worker) Turns(l Locker, paths ...string) error {
 }
 
 // Contended is one path that all workers of a load want. It records hand-offs, from the call of a
-// release until the next worker has the path, and fails if two workers have the path at once.
+// release until another worker has the path, and fails if two workers have the path at once. A
+// worker that takes the path back before any other is no hand-off.
 type Contended struct {
 	path     string
 	keep     time.Duration
 	began    time.Time
-	holder   atomic.Int32 // number of the worker + 1
+	holder   atomic.Int32 // number of the worker + 1; 0: none
+	former   atomic.Int32 // the holder before, as in holder
 	released atomic.Int64 // time of the latest release, since began; 0: none
 }
 
@@ -75,7 +77,7 @@ func (c *Contended) hold(w *Worker) error {
 	if !c.holder.CompareAndSwap(0, int32(w.Number)+1) {
 		return fmt.Errorf("two hold the path at once: worker %d, and worker %d", w.Number, c.holder.Load()-1)
 	}
-	if before := c.released.Load(); before != 0 {
+	if before := c.released.Load(); before != 0 && c.former.Load() != int32(w.Number)+1 {
 		w.Took(now - time.Duration(before))
 	}
 	if c.keep > 0 {
@@ -86,6 +88,7 @@ func (c *Contended) hold(w *Worker) error {
 			keep.Stop()
 		}
 	}
+	c.former.Store(int32(w.Number) + 1)
 	c.holder.Store(0)
 	c.released.Store(int64(time.Since(c.began)))
 	return nil
