@@ -35,8 +35,9 @@ const (
 	FeatureRevoke
 	// FeatureFreeze: an operator can forbid new grants on paths (R18).
 	FeatureFreeze
-	// FeatureFences: the fence of every grant is higher than those of all earlier grants, for as
-	// long as Guarantees.Fences says (R13). Without it a fence marks only that there was a grant.
+	// FeatureFences: the fence of every grant is higher than those of all earlier grants on the paths
+	// that Guarantees.FenceScope says, for as long as Guarantees.Fences says (R13). Without it a fence
+	// marks only that there was a grant.
 	FeatureFences
 	// FeatureOnce: a claim is made at most once. A request that arrives again makes nothing, even
 	// long after its claim has ended: the engine heeds Key.LowestOpen (R16). Without it the engine
@@ -101,6 +102,16 @@ const (
 	FencesForever FenceSpan = "forever"
 )
 
+// FenceScope says which grants the fences of an engine put in order.
+type FenceScope string
+
+// The scopes. A resource that several paths protect can compare fences only of an engine with
+// FencesOverAll.
+const (
+	FencesOverAll FenceScope = "over all paths"
+	FencesPerPath FenceScope = "on each path by itself" // grants without a common path may have any fences
+)
+
 // ClockKind is the clock by which an engine ends leases.
 type ClockKind string
 
@@ -109,6 +120,7 @@ const (
 	ClockProcess  ClockKind = "the monotonic clock of the process"
 	ClockBoot     ClockKind = "the boot clock of the computer"
 	ClockDatabase ClockKind = "the clock of the database"
+	ClockServers  ClockKind = "the clock of each of several servers"
 )
 
 // Guarantees are an engine's declaration of its features, promises and limits. The conformance
@@ -119,22 +131,31 @@ const (
 // a Prompt engine, so a context would not end a call that hangs. If it can lose a hint or
 // an answer, it must also clear NoExpiry and set Reach.
 type Guarantees struct {
-	Name     string    // of the engine, as its URL's scheme
-	Features Features  // what it can do
-	Reach    Reach     // how far apart its users may be
-	Survives Survival  // what its claims survive
-	Fences   FenceSpan // how long its fences rise
-	Clock    ClockKind // which clock ends leases
-	Notes    Notes     // for people: the conditions of Survives, Fences and Clock
-	Breaks   string    // what breaks its promises, to be read before choosing it
-	NoExpiry bool      // it accepts sessions with TTL 0, which live as long as the program does (R11)
-	Epoch    string    // names one life of an engine whose fences start again in each; else ""
-	Prompt   bool      // it answers out of memory: no call of it waits for a disk, a network or another process
+	Name       string     // of the engine, as its URL's scheme
+	Features   Features   // what it can do
+	Reach      Reach      // how far apart its users may be
+	Survives   Survival   // what its claims survive
+	Fences     FenceSpan  // how long its fences rise
+	FenceScope FenceScope // which grants its fences put in order; "" if it does not claim FeatureFences
+	Clock      ClockKind  // which clock ends leases
+	Notes      Notes      // for people: the conditions of Survives, Fences and Clock
+	Breaks     string     // what breaks its promises, to be read before choosing it
+	NoExpiry   bool       // it accepts sessions with TTL 0, which live as long as the program does (R11)
+	Epoch      string     // names one life of an engine whose fences start again in each; else ""
+	Prompt     bool       // it answers out of memory: no call of it waits for a disk, a network or another process
 }
 
 // Notes are the conditions and limits of guarantees, in words; "" where there are none. Instead says
 // what to use for the features that the engine does not claim.
 type Notes struct{ Survives, Fences, Clock, Instead string }
+
+// FencesRise says for people how long fences rise and on which paths.
+func (g Guarantees) FencesRise() string {
+	if g.FenceScope == "" {
+		return string(g.Fences)
+	}
+	return string(g.Fences) + ", " + string(g.FenceScope)
+}
 
 // Text returns Survives, Fences and Clock for people, each with its note.
 func (g Guarantees) Text() (survives, fences, clock string) {
@@ -144,7 +165,7 @@ func (g Guarantees) Text() (survives, fences, clock string) {
 		}
 		return guarantee + "; " + note
 	}
-	return noted(string(g.Survives), g.Notes.Survives), noted(string(g.Fences), g.Notes.Fences),
+	return noted(string(g.Survives), g.Notes.Survives), noted(g.FencesRise(), g.Notes.Fences),
 		noted(string(g.Clock), g.Notes.Clock)
 }
 

@@ -42,6 +42,8 @@ func TestStressInRealTime(t *testing.T) {
 type narrow struct {
 	lockkeeper.Engine
 	features lockkeeper.Features
+
+	pathFences bool // it claims that fences rise on each path by itself
 }
 
 // newNarrow returns an engine that claims features alone. Its fences rise, and it remembers ended
@@ -54,14 +56,17 @@ func newNarrow(features lockkeeper.Features) narrow {
 	if features&lockkeeper.FeatureOnce == 0 {
 		ignoresLowestOpen(b)
 	}
-	return narrow{b, features}
+	return narrow{Engine: b, features: features}
 }
 
 func (n narrow) Guarantees() lockkeeper.Guarantees {
 	g := n.Engine.Guarantees()
 	g.Features = n.features
+	if n.pathFences {
+		g.FenceScope = lockkeeper.FencesPerPath
+	}
 	if n.features&lockkeeper.FeatureFences == 0 {
-		g.Fences, g.Epoch = lockkeeper.FencesNever, ""
+		g.Fences, g.FenceScope, g.Epoch = lockkeeper.FencesNever, "", ""
 	}
 	return g
 }
@@ -105,4 +110,24 @@ func TestUnclaimedFeatures(t *testing.T) {
 			enginetest.Stress(t, h)
 		})
 	}
+}
+
+// fencesByPath gives fences that rise on each path by itself, if a claim has one path and no path is
+// above another one.
+func fencesByPath(s *lockkeeper.Status) {
+	if s.Fence != 0 && len(s.Grants) > 0 {
+		path := s.Grants[0].Path
+		s.Fence += uint64(path[len(path)-1]%7) << 20
+	}
+}
+
+// TestFencesOfEachPath: the suite and the judge compare fences per path where the engine says so.
+func TestFencesOfEachPath(t *testing.T) {
+	features := lockkeeper.AllFeatures &^ (lockkeeper.FeatureManyTargets | lockkeeper.FeatureHierarchy)
+	h := bubble(func() lockkeeper.Engine {
+		b := &mutant{Engine: memlock.New(), status: fencesByPath}
+		return narrow{Engine: b, features: features, pathFences: true}
+	})
+	enginetest.Run(t, h)
+	enginetest.Stress(t, h)
 }

@@ -201,17 +201,21 @@ var notifiedChecks = []check{
 // R13: fences rise with every grant.
 var fenceChecks = []check{
 	{"R13/larger than any before", fences, func(w *world) {
-		var last uint64
+		highest := make(map[string]uint64)
 		for i := range 20 {
-			p := w.peer("one")
-			s := p.hold(exclusive([]string{"a", "b", "c"}[i%3]))
-			if s.Fence <= last || s.Fence >= 1<<53 {
-				w.Fatalf("grant %d has fence %d after %d", i, s.Fence, last)
+			p, path := w.peer("one"), []string{"a", "b", "c"}[i%3]
+			scope := path
+			if w.guarantees.FenceScope == lockkeeper.FencesOverAll {
+				scope = ""
+			}
+			s := p.hold(exclusive(path))
+			if s.Fence <= highest[scope] || s.Fence >= 1<<53 {
+				w.Fatalf("grant %d has fence %d after %d", i, s.Fence, highest[scope])
 			}
 			if again := p.status(p.last); again.Fence != s.Fence {
 				w.Fatalf("the same grant has fence %d, then %d", s.Fence, again.Fence)
 			}
-			last = s.Fence
+			highest[scope] = s.Fence
 			if i%2 == 0 {
 				p.release(p.last)
 			} else {
@@ -223,10 +227,13 @@ var fenceChecks = []check{
 		p, other := w.peer("one"), w.peer("other")
 		s := p.hold(shared("db"))
 		id := s.Ref.ID
-		o := other.hold(exclusive("elsewhere"))
+		highest := s.Fence
+		if o := other.hold(exclusive("elsewhere")); w.guarantees.FenceScope == lockkeeper.FencesOverAll {
+			highest = o.Fence
+		}
 		up := p.convert(id, exclusive("db"))
-		if up.State != lockkeeper.Held || up.Grants[0].Mode != lockkeeper.ModeExclusive || up.Fence <= o.Fence {
-			w.Fatalf("upgraded: %+v, want it exclusive with a fence above %d", up, o.Fence)
+		if up.State != lockkeeper.Held || up.Grants[0].Mode != lockkeeper.ModeExclusive || up.Fence <= highest {
+			w.Fatalf("upgraded: %+v, want it exclusive with a fence above %d", up, highest)
 		}
 		down := p.convert(id, shared("db"))
 		if down.Fence != up.Fence || down.Grants[0].Mode != lockkeeper.ModeShared {

@@ -150,6 +150,7 @@ var faults = map[string]fault{
 	"amendments are lost":    {changingWant(func(w *lockkeeper.Want) { w.Revision = 0 }), "R16"},
 	"the first limit counts": {firstLimits, "R7"},
 
+	"fences of each path":     {changingStatus(fencesByPath), "R13"},
 	"one fence for all":       {changingStatus(oneFence), "R13"},
 	"everything is confirmed": {changingStatus(func(s *lockkeeper.Status) { s.Unconfirmed = false }), "R12"},
 	"one reason for all": {changingStatus(func(s *lockkeeper.Status) { s.Reason = min(s.Reason, lockkeeper.Released) }),

@@ -96,6 +96,9 @@ var unsupportedChecks = []check{
 		if w.claims(fences) == (g.Fences == lockkeeper.FencesNever) {
 			w.Errorf("the engine claims %s, and its fences rise %s", g.Features, g.Fences)
 		}
+		if w.claims(fences) == (g.FenceScope == "") {
+			w.Errorf("the engine claims %s, and its fences rise %q", g.Features, g.FenceScope)
+		}
 		if (g.Epoch != "") != (g.Fences == lockkeeper.FencesPerLife) {
 			w.Errorf("the epoch is %q, and fences rise %s", g.Epoch, g.Fences)
 		}

@@ -74,7 +74,8 @@ func newWorld(t *testing.T, h Harness) *world {
 // claims reports whether the engine claims all features of f.
 func (w *world) claims(f lockkeeper.Features) bool { return w.guarantees.Features&f == f }
 
-// rises fails the check if the engine claims rising fences and fence is not higher than before.
+// rises fails the check if the engine claims rising fences and fence is not higher than before, the
+// fence of an earlier grant of the same path.
 func (w *world) rises(before, fence uint64) {
 	w.Helper()
 	if w.claims(fences) && fence <= before {

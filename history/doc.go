@@ -33,7 +33,8 @@
 //     exceeds its own limit; no slot is held twice (R7).
 //   - Fences, if the engine guarantees them: no fence occurs twice. If one grant was answered before
 //     another was requested, its fence is lower; of two holds that exclude each other, the earlier one
-//     has the lower fence (R13).
+//     has the lower fence (R13). If fences rise on each path by itself, this is judged only between
+//     grants whose paths meet.
 //   - Order, if the engine guarantees it: if a client knew that claim a waits before another client
 //     requested claim b, and a conflicts with b and has at least its priority, the engine grants a
 //     first (R4, R5).

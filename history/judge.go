@@ -14,6 +14,9 @@ type Rules struct {
 	FIFO     bool // claims of equal priority are granted in the order in which they began to wait
 	Priority bool // higher priority is granted first
 	Fences   bool // fences rise with every grant
+	// PathFences: with Fences, they rise on each path by itself. The judge compares only fences of
+	// grants of which one has a path that is equal to a path of the other, above it or below it.
+	PathFences bool
 	// Forced: the engine may have ended holds as stolen or revoked before their clients knew. Such
 	// a hold looks certain but counts no more, so the judge does not judge counts and slots.
 	Forced bool
@@ -26,9 +29,10 @@ type Rules struct {
 // RulesOf returns the rules for an engine with these guarantees.
 func RulesOf(g lockkeeper.Guarantees) Rules {
 	return Rules{
-		FIFO:     g.Features&lockkeeper.FeatureFIFO != 0,
-		Priority: g.Features&lockkeeper.FeaturePriority != 0,
-		Fences:   g.Features&lockkeeper.FeatureFences != 0,
+		FIFO:       g.Features&lockkeeper.FeatureFIFO != 0,
+		Priority:   g.Features&lockkeeper.FeaturePriority != 0,
+		Fences:     g.Features&lockkeeper.FeatureFences != 0,
+		PathFences: g.FenceScope == lockkeeper.FencesPerPath,
 	}
 }
 
@@ -47,7 +51,7 @@ func Judge(events []Event, rules Rules) []string {
 	wrong = append(wrong, judgeExclusion(spans)...)
 	wrong = append(wrong, judgePermits(spans, rules)...)
 	if rules.Fences {
-		wrong = append(wrong, judgeFences(spans)...)
+		wrong = append(wrong, judgeFences(spans, rules.PathFences)...)
 	}
 	wrong = append(wrong, judgeOrder(lives, rules)...)
 	wrong = append(wrong, judgeLinear(lives, rules)...)
@@ -104,45 +108,6 @@ func judgeExclusion(spans []*span) (wrong []string) {
 			}
 		}
 		live = append(live, s)
-	}
-	return wrong
-}
-
-// judgeFences checks that no fence occurs twice, and that fences rise where the order is certain.
-func judgeFences(spans []*span) (wrong []string) {
-	seen := make(map[uint64]*span)
-	var grants []*span // one for each fence
-	for _, s := range spans {
-		if s.fence == 0 {
-			wrong = append(wrong, fmt.Sprintf("fences: %s has none", s))
-			continue
-		}
-		if old := seen[s.fence]; old == nil {
-			seen[s.fence] = s
-			grants = append(grants, s)
-		} else if old.of != s.of {
-			wrong = append(wrong, fmt.Sprintf("fences: %d was given twice: %s and %s", s.fence, old, s))
-		}
-	}
-	wrong = append(wrong, judgeFencesByCall(grants)...)
-	return append(wrong, judgeFencesByPath(spans)...)
-}
-
-// judgeFencesByCall checks that a grant answered before another was requested has the lower fence.
-func judgeFencesByCall(grants []*span) (wrong []string) {
-	byCall := slices.SortedFunc(slices.Values(grants), func(a, b *span) int { return cmp.Compare(a.call, b.call) })
-	var highest *span
-	next := 0 // index into grants, which are in the order of their answers
-	for _, s := range byCall {
-		for next < len(grants) && grants[next].from < s.call {
-			if highest == nil || grants[next].fence > highest.fence {
-				highest = grants[next]
-			}
-			next++
-		}
-		if highest != nil && s.fence < highest.fence {
-			wrong = append(wrong, fmt.Sprintf("fences: %s was asked for after %s", s, highest))
-		}
 	}
 	return wrong
 }

@@ -260,6 +260,28 @@ func TestFencesOnlyWhereClaimed(t *testing.T) {
 	}
 }
 
+// Where fences rise on each path by itself, only grants whose paths meet are compared.
+func TestFencesOfEachPath(t *testing.T) {
+	rules := history.Rules{Running: true, Fences: true, PathFences: true}
+	for name, c := range map[string]struct {
+		history line
+		faults  int
+	}{
+		"lower on another path": {line{}.whole("a", 7, x("a")).whole("b", 6, x("b")), 0},
+		"twice on two paths":    {line{}.whole("a", 7, x("a")).whole("b", 7, x("b")), 0},
+		"lower on the path, then above": {line{}.whole("a", 7, x("a")).whole("b", 9, x("b")).
+			whole("c", 6, x("a")).whole("d", 8, x("a/1")), 2},
+		"twice on the path":   {line{}.whole("a", 7, x("a")).whole("b", 7, x("a")), 1},
+		"lower below a path":  {line{}.whole("a", 7, x("a")).whole("b", 6, x("a/1")), 2},
+		"lower above a path":  {line{}.whole("a", 7, x("a/1")).whole("b", 6, x("a")), 2},
+		"higher on two paths": {line{}.whole("a", 7, x("a")).whole("b", 8, x("b")), 0},
+	} {
+		if wrong := history.Judge(c.history, rules); len(wrong) != c.faults {
+			t.Errorf("%s: %d faults, want %d: %q", name, len(wrong), c.faults, wrong)
+		}
+	}
+}
+
 // Unclaimed rules are not judged.
 func TestOrderOnlyWhereClaimed(t *testing.T) {
 	overtaken := line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a", history.Waits).ask("b", x("db")).

@@ -60,14 +60,16 @@ func Open(ctx context.Context, dir string) (lockkeeper.Engine, error) {
 
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
-		Name:     "disk",
-		Features: lockkeeper.AllFeatures,
-		Reach:    lockkeeper.InProcess,
-		Survives: lockkeeper.SurvivesPowerLoss,
-		Fences:   lockkeeper.FencesForever,
-		Clock:    lockkeeper.ClockProcess,
-		Notes:    lockkeeper.Notes{Clock: "it stands still while no process has the directory open"},
-		Breaks:   "a disk that reports data as written that it has not written; an older copy of the directory in its place",
+		Name:       "disk",
+		Features:   lockkeeper.AllFeatures,
+		Reach:      lockkeeper.InProcess,
+		Survives:   lockkeeper.SurvivesPowerLoss,
+		Fences:     lockkeeper.FencesForever,
+		FenceScope: lockkeeper.FencesOverAll,
+		Clock:      lockkeeper.ClockProcess,
+		Notes:      lockkeeper.Notes{Clock: "it stands still while no process has the directory open"},
+		Breaks: "a disk that reports data as written that it has not written; an older copy of the directory in its " +
+			"place",
 	}
 }
 

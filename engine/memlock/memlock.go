@@ -23,14 +23,15 @@ func New() lockkeeper.Engine {
 // guarantees returns the guarantees of every engine of this package, without Epoch.
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
-		Name:     "mem",
-		Features: lockkeeper.AllFeatures,
-		Reach:    lockkeeper.InProcess,
-		Survives: lockkeeper.SurvivesNothing,
-		Fences:   lockkeeper.FencesPerLife,
-		Clock:    lockkeeper.ClockProcess,
-		Breaks:   "the end of the process ends all claims",
-		NoExpiry: true,
-		Prompt:   true,
+		Name:       "mem",
+		Features:   lockkeeper.AllFeatures,
+		Reach:      lockkeeper.InProcess,
+		Survives:   lockkeeper.SurvivesNothing,
+		Fences:     lockkeeper.FencesPerLife,
+		FenceScope: lockkeeper.FencesOverAll,
+		Clock:      lockkeeper.ClockProcess,
+		Breaks:     "the end of the process ends all claims",
+		NoExpiry:   true,
+		Prompt:     true,
 	}
 }

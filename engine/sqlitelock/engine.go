@@ -167,12 +167,13 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees { return guarantees() }
 
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
-		Name:     "sqlite",
-		Features: lockkeeper.AllFeatures,
-		Reach:    lockkeeper.OnMachine,
-		Survives: lockkeeper.SurvivesKill,
-		Fences:   lockkeeper.FencesForever,
-		Clock:    lockkeeper.ClockBoot,
+		Name:       "sqlite",
+		Features:   lockkeeper.AllFeatures,
+		Reach:      lockkeeper.OnMachine,
+		Survives:   lockkeeper.SurvivesKill,
+		Fences:     lockkeeper.FencesForever,
+		FenceScope: lockkeeper.FencesOverAll,
+		Clock:      lockkeeper.ClockBoot,
 		Notes: lockkeeper.Notes{
 			Survives: "a reboot or a power loss ends what running processes hold; fences and sessions without a process " +
 				"survive it",

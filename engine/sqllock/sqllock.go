@@ -77,12 +77,13 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees { return e.db.flavour.guaran
 
 func (f flavour) guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
-		Name:     f.String(),
-		Features: lockkeeper.AllFeatures,
-		Reach:    lockkeeper.OnNetwork,
-		Survives: lockkeeper.SurvivesPowerLoss,
-		Fences:   lockkeeper.FencesForever,
-		Clock:    lockkeeper.ClockDatabase,
+		Name:       f.String(),
+		Features:   lockkeeper.AllFeatures,
+		Reach:      lockkeeper.OnNetwork,
+		Survives:   lockkeeper.SurvivesPowerLoss,
+		Fences:     lockkeeper.FencesForever,
+		FenceScope: lockkeeper.FencesOverAll,
+		Clock:      lockkeeper.ClockDatabase,
 		Notes: lockkeeper.Notes{
 			Survives: "as far as the database does: power loss only with synchronous commits",
 			Fences:   "unless the database is set back to an older copy",

@@ -25,7 +25,7 @@ func Matrix(engines []lockkeeper.Guarantees) string {
 	b.WriteString("|" + strings.Repeat(" --- |", len(engines)+1) + "\n")
 	row("users may be apart by", func(g lockkeeper.Guarantees) string { return string(g.Reach) })
 	row("claims survive", func(g lockkeeper.Guarantees) string { return string(g.Survives) })
-	row("fences rise", func(g lockkeeper.Guarantees) string { return string(g.Fences) })
+	row("fences rise", func(g lockkeeper.Guarantees) string { return g.FencesRise() })
 	row("leases end by", func(g lockkeeper.Guarantees) string { return string(g.Clock) })
 	shared := lockkeeper.AllFeatures
 	for _, g := range engines {
@@ -46,7 +46,7 @@ func Matrix(engines []lockkeeper.Guarantees) string {
 	for _, g := range engines {
 		fmt.Fprintf(&b, "\n`%s:`\n\n", g.Name)
 		for _, line := range [][2]string{
-			{"claims survive " + string(g.Survives), g.Notes.Survives}, {"fences rise " + string(g.Fences), g.Notes.Fences},
+			{"claims survive " + string(g.Survives), g.Notes.Survives}, {"fences rise " + g.FencesRise(), g.Notes.Fences},
 			{"leases end by " + string(g.Clock), g.Notes.Clock}, {"what breaks it", g.Breaks},
 			{"instead of what it lacks", g.Notes.Instead},
 		} {

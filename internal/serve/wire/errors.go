@@ -70,7 +70,7 @@ func (e *Error) Read() error {
 func NewGuarantees(g lockkeeper.Guarantees) *Guarantees {
 	return &Guarantees{
 		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: string(g.Survives),
-		Fences: string(g.Fences), Clock: string(g.Clock), Breaks: g.Breaks, Epoch: g.Epoch,
+		Fences: string(g.Fences), FenceScope: string(g.FenceScope), Clock: string(g.Clock), Breaks: g.Breaks, Epoch: g.Epoch,
 		SurvivesNote: g.Notes.Survives, FencesNote: g.Notes.Fences, ClockNote: g.Notes.Clock, InsteadNote: g.Notes.Instead,
 	}
 }
@@ -79,7 +79,8 @@ func NewGuarantees(g lockkeeper.Guarantees) *Guarantees {
 func (g *Guarantees) Read() lockkeeper.Guarantees {
 	read := lockkeeper.Guarantees{
 		Name: g.GetName(), Reach: lockkeeper.Reach(g.GetReach()), Survives: lockkeeper.Survival(g.GetSurvives()),
-		Fences: lockkeeper.FenceSpan(g.GetFences()), Clock: lockkeeper.ClockKind(g.GetClock()),
+		Fences: lockkeeper.FenceSpan(g.GetFences()), FenceScope: lockkeeper.FenceScope(g.GetFenceScope()),
+		Clock: lockkeeper.ClockKind(g.GetClock()),
 		Notes: lockkeeper.Notes{Survives: g.GetSurvivesNote(), Fences: g.GetFencesNote(), Clock: g.GetClockNote(),
 			Instead: g.GetInsteadNote()},
 		Breaks: g.GetBreaks(), Epoch: g.GetEpoch(),

@@ -800,6 +800,7 @@ type Guarantees struct {
 	SurvivesNote  string `protobuf:"bytes,9,opt,name=survives_note,json=survivesNote,proto3" json:"survives_note,omitempty"`
 	FencesNote    string `protobuf:"bytes,10,opt,name=fences_note,json=fencesNote,proto3" json:"fences_note,omitempty"`
 	ClockNote     string `protobuf:"bytes,11,opt,name=clock_note,json=clockNote,proto3" json:"clock_note,omitempty"`
+	FenceScope    string `protobuf:"bytes,13,opt,name=fence_scope,json=fenceScope,proto3" json:"fence_scope,omitempty"`    // of which paths the fences can be compared
 	InsteadNote   string `protobuf:"bytes,12,opt,name=instead_note,json=insteadNote,proto3" json:"instead_note,omitempty"` // what to use for the features that are missing here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -908,6 +909,13 @@ func (x *Guarantees) GetFencesNote() string {
 func (x *Guarantees) GetClockNote() string {
 	if x != nil {
 		return x.ClockNote
+	}
+	return ""
+}
+
+func (x *Guarantees) GetFenceScope() string {
+	if x != nil {
+		return x.FenceScope
 	}
 	return ""
 }
@@ -2889,7 +2897,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12>\n" +
 	"\n" +
 	"guarantees\x18\x03 \x01(\v2\x1e.lockkeeper.wire.v1.GuaranteesR\n" +
-	"guarantees\"\xd2\x02\n" +
+	"guarantees\"\xf3\x02\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -2905,7 +2913,9 @@ const file_lockkeeper_proto_rawDesc = "" +
 	" \x01(\tR\n" +
 	"fencesNote\x12\x1d\n" +
 	"\n" +
-	"clock_note\x18\v \x01(\tR\tclockNote\x12!\n" +
+	"clock_note\x18\v \x01(\tR\tclockNote\x12\x1f\n" +
+	"\vfence_scope\x18\r \x01(\tR\n" +
+	"fenceScope\x12!\n" +
 	"\finstead_note\x18\f \x01(\tR\vinsteadNote\"\xec\x03\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
