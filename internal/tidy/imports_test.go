@@ -32,8 +32,9 @@ var house = []room{
 	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/attached internal/serve/wire", ""},
-	{"engine/redlock/internal/link", "engine/redlock/internal/quorum", ""}, // what carries requests
-	{"engine/redlock/internal/quorum", ".", ""},                            // pure step functions
+	{"engine/redlock/internal/link", "engine/redlock/internal/quorum", ""},     // what carries requests
+	{"engine/redlock/internal/quorum", ".", ""},                                // pure step functions
+	{"engine/redlock/internal/script", ". engine/redlock/internal/quorum", ""}, // the Lua scripts of a server
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},

@@ -1,0 +1,101 @@
+package script
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
+)
+
+// A Script is a Lua script as a Redis server keeps it.
+type Script struct {
+	Text string
+	SHA  string // of Text, in hex: the argument of EVALSHA
+}
+
+//go:embed lua/*.lua
+var files embed.FS
+
+// Two scripts begin with the frequent case of one kind of request, which needs few calls and no
+// functions. All end with the same text for every kind and case.
+var (
+	claimScript   = newScript("begin", "claim", "rules")
+	endScript     = newScript("begin", "end", "rules")
+	generalScript = newScript("begin", "rules")
+)
+
+// Scripts returns all scripts, for SCRIPT LOAD.
+func Scripts() []*Script { return []*Script{claimScript, endScript, generalScript} }
+
+func scriptOf(k quorum.Kind) *Script {
+	switch k {
+	case quorum.Claim:
+		return claimScript
+	case quorum.End:
+		return endScript
+	}
+	return generalScript
+}
+
+// rules are the files of the general part, in order.
+var rules = []string{"store", "queue", "settle", "states", "requests", "sessions", "restore", "dispatch"}
+
+func newScript(parts ...string) *Script {
+	var b strings.Builder
+	for _, part := range parts {
+		names := []string{part}
+		if part == "rules" {
+			names = rules
+		}
+		for _, name := range names {
+			text, err := files.ReadFile("lua/" + name + ".lua")
+			if err != nil {
+				panic(err) // the file is a part of this program
+			}
+			b.Write(text)
+		}
+	}
+	return scriptWith(b.String())
+}
+
+func scriptWith(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{Text: text, SHA: hex.EncodeToString(sum[:])}
+}
+
+var (
+	// ErrGone says that the server is no member of a set: its marker is missing.
+	ErrGone = errors.New("the Redis server has no marker of a set")
+
+	// ErrDamaged says that a record of the server is not as a script wrote it. The text names the key.
+	ErrDamaged = errors.New("the data in the Redis server is damaged")
+)
+
+// An OtherSetError says that the server has another marker than the caller expects: it belongs to
+// another set, or a server of the set has lost its data since.
+type OtherSetError struct{ Marker string }
+
+func (e *OtherSetError) Error() string {
+	return fmt.Sprintf("the Redis server has the marker %q of another set or generation", e.Marker)
+}
+
+// Refusal returns the meaning of an error reply of a script: an error that matches ErrGone or
+// ErrDamaged, or an OtherSetError. The script then changed nothing. It returns nil for every other
+// error.
+func Refusal(reply error) error {
+	text := reply.Error()
+	if marker, ok := strings.CutPrefix(text, "LKOTHER "); ok {
+		return &OtherSetError{Marker: marker}
+	}
+	if strings.HasPrefix(text, "LKGONE ") {
+		return ErrGone
+	}
+	if what, ok := strings.CutPrefix(text, "LKDATA "); ok {
+		return fmt.Errorf("%w: %s", ErrDamaged, what)
+	}
+	return nil
+}
