@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"reflect"
@@ -185,6 +186,36 @@ func TestSlowNetworkLosesNothing(t *testing.T) {
 				c.gets(t, word)
 			}
 		})
+	}
+}
+
+// A frameless proxy passes on every byte at once: it waits for no end of a frame.
+func TestFramelessProtocol(t *testing.T) {
+	s, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	go func() {
+		if c, err := s.Accept(); err == nil {
+			defer c.Close()
+			_, _ = io.Copy(c, c)
+		}
+	}()
+	p, err := NewFrameless(s.Addr().String(), testmode.Seed(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	c := dial(t, p)
+	for _, text := range []string{"PING", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "*1"} {
+		got := make([]byte, len(text))
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
+			t.Fatalf("%q comes back as %q, %v", text, got, err)
+		}
 	}
 }
 

@@ -67,6 +67,11 @@ func (c *connection) now() (Profile, <-chan struct{}) {
 // up copies frames of the client to the server.
 func (c *connection) up() {
 	random := c.proxy.random(1, c.number)
+	if c.proxy.frameless {
+		c.stream(true, c.client, random)
+		c.over(true)
+		return
+	}
 	in := bufio.NewReaderSize(c.client, 64<<10)
 	for {
 		frame, err := readFrame(in)

@@ -14,7 +14,8 @@
 //
 // Duplicates, late frames and replays need whole messages. So in the direction to the server the proxy
 // expects frames: a length (a uvarint) and that many bytes. The first frame of a connection is its
-// handshake, without which the server ignores the others; a replay repeats it.
+// handshake, without which the server ignores the others; a replay repeats it. [NewFrameless] is for
+// other protocols.
 //
 // # A host that loses packets
 //

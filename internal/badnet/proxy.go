@@ -13,12 +13,13 @@ import (
 // Proxy is a network with faults in front of one server. It begins without faults. It is safe for
 // concurrent use.
 type Proxy struct {
-	listener net.Listener
-	seed     uint64
-	counts   Counts
-	ctx      context.Context
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	listener  net.Listener
+	seed      uint64
+	counts    Counts
+	ctx       context.Context
+	cancel    context.CancelFunc
+	frameless bool
+	running   sync.WaitGroup
 
 	mu          sync.Mutex
 	server      string
@@ -45,11 +46,25 @@ func (c *Counts) String() string {
 
 // New listens on a loopback port for clients of the server, which need not run yet. Close ends it.
 func New(server string, seed uint64) (*Proxy, error) {
+	return listen(server, seed, false)
+}
+
+// NewFrameless is as New, for a server whose protocol has no frames. No message is duplicated, held
+// or replayed.
+func NewFrameless(server string, seed uint64) (*Proxy, error) { return listen(server, seed, true) }
+
+func listen(server string, seed uint64, frameless bool) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, seed: seed, server: server, connections: make(map[*connection]struct{})}
+	p := &Proxy{
+		listener:    l,
+		seed:        seed,
+		server:      server,
+		frameless:   frameless,
+		connections: make(map[*connection]struct{}),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Go(p.accept)
 	return p, nil

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -31,8 +32,19 @@ import (
 )
 
 // Paths are the paths that the clients request: a few, some of them below others, so that requests
-// conflict.
-var Paths = []lockkeeper.Path{"db", "db/1", "db/2", "site", "site/a", "snmp"}
+// conflict. On an engine without a hierarchy they are Trees.
+var (
+	Paths = []lockkeeper.Path{"db", "db/1", "db/2", "site", "site/a", "snmp"}
+	Trees = []lockkeeper.Path{"db", "site", "snmp"}
+)
+
+// pathsFor returns the paths that clients of an engine with these features request.
+func pathsFor(f lockkeeper.Features) []lockkeeper.Path {
+	if f&lockkeeper.FeatureHierarchy == 0 {
+		return Trees
+	}
+	return Paths
+}
 
 // Load is a set of clients whose workers request locks at random, use them and release them. Its
 // methods are for one goroutine.
@@ -45,7 +57,8 @@ type Load struct {
 	asking   map[string]bool // claims without an answer yet
 	live     map[*hold]struct{}
 	clients  []*client
-	fence    uint64 // the highest fence in the judged histories
+	fence    uint64                     // the highest fence in the judged histories
+	fences   map[lockkeeper.Path]uint64 // by path, for engines whose fences rise on each path by itself
 	faults   []string
 
 	running context.Context // ends with Pause
@@ -63,8 +76,9 @@ type Load struct {
 // client is one client with its workers.
 type client struct {
 	*lockkeeper.Client
-	name    string
-	workers []*worker
+	name     string
+	features lockkeeper.Features // requests need no others
+	workers  []*worker
 }
 
 // New makes a load without clients, with the rules of the engine. No client steals or revokes, so the
@@ -76,6 +90,7 @@ func New(seed uint64, rules history.Rules) *Load {
 		recorder: history.NewRecorder(nil, nil),
 		asking:   make(map[string]bool),
 		live:     make(map[*hold]struct{}),
+		fences:   make(map[lockkeeper.Path]uint64),
 	}
 	c.running, c.pause = context.WithCancel(context.Background())
 	return c
@@ -85,7 +100,11 @@ func New(seed uint64, rules history.Rules) *Load {
 func (c *Load) Add(name string, e lockkeeper.Engine, workers int, options ...lockkeeper.ClientOption) {
 	name = fmt.Sprintf("%s%d", name, len(c.clients))
 	options = append([]lockkeeper.ClientOption{lockkeeper.SessionLabel(lockkeeper.Label{As: name})}, options...)
-	k := &client{Client: lockkeeper.New(&waitRecorder{e, c}, options...), name: name}
+	k := &client{
+		Client:   lockkeeper.New(&waitRecorder{e, c}, options...),
+		name:     name,
+		features: e.Guarantees().Features,
+	}
 	for range workers {
 		n := len(c.clients)*1000 + len(k.workers)
 		k.workers = append(k.workers, &worker{
@@ -132,21 +151,38 @@ func (c *Load) Faults() []string {
 	defer c.mu.Unlock()
 	events := c.recorder.Events()
 	wrong := append(history.Judge(events, c.rules), c.faults...)
-	last := c.fence
-	for _, e := range events {
-		if e.Kind != history.Granted {
-			continue
-		}
-		if e.Fence <= last {
-			wrong = append(wrong, fmt.Sprintf("fences: %s was granted with fence %d, after fence %d of an earlier history",
-				e.Claim, e.Fence, last))
-		}
-		c.fence = max(c.fence, e.Fence)
-	}
+	wrong = append(wrong, c.judgeFences(events)...)
 	if n := len(c.live); n > 0 {
 		wrong = append(wrong, fmt.Sprintf("%d holds were neither released nor lost", n))
 	}
 	c.recorder, c.faults = history.NewRecorder(nil, nil), nil
+	return wrong
+}
+
+// judgeFences compares the fences of a history with those of the histories before it.
+func (c *Load) judgeFences(events []history.Event) (wrong []string) {
+	if !c.rules.Fences {
+		return nil
+	}
+	highest, paths := c.fence, maps.Clone(c.fences)
+	for _, e := range events {
+		if e.Kind != history.Granted {
+			continue
+		}
+		before := highest
+		if c.rules.PathFences {
+			before = 0
+			for _, g := range e.Grants {
+				before = max(before, paths[g.Path])
+				c.fences[g.Path] = max(c.fences[g.Path], e.Fence)
+			}
+		}
+		if e.Fence <= before {
+			wrong = append(wrong, fmt.Sprintf("fences: %s was granted with fence %d, after fence %d of an earlier history",
+				e.Claim, e.Fence, before))
+		}
+		c.fence = max(c.fence, e.Fence)
+	}
 	return wrong
 }
 
@@ -162,14 +198,14 @@ func (c *Load) Close() error {
 	return errors.Join(all...)
 }
 
-// CheckFree acquires each of the Paths with a new client, one after the other. An error after that
+// CheckFree acquires each of the Paths (or Trees) with a new client, one after the other. An error after that
 // time means that a claim is held without a holder.
 func CheckFree(e lockkeeper.Engine, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	c := lockkeeper.New(e, lockkeeper.SessionTTL(10*time.Second), lockkeeper.SessionLabel(lockkeeper.Label{As: "last"}))
 	defer c.Close()
-	for _, path := range Paths {
+	for _, path := range pathsFor(e.Guarantees().Features) {
 		h, err := c.Lock(ctx, string(path))
 		if err != nil {
 			return fmt.Errorf("%s is not free within %s: %w", path, within, err)

@@ -46,6 +46,46 @@ func TestLoadOnSoundEngine(t *testing.T) {
 	t.Log(c)
 }
 
+// exclusiveEngine claims exclusive locks on paths of one part alone, and records other requests.
+type exclusiveEngine struct {
+	shared
+	t *testing.T
+}
+
+func (e exclusiveEngine) Guarantees() lockkeeper.Guarantees {
+	g := e.shared.Guarantees()
+	g.Features &^= lockkeeper.FeatureShared | lockkeeper.FeaturePermits | lockkeeper.FeatureHierarchy
+	g.FenceScope = lockkeeper.FencesPerPath
+	return g
+}
+
+func (e exclusiveEngine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	if err := e.Guarantees().Refuse(&w); err != nil {
+		e.t.Error(err)
+	}
+	return e.shared.Claim(ctx, k, w)
+}
+
+// TestLoadRequestsWhatIsClaimed: an engine is not asked for features that it does not claim.
+func TestLoadRequestsWhatIsClaimed(t *testing.T) {
+	own := memlock.New()
+	defer own.Close()
+	e := exclusiveEngine{shared{own}, t}
+	c := stress.New(1, history.RulesOf(e.Guarantees()))
+	c.Add("client", e, 4, lockkeeper.SessionTTL(lockkeeper.MinTTL))
+	for c.Granted.Load() < 100 {
+		<-time.After(time.Millisecond)
+	}
+	c.Pause()
+	for _, wrong := range c.Faults() {
+		t.Error(wrong)
+	}
+	if err := stress.CheckFree(e, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	_ = c.Close()
+}
+
 // unsafeEngine is an engine that grants claims that should wait.
 type unsafeEngine struct{ shared }
 

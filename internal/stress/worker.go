@@ -87,14 +87,18 @@ func (w *worker) demand(base history.Event) (history.Event, []lockkeeper.Request
 	ask := base
 	ask.Kind = history.Ask
 	requests := []lockkeeper.Request{lockkeeper.WithAs(w.name), lockkeeper.WithNote(recorded + base.Claim)}
-	number := 1 + w.random.IntN(5)/4
-	for _, i := range w.random.Perm(len(Paths))[:number] {
-		path := Paths[i]
+	number := 1
+	if w.client.features&lockkeeper.FeatureManyTargets != 0 {
+		number += w.random.IntN(5) / 4
+	}
+	paths := pathsFor(w.client.features)
+	for _, i := range w.random.Perm(len(paths))[:number] {
+		path := paths[i]
 		switch kind := w.random.IntN(10); {
-		case kind < 3:
+		case kind < 3 && w.client.features&lockkeeper.FeatureShared != 0:
 			ask.Targets = append(ask.Targets, lockkeeper.Target{Path: path, Mode: lockkeeper.ModeShared})
 			requests = append(requests, lockkeeper.Shared(string(path)))
-		case kind < 5:
+		case kind >= 3 && kind < 5 && w.client.features&lockkeeper.FeaturePermits != 0:
 			limit := 1 + w.random.IntN(4)
 			units := 1 + w.random.IntN(limit)
 			ask.Targets = append(ask.Targets, lockkeeper.Target{
@@ -109,7 +113,10 @@ func (w *worker) demand(base history.Event) (history.Event, []lockkeeper.Request
 			requests = append(requests, lockkeeper.Exclusive(string(path)))
 		}
 	}
-	if ask.Priority = w.random.IntN(3); ask.Priority != 0 {
+	if w.client.features&lockkeeper.FeaturePriority != 0 {
+		ask.Priority = w.random.IntN(3)
+	}
+	if ask.Priority != 0 {
 		requests = append(requests, lockkeeper.WithPriority(ask.Priority))
 	}
 	if ask.Try = w.random.IntN(6) == 0; ask.Try {
