@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -40,7 +41,14 @@ func (p *redlockPeer) open(ctx context.Context, n int) (clients, error) {
 	}
 	all.shut = append(all.shut, session.close)
 	for range n {
-		all.each = append(all.each, session.locker())
+		all.each = append(all.each, flatLocker{session.locker()})
 	}
 	return all, nil
+}
+
+// flatLocker locks in an engine whose paths have one segment.
+type flatLocker struct{ *engineLocker }
+
+func (l flatLocker) Acquire(ctx context.Context, path string) error {
+	return l.engineLocker.Acquire(ctx, strings.ReplaceAll(path, "/", "."))
 }
