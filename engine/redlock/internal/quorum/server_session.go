@@ -1,0 +1,180 @@
+package quorum
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// extend gives the session its whole TTL.
+func (e *session) extend(now Micros) {
+	if now+e.ttl >= e.until {
+		e.until, e.span = now+e.ttl, e.ttl
+	}
+}
+
+// ids returns the ids of the session's claims in order.
+func (e *session) ids() []uint64 { return slices.Sorted(maps.Keys(e.claims)) }
+
+// all returns the session's claims in order of id.
+func (e *session) all() []*claim {
+	claims := make([]*claim, 0, len(e.claims))
+	for _, id := range e.ids() {
+		claims = append(claims, e.claims[id])
+	}
+	return claims
+}
+
+// lease is the reply to Attach, Renew and Restore.
+func (e *session) lease() (Reply, []*claim) {
+	return Reply{Outcome: Done, Epoch: e.epoch, Until: e.until}, e.all()
+}
+
+// adopt takes over the epoch of a key whose attach the server missed.
+func (e *session) adopt(epoch uint64) {
+	if epoch > e.epoch {
+		e.epoch, e.nonce, e.low = epoch, "", 0
+	}
+}
+
+// sessionOf returns the session that r may act for, or the refusal.
+func (s *Server) sessionOf(r *Request) (*session, Reply) {
+	e := s.sessions[r.Session]
+	if e == nil {
+		return nil, Reply{Outcome: NoSession}
+	}
+	if e.epoch > r.Epoch {
+		return nil, Reply{Outcome: OtherEpoch, Epoch: e.epoch}
+	}
+	e.adopt(r.Epoch)
+	e.raiseLow(r.LowestOpen)
+	return e, Reply{}
+}
+
+func (e *session) raiseLow(low uint64) {
+	e.low = max(e.low, low)
+	maps.DeleteFunc(e.claims, func(id uint64, c *claim) bool {
+		return id < e.low && c.state == lockkeeper.Ended && c.finished
+	})
+}
+
+// open makes the session, if the limit allows it.
+func (s *Server) open(id string) *session {
+	if s.limits.Sessions > 0 && len(s.sessions) >= s.limits.Sessions {
+		return nil
+	}
+	e := &session{id: id, claims: map[uint64]*claim{}}
+	s.sessions[id] = e
+	return e
+}
+
+func (s *Server) attach(r *Request) (Reply, []*claim) {
+	a := &r.Attach
+	if a.NewEpoch <= r.Epoch {
+		return Reply{Outcome: Differs, Text: "the new epoch is not above the old one"}, nil
+	}
+	e := s.sessions[r.Session]
+	repeated := e != nil && e.epoch == a.NewEpoch && (e.nonce == a.Nonce || e.nonce == "")
+	if e != nil && e.epoch > r.Epoch && !repeated {
+		return Reply{Outcome: OtherEpoch, Epoch: e.epoch}, nil
+	}
+	if e == nil {
+		if e = s.open(r.Session); e == nil {
+			return Reply{Outcome: Full, Text: "too many sessions"}, nil
+		}
+	}
+	e.epoch, e.nonce, e.ttl, e.to, e.label = a.NewEpoch, a.Nonce, a.TTL, a.To, a.Label
+	e.extend(s.last)
+	if repeated {
+		return e.lease()
+	}
+	e.low = r.LowestOpen
+	for _, l := range a.Lapsed {
+		if c := e.claims[l.ID]; c != nil && c.state != lockkeeper.Ended {
+			s.lapse(c, l.Reason)
+		}
+	}
+	for _, c := range e.all() {
+		if c.state != lockkeeper.Ended && c.lapsed == 0 && !slices.Contains(a.Named, c.ref.ID) {
+			s.finish(c, lockkeeper.Superseded)
+			c.finished = true
+		}
+	}
+	return e.lease()
+}
+
+// leave ends the session and its claims.
+func (s *Server) leave(e *session) {
+	for _, c := range e.all() {
+		if c.state != lockkeeper.Ended {
+			s.finish(c, lockkeeper.Released)
+		}
+		delete(s.changed, c)
+	}
+	delete(s.sessions, e.id)
+}
+
+func (e *session) acknowledge(acks []AckRecord) {
+	for _, a := range acks {
+		c := e.claims[a.ID]
+		if c == nil {
+			continue
+		}
+		for i := range c.asks {
+			c.asks[i].Acked = c.asks[i].Acked || c.asks[i].End == a.End
+		}
+	}
+}
+
+func (s *Server) restore(r *Request) (Reply, []*claim) {
+	e := s.sessions[r.Session]
+	if e != nil && e.epoch > r.Epoch {
+		return Reply{Outcome: OtherEpoch, Epoch: e.epoch}, nil
+	}
+	if e == nil {
+		if e = s.open(r.Session); e == nil {
+			return Reply{Outcome: Full, Text: "too many sessions"}, nil
+		}
+	}
+	e.adopt(r.Epoch)
+	e.raiseLow(r.LowestOpen)
+	e.ttl, e.to, e.label = r.Restore.TTL, r.Restore.To, r.Restore.Label
+	e.extend(s.last)
+	for i := range r.Restore.Claims {
+		s.restoreClaim(e, &r.Restore.Claims[i])
+	}
+	return e.lease()
+}
+
+// restoreClaim sets a claim that the server lacks (condition 3).
+func (s *Server) restoreClaim(e *session, r *RestoreClaim) {
+	c := e.claims[r.ID]
+	if c != nil && c.state == lockkeeper.Ended {
+		return
+	}
+	if c == nil && r.Fence > 0 && !s.mayRestore(&claim{want: r.Want}, r) {
+		return
+	}
+	if c == nil {
+		if c = s.add(e, r.ID, r.Want); c == nil {
+			return
+		}
+		s.enqueue(c)
+	}
+	switch {
+	case r.Fence == 0:
+	case c.state == lockkeeper.Held:
+		if s.counterOf(c) < r.Fence {
+			s.setCounter(c, r.Fence)
+		}
+	case s.mayRestore(c, r):
+		s.vote(c, max(r.Fence, r.Above+1))
+	}
+}
+
+// mayRestore reports whether the paths of c are without a holder, and nobody can have been granted
+// one of them after the grant with the fence.
+func (s *Server) mayRestore(c *claim, r *RestoreClaim) bool {
+	return !s.taken(c) && s.counterOf(c) <= max(r.Fence, r.Above)
+}
