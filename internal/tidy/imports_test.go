@@ -35,6 +35,8 @@ var house = []room{
 	{"engine/redlock/internal/link", "engine/redlock/internal/quorum", ""},     // what carries requests
 	{"engine/redlock/internal/quorum", ".", ""},                                // pure step functions
 	{"engine/redlock/internal/script", ". engine/redlock/internal/quorum", ""}, // the Lua scripts of a server
+	// servers in memory, for tests
+	{"engine/redlock/internal/memory", "engine/redlock/internal/link engine/redlock/internal/quorum", ""},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
