@@ -137,10 +137,10 @@ type Server struct {
 	limits   Limits
 	last     Micros
 	floor    uint64
-	sessions map[string]*session
-	paths    map[string]*path
+	sessions map[string]*serverSession
+	paths    map[string]*serverPath
 
-	changed map[*claim]bool // during Apply: claims that a message reports
+	changed map[*serverClaim]bool // during Apply: claims that a message reports
 }
 
 // Limits bound what a server keeps; 0: no bound.
@@ -151,21 +151,21 @@ type Limits struct {
 
 // NewServer returns an empty server.
 func NewServer(l Limits) *Server {
-	return &Server{limits: l, sessions: map[string]*session{}, paths: map[string]*path{}}
+	return &Server{limits: l, sessions: map[string]*serverSession{}, paths: map[string]*serverPath{}}
 }
 
-type session struct {
+type serverSession struct {
 	id, nonce, to    string
 	epoch, low       uint64
 	ttl, span, until Micros
 	label            lockkeeper.Label
-	claims           map[uint64]*claim
+	claims           map[uint64]*serverClaim
 }
 
 // A claim is live while its state is Waiting or Held (voted).
-type claim struct {
+type serverClaim struct {
 	ref     lockkeeper.Ref
-	session *session
+	session *serverSession
 	want    WantRecord // without Paths: only End made it
 	state   lockkeeper.State
 
@@ -183,16 +183,16 @@ type claim struct {
 	finished bool   // of Ended: the session asked for the end
 }
 
-type path struct {
+type serverPath struct {
 	counter uint64
-	holder  *claim
-	queue   []*claim // sorted by compare
+	holder  *serverClaim
+	queue   []*serverClaim // sorted by compare
 	unsure  Micros
 }
 
 // Apply executes r when the clock of the server shows now.
 func (s *Server) Apply(now Micros, r Request) (Reply, []Message) {
-	s.changed = map[*claim]bool{}
+	s.changed = map[*serverClaim]bool{}
 	s.setClock(now)
 	s.settle(nil)
 	reply, about := s.execute(&r)
@@ -229,7 +229,7 @@ func (s *Server) setClock(now Micros) {
 }
 
 // execute returns the reply without Now and Claims, and the claims that it is about.
-func (s *Server) execute(r *Request) (Reply, []*claim) {
+func (s *Server) execute(r *Request) (Reply, []*serverClaim) {
 	switch r.Kind {
 	case Attach:
 		return s.attach(r)
@@ -261,7 +261,7 @@ func (s *Server) execute(r *Request) (Reply, []*claim) {
 }
 
 // counterOf returns the highest counter of the claim's paths.
-func (s *Server) counterOf(c *claim) uint64 {
+func (s *Server) counterOf(c *serverClaim) uint64 {
 	var highest uint64
 	for _, name := range c.want.Paths {
 		counter := s.floor
@@ -274,7 +274,7 @@ func (s *Server) counterOf(c *claim) uint64 {
 }
 
 // setCounter sets the counter of all paths of c.
-func (s *Server) setCounter(c *claim, counter uint64) {
+func (s *Server) setCounter(c *serverClaim, counter uint64) {
 	for _, name := range c.want.Paths {
 		s.paths[name].counter = counter
 	}
@@ -282,8 +282,8 @@ func (s *Server) setCounter(c *claim, counter uint64) {
 }
 
 // pathsOf returns the records of the claim's paths that exist.
-func (s *Server) pathsOf(c *claim) []*path {
-	all := make([]*path, 0, len(c.want.Paths))
+func (s *Server) pathsOf(c *serverClaim) []*serverPath {
+	all := make([]*serverPath, 0, len(c.want.Paths))
 	for _, name := range c.want.Paths {
 		if p := s.paths[name]; p != nil {
 			all = append(all, p)
@@ -293,7 +293,7 @@ func (s *Server) pathsOf(c *claim) []*path {
 }
 
 // compare is the order of queues.
-func compare(a, b *claim) int {
+func compare(a, b *serverClaim) int {
 	return cmp.Or(
 		-cmp.Compare(a.want.Priority, b.want.Priority),
 		cmp.Compare(a.want.Ticket, b.want.Ticket),
@@ -303,25 +303,25 @@ func compare(a, b *claim) int {
 }
 
 // ahead returns how many claims in the queue of p are ahead of c, whether c is in it or not.
-func (p *path) ahead(c *claim) int {
+func (p *serverPath) ahead(c *serverClaim) int {
 	at, _ := slices.BinarySearchFunc(p.queue, c, compare)
 	return at
 }
 
 // enqueue puts c into the queues of its paths, and makes their records.
-func (s *Server) enqueue(c *claim) {
+func (s *Server) enqueue(c *serverClaim) {
 	for _, name := range c.want.Paths {
 		p := s.paths[name]
 		if p == nil {
-			p = &path{counter: s.floor}
+			p = &serverPath{counter: s.floor}
 			s.paths[name] = p
 		}
 		p.queue = slices.Insert(p.queue, p.ahead(c), c)
 	}
 }
 
-func (s *Server) dequeue(c *claim) {
+func (s *Server) dequeue(c *serverClaim) {
 	for _, p := range s.pathsOf(c) {
-		p.queue = slices.DeleteFunc(p.queue, func(other *claim) bool { return other == c })
+		p.queue = slices.DeleteFunc(p.queue, func(other *serverClaim) bool { return other == c })
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // add makes a claim that waits, in no queue yet. It returns nil if the limit forbids it.
-func (s *Server) add(e *session, id uint64, w WantRecord) *claim {
+func (s *Server) add(e *serverSession, id uint64, w WantRecord) *serverClaim {
 	if s.limits.Claims > 0 && len(e.claims) >= s.limits.Claims {
 		return nil
 	}
-	c := &claim{
+	c := &serverClaim{
 		ref:     lockkeeper.Ref{Session: e.id, ID: id},
 		session: e,
 		want:    w,
@@ -25,7 +25,7 @@ func (s *Server) add(e *session, id uint64, w WantRecord) *claim {
 
 func full() Reply { return Reply{Outcome: Full, Text: "the session has too many claims"} }
 
-func (s *Server) claim(e *session, r *Request) (Reply, []*claim) {
+func (s *Server) claim(e *serverSession, r *Request) (Reply, []*serverClaim) {
 	c := e.claims[r.ID]
 	switch {
 	case c != nil:
@@ -42,15 +42,15 @@ func (s *Server) claim(e *session, r *Request) (Reply, []*claim) {
 		c.finished = true
 		refused := s.describe(c, false)
 		refused.Position, refused.Blockers = state.Position, state.Blockers
-		return Reply{Outcome: Done, Claims: []ClaimState{refused}}, []*claim{c}
+		return Reply{Outcome: Done, Claims: []ClaimState{refused}}, []*serverClaim{c}
 	}
 	s.enqueue(c)
-	return Reply{Outcome: Done}, []*claim{c}
+	return Reply{Outcome: Done}, []*serverClaim{c}
 }
 
 // repeatClaim returns the state of a known claim, or amends it.
-func (s *Server) repeatClaim(c *claim, w WantRecord) (Reply, []*claim) {
-	about := []*claim{c}
+func (s *Server) repeatClaim(c *serverClaim, w WantRecord) (Reply, []*serverClaim) {
+	about := []*serverClaim{c}
 	if w.Revision < c.want.Revision || c.want.Paths == nil {
 		return Reply{Outcome: Done}, about
 	}
@@ -86,7 +86,7 @@ func sameRequest(old, w WantRecord, amended bool) bool {
 }
 
 // actOn executes Stamp, Return, End and Lapse.
-func (s *Server) actOn(e *session, c *claim, r *Request) (Reply, []*claim) {
+func (s *Server) actOn(e *serverSession, c *serverClaim, r *Request) (Reply, []*serverClaim) {
 	if c == nil {
 		if r.Kind == Stamp || r.Kind == Return || r.ID < e.low {
 			return Reply{Outcome: NotKnown}, nil
@@ -109,10 +109,10 @@ func (s *Server) actOn(e *session, c *claim, r *Request) (Reply, []*claim) {
 	case Lapse:
 		s.lapse(c, r.Reason)
 	}
-	return Reply{Outcome: outcome}, []*claim{c}
+	return Reply{Outcome: outcome}, []*serverClaim{c}
 }
 
-func (s *Server) stamp(c *claim, r *Request) Outcome {
+func (s *Server) stamp(c *serverClaim, r *Request) Outcome {
 	if c.state != lockkeeper.Held || c.vote != r.Vote || s.counterOf(c) > r.Fence {
 		return Differs
 	}
@@ -121,7 +121,7 @@ func (s *Server) stamp(c *claim, r *Request) Outcome {
 }
 
 // returnVote takes the vote from c and favours the claim that r names.
-func (s *Server) returnVote(c *claim, r *Request) Outcome {
+func (s *Server) returnVote(c *serverClaim, r *Request) Outcome {
 	if c.state != lockkeeper.Held || c.vote != r.Vote || c.lapsed != 0 {
 		return Differs
 	}
@@ -139,7 +139,7 @@ func (s *Server) returnVote(c *claim, r *Request) Outcome {
 }
 
 // find returns the claim, or nil.
-func (s *Server) find(ref lockkeeper.Ref) *claim {
+func (s *Server) find(ref lockkeeper.Ref) *serverClaim {
 	if e := s.sessions[ref.Session]; e != nil {
 		return e.claims[ref.ID]
 	}
@@ -147,7 +147,7 @@ func (s *Server) find(ref lockkeeper.Ref) *claim {
 }
 
 // lapse lets a vote stand until the end that was stated, for the holder stopped using it.
-func (s *Server) lapse(c *claim, reason lockkeeper.Reason) {
+func (s *Server) lapse(c *serverClaim, reason lockkeeper.Reason) {
 	switch {
 	case c.state == lockkeeper.Waiting:
 		s.finish(c, reason)
@@ -160,7 +160,7 @@ func (s *Server) lapse(c *claim, reason lockkeeper.Reason) {
 	}
 }
 
-func (s *Server) revoke(r *Request) (Reply, []*claim) {
+func (s *Server) revoke(r *Request) (Reply, []*serverClaim) {
 	e := s.sessions[r.Session]
 	if e == nil {
 		return Reply{Outcome: NoSession}, nil
@@ -181,7 +181,7 @@ func (s *Server) revoke(r *Request) (Reply, []*claim) {
 		ask := Ask{Reason: lockkeeper.Revoked, End: s.askEnd(c, e.span), Label: r.Label}
 		s.setAsks(c, slices.Insert(slices.Clone(c.asks), 0, ask))
 	}
-	return Reply{Outcome: Done}, []*claim{c}
+	return Reply{Outcome: Done}, []*serverClaim{c}
 }
 
 func byOperator(a Ask) bool { return a.By == "" }

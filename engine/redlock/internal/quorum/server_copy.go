@@ -10,10 +10,10 @@ import (
 func (s *Server) Clone() *Server {
 	copied := NewServer(s.limits)
 	copied.last, copied.floor = s.last, s.floor
-	claims := map[*claim]*claim{}
+	claims := map[*serverClaim]*serverClaim{}
 	for id, e := range s.sessions {
 		session := *e
-		session.claims = make(map[uint64]*claim, len(e.claims))
+		session.claims = make(map[uint64]*serverClaim, len(e.claims))
 		for id, c := range e.claims {
 			twin := *c
 			twin.session = &session
@@ -28,7 +28,7 @@ func (s *Server) Clone() *Server {
 		if p.holder != nil {
 			twin.holder = claims[p.holder]
 		}
-		twin.queue = make([]*claim, len(p.queue))
+		twin.queue = make([]*serverClaim, len(p.queue))
 		for i, c := range p.queue {
 			twin.queue[i] = claims[c]
 		}
@@ -63,7 +63,7 @@ func (s *Server) AppendText(b []byte) []byte {
 
 // ForgetIdle drops the records that may vanish at any time.
 func (s *Server) ForgetIdle() {
-	maps.DeleteFunc(s.paths, func(_ string, p *path) bool {
+	maps.DeleteFunc(s.paths, func(_ string, p *serverPath) bool {
 		return p.holder == nil && len(p.queue) == 0 && p.unsure <= s.last
 	})
 }

@@ -8,18 +8,18 @@ import (
 )
 
 // extend gives the session its whole TTL.
-func (e *session) extend(now Micros) {
+func (e *serverSession) extend(now Micros) {
 	if now+e.ttl >= e.until {
 		e.until, e.span = now+e.ttl, e.ttl
 	}
 }
 
 // ids returns the ids of the session's claims in order.
-func (e *session) ids() []uint64 { return slices.Sorted(maps.Keys(e.claims)) }
+func (e *serverSession) ids() []uint64 { return slices.Sorted(maps.Keys(e.claims)) }
 
 // all returns the session's claims in order of id.
-func (e *session) all() []*claim {
-	claims := make([]*claim, 0, len(e.claims))
+func (e *serverSession) all() []*serverClaim {
+	claims := make([]*serverClaim, 0, len(e.claims))
 	for _, id := range e.ids() {
 		claims = append(claims, e.claims[id])
 	}
@@ -27,19 +27,19 @@ func (e *session) all() []*claim {
 }
 
 // lease is the reply to Attach, Renew and Restore.
-func (e *session) lease() (Reply, []*claim) {
+func (e *serverSession) lease() (Reply, []*serverClaim) {
 	return Reply{Outcome: Done, Epoch: e.epoch, Until: e.until}, e.all()
 }
 
 // adopt takes over the epoch of a key whose attach the server missed.
-func (e *session) adopt(epoch uint64) {
+func (e *serverSession) adopt(epoch uint64) {
 	if epoch > e.epoch {
 		e.epoch, e.nonce, e.low = epoch, "", 0
 	}
 }
 
 // sessionOf returns the session that r may act for, or the refusal.
-func (s *Server) sessionOf(r *Request) (*session, Reply) {
+func (s *Server) sessionOf(r *Request) (*serverSession, Reply) {
 	e := s.sessions[r.Session]
 	if e == nil {
 		return nil, Reply{Outcome: NoSession}
@@ -52,24 +52,24 @@ func (s *Server) sessionOf(r *Request) (*session, Reply) {
 	return e, Reply{}
 }
 
-func (e *session) raiseLow(low uint64) {
+func (e *serverSession) raiseLow(low uint64) {
 	e.low = max(e.low, low)
-	maps.DeleteFunc(e.claims, func(id uint64, c *claim) bool {
+	maps.DeleteFunc(e.claims, func(id uint64, c *serverClaim) bool {
 		return id < e.low && c.state == lockkeeper.Ended && c.finished
 	})
 }
 
 // open makes the session, if the limit allows it.
-func (s *Server) open(id string) *session {
+func (s *Server) open(id string) *serverSession {
 	if s.limits.Sessions > 0 && len(s.sessions) >= s.limits.Sessions {
 		return nil
 	}
-	e := &session{id: id, claims: map[uint64]*claim{}}
+	e := &serverSession{id: id, claims: map[uint64]*serverClaim{}}
 	s.sessions[id] = e
 	return e
 }
 
-func (s *Server) attach(r *Request) (Reply, []*claim) {
+func (s *Server) attach(r *Request) (Reply, []*serverClaim) {
 	a := &r.Attach
 	if a.NewEpoch <= r.Epoch {
 		return Reply{Outcome: Differs, Text: "the new epoch is not above the old one"}, nil
@@ -105,7 +105,7 @@ func (s *Server) attach(r *Request) (Reply, []*claim) {
 }
 
 // leave ends the session and its claims.
-func (s *Server) leave(e *session) {
+func (s *Server) leave(e *serverSession) {
 	for _, c := range e.all() {
 		if c.state != lockkeeper.Ended {
 			s.finish(c, lockkeeper.Released)
@@ -115,7 +115,7 @@ func (s *Server) leave(e *session) {
 	delete(s.sessions, e.id)
 }
 
-func (e *session) acknowledge(acks []AckRecord) {
+func (e *serverSession) acknowledge(acks []AckRecord) {
 	for _, a := range acks {
 		c := e.claims[a.ID]
 		if c == nil {
@@ -127,7 +127,7 @@ func (e *session) acknowledge(acks []AckRecord) {
 	}
 }
 
-func (s *Server) restore(r *Request) (Reply, []*claim) {
+func (s *Server) restore(r *Request) (Reply, []*serverClaim) {
 	e := s.sessions[r.Session]
 	if e != nil && e.epoch > r.Epoch {
 		return Reply{Outcome: OtherEpoch, Epoch: e.epoch}, nil
@@ -148,12 +148,12 @@ func (s *Server) restore(r *Request) (Reply, []*claim) {
 }
 
 // restoreClaim sets a claim that the server lacks (condition 3).
-func (s *Server) restoreClaim(e *session, r *RestoreClaim) {
+func (s *Server) restoreClaim(e *serverSession, r *RestoreClaim) {
 	c := e.claims[r.ID]
 	if c != nil && c.state == lockkeeper.Ended {
 		return
 	}
-	if c == nil && r.Fence > 0 && !s.mayRestore(&claim{want: r.Want}, r) {
+	if c == nil && r.Fence > 0 && !s.mayRestore(&serverClaim{want: r.Want}, r) {
 		return
 	}
 	if c == nil {
@@ -175,6 +175,6 @@ func (s *Server) restoreClaim(e *session, r *RestoreClaim) {
 
 // mayRestore reports whether the paths of c are without a holder, and nobody can have been granted
 // one of them after the grant with the fence.
-func (s *Server) mayRestore(c *claim, r *RestoreClaim) bool {
+func (s *Server) mayRestore(c *serverClaim, r *RestoreClaim) bool {
 	return !s.taken(c) && s.counterOf(c) <= max(r.Fence, r.Above)
 }

@@ -10,7 +10,7 @@ import (
 
 // settle ends what is due, votes and asks, until nothing changes. If without is not nil, it does so first as if
 // that claim, which returned its vote, did not wait.
-func (s *Server) settle(without *claim) {
+func (s *Server) settle(without *serverClaim) {
 	for {
 		s.endDue()
 		changed := s.steal()
@@ -45,7 +45,7 @@ func (s *Server) endDue() {
 	}
 }
 
-func (s *Server) endRevoked(c *claim) {
+func (s *Server) endRevoked(c *serverClaim) {
 	i := slices.IndexFunc(c.asks, byOperator)
 	if i < 0 || c.asks[i].End > s.last {
 		return
@@ -64,7 +64,7 @@ func (s *Server) steal() bool {
 			continue
 		}
 		holders := s.holders(t)
-		if slices.ContainsFunc(holders, func(h *claim) bool { return !h.askEnded(t, s.last) }) {
+		if slices.ContainsFunc(holders, func(h *serverClaim) bool { return !h.askEnded(t, s.last) }) {
 			continue
 		}
 		for _, h := range holders {
@@ -77,13 +77,13 @@ func (s *Server) steal() bool {
 }
 
 // askEnded reports whether the ask of h by t has an end that has passed.
-func (c *claim) askEnded(t *claim, now Micros) bool {
+func (c *serverClaim) askEnded(t *serverClaim, now Micros) bool {
 	by := t.ref.String()
 	return slices.ContainsFunc(c.asks, func(a Ask) bool { return a.By == by && a.End != 0 && a.End <= now })
 }
 
 // grant executes step 5 of settling.
-func (s *Server) grant(without *claim) bool {
+func (s *Server) grant(without *serverClaim) bool {
 	granted := false
 	for _, c := range s.heads(without) {
 		if !s.taken(c) {
@@ -95,7 +95,7 @@ func (s *Server) grant(without *claim) bool {
 }
 
 // vote gives the vote of this server to c.
-func (s *Server) vote(c *claim, number uint64) {
+func (s *Server) vote(c *serverClaim, number uint64) {
 	s.dequeue(c)
 	s.setCounter(c, number)
 	c.state, c.vote, c.since = lockkeeper.Held, number, s.last
@@ -106,7 +106,7 @@ func (s *Server) vote(c *claim, number uint64) {
 }
 
 // removeVote takes the vote from c.
-func (s *Server) removeVote(c *claim) {
+func (s *Server) removeVote(c *serverClaim) {
 	for _, p := range s.pathsOf(c) {
 		p.holder = nil
 	}
@@ -114,7 +114,7 @@ func (s *Server) removeVote(c *claim) {
 }
 
 // finish ends c.
-func (s *Server) finish(c *claim, reason lockkeeper.Reason) {
+func (s *Server) finish(c *serverClaim, reason lockkeeper.Reason) {
 	c.counter = s.counterOf(c)
 	if c.state == lockkeeper.Held {
 		s.removeVote(c)
@@ -125,7 +125,7 @@ func (s *Server) finish(c *claim, reason lockkeeper.Reason) {
 }
 
 // leaveUnsure notes until when the holder may rely on a promise that this server breaks.
-func (s *Server) leaveUnsure(c *claim) {
+func (s *Server) leaveUnsure(c *serverClaim) {
 	if c.lapsed != 0 {
 		return
 	}
@@ -145,10 +145,10 @@ func (s *Server) leaveUnsure(c *claim) {
 
 // renewAsks executes step 6 of settling.
 func (s *Server) renewAsks() bool {
-	asking := map[*claim][]*claim{} // holder -> its thieves
+	asking := map[*serverClaim][]*serverClaim{} // holder -> its thieves
 	for _, t := range s.heads(nil) {
 		holders := s.holders(t)
-		if t.want.Steal == lockkeeper.NoSteal || slices.ContainsFunc(holders, func(h *claim) bool {
+		if t.want.Steal == lockkeeper.NoSteal || slices.ContainsFunc(holders, func(h *serverClaim) bool {
 			return h.want.Priority >= t.want.Priority
 		}) {
 			continue
@@ -169,7 +169,7 @@ func (s *Server) renewAsks() bool {
 }
 
 // asksOf returns the asks of holder c after a change: those of operators, and one for each thief.
-func (s *Server) asksOf(c *claim, thieves []*claim) []Ask {
+func (s *Server) asksOf(c *serverClaim, thieves []*serverClaim) []Ask {
 	asks := slices.DeleteFunc(slices.Clone(c.asks), func(a Ask) bool { return a.By != "" })
 	for _, t := range thieves {
 		by := t.ref.String()
@@ -192,7 +192,7 @@ func (s *Server) asksOf(c *claim, thieves []*claim) []Ask {
 }
 
 // askEnd returns the end of a new ask of c.
-func (s *Server) askEnd(c *claim, after Micros) Micros {
+func (s *Server) askEnd(c *serverClaim, after Micros) Micros {
 	end := s.last + min(after, c.session.span)
 	if end == c.stated {
 		end++
@@ -201,7 +201,7 @@ func (s *Server) askEnd(c *claim, after Micros) Micros {
 }
 
 // setAsks replaces the asks of c. It reports whether that changed them.
-func (s *Server) setAsks(c *claim, asks []Ask) bool {
+func (s *Server) setAsks(c *serverClaim, asks []Ask) bool {
 	before, after := shown(c.asks), shown(asks)
 	if (before == nil) != (after == nil) || before != nil && !sameAsk(*before, *after) {
 		s.changed[c] = true
@@ -230,8 +230,8 @@ func shown(asks []Ask) *Ask {
 
 // heads returns the waiting claims that are first in the queues of all their paths, sorted. If
 // without is not nil, it counts as not waiting.
-func (s *Server) heads(without *claim) []*claim {
-	var heads []*claim
+func (s *Server) heads(without *serverClaim) []*serverClaim {
+	var heads []*serverClaim
 	for _, p := range s.paths {
 		for _, c := range p.queue {
 			if c == without {
@@ -248,7 +248,7 @@ func (s *Server) heads(without *claim) []*claim {
 }
 
 // first reports whether no claim but without is ahead of c in the queues of its paths.
-func (s *Server) first(c, without *claim) bool {
+func (s *Server) first(c, without *serverClaim) bool {
 	for _, p := range s.pathsOf(c) {
 		for _, other := range p.queue[:p.ahead(c)] {
 			if other != without {
@@ -260,13 +260,13 @@ func (s *Server) first(c, without *claim) bool {
 }
 
 // taken reports whether a path of c has a holder.
-func (s *Server) taken(c *claim) bool {
-	return slices.ContainsFunc(s.pathsOf(c), func(p *path) bool { return p.holder != nil })
+func (s *Server) taken(c *serverClaim) bool {
+	return slices.ContainsFunc(s.pathsOf(c), func(p *serverPath) bool { return p.holder != nil })
 }
 
 // holders returns the holders of the paths of c in the order of the paths, none twice.
-func (s *Server) holders(c *claim) []*claim {
-	var holders []*claim
+func (s *Server) holders(c *serverClaim) []*serverClaim {
+	var holders []*serverClaim
 	for _, p := range s.pathsOf(c) {
 		if p.holder != nil && !slices.Contains(holders, p.holder) {
 			holders = append(holders, p.holder)

@@ -9,7 +9,7 @@ import (
 )
 
 // describe returns the state of c.
-func (s *Server) describe(c *claim, withWant bool) ClaimState {
+func (s *Server) describe(c *serverClaim, withWant bool) ClaimState {
 	state := ClaimState{
 		ID:       c.ref.ID,
 		State:    c.state,
@@ -46,7 +46,7 @@ func (s *Server) describe(c *claim, withWant bool) ClaimState {
 }
 
 // describeWait adds what c waits for.
-func (s *Server) describeWait(c *claim, state *ClaimState) {
+func (s *Server) describeWait(c *serverClaim, state *ClaimState) {
 	by := c.ref.String()
 	for _, h := range s.holders(c) {
 		for _, a := range h.asks {
@@ -56,8 +56,8 @@ func (s *Server) describeWait(c *claim, state *ClaimState) {
 			}
 		}
 	}
-	var seen []*claim
-	add := func(path string, b *claim) {
+	var seen []*serverClaim
+	add := func(path string, b *serverClaim) {
 		if len(seen) < lockkeeper.MaxBlockers && !slices.Contains(seen, b) {
 			seen = append(seen, b)
 			state.Blockers = append(state.Blockers, describeBlocker(path, b))
@@ -82,7 +82,7 @@ func (s *Server) describeWait(c *claim, state *ClaimState) {
 	}
 }
 
-func describeBlocker(path string, b *claim) Blocker {
+func describeBlocker(path string, b *serverClaim) Blocker {
 	blocker := Blocker{
 		Ref:      b.ref,
 		Path:     path,
