@@ -35,8 +35,8 @@ var house = []room{
 	{"engine/redlock/internal/link", "engine/redlock/internal/quorum", ""},     // what carries requests
 	{"engine/redlock/internal/quorum", ".", ""},                                // pure step functions
 	{"engine/redlock/internal/script", ". engine/redlock/internal/quorum", ""}, // the Lua scripts of a server
-	{"engine/redlock/internal/redisconn", "", "github.com/redis/go-redis/v9"}, // reaches a Redis server
-	{"engine/redlock/internal/membership", "", ""},                            // which servers belong to a set
+	{"engine/redlock/internal/redisconn", "", "github.com/redis/go-redis/v9"},  // reaches a Redis server
+	{"engine/redlock/internal/membership", "", ""},                             // which servers belong to a set
 	{"engine/redlock/internal/redislink", "engine/redlock/internal/link engine/redlock/internal/quorum " +
 		"engine/redlock/internal/script engine/redlock/internal/membership engine/redlock/internal/redisconn", ""},
 	// servers in memory, for tests

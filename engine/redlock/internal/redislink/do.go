@@ -1,0 +1,194 @@
+package redislink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/link"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/membership"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redisconn"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/script"
+)
+
+// maxTries bounds how often Do repeats requests that the server refused without executing them: for
+// a script that it lacks, or for the marker.
+const maxTries = 4
+
+// Do implements link.Link. A pipeline is the guard, and then a script call for each request.
+func (l *redisLink) Do(ctx context.Context, requests []quorum.Request) ([]quorum.Reply, error) {
+	replies := make([]quorum.Reply, len(requests))
+	left := make([]int, len(requests)) // indexes of the requests without a reply
+	for i := range left {
+		left[i] = i
+	}
+	sent := false
+	for range maxTries {
+		var err error
+		left, err = l.try(ctx, requests, left, replies, &sent)
+		if err != nil && !sent {
+			return nil, fmt.Errorf("%w: %w", link.ErrUnsent, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(left) == 0 {
+			return replies, nil
+		}
+	}
+	err := fmt.Errorf("%w: its marker changes all the time", link.ErrDown)
+	l.fail(err)
+	return nil, err
+}
+
+// try sends the requests that are left, and returns those that the server refused without
+// executing them. sent is set when the server may have executed one.
+func (l *redisLink) try(ctx context.Context, requests []quorum.Request, left []int, replies []quorum.Reply,
+	sent *bool) ([]int, error) {
+	v, run, err := l.joined()
+	if err != nil {
+		return nil, err
+	}
+	commands, err := l.commands(v, requests, left)
+	if err != nil {
+		return nil, err // a fault of the caller: nothing is wrong with the server
+	}
+	raw, err := l.conn.Pipeline(ctx, commands)
+	if err != nil {
+		*sent = *sent || !errors.Is(err, redisconn.ErrUnsent)
+		l.fail(err)
+		return nil, err
+	}
+	if err := guarded(raw[0], run); err != nil {
+		*sent = true
+		l.fail(err)
+		return nil, err
+	}
+	var again []int
+	for k, i := range left {
+		refused, isError := raw[k+1].(error)
+		if !isError {
+			*sent = true
+			if replies[i], err = script.Decode(requests[i].Kind, raw[k+1]); err != nil {
+				l.fail(err)
+				return nil, err
+			}
+			continue
+		}
+		if err := l.refused(ctx, v, run, refused, &replies[i]); err != nil {
+			*sent = true
+			return nil, err
+		}
+		if replies[i].Outcome == 0 {
+			again = append(again, i)
+		}
+	}
+	return again, nil
+}
+
+// joined returns the vector and the process under which the link is up.
+func (l *redisLink) joined() (v membership.Vector, run string, err error) {
+	l.group.mu.Lock()
+	defer l.group.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.up:
+		return l.group.vector, l.run, nil
+	case l.lost:
+		return v, "", link.ErrLost
+	}
+	return v, "", link.ErrDown
+}
+
+// commands returns the pipeline for the requests that are left.
+func (l *redisLink) commands(v membership.Vector, requests []quorum.Request, left []int) ([][]any, error) {
+	set := script.Set{
+		SetKey:  l.group.servers.Key(),
+		Marker:  v.String(),
+		Data:    v.Data(l.group.prefix, l.index),
+		Channel: l.group.prefix,
+	}
+	commands := make([][]any, 0, len(left)+1)
+	commands = append(commands, []any{"EVALSHA", membership.Guard.SHA, 1, set.SetKey})
+	for _, i := range left {
+		call, err := script.Encode(set, requests[i])
+		if err != nil {
+			return nil, err
+		}
+		command := make([]any, 0, 3+len(call.Keys)+len(call.Args))
+		command = append(command, "EVALSHA", call.Script.SHA, len(call.Keys))
+		for _, key := range call.Keys {
+			command = append(command, key)
+		}
+		commands = append(commands, append(command, call.Args...))
+	}
+	return commands, nil
+}
+
+// guarded verifies that the process of a pipeline is the one that the link joined. Its answers are
+// ignored otherwise: it may have lost data.
+func guarded(reply any, run string) error {
+	if refused, ok := reply.(error); ok {
+		return fmt.Errorf("the guard of the requests: %w", refused)
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return fmt.Errorf("the guard of the requests answers %.80v", reply)
+	}
+	if parts[0] != run {
+		return fmt.Errorf("%w: it was restarted", link.ErrDown)
+	}
+	return nil
+}
+
+// refused deals with the error that a script answered. It returns nil if the request can be
+// repeated, or if it has set a reply.
+func (l *redisLink) refused(ctx context.Context, v membership.Vector, run string, refusal error,
+	reply *quorum.Reply) error {
+	if strings.HasPrefix(refusal.Error(), "NOSCRIPT") {
+		if err := l.load(ctx); err != nil {
+			l.fail(err)
+			return err
+		}
+		return nil
+	}
+	meaning := script.Refusal(refusal)
+	var other *script.OtherSetError
+	switch {
+	case errors.As(meaning, &other):
+		return l.otherMarker(ctx, v, run, other.Marker)
+	case errors.Is(meaning, script.ErrGone):
+		l.lose(fmt.Errorf("%w: its marker is gone", link.ErrLost))
+		return link.ErrLost
+	case errors.Is(meaning, script.ErrDamaged):
+		// Somebody wrote to the keys. Only what is about these keys suffers.
+		*reply = quorum.Reply{Outcome: quorum.Full, Text: meaning.Error()}
+		return nil
+	}
+	l.fail(refusal)
+	return refusal
+}
+
+// otherMarker brings the marker of the server and ours together: the higher generations win.
+func (l *redisLink) otherMarker(ctx context.Context, v membership.Vector, run, marker string) error {
+	other, err := membership.ParseVector(marker)
+	if err != nil || other.Set != v.Set || len(other.Generations) != len(v.Generations) {
+		l.lose(fmt.Errorf("%w: it belongs to another set now", link.ErrLost))
+		return link.ErrLost
+	}
+	l.group.raise(other)
+	now := l.group.current()
+	if now.Set != v.Set {
+		return link.ErrLost
+	}
+	if !now.Equal(other) {
+		if err := l.group.servers.Merge(ctx, l.index, now, run); err != nil {
+			l.fail(err)
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package redislink
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/link"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/membership"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redisconn"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/script"
+)
+
+const (
+	// joinBound is how long a server may take for the exchange of a new connection.
+	joinBound = 5 * time.Second
+	// leastPause and mostPause bound the pause before the next try, which doubles.
+	leastPause = 20 * time.Millisecond
+	mostPause  = 2 * time.Second
+	// steadyAfter: a link that was up for so long begins with leastPause again.
+	steadyAfter = 10 * time.Second
+)
+
+// errAgain says that a link connects again because a request failed.
+var errAgain = errors.New("a request failed")
+
+// redisLink is the link to one server.
+//
+// One session of Watch is one subscription. hello, a script, publishes the run id of the server's process
+// on the channel of the party. So the link knows that the subscription, the record of the
+// membership and the requests are about the same process.
+type redisLink struct {
+	group *Group
+	index int
+	conn  redisconn.Server
+	kick  chan struct{} // filled when the session of Watch has to end
+
+	mu      sync.Mutex // held while an event is delivered; taken after Group.mu
+	events  *link.Events
+	up      bool
+	lost    bool   // Lost was the latest event
+	run     string // of the process that is up
+	why     error  // why it is not up
+	stopped bool   // Watch has returned
+}
+
+// Name implements link.Link.
+func (l *redisLink) Name() string { return l.conn.Address() }
+
+// Watch implements link.Link.
+func (l *redisLink) Watch(ctx context.Context, to string, e link.Events) {
+	l.mu.Lock()
+	l.events = &e
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.stopped, l.up = true, false
+		l.mu.Unlock()
+	}()
+	for pause := leastPause; ctx.Err() == nil; pause = min(2*pause, mostPause) {
+		began := time.Now()
+		err := l.session(ctx, l.group.prefix+to)
+		if ctx.Err() != nil {
+			return
+		}
+		l.down(err)
+		if time.Since(began) > steadyAfter {
+			pause = leastPause
+		}
+		wait(ctx, pause/2+mathrand.N(pause/2), nil)
+	}
+}
+
+// wait waits for a time, for ctx, or for stop.
+func wait(ctx context.Context, pause time.Duration, stop <-chan struct{}) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-stop:
+	case <-timer.C:
+	}
+}
+
+// session subscribes, waits until the server is a member, keeps the link up until something fails,
+// and returns why.
+func (l *redisLink) session(ctx context.Context, channel string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	select {
+	case <-l.kick:
+	default:
+	}
+	ready, heard := make(chan struct{}), make(chan string, 1)
+	hello := rand.Text()
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		err := l.conn.Subscribe(ctx, []string{channel}, func() { close(ready) }, func(_, payload string) {
+			if run, ours := strings.CutPrefix(payload, hello+" "); ours {
+				select {
+				case heard <- run:
+				default:
+				}
+				return
+			}
+			l.deliver(payload)
+		})
+		cancel(err)
+	})
+	defer listening.Wait()
+	defer cancel(nil)
+	if err := await(ctx, ready); err != nil {
+		return err
+	}
+	joining, stop := context.WithTimeout(ctx, joinBound)
+	defer stop()
+	if err := l.group.servers.Hello(joining, l.index, channel, hello); err != nil {
+		return err
+	}
+	run, err := receive(joining, heard)
+	if err != nil {
+		return err
+	}
+	if err := l.load(joining); err != nil {
+		return err
+	}
+	if err := l.join(ctx, run); err != nil {
+		return err
+	}
+	listening.Go(func() { l.group.sweepAfterReturn(ctx, l.index) })
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.kick:
+		return errAgain
+	}
+}
+
+// await waits until ready is closed, within joinBound.
+func await(ctx context.Context, ready <-chan struct{}) error {
+	bounded, stop := context.WithTimeout(ctx, joinBound)
+	defer stop()
+	select {
+	case <-ready:
+		return nil
+	case <-bounded.Done():
+		return noAnswer(ctx)
+	}
+}
+
+func receive(ctx context.Context, heard <-chan string) (string, error) {
+	select {
+	case run := <-heard:
+		return run, nil
+	case <-ctx.Done():
+		return "", noAnswer(ctx)
+	}
+}
+
+// noAnswer returns why ctx ended, or that the time for an answer is over.
+func noAnswer(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("no answer within %v", joinBound)
+}
+
+// join waits until the server is a member, and brings the link up. run is the process that the
+// subscription leads to.
+func (l *redisLink) join(ctx context.Context, run string) error {
+	l.group.forget(l.index)
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		s := l.group.advance(ctx)
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		r := &s.seen[l.index]
+		switch {
+		case r.Answered && r.RunID != run:
+			return errors.New("it was restarted")
+		case s.plan.Lost[l.index] != "":
+			l.lose(fmt.Errorf("%w: %s", link.ErrLost, s.plan.Lost[l.index]))
+		case !r.Answered && r.Why != nil:
+			l.down(r.Why)
+		}
+		if s.plan.Err != nil {
+			l.down(s.plan.Err)
+		} else if r.Answered && s.plan.Members[l.index] && r.Vector.Equal(s.plan.Vector) {
+			if l.rise(run, s.plan.Vector, l.group.clock(l.index)) {
+				return nil
+			}
+		}
+		next := pause/2 + mathrand.N(pause/2)
+		if until := time.Duration(r.Out-r.Now) * time.Microsecond; r.Out > 0 && until > 0 {
+			next = min(until+time.Millisecond, mostPause)
+		}
+		wait(ctx, next, nil)
+	}
+}
+
+// rise brings the link up, unless the vector has changed since.
+func (l *redisLink) rise(run string, v membership.Vector, facts redisconn.Facts) bool {
+	l.group.mu.Lock()
+	defer l.group.mu.Unlock()
+	if !l.group.vector.Equal(v) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.kick: // it was about the time before
+	default:
+	}
+	l.up, l.lost, l.run, l.why = true, false, run, nil
+	l.emitUp(facts)
+	return true
+}
+
+// down reports that the server can't be used, if it was up or the reason is new.
+func (l *redisLink) down(why error) {
+	if why == nil {
+		why = link.ErrDown
+	}
+	if redisconn.Denied(why) {
+		why = fmt.Errorf("%w; its user needs these rights: %s", why, redisconn.Rights(l.group.prefix))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.events == nil || l.stopped || l.lost || !l.up && l.why != nil && (l.why.Error() == why.Error() || why == errAgain) {
+		return
+	}
+	l.up, l.why = false, why
+	l.events.Down(why)
+}
+
+// lose reports that the server lost its data, once for each time that it was up.
+func (l *redisLink) lose(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+	if l.events == nil || l.stopped || l.lost {
+		return
+	}
+	l.up, l.lost, l.why = false, true, why
+	l.events.Lost(why)
+}
+
+// fail takes the link down because of a request, and has Watch connect again.
+func (l *redisLink) fail(why error) {
+	l.down(why)
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// deliver passes a message on. Messages of a link that is not up come too early or too late.
+func (l *redisLink) deliver(payload string) {
+	m, err := script.DecodeMessage([]byte(payload))
+	if err != nil {
+		return // anybody may publish
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up && !l.stopped {
+		l.events.Message(m)
+	}
+}
+
+// load makes sure that the server has the scripts.
+func (l *redisLink) load(ctx context.Context) error {
+	commands := [][]any{{"SCRIPT", "LOAD", membership.Guard.Source}}
+	for _, s := range script.Scripts() {
+		commands = append(commands, []any{"SCRIPT", "LOAD", s.Text})
+	}
+	replies, err := l.conn.Pipeline(ctx, commands)
+	if err != nil {
+		return err
+	}
+	for _, reply := range replies {
+		if refused, ok := reply.(error); ok {
+			return refused
+		}
+	}
+	return nil
+}
+
+// emitUp reports that the link is up. The caller holds mu.
+func (l *redisLink) emitUp(facts redisconn.Facts) {
+	l.events.Up()
+}
