@@ -143,7 +143,7 @@ func (d *decision) begin() {
 	switch {
 	case former > 0:
 		d.plan.Steps = nil
-		d.tooFew(0, len(silent))
+		d.requireMajority(0, len(silent))
 	case len(silent) > 0:
 		d.plan.Steps = nil
 		d.plan.Err = fmt.Errorf("%w: the first use of a set needs all %d servers, and there is no answer from %s",
@@ -178,7 +178,7 @@ func (d *decision) keep() {
 			d.plan.Lost[i] = r.loss()
 		}
 	}
-	if d.tooFew(usable, silent) {
+	if d.requireMajority(usable, silent) {
 		return
 	}
 	for i := range d.seen {
@@ -193,9 +193,9 @@ func (d *decision) keep() {
 	}
 }
 
-// tooFew sets Err if fewer than a majority can be used, and reports whether it did. If a majority
+// requireMajority sets Err if fewer than a majority can be used, and reports whether it did. If a majority
 // is lost, it plans nothing.
-func (d *decision) tooFew(usable, silent int) bool {
+func (d *decision) requireMajority(usable, silent int) bool {
 	majority := d.n/2 + 1
 	if usable >= majority {
 		return false

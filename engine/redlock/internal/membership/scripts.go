@@ -35,9 +35,9 @@ var (
 	// Guard begins every pipeline. It returns the run id of the process, and the marker.
 	Guard = newScript(runID + `return {run, redis.call('HGET', KEYS[1], 'marker') or ''}`)
 
-	// Hello publishes ARGV[2] on channel ARGV[1], together with the run id of the process. So a
+	// Announce publishes ARGV[2] on channel ARGV[1], together with the run id of the process. So a
 	// subscriber knows which process its connection leads to.
-	hello = newScript(runID + `return redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. run)`)
+	announce = newScript(runID + `return redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. run)`)
 
 	observe = newScript(runID + `
 local t = redis.call('TIME')

@@ -232,9 +232,9 @@ func longest(all []Ends) (out time.Duration, floor uint64) {
 	return out + out/100 + 20*time.Millisecond, floor
 }
 
-// Hello has server i publish a text and the run id of its process on a channel, as "TEXT RUNID".
-func (s *Servers) Hello(ctx context.Context, i int, channel, text string) error {
-	_, err := s.run(ctx, i, hello, []string{s.Key()}, channel, text)
+// Announce has server i publish a text and the run id of its process on a channel, as "TEXT RUNID".
+func (s *Servers) Announce(ctx context.Context, i int, channel, text string) error {
+	_, err := s.run(ctx, i, announce, []string{s.Key()}, channel, text)
 	return err
 }
 

@@ -152,10 +152,10 @@ func (g *goRedis) Subscribe(ctx context.Context, channels []string, ready func()
 	if err := sub.Subscribe(ctx, channels...); err != nil {
 		return err
 	}
-	var heard atomic.Int64 // counts what has arrived
+	var received atomic.Int64 // counts what has arrived
 	stop := make(chan struct{})
 	var pinging sync.WaitGroup
-	pinging.Go(func() { watchSilence(ctx, sub, &heard, stop) })
+	pinging.Go(func() { watchSilence(ctx, sub, &received, stop) })
 	defer pinging.Wait()
 	defer close(stop)
 	for pending := len(channels); ; {
@@ -163,7 +163,7 @@ func (g *goRedis) Subscribe(ctx context.Context, channels []string, ready func()
 		if err != nil {
 			return cmp.Or(context.Cause(ctx), err)
 		}
-		heard.Add(1)
+		received.Add(1)
 		switch m := message.(type) {
 		case *redis.Subscription:
 			pending--
@@ -181,7 +181,7 @@ func (g *goRedis) Subscribe(ctx context.Context, channels []string, ready func()
 
 // watchSilence pings a subscription, and closes it if nothing arrives. A connection that leads
 // nowhere would else deliver nothing without an error.
-func watchSilence(ctx context.Context, sub *redis.PubSub, heard *atomic.Int64, stop <-chan struct{}) {
+func watchSilence(ctx context.Context, sub *redis.PubSub, received *atomic.Int64, stop <-chan struct{}) {
 	tick := time.NewTicker(silenceBound / 2)
 	defer tick.Stop()
 	for before := int64(-1); ; {
@@ -190,7 +190,7 @@ func watchSilence(ctx context.Context, sub *redis.PubSub, heard *atomic.Int64, s
 			return
 		case <-tick.C:
 		}
-		now := heard.Load()
+		now := received.Load()
 		if now == before || sub.Ping(ctx) != nil {
 			sub.Close()
 			return

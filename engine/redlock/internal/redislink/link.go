@@ -31,7 +31,7 @@ var errAgain = errors.New("a request failed")
 
 // redisLink is the link to one server.
 //
-// One session of Watch is one subscription. hello, a script, publishes the run id of the server's process
+// One session of Watch is one subscription. A script publishes the run id of the server's process
 // on the channel of the party. So the link knows that the subscription, the record of the
 // membership and the requests are about the same process.
 type redisLink struct {
@@ -96,14 +96,14 @@ func (l *redisLink) session(ctx context.Context, channel string) error {
 	case <-l.kick:
 	default:
 	}
-	ready, heard := make(chan struct{}), make(chan string, 1)
-	hello := rand.Text()
+	ready, runs := make(chan struct{}), make(chan string, 1)
+	nonce := rand.Text()
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		err := l.conn.Subscribe(ctx, []string{channel}, func() { close(ready) }, func(_, payload string) {
-			if run, ours := strings.CutPrefix(payload, hello+" "); ours {
+			if run, ours := strings.CutPrefix(payload, nonce+" "); ours {
 				select {
-				case heard <- run:
+				case runs <- run:
 				default:
 				}
 				return
@@ -119,10 +119,10 @@ func (l *redisLink) session(ctx context.Context, channel string) error {
 	}
 	joining, stop := context.WithTimeout(ctx, joinBound)
 	defer stop()
-	if err := l.group.servers.Hello(joining, l.index, channel, hello); err != nil {
+	if err := l.group.servers.Announce(joining, l.index, channel, nonce); err != nil {
 		return err
 	}
-	run, err := receive(joining, heard)
+	run, err := receive(joining, runs)
 	if err != nil {
 		return err
 	}
@@ -153,9 +153,9 @@ func await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-func receive(ctx context.Context, heard <-chan string) (string, error) {
+func receive(ctx context.Context, runs <-chan string) (string, error) {
 	select {
-	case run := <-heard:
+	case run := <-runs:
 		return run, nil
 	case <-ctx.Done():
 		return "", noAnswer(ctx)
@@ -231,7 +231,8 @@ func (l *redisLink) down(why error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.events == nil || l.stopped || l.lost || !l.up && l.why != nil && (l.why.Error() == why.Error() || why == errAgain) {
+	known := !l.up && l.why != nil && (why == errAgain || l.why.Error() == why.Error())
+	if l.events == nil || l.stopped || l.lost || known {
 		return
 	}
 	l.up, l.why = false, why
