@@ -15,7 +15,7 @@ import (
 func TestDefaultClockCountsLeasesInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		k := keeper.New(lockkeeper.Guarantees{Name: "net", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork},
+		k := keeper.New(lockkeeper.Guarantees{Name: "net", Features: lockkeeper.TableFeatures, Reach: lockkeeper.OnNetwork},
 			func() time.Duration { return time.Since(start) })
 		wa, wb := &wire{Engine: k}, &wire{Engine: k}
 		a, b := lockkeeper.New(wa), lockkeeper.New(wb)

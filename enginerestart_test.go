@@ -23,7 +23,7 @@ func withRestart(t *testing.T, test func(t *testing.T, r *engineRestart)) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		clock := func() time.Duration { return time.Since(start) }
-		g := lockkeeper.Guarantees{Name: "net", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork}
+		g := lockkeeper.Guarantees{Name: "net", Features: lockkeeper.TableFeatures, Reach: lockkeeper.OnNetwork}
 		r := &engineRestart{first: keeper.New(g, clock), second: keeper.New(g, clock), clock: clock}
 		test(t, r)
 		for _, c := range r.clients {

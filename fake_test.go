@@ -45,7 +45,7 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{
-		g:      lockkeeper.Guarantees{Name: "fake", Features: lockkeeper.AllFeatures, Reach: lockkeeper.OnNetwork},
+		g:      lockkeeper.Guarantees{Name: "fake", Features: lockkeeper.TableFeatures, Reach: lockkeeper.OnNetwork},
 		claims: map[uint64]*lockkeeper.Status{}, wants: map[uint64][]lockkeeper.Want{},
 		until: map[uint64]time.Time{}, since: map[uint64]time.Time{},
 	}

@@ -98,7 +98,7 @@ func netted(t *testing.T, test func(t *testing.T, k *keeper.Keeper, open func(id
 		clock := func() time.Duration { return time.Since(start) }
 		k := keeper.New(lockkeeper.Guarantees{
 			Name:     "net",
-			Features: lockkeeper.AllFeatures,
+			Features: lockkeeper.TableFeatures,
 			Reach:    lockkeeper.OnNetwork,
 		}, clock)
 		var cs []*lockkeeper.Client

@@ -46,16 +46,22 @@ const (
 	// FeatureEstimate: estimates of waits count with how long holds of the path lately lasted
 	// (R17). Without it they count with announced durations at most.
 	FeatureEstimate
+	// FeatureMeasuredSteal: the engine measures how long holders take to yield, and accepts
+	// AfterMeasured (R10).
+	FeatureMeasuredSteal
 	features
 
-	// AllFeatures is the set that engines with every rule of package table claim.
+	// AllFeatures is the set of all features. No engine claims it.
 	AllFeatures = features - 1
+	// TableFeatures is the set that engines with every rule of package table claim.
+	TableFeatures = AllFeatures &^ FeatureMeasuredSteal
 )
 
 var featureNames = []string{
 	"fair order", "shared", "permits", "hierarchy", "many targets", "priority", "steal",
 	"soft writers", "amend", "deadlock detection", "longest hold", "list and watch",
 	"revoke", "freeze", "rising fences", "at most once", "estimates",
+	"measured steal",
 }
 
 // Names lists the features in f as people read them, in order of definition.

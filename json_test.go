@@ -89,6 +89,8 @@ func TestJSONThereAndBack(t *testing.T) {
 		}, []string{`"wait":90`, `"quiet":1`, `"after":2`, `"max_hold":3`, `"grace":4`, `"expected":5`, `"freeze":6`}, nil},
 		{&Want{ID: 1, Wait: Forever}, nil, []string{"wait", "quiet", "after", "max_hold", "grace", "expected", "freeze"}},
 		{&Want{ID: 1}, []string{`"wait":0`}, nil},
+		{&Want{ID: 1, Steal: Take, AfterTTL: 500}, []string{`"after_ttl":500`}, []string{`"after":`}},
+		{&Want{ID: 1, Steal: Take, After: AfterMeasured}, nil, []string{"after_ttl"}},
 		{&Session{ID: "s", TTL: 30 * time.Second, Label: label}, []string{`"ttl":30`}, nil},
 	} {
 		text, err := json.Marshal(c.value)

@@ -2,6 +2,7 @@ package lockkeeper
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -64,13 +65,29 @@ func WithSoft(quiet time.Duration) Request {
 
 // WithSteal asks holders of lower priority to yield, and waits until they do (R10).
 func WithSteal() Request {
-	return func(d *demand) { d.want.Steal, d.want.After = Ask, 0 }
+	return func(d *demand) { d.want.Steal, d.want.After, d.want.AfterTTL = Ask, 0, 0 }
 }
 
-// WithStealAfter asks holders of lower priority to yield. After that time the engine ends the holds
-// of those that have not yielded (R10).
+// WithStealAfter asks holders of lower priority to yield. After that time, or after the holder's TTL
+// if that is sooner, the engine ends the holds of those that have not yielded (R10). Some engines
+// also accept [AfterMeasured].
 func WithStealAfter(after time.Duration) Request {
-	return func(d *demand) { d.want.Steal, d.want.After = Take, after }
+	return func(d *demand) { d.want.Steal, d.want.After, d.want.AfterTTL = Take, after, 0 }
+}
+
+// WithStealAfterTTL is WithStealAfter with a part of each holder's TTL: a factor from 0.001 to 1,
+// rounded to thousandths. With 1 a holder has stopped by its own clock before the engine grants the
+// next claim. A lower factor is faster, and a holder that does not answer meanwhile may still be
+// working: then the grant is marked unconfirmed.
+func WithStealAfterTTL(factor float64) Request {
+	return func(d *demand) {
+		thousandths := math.Round(factor * MaxAfterTTL)
+		if !(thousandths >= 1 && thousandths <= MaxAfterTTL) {
+			d.wrong.addf("steal after %g of the TTL is out of range: 0.001 to 1", factor)
+			return
+		}
+		d.want.Steal, d.want.After, d.want.AfterTTL = Take, 0, int(thousandths)
+	}
 }
 
 // WithMaxHold bounds the hold: after d the engine asks its holder to yield, and after the grace the

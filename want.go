@@ -25,6 +25,15 @@ const (
 	MaxDuration  = 10 * 365 * 24 * time.Hour // of any bound but Forever
 )
 
+// AfterMeasured, as [Want].After, waits for a holder that is asked to yield about as long as holders
+// needed lately: for twice the 99th percentile of the handshakes that the engine measured, and for
+// the whole TTL of the holder while it measured fewer than eight. Only engines with
+// [FeatureMeasuredSteal] accept it.
+const AfterMeasured time.Duration = -1
+
+// MaxAfterTTL is the largest [Want].AfterTTL: the whole TTL of the holder.
+const MaxAfterTTL = 1000
+
 // Bounds and defaults of a session's TTL (R11).
 const (
 	MinTTL     = time.Second
@@ -111,6 +120,7 @@ type Want struct {
 	Quiet        time.Duration `json:"quiet,omitempty"`         // quiet period of Soft (R9)
 	Steal        Steal         `json:"steal,omitempty"`         // R10
 	After        time.Duration `json:"after,omitempty"`         // of Take: how long after the ask the hold is taken
+	AfterTTL     int           `json:"after_ttl,omitempty"`     // of Take, instead of After: thousandths of the holder's TTL
 	MaxHold      time.Duration `json:"max_hold,omitempty"`      // longest hold; 0: none (R11)
 	Grace        time.Duration `json:"grace,omitempty"`         // after MaxHold, until the hold ends
 	// announced duration of the hold: claims with a shorter wait fail at once (R8); 0: not
@@ -139,7 +149,12 @@ func (w *Want) Check() error {
 	}
 	c.bound("wait", w.Wait, true)
 	c.bound("quiet period", w.Quiet, false)
-	c.bound("steal after", w.After, false)
+	if w.After != AfterMeasured {
+		c.bound("steal after", w.After, false)
+	}
+	if w.AfterTTL < 0 || w.AfterTTL > MaxAfterTTL {
+		c.addf("steal after %d thousandths of the TTL is out of range: 1 to %d, or 0 for none", w.AfterTTL, MaxAfterTTL)
+	}
 	c.bound("longest hold", w.MaxHold, false)
 	c.bound("grace", w.Grace, false)
 	c.bound("announced hold", w.Expected, false)
@@ -210,8 +225,10 @@ func (w *Want) checkCombinations(c *checker) {
 	switch {
 	case w.Steal > Take:
 		c.addf("steal %d: allowed are none, ask, take", w.Steal)
-	case w.Steal != Take && w.After != 0:
+	case w.Steal != Take && (w.After != 0 || w.AfterTTL != 0):
 		c.addf("a bound after which to steal goes with take only")
+	case w.After != 0 && w.AfterTTL != 0:
+		c.addf("a time after which to steal and a part of the TTL exclude each other")
 	}
 	if w.MaxHold == 0 && w.Grace != 0 {
 		c.addf("a grace goes with a longest hold only")
@@ -247,6 +264,7 @@ func (w *Want) Features() Features {
 		{w.MaxHold != 0, FeatureLongestHold},
 		{w.Revision != 0, FeatureAmend},
 		{w.Freeze != 0, FeatureFreeze},
+		{w.After == AfterMeasured, FeatureMeasuredSteal},
 	} {
 		if need.needed {
 			f |= need.feature
@@ -265,6 +283,7 @@ func (w *Want) SameRequest(b *Want) bool {
 func (w *Want) equalScalars(b *Want) bool {
 	return w.ID == b.ID && w.Inside == b.Inside && w.Priority == b.Priority && w.Wait == b.Wait &&
 		w.WriterPolicy == b.WriterPolicy && w.Quiet == b.Quiet && w.Steal == b.Steal && w.After == b.After &&
+		w.AfterTTL == b.AfterTTL &&
 		w.MaxHold == b.MaxHold && w.Grace == b.Grace && w.Expected == b.Expected && w.Freeze == b.Freeze && w.Label == b.Label
 }
 

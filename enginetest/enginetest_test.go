@@ -100,8 +100,8 @@ func bubble(open func() lockkeeper.Engine) enginetest.Harness {
 // the others.
 func TestUnclaimedFeatures(t *testing.T) {
 	sets := map[string]lockkeeper.Features{"nothing": 0, "fair order": lockkeeper.FeatureFIFO}
-	for f := lockkeeper.Features(1); f&lockkeeper.AllFeatures != 0; f <<= 1 {
-		sets["all but "+f.String()] = lockkeeper.AllFeatures &^ f
+	for f := lockkeeper.Features(1); f&lockkeeper.TableFeatures != 0; f <<= 1 {
+		sets["all but "+f.String()] = lockkeeper.TableFeatures &^ f
 	}
 	for name, features := range sets {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func fencesByPath(s *lockkeeper.Status) {
 
 // TestFencesOfEachPath: the suite and the judge compare fences per path where the engine says so.
 func TestFencesOfEachPath(t *testing.T) {
-	features := lockkeeper.AllFeatures &^ (lockkeeper.FeatureManyTargets | lockkeeper.FeatureHierarchy)
+	features := lockkeeper.TableFeatures &^ (lockkeeper.FeatureManyTargets | lockkeeper.FeatureHierarchy)
 	h := bubble(func() lockkeeper.Engine {
 		b := &mutant{Engine: memlock.New(), status: fencesByPath}
 		return narrow{Engine: b, features: features, pathFences: true}

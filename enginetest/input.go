@@ -40,11 +40,19 @@ var badWants = map[string]func(*lockkeeper.Want){
 		w.WriterPolicy = lockkeeper.Soft
 		w.Steal = lockkeeper.Ask
 	},
-	"a quiet period, hard":          func(w *lockkeeper.Want) { w.Quiet = time.Second },
-	"a negative quiet period":       func(w *lockkeeper.Want) { w.WriterPolicy = lockkeeper.Soft; w.Quiet = -1 },
-	"an unknown way to steal":       func(w *lockkeeper.Want) { w.Steal = 7 },
-	"a bound without taking":        func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.After = time.Second },
-	"a negative bound":              func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.After = -1 },
+	"a quiet period, hard":             func(w *lockkeeper.Want) { w.Quiet = time.Second },
+	"a negative quiet period":          func(w *lockkeeper.Want) { w.WriterPolicy = lockkeeper.Soft; w.Quiet = -1 },
+	"an unknown way to steal":          func(w *lockkeeper.Want) { w.Steal = 7 },
+	"a bound without taking":           func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.After = time.Second },
+	"a negative bound":                 func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.After = -2 },
+	"a part of the TTL without taking": func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.AfterTTL = 500 },
+	"a negative part of the TTL":       func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.AfterTTL = -1 },
+	"more than the TTL": func(w *lockkeeper.Want) {
+		w.Steal, w.AfterTTL = lockkeeper.Take, lockkeeper.MaxAfterTTL+1
+	},
+	"a bound and a part of the TTL": func(w *lockkeeper.Want) {
+		w.Steal, w.After, w.AfterTTL = lockkeeper.Take, time.Second, 500
+	},
 	"a negative longest hold":       func(w *lockkeeper.Want) { w.MaxHold = -1 },
 	"a grace of nothing":            func(w *lockkeeper.Want) { w.Grace = time.Second },
 	"a negative grace":              func(w *lockkeeper.Want) { w.MaxHold, w.Grace = time.Second, -1 },

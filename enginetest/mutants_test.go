@@ -150,7 +150,12 @@ var faults = map[string]fault{
 	"amendments are lost":    {changingWant(func(w *lockkeeper.Want) { w.Revision = 0 }), "R16"},
 	"the first limit counts": {firstLimits, "R7"},
 
-	"fences of each path":     {changingStatus(fencesByPath), "R13"},
+	"fences of each path": {changingStatus(fencesByPath), "R13"},
+	"parts of a TTL are whole": {changingWant(func(w *lockkeeper.Want) {
+		if w.AfterTTL != 0 {
+			w.AfterTTL = lockkeeper.MaxAfterTTL
+		}
+	}), "R10"},
 	"one fence for all":       {changingStatus(oneFence), "R13"},
 	"everything is confirmed": {changingStatus(func(s *lockkeeper.Status) { s.Unconfirmed = false }), "R12"},
 	"one reason for all": {changingStatus(func(s *lockkeeper.Status) { s.Reason = min(s.Reason, lockkeeper.Released) }),
@@ -180,7 +185,7 @@ var faults = map[string]fault{
 	"every answer counts as acknowledged": {neverAcks, "R12"},
 	"late attaches are accepted":          {lateAttaches, "R19"},
 	"unnamed claims stay":                 {func(b *mutant) { b.session = nameAll }, "R19"},
-	"it does more than it claims": {func(b *mutant) { b.features = lockkeeper.AllFeatures &^ lockkeeper.FeaturePermits },
+	"it does more than it claims": {func(b *mutant) { b.features = lockkeeper.TableFeatures &^ lockkeeper.FeaturePermits },
 		"Unsupported"},
 }
 

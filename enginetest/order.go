@@ -25,6 +25,7 @@ const (
 	fences      = lockkeeper.FeatureFences
 	once        = lockkeeper.FeatureOnce
 	estimates   = lockkeeper.FeatureEstimate
+	measured    = lockkeeper.FeatureMeasuredSteal
 )
 
 // R4 and R5: the order of the queue, and claims that need not wait.

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -93,6 +94,50 @@ var stealChecks = []check{
 			w.Errorf("the victim has %s left, want at most its TTL", asked.Left)
 		}
 		victim.renewUntil(t.grantedNow(t.last))
+		victim.waitEnded(id, lockkeeper.Stolen)
+	}},
+	{"R10/taken after a part of the victim's TTL", stealing, func(w *world) {
+		victim, t := w.peerFor("victim", shortTTL), w.peer("thief")
+		id := victim.hold(exclusive("db")).Ref.ID
+		want := taker(1, 0, exclusive("db"))
+		want.AfterTTL = 600
+		const after = shortTTL * 6 / 10
+		sent := w.now()
+		t.queueAs(want)
+		if asked := victim.waitAsked(id); asked.Left > after || asked.Left <= 0 {
+			w.Errorf("the victim has %s left, want at most 0.6 of its TTL, %s", asked.Left, after)
+		}
+		s := t.waitGranted(t.last)
+		w.between("taken", w.now()-sent, after, after)
+		if s.Unconfirmed {
+			w.Error("the victim was notified in time, but the grant is unconfirmed")
+		}
+		victim.waitEnded(id, lockkeeper.Stolen)
+	}},
+	{"R10/parts of the TTL through the client", stealing, func(w *world) {
+		c := w.client("client")
+		for _, factor := range []float64{0, -0.5, 1.001, 0.0004, math.NaN(), math.Inf(1)} {
+			_, err := c.Lock(w.ctx(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfterTTL(factor))
+			w.is(err, lockkeeper.ErrInvalid)
+		}
+		victim := w.peerFor("victim", shortTTL)
+		victim.hold(exclusive("db"))
+		sent := w.now()
+		h, err := c.Lock(w.ctx(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfterTTL(0.5))
+		w.ok(err)
+		w.between("taken", w.now()-sent, shortTTL/2, shortTTL/2)
+		w.ok(h.Release(w.ctx()))
+	}},
+	{"R10/taken after the whole TTL while nothing is measured", stealing | measured, func(w *world) {
+		victim, t := w.peerFor("victim", shortTTL), w.peer("thief")
+		id := victim.hold(exclusive("db")).Ref.ID
+		sent := w.now()
+		t.queueAs(taker(1, lockkeeper.AfterMeasured, exclusive("db")))
+		if asked := victim.waitAsked(id); asked.Left > shortTTL || asked.Left <= shortTTL/2 {
+			w.Errorf("the victim has %s left, want about its TTL", asked.Left)
+		}
+		victim.renewUntil(t.grantedNow(t.last))
+		w.between("taken", w.now()-sent, shortTTL, shortTTL)
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"R10/nobody is robbed without effect", stealing | shares, func(w *world) {

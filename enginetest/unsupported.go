@@ -25,6 +25,7 @@ func examples() []example {
 		{softWriters, lockkeeper.Want{Targets: x, WriterPolicy: lockkeeper.Soft}},
 		{maxHold, lockkeeper.Want{Targets: x, MaxHold: time.Second}},
 		{amends, lockkeeper.Want{Targets: x, Revision: 1}},
+		{measured, lockkeeper.Want{Targets: x, Steal: lockkeeper.Take, After: lockkeeper.AfterMeasured}},
 		{freezes, lockkeeper.Want{Targets: x, Freeze: time.Second}},
 	}
 }

@@ -12,7 +12,7 @@ import (
 // another grant, order, end, counter or record. An upgraded program then refuses the entries that
 // the version before wrote, and does not replay them to another table. A golden test of
 // internal/record fails if a change forgot to raise it.
-const RulesVersion = 1
+const RulesVersion = 2
 
 // Op is the operation of a Command.
 type Op uint8

@@ -88,7 +88,11 @@
 //
 // An ask names T, and with Take it has an end:
 //
-//	end = moment of the ask + min(After of T, TTL of the holder's session if not 0)
+//	ttl   = TTL of the holder's session
+//	after = After of T, or AfterTTL/1000 * ttl if AfterTTL is not 0 (DefaultTTL stands for a ttl of 0)
+//	end   = moment of the ask + min(after, ttl if not 0)
+//
+// The rules measure no handshakes: a claim with After = AfterMeasured is refused as unsupported.
 //
 // A holder is notified of the earliest end of its asks and of its operator's or overdue end. A
 // release of an asked holder ends as yielded; what counts is whether it was asked before the command,

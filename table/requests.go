@@ -207,6 +207,10 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 	if err := w.Check(); err != nil {
 		return err
 	}
+	if missing := w.Features() &^ lockkeeper.TableFeatures; missing != 0 {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this engine does not claim: " + missing.String() +
+			"; state a time or a part of the holder's TTL"}
+	}
 	if c := s.claims[w.ID]; c != nil {
 		if err := t.amend(c, w); err != nil {
 			return err

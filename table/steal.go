@@ -251,16 +251,25 @@ func (s *askSearch) askPermits(p *entry) bool {
 func (t *Table) ask(c, v *claim) {
 	end := forever
 	if c.want.Steal == lockkeeper.Take {
-		end = c.want.After
-		if ttl := v.session.ttl; ttl > 0 {
-			end = min(end, ttl)
-		}
-		end += t.now
+		end = t.now + stealDelay(&c.want, v.session.ttl)
 	}
 	c.askFor(v, end)
 	i, _ := slices.BinarySearchFunc(v.asks, c, func(a ask, c *claim) int { return a.by.compare(c) })
 	v.asks = slices.Insert(v.asks, i, ask{by: c, end: end})
 	t.mark(c)
+}
+
+// stealDelay returns the time from an ask of w to its end, for a holder whose session has this TTL.
+func stealDelay(w *lockkeeper.Want, ttl time.Duration) time.Duration {
+	delay := w.After
+	if w.AfterTTL != 0 {
+		of, part := cmp.Or(ttl, lockkeeper.DefaultTTL), time.Duration(w.AfterTTL)
+		delay = of/1000*part + of%1000*part/1000 // of*part could overflow
+	}
+	if ttl > 0 {
+		delay = min(delay, ttl)
+	}
+	return delay
 }
 
 // askFor records in c that it asks v. The caller keeps v.asks consistent.

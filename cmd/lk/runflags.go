@@ -21,7 +21,7 @@ type runOptions struct {
 	wait, ttl, maxHold time.Duration
 	priority           int
 	steal, stealsAfter bool // stealsAfter: after stealAfter
-	stealAfter         time.Duration
+	stealAfter         stealBound
 	soft               bool
 	quietPeriod        time.Duration
 	onYield, onLost    supervise.Action
@@ -49,8 +49,8 @@ func (o *runOptions) addFlags(cmd *cobra.Command, a *app) {
 		"hold at most D, then stop the command (default: without limit)")
 	f.Var(number{&o.priority, bad, "--priority takes a number, not %q"}, "priority", "higher is granted first (default 0)")
 	f.BoolVar(&o.steal, "steal", false, "ask holders of lower --priority to release, and wait until they do")
-	addSpan(cmd, bad, &o.stealAfter, "steal-after", 0,
-		"as --steal, and take the locks after D, or after their TTL if that is sooner")
+	f.Var(stealSpan{&o.stealAfter, bad}, "steal-after", "as --steal, and take the locks after D, or after their TTL if "+
+		"that is sooner; 0.5ttl: after half of their TTL; auto: as measured, where the engine measures it")
 	f.BoolVar(&o.soft, "soft", false, "wait without blocking claims behind this one")
 	addSpan(cmd, bad, &o.quietPeriod, "quiet-period", 0, "with --soft: wait until it has been free for D")
 	f.Var(choice[supervise.Action]{&o.onYield, bad, "--on-yield",
@@ -239,7 +239,7 @@ func (o *runOptions) wanted(began time.Time) *wanted {
 	case o.soft:
 		w.options = append(w.options, lockkeeper.WithSoft(o.quietPeriod))
 	case o.stealsAfter:
-		w.options = append(w.options, lockkeeper.WithStealAfter(o.stealAfter))
+		w.options = append(w.options, o.stealAfter.request())
 	case o.steal:
 		w.options = append(w.options, lockkeeper.WithSteal())
 	}

@@ -61,7 +61,7 @@ func Open(ctx context.Context, dir string) (lockkeeper.Engine, error) {
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:       "disk",
-		Features:   lockkeeper.AllFeatures,
+		Features:   lockkeeper.TableFeatures,
 		Reach:      lockkeeper.InProcess,
 		Survives:   lockkeeper.SurvivesPowerLoss,
 		Fences:     lockkeeper.FencesForever,

@@ -24,7 +24,7 @@ func New() lockkeeper.Engine {
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:       "mem",
-		Features:   lockkeeper.AllFeatures,
+		Features:   lockkeeper.TableFeatures,
 		Reach:      lockkeeper.InProcess,
 		Survives:   lockkeeper.SurvivesNothing,
 		Fences:     lockkeeper.FencesPerLife,

@@ -168,7 +168,7 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees { return guarantees() }
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:       "sqlite",
-		Features:   lockkeeper.AllFeatures,
+		Features:   lockkeeper.TableFeatures,
 		Reach:      lockkeeper.OnMachine,
 		Survives:   lockkeeper.SurvivesKill,
 		Fences:     lockkeeper.FencesForever,

@@ -299,6 +299,9 @@ func (g *generator) want() lockkeeper.Want {
 	switch r.IntN(4) {
 	case 0:
 		w.Steal, w.After = lockkeeper.Take, g.pick(0, time.Second)
+		if w.After == 0 {
+			w.AfterTTL = r.IntN(1001)
+		}
 	case 1:
 		w.Steal = lockkeeper.Ask
 	case 2:

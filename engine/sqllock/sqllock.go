@@ -78,7 +78,7 @@ func (e *Engine) Guarantees() lockkeeper.Guarantees { return e.db.flavour.guaran
 func (f flavour) guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
 		Name:       f.String(),
-		Features:   lockkeeper.AllFeatures,
+		Features:   lockkeeper.TableFeatures,
 		Reach:      lockkeeper.OnNetwork,
 		Survives:   lockkeeper.SurvivesPowerLoss,
 		Fences:     lockkeeper.FencesForever,

@@ -40,7 +40,7 @@ func (l *oneCommit) Append(*table.Command, table.Counters) *keeper.Commit { retu
 func gathering(t *testing.T) (*keeper.Keeper, *oneCommit) {
 	start := time.Now()
 	l := &oneCommit{commit: keeper.NewCommit()}
-	k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures},
+	k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures},
 		func() time.Duration { return time.Since(start) }, table.New(), l)
 	t.Cleanup(func() { k.Close() })
 	return k, l
@@ -67,7 +67,7 @@ func (l *failsBehind) Admit(relies bool) error {
 func TestFollowerThatComesAsTheLogFailsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &failsBehind{slowLog: newSlowLog()}
-		k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures},
+		k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures},
 			func() time.Duration { return 0 }, table.New(), l)
 		defer k.Close()
 		synctest.Wait()

@@ -29,7 +29,7 @@ func TestLogHasOnlyTheClaimsOfAnAttachThatAreThere(t *testing.T) {
 	ctx := context.Background()
 	l := &attaches{oneCommit: &oneCommit{commit: keeper.NewCommit()}}
 	l.commit.End(nil)
-	k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures},
+	k := keeper.NewLogged(lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures},
 		func() time.Duration { return 0 }, table.New(), l)
 	defer k.Close()
 	notify := func([]lockkeeper.Status) {}

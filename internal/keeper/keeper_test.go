@@ -18,7 +18,7 @@ import (
 func open(t *testing.T) (*keeper.Keeper, func(session string, ttl time.Duration,
 	notify func([]lockkeeper.Status)) lockkeeper.Key) {
 	start := time.Now()
-	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}
+	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures, NoExpiry: true}
 	k := keeper.New(g, func() time.Duration { return time.Since(start) })
 	t.Cleanup(func() { k.Close() })
 	return k, func(session string, ttl time.Duration, notify func([]lockkeeper.Status)) lockkeeper.Key {

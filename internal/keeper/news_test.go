@@ -64,7 +64,7 @@ func BenchmarkLeave(b *testing.B) {
 // heldByOne is a keeper in which one session holds n paths, and another one waits for each of them.
 func heldByOne(b *testing.B, n int) (*Keeper, lockkeeper.Key) {
 	start := time.Now()
-	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures}
+	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures}
 	k := New(g, func() time.Duration { return time.Since(start) })
 	b.Cleanup(func() { k.Close() })
 	attach := func(session string) lockkeeper.Key {

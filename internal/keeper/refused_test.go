@@ -14,7 +14,7 @@ import (
 // and is refused itself, so its answer does not show the grant.
 func TestRefusedCommandDoesNotHideAGrant(t *testing.T) {
 	start, jump := time.Now(), time.Duration(0)
-	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}
+	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures, NoExpiry: true}
 	k := keeper.New(g, func() time.Duration { return time.Since(start) + jump })
 	defer k.Close()
 	attach := func(id string, ttl time.Duration, notify func([]lockkeeper.Status)) lockkeeper.Key {

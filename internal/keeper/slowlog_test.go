@@ -127,7 +127,7 @@ func (l *slowLog) epochs() uint64 {
 
 func logged(t *testing.T, l *slowLog) *keeper.Keeper {
 	start := time.Now()
-	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures}
+	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures}
 	k := keeper.NewLogged(g, func() time.Duration { return time.Since(start) }, table.New(), l)
 	t.Cleanup(func() { k.Close() })
 	return k

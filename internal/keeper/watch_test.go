@@ -15,7 +15,7 @@ import (
 // newTest returns a keeper in a synctest bubble, and a session that lives as long as it.
 func newTest(t *testing.T) (*Keeper, lockkeeper.Key) {
 	start := time.Now()
-	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.AllFeatures, NoExpiry: true}
+	g := lockkeeper.Guarantees{Name: "test", Features: lockkeeper.TableFeatures, NoExpiry: true}
 	k := New(g, func() time.Duration { return time.Since(start) })
 	t.Cleanup(func() { k.Close() })
 	lease, err := k.Attach(t.Context(), lockkeeper.Session{ID: "ann"}, nil)

@@ -277,6 +277,11 @@ func (g *generator) want(id uint64) lockkeeper.Want {
 		w.Steal = lockkeeper.Ask
 		if g.percent(60) {
 			w.Steal, w.After = lockkeeper.Take, g.pick(0, 1, 2, 5, 30)*time.Second
+			if g.percent(30) {
+				w.After, w.AfterTTL = 0, int(g.pick(1, 333, 500, 1000))
+			} else if g.percent(1) {
+				w.After = lockkeeper.AfterMeasured
+			}
 		}
 		w.Priority = max(w.Priority, g.IntN(3))
 	}

@@ -133,6 +133,9 @@ func (m *Model) claimOrFreeze(k lockkeeper.Key, w lockkeeper.Want) (table.Reply,
 	if err := w.Check(); err != nil {
 		return table.Reply{}, err
 	}
+	if w.After == lockkeeper.AfterMeasured {
+		return table.Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrUnsupported}
+	}
 	w.Targets = slices.Clone(w.Targets)
 	ref := lockkeeper.Ref{Session: s.id, ID: w.ID}
 	if status, err, known := m.known(ref, &w); known {

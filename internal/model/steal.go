@@ -182,8 +182,15 @@ func (m *Model) askOf(t, h *claim) ask {
 	}
 	a := ask{thief: t, holder: h, end: forever}
 	if t.want.Steal == lockkeeper.Take {
-		a.end = m.now + t.want.After
-		if ttl := m.session(h.ref.Session).ttl; ttl != 0 {
+		ttl := m.session(h.ref.Session).ttl
+		if t.want.AfterTTL == 0 {
+			a.end = m.now + t.want.After
+		} else if part := time.Duration(t.want.AfterTTL); ttl == 0 {
+			a.end = m.now + lockkeeper.DefaultTTL/1000*part
+		} else {
+			a.end = m.now + ttl/1000*part + ttl%1000*part/1000
+		}
+		if ttl != 0 {
 			a.end = min(a.end, m.now+ttl)
 		}
 	}

@@ -155,6 +155,7 @@ func (c *coder) want(w *lockkeeper.Want) {
 	c.duration(13, &w.Expected)
 	c.duration(14, &w.Freeze)
 	c.label(15, &w.Label)
+	c.int(18, &w.AfterTTL)
 	c.end()
 }
 

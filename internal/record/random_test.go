@@ -98,6 +98,7 @@ func (m maker) want() lockkeeper.Want {
 		Quiet:        m.duration(),
 		Steal:        lockkeeper.Steal(m.IntN(3)),
 		After:        m.duration(),
+		AfterTTL:     m.IntN(1001),
 		MaxHold:      m.duration(),
 		Grace:        m.duration(),
 		Expected:     m.duration(),

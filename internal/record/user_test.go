@@ -89,6 +89,9 @@ func (u *user) want(id uint64, other lockkeeper.Ref) lockkeeper.Want {
 		w.Steal = lockkeeper.Ask
 	case 3:
 		w.Steal, w.After = lockkeeper.Take, 2*time.Second
+		if u.IntN(2) == 0 {
+			w.After, w.AfterTTL = 0, 333
+		}
 	case 4:
 		w.MaxHold, w.Grace = 3*time.Second, time.Second
 	case 5:

@@ -39,6 +39,7 @@ type details struct {
 	Quiet        time.Duration           `json:"quiet_ns,omitempty"`
 	Steal        lockkeeper.Steal        `json:"steal,omitempty"`
 	After        time.Duration           `json:"after_ns,omitempty"`
+	AfterTTL     int                     `json:"after_ttl,omitempty"`
 	MaxHold      time.Duration           `json:"max_hold_ns,omitempty"`
 	Grace        time.Duration           `json:"grace_ns,omitempty"`
 	Expected     time.Duration           `json:"expected_ns,omitempty"`
@@ -67,9 +68,8 @@ type blocker lockkeeper.Blocker
 
 func (d *details) isZero() bool {
 	return d.Revision == 0 && d.Inside == (lockkeeper.Ref{}) && len(d.Wants) == 0 && d.WriterPolicy == 0 && d.Quiet == 0 &&
-		d.Steal == 0 &&
-		d.After == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Expected == 0 && d.QuietSince == 0 && d.NotifiedIn == 0 &&
-		d.UnackedEnd == 0 && !d.Unconfirmed && !d.Overdue &&
+		d.Steal == 0 && d.After == 0 && d.AfterTTL == 0 && d.MaxHold == 0 && d.Grace == 0 && d.Expected == 0 &&
+		d.QuietSince == 0 && d.NotifiedIn == 0 && d.UnackedEnd == 0 && !d.Unconfirmed && !d.Overdue &&
 		len(d.Asks) == 0 && d.Operator == nil && d.Lapse == nil && d.Text == "" && !d.Thawed && !d.Known &&
 		len(d.Blockers) == 0 && d.Position == 0 && d.ETA == 0
 }
@@ -83,6 +83,7 @@ func (c *Claim) detailsOf() details {
 		Quiet:        c.Want.Quiet,
 		Steal:        c.Want.Steal,
 		After:        c.Want.After,
+		AfterTTL:     c.Want.AfterTTL,
 		MaxHold:      c.Want.MaxHold,
 		Grace:        c.Want.Grace,
 		Expected:     c.Want.Expected,
@@ -181,7 +182,7 @@ func (c *Claim) read(state, reason string, targets, rare []byte) error {
 func (c *Claim) fill(d *details) {
 	w := &c.Want
 	w.Revision, w.Inside, w.WriterPolicy, w.Quiet, w.Steal = d.Revision, d.Inside, d.WriterPolicy, d.Quiet, d.Steal
-	w.After, w.MaxHold, w.Grace, w.Expected = d.After, d.MaxHold, d.Grace, d.Expected
+	w.After, w.AfterTTL, w.MaxHold, w.Grace, w.Expected = d.After, d.AfterTTL, d.MaxHold, d.Grace, d.Expected
 	c.Unconfirmed, c.Overdue, c.Asks = d.Unconfirmed, d.Overdue, d.Asks
 	c.Operator, c.Lapse, c.Text = d.Operator, d.Lapse, d.Text
 	c.Position, c.ETA = d.Position, d.ETA

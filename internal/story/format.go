@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	durations "github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -162,7 +163,11 @@ func (f *formatter) writerPolicy(w lockkeeper.Want) {
 	case lockkeeper.Ask:
 		f.words("steal")
 	case lockkeeper.Take:
-		f.words("steal-after=" + Duration(w.After))
+		after := Duration(w.After)
+		if w.AfterTTL != 0 {
+			after = durations.TTLPartText(w.AfterTTL)
+		}
+		f.words("steal-after=" + after)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	durations "github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -298,7 +299,11 @@ func (p *parser) claimOption(w word, want *lockkeeper.Want) bool {
 		}
 	case "steal-after":
 		want.Steal = lockkeeper.Take
-		want.After = p.duration(w.text)
+		if part, is := durations.TTLPart(w.text); is {
+			want.AfterTTL = part
+		} else {
+			want.After = p.duration(w.text)
+		}
 	default:
 		d, ok := map[string]*time.Duration{
 			"for":      &want.Freeze,

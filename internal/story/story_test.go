@@ -176,7 +176,8 @@ func FuzzFormat(f *testing.F) {
 // lossy: no valid command is so, and Format doesn't write all of it.
 func lossy(c table.Command) bool {
 	w := c.Want
-	return w.Steal != lockkeeper.Take && w.After != 0 || w.Inside.Session == "" && w.Inside.ID != 0 ||
+	return w.Steal != lockkeeper.Take && (w.After != 0 || w.AfterTTL != 0) || w.After != 0 && w.AfterTTL != 0 ||
+		w.Inside.Session == "" && w.Inside.ID != 0 ||
 		c.Ending.Force && c.Ending.Kind != lockkeeper.Revoke ||
 		c.Ending.Kind == lockkeeper.Revoke && c.Ending.Ref.Session == "" && c.Ending.Ref.ID != 0
 }

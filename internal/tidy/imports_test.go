@@ -72,14 +72,14 @@ var house = []room{
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
 	// watchers: whom a change concerns, what they have received
 	{"internal/watching", ".", ""},
-	{"internal/model", ". table", ""},           // the rules a second time, slow and obvious
-	{"internal/story", ". table", ""},           // commands and tables as text
-	{"semaphore/internal/interleave", "", ""},   // small programs under every schedule
-	{"internal/badnet", "", "golang.org/x/sys"}, // bad networks, for tests
-	{"internal/testca", "", ""},                 // certificates, for tests
-	{"internal/stress", ". history", ""},        // random load, recorded and judged
-	{"internal/mutants", "", ""},                // plants bugs and sees that tests find them
-	{"internal/roles", "", ""},                  // other processes, for tests
+	{"internal/model", ". table", ""},                   // the rules a second time, slow and obvious
+	{"internal/story", ". table internal/duration", ""}, // commands and tables as text
+	{"semaphore/internal/interleave", "", ""},           // small programs under every schedule
+	{"internal/badnet", "", "golang.org/x/sys"},         // bad networks, for tests
+	{"internal/testca", "", ""},                         // certificates, for tests
+	{"internal/stress", ". history", ""},                // random load, recorded and judged
+	{"internal/mutants", "", ""},                        // plants bugs and sees that tests find them
+	{"internal/roles", "", ""},                          // other processes, for tests
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
 	{"internal/testmode", "", ""}, // the flags -long and -seed of all tests
 	{"internal/tidy", "", ""},

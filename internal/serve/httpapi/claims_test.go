@@ -370,6 +370,31 @@ func TestHeard(t *testing.T) {
 	}
 }
 
+// TestStealAfterPartOfTTL: steal_after may be a part of the holder's TTL. What the engine does not
+// measure is refused, and what is out of range too.
+func TestStealAfterPartOfTTL(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		at := w.holds(`{"path":"db"}`).header.Get("Location") // for 30 s
+		for after, refusal := range map[string]string{"1.5ttl": "invalid", "0ttl": "invalid", "auto": "unsupported",
+			"ttl": "invalid"} {
+			status := map[string]int{"invalid": 400, "unsupported": 501}[refusal]
+			w.want(w.ask("POST", "/v1/claims", `{"path":"db","priority":1,"wait":"1m","steal_after":"`+after+`"}`), status,
+				refusal)
+		}
+		thief := make(chan answer, 1)
+		go func() {
+			thief <- w.ask("POST", "/v1/claims", `{"path":"db","priority":1,"steal_after":"0.2ttl","wait":"1m"}`)
+		}()
+		w.pass(time.Second)
+		asked := w.want(w.ask("POST", at+"/renew", ""), 200, "")
+		if asked.Asked == nil || asked.Asked.Left != 5*time.Second || asked.Asked.Reason != lockkeeper.Stolen {
+			t.Fatalf("asked: %s", asked.text)
+		}
+		w.pass(5 * time.Second)
+		w.want(<-thief, 201, "")
+	})
+}
+
 // TestOutage: while the engine does not answer, a poll goes on asking; what can't be
 // answered is never said to be taken.
 func TestOutage(t *testing.T) {

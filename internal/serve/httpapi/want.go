@@ -16,7 +16,7 @@ type claimRequest struct {
 	TTL        *durationField  `json:"ttl"`
 	Priority   int             `json:"priority"`
 	Steal      string          `json:"steal"`       // "ask"
-	StealAfter *durationField  `json:"steal_after"` // ask, and after that take
+	StealAfter *stealField     `json:"steal_after"` // ask, and after that take
 	MaxHold    durationField   `json:"max_hold"`
 	Grace      durationField   `json:"grace"`
 	Expected   durationField   `json:"expected"`
@@ -100,7 +100,7 @@ func (q *claimRequest) want(m *mistakes) lockkeeper.Want {
 	case q.Steal != "" && q.Steal != "ask":
 		m.addf("steal %s: write \"ask\", or give steal_after, after which the lock is taken", quoted(q.Steal))
 	case q.StealAfter != nil:
-		w.Steal, w.After = lockkeeper.Take, time.Duration(*q.StealAfter)
+		q.StealAfter.apply(&w)
 	case q.Steal == "ask":
 		w.Steal = lockkeeper.Ask
 	}
@@ -138,7 +138,7 @@ type amendment struct {
 	Mode       *lockkeeper.Mode `json:"mode"`  // of all targets: exclusive, shared
 	Wait       *waitField       `json:"wait"`  // for the mode
 	Steal      string           `json:"steal"`
-	StealAfter *durationField   `json:"steal_after"`
+	StealAfter *stealField      `json:"steal_after"`
 	MaxHold    *durationField   `json:"max_hold"`
 	Grace      *durationField   `json:"grace"`
 	Expected   *durationField   `json:"expected"`
@@ -189,15 +189,14 @@ func (a *amendment) apply(w lockkeeper.Want) (lockkeeper.Want, error) {
 	for _, d := range []struct {
 		to   *time.Duration
 		from *durationField
-	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Expected, a.Expected}, {&w.Quiet, a.Quiet},
-		{&w.After, a.StealAfter}} {
+	}{{&w.MaxHold, a.MaxHold}, {&w.Grace, a.Grace}, {&w.Expected, a.Expected}, {&w.Quiet, a.Quiet}} {
 		if d.from != nil {
 			*d.to = time.Duration(*d.from)
 		}
 	}
 	switch {
 	case a.StealAfter != nil:
-		w.Steal = lockkeeper.Take
+		a.StealAfter.apply(&w)
 	case a.Steal == "ask":
 		w.Steal = lockkeeper.Ask
 	case a.Steal != "":

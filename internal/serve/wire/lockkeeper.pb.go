@@ -1851,6 +1851,7 @@ type Want struct {
 	Quiet         int64                  `protobuf:"zigzag64,11,opt,name=quiet,proto3" json:"quiet,omitempty"`
 	Steal         Steal                  `protobuf:"varint,12,opt,name=steal,proto3,enum=lockkeeper.wire.v1.Steal" json:"steal,omitempty"`
 	After         int64                  `protobuf:"zigzag64,13,opt,name=after,proto3" json:"after,omitempty"`
+	AfterTtl      int64                  `protobuf:"zigzag64,18,opt,name=after_ttl,json=afterTtl,proto3" json:"after_ttl,omitempty"` // thousandths of the holder's TTL instead of after; 0: after counts
 	MaxHold       int64                  `protobuf:"zigzag64,14,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
 	Grace         int64                  `protobuf:"zigzag64,15,opt,name=grace,proto3" json:"grace,omitempty"`
 	Expected      int64                  `protobuf:"zigzag64,16,opt,name=expected,proto3" json:"expected,omitempty"`
@@ -1976,6 +1977,13 @@ func (x *Want) GetSteal() Steal {
 func (x *Want) GetAfter() int64 {
 	if x != nil {
 		return x.After
+	}
+	return 0
+}
+
+func (x *Want) GetAfterTtl() int64 {
+	if x != nil {
+		return x.AfterTtl
 	}
 	return 0
 }
@@ -2992,7 +3000,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12,\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x18.lockkeeper.wire.v1.ModeR\x04mode\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\x03R\x05units\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x03R\x05limit\"\x8a\x04\n" +
+	"\x05limit\x18\x04 \x01(\x03R\x05limit\"\xa7\x04\n" +
 	"\x04Want\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x124\n" +
 	"\atargets\x18\x02 \x03(\v2\x1a.lockkeeper.wire.v1.TargetR\atargets\x12\x12\n" +
@@ -3007,7 +3015,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	" \x01(\x0e2 .lockkeeper.wire.v1.WriterPolicyR\fwriterPolicy\x12\x14\n" +
 	"\x05quiet\x18\v \x01(\x12R\x05quiet\x12/\n" +
 	"\x05steal\x18\f \x01(\x0e2\x19.lockkeeper.wire.v1.StealR\x05steal\x12\x14\n" +
-	"\x05after\x18\r \x01(\x12R\x05after\x12\x19\n" +
+	"\x05after\x18\r \x01(\x12R\x05after\x12\x1b\n" +
+	"\tafter_ttl\x18\x12 \x01(\x12R\bafterTtl\x12\x19\n" +
 	"\bmax_hold\x18\x0e \x01(\x12R\amaxHold\x12\x14\n" +
 	"\x05grace\x18\x0f \x01(\x12R\x05grace\x12\x1a\n" +
 	"\bexpected\x18\x10 \x01(\x12R\bexpected\x12\x16\n" +

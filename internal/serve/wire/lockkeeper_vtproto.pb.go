@@ -1279,6 +1279,13 @@ func (m *Want) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.AfterTtl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.AfterTtl)<<1)^uint64((m.AfterTtl>>63))))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x90
+	}
 	if m.Freeze != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Freeze)<<1)^uint64((m.Freeze>>63))))
 		i--
@@ -2740,6 +2747,9 @@ func (m *Want) SizeVT() (n int) {
 	}
 	if m.Freeze != 0 {
 		n += 2 + protohelpers.SizeOfZigzag(uint64(m.Freeze))
+	}
+	if m.AfterTtl != 0 {
+		n += 2 + protohelpers.SizeOfZigzag(uint64(m.AfterTtl))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6923,6 +6933,27 @@ func (m *Want) UnmarshalVT(dAtA []byte) error {
 			}
 			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
 			m.Freeze = int64(v)
+		case 18:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AfterTtl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.AfterTtl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
