@@ -74,9 +74,9 @@ import (
 //
 // Those with an epoch, which are all but Attach, Restore, Revoke and List, first look for the
 // session: there is none: NoSession; its epoch is higher: OtherEpoch; lower: the server missed the
-// attach and adopts the request's (nonce empty, low 0). Then low = max(low, LowestOpen), and ended
-// claims below low, whose end the session asked for, are forgotten. Outcomes but Done change
-// nothing else.
+// attach and adopts the request's (nonce empty, low 0). Then low = max(low, LowestOpen). Ended
+// claims below low, whose end the session asked for, are forgotten: they count as unknown, also
+// after low has fallen. Outcomes but Done change nothing else.
 //
 //   - Attach. NewEpoch <= Epoch: Differs. No session: it is opened. Its epoch > Epoch: if it is
 //     NewEpoch with the same or an empty nonce, the request came twice or after others of its
@@ -257,7 +257,7 @@ func (s *Server) execute(r *Request) (Reply, []*serverClaim) {
 	case Claim:
 		return s.claim(e, r)
 	}
-	return s.actOn(e, e.claims[r.ID], r)
+	return s.actOn(e, e.claim(r.ID), r)
 }
 
 // counterOf returns the highest counter of the claim's paths.

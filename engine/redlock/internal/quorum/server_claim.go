@@ -26,7 +26,7 @@ func (s *Server) add(e *serverSession, id uint64, w WantRecord) *serverClaim {
 func full() Reply { return Reply{Outcome: Full, Text: "the session has too many claims"} }
 
 func (s *Server) claim(e *serverSession, r *Request) (Reply, []*serverClaim) {
-	c := e.claims[r.ID]
+	c := e.claim(r.ID)
 	switch {
 	case c != nil:
 		return s.repeatClaim(c, r.Want)
@@ -141,7 +141,7 @@ func (s *Server) returnVote(c *serverClaim, r *Request) Outcome {
 // find returns the claim, or nil.
 func (s *Server) find(ref lockkeeper.Ref) *serverClaim {
 	if e := s.sessions[ref.Session]; e != nil {
-		return e.claims[ref.ID]
+		return e.claim(ref.ID)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (s *Server) revoke(r *Request) (Reply, []*serverClaim) {
 	if e == nil {
 		return Reply{Outcome: NoSession}, nil
 	}
-	c := e.claims[r.ID]
+	c := e.claim(r.ID)
 	if c == nil {
 		return Reply{Outcome: NotKnown}, nil
 	}

@@ -21,7 +21,9 @@ func (e *serverSession) ids() []uint64 { return slices.Sorted(maps.Keys(e.claims
 func (e *serverSession) all() []*serverClaim {
 	claims := make([]*serverClaim, 0, len(e.claims))
 	for _, id := range e.ids() {
-		claims = append(claims, e.claims[id])
+		if c := e.claim(id); c != nil {
+			claims = append(claims, c)
+		}
 	}
 	return claims
 }
@@ -34,6 +36,7 @@ func (e *serverSession) lease() (Reply, []*serverClaim) {
 // adopt takes over the epoch of a key whose attach the server missed.
 func (e *serverSession) adopt(epoch uint64) {
 	if epoch > e.epoch {
+		e.forget()
 		e.epoch, e.nonce, e.low = epoch, "", 0
 	}
 }
@@ -54,9 +57,21 @@ func (s *Server) sessionOf(r *Request) (*serverSession, Reply) {
 
 func (e *serverSession) raiseLow(low uint64) {
 	e.low = max(e.low, low)
-	maps.DeleteFunc(e.claims, func(id uint64, c *serverClaim) bool {
-		return id < e.low && c.state == lockkeeper.Ended && c.finished
-	})
+	e.forget()
+}
+
+// forget drops what claim does not return.
+func (e *serverSession) forget() {
+	maps.DeleteFunc(e.claims, func(id uint64, _ *serverClaim) bool { return e.claim(id) == nil })
+}
+
+// claim returns a claim of the session; nil if it is unknown or forgotten.
+func (e *serverSession) claim(id uint64) *serverClaim {
+	c := e.claims[id]
+	if c != nil && id < e.low && c.state == lockkeeper.Ended && c.finished {
+		return nil
+	}
+	return c
 }
 
 // open makes the session, if the limit allows it.
@@ -89,9 +104,10 @@ func (s *Server) attach(r *Request) (Reply, []*serverClaim) {
 	if repeated {
 		return e.lease()
 	}
+	e.forget()
 	e.low = r.LowestOpen
 	for _, l := range a.Lapsed {
-		if c := e.claims[l.ID]; c != nil && c.state != lockkeeper.Ended {
+		if c := e.claim(l.ID); c != nil && c.state != lockkeeper.Ended {
 			s.lapse(c, l.Reason)
 		}
 	}
@@ -117,7 +133,7 @@ func (s *Server) leave(e *serverSession) {
 
 func (e *serverSession) acknowledge(acks []AckRecord) {
 	for _, a := range acks {
-		c := e.claims[a.ID]
+		c := e.claim(a.ID)
 		if c == nil {
 			continue
 		}
@@ -149,7 +165,7 @@ func (s *Server) restore(r *Request) (Reply, []*serverClaim) {
 
 // restoreClaim sets a claim that the server lacks (condition 3).
 func (s *Server) restoreClaim(e *serverSession, r *RestoreClaim) {
-	c := e.claims[r.ID]
+	c := e.claim(r.ID)
 	if c != nil && c.state == lockkeeper.Ended {
 		return
 	}

@@ -71,8 +71,11 @@ func (p *packer) rest(r *quorum.Request) []any {
 	case quorum.Stamp:
 		return []any{p.digits("the vote", r.Vote), p.digits("the fence", r.Fence)}
 	case quorum.Return:
-		p.text("the favoured claim", r.Favour, maxRef)
-		return []any{p.digits("the vote", r.Vote), r.Favour}
+		favour, err := lockkeeper.ParseRef(r.Favour)
+		if r.Favour != "" && err != nil {
+			p.failf("the favoured claim: %w", err)
+		}
+		return []any{p.digits("the vote", r.Vote), favour.Session, p.digits("the favoured claim", favour.ID)}
 	case quorum.End, quorum.Lapse:
 		if r.Reason == lockkeeper.NoReason || r.Reason > lockkeeper.Quota {
 			p.failf("claim %d ends for the reason %q, which does not exist", r.ID, r.Reason)
@@ -95,7 +98,7 @@ func (p *packer) rest(r *quorum.Request) []any {
 		p.label(r.Label)
 	case quorum.List:
 		if r.Limit < 1 || r.Limit > MaxPage {
-			p.failf("a list of %d sessions: allowed are 1 to %d", r.Limit, MaxPage)
+			r.Limit = MaxPage
 		}
 		p.array(3)
 		p.text("the session before the page", r.After, lockkeeper.MaxSessionID)

@@ -203,7 +203,7 @@ func TestRequestBeyondLimitsIsRefused(t *testing.T) {
 		"path":      func(r *quorum.Request) { r.Want.Paths = []string{strings.Repeat("p", lockkeeper.MaxPathBytes+1)} },
 		"priority":  func(r *quorum.Request) { r.Want.Priority = lockkeeper.MaxPriority + 1 },
 		"reason":    func(r *quorum.Request) { r.Kind = quorum.End },
-		"page":      func(r *quorum.Request) { r.Kind = quorum.List },
+		"favour":    func(r *quorum.Request) { r.Kind, r.Favour = quorum.Return, "s" },
 	} {
 		r := good
 		damage(&r)

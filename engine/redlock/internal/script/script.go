@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
 )
 
@@ -42,7 +43,7 @@ func scriptOf(k quorum.Kind) *Script {
 }
 
 // rules are the files of the general part, in order.
-var rules = []string{"store", "queue", "settle", "states", "requests", "sessions", "restore", "dispatch"}
+var rules = []string{"store", "queue", "settle", "states", "sessions", "requests", "restore", "dispatch"}
 
 func newScript(parts ...string) *Script {
 	var b strings.Builder
@@ -50,6 +51,7 @@ func newScript(parts ...string) *Script {
 		names := []string{part}
 		if part == "rules" {
 			names = rules
+			b.WriteString(constants())
 		}
 		for _, name := range names {
 			text, err := files.ReadFile("lua/" + name + ".lua")
@@ -60,6 +62,32 @@ func newScript(parts ...string) *Script {
 		}
 	}
 	return scriptWith(b.String())
+}
+
+// constants declares Go's numbers of states, reasons, outcomes and kinds in Lua.
+func constants() string {
+	values := []struct {
+		name  string
+		value int
+	}{
+		{"WAITING", int(lockkeeper.Waiting)}, {"HELD", int(lockkeeper.Held)}, {"ENDED", int(lockkeeper.Ended)},
+		{"RELEASED", int(lockkeeper.Released)}, {"STOLEN", int(lockkeeper.Stolen)},
+		{"EXPIRED", int(lockkeeper.Expired)}, {"TIMED_OUT", int(lockkeeper.TimedOut)},
+		{"REVOKED", int(lockkeeper.Revoked)}, {"SUPERSEDED", int(lockkeeper.Superseded)},
+		{"NO_STEAL", int(lockkeeper.NoSteal)}, {"TAKE", int(lockkeeper.Take)},
+		{"DONE", int(quorum.Done)}, {"NO_SESSION", int(quorum.NoSession)}, {"OTHER_EPOCH", int(quorum.OtherEpoch)},
+		{"NOT_KNOWN", int(quorum.NotKnown)}, {"DIFFERS", int(quorum.Differs)}, {"FULL", int(quorum.Full)},
+		{"ATTACH", int(quorum.Attach)}, {"RENEW", int(quorum.Renew)}, {"CLAIM", int(quorum.Claim)},
+		{"STAMP", int(quorum.Stamp)}, {"RETURN", int(quorum.Return)}, {"END", int(quorum.End)},
+		{"LEAVE", int(quorum.Leave)}, {"RESTORE", int(quorum.Restore)}, {"ACK", int(quorum.Ack)},
+		{"REVOKE", int(quorum.Revoke)}, {"LIST", int(quorum.List)},
+		{"MAX_CLAIMS", MaxClaims}, {"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"MAX_PRIORITY", lockkeeper.MaxPriority},
+	}
+	var b strings.Builder
+	for _, v := range values {
+		fmt.Fprintf(&b, "local %s = %d\n", v.name, v.value)
+	}
+	return b.String()
 }
 
 func scriptWith(text string) *Script {

@@ -1,0 +1,198 @@
+
+local function refuse(outcome, text)
+  reply[1], reply[8] = outcome, text or ''
+end
+
+-- extend gives the session its whole TTL.
+local function extend(s)
+  if now + s.ttl >= s.ends then
+    s.ends, s.span = now + s.ttl, s.ttl
+  end
+  s.write, s.index = true, true
+end
+
+-- lease sets the reply to Attach, Renew and Restore.
+local function lease(s)
+  reply[3], reply[4] = s.epoch, s.ends
+  return everyClaim(s)
+end
+
+-- setLow changes the low-water mark. A mark that falls must not bring back forgotten claims.
+local function setLow(s, low)
+  if low < s.low or math.floor(low / 32) > math.floor(s.low / 32) then
+    s.low = math.max(s.low, low)
+    everyClaim(s)
+  end
+  if low ~= s.low then
+    s.low = low
+  end
+  s.write = true
+end
+
+-- adopt takes over the epoch of a key whose attach the server missed.
+local function adopt(s, newEpoch)
+  if newEpoch > s.epoch then
+    s.epoch, s.nonce, s.write = newEpoch, '', true
+    if s.low > 0 then
+      setLow(s, 0)
+    end
+  end
+end
+
+local function raiseLow(s, low)
+  if low > s.low then
+    setLow(s, low)
+  end
+end
+
+-- sessionOf returns the session that the request may act for, or sets the refusal.
+local function sessionOf()
+  local s = session(sid)
+  if not s then
+    return refuse(NO_SESSION)
+  end
+  if s.epoch > epoch then
+    reply[3] = s.epoch
+    return refuse(OTHER_EPOCH)
+  end
+  adopt(s, epoch)
+  raiseLow(s, mark)
+  return s
+end
+
+local function open(id)
+  local s = { id = id, key = data .. 's:' .. id, claims = {}, nonce = '', to = '', fresh = true, epoch = 0,
+    ttl = 0, span = 0, ends = 0, low = 0, label = { '', '', '' }, write = true, index = true }
+  read('ZSCORE', data .. 'names', id) -- that it can be written
+  if not gone[id] and read('EXISTS', s.key) == 1 then
+    fail(s.key, 'holds a session without an epoch')
+  end
+  sessions[id] = s
+  return s
+end
+
+-- forget removes the record of a session whose claims have ended.
+local function forget(s)
+  read('ZSCORE', data .. 'names', s.id) -- that it can be written
+  s.gone, gone[s.id] = s, s
+  sessions[s.id] = false
+end
+
+local function lapse(c, reason)
+  if c.state == WAITING then
+    finish(c, reason)
+    c.finished = true
+  elseif c.state == HELD and c.lapsed == 0 then
+    c.lapsed, c.lapseEnd, c.write = reason, c.s.ends, true
+    if c.stated ~= 0 and reason ~= EXPIRED then
+      c.lapseEnd = math.min(c.lapseEnd, c.stated)
+    end
+    due[c] = true
+  end
+end
+
+local function attach(a)
+  local newEpoch, nonce, ttl, to, named = a[1], a[2], a[3], a[4], {}
+  if newEpoch <= epoch then
+    return refuse(DIFFERS, 'the new epoch is not above the old one')
+  end
+  local s = session(sid)
+  local repeated = s and s.epoch == newEpoch and (s.nonce == nonce or s.nonce == '')
+  if s and s.epoch > epoch and not repeated then
+    reply[3] = s.epoch
+    return refuse(OTHER_EPOCH)
+  end
+  s = s or open(sid)
+  s.epoch, s.nonce, s.ttl, s.to, s.label = newEpoch, nonce, ttl, to, { a[7], a[8], a[9] }
+  extend(s)
+  if repeated then
+    return lease(s)
+  end
+  everyClaim(s)
+  setLow(s, mark)
+  for _, l in ipairs(a[6]) do
+    local c = claimOf(s, l[1])
+    if c and c.state ~= ENDED then
+      lapse(c, l[2])
+    end
+  end
+  for _, id in ipairs(a[5]) do
+    named[id] = true
+  end
+  for _, c in ipairs(everyClaim(s)) do
+    if c.state ~= ENDED and c.lapsed == 0 and not named[c.id] then
+      finish(c, SUPERSEDED)
+      c.finished = true
+    end
+  end
+  return lease(s)
+end
+
+local function leave(s)
+  for _, c in ipairs(everyClaim(s)) do
+    if c.state ~= ENDED then
+      finish(c, RELEASED)
+    end
+    changed[c] = nil
+  end
+  forget(s)
+end
+
+local function acknowledge(s, acks)
+  for _, ack in ipairs(acks) do
+    local c = claimOf(s, ack[1])
+    for _, a in ipairs(c and c.asks or {}) do
+      if a[3] == ack[2] and not a[4] then
+        a[4], c.write = true, true
+      end
+    end
+  end
+end
+
+-- expire ends the sessions whose time is over, and finds claims whose time may be.
+local function expire()
+  for _, m in ipairs(read('ZRANGEBYSCORE', data .. 'until', '-inf', digits(now))) do
+    local id, n = string.match(m, '^\1(.*)%z(%d+)$')
+    local s = session(id or m)
+    if id then
+      local c = s and claimOf(s, tonumber(n))
+      if c and c.state == HELD then
+        due[c], c.write = true, true
+        touch(c)
+      else
+        write('ZREM', data .. 'until', m)
+      end
+    elseif not s then
+      fail(data .. 'until', 'names the session ' .. m .. ', which does not exist')
+    elseif s.ends > now then
+      s.index = true
+    else
+      for _, c in ipairs(everyClaim(s)) do
+        if c.state ~= ENDED then
+          finish(c, EXPIRED)
+        end
+      end
+      forget(s)
+    end
+  end
+end
+
+-- turnBack limits what is left of each session after the clock went back.
+local function turnBack()
+  for _, m in ipairs(read('ZRANGE', data .. 'until', 0, -1)) do
+    local s = sub(m, 1, 1) ~= '\1' and session(m)
+    if s then
+      s.ends, s.write, s.index = math.min(s.ends, now + s.span), true, true
+      for _, c in ipairs(everyClaim(s)) do
+        for _, a in ipairs(c.asks) do
+          a[3] = math.min(a[3], s.ends)
+        end
+        c.lapseEnd = math.min(c.lapseEnd, s.ends)
+        if c.indexed then
+          c.write = true
+          touch(c)
+        end
+      end
+    end
+  end
+end
