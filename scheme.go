@@ -71,6 +71,11 @@ type Scheme struct {
 	Migrate   func(ctx context.Context, url string) error
 	Migration func(url string) (string, error)
 
+	// Reset makes the stores of an engine forget all claims, if they can't be used anymore or shall
+	// belong to another engine. It returns what is lost, in lines for people. Unless sure is set, it
+	// changes nothing. nil: the engine's files or tables can be removed instead.
+	Reset func(ctx context.Context, url string, sure bool) (lost string, err error)
+
 	// Dump writes the stored claims as text for people, and changes nothing; nil: other programs
 	// can read the engine's storage.
 	Dump func(ctx context.Context, url string, w io.Writer) error

@@ -90,16 +90,17 @@ func (r *Record) read(fields map[string]string) (err error) {
 
 // Ends is what a member states of the promises that it has given.
 type Ends struct {
-	RunID  string
-	Marker string
-	Left   time.Duration // until its last session ends; 0: it has none
-	Floor  uint64        // its highest fence
+	RunID    string
+	Marker   string
+	Left     time.Duration // until its last session ends; 0: it has none
+	Floor    uint64        // its highest fence
+	Sessions int
 }
 
 // parseEnds reads the reply of the script ends.
 func parseEnds(reply any) (Ends, error) {
 	parts, ok := reply.([]any)
-	if !ok || len(parts) != 4 {
+	if !ok || len(parts) != 5 {
 		return Ends{}, fmt.Errorf("the server's answer %.80v states no ends of sessions", reply)
 	}
 	texts := make([]string, len(parts))
@@ -110,8 +111,15 @@ func parseEnds(reply any) (Ends, error) {
 	}
 	left, err1 := strconv.ParseInt(texts[2], 10, 53)
 	floor, err2 := strconv.ParseUint(texts[3], 10, 53)
-	if err1 != nil || err2 != nil {
+	sessions, err3 := strconv.Atoi(texts[4])
+	if err1 != nil || err2 != nil || err3 != nil {
 		return Ends{}, fmt.Errorf("the server's answer %.80q states no ends of sessions", texts)
 	}
-	return Ends{RunID: texts[0], Marker: texts[1], Left: time.Duration(max(left, 0)) * time.Microsecond, Floor: floor}, nil
+	return Ends{
+		RunID:    texts[0],
+		Marker:   texts[1],
+		Left:     time.Duration(max(left, 0)) * time.Microsecond,
+		Floor:    floor,
+		Sessions: sessions,
+	}, nil
 }

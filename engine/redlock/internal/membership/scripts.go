@@ -89,14 +89,14 @@ redis.call('HSET', KEYS[1], 'marker', set .. ':' .. table.concat(merged, '.'))
 return 1`)
 
 	// ends: KEYS[2] and KEYS[3] are the sessions by end, and the floor. It returns the run id, the
-	// marker, the microseconds until the last session ends, and the floor.
+	// marker, the microseconds until the last session ends, the floor, and the number of sessions.
 	ends = newScript(runID + `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 local left = last[2] and math.max(0, tonumber(last[2]) - now) or 0
 return {run, redis.call('HGET', KEYS[1], 'marker') or '', string.format('%.0f', math.ceil(left)),
-	redis.call('GET', KEYS[3]) or '0'}`)
+	redis.call('GET', KEYS[3]) or '0', string.format('%.0f', redis.call('ZCARD', KEYS[2]))}`)
 
 	// putOut: ARGV[6] is how long the server stays out, in microseconds; KEYS[2] is the floor of its
 	// new data, ARGV[7] the least floor.
@@ -112,6 +112,12 @@ return 1`)
 	sweep = newScript(`
 if redis.call('HGET', KEYS[1], 'marker') ~= ARGV[1] then return 0 end
 for i = 2, #KEYS do redis.call('UNLINK', KEYS[i]) end
+return 1`)
+
+	// raiseFloor: KEYS[2] is the floor, ARGV[1] the marker, ARGV[2] the least floor.
+	raiseFloor = newScript(`
+if redis.call('HGET', KEYS[1], 'marker') ~= ARGV[1] then return 0 end
+if tonumber(redis.call('GET', KEYS[2]) or '0') < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2]) end
 return 1`)
 
 	// forget removes the record: the server is empty then.

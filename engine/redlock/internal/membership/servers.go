@@ -93,7 +93,7 @@ func (s *Servers) observeOne(ctx context.Context, i int) Record {
 	}
 	r, err := parseRecord(reply)
 	if err != nil {
-		return Record{Why: err}
+		return Record{RunID: r.RunID, Why: err}
 	}
 	return r
 }
@@ -203,12 +203,7 @@ func (s *Servers) ends(ctx context.Context, v Vector, from []int, seen []Record)
 	var reading sync.WaitGroup
 	for k, j := range from {
 		reading.Go(func() {
-			data := v.Data(s.prefix, j)
-			reply, err := s.run(ctx, j, ends, []string{s.Key(), data + "until", data + "floor"})
-			if err == nil {
-				all[k], err = parseEnds(reply)
-			}
-			errs[k] = err
+			all[k], errs[k] = s.Ends(ctx, j, v)
 		})
 	}
 	reading.Wait()
@@ -256,5 +251,24 @@ func (s *Servers) Sweep(ctx context.Context, i int, v Vector, keys []string) err
 // Forget removes the record of server i, so that it counts as empty.
 func (s *Servers) Forget(ctx context.Context, i int) error {
 	_, err := s.run(ctx, i, forget, []string{s.Key()})
+	return err
+}
+
+// Ends returns what server i states of its promises under the vector v.
+func (s *Servers) Ends(ctx context.Context, i int, v Vector) (Ends, error) {
+	if i >= len(v.Generations) {
+		return Ends{}, fmt.Errorf("%w: it has fewer servers", ErrForeign)
+	}
+	data := v.Data(s.prefix, i)
+	reply, err := s.run(ctx, i, ends, []string{s.Key(), data + "until", data + "floor"})
+	if err != nil {
+		return Ends{}, err
+	}
+	return parseEnds(reply)
+}
+
+// RaiseFloor raises the floor of server i to at least floor, if its marker is v.
+func (s *Servers) RaiseFloor(ctx context.Context, i int, v Vector, floor uint64) error {
+	_, err := s.change(ctx, i, raiseFloor, []string{s.Key(), v.Data(s.prefix, i) + "floor"}, v.String(), floor)
 	return err
 }

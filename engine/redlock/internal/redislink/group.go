@@ -37,9 +37,13 @@ type Group struct {
 	facts     []redisconn.Facts // by server; of the process RunID
 	forgetful []bool            // by server: this process brought it back, and its old data is to be removed
 
-	mu     sync.Mutex
-	vector membership.Vector // the set as requests state it
-	err    error             // why the set can't be used; nil if it can
+	existing bool          // make no set
+	failed   chan struct{} // closed when err is permanent
+
+	mu        sync.Mutex
+	vector    membership.Vector // the set as requests state it
+	err       error             // why the set can't be used; nil if it can
+	permanent bool              // failed is closed
 }
 
 // state is the outcome of an advance.
@@ -53,7 +57,7 @@ type state struct {
 // channels.
 func New(conns []redisconn.Server, prefix string) *Group {
 	g := &Group{prefix: prefix, conns: conns, facts: make([]redisconn.Facts, len(conns)),
-		forgetful: make([]bool, len(conns))}
+		forgetful: make([]bool, len(conns)), failed: make(chan struct{})}
 	all := make([]membership.Conn, len(conns))
 	for i, c := range conns {
 		all[i] = c
@@ -126,9 +130,7 @@ func (g *Group) advance(ctx context.Context) state {
 		g.state = state{began: time.Now(), seen: g.servers.Observe(ctx)}
 		g.learn(ctx)
 		g.state.plan = g.decide()
-		g.mu.Lock()
-		g.err = g.state.plan.Err
-		g.mu.Unlock()
+		g.setErr(g.state.plan.Err)
 		if slices.Contains(g.state.plan.Members, true) {
 			g.raise(g.state.plan.Vector)
 		}
@@ -181,10 +183,13 @@ func (g *Group) decide() membership.Plan {
 		}
 	}
 	plan := membership.Decide(g.servers.Names(), seen, g.current())
+	if g.existing && plan.Err == nil && !slices.Contains(plan.Members, true) {
+		plan.Steps, plan.Err = nil, ErrNoSet
+	}
 	if plan.Err != nil {
 		for i := range seen {
-			if errors.Is(seen[i].Why, redisconn.ErrUnfit) {
-				plan.Err = fmt.Errorf("%s: %w", g.conns[i].Address(), seen[i].Why)
+			if why := g.denied(seen[i].Why); errors.Is(why, redisconn.ErrUnfit) || errors.Is(why, ErrDenied) {
+				plan.Err = fmt.Errorf("%s: %w", g.conns[i].Address(), why)
 			}
 		}
 	}

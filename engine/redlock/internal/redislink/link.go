@@ -226,8 +226,8 @@ func (l *redisLink) down(why error) {
 	if why == nil {
 		why = link.ErrDown
 	}
-	if redisconn.Denied(why) {
-		why = fmt.Errorf("%w; its user needs these rights: %s", why, redisconn.Rights(l.group.prefix))
+	if why = l.group.denied(why); errors.Is(why, ErrDenied) {
+		defer l.group.setErr(fmt.Errorf("%s: %w", l.conn.Address(), why))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
