@@ -1,6 +1,9 @@
 package quorum
 
 import (
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -14,9 +17,39 @@ import (
 //	caller ── Attach, Renew, Claim, End, Abandon ──>         ── Answers ──> caller
 //	server ── Reply, Failed, Message, Up, Lost ───>  Party   ── Sends ────> servers
 //	clock ─── Tick ───────────────────────────────>          ── Notices ──> clients
+//
+// What it does for a claim, until the caller ends it or the servers do:
+//
+//	           Claim to all               majority of votes, stamped with one fence
+//	caller ──────────────> asking/waiting ─────────────────────────────────────────> held
+//	                          │  └─ a try is refused, the wait is over, cancelled      │ released, stolen, expired,
+//	                          v                                                        v overdue, revoked, lapsed
+//	                        ended <─────────────────────────────────────────────────── ended ── End to all, repeated
 type Party struct {
-	n int
+	n, majority int
+	to          string
+	random      *rand.Rand
+	up          []bool
+	lostAt      []uint64 // replies to requests up to this number are void
+	base        timebase
+	sessions    map[string]*session
+	attempts    map[string]*attempt // the latest attach of a session that has not succeeded yet
+	unready     []*attempt          // they wait for the time base
+	errands     []*errand           // departures and revocations that some server has not executed yet
+	calls       map[CallID]call
+	flights     map[uint64]flight
+	timers      timers
+	call        CallID // the latest
+	number      uint64 // of the latest Send
+	shakes      handshakes
+	out         Output
 }
+
+// Limits of a party.
+const (
+	MaxSessions      = 100_000
+	MaxSessionClaims = 10_000 // that have not ended, of one session
+)
 
 // CallID names a call of the engine's caller until its Answer.
 type CallID uint64
@@ -60,52 +93,148 @@ type Settings struct {
 }
 
 // NewParty returns a party without sessions, to which no server is up yet.
-func NewParty(s Settings) *Party { panic("not written yet") }
+func NewParty(s Settings) *Party {
+	return &Party{
+		n:        s.Servers,
+		majority: s.Servers/2 + 1,
+		to:       s.To,
+		random:   rand.New(rand.NewPCG(s.Seed, 0x7265646c6f636b)),
+		up:       make([]bool, s.Servers),
+		lostAt:   make([]uint64, s.Servers),
+		base:     newTimebase(s.Servers),
+		sessions: make(map[string]*session),
+		attempts: make(map[string]*attempt),
+		calls:    make(map[CallID]call),
+		flights:  make(map[uint64]flight),
+	}
+}
 
-// Attach, Renew, Claim and End begin the calls of [lockkeeper.Engine]; arguments are valid as their
-// Check methods say, and the features are claimed. Every call gets one Answer, unless Abandon comes
-// first. Leave and Lapsed are endings; Revoke of a claim of any session too.
-//
-//	func (p *Party) Attach(now time.Duration, s lockkeeper.Session) CallID
-//	func (p *Party) Renew(now time.Duration, k lockkeeper.Key) CallID
-//	func (p *Party) Claim(now time.Duration, k lockkeeper.Key, w lockkeeper.Want) CallID
-//	func (p *Party) End(now time.Duration, k lockkeeper.Key, e lockkeeper.Ending) CallID
-//
+// A call of the caller that has no Answer yet.
+type call struct {
+	at      time.Duration // when it began
+	claim   *claim        // of Claim and of a Release
+	attach  bool
+	attempt *attempt // of Attach, while it has no majority
+}
+
+func (p *Party) begin(c call) CallID {
+	p.call++
+	p.calls[p.call] = c
+	return p.call
+}
+
+// answer answers a call, unless it has its answer already or its caller has gone.
+func (p *Party) answer(a Answer) {
+	if _, waits := p.calls[a.Call]; waits {
+		delete(p.calls, a.Call)
+		p.out.Answers = append(p.out.Answers, a)
+	}
+}
+
+func (p *Party) answerAll(calls []CallID, err error) {
+	for _, id := range calls {
+		p.answer(Answer{Call: id, Err: err})
+	}
+}
+
 // Abandon says that the caller of a call has gone: its ctx ended. The outcome is unknown to the
 // caller. What the call began goes on until the client repeats it, ends it, or its session ends.
-//
-//	func (p *Party) Abandon(now time.Duration, c CallID)
-//
-// Reply is the answer of a server to a Send. sent and the time of Reply are on the boot clock; sent
-// is not later than the moment when the first byte of the request left.
-//
-//	func (p *Party) Reply(now time.Duration, number uint64, sent time.Duration, r Reply)
-//
-// Failed says that no answer will come: whether the server executed the request is unknown. unsent: it
-// certainly did not.
-//
-//	func (p *Party) Failed(now time.Duration, number uint64, unsent bool)
-//
-// Message is a message of a server on the channel of the party.
-//
-//	func (p *Party) Message(now time.Duration, server int, m Message)
-//
-// Up says that the server can be used (again): it is a member of the set and lost nothing. Down says
-// that it does not answer at present. Lost says that it lost its data or came back without proof:
-// all votes and promises of it are void at once, and it is down.
-//
-//	func (p *Party) Up(now time.Duration, server int)
-//	func (p *Party) Down(now time.Duration, server int)
-//	func (p *Party) Lost(now time.Duration, server int)
-//
-// Tick says that time has passed. Next returns when the party wants the next Tick: 0 for never.
-//
-//	func (p *Party) Tick(now time.Duration)
-//	func (p *Party) Next() time.Duration
-//
+func (p *Party) Abandon(_ time.Duration, c CallID) { delete(p.calls, c) }
+
 // Output returns the output since the last Output.
-//
-//	func (p *Party) Output() Output
-//
-// Handshakes returns the measured durations of polite steals of this party, newest last, for metrics.
-var _ = time.Second
+func (p *Party) Output() Output {
+	out := p.out
+	p.out = Output{}
+	return out
+}
+
+// Up says that the server can be used (again): it is a member of the set and lost nothing.
+func (p *Party) Up(now time.Duration, server int) {
+	if p.up[server] {
+		return
+	}
+	p.up[server] = true
+	p.probe(server)
+	for _, a := range p.sortedAttempts() {
+		p.pushAttach(a, now)
+	}
+	for _, s := range p.sortedSessions() {
+		s.seats[server].renew = len(s.claims) > 0 || len(s.renewals) > 0
+		p.pushSession(s, now)
+	}
+	for _, e := range p.errands {
+		p.pushErrand(e)
+	}
+}
+
+// Down says that the server does not answer at present. Requests to it fail one by one.
+func (p *Party) Down(_ time.Duration, server int) { p.up[server] = false }
+
+// Lost says that the server lost its data or came back without proof: all votes and promises of it
+// are void at once, and it is down.
+func (p *Party) Lost(now time.Duration, server int) {
+	p.up[server] = false
+	p.base.forget(server)
+	p.lostAt[server] = p.number
+	for _, a := range p.sortedAttempts() {
+		a.replies[server] = attachReply{}
+	}
+	for _, s := range p.sortedSessions() {
+		seat := &s.seats[server]
+		p.void(s, server)
+		seat.absent, seat.other = true, 0
+		for _, c := range s.inOrder() {
+			p.decide(c, now)
+		}
+		p.afterReply(s, now)
+	}
+}
+
+// Next returns when the party wants the next Tick: 0 for never.
+func (p *Party) Next() time.Duration {
+	if len(p.timers) == 0 {
+		return 0
+	}
+	return p.timers[0].at
+}
+
+// Tick says that time has passed.
+func (p *Party) Tick(now time.Duration) {
+	for len(p.timers) > 0 && p.timers[0].at <= now {
+		t := p.timers[0]
+		p.timers.set(t, never)
+		switch {
+		case t.claim != nil:
+			p.wakeClaim(t.claim, now)
+		case t.session != nil:
+			p.wakeSession(t.session, now)
+		case t.attempt != nil:
+			p.wakeAttempt(t.attempt, now)
+		case t.errand != nil:
+			p.wakeErrand(t.errand, now)
+		}
+	}
+}
+
+func (p *Party) sortedSessions() []*session {
+	all := make([]*session, 0, len(p.sessions))
+	for _, s := range p.sessions { // order does not matter: sorted below
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *session) int { return strings.Compare(a.id, b.id) })
+	return all
+}
+
+func (p *Party) sortedAttempts() []*attempt {
+	all := make([]*attempt, 0, len(p.attempts))
+	for _, a := range p.attempts { // order does not matter: sorted below
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b *attempt) int { return strings.Compare(a.spec.ID, b.spec.ID) })
+	return all
+}
+
+// Handshakes returns the measured durations of polite steals of this party, from the moment when a
+// majority of the servers had asked the holder until the grant by its release: the oldest first, at
+// most 128.
+func (p *Party) Handshakes() []time.Duration { return p.shakes.list() }

@@ -1,0 +1,159 @@
+package quorum
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// asked is a request to the holder to yield, as the client is notified of it.
+type asked struct {
+	by     lockkeeper.Ref
+	label  lockkeeper.Label
+	reason lockkeeper.Reason
+	end    time.Duration // on the boot clock; never
+}
+
+// updateAsk determines what c's holder is asked: by the servers, if their ends bring the deadline of
+// the hold nearer or a majority asks without an end, or because its longest hold is over.
+func (p *Party) updateAsk(c *claim, now time.Duration) {
+	if c.phase != held {
+		return
+	}
+	next := p.serverAsk(c)
+	if c.overdue {
+		if end := c.overdueEnd(); next == nil || end <= next.end {
+			next = &asked{reason: lockkeeper.Overdue, end: end}
+		}
+	}
+	var shown []Micros
+	if next != nil && next.reason != lockkeeper.Overdue {
+		shown = c.askEnds()
+	}
+	same := (next == nil) == (c.asked == nil) && slices.Equal(shown, c.shown) &&
+		(next == nil || next.by == c.asked.by && next.reason == c.asked.reason && next.label == c.asked.label)
+	c.asked = next
+	if same {
+		return
+	}
+	c.shown, c.statedIn = shown, 0
+	p.touch(c, now)
+	if c.answered {
+		p.notify(c, now)
+	}
+}
+
+// askEnds returns the ends that the servers state, 0 where there is none.
+func (c *claim) askEnds() []Micros {
+	ends := make([]Micros, len(c.at))
+	for i := range c.at {
+		if b := &c.at[i]; b.counts() && b.ask != nil {
+			ends[i] = b.ask.End
+		}
+	}
+	return ends
+}
+
+// serverAsk returns the ask that the servers make; nil if there is none that counts.
+func (p *Party) serverAsk(c *claim) *asked {
+	asking, first := 0, -1
+	for i := range c.at {
+		b := &c.at[i]
+		if !b.counts() || b.ask == nil {
+			continue
+		}
+		asking++
+		if first < 0 || b.askEnd < c.at[first].askEnd {
+			first = i
+		}
+	}
+	if asking == 0 {
+		return nil
+	}
+	promised, end := p.holdDeadline(c)
+	bounded := slices.ContainsFunc(c.at, func(b ballot) bool { return b.counts() && b.askEnd < never })
+	switch {
+	case bounded && end < promised:
+	case asking >= p.majority:
+		end = never
+	default:
+		return nil
+	}
+	if end == never && bounded && asking >= p.majority {
+		// The asks have ends after the present promises: the next renewals would reach them.
+		end = p.askDeadline(c)
+	}
+	a := c.at[first].ask
+	by, err := lockkeeper.ParseRef(a.By)
+	if err != nil {
+		by = lockkeeper.Ref{}
+	}
+	return &asked{by: by, label: a.Label, reason: a.Reason, end: end}
+}
+
+// askDeadline returns the majority-th largest end of the asks alone; never if there is none.
+func (p *Party) askDeadline(c *claim) time.Duration {
+	var buffer [7]time.Duration
+	ends := buffer[:0]
+	for i := range c.at {
+		if b := &c.at[i]; b.counts() {
+			ends = append(ends, b.askEnd)
+		}
+	}
+	return kthLargest(ends, p.majority)
+}
+
+// state records that lease number states the ends of c's ask. Without acknowledgements of the client,
+// an answered lease counts as acknowledged.
+func (p *Party) stateAsk(c *claim, number uint64) {
+	if c.asked == nil || c.statedIn != 0 {
+		return
+	}
+	c.statedIn = number
+	for i := range c.at {
+		b := &c.at[i]
+		b.stated = 0
+		if b.counts() && b.ask != nil {
+			b.stated = b.ask.End
+		}
+	}
+	if !c.session.states {
+		c.session.acks = true
+	}
+}
+
+// acknowledge takes the number of the latest lease that the client has processed.
+func (p *Party) acknowledge(s *session, number uint64) {
+	if number == 0 || number > s.lease {
+		return
+	}
+	s.states = true
+	if number > s.acked {
+		s.acked, s.acks = number, true
+	}
+}
+
+// pushAcks sends the ends of asks that the client knows to the servers that stated them (R12).
+func (p *Party) pushAcks(s *session, i int) (more bool) {
+	seat := &s.seats[i]
+	if seat.acking || !seat.joined || !p.usable(s, i) {
+		return true
+	}
+	var acks []AckRecord
+	for _, c := range s.inOrder() {
+		if c.phase != held || c.statedIn == 0 || s.states && c.statedIn > s.acked {
+			continue
+		}
+		b := &c.at[i]
+		if b.stated != 0 && b.acked != b.stated && b.ask != nil && b.ask.End == b.stated && !b.ask.Acked {
+			b.acked = b.stated
+			acks = append(acks, AckRecord{ID: c.id, End: b.stated})
+		}
+	}
+	if len(acks) > 0 {
+		seat.acking = true
+		p.send(i, s, nil, Request{Kind: Ack, Acks: acks})
+	}
+	return false
+}

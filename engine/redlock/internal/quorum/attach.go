@@ -1,0 +1,396 @@
+package quorum
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// An attempt is an Attach that has no majority yet:
+//
+//	caller ─ Attach ─> to all ──┬─ Done by a majority ─────> installed: the session has the new epoch
+//	                            └─ OtherEpoch, and the rest ─> refused, with the highest epoch that a server stated
+//	                               is no majority
+//
+// Servers that answer Done later join the session then.
+type attempt struct {
+	spec      lockkeeper.Session
+	epoch     uint64
+	nonce     string
+	call      CallID
+	began     time.Duration
+	verifying bool // the session is open here under a lower epoch than the attach follows
+	flying    []bool
+	replies   []attachReply
+	other     uint64
+	full      string
+	installed *session
+	timer     timer
+}
+
+// An attachReply is what one server answered; nothing while at is 0.
+type attachReply struct {
+	got    bool
+	number uint64
+	sent   time.Duration
+	at     time.Duration
+	reply  Reply
+}
+
+// Attach begins [lockkeeper.Engine.Attach].
+func (p *Party) Attach(now time.Duration, spec lockkeeper.Session) CallID {
+	id := p.begin(call{at: now, attach: true})
+	if s := p.sessions[spec.ID]; s != nil && now >= s.limit() {
+		p.expire(s, now)
+	}
+	if s := p.sessions[spec.ID]; s != nil && spec.Epoch < s.epoch {
+		p.answer(Answer{Call: id, Err: wrongEpoch(spec.ID, s.epoch)})
+		return id
+	}
+	if p.sessions[spec.ID] == nil && len(p.sessions) >= MaxSessions {
+		p.answer(Answer{Call: id, Err: quota("sessions of one process", MaxSessions)})
+		return id
+	}
+	spec.Named, spec.Lapsed = slices.Clone(spec.Named), slices.Clone(spec.Lapsed)
+	a := &attempt{
+		spec: spec, call: id, began: now, flying: make([]bool, p.n), replies: make([]attachReply, p.n),
+	}
+	a.timer = timer{attempt: a, order: p.base.created()}
+	if old := p.attempts[spec.ID]; old != nil {
+		p.dropAttempt(old)
+	}
+	p.attempts[spec.ID] = a
+	if p.base.known < p.majority {
+		p.unready = append(p.unready, a)
+		p.timers.set(&a.timer, now+retryPause)
+		return id
+	}
+	p.startAttempt(a, now)
+	return id
+}
+
+func wrongEpoch(id string, epoch uint64) error {
+	return &lockkeeper.Error{
+		Err: lockkeeper.ErrSession, Epoch: epoch,
+		Detail: "session " + id + " is open under epoch " + strconv.FormatUint(epoch, 10) +
+			": to take it over, attach with that epoch",
+	}
+}
+
+// startUnready begins the attempts that waited for the time base.
+func (p *Party) startUnready(now time.Duration) {
+	if len(p.unready) == 0 || p.base.known < p.majority {
+		return
+	}
+	waiting := p.unready
+	p.unready = nil
+	for _, a := range waiting {
+		if p.attempts[a.spec.ID] == a {
+			p.startAttempt(a, now)
+		}
+	}
+}
+
+func (p *Party) startAttempt(a *attempt, now time.Duration) {
+	a.epoch = max(p.base.next(now), a.spec.Epoch+1)
+	if s := p.sessions[a.spec.ID]; s != nil {
+		a.epoch = max(a.epoch, s.epoch+1)
+		a.verifying = a.spec.Epoch > s.epoch && a.spec.Epoch != s.statedEpoch()
+	}
+	p.base.last = max(p.base.last, a.epoch)
+	a.nonce = strconv.FormatUint(p.random.Uint64(), 36) + strconv.FormatUint(p.random.Uint64(), 36)
+	if a.verifying {
+		p.verify(a, now)
+		return
+	}
+	p.pushAttach(a, now)
+}
+
+// statedEpoch returns the highest epoch of the session that a server stated.
+func (s *session) statedEpoch() uint64 {
+	stateSent := uint64(0)
+	for i := range s.seats {
+		stateSent = max(stateSent, s.seats[i].other)
+	}
+	return stateSent
+}
+
+// verify asks the servers whether the session still has this party's epoch, because the attach follows
+// a higher one that no server has stated.
+func (p *Party) verify(a *attempt, now time.Duration) {
+	s := p.sessions[a.spec.ID]
+	for i := range s.seats {
+		s.seats[i].renew = true
+	}
+	p.pushSeats(s, now)
+	p.timers.set(&a.timer, now+retryPause)
+}
+
+// verified refuses or begins an attempt that waits for verify.
+func (p *Party) verified(a *attempt, now time.Duration) {
+	s := p.sessions[a.spec.ID]
+	switch {
+	case s == nil || s.statedEpoch() != 0:
+		a.verifying = false
+		p.pushAttach(a, now)
+		return
+	}
+	fresh := 0
+	for i := range s.seats {
+		if s.seats[i].joined && s.seats[i].renewedFrom >= a.began {
+			fresh++
+		}
+	}
+	if fresh >= p.majority {
+		p.answer(Answer{Call: a.call, Err: wrongEpoch(a.spec.ID, s.epoch)})
+		p.dropAttempt(a)
+	}
+}
+
+// attaching reports whether epoch is that of an attempt of this party for the session.
+func (p *Party) attaching(id string, epoch uint64) bool {
+	a := p.attempts[id]
+	return a != nil && a.epoch == epoch
+}
+
+func (p *Party) dropAttempt(a *attempt) {
+	p.timers.set(&a.timer, never)
+	if p.attempts[a.spec.ID] == a {
+		delete(p.attempts, a.spec.ID)
+	}
+	p.unready = slices.DeleteFunc(p.unready, func(b *attempt) bool { return a == b })
+}
+
+// pushAttach sends the attach to all servers that are up and have not answered.
+func (p *Party) pushAttach(a *attempt, now time.Duration) {
+	if a.verifying || a.epoch == 0 || a.installed != nil {
+		return
+	}
+	for i := range a.replies {
+		if a.replies[i].got || a.flying[i] || !p.up[i] {
+			continue
+		}
+		a.flying[i] = true
+		r := Request{
+			Kind: Attach, Session: a.spec.ID, Epoch: a.spec.Epoch,
+			Attach: AttachRequest{
+				NewEpoch: a.epoch, Nonce: a.nonce, TTL: micros(a.spec.TTL), To: p.to, Named: a.spec.Named,
+				Label: a.spec.Label,
+			},
+		}
+		for _, l := range a.spec.Lapsed {
+			r.Attach.Lapsed = append(r.Attach.Lapsed, LapseRecord{ID: l.ID, Reason: l.Reason})
+		}
+		p.launch(flight{server: i, kind: Attach, attempt: a}, r)
+	}
+	p.timers.set(&a.timer, a.began+2*a.spec.TTL)
+}
+
+func (p *Party) retryAttempt(a *attempt, now time.Duration) {
+	if a.installed == nil && p.attempts[a.spec.ID] == a {
+		p.timers.set(&a.timer, now+retryPause)
+	} else if s := a.installed; s != nil && !s.over {
+		p.afterReply(s, now)
+	}
+}
+
+// wakeAttempt repeats what got no answer. An attempt ends two TTLs after it began: its caller has
+// gone long ago.
+func (p *Party) wakeAttempt(a *attempt, now time.Duration) {
+	switch {
+	case now >= a.began+2*a.spec.TTL:
+		p.dropAttempt(a)
+	case a.epoch == 0:
+		for i := range p.base.samples {
+			if p.up[i] && !p.base.samples[i].known {
+				p.probe(i)
+			}
+		}
+		p.timers.set(&a.timer, now+retryPause)
+	case a.verifying:
+		p.timers.set(&a.timer, now+retryPause)
+		p.verified(a, now)
+	default:
+		p.pushAttach(a, now)
+	}
+}
+
+// attachReply takes the reply of one server to an Attach.
+func (p *Party) attachReply(f flight, number uint64, sent time.Duration, r Reply, now time.Duration) {
+	a, i := f.attempt, f.server
+	a.flying[i] = false
+	if a.installed != nil {
+		p.joinLate(a, i, number, sent, r, now)
+		return
+	}
+	if p.attempts[a.spec.ID] != a {
+		return
+	}
+	a.replies[i] = attachReply{got: true, number: number, sent: sent, at: now, reply: r}
+	switch r.Outcome {
+	case OtherEpoch:
+		a.other = max(a.other, r.Epoch)
+	case Full:
+		a.full = r.Text
+	}
+	done, open := 0, 0
+	for k := range a.replies {
+		switch {
+		case a.replies[k].got && a.replies[k].reply.Outcome == Done:
+			done++
+		case !a.replies[k].got && p.up[k]:
+			open++
+		}
+	}
+	switch {
+	case done >= p.majority:
+		p.install(a, now)
+	case done+open < p.majority && a.other != 0:
+		if done > 0 {
+			a.other = max(a.other, a.epoch) // some servers have taken it: the next attach has to follow that
+		}
+		p.answer(Answer{Call: a.call, Err: wrongEpoch(a.spec.ID, a.other)})
+		p.dropAttempt(a)
+	case done+open < p.majority && a.full != "":
+		p.answer(Answer{Call: a.call, Err: &lockkeeper.Error{
+			Err: lockkeeper.ErrDenied, Reason: lockkeeper.Quota, Detail: a.full,
+		}})
+		p.dropAttempt(a)
+	}
+}
+
+// install makes the session of an attempt that a majority has accepted.
+func (p *Party) install(a *attempt, now time.Duration) {
+	p.dropAttempt(a)
+	s := p.sessions[a.spec.ID]
+	if s != nil && s.epoch > a.epoch {
+		p.answer(Answer{Call: a.call, Err: wrongEpoch(s.id, s.epoch)})
+		return
+	}
+	if s == nil {
+		s = p.newSession(a.spec.ID)
+		p.sessions[s.id] = s
+	}
+	a.installed = s
+	p.answerAll(s.renewals, errSession)
+	s.renewals, s.patience = s.renewals[:0], never
+	s.epoch, s.ttl, s.label, s.lowestOpen = a.epoch, a.spec.TTL, a.spec.Label, 0
+	s.opened = now
+	for i := range s.seats {
+		s.seats[i].other = 0
+		s.seats[i].attaching = a.flying[i]
+		s.seats[i].renew = !a.replies[i].got && !a.flying[i]
+	}
+	p.endUnnamed(s, a, now)
+	for i := range a.replies {
+		if r := &a.replies[i]; r.got && r.reply.Outcome == Done {
+			p.join(s, a, i, r, now)
+		}
+	}
+	if end := p.deadline(s); end > a.began+s.ttl+100*time.Millisecond {
+		s.clientEnd = max(s.clientEnd, end-50*time.Millisecond) // an earlier attach promised more (R11)
+	}
+	s.renewals = append(s.renewals, a.call)
+	for _, c := range s.inOrder() {
+		p.decide(c, now)
+	}
+	p.afterReply(s, now)
+}
+
+// endUnnamed ends the claims of this party that the attach does not name, and notes those that
+// lapsed.
+func (p *Party) endUnnamed(s *session, a *attempt, now time.Duration) {
+	named := set(a.spec.Named)
+	for _, l := range a.spec.Lapsed {
+		if c := s.claims[l.ID]; c != nil {
+			p.lapseClaim(c, l, now)
+		}
+	}
+	for _, c := range s.inOrder() {
+		p.answerAll(c.callers, errSession)
+		c.callers = nil
+		if c.phase != ended && c.lapse == lockkeeper.NoReason && !named[c.id] {
+			p.finish(c, lockkeeper.Superseded, "", now)
+		}
+	}
+}
+
+func set(ids []uint64) map[uint64]bool {
+	m := make(map[uint64]bool, len(ids))
+	for _, id := range ids {
+		m[id] = true
+	}
+	return m
+}
+
+// join takes the answer Done of one server to the attach that made the session.
+func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Duration) {
+	seat := &s.seats[i]
+	if r.number < seat.since {
+		return // its votes were void after that
+	}
+	seat.renewed(r.sent, r.reply.Now, r.reply.Until)
+	for k := range r.reply.Claims {
+		st := &r.reply.Claims[k]
+		if s.claims[st.ID] == nil && !p.adopt(s, a, st, now) {
+			continue
+		}
+		c := s.claims[st.ID]
+		if c.phase == ended {
+			c.listed(i, st)
+			continue
+		}
+		p.apply(c, i, evidence{state: st, now: r.reply.Now, sent: r.sent, got: r.at})
+	}
+}
+
+// adopt makes a claim that only the servers know: another party made it.
+func (p *Party) adopt(s *session, a *attempt, st *ClaimState, now time.Duration) bool {
+	if st.Want == nil || st.ID == 0 || len(st.Want.Paths) == 0 {
+		return false
+	}
+	c := p.newClaim(s, st.ID, now)
+	c.adopted, c.record, c.want = true, *st.Want, wantOf(st.ID, st.Want)
+	p.base.last = max(p.base.last, c.record.Ticket)
+	p.touch(c, now)
+	named := slices.Contains(a.spec.Named, st.ID)
+	lapsed := slices.ContainsFunc(a.spec.Lapsed, func(l lockkeeper.Lapse) bool { return l.ID == st.ID })
+	if st.State != lockkeeper.Ended && !st.Lapsed && !lapsed && !named {
+		c.at[0].sent = true
+		for i := range c.at {
+			c.at[i].sent = true
+		}
+		p.finish(c, lockkeeper.Superseded, "", now)
+	}
+	return true
+}
+
+// joinLate takes the answer of a server to an Attach that a majority had accepted before.
+func (p *Party) joinLate(a *attempt, i int, number uint64, sent time.Duration, r Reply, now time.Duration) {
+	s := a.installed
+	if s.over || s.epoch != a.epoch {
+		return
+	}
+	seat := &s.seats[i]
+	seat.attaching = false
+	switch r.Outcome {
+	case Done:
+		p.join(s, a, i, &attachReply{number: number, sent: sent, at: now, reply: r}, now)
+	case OtherEpoch:
+		if r.Epoch > s.epoch {
+			seat.other = r.Epoch
+		} else {
+			seat.renew = true
+		}
+	default:
+		seat.renew = true
+	}
+	for k := range r.Claims {
+		if c := s.claims[r.Claims[k].ID]; c != nil {
+			p.decide(c, now)
+		}
+	}
+	p.afterReply(s, now)
+}

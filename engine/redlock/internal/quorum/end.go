@@ -1,0 +1,164 @@
+package quorum
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// End begins [lockkeeper.Engine.End].
+func (p *Party) End(now time.Duration, k lockkeeper.Key, e lockkeeper.Ending) CallID {
+	id := p.begin(call{at: now})
+	if e.Kind == lockkeeper.Revoke {
+		p.beginErrand(&errand{
+			calls: []CallID{id}, until: now + revokeBound,
+			request: Request{
+				Kind: Revoke, Session: e.Ref.Session, ID: e.Ref.ID, Force: e.Force, Label: e.Label,
+			},
+		})
+		return id
+	}
+	s, err := p.find(now, k)
+	if err != nil {
+		p.answer(Answer{Call: id, Err: err})
+		return id
+	}
+	switch e.Kind {
+	case lockkeeper.Leave:
+		p.leave(s, id, now)
+	case lockkeeper.Release:
+		p.endClaim(s, id, e.ID, now, nil)
+	case lockkeeper.Lapsed:
+		p.endClaim(s, id, e.Lapse.ID, now, &e.Lapse)
+	default:
+		p.answer(Answer{Call: id, Err: &lockkeeper.Error{Err: lockkeeper.ErrUnsupported}})
+	}
+	return id
+}
+
+// endClaim releases or cancels a claim, or takes the report that it lapsed.
+func (p *Party) endClaim(s *session, call CallID, id uint64, now time.Duration, l *lockkeeper.Lapse) {
+	c := s.claims[id]
+	switch {
+	case c == nil && id != 0 && id < s.lowestOpen:
+		p.answer(Answer{Call: call}) // it is over
+		return
+	case c == nil:
+		p.answer(Answer{Call: call, Err: &lockkeeper.Error{
+			Err: lockkeeper.ErrNotHeld, Detail: "the session has no such claim",
+		}})
+		return
+	}
+	c.enders = append(c.enders, call)
+	switch {
+	case c.phase == ended:
+		c.closed = true
+	case l != nil:
+		p.lapseClaim(c, *l, now)
+	case c.lapse != lockkeeper.NoReason: // a later ending changes nothing
+	default:
+		c.closed = true
+		p.finish(c, c.released(), "", now)
+	}
+	p.answerEnders(c)
+	p.decide(c, now)
+}
+
+// released returns the reason of a claim that its client ends.
+func (c *claim) released() lockkeeper.Reason {
+	switch {
+	case c.phase == waiting:
+		return lockkeeper.Cancelled
+	case c.asked != nil:
+		return lockkeeper.Yielded
+	}
+	return lockkeeper.Released
+}
+
+// lapseClaim records that the client stopped using c. The hold lasts until the end that was stated.
+func (p *Party) lapseClaim(c *claim, l lockkeeper.Lapse, now time.Duration) {
+	revoked := c.asked != nil && c.asked.reason == lockkeeper.Revoked
+	switch {
+	case c.phase == ended || c.lapse != lockkeeper.NoReason: // only the first report counts
+	case c.phase == waiting && l.Reason == lockkeeper.Expired:
+		p.finish(c, lockkeeper.Expired, "", now)
+	case c.phase == waiting:
+		p.finish(c, lockkeeper.Cancelled, "", now)
+	case l.Reason == lockkeeper.Overdue && c.record.MaxHold == 0, l.Reason == lockkeeper.Revoked && !revoked:
+		c.closed = true
+		p.finish(c, lockkeeper.Released, "", now)
+	default:
+		promised, end := p.holdDeadline(c)
+		switch {
+		case l.Reason == lockkeeper.Overdue:
+			end = min(promised, c.overdueEnd())
+		case l.EndsAt > 0:
+			end = min(end, p.base.moment(l.EndsAt))
+		}
+		c.lapse, c.lapseEnd = l.Reason, max(end, 1)
+		if c.asked != nil && c.asked.reason == l.Reason {
+			c.text = (&lockkeeper.Asked{Label: c.asked.label}).Words()
+		}
+		p.touch(c, now)
+	}
+}
+
+// endExecuted records that a server has executed the End or the Lapse of c, or can't have the claim.
+func (p *Party) endExecuted(c *claim, i int, k Kind, o Outcome) {
+	if o == Full || k != End && k != Lapse {
+		return
+	}
+	b := &c.at[i]
+	if k == End || o == NoSession {
+		b.endDone = true
+	}
+	b.lapsed = b.lapsed || k == Lapse
+	p.answerEnders(c)
+}
+
+// answerEnders answers the calls that end c when a majority of the servers has executed the end.
+func (p *Party) answerEnders(c *claim) {
+	if len(c.enders) == 0 {
+		return
+	}
+	n := 0
+	for i := range c.at {
+		if b := &c.at[i]; b.endDone || b.ended || c.phase != ended && b.lapsed {
+			n++
+		}
+	}
+	if n >= p.majority || c.phase == ended && c.nowhere() {
+		p.answerAll(c.enders, nil)
+		c.enders = nil
+	}
+}
+
+// nowhere reports whether no server can have the claim.
+func (c *claim) nowhere() bool { return c.executed(len(c.at)) }
+
+// executed reports whether all servers have executed the end of c.
+func (c *claim) executed(servers int) bool {
+	for i := range c.at[:servers] {
+		if !c.at[i].endDone {
+			return false
+		}
+	}
+	return true
+}
+
+// listed takes the state of an ended claim: if the server still has it, it is ended there again.
+func (c *claim) listed(i int, st *ClaimState) {
+	if b := &c.at[i]; st.State != lockkeeper.Ended && !b.ending {
+		b.endDone = false
+	}
+}
+
+// leave ends a session and all its claims.
+func (p *Party) leave(s *session, call CallID, now time.Duration) {
+	p.closeSession(s)
+	s.left = true
+	p.beginErrand(&errand{
+		calls: []CallID{call}, until: now + max(s.clientEnd-now, s.ttl),
+		request: Request{Kind: Leave, Session: s.id, Epoch: s.epoch},
+	})
+}

@@ -1,0 +1,148 @@
+package quorum
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A split vote: several claims have votes, and none has a majority.
+//
+//	server 1   A        A has the lowest ticket: it keeps its vote.
+//	server 2   B        B returns its vote in favour of A, after a random pause.
+//	server 3   C        C too. A has all.
+//
+// A claim returns its votes in favour of a rival that has a majority, and else of the best of the
+// rivals that go before it. The best of all never returns its votes, so the votes converge. A claim
+// that the favoured one can't use, because it does not wait at that server, may be given the vote
+// back; then it keeps it for a while.
+
+// A rival has votes of servers that c does not have.
+type rival struct {
+	ref      lockkeeper.Ref
+	priority int
+	ticket   uint64
+	votes    int
+}
+
+// before reports whether r goes before o in every queue.
+func (r *rival) before(o *rival) bool {
+	return cmp.Or(cmp.Compare(o.priority, r.priority), cmp.Compare(r.ticket, o.ticket),
+		cmp.Compare(r.ref.Session, o.ref.Session), cmp.Compare(r.ref.ID, o.ref.ID)) < 0
+}
+
+// resolveSplit prepares the return of c's votes, or asks the servers that c has no vote of, if what
+// they said is older than the votes.
+func (p *Party) resolveSplit(c *claim, now time.Duration) {
+	if c.wait.splitAt != never {
+		return
+	}
+	if !p.informed(c) {
+		c.wait.splitAt = now + splitPause
+		return
+	}
+	best := p.bestRival(c)
+	if best == nil || !p.mayReturn(c, best, now) {
+		return
+	}
+	if best.votes >= p.majority {
+		p.returnVotes(c, now)
+		return
+	}
+	c.wait.splitAt = now + time.Duration(p.random.Int64N(int64(splitPause)))
+}
+
+// informed reports whether all servers that have not voted for c were asked after the others voted.
+func (p *Party) informed(c *claim) bool {
+	latest := time.Duration(0)
+	for i := range c.at {
+		if c.at[i].counts() {
+			latest = max(latest, c.at[i].voteSent)
+		}
+	}
+	for i := range c.at {
+		b := &c.at[i]
+		if !b.counts() && !b.ended && p.usable(c.session, i) && b.stateSent+time.Millisecond < latest {
+			return false
+		}
+	}
+	return true
+}
+
+// returnVotes returns c's votes, after the pause.
+func (p *Party) returnVotes(c *claim, now time.Duration) {
+	if !p.informed(c) {
+		for i := range c.at {
+			if !c.at[i].counts() {
+				p.ask(c, i)
+			}
+		}
+		return
+	}
+	best := p.bestRival(c)
+	if best == nil || c.counted() >= p.majority {
+		return
+	}
+	for i := range c.at {
+		b := &c.at[i]
+		if !b.counts() || b.claiming || b.stamping || b.returning || !p.usable(c.session, i) || b.kept(best, now) {
+			continue
+		}
+		b.returning, b.returned, b.returnAt = true, best.ref, now
+		b.gone = max(b.gone, b.vote) // from now on it does not count, whether the server executes the Return or not
+		p.send(i, c.session, c, Request{Kind: Return, Vote: b.vote, Favour: best.ref.String()})
+	}
+}
+
+func (p *Party) mayReturn(c *claim, best *rival, now time.Duration) bool {
+	for i := range c.at {
+		if b := &c.at[i]; b.counts() && !b.kept(best, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// kept reports whether the vote is kept because it was returned in favour of the same rival recently.
+func (b *ballot) kept(r *rival, now time.Duration) bool {
+	return b.returned == r.ref && now < b.returnAt+favourPause
+}
+
+// bestRival returns the rival in whose favour c returns its votes; nil if c keeps them.
+func (p *Party) bestRival(c *claim) *rival {
+	var all []rival
+	for i := range c.at {
+		b := &c.at[i]
+		if b.counts() || b.state == nil {
+			continue
+		}
+		for k := range b.state.Blockers {
+			r := &b.state.Blockers[k]
+			if r.Waiting || r.Vote == 0 || slices.ContainsFunc(b.state.Blockers[:k], func(o Blocker) bool {
+				return o.Ref == r.Ref && !o.Waiting
+			}) {
+				continue
+			}
+			at := slices.IndexFunc(all, func(o rival) bool { return o.ref == r.Ref })
+			if at < 0 {
+				at = len(all)
+				all = append(all, rival{ref: r.Ref, priority: r.Priority, ticket: r.Ticket})
+			}
+			all[at].votes++
+		}
+	}
+	own := rival{ref: c.ref(), priority: c.record.Priority, ticket: c.record.Ticket}
+	var best *rival
+	for i := range all {
+		r := &all[i]
+		if r.votes >= p.majority {
+			return r
+		}
+		if r.before(&own) && (best == nil || r.before(best)) {
+			best = r
+		}
+	}
+	return best
+}

@@ -1,0 +1,113 @@
+package quorum
+
+import (
+	"slices"
+	"time"
+)
+
+// A timebase estimates the common time base: microseconds that all parties count about equally. It
+// orders tickets, epochs and changes; nothing that must be safe depends on it. Per server,
+//
+//	offset = time of the server - middle of sent and received on the boot clock
+//
+// at the exchange with the smallest round trip, as in NTP (RFC 5905). The common time is the boot
+// clock plus the median of the offsets: one server with a wrong clock does not move it beyond the
+// others.
+type timebase struct {
+	samples []sample
+	known   int
+	last    uint64 // the latest ticket, epoch, change or number of a lease
+	timers  uint64 // that were created
+}
+
+type sample struct {
+	offset Micros
+	rtt    time.Duration
+	at     time.Duration
+	known  bool
+}
+
+func newTimebase(servers int) timebase { return timebase{samples: make([]sample, servers)} }
+
+// sampleAging is how much a sample loses with time: clocks differ by 100 µs per second at most
+// unless something is wrong, so a newer sample with a slightly longer round trip is better.
+const sampleAging = 10_000
+
+func (b *timebase) learn(server int, sent, received time.Duration, now Micros) {
+	if now <= 0 || received < sent {
+		return
+	}
+	s := &b.samples[server]
+	rtt := received - sent
+	offset := now - micros(sent+rtt/2)
+	wrong := offset - s.offset // the clock of the server was set
+	if s.known && rtt > s.rtt+(received-s.at)/sampleAging && max(wrong, -wrong) <= micros(rtt+s.rtt)+1000 {
+		return
+	}
+	if !s.known {
+		b.known++
+	}
+	*s = sample{offset, rtt, received, true}
+}
+
+func (b *timebase) forget(server int) {
+	if b.samples[server].known {
+		b.samples[server] = sample{}
+		b.known--
+	}
+}
+
+// offset returns the median offset.
+func (b *timebase) offset() Micros {
+	var buffer [7]Micros
+	known := buffer[:0]
+	for i := range b.samples {
+		if b.samples[i].known {
+			known = append(known, b.samples[i].offset)
+		}
+	}
+	if len(known) == 0 {
+		return 0
+	}
+	slices.Sort(known)
+	return known[(len(known)-1)/2]
+}
+
+// common returns the common time of a moment on the boot clock.
+func (b *timebase) common(at time.Duration) Micros { return micros(at) + b.offset() }
+
+// next returns a number that is above all earlier ones, and the common time if that is possible.
+func (b *timebase) next(now time.Duration) uint64 {
+	b.last = max(b.last+1, uint64(max(b.common(now), 1)))
+	return b.last
+}
+
+// ends returns a moment as an end that clients repeat: Lease.EndsAt and Asked.EndsAt.
+func (b *timebase) ends(at time.Duration) time.Duration {
+	c := b.common(at)
+	if c <= 0 || c > Micros(never/time.Microsecond)-1 {
+		return time.Microsecond
+	}
+	return time.Duration(c) * time.Microsecond
+}
+
+// moment is the reverse of ends.
+func (b *timebase) moment(ends time.Duration) time.Duration {
+	return max(time.Duration(micros(ends)-b.offset())*time.Microsecond, 1)
+}
+
+// created numbers the timers.
+func (b *timebase) created() uint64 {
+	b.timers++
+	return b.timers
+}
+
+func micros(d time.Duration) Micros { return Micros(d / time.Microsecond) }
+
+// duration returns m as a duration: at least 0, at most longest.
+func (m Micros) duration() time.Duration {
+	return time.Duration(min(max(m, 0), longest)) * time.Microsecond
+}
+
+// longest is more than any TTL or bound may be: what a server states beyond it is cut.
+const longest = Micros(20 * 365 * 24 * time.Hour / time.Microsecond)

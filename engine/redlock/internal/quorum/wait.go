@@ -1,0 +1,140 @@
+package quorum
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// waitState has the times at which a waiting claim does something by itself.
+type waitState struct {
+	pollAt   time.Duration // it repeats its question; never: not set
+	decideBy time.Duration // it waits no longer for slow servers before it is answered
+	splitAt  time.Duration // it looks at its split vote
+	polls    bool          // the next push repeats the question
+}
+
+// Pauses of waiting claims.
+const (
+	slowPoll    = time.Second           // messages make it faster
+	slowServer  = 50 * time.Millisecond // so long a claim waits for the last servers before it is answered
+	splitPause  = 3 * time.Millisecond  // longest random pause before a vote is returned
+	favourPause = time.Second           // between two returns of votes in favour of the same rival
+	afterEnd    = time.Millisecond      // after the end of what blocks it, so that the servers' clocks have passed it
+)
+
+// decideWait answers a claim that is not granted: a try as soon as it is decided, another one when a
+// majority has queued it. Then it resolves a split vote, and sets the times of the next questions.
+func (p *Party) decideWait(c *claim, now time.Duration) {
+	known, flying, votes := 0, 0, c.counted()
+	for i := range c.at {
+		b := &c.at[i]
+		if b.known || b.ended {
+			known++
+		}
+		if p.usable(c.session, i) && (b.claiming || b.stamping || b.returning || !b.sent && !b.ended) {
+			flying++
+		}
+	}
+	w := &c.wait
+	if known < p.majority || votes >= p.majority {
+		return // it is not known, or it waits for stamps or promises
+	}
+	if flying > 0 && (c.wantsTry() || !c.answered && votes+flying >= p.majority) && now < w.decideBy {
+		if w.decideBy == never {
+			w.decideBy = now + slowServer
+		}
+		return
+	}
+	if c.wantsTry() || p.hopeless(c) {
+		p.refuse(c, lockkeeper.TimedOut, "", now)
+		return
+	}
+	w.decideBy = never
+	if !c.answered {
+		p.answerCallers(c, now)
+	}
+	p.shakes.follow(p, c, now)
+	if votes > 0 && flying == 0 {
+		p.resolveSplit(c, now)
+	}
+	p.setPoll(c, now)
+}
+
+// setPoll sets the time of the next question: the slow poll, or when what blocks the claim has ended
+// at a majority, if it does not become longer.
+func (p *Party) setPoll(c *claim, now time.Duration) {
+	w := &c.wait
+	if w.pollAt <= now || w.pollAt == never {
+		w.pollAt = now + slowPoll*3/4 + time.Duration(p.random.Int64N(int64(slowPoll/2)))
+	}
+	var buffer [7]time.Duration
+	ends := buffer[:0]
+	for i := range c.at {
+		b := &c.at[i]
+		if b.ended || b.state == nil {
+			continue
+		}
+		end := time.Duration(0)
+		for k := range b.state.Blockers {
+			if r := &b.state.Blockers[k]; !r.Waiting && r.Until > 0 {
+				end = max(end, b.stateSent+(r.Until-b.now).duration())
+			}
+		}
+		ends = append(ends, end)
+	}
+	if len(ends) < p.majority {
+		return
+	}
+	slices.Sort(ends)
+	if at := ends[p.majority-1] + afterEnd; at > now {
+		w.pollAt = min(w.pollAt, at)
+	}
+}
+
+// wakeWait does what is due by time.
+func (p *Party) wakeWait(c *claim, now time.Duration) {
+	w := &c.wait
+	if now >= w.pollAt {
+		w.pollAt = never
+		for i := range c.at {
+			p.ask(c, i)
+		}
+	}
+	if now >= w.splitAt {
+		w.splitAt = never
+		p.returnVotes(c, now)
+	}
+}
+
+// ask repeats the question for the state of a waiting claim at one server.
+func (p *Party) ask(c *claim, i int) {
+	b := &c.at[i]
+	if p.usable(c.session, i) && b.sent && !b.claiming && !b.returning && !b.ended {
+		b.claiming, b.askedAt = true, p.number+1
+		p.send(i, c.session, c, Request{Kind: Claim, Want: c.record})
+	}
+}
+
+// hopeless reports whether, at a majority, a hold that c does not steal is announced to last until
+// the wait is over (R8).
+func (p *Party) hopeless(c *claim) bool {
+	if c.bound == never {
+		return false
+	}
+	n := 0
+	for i := range c.at {
+		b := &c.at[i]
+		if b.state == nil {
+			continue
+		}
+		if slices.ContainsFunc(b.state.Blockers, func(r Blocker) bool {
+			steals := c.record.Steal != lockkeeper.NoSteal && r.Priority < c.record.Priority
+			return !r.Waiting && r.Announced > 0 && !steals && b.stateSent+(r.Announced-b.now).duration() >= c.bound
+		}) {
+			n++
+		}
+	}
+	return n >= p.majority
+}
