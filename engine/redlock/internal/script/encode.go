@@ -65,9 +65,11 @@ func (p *packer) rest(r *quorum.Request) []any {
 	switch r.Kind {
 	case quorum.Claim:
 		p.want(&r.Want)
+		only := "" // the path, if it is the only one
 		if len(r.Want.Paths) == 1 {
-			return []any{p.b, r.Want.Paths[0]}
+			only = r.Want.Paths[0]
 		}
+		return []any{p.b, only, p.digits("the revision", r.Want.Revision)}
 	case quorum.Stamp:
 		return []any{p.digits("the vote", r.Vote), p.digits("the fence", r.Fence)}
 	case quorum.Return:

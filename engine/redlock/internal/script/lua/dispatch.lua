@@ -49,8 +49,8 @@ local function writeClaim(c)
   elseif c.dropped then
     write('HDEL', s.key, 'c' .. digits(c.id))
   else
-    write('HSET', s.key, 'c' .. digits(c.id), cmsgpack.pack({ c.state, c.since, c.vote, c.stated, c.lapsed,
-      c.lapseEnd, c.reason, c.text, c.counter, c.finished, c.asks, c.wantText }))
+    write('HSET', s.key, 'c' .. digits(c.id), cmsgpack.pack({ c.state, c.finished, c.since, c.vote,
+      c.stated, c.lapsed, c.lapseEnd, c.reason, c.text, c.counter, c.asks, c.wantText }))
   end
 end
 
@@ -160,4 +160,6 @@ end
 for i = 1, #writes do
   redis.call(unpack(writes[i]))
 end
+local first = redis.call('ZRANGE', data .. 'until', 0, 0, 'WITHSCORES')
+redis.call('SET', data .. 'due', digits(tonumber(first[2]) or 0))
 return result

@@ -1,7 +1,7 @@
 
 -- member is the entry of a claim in queues.
 local function member(c)
-  return format('%07.0f%016.0f', MAX_PRIORITY - c.want[2], c.want[4]) .. c.s.id .. '\0' .. format('%016.0f', c.id)
+  return format('%07d%016d', MAX_PRIORITY - c.want[2], c.want[4]) .. c.s.id .. '\0' .. format('%016d', c.id)
 end
 
 local function before(a, b)

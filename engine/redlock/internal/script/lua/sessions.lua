@@ -17,16 +17,21 @@ local function lease(s)
   return everyClaim(s)
 end
 
--- setLow changes the low-water mark. A mark that falls must not bring back forgotten claims.
+-- setLow changes the low-water mark, and drops claims that are forgotten. Some may stay until the
+-- next request that reads every claim; but a mark that falls must not bring one back.
 local function setLow(s, low)
-  if low < s.low or math.floor(low / 32) > math.floor(s.low / 32) then
+  if low < s.low or low > s.low + 8 then
     s.low = math.max(s.low, low)
     everyClaim(s)
+  else
+    for id = s.low, low - 1 do
+      local c = claimOf(s, id)
+      if c and c.state == ENDED and c.finished then
+        c.dropped, c.write = true, true
+      end
+    end
   end
-  if low ~= s.low then
-    s.low = low
-  end
-  s.write = true
+  s.low, s.write = low, true
 end
 
 -- adopt takes over the epoch of a key whose attach the server missed.

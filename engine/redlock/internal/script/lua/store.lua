@@ -4,6 +4,7 @@
 -- Keys, all after the prefix of the data:
 --   floor        the highest counter that any path ever had
 --   last         the latest time that a request saw
+--   due          the lowest score in until; 0 if that is empty
 --   until        sorted set: sessions by their end; claims (CLAIM below) by the next end of an ask or lapse
 --   names        sorted set: sessions in order of their ids
 --   s:SESSION    hash: e epoch, n nonce, t TTL, s span, u until, o channel, l low-water mark, b label,
@@ -49,7 +50,7 @@ local function natural(n)
 end
 
 local function digits(n)
-  return format('%.0f', n)
+  return format('%d', n)
 end
 
 -- number reads decimal digits; nothing is 0.
@@ -153,10 +154,10 @@ end
 
 local function unpackClaim(s, id, text)
   local key = s.key
-  local r = unpackRecord(key, text, 'nnnnnnnsnbts')
-  local c = { id = id, s = s, ref = s.id .. '.' .. digits(id), state = r[1], since = r[2], vote = r[3],
-    stated = r[4], lapsed = r[5], lapseEnd = r[6], reason = r[7], text = r[8], counter = r[9],
-    finished = r[10], asks = {} }
+  local r = unpackRecord(key, text, 'nbnnnnnnsnts')
+  local c = { id = id, s = s, ref = s.id .. '.' .. digits(id), state = r[1], finished = r[2], since = r[3],
+    vote = r[4], stated = r[5], lapsed = r[6], lapseEnd = r[7], reason = r[8], text = r[9], counter = r[10],
+    asks = {} }
   for i, a in ipairs(r[11]) do
     if type(a) ~= 'table' or type(a[1]) ~= 'string' or not natural(a[2]) or not natural(a[3]) or
         type(a[4]) ~= 'boolean' or type(a[5]) ~= 'string' or type(a[6]) ~= 'string' or

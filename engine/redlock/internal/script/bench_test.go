@@ -1,0 +1,115 @@
+package script
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
+)
+
+// member is a set for a benchmark: the scripts of production, with the server's own time.
+func member(t testing.TB, w *wire) Set {
+	set := Set{SetKey: "bench:set", Marker: "id:1.1.1", Data: "bench:id.1:", Channel: "bench:to:"}
+	for _, s := range Scripts() {
+		if sha := w.do("SCRIPT", "LOAD", s.Text); sha != s.SHA {
+			t.Fatalf("the server names the script %v, not %s", sha, s.SHA)
+		}
+	}
+	w.do("HSET", set.SetKey, "marker", set.Marker)
+	return set
+}
+
+func evalsha(t testing.TB, s Set, r quorum.Request) []byte {
+	call, err := Encode(s, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []any{"EVALSHA", call.Script.SHA, len(call.Keys)}
+	for _, k := range call.Keys {
+		args = append(args, k)
+	}
+	return command(append(args, call.Args...)...)
+}
+
+// cpu returns the processor time of the server in microseconds.
+func cpu(t testing.TB, w *wire) float64 {
+	total := 0.0
+	for line := range strings.Lines(w.do("INFO", "cpu").(string)) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_sys" || name == "used_cpu_user" {
+			seconds, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += seconds * 1e6
+		}
+	}
+	return total
+}
+
+// BenchmarkPair measures what an acquire and a release of a free path cost the server: server-µs/op.
+// One session in pipelines of 100 requests, with 1000 paths in turn; "trivial" are two scripts that
+// do nothing with the same arguments.
+func BenchmarkPair(b *testing.B) {
+	w := dial(b, testdb.SharedRedis(b))
+	set := member(b, w)
+	w.c.Write(evalsha(b, set, quorum.Request{
+		Kind: quorum.Attach, Session: "bench",
+		Attach: quorum.AttachRequest{NewEpoch: 1_700_000_000_000_000, Nonce: "n", TTL: 3_600_000_000, To: "party"},
+	}))
+	if _, err := w.read(); err != nil {
+		b.Fatal(err)
+	}
+	trivial := w.do("SCRIPT", "LOAD", "return 1").(string)
+	id := uint64(0)
+	measure := func(b *testing.B, hollow bool) {
+		before := cpu(b, w)
+		for n := 0; n < b.N; n += 50 {
+			var pipeline []byte
+			for range 50 {
+				id++
+				r := quorum.Request{
+					Kind: quorum.Claim, Session: "bench", Epoch: 1_700_000_000_000_000, LowestOpen: id, ID: id,
+					Want: quorum.WantRecord{
+						Paths:  []string{fmt.Sprintf("path/%d", id%1000)},
+						Ticket: 1_700_000_000_000_000 + id,
+						Label:  lockkeeper.Label{As: "ann@host"},
+					},
+				}
+				for range 2 {
+					text := evalsha(b, set, r)
+					if hollow {
+						call, _ := Encode(set, r)
+						text = []byte(strings.Replace(string(text), call.Script.SHA, trivial, 1))
+					}
+					pipeline = append(pipeline, text...)
+					r = quorum.Request{
+						Kind: quorum.End, Session: r.Session, Epoch: r.Epoch, LowestOpen: r.LowestOpen, ID: id,
+						Reason: lockkeeper.Released,
+					}
+				}
+			}
+			w.c.Write(pipeline)
+			for i := range 100 {
+				answer, err := w.read()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if hollow {
+					continue
+				}
+				reply, err := Decode(quorum.Claim, answer)
+				if err != nil || len(reply.Claims) != 1 || (reply.Claims[0].State == lockkeeper.Held) != (i%2 == 0) {
+					b.Fatalf("%+v, %v", reply, err)
+				}
+			}
+		}
+		b.ReportMetric((cpu(b, w)-before)/float64((b.N+49)/50*50), "server-µs/op")
+	}
+	b.Run("lock", func(b *testing.B) { measure(b, false) })
+	b.Run("trivial", func(b *testing.B) { measure(b, true) })
+}
