@@ -72,6 +72,8 @@ var house = []room{
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
 	// watchers: whom a change concerns, what they have received
 	{"internal/watching", ".", ""},
+	{"examples/transactions", ".", ""}, // runs on every engine
+
 	{"internal/model", ". table", ""},                   // the rules a second time, slow and obvious
 	{"internal/story", ". table internal/duration", ""}, // commands and tables as text
 	{"semaphore/internal/interleave", "", ""},           // small programs under every schedule
