@@ -342,7 +342,7 @@ func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Dur
 			c.listed(i, st)
 			continue
 		}
-		p.apply(c, i, evidence{state: st, now: r.reply.Now, sent: r.sent, got: r.at})
+		p.apply(c, i, evidence{state: st, now: r.reply.Now, sent: r.sent, got: r.at, reply: true})
 	}
 }
 

@@ -126,7 +126,7 @@ func (p *Party) amend(c *claim, call CallID, w lockkeeper.Want, now time.Duratio
 	old.Wait = w.Wait // the wait of an amendment has no meaning
 	same := old.SameRequest(&w)
 	if c.adopted {
-		x, y := p.recordOf(&w, c.record.Ticket), c.record
+		x, y := p.recordAs(c, &w), c.record
 		y.Priority, y.Revision = x.Priority, x.Revision
 		same = sameRecord(&x, &y)
 	}
@@ -208,21 +208,20 @@ func (p *Party) decideWaiting(c *claim, now time.Duration) {
 func (c *claim) wantsTry() bool { return c.record.Try && !c.adopted }
 
 // tryGrant grants c if a majority has voted for it and is stamped, and if the holder may rely on
-// these servers for as long as its client believes that the session lives.
+// these servers for as long as its client believes that the session lives. It renews the session
+// at servers that have voted but promise too little.
 func (p *Party) tryGrant(c *claim, now time.Duration) bool {
-	f := p.fence(c)
+	f := p.fence(c, now)
 	if f == 0 {
-		p.raiseAim(c)
-		return false
-	}
-	s := c.session
-	if promised, _ := p.holdDeadline(c); promised <= now || promised < s.clientEnd {
-		for i := range c.at {
-			if c.at[i].counts() && s.seats[i].promise < max(s.clientEnd, now+1) {
-				s.seats[i].renew = true
+		p.raiseAim(c, now)
+		if c.counted() >= p.majority && p.currentVotes(c, now) < p.majority {
+			for i := range c.at {
+				if c.at[i].counts() && !p.current(c, i, now) {
+					c.session.seats[i].renew = true
+				}
 			}
+			p.pushSeats(c.session, now)
 		}
-		p.pushSeats(s, now)
 		return false
 	}
 	c.phase, c.fence, c.since = held, f, now
@@ -333,7 +332,8 @@ func (p *Party) finish(c *claim, why lockkeeper.Reason, text string, now time.Du
 	s.graves = append(s.graves, c)
 	for i := range c.at {
 		b := &c.at[i]
-		b.endDone = b.ended || !b.sent
+		forgotten := b.ended && b.reason != lockkeeper.Stolen && b.reason != lockkeeper.Revoked
+		b.endDone = forgotten || !b.sent // a server keeps other ends until the session asks for them
 		b.state, b.ask = nil, nil
 	}
 	p.touch(c, now)

@@ -29,6 +29,9 @@ type sim struct {
 	answers map[*Party]map[CallID]Answer
 	notices map[*Party][]lockkeeper.Status
 	sends   map[Kind]int
+	paused  map[*Party]time.Duration // until when the process stands still
+	fences  map[fenceKey]lockkeeper.Ref
+	grants  int
 }
 
 type event struct {
@@ -42,7 +45,7 @@ func newSim(t *testing.T, servers, parties int, seed uint64) *sim {
 		T: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Hour, slowest: 500 * time.Microsecond,
 		dead:    make([]bool, servers),
 		answers: make(map[*Party]map[CallID]Answer), notices: make(map[*Party][]lockkeeper.Status),
-		sends: make(map[Kind]int),
+		sends: make(map[Kind]int), paused: make(map[*Party]time.Duration),
 	}
 	for i := range servers {
 		s.servers = append(s.servers, NewServer(Limits{}))
@@ -73,6 +76,18 @@ func (s *sim) after(d time.Duration, do func()) {
 	s.events = slices.Insert(s.events, i, e)
 }
 
+// deliver runs do for a party after d, or when the party goes on.
+func (s *sim) deliver(p *Party, d time.Duration, do func()) {
+	s.after(d, func() {
+		if rest := s.paused[p] - s.now; rest > 0 {
+			s.deliver(p, rest, do)
+			return
+		}
+		do()
+		s.collect(p)
+	})
+}
+
 func (s *sim) delay() time.Duration { return time.Duration(1 + s.random.Int64N(int64(s.slowest))) }
 
 // collect takes the output of p, and puts it on its way.
@@ -91,7 +106,7 @@ func (s *sim) collect(p *Party) {
 		s.sends[send.Request.Kind]++
 		sent := s.now
 		if s.random.Float64() < s.lose {
-			s.after(20*time.Millisecond, func() { p.Failed(s.now, send.Number, false); s.collect(p) })
+			s.deliver(p, 20*time.Millisecond, func() { p.Failed(s.now, send.Number, false) })
 			if s.random.IntN(2) == 0 {
 				continue // the server executes it, and the answer is lost
 			}
@@ -100,12 +115,11 @@ func (s *sim) collect(p *Party) {
 		}
 		s.after(s.delay(), func() {
 			if s.dead[send.Server] {
-				p.Failed(s.now, send.Number, false)
-				s.collect(p)
+				s.deliver(p, 0, func() { p.Failed(s.now, send.Number, false) })
 				return
 			}
 			r := s.apply(send.Server, send.Request)
-			s.after(s.delay(), func() { p.Reply(s.now, send.Number, sent, r); s.collect(p) })
+			s.deliver(p, s.delay(), func() { p.Reply(s.now, send.Number, sent, r) })
 		})
 	}
 }
@@ -115,7 +129,7 @@ func (s *sim) apply(server int, r Request) Reply {
 	for _, m := range messages {
 		for i, p := range s.parties {
 			if m.To == fmt.Sprint(i) && s.random.Float64() >= s.lose {
-				s.after(s.delay(), func() { p.Message(s.now, server, m); s.collect(p) })
+				s.deliver(p, s.delay(), func() { p.Message(s.now, server, m) })
 			}
 		}
 	}
@@ -128,7 +142,7 @@ func (s *sim) run(d time.Duration) {
 	for {
 		at, tick := end, -1
 		for i, p := range s.parties {
-			if next := p.Next(); next != 0 && next < at {
+			if next := max(p.Next(), s.paused[p]); p.Next() != 0 && next < at {
 				at, tick = next, i
 			}
 		}

@@ -57,11 +57,17 @@ func (p *Party) sameRequest(c *claim, w *lockkeeper.Want) bool {
 	if !c.adopted {
 		return c.want.SameRequest(w)
 	}
+	r := p.recordAs(c, w)
+	return sameRecord(&r, &c.record)
+}
+
+// recordAs returns w as servers keep it, with the measured wait of c, which another party measured.
+func (p *Party) recordAs(c *claim, w *lockkeeper.Want) WantRecord {
 	r := p.recordOf(w, c.record.Ticket)
-	if w.After == lockkeeper.AfterMeasured { // it was measured by another party
+	if w.After == lockkeeper.AfterMeasured {
 		r.After, r.AfterTTL = c.record.After, c.record.AfterTTL
 	}
-	return sameRecord(&r, &c.record)
+	return r
 }
 
 // sameRecord compares two records, but for their tickets.

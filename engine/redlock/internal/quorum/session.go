@@ -212,7 +212,7 @@ func (p *Party) takeClaims(f flight, number uint64, sent time.Duration, r Reply,
 			c.listed(i, st)
 			continue
 		}
-		p.apply(c, i, evidence{state: st, now: r.Now, sent: sent, got: now})
+		p.apply(c, i, evidence{state: st, now: r.Now, sent: sent, got: now, reply: true})
 	}
 	if listed == nil {
 		return false

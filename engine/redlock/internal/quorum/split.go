@@ -82,7 +82,7 @@ func (p *Party) returnVotes(c *claim, now time.Duration) {
 		return
 	}
 	best := p.bestRival(c)
-	if best == nil || c.counted() >= p.majority {
+	if best == nil || p.currentVotes(c, now) >= p.majority {
 		return
 	}
 	for i := range c.at {

@@ -39,6 +39,7 @@ type ballot struct {
 
 	now       Micros        // the server's time in the latest state
 	stateSent time.Duration // when the request of the latest state was sent
+	stateGot  time.Duration // when that state arrived
 	unsure    time.Duration // until when a former holder may rely on this server's promise
 	state     *ClaimState   // the latest
 
@@ -81,12 +82,13 @@ type evidence struct {
 	now   Micros        // the clock of the server
 	sent  time.Duration // when its request was sent; of a message, the earliest moment known
 	got   time.Duration
+	reply bool // sent is certain
 }
 
 // apply takes what one server says of the claim.
 func (p *Party) apply(c *claim, server int, e evidence) {
 	b, st := &c.at[server], e.state
-	late := e.now < b.now
+	late := p.late(b, e)
 	if !b.known {
 		b.known, b.knownAt = true, p.number
 	}
@@ -95,7 +97,7 @@ func (p *Party) apply(c *claim, server int, e evidence) {
 	if st.State == lockkeeper.Ended {
 		b.ended, b.reason, b.text = true, st.Reason, st.Text
 		if !late {
-			b.state, b.now = st, e.now
+			b.state, b.now, b.stateSent, b.stateGot = st, e.now, e.sent, e.got
 		}
 		b.gone = max(b.gone, b.vote)
 		return
@@ -117,11 +119,18 @@ func (p *Party) apply(c *claim, server int, e evidence) {
 	}
 	b.applyAsk(e, late)
 	if !late {
-		b.state, b.now, b.stateSent = st, e.now, e.sent
+		b.state, b.now, b.stateSent, b.stateGot = st, e.now, e.sent, e.got
 		if st.Lapsed && c.lapse == lockkeeper.NoReason {
 			c.lapse, c.lapseEnd = lockkeeper.Expired, 0
 		}
 	}
+}
+
+// late reports whether a state may be older than the latest one. The clock of the server says so,
+// unless it was set back: the answer to a request that was sent after the latest state had arrived is
+// newer.
+func (p *Party) late(b *ballot, e evidence) bool {
+	return e.now < b.now && (!e.reply || e.sent <= b.stateGot)
 }
 
 // applyAsk takes the ask in a state. A state that may be older than the latest one can only bring the
@@ -145,6 +154,24 @@ func (c *claim) counted() int {
 	n := 0
 	for i := range c.at {
 		if c.at[i].counts() {
+			n++
+		}
+	}
+	return n
+}
+
+// current reports whether the party may rely on the vote of a server for a grant now: it counts, and
+// nothing that the server promised ends before what the client believes of the session.
+func (p *Party) current(c *claim, i int, now time.Duration) bool {
+	b, seat := &c.at[i], &c.session.seats[i]
+	return b.counts() && b.askEnd > now && seat.promise > now && seat.promise >= c.session.clientEnd
+}
+
+// currentVotes returns the number of current votes.
+func (p *Party) currentVotes(c *claim, now time.Duration) int {
+	n := 0
+	for i := range c.at {
+		if p.current(c, i, now) {
 			n++
 		}
 	}
@@ -184,21 +211,21 @@ func (c *claim) endedAt() (n int, why lockkeeper.Reason, text string) {
 // fence returns the fence by which the claim is granted; 0 if it is not granted yet. That is the
 // lowest number f, not below c.aim, with which a majority is stamped. Server i is stamped with f if
 //
-//	vote_i counts, vote_i <= f, counter_i = f
+//	vote_i is current, vote_i <= f, counter_i = f
 //
 // Two majorities meet in a server. There, an earlier grant of a path of this claim left a counter not
 // below its fence, and the vote has a higher number; so f is above the fences of all earlier grants
 // of all its paths. A later vote of a majority has, at one server, a number above counter_i = f.
-func (p *Party) fence(c *claim) uint64 {
+func (p *Party) fence(c *claim, now time.Duration) uint64 {
 	best := uint64(0)
 	for i := range c.at {
 		f := c.at[i].counter
-		if !c.at[i].counts() || f < c.aim || best != 0 && f >= best {
+		if !p.current(c, i, now) || f < c.aim || best != 0 && f >= best {
 			continue
 		}
 		stamped := 0
 		for k := range c.at {
-			if b := &c.at[k]; b.counts() && b.vote <= f && b.counter == f {
+			if b := &c.at[k]; p.current(c, k, now) && b.vote <= f && b.counter == f {
 				stamped++
 			}
 		}
@@ -211,11 +238,11 @@ func (p *Party) fence(c *claim) uint64 {
 
 // raiseAim chooses the number to stamp if a majority has voted with different numbers: the lowest
 // one that is possible. It never falls, so that at most one number is stamped at a majority.
-func (p *Party) raiseAim(c *claim) {
+func (p *Party) raiseAim(c *claim, now time.Duration) {
 	var buffer [7]uint64
 	votes := buffer[:0]
 	for i := range c.at {
-		if c.at[i].counts() {
+		if p.current(c, i, now) {
 			votes = append(votes, c.at[i].vote)
 		}
 	}
@@ -231,7 +258,7 @@ func (p *Party) raiseAim(c *claim) {
 func (p *Party) confirmed(c *claim, now time.Duration) bool {
 	sure := 0
 	for i := range c.at {
-		if c.at[i].counts() && c.at[i].unsure <= now {
+		if p.current(c, i, now) && c.at[i].unsure <= now {
 			sure++
 		}
 	}

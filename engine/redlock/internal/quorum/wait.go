@@ -27,13 +27,18 @@ const (
 // decideWait answers a claim that is not granted: a try as soon as it is decided, another one when a
 // majority has queued it. Then it resolves a split vote, and sets the times of the next questions.
 func (p *Party) decideWait(c *claim, now time.Duration) {
-	known, flying, votes := 0, 0, c.counted()
+	known, refusals, flying, votes := 0, 0, 0, p.currentVotes(c, now)
 	for i := range c.at {
 		b := &c.at[i]
 		if b.known || b.ended {
 			known++
 		}
-		if p.usable(c.session, i) && (b.claiming || b.stamping || b.returning || !b.sent && !b.ended) {
+		if b.ended {
+			refusals++
+		}
+		seat := &c.session.seats[i]
+		renewing := b.counts() && (seat.renewing || seat.restoring || seat.attaching)
+		if p.usable(c.session, i) && (b.claiming || b.stamping || b.returning || renewing || !b.sent && !b.ended) {
 			flying++
 		}
 	}
@@ -47,6 +52,10 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 		}
 		return
 	}
+	if c.wantsTry() && refusals == 0 {
+		p.setPoll(c, now)
+		return // nobody has it: too few servers answer
+	}
 	if c.wantsTry() || p.hopeless(c) {
 		p.refuse(c, lockkeeper.TimedOut, "", now)
 		return
@@ -56,7 +65,7 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 		p.answerCallers(c, now)
 	}
 	p.shakes.follow(p, c, now)
-	if votes > 0 && flying == 0 {
+	if c.counted() > 0 && flying == 0 {
 		p.resolveSplit(c, now)
 	}
 	p.setPoll(c, now)
