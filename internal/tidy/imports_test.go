@@ -32,6 +32,8 @@ var house = []room{
 	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/attached internal/serve/wire", ""},
+	{"engine/redlock", ". internal/attached internal/watching engine/redlock/internal/link " +
+		"engine/redlock/internal/quorum", ""},
 	{"engine/redlock/internal/link", "engine/redlock/internal/quorum", ""},     // what carries requests
 	{"engine/redlock/internal/quorum", ".", ""},                                // pure step functions
 	{"engine/redlock/internal/script", ". engine/redlock/internal/quorum", ""}, // the Lua scripts of a server

@@ -78,9 +78,6 @@ func (l *Link) Do(ctx context.Context, requests []quorum.Request) ([]quorum.Repl
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return ctx.Err()
-	}
 	select {
 	case <-time.After(d):
 		return nil
@@ -165,17 +162,12 @@ func (l *Link) lose() {
 
 // receive delivers a message after a delay.
 func (l *Link) receive(m quorum.Message, delay time.Duration) {
-	add := func() {
+	time.AfterFunc(delay, func() {
 		l.mu.Lock()
 		l.messages = append(l.messages, m)
 		l.mu.Unlock()
 		l.wake()
-	}
-	if delay == 0 {
-		add()
-	} else {
-		time.AfterFunc(delay, add)
-	}
+	})
 }
 
 // deliver delivers the messages that have arrived.

@@ -120,8 +120,10 @@ func (s *Server) lose() {
 }
 
 // Empty deletes the data of server i of several. The server takes part again when the longest lease
-// that the others promise has passed, with the highest of their floors (condition 2).
-func (set *Set) Empty(i int) {
+// that the others promise has passed, with the highest of their floors (condition 2). Then Empty
+// closes the channel that it returns.
+func (set *Set) Empty(i int) <-chan struct{} {
+	back := make(chan struct{})
 	s := set.servers[i]
 	s.lose()
 	var longest quorum.Micros
@@ -133,7 +135,11 @@ func (set *Set) Empty(i int) {
 			longest = max(longest, promised)
 		}
 	}
-	time.AfterFunc(time.Duration(longest+1)*time.Microsecond, func() { set.rejoin(s) })
+	time.AfterFunc(time.Duration(longest+1)*time.Microsecond, func() {
+		set.rejoin(s)
+		close(back)
+	})
+	return back
 }
 
 func (set *Set) rejoin(s *Server) {
@@ -155,12 +161,16 @@ func (set *Set) rejoin(s *Server) {
 // percent reports, at random, true in n of 100 cases. The caller holds mu.
 func (s *Server) percent(n int) bool { return n > 0 && s.random.IntN(100) < n }
 
-// delay returns the delay of one way. The caller holds mu.
+// oneWay is the shortest time of one way. Without it nothing would take time in a bubble, so tickets
+// could not say what came first.
+const oneWay = 50 * time.Microsecond
+
+// delay returns the time of one way. The caller holds mu.
 func (s *Server) delay() time.Duration {
 	if s.faults.Delay == 0 {
-		return 0
+		return oneWay
 	}
-	return time.Duration(s.random.Int64N(int64(s.faults.Delay)))
+	return oneWay + time.Duration(s.random.Int64N(int64(s.faults.Delay)))
 }
 
 // execute executes a pipeline and sends the messages. It returns nil if the server is stopped or
