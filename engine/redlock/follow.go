@@ -204,15 +204,12 @@ func newFollower(q lockkeeper.Query) *follower {
 	return &follower{query: q, reported: watching.NewReported(), last: make(map[lockkeeper.Ref]lockkeeper.Status)}
 }
 
-// anyChange stands for Status.Change in comparisons, since that differs in every read.
-const anyChange = 1
-
 // report yields the differences between m and the moment before. It returns false if yield did.
 func (f *follower) report(m *moment, yield func(lockkeeper.Status, error) bool) bool {
 	wide := f.query
 	wide.Meets = "" // a server may have forgotten the paths of an ended claim
-	live, _ := pick(m.claims, f.query, anyChange)
-	_, tombstones := pick(m.claims, wide, anyChange)
+	live, _ := pick(m.claims, f.query, m.change)
+	_, tombstones := pick(m.claims, wide, m.change)
 	over := make(map[lockkeeper.Ref]bool, len(tombstones))
 	var news []lockkeeper.Status
 	for _, st := range tombstones {
@@ -231,7 +228,9 @@ func (f *follower) report(m *moment, yield func(lockkeeper.Status, error) bool) 
 		f.last[st.Ref] = st
 	}
 	return f.reported.Changes(live, news, func(st lockkeeper.Status, err error) bool {
-		st.Change = m.change
+		if st.State == lockkeeper.Ended {
+			st.Change = max(st.Change, m.change) // also if its end is not known
+		}
 		return yield(st, err)
 	})
 }

@@ -12,9 +12,9 @@ import (
 // List implements lockkeeper.Engine. It merges what the servers say; see merge. An ended claim is
 // known until its client has acknowledged the end, or its session ends.
 //
-// Status.Change of its statuses is a time: it rises with the time of the read. With Query.Follow, a
-// watcher receives the difference to its last read. It may miss states in between, but never the
-// last one of a claim.
+// Status.Change of its statuses is a time: of a live claim that of its latest change, of an ended one
+// that of the read. With Query.Follow, a watcher receives the difference to its last read. It may
+// miss states in between, but never the last one of a claim.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if err := q.Check(); err != nil {
@@ -58,16 +58,18 @@ func changeOf(readings []*reading) uint64 {
 	return clocks[(len(clocks)-1)/2]
 }
 
-// pick returns the live and the ended claims that q selects, the live ones in the order of R4.
+// pick returns the live and the ended claims that q selects, the live ones in the order of R4. change
+// is for ended ones.
 func pick(claims []*seen, q lockkeeper.Query, change uint64) (live, ended []lockkeeper.Status) {
 	for _, c := range claims {
 		st, ok := c.status(q.Brief)
-		st.Change = change
 		switch {
 		case !ok || !q.Selects(&st):
 		case st.State == lockkeeper.Ended:
+			st.Change = change
 			ended = append(ended, st)
 		default:
+			st.Change = c.change(&st)
 			live = append(live, st)
 		}
 	}

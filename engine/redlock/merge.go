@@ -233,6 +233,23 @@ func (c *seen) reason() lockkeeper.Reason {
 	return best
 }
 
+// change returns a number for Status.Change that rises with the changes of a live claim: when the
+// servers began to keep it, by the median of their clocks; one more while its holder is asked.
+func (c *seen) change(st *lockkeeper.Status) uint64 {
+	var since []quorum.Micros
+	for i := range c.views {
+		if v := &c.views[i]; v.live() && (st.State != lockkeeper.Held || v.voted()) {
+			since = append(since, v.Since)
+		}
+	}
+	slices.Sort(since)
+	number := uint64(max(since[(len(since)-1)/2], 1)) + 2*st.Revision
+	if st.Asked != nil {
+		number++
+	}
+	return number
+}
+
 // explain adds why the claim waits.
 func (c *seen) explain(st *lockkeeper.Status) {
 	type count struct {
@@ -293,4 +310,5 @@ func (c *seen) explain(st *lockkeeper.Status) {
 		st.Waits = append(st.Waits, lockkeeper.AskedToYield)
 	}
 	slices.Sort(st.Waits)
+	st.ETA = quorum.Estimate(st.Position, st.Blockers)
 }

@@ -62,7 +62,7 @@ import (
 //     if AfterTTL > 0; and one more if that is the holder's stated, so that a late Ack counts for
 //     one ask only. stated is the end of the ask that the holder's state showed last, if not 0.
 //
-// A claim that ends by an operator has the text "as (note)" of the operator's label. A claim that
+// A claim that ends by an operator has the text "note (by as)" of the operator's label. A claim that
 // ends leaving unsure: unless it lapsed, relied = min(until of its session, ends of its
 // acknowledged asks but 0), and unsure of its paths = max(unsure, relied) if relied > now.
 //

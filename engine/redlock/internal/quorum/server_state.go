@@ -3,7 +3,6 @@ package quorum
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -145,11 +144,5 @@ func (s *Server) messages() []Message {
 	return all
 }
 
-// words is the text of an end that an operator caused: "as (note)".
-func words(l lockkeeper.Label) string {
-	text := l.As
-	if l.Note != "" {
-		text = strings.TrimSpace(text + " (" + l.Note + ")")
-	}
-	return text
-}
+// words is the text of an end that an operator caused.
+func words(l lockkeeper.Label) string { return (&lockkeeper.Asked{Label: l}).Words() }

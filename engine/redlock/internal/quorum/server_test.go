@@ -289,7 +289,7 @@ func TestServerKeepsAnEndThatTheSessionDidNotAskFor(t *testing.T) {
 	b.claim("a", 1, WantRecord{}, "x")
 	b.do(Done, Request{Kind: Revoke, Session: "a", ID: 1, Force: true, Label: lockkeeper.Label{As: "ops", Note: "disk"}})
 	r := b.do(Done, Request{Kind: Renew, Session: "a", LowestOpen: 2})
-	if len(r.Claims) != 1 || r.Claims[0].Text != "ops (disk)" {
+	if len(r.Claims) != 1 || r.Claims[0].Text != "disk (by ops)" {
 		t.Fatalf("claims %+v", r.Claims)
 	}
 	b.do(Done, Request{Kind: End, Session: "a", ID: 1, LowestOpen: 2})

@@ -39,8 +39,25 @@ func (p *Party) status(c *claim, now time.Duration) lockkeeper.Status {
 		st.State, st.Reason, st.Text, st.Fence, st.Left = lockkeeper.Ended, c.reason, c.text, c.fence, 0
 		st.Unconfirmed = c.unconfirmed
 		st.Blockers, st.Position = c.refusals, c.position
+		st.ETA = Estimate(st.Position, st.Blockers)
 	}
 	return st
+}
+
+// Estimate returns how long a claim with this place in line will wait: what is left of the announced
+// holds of its paths. It is 0, unknown, behind other waiting claims, and if a hold is not announced.
+func Estimate(position int, blockers []lockkeeper.Blocker) time.Duration {
+	if position != 1 {
+		return 0
+	}
+	var longest time.Duration
+	for i := range blockers {
+		if blockers[i].Why == lockkeeper.Behind || blockers[i].Left <= 0 || blockers[i].Left == lockkeeper.Forever {
+			return 0
+		}
+		longest = max(longest, blockers[i].Left)
+	}
+	return longest
 }
 
 // end returns the earliest announced or enforced end of a hold; never if there is none.

@@ -66,12 +66,14 @@ local function leaveUnsure(c)
   end
 end
 
--- words returns what an operator states.
+-- words returns what an operator states, as lockkeeper.Asked.Words does.
 local function words(as, note)
-  if note == '' then
-    return as
+  if as == '' then
+    return note
+  elseif note == '' then
+    return 'by ' .. as
   end
-  return (string.gsub(as .. ' (' .. note .. ')', '^%s+', ''))
+  return note .. ' (by ' .. as .. ')'
 end
 
 local function endDue()
