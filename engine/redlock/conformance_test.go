@@ -54,13 +54,13 @@ func openInMemory(t *testing.T, set *memory.Set) *Engine {
 }
 
 func TestConformanceInMemory(t *testing.T) {
-	for _, n := range []int{1, 3} {
+	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) { enginetest.Run(t, inMemory(n, memory.Faults{})) })
 	}
 }
 
 func TestStressInMemory(t *testing.T) {
-	for _, n := range []int{1, 3} {
+	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) { enginetest.Stress(t, inMemory(n, memory.Faults{})) })
 	}
 }

@@ -38,8 +38,13 @@ func waits() quorum.ClaimState {
 		State:    lockkeeper.Waiting,
 		Since:    testNow - second,
 		Position: 1,
-		Blockers: []quorum.Blocker{{Ref: lockkeeper.Ref{Session: "h", ID: 3}, Path: "db", Vote: 4, Since: testNow - 2*second}},
-		Want:     &quorum.WantRecord{Paths: []string{"db"}},
+		Blockers: []quorum.Blocker{{
+			Ref:   lockkeeper.Ref{Session: "h", ID: 3},
+			Path:  "db",
+			Vote:  4,
+			Since: testNow - 2*second,
+		}},
+		Want: &quorum.WantRecord{Paths: []string{"db"}},
 	}
 }
 
@@ -109,7 +114,8 @@ func TestMergedState(t *testing.T) {
 func TestMergedWaitHasItsBlockers(t *testing.T) {
 	all := merge([]*reading{knows("s", waits()), knows("s", waits()), nil})
 	st, ok := all[0].status(false)
-	if !ok || len(st.Blockers) != 1 || st.Position != 1 || !slices.Equal(st.Waits, []lockkeeper.WaitReason{lockkeeper.HeldBy}) {
+	heldBy := []lockkeeper.WaitReason{lockkeeper.HeldBy}
+	if !ok || len(st.Blockers) != 1 || st.Position != 1 || !slices.Equal(st.Waits, heldBy) {
 		t.Fatalf("merged: %+v, want one blocker", st)
 	}
 	if b := st.Blockers[0]; b.Ref != (lockkeeper.Ref{Session: "h", ID: 3}) || b.Age != 2*time.Second || b.Path != "db" {
@@ -139,7 +145,8 @@ func TestFollowerReceivesEachChangeOnce(t *testing.T) {
 		{all(nothing), nil},
 	} {
 		var got []string
-		f.report(&moment{claims: merge(step.servers), change: uint64(testNow) + uint64(i)}, func(st lockkeeper.Status, _ error) bool {
+		m := &moment{claims: merge(step.servers), change: uint64(testNow) + uint64(i)}
+		f.report(m, func(st lockkeeper.Status, _ error) bool {
 			text := st.Ref.String() + " " + st.State.String()
 			if st.State == lockkeeper.Ended {
 				text += " " + st.Reason.String()

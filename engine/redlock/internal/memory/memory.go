@@ -35,7 +35,6 @@ func New(n int, seed uint64) *Set {
 			name:   fmt.Sprintf("memory %d", i),
 			random: rand.New(rand.NewPCG(seed, uint64(i))),
 			state:  quorum.NewServer(quorum.Limits{}),
-			offset: quorum.Micros(i) * 1_000_000_007, // clocks of servers do not agree
 		})
 	}
 	return set
@@ -51,6 +50,14 @@ func (set *Set) Links() []link.Link {
 		all = append(all, &Link{server: s, wakeup: make(chan struct{}, 1)})
 	}
 	return all
+}
+
+// SpreadClocks sets the clocks of the servers apart, each by 1000 s. It must be called before the
+// servers are used. Nothing but the order of waiters may depend on it.
+func (set *Set) SpreadClocks() {
+	for i, s := range set.servers {
+		s.offset = quorum.Micros(i) * 1_000_000_007
+	}
 }
 
 // SetFaults sets the faults of all servers.
