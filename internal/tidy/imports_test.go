@@ -75,6 +75,7 @@ var house = []room{
 	// watchers: whom a change concerns, what they have received
 	{"internal/watching", ".", ""},
 	{"examples/transactions", ".", ""}, // runs on every engine
+	{"examples/priorities", ".", ""},   // measures starvation
 
 	{"internal/model", ". table", ""},                   // the rules a second time, slow and obvious
 	{"internal/story", ". table internal/duration", ""}, // commands and tables as text
