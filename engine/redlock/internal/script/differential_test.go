@@ -50,8 +50,7 @@ func TestScriptsAndServerAgree(t *testing.T) {
 			w.learn(&r, &want)
 		}
 		g.commands.do("FLUSHALL")
-		g.commands.c.Close()
-		g.messages.c.Close()
+		g.close()
 	}
 }
 

@@ -131,6 +131,7 @@ type target struct {
 	t        testing.TB
 	set      Set
 	commands *wire
+	limited  *wire // of a user with the rights that the scripts need, which executes them
 	messages *wire
 	scripts  map[*Script]*Script
 }
@@ -139,7 +140,14 @@ func newTarget(t testing.TB, server *testdb.Server) *target {
 	t.Helper()
 	prefix := fmt.Sprintf("test%d:", sets.Add(1))
 	set := Set{SetKey: prefix + "set", Marker: "id:1.1.1", Data: prefix + "id.1:", Channel: prefix + "to:"}
-	g := &target{t: t, set: set, commands: dial(t, server), messages: dial(t, server), scripts: map[*Script]*Script{}}
+	g := &target{t: t, set: set, scripts: map[*Script]*Script{}}
+	g.commands, g.limited, g.messages = dial(t, server), dial(t, server), dial(t, server)
+	user := []any{"ACL", "SETUSER", "user" + prefix, "on", ">secret", "~" + prefix + "*", "&" + prefix + "*", "+evalsha"}
+	for _, c := range Commands() {
+		user = append(user, "+"+strings.ToLower(c))
+	}
+	g.commands.do(user...)
+	g.limited.do("AUTH", "user"+prefix, "secret")
 	for _, s := range Scripts() {
 		g.scripts[s] = withTestClock(t, s)
 		g.commands.do("SCRIPT", "LOAD", g.scripts[s].Text)
@@ -147,6 +155,13 @@ func newTarget(t testing.TB, server *testdb.Server) *target {
 	g.commands.do("HSET", set.SetKey, "marker", set.Marker)
 	g.messages.do("PSUBSCRIBE", set.Channel+"*")
 	return g
+}
+
+// close ends the connections; without it they end with the test.
+func (g *target) close() {
+	for _, w := range []*wire{g.commands, g.limited, g.messages} {
+		w.c.Close()
+	}
 }
 
 // evaluate executes r when the clock shows now.
@@ -161,7 +176,7 @@ func (g *target) evaluate(now quorum.Micros, r quorum.Request) (quorum.Reply, er
 		args = append(args, k)
 	}
 	args = append(args, call.Args...)
-	answer, err := g.commands.ask(append(args, int64(now))...)
+	answer, err := g.limited.ask(append(args, int64(now))...)
 	if err != nil {
 		return quorum.Reply{}, err
 	}

@@ -29,6 +29,14 @@ var (
 	generalScript = newScript("begin", "rules")
 )
 
+// Commands are the commands that the scripts execute: a user of an ACL needs them, and EVALSHA.
+func Commands() []string {
+	return []string{
+		"DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "MGET", "MSET", "PUBLISH", "SET",
+		"TIME", "ZADD", "ZLEXCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+	}
+}
+
 // Scripts returns all scripts, for SCRIPT LOAD.
 func Scripts() []*Script { return []*Script{claimScript, endScript, generalScript} }
 

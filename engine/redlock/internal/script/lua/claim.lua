@@ -1,6 +1,6 @@
 
--- The frequent case: a new claim of one path, which is free and without queue, while nothing is due.
--- Whatever else is found, an error too, is for the general part: nothing is written before.
+-- The frequent case: a new claim of one path, which is free and without queue, while nothing is
+-- due. Everything else, errors too, is for the general part: nothing is written before.
 local name = ARGV[9]
 if name ~= '' then
   local skey, ckey, pkey = data .. 's:' .. sid, 'c' .. id, data .. 'p:' .. name

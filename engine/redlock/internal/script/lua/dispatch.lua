@@ -118,7 +118,10 @@ end
 
 -- run executes the request, and notes what to write and to publish.
 local function run()
-  floor, last = number(data .. 'floor', read('GET', data .. 'floor')), number(data .. 'last', read('GET', data .. 'last'))
+  sessions, paths, touched, changed, due, gone, writes, ending = {}, {}, {}, {}, {}, {}, {}, {}
+  reply, more = { DONE, now, 0, 0, {}, {}, false, '' }, false
+  floor = number(data .. 'floor', read('GET', data .. 'floor'))
+  last = number(data .. 'last', read('GET', data .. 'last'))
   if now < last then
     turnBack()
   end
@@ -140,7 +143,8 @@ local function run()
   end
   local messages = {}
   for c in pairs(changed) do
-    messages[#messages + 1] = { channel .. c.s.to, cmsgpack.pack({ c.s.to, c.s.id, c.s.epoch, now, describe(c) }) }
+    local message = { c.s.to, c.s.id, c.s.epoch, now, describe(c) }
+    messages[#messages + 1] = { channel .. c.s.to, cmsgpack.pack(message) }
   end
   writeAll()
   for _, m in ipairs(messages) do
@@ -149,7 +153,11 @@ local function run()
   return cmsgpack.pack(reply)
 end
 
-local ok, result = pcall(run)
+local ok, result
+repeat
+  ok, result = pcall(run)
+  most = most * 2
+until ok or result ~= AGAIN
 if not ok then
   result = type(result) == 'table' and result.err or tostring(result)
   if sub(result, 1, 7) ~= 'LKDATA ' then

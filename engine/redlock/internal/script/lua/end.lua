@@ -1,6 +1,6 @@
 
 -- The frequent case: the end of a vote for one path that nobody waits for, while nothing is due.
--- Whatever else is found, an error too, is for the general part: nothing is written before.
+-- Everything else, errors too, is for the general part: nothing is written before.
 do
   local skey, ckey = data .. 's:' .. sid, 'c' .. id
   local s = redis.pcall('HMGET', skey, 'e', 'l', ckey)

@@ -141,8 +141,8 @@ local function isFirst(c, without)
   return true
 end
 
--- heads returns the waiting claims that are first in the queues of all their paths, if one of these is
--- touched, in the order of queues; and all claims that are first in a touched queue.
+-- heads returns the waiting claims that are first in the queues of all their paths, if one of these
+-- is touched, in the order of queues; and all claims that are first in a touched queue.
 local function heads(without)
   local seen, list = {}, {}
   for name in pairs(touched) do

@@ -1,6 +1,6 @@
 
--- mayRestore reports whether the paths of c are without a holder, and nobody can have been granted one
--- of them after the grant with the fence.
+-- mayRestore reports whether the paths of c are without a holder, and nobody can have been granted
+-- one of them after the grant with the fence.
 local function mayRestore(c, fence, above)
   return #holders(c) == 0 and counterOf(c) <= math.max(fence, above)
 end

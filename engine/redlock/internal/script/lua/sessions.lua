@@ -69,9 +69,6 @@ local function open(id)
   local s = { id = id, key = data .. 's:' .. id, claims = {}, nonce = '', to = '', fresh = true, epoch = 0,
     ttl = 0, span = 0, ends = 0, low = 0, label = { '', '', '' }, write = true, index = true }
   read('ZSCORE', data .. 'names', id) -- that it can be written
-  if not gone[id] and read('EXISTS', s.key) == 1 then
-    fail(s.key, 'holds a session without an epoch')
-  end
   sessions[id] = s
   return s
 end
@@ -156,7 +153,12 @@ end
 
 -- expire ends the sessions whose time is over, and finds claims whose time may be.
 local function expire()
-  for _, m in ipairs(read('ZRANGEBYSCORE', data .. 'until', '-inf', digits(now))) do
+  local list = read('ZRANGEBYSCORE', data .. 'until', '-inf', digits(now), 'LIMIT', 0, most)
+  for _, m in ipairs(list) do
+    ending[m] = true
+  end
+  more = #list == most
+  for _, m in ipairs(list) do
     local id, n = string.match(m, '^\1(.*)%z(%d+)$')
     local s = session(id or m)
     if id then

@@ -74,8 +74,6 @@ local function describe(c, withWant)
   return state
 end
 
-local reply = { DONE, now, 0, 0, {}, {}, false, '' }
-
 local function describeSession(s)
   local list = {}
   for i, c in ipairs(everyClaim(s)) do

@@ -5,27 +5,34 @@
 --   floor        the highest counter that any path ever had
 --   last         the latest time that a request saw
 --   due          the lowest score in until; 0 if that is empty
---   until        sorted set: sessions by their end; claims (CLAIM below) by the next end of an ask or lapse
+--   until        sorted set: sessions by their end; claims (CLAIM below) by the next end of an ask
+--                or of their lapse
 --   names        sorted set: sessions in order of their ids
---   s:SESSION    hash: e epoch, n nonce, t TTL, s span, u until, o channel, l low-water mark, b label,
---                and a field c<id> for each claim, a packed array in the order of packClaim
+--   s:SESSION    hash: e epoch, n nonce, t TTL, s span, u until, o channel, l low-water mark,
+--                b label, and a field c<id> for each claim: see unpackClaim
 --   p:PATH       packed: counter, session and id of the holder, unsure, whether claims wait
 --   q:PATH       sorted set: MEMBER for each waiting claim, in the order of the queue
 --
 --   CLAIM = "\1" session "\0" id
 --   MEMBER = 1000000-priority (7 digits) ticket (16 digits) session "\0" id (16 digits)
 --
--- Records are read once and written at the end. A script fails before its first write or not at all:
--- it has then read and checked every record that it changes. Lua's < on texts depends on the locale
--- of the server, so below compares bytes.
+-- Records are read once and written at the end. A script fails before its first write or not at
+-- all: it has then read and checked every record that it changes. Lua's < on texts depends on the
+-- locale of the server, so below compares bytes.
 
-local floor, last = 0, 0
-local sessions, paths = {}, {}
-local touched = {} -- names of paths whose queue or holder changed, or the attributes of one of those
-local changed = {} -- claims that a message reports
-local due = {} -- claims whose lapse or ask may have ended
-local gone = {} -- sessions that ended
-local writes = {} -- the commands at the end
+local floor, last
+local sessions, paths -- as far as they were read
+local touched -- names of paths whose queue or holder changed, or the attributes of one of those
+local changed -- claims that a message reports
+local due -- claims whose lapse or ask may have ended
+local gone -- sessions that ended
+local writes -- the commands at the end
+local reply -- 1 outcome, 2 now, 3 epoch, 4 until, 5 claims, 6 sessions, 7 whether more follow, 8 text
+-- A script ends at most so many sessions and asks, the oldest ones, for thousands may expire at
+-- once. The rest waits for the next request, unless this one meets some of it: then it starts again
+-- with twice as many.
+local most, ending, more = 200, {}, false
+local AGAIN = 'again'
 local format, sub = string.format, string.sub
 
 local function fail(key, why)
@@ -133,6 +140,9 @@ local function session(id)
   local key = data .. 's:' .. id
   local f = read('HMGET', key, 'e', 'n', 't', 's', 'u', 'o', 'l', 'b')
   if not f[1] then
+    if read('EXISTS', key) == 1 then
+      fail(key, 'holds a session without an epoch')
+    end
     sessions[id] = false
     return false
   end
@@ -140,6 +150,9 @@ local function session(id)
   s.epoch, s.ttl, s.span = number(key, f[1]), number(key, f[3]), number(key, f[4])
   s.ends, s.low = number(key, f[5]), number(key, f[7])
   s.label = unpackRecord(key, f[8] or '', 'sss')
+  if more and s.ends <= now and not ending[id] then
+    error(AGAIN, 0)
+  end
   if s.ends == 0 or s.span == 0 then
     fail(key, 'holds a damaged session: its span or end is missing')
   end
@@ -168,11 +181,20 @@ local function unpackClaim(s, id, text)
   end
   c.indexed = #c.asks > 0 or c.lapsed ~= 0
   setWant(c, key, r[12])
-  if c.state < WAITING or c.state > ENDED or (c.state == HELD) ~= (c.vote > 0) or (c.state == ENDED) ~= (c.reason > 0) or
-      c.state ~= ENDED and not c.want then
+  if c.state < WAITING or c.state > ENDED or (c.state == HELD) ~= (c.vote > 0) or
+      (c.state == ENDED) ~= (c.reason > 0) or c.state ~= ENDED and not c.want then
     fail(key, 'holds a damaged claim ' .. digits(id))
   end
   c.inQueue = c.state == WAITING
+  if more and c.indexed and not ending['\1' .. s.id .. '\0' .. digits(id)] and not ending[s.id] then
+    local over = c.lapsed ~= 0 and c.lapseEnd <= now
+    for _, a in ipairs(c.asks) do
+      over = over or a[3] ~= 0 and a[3] <= now
+    end
+    if over then
+      error(AGAIN, 0)
+    end
+  end
   return c
 end
 
