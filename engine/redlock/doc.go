@@ -1,0 +1,185 @@
+// Package redlock keeps exclusive locks on 1, 3, 5 or 7 independent Redis servers, with priorities,
+// a polite steal, and waiters that are woken. A minority of the servers may be lost at any time. It
+// follows the Redlock algorithm (redis.io, "Distributed Locks with Redis") and the priority-redlock
+// specification, and closes their known holes: fences rise, a thief never overwrites a holder, a
+// server that lost its data stays out until it can do no harm.
+//
+// # Words
+//
+//	server    one Redis server; it answers requests, and never contacts another server
+//	set       the N servers of one engine; they know nothing of each other but the names
+//	party     one process with the engine
+//	majority  more than N/2 servers; two majorities share a server
+//	vote      a server's word that one claim has the paths that it wants, at this server
+//	counter   of a path at a server: the number of the latest vote, or the fence stamped on it
+//	promise   a server's word that it ends no vote of a session before a time
+//
+// # One server
+//
+// A server keeps sessions, claims and paths, as scripts that Redis executes one after the other.
+// Before each request it settles the paths that the request names:
+//
+//	            first in the queues of all its paths,
+//	            and nobody has a vote for one of them
+//	waiting ─────────────────────────────────────────────> voted
+//	  │  ^                                                  │  │
+//	  │  └──────────────── Return (split vote) ─────────────┘  │
+//	  │                                                        │ End, Leave, the session's end,
+//	  │ End, Leave, the session's end                          │ the end of an ask or of a lapse,
+//	  │                                                        │ a forced revocation
+//	  └──────────────────────> ended <─────────────────────────┘
+//
+// The order of a queue is: priority (highest first), ticket (lowest first), session, id. A party
+// chooses the ticket of a claim, so it is the same at every server.
+//
+// Each vote has a number: 1 plus the highest counter of the claim's paths. Therefore the numbers of
+// the votes for one path rise, and no number is used twice. A path that is idle for a minute is
+// forgotten; its counter lives on in the floor, which is the highest counter of the server. A path
+// without a record has the floor as its counter. So the memory of a server is bounded by the claims
+// and the paths in use.
+//
+// # A grant
+//
+// A party sends one message to each server, and waits for a majority:
+//
+//	party            A            B            C
+//	  │── Claim ────>│            │            │
+//	  │── Claim ─────────────────>│            │
+//	  │── Claim ──────────────────────────────>│  (lost)
+//	  │<── vote 7 ───│            │            │
+//	  │<── vote 7 ────────────────│            │       two of three voted with one number:
+//	  │                                                granted with fence 7
+//
+// If the numbers differ, the party raises the counters: Stamp sets the counter of a path to a
+// higher number, if the claim still has the vote with the number that the party names. The fence is
+// a number that a majority was voted or stamped with. So usually a grant costs one round trip, and
+// else two.
+//
+// Fences of one path rise. The fence f of a grant is the counter at a majority. A later grant has
+// votes at a majority that was voted or stamped with its own fence. The two majorities share a
+// server; there the number of the later vote is above f, and the later fence is that number or a
+// higher one that was stamped. So no two grants of one path have the same fence either.
+//
+// What a party knows of a claim at one server is two numbers: the highest vote it has seen, and the
+// highest vote that is over. A vote counts if it is above those that are over. Replies that arrive
+// twice, late or out of order change neither the one nor the other downwards, so they do no harm.
+//
+// # Promises and deadlines
+//
+// A session lives at each server by its own clock, until its TTL has passed since the server
+// received the last Attach, Renew or Restore. A party counts from the moment when it sent the
+// request:
+//
+//	promise(i)  = sent(i) + ttl                         for the last request that server i executed
+//	end(i)      = min(promise(i), end of an ask at i)   for a server that votes for the hold
+//	D(hold)     = the largest time that end(i) reaches at a majority of the servers
+//
+// The client stops using the hold one margin before D (margin(d) = d/100 + 10ms, as with every
+// engine), and the lease that an Attach or a Renew answers is covered by the D of every hold of the
+// session. A grant counts only votes at servers whose promise is not before the lease that the
+// client counts by.
+//
+// A server answers requests of an ended session with "no session". Renew never opens a session and
+// never sets a vote.
+//
+// # Why two parties can't both act
+//
+// A holder H acts until D(H), so at each moment a majority of servers has promised not to end its
+// votes. A claim T is granted when a majority votes for T, so when each of these has ended the vote
+// of H. The two majorities share a server. It ended the vote of H although it had promised not to.
+// That happens only if
+//
+//   - H gave the vote up: its party released the claim, left, or returned the vote;
+//   - an ask ended before the promise: a steal with a factor below 1;
+//   - an operator forced the end;
+//   - the server lost its data: condition 2 below.
+//
+// A steal with factor 1 waits for the whole TTL of the victim, so its end is never before the
+// promise: it gives up nothing. A lower factor, or a wait in seconds that is shorter than the TTL,
+// gives up that the victim is certain to know: if the victim did not acknowledge the end that it
+// was told, the grant is marked unconfirmed, and only the fence protects the resource. The same
+// holds for a forced end.
+//
+// No clocks are compared. The argument needs that clocks of servers and parties run at the same
+// rate, within the margin, and that no server's clock is set forward: Redis has no other clock.
+//
+// # A polite steal
+//
+// The holder stays holder of record. A thief is only the successor that is designated: the first in
+// the queue, if it may steal and its priority is higher than that of every holder of its paths.
+//
+//	thief T               server               holder H
+//	  │── Claim, Take 10s ──>│                    │
+//	  │<── waiting, asking ──│── asked, ends 10s ─>│   message, and in every answer to Renew
+//	  │                      │                    │   H finishes its step
+//	  │                      │<────── End ────────│   the acknowledgement of the application
+//	  │<────── vote 8 ───────│                    │
+//
+// If H does not answer, the vote of H ends with the ask, and T gets it in the same step. If T dies,
+// it leaves the queue when its session ends, and the ask is withdrawn: H was never robbed. A more
+// urgent thief M stands before T in the queue, so the server asks H for M; T goes on waiting. So
+// there is no chain of thieves, whatever the number of priorities: a wait is one handshake or one
+// lease.
+//
+// # Split votes
+//
+// If several claims arrive at once, each may get the vote of some servers, and none a majority. A
+// party gives its votes to a rival that has a majority, or else to a rival that has a vote and goes
+// first in the order of queues, after a random pause of at most 3 ms. The claim that goes first
+// never gives up a vote, so one claim gets them all. Return names the number of the vote, so a
+// Return that arrives late takes back no later vote.
+//
+// # Four conditions
+//
+// Condition 1, initialisation once. Parties initialise a set only when all N servers answer and all
+// are empty. Each server then keeps the id of the set, its own generation and those of the others,
+// and their names.
+//
+// Condition 2, a server that lost data stays out. A restart is noticed by the run id of the Redis
+// process, which heads the answers of every pipeline: answers of another process do not count. A
+// server that restarted, and did not write each change to disk before it answered, may have lost
+// votes and promises. It begins again, empty, in a new generation:
+//
+//	member ── restarted, lost data ──> barrier ──> out, until the wait is over ──> member
+//	                                      │                                        floor raised
+//	                                      └ a majority R of others, which lost nothing, has
+//	                                        the new generation
+//
+// Every request names the generations of all servers that its party knows, and a server refuses
+// those that are older than its own. So after the barrier R makes promises only to parties that
+// know of the loss and do not count the lost server. The wait is the longest time that a session
+// has left at a server of R after the barrier; the floor becomes the highest floor of R. Any
+// majority with a vote of the lost server shares another server with R. Without the wait, the lost
+// server could vote for a second holder while the first one counts on it. Without the floor, a
+// fence could fall. If no such majority R exists, the engine refuses all work, and only "lk reset"
+// starts a new set.
+//
+// Condition 3, nothing revives. Restore sets the record of a hold at a server that lacks it: only
+// if no other claim has the vote there, and the counter is not above the fence of the hold, in one
+// script. It is never sent after the party's own deadline. A release leaves the counter as it is.
+//
+// Condition 4, bounded memory. See "One server".
+//
+// # What arrives twice, late or never
+//
+//	Attach    names the epoch that it follows, and a nonce: a repeated one succeeds again, one that
+//	          comes after its successor is refused
+//	Renew     only raises the end of a session that has not ended
+//	Claim     has an id: a repeated one is answered with its state; after End the server remembers
+//	          the id, until the session says that it is below its low-water mark (R16)
+//	Stamp     raises a counter, of one vote
+//	Return    gives back one vote, by its number
+//	End       leaves a mark also where the claim has not arrived yet
+//	Restore   above
+//
+// # Order
+//
+// Tickets are microseconds of a common time base: the party's clock, corrected by the median over
+// the servers of the differences between their clocks and its own, each measured with the shortest
+// round trip so far. So of two requests with one priority, the one that began to wait goes first if
+// the other was sent after it had been answered, as long as no clock is set. Requests nearer to
+// each other than a round trip may swap.
+//
+// A claim of several paths is one request to each server: it gets votes for all of them or for
+// none.
+package redlock
