@@ -1,4 +1,3 @@
-// Package redlock keeps exclusive locks on 1, 3, 5 or 7 independent Redis servers.
 package redlock
 
 import (
