@@ -20,10 +20,10 @@ const (
 	maxTries   = 40               // of one job, so that the test ends
 )
 
-// The figures of "Priorities, TTLs and starvation" in docs/engines/redis.md. Urgent jobs come at
-// random while jobs of low priority are done one after the other. Those that only wait for their
-// turn delay a job; those that steal make it begin again, the more often the less time there is
-// between them. The rules of all engines are the same.
+// The figures of docs/priorities.md about jobs that begin again. Urgent jobs come at random while
+// jobs of low priority are done one after the other. Those that only wait for their turn delay a job;
+// those that steal make it begin again, the more often the less time there is between them. The
+// rules of all engines are the same.
 func TestStealsStarveLongJobsOfLowPriority(t *testing.T) {
 	var tries, waited []float64
 	for _, mean := range []time.Duration{5 * time.Minute, 2 * time.Minute, time.Minute, 30 * time.Second} {
