@@ -160,6 +160,9 @@ func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 		return &exit{code: exitFailure}
 	}
 	defer client.Close()
+	if err := client.Guarantees().RefuseWithout(lockkeeper.FeatureFreeze); err != nil {
+		return err
+	}
 	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ var programs = map[string]func(){
 	"lk":     func() { os.Exit(mainCode()) },
 	"await":  func() { os.Exit(await(os.Args[1:])) },
 	"revoke": func() { os.Exit(revoke(os.Args[1])) },
+	"lkfew":  runFew,
 }
 
 func TestMain(m *testing.M) {
