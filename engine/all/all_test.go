@@ -93,8 +93,11 @@ func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
 		"":         "sqlite:FILE",
 		"locks.db": "did you mean sqlite:locks.db?",
-		"redis://localhost": "there are lk://HOST, lks://HOST, mysql://HOST/DATABASE, " +
-			"postgres://HOST/DATABASE, sqlite:FILE",
+		"oracle://localhost": "there are lk://HOST, lks://HOST, mysql://HOST/DATABASE, " +
+			"postgres://HOST/DATABASE, redis://HOST,HOST,HOST, sqlite:FILE",
+		"valkey://me:s3cret@h":    "did you mean redis://me:xxxxx@h?",
+		"redis:h":                 "write redis://h",
+		"redis://h,g":             "name 1, 3, 5 or 7",
 		"http://127.0.0.1:7421":   "did you mean lk://127.0.0.1?",
 		"https://locks.example/":  "did you mean lks://locks.example?",
 		"127.0.0.1:7420":          "did you mean lk://127.0.0.1:7420?",

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/link"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redislink"
 	"github.com/lockkeeper/lockkeeper/internal/attached"
 )
 
@@ -32,6 +33,7 @@ type Engine struct {
 	close   context.CancelFunc
 	usable  chan struct{} // closed when a majority of servers was up for the first time
 	poller  poller
+	group   *redislink.Group // the connections to Redis; nil without any
 
 	mu       sync.Mutex // guards all below, and the servers' mutable fields
 	party    *quorum.Party
@@ -181,6 +183,9 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.sessions.Clear()
 	e.mu.Unlock()
+	if e.group != nil {
+		return e.group.Close()
+	}
 	return nil
 }
 

@@ -33,7 +33,8 @@ var house = []room{
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
 	{"engine/remote", ". internal/attached internal/serve/wire", ""},
 	{"engine/redlock", ". internal/attached internal/watching engine/redlock/internal/link " +
-		"engine/redlock/internal/quorum", ""},
+		"engine/redlock/internal/quorum engine/redlock/internal/redislink engine/redlock/internal/redisconn " +
+		"engine/redlock/internal/membership", "github.com/redis/go-redis/v9"},
 	{"engine/redlock/internal/link", "engine/redlock/internal/quorum", ""},     // what carries requests
 	{"engine/redlock/internal/quorum", ".", ""},                                // pure step functions
 	{"engine/redlock/internal/script", ". engine/redlock/internal/quorum", ""}, // the Lua scripts of a server
@@ -43,7 +44,7 @@ var house = []room{
 		"engine/redlock/internal/script engine/redlock/internal/membership engine/redlock/internal/redisconn", ""},
 	// servers in memory, for tests
 	{"engine/redlock/internal/memory", "engine/redlock/internal/link engine/redlock/internal/quorum", ""},
-	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote", ""},
+	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},

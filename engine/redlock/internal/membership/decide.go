@@ -105,8 +105,8 @@ func (d *decision) checkNames() error {
 			continue
 		}
 		if r.Servers != d.n || r.Index != i {
-			return fmt.Errorf("%w: %s is server %d of the %d servers %s: name these, in this order, or start a new set",
-				ErrForeign, d.names[i], r.Index+1, r.Servers, strings.Join(r.Names, ","))
+			return fmt.Errorf("%w: %s is server %d of the %d servers %s: name these, in this order, or have all servers "+
+				"forget their locks (lk reset URL)", ErrForeign, d.names[i], r.Index+1, r.Servers, strings.Join(r.Names, ","))
 		}
 		if !r.member() {
 			continue
