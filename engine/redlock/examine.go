@@ -87,15 +87,15 @@ func (e *Engine) examineMembership(i int) lockkeeper.Finding {
 }
 
 // examineClocks compares the clocks of the servers. took is how exact the comparison is.
-func examineClocks(apart, took time.Duration) lockkeeper.Finding {
+func examineClocks(difference, took time.Duration) lockkeeper.Finding {
 	finding := lockkeeper.Finding{Check: "servers' clocks"}
-	if apart <= took+clockBound {
+	if difference <= took+clockBound {
 		finding.Detail = "the same, as far as can be told; no lock depends on that"
 		return finding
 	}
 	finding.Grade = lockkeeper.Doubtful
 	finding.Detail = fmt.Sprintf("%v apart; no lock depends on that, but a clock that is set while locks are held ends "+
-		"leases of its server too early or too late", apart.Round(time.Millisecond))
+		"leases of its server too early or too late", difference.Round(time.Millisecond))
 	finding.Remedy = "let NTP set them, by slewing"
 	return finding
 }

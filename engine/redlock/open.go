@@ -144,7 +144,8 @@ func (e *Engine) awaitUsable(ctx context.Context) error {
 			if err := e.group.Err(); err != nil {
 				return refusal(err)
 			}
-			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the servers did not answer in time", Cause: ctx.Err()}
+			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the servers did not answer in time",
+				Cause: ctx.Err()}
 		}
 	}
 }

@@ -68,6 +68,11 @@ func TestLockOverRealServers(t *testing.T) {
 	}
 }
 
+// evicting returns a server with a bound of its memory.
+func evicting(t *testing.T, policy string) *testdb.Server {
+	return testdb.Redis(t, testdb.Set("maxmemory", "50mb"), testdb.Set("maxmemory-policy", policy))
+}
+
 func TestUnfitServersAreRefused(t *testing.T) {
 	primary := testdb.Redis(t)
 	host, port, _ := strings.Cut(primary.Addr(), ":")
@@ -77,14 +82,14 @@ func TestUnfitServersAreRefused(t *testing.T) {
 	}{
 		"cluster":  {testdb.Redis(t, testdb.Set("cluster-enabled", "yes")), "Redis Cluster"},
 		"replica":  {testdb.Redis(t, testdb.Set("replicaof", host+" "+port)), "replica"},
-		"eviction": {testdb.Redis(t, testdb.Set("maxmemory", "50mb"), testdb.Set("maxmemory-policy", "allkeys-lru")), "allkeys-lru"},
+		"eviction": {evicting(t, "allkeys-lru"), "allkeys-lru"},
 	} {
-		if err := lockOnce(t, urlOf(c.server)); !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), c.word) {
+		err := lockOnce(t, urlOf(c.server))
+		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), c.word) {
 			t.Errorf("%s: %v, want ErrInvalid and %q", name, err, c.word)
 		}
 	}
-	if err := lockOnce(t, urlOf(testdb.Redis(t, testdb.Set("maxmemory", "50mb"), testdb.Set("maxmemory-policy",
-		"volatile-lru")))); err != nil {
+	if err := lockOnce(t, urlOf(evicting(t, "volatile-lru"))); err != nil {
 		t.Errorf("volatile-lru: %v", err)
 	}
 	_, number, _ := strings.Cut(primary.Addr(), ":")

@@ -114,13 +114,16 @@ func (p *urlParser) host(i int, part string) {
 	part, database, stated := strings.Cut(part, "/")
 	if n, err := strconv.Atoi(database); stated && database != "" {
 		if err != nil || n < 0 || n > maxDatabase {
-			p.faultf("the database of %s is a number, such as /0 (a , or / or @ in a password is written %%2C, %%2F, %%40)", which)
+			p.faultf("the database of %s is a number, such as /0 (%s)", which, inPasswords)
 		}
 		h.database = n
 	}
 	h.address = p.endpoint(which, part)
 	p.hosts = append(p.hosts, h)
 }
+
+// inPasswords explains a frequent reason why a URL is read differently than meant.
+const inPasswords = "a , or / or @ in a password is written %2C, %2F, %40"
 
 // endpoint returns host:port.
 func (p *urlParser) endpoint(which, text string) string {
@@ -130,7 +133,7 @@ func (p *urlParser) endpoint(which, text string) string {
 	}
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		p.faultf("the port of %s is a number from 1 to 65535 (a , or / or @ in a password is written %%2C, %%2F, %%40)", which)
+		p.faultf("the port of %s is a number from 1 to 65535 (%s)", which, inPasswords)
 	}
 	if name == "" || strings.ContainsAny(name, " \t\n") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
 		p.faultf("%s has no host: write HOST or HOST:PORT, and an IPv6 address in [ ]", which)
