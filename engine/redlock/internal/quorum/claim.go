@@ -294,10 +294,17 @@ func (p *Party) decideHeld(c *claim, now time.Duration) {
 	n, why, text := c.endedAt()
 	forced := n > 0 && why == lockkeeper.Revoked
 	switch {
-	case c.counted() < p.majority || forced:
-		if n == 0 {
-			why = lockkeeper.Expired
+	case c.counted() < p.majority && !forced && n <= p.n-p.majority && c.lapse == lockkeeper.NoReason:
+		// Servers lost their data, but the client relies on the hold until the end that it knows. Until
+		// then the other servers must keep their votes, or a rival could get a majority. A Restore may
+		// bring the hold back.
+		if now < c.session.limit() {
+			p.restoreLost(c, now)
+			return
 		}
+		p.finish(c, lockkeeper.Expired, "", now)
+		return
+	case c.counted() < p.majority || forced:
 		if c.lapse != lockkeeper.NoReason && !forced {
 			why = c.lapse
 		}
@@ -313,6 +320,15 @@ func (p *Party) decideHeld(c *claim, now time.Duration) {
 		c.overdue = true
 	}
 	p.updateAsk(c, now)
+}
+
+// restoreLost sets c again at the servers that lost it.
+func (p *Party) restoreLost(c *claim, now time.Duration) {
+	for i := range c.at {
+		if b := &c.at[i]; !b.counts() && !b.ended && !b.known && !b.sent {
+			c.retryAt = min(c.retryAt, p.restore(c.session, i, now))
+		}
+	}
 }
 
 func (c *claim) overdueAt() time.Duration  { return c.since + c.record.MaxHold.duration() }

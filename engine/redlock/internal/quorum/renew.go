@@ -67,8 +67,8 @@ func (p *Party) checkLease(s *session, id CallID, c call, now time.Duration) boo
 	if end <= now {
 		return false // the session's timer ends it
 	}
-	s.clientEnd = end
-	p.answer(Answer{Call: id, Lease: p.leaseOf(s, c, now)})
+	s.clientEnd = max(s.clientEnd, end) // the client may not get this answer
+	p.answer(Answer{Call: id, Lease: p.leaseOf(s, c, end, now)})
 	return true
 }
 
@@ -85,8 +85,8 @@ func (s *session) restoring() bool {
 //
 //	end = min(deadline of the session, deadlines of all its holds)
 //
-// and whether that is all that the call can expect: its whole TTL, and every vote decided. Holds
-// that have lost their majority end.
+// and whether that is all that the call can expect: its whole TTL, and every vote decided. A hold
+// that has lost its majority keeps the end that the client knows, until a Restore brings it back.
 func (p *Party) leaseEnd(s *session, c call, now time.Duration) (end time.Duration, settled bool) {
 	whole := max(c.at+s.ttl, s.clientEnd)
 	end, settled = min(p.deadline(s), whole), true
@@ -95,8 +95,7 @@ func (p *Party) leaseEnd(s *session, c call, now time.Duration) (end time.Durati
 		case cl.phase == held && cl.lapse == lockkeeper.NoReason:
 			promised, _ := p.holdDeadline(cl)
 			if promised <= now {
-				p.finish(cl, lockkeeper.Expired, "", now)
-				continue
+				promised = s.clientEnd // its servers keep what they promised until then
 			}
 			end = min(end, promised)
 		case cl.phase == waiting && cl.adopted && cl.counted() > 0 && !cl.answered:
@@ -108,13 +107,13 @@ func (p *Party) leaseEnd(s *session, c call, now time.Duration) (end time.Durati
 
 // leaseOf returns the lease for a call: of Attach with all claims, else with those that have an end
 // or are asked to yield, and those that changed within the last TTL.
-func (p *Party) leaseOf(s *session, c call, now time.Duration) lockkeeper.Lease {
+func (p *Party) leaseOf(s *session, c call, end, now time.Duration) lockkeeper.Lease {
 	s.lease = p.base.next(now)
 	l := lockkeeper.Lease{
 		Key:    lockkeeper.Key{Session: s.id, Epoch: s.epoch},
-		TTL:    s.clientEnd - c.at,
+		TTL:    end - c.at,
 		Number: s.lease,
-		EndsAt: p.base.ends(s.clientEnd),
+		EndsAt: p.base.ends(end),
 	}
 	for _, cl := range s.inOrder() {
 		if c.attach {
@@ -182,9 +181,6 @@ func (p *Party) restore(s *session, i int, now time.Duration) (retryAt time.Dura
 		lacks := c.phase != ended && c.lapse == lockkeeper.NoReason && !b.ended && !b.claiming &&
 			(!b.known && !b.sent || seat.absent)
 		if !lacks || len(r.Claims) == restoreClaims {
-			continue
-		}
-		if promised, _ := p.holdDeadline(c); c.phase == held && promised <= now {
 			continue
 		}
 		b.sent, b.askedAt = true, p.number+1
