@@ -357,7 +357,7 @@ func (p *Party) adopt(s *session, a *attempt, st *ClaimState, now time.Duration)
 	p.touch(c, now)
 	named := slices.Contains(a.spec.Named, st.ID)
 	lapsed := slices.ContainsFunc(a.spec.Lapsed, func(l lockkeeper.Lapse) bool { return l.ID == st.ID })
-	if st.State != lockkeeper.Ended && !st.Lapsed && !lapsed && !named {
+	if !st.Lapsed && !lapsed && !named {
 		c.at[0].sent = true
 		for i := range c.at {
 			c.at[i].sent = true

@@ -44,6 +44,7 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 	}
 	w := &c.wait
 	if known < p.majority || votes >= p.majority {
+		w.decideBy = never
 		return // it is not known, or it waits for stamps or promises
 	}
 	if flying > 0 && (c.wantsTry() || !c.answered && votes+flying >= p.majority) && now < w.decideBy {
@@ -53,6 +54,7 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 		return
 	}
 	if c.wantsTry() && refusals == 0 {
+		w.decideBy = never
 		p.setPoll(c, now)
 		return // nobody has it: too few servers answer
 	}
