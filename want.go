@@ -29,7 +29,7 @@ const (
 // needed lately: for twice the 99th percentile of the handshakes that the engine measured, and for
 // the whole TTL of the holder while it measured fewer than eight. Only engines with
 // [FeatureMeasuredSteal] accept it.
-const AfterMeasured time.Duration = -1
+const AfterMeasured time.Duration = -2 // -1 is Forever where durations cross a network
 
 // MaxAfterTTL is the largest [Want].AfterTTL: the whole TTL of the holder.
 const MaxAfterTTL = 1000

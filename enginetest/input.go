@@ -44,7 +44,7 @@ var badWants = map[string]func(*lockkeeper.Want){
 	"a negative quiet period":          func(w *lockkeeper.Want) { w.WriterPolicy = lockkeeper.Soft; w.Quiet = -1 },
 	"an unknown way to steal":          func(w *lockkeeper.Want) { w.Steal = 7 },
 	"a bound without taking":           func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.After = time.Second },
-	"a negative bound":                 func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.After = -2 },
+	"a negative bound":                 func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.After = -1 },
 	"a part of the TTL without taking": func(w *lockkeeper.Want) { w.Steal = lockkeeper.Ask; w.AfterTTL = 500 },
 	"a negative part of the TTL":       func(w *lockkeeper.Want) { w.Steal = lockkeeper.Take; w.AfterTTL = -1 },
 	"more than the TTL": func(w *lockkeeper.Want) {

@@ -104,6 +104,16 @@ func TestValuesCross(t *testing.T) {
 			return w
 		})
 	})
+	t.Run("want of a measured steal", func(t *testing.T) {
+		w := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Steal: lockkeeper.Take, After: lockkeeper.AfterMeasured}
+		var m Want
+		if err := m.UnmarshalVT(marshal(nil, NewWant(&w), NewWant(&w).SizeVT())); err != nil {
+			t.Fatal(err)
+		}
+		if after := m.Read(); after.After != w.After || after.Wait != w.Wait {
+			t.Errorf("sent %+v\nread %+v", w, after)
+		}
+	})
 	t.Run("ending", func(t *testing.T) { crossing(t, NewEnding, (*Ending).Read) })
 	t.Run("query", func(t *testing.T) {
 		crossing(t, func(q *lockkeeper.Query) *Query { return NewQuery(q, 7) }, (*Query).Read)
