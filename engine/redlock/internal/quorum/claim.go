@@ -184,7 +184,7 @@ func (p *Party) decide(c *claim, now time.Duration) {
 		p.answerCallers(c, now)
 	}
 	p.push(c, now)
-	p.schedule(c)
+	p.schedule(c, now)
 }
 
 func (p *Party) decideWaiting(c *claim, now time.Duration) {
@@ -355,7 +355,7 @@ func (p *Party) finish(c *claim, why lockkeeper.Reason, text string, now time.Du
 	p.touch(c, now)
 	p.report(c, now)
 	p.push(c, now)
-	p.schedule(c)
+	p.schedule(c, now)
 	if len(s.graves) > MaxSessionClaims {
 		s.forgetOldest(p)
 	}
@@ -404,7 +404,7 @@ func (p *Party) pushLive(c *claim, i int, now time.Duration) {
 }
 
 // schedule sets the timer of c.
-func (p *Party) schedule(c *claim) {
+func (p *Party) schedule(c *claim, now time.Duration) {
 	at := c.retryAt
 	switch c.phase {
 	case waiting:
@@ -424,7 +424,7 @@ func (p *Party) schedule(c *claim) {
 			at = min(at, c.lapseEnd)
 		}
 	}
-	p.timers.set(&c.timer, at)
+	p.timers.set(&c.timer, max(at, now+shortestPause))
 }
 
 func (p *Party) wakeClaim(c *claim, now time.Duration) {

@@ -284,9 +284,10 @@ func (u *player) step() {
 	}
 }
 
-// fault stops or starts a server, at most a minority, or stops a party for a while.
+// fault stops or starts a server, at most a minority, cuts or mends a link between a party and a
+// server, or stops a party for a while.
 func (s *sim) fault() {
-	switch s.random.IntN(2000) {
+	switch s.random.IntN(1000) {
 	case 0:
 		if i := s.random.IntN(len(s.servers)); s.dead[i] || s.deadServers() < (len(s.servers)-1)/2 {
 			s.dead[i] = !s.dead[i]
@@ -299,7 +300,10 @@ func (s *sim) fault() {
 				s.collect(p)
 			}
 		}
-	case 1:
+	case 1, 2:
+		l := link{s.parties[s.random.IntN(len(s.parties))], s.random.IntN(len(s.servers))}
+		s.cut[l] = !s.cut[l]
+	case 3:
 		s.paused[s.parties[s.random.IntN(len(s.parties))]] = s.now + time.Duration(s.random.Int64N(int64(5*time.Second)))
 	}
 }

@@ -21,6 +21,7 @@ type sim struct {
 	servers []*Server
 	clocks  []Micros // of the servers, at boot time 0
 	dead    []bool
+	cut     map[link]bool // the party and the server can't reach each other
 	parties []*Party
 	events  []event
 	order   int
@@ -40,11 +41,17 @@ type event struct {
 	do    func()
 }
 
+type link struct {
+	p      *Party
+	server int
+}
+
 func newSim(t *testing.T, servers, parties int, seed uint64) *sim {
 	s := &sim{
 		T: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Hour, slowest: 500 * time.Microsecond,
 		dead:    make([]bool, servers),
 		answers: make(map[*Party]map[CallID]Answer), notices: make(map[*Party][]lockkeeper.Status),
+		cut:   make(map[link]bool),
 		sends: make(map[Kind]int), paused: make(map[*Party]time.Duration),
 	}
 	for i := range servers {
@@ -114,7 +121,7 @@ func (s *sim) collect(p *Party) {
 			continue
 		}
 		s.after(s.delay(), func() {
-			if s.dead[send.Server] {
+			if s.dead[send.Server] || s.cut[link{p, send.Server}] {
 				s.deliver(p, 0, func() { p.Failed(s.now, send.Number, false) })
 				return
 			}
@@ -128,7 +135,7 @@ func (s *sim) apply(server int, r Request) Reply {
 	reply, messages := s.servers[server].Apply(s.clock(server), r)
 	for _, m := range messages {
 		for i, p := range s.parties {
-			if m.To == fmt.Sprint(i) && s.random.Float64() >= s.lose {
+			if m.To == fmt.Sprint(i) && s.random.Float64() >= s.lose && !s.cut[link{p, server}] {
 				s.deliver(p, s.delay(), func() { p.Message(s.now, server, m) })
 			}
 		}

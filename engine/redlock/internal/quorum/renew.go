@@ -65,7 +65,8 @@ func (p *Party) checkLease(s *session, id CallID, c call, now time.Duration) boo
 		}
 	}
 	if end <= now {
-		return false // the session's timer ends it
+		s.patience = now + retryPause
+		return false // the session's timer ends it, unless further servers renew
 	}
 	s.clientEnd = max(s.clientEnd, end) // the client may not get this answer
 	p.answer(Answer{Call: id, Lease: p.leaseOf(s, c, end, now)})

@@ -313,8 +313,11 @@ func (p *Party) scheduleSession(s *session, now time.Duration) {
 	if len(s.renewals) > 0 {
 		at = min(at, s.patience)
 	}
-	p.timers.set(&s.timer, at)
+	p.timers.set(&s.timer, max(at, now+shortestPause))
 }
+
+// shortestPause keeps a timer that changes nothing from firing again at once.
+const shortestPause = time.Millisecond
 
 func (p *Party) wakeSession(s *session, now time.Duration) {
 	if now >= s.limit() {

@@ -1,0 +1,255 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+func TestSplitVotesConverge(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for seed := range uint64(10) {
+			s := newSim(t, n, n, seed)
+			s.slowest = 2 * time.Millisecond
+			var users []*user
+			for i := range n {
+				users = append(users, s.user(i, fmt.Sprint("u", i)))
+			}
+			for _, u := range users {
+				u.p.Claim(s.now, u.key, lockkeeper.Want{ID: 1, Targets: want("a", 0).Targets, Wait: lockkeeper.Forever})
+				s.collect(u.p)
+			}
+			served := make(map[*user]bool)
+			began := s.now
+			for len(served) < n && s.now < began+2*time.Second {
+				s.run(time.Millisecond)
+				for _, u := range users {
+					st := u.latest(1)
+					if a, ok := s.answers[u.p][u.p.call]; ok && a.Status.Ref.ID == 1 && a.Status.State == lockkeeper.Held {
+						st = a.Status
+					}
+					if st.State == lockkeeper.Held && !served[u] {
+						served[u] = true
+						if err := u.release(1); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			if len(served) < n {
+				t.Fatalf("%d servers, seed %d: %d of %d claims were granted within 2s", n, seed, len(served), n)
+			}
+			if took := s.now - began; took > 500*time.Millisecond {
+				t.Errorf("%d servers, seed %d: it took %s", n, seed, took)
+			}
+		}
+	}
+}
+
+func TestAmendmentRaisesThePriority(t *testing.T) {
+	each(t, 3, func(s *sim) {
+		h, low, high := s.user(0, "h"), s.user(1, "low"), s.user(2, "high")
+		h.claim(want("a", 0))
+		low.claim(want("a", lockkeeper.Forever))
+		w := want("a", lockkeeper.Forever)
+		high.claim(w)
+		w.ID, w.Revision, w.Priority = 1, 1, 5
+		if st := high.claim(w); st.Priority != 5 || st.Revision != 1 || st.State != lockkeeper.Waiting {
+			s.Fatalf("amended %+v", st)
+		}
+		w.Revision, w.Priority = 2, 1
+		if a := s.await(high.p, high.p.Claim(s.now, high.key, w)); !errors.Is(a.Err, lockkeeper.ErrInvalid) {
+			s.Errorf("lowered: %v", a.Err)
+		}
+		h.release(1)
+		s.run(10 * time.Millisecond)
+		s.must(high.latest(1), lockkeeper.Held, 0)
+	})
+}
+
+func TestHopelessWaitEndsAtOnce(t *testing.T) {
+	each(t, 2, func(s *sim) {
+		u, v := s.user(0, "u"), s.user(1, "v")
+		w := want("a", 0)
+		w.Expected = time.Hour
+		u.claim(w)
+		s.must(v.claim(want("a", time.Minute)), lockkeeper.Ended, lockkeeper.TimedOut)
+		s.must(v.claim(want("a", 2*time.Hour)), lockkeeper.Waiting, 0)
+	})
+}
+
+func TestRevocation(t *testing.T) {
+	revoke := func(u *user, ref lockkeeper.Ref, force bool) error {
+		return u.await(u.p, u.p.End(u.now, u.key, lockkeeper.Ending{
+			Kind: lockkeeper.Revoke, Ref: ref, Force: force, Label: lockkeeper.Label{As: "eve", Note: "now"},
+		})).Err
+	}
+	each(t, 2, func(s *sim) {
+		u, op := s.user(0, "u"), s.user(1, "op")
+		u.claim(want("a", 0))
+		if err := revoke(op, lockkeeper.Ref{Session: "u", ID: 1}, false); err != nil {
+			s.Fatal(err)
+		}
+		s.run(10 * time.Millisecond)
+		a := u.latest(1).Asked
+		if a == nil || a.Reason != lockkeeper.Revoked || a.As != "eve" || a.Left == lockkeeper.Forever {
+			s.Fatalf("asked %+v", a)
+		}
+		if err := revoke(op, lockkeeper.Ref{Session: "u", ID: 1}, true); err != nil {
+			s.Fatal(err)
+		}
+		s.run(10 * time.Millisecond)
+		if st := s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Revoked); st.Text == "" {
+			s.Error("the end has no words")
+		}
+		if st := s.must(op.claim(want("a", 0)), lockkeeper.Held, 0); !st.Unconfirmed {
+			s.Error("the victim could not know, and the grant is confirmed")
+		}
+		if err := revoke(op, lockkeeper.Ref{Session: "nobody", ID: 1}, true); !errors.Is(err, lockkeeper.ErrNotHeld) {
+			s.Errorf("of nobody: %v", err)
+		}
+	})
+}
+
+func TestLapsedHoldLastsUntilItsEnd(t *testing.T) {
+	each(t, 2, func(s *sim) {
+		u, v := s.user(0, "u"), s.user(1, "v")
+		u.claim(want("a", 0))
+		w := want("a", lockkeeper.Forever)
+		w.Priority, w.Steal, w.After = 1, lockkeeper.Take, time.Second
+		v.claim(w)
+		s.run(10 * time.Millisecond)
+		asked := u.latest(1).Asked
+		end := lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: lockkeeper.Lapse{
+			ID: 1, Reason: lockkeeper.Stolen, EndsAt: asked.EndsAt,
+		}}
+		for range 2 {
+			if a := s.await(u.p, u.p.End(s.now, u.key, end)); a.Err != nil {
+				s.Fatal(a.Err)
+			}
+		}
+		v.release(1)
+		s.must(v.claim(want("a", 0)), lockkeeper.Ended, lockkeeper.TimedOut)
+		s.run(1100 * time.Millisecond)
+		s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Stolen)
+		if st := s.must(v.claim(want("a", 0)), lockkeeper.Held, 0); st.Unconfirmed {
+			s.Error("the client reported the lapse, and the grant is unconfirmed")
+		}
+	})
+}
+
+func TestAttachOfAnotherEpochIsRefused(t *testing.T) {
+	each(t, 2, func(s *sim) {
+		u := s.user(0, "u")
+		u.claim(want("a", 0))
+		for _, p := range s.parties[:1] {
+			for _, follows := range []uint64{0, u.key.Epoch - 1, u.key.Epoch + 1, u.key.Epoch + 1000} {
+				a := s.await(p, p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: u.ttl, Epoch: follows}))
+				var e *lockkeeper.Error
+				if !errors.As(a.Err, &e) || e.Err != lockkeeper.ErrSession || e.Epoch != u.key.Epoch {
+					s.Errorf("follows %d: %+v, %v", follows, a.Lease, a.Err)
+				}
+			}
+		}
+		if lease := u.renew(); lease.Key.Epoch != u.key.Epoch {
+			s.Errorf("renewed %+v", lease)
+		}
+		old := u.key.Epoch
+		a := s.await(u.p, u.p.End(s.now, u.key, lockkeeper.Ending{Kind: lockkeeper.Leave}))
+		if a.Err != nil {
+			s.Fatal(a.Err)
+		}
+		u.key.Epoch = old + 1000
+		u.attach()
+		if u.key.Epoch <= old {
+			s.Errorf("epoch %d after %d", u.key.Epoch, old)
+		}
+		s.run(time.Second)
+		u.id = 0
+		s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	})
+}
+
+func TestLostServerTakesItsVotesAlong(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u := s.user(0, "u")
+	s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	s.run(time.Second)
+	u.p.Lost(s.now, 0)
+	s.collect(u.p)
+	if st := u.latest(1); st.State == lockkeeper.Ended {
+		t.Fatalf("lost by a minority: %+v", st)
+	}
+	u.p.Lost(s.now, 1)
+	s.collect(u.p)
+	s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Expired)
+}
+
+// A vote of a server whose promise has passed does not count beside later votes.
+func TestVoteWithoutPromiseIsNoVote(t *testing.T) {
+	p := NewParty(Settings{Servers: 3, To: "x", Seed: 1})
+	s := p.newSession("u")
+	s.ttl, s.clientEnd = 10*time.Second, 20*time.Second
+	p.sessions["u"] = s
+	for i := range s.seats {
+		s.seats[i] = seat{joined: true, promise: 20 * time.Second}
+	}
+	s.seats[0].promise = 5 * time.Second // its party can't reach it any more
+	c := p.newClaim(s, 1, 0)
+	c.record = p.recordOf(&lockkeeper.Want{Targets: want("a", 0).Targets, Wait: lockkeeper.Forever}, 1)
+	vote := func(server int, number uint64) {
+		st := &ClaimState{ID: 1, State: lockkeeper.Held, Vote: number, Counter: number}
+		p.apply(c, server, evidence{state: st, now: 1, sent: time.Second, got: time.Second, reply: true})
+		p.decide(c, 10*time.Second)
+	}
+	vote(0, 5)
+	vote(1, 5)
+	if c.phase == held {
+		t.Fatal("granted with a vote whose promise has passed")
+	}
+	vote(2, 7)
+	if c.phase == held {
+		t.Fatalf("granted with fence %d: servers 1 and 2 are not stamped with one number", c.fence)
+	}
+	if c.aim != 7 {
+		t.Errorf("it stamps %d, want 7", c.aim)
+	}
+}
+
+func TestVotesDoNotDependOnTheOrderOfStates(t *testing.T) {
+	states := []ClaimState{
+		{ID: 1, State: lockkeeper.Held, Vote: 5, Counter: 5},
+		{ID: 1, State: lockkeeper.Waiting, Counter: 6},
+		{ID: 1, State: lockkeeper.Held, Vote: 7, Counter: 7},
+	}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		p := NewParty(Settings{Servers: 1, To: "x", Seed: 1})
+		c := p.newClaim(p.newSession("u"), 1, 0)
+		for _, i := range order {
+			p.apply(c, 0, evidence{state: &states[i], now: Micros(i + 1), sent: time.Second, got: time.Second})
+		}
+		if b := &c.at[0]; !b.counts() || b.vote != 7 || b.gone != 6 {
+			t.Errorf("order %v: vote %d, gone %d", order, b.vote, b.gone)
+		}
+	}
+}
+
+func TestStateAfterTheClockWentBackCounts(t *testing.T) {
+	p := NewParty(Settings{Servers: 1, To: "x", Seed: 1})
+	c := p.newClaim(p.newSession("u"), 1, 0)
+	ask := &Ask{By: "v.1", Reason: lockkeeper.Stolen, End: 2000}
+	asked := ClaimState{ID: 1, State: lockkeeper.Held, Vote: 5, Counter: 5, Ask: ask}
+	p.apply(c, 0, evidence{state: &asked, now: 1000, sent: 10, got: 20, reply: true})
+	withdrawn := ClaimState{ID: 1, State: lockkeeper.Held, Vote: 5, Counter: 5}
+	p.apply(c, 0, evidence{state: &withdrawn, now: 500, sent: 15, got: 30, reply: true})
+	if c.at[0].ask == nil {
+		t.Error("an answer that may be older withdraws the ask")
+	}
+	p.apply(c, 0, evidence{state: &withdrawn, now: 600, sent: 40, got: 50, reply: true})
+	if c.at[0].ask != nil {
+		t.Error("an answer to a later request does not withdraw the ask")
+	}
+}
