@@ -10,7 +10,9 @@ import (
 // add makes a claim that waits, in no queue yet. It returns nil if the limit forbids it.
 func (s *Server) add(e *serverSession, id uint64, w WantRecord) *serverClaim {
 	if s.limits.Claims > 0 && len(e.claims) >= s.limits.Claims {
-		return nil
+		if e.forget(); len(e.claims) >= s.limits.Claims {
+			return nil
+		}
 	}
 	c := &serverClaim{
 		ref:     lockkeeper.Ref{Session: e.id, ID: id},

@@ -24,14 +24,25 @@ const origin = 1_700_000_000_000_000
 func TestScriptsAndServerAgree(t *testing.T) {
 	redis := testdb.SharedRedis(t)
 	for seed := range testmode.Seeds(testmode.Pick(60, 20_000)) {
-		g := newTarget(t, redis)
+		claims := MaxClaims
+		if seed%3 == 0 {
+			claims = 2
+		}
+		g := newLimitedTarget(t, redis, claims)
 		w := &world{
 			random: rand.New(rand.NewPCG(seed, 0)),
 			now:    origin,
+			marks:  4,
 			epochs: map[string]uint64{},
 			votes:  map[string]uint64{},
 		}
-		server := quorum.NewServer(quorum.Limits{Claims: MaxClaims})
+		switch seed % 4 {
+		case 0:
+			w.marks = 25
+		case 1:
+			w.revokes = 25
+		}
+		server := quorum.NewServer(quorum.Limits{Claims: claims})
 		var story strings.Builder
 		for range 150 {
 			now, r := w.next()
@@ -80,6 +91,10 @@ type world struct {
 	random *rand.Rand
 	now    quorum.Micros
 	ends   []quorum.Micros // times that a reply stated
+
+	marks   int // percentage of requests with a low-water mark
+	revokes int // percentage of requests that revoke, beside the usual ones
+
 	asks   []quorum.AckRecord
 	epochs map[string]uint64
 	votes  map[string]uint64 // by claim
@@ -112,7 +127,7 @@ func (w *world) next() (quorum.Micros, quorum.Request) {
 	if w.chance(5) {
 		r.Epoch += uint64(w.random.IntN(3)) - min(1, r.Epoch)
 	}
-	if w.chance(4) {
+	if w.chance(w.marks) {
 		r.LowestOpen = uint64(1 + w.random.IntN(4))
 	}
 	if w.epochs[r.Session] == 0 {
@@ -165,6 +180,9 @@ func (w *world) next() (quorum.Micros, quorum.Request) {
 }
 
 func (w *world) kind() quorum.Kind {
+	if w.chance(w.revokes) {
+		return quorum.Revoke
+	}
 	return oneOf(w, quorum.Claim, quorum.Claim, quorum.Claim, quorum.Claim, quorum.Claim, quorum.Claim, quorum.End,
 		quorum.End, quorum.End, quorum.Attach, quorum.Renew, quorum.Renew, quorum.Stamp, quorum.Return, quorum.Lapse,
 		quorum.Leave, quorum.Restore, quorum.Ack, quorum.Revoke, quorum.List)

@@ -138,6 +138,12 @@ type target struct {
 
 func newTarget(t testing.TB, server *testdb.Server) *target {
 	t.Helper()
+	return newLimitedTarget(t, server, MaxClaims)
+}
+
+// newLimitedTarget returns a target whose sessions may have claims claims.
+func newLimitedTarget(t testing.TB, server *testdb.Server, claims int) *target {
+	t.Helper()
 	prefix := fmt.Sprintf("test%d:", sets.Add(1))
 	set := Set{SetKey: prefix + "set", Marker: "id:1.1.1", Data: prefix + "id.1:", Channel: prefix + "to:"}
 	g := &target{t: t, set: set, scripts: map[*Script]*Script{}}
@@ -149,7 +155,9 @@ func newTarget(t testing.TB, server *testdb.Server) *target {
 	g.commands.do(user...)
 	g.limited.do("AUTH", "user"+prefix, "secret")
 	for _, s := range Scripts() {
-		g.scripts[s] = withTestClock(t, s)
+		limit := strings.NewReplacer("MAX_CLAIMS = 10000\n", fmt.Sprintf("MAX_CLAIMS = %d\n", claims),
+			"(n < low + 1000 or call('HLEN', skey) < 10000)", fmt.Sprintf("call('HLEN', skey) < %d", claims))
+		g.scripts[s] = scriptWith(limit.Replace(withTestClock(t, s).Text))
 		g.commands.do("SCRIPT", "LOAD", g.scripts[s].Text)
 	}
 	g.commands.do("HSET", set.SetKey, "marker", set.Marker)

@@ -89,7 +89,8 @@ func constants() string {
 		{"STAMP", int(quorum.Stamp)}, {"RETURN", int(quorum.Return)}, {"END", int(quorum.End)},
 		{"LEAVE", int(quorum.Leave)}, {"RESTORE", int(quorum.Restore)}, {"ACK", int(quorum.Ack)},
 		{"REVOKE", int(quorum.Revoke)}, {"LIST", int(quorum.List)},
-		{"MAX_CLAIMS", MaxClaims}, {"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"MAX_PRIORITY", lockkeeper.MaxPriority},
+		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims},
+		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"MAX_PRIORITY", lockkeeper.MaxPriority},
 	}
 	var b strings.Builder
 	for _, v := range values {

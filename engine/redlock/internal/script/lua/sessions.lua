@@ -20,12 +20,16 @@ end
 -- setLow changes the low-water mark, and drops claims that are forgotten. Some may stay until the
 -- next request that reads every claim; but a mark that falls must not bring one back.
 local function setLow(s, low)
-  if low < s.low or low > s.low + 8 then
+  if low < s.low or low >= s.low + 8 then
     s.low = math.max(s.low, low)
     everyClaim(s)
-  else
-    for id = s.low, low - 1 do
-      local c = claimOf(s, id)
+  elseif low % 8 <= s.low % 8 then
+    for id = s.low - s.low % 8, low - 1 do
+      local c = s.claims[id]
+      if c == nil then
+        claimOf(s, id)
+        c = s.claims[id]
+      end
       if c and c.state == ENDED and c.finished then
         c.dropped, c.write = true, true
       end

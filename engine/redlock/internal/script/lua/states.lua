@@ -100,7 +100,7 @@ local function listSessions(after, limit, only)
       fail(data .. 'names', 'names a session that does not exist')
     end
     if s and (only == '' or after == '' or below(after, id)) then
-      if #reply[6] == limit or claims > MAX_CLAIMS then
+      if #reply[6] == limit or claims > MAX_LISTED then
         reply[7] = true
         return
       end
