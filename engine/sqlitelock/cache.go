@@ -30,8 +30,14 @@ type session struct {
 // loaded lists the changes in rows that other processes wrote.
 type loaded struct {
 	sessions []sessionRow
-	live     []lockkeeper.Ref    // claims that changed and have not ended
-	ended    []lockkeeper.Status // claims and freezes that ended
+	live     []lockkeeper.Ref // claims that changed and have not ended
+	ended    []endedRow       // claims and freezes that ended
+}
+
+// endedRow is the status of an ended claim or freeze, and the version of its row.
+type endedRow struct {
+	lockkeeper.Status
+	version int64
 }
 
 // errRows: no version of lockkeeper can have written these rows.
@@ -145,7 +151,7 @@ func (c *cache) mustWrite(p table.HoldTimeRecord) bool {
 func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news loaded) {
 	past.Counters, present.Counters = m.counters, m.counters
 	c.setHoldTimes(all.holdTimes)
-	present.Freezes, present.HoldTimes = all.freezes, all.holdTimes
+	present.HoldTimes = all.holdTimes
 	news.sessions = all.sessions
 	for i := range all.sessions {
 		if record := all.sessions[i].SessionRecord; record.Closed {
@@ -162,7 +168,7 @@ func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news l
 			continue
 		}
 		if !row.Thawed { // the row of the freeze says the same
-			news.ended = append(news.ended, row.EndedStatus(m.counters.Now))
+			news.ended = append(news.ended, endedRow{row.EndedStatus(m.counters.Now), row.version})
 		}
 		if s, open := c.sessions[row.Ref.Session]; open && row.version > s.opened {
 			present.Claims = append(present.Claims, row.ClaimRecord)
@@ -171,8 +177,9 @@ func (c *cache) sort(m meta, all *changes) (past, present table.Snapshot, news l
 		}
 	}
 	for _, f := range all.freezes {
+		present.Freezes = append(present.Freezes, f.FreezeRecord)
 		if f.Ended {
-			news.ended = append(news.ended, rows.ThawedStatus(f.By, f.Path, lockkeeper.Released))
+			news.ended = append(news.ended, endedRow{rows.ThawedStatus(f.By, f.Path, lockkeeper.Released), f.version})
 		}
 	}
 	return past, present, news

@@ -46,6 +46,8 @@ type Engine struct {
 	waits   map[lockkeeper.Ref]uint64 // waiting claims of this process, and their tickets
 	bounds  map[lockkeeper.Ref]bool   // held claims of this process with an end
 	askedAt time.Duration             // when the kernel was last asked for deaths
+	ends    uint64                    // number of the latest end that watchers were given
+	loaded  int64                     // version of the rows whose ends watchers were given
 	again   time.Duration             // pause before the next read after a write to the log; 0: none is needed
 
 	mu       sync.Mutex                     // guards all below

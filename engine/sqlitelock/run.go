@@ -86,6 +86,7 @@ func (e *Engine) transact(writes, reread bool) error {
 	jobs, err := tx.run()
 	switch {
 	case err == errMustWrite:
+		e.deliverEnds(&tx.external)
 		e.deliver(&tx.external)
 		return e.transact(true, reread)
 	case errors.Is(err, errNobody):
@@ -103,6 +104,10 @@ func (e *Engine) transact(writes, reread bool) error {
 		for _, file := range tx.wakes {
 			e.folder.wake(file)
 		}
+	}
+	e.deliverEnds(&tx.external)
+	if err == nil {
+		e.deliverEnds(&tx.news)
 	}
 	for _, j := range jobs {
 		j.Answer(err)

@@ -66,7 +66,7 @@ var statementTexts = [statements]string{
 	readClaims: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ?",
 	writeClaim: replace("claims", rows.ClaimColumns+", version"),
 
-	readFreezes: "SELECT " + rows.FreezeColumns + ", state, ended_ns FROM freezes WHERE version > ?",
+	readFreezes: "SELECT " + rows.FreezeColumns + ", state, ended_ns, version FROM freezes WHERE version > ?",
 	writeFreeze: replace("freezes", rows.FreezeColumns+", state, ended_ns, version"),
 	thawFreeze:  `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
 
@@ -78,10 +78,10 @@ var statementTexts = [statements]string{
 
 	oldestKnown: `SELECT max(
 		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1
-		AND ended_ns <= ?2),
+		AND changed_ns <= ?2),
 		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?3),
 		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?3))`,
-	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND ended_ns <= ?2`,
+	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND changed_ns <= ?2`,
 	purgeSessions: `DELETE FROM sessions WHERE state = 'closed' AND closed_ns <= ?`,
 	purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
 }
@@ -155,11 +155,17 @@ type claimRow struct {
 	version int64
 }
 
+// freezeRow is a freeze with the version of its latest change.
+type freezeRow struct {
+	table.FreezeRecord
+	version int64
+}
+
 // changes are rows that changed.
 type changes struct {
 	sessions  []sessionRow
 	claims    []claimRow
-	freezes   []table.FreezeRecord
+	freezes   []freezeRow
 	holdTimes []table.HoldTimeRecord
 }
 
@@ -243,11 +249,11 @@ func (db *database) putClaim(row claimRow) error {
 	return db.run(writeClaim, append(columns, row.version)...)
 }
 
-func scanFreeze(r *sql.Rows) (table.FreezeRecord, error) {
-	var f table.FreezeRecord
+func scanFreeze(r *sql.Rows) (freezeRow, error) {
+	var f freezeRow
 	var state string
 	var ended time.Duration
-	err := rows.ScanFreeze(&f, r.Scan, &state, &ended)
+	err := rows.ScanFreeze(&f.FreezeRecord, r.Scan, &state, &ended, &f.version)
 	if f.Ended = state == "thawed"; f.Ended {
 		f.Until = min(f.Until, ended)
 	}
@@ -269,8 +275,8 @@ func (db *database) putHoldTime(p table.HoldTimeRecord, version int64) error {
 }
 
 // purge removes ended claims that need not be remembered, and closed sessions and thawed freezes,
-// each a while after its end, so that most processes have read them. It returns the highest version
-// among them: a process that has read the rows up to it has missed nothing.
+// each a while after its end was written, so that most processes have read them. It returns the
+// highest version among them: a process that has read the rows up to it has missed nothing.
 func (db *database) purge(now time.Duration) (version int64, err error) {
 	if err := db.run(trimHoldTimes, table.MaxHoldTimes); err != nil { // processes may disagree about the oldest
 		return 0, err

@@ -77,6 +77,7 @@ func (tx *transaction) load() error {
 		news, err := c.loadNew(e.db, m)
 		if err == nil {
 			tx.notifyLoaded(news)
+			e.loaded = m.version
 			return nil
 		}
 		if resultCode(err) != 0 {
@@ -90,6 +91,7 @@ func (tx *transaction) load() error {
 	}
 	e.cache = c
 	tx.notifyReloaded(news)
+	e.loaded = m.version
 	return nil
 }
 
@@ -101,9 +103,9 @@ func (tx *transaction) notifyLoaded(l loaded) {
 		row := &l.sessions[i]
 		if a := e.local.Get(row.ID); a != nil && (row.Closed || a.Epoch != 0 && row.Epoch != a.Epoch) {
 			// Its last notification has the claims that ended with it.
-			for _, st := range l.ended {
-				if st.Ref.Session == row.ID {
-					tx.external.add(a.Notify, st)
+			for _, ended := range l.ended {
+				if ended.Ref.Session == row.ID {
+					tx.external.add(a.Notify, ended.Status)
 				}
 			}
 			e.detach(row.ID)
@@ -116,13 +118,19 @@ func (tx *transaction) notifyLoaded(l loaded) {
 			}
 		}
 	}
-	for _, st := range l.ended {
-		tx.notifyExternal(st)
-		if !e.view.recorded(st.Ref) {
-			tx.external.ended = append(tx.external.ended, st)
+	tx.notifyEnded(l.ended)
+	tx.external.any, tx.external.anything = true, true
+}
+
+// notifyEnded prepares notifications of ended claims. Watchers get only ends that are newer than the
+// rows whose ends they were given.
+func (tx *transaction) notifyEnded(ended []endedRow) {
+	for _, row := range ended {
+		tx.notifyExternal(row.Status)
+		if row.version > tx.e.loaded && !tx.e.view.recorded(row.Ref) {
+			tx.external.ended = append(tx.external.ended, row.Status)
 		}
 	}
-	tx.external.any, tx.external.anything = true, true
 }
 
 // notifyReloaded prepares notifications of everything, after all rows were read again.
@@ -142,9 +150,7 @@ func (tx *transaction) notifyReloaded(l loaded) {
 			}
 		}
 	}
-	for _, st := range l.ended {
-		tx.notifyExternal(st)
-	}
+	tx.notifyEnded(l.ended)
 	tx.external.any, tx.external.anything = true, true
 }
 
@@ -263,6 +269,7 @@ func (tx *transaction) put(changes table.Snapshot, new attachedFile) error {
 			// The table has the blockers in this step only.
 			st, _ := c.table.Status(row.Ref)
 			row.Blockers, row.Position, row.ETA = st.Blockers, st.Position, st.ETA
+			row.Changed = tx.now // it may have ended long before, while no process ran
 		}
 		if err := db.putClaim(row); err != nil {
 			return err
@@ -432,6 +439,6 @@ func (tx *transaction) finish() error {
 	if err := db.commit(); err != nil {
 		return err
 	}
-	tx.e.cache.version = m.version
+	tx.e.cache.version, tx.e.loaded = m.version, m.version
 	return nil
 }

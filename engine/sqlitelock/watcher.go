@@ -71,13 +71,19 @@ type watcher struct {
 	waiting atomic.Bool // it has shown blockers of a claim, and any change may alter them
 
 	mu    sync.Mutex
-	ended []lockkeeper.Status // ended since its last read
-	first time.Time           // when the first of them ended
-	slow  bool                // too many ended
+	ended []numberedEnd // ended since its last read
+	first time.Time     // when the first of them ended
+	slow  bool          // too many ended
+}
+
+// A numberedEnd is the end of a claim or freeze. The engine numbers all ends in their order.
+type numberedEnd struct {
+	number uint64
+	lockkeeper.Status
 }
 
 // addEnded adds an ended claim, and wakes the watcher.
-func (f *watcher) addEnded(ended *lockkeeper.Status) {
+func (f *watcher) addEnded(number uint64, ended *lockkeeper.Status) {
 	f.mu.Lock()
 	if len(f.ended) == 0 {
 		began := time.Now()
@@ -88,22 +94,42 @@ func (f *watcher) addEnded(ended *lockkeeper.Status) {
 	case n >= mostEnded && time.Since(f.first) > readTime || n == mostAtAll:
 		f.slow, f.ended = true, nil
 	default:
-		f.ended = append(f.ended, *ended)
+		f.ended = append(f.ended, numberedEnd{number, *ended})
 	}
 	f.mu.Unlock()
 	f.wake()
 }
 
-// notifyWatchers passes ended claims to their watchers, and wakes the watchers that a change
-// concerns.
+// deliverEnds numbers ended claims and passes them to their watchers. It must precede the answers of
+// the transaction that found them: the rows that a watcher has read do not say why a claim is gone.
+func (e *Engine) deliverEnds(n *news) {
+	first := e.ends + 1
+	e.ends += uint64(len(n.ended))
+	if len(n.ended) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.watchers.Len() == 0 {
+		return
+	}
+	for i := range n.ended {
+		for f := range e.watchers.Selecting(&n.ended[i]) {
+			f.addEnded(first+uint64(i), &n.ended[i])
+		}
+	}
+}
+
+// latestEnd returns the number of the latest end that the rows show at this moment of the
+// transaction. deliverEnds numbers the ends of other processes before those of its own steps.
+func (tx *transaction) latestEnd() uint64 {
+	return tx.e.ends + uint64(len(tx.external.ended)+len(tx.news.ended))
+}
+
+// notifyWatchers wakes the watchers that a change concerns.
 func (e *Engine) notifyWatchers(n *news) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := range n.ended {
-		for f := range e.watchers.Selecting(&n.ended[i]) {
-			f.addEnded(&n.ended[i])
-		}
-	}
 	for i := range n.changed {
 		for f := range e.watchers.Selecting(&n.changed[i]) {
 			f.wake()
@@ -123,16 +149,39 @@ func (f *watcher) wake() {
 	}
 }
 
-// takeEnded returns the ends since the last call.
-func (f *watcher) takeEnded() ([]lockkeeper.Status, error) {
+// takeEnded returns the ends since the last call, up to the one with the number latest. Later ends
+// stay for the next read: the rows already read still have those claims.
+func (f *watcher) takeEnded(latest uint64) ([]lockkeeper.Status, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.slow {
 		return nil, errTooSlow
 	}
-	ended := f.ended
-	f.ended = nil
+	var ended []lockkeeper.Status
+	for len(f.ended) > 0 && f.ended[0].number <= latest {
+		ended = append(ended, f.ended[0].Status)
+		f.ended = f.ended[1:]
+	}
+	if len(f.ended) == 0 {
+		f.ended = nil
+	}
+	began := time.Now()
+	f.first = began // the rest waits for the next read
 	return ended, nil
+}
+
+// read returns the claims that q selects, and those that ended since the last read of f, as of the
+// same moment.
+func (e *Engine) read(ctx context.Context, q lockkeeper.Query, f *watcher) (all, ended []lockkeeper.Status, err error) {
+	var found []lockkeeper.Status
+	var latest uint64
+	if err := e.call(ctx, true, func(tx *transaction) {
+		found, latest = slices.Collect(e.shown().List(q)), tx.latestEnd()
+	}); err != nil {
+		return nil, nil, err
+	}
+	ended, err = f.takeEnded(latest)
+	return found, ended, err
 }
 
 // watched returns the number of watchers.
@@ -166,11 +215,7 @@ func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockk
 			return
 		}
 		f.waiting.Store(!q.Brief) // until the first read sets it
-		all, err := e.list(ctx, q)
-		var ended []lockkeeper.Status
-		if err == nil {
-			ended, err = f.takeEnded()
-		}
+		all, ended, err := e.read(ctx, q, f)
 		if err != nil {
 			if ctx.Err() == nil {
 				yield(lockkeeper.Status{}, err)

@@ -57,9 +57,13 @@ func TestUnreadWatcherIsBounded(t *testing.T) {
 			break
 		}
 		ended := news{ended: []lockkeeper.Status{st}}
-		for id := range uint64(mostAtAll + 1) {
-			ended.ended[0].Ref.ID = id + 2
-			e.notifyWatchers(&ended)
+		if err := e.call(bounded(t), true, func(*transaction) {
+			for id := range uint64(mostAtAll + 1) {
+				ended.ended[0].Ref.ID = id + 2
+				e.deliverEnds(&ended)
+			}
+		}); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if !errors.Is(last, lockkeeper.ErrUnavailable) {

@@ -73,7 +73,7 @@ CREATE TABLE claims (
     forget_ns   INTEGER NOT NULL, -- an ended claim is removed after this and after unacked_ns
     unacked_ns  INTEGER NOT NULL, -- the holder may believe until then that it holds; 0: it acknowledged the end
     change_no   INTEGER NOT NULL, -- number of its latest change, for watchers
-    changed_ns  INTEGER NOT NULL,
+    changed_ns  INTEGER NOT NULL, -- if ended: when the end was written
     more        TEXT    NOT NULL, -- rare attributes, as JSON; '' if there are none
     version     INTEGER NOT NULL,
     PRIMARY KEY (session, id)
