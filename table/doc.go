@@ -236,6 +236,8 @@
 // If a message is lost, or crosses another one, all others may report what the engine knew first:
 // another end of that moment instead of the holder's release, lapse or loss of contact; superseded if
 // the session was taken over before the release arrived; expired if no report of a lapse arrived.
+// Engines keep ends for watchers beyond the time that R16 names. A watcher that loses contact with
+// its engine, or does not read for a minute, may learn of an end without its reason.
 //
 // A table estimates, for at most 1,024 paths, how long a hold of the path lasts: the hold time. The
 // first hold sets it to its duration; each later hold moves it by a quarter of the difference,

@@ -69,6 +69,9 @@ type moment struct {
 	err   error     // nothing was read, and all below is nil
 	ended []lockkeeper.Status
 	past  map[lockkeeper.Ref]bool // ended claims that are older than back
+	// ending are claims of sessions that have ended, by session: a later transaction decides why they
+	// end, and when.
+	ending map[string][]lockkeeper.Ref
 
 	mu    sync.Mutex // guards table
 	table *table.Table
@@ -84,7 +87,11 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptBound)
 	defer cancel()
-	m := &moment{began: time.Now(), past: make(map[lockkeeper.Ref]bool)}
+	m := &moment{
+		began:  time.Now(),
+		past:   make(map[lockkeeper.Ref]bool),
+		ending: make(map[string][]lockkeeper.Ref),
+	}
 	s.limit = 0
 	tx := &transaction{e: e, scope: s}
 	err := e.reading(ctx, func(l link) error {
@@ -99,9 +106,13 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 		return nil, e.unavailableBecause(err, nil)
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(tx.view.claims), compareRefs) {
-		if found := tx.view.claims[ref]; found.ClaimRecord.State == lockkeeper.Ended && !found.Thawed {
+		switch found := tx.view.claims[ref]; {
+		case found.Thawed:
+		case found.ClaimRecord.State == lockkeeper.Ended:
 			m.ended = append(m.ended, found.EndedStatus(m.table.Now()))
 			m.past[ref] = found.Ended <= tx.view.reading.now-back
+		case !m.table.Open(ref.Session):
+			m.ending[ref.Session] = append(m.ending[ref.Session], ref)
 		}
 	}
 	return m, nil

@@ -277,15 +277,22 @@ func (m *memory) putHoldTimes(all []table.HoldTimeRecord) []statement {
 	})}
 }
 
-func (m *memory) dropEnded(id string) statement {
+func (m *memory) dropEnded(id string, keep bool) statement {
 	return does("drop ended", func(l *memoryLink) error {
 		if _, known := m.tables.sessions[id]; known && !l.locked[id] {
 			m.blame("what session %s had is dropped and its row is not locked", id)
 		}
 		l.writes = append(l.writes, func() {
-			maps.DeleteFunc(m.tables.claims, func(ref lockkeeper.Ref, c claimRow) bool {
-				return ref.Session == id && c.ClaimRecord.State == lockkeeper.Ended
-			})
+			for ref, c := range m.tables.claims {
+				switch {
+				case ref.Session != id || c.ClaimRecord.State != lockkeeper.Ended:
+				case keep:
+					c.Forget, c.UnackedUntil = 0, 0
+					m.tables.claims[ref] = c
+				default:
+					delete(m.tables.claims, ref)
+				}
+			}
 		})
 		return nil
 	})

@@ -114,7 +114,11 @@ func (d mysqlDialect) putHoldTimes(all []table.HoldTimeRecord) []statement {
 }
 
 // dropEnded implements dialect.
-func (d mysqlDialect) dropEnded(session string) statement {
+func (d mysqlDialect) dropEnded(session string, keep bool) statement {
+	if keep {
+		return statement{text: d.sql("UPDATE {claims} FORCE INDEX (PRIMARY) SET forget_ns = 0, unacked_ns = 0 " +
+			"WHERE session = ? AND state = 'ended'"), args: []any{session}}
+	}
 	return statement{text: d.sql("DELETE c FROM {claims} c FORCE INDEX (PRIMARY) WHERE c.session = ? AND c.state = " +
 		"'ended'"), args: []any{session}}
 }

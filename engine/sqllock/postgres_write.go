@@ -165,7 +165,11 @@ func (d postgresDialect) putHoldTimes(all []table.HoldTimeRecord) []statement {
 }
 
 // dropEnded implements dialect.
-func (d postgresDialect) dropEnded(session string) statement {
+func (d postgresDialect) dropEnded(session string, keep bool) statement {
+	if keep {
+		return statement{text: d.sql(`UPDATE {claims} SET forget_ns = 0, unacked_ns = 0
+			WHERE session = $1 AND state = 'ended'`), args: []any{session}}
+	}
 	return statement{text: d.sql(`DELETE FROM {claims} WHERE session = $1 AND state = 'ended'`), args: []any{session}}
 }
 

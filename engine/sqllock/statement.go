@@ -78,7 +78,9 @@ type dialect interface {
 	putTargets(old, new []targetRow) []statement
 	putFreezes(ended []lockkeeper.Path, new []table.FreezeRecord) []statement
 	putHoldTimes(all []table.HoldTimeRecord) []statement
-	dropEnded(session string) statement
+	// dropEnded makes the table forget the ended claims of a session; keep: the rows stay for
+	// watchers.
+	dropEnded(session string, keep bool) statement
 	// announceWatcher writes that a process has watchers.
 	announceWatcher(process string, until time.Duration) statement
 	// listen returns the function that receives notices on one connection until ctx ends, and says

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/calls"
+	"github.com/lockkeeper/lockkeeper/internal/rows"
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
@@ -16,7 +18,7 @@ import (
 const (
 	watchPause = 50 * time.Millisecond
 	watchIdle  = 500 * time.Millisecond
-	watchBack  = 5 * time.Second // how old an end may be that watchers receive
+	watchBack  = 5 * time.Second // how old an end may be that the poller reads
 	// If no transaction has begun for so long, nothing changes, since transactions are shorter.
 	// Then the poller only reads whether one begins, and everything every watchAnyway.
 	watchStill  = attemptBound + time.Second
@@ -123,6 +125,7 @@ func (e *Engine) pollForWatchers(ended chan struct{}) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var last stillness
+	var ending map[string][]lockkeeper.Ref
 	for e.closing.Err() == nil {
 		watchers, s, joined := e.poller.all()
 		if len(watchers) == 0 {
@@ -139,11 +142,23 @@ func (e *Engine) pollForWatchers(ended chan struct{}) {
 		if err != nil {
 			m = &moment{began: began, err: err}
 		}
+		e.sweepEnding(ending, m.ending)
+		ending = m.ending
 		for _, f := range watchers {
 			f.latest.Store(m)
 			wake(f.wakeup)
 		}
 		e.pauseWatchers(pause)
+	}
+}
+
+// sweepEnding ends the claims that are ending and were not before, so that watchers learn why they
+// ended. If that fails, the clean-up of some process does it later.
+func (e *Engine) sweepEnding(before, ending map[string][]lockkeeper.Ref) {
+	for id := range ending { // order does not matter: each by itself
+		if _, swept := before[id]; !swept {
+			e.sweep(id)
+		}
 	}
 }
 
@@ -223,10 +238,61 @@ func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockk
 			return first || seen[st.Ref] == st.Change || m.past[st.Ref] && !reported.Live(&st)
 		})
 		seen = sees
-		if !reported.Changes(all, ended, yield) {
+		all = append(all, reported.Latest(slices.Concat(slices.Collect(maps.Values(m.ending))...))...)
+		lost, ending, err := e.readEnds(ctx, reported.Missing(all, ended))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			yield(lockkeeper.Status{}, err)
+			return
+		case err != nil:
+			return
+		}
+		all = append(all, reported.Latest(ending)...)
+		if !reported.Changes(all, append(ended, lost...), yield) {
 			return
 		}
 	}
+}
+
+// mostEnds is how many rows readEnds reads with one statement.
+const mostEnds = 1000
+
+// readEnds returns why claims ended that one moment no longer shows: those that ended more than
+// watchBack before it, or that a slow watcher missed. The rows of ended claims stay for keepEnded.
+// ending has the claims whose rows have not ended.
+func (e *Engine) readEnds(ctx context.Context, refs []lockkeeper.Ref) (ended []lockkeeper.Status,
+	ending []lockkeeper.Ref, err error) {
+	for some := range slices.Chunk(refs, mostEnds) {
+		found, now, err := e.readRows(ctx, some)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, c := range found {
+			if c.ClaimRecord.State == lockkeeper.Ended {
+				ended = append(ended, c.EndedStatus(now))
+			} else {
+				ending = append(ending, c.Ref)
+			}
+		}
+	}
+	return ended, ending, nil
+}
+
+// readRows reads the rows of claims, and the time.
+func (e *Engine) readRows(ctx context.Context, refs []lockkeeper.Ref) (found []*rows.Claim, now time.Duration,
+	err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptBound)
+	defer cancel()
+	var at reading
+	keep := func(_ int, c *rows.Claim) { found = append(found, c) }
+	err = e.reading(ctx, func(l link) error {
+		found = nil
+		return l.send(ctx, append(e.dialect.clock(&at, false), e.dialect.claims(&search{refs: refs}, keep)))
+	})
+	if err != nil {
+		return nil, 0, e.unavailableBecause(err, nil)
+	}
+	return found, at.now, nil
 }
 
 // announcement is until when this process has announced that it has watchers.
@@ -236,8 +302,8 @@ type announcement struct {
 }
 
 const (
-	watchLease  = 10 * time.Second
-	watchMargin = 2 * time.Second // an announcement with less left does not count
+	watchLease  = 30 * time.Second // half of it is longer than a slow read
+	watchMargin = 2 * time.Second  // an announcement with less left does not count
 )
 
 // announce writes that there are watchers here, so that other processes keep the rows of ended

@@ -192,7 +192,7 @@ func (tx *transaction) write(ctx context.Context) (committing bool, err error) {
 		all = d.hold(out.held)
 	}
 	for _, id := range tx.dropped {
-		all = append(all, d.dropEnded(id))
+		all = append(all, d.dropEnded(id, tx.view.reading.watched))
 	}
 	all = append(all, d.putSessions(out.new, out.changed)...)
 	claims, err := tx.putClaims(out)

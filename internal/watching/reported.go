@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -45,6 +46,38 @@ func (t *Reported) Changes(all, ended []lockkeeper.Status, yield func(lockkeeper
 		gone[subjectOf(&ended[i])] = ended[i]
 	}
 	return t.gone(here, gone, yield) && t.changed(all, yield)
+}
+
+// Missing returns the claims that the watcher has received as live and that are neither in all nor
+// in ended, sorted.
+func (t *Reported) Missing(all, ended []lockkeeper.Status) (refs []lockkeeper.Ref) {
+	found := make(map[lockkeeper.Ref]bool, len(all)+len(ended))
+	for _, some := range [][]lockkeeper.Status{all, ended} {
+		for i := range some {
+			found[some[i].Ref] = true
+		}
+	}
+	for s, old := range t.last { // order does not matter: sorted below
+		if s.path == "" && old.State != lockkeeper.Ended && !found[s.ref] {
+			refs = append(refs, s.ref)
+		}
+	}
+	slices.SortFunc(refs, func(a, b lockkeeper.Ref) int {
+		return cmp.Or(strings.Compare(a.Session, b.Session), cmp.Compare(a.ID, b.ID))
+	})
+	return refs
+}
+
+// Latest returns the latest statuses of those of the claims that the watcher has received as live.
+// If it is known that a claim ends, but not yet why, the caller adds its latest status to all: then
+// Changes reports nothing of it.
+func (t *Reported) Latest(refs []lockkeeper.Ref) (all []lockkeeper.Status) {
+	for _, ref := range refs {
+		if old, known := t.last[subject{ref: ref}]; known && old.State != lockkeeper.Ended {
+			all = append(all, old)
+		}
+	}
+	return all
 }
 
 // gone yields the ends of subjects that are no longer here, in the order of their changes.

@@ -96,6 +96,49 @@ func TestWatcherReceivesChanges(t *testing.T) {
 	}
 }
 
+// A claim of which it is known that it ends, but not why, is reported once the reason is known. If
+// it is gone and nothing is known of it, Missing names it.
+func TestEndIsReportedWithItsReason(t *testing.T) {
+	held, frozen := status("a", lockkeeper.Held, 1), frozen("x")
+	reported := NewReported()
+	var received []string
+	changes := func(all, ended []lockkeeper.Status) {
+		reported.Changes(all, ended, func(st lockkeeper.Status, _ error) bool {
+			received = append(received, say(st))
+			return true
+		})
+	}
+	changes([]lockkeeper.Status{held, frozen}, nil)
+	for _, gone := range []struct {
+		all, ended []lockkeeper.Status
+		missing    []lockkeeper.Ref
+	}{
+		{missing: []lockkeeper.Ref{held.Ref}},
+		{all: []lockkeeper.Status{held}},
+		{ended: []lockkeeper.Status{over(held, 2)}},
+	} {
+		if got := reported.Missing(gone.all, gone.ended); !slices.Equal(got, gone.missing) {
+			t.Errorf("%+v: missing %v, want %v", gone, got, gone.missing)
+		}
+	}
+	unknown := lockkeeper.Ref{Session: "nobody", ID: 1}
+	changes(append(reported.Latest([]lockkeeper.Ref{held.Ref, unknown}), frozen), nil)
+	changes([]lockkeeper.Status{frozen}, []lockkeeper.Status{over(held, 2)})
+	if want := []string{"a.1 held", "operator.1 frozen x", "a.1 ended released"}; !slices.Equal(received, want) {
+		t.Errorf("received %q, want %q", received, want)
+	}
+	if got := append(reported.Missing(nil, nil), refsOf(reported.Latest([]lockkeeper.Ref{held.Ref}))...); len(got) > 0 {
+		t.Errorf("%v counts as live after its end", got)
+	}
+}
+
+func refsOf(all []lockkeeper.Status) (refs []lockkeeper.Ref) {
+	for i := range all {
+		refs = append(refs, all[i].Ref)
+	}
+	return refs
+}
+
 func say(st lockkeeper.Status) string {
 	text := fmt.Sprintf("%s %s", st.Ref, st.State)
 	for _, g := range st.Grants {
