@@ -74,8 +74,14 @@ var mutants = []mutant{
 	},
 	{
 		"a take may last longer than the holder's lease", "table/steal.go",
-		`end = min(end, ttl)`,
-		`end = max(end, ttl)`,
+		`delay = min(delay, ttl)`,
+		`delay = max(delay, ttl)`,
+		"internal/model TestCompare",
+	},
+	{
+		"a part of the TTL is one of the default TTL", "table/steal.go",
+		`cmp.Or(ttl, lockkeeper.DefaultTTL)`,
+		`cmp.Or(lockkeeper.DefaultTTL, ttl)`,
 		"internal/model TestCompare",
 	},
 	{
