@@ -253,3 +253,19 @@ func TestStateAfterTheClockWentBackCounts(t *testing.T) {
 		t.Error("an answer to a later request does not withdraw the ask")
 	}
 }
+
+// A lease that servers without the vote renewed states no more than the servers with the vote promise.
+func TestLeaseEndsWithThePromisesOfTheVotes(t *testing.T) {
+	p := NewParty(Settings{Servers: 3, To: "x", Seed: 1})
+	s := p.newSession("u")
+	s.ttl, s.clientEnd = 10*time.Second, 4*time.Second
+	p.sessions["u"] = s
+	for i, promise := range []time.Duration{5 * time.Second, 13 * time.Second, 13 * time.Second} {
+		s.seats[i] = seat{joined: true, promise: promise}
+	}
+	c := p.newClaim(s, 1, 0)
+	c.phase, c.fence, c.at[0].vote, c.at[1].vote = held, 5, 5, 5
+	if end, settled := p.leaseEnd(s, call{at: 3 * time.Second}, 3*time.Second); end != 5*time.Second || settled {
+		t.Errorf("the lease ends at %s, settled %v, want 5s: server 1 promises no more", end, settled)
+	}
+}
