@@ -310,7 +310,7 @@ func (s *session) limit() time.Duration {
 func (p *Party) scheduleSession(s *session, now time.Duration) {
 	at := s.retryAt
 	at = min(at, s.limit())
-	if len(s.renewals) > 0 {
+	if len(s.renewals) > 0 && s.patience > now { // one that has passed was for a renewal before these
 		at = min(at, s.patience)
 	}
 	p.timers.set(&s.timer, max(at, now+shortestPause))

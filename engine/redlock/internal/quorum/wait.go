@@ -10,7 +10,8 @@ import (
 // waitState has the times at which a waiting claim does something by itself.
 type waitState struct {
 	pollAt   time.Duration // it repeats its question; never: not set
-	decideBy time.Duration // it waits no longer for slow servers before it is answered
+	decideBy time.Duration // it waits no longer for slow servers before it is answered; never: not set, or passed
+	late     bool          // decideBy has passed
 	splitAt  time.Duration // it looks at its split vote
 	polls    bool          // the next push repeats the question
 }
@@ -44,10 +45,10 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 	}
 	w := &c.wait
 	if known < p.majority || votes >= p.majority {
-		w.decideBy = never
+		p.setPoll(c, now)
 		return // it is not known, or it waits for stamps or promises
 	}
-	if flying > 0 && (c.wantsTry() || !c.answered && votes+flying >= p.majority) && now < w.decideBy {
+	if flying > 0 && (c.wantsTry() || !c.answered && votes+flying >= p.majority) && !w.late {
 		if w.decideBy == never {
 			w.decideBy = now + slowServer
 		}
@@ -62,7 +63,7 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 		p.refuse(c, lockkeeper.TimedOut, "", now)
 		return
 	}
-	w.decideBy = never
+	w.decideBy, w.late = never, false
 	if !c.answered {
 		p.answerCallers(c, now)
 	}
@@ -104,9 +105,12 @@ func (p *Party) setPoll(c *claim, now time.Duration) {
 	}
 }
 
-// wakeWait does what is due by time.
+// wakeWait does what is due by time. It leaves no time that has passed.
 func (p *Party) wakeWait(c *claim, now time.Duration) {
 	w := &c.wait
+	if now >= w.decideBy {
+		w.decideBy, w.late = never, true
+	}
 	if now >= w.pollAt {
 		w.pollAt = never
 		for i := range c.at {
