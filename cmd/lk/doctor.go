@@ -141,7 +141,11 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 	d.app.looks, d.app.reads = true, true
 	client, err := d.app.connect(ctx)
 	if errors.Is(err, lockkeeper.ErrNoTables) && lookingURL(url) != url {
-		d.fine("opening it", "the database has no tables of lockkeeper yet; the first lock makes them, or lk migrate")
+		if hasTables(url) {
+			d.fine("opening it", "the database has no tables of lockkeeper yet; the first lock makes them, or lk migrate")
+		} else {
+			d.fine("opening it", "the servers keep no locks yet; the first lock makes a set of them")
+		}
 		return nil
 	}
 	if err != nil {

@@ -99,8 +99,11 @@ func (a *app) existing(ctx context.Context) (*connection, error) {
 	a.looks = true
 	client, err := a.connect(ctx)
 	if url, _, _ := a.chooseURL(); isMissing(err, url) { // without an error: connect has called it already
-		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s has no tables of lockkeeper yet\n",
-			lockkeeper.RedactURL(url))
+		what := "keeps no locks yet"
+		if hasTables(url) {
+			what = "has no tables of lockkeeper yet"
+		}
+		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s %s\n", lockkeeper.RedactURL(url), what)
 		return nil, nil
 	}
 	if err == nil {
