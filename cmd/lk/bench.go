@@ -24,6 +24,7 @@ type benchOptions struct {
 	clients []int
 	paths   string // one of loadDistinct, loadOne; empty for both
 	prefix  string
+	flat    bool // the engine has no hierarchy
 	asJSON  bool
 }
 
@@ -106,12 +107,17 @@ func (o *benchOptions) check(a *app, cmd *cobra.Command, args []string) {
 	}
 }
 
-// path returns the path that client i of a load locks.
+// path returns the path that client i of a load locks. For an engine without hierarchy it has one
+// segment.
 func (o *benchOptions) path(load string, i int) string {
 	if load == loadDistinct {
 		load += "/" + strconv.Itoa(i)
 	}
-	return o.prefix + "/" + load
+	path := o.prefix + "/" + load
+	if o.flat {
+		path = strings.ReplaceAll(path, "/", ".")
+	}
+	return path
 }
 
 // loads returns the loads to measure, in order. Hand-offs use all clients, the other loads the
@@ -157,6 +163,7 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return err
 	}
+	o.flat = clients[0].Guarantees().Features&lockkeeper.FeatureHierarchy == 0
 	report := newBenchReport(a.stdout, clients[0], o)
 	report.begin()
 	loads := o.loads(clients)
