@@ -3,12 +3,14 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/memory"
 	"github.com/lockkeeper/lockkeeper/enginetest"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
 // inMemory opens engines on n servers in memory, in a bubble of fake time.
@@ -62,5 +64,45 @@ func TestConformanceInMemory(t *testing.T) {
 func TestStressInMemory(t *testing.T) {
 	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) { enginetest.Stress(t, inMemory(n, memory.Faults{})) })
+	}
+}
+
+// onRedis opens engines on n servers of Redis, which live as long as t. Every check has keys of its
+// own. Sessions live for a second only, so not too many checks may run at once.
+func onRedis(t *testing.T, n int) enginetest.Harness {
+	var servers []*testdb.Server
+	for range n {
+		servers = append(servers, testdb.Redis(t))
+	}
+	url := urlOf(servers...)
+	room := make(chan struct{}, 8)
+	var number atomic.Uint64
+	return enginetest.Harness{
+		Many: true,
+		Skip: skipped,
+		Fresh: func(t *testing.T) enginetest.Open {
+			room <- struct{}{}
+			t.Cleanup(func() { <-room })
+			own := fmt.Sprintf("%s?prefix=t%d:", url, number.Add(1))
+			return func() lockkeeper.Engine {
+				e, err := Open(context.Background(), own)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+		},
+	}
+}
+
+func TestConformanceOnRedis(t *testing.T) {
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) { enginetest.Run(t, onRedis(t, n)) })
+	}
+}
+
+func TestStressOnRedis(t *testing.T) {
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) { enginetest.Stress(t, onRedis(t, n)) })
 	}
 }

@@ -36,6 +36,16 @@ func TestStressWhileServersAreLost(t *testing.T) {
 	}
 }
 
+// unordered is an engine that claims no order: where faults keep requests from some servers, the order
+// in which the others got them counts.
+type unordered struct{ *Engine }
+
+func (u unordered) Guarantees() lockkeeper.Guarantees {
+	g := u.Engine.Guarantees()
+	g.Features &^= lockkeeper.FeatureFIFO | lockkeeper.FeaturePriority
+	return g
+}
+
 // withFaults is inMemory with faults that end when the suite asks for calm; with losses, one server
 // after the other is stopped, or loses its data.
 func withFaults(t *testing.T, n int, faults memory.Faults, losses bool) enginetest.Harness {
@@ -57,7 +67,7 @@ func withFaults(t *testing.T, n int, faults memory.Faults, losses bool) enginete
 		})
 		calm.Store(&end)
 		t.Cleanup(end)
-		return func() lockkeeper.Engine { return openInMemory(t, set) }
+		return func() lockkeeper.Engine { return unordered{openInMemory(t, set)} }
 	}
 	h.Calm = func() { (*calm.Load())() }
 	return h
