@@ -52,6 +52,7 @@ type claim struct {
 	wait     waitState
 	asking   time.Duration // since when a majority asks the holders; 0: it does not
 	retryAt  time.Duration
+	reportBy time.Duration // of an end that is not reported yet: when it is at the latest; else 0
 	timer    timer
 }
 
@@ -179,6 +180,8 @@ func (p *Party) decide(c *claim, now time.Duration) {
 		p.decideWaiting(c, now)
 	case held:
 		p.decideHeld(c, now)
+	case ended:
+		p.reportTimeout(c, now)
 	}
 	if c.phase != ended && len(c.callers) > 0 && c.answered && !c.amending(p) {
 		p.answerCallers(c, now)
@@ -294,17 +297,13 @@ func (p *Party) decideHeld(c *claim, now time.Duration) {
 	n, why, text := c.endedAt()
 	forced := n > 0 && why == lockkeeper.Revoked
 	switch {
-	case c.counted() < p.majority && !forced && n <= p.n-p.majority && c.lapse == lockkeeper.NoReason:
-		// Servers lost their data, but the client relies on the hold until the end that it knows. Until
-		// then the other servers must keep their votes, or a rival could get a majority. A Restore may
-		// bring the hold back.
-		if now < c.session.limit() {
-			p.restoreLost(c, now)
-			return
-		}
-		p.finish(c, lockkeeper.Expired, "", now)
+	case c.counted() < p.majority && !forced && p.mayComeBack(c, n) && now < c.session.limit():
+		p.restoreLost(c, now)
 		return
 	case c.counted() < p.majority || forced:
+		if n == 0 {
+			why = lockkeeper.Expired
+		}
 		if c.lapse != lockkeeper.NoReason && !forced {
 			why = c.lapse
 		}
@@ -320,6 +319,20 @@ func (p *Party) decideHeld(c *claim, now time.Duration) {
 		c.overdue = true
 	}
 	p.updateAsk(c, now)
+}
+
+// mayComeBack reports whether a hold without a majority of votes, which n servers have ended, may get
+// them again by a Restore: servers lost it with their data. The client relies on the hold until the
+// end that it knows. Until then the other servers must keep their votes, or a rival could get a
+// majority.
+func (p *Party) mayComeBack(c *claim, n int) bool {
+	absent := 0
+	for i := range c.session.seats {
+		if c.session.seats[i].absent {
+			absent++
+		}
+	}
+	return n <= p.n-p.majority && absent < p.majority && c.lapse == lockkeeper.NoReason
 }
 
 // restoreLost sets c again at the servers that lost it.
@@ -340,6 +353,18 @@ func (p *Party) refuse(c *claim, why lockkeeper.Reason, text string, now time.Du
 	p.finish(c, why, text, now)
 }
 
+// timeoutPatience bounds how long the end of a bounded wait is kept back until a majority of the
+// servers has executed it. Until then the claim could still get votes, which a later try would find.
+const timeoutPatience = 200 * time.Millisecond
+
+// reportTimeout reports the end of a bounded wait when it is due.
+func (p *Party) reportTimeout(c *claim, now time.Duration) {
+	if c.reportBy != 0 && (now >= c.reportBy || c.endedAtMajority(p)) {
+		c.reportBy = 0
+		p.report(c, now)
+	}
+}
+
 // finish ends c for good, and sends its end to all servers that may have it.
 func (p *Party) finish(c *claim, why lockkeeper.Reason, text string, now time.Duration) {
 	c.phase, c.reason, c.text, c.since, c.asked = ended, why, text, now, nil
@@ -353,7 +378,11 @@ func (p *Party) finish(c *claim, why lockkeeper.Reason, text string, now time.Du
 		b.state, b.ask = nil, nil
 	}
 	p.touch(c, now)
-	p.report(c, now)
+	if why == lockkeeper.TimedOut && !c.wantsTry() {
+		c.reportBy = now + timeoutPatience
+	} else {
+		p.report(c, now)
+	}
 	p.push(c, now)
 	p.schedule(c, now)
 	if len(s.graves) > MaxSessionClaims {
@@ -422,6 +451,10 @@ func (p *Party) schedule(c *claim, now time.Duration) {
 		}
 		if c.lapseEnd != 0 {
 			at = min(at, c.lapseEnd)
+		}
+	case ended:
+		if c.reportBy != 0 {
+			at = min(at, c.reportBy)
 		}
 	}
 	p.timers.set(&c.timer, max(at, now+shortestPause))

@@ -121,16 +121,21 @@ func (p *Party) answerEnders(c *claim) {
 	if len(c.enders) == 0 {
 		return
 	}
+	if c.endedAtMajority(p) {
+		p.answerAll(c.enders, nil)
+		c.enders = nil
+	}
+}
+
+// endedAtMajority reports whether a majority of the servers has executed the end or the lapse of c.
+func (c *claim) endedAtMajority(p *Party) bool {
 	n := 0
 	for i := range c.at {
 		if b := &c.at[i]; b.endDone || b.ended || c.phase != ended && b.lapsed {
 			n++
 		}
 	}
-	if n >= p.majority || c.phase == ended && c.nowhere() {
-		p.answerAll(c.enders, nil)
-		c.enders = nil
-	}
+	return n >= p.majority || c.phase == ended && c.nowhere()
 }
 
 // nowhere reports whether no server can have the claim.
