@@ -34,6 +34,17 @@ func TestDatabasePageSessions(t *testing.T) {
 	runDocument(t, "docs/engines/database.md", strings.NewReplacer(asWritten, url), strings.NewReplacer(url, asWritten))
 }
 
+// So do those in the page of the engine on Redis, with three servers of this test.
+func TestRedisPageSessions(t *testing.T) {
+	const asWritten = "redis://10.0.0.1,10.0.0.2,10.0.0.3"
+	var addrs []string
+	for range 3 {
+		addrs = append(addrs, testdb.Redis(t).Addr())
+	}
+	url := "redis://" + strings.Join(addrs, ",")
+	runDocument(t, "docs/engines/redis.md", strings.NewReplacer(asWritten, url), strings.NewReplacer(url, asWritten))
+}
+
 // runDocument runs the sessions of one document; typed rewrites the commands, and shown the
 // expected output.
 func runDocument(t *testing.T, name string, typed, shown *strings.Replacer) {
