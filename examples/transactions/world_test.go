@@ -13,8 +13,10 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/disklock"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	_ "github.com/lockkeeper/lockkeeper/engine/redlock"
 	"github.com/lockkeeper/lockkeeper/engine/sqlitelock"
 	. "github.com/lockkeeper/lockkeeper/examples/transactions"
+	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
 // engines make a new state, and a function that opens handles on it.
@@ -26,6 +28,10 @@ var engines = map[string]func(*testing.T) func(*testing.T) lockkeeper.Engine{
 	"sqlite": func(t *testing.T) func(*testing.T) lockkeeper.Engine {
 		file := filepath.Join(t.TempDir(), "locks.db")
 		return func(t *testing.T) lockkeeper.Engine { return must(t)(sqlitelock.Open(t.Context(), file)) }
+	},
+	"redis": func(t *testing.T) func(*testing.T) lockkeeper.Engine {
+		url := fmt.Sprintf("redis://%s,%s,%s", testdb.Redis(t).Addr(), testdb.Redis(t).Addr(), testdb.Redis(t).Addr())
+		return func(t *testing.T) lockkeeper.Engine { return must(t)(lockkeeper.Open(t.Context(), url)) }
 	},
 }
 
