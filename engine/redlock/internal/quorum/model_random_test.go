@@ -18,6 +18,9 @@ type dice struct {
 	faults int // per 1000 steps
 	users  int // per 1000 steps
 	loss   bool
+	lossy  bool // most faults are losses of data, and pauses
+	slow   int  // time passes once in so many steps, whatever is due
+	keep   int  // a hold is released once in so many chances
 }
 
 // scopeOf returns the scope of a seed.
@@ -51,6 +54,8 @@ func play(seed uint64, b bug, told bool, more func(*scope)) (*world, string) {
 		more(&sc)
 	}
 	d := &dice{Rand: r, faults: []int{0, 20, 60, 120}[r.IntN(4)], users: 60 + r.IntN(100), loss: r.IntN(2) == 0}
+	d.slow, d.keep = []int{30, 30, 6}[r.IntN(3)], []int{1, 1, 30}[r.IntN(3)]
+	d.lossy = d.loss && r.IntN(2) == 0 || sc.lossy
 	w := newWorld(sc, b, r.Int64N)
 	w.told = told
 	d.w = w
@@ -72,7 +77,7 @@ func (d *dice) step() string {
 		w.steps++
 		return w.judge.check(w)
 	}
-	if d.IntN(30) == 0 {
+	if d.IntN(d.slow) == 0 {
 		d.pass()
 		return w.judge.check(w)
 	}
@@ -109,7 +114,11 @@ func (d *dice) fault() move {
 			out++
 		}
 	}
-	switch d.IntN(8) {
+	kind := d.IntN(8)
+	if d.lossy && d.IntN(2) == 0 {
+		kind = []int{4, 7}[d.IntN(2)]
+	}
+	switch kind {
 	case 0, 1:
 		if ghosts := w.ghosts(); len(ghosts) > 0 {
 			return move{kind: moveGhost + moveKind(d.IntN(2)), envelope: ghosts[d.IntN(len(ghosts))]}
@@ -132,7 +141,7 @@ func (d *dice) fault() move {
 		switch {
 		case !m.up:
 			return move{kind: moveRestart, server: server}
-		case d.loss && m.joined && out < (len(w.members)-1)/2:
+		case (d.loss || d.lossy) && m.joined && out < (len(w.members)-1)/2:
 			return move{kind: moveLose, server: server}
 		case m.joined:
 			return move{kind: moveCrash, server: server}
@@ -165,6 +174,7 @@ func (d *dice) use() {
 	}
 	x := open[d.IntN(len(open))]
 	switch {
+	case x.held && d.IntN(d.keep) > 0:
 	case x.held || d.IntN(6) == 0:
 		w.end(p, x)
 	case d.IntN(4) == 0 && w.scope.steals && x.want.Wait != 0:
@@ -277,7 +287,7 @@ func (w *world) leftOver() string {
 // late and doubled messages, crashes with and without data, pauses, and clocks that differ.
 func TestPromisesHoldInRandomSchedules(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range testmode.Seeds(testmode.Pick(400, 60_000)) {
+	for seed := range testmode.Seeds(testmode.Pick(400, 30_000)) {
 		w, wrong := play(seed, bug{}, false, nil)
 		if wrong != "" {
 			w, _ = play(seed, bug{}, true, nil)

@@ -55,9 +55,6 @@ func (w *world) whole(i int) []int {
 
 // sources is how many servers a lost one has to ask.
 func (w *world) sources() int {
-	if w.bug.minorityOfSources {
-		return 1
-	}
 	return w.scope.servers/2 + 1
 }
 

@@ -44,6 +44,7 @@ type scope struct {
 	ppm       int  // clocks differ from each other by up to this many millionths
 	broken    bool // clocks differ by more than the drift bound: only P4 and answers are judged
 	claims    int  // that each process makes
+	lossy     bool // servers lose their data often
 }
 
 // A clock shows offset + now * (1 + ppm/1000000).
@@ -255,18 +256,22 @@ func (w *world) deliver(e *envelope, keep bool) {
 		w.execute(e, p)
 	case e.message != nil:
 		w.tell("p%d gets a message of server %d: %s", p.index, e.server, stateText(&e.message.Claim))
+		if w.bug.onState != nil {
+			w.bug.onState(w, p, &e.message.Claim)
+		}
 		p.party.Message(p.time(w), e.server, *e.message)
 		w.flush(p)
 	default:
-		sent := e.sent
-		if w.bug.promiseFromReply {
-			sent = p.time(w)
+		for i := range e.reply.Claims {
+			if w.bug.onState != nil {
+				w.bug.onState(w, p, &e.reply.Claims[i])
+			}
 		}
 		if w.bug.onReply != nil {
 			w.bug.onReply(p, e)
 		}
 		w.tell("p%d gets reply %d of server %d: %s", p.index, e.number, e.server, replyText(e.reply))
-		p.party.Reply(p.time(w), e.number, sent, *e.reply)
+		p.party.Reply(p.time(w), e.number, e.sent, *e.reply)
 		w.flush(p)
 	}
 }
@@ -282,7 +287,7 @@ func (w *world) execute(e *envelope, p *process) {
 		return
 	}
 	for k, g := range m.vector {
-		if e.vector[k] < g && !(w.bug.noBarrier && k != e.server) {
+		if e.vector[k] < g {
 			w.tell("server %d refuses request %d of p%d: its generations are old", e.server, e.number, p.index)
 			if alive {
 				vector := slices.Clone(m.vector)
