@@ -136,6 +136,7 @@ func (d *decision) begin() {
 			d.plan.Lost[i] = r.loss()
 		case !r.intact():
 			tagged = false
+			d.plan.Lost[i] = r.loss() // if another one shows that there was a set
 			d.add(Step{Kind: Tag, Server: i, Count: 1})
 		}
 		generations[i] = r.Generation
@@ -145,10 +146,12 @@ func (d *decision) begin() {
 		d.plan.Steps = nil
 		d.requireMajority(0, len(silent))
 	case len(silent) > 0:
-		d.plan.Steps = nil
+		d.plan.Steps, d.plan.Lost = nil, make([]string, d.n)
 		d.plan.Err = fmt.Errorf("%w: the first use of a set needs all %d servers, and there is no answer from %s",
 			ErrNotYet, d.n, strings.Join(silent, ", "))
-	case tagged:
+	case !tagged:
+		d.plan.Lost = make([]string, d.n)
+	default:
 		d.plan.Vector = newVector(generations)
 		for i := range d.seen {
 			d.add(Step{Kind: Commit, Server: i})
