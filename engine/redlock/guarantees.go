@@ -12,7 +12,8 @@ const claimed = lockkeeper.FeatureFIFO |
 	lockkeeper.FeatureList |
 	lockkeeper.FeatureRevoke |
 	lockkeeper.FeatureFences |
-	lockkeeper.FeatureOnce
+	lockkeeper.FeatureOnce |
+	lockkeeper.FeatureMeasuredSteal
 
 // Guarantees implements lockkeeper.Engine.
 func (e *Engine) Guarantees() lockkeeper.Guarantees { return guarantees() }
