@@ -46,14 +46,15 @@ type claim struct {
 	lapse    lockkeeper.Reason // the client stopped using it
 	lapseEnd time.Duration     // when the party ends it; 0: the servers do
 
-	statedIn uint64 // the lease that stated the present ends of its ask; 0: none
-	callers  []CallID
-	enders   []CallID
-	wait     waitState
-	asking   time.Duration // since when a majority asks the holders; 0: it does not
-	retryAt  time.Duration
-	reportBy time.Duration // of an end that is not reported yet: when it is at the latest; else 0
-	timer    timer
+	statedIn  uint64 // the lease that stated the present ends of its ask; 0: none
+	callers   []CallID
+	enders    []CallID
+	wait      waitState
+	asking    time.Duration // since when a majority asks the holders; 0: it does not
+	retryAt   time.Duration
+	keepUntil time.Duration // of an end that the client did not ask for: no server is asked to end it before
+	reportBy  time.Duration // of an end that is not reported yet: when it is at the latest; else 0
+	timer     timer
 }
 
 func (p *Party) newClaim(s *session, id uint64, now time.Duration) *claim {
@@ -365,8 +366,13 @@ func (p *Party) reportTimeout(c *claim, now time.Duration) {
 	}
 }
 
-// finish ends c for good, and sends its end to all servers that may have it.
+// finish ends c for good, and sends its end to all servers that may have it. If the client of a hold
+// did not ask for the end, it may act until the end that it knows. Until then the servers keep their
+// votes, or end them by themselves, which leaves a later grant unconfirmed.
 func (p *Party) finish(c *claim, why lockkeeper.Reason, text string, now time.Duration) {
+	if c.phase == held && !c.closed && c.lapse == lockkeeper.NoReason && why != lockkeeper.Overdue {
+		c.keepUntil = c.session.limit()
+	}
 	c.phase, c.reason, c.text, c.since, c.asked = ended, why, text, now, nil
 	s := c.session
 	s.live--
@@ -398,7 +404,7 @@ func (p *Party) push(c *claim, now time.Duration) {
 		}
 		b := &c.at[i]
 		if c.phase == ended {
-			if !b.endDone && !b.ending {
+			if !b.endDone && !b.ending && now >= c.keepUntil {
 				b.ending = true
 				p.send(i, c.session, c, Request{Kind: End, Reason: c.reason})
 			}
@@ -455,6 +461,9 @@ func (p *Party) schedule(c *claim, now time.Duration) {
 	case ended:
 		if c.reportBy != 0 {
 			at = min(at, c.reportBy)
+		}
+		if c.keepUntil > now {
+			at = min(at, c.keepUntil)
 		}
 	}
 	p.timers.set(&c.timer, max(at, now+shortestPause))

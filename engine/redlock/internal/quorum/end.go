@@ -52,7 +52,7 @@ func (p *Party) endClaim(s *session, call CallID, id uint64, now time.Duration, 
 	c.enders = append(c.enders, call)
 	switch {
 	case c.phase == ended:
-		c.closed = true
+		c.closed, c.keepUntil = true, 0
 	case l != nil:
 		p.lapseClaim(c, *l, now)
 	case c.lapse != lockkeeper.NoReason: // a later ending changes nothing

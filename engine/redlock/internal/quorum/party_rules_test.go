@@ -269,3 +269,19 @@ func TestLeaseEndsWithThePromisesOfTheVotes(t *testing.T) {
 		t.Errorf("the lease ends at %s, settled %v, want 5s: server 1 promises no more", end, settled)
 	}
 }
+
+// A forced end that one server has executed does not make the party end the hold at the others: its
+// client may not know, and a later grant there would not be marked as unconfirmed.
+func TestForcedEndReleasesNoOtherVotes(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, next := s.user(0, "u"), s.user(1, "next")
+	s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	s.apply(0, Request{Kind: Revoke, Session: "u", ID: 1, Force: true})
+	s.run(100 * time.Millisecond)
+	s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Revoked)
+	s.must(next.claim(want("a", 0)), lockkeeper.Ended, lockkeeper.TimedOut)
+	if err := u.release(1); err != nil { // its client knows
+		t.Fatal(err)
+	}
+	s.must(next.claim(want("a", 0)), lockkeeper.Held, 0)
+}
