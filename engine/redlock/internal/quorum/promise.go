@@ -59,13 +59,15 @@ func (p *Party) holdDeadline(c *claim) (promised, asked time.Duration) {
 }
 
 // void ends the promise of a server, and all votes of the session there. What was sent before says
-// nothing any more.
+// nothing any more: a claim that ended there with the session may wait there again, with the session
+// restored.
 func (p *Party) void(s *session, server int) {
 	seat := &s.seats[server]
 	seat.promise, seat.joined, seat.voided, seat.since = 0, false, true, p.number+1
 	for _, c := range s.claims { // order does not matter: each claim is independent
 		if c.phase != ended {
 			c.at[server].invalidate()
+			c.at[server].ended = c.at[server].ended && c.wantsTry()
 		}
 	}
 }

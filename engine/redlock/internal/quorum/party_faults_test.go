@@ -1,0 +1,63 @@
+package quorum
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A claim waits for the stamp of a server that does not answer: its timer is in the future then, and
+// Tick returns.
+func TestSilentServerLeavesNoTimerInThePast(t *testing.T) {
+	s := newSim(t, 3, 2, 7)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	rival := Request{Kind: Claim, Session: "v", Epoch: v.key.Epoch, ID: 1, Want: WantRecord{Paths: []string{"a"}}}
+	s.servers[0].Apply(s.clock(0), rival)
+	s.servers[1].floor += 100 // its vote has another number
+	w := want("a", lockkeeper.Forever)
+	w.ID = 1
+	u.p.Claim(s.now, u.key, w)
+	for _, send := range u.p.Output().Sends {
+		sent := s.now
+		reply, _ := s.servers[send.Server].Apply(s.clock(send.Server), send.Request)
+		s.now += 10 * time.Millisecond
+		u.p.Reply(s.now, send.Number, sent, reply)
+	}
+	stamps := u.p.Output().Sends
+	if len(stamps) != 1 || stamps[0].Request.Kind != Stamp {
+		t.Fatalf("two votes with different numbers lead to %+v, want one Stamp", stamps)
+	}
+	for range 10 {
+		s.now += slowServer
+		u.p.Tick(s.now)
+		if next := u.p.Next(); next <= s.now {
+			t.Fatalf("after Tick at %s the next is at %s", s.now, next)
+		}
+	}
+}
+
+// A server was away for longer than the sessions live there: it ends them, and says so. When it has
+// them again, the claims wait there again.
+func TestWaitGoesOnWhereItsSessionExpired(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	u.claim(want("a", 0))
+	v.claim(want("a", lockkeeper.Forever))
+	s.dead[0] = true
+	for range 8 {
+		s.run(3 * time.Second)
+		u.renew()
+		v.renew()
+	}
+	s.dead[0] = false
+	for range 2 {
+		s.run(time.Second)
+		u.renew()
+		v.renew()
+	}
+	s.dead[1] = true
+	u.release(1)
+	s.run(3 * time.Second)
+	s.must(v.latest(1), lockkeeper.Held, 0)
+}
