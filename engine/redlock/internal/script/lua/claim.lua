@@ -17,24 +17,15 @@ if name ~= '' then
     ok = redis.pcall('EXISTS', pkey) == 0
   end
   if ok and s[3] == false and s[1] == ARGV[5] and low and floor and due and
-      now >= (tonumber(g[2]) or now + 1) and now < due and n >= low and n >= mark and mark < low + 8 and
+      now >= (tonumber(g[2]) or now + 1) and now < due and n >= low and n >= mark and mark < low + 1000 and
       floor % 1 == 0 and floor >= 0 and counter % 1 == 0 and counter >= 0 and unsure % 1 == 0 and
       unsure >= 0 and math.max(counter, floor, unsure) < 9007199254740992 and
       (n < low + 1000 or call('HLEN', skey) < 10000) then
     local vote = counter + 1
     if mark > low then
-      -- Ended claims below the mark are forgotten. They are dropped eight at a time.
-      if mark % 8 <= low % 8 then
-        local first, drop = low - low % 8, {}
-        for i = first, mark - 1 do
-          local old = call('HGET', skey, format('c%d', i))
-          if old and string.sub(old, 1, 3) == '\156\3\195' then -- ended, as its session asked
-            drop[#drop + 1] = format('c%d', i)
-          end
-        end
-        if drop[1] then
-          call('HDEL', skey, unpack(drop))
-        end
+      local drop = sweep(skey, low)
+      if drop[1] then
+        call('HDEL', skey, unpack(drop))
       end
       low = mark
     end

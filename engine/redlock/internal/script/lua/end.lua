@@ -8,8 +8,7 @@ do
   local g = redis.pcall('MGET', data .. 'last', data .. 'due')
   local low, n, due = tonumber(s[2]), tonumber(id), tonumber(g[2])
   if s[3] and s[1] == ARGV[5] and low and due and now >= (tonumber(g[1]) or now + 1) and
-      now < due and n >= mark and string.byte(s[3]) == 156 and
-      (mark <= low or mark < low + 8 and mark % 8 > low % 8) then
+      now < due and mark < low + 1000 and string.byte(s[3]) == 156 then
     local ok, end_, state, _, since, _, _, lapsed, _, _, _, _, asks, want = pcall(some, s[3], 12, 1)
     ok = ok and end_ == -1 and state == 2 and lapsed == 0 and type(since) == 'number' and
       type(asks) == 'table' and #asks == 0 and type(want) == 'string' and string.sub(want, 1, 3) == '\220\0\16'
@@ -22,8 +21,18 @@ do
       if whole and last_ == -1 and string.byte(text) == 149 and holder == sid and holderID == n and
           waits == false and type(counter) == 'number' and type(unsure) == 'number' then
         local reason = tonumber(ARGV[8])
-        call('HSET', skey, 'l', format('%d', math.max(low, mark)), ckey,
-          '\156' .. pack(3, true, since, 0, 0, 0, 0, reason, '', counter) .. '\144' .. pack(want))
+        local drop = mark > low and sweep(skey, low) or {}
+        low = math.max(low, mark)
+        if n < low then -- nobody may ask for it any more
+          drop[#drop + 1] = ckey
+          call('HSET', skey, 'l', format('%d', low))
+        else
+          call('HSET', skey, 'l', format('%d', low), ckey,
+            '\156' .. pack(3, true, since, 0, 0, 0, 0, reason, '', counter) .. '\144' .. pack(want))
+        end
+        if drop[1] then
+          call('HDEL', skey, unpack(drop))
+        end
         call('SET', pkey, '\149' .. pack(counter, '', 0, unsure, false),
           'PX', format('%d', 60000 + math.ceil(math.max(0, unsure - now) / 1000)))
         call('SET', data .. 'last', format('%d', now))

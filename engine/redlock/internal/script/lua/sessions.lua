@@ -20,18 +20,22 @@ end
 -- setLow changes the low-water mark, and drops claims that are forgotten. Some may stay until the
 -- next request that reads every claim; but a mark that falls must not bring one back.
 local function setLow(s, low)
-  if low < s.low or low >= s.low + 8 then
+  if low < s.low or low >= s.low + 1000 then
     s.low = math.max(s.low, low)
     everyClaim(s)
-  elseif low % 8 <= s.low % 8 then
+  elseif low - low % 8 > s.low - s.low % 8 then
+    local fields = {}
     for id = s.low - s.low % 8, low - 1 do
       local c = s.claims[id]
-      if c == nil then
-        claimOf(s, id)
-        c = s.claims[id]
-      end
       if c and c.state == ENDED and c.finished then
         c.dropped, c.write = true, true
+      elseif c == nil and not s.fresh and not s.complete then
+        fields[#fields + 1] = 'c' .. digits(id)
+      end
+    end
+    for i, text in ipairs(fields[1] and read('HMGET', s.key, unpack(fields)) or {}) do
+      if text and sub(text, 1, 3) == '\156\3\195' then -- ended, as the session asked
+        write('HDEL', s.key, fields[i])
       end
     end
   end
