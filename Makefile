@@ -27,7 +27,7 @@ cross: ## vet and build for Windows and macOS, where nothing is run
 # Some tests sit at a terminal, as a person does; some lose packets between hosts
 # of their own; some have system calls fail; some start databases. On Debian and
 # Ubuntu this installs what they need if it is missing; elsewhere it says what that is.
-tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, strace, curl, python3, PostgreSQL, MariaDB, PgBouncer
+tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, strace, curl, python3, PostgreSQL, MariaDB, PgBouncer, Redis
 	@tools/install
 
 # Tests keep to temporary folders and loopback addresses, and leave no file behind outside the Go

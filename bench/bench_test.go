@@ -128,7 +128,7 @@ func TestOwnServersAndPackages(t *testing.T) {
 const needServers = "LOCKKEEPER_BENCH_NEEDS_SERVERS"
 
 func TestServersOfOthers(t *testing.T) {
-	p := tiny(t, "^redis|^etcd|^redsync|^rueidislock|^bsm")
+	p := tiny(t, "^redis|^etcd|^redsync|^rueidislock|^bsm|^redlock")
 	p.must = os.Getenv(needServers) != ""
 	p.timing.Run = 300 * time.Millisecond // etcd is not that fast
 	for _, lacks := range []func() error{redisMissing, etcdMissing} {

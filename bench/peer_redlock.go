@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
+	_ "github.com/lockkeeper/lockkeeper/engine/redlock"
 )
 
 // redlockPeer is our engine on independent Redis servers, which all clients of this process share,
