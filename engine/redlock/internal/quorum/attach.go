@@ -188,10 +188,13 @@ func (p *Party) pushAttach(a *attempt, now time.Duration) {
 	p.timers.set(&a.timer, a.began+2*a.spec.TTL)
 }
 
-func (p *Party) retryAttempt(a *attempt, now time.Duration) {
+// retryAttempt goes on after an Attach to one server failed. If a majority has accepted the attempt, a
+// Renew shows whether this server has the session.
+func (p *Party) retryAttempt(a *attempt, server int, now time.Duration) {
 	if a.installed == nil && p.attempts[a.spec.ID] == a {
 		p.timers.set(&a.timer, now+retryPause)
-	} else if s := a.installed; s != nil && !s.over {
+	} else if s := a.installed; s != nil && !s.over && s.epoch == a.epoch {
+		s.seats[server].attaching, s.seats[server].renew = false, true
 		p.afterReply(s, now)
 	}
 }

@@ -68,7 +68,7 @@ func (p *Party) Failed(now time.Duration, number uint64, unsent bool) {
 	switch {
 	case f.attempt != nil:
 		f.attempt.flying[f.server] = false
-		p.retryAttempt(f.attempt, now)
+		p.retryAttempt(f.attempt, f.server, now)
 	case f.errand != nil:
 		f.errand.flying[f.server] = false
 		p.retryErrand(f.errand, now)

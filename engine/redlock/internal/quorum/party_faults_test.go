@@ -61,3 +61,34 @@ func TestWaitGoesOnWhereItsSessionExpired(t *testing.T) {
 	s.run(3 * time.Second)
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }
+
+// The answer of one server to the Attach is lost after a majority has accepted it. The session is
+// restored there all the same, if that server loses it.
+func TestServerIsRestoredAfterItsAttachFailed(t *testing.T) {
+	s := newSim(t, 3, 1, 9)
+	p := s.parties[0]
+	call := p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: 10 * time.Second})
+	var late Send
+	for _, send := range p.Output().Sends {
+		reply, _ := s.servers[send.Server].Apply(s.clock(send.Server), send.Request)
+		if send.Server == 2 {
+			late = send
+			continue
+		}
+		p.Reply(s.now, send.Number, s.now, reply)
+	}
+	u := &user{sim: s, p: p, ttl: 10 * time.Second}
+	u.key = s.await(p, call).Lease.Key
+	p.Failed(s.now, late.Number, false)
+	p.Down(s.now, 2)
+	p.Lost(s.now, 2)
+	s.servers[2] = NewServer(Limits{})
+	p.Up(s.now, 2)
+	s.collect(p)
+	s.run(time.Second)
+	u.renew()
+	s.run(time.Second)
+	if s.servers[2].sessions["u"] == nil {
+		t.Error("the server that takes part again does not have the session")
+	}
+}
