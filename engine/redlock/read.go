@@ -10,7 +10,7 @@ import (
 const (
 	readPage  = 200                    // sessions that a server lists in one reply
 	readBound = 2 * time.Second        // of one read of all servers
-	readRest  = 100 * time.Millisecond // how long a majority waits for the servers that have not answered
+	readRest  = 500 * time.Millisecond // how long a majority waits for the servers that have not answered
 )
 
 // reading is what one server answered to a reader.

@@ -220,8 +220,6 @@ func TestClientOfApplication(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m)) }
-
 // The server must show a certificate of the authority that the URL names, and may want one.
 func TestTLS(t *testing.T) {
 	ca := testca.New(t)
