@@ -200,6 +200,10 @@ func (c *Client) applyState(cl *claim) {
 	case s.State == Waiting && cl.phase == asking:
 		cl.phase = inLine
 		c.watchDeadline()
+	case s.State == Waiting && cl.phase == granted:
+		// The part of the engine that took the session over finds no majority for the hold any more.
+		c.endClaim(cl, lost(cl, Expired, ""), true)
+		return
 	}
 	if asked := cl.phase == granted && s.Asked != nil; asked != cl.yielding {
 		cl.yielding = asked

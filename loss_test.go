@@ -433,3 +433,18 @@ func TestAnswerOvertakenByAHint(t *testing.T) {
 		}
 	})
 }
+
+// An engine that consists of several servers may find no majority for a hold when another part of it
+// takes the session over. Then it answers that the claim waits, and may grant the path to others.
+func TestHoldThatWaitsAgainIsLost(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		h := must(t)(c.Lock(background, "a"))
+		f.news(1, false, func(st *lockkeeper.Status) { st.State, st.Fence = lockkeeper.Waiting, 0 })
+		<-h.Done()
+		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Expired)
+		time.Sleep(time.Second)
+		if f.state(1) == lockkeeper.Waiting {
+			t.Errorf("the claim still waits at the engine: %s", f.log())
+		}
+	})
+}

@@ -92,3 +92,34 @@ func TestServerIsRestoredAfterItsAttachFailed(t *testing.T) {
 		t.Error("the server that takes part again does not have the session")
 	}
 }
+
+// Another party takes a session over, and reaches one only of the two servers that voted for its
+// hold. It can't confirm the hold, because the other server may let it expire: it says that the claim
+// waits, with a change that the client takes for news.
+func TestHoldIsNotTakenOverWithAMinorityOfItsVotes(t *testing.T) {
+	s := newSim(t, 3, 3, 9)
+	s.cut[link{s.parties[0], 2}] = true
+	u, v := s.user(0, "u"), s.user(2, "v")
+	held := s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	s.must(v.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+	for i := range 3 {
+		s.cut[link{s.parties[0], i}] = true // the first party dies
+	}
+	heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+	s.cut[link{heir.p, 0}] = true
+	lease := heir.attach(1)
+	for _, st := range lease.Claims {
+		if st.Ref.ID == 1 && s.must(st, lockkeeper.Waiting, 0).Change <= held.Change {
+			t.Errorf("change %d after %d", st.Change, held.Change)
+		}
+	}
+	for range 6 {
+		s.run(2 * time.Second)
+		heir.renew()
+		v.renew()
+	}
+	if mine := heir.latest(1); mine.State == lockkeeper.Held {
+		t.Errorf("held by the heir, and by the waiter: %v", v.latest(1).State)
+	}
+	s.must(v.latest(1), lockkeeper.Held, 0)
+}
