@@ -233,29 +233,34 @@ func (c *seen) reason() lockkeeper.Reason {
 	return best
 }
 
-// change returns a number for Status.Change that rises with the changes of a live claim: when the
-// servers began to keep it, by the median of their clocks; one more while its holder is asked.
+// change returns a number for Status.Change that rises with the changes of a live claim: its ticket
+// while it waits, and when a majority of the servers had voted for a hold; one more while its holder
+// is asked.
 func (c *seen) change(st *lockkeeper.Status) uint64 {
-	var since []quorum.Micros
-	for i := range c.views {
-		if v := &c.views[i]; v.live() && (st.State != lockkeeper.Held || v.voted()) {
-			since = append(since, v.Since)
+	number := st.Ticket
+	if st.State == lockkeeper.Held {
+		var since []quorum.Micros
+		for i := range c.views {
+			if v := &c.views[i]; v.voted() {
+				since = append(since, v.Since)
+			}
 		}
+		slices.Sort(since)
+		number = max(number+1, uint64(max(since[c.majority()-1], 0)))
 	}
-	slices.Sort(since)
-	number := uint64(max(since[(len(since)-1)/2], 1)) + 2*st.Revision
+	number += 2 * st.Revision
 	if st.Asked != nil {
 		number++
 	}
-	return number
+	return max(number, 1)
 }
 
 // explain adds why the claim waits.
 func (c *seen) explain(st *lockkeeper.Status) {
 	type count struct {
 		quorum.Blocker
-		age, left time.Duration
-		votes     int
+		age, left    time.Duration
+		votes, waits int // servers
 	}
 	blockers := make(map[lockkeeper.Ref]*count)
 	asking := 0
@@ -277,7 +282,9 @@ func (c *seen) explain(st *lockkeeper.Status) {
 				}
 				blockers[b.Ref] = n
 			}
-			if !b.Waiting {
+			if b.Waiting {
+				n.waits++
+			} else {
 				n.votes++
 				n.Blocker.Path = b.Path
 			}
@@ -290,7 +297,7 @@ func (c *seen) explain(st *lockkeeper.Status) {
 	})
 	for _, b := range all[:min(len(all), lockkeeper.MaxBlockers)] {
 		why := lockkeeper.Behind
-		if b.votes > 0 {
+		if b.votes > b.waits {
 			why = lockkeeper.HeldBy
 		}
 		st.Blockers = append(st.Blockers, lockkeeper.Blocker{
