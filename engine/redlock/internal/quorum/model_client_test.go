@@ -51,8 +51,6 @@ type clientCall struct {
 	sent  time.Duration
 }
 
-func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
-
 const callBound = 5 * time.Second
 
 func (c *client) begin(kind Kind, claim uint64, id CallID, sent time.Duration) {

@@ -219,6 +219,34 @@ func TestVoteWithoutPromiseIsNoVote(t *testing.T) {
 	}
 }
 
+// The clock of a server may run faster than that of the party by 1 %: shortly before the promises pass
+// by the clock of the party, the servers may have voted for others already.
+func TestNothingIsGrantedWithinTheMarginOfThePromises(t *testing.T) {
+	const ttl, end = 10 * time.Second, 20 * time.Second
+	for _, test := range []struct {
+		at      time.Duration
+		granted bool
+	}{{end - margin(ttl) - time.Millisecond, true}, {end - margin(ttl), false}, {end - time.Millisecond, false}} {
+		p := NewParty(Settings{Servers: 3, To: "x", Seed: 1})
+		s := p.newSession("u")
+		s.ttl, s.clientEnd = ttl, end
+		p.sessions["u"] = s
+		for i := range s.seats {
+			s.seats[i] = seat{joined: true, promise: end}
+		}
+		c := p.newClaim(s, 1, 0)
+		c.record = p.recordOf(&lockkeeper.Want{Targets: want("a", 0).Targets, Wait: lockkeeper.Forever}, 1)
+		for server := range 3 {
+			st := &ClaimState{ID: 1, State: lockkeeper.Held, Vote: 5, Counter: 5}
+			p.apply(c, server, evidence{state: st, now: 1, sent: end - ttl, got: test.at, reply: true})
+			p.decide(c, test.at)
+		}
+		if got := c.phase == held; got != test.granted {
+			t.Errorf("%s before the promises end: granted %v, want %v", end-test.at, got, test.granted)
+		}
+	}
+}
+
 func TestVotesDoNotDependOnTheOrderOfStates(t *testing.T) {
 	states := []ClaimState{
 		{ID: 1, State: lockkeeper.Held, Vote: 5, Counter: 5},

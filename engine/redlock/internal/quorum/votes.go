@@ -161,10 +161,12 @@ func (c *claim) counted() int {
 }
 
 // current reports whether the party may rely on the vote of a server for a grant now: it counts, and
-// nothing that the server promised ends before what the client believes of the session.
+// nothing that the server promised ends before what the client believes of the session. The clock of
+// the server may run faster than that of the party, so the promise counts less the margin.
 func (p *Party) current(c *claim, i int, now time.Duration) bool {
 	b, seat := &c.at[i], &c.session.seats[i]
-	return b.counts() && b.askEnd > now && seat.promise > now && seat.promise >= c.session.clientEnd
+	return b.counts() && min(seat.promise, b.askEnd)-margin(c.session.ttl) > now &&
+		seat.promise >= c.session.clientEnd
 }
 
 // currentVotes returns the number of current votes.
