@@ -36,7 +36,7 @@ tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, stra
 # package runs at a time, so that TTLs of a second are enough. CONTRIBUTING.md says what runs where.
 QUICK     := go test -vet=off -timeout 12m
 COMPUTING := table|internal/(model|story|mutants|tidy|readme)|semaphore(/.*)?
-WAITING   := engine/(sqllock|sqlitelock|remote)|cmd/lk|internal/(testdb|neighbours|serve/server)
+WAITING   := engine/(sqllock|sqlitelock|remote|redlock)|cmd/lk|internal/(testdb|neighbours|serve/server)
 
 test: tools ## run all tests: 8 minutes on two cores
 	@$(MAKE) --no-print-directory -j3 test-computing test-engines test-programs
@@ -46,7 +46,7 @@ test-computing:
 	nice -n 5 $(QUICK) -p 2 -race $$(go list ./... | grep -vE '/lockkeeper/($(COMPUTING)|$(WAITING))$$')
 
 test-engines:
-	$(QUICK) -p 1 -parallel 6 ./engine/sqllock ./engine/remote ./engine/sqlitelock
+	$(QUICK) -p 1 -parallel 6 ./engine/sqllock ./engine/remote ./engine/sqlitelock ./engine/redlock
 
 test-programs:
 	$(QUICK) -p 1 -parallel 4 ./cmd/lk ./internal/testdb ./internal/neighbours
