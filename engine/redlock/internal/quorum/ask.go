@@ -18,7 +18,7 @@ type asked struct {
 // updateAsk determines what c's holder is asked: by the servers, if their ends bring the deadline of
 // the hold nearer or a majority asks without an end, or because its longest hold is over.
 func (p *Party) updateAsk(c *claim, now time.Duration) {
-	if c.phase != held {
+	if c.phase != held || c.stopped(now) {
 		return
 	}
 	next := p.serverAsk(c)
@@ -42,6 +42,13 @@ func (p *Party) updateAsk(c *claim, now time.Duration) {
 	if c.answered {
 		p.notify(c, now)
 	}
+}
+
+// stopped reports whether the client may have stopped using c because of the end that it was told. That
+// stands then, whatever the servers say: when one of them has ended the vote by the ask, the others
+// alone may not show the ask any more, and a client that was paused would take that for its withdrawal.
+func (c *claim) stopped(now time.Duration) bool {
+	return c.asked != nil && c.asked.end != never && now >= c.asked.end-c.session.ttl/100-10*time.Millisecond
 }
 
 // askEnds returns the ends that the servers state, 0 where there is none.

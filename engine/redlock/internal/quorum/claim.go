@@ -430,6 +430,9 @@ func (p *Party) pushLive(c *claim, i int, now time.Duration) {
 	case c.phase == waiting && counts && c.aim > b.counter && b.vote <= c.aim && !b.stamping:
 		b.stamping = true
 		p.send(i, c.session, c, Request{Kind: Stamp, Vote: b.vote, Fence: c.aim})
+	case c.phase == waiting && b.stuck():
+		b.returning = true
+		p.send(i, c.session, c, Request{Kind: Return, Vote: b.state.Vote, Favour: b.returned.String()})
 	}
 	if c.phase == held && c.lapse != lockkeeper.NoReason && b.known && !b.lapsing &&
 		(b.state == nil || !b.state.Lapsed) {

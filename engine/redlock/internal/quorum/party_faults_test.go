@@ -123,3 +123,71 @@ func TestHoldIsNotTakenOverWithAMinorityOfItsVotes(t *testing.T) {
 	}
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }
+
+// A Return is lost, and the only other server that answers votes for the claim. The party returns the
+// vote again, so the claim gets it under a new number, and is granted.
+func TestLostReturnIsRepeated(t *testing.T) {
+	s := newSim(t, 3, 2, 7)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	s.dead[2] = true
+	v.p.Down(s.now, 2)
+	u.p.Down(s.now, 2)
+	rival := WantRecord{Paths: []string{"a"}} // its ticket goes before that of u
+	s.servers[1].Apply(s.clock(1), Request{Kind: Claim, Session: "v", Epoch: v.key.Epoch, ID: 1, Want: rival})
+	w := want("a", lockkeeper.Forever)
+	w.ID = 1
+	u.p.Claim(s.now, u.key, w)
+	lost := false
+	for range 200 {
+		s.now += time.Millisecond
+		u.p.Tick(s.now)
+		for _, send := range u.p.Output().Sends {
+			sent := s.now
+			if send.Request.Kind == Return && !lost {
+				lost = true
+				u.p.Failed(s.now, send.Number, false)
+				continue
+			}
+			reply, _ := s.servers[send.Server].Apply(s.clock(send.Server), send.Request)
+			u.p.Reply(s.now, send.Number, sent, reply)
+		}
+	}
+	if !lost {
+		t.Fatal("no vote was returned")
+	}
+	s.servers[1].Apply(s.clock(1), Request{
+		Kind: End, Session: "v", Epoch: v.key.Epoch, ID: 1, Reason: lockkeeper.Released,
+	})
+	s.run(4 * time.Second)
+	s.must(u.latest(1), lockkeeper.Held, 0)
+}
+
+// The holder is asked until a time. Where a server is away that was not asked, the first server that
+// gives the vote to the thief must not make the ask vanish: a client that had stopped would go on.
+func TestAskStandsWhileTheServersEndTheHold(t *testing.T) {
+	for seed := range uint64(10) {
+		s := newSim(t, 3, 2, seed)
+		u, v := s.user(0, "u"), s.user(1, "v")
+		u.claim(want("a", 0))
+		s.dead[2] = true
+		w := want("a", lockkeeper.Forever)
+		w.Priority, w.Steal, w.After = 1, lockkeeper.Take, u.ttl
+		s.must(v.claim(w), lockkeeper.Waiting, 0)
+		for range 12 {
+			s.run(time.Second)
+			u.renew()
+			v.renew()
+		}
+		s.must(v.latest(1), lockkeeper.Held, 0)
+		asked := false
+		for _, st := range u.notices[u.p] {
+			if asked && st.State == lockkeeper.Held && st.Asked == nil {
+				t.Fatalf("seed %d: the ask was withdrawn, and then the hold was stolen", seed)
+			}
+			asked = asked || st.Asked != nil
+		}
+		if !asked {
+			t.Fatal("the holder was not asked")
+		}
+	}
+}

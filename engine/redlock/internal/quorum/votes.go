@@ -54,6 +54,14 @@ type ballot struct {
 
 func (b *ballot) counts() bool { return b.vote > b.gone && !b.ended }
 
+// stuck reports whether the server still has the claim's vote although this party returned it: the
+// Return was lost. The vote can't count again, for that Return may be executed yet, and while it stands
+// nobody gets another one there. So the party returns it once more.
+func (b *ballot) stuck() bool {
+	return b.known && b.state != nil && b.state.Vote != 0 && b.state.Vote <= b.gone && b.returnAt != 0 &&
+		b.stateSent > b.returnAt
+}
+
 // invalidate makes all votes seen so far void.
 func (b *ballot) invalidate() {
 	b.gone = max(b.gone, b.vote)
