@@ -185,9 +185,15 @@ type ClaimState struct {
 	AskEnd   Micros // of Asking with Take: when it may get the vote; 0: none
 
 	Position int         // of Waiting: 1 + the waiting claims ahead
-	Blockers []Blocker   // of Waiting, and of Ended by Try: at most lockkeeper.MaxBlockers
+	Blockers []Blocker   // of Waiting, and of Ended by Try: see NamedAhead
 	Want     *WantRecord // in answers to Attach, Renew by another party, and List
 }
+
+// NamedAhead is how many waiting claims of a queue the state of a claim behind them names. What it
+// costs to ask for the state does not depend on the length of the queue then. In lists, and for a
+// refused Try, it is lockkeeper.MaxBlockers. Holders and waiting claims together are at most
+// lockkeeper.MaxBlockers.
+const NamedAhead = 2
 
 // Ask is a request to the holder, as a server keeps it.
 type Ask struct {

@@ -127,7 +127,7 @@ import (
 // A claim's state shows the ask with the earliest end but 0; among equals the lowest By. Position
 // is 1 + the highest number of claims ahead of it in one queue. Blockers are the holders of its
 // paths in the order of paths, then the waiting claims ahead, path by path in the order of the
-// queue, none twice, at most lockkeeper.MaxBlockers.
+// queue, none twice: see NamedAhead.
 //
 // A message goes to the party of a claim that got the vote, lost it by an end, ended, or whose
 // shown ask changed, unless the reply of a request other than Revoke and List has the claim, or its

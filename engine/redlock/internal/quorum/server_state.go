@@ -39,13 +39,17 @@ func (s *Server) describe(c *serverClaim, withWant bool) ClaimState {
 		state.Ask = &copied
 	}
 	if c.state == lockkeeper.Waiting {
-		s.describeWait(c, &state)
+		most := NamedAhead
+		if withWant || c.want.Try {
+			most = lockkeeper.MaxBlockers
+		}
+		s.describeWait(c, &state, most)
 	}
 	return state
 }
 
-// describeWait adds what c waits for.
-func (s *Server) describeWait(c *serverClaim, state *ClaimState) {
+// describeWait adds what c waits for. Of each queue it names at most most claims ahead.
+func (s *Server) describeWait(c *serverClaim, state *ClaimState, most int) {
 	by := c.ref.String()
 	for _, h := range s.holders(c) {
 		for _, a := range h.asks {
@@ -75,7 +79,7 @@ func (s *Server) describeWait(c *serverClaim, state *ClaimState) {
 		}
 		ahead := p.ahead(c)
 		state.Position = max(state.Position, 1+ahead)
-		for _, b := range p.queue[:min(ahead, lockkeeper.MaxBlockers)] {
+		for _, b := range p.queue[:min(ahead, most)] {
 			add(name, b)
 		}
 	}

@@ -18,7 +18,9 @@ type waitState struct {
 
 // Pauses of waiting claims.
 const (
-	slowPoll    = time.Second           // messages make it faster
+	slowPoll    = time.Second           // of the first in line; messages make it faster
+	mostAhead   = 64                    // claims ahead beyond these do not make the slow poll slower
+	nearFront   = 8                     // the claims that ask when what blocks them ends
 	slowServer  = 50 * time.Millisecond // so long a claim waits for the last servers before it is answered
 	splitPause  = 3 * time.Millisecond  // longest random pause before a vote is returned
 	favourPause = time.Second           // between two returns of votes in favour of the same rival
@@ -74,12 +76,20 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 	p.setPoll(c, now)
 }
 
-// setPoll sets the time of the next question: the slow poll, or when what blocks the claim has ended
-// at a majority, if it does not become longer.
+// setPoll sets the time of the next question: the slow poll, or near the front of the queue when what
+// blocks the claim has ended at a majority, if it does not become longer. The slow poll is
+//
+//	slowPoll * (1 + position/8)    at most 9 s
+//
+// so that the questions of a long queue cost the servers little.
 func (p *Party) setPoll(c *claim, now time.Duration) {
 	w := &c.wait
 	if w.pollAt <= now || w.pollAt == never {
-		w.pollAt = now + slowPoll*3/4 + time.Duration(p.random.Int64N(int64(slowPoll/2)))
+		pause := slowPoll * time.Duration(8+min(p.position(c), mostAhead)) / 8
+		w.pollAt = now + pause*3/4 + time.Duration(p.random.Int64N(int64(pause/2)))
+	}
+	if p.position(c) > nearFront {
+		return // those ahead ask, and the servers send messages to the others
 	}
 	var buffer [7]time.Duration
 	ends := buffer[:0]

@@ -55,11 +55,11 @@ var rules = []string{"store", "queue", "settle", "states", "sessions", "requests
 
 func newScript(parts ...string) *Script {
 	var b strings.Builder
+	b.WriteString(constants())
 	for _, part := range parts {
 		names := []string{part}
 		if part == "rules" {
 			names = rules
-			b.WriteString(constants())
 		}
 		for _, name := range names {
 			text, err := files.ReadFile("lua/" + name + ".lua")
@@ -90,7 +90,7 @@ func constants() string {
 		{"LEAVE", int(quorum.Leave)}, {"RESTORE", int(quorum.Restore)}, {"ACK", int(quorum.Ack)},
 		{"REVOKE", int(quorum.Revoke)}, {"LIST", int(quorum.List)},
 		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims},
-		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"MAX_PRIORITY", lockkeeper.MaxPriority},
+		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"NAMED_AHEAD", quorum.NamedAhead}, {"MAX_PRIORITY", lockkeeper.MaxPriority},
 	}
 	var b strings.Builder
 	for _, v := range values {

@@ -16,8 +16,9 @@ local function describeBlocker(name, b)
   return { b.s.id, b.id, name, b.state == WAITING, b.vote, w[2], w[4], b.since, ends, announced, w[14], w[15], w[16] }
 end
 
--- describeWait returns whether c asks, until when, its position and its blockers.
-local function describeWait(c)
+-- describeWait returns whether c asks, until when, its position and its blockers. Of each queue it
+-- names at most most claims ahead.
+local function describeWait(c, most)
   local asking, askEnd, position, blockers, seen = false, 0, 1, {}, {}
   local function add(name, b)
     if #blockers < MAX_BLOCKERS and not seen[b] then
@@ -42,7 +43,7 @@ local function describeWait(c)
     local p = path(name)
     local n = ahead(p, c)
     position = math.max(position, 1 + n)
-    for i, m in ipairs(n > 0 and prefix(p, math.min(n, MAX_BLOCKERS)) or {}) do
+    for i, m in ipairs(n > 0 and prefix(p, math.min(n, most)) or {}) do
       add(name, claimOfMember(p, m))
     end
   end
@@ -69,7 +70,7 @@ local function describe(c, withWant)
     state[12] = { ask }
   end
   if c.state == WAITING then
-    state[13], state[14], state[15], state[16] = describeWait(c)
+    state[13], state[14], state[15], state[16] = describeWait(c, (withWant or w[5]) and MAX_BLOCKERS or NAMED_AHEAD)
   end
   return state
 end
