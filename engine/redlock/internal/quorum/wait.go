@@ -18,13 +18,13 @@ type waitState struct {
 
 // Pauses of waiting claims.
 const (
-	slowPoll    = time.Second           // of the first in line; messages make it faster
-	mostAhead   = 64                    // claims ahead beyond these do not make the slow poll slower
-	nearFront   = 8                     // the claims that ask when what blocks them ends
-	slowServer  = 50 * time.Millisecond // so long a claim waits for the last servers before it is answered
-	splitPause  = 3 * time.Millisecond  // longest random pause before a vote is returned
-	favourPause = time.Second           // between two returns of votes in favour of the same rival
-	afterEnd    = time.Millisecond      // after the end of what blocks it, so that the servers' clocks have passed it
+	slowPoll     = time.Second           // of the first in line; messages make it faster
+	mostAhead    = 64                    // claims ahead beyond these do not make the slow poll slower
+	firstWaiters = 8                     // the claims that ask when what blocks them ends
+	slowServer   = 50 * time.Millisecond // so long a claim waits for the last servers before it is answered
+	splitPause   = 3 * time.Millisecond  // longest random pause before a vote is returned
+	favourPause  = time.Second           // between two returns of votes in favour of the same rival
+	afterEnd     = time.Millisecond      // after the end of what blocks it, so that the servers' clocks have passed it
 )
 
 // decideWait answers a claim that is not granted: a try as soon as it is decided, another one when a
@@ -88,7 +88,7 @@ func (p *Party) setPoll(c *claim, now time.Duration) {
 		pause := slowPoll * time.Duration(8+min(p.position(c), mostAhead)) / 8
 		w.pollAt = now + pause*3/4 + time.Duration(p.random.Int64N(int64(pause/2)))
 	}
-	if p.position(c) > nearFront {
+	if p.position(c) > firstWaiters {
 		return // those ahead ask, and the servers send messages to the others
 	}
 	var buffer [7]time.Duration

@@ -90,7 +90,8 @@ func constants() string {
 		{"LEAVE", int(quorum.Leave)}, {"RESTORE", int(quorum.Restore)}, {"ACK", int(quorum.Ack)},
 		{"REVOKE", int(quorum.Revoke)}, {"LIST", int(quorum.List)},
 		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims},
-		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"NAMED_AHEAD", quorum.NamedAhead}, {"MAX_PRIORITY", lockkeeper.MaxPriority},
+		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"NAMED_AHEAD", quorum.NamedAhead},
+		{"MAX_PRIORITY", lockkeeper.MaxPriority},
 	}
 	var b strings.Builder
 	for _, v := range values {
