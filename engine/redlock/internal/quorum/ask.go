@@ -16,7 +16,8 @@ type asked struct {
 }
 
 // updateAsk determines what c's holder is asked: by the servers, if their ends bring the deadline of
-// the hold nearer or a majority asks without an end, or because its longest hold is over.
+// the hold nearer than the client knows or a majority asks without an end, or because its longest
+// hold is over.
 func (p *Party) updateAsk(c *claim, now time.Duration) {
 	if c.phase != held || c.stopped(now) {
 		return
@@ -79,6 +80,9 @@ func (p *Party) serverAsk(c *claim) *asked {
 		return nil
 	}
 	promised, end := p.holdDeadline(c)
+	if known := c.session.clientEnd; known != 0 {
+		promised = min(promised, known) // the promises differ a little from each other: nearer than that counts
+	}
 	bounded := slices.ContainsFunc(c.at, func(b ballot) bool { return b.counts() && b.askEnd < never })
 	switch {
 	case bounded && end < promised:
@@ -97,6 +101,11 @@ func (p *Party) serverAsk(c *claim) *asked {
 		by = lockkeeper.Ref{}
 	}
 	return &asked{by: by, label: a.Label, reason: a.Reason, end: end}
+}
+
+// asksEndAt reports whether an ask at a server that votes for c ends at that time.
+func (c *claim) asksEndAt(end time.Duration) bool {
+	return slices.ContainsFunc(c.at, func(b ballot) bool { return b.counts() && b.askEnd == end })
 }
 
 // askDeadline returns the majority-th largest end of the asks alone; never if there is none.

@@ -274,6 +274,7 @@ func (p *Party) install(a *attempt, now time.Duration) {
 	}
 	if s == nil {
 		s = p.newSession(a.spec.ID)
+		s.states = a.spec.Epoch != 0 // its client may have stated acknowledgements to another party
 		p.sessions[s.id] = s
 	}
 	a.installed = s

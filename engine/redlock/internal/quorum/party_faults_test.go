@@ -191,3 +191,76 @@ func TestAskStandsWhileTheServersEndTheHold(t *testing.T) {
 		}
 	}
 }
+
+// The answer to the Attach that takes a session over is lost on its way to the client, which relies
+// on what it knew before: a thief that is granted before that has passed is unconfirmed.
+func TestLostAnswerToATakeoverAcknowledgesNothing(t *testing.T) {
+	for seed := range uint64(10) {
+		s := newSim(t, 3, 3, seed)
+		u, v := s.user(0, "u"), s.user(2, "v")
+		u.claim(want("a", 0))
+		u.key.Acked = u.renew().Number
+		u.renew()
+		for i := range 3 {
+			s.cut[link{s.parties[0], i}] = true // the party dies, and the client lives
+		}
+		w := want("a", lockkeeper.Forever)
+		w.Priority, w.Steal, w.After = 1, lockkeeper.Take, 2*time.Second
+		v.claim(w)
+		heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+		heir.attach(1)
+		s.run(3 * time.Second)
+		if st := s.must(v.latest(1), lockkeeper.Held, 0); !st.Unconfirmed {
+			t.Errorf("seed %d: the client never saw that it was asked, and the grant is confirmed", seed)
+		}
+	}
+}
+
+// One of three servers asks the holder for a thief that the others do not know. That brings the
+// deadline nearer only if the promises of the two others are nearer than what the client was told.
+func TestAskAtAMinorityOfServers(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		s := newSim(t, 3, 2, 9)
+		u, v := s.user(0, "u"), s.user(1, "v")
+		u.claim(want("a", 0))
+		u.renew()
+		for i, later := range []time.Duration{0, 2 * time.Millisecond, time.Millisecond} {
+			u.p.sessions["u"].seats[i].promise += later // its Renew left later
+		}
+		s.cut[link{v.p, 0}], s.cut[link{v.p, 2}] = true, true
+		w := want("a", lockkeeper.Forever)
+		w.ID, w.Priority, w.Steal, w.After = 1, 1, lockkeeper.Take, time.Second
+		v.p.Claim(s.now, v.key, w)
+		s.collect(v.p)
+		s.run(100 * time.Millisecond)
+		if asked := u.latest(1).Asked; asked != nil {
+			t.Fatalf("asked by one server of three: %+v", asked)
+		}
+		s.cut[link{u.p, 0}] = cut
+		s.run(300 * time.Millisecond)
+		sent := s.now
+		lease := u.renew()
+		end := sent + lease.TTL
+		for _, st := range lease.Claims {
+			if st.Asked != nil {
+				end = min(end, sent+st.Asked.Left)
+			}
+		}
+		present, safe := s.now, 0
+		for i, server := range s.servers {
+			left := server.sessions["u"].until - s.clock(i)
+			if c := server.sessions["u"].claims[1]; len(c.asks) > 0 {
+				left = min(left, c.asks[0].End-s.clock(i))
+			}
+			if present+left.duration() >= end {
+				safe++
+			}
+		}
+		if safe < 2 {
+			t.Errorf("cut %v: the holder relies on %s, and only %d servers keep its vote as long", cut, end-sent, safe)
+		}
+		if !cut && end-sent < 9*time.Second {
+			t.Errorf("the holder is told %s, by one server of three", end-sent)
+		}
+	}
+}

@@ -69,6 +69,9 @@ func (p *Party) checkLease(s *session, id CallID, c call, now time.Duration) boo
 		return false // the session's timer ends it, unless further servers renew
 	}
 	s.clientEnd = max(s.clientEnd, end) // the client may not get this answer
+	for _, cl := range s.inOrder() {
+		p.updateAsk(cl, now) // an ask at a few servers may end before that
+	}
 	p.answer(Answer{Call: id, Lease: p.leaseOf(s, c, end, now)})
 	return true
 }
@@ -94,9 +97,12 @@ func (p *Party) leaseEnd(s *session, c call, now time.Duration) (end time.Durati
 	for _, cl := range s.inOrder() {
 		switch {
 		case cl.phase == held && cl.lapse == lockkeeper.NoReason:
-			promised, _ := p.holdDeadline(cl)
-			if promised <= now {
+			promised, asked := p.holdDeadline(cl)
+			switch {
+			case promised <= now:
 				promised = s.clientEnd // its servers keep what they promised until then
+			case !cl.asksEndAt(asked):
+				promised = asked // a promise of the servers that would be left; the ends of asks are stated as such
 			}
 			end = min(end, promised)
 		case cl.phase == waiting && cl.adopted && cl.counted() > 0 && !cl.answered:
