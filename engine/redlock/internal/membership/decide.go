@@ -96,6 +96,15 @@ type decision struct {
 
 func (d *decision) add(s Step) { d.plan.Steps = append(d.plan.Steps, s) }
 
+// present adds a step of a server that is no member yet. If the server was durable and restarted
+// since its record was verified, that is verified first: its script refuses the step else.
+func (d *decision) present(s Step) {
+	if r := &d.seen[s.Server]; r.Recorded != r.RunID {
+		s = Step{Kind: Relabel, Server: s.Server}
+	}
+	d.add(s)
+}
+
 // checkNames refuses servers that belong to a set of another size or order, or to different sets.
 func (d *decision) checkNames() error {
 	set := ""
@@ -154,7 +163,7 @@ func (d *decision) begin() {
 	default:
 		d.plan.Vector = newVector(generations)
 		for i := range d.seen {
-			d.add(Step{Kind: Commit, Server: i})
+			d.present(Step{Kind: Commit, Server: i})
 		}
 	}
 }
@@ -176,7 +185,7 @@ func (d *decision) keep() {
 			}
 		case r.intact() && r.Vector.Set == "" && r.Generation == v.Generations[i] && r.Generation.Count() == 1:
 			usable++ // the party of the first use stopped before it committed this one
-			d.add(Step{Kind: Commit, Server: i})
+			d.present(Step{Kind: Commit, Server: i})
 		default:
 			d.plan.Lost[i] = r.loss()
 		}
@@ -247,9 +256,9 @@ func (d *decision) readmit(i int) {
 	switch {
 	case len(behind) < d.n/2+1:
 	case r.Out == 0:
-		d.add(Step{Kind: PutOut, Server: i, From: slices.Clone(behind)})
+		d.present(Step{Kind: PutOut, Server: i, From: slices.Clone(behind)})
 	case r.Now >= r.Out:
-		d.add(Step{Kind: Join, Server: i})
+		d.present(Step{Kind: Join, Server: i})
 	}
 }
 
