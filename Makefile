@@ -51,7 +51,7 @@ test-engines:
 test-programs:
 	$(QUICK) -p 1 -parallel 4 ./cmd/lk ./internal/testdb ./internal/neighbours
 	$(QUICK) -p 1 -race ./internal/serve/server
-	$(QUICK) -p 1 -race -run Stress ./engine/sqllock ./engine/remote ./engine/sqlitelock
+	$(QUICK) -p 1 -race -run Stress ./engine/sqllock ./engine/remote ./engine/sqlitelock ./engine/redlock
 
 long: ## run the long tests, or a part of them: PART=databases; see make parts
 	@tools/long $(PART)

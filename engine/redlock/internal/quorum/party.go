@@ -111,10 +111,8 @@ func NewParty(s Settings) *Party {
 
 // A call of the caller that has no Answer yet.
 type call struct {
-	at      time.Duration // when it began
-	claim   *claim        // of Claim and of a Release
-	attach  bool
-	attempt *attempt // of Attach, while it has no majority
+	at     time.Duration // when it began
+	attach bool
 }
 
 func (p *Party) begin(c call) CallID {

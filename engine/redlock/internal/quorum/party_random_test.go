@@ -34,7 +34,6 @@ type player struct {
 type played struct {
 	status lockkeeper.Status
 	path   lockkeeper.Path
-	sent   time.Duration
 	until  time.Duration // by an ask
 	want   lockkeeper.Want
 	over   bool

@@ -28,7 +28,6 @@ type session struct {
 	states    bool          // the client states which leases it has processed
 	acks      bool          // acknowledgements may have to be sent
 	renewals  []CallID      // Renew and Attach without an answer
-	leavers   []CallID
 	patience  time.Duration // until when renewals wait for servers that would make the lease longer
 	retryAt   time.Duration
 	opened    time.Duration // when its Attach had a majority

@@ -32,7 +32,6 @@ type ballot struct {
 	endDone bool // the server has executed the End, or can't have the claim
 	// when the request was sent whose answer had the vote
 	voteSent time.Duration
-	restored time.Duration // when a Restore of it was sent
 
 	// Requests on their way.
 	claiming, ending, stamping, returning, lapsing bool

@@ -13,7 +13,6 @@ type waitState struct {
 	decideBy time.Duration // it waits no longer for slow servers before it is answered; never: not set, or passed
 	late     bool          // decideBy has passed
 	splitAt  time.Duration // it looks at its split vote
-	polls    bool          // the next push repeats the question
 }
 
 // Pauses of waiting claims.
