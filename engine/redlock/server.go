@@ -45,6 +45,10 @@ type server struct {
 	link   link.Link
 	wakeup chan struct{} // filled when queue gets a request
 
+	// Of the goroutine that sends: the latest pipeline. Their memory is used again.
+	batch    []request
+	requests []quorum.Request
+
 	// Guarded by Engine.mu.
 	up      bool
 	why     error // why it is not up
@@ -97,7 +101,9 @@ func (s *server) sendNext() bool {
 	if !s.up {
 		n = len(s.queue)
 	}
-	batch := append([]request(nil), s.queue[:n]...)
+	clear(s.batch)
+	batch := append(s.batch[:0], s.queue[:n]...)
+	s.batch = batch
 	rest := copy(s.queue, s.queue[n:])
 	clear(s.queue[rest:])
 	s.queue = s.queue[:rest]
@@ -128,10 +134,12 @@ func (s *server) sendNext() bool {
 
 // do sends one pipeline.
 func (s *server) do(batch []request) ([]quorum.Reply, error) {
-	requests := make([]quorum.Request, len(batch))
+	clear(s.requests)
+	requests := s.requests[:0]
 	for i := range batch {
-		requests[i] = batch[i].Request
+		requests = append(requests, batch[i].Request)
 	}
+	s.requests = requests
 	ctx, cancel := context.WithTimeout(s.engine.closing, doBound)
 	defer cancel()
 	replies, err := s.link.Do(ctx, requests)

@@ -64,6 +64,7 @@ func (e *Engine) execute() []hint {
 			hints = append(hints, hint{a.Notify, n.Statuses})
 		}
 	}
+	e.party.Reuse(out)
 	e.arm()
 	return hints
 }

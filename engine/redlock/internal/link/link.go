@@ -40,6 +40,8 @@ type Link interface {
 	// if it lost its data. After any other error it is unknown which requests the server executed,
 	// now or later.
 	//
+	// Do does not keep requests when it has returned.
+	//
 	// Do calls Events.Down or Events.Lost before it returns an error. The end of ctx counts as a
 	// failure of the server, so ctx has a generous bound.
 	Do(ctx context.Context, requests []quorum.Request) ([]quorum.Reply, error)

@@ -146,6 +146,18 @@ func (p *Party) Output() Output {
 	return out
 }
 
+// Reuse gives the slices of an Output back, whose content the caller has copied or dropped. The next
+// output takes their place. Statuses of notices are not reused.
+func (p *Party) Reuse(out Output) {
+	if len(p.out.Sends)+len(p.out.Answers)+len(p.out.Notices) > 0 {
+		return
+	}
+	clear(out.Sends)
+	clear(out.Answers)
+	clear(out.Notices)
+	p.out = Output{Sends: out.Sends[:0], Answers: out.Answers[:0], Notices: out.Notices[:0]}
+}
+
 // Up says that the server can be used (again): it is a member of the set and lost nothing.
 func (p *Party) Up(now time.Duration, server int) {
 	if p.up[server] {
