@@ -77,7 +77,8 @@
 // The client stops using the hold one margin before D (margin(d) = d/100 + 10ms, as with every
 // engine), and the lease that an Attach or a Renew answers is covered by the D of every hold of the
 // session. A grant counts only votes at servers whose promise is not before the lease that the
-// client counts by.
+// client counts by, and ends more than one margin from now. If a hold loses its majority because
+// servers lost their data, its party keeps the other votes until the end that its client knows.
 //
 // A server answers requests of an ended session with "no session". Renew never opens a session and
 // never sets a vote.
@@ -89,7 +90,7 @@
 // of H. The two majorities share a server. It ended the vote of H although it had promised not to.
 // That happens only if
 //
-//   - H gave the vote up: its party released the claim, left, or returned the vote;
+//   - H gave the vote up: its party released the claim, or left;
 //   - an ask ended before the promise: a steal with a factor below 1;
 //   - an operator forced the end;
 //   - the server lost its data: condition 2 below.
@@ -132,8 +133,11 @@
 // # Four conditions
 //
 // Condition 1, initialisation once. Parties initialise a set only when all N servers answer and all
-// are empty. Each server then keeps the id of the set, its own generation and those of the others,
-// and their names.
+// are empty. Each server then gets a random generation, and the first one stays; the id of the set
+// is a hash of all generations, so parties that do this at once make the same set. Each server
+// keeps the id, the generations of all and their names. Its floor begins with the time in
+// microseconds, so that fences rise also above those of a set that was there before, unless the
+// clock was set back.
 //
 // Condition 2, a server that lost data stays out. A restart is noticed by the run id of the Redis
 // process, which heads the answers of every pipeline: answers of another process do not count. A
