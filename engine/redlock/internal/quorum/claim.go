@@ -403,6 +403,10 @@ func (p *Party) push(c *claim, now time.Duration) {
 			continue
 		}
 		b := &c.at[i]
+		if now < b.full && (c.phase != ended || !b.endDone) {
+			c.retryAt = min(c.retryAt, b.full)
+			continue
+		}
 		if c.phase == ended {
 			if !b.endDone && !b.ending && now >= c.keepUntil {
 				b.ending = true

@@ -80,6 +80,10 @@ func (p *Party) Failed(now time.Duration, number uint64, unsent bool) {
 // retryPause is the pause before a request that failed is sent again to a server that is up.
 const retryPause = 100 * time.Millisecond
 
+// fullPause is the pause before the next request about a claim to a server that had no room for it, or
+// found its data damaged.
+const fullPause = time.Second
+
 func (p *Party) sessionFailed(f flight, unsent bool, now time.Duration) {
 	s := f.session
 	seat := &s.seats[f.server]

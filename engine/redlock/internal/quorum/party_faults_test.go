@@ -264,3 +264,29 @@ func TestAskAtAMinorityOfServers(t *testing.T) {
 		}
 	}
 }
+
+// A server answers each End that it is full, as it does if somebody damaged its data. The party asks
+// again after a pause, not at once for as long as the session lives.
+func TestEndAtAFullServerIsRepeatedWithAPause(t *testing.T) {
+	s := newSim(t, 3, 1, 7)
+	u := s.user(0, "u")
+	u.claim(want("a", 0))
+	u.p.End(s.now, u.key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1})
+	ends := 0
+	for range 100 {
+		for _, send := range u.p.Output().Sends {
+			sent := s.now
+			reply, _ := s.servers[send.Server].Apply(s.clock(send.Server), send.Request)
+			if send.Server == 1 && send.Request.Kind == End {
+				ends++
+				reply = Reply{Outcome: Full, Now: s.clock(1), Text: "damaged"}
+			}
+			u.p.Reply(s.now, send.Number, sent, reply)
+		}
+		s.now += 20 * time.Millisecond
+		u.p.Tick(s.now)
+	}
+	if ends < 2 || ends > 4 {
+		t.Errorf("%d Ends within 2s, want one per second", ends)
+	}
+}

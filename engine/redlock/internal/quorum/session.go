@@ -113,6 +113,9 @@ func (p *Party) sessionReply(f flight, number uint64, sent time.Duration, r Repl
 	}
 	if c := f.claim; c != nil {
 		c.at[i].landed(f.kind)
+		if r.Outcome == Full {
+			c.at[i].full = now + fullPause
+		}
 		p.endExecuted(c, i, f.kind, r.Outcome)
 	}
 	all := number >= seat.since && p.takeReply(f, number, sent, r, now)

@@ -33,6 +33,8 @@ type ballot struct {
 	// when the request was sent whose answer had the vote
 	voteSent time.Duration
 
+	full time.Duration // until when nothing is sent: the server was full, or its data damaged
+
 	// Requests on their way.
 	claiming, ending, stamping, returning, lapsing bool
 
