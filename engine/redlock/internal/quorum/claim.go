@@ -113,6 +113,10 @@ func (p *Party) claimAgain(c *claim, call CallID, w lockkeeper.Want, now time.Du
 	case w.Revision > c.want.Revision && !p.amend(c, call, w, now):
 		return
 	}
+	if c.adopted && c.phase == waiting && w.Wait != lockkeeper.Forever {
+		began := min(p.base.moment(time.Duration(c.record.Ticket)*time.Microsecond), now)
+		c.bound = min(c.bound, max(began+w.Wait, now+slowServer)) // servers don't keep it
+	}
 	if c.phase == waiting && !c.answered || c.amending(p) {
 		c.callers = append(c.callers, call)
 		p.decide(c, now)

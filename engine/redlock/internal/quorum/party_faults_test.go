@@ -290,3 +290,27 @@ func TestEndAtAFullServerIsRepeatedWithAPause(t *testing.T) {
 		t.Errorf("%d Ends within 2s, want one per second", ends)
 	}
 }
+
+// A bounded wait of which the client has no answer is taken over. The client repeats the request,
+// which states the bound: the wait ends by that.
+func TestRepeatedRequestBoundsAnAdoptedWait(t *testing.T) {
+	s := newSim(t, 3, 3, 9)
+	u, v := s.user(0, "u"), s.user(2, "v")
+	v.claim(want("a", 0))
+	bounded := want("a", 3*time.Second)
+	bounded.ID = 1
+	u.claim(bounded)
+	s.run(time.Second)
+	for i := range 3 {
+		s.cut[link{s.parties[0], i}] = true // the first party dies
+	}
+	heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+	heir.attach(1)
+	s.must(heir.claim(bounded), lockkeeper.Waiting, 0)
+	s.run(time.Second)
+	if st := heir.latest(1); st.State == lockkeeper.Ended {
+		t.Fatalf("ended before its bound: %+v", st)
+	}
+	s.run(1500 * time.Millisecond)
+	s.must(heir.latest(1), lockkeeper.Ended, lockkeeper.TimedOut)
+}
