@@ -45,6 +45,14 @@ type RepeatReporter interface {
 	Repeated(report func(why string))
 }
 
+// A HandshakeReporter is an [Engine] that measures polite steals: from the moment when the holders
+// had been asked to yield until the thief was granted because they released. It calls report for
+// each. report must return quickly and may be called by several goroutines. Handshaken is called
+// before the engine is used.
+type HandshakeReporter interface {
+	Handshaken(report func(took time.Duration))
+}
+
 // An OverdueReporter is an [Engine] whose sessions may outlast their TTL, because something else,
 // such as a lock in its database, keeps it from ending them. Overdue returns for how long the most
 // overdue session has been past its end; 0 if none is. It queries the store of the claims.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -33,7 +34,9 @@ type Engine struct {
 	close   context.CancelFunc
 	usable  chan struct{} // closed when a majority of servers was up for the first time
 	poller  poller
-	group   *redislink.Group // the connections to Redis; nil without any
+
+	handshaken atomic.Pointer[func(took time.Duration)] // see Handshaken
+	group      *redislink.Group                         // the connections to Redis; nil without any
 
 	mu       sync.Mutex // guards all below, and the servers' mutable fields
 	party    *quorum.Party
@@ -76,6 +79,11 @@ func newEngine(clock func() time.Duration, links []link.Link) *Engine {
 	}
 	return e
 }
+
+var _ lockkeeper.HandshakeReporter = (*Engine)(nil)
+
+// Handshaken implements lockkeeper.HandshakeReporter.
+func (e *Engine) Handshaken(report func(took time.Duration)) { e.handshaken.Store(&report) }
 
 // waitUsable waits until a majority of the servers can be used.
 func (e *Engine) waitUsable(ctx context.Context) error {

@@ -58,6 +58,11 @@ func (e *Engine) execute() []hint {
 	for _, a := range out.Answers {
 		e.answer(a)
 	}
+	if report := e.handshaken.Load(); report != nil {
+		for _, took := range out.Handshakes {
+			(*report)(took)
+		}
+	}
 	var hints []hint
 	for _, n := range out.Notices {
 		if a := e.sessions.Get(n.Session); a != nil && a.Epoch == n.Epoch && a.Notify != nil {

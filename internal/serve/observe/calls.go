@@ -175,7 +175,7 @@ func (c *counting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockk
 }
 
 // Engine connects the metrics to the optional reports of an engine: commits of its journal or
-// database, repeated transactions, and overdue ends of sessions. e must not be a decorated engine,
+// database, repeated transactions, polite steals, and overdue ends of sessions. e must not be a decorated engine,
 // and must not be in use yet.
 func (m *Metrics) Engine(e lockkeeper.Engine) {
 	if r, ok := e.(lockkeeper.CommitReporter); ok {
@@ -186,6 +186,9 @@ func (m *Metrics) Engine(e lockkeeper.Engine) {
 	}
 	if r, ok := e.(lockkeeper.RepeatReporter); ok {
 		r.Repeated(func(why string) { m.repeats.WithLabelValues(why).Inc() })
+	}
+	if r, ok := e.(lockkeeper.HandshakeReporter); ok {
+		r.Handshaken(func(took time.Duration) { m.handshakes.Observe(took.Seconds()) })
 	}
 	if d, ok := e.(lockkeeper.OverdueReporter); ok {
 		m.debtor.Store(&d)

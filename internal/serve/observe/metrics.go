@@ -42,11 +42,12 @@ type Metrics struct {
 	wait, hold  prometheus.Histogram
 	gaps        prometheus.Counter
 
-	calls   calls
-	entries prometheus.Histogram
-	sync    prometheus.Histogram
-	repeats *prometheus.CounterVec
-	debtor  atomic.Pointer[lockkeeper.OverdueReporter]
+	calls      calls
+	entries    prometheus.Histogram
+	sync       prometheus.Histogram
+	handshakes prometheus.Histogram
+	repeats    *prometheus.CounterVec
+	debtor     atomic.Pointer[lockkeeper.OverdueReporter]
 
 	acts, denials *prometheus.CounterVec
 }
@@ -107,6 +108,8 @@ func (m *Metrics) registerEngine() {
 		"Entries that the journal made safe at once; of a database, commands in one transaction.", batchBuckets)
 	m.sync = m.histogram("lockkeeper_journal_commit_seconds", "How long it took to write them and have the disk "+
 		"confirm it; of a database, the transaction from its begin.", shortBuckets)
+	m.handshakes = m.histogram("lockkeeper_steal_handshake_seconds", "From when the holders of a lock had been asked to "+
+		"yield until the thief was granted because they released; only engines that measure it.", longBuckets)
 	m.repeats = m.counters("lockkeeper_transactions_repeated_total", "Transactions of a database that did not come "+
 		"about and were tried again: for a conflict with another one, as something was locked, or as the database was away.",
 		"reason")

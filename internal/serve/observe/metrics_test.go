@@ -110,6 +110,23 @@ func TestEngineTellsOfItself(t *testing.T) {
 		journal_commit_seconds: 0.001 in 1`)
 }
 
+// polite is an engine that measures steals.
+type polite struct {
+	lockkeeper.Engine
+	report func(time.Duration)
+}
+
+func (p *polite) Handshaken(report func(time.Duration)) { p.report = report }
+
+func TestStealHandshakesAreMeasured(t *testing.T) {
+	m := NewMetrics(Sources{})
+	p := &polite{Engine: memlock.New()}
+	m.Engine(p)
+	p.report(2 * time.Second)
+	expect(t, m, `
+		steal_handshake_seconds: 2 in 1`)
+}
+
 // database is an engine that tells how its transactions fare, and what it owes.
 type database struct {
 	lockkeeper.Engine

@@ -237,7 +237,9 @@ func (p *Party) tryGrant(c *claim, now time.Duration) bool {
 		c.since = c.grantedSince(now)
 	}
 	c.unconfirmed = !p.confirmed(c, now)
-	p.shakes.granted(c, now)
+	if took := p.shakes.granted(c, now); took > 0 {
+		p.out.Handshakes = append(p.out.Handshakes, took)
+	}
 	c.wait = waitState{pollAt: never, splitAt: never, decideBy: never}
 	p.touch(c, now)
 	p.updateAsk(c, now)

@@ -35,28 +35,25 @@ func (h *handshakes) follow(p *Party, c *claim, now time.Duration) {
 }
 
 // granted records a handshake if c was granted because its holders released: before the end of its
-// asks.
-func (h *handshakes) granted(c *claim, now time.Duration) {
+// asks. It returns its duration; 0 if there was none.
+func (h *handshakes) granted(c *claim, now time.Duration) time.Duration {
 	if c.asking == 0 {
-		return
+		return 0
 	}
 	for i := range c.at {
 		b := &c.at[i]
 		if b.state != nil && b.state.AskEnd != 0 && b.stateSent+(b.state.AskEnd-b.now).duration() <= now {
-			return // it may have been taken
+			return 0 // it may have been taken
 		}
 	}
+	took := now - c.asking
 	if len(h.took) < mostHandshakes {
-		h.took = append(h.took, now-c.asking)
-		return
+		h.took = append(h.took, took)
+		return took
 	}
-	h.took[h.next] = now - c.asking
+	h.took[h.next] = took
 	h.next = (h.next + 1) % mostHandshakes
-}
-
-// list returns the durations, the oldest first.
-func (h *handshakes) list() []time.Duration {
-	return slices.Concat(h.took[h.next:], h.took[:h.next])
+	return took
 }
 
 // allowed returns the wait that measured handshakes suggest, as After and AfterTTL of a record: twice

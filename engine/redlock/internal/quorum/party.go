@@ -83,6 +83,10 @@ type Output struct {
 	Sends   []Send
 	Answers []Answer
 	Notices []Notice
+
+	// Handshakes are the durations of polite steals, from the moment when a majority of the servers
+	// had asked the holder until the grant by its release.
+	Handshakes []time.Duration
 }
 
 // Settings of a Party. All are required.
@@ -243,8 +247,3 @@ func (p *Party) sortedAttempts() []*attempt {
 	slices.SortFunc(all, func(a, b *attempt) int { return strings.Compare(a.spec.ID, b.spec.ID) })
 	return all
 }
-
-// Handshakes returns the measured durations of polite steals of this party, from the moment when a
-// majority of the servers had asked the holder until the grant by its release: the oldest first, at
-// most 128.
-func (p *Party) Handshakes() []time.Duration { return p.shakes.list() }
