@@ -27,7 +27,6 @@ type every struct {
 
 	seen    map[uint64]bool
 	choices []choice // from the start to the present state
-	grants  int
 }
 
 // A budget bounds the steps of which there could be any number.
