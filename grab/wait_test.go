@@ -21,9 +21,9 @@ func TestWaitGivesBack(t *testing.T) {
 			len(a.Blockers) != 1 {
 			w.Errorf("got %+v (%v), want it timed out in place 1, and who was in the way", a, err)
 		}
-		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
-		a, err = w.process().Wait(ctx, w.request("me", "db"), time.Hour, nil)
+		a, err = w.process().Wait(ctx, w.request("me", "db"), time.Hour, func(grab.Answer) { cancel() })
 		if !errors.Is(err, lockkeeper.ErrNotAcquired) || a.State != lockkeeper.Ended || a.Reason != lockkeeper.Cancelled {
 			w.Errorf("got %+v (%v), want it cancelled", a, err)
 		}
