@@ -52,7 +52,7 @@ type Request struct {
 	Want    WantRecord        // of Claim
 	Vote    uint64            // of Stamp, Return: the number of the vote
 	Fence   uint64            // of Stamp
-	Favour  string            // of Return: the claim that gets the vote, if it waits here; "": the first in the queue
+	Favour  string            // of Return: the claim that gets the vote, if it waits here; "": any other claim
 	Reason  lockkeeper.Reason // of End, Lapse: why
 	Acks    []AckRecord       // of Ack
 	Restore RestoreRequest    // of Restore

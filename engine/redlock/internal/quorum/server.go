@@ -95,9 +95,9 @@ import (
 //     counter of its paths is fence, the floor at least that; Done. Counter = fence: Done, since
 //     nobody else raises the counter during a vote. Otherwise Differs.
 //   - Return: unknown: NotKnown. It has the vote with exactly that number and did not lapse: it
-//     waits again, with its ticket and without asks. If Favour waits and none of its paths has a
-//     holder, that gets the vote, wherever it is in its queues. Then the server settles without the
-//     returner, and then with it. Otherwise Differs.
+//     waits again, with its ticket and without asks. If Favour waits, none of its paths has a
+//     holder, and only the returner is ahead of it, it gets the vote. Without Favour the server
+//     settles as if the returner did not wait. Then it settles with it. Otherwise Differs.
 //   - End: it ends for Reason, without unsure. Unknown and not below low: it is ended from now on,
 //     so that a late Claim finds it. Unknown and below low: NotKnown. Ended: the session has asked
 //     for it now, too.

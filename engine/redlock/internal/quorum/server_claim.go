@@ -122,7 +122,8 @@ func (s *Server) stamp(c *serverClaim, r *Request) Outcome {
 	return Done
 }
 
-// returnVote takes the vote from c and favours the claim that r names.
+// returnVote takes the vote from c and favours the claim that r names. If that is over, or waits for
+// another claim, too, nobody may overtake those ahead: the queues decide, and c may get a new vote.
 func (s *Server) returnVote(c *serverClaim, r *Request) Outcome {
 	if c.state != lockkeeper.Held || c.vote != r.Vote || c.lapsed != 0 {
 		return Differs
@@ -130,13 +131,16 @@ func (s *Server) returnVote(c *serverClaim, r *Request) Outcome {
 	s.removeVote(c)
 	c.state, c.since = lockkeeper.Waiting, s.last
 	s.enqueue(c)
+	if r.Favour == "" {
+		s.settle(c)
+		return Done
+	}
 	if ref, err := lockkeeper.ParseRef(r.Favour); err == nil {
 		f := s.find(ref)
-		if f != nil && f != c && f.state == lockkeeper.Waiting && !s.taken(f) {
+		if f != nil && f != c && f.state == lockkeeper.Waiting && !s.taken(f) && s.first(f, c) {
 			s.vote(f, s.counterOf(f)+1)
 		}
 	}
-	s.settle(c)
 	return Done
 }
 

@@ -264,12 +264,26 @@ func TestServerReturnFavoursTheRival(t *testing.T) {
 		b.attach(s, 100)
 		b.claim(s, 1, WantRecord{Ticket: uint64(i)}, "x")
 	}
-	b.do(Done, Request{Kind: Return, Session: "a", ID: 1, Vote: 1, Favour: "c.1"})
-	b.expect("c", 1, "held 2")
-	b.do(Done, Request{Kind: Return, Session: "c", ID: 1, Vote: 2})
+	b.do(Done, Request{Kind: Return, Session: "a", ID: 1, Vote: 1, Favour: "b.1"})
+	b.expect("b", 1, "held 2")
+	b.do(Done, Request{Kind: Return, Session: "b", ID: 1, Vote: 2})
 	b.expect("a", 1, "held 3")
-	b.do(Done, Request{Kind: Return, Session: "a", ID: 1, Vote: 3, Favour: "gone.1"})
+	b.do(Done, Request{Kind: Return, Session: "a", ID: 1, Vote: 3})
 	b.expect("b", 1, "held 4")
+}
+
+// b waits behind a, and c behind both. Only b may get a vote that a returned for another claim.
+func TestServerReturnLetsNobodyElsePass(t *testing.T) {
+	b := newBench(t)
+	for i, s := range []string{"a", "b", "c"} {
+		b.attach(s, 100)
+		b.claim(s, 1, WantRecord{Ticket: uint64(i)}, "x")
+	}
+	for _, favour := range []string{"c.1", "gone.1", "a.2"} {
+		before := b.state("a", 1).Vote
+		b.do(Done, Request{Kind: Return, Session: "a", ID: 1, Vote: before, Favour: favour})
+		b.expect("a", 1, fmt.Sprint("held ", before+1))
+	}
 }
 
 func TestServerEndBeforeItsClaim(t *testing.T) {

@@ -15,9 +15,10 @@ import (
 //	server 3   C        C too. A has all.
 //
 // A claim returns its votes in favour of a rival that has a majority, and else of the best of the
-// rivals that go before it. The best of all never returns its votes, so the votes converge. A claim
-// that the favoured one can't use, because it does not wait at that server, may be given the vote
-// back; then it keeps it for a while.
+// rivals that go before it. The best of all never returns its votes, so the votes converge. If the
+// favoured claim can't use the vote, because it is over or does not wait at that server, nobody else
+// gets it: a claim that came later would overtake. The one that returned it is given it back, keeps it
+// for favourPause, and then returns it without naming a rival.
 
 // A rival has votes of servers that c does not have.
 type rival struct {
@@ -90,9 +91,13 @@ func (p *Party) returnVotes(c *claim, now time.Duration) {
 		if !b.counts() || b.claiming || b.stamping || b.returning || !p.usable(c.session, i) || b.kept(best, now) {
 			continue
 		}
+		favour := best.ref.String()
+		if b.returned == best.ref {
+			favour = "" // it could not use the vote: another rival may
+		}
 		b.returning, b.returned, b.returnAt = true, best.ref, now
 		b.gone = max(b.gone, b.vote) // from now on it does not count, whether the server executes the Return or not
-		p.send(i, c.session, c, Request{Kind: Return, Vote: b.vote, Favour: best.ref.String()})
+		p.send(i, c.session, c, Request{Kind: Return, Vote: b.vote, Favour: favour})
 	}
 }
 

@@ -98,8 +98,11 @@ local function returnVote(c, vote, favoured, number)
   enqueue(c)
   local s = favoured ~= '' and session(favoured)
   local f = s and claimOf(s, tonumber(number))
-  if f and f ~= c and f.state == WAITING and #holders(f) == 0 then
+  if f and f ~= c and f.state == WAITING and #holders(f) == 0 and isFirst(f, c) then
     giveVote(f, counterOf(f) + 1)
+  end
+  if favoured ~= '' then
+    return
   end
   settle(c)
   for _, name in ipairs(c.paths) do -- c counts again, so the next one may be first no more
