@@ -14,7 +14,9 @@ import (
 //	                            └─ OtherEpoch, and the rest ─> refused, with the highest epoch that a server stated
 //	                               is no majority
 //
-// Servers that answer Done later join the session then.
+// Servers that answer Done later join the session then. If some servers had the session before and
+// others did not, the attempt waits a little for the rest: where a majority did not, the session had
+// ended, and with it the claims that a minority still lists (R19).
 type attempt struct {
 	spec      lockkeeper.Session
 	epoch     uint64
@@ -27,6 +29,7 @@ type attempt struct {
 	other     uint64
 	full      string
 	installed *session
+	adopted   []*claim // that the session got from this attach
 	timer     timer
 }
 
@@ -217,6 +220,7 @@ func (p *Party) wakeAttempt(a *attempt, now time.Duration) {
 		p.verified(a, now)
 	default:
 		p.pushAttach(a, now)
+		p.conclude(a, now)
 	}
 }
 
@@ -238,6 +242,11 @@ func (p *Party) attachReply(f flight, number uint64, sent time.Duration, r Reply
 	case Full:
 		a.full = r.Text
 	}
+	p.conclude(a, now)
+}
+
+// conclude installs or refuses the attempt if the replies suffice.
+func (p *Party) conclude(a *attempt, now time.Duration) {
 	done, open := 0, 0
 	for k := range a.replies {
 		switch {
@@ -247,7 +256,10 @@ func (p *Party) attachReply(f flight, number uint64, sent time.Duration, r Reply
 			open++
 		}
 	}
+	fresh := a.fresh()
 	switch {
+	case done >= p.majority && open > 0 && 0 < fresh && fresh < min(done, p.majority) && now < a.began+slowServer:
+		p.timers.set(&a.timer, a.began+slowServer)
 	case done >= p.majority:
 		p.install(a, now)
 	case done+open < p.majority && a.other != 0:
@@ -262,6 +274,17 @@ func (p *Party) attachReply(f flight, number uint64, sent time.Duration, r Reply
 		}})
 		p.dropAttempt(a)
 	}
+}
+
+// fresh returns how many servers did not have the session before the attempt.
+func (a *attempt) fresh() int {
+	n := 0
+	for i := range a.replies {
+		if r := &a.replies[i]; r.got && r.reply.Outcome == Done && r.reply.Epoch == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // install makes the session of an attempt that a majority has accepted.
@@ -293,6 +316,7 @@ func (p *Party) install(a *attempt, now time.Duration) {
 			p.join(s, a, i, r, now)
 		}
 	}
+	p.endAdopted(a, now)
 	if end := p.deadline(s); end > a.began+s.ttl+100*time.Millisecond {
 		s.clientEnd = max(s.clientEnd, end-50*time.Millisecond) // an earlier attach promised more (R11)
 	}
@@ -362,13 +386,31 @@ func (p *Party) adopt(s *session, a *attempt, st *ClaimState, now time.Duration)
 	named := slices.Contains(a.spec.Named, st.ID)
 	lapsed := slices.ContainsFunc(a.spec.Lapsed, func(l lockkeeper.Lapse) bool { return l.ID == st.ID })
 	if !st.Lapsed && !lapsed && !named {
-		c.at[0].sent = true
-		for i := range c.at {
-			c.at[i].sent = true
-		}
-		p.finish(c, lockkeeper.Superseded, "", now)
+		p.finishAdopted(c, lockkeeper.Superseded, now)
 	}
+	a.adopted = append(a.adopted, c)
 	return true
+}
+
+// finishAdopted ends a claim at all servers, for each of them may have it.
+func (p *Party) finishAdopted(c *claim, why lockkeeper.Reason, now time.Duration) {
+	for i := range c.at {
+		c.at[i].sent = true
+	}
+	p.finish(c, why, "", now)
+}
+
+// endAdopted ends what the attempt adopted if the session had ended at a majority of the servers.
+func (p *Party) endAdopted(a *attempt, now time.Duration) {
+	if a.spec.Epoch == 0 || a.fresh() < p.majority {
+		return
+	}
+	for _, c := range a.adopted {
+		if c.phase == waiting {
+			p.finishAdopted(c, lockkeeper.Expired, now)
+		}
+	}
+	a.adopted = nil
 }
 
 // joinLate takes the answer of a server to an Attach that a majority had accepted before.
@@ -381,7 +423,9 @@ func (p *Party) joinLate(a *attempt, i int, number uint64, sent time.Duration, r
 	seat.attaching = false
 	switch r.Outcome {
 	case Done:
-		p.join(s, a, i, &attachReply{number: number, sent: sent, at: now, reply: r}, now)
+		a.replies[i] = attachReply{got: true, number: number, sent: sent, at: now, reply: r}
+		p.join(s, a, i, &a.replies[i], now)
+		p.endAdopted(a, now)
 	case OtherEpoch:
 		if r.Epoch > s.epoch {
 			seat.other = r.Epoch

@@ -124,6 +124,31 @@ func TestHoldIsNotTakenOverWithAMinorityOfItsVotes(t *testing.T) {
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }
 
+// A session expired at two of three servers. The third one still lists its hold. An Attach that names
+// the hold is told that it ended, whichever servers answer first.
+func TestEndedSessionIsNotRevivedByAMinority(t *testing.T) {
+	for seed := range uint64(20) {
+		s := newSim(t, 3, 2, seed)
+		u := s.user(0, "u")
+		s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+		for i := range 3 {
+			s.cut[link{s.parties[0], i}] = true
+			if i != int(seed%3) {
+				s.servers[i].sessions["u"].until = s.clock(i)
+			}
+		}
+		heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+		for _, st := range heir.attach(1).Claims {
+			s.must(st, lockkeeper.Ended, lockkeeper.Expired)
+		}
+		s.run(time.Second)
+		if st := heir.latest(1); st.State == lockkeeper.Waiting || st.State == lockkeeper.Held {
+			t.Errorf("seed %d: it came back: %+v", seed, st)
+		}
+		s.must(heir.claim(want("a", 0)), lockkeeper.Held, 0)
+	}
+}
+
 // A Return is lost, and the only other server that answers votes for the claim. The party returns the
 // vote again, so the claim gets it under a new number, and is granted.
 func TestLostReturnIsRepeated(t *testing.T) {

@@ -149,7 +149,7 @@ const (
 type Reply struct {
 	Outcome Outcome
 	Now     Micros         // the clock of the server
-	Epoch   uint64         // of OtherEpoch
+	Epoch   uint64         // of OtherEpoch: the session's; of Attach: the one before it, 0 if the server had no session
 	Until   Micros         // of Attach, Renew, Restore: the end of the session at this server
 	Claims  []ClaimState   // the claim of the request; of Attach, Renew: all claims of the session
 	Listed  []SessionState // of List

@@ -30,7 +30,7 @@ func (e *serverSession) all() []*serverClaim {
 
 // lease is the reply to Attach, Renew and Restore.
 func (e *serverSession) lease() (Reply, []*serverClaim) {
-	return Reply{Outcome: Done, Epoch: e.epoch, Until: e.until}, e.all()
+	return Reply{Outcome: Done, Until: e.until}, e.all()
 }
 
 // adopt takes over the epoch of a key whose attach the server missed.
@@ -99,10 +99,11 @@ func (s *Server) attach(r *Request) (Reply, []*serverClaim) {
 			return Reply{Outcome: Full, Text: "too many sessions"}, nil
 		}
 	}
+	before := e.epoch
 	e.epoch, e.nonce, e.ttl, e.to, e.label = a.NewEpoch, a.Nonce, a.TTL, a.To, a.Label
 	e.extend(s.last)
 	if repeated {
-		return e.lease()
+		return e.attachLease(before)
 	}
 	e.forget()
 	e.low = r.LowestOpen
@@ -117,7 +118,14 @@ func (s *Server) attach(r *Request) (Reply, []*serverClaim) {
 			c.finished = true
 		}
 	}
-	return e.lease()
+	return e.attachLease(before)
+}
+
+// attachLease is the lease of an Attach of a session that had the epoch before; 0: it is new.
+func (e *serverSession) attachLease(before uint64) (Reply, []*serverClaim) {
+	reply, about := e.lease()
+	reply.Epoch = before
+	return reply, about
 }
 
 // leave ends the session and its claims.

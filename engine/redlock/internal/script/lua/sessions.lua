@@ -13,7 +13,7 @@ end
 
 -- lease sets the reply to Attach, Renew and Restore.
 local function lease(s)
-  reply[3], reply[4] = s.epoch, s.ends
+  reply[4] = s.ends
   return everyClaim(s)
 end
 
@@ -113,6 +113,7 @@ local function attach(a)
     return refuse(OTHER_EPOCH)
   end
   s = s or open(sid)
+  reply[3] = s.epoch -- 0: it is new
   s.epoch, s.nonce, s.ttl, s.to, s.label = newEpoch, nonce, ttl, to, { a[7], a[8], a[9] }
   extend(s)
   if repeated then
