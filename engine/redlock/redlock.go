@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redislink"
 	"github.com/lockkeeper/lockkeeper/internal/attached"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
 // Engine keeps claims at a majority of independent servers. It is a [lockkeeper.Engine], safe for
@@ -33,7 +34,7 @@ type Engine struct {
 	closing context.Context // ends when the engine is closed
 	close   context.CancelFunc
 	usable  chan struct{} // closed when a majority of servers was up for the first time
-	poller  poller
+	poller  *watching.Poller[moment]
 
 	handshaken atomic.Pointer[func(took time.Duration)] // see Handshaken
 	group      *redislink.Group                         // the connections to Redis; nil without any
@@ -68,6 +69,7 @@ func newEngine(clock func() time.Duration, links []link.Link) *Engine {
 		}),
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
+	e.poller = watching.NewPoller(e.closing, e.watchersRead)
 	e.timer = time.AfterFunc(time.Hour, e.tick)
 	e.timer.Stop()
 	for i, l := range links {
@@ -187,7 +189,7 @@ func (e *Engine) Close() error {
 	}
 	e.close()
 	e.running.Wait()
-	e.poller.wait()
+	e.poller.Wait()
 	e.mu.Lock()
 	e.sessions.Clear()
 	e.mu.Unlock()

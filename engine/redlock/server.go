@@ -185,7 +185,7 @@ func (s *server) events() link.Events {
 				e.party.Up(now, s.number)
 				e.noteUsable()
 			})
-			e.poller.wake()
+			e.poller.Wake()
 		},
 		Down: func(why error) {
 			e.step(func(now time.Duration) {
@@ -202,7 +202,7 @@ func (s *server) events() link.Events {
 		},
 		Message: func(m quorum.Message) {
 			e.step(func(now time.Duration) { e.party.Message(now, s.number, m) })
-			e.poller.wake()
+			e.poller.Wake()
 		},
 	}
 }

@@ -129,7 +129,7 @@ func (e *Engine) call(ctx context.Context, attaching *attaching,
 	if a.Err == lockkeeper.ErrUnavailable {
 		a.Err = e.unavailable(nil)
 	}
-	e.poller.wake()
+	e.poller.Wake()
 	return a, a.Err
 }
 

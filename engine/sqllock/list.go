@@ -65,8 +65,7 @@ func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Sta
 // moment is the result of one read, for one caller or for all watchers: all its rows are as of one
 // moment.
 type moment struct {
-	began time.Time // when the read began, by this process's clock; the rows are no older
-	err   error     // nothing was read, and all below is nil
+	err   error // nothing was read, and all below is nil
 	ended []lockkeeper.Status
 	past  map[lockkeeper.Ref]bool // ended claims that are older than back
 	// ending are claims of sessions that have ended, by session: a later transaction decides why they
@@ -88,7 +87,6 @@ func (e *Engine) read(ctx context.Context, s *scope, back time.Duration) (*momen
 	ctx, cancel := context.WithTimeout(ctx, attemptBound)
 	defer cancel()
 	m := &moment{
-		began:  time.Now(),
 		past:   make(map[lockkeeper.Ref]bool),
 		ending: make(map[string][]lockkeeper.Ref),
 	}

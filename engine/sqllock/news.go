@@ -33,6 +33,6 @@ func (e *Engine) deliver(n *news) {
 		}
 	}
 	if n.any {
-		e.poller.wake()
+		e.poller.Wake()
 	}
 }

@@ -38,9 +38,9 @@ func reasonAfter(t *testing.T, e *Engine, between func()) lockkeeper.Reason {
 // polls waits until the poller of e has read what is true now.
 func polls(t *testing.T, e *Engine) {
 	t.Helper()
-	f := e.join(lockkeeper.Query{})
-	defer e.poller.leave(f)
-	if m := f.next(bounded(t), e.closing, time.Now()); m == nil || m.err != nil {
+	w := e.poller.Join(lockkeeper.Query{})
+	defer w.Leave()
+	if m := w.Next(bounded(t)); m == nil || m.err != nil {
 		t.Fatalf("the poller reads %+v", m)
 	}
 }

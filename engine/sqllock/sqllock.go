@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -34,7 +35,7 @@ type Engine struct {
 	wakeups  *wakeups
 	meter    meter
 
-	poller    poller
+	poller    *watching.Poller[moment]
 	announced announcement
 }
 
@@ -56,6 +57,7 @@ func newEngine(_ context.Context, db database) (*Engine, error) {
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.cutting, e.cut = context.WithCancel(context.Background())
 	e.wakeups = newWakeups()
+	e.poller = watching.NewPoller(e.closing, e.watchersRead)
 	e.running.Add(workers + 2)
 	for range workers {
 		go e.worker(e.work)
@@ -279,7 +281,7 @@ func (e *Engine) Close() error {
 	e.work.Close()
 	e.renewals.Close()
 	e.running.Wait()
-	e.poller.wait()
+	e.poller.Wait()
 	if e.db.owns {
 		return e.db.pool.Close()
 	}

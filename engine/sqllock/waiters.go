@@ -83,7 +83,7 @@ func (e *Engine) checkWaiters() {
 				next = at
 			}
 		}
-		if now.Sub(cleaned) >= cleanEvery && (all > 0 || e.watched()) {
+		if now.Sub(cleaned) >= cleanEvery && (all > 0 || e.poller.Watched()) {
 			cleaned = now
 			e.cleanUp()
 		}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -14,11 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
-// How often the poller reads: soon after an event of this process, else rarely.
 const (
-	watchPause = 50 * time.Millisecond
-	watchIdle  = 500 * time.Millisecond
-	watchBack  = 5 * time.Second // how old an end may be that the poller reads
+	watchBack = 5 * time.Second // how old an end may be that the poller reads
 	// If no transaction has begun for so long, nothing changes, since transactions are shorter.
 	// Then the poller only reads whether one begins, and everything every watchAnyway.
 	watchStill  = attemptBound + time.Second
@@ -27,128 +23,32 @@ const (
 
 // stillness is the state of [Engine.still]: what shows that nothing happens in the database.
 type stillness struct {
-	joined int       // poller.joined at the last read
 	drawn  uint64    // every transaction that decides anything draws numbers
 	since  time.Time // when drawn changed
 	looked time.Time // when everything was read
 }
 
-// poller reads for all watchers of this process at once, while there are any: thousands of watchers
-// of one claim each, as by polls over HTTP, cost the database no more than one watcher of all those
-// claims. The zero value has no watchers.
-type poller struct {
-	mu       sync.Mutex // guards all below
-	watchers map[*watcher]struct{}
-	joined   int           // number of watchers that ever joined
-	events   chan struct{} // filled by events of this process and new watchers
-	ended    chan struct{} // closed when the poller has ended; nil: it does not run
-}
-
-// watcher is one List with Follow.
-type watcher struct {
-	query  lockkeeper.Query
-	wakeup chan struct{}
-	latest atomic.Pointer[moment]
-}
-
-// wake makes the poller read soon.
-func (l *poller) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.events != nil {
-		wake(l.events)
-	}
-}
-
-// watched reports whether there are watchers here, which need the ends of claims of other
-// processes.
-func (e *Engine) watched() bool {
-	e.poller.mu.Lock()
-	defer e.poller.mu.Unlock()
-	return len(e.poller.watchers) > 0
-}
-
-// join adds a watcher, and starts the poller if it does not run.
-func (e *Engine) join(q lockkeeper.Query) *watcher {
-	l, f := &e.poller, &watcher{query: q, wakeup: make(chan struct{}, 1)}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.watchers == nil {
-		l.watchers, l.events = make(map[*watcher]struct{}), make(chan struct{}, 1)
-	}
-	l.watchers[f] = struct{}{}
-	l.joined++
-	if l.ended == nil && e.closing.Err() == nil {
-		l.ended = make(chan struct{})
-		go e.pollForWatchers(l.ended)
-	}
-	wake(l.events)
-	return f
-}
-
-// leave removes a watcher.
-func (l *poller) leave(f *watcher) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.watchers, f)
-}
-
-// wait waits for the end of the poller, after the engine was closed.
-func (l *poller) wait() {
-	l.mu.Lock()
-	ended := l.ended
-	l.mu.Unlock()
-	if ended != nil {
-		<-ended
-	}
-}
-
-// all returns the watchers, the scope that they watch, and how many ever joined. If there are none,
-// the poller must end.
-func (l *poller) all() (watchers []*watcher, s *scope, joined int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s = newScope(usual)
-	for f := range l.watchers { // order does not matter
-		watchers = append(watchers, f)
-		s.sees(f.query)
-	}
-	if len(watchers) == 0 {
-		l.ended = nil
-	}
-	return watchers, s, l.joined
-}
-
-// pollForWatchers reads again and again for all watchers, until there are none.
-func (e *Engine) pollForWatchers(ended chan struct{}) {
-	defer close(ended)
-	pause := time.NewTimer(0)
-	defer pause.Stop()
+// watchersRead returns the read of the poller. It reads nothing while nothing happens in the database
+// and no watcher comes.
+func (e *Engine) watchersRead() watching.Read[moment] {
 	var last stillness
 	var ending map[string][]lockkeeper.Ref
-	for e.closing.Err() == nil {
-		watchers, s, joined := e.poller.all()
-		if len(watchers) == 0 {
-			return
-		}
+	return func(queries []lockkeeper.Query, joined bool) *moment {
 		e.announce(e.cutting)
-		if joined == last.joined && e.still(&last) {
-			e.pauseWatchers(pause)
-			continue
+		if !joined && e.still(&last) {
+			return nil
 		}
-		last.joined = joined
-		began := time.Now()
+		s := newScope(usual)
+		for _, q := range queries {
+			s.sees(q)
+		}
 		m, err := e.read(e.cutting, s, watchBack)
 		if err != nil {
-			m = &moment{began: began, err: err}
+			m = &moment{err: err}
 		}
 		e.sweepEnding(ending, m.ending)
 		ending = m.ending
-		for _, f := range watchers {
-			f.latest.Store(m)
-			wake(f.wakeup)
-		}
-		e.pauseWatchers(pause)
+		return m
 	}
 }
 
@@ -179,48 +79,14 @@ func (e *Engine) still(last *stillness) bool {
 	return false
 }
 
-// pauseWatchers waits until the next read is due: soon after an event of this process, but not more
-// often than watchPause.
-func (e *Engine) pauseWatchers(pause *time.Timer) {
-	pause.Reset(watchPause)
-	select {
-	case <-pause.C:
-	case <-e.closing.Done():
-		return
-	}
-	pause.Reset(watchIdle - watchPause)
-	select {
-	case <-e.poller.events:
-	case <-pause.C:
-	case <-e.closing.Done():
-	}
-}
-
-// next waits for a moment that began after since; nil when ctx, or the engine, has ended.
-func (f *watcher) next(ctx, closing context.Context, since time.Time) *moment {
-	for {
-		select {
-		case <-f.wakeup:
-		case <-ctx.Done():
-			return nil
-		case <-closing.Done():
-			return nil
-		}
-		if m := f.latest.Load(); !m.began.Before(since) {
-			return m
-		}
-	}
-}
-
 // watch yields the statuses that q selects, and then their changes.
 func (e *Engine) watch(ctx context.Context, q lockkeeper.Query, yield func(lockkeeper.Status, error) bool) {
-	since := time.Now()
-	f := e.join(q)
-	defer e.poller.leave(f)
+	w := e.poller.Join(q)
+	defer w.Leave()
 	reported := watching.NewReported()
 	seen := make(map[lockkeeper.Ref]uint64) // ends that it has received
 	for first := true; ; first = false {
-		m := f.next(ctx, e.closing, since)
+		m := w.Next(ctx)
 		switch {
 		case m == nil && ctx.Err() == nil:
 			yield(lockkeeper.Status{}, unavailable(calls.ErrClosed))

@@ -3,9 +3,9 @@ package sqllock
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
 // One read of the database serves all watchers of a process, and each receives what it watches.
@@ -13,33 +13,34 @@ func TestWatchersShareReads(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		e := begun(t, url)
 		const n = 50
-		var all []*watcher
-		for i := range n {
+		queries := make([]lockkeeper.Query, n)
+		all := make([]*watching.Watcher[moment], n)
+		for i := range all {
 			id := fmt.Sprint("s", i)
 			holding(t, e, id, "db")
-			all = append(all, e.join(lockkeeper.Query{Ref: lockkeeper.Ref{Session: id, ID: 1}}))
+			queries[i].Ref = lockkeeper.Ref{Session: id, ID: 1}
+			all[i] = e.poller.Join(queries[i])
 		}
-		since := time.Now()
 		moments := make(map[*moment]bool)
-		for i, f := range all {
-			m := f.next(t.Context(), e.closing, since)
+		for i, w := range all {
+			m := w.Next(t.Context())
 			if m == nil || m.err != nil {
-				t.Fatalf("follower %d: %+v", i, m)
+				t.Fatalf("watcher %d: %+v", i, m)
 			}
 			moments[m] = true
-			if found, _ := m.pick(f.query); len(found) != 1 || found[0].Ref != f.query.Ref || found[0].Position != i {
-				t.Errorf("follower %d is told %+v", i, found)
+			if found, _ := m.pick(queries[i]); len(found) != 1 || found[0].Ref != queries[i].Ref || found[0].Position != i {
+				t.Errorf("watcher %d receives %+v", i, found)
 			}
 		}
 		if len(moments) > n/5 {
-			t.Errorf("%d looks for %d watchers", len(moments), n)
+			t.Errorf("%d reads for %d watchers", len(moments), n)
 		}
-		for _, f := range all {
-			e.poller.leave(f)
+		for _, w := range all {
+			w.Leave()
 		}
-		e.poller.wait()
-		if e.watched() {
-			t.Error("somebody is believed to follow still")
+		e.poller.Wait()
+		if e.poller.Watched() {
+			t.Error("watchers are left")
 		}
 	})
 }

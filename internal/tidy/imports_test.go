@@ -73,7 +73,7 @@ var house = []room{
 	{"internal/attached", ".", ""},                             // sessions that are attached through a process
 	{"internal/calls", ".", ""},                                // calls that share a commit
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
-	// watchers: whom a change concerns, what they have received
+	// watchers: whom a change concerns, reads for them, what they have received
 	{"internal/watching", ".", ""},
 	{"examples/transactions", ".", ""}, // runs on every engine
 	{"examples/priorities", ".", ""},   // measures starvation

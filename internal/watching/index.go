@@ -1,6 +1,6 @@
 // Package watching keeps watchers: calls of List that go on with every change. [Index] finds the
-// watchers of a claim; [Reported] finds the changes that one watcher has not received yet, for
-// engines that poll.
+// watchers of a claim. For engines that poll, [Poller] reads for all watchers at once, and [Reported]
+// finds the changes that one watcher has not received yet.
 package watching
 
 import (
