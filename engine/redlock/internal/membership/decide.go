@@ -267,6 +267,8 @@ func (r *Record) loss() string {
 	switch {
 	case r.Generation == 0:
 		return "it is empty"
+	case r.Durable && r.Loses:
+		return "it does not write every change to disk any more before it answers"
 	case !r.intact():
 		return "it was restarted, and did not write every change to disk"
 	case r.Out > r.Now:

@@ -6,7 +6,7 @@
 //
 //	gen      its generation: a number that no other life of a server has
 //	run_id   the process that this record was last verified with (INFO server)
-//	durable  1 if the server then wrote each change to disk before it answered
+//	durable  1 if the server then wrote each change to disk before it answered: it must go on so
 //	n index names   the number of servers, the place of this one, the addresses of all
 //	marker   "SETID:g1.g2.g3": the set, and the generation of every server. Only a member has it
 //	out      of a server that lost its data: when it may become a member, on its own clock
@@ -17,7 +17,8 @@
 //	empty ──────> tagged ─────────────────────────────────────────────────> member
 //	  ^             │ barrier, then ends of a majority      join (out passed)  │
 //	  │             └──────────────────────> out ──────────────────────────────┤
-//	  └── the record is gone, or it has another run_id and was not durable ────┘
+//	  └── the record is gone, or it has another run_id and was not durable, ────┘
+//	      or it was durable, and the server is not set to be any more
 //
 // First use. Every party that finds a server empty tags it; the first tag stays. When all servers
 // answer and all are tagged, the set's id is a hash of their generations. So parties that do this at
@@ -33,5 +34,7 @@
 // generation, a party reads at that majority the time until the last session ends, and the highest
 // fence. The server takes part again when that time has passed, with that fence as its floor.
 //
-// A restart is noticed by the run id. A restarted server that was durable before has lost nothing.
+// A restart is noticed by the run id. A restarted server that was durable before, and is durable now,
+// has lost nothing: it began with its append-only file. If it is not durable now, it began with an
+// older snapshot, or will do so next time.
 package membership

@@ -34,36 +34,51 @@ func TestModelHasNoTwoHolders(t *testing.T) {
 	t.Logf("%d grants, %d returns of servers", grants, joins)
 }
 
-// A schedule in which a holder's renewal at server 0 falls between the reading of the ends and the
-// return of server 2: without the barrier, or without the time out, two parties hold.
+// Directed schedules have two holders, or a fence that falls, with a bug, and neither without.
 func TestModelFindsPlantedBugs(t *testing.T) {
-	for _, b := range []bug{none, noBarrier, noWait} {
-		m := returnDuringRenewal(b)
-		if (m.bad != "") != (b != none) {
-			t.Errorf("bug %q: violation %q\n%s", b, m.bad, strings.Join(m.story, "\n"))
-		}
-	}
-	seed := testmode.Seed(t)
-	for k := range uint64(testmode.Pick(2000, 20_000)) {
-		if runModel(seed+k, noFloor, 3, 1500).bad != "" {
-			return
-		}
-	}
-	t.Errorf("not found: %s", noFloor)
-}
-
-func returnDuringRenewal(b bug) *model {
-	m := newModel(1, b, 3, 2)
-	settle := func(p int) {
-		for range 6 {
-			m.observeAll(p)
-			for len(m.parties[p].steps) > 0 {
-				m.apply(p)
+	for _, schedule := range []struct {
+		run  func(bug) *model
+		bugs []bug
+	}{
+		{returnDuringRenewal, []bug{noBarrier, noWait}},
+		{lossOfTheFloor, []bug{noFloor, oneSource}},
+		{restartWithOldData, []bug{trusting}},
+	} {
+		for _, b := range append(schedule.bugs, none) {
+			m := schedule.run(b)
+			if (m.bad != "") != (b != none) {
+				t.Errorf("bug %q: violation %q\n%s", b, m.bad, strings.Join(m.story, "\n"))
 			}
 		}
 	}
-	settle(0)
-	settle(1)
+}
+
+// settle lets a party do all that it plans.
+func (m *model) settle(p int) {
+	for range 6 {
+		m.observeAll(p)
+		for len(m.parties[p].steps) > 0 {
+			m.apply(p)
+		}
+	}
+}
+
+// take has a party ask servers for their votes until it holds, if they give them.
+func (m *model) take(p int, servers ...int) {
+	for range 2 {
+		for _, i := range servers {
+			m.request(p, i)
+			m.stamp(p, i)
+		}
+	}
+	m.check()
+}
+
+// A holder's renewal at server 0 falls between the reading of the ends and the return of server 2.
+func returnDuringRenewal(b bug) *model {
+	m := newModel(1, b, 3, 2)
+	m.settle(0)
+	m.settle(1)
 	m.request(0, 0) // server 0 promises until 10
 	m.now += 5
 	m.request(0, 2) // server 2 promises until 15
@@ -72,19 +87,47 @@ func returnDuringRenewal(b bug) *model {
 	m.check()
 	m.servers[2].image = image{} // and loses its data
 	m.now++
-	settle(1) // reads at server 0 that its promise lasts 4 ticks more
+	m.settle(1) // reads at server 0 that its promise lasts 4 ticks more
 	if b != noWait {
 		m.request(0, 0) // a holder that did not notice the loss would have it raised
 		m.now += 4
 	}
 	m.now++
-	settle(1)
-	for range 2 {
-		m.request(1, 1)
-		m.request(1, 2)
-		m.stamp(1, 1)
-		m.stamp(1, 2)
+	m.settle(1)
+	m.take(1, 1, 2)
+	return m
+}
+
+// Servers 0 and 2 have granted several fences, of which server 1 knows nothing. Then server 2 loses its
+// data and returns, and server 0 is silent.
+func lossOfTheFloor(b bug) *model {
+	m := newModel(1, b, 3, 2)
+	m.settle(0)
+	m.settle(1)
+	for range 3 {
+		m.take(0, 0, 2)
+		m.now += modelTTL + 1
+		m.parties[0].fence, m.parties[0].votes = 0, make([]int64, 3)
 	}
-	m.check()
+	m.servers[2].image = image{}
+	m.settle(1)
+	m.now += modelTTL + 1
+	m.settle(1)
+	m.take(1, 1, 2)
+	return m
+}
+
+// Server 2 is durable. Its operator restarts it with other settings, so it begins with old data.
+func restartWithOldData(b bug) *model {
+	m := newModel(1, b, 3, 2)
+	s := m.servers[2]
+	s.syncs = true
+	m.settle(0)
+	m.settle(1)
+	old := s.image
+	m.take(0, 1, 2)
+	s.image, s.syncs, s.run = old, false, s.run+1000
+	m.settle(1)
+	m.take(1, 0, 2)
 	return m
 }

@@ -20,6 +20,8 @@ const (
 	noBarrier bug = "the barrier left out"
 	noWait    bug = "a server that lost its data takes part at once"
 	noFloor   bug = "its floor is not raised"
+	oneSource bug = "its floor and the time out come from one server"
+	trusting  bug = "a server that was durable before its restart is trusted, whatever it is set to now"
 )
 
 // image is what a server keeps.
@@ -37,8 +39,9 @@ type image struct {
 
 type modelServer struct {
 	image
-	run  int   // of the process
-	disk image // as a restart finds it, unless the server is durable
+	run   int   // of the process
+	syncs bool  // each change is on disk before it is answered
+	disk  image // an older state, with which a restart may begin unless the server syncs before and after it
 }
 
 func (s *modelServer) runID() string { return fmt.Sprintf("%040d", s.run) }
@@ -66,6 +69,7 @@ type model struct {
 	names   []string
 	servers []*modelServer
 	parties []*modelParty
+	eager   int   // the party that acts most often now
 	last    int64 // the highest fence granted
 	grants  int
 	joins   int
@@ -103,21 +107,29 @@ func (m *model) logf(format string, args ...any) {
 func (m *model) step() {
 	p := m.r.IntN(len(m.parties))
 	i := m.r.IntN(len(m.servers))
+	if m.r.IntN(50) == 0 {
+		m.eager = p
+	}
+	if m.r.IntN(4) > 0 {
+		p = m.eager // else votes would be split nearly always
+	}
 	switch k := m.r.IntN(100); {
-	case k < 20:
+	case k < 15:
 		m.observe(p)
-	case k < 45:
+	case k < 35:
 		m.apply(p)
-	case k < 62:
+	case k < 65:
 		m.request(p, i)
-	case k < 72:
+	case k < 85:
 		m.stamp(p, i)
-	case k < 76:
+	case k < 89:
 		m.release(p)
-	case k < 94:
+	case k < 95:
 		m.now += int64(m.r.IntN(3))
-	case k < 97:
+	case k < 96:
 		m.servers[i].disk = m.servers[i].image // a snapshot
+	case k < 97:
+		m.servers[i].syncs = m.r.IntN(4) > 0 // an operator changes the settings
 	default:
 		m.lose(i)
 	}
@@ -155,7 +167,7 @@ func (m *model) observeSome(p int, answers func() bool) {
 		if err != nil {
 			panic(err)
 		}
-		r := Record{Answered: true, RunID: s.runID(), Now: m.now}
+		r := Record{Answered: true, RunID: s.runID(), Now: m.now, Loses: !s.syncs && m.bug != trusting}
 		if s.gen != 0 {
 			r.Generation, r.Recorded, r.Durable, r.Vector, r.Out = s.gen, s.recorded, s.durable, v, s.out
 			r.Servers, r.Index, r.Names = len(m.servers), i, m.names
@@ -219,7 +231,7 @@ func (m *model) apply(p int) {
 	v := party.plan.Vector
 	switch step.Kind {
 	case Tag:
-		s.image = image{gen: NewGeneration(step.Count, m.r.Uint32()), recorded: s.runID(), durable: s.durable}
+		s.image = image{gen: NewGeneration(step.Count, m.r.Uint32()), recorded: s.runID(), durable: s.syncs}
 		m.logf("party %d tags server %d: %d", p, step.Server, s.gen)
 		if m.bug == noBarrier && step.Count > 1 {
 			all := v.with(step.Server, s.gen)
@@ -234,7 +246,7 @@ func (m *model) apply(p int) {
 		}
 	case Relabel:
 		if s.recorded == s.runID() || s.durable {
-			s.recorded = s.runID()
+			s.recorded, s.durable = s.runID(), s.syncs
 		}
 	case Commit:
 		if s.recorded == s.runID() && s.marker == "" {
@@ -258,7 +270,11 @@ func (m *model) apply(p int) {
 
 func (m *model) readEnds(party *modelParty, step Step) {
 	party.left, party.floor = 0, 0
-	for _, j := range step.From {
+	from := step.From
+	if m.bug == oneSource {
+		from = from[len(from)-1:]
+	}
+	for _, j := range from {
 		s := m.servers[j]
 		if s.marker != party.plan.Vector.String() || s.runID() != party.seen[j].RunID {
 			party.left = -1 // no longer as observed
@@ -302,7 +318,7 @@ func (m *model) request(p, i int) {
 	if s.holder != 0 && s.holder != id && s.until > m.now {
 		return // taken; the party asks again
 	}
-	if s.holder != id || s.until <= m.now {
+	if s.holder != id || s.until <= m.now || party.votes[i] != s.vote { // of a claim that was released
 		s.counter++
 		s.holder, s.vote = id, s.counter
 		party.votes[i], party.stamped[i] = s.vote, false
@@ -391,7 +407,7 @@ func (m *model) lose(i int) {
 	reference := Vector{}
 	for j, o := range m.servers {
 		v, _ := ParseVector(o.marker)
-		if j != i && (o.marker == "" || o.recorded != o.runID()) {
+		if j != i && (o.marker == "" || o.recorded != o.runID() || o.durable && !o.syncs) {
 			return
 		}
 		if j != i && reference.Set != "" {
@@ -406,30 +422,32 @@ func (m *model) lose(i int) {
 			return
 		}
 	}
-	switch m.r.IntN(4) {
-	case 0: // FLUSHALL
+	m.loseSome(s, i)
+}
+
+// loseSome deletes all data of a server, or restarts it. A restart keeps the data if the server syncs
+// before and after it. That nobody noticed that it stopped syncing is excluded.
+func (m *model) loseSome(s *modelServer, i int) {
+	if m.r.IntN(4) == 0 {
 		s.image = image{}
 		m.logf("server %d is flushed", i)
-	case 1: // a restart without data
-		s.run += 1000
-		s.image = image{}
-		m.logf("server %d restarts empty", i)
-	case 2: // a restart with a snapshot
-		s.run += 1000
-		s.image = s.disk
-		m.logf("server %d restarts with old data: %+v", i, s.image)
-	case 3: // a durable restart
-		if s.recorded == s.runID() {
-			s.durable = true
-		}
-		if s.durable {
-			s.run += 1000
-			m.logf("server %d restarts with its data", i)
-		}
+		return
 	}
-	s.disk.durable = false
-	if s.recorded != s.runID() && !s.durable || s.gen == 0 {
-		s.durable = false
+	before := s.syncs
+	if s.durable && s.recorded == s.runID() && !before {
+		return
+	}
+	s.run += 1000
+	s.syncs = m.r.IntN(3) > 0
+	switch {
+	case before && s.syncs:
+		m.logf("server %d restarts with its data", i)
+	case m.r.IntN(3) == 0:
+		s.image = image{}
+		m.logf("server %d restarts empty, syncs %t", i, s.syncs)
+	default:
+		s.image = s.disk
+		m.logf("server %d restarts with old data, syncs %t: %+v", i, s.syncs, s.image)
 	}
 }
 

@@ -13,6 +13,10 @@ type Record struct {
 	Answered bool
 	Why      error // why not, for people
 
+	// Loses says that the server is set so that a restart may lose what it has answered. Observe does
+	// not know it: the caller sets it.
+	Loses bool
+
 	RunID string // of the process that answered
 	Now   int64  // the server's clock, in microseconds
 
@@ -27,9 +31,14 @@ type Record struct {
 	Out        int64  // of a server that lost its data: when it may become a member; 0: not known yet
 }
 
-// intact reports whether the server has lost nothing since its record was verified last.
+// intact reports whether the server has lost nothing since its record was verified last. If a durable
+// server is not set to be one any more, it may have begun with old data, or do so next time, and
+// nothing in that data would show it. So it counts as a server that lost its data.
 func (r *Record) intact() bool {
-	return r.Generation != 0 && (r.Recorded == r.RunID || r.Durable)
+	if r.Durable {
+		return r.Generation != 0 && !r.Loses
+	}
+	return r.Generation != 0 && r.Recorded == r.RunID
 }
 
 // member reports whether the server is a member that lost nothing, as far as its record tells.

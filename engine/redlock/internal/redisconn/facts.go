@@ -17,21 +17,27 @@ type Facts struct {
 	Role     string // "master" or "slave"
 	Eviction string // maxmemory-policy
 	Limited  bool   // it has a maxmemory
-	AOF      bool   // it writes changes to an append-only file, and no rewrite is under way
+	AOF      bool   // it writes changes to an append-only file
+	Rewrites bool   // a rewrite of that file is under way: it may be the first one
 	Fsync    string // appendfsync; "" if the user may not read the configuration
+	Pauses   bool   // no-appendfsync-on-rewrite: it does not wait for the disk during a rewrite
 	Clock    time.Time
 	Trip     time.Duration // how long the answer took, of which Clock is somewhere in the middle
 }
 
-// Durable reports whether the server writes every change to disk before it answers.
-func (f *Facts) Durable() bool { return f.AOF && f.Fsync == "always" }
+// Durable reports whether the server writes every change to disk before it answers, and has on disk
+// what it was told before.
+func (f *Facts) Durable() bool { return f.Fsync != "" && !f.Loses() && !f.Rewrites }
+
+// Loses reports whether the server is known to answer before it has written a change to disk.
+func (f *Facts) Loses() bool { return !f.AOF || f.Fsync != "" && f.Fsync != "always" || f.Pauses }
 
 // Inspect asks a server for its facts.
 func Inspect(ctx context.Context, s Server) (Facts, error) {
 	began := time.Now()
 	replies, err := s.Pipeline(ctx, [][]any{
 		{"TIME"}, {"INFO", "server"}, {"INFO", "replication"}, {"INFO", "persistence"}, {"INFO", "memory"},
-		{"CONFIG", "GET", "appendfsync"},
+		{"CONFIG", "GET", "*appendfsync*"},
 	})
 	if err != nil {
 		return Facts{}, err
@@ -55,10 +61,17 @@ func Inspect(ctx context.Context, s Server) (Facts, error) {
 	f.RunID, f.Version, f.Mode = values["run_id"], values["redis_version"], values["redis_mode"]
 	f.Role, f.Eviction = values["role"], values["maxmemory_policy"]
 	f.Limited = values["maxmemory"] != "" && values["maxmemory"] != "0"
-	f.AOF = values["aof_enabled"] == "1" && values["aof_rewrite_in_progress"] == "0" &&
-		values["aof_rewrite_scheduled"] == "0"
-	if pair, ok := replies[5].([]any); ok && len(pair) == 2 {
-		f.Fsync, _ = pair[1].(string)
+	f.AOF = values["aof_enabled"] == "1"
+	f.Rewrites = values["aof_rewrite_in_progress"] != "0" || values["aof_rewrite_scheduled"] != "0"
+	if settings, ok := replies[5].([]any); ok {
+		for i := 0; i+1 < len(settings); i += 2 {
+			switch settings[i] {
+			case "appendfsync":
+				f.Fsync, _ = settings[i+1].(string)
+			case "no-appendfsync-on-rewrite":
+				f.Pauses = settings[i+1] != "no"
+			}
+		}
 	}
 	if f.RunID == "" {
 		return Facts{}, errors.New("it is no Redis server: INFO states no run_id")

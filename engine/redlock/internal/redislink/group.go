@@ -162,6 +162,7 @@ func (g *Group) learn(ctx context.Context) {
 				}
 				g.facts[i] = facts
 			}
+			r.Loses = g.facts[i].Loses()
 			if err := g.facts[i].Refusal(); err != nil {
 				*r = membership.Record{Why: err}
 			}
@@ -194,8 +195,8 @@ func (g *Group) decide() membership.Plan {
 		}
 	}
 	for i := range seen {
-		// The record states whether the server keeps its data over a restart. It follows a change.
-		if r := &seen[i]; plan.Members[i] && r.Recorded == r.RunID && r.Durable != g.durable(i) {
+		// The record states that the server keeps its data over a restart, as soon as it does.
+		if r := &seen[i]; plan.Members[i] && r.Recorded == r.RunID && !r.Durable && g.durable(i) {
 			plan.Steps = append(plan.Steps, membership.Step{Kind: membership.Relabel, Server: i})
 		}
 	}

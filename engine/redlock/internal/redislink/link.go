@@ -24,10 +24,15 @@ const (
 	mostPause  = 2 * time.Second
 	// steadyAfter: a link that was up for so long begins with leastPause again.
 	steadyAfter = 10 * time.Second
+	// reviewPause is the longest time between two looks at the settings of a server.
+	reviewPause = time.Minute
 )
 
-// errAgain says that a link connects again because a request failed.
-var errAgain = errors.New("a request failed")
+// Why a link connects again.
+var (
+	errAgain    = errors.New("a request failed")
+	errSettings = errors.New("its settings were changed")
+)
 
 // redisLink is the link to one server.
 //
@@ -133,12 +138,33 @@ func (l *redisLink) session(ctx context.Context, channel string) error {
 		return err
 	}
 	listening.Go(func() { l.group.sweepAfterReturn(ctx, l.index) })
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.kick:
-		return errAgain
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.kick:
+			return errAgain
+		case <-time.After(reviewPause/2 + mathrand.N(reviewPause/2)):
+			if err := l.review(ctx); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// review reads the settings of the server, which an operator may change while it runs. It returns an
+// error if they matter and changed, so that the link begins again with them.
+func (l *redisLink) review(ctx context.Context) error {
+	bounded, stop := context.WithTimeout(ctx, joinBound)
+	defer stop()
+	facts, err := redisconn.Inspect(bounded, l.conn)
+	if err != nil {
+		return nil // requests will show whether the server answers
+	}
+	if before := l.group.inspected(l.index); facts.Loses() != before.Loses() || facts.Refusal() != nil {
+		return errSettings
+	}
+	return nil
 }
 
 // await waits until ready is closed, within joinBound.
@@ -191,7 +217,7 @@ func (l *redisLink) join(ctx context.Context, run string) error {
 		if s.plan.Err != nil {
 			l.down(s.plan.Err)
 		} else if r.Answered && s.plan.Members[l.index] && r.Vector.Equal(s.plan.Vector) {
-			if l.rise(run, s.plan.Vector, l.group.clock(l.index)) {
+			if l.rise(run, s.plan.Vector, l.group.inspected(l.index)) {
 				return nil
 			}
 		}

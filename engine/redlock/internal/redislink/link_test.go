@@ -226,6 +226,28 @@ func TestDurableServerReturnsAtOnce(t *testing.T) {
 	}
 }
 
+// An operator has a durable server answer before it writes to disk. What it has may be replaced by old
+// data at any restart, so it counts as lost as soon as that is noticed, and comes back with a new life.
+func TestServerThatStopsWritingToDiskIsLost(t *testing.T) {
+	servers := []*testdb.Server{testdb.Redis(t, testdb.Durable), testdb.Redis(t), testdb.Redis(t)}
+	w := watch(t, "me", servers...)
+	w.awaitStates("up", "up", "up")
+	l := w.group.links[0]
+	if err := l.review(t.Context()); err != nil {
+		t.Fatalf("unchanged settings: %v", err)
+	}
+	_, err := l.conn.Pipeline(t.Context(), [][]any{{"CONFIG", "SET", "appendfsync", "everysec"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.review(t.Context()); !errors.Is(err, errSettings) {
+		t.Fatalf("the review of changed settings: %v", err)
+	}
+	l.fail(errSettings) // as the review has Watch do
+	w.await("the loss", func() bool { return w.losses[0] == 1 })
+	w.awaitStates("up", "up", "up")
+}
+
 // If a majority has lost its data, nothing goes on.
 func TestLostMajorityIsRefused(t *testing.T) {
 	servers := []*testdb.Server{testdb.Redis(t), testdb.Redis(t), testdb.Redis(t)}

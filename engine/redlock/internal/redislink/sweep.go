@@ -21,8 +21,8 @@ func (g *Group) forget(i int) {
 	g.advancing.Unlock()
 }
 
-// clock returns the facts of a server as inspected last.
-func (g *Group) clock(i int) redisconn.Facts {
+// inspected returns the facts of a server as inspected last.
+func (g *Group) inspected(i int) redisconn.Facts {
 	g.advancing.Lock()
 	defer g.advancing.Unlock()
 	return g.facts[i]
