@@ -140,9 +140,8 @@
 // clock was set back.
 //
 // Condition 2, a server that lost data stays out. A restart is noticed by the run id of the Redis
-// process, which heads the answers of every pipeline: answers of another process do not count. A
-// server that restarted, and did not write each change to disk before it answered, may have lost
-// votes and promises. It begins again, empty, in a new generation:
+// process. A server that restarted, and did not write each change to disk before it answered, may have
+// lost votes and promises. It begins again, empty, in a new generation:
 //
 //	member ── restarted, lost data ──> barrier ──> out, until the wait is over ──> member
 //	                                      │                                        floor raised
@@ -157,6 +156,13 @@
 // server could vote for a second holder while the first one counts on it. Without the floor, a
 // fence could fall. If no such majority R exists, the engine refuses all work, and only "lk reset"
 // starts a new set.
+//
+// No answer is taken for that of another process. A party has two connections to each server, one for
+// messages and one for requests, and asks on each for the run id before anything else. Both must name the
+// process whose record the party has read. A connection ends with the process that accepted it, and
+// neither is ever replaced by itself: after a failure the party makes and asks both again. So an address that
+// leads to one server or another, by turns, is refused; and nothing may stand between that passes requests
+// of one connection to several processes.
 //
 // Condition 3, nothing revives. Restore sets the record of a hold at a server that lacks it: only
 // if no other claim has the vote there, and the counter is not above the fence of the hold, in one

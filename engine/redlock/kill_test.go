@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redisconn"
 	"github.com/lockkeeper/lockkeeper/history"
 	"github.com/lockkeeper/lockkeeper/internal/roles"
 	"github.com/lockkeeper/lockkeeper/internal/stress"
@@ -35,15 +36,31 @@ type mortal struct {
 }
 
 func (s mortal) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	return s.send(ctx, s.Server, commands)
+}
+
+func (s mortal) send(ctx context.Context, by redisconn.Pipeliner, commands [][]any) ([]any, error) {
 	n := s.sent.Add(1)
 	if n == s.last && n%2 == 0 {
 		die()
 	}
-	replies, err := s.Server.Pipeline(ctx, commands)
+	replies, err := by.Pipeline(ctx, commands)
 	if n == s.last {
 		die()
 	}
 	return replies, err
+}
+
+// mortalConnection is a connection to a mortal server, whose pipelines count too.
+type mortalConnection struct {
+	redisconn.Connection
+	server mortal
+}
+
+func (s mortal) Connect() redisconn.Connection { return mortalConnection{s.Server.Connect(), s} }
+
+func (c mortalConnection) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	return c.server.send(ctx, c.Connection, commands)
 }
 
 func die() {

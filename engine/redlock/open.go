@@ -19,6 +19,12 @@ import (
 // GoRedis makes one of a client of go-redis.
 type Server = redisconn.Server
 
+// A Connection is one connection of a Server to one process; see [Server].
+type Connection = redisconn.Connection
+
+// A Pipeliner is what a Server and a Connection have in common; see [Server].
+type Pipeliner = redisconn.Pipeliner
+
 // ReplyError is an error that Redis answered to one command; see [Server].
 type ReplyError = redisconn.ReplyError
 

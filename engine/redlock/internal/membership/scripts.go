@@ -21,6 +21,9 @@ const runID = `
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
 `
 
+// RunID is a script without keys that returns the run id of the process.
+const RunID = runID + `return run`
+
 // unchanged returns 0 unless the record is as it was observed: ARGV[1..5] are the run id of the process,
 // gen, run_id, durable, marker; "" where the record has no such field.
 const unchanged = runID + `
@@ -32,8 +35,6 @@ end
 `
 
 var (
-	// Guard begins every pipeline. It returns the run id of the process, and the marker.
-	Guard = newScript(runID + `return {run, redis.call('HGET', KEYS[1], 'marker') or ''}`)
 
 	// Announce publishes ARGV[2] on channel ARGV[1], together with the run id of the process. So a
 	// subscriber knows which process its connection leads to.

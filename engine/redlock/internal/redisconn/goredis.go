@@ -35,8 +35,16 @@ func GoRedis(client redis.UniversalClient) (Server, error) {
 		return nil, errors.New("this client follows Sentinel to whatever server is the master: a replica that becomes " +
 			"master may lack the latest locks. Name each server by itself instead")
 	}
+	if size := single.Options().PoolSize; size > 0 && size < leastPool {
+		return nil, fmt.Errorf("the PoolSize of the client is %d: the engine needs %d connections beside those of "+
+			"subscriptions, one of them for itself", size, leastPool)
+	}
 	return &goRedis{client: single.WithTimeout(pipelineBound)}, nil
 }
+
+// leastPool is how many connections the engine uses at once, without subscriptions: one for requests,
+// one for the membership, and one more.
+const leastPool = 3
 
 // OwnGoRedis returns a Server over a client that Close closes.
 //
@@ -50,7 +58,7 @@ func OwnGoRedis(options *redis.Options) Server {
 	if options.Dialer == nil {
 		options.Dialer = dialer(options.TLSConfig)
 	}
-	options.PoolSize = 3 // requests, verification, and one more: subscriptions count apart
+	options.PoolSize = leastPool
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return &goRedis{client: redis.NewClient(options), own: true}
 }
@@ -80,7 +88,22 @@ func (c once) Clone() redis.Cmder { return once{c.Cmd.Clone().(*redis.Cmd)} }
 
 // Pipeline implements Server. go-redis takes one connection of its pool for a pipeline.
 func (g *goRedis) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
-	pipe := g.client.Pipeline()
+	return pipeline(ctx, g.client.Pipeline(), commands)
+}
+
+// Connect implements Server. A Conn of go-redis keeps the connection that its first pipeline takes from
+// the pool. After a failure it refuses all work.
+func (g *goRedis) Connect() Connection { return &sticky{conn: g.client.Conn()} }
+
+type sticky struct{ conn *redis.Conn }
+
+func (s *sticky) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	return pipeline(ctx, s.conn.Pipeline(), commands)
+}
+
+func (s *sticky) Close() error { return s.conn.Close() }
+
+func pipeline(ctx context.Context, pipe redis.Pipeliner, commands [][]any) ([]any, error) {
 	sent := make([]*redis.Cmd, len(commands))
 	for i, args := range commands {
 		sent[i] = redis.NewCmd(ctx, args...)

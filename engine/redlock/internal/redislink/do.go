@@ -17,7 +17,8 @@ import (
 // a script that it lacks, or for the marker.
 const maxTries = 4
 
-// Do implements link.Link. A pipeline is the guard, and then a script call for each request.
+// Do implements link.Link. A pipeline has a script call for each request. Its connection leads to the
+// process under which the link is up.
 func (l *redisLink) Do(ctx context.Context, requests []quorum.Request) ([]quorum.Reply, error) {
 	replies := make([]quorum.Reply, len(requests))
 	left := make([]int, len(requests)) // indexes of the requests without a reply
@@ -47,7 +48,7 @@ func (l *redisLink) Do(ctx context.Context, requests []quorum.Request) ([]quorum
 // executing them. sent is set when the server may have executed one.
 func (l *redisLink) try(ctx context.Context, requests []quorum.Request, left []int, replies []quorum.Reply,
 	sent *bool) ([]int, error) {
-	v, run, err := l.joined()
+	v, up, err := l.joined()
 	if err != nil {
 		return nil, err
 	}
@@ -55,29 +56,24 @@ func (l *redisLink) try(ctx context.Context, requests []quorum.Request, left []i
 	if err != nil {
 		return nil, err // a fault of the caller: nothing is wrong with the server
 	}
-	raw, err := l.conn.Pipeline(ctx, commands)
+	raw, err := up.conn.Pipeline(ctx, commands)
 	if err != nil {
 		*sent = *sent || !errors.Is(err, redisconn.ErrUnsent)
 		l.fail(err)
 		return nil, err
 	}
-	if err := guarded(raw[0], run); err != nil {
-		*sent = true
-		l.fail(err)
-		return nil, err
-	}
 	var again []int
 	for k, i := range left {
-		refused, isError := raw[k+1].(error)
+		refused, isError := raw[k].(error)
 		if !isError {
 			*sent = true
-			if replies[i], err = script.Decode(requests[i].Kind, raw[k+1]); err != nil {
+			if replies[i], err = script.Decode(requests[i].Kind, raw[k]); err != nil {
 				l.fail(err)
 				return nil, err
 			}
 			continue
 		}
-		if err := l.refused(ctx, v, run, refused, &replies[i]); err != nil {
+		if err := l.refused(ctx, v, up, refused, &replies[i]); err != nil {
 			*sent = true
 			return nil, err
 		}
@@ -89,18 +85,18 @@ func (l *redisLink) try(ctx context.Context, requests []quorum.Request, left []i
 }
 
 // joined returns the vector and the process under which the link is up.
-func (l *redisLink) joined() (v membership.Vector, run string, err error) {
+func (l *redisLink) joined() (v membership.Vector, up process, err error) {
 	l.group.mu.Lock()
 	defer l.group.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.up:
-		return l.group.vector, l.run, nil
+		return l.group.vector, l.process, nil
 	case l.lost:
-		return v, "", link.ErrLost
+		return v, up, link.ErrLost
 	}
-	return v, "", link.ErrDown
+	return v, up, link.ErrDown
 }
 
 // commands returns the pipeline for the requests that are left.
@@ -111,8 +107,7 @@ func (l *redisLink) commands(v membership.Vector, requests []quorum.Request, lef
 		Data:    v.Data(l.group.prefix, l.index),
 		Channel: l.group.prefix,
 	}
-	commands := make([][]any, 0, len(left)+1)
-	commands = append(commands, []any{"EVALSHA", membership.Guard.SHA, 1, set.SetKey})
+	commands := make([][]any, 0, len(left))
 	for _, i := range left {
 		call, err := script.Encode(set, requests[i])
 		if err != nil {
@@ -128,28 +123,12 @@ func (l *redisLink) commands(v membership.Vector, requests []quorum.Request, lef
 	return commands, nil
 }
 
-// guarded verifies that the process of a pipeline is the one that the link joined. Its answers are
-// ignored otherwise: it may have lost data.
-func guarded(reply any, run string) error {
-	if refused, ok := reply.(error); ok {
-		return fmt.Errorf("the guard of the requests: %w", refused)
-	}
-	parts, _ := reply.([]any)
-	if len(parts) != 2 {
-		return fmt.Errorf("the guard of the requests answers %.80v", reply)
-	}
-	if parts[0] != run {
-		return fmt.Errorf("%w: it was restarted", link.ErrDown)
-	}
-	return nil
-}
-
 // refused deals with the error that a script answered. It returns nil if the request can be
 // repeated, or if it has set a reply.
-func (l *redisLink) refused(ctx context.Context, v membership.Vector, run string, refusal error,
+func (l *redisLink) refused(ctx context.Context, v membership.Vector, up process, refusal error,
 	reply *quorum.Reply) error {
 	if strings.HasPrefix(refusal.Error(), "NOSCRIPT") {
-		if err := l.load(ctx); err != nil {
+		if err := load(ctx, up.conn); err != nil {
 			l.fail(err)
 			return err
 		}
@@ -159,7 +138,7 @@ func (l *redisLink) refused(ctx context.Context, v membership.Vector, run string
 	var other *script.OtherSetError
 	switch {
 	case errors.As(meaning, &other):
-		return l.otherMarker(ctx, v, run, other.Marker)
+		return l.otherMarker(ctx, v, up.run, other.Marker)
 	case errors.Is(meaning, script.ErrGone):
 		l.lose(fmt.Errorf("%w: its marker is gone", link.ErrLost))
 		return link.ErrLost

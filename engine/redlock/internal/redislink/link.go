@@ -36,9 +36,10 @@ var (
 
 // redisLink is the link to one server.
 //
-// One session of Watch is one subscription. A script publishes the run id of the server's process
-// on the channel of the party. So the link knows that the subscription, the record of the
-// membership and the requests are about the same process.
+// One session of Watch is one subscription, and one connection for requests, which is asked for the run
+// id of the server's process before it carries any. A script publishes that id on the channel of the party
+// too. A connection ends with the process that accepted it. So the link knows that the subscription, the
+// record of the membership and the requests are about the same process.
 type redisLink struct {
 	group *Group
 	index int
@@ -48,10 +49,16 @@ type redisLink struct {
 	mu      sync.Mutex // held while an event is delivered; taken after Group.mu
 	events  *link.Events
 	up      bool
-	lost    bool   // Lost was the latest event
-	run     string // of the process that is up
-	why     error  // why it is not up
-	stopped bool   // Watch has returned
+	lost    bool // Lost was the latest event
+	process process
+	why     error // why it is not up
+	stopped bool  // Watch has returned
+}
+
+// process is the process of the server under which a link is up.
+type process struct {
+	run  string               // its run id
+	conn redisconn.Connection // leads to it
 }
 
 // Name implements link.Link.
@@ -131,10 +138,15 @@ func (l *redisLink) session(ctx context.Context, channel string) error {
 	if err != nil {
 		return err
 	}
-	if err := l.load(joining); err != nil {
+	conn := l.conn.Connect()
+	defer conn.Close()
+	if err := verify(joining, conn, run); err != nil {
 		return err
 	}
-	if err := l.join(ctx, run); err != nil {
+	if err := load(joining, conn); err != nil {
+		return err
+	}
+	if err := l.join(ctx, process{run: run, conn: conn}); err != nil {
 		return err
 	}
 	listening.Go(func() { l.group.sweepAfterReturn(ctx, l.index) })
@@ -163,6 +175,22 @@ func (l *redisLink) review(ctx context.Context) error {
 	}
 	if before := l.group.inspected(l.index); facts.Loses() != before.Loses() || facts.Refusal() != nil {
 		return errSettings
+	}
+	return nil
+}
+
+// verify asks the connection which process answers it: the same as the subscription leads to, or it may not
+// be used.
+func verify(ctx context.Context, conn redisconn.Connection, run string) error {
+	replies, err := conn.Pipeline(ctx, [][]any{{"EVAL", membership.RunID, 0}})
+	if err != nil {
+		return err
+	}
+	if refused, ok := replies[0].(error); ok {
+		return fmt.Errorf("the question for its run id: %w", refused)
+	}
+	if replies[0] != run {
+		return errors.New("it was restarted, or its address leads to several servers")
 	}
 	return nil
 }
@@ -196,9 +224,9 @@ func noAnswer(ctx context.Context) error {
 	return fmt.Errorf("no answer within %v", joinBound)
 }
 
-// join waits until the server is a member, and brings the link up. run is the process that the
+// join waits until the server is a member, and brings the link up. own is the process that the
 // subscription leads to.
-func (l *redisLink) join(ctx context.Context, run string) error {
+func (l *redisLink) join(ctx context.Context, own process) error {
 	l.group.forget(l.index)
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		s := l.group.advance(ctx)
@@ -207,7 +235,7 @@ func (l *redisLink) join(ctx context.Context, run string) error {
 		}
 		r := &s.seen[l.index]
 		switch {
-		case r.Answered && r.RunID != run:
+		case r.Answered && r.RunID != own.run:
 			return errors.New("it was restarted")
 		case s.plan.Lost[l.index] != "":
 			l.lose(fmt.Errorf("%w: %s", link.ErrLost, s.plan.Lost[l.index]))
@@ -217,7 +245,7 @@ func (l *redisLink) join(ctx context.Context, run string) error {
 		if s.plan.Err != nil {
 			l.down(s.plan.Err)
 		} else if r.Answered && s.plan.Members[l.index] && r.Vector.Equal(s.plan.Vector) {
-			if l.rise(run, s.plan.Vector, l.group.inspected(l.index)) {
+			if l.rise(own, s.plan.Vector, l.group.inspected(l.index)) {
 				return nil
 			}
 		}
@@ -230,7 +258,7 @@ func (l *redisLink) join(ctx context.Context, run string) error {
 }
 
 // rise brings the link up, unless the vector has changed since.
-func (l *redisLink) rise(run string, v membership.Vector, facts redisconn.Facts) bool {
+func (l *redisLink) rise(own process, v membership.Vector, facts redisconn.Facts) bool {
 	l.group.mu.Lock()
 	defer l.group.mu.Unlock()
 	if !l.group.vector.Equal(v) {
@@ -242,7 +270,7 @@ func (l *redisLink) rise(run string, v membership.Vector, facts redisconn.Facts)
 	case <-l.kick: // it was about the time before
 	default:
 	}
-	l.up, l.lost, l.run, l.why = true, false, run, nil
+	l.up, l.lost, l.process, l.why = true, false, own, nil
 	l.emitUp(facts)
 	return true
 }
@@ -303,12 +331,12 @@ func (l *redisLink) deliver(payload string) {
 }
 
 // load makes sure that the server has the scripts.
-func (l *redisLink) load(ctx context.Context) error {
-	commands := [][]any{{"SCRIPT", "LOAD", membership.Guard.Source}}
+func load(ctx context.Context, conn redisconn.Connection) error {
+	var commands [][]any
 	for _, s := range script.Scripts() {
 		commands = append(commands, []any{"SCRIPT", "LOAD", s.Text})
 	}
-	replies, err := l.conn.Pipeline(ctx, commands)
+	replies, err := conn.Pipeline(ctx, commands)
 	if err != nil {
 		return err
 	}
