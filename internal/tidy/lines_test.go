@@ -1,9 +1,11 @@
 package tidy
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,23 +30,26 @@ func TestLineLength(t *testing.T) {
 		if f.generated {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, f.name))
-		if err != nil {
-			t.Fatal(err)
-		}
 		inRaw := linesOfRawStrings(tree, f)
-		number := 0
-		for line := range strings.Lines(string(text)) {
-			number++
-			columns := utf8.RuneCountInString(strings.TrimRight(line, "\r\n"))
-			switch {
-			case columns <= mostColumns:
-			case inRaw[number]:
+		for _, number := range longLinesOf(t, f.name) {
+			if inRaw[number] {
 				raw = append(raw, f.at(number))
-			default:
+			} else {
 				long = append(long, f.at(number))
 			}
 		}
+	}
+	scripts := 0
+	for _, name := range tree.all {
+		if path.Ext(name) == ".lua" {
+			scripts++
+			for _, number := range longLinesOf(t, name) {
+				long = append(long, fmt.Sprintf("%s:%d", name, number))
+			}
+		}
+	}
+	if scripts == 0 {
+		t.Error("no .lua file is found")
 	}
 	if len(long) > longLines {
 		t.Errorf("%d lines have more than %d columns, at most %d may: break the new one of\n%s", len(long), mostColumns,
@@ -54,6 +59,22 @@ func TestLineLength(t *testing.T) {
 		t.Errorf("%d lines have texts between backquotes that go beyond column %d, at most %d may: break the new one of\n%s",
 			len(raw), mostColumns, rawLines, strings.Join(raw, "\n"))
 	}
+}
+
+// longLinesOf returns the numbers of the lines of a file that are too long.
+func longLinesOf(t *testing.T, name string) (numbers []int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		if number++; utf8.RuneCountInString(strings.TrimRight(line, "\r\n")) > mostColumns {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
 }
 
 // linesOfRawStrings returns the lines of f that have a part of a text between backquotes.

@@ -23,7 +23,8 @@ local function blocker(name, of, n, member)
     return
   end
   local announced = not member and w[9] > 0 and since + w[9] or 0
-  return '\157' .. cmsgpack.pack(of, n, name, member ~= nil, vote, w[2], w[4], since, ends, announced, w[14], w[15], w[16])
+  return '\157' .. cmsgpack.pack(of, n, name, member ~= nil, vote, w[2], w[4], since, ends, announced, w[14], w[15],
+    w[16])
 end
 
 -- line returns the entry of the new claim in the queue of a path that is taken, its position, and the
