@@ -42,14 +42,6 @@ func (e claimEnd) sooner(other claimEnd) claimEnd {
 	return e
 }
 
-// margin is how much earlier than the engine the client considers a duration to be over (R12):
-//
-//	deadline = sentAt + d - margin(d)
-//	margin(d) = d*driftBound + 10ms, driftBound = 1/100
-//
-// It covers clocks whose rates differ by at most driftBound.
-func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
-
 // claim is one claim of a client. The fields above the blank line do not change after the first
 // request to the engine, except for demand.want; Client.mu guards that and the others.
 type claim struct {
@@ -144,7 +136,7 @@ func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 		if at == fromHint {
 			at = c.clock()
 		}
-		end = claimEnd{at + s.Asked.Left - margin(s.Asked.Left), s.Asked.Reason, s.Asked.EndsAt}
+		end = claimEnd{at + s.Asked.Left - Margin(s.Asked.Left), s.Asked.Reason, s.Asked.EndsAt}
 		if end.why != Overdue && end.why != Revoked {
 			end.why = Stolen
 		}
@@ -167,7 +159,7 @@ func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 		// at is never after the engine's end. A later answer has less time left and so a smaller
 		// margin, which brings at closer to that end: the latest at counts.
 		left := most + cl.want.Grace - s.Age
-		if at := sent + left - margin(left); cl.overdueEnd.why == NoReason || at > cl.overdueEnd.at {
+		if at := sent + left - Margin(left); cl.overdueEnd.why == NoReason || at > cl.overdueEnd.at {
 			cl.overdueEnd = claimEnd{at: at, why: Overdue}
 		}
 		cl.needsAnswer = false

@@ -41,7 +41,7 @@
 // it exceeds its longest hold, or if an operator revokes it. The client ends the hold at its own
 // deadline, which lies before the moment at which the engine can grant the next claim:
 //
-//	deadline = sentAt + ttl - margin(ttl), margin(d) = d/100 + 10ms
+//	deadline = sentAt + ttl - Margin(ttl), Margin(d) = d/100 + 10ms
 //
 // This holds as long as the rates of the two clocks differ by at most 1%. A suspended process does
 // not notice its deadline; a resource that must reject its late writes compares [Hold.Fence].

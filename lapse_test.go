@@ -43,7 +43,7 @@ func TestLapsedHoldLastsForTheMargin(t *testing.T) {
 		}
 		<-h.Done()
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Stolen)
-		if took := time.Since(start); took != 5*time.Second-margin(5*time.Second) {
+		if took := time.Since(start); took != 5*time.Second-lockkeeper.Margin(5*time.Second) {
 			t.Errorf("lost after %s, want the margin before 5s", took)
 		}
 		synctest.Wait()

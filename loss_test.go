@@ -24,8 +24,8 @@ func TestLossAtTheHoldersOwnDeadline(t *testing.T) {
 			<-h.Done()
 			var left time.Duration
 			f.with(func() { left = ttl - time.Since(f.renewed) })
-			if margin := ttl/100 + 10*time.Millisecond; left <= 0 || left > margin+time.Second {
-				t.Errorf("told %s before the engine's end, want a margin of about %s", left, margin)
+			if left <= 0 || left > lockkeeper.Margin(ttl)+time.Second {
+				t.Errorf("told %s before the engine's end, want a margin of about %s", left, lockkeeper.Margin(ttl))
 			}
 			wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Unreachable)
 			wantErr(t, context.Cause(h.Context()), lockkeeper.ErrLost, lockkeeper.Unreachable)
@@ -139,12 +139,12 @@ func TestAskedWithEnd(t *testing.T) {
 		if a := h.Asked(); a == nil || a.As != "thief" || a.Left > 5*time.Second {
 			t.Errorf("asked: %v", a)
 		}
-		if left := h.Remaining(); left > 5*time.Second-margin(5*time.Second) {
+		if left := h.Remaining(); left > 5*time.Second-lockkeeper.Margin(5*time.Second) {
 			t.Errorf("%s remain", left)
 		}
 		start := time.Now()
 		<-h.Done()
-		if took := time.Since(start); took > 5*time.Second-margin(5*time.Second) || took < 4900*time.Millisecond {
+		if took := time.Since(start); took > 5*time.Second-lockkeeper.Margin(5*time.Second) || took < 4900*time.Millisecond {
 			t.Errorf("lost after %s", took)
 		}
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Stolen)
@@ -156,7 +156,18 @@ func TestAskedWithEnd(t *testing.T) {
 	})
 }
 
-func margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
+// R12: the margin covers clocks whose rates differ by 1 %, and 10 ms.
+func TestMargin(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		0:                10 * time.Millisecond,
+		10 * time.Second: 110 * time.Millisecond,
+		10 * time.Hour:   6*time.Minute + 10*time.Millisecond,
+	} {
+		if got := lockkeeper.Margin(d); got != want {
+			t.Errorf("the margin of %s is %s, want %s", d, got, want)
+		}
+	}
+}
 
 // Without a TTL nothing is renewed. A holder that is asked to yield still ends its hold in time.
 func TestAskedWithEndWithoutTTL(t *testing.T) {
@@ -248,7 +259,7 @@ func TestLongestHoldIsCountedLocally(t *testing.T) {
 		f.with(func() { f.loseRequest = nil })
 		<-h.Done()
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Overdue)
-		if took := time.Since(start); took > 25*time.Second-margin(0) || took < 24*time.Second {
+		if took := time.Since(start); took > 25*time.Second-lockkeeper.Margin(0) || took < 24*time.Second {
 			t.Errorf("lost after %s", took)
 		}
 	})
@@ -263,7 +274,7 @@ func TestLongestHoldIsCountedFromTheGrant(t *testing.T) {
 		<-h.Done()
 		wantErr(t, h.Err(), lockkeeper.ErrLost, lockkeeper.Overdue)
 		early := 10*time.Hour - time.Since(start)
-		if early < margin(0) || early > margin(lockkeeper.DefaultTTL) {
+		if early < lockkeeper.Margin(0) || early > lockkeeper.Margin(lockkeeper.DefaultTTL) {
 			t.Errorf("lost %s before its end, want at most what clocks differ by in one TTL", early)
 		}
 	})

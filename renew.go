@@ -69,13 +69,23 @@ func (c *Client) onTick() {
 	}
 }
 
+// Margin is how much earlier than the engine a client considers a duration of the engine to be over,
+// be it a TTL or the time until an announced end (R12):
+//
+//	deadline = sentAt + d - Margin(d)
+//	Margin(d) = d*driftBound + 10ms, driftBound = 1/100
+//
+// It covers clocks whose rates differ by at most driftBound. Every client of an engine, and every
+// engine that has to know when a client stops, counts by it.
+func Margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
+
 // deadline returns the moment from which all holds of the session are lost (R12):
 //
-//	deadline = sentAt + ttl - margin(ttl)
+//	deadline = sentAt + ttl - Margin(ttl)
 //
 // The engine ends the session no earlier than receivedAt + ttl, and receivedAt is not before
 // sentAt.
-func (c *Client) deadline() time.Duration { return c.sentAt + c.ttl - margin(c.ttl) }
+func (c *Client) deadline() time.Duration { return c.sentAt + c.ttl - Margin(c.ttl) }
 
 // expireSession ends all claims if the session's deadline has passed. Callers call it before they
 // move the deadline, so that a lost hold stays lost.

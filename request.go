@@ -172,7 +172,7 @@ func (d *demand) bound(ctx context.Context) {
 // begin starts the bound of the wait at now.
 func (d *demand) begin(now time.Time) {
 	if d.want.Wait > 0 && d.want.Wait < MaxDuration {
-		d.due, d.slack = now.Add(d.want.Wait), margin(d.want.Wait)
+		d.due, d.slack = now.Add(d.want.Wait), Margin(d.want.Wait)
 	}
 }
 

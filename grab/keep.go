@@ -21,7 +21,7 @@ const (
 // A Keepalive renews a reservation until the caller stops it or the reservation has ended. By its
 // own clock it ends before the engine can grant another claim (R12):
 //
-//	deadline = sentAt + d*(1 - 1/100) - 10ms
+//	deadline = sentAt + d - lockkeeper.Margin(d)
 //
 // sentAt is the time at which the last answered renewal was sent. d is the TTL, or the time until
 // an end that the engine has announced, if that is sooner. A Keepalive is safe for concurrent use.
@@ -156,7 +156,7 @@ func (k *Keepalive) set(a Answer, sent time.Duration) {
 	if a.Asked != nil {
 		end = min(end, a.Asked.Left)
 	}
-	k.deadline = sent + end - end/100 - 10*time.Millisecond
+	k.deadline = sent + end - lockkeeper.Margin(end)
 	select {
 	case k.news <- struct{}{}:
 	default:

@@ -74,7 +74,7 @@
 //	end(i)      = min(promise(i), end of an ask at i)   for a server that votes for the hold
 //	D(hold)     = the largest time that end(i) reaches at a majority of the servers
 //
-// The client stops using the hold one margin before D (margin(d) = d/100 + 10ms, as with every
+// The client stops using the hold one margin before D (lockkeeper.Margin, as with every
 // engine), and the lease that an Attach or a Renew answers is covered by the D of every hold of the
 // session. A grant counts only votes at servers whose promise is not before the lease that the
 // client counts by, and ends more than one margin from now. If a hold loses its majority because

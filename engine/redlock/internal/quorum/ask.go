@@ -49,7 +49,7 @@ func (p *Party) updateAsk(c *claim, now time.Duration) {
 // stands then, whatever the servers say: when one of them has ended the vote by the ask, the others
 // alone may not show the ask any more, and a client that was paused would take that for its withdrawal.
 func (c *claim) stopped(now time.Duration) bool {
-	return c.asked != nil && c.asked.end != never && now >= c.asked.end-c.session.ttl/100-10*time.Millisecond
+	return c.asked != nil && c.asked.end != never && now >= c.asked.end-lockkeeper.Margin(c.session.ttl)
 }
 
 // askEnds returns the ends that the servers state, 0 where there is none.

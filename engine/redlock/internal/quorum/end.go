@@ -93,9 +93,9 @@ func (p *Party) lapseClaim(c *claim, l lockkeeper.Lapse, now time.Duration) {
 		case l.Reason == lockkeeper.Overdue:
 			end = min(promised, c.overdueEnd())
 		case l.EndsAt > 0:
-			end = min(end, p.base.moment(l.EndsAt)) + margin(c.session.ttl)
+			end = min(end, p.base.moment(l.EndsAt)) + lockkeeper.Margin(c.session.ttl)
 		default:
-			end += margin(c.session.ttl)
+			end += lockkeeper.Margin(c.session.ttl)
 		}
 		// The servers end it at the end that they stated. What the party knows of that is a little
 		// early, so it comes behind them. It alone knows of a longest hold.

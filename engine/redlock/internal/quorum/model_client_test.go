@@ -158,7 +158,7 @@ func (w *world) takeLease(p *process, k clientCall, l *lockkeeper.Lease) {
 	}
 	if k.sent >= c.sent {
 		c.sent = k.sent
-		c.deadline = k.sent + l.TTL - margin(l.TTL)
+		c.deadline = k.sent + l.TTL - lockkeeper.Margin(l.TTL)
 	}
 	c.epoch = max(c.epoch, c.key.Epoch)
 	c.key.Acked = max(c.key.Acked, l.Number)
@@ -193,7 +193,7 @@ func (w *world) takeStatus(p *process, st *lockkeeper.Status, from time.Duration
 		}
 		x.end, x.asked = never, st.Asked != nil
 		if st.Asked != nil && st.Asked.Left != lockkeeper.Forever {
-			x.end = from + st.Asked.Left - margin(st.Asked.Left)
+			x.end = from + st.Asked.Left - lockkeeper.Margin(st.Asked.Left)
 		}
 	case lockkeeper.Ended:
 		if x.held {

@@ -223,10 +223,11 @@ func TestVoteWithoutPromiseIsNoVote(t *testing.T) {
 // by the clock of the party, the servers may have voted for others already.
 func TestNothingIsGrantedWithinTheMarginOfThePromises(t *testing.T) {
 	const ttl, end = 10 * time.Second, 20 * time.Second
+	margin := lockkeeper.Margin(ttl)
 	for _, test := range []struct {
 		at      time.Duration
 		granted bool
-	}{{end - margin(ttl) - time.Millisecond, true}, {end - margin(ttl), false}, {end - time.Millisecond, false}} {
+	}{{end - margin - time.Millisecond, true}, {end - margin, false}, {end - time.Millisecond, false}} {
 		p := NewParty(Settings{Servers: 3, To: "x", Seed: 1})
 		s := p.newSession("u")
 		s.ttl, s.clientEnd = ttl, end

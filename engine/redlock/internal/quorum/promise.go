@@ -19,10 +19,6 @@ import (
 // servers whose votes it has, because nobody else is granted the claim's paths without the vote of
 // one of these. If it is asked to yield, the end of the ask counts where that is earlier.
 
-// margin is by how much a client considers a hold over before the engine does, for clocks whose rates
-// differ by 1 %. The clients of package lockkeeper count by the same formula.
-func margin(ttl time.Duration) time.Duration { return ttl/100 + 10*time.Millisecond }
-
 // renewed raises the promise of a server.
 func (seat *seat) renewed(sent time.Duration, now, until Micros) {
 	seat.promise = max(seat.promise, sent+(until-now).duration())

@@ -174,7 +174,7 @@ func (c *claim) counted() int {
 // the server may run faster than that of the party, so the promise counts less the margin.
 func (p *Party) current(c *claim, i int, now time.Duration) bool {
 	b, seat := &c.at[i], &c.session.seats[i]
-	return b.counts() && min(seat.promise, b.askEnd)-margin(c.session.ttl) > now &&
+	return b.counts() && min(seat.promise, b.askEnd)-lockkeeper.Margin(c.session.ttl) > now &&
 		seat.promise >= c.session.clientEnd
 }
 
