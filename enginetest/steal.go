@@ -157,7 +157,7 @@ var stealChecks = []check{
 		t.queueAs(taker(1, 10*time.Second, exclusive("db")))
 		victim.waitAsked(id)
 		t.release(t.last)
-		victim.notAsked(id)
+		victim.renewalShows(id, "no longer asked", func(s lockkeeper.Status) bool { return s.Asked == nil })
 		victim.release(id)
 		victim.waitEnded(id, lockkeeper.Released)
 	}},
