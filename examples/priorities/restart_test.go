@@ -1,4 +1,4 @@
-package memlock_test
+package priorities
 
 import (
 	"context"
@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	lowJobs    = 100
-	lowHold    = time.Minute      // of a job of low priority, which begins again if it is interrupted
-	urgentHold = 10 * time.Second // of a job of high priority
-	maxTries   = 40               // of one job, so that the test ends
+	restartJobs   = 100
+	restartHold   = time.Minute      // of a job of low priority, which begins again if it is interrupted
+	restartUrgent = 10 * time.Second // of a job of high priority
+	restartTries  = 40               // of one job at most, so that the test ends
 )
 
 // The figures of docs/priorities.md about jobs that begin again. Urgent jobs come at random while
-// jobs of low priority are done one after the other. Those that only wait for their turn delay a job;
-// those that steal make it begin again, the more often the less time there is between them. The
-// rules of all engines are the same.
+// jobs of low priority are done one after the other. Urgent jobs that only wait for their turn delay
+// a job; urgent jobs that steal make it begin again, the more often the less time there is between
+// them.
 func TestStealsStarveLongJobsOfLowPriority(t *testing.T) {
 	var tries, waited []float64
 	for _, mean := range []time.Duration{5 * time.Minute, 2 * time.Minute, time.Minute, 30 * time.Second} {
-		politely, byForce := runLowJobs(t, mean, false), runLowJobs(t, mean, true)
+		politely, byForce := runRestartingJobs(t, mean, false), runRestartingJobs(t, mean, true)
 		t.Logf("urgent jobs every %3.0fs | waiting: %4.2f tries, done after %4.0fs (99%%: %4.0fs), urgent waits %4.1fs | "+
 			"stealing: %5.2f tries, done after %5.0fs (99%%: %5.0fs), urgent waits %4.1fs", mean.Seconds(),
 			politely.tries, politely.took, politely.most, politely.urgent, byForce.tries, byForce.took, byForce.most,
@@ -45,11 +45,11 @@ func TestStealsStarveLongJobsOfLowPriority(t *testing.T) {
 	}
 }
 
-// starved is what came of the jobs: means, and the 99th percentile of a job's time, in seconds.
-type starved struct{ tries, took, most, urgent float64 }
+// restarted is what came of the jobs: means, and the 99th percentile of a job's time, in seconds.
+type restarted struct{ tries, took, most, urgent float64 }
 
-// runLowJobs runs the jobs in a bubble, where time costs nothing.
-func runLowJobs(t *testing.T, mean time.Duration, steal bool) (result starved) {
+// runRestartingJobs runs the jobs in a bubble, where time costs nothing.
+func runRestartingJobs(t *testing.T, mean time.Duration, steal bool) (result restarted) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memlock.New()
 		client := lockkeeper.New(engine)
@@ -58,7 +58,7 @@ func runLowJobs(t *testing.T, mean time.Duration, steal bool) (result starved) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		var mu sync.Mutex
-		var urgent []float64
+		var waits []float64
 		all.Go(func() {
 			for ctx.Err() == nil {
 				time.Sleep(time.Duration(random.ExpFloat64() * float64(mean)))
@@ -74,37 +74,37 @@ func runLowJobs(t *testing.T, mean time.Duration, steal bool) (result starved) {
 					}
 					defer hold.Close()
 					mu.Lock()
-					urgent = append(urgent, time.Since(asked).Seconds())
+					waits = append(waits, time.Since(asked).Seconds())
 					mu.Unlock()
-					time.Sleep(urgentHold)
+					time.Sleep(restartUrgent)
 				})
 			}
 		})
 		var tries int
 		var took []float64
-		for range lowJobs {
+		for range restartJobs {
 			began := time.Now()
-			tries += lowJob(t, client)
+			tries += restartingJob(t, client)
 			took = append(took, time.Since(began).Seconds())
 		}
 		cancel()
 		all.Wait()
 		slices.Sort(took)
-		result = starved{float64(tries) / lowJobs, average(took), took[len(took)*99/100], average(urgent)}
+		result = restarted{float64(tries) / restartJobs, average(took), took[len(took)*99/100], average(waits)}
 	})
 	return result
 }
 
-// lowJob does one job, and returns how often it began. It yields when it is asked to, as
+// restartingJob does one job, and returns how often it began. It yields when it is asked to, as
 // "lk run --on-yield term" does.
-func lowJob(t *testing.T, client *lockkeeper.Client) (tries int) {
-	for tries < maxTries {
+func restartingJob(t *testing.T, client *lockkeeper.Client) (tries int) {
+	for tries < restartTries {
 		tries++
 		hold, err := client.Lock(t.Context(), "site")
 		if err != nil {
 			t.Fatal(err)
 		}
-		done := time.NewTimer(lowHold)
+		done := time.NewTimer(restartHold)
 		select {
 		case <-done.C:
 			hold.Close()
