@@ -163,7 +163,7 @@ func (s *Servers) Apply(ctx context.Context, p Plan, seen []Record, step Step, d
 		return s.change(ctx, i, putOut, append(keys, p.Vector.Data(s.prefix, i)+"floor"),
 			append(same, left.Microseconds(), floor)...)
 	}
-	panic(fmt.Sprintf("step %d", step.Kind))
+	return false, fmt.Errorf("a step for %s has the unknown kind %d", s.names[i], step.Kind)
 }
 
 // change runs a script that returns 1 if it changed the record.
