@@ -129,7 +129,9 @@ func (m *model) step() {
 	case k < 96:
 		m.servers[i].disk = m.servers[i].image // a snapshot
 	case k < 97:
-		m.servers[i].syncs = m.r.IntN(4) > 0 // an operator changes the settings
+		if s := m.servers[i]; !s.unnoticed() {
+			s.syncs = m.r.IntN(4) > 0 // an operator changes the settings
+		}
 	default:
 		m.lose(i)
 	}
@@ -425,18 +427,22 @@ func (m *model) lose(i int) {
 	m.loseSome(s, i)
 }
 
+// unnoticed reports whether the server stopped syncing, and its record does not say so yet. Operators
+// who change that back before any party looks are excluded: the protocol can't see it.
+func (s *modelServer) unnoticed() bool { return s.durable && !s.syncs }
+
 // loseSome deletes all data of a server, or restarts it. A restart keeps the data if the server syncs
-// before and after it. That nobody noticed that it stopped syncing is excluded.
+// before and after it.
 func (m *model) loseSome(s *modelServer, i int) {
 	if m.r.IntN(4) == 0 {
 		s.image = image{}
 		m.logf("server %d is flushed", i)
 		return
 	}
-	before := s.syncs
-	if s.durable && s.recorded == s.runID() && !before {
+	if s.unnoticed() {
 		return
 	}
+	before := s.syncs
 	s.run += 1000
 	s.syncs = m.r.IntN(3) > 0
 	switch {
