@@ -12,31 +12,80 @@ import (
 // errProtocol reports a request that breaks the protocol.
 var errProtocol = errors.New("a request breaks the protocol")
 
+// A request is a call with the argument of its method.
+type request struct {
+	wire.Call
+	key     lockkeeper.Key // under which it acts
+	want    lockkeeper.Want
+	ending  lockkeeper.Ending
+	session *lockkeeper.Session
+	query   *wire.Query
+	drain   *wire.Drain
+}
+
+// read reads an encoded request. m is zero before, and keeps no reference to the bytes that it uses.
+func (m *request) read(encoded []byte) error {
+	if err := wire.ParseCall(encoded, &m.Call); err != nil {
+		return err
+	}
+	var err error
+	switch m.Method {
+	case wire.MethodAttach:
+		m.session = new(lockkeeper.Session)
+		*m.session, err = m.Session()
+	case wire.MethodClaim:
+		err = m.Want(&m.want)
+	case wire.MethodEnd:
+		m.ending, err = m.Ending()
+	case wire.MethodList:
+		m.query, err = m.Query()
+	case wire.MethodDrain:
+		m.drain, err = m.Drain()
+	}
+	return err
+}
+
+// clear makes m zero. It leaves alone what read did not use.
+func (m *request) clear() {
+	switch m.Method {
+	case wire.MethodClaim:
+		m.want = lockkeeper.Want{}
+	case wire.MethodEnd:
+		m.ending = lockkeeper.Ending{}
+	}
+	m.Call, m.key, m.session, m.query, m.drain = wire.Call{}, lockkeeper.Key{}, nil, nil, nil
+}
+
 // start begins to answer a request. The reader itself calls a prompt engine; another goroutine calls
 // other engines. After an error the connection must end.
-func (c *conn) start(m *wire.Request) error {
-	if m.GetCall() == 0 {
+func (c *conn) start(encoded []byte) error {
+	m := &c.request
+	defer m.clear() // an idle connection keeps nothing of its last request
+	if err := m.read(encoded); err != nil {
+		return err
+	}
+	if m.Number == 0 {
 		return fmt.Errorf("%w: its number is 0", errProtocol)
 	}
-	key, err := c.bindings.resolve(m)
+	var err error
+	m.key, err = c.bindings.resolve(&m.Call)
 	switch {
 	case err != nil:
 		return err
-	case m.GetList() != nil:
-		return c.list(m)
-	case c.prompt && !m.GetAbout() && m.GetDrain() == nil:
-		c.answer(c.within(context.Background(), m), m, key)
+	case m.Method == wire.MethodList:
+		return c.list(m.Number, m.query)
+	case c.prompt && m.Method != wire.MethodAbout && m.Method != wire.MethodDrain:
+		c.answer(c.within(context.Background(), m), m)
 		return nil
 	}
 	if err := c.begin(); err != nil {
 		return err
 	}
-	c.work.Add(1)
-	go func() {
-		defer c.work.Done()
-		c.answer(c.within(c.server.life, m), m, key)
+	ctx, own := c.within(c.server.life, m), *m
+	c.work.Go(func() {
+		c.answer(ctx, &own)
 		<-c.atWork
-	}()
+	})
 	return nil
 }
 
@@ -58,53 +107,41 @@ func (c *conn) begin() error {
 }
 
 // within returns ctx within the trace that m belongs to.
-func (c *conn) within(ctx context.Context, m *wire.Request) context.Context {
-	if c.server.options.Trace == nil || m.GetTraceparent() == "" {
+func (c *conn) within(ctx context.Context, m *request) context.Context {
+	if c.server.options.Trace == nil || m.Traceparent == "" {
 		return ctx
 	}
-	return c.server.options.Trace(ctx, m.GetTraceparent())
+	return c.server.options.Trace(ctx, m.Traceparent)
 }
 
-// answer calls the engine, or the server, under the key and sends the result.
-func (c *conn) answer(ctx context.Context, m *wire.Request, key lockkeeper.Key) {
-	reply := &wire.Reply{Call: m.GetCall()}
-	var err error
-	switch {
-	case m.GetAttach() != nil:
-		lease, err := c.attach(ctx, m.GetAttach().Read())
-		c.lease(m.GetCall(), &lease, err)
-		return
-	case m.GetRenew():
-		lease, err := c.renew(ctx, key)
-		c.lease(m.GetCall(), &lease, err)
-		return
-	case m.GetClaim() != nil:
-		want := m.GetClaim().Read()
-		var status lockkeeper.Status
-		if status, err = c.engine.Claim(ctx, key, want); err == nil {
-			reply.Status = wire.NewAnswer(&status, key.Session, &want)
+// answer calls the engine, or the server, and sends the result.
+func (c *conn) answer(ctx context.Context, m *request) {
+	a := answer{call: m.Number}
+	switch m.Method {
+	case wire.MethodAttach:
+		lease, err := c.attach(ctx, *m.session)
+		a.lease, a.err = &lease, err
+	case wire.MethodRenew:
+		lease, err := c.renew(ctx, m.key)
+		a.lease, a.err = &lease, err
+	case wire.MethodClaim:
+		a.session, a.want = m.key.Session, &m.want
+		a.status, a.err = c.engine.Claim(ctx, m.key, m.want)
+	case wire.MethodEnd:
+		if a.err = c.engine.End(ctx, m.key, m.ending); a.err == nil && m.ending.Kind == lockkeeper.Leave {
+			c.server.routes.ended(c.identity, m.key)
 		}
-	case m.GetEnd() != nil:
-		ending := m.GetEnd().Read()
-		if err = c.engine.End(ctx, key, ending); err == nil && ending.Kind == lockkeeper.Leave {
-			c.server.routes.ended(c.identity, key)
-		}
-	case m.GetAbout():
+	case wire.MethodAbout:
 		state := c.server.state(ctx, c)
-		reply.About = wire.NewAbout(&state)
-	case m.GetDrain() != nil:
-		var state lockkeeper.ServerState
-		if state, err = c.server.drainFor(ctx, c, m.GetDrain()); err == nil {
-			reply.About = wire.NewAbout(&state)
-		}
-	case m.GetPing():
+		a.about = &state
+	case wire.MethodDrain:
+		state, err := c.server.drainFor(ctx, c, m.drain)
+		a.about, a.err = &state, err
+	case wire.MethodPing:
 	default:
-		err = lockkeeper.Invalid("the request calls no method that this server knows: use client and server of one version")
+		a.err = lockkeeper.Invalid("the request calls no method that this server knows: use client and server of one version")
 	}
-	if err != nil {
-		reply.Error = wire.NewError(err)
-	}
-	c.reply(reply)
+	c.reply(&a)
 }
 
 func (c *conn) attach(ctx context.Context, s lockkeeper.Session) (lockkeeper.Lease, error) {
@@ -130,20 +167,4 @@ func (c *conn) renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease,
 		c.server.routes.ended(c.identity, key)
 	}
 	return lease, err
-}
-
-// lease sends a lease, in pieces if it has many claims.
-func (c *conn) lease(call uint64, lease *lockkeeper.Lease, err error) {
-	if err != nil {
-		c.reply(&wire.Reply{Call: call, Error: wire.NewError(err)})
-		return
-	}
-	for rest := *lease; ; {
-		var m *wire.Lease
-		m, rest = wire.NewLease(&rest)
-		c.reply(&wire.Reply{Call: call, Lease: m, More: len(rest.Claims) > 0})
-		if len(rest.Claims) == 0 {
-			return
-		}
-	}
 }

@@ -26,23 +26,21 @@ type binding struct {
 
 // resolve returns the key under which a request acts, and binds its handle first if the request says
 // so. Only the reader calls it, in the order of the requests.
-func (b *bindings) resolve(m *wire.Request) (lockkeeper.Key, error) {
-	key := m.GetKey().Read()
-	if m.GetHandle() != 0 {
-		var err error
-		if key, err = b.bound(m.GetHandle(), m.GetKey()); err != nil {
-			return key, err
-		}
+func (b *bindings) resolve(m *wire.Call) (lockkeeper.Key, error) {
+	if m.Handle == 0 {
+		return m.Key, nil
 	}
-	key.LowestOpen, key.Acked = m.GetLowestOpen(), m.GetAcked()
-	return key, nil
+	key, err := b.bound(m)
+	key.LowestOpen, key.Acked = m.Key.LowestOpen, m.Key.Acked
+	return key, err
 }
 
-// bound returns the key of a handle. If name is not nil, it binds the handle to that key first.
-func (b *bindings) bound(handle uint64, name *wire.Key) (lockkeeper.Key, error) {
-	slot, generation := wire.Slot(handle)
-	if name != nil {
-		return b.bind(slot, generation, name.Read())
+// bound returns the key of the handle of a request. If the request names its session, it binds the
+// handle to that first.
+func (b *bindings) bound(m *wire.Call) (lockkeeper.Key, error) {
+	slot, generation := wire.Slot(m.Handle)
+	if m.Named {
+		return b.bind(slot, generation, lockkeeper.Key{Session: m.Key.Session, Epoch: m.Key.Epoch})
 	}
 	if slot >= len(b.slots) || generation == 0 || b.slots[slot].generation != generation {
 		return lockkeeper.Key{}, fmt.Errorf("%w: it names slot %d in generation %d, which is not bound", errProtocol,

@@ -143,22 +143,22 @@ func FuzzBindings(f *testing.F) {
 	frame := out.Take(nil)
 	f.Add(frame[5:]) // without the length
 	f.Fuzz(func(t *testing.T, message []byte) {
-		var m wire.ClientFrame
-		if m.UnmarshalVT(message) != nil {
-			return
-		}
 		var b bindings
 		last := make(map[uint64]lockkeeper.Key)
-		for _, r := range m.GetRequests() {
-			key, err := b.resolve(r)
+		for e := wire.NewElements(message); e.Next(); {
+			var r wire.Call
+			if e.Field() != wire.FieldRequests || wire.ParseCall(e.Message(), &r) != nil {
+				return
+			}
+			key, err := b.resolve(&r)
 			if err != nil {
 				return
 			}
 			key.LowestOpen, key.Acked = 0, 0
-			if r.GetHandle() != 0 && r.GetKey() != nil {
-				last[r.GetHandle()] = key
-			} else if want, bound := last[r.GetHandle()]; r.GetHandle() != 0 && (!bound || key != want) {
-				t.Fatalf("handle %d stands for %v, want %v", r.GetHandle(), key, want)
+			if r.Handle != 0 && r.Named {
+				last[r.Handle] = key
+			} else if want, bound := last[r.Handle]; r.Handle != 0 && (!bound || key != want) {
+				t.Fatalf("handle %d stands for %v, want %v", r.Handle, key, want)
 			}
 			if handle := b.of(key.Session); handle != 0 && last[handle].Session != key.Session {
 				t.Fatalf("hints of %q name handle %d, of %q", key.Session, handle, last[handle].Session)

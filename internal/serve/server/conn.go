@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -35,6 +36,7 @@ type conn struct {
 	prompt   bool              // the engine answers out of memory
 
 	bindings bindings
+	request  request // that the reader starts
 
 	// Guarded by the lock.
 	unsent    int              // bytes beyond ownUnsent counted for the identity
@@ -98,22 +100,21 @@ func (c *conn) run(arrival *limits.Arrival) {
 // read reads frames and serves them until the connection ends.
 func (c *conn) read() error {
 	for {
-		var f wire.ClientFrame
-		room, err := c.frame(&f, wire.MaxFrame)
-		if err == nil {
-			err = c.serve(&f)
-		}
+		room, err := c.frame(wire.MaxFrame, c.serve)
 		if room > 0 {
 			c.usage.GiveRoom(room)
 		}
 		if err != nil {
 			return err
 		}
+		if !c.another() {
+			c.Uncork()
+		}
 	}
 }
 
-// serve starts the requests of a frame, and handles its flows.
-func (c *conn) serve(f *wire.ClientFrame) error {
+// serve starts the requests of a frame one by one, as it reads them. Then it handles the flows.
+func (c *conn) serve(message []byte) error {
 	c.Cork()
 	c.Lock()
 	over := c.finishing
@@ -121,19 +122,34 @@ func (c *conn) serve(f *wire.ClientFrame) error {
 	if over {
 		return io.EOF
 	}
-	for i, m := range f.GetRequests() {
-		if i%yieldAfter == yieldAfter-1 {
-			runtime.Gosched() // without it, a frame of many requests delays other connections by 10 ms
-		}
-		if err := c.start(m); err != nil {
-			return err
+	flows, n := false, 0
+	e := wire.NewElements(message)
+	for e.Next() {
+		switch e.Field() {
+		case wire.FieldRequests:
+			if n++; n%yieldAfter == 0 {
+				runtime.Gosched() // without it, a frame of many requests delays other connections by 10 ms
+			}
+			if err := c.start(e.Message()); err != nil {
+				return err
+			}
+		case wire.FieldFlows:
+			flows = true
+		case wire.FieldHandshake:
+			return fmt.Errorf("%w: a second hello", wire.ErrFrame)
 		}
 	}
-	for _, m := range f.GetFlows() {
-		c.steer(m)
+	if e.Err() != nil || !flows {
+		return e.Err()
 	}
-	if !c.another() {
-		c.Uncork()
+	for e = wire.NewElements(message); e.Next(); {
+		if e.Field() == wire.FieldFlows {
+			call, credit, stop, err := wire.ParseFlow(e.Message())
+			if err != nil {
+				return err
+			}
+			c.steer(call, credit, stop)
+		}
 	}
 	return nil
 }

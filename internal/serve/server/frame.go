@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -10,13 +9,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// frame reads one frame into f. It returns the bytes that the identity is charged for until the
-// frame's requests are answered.
+// frame reads one frame and calls use with its message, which is valid only until use returns. It
+// returns the bytes that the identity is charged for, and the error of use.
 //
 // A frame of up to ownFrame bytes uses the connection's own buffer. A larger one takes room as it
 // arrives: at most four times the bytes that have arrived, so that an announced length costs
 // nothing.
-func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
+func (c *conn) frame(limit int, use func(message []byte) error) (room int, err error) {
 	length, err := wire.ReadLength(c.in, limit)
 	if err != nil {
 		return 0, err
@@ -29,15 +28,17 @@ func (c *conn) frame(f *wire.ClientFrame, limit int) (room int, err error) {
 		return 0, err
 	}
 	if length > ownFrame {
-		return c.largeFrame(f, length)
+		return c.largeFrame(length, use)
 	}
-	err = c.decode(f, begun, 0, c.grow(c.server.life, &room))
+	if err = c.charge(begun, 0, c.grow(c.server.life, &room)); err == nil {
+		err = use(begun)
+	}
 	_, _ = c.in.Discard(length) // the buffer has it, so this can't fail
 	return room, err
 }
 
 // largeFrame is frame for frames larger than ownFrame.
-func (c *conn) largeFrame(f *wire.ClientFrame, length int) (room int, err error) {
+func (c *conn) largeFrame(length int, use func([]byte) error) (room int, err error) {
 	ctx, cancel := context.WithTimeout(c.server.life, frameTime)
 	defer cancel()
 	until, _ := ctx.Deadline()
@@ -52,10 +53,13 @@ func (c *conn) largeFrame(f *wire.ClientFrame, length int) (room int, err error)
 	defer frames.Put(buffer)
 	message, err := wire.ReadMessage(c.in, length, buffer[:], grow)
 	if err == nil {
-		err = c.decode(f, message, room, grow)
+		err = c.charge(message, room, grow)
 	}
 	if err == nil {
 		err = c.readBy(time.Time{})
+	}
+	if err == nil {
+		err = use(message)
 	}
 	return room, err
 }
@@ -80,20 +84,14 @@ var frames = sync.Pool{New: func() any { return new([firstRoom]byte) }}
 // elementRoom is the size of a decoded element, which may be only two bytes when encoded.
 const elementRoom = 256
 
-// decode decodes a message; f keeps no reference to its bytes. For a message with many elements it
-// first takes room beyond that of the frame.
-func (c *conn) decode(f *wire.ClientFrame, message []byte, room int, grow func(int) error) error {
+// charge takes room for the decoded elements of a message with many, beyond the room of the frame.
+func (c *conn) charge(message []byte, room int, grow func(int) error) error {
 	n, err := wire.CheckElements(message)
 	if err != nil {
 		return err
 	}
 	if more := n*elementRoom - room; more > 0 {
-		if err := grow(more); err != nil {
-			return err
-		}
-	}
-	if err := f.UnmarshalVT(message); err != nil {
-		return fmt.Errorf("%w: %w", wire.ErrFrame, err)
+		return grow(more)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (c *conn) hello() error {
 		return err
 	}
 	f := new(wire.ClientFrame)
-	if _, err := c.frame(f, wire.MaxHello); err != nil {
+	if _, err := c.frame(wire.MaxHello, func(message []byte) error { return wire.ReadFrame(message, f) }); err != nil {
 		return err
 	}
 	if f.GetHello().GetProtocol() != wire.Protocol {

@@ -2,25 +2,62 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// reply sends an answer. While the client has too much unread, reply waits: a
-// client that does not read gets no answers.
-func (c *conn) reply(m *wire.Reply) {
-	// The client must get all pieces of a lease: each may state the end of a hold (R12).
-	piece := m.GetMore() && m.GetLease() == nil
-	if (piece || m.GetError().GetCode() == wire.Code_CODE_DENIED) && c.withdrawn() {
+// An answer is what a call came to: the error; else the lease, the state of the server, the status of
+// a claim, or nothing but that it was performed.
+type answer struct {
+	call  uint64
+	err   error
+	lease *lockkeeper.Lease
+	about *lockkeeper.ServerState
+
+	// Of a claim.
+	want    *lockkeeper.Want // nil: no claim
+	session string
+	status  lockkeeper.Status
+}
+
+// reply sends an answer, a lease with many claims in pieces. While the client has too much unread,
+// reply waits: a client that does not read gets no answers.
+func (c *conn) reply(a *answer) {
+	if errors.Is(a.err, lockkeeper.ErrDenied) && c.withdrawn() {
 		return // the client repeats its request over another connection, with new credentials
 	}
 	if c.Begin(context.Background()) != nil { // it ends with the connection
 		return
 	}
-	c.Out.PutReply(m)
+	switch {
+	case a.err != nil:
+		c.Out.PutError(a.call, a.err)
+	case a.lease != nil:
+		c.putLease(a)
+		return
+	case a.about != nil:
+		c.Out.PutReply(&wire.Reply{Call: a.call, About: wire.NewAbout(a.about)})
+	case a.want != nil:
+		c.Out.PutStatus(a.call, &a.status, a.session, a.want)
+	default:
+		c.Out.PutDone(a.call)
+	}
 	c.End(false)
+}
+
+// putLease sends all pieces of a lease, even to a client whose pass is withdrawn: each may state the
+// end of a hold (R12). The lock is held; putLease unlocks it.
+func (c *conn) putLease(a *answer) {
+	for rest := *a.lease; ; {
+		rest.Claims = c.Out.PutLease(a.call, &rest)
+		c.End(false)
+		if len(rest.Claims) == 0 || c.Begin(context.Background()) != nil {
+			return
+		}
+	}
 }
 
 // takeUnsent charges the identity for bytes that the client has not read, in steps of ownUnsent
@@ -73,21 +110,9 @@ func (c *conn) notify(statuses []lockkeeper.Status, ending bool) {
 			c.missed = true
 			break
 		}
-		c.Out.PutChanged(c.hint(&statuses[i]))
+		c.Out.PutHint(&statuses[i], c.bindings.of(statuses[i].Ref.Session))
 	}
 	c.End(false)
-}
-
-// hint returns a status as a message that names the session by its handle, or by its id if it has
-// no handle.
-func (c *conn) hint(s *lockkeeper.Status) *wire.Status {
-	handle := c.bindings.of(s.Ref.Session)
-	if handle == 0 {
-		return wire.NewStatus(s, "")
-	}
-	m := wire.NewStatus(s, s.Ref.Session)
-	m.Handle = handle
-	return m
 }
 
 // miss notifies the client that it may have missed hints. It does not wait.

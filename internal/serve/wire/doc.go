@@ -2,6 +2,11 @@
 // frames and connections that carry them, and their conversion to the values of package
 // lockkeeper. This page specifies the protocol; lockkeeper.proto has the fields.
 //
+// Code written by hand turns the values of frequent messages into bytes and back: claim, end, attach,
+// renew, ping, flow; status, lease, error, hint. Code generated from lockkeeper.proto does the rest.
+// It is also the oracle of the tests, which hold the bytes and values of the former against it, and
+// speaks for the clients in tests of the server, as code generated for another language would.
+//
 // # Frames
 //
 // A connection is a TCP stream, inside TLS for lks://. Each side sends frames: a base-128 varint,
@@ -64,7 +69,8 @@
 // # Order
 //
 //   - A server reads requests in the order in which they were sent, and binds handles in that
-//     order. It handles the flows of a frame after the requests of that frame.
+//     order. It handles the flows of a frame after the requests of that frame. It performs the
+//     requests that come before an invalid one.
 //   - Requests are performed and answered in any order. A client that needs an order waits for
 //     the answer. The replies to one call come in their order.
 //   - Hints are unordered: late, doubled, before the answer to the claim, or missing. Of two
@@ -99,8 +105,8 @@
 //	                                            requests wait; after 30 s the connection ends
 //	handshake, and an incomplete large frame    10 s
 //
-// A server ends a connection that breaks the protocol: an invalid or too large frame, call number
-// 0, an unbound handle, a generation that does not rise, two open lists of one number. Everything
-// else that is wrong with a request is its answer. A number that Go's types can't hold becomes one
-// that the checks of package lockkeeper refuse.
+// A server ends a connection that breaks the protocol: an invalid or too large frame, a request with
+// two methods, call number 0, an unbound handle, a generation that does not rise, two open lists of
+// one number. Everything else that is wrong with a request is its answer. A number that Go's types
+// can't hold becomes one that the checks of package lockkeeper refuse.
 package wire

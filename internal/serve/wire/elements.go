@@ -17,6 +17,8 @@ const (
 	fieldTargets  = 2 // of Want
 	fieldAttach   = 6 // of Request
 	fieldLapsed   = 9 // of Session
+
+	fieldHandle = 26 // of Status
 )
 
 // fewElements: CheckElements does not count the elements of a message of up to 2*fewElements bytes.
@@ -83,4 +85,87 @@ func eachField(message []byte, do func(protowire.Number, []byte)) {
 		}
 		message = message[n:]
 	}
+}
+
+// A Field is the number of a field of a frame.
+type Field int32
+
+// FieldHandshake is Hello in a ClientFrame and Welcome in a ServerFrame: only the first frame has it.
+const FieldHandshake Field = 1
+
+// The fields of a ClientFrame.
+const (
+	FieldRequests Field = fieldRequests
+	FieldFlows    Field = 3
+)
+
+// The fields of a ServerFrame.
+const (
+	FieldReplies  Field = 2
+	FieldChanged  Field = 3
+	FieldMissed   Field = 4
+	FieldDraining Field = 5
+	FieldRefused  Field = 6
+)
+
+// Elements are those of a frame, in the order in which they were sent:
+//
+//	for e := wire.NewElements(message); e.Next(); {
+//		switch e.Field() {
+//		case wire.FieldReplies:
+//			answer, err := wire.ParseAnswer(e.Message())
+//	…
+//	err := e.Err()
+//
+// Nothing is allocated for them. What is not asked for is skipped.
+type Elements struct{ f fields }
+
+// NewElements returns the elements of a frame's message.
+func NewElements(message []byte) Elements { return Elements{fields{rest: message}} }
+
+// Next goes on to the next element. It reports false at the end, and before an invalid element.
+func (e *Elements) Next() bool { return e.f.next() }
+
+// Err returns an ErrFrame if the frame is invalid.
+func (e *Elements) Err() error { return e.f.err }
+
+// Field is that of the element.
+func (e *Elements) Field() Field { return Field(e.f.field) }
+
+// Message returns the bytes of an element that is a message. They are part of the frame.
+func (e *Elements) Message() []byte { return e.f.message() }
+
+// Flag returns an element that is a bool.
+func (e *Elements) Flag() bool { return e.f.bool() }
+
+// Text returns an element that is a string.
+func (e *Elements) Text() string { return e.f.text() }
+
+// ParseFlow reads a flow: the call of a list, and its further credit or its stop.
+func ParseFlow(message []byte) (call uint64, credit uint32, stop bool, err error) {
+	f := fields{rest: message}
+	for f.next() {
+		switch f.field {
+		case 1:
+			call = f.uint()
+		case 2:
+			credit = uint32(f.uint())
+		case 3:
+			stop = f.bool()
+		}
+	}
+	return call, credit, stop, f.err
+}
+
+// invalid returns the error of generated code as an ErrFrame.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrFrame, err)
+}
+
+// ReadFrame reads a whole frame, such as the first one, by generated code.
+func ReadFrame(message []byte, into interface{ UnmarshalVT([]byte) error }) error {
+	return invalid(into.UnmarshalVT(message))
 }

@@ -23,38 +23,55 @@ var codes = [...]error{
 // NewError returns err as a message. An error that is not of package lockkeeper becomes an
 // ErrUnavailable with its text, because the outcome is unknown.
 func NewError(err error) *Error {
-	var e *lockkeeper.Error
-	if !errors.As(err, &e) {
-		e = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
-		for _, sentinel := range codes[1:] {
-			if errors.Is(err, sentinel) {
-				e = &lockkeeper.Error{Err: sentinel}
-				break
-			}
-		}
-	}
-	m := &Error{
-		Code: Code(max(slices.Index(codes[:], e.Err), 0)), Path: string(e.Path), Reason: Reason(e.Reason), Detail: e.Detail,
+	e := asError(err)
+	return &Error{
+		Code: Code(codeOf(e)), Path: string(e.Path), Reason: Reason(e.Reason), Detail: detail(e),
 		Blocked: newBlockers(e.Blocked), Position: int64(e.Position), Eta: newDuration(e.ETA), Epoch: e.Epoch,
 		Stale: newDuration(e.Stale),
 	}
-	if e.Cause != nil { // only its text can cross the network
-		if m.Detail != "" {
-			m.Detail += ": "
-		}
-		m.Detail += e.Cause.Error()
+}
+
+// asError returns err as an error of package lockkeeper. Another error becomes an ErrUnavailable with
+// its text, because the outcome is unknown.
+func asError(err error) *lockkeeper.Error {
+	var e *lockkeeper.Error
+	if errors.As(err, &e) {
+		return e
 	}
-	return m
+	for _, sentinel := range codes[1:] {
+		if errors.Is(err, sentinel) {
+			return &lockkeeper.Error{Err: sentinel}
+		}
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err}
+}
+
+// codeOf returns the code of the sentinel of e.
+func codeOf(e *lockkeeper.Error) int { return max(slices.Index(codes[:], e.Err), 0) }
+
+// sentinelOf returns the sentinel of a code. An unknown code becomes ErrUnavailable.
+func sentinelOf(c Code) error {
+	if c > 0 && int(c) < len(codes) {
+		return codes[c]
+	}
+	return lockkeeper.ErrUnavailable
+}
+
+// detail returns the detail of e and the text of its cause: only the text can cross the network.
+func detail(e *lockkeeper.Error) string {
+	switch {
+	case e.Cause == nil:
+		return e.Detail
+	case e.Detail == "":
+		return e.Cause.Error()
+	}
+	return e.Detail + ": " + e.Cause.Error()
 }
 
 // Read returns e as an error. An unknown code becomes ErrUnavailable.
 func (e *Error) Read() error {
-	sentinel := lockkeeper.ErrUnavailable
-	if c := e.GetCode(); c > 0 && int(c) < len(codes) {
-		sentinel = codes[c]
-	}
 	return &lockkeeper.Error{
-		Err:      sentinel,
+		Err:      sentinelOf(e.GetCode()),
 		Path:     lockkeeper.Path(e.GetPath()),
 		Reason:   narrow[lockkeeper.Reason](e.GetReason()),
 		Detail:   e.GetDetail(),

@@ -61,6 +61,43 @@ func (o *Outbox) put(tag byte, m part, elements int) {
 	o.bytes = marshal(o.bytes, m, size)
 }
 
+// begin begins an element of a repeated field, with one byte of room for its length. The caller appends
+// its content, and passes the result and the position on to finish.
+func (o *Outbox) begin(tag byte, elements int) (b []byte, at int) {
+	if o.start > 0 && (len(o.bytes)-o.start >= fullFrame || o.has+elements > MaxElements) {
+		o.close()
+	}
+	if o.start == 0 {
+		o.open()
+	}
+	o.has += elements
+	b = append(o.bytes, tag, 0)
+	return b, len(b)
+}
+
+// finish ends an element. If the frame gets too large by it, the element begins a frame of its own. It
+// reports false, and drops the element, if even that is larger than a peer takes.
+func (o *Outbox) finish(b []byte, at int) bool {
+	before := len(o.bytes)
+	b = closeAt(b, at)
+	switch {
+	case len(b)-before > MaxFrame:
+		if before == o.start { // the frame is empty
+			o.bytes, o.start, o.has = o.bytes[:before-headRoom], 0, 0
+		}
+		return false
+	case len(b)-o.start > fullFrame && before > o.start:
+		b = append(b, make([]byte, headRoom)...)
+		copy(b[before+headRoom:], b[before:])
+		has := o.has
+		o.bytes = b[:before]
+		o.close()
+		o.start, o.has = before+headRoom, has
+	}
+	o.bytes = b
+	return true
+}
+
 // PutFrame adds a whole frame by itself.
 func (o *Outbox) PutFrame(m part) {
 	o.close()
@@ -84,6 +121,9 @@ func marshal(to []byte, m part, size int) []byte {
 
 // open begins a frame, with room for its length.
 func (o *Outbox) open() {
+	if cap(o.bytes) == 0 {
+		o.bytes = make([]byte, 0, 4<<10)
+	}
 	o.bytes = append(o.bytes, make([]byte, headRoom)...)
 	o.start = len(o.bytes)
 }
