@@ -42,19 +42,8 @@ func withoutOrder(h enginetest.Harness) enginetest.Harness {
 
 // skipped are the checks of the suite that redlock does not pass, with the reasons.
 var skipped = map[string]string{
-	"R12/forced, so unconfirmed, until the victim knows": "a server keeps the doubt for as long as it lasts",
-	"R12/a victim that resumes without it knows":         "a server keeps the doubt for as long as it lasts",
-	"OneReason/stolen":                          unseenEnds,
-	"OneReason/revoked":                         unseenEnds,
-	"OneReason/overdue":                         unseenEnds,
-	"OneReason/released":                        unseenEnds,
-	"OneReason/yielded":                         unseenEnds,
-	"OneReason/contact is lost, and comes back": unseenEnds,
-	"OneReason/the session is taken over":       unseenEnds,
-	"Contention/tries":                          "several tries at once may all be refused by a split vote",
+	"Contention/tries": "several tries at once may all be refused by a split vote",
 }
-
-const unseenEnds = "servers forget an end that the session has acknowledged before a follower reads it"
 
 // openInMemory opens one engine on the servers of set, and waits until it can be used.
 func openInMemory(t *testing.T, set *memory.Set) *Engine {

@@ -17,7 +17,7 @@ type moment struct {
 // watchersRead returns the read of the poller.
 func (e *Engine) watchersRead() watching.Read[moment] {
 	return func(queries []lockkeeper.Query, _ bool) *moment {
-		readings, err := e.read(e.closing, sameSession(queries))
+		readings, err := e.read(e.closing, sameSession(queries), true)
 		if err != nil {
 			return &moment{err: err}
 		}

@@ -10,7 +10,8 @@ import (
 )
 
 // List implements lockkeeper.Engine. It merges what the servers say; see merge. An ended claim is
-// known until its client has acknowledged the end, or its session ends.
+// known until its client has acknowledged the end, or its session ends. Watchers learn the reasons of
+// ends from what the servers keep for them: see quorum.EndRecord.
 //
 // Status.Change of its statuses is a time: of a live claim that of its latest change, of an ended one
 // that of the read. With Query.Follow, a watcher receives the difference to its last read. It may
@@ -25,7 +26,7 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 			e.follow(ctx, q, yield)
 			return
 		}
-		readings, err := e.read(ctx, onlySession(q))
+		readings, err := e.read(ctx, onlySession(q), false)
 		if err != nil {
 			yield(lockkeeper.Status{}, err)
 			return

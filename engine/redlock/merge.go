@@ -12,9 +12,23 @@ import (
 
 // view is what one server knows of a claim.
 type view struct {
-	now   quorum.Micros
-	until quorum.Micros // the end of the session at this server
+	now    quorum.Micros
+	until  quorum.Micros // the end of the session at this server; 0 if the server has forgotten the claim
+	server int           // the number of its answer
 	*quorum.ClaimState
+}
+
+// viewOfEnd is what a server knows that has forgotten the claim, but for its end.
+func viewOfEnd(e *quorum.EndRecord, now quorum.Micros, server int) view {
+	return view{now, 0, server, &quorum.ClaimState{
+		ID: e.Ref.ID, State: lockkeeper.Ended, Reason: e.Reason, Text: e.Text, Since: e.At,
+	}}
+}
+
+// seenAt reports whether the server that answered as the numberth has a view of the claim. The views
+// of one server are added together.
+func (c *seen) seenAt(number int) bool {
+	return len(c.views) > 0 && c.views[len(c.views)-1].server == number
 }
 
 // seen is what the servers know of a claim.
@@ -36,6 +50,14 @@ func (c *seen) majority() int { return c.servers/2 + 1 }
 // have voted for it.
 func merge(readings []*reading) []*seen {
 	byRef := make(map[lockkeeper.Ref]*seen)
+	claimOf := func(ref lockkeeper.Ref) *seen {
+		c := byRef[ref]
+		if c == nil {
+			c = &seen{ref: ref, servers: len(readings)}
+			byRef[ref] = c
+		}
+		return c
+	}
 	answered := 0
 	for _, r := range readings {
 		if r == nil {
@@ -44,13 +66,13 @@ func merge(readings []*reading) []*seen {
 		answered++
 		for id, session := range r.sessions {
 			for i := range session.Claims {
-				ref := lockkeeper.Ref{Session: id, ID: session.Claims[i].ID}
-				c := byRef[ref]
-				if c == nil {
-					c = &seen{ref: ref, servers: len(readings)}
-					byRef[ref] = c
-				}
-				c.views = append(c.views, view{r.now, session.Until, &session.Claims[i]})
+				c := claimOf(lockkeeper.Ref{Session: id, ID: session.Claims[i].ID})
+				c.views = append(c.views, view{r.now, session.Until, answered, &session.Claims[i]})
+			}
+		}
+		for i := range r.ends {
+			if c := claimOf(r.ends[i].Ref); !c.seenAt(answered) {
+				c.views = append(c.views, viewOfEnd(&r.ends[i], r.now, answered))
 			}
 		}
 	}

@@ -17,15 +17,17 @@ const (
 type reading struct {
 	now      quorum.Micros // the clock of the server
 	sessions map[string]*quorum.SessionState
+	ends     []quorum.EndRecord
 }
 
-// read lists the sessions at all servers; only that one unless it is "". The result has a nil for a
+// read lists the sessions at all servers; only that one unless it is "". With ends it also lists the
+// latest ends, and the servers keep those of the next seconds. The result has a nil for a
 // server that did not answer in time. It fails with ErrUnavailable unless a majority answered.
 //
 // The servers answer at slightly different times, so a claim may change its state between two
 // answers. Nevertheless no two claims have the votes of a majority for one path: each server names
 // one.
-func (e *Engine) read(ctx context.Context, only string) ([]*reading, error) {
+func (e *Engine) read(ctx context.Context, only string, ends bool) ([]*reading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, e.unavailable(err)
 	}
@@ -37,7 +39,7 @@ func (e *Engine) read(ctx context.Context, only string) ([]*reading, error) {
 	}
 	answers := make(chan answer, len(e.servers))
 	for i, s := range e.servers {
-		go func() { answers <- answer{i, s.readAll(ctx, only)} }()
+		go func() { answers <- answer{i, s.readAll(ctx, only, ends)} }()
 	}
 	all := make([]*reading, len(e.servers))
 	var rest <-chan time.Time
@@ -61,15 +63,15 @@ func (e *Engine) read(ctx context.Context, only string) ([]*reading, error) {
 }
 
 // readAll lists the sessions at one server, page by page; nil if the server did not answer.
-func (s *server) readAll(ctx context.Context, only string) *reading {
+func (s *server) readAll(ctx context.Context, only string, ends bool) *reading {
 	r := &reading{sessions: make(map[string]*quorum.SessionState)}
-	request := quorum.Request{Kind: quorum.List, Only: only, Limit: readPage}
+	request := quorum.Request{Kind: quorum.List, Only: only, Limit: readPage, Ends: ends}
 	for {
 		reply, err := s.ask(ctx, request)
 		if err != nil || reply.Outcome != quorum.Done {
 			return nil
 		}
-		r.now = reply.Now
+		r.now, r.ends = reply.Now, reply.Ends
 		for i := range reply.Listed {
 			listed := &reply.Listed[i]
 			r.sessions[listed.ID] = listed

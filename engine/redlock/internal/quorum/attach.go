@@ -376,14 +376,14 @@ func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Dur
 
 // adopt makes a claim that only the servers know: another party made it.
 func (p *Party) adopt(s *session, a *attempt, st *ClaimState, now time.Duration) bool {
-	if st.Want == nil || st.ID == 0 || len(st.Want.Paths) == 0 {
-		return false
+	named := slices.Contains(a.spec.Named, st.ID)
+	if st.Want == nil || st.ID == 0 || len(st.Want.Paths) == 0 || st.Reason == lockkeeper.Superseded && !named {
+		return false // a superseded one stays for a TTL: see takeClaims
 	}
 	c := p.newClaim(s, st.ID, now)
 	c.adopted, c.record, c.want = true, *st.Want, wantOf(st.ID, st.Want)
 	p.base.last = max(p.base.last, c.record.Ticket)
 	p.touch(c, now)
-	named := slices.Contains(a.spec.Named, st.ID)
 	lapsed := slices.ContainsFunc(a.spec.Lapsed, func(l lockkeeper.Lapse) bool { return l.ID == st.ID })
 	if !st.Lapsed && !lapsed && !named {
 		p.finishAdopted(c, lockkeeper.Superseded, now)

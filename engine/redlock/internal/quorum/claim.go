@@ -308,7 +308,7 @@ func (p *Party) decideHeld(c *claim, now time.Duration) {
 		p.restoreLost(c, now)
 		return
 	case c.counted() < p.majority || forced:
-		if n == 0 {
+		if why == lockkeeper.NoReason {
 			why = lockkeeper.Expired
 		}
 		if c.lapse != lockkeeper.NoReason && !forced {

@@ -131,11 +131,12 @@ func (p *Party) answerEnders(c *claim) {
 	}
 }
 
-// endedAtMajority reports whether a majority of the servers has executed the end or the lapse of c.
+// endedAtMajority reports whether a majority of the servers has executed the end or the lapse of c. One
+// that has ended it by itself has to learn that the client knows (R12).
 func (c *claim) endedAtMajority(p *Party) bool {
 	n := 0
 	for i := range c.at {
-		if b := &c.at[i]; b.endDone || b.ended || c.phase != ended && b.lapsed {
+		if b := &c.at[i]; b.endDone || c.phase != ended && (b.ended || b.lapsed) {
 			n++
 		}
 	}

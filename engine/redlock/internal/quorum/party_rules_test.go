@@ -299,6 +299,23 @@ func TestLeaseEndsWithThePromisesOfTheVotes(t *testing.T) {
 	}
 }
 
+// A server that refused a claim does not know how the hold at the others ended.
+func TestEndOfAHoldIsNotTheRefusalOfAServer(t *testing.T) {
+	for refuser := range 3 {
+		s := newSim(t, 3, 2, 1)
+		u, v := s.user(0, "u"), s.user(1, "v")
+		s.apply(refuser, Request{
+			Kind: Claim, Session: "v", Epoch: v.key.Epoch, ID: 9, Want: WantRecord{Paths: []string{"a"}, Ticket: 1},
+		})
+		s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+		w := want("a", lockkeeper.Forever)
+		w.Priority, w.Steal, w.After = 1, lockkeeper.Take, time.Second
+		s.must(v.claim(w), lockkeeper.Waiting, 0)
+		s.run(2 * time.Second)
+		s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Stolen)
+	}
+}
+
 // A forced end that one server has executed does not make the party end the hold at the others: its
 // client may not know, and a later grant there would not be marked as unconfirmed.
 func TestForcedEndReleasesNoOtherVotes(t *testing.T) {

@@ -61,6 +61,7 @@ type Request struct {
 	After   string            // of List: the session after which it goes on; "" from the beginning
 	Limit   int               // of List: at most so many sessions
 	Only    string            // of List: this session alone
+	Ends    bool              // of List: the latest ends too; the server keeps those to come for a while
 }
 
 // AttachRequest is the rest of an Attach.
@@ -154,6 +155,7 @@ type Reply struct {
 	Claims  []ClaimState   // the claim of the request; of Attach, Renew: all claims of the session
 	Listed  []SessionState // of List
 	More    bool           // of List: there are further sessions
+	Ends    []EndRecord    // of List with Ends, unless there are further sessions: in order of time
 	Text    string
 }
 
@@ -226,6 +228,15 @@ type SessionState struct {
 	Until  Micros
 	Label  lockkeeper.Label
 	Claims []ClaimState
+}
+
+// EndRecord is the end of a claim. Servers forget ended claims soon, so they keep the latest ends
+// apart, for followers alone.
+type EndRecord struct {
+	At     Micros // on the clock of the server
+	Ref    lockkeeper.Ref
+	Reason lockkeeper.Reason
+	Text   string
 }
 
 // A Message tells the party of a session that one of its claims changed at a server: it got the

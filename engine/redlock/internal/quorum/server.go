@@ -19,8 +19,10 @@ import (
 //	claims    id -> want, and one of
 //	          waiting: since
 //	          voted:   vote, since, asks, stated, lapsed, lapse end
-//	          ended:   reason, text, counter, asked for by the session or not
+//	          ended:   reason, text, counter, relied, asked for by the session or not
 //	paths     path -> counter, holder, queue, unsure
+//	followed  the time until which ends are kept
+//	ends      the latest ends of claims, at most MaxEnds: time, claim, reason, text
 //
 // span bounds what is left of a session: until - now <= span. To extend a session is
 //
@@ -64,7 +66,12 @@ import (
 //
 // A claim that ends by an operator has the text "note (by as)" of the operator's label. A claim that
 // ends leaving unsure: unless it lapsed, relied = min(until of its session, ends of its
-// acknowledged asks but 0), and unsure of its paths = max(unsure, relied) if relied > now.
+// acknowledged asks but 0). If relied > now, each of its paths with unsure <= now gets unsure =
+// relied; the others max(unsure, relied) + 1, since several former holders are in doubt. When its
+// session knows of the end, relied becomes 0, and so does unsure of those of its paths where it equals
+// relied: where this claim alone was in doubt (R12).
+//
+// While now < followed, the end of a claim with paths is added to ends; not that of a refused Try.
 //
 // If now < last, the clock went back: then, before anything else, until of every session becomes at
 // most now + span, and every end of an ask and of a lapse at most until of the claim's session.
@@ -83,7 +90,7 @@ import (
 //     epoch: the nonce, ttl, to and label are set, and the session is extended, but no claim ends.
 //     Else OtherEpoch. Otherwise epoch, nonce, ttl, to, label are set, low = LowestOpen, the
 //     session is extended; claims in Lapsed lapse; live claims neither named nor lapsed end as
-//     superseded.
+//     superseded; the session knows of the ends of those that ended before and are not named.
 //   - Renew extends the session.
 //   - Claim, of an unknown id: below low: NotKnown. Limit of claims: Full. With Try: if it can't
 //     have the vote at once, it ends as timed out, as if it had never waited, and the reply has its
@@ -100,10 +107,11 @@ import (
 //     settles as if the returner did not wait. Then it settles with it. Otherwise Differs.
 //   - End: it ends for Reason, without unsure. Unknown and not below low: it is ended from now on,
 //     so that a late Claim finds it. Unknown and below low: NotKnown. Ended: the session has asked
-//     for it now, too.
+//     for it now, too, and knows of it.
 //   - Lapse: a waiting or unknown one as End. Voted, and not lapsed yet: its lapse end = until of
 //     the session, or stated if that is not 0 and earlier and Reason is not Expired.
-//   - Leave: the session ends; its claims end as released, without unsure. Nothing stays.
+//   - Leave: the session ends; its claims end as released, without unsure. It knows of all ends.
+//     Nothing stays.
 //   - Ack: asks of a voted claim with exactly that end are acknowledged.
 //   - Restore: a session with a higher epoch: OtherEpoch. Without one it is opened, with a lower
 //     epoch that is adopted (as above). ttl, to and label are set; the session is extended. Then
@@ -115,7 +123,10 @@ import (
 //   - Revoke: no session: NoSession. Unknown: NotKnown. Waiting: it ends as revoked. Voted: with
 //     Force it ends as revoked, leaving unsure; else an operator's ask with end now + span is
 //     placed, unless there is one.
-//   - List: sessions by id, after After, at most Limit (0: all); Only: this one.
+//   - List: sessions by id, after After, at most Limit (0: all); Only: this one. With Ends: followed
+//     = now + FollowedFor, and if no session follows the reply has the entries that ends had before the
+//     request, of the session Only or of all, as far as they are not older than EndsShown. No other
+//     request looks at ends.
 //
 // # Replies and messages
 //
@@ -139,6 +150,8 @@ type Server struct {
 	floor    uint64
 	sessions map[string]*serverSession
 	paths    map[string]*serverPath
+	followed Micros
+	ends     []EndRecord // in order of time, session, id
 
 	changed map[*serverClaim]bool // during Apply: claims that a message reports
 }
@@ -180,6 +193,7 @@ type serverClaim struct {
 	reason   lockkeeper.Reason
 	text     string
 	counter  uint64 // of Ended: the highest of its paths at its end
+	relied   Micros // of Ended: until when its holder may rely on a promise; 0: not, or it knows of the end
 	finished bool   // of Ended: the session asked for the end
 }
 
@@ -193,6 +207,7 @@ type serverPath struct {
 // Apply executes r when the clock of the server shows now.
 func (s *Server) Apply(now Micros, r Request) (Reply, []Message) {
 	s.changed = map[*serverClaim]bool{}
+	ends := slices.Clone(s.ends)
 	s.setClock(now)
 	s.settle(nil)
 	reply, about := s.execute(&r)
@@ -208,6 +223,7 @@ func (s *Server) Apply(now Micros, r Request) (Reply, []Message) {
 	}
 	if r.Kind == List {
 		s.list(&r, &reply)
+		s.listEnds(&r, &reply, ends)
 	}
 	return reply, s.messages()
 }

@@ -40,7 +40,7 @@ func (s *Server) claim(e *serverSession, r *Request) (Reply, []*serverClaim) {
 	}
 	if r.Want.Try && (s.taken(c) || !s.first(c, nil)) {
 		state := s.describe(c, false)
-		s.finish(c, lockkeeper.TimedOut)
+		s.end(c, lockkeeper.TimedOut)
 		c.finished = true
 		refused := s.describe(c, false)
 		refused.Position, refused.Blockers = state.Position, state.Blockers
@@ -107,6 +107,7 @@ func (s *Server) actOn(e *serverSession, c *serverClaim, r *Request) (Reply, []*
 		if c.state != lockkeeper.Ended {
 			s.finish(c, r.Reason)
 		}
+		s.makeSure(c)
 		c.finished = true
 	case Lapse:
 		s.lapse(c, r.Reason)
@@ -177,12 +178,12 @@ func (s *Server) revoke(r *Request) (Reply, []*serverClaim) {
 	}
 	switch {
 	case c.state == lockkeeper.Waiting:
-		s.finish(c, lockkeeper.Revoked)
 		c.text = words(r.Label)
+		s.finish(c, lockkeeper.Revoked)
 	case c.state == lockkeeper.Held && r.Force:
+		c.text = words(r.Label)
 		s.leaveUnsure(c)
 		s.finish(c, lockkeeper.Revoked)
-		c.text = words(r.Label)
 	case c.state == lockkeeper.Held && !slices.ContainsFunc(c.asks, byOperator):
 		ask := Ask{Reason: lockkeeper.Revoked, End: s.askEnd(c, e.span), Label: r.Label}
 		s.setAsks(c, slices.Insert(slices.Clone(c.asks), 0, ask))

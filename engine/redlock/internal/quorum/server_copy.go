@@ -9,7 +9,7 @@ import (
 // Clone returns a copy that shares nothing that changes.
 func (s *Server) Clone() *Server {
 	copied := NewServer(s.limits)
-	copied.last, copied.floor = s.last, s.floor
+	copied.last, copied.floor, copied.followed, copied.ends = s.last, s.floor, s.followed, slices.Clone(s.ends)
 	claims := map[*serverClaim]*serverClaim{}
 	for id, e := range s.sessions {
 		session := *e
@@ -39,15 +39,15 @@ func (s *Server) Clone() *Server {
 
 // AppendText appends the data of the server. Servers with the same data have the same text.
 func (s *Server) AppendText(b []byte) []byte {
-	b = fmt.Appendf(b, "last %d floor %d\n", s.last, s.floor)
+	b = fmt.Appendf(b, "last %d floor %d followed %d ends %+v\n", s.last, s.floor, s.followed, s.ends)
 	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
 		e := s.sessions[id]
 		b = fmt.Appendf(b, "session %q epoch %d nonce %q to %q low %d ttl %d span %d until %d label %q\n",
 			id, e.epoch, e.nonce, e.to, e.low, e.ttl, e.span, e.until, e.label)
 		for _, c := range e.all() {
-			b = fmt.Appendf(b, "claim %d %s since %d vote %d asks %+v stated %d lapsed %s %d reason %s %q %d %t want %+v\n",
+			b = fmt.Appendf(b, "claim %d %s since %d vote %d asks %+v stated %d lapsed %s %d reason %s %q %d %d %t want %+v\n",
 				c.ref.ID, c.state, c.since, c.vote, c.asks, c.stated, c.lapsed, c.lapseEnd,
-				c.reason, c.text, c.counter, c.finished, c.want)
+				c.reason, c.text, c.counter, c.relied, c.finished, c.want)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.paths)) {

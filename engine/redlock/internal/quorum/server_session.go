@@ -113,9 +113,12 @@ func (s *Server) attach(r *Request) (Reply, []*serverClaim) {
 		}
 	}
 	for _, c := range e.all() {
-		if c.state != lockkeeper.Ended && c.lapsed == 0 && !slices.Contains(a.Named, c.ref.ID) {
-			s.finish(c, lockkeeper.Superseded)
-			c.finished = true
+		switch {
+		case slices.Contains(a.Named, c.ref.ID):
+		case c.state == lockkeeper.Ended:
+			s.makeSure(c)
+		case c.lapsed == 0:
+			s.finish(c, lockkeeper.Superseded) // the client that lost it may come back within a TTL and name it
 		}
 	}
 	return e.attachLease(before)
@@ -134,6 +137,7 @@ func (s *Server) leave(e *serverSession) {
 		if c.state != lockkeeper.Ended {
 			s.finish(c, lockkeeper.Released)
 		}
+		s.makeSure(c)
 		delete(s.changed, c)
 	}
 	delete(s.sessions, e.id)

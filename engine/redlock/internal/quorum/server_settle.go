@@ -50,10 +50,9 @@ func (s *Server) endRevoked(c *serverClaim) {
 	if i < 0 || c.asks[i].End > s.last {
 		return
 	}
-	text := words(c.asks[i].Label)
+	c.text = words(c.asks[i].Label)
 	s.leaveUnsure(c)
 	s.finish(c, lockkeeper.Revoked)
-	c.text = text
 }
 
 // steal executes step 4 of settling.
@@ -113,8 +112,14 @@ func (s *Server) removeVote(c *serverClaim) {
 	c.vote, c.asks, c.stated = 0, nil, 0
 }
 
-// finish ends c.
+// finish ends c, which may have followers.
 func (s *Server) finish(c *serverClaim, reason lockkeeper.Reason) {
+	s.end(c, reason)
+	s.keepEnd(c)
+}
+
+// end ends c.
+func (s *Server) end(c *serverClaim, reason lockkeeper.Reason) {
 	c.counter = s.counterOf(c)
 	if c.state == lockkeeper.Held {
 		s.removeVote(c)
@@ -138,9 +143,27 @@ func (s *Server) leaveUnsure(c *serverClaim) {
 	if relied <= s.last {
 		return
 	}
+	c.relied = relied
 	for _, p := range s.pathsOf(c) {
-		p.unsure = max(p.unsure, relied)
+		if p.unsure > s.last {
+			p.unsure = max(p.unsure, relied) + 1 // nobody's relied: no single acknowledgement ends the doubt
+		} else {
+			p.unsure = relied
+		}
 	}
+}
+
+// makeSure ends the doubt about the ended claim c, if there is any: its session knows of the end.
+func (s *Server) makeSure(c *serverClaim) {
+	if c.relied == 0 {
+		return
+	}
+	for _, p := range s.pathsOf(c) {
+		if p.unsure == c.relied {
+			p.unsure = 0
+		}
+	}
+	c.relied = 0
 }
 
 // renewAsks executes step 6 of settling.

@@ -208,6 +208,9 @@ func (p *Party) takeClaims(f flight, number uint64, sent time.Duration, r Reply,
 		c := s.claims[st.ID]
 		if c == nil {
 			p.endStray(s, i, st)
+			if f.kind == Renew && st.Reason == lockkeeper.Superseded && now >= s.opened+s.ttl {
+				p.sendStrayEnd(s, i, st.ID) // its client has had a TTL to come back and learn of the end (R16)
+			}
 			continue
 		}
 		if c.phase == ended {
@@ -238,10 +241,14 @@ func (p *Party) takeClaims(f flight, number uint64, sent time.Duration, r Reply,
 // request that arrived after its end was forgotten.
 func (p *Party) endStray(s *session, server int, st *ClaimState) {
 	if st.State != lockkeeper.Ended && !st.Lapsed {
-		p.launch(flight{server: server, kind: End, session: s}, Request{
-			Kind: End, Session: s.id, Epoch: s.epoch, LowestOpen: s.lowestOpen, ID: st.ID, Reason: lockkeeper.Cancelled,
-		})
+		p.sendStrayEnd(s, server, st.ID)
 	}
+}
+
+func (p *Party) sendStrayEnd(s *session, server int, id uint64) {
+	p.launch(flight{server: server, kind: End, session: s}, Request{
+		Kind: End, Session: s.id, Epoch: s.epoch, LowestOpen: s.lowestOpen, ID: id, Reason: lockkeeper.Cancelled,
+	})
 }
 
 // superseded reports whether another party has taken s over at so many servers that this one can't

@@ -190,13 +190,17 @@ func (p *Party) currentVotes(c *claim, now time.Duration) int {
 }
 
 // endedAt returns the number of servers that never vote for the claim again, and the reason that
-// most of them state, with its text.
+// most of them state, with its text. How a hold ended, the servers know that had voted for it: another
+// one may have refused the claim.
 func (c *claim) endedAt() (n int, why lockkeeper.Reason, text string) {
 	var buffer [7]lockkeeper.Reason
 	reasons := buffer[:0]
 	for i := range c.at {
-		if c.at[i].ended {
-			reasons = append(reasons, c.at[i].reason)
+		if b := &c.at[i]; b.ended {
+			n++
+			if c.phase != held || b.vote != 0 {
+				reasons = append(reasons, b.reason)
+			}
 		}
 	}
 	most := 0
@@ -216,7 +220,7 @@ func (c *claim) endedAt() (n int, why lockkeeper.Reason, text string) {
 			text = c.at[i].text
 		}
 	}
-	return len(reasons), why, text
+	return n, why, text
 }
 
 // fence returns the fence by which the claim is granted; 0 if it is not granted yet. That is the

@@ -156,4 +156,5 @@ func Rights(prefix string) string {
 const commands = "+evalsha +eval +script|load +subscribe +unsubscribe +ping +publish +info +time +config|get " +
 	"+select +hello +scan +unlink +del +exists +get +set +incrby +expire +pexpire +persist " +
 	"+hget +hset +hmget +hgetall +hdel +hexists +hincrby +hlen +hkeys +hvals " +
-	"+zadd +zrem +zscore +zrange +zrangebyscore +zrangebylex +zrevrange +zcard +zcount +zpopmin +sadd +srem +smembers"
+	"+zadd +zrem +zscore +zrange +zrangebyscore +zrangebylex +zrevrange +zcard +zcount +zpopmin " +
+	"+zremrangebyrank +sadd +srem +smembers"

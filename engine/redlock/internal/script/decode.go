@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
@@ -18,6 +20,7 @@ const (
 	maxNonce   = 128
 	maxRef     = lockkeeper.MaxSessionID + 24
 	maxWant    = 1<<16 - 1
+	maxEnd     = maxText + lockkeeper.MaxSessionID + 64
 )
 
 // Decode returns the reply that a script answered. Anybody may write into a shared Redis, so every
@@ -34,7 +37,10 @@ func Decode(kind quorum.Kind, reply any) (quorum.Reply, error) {
 		return quorum.Reply{}, fmt.Errorf("the reply of the Redis server is a %T instead of text", reply)
 	}
 	var r quorum.Reply
-	u.record("the reply", 8)
+	n := u.array("the reply", 9)
+	if u.err == nil && n < 8 {
+		u.failf("the reply has %d entries: 8, or 9 with ends", n)
+	}
 	r.Outcome = quorum.Outcome(u.number("the outcome", int64(quorum.Done), int64(quorum.Full)))
 	r.Now = u.time("the server's clock")
 	r.Epoch = u.count("the epoch")
@@ -43,10 +49,13 @@ func Decode(kind quorum.Kind, reply any) (quorum.Reply, error) {
 	r.Listed = list(&u, "the sessions", MaxPage, (*unpacker).session)
 	r.More = u.bool("the mark of further sessions")
 	r.Text = u.text("the text", maxText)
+	if n == 9 {
+		r.Ends = list(&u, "the ends", quorum.MaxEnds, (*unpacker).endRecord)
+	}
 	if err := u.end(); err != nil {
 		return quorum.Reply{}, fmt.Errorf("the reply of the Redis server is damaged: %w", err)
 	}
-	if len(r.Listed) > 0 && kind != quorum.List {
+	if (len(r.Listed) > 0 || n == 9) && kind != quorum.List {
 		return quorum.Reply{}, fmt.Errorf("the reply of the Redis server is damaged: it lists sessions")
 	}
 	return r, nil
@@ -127,6 +136,36 @@ func (u *unpacker) claim() quorum.ClaimState {
 	}
 	u.checkVote(&c)
 	return c
+}
+
+// endRecord reads an entry of the set of ends: time, session and id as MEMBER of a queue has them, and
+// what is packed.
+func (u *unpacker) endRecord() quorum.EndRecord {
+	text := u.text("an end", maxEnd)
+	const digits = 16
+	if u.err != nil {
+		return quorum.EndRecord{}
+	}
+	at, rest := text[:min(digits, len(text))], text[min(digits, len(text)):]
+	session, rest, _ := strings.Cut(rest, "\x00")
+	id, rest := rest[:min(digits, len(rest))], rest[min(digits, len(rest)):]
+	time, err := strconv.ParseUint(at, 10, 53)
+	number, wrong := strconv.ParseUint(id, 10, 53)
+	if err != nil || wrong != nil || session == "" || len(session) > lockkeeper.MaxSessionID {
+		u.failf("the end %.80q names no time and claim", text)
+		return quorum.EndRecord{}
+	}
+	packed := unpacker{b: []byte(rest)}
+	e := quorum.EndRecord{
+		At:     quorum.Micros(time),
+		Ref:    lockkeeper.Ref{Session: session, ID: number},
+		Reason: packed.reason(),
+		Text:   packed.text("the text of an end", maxText),
+	}
+	if err := packed.end(); err != nil {
+		u.fail(err)
+	}
+	return e
 }
 
 // checkVote refuses states that would be a vote without being one.

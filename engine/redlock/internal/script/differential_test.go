@@ -174,7 +174,7 @@ func (w *world) next() (quorum.Micros, quorum.Request) {
 		r.Force, r.Label = w.chance(50), w.label()
 	case quorum.List:
 		r.Session, r.Limit = "", 1+w.random.IntN(4)
-		r.After, r.Only = oneOf(w, "", "a", "b"), oneOf(w, "", "", "b c")
+		r.After, r.Only, r.Ends = oneOf(w, "", "a", "b"), oneOf(w, "", "", "b c"), w.chance(70)
 	}
 	return w.now, r
 }

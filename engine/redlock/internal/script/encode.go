@@ -102,10 +102,11 @@ func (p *packer) rest(r *quorum.Request) []any {
 		if r.Limit < 1 || r.Limit > MaxPage {
 			r.Limit = MaxPage
 		}
-		p.array(3)
+		p.array(4)
 		p.text("the session before the page", r.After, lockkeeper.MaxSessionID)
 		p.number("the size of the page", int64(r.Limit))
 		p.text("the session's id", r.Only, lockkeeper.MaxSessionID)
+		p.bool(r.Ends)
 	}
 	return []any{p.b}
 }

@@ -32,8 +32,10 @@ var (
 // Commands are the commands that the scripts execute: a user of an ACL needs them, and EVALSHA.
 func Commands() []string {
 	return []string{
-		"DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "MGET", "MSET", "PUBLISH", "SET",
-		"TIME", "ZADD", "ZLEXCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+		"DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "MGET", "MSET", "PEXPIRE", "PUBLISH",
+		"SET",
+		"TIME", "ZADD", "ZLEXCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYRANK",
+		"ZSCORE",
 	}
 }
 
@@ -92,6 +94,7 @@ func constants() string {
 		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims},
 		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"NAMED_AHEAD", quorum.NamedAhead},
 		{"MAX_PRIORITY", lockkeeper.MaxPriority},
+		{"MAX_ENDS", quorum.MaxEnds}, {"FOLLOWED_FOR", int(quorum.FollowedFor)}, {"ENDS_SHOWN", int(quorum.EndsShown)},
 	}
 	var b strings.Builder
 	for _, v := range values {

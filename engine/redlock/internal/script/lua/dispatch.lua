@@ -50,7 +50,8 @@ local function writeClaim(c)
     write('HDEL', s.key, 'c' .. digits(c.id))
   else
     write('HSET', s.key, 'c' .. digits(c.id), cmsgpack.pack({ c.state, c.finished, c.since, c.vote,
-      c.stated, c.lapsed, c.lapseEnd, c.reason, c.text, c.counter, c.asks, c.wantText }))
+      c.stated, c.lapsed, c.state == ENDED and c.relied or c.lapseEnd, c.reason, c.text, c.counter, c.asks,
+      c.wantText }))
   end
 end
 
@@ -112,6 +113,13 @@ local function writeAll()
       writePath(p)
     end
   end
+  for _, m in ipairs(ends) do
+    write('ZADD', data .. 'ends', '0', m)
+  end
+  if ends[1] then
+    write('ZREMRANGEBYRANK', data .. 'ends', '0', digits(-MAX_ENDS - 1))
+    write('PEXPIRE', data .. 'ends', '60000')
+  end
   write('SET', data .. 'floor', digits(floor))
   write('SET', data .. 'last', digits(now))
 end
@@ -119,6 +127,7 @@ end
 -- run executes the request, and notes what to write and to publish.
 local function run()
   sessions, paths, touched, changed, due, gone, writes, ending = {}, {}, {}, {}, {}, {}, {}, {}
+  followed, ends = nil, {}
   reply, more = { DONE, now, 0, 0, {}, {}, false, '' }, false
   floor = number(data .. 'floor', read('GET', data .. 'floor'))
   last = number(data .. 'last', read('GET', data .. 'last'))
@@ -139,7 +148,11 @@ local function run()
     end
   end
   if kind == LIST then
-    listSessions(unpack(cmsgpack.unpack(ARGV[8])))
+    local list = cmsgpack.unpack(ARGV[8])
+    listSessions(list[1], list[2], list[3])
+    if list[4] then
+      listEnds(list[3])
+    end
   end
   local messages = {}
   for c in pairs(changed) do

@@ -1,7 +1,7 @@
 
--- The frequent case: the end of a vote for one path, while nothing is due. Nobody waits for the path,
--- or the first in line, who wants nothing else, gets the vote. Everything else, errors too, is for
--- the general part: nothing is written before.
+-- The frequent case: the end of a vote for one path, while nothing is due and nobody
+-- follows. Nobody waits for the path, or the first in line, who wants nothing else, gets the vote.
+-- Everything else, errors too, is for the general part: nothing is written before.
 
 -- successor returns the first in line for the path, and whether others wait too; nil if that is for
 -- the general part. Nobody in line outranks the first, so nobody asks it to yield.
@@ -38,10 +38,10 @@ do
   local call, pack, format, some = redis.call, cmsgpack.pack, string.format, cmsgpack.unpack_limit
   local skey, ckey = data .. 's:' .. sid, 'c' .. id
   local s = redis.pcall('HMGET', skey, 'e', 'l', ckey)
-  local g = redis.pcall('MGET', data .. 'last', data .. 'due', data .. 'floor')
+  local g = redis.pcall('MGET', data .. 'last', data .. 'due', data .. 'floor', data .. 'followed')
   local low, n, due, floor = tonumber(s[2]), tonumber(id), tonumber(g[2]), tonumber(g[3])
   if s[3] and s[1] == ARGV[5] and low and due and now >= (tonumber(g[1]) or now + 1) and
-      now < due and mark < low + 1000 and string.byte(s[3]) == 156 then
+      now < due and not g[4] and mark < low + 1000 and string.byte(s[3]) == 156 then
     local ok, end_, state, _, since, _, _, lapsed, _, _, _, _, asks, want = pcall(some, s[3], 12, 1)
     ok = ok and end_ == -1 and state == 2 and lapsed == 0 and type(since) == 'number' and
       type(asks) == 'table' and #asks == 0 and type(want) == 'string' and string.sub(want, 1, 3) == '\220\0\16'

@@ -10,7 +10,7 @@ local function add(s, n, text)
     return nil
   end
   local c = { id = n, s = s, ref = s.id .. '.' .. digits(n), state = WAITING, since = now, vote = 0, stated = 0,
-    lapsed = 0, lapseEnd = 0, reason = 0, text = '', counter = 0, finished = false, asks = {},
+    lapsed = 0, lapseEnd = 0, relied = 0, reason = 0, text = '', counter = 0, finished = false, asks = {},
     write = true, fresh = true }
   setWant(c, s.key, text)
   s.claims[n] = c
@@ -78,7 +78,7 @@ local function claim(s, text)
   end
   if c.want[5] and (#holders(c) > 0 or not isFirst(c)) then
     local state = describe(c)
-    finish(c, TIMED_OUT)
+    conclude(c, TIMED_OUT)
     c.finished = true
     local refused = describe(c)
     refused[15], refused[16] = state[15], state[16]
@@ -142,6 +142,7 @@ local function actOn(s)
     if c.state ~= ENDED then
       finish(c, x)
     end
+    makeSure(c)
     c.finished, c.write = true, true
   else
     lapse(c, x)

@@ -73,8 +73,8 @@ local function revoke(r)
     if c.state == HELD then
       leaveUnsure(c)
     end
-    finish(c, REVOKED)
     c.text = words(as, note)
+    finish(c, REVOKED)
   elseif c.state == HELD and not asked then
     local list = { { '', REVOKED, endOfAsk(c, s.span), false, as, note, link } }
     for _, a in ipairs(c.asks) do

@@ -131,9 +131,10 @@ local function attach(a)
     named[id] = true
   end
   for _, c in ipairs(everyClaim(s)) do
-    if c.state ~= ENDED and c.lapsed == 0 and not named[c.id] then
+    if c.state == ENDED and not named[c.id] then
+      makeSure(c)
+    elseif c.lapsed == 0 and not named[c.id] then
       finish(c, SUPERSEDED)
-      c.finished = true
     end
   end
   return lease(s)
@@ -144,6 +145,7 @@ local function leave(s)
     if c.state ~= ENDED then
       finish(c, RELEASED)
     end
+    makeSure(c)
     changed[c] = nil
   end
   forget(s)

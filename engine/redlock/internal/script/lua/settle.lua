@@ -36,8 +36,22 @@ local function removeVote(c)
   c.vote, c.asks, c.stated, c.write = 0, {}, 0, true
 end
 
--- finish ends c.
-local function finish(c, reason)
+-- keepEnd adds the end of c to the latest ends, if somebody follows.
+local function keepEnd(c)
+  if not c.want then
+    return
+  end
+  if not followed then
+    followed = number(data .. 'followed', read('GET', data .. 'followed'))
+    read('ZSCORE', data .. 'ends', '') -- that it can be written
+  end
+  if now < followed then
+    ends[#ends + 1] = format('%016d', now) .. c.s.id .. '\0' .. format('%016d', c.id) .. cmsgpack.pack(c.reason, c.text)
+  end
+end
+
+-- conclude ends c.
+local function conclude(c, reason)
   c.counter = counterOf(c)
   if c.state == HELD then
     removeVote(c)
@@ -45,6 +59,12 @@ local function finish(c, reason)
   dequeue(c)
   c.state, c.reason, c.lapsed, c.lapseEnd, c.write = ENDED, reason, 0, 0, true
   changed[c] = true
+end
+
+-- finish ends c, which may have followers.
+local function finish(c, reason)
+  conclude(c, reason)
+  keepEnd(c)
 end
 
 -- leaveUnsure notes until when the holder may rely on a promise that this server breaks.
@@ -59,11 +79,29 @@ local function leaveUnsure(c)
     end
   end
   if relied > now then
+    c.relied = relied
     for _, name in ipairs(c.paths) do
       local p = path(name)
-      p.unsure, p.write = math.max(p.unsure, relied), true
+      if p.unsure > now then
+        relied = math.max(p.unsure, relied) + 1 -- nobody's: no single acknowledgement ends the doubt
+      end
+      p.unsure, p.write, relied = relied, true, c.relied
     end
   end
+end
+
+-- makeSure ends the doubt about the ended claim c, if there is any: its session knows of the end.
+local function makeSure(c)
+  if c.relied == 0 then
+    return
+  end
+  for _, name in ipairs(c.paths) do
+    local p = path(name)
+    if p.unsure == c.relied then
+      p.unsure, p.write = 0, true
+    end
+  end
+  c.relied, c.write = 0, true
 end
 
 -- words returns what an operator states, as lockkeeper.Asked.Words does.

@@ -83,6 +83,21 @@ local function describeSession(s)
   return { s.id, s.epoch, s.ttl, s.ends, s.label[1], s.label[2], s.label[3], list }
 end
 
+-- listEnds answers the part of a List that is for followers.
+local function listEnds(only)
+  write('SET', data .. 'followed', digits(now + FOLLOWED_FOR), 'PX', '60000')
+  if reply[7] then
+    return
+  end
+  local all, some = read('ZRANGEBYLEX', data .. 'ends', '[' .. format('%016d', math.max(0, now - ENDS_SHOWN)), '+'), {}
+  for _, m in ipairs(all) do
+    if only == '' or sub(m, 17, 17 + #only) == only .. '\0' then
+      some[#some + 1] = m
+    end
+  end
+  reply[9] = some
+end
+
 -- listSessions answers a List: at most limit sessions, and no more after 10000 claims.
 local function listSessions(after, limit, only)
   local ids, most = nil, limit + 1

@@ -8,6 +8,9 @@
 --   until        sorted set: sessions by their end; claims (CLAIM below) by the next end of an ask
 --                or of their lapse
 --   names        sorted set: sessions in order of their ids
+--   followed     the time until which ends are kept; often missing
+--   ends         sorted set: the latest ends of claims, as time (16 digits) session "\0" id (16 digits)
+--                and packed reason and text
 --   s:SESSION    hash: e epoch, n nonce, t TTL, s span, u until, o channel, l low-water mark,
 --                b label, and a field c<id> for each claim: see unpackClaim
 --   p:PATH       packed: counter, session and id of the holder, unsure, whether claims wait
@@ -26,6 +29,7 @@ local touched -- names of paths whose queue or holder changed, or the attributes
 local changed -- claims that a message reports
 local due -- claims whose lapse or ask may have ended
 local gone -- sessions that ended
+local followed, ends -- nil before a claim ends; the ends to add
 local writes -- the commands at the end
 local reply -- 1 outcome, 2 now, 3 epoch, 4 until, 5 claims, 6 sessions, 7 whether more follow, 8 text
 -- A script ends at most so many sessions and asks, the oldest ones, for thousands may expire at
@@ -170,7 +174,10 @@ local function unpackClaim(s, id, text)
   local r = unpackRecord(key, text, 'nbnnnnnnsnts')
   local c = { id = id, s = s, ref = s.id .. '.' .. digits(id), state = r[1], finished = r[2], since = r[3],
     vote = r[4], stated = r[5], lapsed = r[6], lapseEnd = r[7], reason = r[8], text = r[9], counter = r[10],
-    asks = {} }
+    relied = 0, asks = {} }
+  if c.state == ENDED then
+    c.relied, c.lapseEnd = r[7], 0
+  end
   for i, a in ipairs(r[11]) do
     if type(a) ~= 'table' or type(a[1]) ~= 'string' or not natural(a[2]) or not natural(a[3]) or
         type(a[4]) ~= 'boolean' or type(a[5]) ~= 'string' or type(a[6]) ~= 'string' or
