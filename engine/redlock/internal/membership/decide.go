@@ -62,7 +62,13 @@ var (
 // Decide returns the plan for the servers as observed. known is the vector that the caller knows
 // already; zero if none. names are the addresses that the caller gave, in order.
 func Decide(names []string, seen []Record, known Vector) Plan {
-	d := decision{names: names, seen: seen, n: len(seen)}
+	return decide(names, seen, known, len(seen)/2+1)
+}
+
+// decide is Decide. barrier is how many members must know of a loss before the lost server may
+// prepare its return: a majority; the model shows what fewer would do.
+func decide(names []string, seen []Record, known Vector, barrier int) Plan {
+	d := decision{names: names, seen: seen, n: len(seen), barrier: barrier}
 	d.plan.Members, d.plan.Lost = make([]bool, d.n), make([]string, d.n)
 	if err := d.checkNames(); err != nil {
 		d.plan.Err = err
@@ -92,6 +98,8 @@ type decision struct {
 	seen  []Record
 	n     int
 	plan  Plan
+
+	barrier int // members
 }
 
 func (d *decision) add(s Step) { d.plan.Steps = append(d.plan.Steps, s) }
@@ -254,7 +262,7 @@ func (d *decision) readmit(i int) {
 		}
 	}
 	switch {
-	case len(behind) < d.n/2+1:
+	case len(behind) < d.barrier:
 	case r.Out == 0:
 		d.present(Step{Kind: PutOut, Server: i, From: slices.Clone(behind)})
 	case r.Now >= r.Out:

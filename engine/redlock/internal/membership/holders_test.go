@@ -42,6 +42,7 @@ func TestModelFindsPlantedBugs(t *testing.T) {
 	}{
 		{returnDuringRenewal, []bug{noBarrier, noWait}},
 		{lossOfTheFloor, []bug{noFloor, oneSource}},
+		{lossOfTheFloorWhileOneIsSlow, []bug{minority}},
 		{restartWithOldData, []bug{trusting}},
 	} {
 		for _, b := range append(schedule.bugs, none) {
@@ -54,10 +55,17 @@ func TestModelFindsPlantedBugs(t *testing.T) {
 }
 
 // settle lets a party do all that it plans.
-func (m *model) settle(p int) {
+func (m *model) settle(p int) { m.settleExcept(p, -1) }
+
+// settleExcept lets a party do all that it plans. Requests to change the record of one server are lost.
+func (m *model) settleExcept(p, lost int) {
 	for range 6 {
 		m.observeAll(p)
-		for len(m.parties[p].steps) > 0 {
+		for party := m.parties[p]; len(party.steps) > 0; {
+			if party.steps[0].Server == lost {
+				party.steps = party.steps[1:]
+				continue
+			}
 			m.apply(p)
 		}
 	}
@@ -100,7 +108,15 @@ func returnDuringRenewal(b bug) *model {
 
 // Servers 0 and 2 have granted several fences, of which server 1 knows nothing. Then server 2 loses its
 // data and returns, and server 0 is silent.
-func lossOfTheFloor(b bug) *model {
+func lossOfTheFloor(b bug) *model { return lossOfTheFloorWith(b, -1) }
+
+// The same, but server 0 only answers what it is asked, and gets no request to change its record. So
+// the only member that knows of the loss is the one that knows nothing of the fences.
+func lossOfTheFloorWhileOneIsSlow(b bug) *model {
+	return lossOfTheFloorWith(b, 0)
+}
+
+func lossOfTheFloorWith(b bug, slow int) *model {
 	m := newModel(1, b, 3, 2)
 	m.settle(0)
 	m.settle(1)
@@ -110,9 +126,9 @@ func lossOfTheFloor(b bug) *model {
 		m.parties[0].fence, m.parties[0].votes = 0, make([]int64, 3)
 	}
 	m.servers[2].image = image{}
-	m.settle(1)
+	m.settleExcept(1, slow)
 	m.now += modelTTL + 1
-	m.settle(1)
+	m.settleExcept(1, slow)
 	m.take(1, 1, 2)
 	return m
 }

@@ -20,6 +20,7 @@ const (
 	noBarrier bug = "the barrier left out"
 	noWait    bug = "a server that lost its data takes part at once"
 	noFloor   bug = "its floor is not raised"
+	minority  bug = "a minority of the members is enough for the barrier, the floor and the time out"
 	oneSource bug = "its floor and the time out come from one server"
 	trusting  bug = "a server that was durable before its restart is trusted, whatever it is set to now"
 )
@@ -177,6 +178,9 @@ func (m *model) observeSome(p int, answers func() bool) {
 		party.seen[i] = r
 	}
 	party.plan = Decide(m.names, party.seen, party.vector)
+	if m.bug == minority {
+		party.plan = decide(m.names, party.seen, party.vector, len(m.servers)/2)
+	}
 	party.steps, party.read = party.plan.Steps, false
 	for i := range party.plan.Members {
 		if party.plan.Members[i] {

@@ -11,9 +11,10 @@ import (
 type bug struct {
 	noWait  bool // a server that lost its data takes part at once (condition 2a)
 	noFloor bool // it starts with floor 0 (condition 2b)
+	few     bool // it asks a minority for sessions and floors
 
 	party   func(*Party)
-	onReply func(*process, *envelope)                         // before the party gets a reply
+	onReply func(*world, *process, *envelope)                 // before the party gets a reply
 	onState func(*world, *process, *ClaimState)               // before it gets a state in a reply or message
 	apply   func(*Server, Micros, Request) (Reply, []Message) // instead of Server.Apply
 }
@@ -46,6 +47,7 @@ var plantedBugs = []planted{
 	{"a server that lost its data does not take the highest floor", 600, bug{noFloor: true}, lossy},
 	{"Renew revives a session that has ended", 3000, bug{apply: reviving()}, robbing},
 	{"a claim is granted without stamping", 200, bug{apply: stampNothing}, restless},
+	{"a server that lost its data asks a minority of the others", 1000, bug{few: true}, lossy},
 	{"a vote counts after it was returned", 1000, bug{onReply: countReturned}, three},
 	{"a minority grants", 300, bug{party: func(p *Party) { p.majority = max(1, p.n/2) }}, three},
 }
@@ -127,7 +129,7 @@ func stampNothing(s *Server, now Micros, r Request) (Reply, []Message) {
 	return reply, messages
 }
 
-func countReturned(p *process, e *envelope) {
+func countReturned(_ *world, p *process, e *envelope) {
 	for _, s := range p.party.sessions {
 		for _, c := range s.claims {
 			c.at[e.server].gone = 0

@@ -55,6 +55,9 @@ func (w *world) whole(i int) []int {
 
 // sources is how many servers a lost one has to ask.
 func (w *world) sources() int {
+	if w.bug.few {
+		return w.scope.servers / 2
+	}
 	return w.scope.servers/2 + 1
 }
 

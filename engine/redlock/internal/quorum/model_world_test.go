@@ -268,7 +268,7 @@ func (w *world) deliver(e *envelope, keep bool) {
 			}
 		}
 		if w.bug.onReply != nil {
-			w.bug.onReply(p, e)
+			w.bug.onReply(w, p, e)
 		}
 		w.tell("p%d gets reply %d of server %d: %s", p.index, e.number, e.server, replyText(e.reply))
 		p.party.Reply(p.time(w), e.number, e.sent, *e.reply)
