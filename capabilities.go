@@ -2,6 +2,7 @@ package lockkeeper
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 )
@@ -36,6 +37,38 @@ type TroubleNotifier interface {
 type CommitReporter interface {
 	Committed(report func(calls int, took time.Duration))
 }
+
+// A GroupCommitter is an [Engine] that decides calls out of memory and makes the answers durable in
+// groups. A caller that has many calls, such as a server, needs no goroutine for each: the methods
+// below are those of Engine, but they do not wait. They return the decision, and the [Commit] that
+// makes it durable. Commits end in the order in which they were returned.
+//
+//	Begin… ─┬─ ErrNotBegun ──────> nothing has happened: call the method of Engine
+//	        ├─ no commit ────────> the decision is the answer
+//	        └─ commit ── Done ─┬─> Settle returns nil: the decision is the answer
+//	                           └─> Settle returns an error: that is the answer
+//
+// A decision is a status, a lease, or a refusal. Nobody may learn of it before its commit has ended,
+// because a crash can undo it until then. ctx has no effect after the method has returned.
+type GroupCommitter interface {
+	BeginClaim(ctx context.Context, k Key, w Want) (Status, Commit, error)
+	BeginRenew(ctx context.Context, k Key) (Lease, Commit, error)
+	BeginEnd(ctx context.Context, k Key, e Ending) (Commit, error)
+}
+
+// A Commit makes one decision of a [GroupCommitter] durable.
+type Commit interface {
+	// Done is closed when the commit has ended. Every commit ends at last, though not before a full
+	// disk has room again.
+	Done() <-chan struct{}
+	// Settle returns nil if the decision is durable, and else an ErrUnavailable. The caller calls it
+	// once, after the commit has ended or when it stops waiting for that.
+	Settle() error
+}
+
+// ErrNotBegun is what the methods of a [GroupCommitter] return if the call would have to wait for
+// more than a commit. It is never the answer to a user.
+var ErrNotBegun = errors.New("the call would have to wait")
 
 // A RepeatReporter is an [Engine] that repeats transactions that its database could not complete.
 // It calls report before every repetition, with the reason in a few fixed words. report must

@@ -158,7 +158,11 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 		return errors.Join(err, e.Close(), s.audit.Close())
 	}
 	s.traces = shutdown
-	s.engine = s.metrics.Counted(tracing.Wrap(e, provider))
+	traced := e // with all its abilities, which a traced engine does not have
+	if otlp.Wanted() {
+		traced = tracing.Wrap(e, provider)
+	}
+	s.engine = s.metrics.Counted(traced)
 	s.gate = access.New(s.engine, policy, access.Options{Acted: s.acted, Limits: o.limits.bounds()})
 	if s.audit != nil || o.onHTTP().text != httpOff {
 		s.watch = observe.NewWatch(e, s.metrics, s.audit, s.log)

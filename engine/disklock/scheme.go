@@ -19,6 +19,7 @@ var (
 	_ lockkeeper.Examiner        = (*Engine)(nil)
 	_ lockkeeper.TroubleNotifier = (*Engine)(nil)
 	_ lockkeeper.CommitReporter  = (*Engine)(nil)
+	_ lockkeeper.GroupCommitter  = (*Engine)(nil)
 )
 
 func init() {

@@ -85,7 +85,8 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 		k.sessions.Put(s.ID, &attached.Attachment[struct{}]{Epoch: reply.Lease.Key.Epoch, Notify: notify})
 		k.sessions.Sweep(func(id string, _ *attached.Attachment[struct{}]) bool { return !k.table.Open(id) })
 	}
-	if err = k.unlockSafe(ctx, news, commit, err); err != nil {
+	commit = k.unlockDecided(news, commit, err)
+	if err = k.safely(ctx, commit, err); err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	return reply.Lease, nil
@@ -95,37 +96,50 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 // change that is not safe yet. A crash may lose the renewal. That is harmless: the session's Attach
 // is safe, so after the restart the session has its whole TTL again (R19).
 func (k *Keeper) Renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, error) {
-	if err := k.lock(ctx, false); err != nil {
+	lease, commit, err := k.renew(ctx, key)
+	if err = k.safely(ctx, commit, err); err != nil {
 		return lockkeeper.Lease{}, err
+	}
+	return lease, nil
+}
+
+// renew is Renew up to the commit that the answer waits for.
+func (k *Keeper) renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, *Commit, error) {
+	if err := k.lock(ctx, false); err != nil {
+		return lockkeeper.Lease{}, nil, err
 	}
 	k.command.Op, k.command.Key = table.Renew, key
 	reply, err := k.table.Step(&k.command)
 	unsafe := err == nil && k.showsUnsafe(reply.Lease.Claims)
 	commit := k.unlock("", err)
-	if unsafe {
-		err = k.waitSafe(ctx, commit)
+	if !unsafe {
+		commit = nil
 	}
-	if err != nil {
-		return lockkeeper.Lease{}, err
-	}
-	return reply.Lease, nil
+	return reply.Lease, commit, err
 }
 
 // Claim implements lockkeeper.Engine.
 func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
-	if err := k.guarantees.Refuse(&w); err != nil {
+	st, commit, err := k.claim(ctx, key, w)
+	if err = k.safely(ctx, commit, err); err != nil {
 		return lockkeeper.Status{}, err
 	}
+	return st, nil
+}
+
+// claim is Claim up to the commit that the answer waits for.
+func (k *Keeper) claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, *Commit, error) {
+	if err := k.guarantees.Refuse(&w); err != nil {
+		return lockkeeper.Status{}, nil, err
+	}
 	if err := k.lock(ctx, true); err != nil {
-		return lockkeeper.Status{}, err
+		return lockkeeper.Status{}, nil, err
 	}
 	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.gatherStep("", err)
-	if err = k.unlockSafe(ctx, news, commit, err); err != nil {
-		return lockkeeper.Status{}, err
-	}
-	return reply.Status, nil
+	commit = k.unlockDecided(news, commit, err)
+	return reply.Status, commit, err
 }
 
 // End implements lockkeeper.Engine. With a log, Release and Leave return at once. If a crash loses
@@ -134,9 +148,15 @@ func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 // safe, because no client would repeat it. Admit accepts a lapse even while the log can make
 // nothing safe.
 func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) error {
+	commit, err := k.end(ctx, key, e)
+	return k.safely(ctx, commit, err)
+}
+
+// end is End up to the commit that the answer waits for.
+func (k *Keeper) end(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) (*Commit, error) {
 	lasts := e.Kind != lockkeeper.Release && e.Kind != lockkeeper.Leave
 	if err := k.lock(ctx, lasts && e.Kind != lockkeeper.Lapsed); err != nil {
-		return err
+		return nil, err
 	}
 	k.command.Op, k.command.Key, k.command.Ending = table.End, key, e
 	_, err := k.table.Step(&k.command)
@@ -146,10 +166,10 @@ func (k *Keeper) End(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 		k.sessions.Remove(left, key.Epoch)
 	}
 	commit := k.unlock(left, err)
-	if lasts && err == nil {
-		err = k.waitSafe(ctx, commit)
+	if !lasts || err != nil {
+		commit = nil
 	}
-	return err
+	return commit, err
 }
 
 // Close implements lockkeeper.Engine. The table does not change any more. Calls that wait for the
@@ -214,21 +234,17 @@ func (k *Keeper) unlock(own string, refused error) *Commit {
 	return commit
 }
 
-// unlockSafe unlocks the mutex after a step, delivers news, and waits until the answer is safe. It
-// returns refused, or the error that keeps the answer from being safe. A refusal waits for all
-// entries so far, because it may rely on one of them: on another attach, or on the end of this
-// session.
-func (k *Keeper) unlockSafe(ctx context.Context, news *news, commit *Commit, refused error) error {
+// unlockDecided unlocks the mutex after a step, delivers news, and returns the commit that the
+// answer waits for. A refusal waits for all entries so far, because it may rely on one of them: on
+// another attach, or on the end of this session.
+func (k *Keeper) unlockDecided(news *news, commit *Commit, refused error) *Commit {
 	if refused != nil {
 		commit = k.record.last
 	}
 	k.arm()
 	k.mu.Unlock()
 	news.deliver()
-	if err := k.waitSafe(ctx, commit); err != nil {
-		return err
-	}
-	return refused
+	return commit
 }
 
 // gatherStep returns the notifications of a step, which the caller delivers after it has unlocked

@@ -199,6 +199,15 @@ func (k *Keeper) showsUnsafe(claims []lockkeeper.Status) bool {
 	return false
 }
 
+// safely waits until the commit of a decision is safe. It returns refused, which is the decision if
+// the table refused the command, or the error that keeps the decision from being safe.
+func (k *Keeper) safely(ctx context.Context, commit *Commit, refused error) error {
+	if err := k.waitSafe(ctx, commit); err != nil {
+		return err
+	}
+	return refused
+}
+
 // waitSafe waits until the commit is safe. A nil commit is safe. If ctx ends before that, the
 // outcome is unknown, and the caller may repeat the command (R16).
 func (k *Keeper) waitSafe(ctx context.Context, commit *Commit) error {
@@ -280,12 +289,12 @@ func (k *Keeper) takeOldest() *news {
 // not publish a change that is not safe. It notifies every session that it may have missed changes,
 // so that each holder asks at once and learns that it can no longer renew its holds.
 func (k *Keeper) fail(err error) {
-	for _, notify := range k.end(err) {
+	for _, notify := range k.failed(err) {
 		notify(nil)
 	}
 }
 
-func (k *Keeper) end(err error) (holders []attached.Notify) {
+func (k *Keeper) failed(err error) (holders []attached.Notify) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.record.broken, k.record.pending = err, nil

@@ -262,13 +262,18 @@ func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 		return e.thaw(ctx, r, key, ending)
 	}
 	err = e.engine.End(ctx, key, ending)
+	e.ended(k.Session, key, ending, err)
+	return e.names.err(err)
+}
+
+// ended applies the answer to an ending of the session's own. The identity calls the session name.
+func (e *guarded) ended(name string, key lockkeeper.Key, ending lockkeeper.Ending, err error) {
 	if err == nil && ending.Kind == lockkeeper.Leave {
 		e.pass.admission.gate.refreshed.forget(key.Session)
 	}
 	if e.usage != nil {
-		e.usage.Ended(k.Session, key, ending, err)
+		e.usage.Ended(name, key, ending, err)
 	}
-	return e.names.err(err)
 }
 
 func (e *guarded) thaw(ctx context.Context, r *rights, key lockkeeper.Key, ending lockkeeper.Ending) error {

@@ -106,7 +106,7 @@ func (p *Pass) Name() string { return p.admission.name }
 func (p *Pass) Usage() *limits.Identity { return p.admission.usage }
 
 // Engine returns the gate's engine as this identity may use it. It answers as promptly as that
-// one. Closing it has no effect.
+// one, and is a lockkeeper.GroupCommitter if that one is. Closing it has no effect.
 func (p *Pass) Engine() lockkeeper.Engine {
 	a := p.admission
 	e := &guarded{pass: *p, engine: a.gate.engine}
@@ -115,6 +115,9 @@ func (p *Pass) Engine() lockkeeper.Engine {
 	}
 	if a.name != "" {
 		e.names = names{prefix: a.name + ":"}
+	}
+	if group, ok := a.gate.engine.(lockkeeper.GroupCommitter); ok {
+		return &guardedGroup{e, group}
 	}
 	return e
 }

@@ -87,11 +87,14 @@ func (c *calls) failed(err error) {
 }
 
 // Counted returns an engine that forwards to e, and counts and times the calls. It is as safe for
-// concurrent use as e. It has none of e's optional methods.
+// concurrent use as e. Of e's optional abilities it has only that of a lockkeeper.GroupCommitter.
 func (m *Metrics) Counted(e lockkeeper.Engine) lockkeeper.Engine {
 	c := &counting{Engine: e, calls: &m.calls, every: 1}
 	if e.Guarantees().Prompt {
 		c.every = sampled
+	}
+	if group, ok := e.(lockkeeper.GroupCommitter); ok {
+		return &countingGroup{c, group}
 	}
 	return c
 }

@@ -56,8 +56,8 @@ func (m *request) clear() {
 	m.Call, m.key, m.session, m.query, m.drain = wire.Call{}, lockkeeper.Key{}, nil, nil, nil
 }
 
-// start begins to answer a request. The reader itself calls a prompt engine; another goroutine calls
-// other engines. After an error the connection must end.
+// start begins to answer a request. The reader itself calls a prompt engine, or one that commits in
+// groups; another goroutine makes all other calls. After an error the connection must end.
 func (c *conn) start(encoded []byte) error {
 	m := &c.request
 	defer m.clear() // an idle connection keeps nothing of its last request
@@ -81,7 +81,11 @@ func (c *conn) start(encoded []byte) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
-	ctx, own := c.within(c.server.life, m), *m
+	ctx := c.within(c.server.life, m)
+	if c.begins(m) && c.decide(ctx, m) != lockkeeper.ErrNotBegun {
+		return nil
+	}
+	own := *m
 	c.work.Go(func() {
 		c.answer(ctx, &own)
 		<-c.atWork

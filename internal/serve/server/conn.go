@@ -18,7 +18,8 @@ import (
 )
 
 // A conn is one connection of a client. One goroutine reads it and calls the engine, another one
-// writes what the first does not write itself. The lock of the wire.Conn guards the fields at its end.
+// writes what the first does not write itself, and one answers when commits end. The lock of the
+// wire.Conn guards the fields at its end.
 type conn struct {
 	*wire.Conn
 	server *Server
@@ -29,12 +30,14 @@ type conn struct {
 
 	// Set by the gate, before the first request is read.
 	pass     *access.Pass
-	gone     <-chan struct{}   // closed when the pass is withdrawn
-	identity string            // the pass's name
-	usage    *limits.Identity  // the counts of that identity
-	engine   lockkeeper.Engine // as the identity may use it
-	prompt   bool              // the engine answers out of memory
+	gone     <-chan struct{}           // closed when the pass is withdrawn
+	identity string                    // the pass's name
+	usage    *limits.Identity          // the counts of that identity
+	engine   lockkeeper.Engine         // as the identity may use it
+	prompt   bool                      // the engine answers out of memory
+	group    lockkeeper.GroupCommitter // the engine, if it is one; else nil
 
+	decided  queue // answers that wait for their commits
 	bindings bindings
 	request  request // that the reader starts
 
@@ -87,6 +90,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 	}()
 	c.refuse(c.read())
 	c.Uncork()
+	c.endQueue()
 	c.work.Wait()
 	c.Lock()
 	c.answered = true

@@ -9,10 +9,13 @@
 //	   └─── Refused: bad credentials, ───→ closed                                       calls it has
 //	        another protocol, too late
 //
-// One goroutine reads requests and, for an engine that answers out of memory, performs them; for
-// other engines each request has a goroutine, up to maxAtWork. Requests that arrive together are
-// answered by one write (wire.Conn). Locks do not depend on connections: when one ends, its
-// sessions live until their TTL, and the client finds its holds over another connection.
+// One goroutine reads requests and, for an engine that decides out of memory, performs them. If the
+// engine makes its decisions durable in groups (lockkeeper.GroupCommitter), another goroutine answers
+// when the commits have ended. For other engines, and for rare calls, each request has a goroutine.
+// At most maxAtWork requests run. Requests that arrive together are answered by one write
+// (wire.Conn), and so are decisions that one commit made durable. Locks do not depend on
+// connections: when one ends, its sessions live until their TTL, and the client finds its holds over
+// another connection.
 //
 // # Clients
 //

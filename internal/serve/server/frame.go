@@ -20,6 +20,7 @@ func (c *conn) frame(limit int, use func(message []byte) error) (room int, err e
 	if err != nil {
 		return 0, err
 	}
+	c.Received()
 	begun, err := c.in.Peek(min(length, ownFrame))
 	if err != nil {
 		if err == io.EOF {

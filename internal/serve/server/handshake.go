@@ -79,6 +79,7 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	c.pass, c.gone, c.identity, c.engine = pass, pass.Done(), pass.Name(), pass.Engine()
 	c.usage = pass.Usage()
 	c.prompt = c.engine.Guarantees().Prompt
+	c.group, _ = c.engine.(lockkeeper.GroupCommitter)
 	return nil
 }
 

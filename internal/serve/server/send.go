@@ -26,18 +26,31 @@ type answer struct {
 // reply sends an answer, a lease with many claims in pieces. While the client has too much unread,
 // reply waits: a client that does not read gets no answers.
 func (c *conn) reply(a *answer) {
-	if errors.Is(a.err, lockkeeper.ErrDenied) && c.withdrawn() {
-		return // the client repeats its request over another connection, with new credentials
-	}
-	if c.Begin(context.Background()) != nil { // it ends with the connection
+	if !c.mayHave(a) || c.Begin(context.Background()) != nil { // that ends with the connection
 		return
 	}
+	if a.isLease() {
+		c.putLease(a)
+		return
+	}
+	c.put(a)
+	c.End(false)
+}
+
+// mayHave reports whether the client may get an answer. It gets no refusals once its pass is
+// withdrawn: it repeats its request over another connection, with new credentials.
+func (c *conn) mayHave(a *answer) bool {
+	return !errors.Is(a.err, lockkeeper.ErrDenied) || !c.withdrawn()
+}
+
+// isLease reports whether the answer is a lease, which may have several pieces.
+func (a *answer) isLease() bool { return a.err == nil && a.lease != nil }
+
+// put adds an answer that is no lease to the outbox. The lock is held.
+func (c *conn) put(a *answer) {
 	switch {
 	case a.err != nil:
 		c.Out.PutError(a.call, a.err)
-	case a.lease != nil:
-		c.putLease(a)
-		return
 	case a.about != nil:
 		c.Out.PutReply(&wire.Reply{Call: a.call, About: wire.NewAbout(a.about)})
 	case a.want != nil:
@@ -45,7 +58,6 @@ func (c *conn) reply(a *answer) {
 	default:
 		c.Out.PutDone(a.call)
 	}
-	c.End(false)
 }
 
 // putLease sends all pieces of a lease, even to a client whose pass is withdrawn: each may state the

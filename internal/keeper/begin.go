@@ -1,0 +1,69 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// The methods of lockkeeper.GroupCommitter: decisions, with the commits that they wait for. Without
+// a log there is no commit.
+
+var _ lockkeeper.GroupCommitter = (*Keeper)(nil)
+
+// BeginClaim implements lockkeeper.GroupCommitter.
+func (k *Keeper) BeginClaim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
+	lockkeeper.Commit, error) {
+	st, commit, err := k.claim(ctx, key, w)
+	later, err := decided(commit, err)
+	if err != nil {
+		st = lockkeeper.Status{}
+	}
+	return st, later, err
+}
+
+// BeginRenew implements lockkeeper.GroupCommitter.
+func (k *Keeper) BeginRenew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	lease, commit, err := k.renew(ctx, key)
+	later, err := decided(commit, err)
+	if err != nil {
+		lease = lockkeeper.Lease{}
+	}
+	return lease, later, err
+}
+
+// BeginEnd implements lockkeeper.GroupCommitter.
+func (k *Keeper) BeginEnd(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) (lockkeeper.Commit, error) {
+	commit, err := k.end(ctx, key, e)
+	return decided(commit, err)
+}
+
+// decided returns the commit that a decision waits for, nil if that has ended. err is the decision
+// if it is a refusal; a commit that has failed takes its place.
+func decided(commit *Commit, err error) (lockkeeper.Commit, error) {
+	if commit == nil {
+		return nil, err
+	}
+	select {
+	case <-commit.done:
+		if commit.err != nil {
+			err = commit.err
+		}
+		return nil, err
+	default:
+		return commit, err
+	}
+}
+
+// Settle implements lockkeeper.Commit. Any number of callers may share a commit.
+func (c *Commit) Settle() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return unavailable(errNotSafe)
+	}
+}
+
+var errNotSafe = errors.New("it is not known yet whether the answer will survive a crash")

@@ -1,0 +1,216 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+)
+
+// A decided answer waits for its commit. Its request counts as running until it is answered.
+//
+//	reader: Begin… ─┬─ no commit ──> reply
+//	                └─ commit ─> queue ─┬─ Done ─────────────────> settle, reply
+//	                                    └─ end of Server.life ──> settle: unavailable
+//
+// An engine returns commits in the order in which they end, and one goroutine for each connection
+// answers in that order. So answers whose commits end together share a write, and a client that does
+// not read delays only its own connection.
+type decided struct {
+	answer
+	commit lockkeeper.Commit
+	want   lockkeeper.Want // that the answer refers to
+	// Runs after the commit has ended, before the reply; may be nil.
+	after func(err error)
+}
+
+// decisions keeps the memory of answers for reuse.
+var decisions = sync.Pool{New: func() any { return new(decided) }}
+
+func (d *decided) free() {
+	*d = decided{}
+	decisions.Put(d)
+}
+
+// begins reports whether the reader may leave the request to a lockkeeper.GroupCommitter.
+func (c *conn) begins(m *request) bool {
+	return c.group != nil && (m.Method == wire.MethodClaim || m.Method == wire.MethodEnd || m.Method == wire.MethodRenew)
+}
+
+// decide lets the engine decide a request, and sends the answer or queues it behind its commit. It
+// returns lockkeeper.ErrNotBegun if the engine leaves the request to the plain method. The caller has
+// counted the request as running.
+func (c *conn) decide(ctx context.Context, m *request) error {
+	d := decisions.Get().(*decided)
+	d.call = m.Number
+	switch m.Method {
+	case wire.MethodClaim:
+		d.want = m.want
+		d.session, d.answer.want = m.key.Session, &d.want
+		d.status, d.commit, d.err = c.group.BeginClaim(ctx, m.key, m.want)
+	case wire.MethodEnd:
+		d.commit, d.err = c.group.BeginEnd(ctx, m.key, m.ending)
+		if d.err == nil && m.ending.Kind == lockkeeper.Leave {
+			d.after = c.left(m.key)
+		}
+	case wire.MethodRenew:
+		here := c.server.routes.renewing(m.key, c)
+		lease, commit, err := c.group.BeginRenew(ctx, m.key)
+		d.lease, d.commit, d.err = &lease, commit, err
+		switch {
+		case err == nil && !here:
+			d.err = errElsewhere
+		case errors.Is(err, lockkeeper.ErrSession):
+			d.after = c.left(m.key)
+		}
+	}
+	switch {
+	case d.err == lockkeeper.ErrNotBegun:
+		d.free()
+		return lockkeeper.ErrNotBegun
+	case d.commit != nil:
+		c.queue(d)
+		return nil
+	}
+	if d.after != nil {
+		d.after(nil)
+	}
+	c.reply(&d.answer)
+	d.free()
+	<-c.atWork
+	return nil
+}
+
+// left returns a function that removes the route of a session that has ended, if the commit of its
+// end did not fail.
+func (c *conn) left(key lockkeeper.Key) func(error) {
+	return func(failed error) {
+		if failed == nil {
+			c.server.routes.ended(c.identity, key)
+		}
+	}
+}
+
+// A queue has the decided answers of one connection. The reader fills it, and answerDecided empties
+// it.
+type queue struct {
+	mu   sync.Mutex
+	all  []*decided
+	more chan struct{} // filled when all gets its first element; nil until answerDecided runs
+}
+
+// queuedRoom is the number of answers whose memory an idle queue keeps.
+const queuedRoom = 128
+
+// queue adds an answer behind all others of the connection. Only the reader calls it.
+func (c *conn) queue(d *decided) {
+	if c.decided.more == nil {
+		c.decided.more = make(chan struct{}, 1)
+		c.work.Go(c.answerDecided)
+	}
+	c.decided.mu.Lock()
+	c.decided.all = append(c.decided.all, d)
+	first := len(c.decided.all) == 1
+	c.decided.mu.Unlock()
+	if first {
+		select {
+		case c.decided.more <- struct{}{}:
+		default: // it will look again
+		}
+	}
+}
+
+// endQueue lets answerDecided return once it has answered everything. Only the reader calls it,
+// after its last call of queue.
+func (c *conn) endQueue() {
+	if c.decided.more != nil {
+		close(c.decided.more)
+	}
+}
+
+// answerDecided answers in the order of the queue, until endQueue.
+func (c *conn) answerDecided() {
+	var spare []*decided
+	for range c.decided.more {
+		for {
+			c.decided.mu.Lock()
+			all := c.decided.all
+			c.decided.all = spare[:0]
+			c.decided.mu.Unlock()
+			for rest := all; len(rest) > 0; {
+				rest = rest[c.answerCommitted(rest):]
+			}
+			clear(all)
+			if spare = all; cap(spare) > queuedRoom {
+				spare = nil
+			}
+			if len(all) == 0 {
+				break
+			}
+		}
+	}
+}
+
+// answerCommitted waits until the first commit has ended, or the server's life. It answers all whose
+// commits have ended by one write, and returns their number.
+func (c *conn) answerCommitted(all []*decided) int {
+	select {
+	case <-all[0].commit.Done():
+	case <-c.server.life.Done():
+	}
+	n := 1
+	for n < len(all) && isEnded(all[n].commit) {
+		n++
+	}
+	for i := range all[:n] {
+		all[i].settle()
+	}
+	c.sendDecided(all[:n])
+	for _, d := range all[:n] {
+		d.free()
+		<-c.atWork
+	}
+	return n
+}
+
+func isEnded(commit lockkeeper.Commit) bool {
+	select {
+	case <-commit.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// settle makes the decision the answer, or the error of its commit.
+func (d *decided) settle() {
+	failed := d.commit.Settle()
+	if failed != nil {
+		d.err = failed
+	}
+	if d.after != nil {
+		d.after(failed)
+	}
+}
+
+// sendDecided sends settled answers. Like reply, it waits while the client has too much unread.
+func (c *conn) sendDecided(all []*decided) {
+	for i := 0; i < len(all); {
+		if all[i].isLease() {
+			c.reply(&all[i].answer)
+			i++
+			continue
+		}
+		if c.Begin(context.Background()) != nil { // it ends with the connection
+			return
+		}
+		for ; i < len(all) && !all[i].isLease() && c.HasRoom(); i++ {
+			if c.mayHave(&all[i].answer) {
+				c.put(&all[i].answer)
+			}
+		}
+		c.End(true)
+	}
+}
