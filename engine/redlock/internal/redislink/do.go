@@ -17,8 +17,8 @@ import (
 // a script that it lacks, or for the marker.
 const maxTries = 4
 
-// Do implements link.Link. A pipeline has a script call for each request. Its connection leads to the
-// process under which the link is up.
+// Do implements link.Link. A pipeline has a script call for each request, or for several. Its connection
+// leads to the process under which the link is up.
 func (l *redisLink) Do(ctx context.Context, requests []quorum.Request) ([]quorum.Reply, error) {
 	replies := make([]quorum.Reply, len(requests))
 	left := make([]int, len(requests)) // indexes of the requests without a reply
@@ -52,7 +52,7 @@ func (l *redisLink) try(ctx context.Context, requests []quorum.Request, left []i
 	if err != nil {
 		return nil, err
 	}
-	commands, err := l.commands(v, requests, left)
+	commands, groups, err := l.commands(v, requests, left)
 	if err != nil {
 		return nil, err // a fault of the caller: nothing is wrong with the server
 	}
@@ -63,25 +63,49 @@ func (l *redisLink) try(ctx context.Context, requests []quorum.Request, left []i
 		return nil, err
 	}
 	var again []int
-	for k, i := range left {
+	for k, group := range groups {
 		refused, isError := raw[k].(error)
-		if !isError {
+		answers, _ := raw[k].([]any)
+		if !isError && len(answers) != len(group) {
 			*sent = true
-			if replies[i], err = script.Decode(requests[i].Kind, raw[k]); err != nil {
-				l.fail(err)
-				return nil, err
-			}
-			continue
-		}
-		if err := l.refused(ctx, v, up, refused, &replies[i]); err != nil {
-			*sent = true
+			err := fmt.Errorf("the Redis server answers %.80v to %d requests", raw[k], len(group))
+			l.fail(err)
 			return nil, err
 		}
-		if replies[i].Outcome == 0 {
-			again = append(again, i)
+		var same quorum.Reply
+		if isError {
+			if err := l.refused(ctx, v, up, refused, &same); err != nil {
+				*sent = true
+				return nil, err
+			}
+		}
+		for j, i := range group {
+			replies[i] = same
+			if !isError {
+				*sent = true
+				err = l.take(ctx, v, up, answers[j], requests[i].Kind, &replies[i])
+			}
+			if err != nil {
+				return nil, err
+			}
+			if replies[i].Outcome == 0 {
+				again = append(again, i)
+			}
 		}
 	}
 	return again, nil
+}
+
+// take sets the reply of a request from what the server answered to it: the text of a reply, or an error.
+func (l *redisLink) take(ctx context.Context, v membership.Vector, up process, answer any, kind quorum.Kind,
+	reply *quorum.Reply) (err error) {
+	if refused, ok := answer.(error); ok {
+		return l.refused(ctx, v, up, refused, reply)
+	}
+	if *reply, err = script.Decode(kind, answer); err != nil {
+		l.fail(err)
+	}
+	return err
 }
 
 // joined returns the vector and the process under which the link is up.
@@ -99,28 +123,36 @@ func (l *redisLink) joined() (v membership.Vector, up process, err error) {
 	return v, up, link.ErrDown
 }
 
-// commands returns the pipeline for the requests that are left.
-func (l *redisLink) commands(v membership.Vector, requests []quorum.Request, left []int) ([][]any, error) {
+// commands returns the pipeline for the requests that are left, and the requests of each command.
+func (l *redisLink) commands(v membership.Vector, requests []quorum.Request, left []int) (commands [][]any,
+	groups [][]int, err error) {
 	set := script.Set{
 		SetKey:  l.group.servers.Key(),
 		Marker:  v.String(),
 		Data:    v.Data(l.group.prefix, l.index),
 		Channel: l.group.prefix,
 	}
-	commands := make([][]any, 0, len(left))
-	for _, i := range left {
-		call, err := script.Encode(set, requests[i])
+	var batch []quorum.Request
+	for len(left) > 0 {
+		n := 1
+		batch = append(batch[:0], requests[left[0]])
+		for n < len(left) && n < script.MaxBatch && script.Together(&batch[0], &requests[left[n]]) {
+			batch = append(batch, requests[left[n]])
+			n++
+		}
+		call, err := script.Encode(set, batch...)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		command := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 		command = append(command, "EVALSHA", call.Script.SHA, len(call.Keys))
 		for _, key := range call.Keys {
 			command = append(command, key)
 		}
-		commands = append(commands, append(command, call.Args...))
+		commands, groups = append(commands, append(command, call.Args...)), append(groups, left[:n])
+		left = left[n:]
 	}
-	return commands, nil
+	return commands, groups, nil
 }
 
 // refused deals with the error that a script answered. It returns nil if the request can be

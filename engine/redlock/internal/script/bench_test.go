@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,8 +24,8 @@ func member(t testing.TB, w *wire) Set {
 	return set
 }
 
-func evalsha(t testing.TB, s Set, r quorum.Request) []byte {
-	call, err := Encode(s, r)
+func evalsha(t testing.TB, s Set, r ...quorum.Request) []byte {
+	call, err := Encode(s, r...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +53,8 @@ func cpu(t testing.TB, w *wire) float64 {
 }
 
 // BenchmarkPair measures what an acquire and a release of a free path cost the server: server-µs/op.
-// One session in pipelines of 100 requests, with 1000 paths in turn; "trivial" are two scripts that
-// do nothing with the same arguments.
+// One session in pipelines of 100 requests, with 1000 paths in turn: each by itself, or in two batches of
+// 50; "trivial" are scripts that do nothing with the same arguments.
 func BenchmarkPair(b *testing.B) {
 	w := dial(b, testdb.SharedRedis(b))
 	set := member(b, w)
@@ -66,35 +67,20 @@ func BenchmarkPair(b *testing.B) {
 	}
 	trivial := w.do("SCRIPT", "LOAD", "return 1").(string)
 	id := uint64(0)
-	measure := func(b *testing.B, hollow bool) {
+	measure := func(b *testing.B, batch int, hollow bool) {
 		before := cpu(b, w)
 		for n := 0; n < b.N; n += 50 {
+			claims, ends := fiftyPairs(&id)
 			var pipeline []byte
-			for range 50 {
-				id++
-				r := quorum.Request{
-					Kind: quorum.Claim, Session: "bench", Epoch: 1_700_000_000_000_000, LowestOpen: id, ID: id,
-					Want: quorum.WantRecord{
-						Paths:  []string{fmt.Sprintf("path/%d", id%1000)},
-						Ticket: 1_700_000_000_000_000 + id,
-						Label:  lockkeeper.Label{As: "ann@host"},
-					},
+			for requests := range slices.Chunk(append(claims, ends...), batch) {
+				text := evalsha(b, set, requests...)
+				if hollow {
+					text = []byte(strings.Replace(string(text), script.SHA, trivial, 1))
 				}
-				for range 2 {
-					text := evalsha(b, set, r)
-					if hollow {
-						call, _ := Encode(set, r)
-						text = []byte(strings.Replace(string(text), call.Script.SHA, trivial, 1))
-					}
-					pipeline = append(pipeline, text...)
-					r = quorum.Request{
-						Kind: quorum.End, Session: r.Session, Epoch: r.Epoch, LowestOpen: r.LowestOpen, ID: id,
-						Reason: lockkeeper.Released,
-					}
-				}
+				pipeline = append(pipeline, text...)
 			}
 			w.c.Write(pipeline)
-			for i := range 100 {
+			for i := 0; i < 100; i += batch {
 				answer, err := w.read()
 				if err != nil {
 					b.Fatal(err)
@@ -102,14 +88,39 @@ func BenchmarkPair(b *testing.B) {
 				if hollow {
 					continue
 				}
-				reply, err := Decode(quorum.Claim, answer)
-				if err != nil || len(reply.Claims) != 1 || (reply.Claims[0].State == lockkeeper.Held) != (i%2 == 0) {
-					b.Fatalf("%+v, %v", reply, err)
+				for k, one := range answer.([]any) {
+					reply, err := Decode(quorum.Claim, one)
+					if err != nil || len(reply.Claims) != 1 || (reply.Claims[0].State == lockkeeper.Held) != (i+k < 50) {
+						b.Fatalf("%+v, %v", reply, err)
+					}
 				}
 			}
 		}
 		b.ReportMetric((cpu(b, w)-before)/float64((b.N+49)/50*50), "server-µs/op")
 	}
-	b.Run("lock", func(b *testing.B) { measure(b, false) })
-	b.Run("trivial", func(b *testing.B) { measure(b, true) })
+	b.Run("lock", func(b *testing.B) { measure(b, 1, false) })
+	b.Run("lock in batches", func(b *testing.B) { measure(b, 50, false) })
+	b.Run("trivial", func(b *testing.B) { measure(b, 1, true) })
+	b.Run("trivial in batches", func(b *testing.B) { measure(b, 50, true) })
+}
+
+// fiftyPairs returns claims with the ids after id, and their ends.
+func fiftyPairs(id *uint64) (claims, ends []quorum.Request) {
+	low := *id + 1
+	for range 50 {
+		*id++
+		claims = append(claims, quorum.Request{
+			Kind: quorum.Claim, Session: "bench", Epoch: 1_700_000_000_000_000, LowestOpen: low, ID: *id,
+			Want: quorum.WantRecord{
+				Paths:  []string{fmt.Sprintf("path/%d", *id%1000)},
+				Ticket: 1_700_000_000_000_000 + *id,
+				Label:  lockkeeper.Label{As: "ann@host"},
+			},
+		})
+		ends = append(ends, quorum.Request{
+			Kind: quorum.End, Session: "bench", Epoch: 1_700_000_000_000_000, LowestOpen: low, ID: *id,
+			Reason: lockkeeper.Released,
+		})
+	}
+	return claims, ends
 }

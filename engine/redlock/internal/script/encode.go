@@ -1,7 +1,6 @@
 package script
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -36,24 +35,41 @@ type Call struct {
 	Args   []any // strings and []byte
 }
 
-// Encode returns the call that executes r at a server of the set. It refuses requests that a
-// server could not keep exactly: numbers above 2^53, and texts above the limits of lockkeeper.
-func Encode(s Set, r quorum.Request) (Call, error) {
+// MaxBatch is how many requests one call executes at most: others must not wait for long.
+const MaxBatch = 128
+
+// Together reports whether one call can execute both requests.
+func Together(a, b *quorum.Request) bool {
+	short := func(r *quorum.Request) bool { return r.Kind == quorum.Claim || r.Kind == quorum.End }
+	return short(a) && short(b) && a.Session == b.Session && a.Epoch == b.Epoch
+}
+
+// Encode returns the call that executes the requests at a server of the set, each in one step and in their
+// order: one, or up to MaxBatch that can go Together. It refuses requests that a server could not keep
+// exactly: numbers above 2^53, and texts above the limits of lockkeeper. What the server answers is a list
+// with one entry for each, which Decode reads, or one error for all, which Refusal reads.
+func Encode(s Set, requests ...quorum.Request) (Call, error) {
+	first := &requests[0]
+	c := Call{Script: script, Keys: []string{s.SetKey, s.Data}, Args: make([]any, 0, 4+6*len(requests))}
 	var p packer
-	if r.Kind < quorum.Attach || r.Kind > quorum.List {
-		return Call{}, fmt.Errorf("there is no request of kind %d", r.Kind)
-	}
-	if r.Kind != quorum.List {
-		p.text("the session's id", r.Session, lockkeeper.MaxSessionID)
-		if r.Session == "" {
+	if first.Kind != quorum.List {
+		p.text("the session's id", first.Session, lockkeeper.MaxSessionID)
+		if first.Session == "" {
 			p.failf("the session's id is empty: name it")
 		}
-		p.b = p.b[:0]
 	}
-	c := Call{Script: scriptOf(r.Kind), Keys: []string{s.SetKey, s.Data}}
-	c.Args = append(c.Args, s.Marker, s.Channel, strconv.Itoa(int(r.Kind)), r.Session,
-		p.digits("the epoch", r.Epoch), p.digits("the low-water mark", r.LowestOpen), p.digits("the claim's id", r.ID))
-	c.Args = append(c.Args, p.rest(&r)...)
+	c.Args = append(c.Args, s.Marker, s.Channel, first.Session, p.digits("the epoch", first.Epoch))
+	for i := range requests {
+		r := &requests[i]
+		if r.Kind < quorum.Attach || r.Kind > quorum.List {
+			p.failf("there is no request of kind %d", r.Kind)
+		}
+		p.b = nil // the last one is an argument
+		c.Args = append(c.Args, strconv.Itoa(int(r.Kind)), p.digits("the low-water mark", r.LowestOpen),
+			p.digits("the claim's id", r.ID))
+		rest := p.rest(r)
+		c.Args = append(c.Args, rest[:]...)
+	}
 	if p.err != nil {
 		return Call{}, p.err
 	}
@@ -61,7 +77,7 @@ func Encode(s Set, r quorum.Request) (Call, error) {
 }
 
 // rest returns the arguments of r that depend on its kind.
-func (p *packer) rest(r *quorum.Request) []any {
+func (p *packer) rest(r *quorum.Request) [3]any {
 	switch r.Kind {
 	case quorum.Claim:
 		p.want(&r.Want)
@@ -69,20 +85,20 @@ func (p *packer) rest(r *quorum.Request) []any {
 		if len(r.Want.Paths) == 1 {
 			only = r.Want.Paths[0]
 		}
-		return []any{p.b, only, p.digits("the revision", r.Want.Revision)}
+		return [3]any{p.b, only, p.digits("the revision", r.Want.Revision)}
 	case quorum.Stamp:
-		return []any{p.digits("the vote", r.Vote), p.digits("the fence", r.Fence)}
+		return [3]any{p.digits("the vote", r.Vote), p.digits("the fence", r.Fence), ""}
 	case quorum.Return:
 		favour, err := lockkeeper.ParseRef(r.Favour)
 		if r.Favour != "" && err != nil {
 			p.failf("the favoured claim: %w", err)
 		}
-		return []any{p.digits("the vote", r.Vote), favour.Session, p.digits("the favoured claim", favour.ID)}
+		return [3]any{p.digits("the vote", r.Vote), favour.Session, p.digits("the favoured claim", favour.ID)}
 	case quorum.End, quorum.Lapse:
 		if r.Reason == lockkeeper.NoReason || r.Reason > lockkeeper.Quota {
 			p.failf("claim %d ends for the reason %q, which does not exist", r.ID, r.Reason)
 		}
-		return []any{strconv.Itoa(int(r.Reason))}
+		return [3]any{strconv.Itoa(int(r.Reason)), "", ""}
 	case quorum.Attach:
 		p.attach(&r.Attach)
 	case quorum.Ack:
@@ -108,7 +124,7 @@ func (p *packer) rest(r *quorum.Request) []any {
 		p.text("the session's id", r.Only, lockkeeper.MaxSessionID)
 		p.bool(r.Ends)
 	}
-	return []any{p.b}
+	return [3]any{p.b, "", ""}
 }
 
 // digits returns a number as an argument of its own.

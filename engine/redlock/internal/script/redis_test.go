@@ -56,7 +56,7 @@ func command(args ...any) []byte {
 	return b
 }
 
-// read returns a string, int64, []any, nil, or the error that the server answered.
+// read returns a string, int64, nil, a []any of these and errors, or the error that the server answered.
 func (w *wire) read() (any, error) {
 	w.t.Helper()
 	line, err := w.in.ReadString('\n')
@@ -85,7 +85,7 @@ func (w *wire) read() (any, error) {
 		list := make([]any, n)
 		for i := range list {
 			if list[i], err = w.read(); err != nil {
-				return nil, err
+				list[i] = err
 			}
 		}
 		return list, nil
@@ -156,7 +156,7 @@ func newLimitedTarget(t testing.TB, server *testdb.Server, claims int) *target {
 	g.limited.do("AUTH", "user"+prefix, "secret")
 	for _, s := range Scripts() {
 		limit := strings.NewReplacer("MAX_CLAIMS = 10000\n", fmt.Sprintf("MAX_CLAIMS = %d\n", claims),
-			"(n < low + 1000 or call('HLEN', skey) < 10000)", fmt.Sprintf("call('HLEN', skey) < %d", claims))
+			"SURE_ROOM = 1000\n", fmt.Sprintf("SURE_ROOM = %d\n", claims/10))
 		g.scripts[s] = scriptWith(limit.Replace(withTestClock(t, s).Text))
 		g.commands.do("SCRIPT", "LOAD", g.scripts[s].Text)
 	}
@@ -175,7 +175,14 @@ func (g *target) close() {
 // evaluate executes r when the clock shows now.
 func (g *target) evaluate(now quorum.Micros, r quorum.Request) (quorum.Reply, error) {
 	g.t.Helper()
-	call, err := Encode(g.set, r)
+	replies, errs := g.evaluateAll(now, r)
+	return replies[0], errs[0]
+}
+
+// evaluateAll executes requests that go together when the clock shows now.
+func (g *target) evaluateAll(now quorum.Micros, all ...quorum.Request) ([]quorum.Reply, []error) {
+	g.t.Helper()
+	call, err := Encode(g.set, all...)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -184,11 +191,24 @@ func (g *target) evaluate(now quorum.Micros, r quorum.Request) (quorum.Reply, er
 		args = append(args, k)
 	}
 	args = append(args, call.Args...)
-	answer, err := g.limited.ask(append(args, int64(now))...)
-	if err != nil {
-		return quorum.Reply{}, err
+	g.limited.send(append(args, int64(now))...)
+	answer, err := g.limited.read()
+	replies, errs := make([]quorum.Reply, len(all)), make([]error, len(all))
+	list, _ := answer.([]any)
+	if err == nil && len(list) != len(all) {
+		g.t.Fatalf("the answer to %d requests: %v", len(all), answer)
 	}
-	return Decode(r.Kind, answer)
+	for i := range all {
+		if errs[i] = err; err != nil {
+			continue
+		}
+		if refused, ok := list[i].(error); ok {
+			errs[i] = refused
+			continue
+		}
+		replies[i], errs[i] = Decode(all[i].Kind, list[i])
+	}
+	return replies, errs
 }
 
 // apply executes r, and returns the messages that it led to.

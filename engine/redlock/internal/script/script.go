@@ -21,13 +21,9 @@ type Script struct {
 //go:embed lua/*.lua
 var files embed.FS
 
-// Two scripts begin with the frequent case of one kind of request, which needs few calls and no
-// functions. All end with the same text for every kind and case.
-var (
-	claimScript   = newScript("begin", "claim", "rules")
-	endScript     = newScript("begin", "end", "rules")
-	generalScript = newScript("begin", "rules")
-)
+// script executes all requests. Frequent cases come first: they need few calls and no functions. The
+// rules for all requests are declared when one needs them.
+var script = newScript()
 
 // Commands are the commands that the scripts execute: a user of an ACL needs them, and EVALSHA.
 func Commands() []string {
@@ -40,29 +36,17 @@ func Commands() []string {
 }
 
 // Scripts returns all scripts, for SCRIPT LOAD.
-func Scripts() []*Script { return []*Script{claimScript, endScript, generalScript} }
+func Scripts() []*Script { return []*Script{script} }
 
-func scriptOf(k quorum.Kind) *Script {
-	switch k {
-	case quorum.Claim:
-		return claimScript
-	case quorum.End:
-		return endScript
-	}
-	return generalScript
-}
+// The files of the script, in order.
+var (
+	frequent = []string{"begin", "claim", "end", "batch"}
+	rules    = []string{"store", "queue", "settle", "states", "sessions", "requests", "restore", "dispatch"}
+)
 
-// rules are the files of the general part, in order.
-var rules = []string{"store", "queue", "settle", "states", "sessions", "requests", "restore", "dispatch"}
-
-func newScript(parts ...string) *Script {
+func newScript() *Script {
 	var b strings.Builder
-	b.WriteString(constants())
-	for _, part := range parts {
-		names := []string{part}
-		if part == "rules" {
-			names = rules
-		}
+	add := func(names ...string) {
 		for _, name := range names {
 			text, err := files.ReadFile("lua/" + name + ".lua")
 			if err != nil {
@@ -71,6 +55,12 @@ func newScript(parts ...string) *Script {
 			b.Write(text)
 		}
 	}
+	b.WriteString(constants())
+	add(frequent...)
+	b.WriteString("\nlocal function rules()\n")
+	add(rules...)
+	b.WriteString("return general\nend\n")
+	add("main")
 	return scriptWith(b.String())
 }
 
@@ -91,7 +81,7 @@ func constants() string {
 		{"STAMP", int(quorum.Stamp)}, {"RETURN", int(quorum.Return)}, {"END", int(quorum.End)},
 		{"LEAVE", int(quorum.Leave)}, {"RESTORE", int(quorum.Restore)}, {"ACK", int(quorum.Ack)},
 		{"REVOKE", int(quorum.Revoke)}, {"LIST", int(quorum.List)},
-		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims},
+		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims}, {"SURE_ROOM", MaxClaims / 10},
 		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"NAMED_AHEAD", quorum.NamedAhead},
 		{"MAX_PRIORITY", lockkeeper.MaxPriority},
 		{"MAX_ENDS", quorum.MaxEnds}, {"FOLLOWED_FOR", int(quorum.FollowedFor)}, {"ENDS_SHOWN", int(quorum.EndsShown)},

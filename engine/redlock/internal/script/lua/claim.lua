@@ -1,5 +1,5 @@
 
--- The frequent case: a new claim of one path, while nothing is due. The path is free and without
+-- A frequent case: a new claim of one path, while nothing is due. The path is free and without
 -- queue; or it is taken, nobody asks the holder to yield, and the claim does not either. Everything
 -- else, errors too, is for the general part: nothing is written before.
 
@@ -30,7 +30,7 @@ end
 -- line returns the entry of the new claim in the queue of a path that is taken, its position, and the
 -- packed blockers; nil if that is for the general part: a try, or a claim that may steal.
 local function line(name, holder, holderID)
-  local ok, _, _, priority, names, ticket, try, steal = pcall(cmsgpack.unpack_limit, ARGV[8], 6, 3)
+  local ok, _, _, priority, names, ticket, try, steal = pcall(cmsgpack.unpack_limit, a1, 6, 3)
   if not ok or try ~= false or steal ~= NO_STEAL then
     return
   end
@@ -49,10 +49,16 @@ local function line(name, holder, holderID)
   end
   return m, 1 + ahead, string.char(144 + #all) .. table.concat(all)
 end
-local name = ARGV[9]
-if name ~= '' then
+
+-- claimOne executes a Claim: a1 is the want, a2 the path if it is the only one, a3 the revision. nil: it is
+-- for the general part.
+local function claimOne()
+  local name = a2
+  if name == '' then
+    return
+  end
   local call, pack, format = redis.call, cmsgpack.pack, string.format
-  local skey, ckey, pkey = data .. 's:' .. sid, 'c' .. id, data .. 'p:' .. name
+  local ckey, pkey = 'c' .. id, data .. 'p:' .. name
   local s = redis.pcall('HMGET', skey, 'e', 'l', ckey)
   local g = redis.pcall('MGET', data .. 'floor', data .. 'last', data .. 'due', pkey)
   local low, n, floor, due = tonumber(s[2]), tonumber(id), tonumber(g[1]), tonumber(g[3])
@@ -65,11 +71,11 @@ if name ~= '' then
   else
     ok = redis.pcall('EXISTS', pkey) == 0
   end
-  if ok and s[3] == false and s[1] == ARGV[5] and low and floor and due and
-      now >= (tonumber(g[2]) or now + 1) and now < due and n >= low and n >= mark and mark < low + 1000 and
+  if ok and s[3] == false and s[1] == ARGV[4] and low and floor and due and
+      now >= (tonumber(g[2]) or now + 1) and now < due and n >= low and n >= mark and
       floor % 1 == 0 and floor >= 0 and counter % 1 == 0 and counter >= 0 and unsure % 1 == 0 and
       unsure >= 0 and math.max(counter, floor, unsure) < 9007199254740992 and
-      (n < low + 1000 or call('HLEN', skey) < 10000) then
+      (n < low + SURE_ROOM or call('HLEN', skey) < MAX_CLAIMS) then
     if holder ~= '' then
       member, position, blockers = line(name, holder, holderID)
     end
@@ -79,28 +85,25 @@ if name ~= '' then
   end
   if ok then
     if mark > low then
-      local drop = sweep(skey, low)
-      if drop[1] then
-        call('HDEL', skey, unpack(drop))
-      end
+      delete(sweep(low, mark))
       low = mark
     end
     if member then
       call('HSET', skey, 'l', format('%d', low), ckey,
-        '\156' .. pack(WAITING, false, now, 0, 0, 0, 0, 0, '', 0) .. '\144' .. pack(ARGV[8]))
+        '\156' .. pack(WAITING, false, now, 0, 0, 0, 0, 0, '', 0) .. '\144' .. pack(a1))
       call('ZADD', data .. 'q:' .. name, '0', member)
       call('MSET', pkey, '\149' .. pack(counter, holder, holderID, unsure, true), data .. 'last', format('%d', now))
       return '\152' .. pack(1, now, 0, 0) .. '\145\220\0\17' ..
-        pack(n, WAITING, 0, '', tonumber(ARGV[10]), 0, counter, unsure > now and unsure or 0, now, false, 0) ..
+        pack(n, WAITING, 0, '', tonumber(a3), 0, counter, unsure > now and unsure or 0, now, false, 0) ..
         '\144\194\0' .. pack(position) .. blockers .. '\144\144\194\160'
     end
     local vote = counter + 1
     call('HSET', skey, 'l', format('%d', low), ckey,
-      '\156' .. pack(2, false, now, vote, 0, 0, 0, 0, '', 0) .. '\144' .. pack(ARGV[8]))
+      '\156' .. pack(2, false, now, vote, 0, 0, 0, 0, '', 0) .. '\144' .. pack(a1))
     call('MSET', pkey, '\149' .. pack(vote, sid, n, unsure, false),
       data .. 'floor', format('%d', math.max(floor, vote)), data .. 'last', format('%d', now))
     return '\152' .. pack(1, now, 0, 0) .. '\145\220\0\17' ..
-      pack(n, 2, 0, '', tonumber(ARGV[10]), vote, vote, unsure > now and unsure or 0, now, false, 0) ..
+      pack(n, 2, 0, '', tonumber(a3), vote, vote, unsure > now and unsure or 0, now, false, 0) ..
       '\144\194\0\0\144\144\144\194\160'
   end
 end

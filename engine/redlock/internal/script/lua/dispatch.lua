@@ -2,11 +2,11 @@
 -- execute does what the request asks, and returns the claims that the reply is about.
 local function execute()
   if kind == ATTACH then
-    return attach(cmsgpack.unpack(ARGV[8]))
+    return attach(cmsgpack.unpack(a1))
   elseif kind == RESTORE then
-    return restore(cmsgpack.unpack(ARGV[8]))
+    return restore(cmsgpack.unpack(a1))
   elseif kind == REVOKE then
-    return revoke(cmsgpack.unpack(ARGV[8]))
+    return revoke(cmsgpack.unpack(a1))
   elseif kind == LIST then
     return nil
   end
@@ -17,11 +17,11 @@ local function execute()
     extend(s)
     return lease(s)
   elseif kind == CLAIM then
-    return claim(s, ARGV[8])
+    return claim(s, a1)
   elseif kind == LEAVE then
     return leave(s)
   elseif kind == ACK then
-    return acknowledge(s, cmsgpack.unpack(ARGV[8]))
+    return acknowledge(s, cmsgpack.unpack(a1))
   end
   return actOn(s)
 end
@@ -148,7 +148,7 @@ local function run()
     end
   end
   if kind == LIST then
-    local list = cmsgpack.unpack(ARGV[8])
+    local list = cmsgpack.unpack(a1)
     listSessions(list[1], list[2], list[3])
     if list[4] then
       listEnds(list[3])
@@ -166,21 +166,25 @@ local function run()
   return cmsgpack.pack(reply)
 end
 
-local ok, result
-repeat
-  ok, result = pcall(run)
-  most = most * 2
-until ok or result ~= AGAIN
-if not ok then
-  result = type(result) == 'table' and result.err or tostring(result)
-  if sub(result, 1, 7) ~= 'LKDATA ' then
-    result = 'LKDATA the records are damaged: ' .. result
+-- general executes any request.
+local function general()
+  local ok, result
+  most = MOST
+  repeat
+    ok, result = pcall(run)
+    most = most * 2
+  until ok or result ~= AGAIN
+  if not ok then
+    result = type(result) == 'table' and result.err or tostring(result)
+    if sub(result, 1, 7) ~= 'LKDATA ' then
+      result = 'LKDATA the records are damaged: ' .. result
+    end
+    return redis.error_reply((string.gsub(result, '[\r\n]', ' ')))
   end
-  return redis.error_reply((string.gsub(result, '[\r\n]', ' ')))
+  for i = 1, #writes do
+    redis.call(unpack(writes[i]))
+  end
+  local first = redis.call('ZRANGE', data .. 'until', 0, 0, 'WITHSCORES')
+  redis.call('SET', data .. 'due', digits(tonumber(first[2]) or 0))
+  return result
 end
-for i = 1, #writes do
-  redis.call(unpack(writes[i]))
-end
-local first = redis.call('ZRANGE', data .. 'until', 0, 0, 'WITHSCORES')
-redis.call('SET', data .. 'due', digits(tonumber(first[2]) or 0))
-return result

@@ -1,7 +1,7 @@
 
--- The frequent case: the end of a vote for one path, while nothing is due and nobody
--- follows. Nobody waits for the path, or the first in line, who wants nothing else, gets the vote.
--- Everything else, errors too, is for the general part: nothing is written before.
+-- A frequent case: the end of a vote for one path, while nothing is due and nobody follows. Nobody waits
+-- for the path, or the first in line, who wants nothing else, gets the vote. Everything else, errors too,
+-- is for the general part: nothing is written before.
 
 -- successor returns the first in line for the path, and whether others wait too; nil if that is for
 -- the general part. Nobody in line outranks the first, so nobody asks it to yield.
@@ -34,14 +34,15 @@ local function successor(name)
   end
 end
 
-do
+-- endOne executes an End: a1 is the reason. nil: it is for the general part.
+local function endOne()
   local call, pack, format, some = redis.call, cmsgpack.pack, string.format, cmsgpack.unpack_limit
-  local skey, ckey = data .. 's:' .. sid, 'c' .. id
+  local ckey = 'c' .. id
   local s = redis.pcall('HMGET', skey, 'e', 'l', ckey)
   local g = redis.pcall('MGET', data .. 'last', data .. 'due', data .. 'floor', data .. 'followed')
   local low, n, due, floor = tonumber(s[2]), tonumber(id), tonumber(g[2]), tonumber(g[3])
-  if s[3] and s[1] == ARGV[5] and low and due and now >= (tonumber(g[1]) or now + 1) and
-      now < due and not g[4] and mark < low + 1000 and string.byte(s[3]) == 156 then
+  if s[3] and s[1] == ARGV[4] and low and due and now >= (tonumber(g[1]) or now + 1) and
+      now < due and not g[4] and string.byte(s[3]) == 156 then
     local ok, end_, state, _, since, _, _, lapsed, _, _, _, _, asks, want = pcall(some, s[3], 12, 1)
     ok = ok and end_ == -1 and state == 2 and lapsed == 0 and type(since) == 'number' and
       type(asks) == 'table' and #asks == 0 and type(want) == 'string' and string.sub(want, 1, 3) == '\220\0\16'
@@ -61,8 +62,8 @@ do
         end
       end
       if next or alone then
-        local reason = tonumber(ARGV[8])
-        local drop = mark > low and sweep(skey, low) or {}
+        local reason = tonumber(a1)
+        local drop = mark > low and sweep(low, mark) or {}
         low = math.max(low, mark)
         if n < low then -- nobody may ask for it any more
           drop[#drop + 1] = ckey
@@ -71,9 +72,7 @@ do
           call('HSET', skey, 'l', format('%d', low), ckey,
             '\156' .. pack(3, true, since, 0, 0, 0, 0, reason, '', counter) .. '\144' .. pack(want))
         end
-        if drop[1] then
-          call('HDEL', skey, unpack(drop))
-        end
+        delete(drop)
         if next then
           local vote = counter + 1
           call('HSET', next.key, next.field, '\156' ..
@@ -81,7 +80,7 @@ do
           call('ZREM', data .. 'q:' .. name, next.member)
           call('MSET', pkey, '\149' .. pack(vote, next.sid, next.id, unsure, more),
             data .. 'floor', format('%d', math.max(floor, vote)), data .. 'last', format('%d', now))
-          call('PUBLISH', ARGV[2] .. next.to, '\149' .. pack(next.to, next.sid, next.epoch, now) ..
+          call('PUBLISH', channel .. next.to, '\149' .. pack(next.to, next.sid, next.epoch, now) ..
             '\220\0\17' .. pack(next.id, HELD, 0, '', next.revision, vote, vote, unsure > now and unsure or 0, now,
             false, 0) .. '\144\194\0\0\144\144')
         else

@@ -133,11 +133,11 @@ local function actOn(s)
       return
     end
   end
-  local x = tonumber(ARGV[8])
+  local x = tonumber(a1)
   if kind == STAMP then
-    stamp(c, x, tonumber(ARGV[9]))
+    stamp(c, x, tonumber(a2))
   elseif kind == RETURN then
-    returnVote(c, x, ARGV[9], ARGV[10])
+    returnVote(c, x, a2, a3)
   elseif kind == END then
     if c.state ~= ENDED then
       finish(c, x)

@@ -35,7 +35,8 @@ local reply -- 1 outcome, 2 now, 3 epoch, 4 until, 5 claims, 6 sessions, 7 wheth
 -- A script ends at most so many sessions and asks, the oldest ones, for thousands may expire at
 -- once. The rest waits for the next request, unless this one meets some of it: then it starts again
 -- with twice as many.
-local most, ending, more = 200, {}, false
+local MOST = 200
+local most, ending, more = MOST, {}, false
 local AGAIN = 'again'
 local format, sub = string.format, string.sub
 

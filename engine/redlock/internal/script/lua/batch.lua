@@ -1,0 +1,180 @@
+
+-- Several Claims and Ends of one session, while nothing is due: claims of one path that nobody else has or
+-- waits for. Their records are read at once, and written at once. Everything else is for the other parts:
+-- what the batch did before is written first.
+local count = math.floor((#ARGV - 4) / 6)
+local batch -- what was read, with the changes since; nil if nothing was
+
+-- heldClaim returns what an End needs of a claim with a vote for one path; nil for any other.
+local function heldClaim(text)
+  if not text or string.byte(text) ~= 156 then
+    return
+  end
+  local some = cmsgpack.unpack_limit
+  local ok, end_, state, _, since, _, _, lapsed, _, _, _, _, asks, want = pcall(some, text, 12, 1)
+  if ok and end_ == -1 and state == HELD and lapsed == 0 and type(since) == 'number' and type(asks) == 'table' and
+      #asks == 0 and type(want) == 'string' and string.sub(want, 1, 3) == '\220\0\16' then
+    local known, _, revision, _, names = pcall(some, want, 3, 3)
+    if known and type(revision) == 'number' and type(names) == 'table' and #names == 1 and
+        type(names[1]) == 'string' then
+      return { since = since, revision = revision, want = want, name = names[1] }
+    end
+  end
+end
+
+-- readPaths reads the paths of the batch, whose keys begin at the fifth entry. It returns false if that is
+-- for the general part.
+local function readPaths(b, keys, names)
+  local g, missing = redis.pcall('MGET', unpack(keys)), {}
+  local due = tonumber(g[3])
+  b.floor = tonumber(g[1])
+  if not (b.floor and b.floor % 1 == 0 and b.floor >= 0 and due and now >= (tonumber(g[2]) or now + 1) and
+      now < due) then
+    return false
+  end
+  b.followed = g[4]
+  for i = 5, #keys do
+    b.texts[names[i]] = g[i]
+    if not g[i] then
+      missing[#missing + 1] = keys[i]
+    end
+  end
+  return not missing[1] or redis.pcall('EXISTS', unpack(missing)) == 0 -- MGET passes over other types
+end
+
+-- gather reads what the requests from the first on are about; nil if that is for the other parts.
+local function gather(first)
+  local fields, names, known = { 'e', 'l' }, {}, {}
+  local keys = { data .. 'floor', data .. 'last', data .. 'due', data .. 'followed' }
+  for k = first, count do
+    fields[k - first + 3] = 'c' .. ARGV[6 * k + 1]
+  end
+  local f = redis.pcall('HMGET', skey, unpack(fields))
+  local low = tonumber(f[2])
+  if f[1] ~= ARGV[4] or not low then
+    return
+  end
+  local b = { low = low, was = low, claims = {}, held = {}, texts = {}, paths = {}, dirty = {}, set = {}, drop = {} }
+  for k = first, count do
+    local text, c, name = f[k - first + 3], ARGV[6 * k + 1], ARGV[6 * k + 3]
+    b.claims[c] = text
+    if tonumber(ARGV[6 * k - 1]) == END then
+      b.held[c] = heldClaim(text)
+      name = b.held[c] and b.held[c].name or ''
+    end
+    if name ~= '' and not known[name] then
+      keys[#keys + 1] = data .. 'p:' .. name
+      names[#keys], known[name] = name, true
+    end
+  end
+  return readPaths(b, keys, names) and b or nil
+end
+
+-- pathOf returns the record of a path in the batch; nil if it is damaged, or claims wait for it.
+local function pathOf(name)
+  local p = batch.paths[name]
+  if not p then
+    local text = batch.texts[name]
+    p = { key = data .. 'p:' .. name, counter = batch.floor, holder = '', id = 0, unsure = 0 }
+    if text then
+      local ok, end_, waits
+      ok, end_, p.counter, p.holder, p.id, p.unsure, waits = pcall(cmsgpack.unpack_limit, text, 5, 1)
+      if not (ok and end_ == -1 and string.byte(text) == 149 and waits == false and type(p.counter) == 'number' and
+          type(p.unsure) == 'number') then
+        return
+      end
+    end
+    if p.counter % 1 ~= 0 or p.counter < 0 or p.unsure % 1 ~= 0 or p.unsure < 0 or
+        math.max(p.counter, batch.floor, p.unsure) >= 9007199254740992 then
+      return
+    end
+    batch.paths[name] = p
+  end
+  return p
+end
+
+local nowPacked, sidPacked = cmsgpack.pack(now), cmsgpack.pack(sid)
+local replyHead = '\152\1' .. nowPacked .. '\0\0\145\220\0\17'
+
+-- changePath notes that the record of a path is to be written.
+local function changePath(p)
+  if not p.dirty then
+    p.dirty = true
+    batch.dirty[#batch.dirty + 1] = p
+  end
+end
+
+local function hasRoom(n)
+  if n < batch.low + SURE_ROOM then
+    return true
+  end
+  batch.fields = batch.fields or redis.call('HLEN', skey)
+  return batch.fields + #batch.set / 2 < MAX_CLAIMS
+end
+
+-- claimMany executes a Claim of the batch; see claimOne.
+local function claimMany()
+  local n, p = tonumber(id), a2 ~= '' and batch.claims[id] == false and pathOf(a2)
+  if not p or p.holder ~= '' or n < batch.low or n < mark or not hasRoom(n) then
+    return
+  end
+  local b, pack, vote = batch, cmsgpack.pack, p.counter + 1
+  local number, unsure, packed = pack(n), p.unsure > now and pack(p.unsure) or '\0', pack(vote)
+  local record = '\156\2\194' .. nowPacked .. packed .. '\0\0\0\0\160\0\144' .. pack(a1)
+  b.low, b.floor, b.claims[id] = math.max(b.low, mark), math.max(b.floor, vote), record
+  b.set[#b.set + 1] = 'c' .. id
+  b.set[#b.set + 1] = record
+  p.counter, p.holder, p.id = vote, sid, n
+  p.record = '\149' .. packed .. sidPacked .. number .. pack(p.unsure) .. '\194'
+  changePath(p)
+  return replyHead .. number .. '\2\0\160' .. pack(tonumber(a3)) .. packed .. packed .. unsure .. nowPacked ..
+    '\194\0\144\194\0\0\144\144\144\194\160'
+end
+
+-- endMany executes an End of the batch; see endOne.
+local function endMany()
+  local n, c = tonumber(id), batch.held[id]
+  local p = c and pathOf(c.name)
+  if not p or p.holder ~= sid or p.id ~= n or batch.followed then
+    return
+  end
+  local b, pack, reason = batch, cmsgpack.pack, tonumber(a1)
+  local since, counter = pack(c.since), pack(p.counter)
+  b.low, b.held[id] = math.max(b.low, mark), nil
+  if n < b.low then -- nobody may ask for it any more
+    b.drop[#b.drop + 1] = 'c' .. id
+  else
+    b.set[#b.set + 1] = 'c' .. id
+    b.set[#b.set + 1] = '\156\3\195' .. since .. '\0\0\0\0' .. pack(reason) .. '\160' .. counter ..
+      '\144' .. pack(c.want)
+  end
+  p.holder, p.id, p.record = '', 0, '\149' .. counter .. '\160\0' .. pack(p.unsure) .. '\194'
+  changePath(p)
+  return replyHead .. pack(n) .. '\3' .. pack(reason) .. '\160' .. pack(c.revision) .. '\0' .. counter .. '\0' ..
+    since .. '\194\0\144\194\0\0\144\144\144\194\160'
+end
+
+-- flush writes what the batch changed.
+local function flush()
+  local b = batch
+  batch = nil
+  if not b or not b.dirty[1] then
+    return
+  end
+  redis.call('HSET', skey, 'l', string.format('%d', b.low), unpack(b.set))
+  delete(b.drop)
+  if b.low > b.was then
+    delete(sweep(b.was, b.low))
+  end
+  local texts = { data .. 'floor', string.format('%d', b.floor), data .. 'last', string.format('%d', now) }
+  for _, p in ipairs(b.dirty) do
+    if p.holder ~= '' then
+      texts[#texts + 1] = p.key
+      texts[#texts + 1] = p.record
+    else
+      local rest = math.ceil(math.max(0, p.unsure - now) / 1000)
+      redis.call('SET', p.key, p.record, 'PX', string.format('%d', 60000 + rest))
+    end
+  end
+  redis.call('MSET', unpack(texts))
+end
