@@ -258,8 +258,8 @@ func (p *Party) conclude(a *attempt, now time.Duration) {
 	}
 	fresh := a.fresh()
 	switch {
-	case done >= p.majority && open > 0 && 0 < fresh && fresh < min(done, p.majority) && now < a.began+slowServer:
-		p.timers.set(&a.timer, a.began+slowServer)
+	case done >= p.majority && open > 0 && 0 < fresh && fresh < min(done, p.majority) && now < a.began+decisive:
+		p.timers.set(&a.timer, a.began+decisive) // the others say whether the session had ended
 	case done >= p.majority:
 		p.install(a, now)
 	case done+open < p.majority && a.other != 0:

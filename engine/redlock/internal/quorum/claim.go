@@ -232,6 +232,12 @@ func (p *Party) tryGrant(c *claim, now time.Duration) bool {
 		}
 		return false
 	}
+	if w := &c.wait; !w.late && !p.confirmed(c, now) && p.mayConfirm(c, now) {
+		if w.decideBy == never {
+			w.decideBy = now + slowServer
+		}
+		return false
+	}
 	c.phase, c.fence, c.since = held, f, now
 	if c.adopted {
 		c.since = c.grantedSince(now)

@@ -316,6 +316,25 @@ func TestEndOfAHoldIsNotTheRefusalOfAServer(t *testing.T) {
 	}
 }
 
+// Two of three servers know that the former holder knows of its end. The grant is confirmed by their
+// votes, also if the third one votes before.
+func TestGrantInDoubtWaitsForTheOtherVotes(t *testing.T) {
+	for seed := range uint64(20) {
+		s := newSim(t, 3, 2, seed)
+		u, next := s.user(0, "u"), s.user(1, "next")
+		s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+		for i := range s.servers {
+			s.apply(i, Request{Kind: Revoke, Session: "u", ID: 1, Force: true})
+			if i > 0 {
+				s.apply(i, Request{Kind: End, Session: "u", Epoch: u.key.Epoch, ID: 1, Reason: lockkeeper.Revoked})
+			}
+		}
+		if st := s.must(next.claim(want("a", 0)), lockkeeper.Held, 0); st.Unconfirmed {
+			t.Errorf("seed %d: unconfirmed", seed)
+		}
+	}
+}
+
 // A forced end that one server has executed does not make the party end the hold at the others: its
 // client may not know, and a later grant there would not be marked as unconfirmed.
 func TestForcedEndReleasesNoOtherVotes(t *testing.T) {

@@ -279,3 +279,15 @@ func (p *Party) confirmed(c *claim, now time.Duration) bool {
 	}
 	return sure >= p.majority
 }
+
+// mayConfirm reports whether the vote of another server may confirm the grant. Each server ends the
+// former hold by its own clock, so those that have voted first need not be those that are sure. It is
+// worth a moment.
+func (p *Party) mayConfirm(c *claim, now time.Duration) bool {
+	for i := range c.at {
+		if b := &c.at[i]; !b.ended && !p.current(c, i, now) && p.usable(c.session, i) {
+			return true
+		}
+	}
+	return false
+}

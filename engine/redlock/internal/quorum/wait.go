@@ -21,6 +21,7 @@ const (
 	mostAhead    = 64                    // claims ahead beyond these do not make the slow poll slower
 	firstWaiters = 8                     // the claims that ask when what blocks them ends
 	slowServer   = 50 * time.Millisecond // so long a claim waits for the last servers before it is answered
+	decisive     = time.Second           // so long for those whose answers decide
 	splitPause   = 3 * time.Millisecond  // longest random pause before a vote is returned
 	favourPause  = time.Second           // between two returns of votes in favour of the same rival
 	afterEnd     = time.Millisecond      // after the end of what blocks it, so that the servers' clocks have passed it
@@ -52,6 +53,9 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 	if flying > 0 && (c.wantsTry() || !c.answered && votes+flying >= p.majority) && !w.late {
 		if w.decideBy == never {
 			w.decideBy = now + slowServer
+			if c.wantsTry() { // with their votes it may be granted
+				w.decideBy = now + decisive
+			}
 		}
 		return
 	}
