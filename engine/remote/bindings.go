@@ -20,17 +20,19 @@ type binding struct {
 	epoch      uint64
 }
 
-// name makes a request name the session of a key.
-func (b *bindings) name(m *wire.Request, k lockkeeper.Key) {
+// name makes a request name the session of its key.
+func (b *bindings) name(m *wire.Call) {
+	k := &m.Key
+	if k.Session == "" {
+		return
+	}
 	slot, bound := b.slotOf[k.Session]
 	switch {
-	case k.Session == "":
-		return
 	case bound && b.slots[slot].epoch == k.Epoch:
-		m.Handle, m.Key = wire.NewHandle(slot, b.slots[slot].generation), nil
+		m.Handle = wire.NewHandle(slot, b.slots[slot].generation)
 		return
 	case len(k.Session) > lockkeeper.MaxSessionID: // no engine knows it
-		m.Key = wire.NewKey(k)
+		m.Named = true
 		return
 	}
 	if !bound {
@@ -39,8 +41,11 @@ func (b *bindings) name(m *wire.Request, k lockkeeper.Key) {
 	s := &b.slots[slot]
 	*s = binding{s.generation + 1, k.Session, k.Epoch}
 	b.slotOf[k.Session] = slot
-	m.Handle, m.Key = wire.NewHandle(slot, s.generation), wire.NewKey(k)
+	m.Handle, m.Named = wire.NewHandle(slot, s.generation), true
 }
+
+// unname undoes name for a request that is not sent: the session gets a handle again when it needs one.
+func (b *bindings) unname(m *wire.Call) { delete(b.slotOf, m.Key.Session) }
 
 // slot returns a slot for a new session. If all slots are bound, it unbinds one.
 func (b *bindings) slot() int {

@@ -27,29 +27,42 @@ var callRoom = sync.Pool{New: func() any { return newCall() }}
 
 func newCall() *call { return &call{done: make(chan struct{}, 1)} }
 
-// take adds one reply to the answer.
-func (cl *call) take(m *wire.Reply) {
-	switch {
-	case m.GetError() != nil:
-		cl.err = m.GetError().Read()
-	case m.GetLease() != nil:
-		before := cl.lease.Claims
-		cl.lease = m.GetLease().Read(cl.session)
-		cl.lease.Claims = append(before, cl.lease.Claims...)
-	case m.GetStatus() != nil:
-		cl.status = m.GetStatus().ReadAnswer(cl.session, &cl.want)
-	case m.GetAbout() != nil:
-		cl.about = m.GetAbout()
-	}
+// free lets another caller use the call, whose answer has come.
+func (cl *call) free() {
+	cl.answer, cl.want, cl.session = answer{}, lockkeeper.Want{}, ""
+	callRoom.Put(cl)
 }
 
-// callBits is the width of the slot in a call number.
-const callBits = 20
+// take adds one reply to the answer. It returns an error if the reply is invalid.
+func (cl *call) take(a *wire.Answer) (invalid error) {
+	switch a.Result {
+	case wire.ResultError:
+		var refusal *lockkeeper.Error
+		if refusal, invalid = a.Error(); invalid == nil {
+			cl.err = refusal
+		}
+	case wire.ResultLease:
+		invalid = a.Lease(cl.session, &cl.lease)
+	case wire.ResultStatus:
+		invalid = a.Status(cl.session, &cl.want, &cl.status)
+	case wire.ResultAbout:
+		cl.about, invalid = a.About()
+	}
+	return invalid
+}
 
-// calls are the open calls and lists of a connection. A call number has the slot in its low
-// callBits bits and the slot's generation, from 1, above them. So a number leads to its call
-// without a search, and a late reply to a former call of the slot finds no call.
+// The number of a call has the slot in its low bits, and the slot's generation, from 1, above them.
+const (
+	slotBits       = 20
+	generationBits = 64 - slotBits
+)
+
+// calls are the open calls and lists of a connection. A number leads to its call without a search, and
+// a late reply to a former call of the slot finds none: a slot has a generation once, and is not used
+// again after its last one.
 type calls struct {
+	slotBits, generationBits uint8 // the zero value has no numbers
+
 	slots []callSlot
 	free  []uint32
 	open  int    // calls, without lists
@@ -67,7 +80,7 @@ type callSlot struct {
 // add gives a call or a list a number; false if there are too many.
 func (cs *calls) add(cl *call, l *list) (number uint64, ok bool) {
 	if len(cs.free) == 0 {
-		if len(cs.slots) == 1<<callBits {
+		if cs.generationBits == 0 || len(cs.slots) == 1<<cs.slotBits {
 			return 0, false
 		}
 		cs.slots = append(cs.slots, callSlot{})
@@ -84,13 +97,13 @@ func (cs *calls) add(cl *call, l *list) (number uint64, ok bool) {
 	} else {
 		cs.lists++
 	}
-	return s.generation<<callBits | uint64(slot), true
+	return s.generation<<cs.slotBits | uint64(slot), true
 }
 
 // find returns the call or the list of a number; nil if neither is open.
 func (cs *calls) find(number uint64) (*call, *list) {
-	slot := number & (1<<callBits - 1)
-	if slot >= uint64(len(cs.slots)) || cs.slots[slot].generation != number>>callBits {
+	slot := number & (1<<cs.slotBits - 1)
+	if slot >= uint64(len(cs.slots)) || cs.slots[slot].generation != number>>cs.slotBits {
 		return nil, nil
 	}
 	return cs.slots[slot].call, cs.slots[slot].list
@@ -107,9 +120,11 @@ func (cs *calls) remove(number uint64) bool {
 	default:
 		return false
 	}
-	slot := uint32(number & (1<<callBits - 1))
+	slot := uint32(number & (1<<cs.slotBits - 1))
 	cs.slots[slot].call, cs.slots[slot].list = nil, nil
-	cs.free = append(cs.free, slot)
+	if cs.slots[slot].generation < 1<<cs.generationBits-1 {
+		cs.free = append(cs.free, slot)
+	}
 	return true
 }
 

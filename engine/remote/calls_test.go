@@ -6,34 +6,51 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
+// Slots and generations of two bits each, so that the test comes to the end of both: no number is used
+// twice, each open one leads to its call or list, and each other one to nothing.
 func TestLateReplyToFormerCallOfSlotFindsNothing(t *testing.T) {
-	var cs calls
-	first, second := newCall(), newCall()
-	former, _ := cs.add(first, nil)
-	if !cs.remove(former) {
-		t.Fatal("the call is not open")
-	}
-	number, _ := cs.add(second, nil)
-	if number == former || number&(1<<callBits-1) != former&(1<<callBits-1) {
-		t.Fatalf("numbers %d and %d, want one slot and two generations", former, number)
-	}
-	if cl, l := cs.find(former); cl != nil || l != nil || cs.remove(former) {
-		t.Error("the number of the former call leads to the later one")
-	}
-	if cl, _ := cs.find(number); cl != second || cs.open != 1 {
-		t.Errorf("the later call is lost, %d are open", cs.open)
-	}
-	for _, strange := range []uint64{0, 1, 1 << 63, number + 1, number + 1<<callBits} {
-		if cl, l := cs.find(strange); cl != nil || l != nil {
-			t.Errorf("number %d leads to a call", strange)
+	r := testmode.Rand(t)
+	for range 200 {
+		cs := calls{slotBits: 2, generationBits: 2}
+		type entry struct {
+			call *call
+			list *list
+		}
+		open, used := make(map[uint64]entry), make(map[uint64]bool)
+		for tries := 0; len(used) < 12 || len(open) > 0; tries++ { // three generations of four slots
+			e := entry{call: newCall()}
+			if r.IntN(3) == 0 {
+				e = entry{list: new(list)}
+			}
+			if number, ok := cs.add(e.call, e.list); ok {
+				if number == 0 || used[number] {
+					t.Fatalf("number %d is used twice", number)
+				}
+				open[number], used[number] = e, true
+			} else if tries > 10_000 {
+				t.Fatalf("no number is left, and %d are open, %d were used", len(open), len(used))
+			}
+			late := r.Uint64N(1 << 5) // a reply, perhaps late, doubled or to no call at all
+			_, isOpen := open[late]
+			if cl, l := cs.find(late); (entry{cl, l}) != open[late] {
+				t.Fatalf("number %d leads to another call", late)
+			}
+			if cs.remove(late) != isOpen {
+				t.Fatalf("number %d: removed, and open %t", late, isOpen)
+			}
+			delete(open, late)
+			if len(open) != cs.open+cs.lists {
+				t.Fatalf("%d calls and %d lists are open, want %d", cs.open, cs.lists, len(open))
+			}
 		}
 	}
 }
 
 func TestOldestCallIsTheOneThatWaitsLongest(t *testing.T) {
-	var cs calls
+	cs := calls{slotBits: slotBits, generationBits: generationBits}
 	a, _ := cs.add(newCall(), nil)
 	b, _ := cs.add(newCall(), nil)
 	oldest := cs.oldest()
@@ -58,15 +75,15 @@ func TestHandlesAreBoundAgain(t *testing.T) {
 	for i := range 5 * wire.Slots {
 		k := lockkeeper.Key{Session: fmt.Sprint("s", i*7%(wire.Slots+50)), Epoch: uint64(1 + i/wire.Slots)}
 		for range 2 {
-			m := new(wire.Request)
-			b.name(m, k)
-			if m.Key != nil {
+			m := &wire.Call{Key: k}
+			b.name(m)
+			if m.Named {
 				slot, generation := wire.Slot(m.Handle)
 				if generation <= generations[slot] {
 					t.Fatalf("slot %d is bound in generation %d after %d", slot, generation, generations[slot])
 				}
 				generations[slot] = generation
-				bound[m.Handle] = m.GetKey().Read()
+				bound[m.Handle] = m.Key
 			}
 			if bound[m.Handle] != k {
 				t.Fatalf("handle %d stands for %v, want %v", m.Handle, bound[m.Handle], k)

@@ -40,7 +40,8 @@ type conn struct {
 }
 
 func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) *conn {
-	c := &conn{engine: e, net: nc, in: in, guarantees: g, over: make(chan struct{})}
+	c := &conn{engine: e, net: nc, in: in, guarantees: g, over: make(chan struct{}),
+		calls: calls{slotBits: slotBits, generationBits: generationBits}}
 	c.Conn = wire.NewConn(nc, wire.ConnOptions{
 		WriteTime: writeTime,
 		Room:      func(unsent int) bool { return unsent <= maxUnsent },
@@ -49,44 +50,66 @@ func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) 
 	return c
 }
 
-// call sends one request, under a key unless that is zero, and waits for its answer until ctx ends.
-// For a claim, want is its argument, which completes the answer; otherwise it is nil.
-func (e *Engine) call(ctx context.Context, m *wire.Request, k lockkeeper.Key, want *lockkeeper.Want) (answer, error) {
-	m.Traceparent = e.traceparent(ctx)
-	m.LowestOpen, m.Acked = k.LowestOpen, k.Acked
-	if m.SizeVT() > wire.MaxFrame-ownSize-len(k.Session) {
-		return answer{}, lockkeeper.Invalid("the request is larger than a server takes: %d bytes, of at most %d", m.SizeVT(),
-			wire.MaxFrame)
+// A request is a call with the argument of its method.
+type request struct {
+	wire.Call
+	session *lockkeeper.Session // of MethodAttach
+	want    *lockkeeper.Want    // of MethodClaim
+	ending  *lockkeeper.Ending  // of MethodEnd
+	drain   *wire.Drain         // of MethodDrain
+}
+
+// put adds the request to an outbox. It reports false if a server takes none of that size.
+func (m *request) put(out *wire.Outbox) bool {
+	switch m.Method {
+	case wire.MethodAttach:
+		return out.PutAttach(&m.Call, m.session)
+	case wire.MethodClaim:
+		return out.PutClaim(&m.Call, m.want)
+	case wire.MethodEnd:
+		return out.PutEnd(&m.Call, m.ending)
+	case wire.MethodDrain:
+		out.PutRequest(&wire.Request{Call: m.Number, Drain: m.drain, Traceparent: m.Traceparent})
+		return true
+	default:
+		return out.PutPlain(&m.Call)
 	}
+}
+
+// call sends one request and waits for its answer until ctx ends. The caller frees the call that it
+// returns, which has no error.
+func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
+	m.Traceparent = e.traceparent(ctx)
 	c, err := e.connection(ctx)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	cl := callRoom.Get().(*call)
-	cl.session = k.Session
-	if s := m.GetAttach(); s != nil {
-		cl.session = s.Id
-	}
-	if want != nil {
-		cl.want = *want
+	cl.session = m.Key.Session
+	switch m.Method {
+	case wire.MethodAttach:
+		cl.session = m.session.ID
+	case wire.MethodClaim:
+		cl.want = *m.want // it completes the answer
 	}
 	frames, sent := c.Frames(), time.Now()
-	if err := c.send(ctx, m, k, cl); err != nil {
-		return answer{}, unavailable(err)
+	if err := c.send(ctx, m, cl); err != nil {
+		return nil, err
 	}
 	select {
 	case <-cl.done:
 	case <-ctx.Done():
-		if c.forget(m.Call) {
+		if c.forget(m.Number) {
 			c.suspect(ctx, frames, sent)
-			return answer{}, unavailable(ctx.Err())
+			return nil, unavailable(ctx.Err())
 		}
 		<-cl.done // the answer came at this moment
 	}
-	a := cl.answer
-	cl.answer, cl.want = answer{}, lockkeeper.Want{}
-	callRoom.Put(cl)
-	return a, a.err
+	if err := cl.err; err != nil {
+		cl.free()
+		return nil, err
+	}
+	return cl, nil
 }
 
 var errSilent = errors.New("the server is silent")
@@ -101,25 +124,27 @@ func (c *conn) suspect(ctx context.Context, frames int64, sent time.Time) {
 	}
 }
 
-// ownSize bounds what a connection adds to a request: call, handle, key and frame.
-const ownSize = 128
-
 var errCalls = errors.New("too many calls are open")
 
 // send numbers the request of a call, makes it name its session, and sends it. It waits for room
 // until ctx ends.
-func (c *conn) send(ctx context.Context, m *wire.Request, k lockkeeper.Key, cl *call) error {
+func (c *conn) send(ctx context.Context, m *request, cl *call) error {
 	if err := c.Begin(ctx); err != nil {
-		return c.explain(err)
+		return unavailable(c.explain(err))
 	}
 	number, ok := c.calls.add(cl, nil)
 	if !ok {
 		c.End(false)
-		return errCalls
+		return unavailable(errCalls)
 	}
-	m.Call = number
-	c.names.name(m, k)
-	c.Out.PutRequest(m)
+	m.Number = number
+	c.names.name(&m.Call)
+	if !m.put(&c.Out) {
+		c.names.unname(&m.Call)
+		c.calls.remove(number)
+		c.End(false)
+		return lockkeeper.Invalid("the request is larger than a server takes, which is %d bytes", wire.MaxFrame)
+	}
 	c.End(c.calls.open <= fewCalls)
 	return nil
 }
@@ -170,7 +195,7 @@ func (c *conn) ping() {
 	c.Lock()
 	if c.calls.lists > 0 && c.Err() == nil {
 		if number, ok := c.calls.add(newCall(), nil); ok {
-			c.Out.PutRequest(&wire.Request{Call: number, Ping: true})
+			c.Out.PutPlain(&wire.Call{Number: number, Method: wire.MethodPing})
 		}
 	}
 	c.End(false)
@@ -209,9 +234,8 @@ func (c *conn) receive() {
 	var room []byte
 	var hints []lockkeeper.Status
 	for {
-		var f wire.ServerFrame
-		var err error
-		if room, err = readFrame(c.in, &f, room); err != nil {
+		message, err := readMessage(c.in, room)
+		if err != nil {
 			if err == io.EOF {
 				err = errors.New("the server ended it")
 			}
@@ -219,67 +243,103 @@ func (c *conn) receive() {
 			return
 		}
 		c.Received()
-		for _, m := range f.GetReplies() {
-			c.deliver(m)
-		}
-		var all bool
-		hints, all = c.hints(&f, hints[:0])
-		c.engine.deliverHints(hints)
-		if f.GetMissed() || !all {
-			c.engine.missed()
-		}
-		if why := f.GetDraining(); why != "" {
-			c.draining.Store(&why)
-			if c.engine.leaves(c) {
-				c.Fail(errDrains)
-				return
-			}
-		}
-		if f.GetRefused() != nil {
-			c.Fail(f.GetRefused().Read())
+		if hints, err = c.process(message, hints[:0]); err != nil {
+			c.Fail(err)
 			return
 		}
+		room = message
 	}
 }
 
-// hints appends the hints of a frame. It reports false if it dropped one, whose handle was bound to
-// another session meanwhile.
-func (c *conn) hints(f *wire.ServerFrame, to []lockkeeper.Status) (hints []lockkeeper.Status, all bool) {
-	all = true
-	for _, m := range f.GetChanged() {
-		session := ""
-		if m.GetHandle() != 0 {
+// process delivers the replies of a frame as it reads them, and then its hints, which it appends to a
+// slice that it returns. An error ends the connection.
+func (c *conn) process(message []byte, hints []lockkeeper.Status) ([]lockkeeper.Status, error) {
+	var missed bool
+	var draining string
+	var refused error
+	e := wire.NewElements(message)
+	for e.Next() {
+		var err error
+		switch e.Field() {
+		case wire.FieldReplies:
+			err = c.deliver(e.Message())
+		case wire.FieldChanged:
 			var known bool
-			c.Lock()
-			session, known = c.names.session(m.GetHandle())
-			c.Unlock()
-			if !known {
-				all = false
-				continue
-			}
+			hints, known, err = c.hint(e.Message(), hints)
+			missed = missed || !known
+		case wire.FieldMissed:
+			missed = e.Flag() || missed
+		case wire.FieldDraining:
+			draining = e.Text()
+		case wire.FieldRefused:
+			refused, err = wire.ParseError(e.Message())
+		case wire.FieldHandshake:
+			err = fmt.Errorf("%w: a second welcome", wire.ErrFrame)
 		}
-		to = append(to, m.Read(session))
+		if err != nil {
+			return hints, err
+		}
 	}
-	return to, all
+	if e.Err() != nil {
+		return hints, e.Err()
+	}
+	c.engine.deliverHints(hints)
+	if missed {
+		c.engine.missed()
+	}
+	if draining != "" {
+		c.draining.Store(&draining)
+		if c.engine.leaves(c) {
+			return hints, errDrains
+		}
+	}
+	return hints, refused
+}
+
+// hint appends a hint. It reports false if it dropped it, because its handle was bound to another
+// session meanwhile.
+func (c *conn) hint(message []byte, to []lockkeeper.Status) (hints []lockkeeper.Status, known bool, err error) {
+	handle, err := wire.HintHandle(message)
+	if err != nil {
+		return to, false, err
+	}
+	session := ""
+	if handle != 0 {
+		c.Lock()
+		session, known = c.names.session(handle)
+		c.Unlock()
+		if !known {
+			return to, false, nil
+		}
+	}
+	to = append(to, lockkeeper.Status{})
+	return to, true, wire.ParseHint(message, session, &to[len(to)-1])
 }
 
 // deliver adds a reply to its call or list, and completes a call with the last one.
-func (c *conn) deliver(m *wire.Reply) {
-	c.Lock()
-	cl, l := c.calls.find(m.GetCall())
-	if !m.GetMore() {
-		c.calls.remove(m.GetCall())
+func (c *conn) deliver(reply []byte) error {
+	a, err := wire.ParseAnswer(reply)
+	if err != nil {
+		return err
 	}
-	if cl != nil && m.GetMore() { // a piece of a lease; the caller reads the answer only when it is complete
-		cl.take(m)
+	c.Lock()
+	cl, l := c.calls.find(a.Call)
+	if !a.More {
+		c.calls.remove(a.Call)
+	}
+	if cl != nil && a.More { // a piece of a lease; the caller reads the answer only when it is complete
+		err = cl.take(&a)
 		cl = nil
 	}
 	c.Unlock()
 	switch {
 	case cl != nil:
-		cl.take(m)
+		if err = cl.take(&a); err != nil {
+			cl.err = unavailable(err)
+		}
 		cl.done <- struct{}{}
 	case l != nil:
-		l.take(m)
+		l.take(&a)
 	}
+	return err
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
@@ -171,5 +173,35 @@ func TestCallEndsThoughServerReadsNothing(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatalf("a call that was given up ends with %v", err)
 		}
+	}
+}
+
+// A request that is larger than a frame is refused here, and the connection goes on: later requests
+// still name their session, whose handle the refused one would have bound.
+func TestTooLargeRequestIsRefused(t *testing.T) {
+	_, address := serve(t, memlock.New())
+	e := dial(t, address)
+	defer e.Close()
+	lease, err := e.Attach(t.Context(), lockkeeper.Session{ID: "k3v9", TTL: time.Minute}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}
+	tooLarge := release
+	tooLarge.Note = strings.Repeat("n", wire.MaxFrame)
+	for range 3 {
+		if err := e.End(t.Context(), lease.Key, tooLarge); !errors.Is(err, lockkeeper.ErrInvalid) {
+			t.Errorf("too large: %v", err)
+		}
+		if err := e.End(t.Context(), lease.Key, release); !errors.Is(err, lockkeeper.ErrNotHeld) {
+			t.Errorf("after it: %v", err)
+		}
+	}
+	if _, err := e.Attach(t.Context(), lockkeeper.Session{ID: "many", TTL: time.Minute,
+		Named: make([]uint64, wire.MaxFrame)}, nil); !errors.Is(err, lockkeeper.ErrInvalid) {
+		t.Errorf("an attach that is too large: %v", err)
+	}
+	if _, err := e.Renew(t.Context(), lease.Key); err != nil {
+		t.Error(err)
 	}
 }

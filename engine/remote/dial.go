@@ -217,7 +217,11 @@ func (e *Engine) hello(nc net.Conn, token string) (*conn, error) {
 		}
 	}
 	var f wire.ServerFrame
-	if _, err := readFrame(in, &f, nil); err != nil {
+	message, err := readMessage(in, nil)
+	if err == nil {
+		err = wire.ReadFrame(message, &f)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -241,18 +245,11 @@ var httpAnswer = []byte("HTTP/")
 // errHTTP reports that the URL names the HTTP port.
 var errHTTP = errors.New("that port speaks HTTP: name the other port of the server, mostly " + DefaultPort)
 
-// readFrame reads one frame into f, and returns the buffer that it used.
-func readFrame(in *bufio.Reader, f *wire.ServerFrame, room []byte) ([]byte, error) {
+// readMessage reads the message of one frame, into room as far as that is large enough.
+func readMessage(in *bufio.Reader, room []byte) ([]byte, error) {
 	length, err := wire.ReadLength(in, wire.MaxFrame)
 	if err != nil {
-		return room, err
+		return nil, err
 	}
-	message, err := wire.ReadMessage(in, length, room, nil)
-	if err != nil {
-		return room, err
-	}
-	if err := f.UnmarshalVT(message); err != nil {
-		return room, fmt.Errorf("%w: %w", wire.ErrFrame, err)
-	}
-	return message, nil
+	return wire.ReadMessage(in, length, room, nil)
 }

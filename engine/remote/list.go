@@ -22,12 +22,23 @@ type list struct {
 }
 
 // take adds one reply of the server.
-func (l *list) take(m *wire.Reply) {
-	if !m.GetMore() {
-		var err error
-		if m.GetError() != nil {
-			err = m.GetError().Read()
+func (l *list) take(a *wire.Answer) {
+	var status lockkeeper.Status
+	var err error
+	switch {
+	case !a.More && a.Result == wire.ResultError:
+		var invalid error
+		if err, invalid = a.Error(); invalid != nil {
+			err = unavailable(invalid)
 		}
+	case a.More && a.Result == wire.ResultStatus:
+		if err = a.Status("", nil, &status); err != nil {
+			err = unavailable(err)
+		}
+	case a.More:
+		err = unavailable(errAnswer)
+	}
+	if !a.More || err != nil {
 		l.end(err)
 		return
 	}
@@ -36,7 +47,7 @@ func (l *list) take(m *wire.Reply) {
 	if len(l.ready) >= window { // the server sends more than it was given credit for
 		l.ended, l.err = true, unavailable(errAnswer)
 	} else {
-		l.ready = append(l.ready, m.GetStatus().Read(""))
+		l.ready = append(l.ready, status)
 	}
 	l.signal()
 }

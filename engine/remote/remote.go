@@ -95,7 +95,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 		return lockkeeper.Lease{}, err
 	}
 	answered := e.subscriptions.attach(s.ID, notify)
-	lease, err := e.lease(ctx, &wire.Request{Attach: wire.NewSession(&s)}, lockkeeper.Key{})
+	lease, err := e.lease(ctx, &request{Call: wire.Call{Method: wire.MethodAttach}, session: &s})
 	if err != nil {
 		answered(nil)
 		return lockkeeper.Lease{}, err
@@ -106,7 +106,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 
 // Renew implements lockkeeper.Engine.
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	lease, err := e.lease(ctx, &wire.Request{Renew: true}, k)
+	lease, err := e.lease(ctx, &request{Call: wire.Call{Method: wire.MethodRenew, Key: k}})
 	if err == nil {
 		e.subscriptions.renewed(&lease)
 	}
@@ -114,15 +114,16 @@ func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease,
 }
 
 // lease makes a call whose answer is a lease.
-func (e *Engine) lease(ctx context.Context, m *wire.Request, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	answer, err := e.call(ctx, m, k, nil)
+func (e *Engine) lease(ctx context.Context, m *request) (lockkeeper.Lease, error) {
+	cl, err := e.call(ctx, m)
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	if answer.lease.Key.Session == "" {
+	defer cl.free()
+	if cl.lease.Key.Session == "" {
 		return lockkeeper.Lease{}, unavailable(errAnswer)
 	}
-	return answer.lease, nil
+	return cl.lease, nil
 }
 
 // Claim implements lockkeeper.Engine.
@@ -133,14 +134,15 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	if err := w.Check(); err != nil {
 		return lockkeeper.Status{}, err
 	}
-	answer, err := e.call(ctx, &wire.Request{Claim: wire.NewWant(&w)}, k, &w)
+	cl, err := e.call(ctx, &request{Call: wire.Call{Method: wire.MethodClaim, Key: k}, want: &w})
 	if err != nil {
 		return lockkeeper.Status{}, err
 	}
-	if answer.status.State == 0 {
+	defer cl.free()
+	if cl.status.State == 0 {
 		return lockkeeper.Status{}, unavailable(errAnswer)
 	}
-	return answer.status, nil
+	return cl.status, nil
 }
 
 // End implements lockkeeper.Engine.
@@ -148,7 +150,10 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	if err := ending.Check(); err != nil {
 		return err
 	}
-	_, err := e.call(ctx, &wire.Request{End: wire.NewEnding(&ending)}, k, nil)
+	cl, err := e.call(ctx, &request{Call: wire.Call{Method: wire.MethodEnd, Key: k}, ending: &ending})
+	if err == nil {
+		cl.free()
+	}
 	if ending.Kind == lockkeeper.Leave && err == nil {
 		e.subscriptions.left(k)
 	}
