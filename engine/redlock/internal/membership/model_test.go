@@ -42,7 +42,8 @@ type modelServer struct {
 	image
 	run   int   // of the process
 	syncs bool  // each change is on disk before it is answered
-	disk  image // an older state, with which a restart may begin unless the server syncs before and after it
+	log   image // the state when it synced last, with which it begins if it is set to sync then
+	disk  image // an older state, with which it may begin if it is not
 }
 
 func (s *modelServer) runID() string { return fmt.Sprintf("%040d", s.run) }
@@ -130,9 +131,7 @@ func (m *model) step() {
 	case k < 96:
 		m.servers[i].disk = m.servers[i].image // a snapshot
 	case k < 97:
-		if s := m.servers[i]; !s.unnoticed() {
-			s.syncs = m.r.IntN(4) > 0 // an operator changes the settings
-		}
+		m.set(m.servers[i], m.r.IntN(4) > 0)
 	default:
 		m.lose(i)
 	}
@@ -435,30 +434,38 @@ func (m *model) lose(i int) {
 // who change that back before any party looks are excluded: the protocol can't see it.
 func (s *modelServer) unnoticed() bool { return s.durable && !s.syncs }
 
-// loseSome deletes all data of a server, or restarts it. A restart keeps the data if the server syncs
-// before and after it.
+// set has an operator change the settings of a server.
+func (m *model) set(s *modelServer, syncs bool) {
+	if s.unnoticed() {
+		return
+	}
+	if s.syncs {
+		s.log = s.image
+	}
+	s.syncs = syncs
+}
+
+// loseSome deletes all data of a server, or restarts it, perhaps with other settings.
 func (m *model) loseSome(s *modelServer, i int) {
+	if s.unnoticed() {
+		return
+	}
 	if m.r.IntN(4) == 0 {
 		s.image = image{}
 		m.logf("server %d is flushed", i)
 		return
 	}
-	if s.unnoticed() {
-		return
-	}
-	before := s.syncs
+	m.set(s, m.r.IntN(3) > 0)
 	s.run += 1000
-	s.syncs = m.r.IntN(3) > 0
 	switch {
-	case before && s.syncs:
-		m.logf("server %d restarts with its data", i)
+	case s.syncs:
+		s.image = s.log
 	case m.r.IntN(3) == 0:
 		s.image = image{}
-		m.logf("server %d restarts empty, syncs %t", i, s.syncs)
 	default:
 		s.image = s.disk
-		m.logf("server %d restarts with old data, syncs %t: %+v", i, s.syncs, s.image)
 	}
+	m.logf("server %d restarts, syncs %t: %+v", i, s.syncs, s.image)
 }
 
 // check looks for two holders.
