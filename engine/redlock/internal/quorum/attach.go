@@ -243,6 +243,25 @@ func (p *Party) attachReply(f flight, number uint64, sent time.Duration, r Reply
 		a.full = r.Text
 	}
 	p.conclude(a, now)
+	if r.Outcome == OtherEpoch {
+		p.noteDisplaced(a.spec.ID, i, number, r.Epoch, now)
+	}
+}
+
+// noteDisplaced takes from the refusal of an Attach that another party has taken over the session that
+// this party has under a lower epoch. Else the next Attach would be refused here, with that epoch, until
+// the session ends.
+func (p *Party) noteDisplaced(id string, server int, number, epoch uint64, now time.Duration) {
+	s := p.sessions[id]
+	if s == nil || number < s.seats[server].since || !p.displacedAt(s, server, epoch) {
+		return
+	}
+	if p.superseded(s) {
+		p.supersede(s, now)
+		return
+	}
+	p.decideAfter(s, nil, nil, true, now)
+	p.afterReply(s, now)
 }
 
 // conclude installs or refuses the attempt if the replies suffice.

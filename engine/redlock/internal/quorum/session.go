@@ -156,11 +156,7 @@ func (p *Party) takeReply(f flight, number uint64, sent time.Duration, r Reply, 
 		seat.absent, seat.other = true, 0
 		return true
 	case OtherEpoch:
-		if r.Epoch > s.epoch && !p.attaching(s.id, r.Epoch) {
-			p.void(s, i)
-			seat.other = r.Epoch
-			return true
-		}
+		return p.displacedAt(s, i, r.Epoch)
 	case Done:
 		switch f.kind {
 		case Renew, Restore:
@@ -175,6 +171,17 @@ func (p *Party) takeReply(f flight, number uint64, sent time.Duration, r Reply, 
 		}
 	}
 	return false
+}
+
+// displacedAt records that a server has the session under a higher epoch, of another party. It returns
+// false if the epoch is that of an attempt of this party.
+func (p *Party) displacedAt(s *session, server int, epoch uint64) bool {
+	if epoch <= s.epoch || p.attaching(s.id, epoch) {
+		return false
+	}
+	p.void(s, server)
+	s.seats[server].other = epoch
+	return true
 }
 
 // refusedBy records that a server does not take a claim.
