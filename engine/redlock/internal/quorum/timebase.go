@@ -8,11 +8,19 @@ import (
 // A timebase estimates the common time base: microseconds that all parties count about equally. It
 // orders tickets, epochs and changes; nothing that must be safe depends on it. Per server,
 //
-//	offset = time of the server - middle of sent and received on the boot clock
+//	offset = time of the server - sent on the boot clock
 //
-// at the exchange with the smallest round trip, as in NTP (RFC 5905). The common time is the boot
-// clock plus the median of the offsets: one server with a wrong clock does not move it beyond the
-// others.
+// at the exchange with the smallest round trip. So the estimate is never below the server's clock, and
+// above it by the way to the server, at most. Then of two requests, of which one is sent after the other
+// was answered, the later one has the higher ticket, unless the way to the server took longer in the
+// exchange with the smallest round trip than the whole first request:
+//
+//	ticket of the first <= time when it was sent + the way <= time of its answer
+//	                    <= time when the second is sent    <= ticket of the second
+//
+// The middle of sent and received, as NTP has it, would be nearer, but below the clock after a slow
+// answer. The common time is the boot clock plus the median of the offsets: one server with a wrong
+// clock does not move it beyond the others.
 type timebase struct {
 	samples []sample
 	known   int
@@ -39,7 +47,7 @@ func (b *timebase) learn(server int, sent, received time.Duration, now Micros) {
 	}
 	s := &b.samples[server]
 	rtt := received - sent
-	offset := now - micros(sent+rtt/2)
+	offset := now - micros(sent)
 	wrong := offset - s.offset // the clock of the server was set
 	if s.known && rtt > s.rtt+(received-s.at)/sampleAging && max(wrong, -wrong) <= micros(rtt+s.rtt)+1000 {
 		return
