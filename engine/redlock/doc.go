@@ -104,6 +104,15 @@
 // No clocks are compared. The argument needs that clocks of servers and parties run at the same
 // rate, within the margin, and that no server's clock is set forward: Redis has no other clock.
 //
+// # One party at a time has a session
+//
+// Only the party that attached a session last knows the votes of its claims, so only its key is
+// valid. A call through another party gets ErrSession. That party attaches first, following the
+// present epoch; servers then state the session's claims, and the former party loses the session.
+// An Attach brings nothing back that ended: the claims that a minority still lists have expired if a
+// majority did not have the session. "lk serve" attaches for names, HTTP claims and clients that
+// come from another server, so several of them may share one set.
+//
 // # A polite steal
 //
 // The holder stays holder of record. A thief is only the successor that is designated: the first in
@@ -127,7 +136,9 @@
 // If several claims arrive at once, each may get the vote of some servers, and none a majority. A
 // party gives its votes to a rival that has a majority, or else to a rival that has a vote and goes
 // first in the order of queues, after a random pause of at most 3 ms. The claim that goes first
-// never gives up a vote, so one claim gets them all. Return names the number of the vote, so a
+// never gives up a vote, so one claim gets them all. If the rival can't use the vote, because it is
+// over or waits for another claim too, nobody else gets it: the claim that returned it has it back,
+// and returns it after a second without naming a rival. Return names the number of the vote, so a
 // Return that arrives late takes back no later vote.
 //
 // # Four conditions
