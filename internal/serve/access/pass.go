@@ -59,8 +59,8 @@ func (g *Gate) watch(a *admission) {
 
 // withdraw ends a. The caller holds g.mu.
 func (g *Gate) withdraw(a *admission) {
+	a.end() // first: the server sends no refusal to a client whose pass is withdrawn
 	a.rights.Store(nil)
-	a.end()
 	if a.timer != nil {
 		a.timer.Stop()
 	}
