@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 // Bounds of repeated calls.
@@ -94,9 +96,8 @@ func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Conte
 	if left > 0 {
 		d = min(d, left)
 	}
-	bounded, cancel := context.WithTimeout(ctx, d)
-	stop := context.AfterFunc(c.life, cancel) // Close waits for no call
-	return bounded, func() { stop(); cancel() }
+	bounded := roundtrip.New(ctx, c.life, time.Now().Add(d)) // it ends with c.life: Close waits for no call
+	return bounded, bounded.End
 }
 
 // lifeWithValues ends with a client's life, and has the values of a caller's context.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"sync"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
@@ -12,6 +13,7 @@ type call struct {
 	done    chan struct{} // filled when it is answered; never closed, so that it can be used again
 	session string
 	want    lockkeeper.Want // of a claim
+	due     time.Time       // sweep ends the call then; zero: its context does
 	answer
 }
 
@@ -29,7 +31,7 @@ func newCall() *call { return &call{done: make(chan struct{}, 1)} }
 
 // free lets another caller use the call, whose answer has come.
 func (cl *call) free() {
-	cl.answer, cl.want, cl.session = answer{}, lockkeeper.Want{}, ""
+	cl.answer, cl.want, cl.session, cl.due = answer{}, lockkeeper.Want{}, "", time.Time{}
 	callRoom.Put(cl)
 }
 
@@ -126,6 +128,23 @@ func (cs *calls) remove(number uint64) bool {
 		cs.free = append(cs.free, slot)
 	}
 	return true
+}
+
+// expire closes the calls that are due, and returns them. It also returns when the next one is due; zero
+// if none is.
+func (cs *calls) expire(now time.Time) (due []*call, next time.Time) {
+	for i := range cs.slots {
+		cl := cs.slots[i].call
+		switch {
+		case cl == nil || cl.due.IsZero():
+		case !cl.due.After(now):
+			due = append(due, cl)
+			cs.remove(cs.slots[i].generation<<cs.slotBits | uint64(i))
+		case next.IsZero() || cl.due.Before(next):
+			next = cl.due
+		}
+	}
+	return due, next
 }
 
 // oldest returns the order of the call that has waited longest; 0 if none waits.

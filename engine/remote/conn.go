@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -37,6 +38,8 @@ type conn struct {
 	// Guarded by the lock.
 	calls calls
 	names bindings
+	timer *time.Timer // calls sweep; nil until a call has a deadline
+	sweep time.Time   // when it does so next; zero: it does not
 }
 
 func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) *conn {
@@ -92,24 +95,72 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	case wire.MethodClaim:
 		cl.want = *m.want // it completes the answer
 	}
+	var ended, closed <-chan struct{}
+	if own, ok := ctx.(*roundtrip.Context); ok {
+		ended, closed = own.Ends()
+		cl.due, _ = own.Deadline()
+	} else {
+		ended = ctx.Done()
+	}
 	frames, sent := c.Frames(), time.Now()
 	if err := c.send(ctx, m, cl); err != nil {
 		return nil, err
 	}
+	answered := false
 	select {
 	case <-cl.done:
-	case <-ctx.Done():
+		answered = true
+	case <-ended:
+	case <-closed:
+	}
+	if !answered {
 		if c.forget(m.Number) {
 			c.suspect(ctx, frames, sent)
 			return nil, unavailable(ctx.Err())
 		}
 		<-cl.done // the answer came at this moment
 	}
-	if err := cl.err; err != nil {
-		cl.free()
-		return nil, err
+	err = cl.err
+	if err == nil {
+		return cl, nil
 	}
-	return cl, nil
+	if err == errDue {
+		c.suspect(ctx, frames, sent)
+		err = unavailable(context.DeadlineExceeded)
+	}
+	cl.free()
+	return nil, err
+}
+
+// errDue marks a call that sweep ended.
+var errDue = errors.New("the call's deadline has passed")
+
+// watch makes expire run when the call is due. The lock is held.
+func (c *conn) watch(cl *call) {
+	if cl.due.IsZero() || !c.sweep.IsZero() && !cl.due.Before(c.sweep) {
+		return
+	}
+	c.sweep = cl.due
+	if wait := time.Until(cl.due); c.timer == nil {
+		c.timer = time.AfterFunc(wait, c.expire)
+	} else {
+		c.timer.Reset(wait)
+	}
+}
+
+// expire ends the calls that are due. One timer serves all calls of the connection: most are answered
+// long before, and their deadlines are about equally far away, so it seldom has to move.
+func (c *conn) expire() {
+	c.Lock()
+	due, next := c.calls.expire(time.Now())
+	if c.sweep = next; !next.IsZero() {
+		c.timer.Reset(time.Until(next))
+	}
+	c.Unlock()
+	for _, cl := range due {
+		cl.err = errDue
+		cl.done <- struct{}{}
+	}
 }
 
 var errSilent = errors.New("the server is silent")
@@ -137,6 +188,7 @@ func (c *conn) send(ctx context.Context, m *request, cl *call) error {
 		c.End(false)
 		return unavailable(errCalls)
 	}
+	c.watch(cl)
 	m.Number = number
 	c.names.name(&m.Call)
 	if !m.put(&c.Out) {
@@ -215,6 +267,9 @@ func (c *conn) failed(cause error) {
 	c.Lock()
 	open := c.calls
 	c.calls = calls{}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
 	c.Unlock()
 	err := unavailable(c.explain(cause))
 	open.each(func(cl *call, l *list) {

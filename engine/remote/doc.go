@@ -33,6 +33,11 @@
 //	only lists are open, and no frame came for silence/2                   → Ping, which is a call
 //	a write takes longer than writeTime                                    → failed
 //
+// # Deadlines
+//
+// The calls of a Client have no timers of their own (package roundtrip). One timer for each connection
+// ends the calls that are due.
+//
 // # Credentials
 //
 // A client shows a token or a certificate, if it has one, and accepts a server whose certificate it

@@ -14,7 +14,7 @@ import (
 // Engines never import each other. Only engine/all knows them all.
 var house = []room{
 	// package            of this module                      of others
-	{".", "", "golang.org/x/sys"},
+	{".", "internal/roundtrip", "golang.org/x/sys"},
 	{"table", ".", ""},
 	{"internal/keeper", ". table internal/watching internal/attached", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
@@ -31,7 +31,7 @@ var house = []room{
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
 	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
 		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
-	{"engine/remote", ". internal/attached internal/serve/wire", ""},
+	{"engine/remote", ". internal/attached internal/roundtrip internal/serve/wire", ""},
 	{"engine/redlock", ". internal/attached internal/watching engine/redlock/internal/link " +
 		"engine/redlock/internal/quorum engine/redlock/internal/redislink engine/redlock/internal/redisconn " +
 		"engine/redlock/internal/membership", "github.com/redis/go-redis/v9"},
@@ -71,6 +71,7 @@ var house = []room{
 	{"internal/record", ". table", ""},                         // commands and snapshots as bytes
 	{"internal/rows", ". table", ""},                           // records as columns of a database
 	{"internal/attached", ".", ""},                             // sessions that are attached through a process
+	{"internal/roundtrip", "", ""},                             // the context of one call of an engine
 	{"internal/calls", ".", ""},                                // calls that share a commit
 	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
 	// watchers: whom a change concerns, reads for them, what they have received
