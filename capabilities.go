@@ -54,6 +54,10 @@ type GroupCommitter interface {
 	BeginClaim(ctx context.Context, k Key, w Want) (Status, Commit, error)
 	BeginRenew(ctx context.Context, k Key) (Lease, Commit, error)
 	BeginEnd(ctx context.Context, k Key, e Ending) (Commit, error)
+	// BeginLeave is BeginEnd with Leave. The status is that which the session's claim id had before,
+	// without the reasons why it waits; its State is 0 if the engine did not know the claim. It has a
+	// commit if the claim had ended and that end is not durable yet.
+	BeginLeave(ctx context.Context, k Key, id uint64) (Status, Commit, error)
 }
 
 // A Commit makes one decision of a [GroupCommitter] durable.

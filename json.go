@@ -3,7 +3,6 @@ package lockkeeper
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -26,21 +25,7 @@ func marshalVisible(v any) ([]byte, error) {
 type seconds time.Duration
 
 // MarshalJSON writes the exact number without trailing zeros.
-func (s seconds) MarshalJSON() ([]byte, error) {
-	d := time.Duration(s)
-	whole, fraction := d/time.Second, d%time.Second
-	text := strconv.FormatInt(int64(whole), 10)
-	if fraction == 0 {
-		return []byte(text), nil
-	}
-	if fraction < 0 {
-		fraction = -fraction
-		if whole == 0 {
-			text = "-0"
-		}
-	}
-	return []byte(strings.TrimRight(fmt.Sprintf("%s.%09d", text, fraction), "0")), nil
-}
+func (s seconds) MarshalJSON() ([]byte, error) { return appendSeconds(nil, time.Duration(s)), nil }
 
 // UnmarshalJSON reads a number of seconds. It refuses with ErrInvalid any other
 // text, and numbers that no duration can hold. Digits beyond the nanosecond are
@@ -92,9 +77,10 @@ type statusJSON struct {
 }
 
 // MarshalJSON writes durations as seconds, and leaves out a Left without end.
-func (s Status) MarshalJSON() ([]byte, error) {
-	return marshalVisible(statusJSON{plainStatus(s), seconds(s.Age), finite(s.Left), seconds(s.ETA)})
-}
+func (s Status) MarshalJSON() ([]byte, error) { return appendStatus(make([]byte, 0, usualStatus), &s) }
+
+// usualStatus is the size of most statuses in JSON, with room for a few more fields.
+const usualStatus = 384
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (s *Status) UnmarshalJSON(text []byte) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // The methods of lockkeeper.GroupCommitter: decisions, with the commits that they wait for. Without
@@ -37,6 +38,40 @@ func (k *Keeper) BeginRenew(ctx context.Context, key lockkeeper.Key) (lockkeeper
 func (k *Keeper) BeginEnd(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) (lockkeeper.Commit, error) {
 	commit, err := k.end(ctx, key, e)
 	return decided(commit, err)
+}
+
+// BeginLeave implements lockkeeper.GroupCommitter.
+func (k *Keeper) BeginLeave(ctx context.Context, key lockkeeper.Key, id uint64) (lockkeeper.Status, lockkeeper.Commit,
+	error) {
+	if err := k.lock(ctx, false); err != nil {
+		return lockkeeper.Status{}, nil, err
+	}
+	// What time alone ends, ends before the session leaves: the status shows the reason.
+	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
+	_, _ = k.table.Step(&k.command) // a Pass is never refused
+	passed, _ := k.gatherStep("", nil)
+	st, _ := k.table.Status(lockkeeper.Ref{Session: key.Session, ID: id})
+	unsafe := st.State == lockkeeper.Ended && k.log != nil && st.Change > k.record.safeChanges
+	k.command.Op, k.command.Key, k.command.Ending = table.End, key, lockkeeper.Ending{Kind: lockkeeper.Leave}
+	_, err := k.table.Step(&k.command)
+	left := ""
+	if err == nil {
+		left = key.Session
+		k.sessions.Remove(left, key.Epoch)
+	}
+	news, commit := k.gatherStep(left, err)
+	k.arm()
+	k.mu.Unlock()
+	passed.deliver()
+	news.deliver()
+	switch {
+	case err != nil:
+		return lockkeeper.Status{}, nil, err
+	case !unsafe:
+		commit = nil
+	}
+	later, err := decided(commit, nil)
+	return st, later, err
 }
 
 // decided returns the commit that a decision waits for, nil if that has ended. err is the decision

@@ -101,3 +101,42 @@ func TestBegunRenewalAndLapse(t *testing.T) {
 		}
 	})
 }
+
+// Leaving returns the claim's last status. It waits only for an end that is not safe.
+func TestBegunLeaveReturnsLastStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k, key := begun(t)
+		if _, _, err := k.BeginClaim(t.Context(), key, want(1, "db")); err != nil {
+			t.Fatal(err)
+		}
+		stale := lockkeeper.Key{Session: "ann", Epoch: 9}
+		if _, commit, err := k.BeginLeave(t.Context(), stale, 1); commit != nil || !errors.Is(err, lockkeeper.ErrSession) {
+			t.Errorf("leaving by a stale key is answered by %v, %v", commit, err)
+		}
+		st, commit, err := k.BeginLeave(t.Context(), key, 1)
+		if st.State != lockkeeper.Held || commit != nil || err != nil {
+			t.Errorf("leaving with a hold is answered by %v, %v, %v", st.State, commit, err)
+		}
+		l.sync(-1)
+		go k.(lockkeeper.Engine).Attach(t.Context(), lockkeeper.Session{ID: "bob", TTL: time.Minute}, nil)
+		synctest.Wait()
+		l.sync(-1)
+		synctest.Wait()
+		bob := lockkeeper.Key{Session: "bob", Epoch: 2}
+		conflicting := want(2, "db")
+		conflicting.Wait = 0
+		for _, w := range []lockkeeper.Want{want(1, "db"), conflicting} {
+			if _, _, err := k.BeginClaim(t.Context(), bob, w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		st, commit, err = k.BeginLeave(t.Context(), bob, 2)
+		if st.State != lockkeeper.Ended || commit == nil || ended(commit) || err != nil {
+			t.Fatalf("leaving with an end that is not safe is answered by %v, %v, %v", st.State, commit, err)
+		}
+		l.sync(-1)
+		if !ended(commit) || commit.Settle() != nil {
+			t.Error("its commit has not ended")
+		}
+	})
+}

@@ -132,6 +132,34 @@ func (s *Session) Complete(ctx context.Context, o Observation) (Observation, err
 	return o, err
 }
 
+// LeaveClaim ends the session and returns the status that the claim had before, by one call of the
+// engine. ok is false if that is not possible, and nothing has happened: without a key in the cache,
+// if another process has attached since, or if the engine has no such call.
+func (s *Session) LeaveClaim(ctx context.Context) (st lockkeeper.Status, ok bool, err error) {
+	group, able := s.Engine.(lockkeeper.GroupCommitter)
+	known := s.cached()
+	if !able || known.key.Epoch == 0 {
+		return st, false, nil
+	}
+	st, commit, err := group.BeginLeave(ctx, known.key, ClaimID)
+	if err == lockkeeper.ErrNotBegun || errors.Is(err, lockkeeper.ErrSession) {
+		return st, false, nil
+	}
+	if commit != nil {
+		select {
+		case <-commit.Done():
+		case <-ctx.Done():
+		}
+		if failed := commit.Settle(); failed != nil {
+			err = failed
+		}
+	}
+	if err == nil {
+		s.Cache.forget(s, known.key.Epoch)
+	}
+	return st, true, err
+}
+
 // Release ends the claim st, which Look has returned; if the engine has another claim by now, it
 // returns ErrAgain. The session ends with its claim, unless remember is not 0: then it remembers
 // the end for that time.

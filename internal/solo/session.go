@@ -34,7 +34,7 @@ var ErrAgain = errors.New("another process used the session meanwhile")
 // A Session is one process's view of a session with one claim. It is a value without state of its
 // own: the engine has the state, and the Cache has keys.
 type Session struct {
-	Engine lockkeeper.Engine
+	Engine lockkeeper.Engine // may be nil if only Do is used
 	ID     string
 	Rivals string // the other users of the session, in the error of Do: "other servers of claim http-30s-x"
 	Cache  *Cache // nil: every operation attaches the session
@@ -63,10 +63,14 @@ func Refused(err error) bool {
 func (s *Session) Ref() lockkeeper.Ref { return lockkeeper.Ref{Session: s.ID, ID: ClaimID} }
 
 // Do repeats try until no other process has used the session meanwhile. Each try has RoundTrip, so
-// that a silent engine is noticed.
+// that a silent engine is noticed; an engine that answers out of memory is never silent.
 func (s *Session) Do(ctx context.Context, try func(context.Context) error) error {
+	prompt := s.Engine != nil && s.Engine.Guarantees().Prompt
 	for n := range maxTries {
-		bounded, cancel := context.WithTimeout(ctx, RoundTrip)
+		bounded, cancel := ctx, context.CancelFunc(func() {})
+		if !prompt {
+			bounded, cancel = context.WithTimeout(ctx, RoundTrip)
+		}
 		err := try(bounded)
 		cancel()
 		if err != ErrAgain && !errors.Is(err, lockkeeper.ErrSession) {

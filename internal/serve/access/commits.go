@@ -145,6 +145,29 @@ func (e *guardedGroup) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lo
 	return &c, e.names.err(c.refused)
 }
 
+// BeginLeave implements lockkeeper.GroupCommitter.
+func (e *guardedGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint64) (lockkeeper.Status,
+	lockkeeper.Commit, error) {
+	key, _, err := e.key(k)
+	if err != nil {
+		return lockkeeper.Status{}, nil, err
+	}
+	st, commit, err := e.group.BeginLeave(ctx, key, id)
+	c := endCommit{
+		Commit:  commit,
+		engine:  e.guarded,
+		name:    k.Session,
+		key:     key,
+		ending:  lockkeeper.Ending{Kind: lockkeeper.Leave},
+		refused: err,
+	}
+	if commit == nil {
+		c.settled(nil)
+		return e.names.status(st), nil, e.names.err(err)
+	}
+	return e.names.status(st), &c, e.names.err(err)
+}
+
 // endCommit counts the answer to an ending of the session's own.
 type endCommit struct {
 	lockkeeper.Commit

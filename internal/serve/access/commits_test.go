@@ -50,6 +50,12 @@ func (e lateCommits) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lock
 	return newLateCommit(time.Millisecond, nil), e.Engine.End(ctx, k, ending)
 }
 
+func (e lateCommits) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint64) (lockkeeper.Status, lockkeeper.Commit,
+	error) {
+	st, _, err := e.Engine.(lockkeeper.GroupCommitter).BeginLeave(ctx, k, id)
+	return st, newLateCommit(time.Millisecond, nil), err
+}
+
 // begins makes the calls that the engine begins, as a server does.
 type begins struct{ lockkeeper.Engine }
 
@@ -87,6 +93,10 @@ func (b begins) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, 
 }
 
 func (b begins) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
+	if e.Kind == lockkeeper.Leave {
+		_, commit, err := b.group().BeginLeave(ctx, k, 1)
+		return settled(commit, err)
+	}
 	commit, err := b.group().BeginEnd(ctx, k, e)
 	if err == lockkeeper.ErrNotBegun {
 		return b.Engine.End(ctx, k, e)
@@ -148,6 +158,14 @@ func (l lossyGroup) BeginRenew(ctx context.Context, k lockkeeper.Key) (lockkeepe
 func (l lossyGroup) BeginEnd(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) (lockkeeper.Commit, error) {
 	_, commit, err := decide(l.lossy, func() (struct{}, error) { return struct{}{}, l.Engine.End(ctx, k, e) })
 	return commit, err
+}
+
+func (l lossyGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint64) (lockkeeper.Status, lockkeeper.Commit,
+	error) {
+	return decide(l.lossy, func() (lockkeeper.Status, error) {
+		st, _, err := l.Engine.(lockkeeper.GroupCommitter).BeginLeave(ctx, k, id)
+		return st, err
+	})
 }
 
 // Commits fail or are late: the engine never has more than the quota, and in the end the usage is

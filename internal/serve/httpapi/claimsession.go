@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,9 +45,9 @@ func newSessionID(ttl time.Duration, key string) string {
 // ttlText writes a TTL exactly, in the largest unit that is exact.
 func ttlText(d time.Duration) string {
 	if d%time.Second == 0 {
-		return fmt.Sprintf("%ds", d/time.Second)
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 	}
-	return fmt.Sprintf("%dns", d)
+	return strconv.FormatInt(int64(d), 10) + "ns"
 }
 
 // sessionOf returns the session of a claim. It refuses claims that were not made over HTTP: acting
@@ -173,6 +175,11 @@ func (s *claimSession) release(ctx context.Context) error {
 		remember = s.ttl
 	}
 	return s.Do(ctx, func(ctx context.Context) error {
+		if remember == 0 {
+			if st, ok, err := s.LeaveClaim(ctx); ok {
+				return cmp.Or(err, s.over(st))
+			}
+		}
 		st, err := s.Look(ctx)
 		if err == nil && st.State != 0 {
 			err = s.Release(ctx, st, remember)

@@ -125,8 +125,7 @@ func (p *waitField) UnmarshalJSON(text []byte) error {
 // body reads the JSON object of the request into a struct. It adds mistakes to m, such as
 // unknown or repeated keys.
 func (c *call) body(into any, m *mistakes) {
-	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
+	if media := c.r.Header.Get("Content-Type"); media != mediaJSON && !isJSON(media) {
 		m.add(&refusal{problem: problem{
 			name: "media-type", Status: http.StatusUnsupportedMediaType, Title: "unsupported media type",
 			Detail: "Content-Type " + quoted(c.r.Header.Get("Content-Type")) +
@@ -139,7 +138,21 @@ func (c *call) body(into any, m *mistakes) {
 		m.add(err)
 		return
 	}
+	if asked, ok := into.(*claimRequest); ok {
+		if asked.readPlain(text) {
+			return
+		}
+		*asked = claimRequest{}
+	}
 	readObject(text, into, m)
+}
+
+const mediaJSON = "application/json"
+
+// isJSON reports whether a Content-Type is that of JSON, with whatever parameters.
+func isJSON(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == mediaJSON
 }
 
 // read returns the body. It bounds the size; serve has set a deadline.

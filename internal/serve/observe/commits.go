@@ -37,6 +37,14 @@ func (c *countingGroup) BeginEnd(ctx context.Context, k lockkeeper.Key, e lockke
 	return c.begun(opEnd, at, commit, err), err
 }
 
+// BeginLeave implements lockkeeper.GroupCommitter.
+func (c *countingGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint64) (lockkeeper.Status,
+	lockkeeper.Commit, error) {
+	at := time.Now()
+	st, commit, err := c.group.BeginLeave(ctx, k, id)
+	return st, c.begun(opEnd, at, commit, err), err
+}
+
 // begun counts a call that began at that time, unless the engine left it to the plain method. It
 // returns the commit to settle; nil if there is none.
 func (c *countingGroup) begun(o op, at time.Time, commit lockkeeper.Commit, err error) lockkeeper.Commit {

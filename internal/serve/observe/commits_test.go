@@ -36,6 +36,11 @@ func (e brokenGroup) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lock
 	return nil, e.End(ctx, k, ending)
 }
 
+func (e brokenGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, _ uint64) (lockkeeper.Status,
+	lockkeeper.Commit, error) {
+	return lockkeeper.Status{}, nil, e.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Leave})
+}
+
 // A call that is begun is counted once, and its error when it is settled. One that is not begun is
 // not counted: its plain method is called.
 func TestBegunCallsAreCounted(t *testing.T) {

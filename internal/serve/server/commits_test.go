@@ -106,6 +106,10 @@ func (e *grouped) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lockkee
 	return nil, e.Engine.End(ctx, k, ending)
 }
 
+func (e *grouped) BeginLeave(context.Context, lockkeeper.Key, uint64) (lockkeeper.Status, lockkeeper.Commit, error) {
+	panic("the server does not call it")
+}
+
 // wanted returns an exclusive claim.
 func wanted(session string, epoch uint64, path string) *wire.Request {
 	return &wire.Request{Key: &wire.Key{Session: session, Epoch: epoch}, Claim: &wire.Want{
