@@ -45,6 +45,7 @@ var peers = []struct {
 	{"counters in a sync.Map", counters},
 	{"x_sync semaphores in a sync.Map", weightedSemaphores},
 	{"mutexes in a sync.Map", mutexes},
+	{"ref-counted mutexes", countedMutexes},
 }
 
 // newManager returns a manager, all of whose slots are held where the load wants it so.
@@ -174,6 +175,60 @@ func mutexes(l *load) func() pair {
 	}
 }
 
+// countedMutexes are made for the first goroutine that wants a key, and freed with the last. They are
+// locked where nothing is held, which waits, and tried otherwise.
+func countedMutexes(l *load) func() pair {
+	all := counted{entries: map[string]*countedMutex{}}
+	if l.full {
+		for _, k := range l.keys {
+			all.enter(k).Lock()
+		}
+	}
+	return func() pair {
+		return func(key string) bool {
+			mu := all.enter(key)
+			defer all.leave(key, mu)
+			if l.full {
+				return mu.TryLock()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return true
+		}
+	}
+}
+
+// counted is a map of mutexes that are in use.
+type counted struct {
+	mu      sync.Mutex
+	entries map[string]*countedMutex
+}
+
+type countedMutex struct {
+	sync.Mutex
+	users int
+}
+
+func (c *counted) enter(key string) *countedMutex {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mu := c.entries[key]
+	if mu == nil {
+		mu = &countedMutex{}
+		c.entries[key] = mu
+	}
+	mu.users++
+	return mu
+}
+
+func (c *counted) leave(key string, mu *countedMutex) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if mu.users--; mu.users == 0 {
+		delete(c.entries, key)
+	}
+}
+
 // run does n pairs with the goroutines of the load.
 func (l *load) run(newPair func() pair, n int) (granted int64) {
 	var got atomic.Int64
@@ -213,6 +268,7 @@ func BenchmarkSlots(b *testing.B) {
 			}
 		}
 	}
+	loads = append(loads, &load{goroutines: 128, keys: []string{"app-0-production"}, limit: math.MaxInt})
 	for _, l := range loads {
 		for _, p := range peers {
 			b.Run(l.String()+"/"+p.name, func(b *testing.B) {

@@ -2,6 +2,7 @@ package memlock_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -11,73 +12,80 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
-// BenchmarkOnePath is a lock and its release by many goroutines on one path,
-// fair and blocking, beside golang.org/x/sync/semaphore, which knows one
-// counter and nothing else. Compare the two of one run.
+// ways are the ways to lock that are compared. Each returns a pair of a lock and its release, which
+// calls inside between them.
+var ways = []struct {
+	name string
+	pair func(b *testing.B) (pair func(inside func()) error)
+}{
+	{"memlock", clientPair},
+	{"xsync", xsyncPair},
+}
+
+// BenchmarkOnePath is a lock and its release by 128 goroutines on one path, fair and blocking,
+// beside golang.org/x/sync/semaphore, which knows one counter and nothing else. Each holder yields,
+// so that the others are in the queue when it releases and every pair is a hand-off. Compare the two
+// of one run.
 func BenchmarkOnePath(b *testing.B) {
 	const goroutines = 128
-	run := func(b *testing.B, pair func()) {
-		b.ReportAllocs()
-		var wg sync.WaitGroup
-		turns := make(chan struct{}, 1024)
-		for range goroutines {
-			wg.Go(func() {
-				for range turns {
-					for range 16 {
-						pair()
+	for _, p := range ways {
+		b.Run(p.name, func(b *testing.B) {
+			pair := p.pair(b)
+			b.ReportAllocs()
+			b.ResetTimer()
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					for range b.N/goroutines + 1 {
+						if err := pair(runtime.Gosched); err != nil {
+							b.Error(err)
+							return
+						}
 					}
-				}
-			})
-		}
-		n := 0
-		for b.Loop() {
-			if n++; n%16 == 0 {
-				turns <- struct{}{}
+				})
 			}
-		}
-		close(turns)
-		wg.Wait()
+			all.Wait()
+		})
 	}
-	ctx := context.Background()
-	b.Run("memlock", func(b *testing.B) {
-		c := lockkeeper.New(memlock.New())
-		defer c.Close()
-		run(b, func() {
-			hold, err := c.Lock(ctx, "db/hot")
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			if err := hold.Release(ctx); err != nil {
-				b.Error(err)
-			}
-		})
-	})
-	b.Run("xsync", func(b *testing.B) {
-		s := semaphore.NewWeighted(1)
-		run(b, func() {
-			if err := s.Acquire(ctx, 1); err != nil {
-				b.Error(err)
-				return
-			}
-			s.Release(1)
-		})
-	})
 }
 
 // BenchmarkFree is a lock and its release on a path that nobody else wants.
 func BenchmarkFree(b *testing.B) {
-	ctx := context.Background()
-	c := lockkeeper.New(memlock.New())
-	defer c.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		hold, err := c.Lock(ctx, "db/a")
+	for _, p := range ways {
+		b.Run(p.name, func(b *testing.B) {
+			pair := p.pair(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := pair(func() {}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// clientPair returns a lock and its release by a Client.
+func clientPair(b *testing.B) (pair func(inside func()) error) {
+	c, ctx := lockkeeper.New(memlock.New()), context.Background()
+	b.Cleanup(func() { c.Close() })
+	return func(inside func()) error {
+		hold, err := c.Lock(ctx, "db/hot")
 		if err != nil {
-			b.Fatal(err)
+			return err
 		}
-		if err := hold.Release(ctx); err != nil {
-			b.Fatal(err)
+		inside()
+		return hold.Release(ctx)
+	}
+}
+
+func xsyncPair(*testing.B) (pair func(inside func()) error) {
+	s, ctx := semaphore.NewWeighted(1), context.Background()
+	return func(inside func()) error {
+		if err := s.Acquire(ctx, 1); err != nil {
+			return err
 		}
+		inside()
+		s.Release(1)
+		return nil
 	}
 }
