@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build cross tools test test-computing test-engines test-programs long parts lint bench peers peertest fuzz generate schema ci clean
+.PHONY: help build cross tools test test-computing test-engines test-programs long parts lint bench benchtest peers peertest fuzz generate schema ci clean
 
 FUZZTIME  ?= 5s
 BENCH     ?= .
@@ -71,6 +71,9 @@ bench: ## run the benchmarks; BENCH=Name picks some
 peers: ## measure lock servers and limits side by side (bench/README.md); ARGS='-workloads 128'
 	cd bench && go run . -setup && go run . $(ARGS)
 
+benchtest: ## lint bench and run the short form of its tests: every server of ours, nothing to install
+	cd bench && go vet ./... && go mod tidy -diff && go test -short ./...
+
 peertest: ## lint and test bench, with the servers of others
 	cd bench && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./... && go mod tidy -diff
 	cd bench && go run . -setup && LOCKKEEPER_BENCH_NEEDS_SERVERS=1 go test ./...
@@ -82,9 +85,10 @@ fuzz: ## fuzz every target for FUZZTIME (5s) each
 		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$${file%/*}"; \
 	done
 
-generate: ## write the generated parts: of docs/engines/README.md, and the code of internal/serve/wire/lockkeeper.proto
+generate: ## write the generated parts of docs/engines/README.md and docs/performance.md, and the code of internal/serve/wire/lockkeeper.proto
 	cd internal/serve/wire && $(BUF) lint && $(BUF) generate
 	go test ./internal/readme -count=1 -run TestMatrix -write
+	cd bench && go generate . >/dev/null
 
 schema: ## check internal/serve/wire/lockkeeper.proto and the code generated from it
 	cd internal/serve/wire && $(BUF) lint && $(BUF) generate && git diff --exit-code -- .

@@ -26,8 +26,9 @@ func TestMain(m *testing.M) {
 func tiny(t *testing.T, peers string) *plan {
 	return &plan{
 		peers: regexp.MustCompile(peers), rounds: 2, dir: t.TempDir(), log: t.Output(), progress: func(string) {},
-		timing: timing{Warm: 10 * time.Millisecond, Run: 50 * time.Millisecond, Keep: 100 * time.Microsecond, Batch: 32},
-		sizes:  sizes{60, 61, 62, 63}, claims: 1000,
+		timing: timing{Warm: 10 * time.Millisecond, Run: 50 * time.Millisecond, Keep: 100 * time.Microsecond, Batch: 32,
+			Bench: time.Millisecond},
+		sizes: sizes{60, 61, 62, 63}, claims: 1000,
 	}
 }
 
@@ -128,13 +129,14 @@ func TestOwnServersAndPackages(t *testing.T) {
 const needServers = "LOCKKEEPER_BENCH_NEEDS_SERVERS"
 
 func TestServersOfOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("etcd and Redis take a minute")
+	}
 	p := tiny(t, "^redis|^etcd|^redsync|^rueidislock|^bsm|^redlock")
 	p.must = os.Getenv(needServers) != ""
 	p.timing.Run = 300 * time.Millisecond // etcd is not that fast
-	for _, lacks := range []func() error{redisMissing, etcdMissing} {
-		if err := lacks(); err != nil && !p.must {
-			t.Skipf("%v (with %s=1 that is a failure)", err, needServers)
-		}
+	if err := redisMissing(); err != nil && !p.must {
+		t.Skipf("%v (with %s=1 that is a failure)", err, needServers)
 	}
 	checkMemory(t, checkRun(t, p), 1)
 }
@@ -142,6 +144,9 @@ func TestServersOfOthers(t *testing.T) {
 // Databases are measured as all others are. They need a folder that other users
 // get to, which those of tests are not.
 func TestDatabases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("databases take a minute")
+	}
 	for _, lacks := range []func() error{(&postgres{}).missing, (&mariaDB{}).missing} {
 		if err := lacks(); err != nil && os.Getenv(needServers) != "" {
 			t.Fatal(err)
@@ -264,6 +269,45 @@ func TestRelaysAreFair(t *testing.T) {
 		if err != nil || s.Jain < 0.95 || s.Handoffs == 0 || s.P50 <= 0 || s.P99 < s.P50 {
 			t.Errorf("%s: %+v, %v", p.about().name, s, err)
 		}
+	}
+}
+
+// The relay tells a client that it must wait, and grants the token after that.
+func TestRelayTellsToWait(t *testing.T) {
+	p := &relayPeer{sizes: sizes{60, 61, 62, 63}}
+	if err := p.start(t.Context(), place{t.TempDir(), t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	opened, err := p.open(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.close()
+	holder, waiter := opened.locker(0).(*relayClient), opened.locker(1).(*relayClient)
+	if err := holder.Acquire(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := waiter.send(60, 61, waiter.token); err != nil {
+		t.Fatal(err)
+	}
+	if number, err := waiter.receive(61); number != waiter.token|mustWait || err != nil {
+		t.Fatalf("the answer to a client that must wait is %#x, %v", number, err)
+	}
+	if err := holder.Release(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if number, err := waiter.receive(61); number != waiter.token || err != nil {
+		t.Errorf("after the release a waiter gets %#x, %v", number, err)
+	}
+}
+
+// Within one process holders yield, so that the path goes to another one each time.
+func TestPairsWithinTheProcessAreHandOffs(t *testing.T) {
+	s, err := measure(t.Context(), workload{contended, 8, "x/sync"}, &semaphorePeer{},
+		timing{Warm: 10 * time.Millisecond, Run: 100 * time.Millisecond})
+	if err != nil || s.Pairs == 0 || int64(s.Handoffs) < s.Pairs*9/10 {
+		t.Errorf("%d hand-offs in %d pairs, %v", s.Handoffs, s.Pairs, err)
 	}
 }
 

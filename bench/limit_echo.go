@@ -56,18 +56,29 @@ func (c *echoClient) batch(_ context.Context, paths []string) error {
 // ask sends a frame of one length, with a number, and waits for its answer of
 // another length.
 func (c *echoClient) ask(length, answer int, number uint32) error {
+	if err := c.send(length, answer, number); err != nil {
+		return err
+	}
+	_, err := c.receive(answer)
+	return err
+}
+
+func (c *echoClient) send(length, answer int, number uint32) error {
 	if most := max(length, answer); len(c.buf) < most {
 		c.buf = make([]byte, most)
 	}
 	putFrame(c.buf[:length], answer, number)
-	if _, err := c.conn.Write(c.buf[:length]); err != nil {
-		return err
-	}
+	_, err := c.conn.Write(c.buf[:length])
+	return err
+}
+
+// receive reads a frame of this length, after send, and returns its number.
+func (c *echoClient) receive(answer int) (number uint32, err error) {
 	if _, err := io.ReadFull(c.conn, c.buf[:answer]); err != nil {
-		return err
+		return 0, err
 	}
 	if got := int(binary.LittleEndian.Uint32(c.buf)); got != answer {
-		return fmt.Errorf("asked for an answer of %d bytes, got %d", answer, got)
+		return 0, fmt.Errorf("asked for an answer of %d bytes, got %d", answer, got)
 	}
-	return nil
+	return binary.LittleEndian.Uint32(c.buf[8:]), nil
 }

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/lockkeeper/lockkeeper/internal/load"
 )
 
-// relayPeer is the limit of fair servers on one contended path: a token that one
-// after the other asks for, gets, gives back, and knows to be back.
+// relayPeer is the limit of fair servers on one contended path: a client asks for a token, is told
+// that it waits, gets the token, gives it back, and is told that it is back.
 type relayPeer struct {
 	ownServer
 	sizes  sizes
@@ -18,7 +19,8 @@ type relayPeer struct {
 func (p *relayPeer) about() about {
 	return about{
 		name: relayName, kinds: []kind{contended, handoff},
-		how: "a TCP connection each; the server hands one token on, in the order in which it was asked for",
+		how: "a TCP connection each; the server tells a client that it must wait, and hands one token on in the order of " +
+			"asking",
 	}
 }
 
@@ -42,7 +44,17 @@ func (c *relayClient) Acquire(ctx context.Context, _ string) error {
 		c.bounded = true
 		context.AfterFunc(ctx, func() { c.conn.Close() })
 	}
-	return c.ask(c.sizes.Claim, c.sizes.Claimed, c.token)
+	if err := c.send(c.sizes.Claim, c.sizes.Claimed, c.token); err != nil {
+		return err
+	}
+	number, err := c.receive(c.sizes.Claimed)
+	if err == nil && number == c.token|mustWait {
+		number, err = c.receive(c.sizes.Claimed)
+	}
+	if err == nil && number != c.token {
+		err = fmt.Errorf("asked for token %d, the relay answers %#x", c.token, number)
+	}
+	return err
 }
 
 func (c *relayClient) Release(context.Context, string) error {

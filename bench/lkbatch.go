@@ -66,7 +66,7 @@ func (f *frameLocker) batch(paths []string) error {
 		}
 	}
 	for id := first; id <= f.last; id++ {
-		m := f.request(first)
+		m := f.request(f.last + 1)
 		m.End = wire.NewEnding(&lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
 		f.Put(m)
 	}
@@ -74,7 +74,7 @@ func (f *frameLocker) batch(paths []string) error {
 	return err
 }
 
-// request returns a request of the session, all of whose claims below lowestOpen are answered.
+// request returns a request of the session, all of whose claims below lowestOpen were answered.
 func (f *frameLocker) request(lowestOpen uint64) *wire.Request {
 	m := &wire.Request{Handle: wire.NewHandle(0, 1), LowestOpen: lowestOpen}
 	if !f.named {
@@ -86,7 +86,7 @@ func (f *frameLocker) request(lowestOpen uint64) *wire.Request {
 // close ends the session and the connection.
 func (f *frameLocker) close() {
 	_ = f.SetDeadline(time.Now().Add(stopBound))
-	m := f.request(f.last)
+	m := f.request(f.last + 1)
 	m.End = wire.NewEnding(&lockkeeper.Ending{Kind: lockkeeper.Leave})
 	_, _ = f.One(m) // without an answer the session ends by its TTL
 	f.Close()

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,43 +16,78 @@ var sessions atomic.Int64
 type lkSession struct {
 	engine  lockkeeper.Engine
 	key     lockkeeper.Key
-	waiting atomic.Pointer[[]*engineLocker] // by number
-	done    atomic.Uint64                   // no claim below this id is begun any more
+	lockers []*engineLocker
+	claims  claimIDs
 	left    context.CancelFunc
 }
 
-// by is the key, which states what is answered, as a Client's does (R16).
+// by returns the key, which states the lowest open id as a Client does (R16).
 func (s *lkSession) by() lockkeeper.Key {
 	k := s.key
-	k.LowestOpen = s.done.Load()
+	k.LowestOpen = s.claims.lowestOpen.Load()
 	return k
 }
 
-// state looks below which id all claims are over.
-func (s *lkSession) state() {
-	least := uint64(math.MaxUint64)
-	for _, l := range *s.waiting.Load() {
-		least = min(least, l.ended.Load())
-	}
-	for {
-		now := s.done.Load()
-		if now >= least<<lockerBits || s.done.CompareAndSwap(now, least<<lockerBits) {
-			return
-		}
-	}
+// claimIDs assigns the ids of claims, one after the other as a Client does, and knows which claims
+// are not answered yet:
+//
+//	lowestOpen = min(ids not answered, the next id)
+//
+// It is safe for concurrent use.
+type claimIDs struct {
+	lowestOpen atomic.Uint64 // 0 until the first claim is answered
+
+	mu       sync.Mutex
+	lowest   uint64                   // the id of answered[0]; 0: no id was assigned
+	answered []bool                   // by id, from the lowest one that is not answered to the latest
+	pending  map[uint64]*engineLocker // the lockers whose claims are not known to be held
 }
 
-// lockerBits is how many bits of a claim's id say whose it is. Those before count the
-// claims of that locker, so that ids rise with time.
-const lockerBits = 20
+// begin returns the id of the locker's next claim, which is open and pending.
+func (c *claimIDs) begin(l *engineLocker) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lowest == 0 {
+		c.lowest, c.pending = 1, make(map[uint64]*engineLocker)
+	}
+	c.answered = append(c.answered, false)
+	id := c.lowest + uint64(len(c.answered)) - 1
+	c.pending[id] = l
+	return id
+}
 
-// statesEvery is after how many claims a locker looks what all have behind them.
-const statesEvery = 64
+// close notes that the claim was answered, so that nobody begins it again.
+func (c *claimIDs) close(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id < c.lowest {
+		return // it is closed already
+	}
+	c.answered[id-c.lowest] = true
+	for len(c.answered) > 0 && c.answered[0] {
+		c.answered = c.answered[1:]
+		c.lowest++
+	}
+	c.lowestOpen.Store(c.lowest)
+}
+
+// done notes that the claim is pending no more.
+func (c *claimIDs) done(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, id)
+}
+
+// locker returns the locker whose claim is pending with this id; nil if there is none.
+func (c *claimIDs) locker(id uint64) *engineLocker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending[id]
+}
 
 // openSession attaches a session, and renews it until it is closed.
 func openSession(ctx context.Context, e lockkeeper.Engine, id string) (*lkSession, error) {
 	s := &lkSession{engine: e}
-	s.waiting.Store(&[]*engineLocker{})
 	lease, err := e.Attach(ctx, lockkeeper.Session{ID: id, TTL: lockkeeper.DefaultTTL}, s.notify)
 	if err != nil {
 		return nil, err
@@ -81,7 +116,7 @@ func (s *lkSession) renew(life context.Context) {
 // close leaves the session, so that its claims end now. The engine is still open.
 func (s *lkSession) close() {
 	s.left()
-	for _, l := range *s.waiting.Load() {
+	for _, l := range s.lockers {
 		if l.frames != nil {
 			l.frames.close()
 		}
@@ -92,21 +127,18 @@ func (s *lkSession) close() {
 	_ = s.engine.End(ctx, s.key, lockkeeper.Ending{Kind: lockkeeper.Leave})
 }
 
-// locker is another locker in the session. It is called before any of them is used.
+// locker returns another locker in the session. It is called before any of them is used.
 func (s *lkSession) locker() *engineLocker {
-	known := *s.waiting.Load()
-	l := &engineLocker{session: s, number: uint64(len(known)), woken: make(chan struct{}, 1)}
-	known = append(known, l)
-	s.waiting.Store(&known)
+	l := &engineLocker{session: s, woken: make(chan struct{}, 1)}
+	s.lockers = append(s.lockers, l)
 	return l
 }
 
-// notify wakes those whose claims are held now. No statuses say that some were
-// missed: then all look for themselves.
+// notify wakes the lockers whose claims are held now. No statuses mean that some may have been
+// missed: then all lockers ask for themselves.
 func (s *lkSession) notify(changed []lockkeeper.Status) {
-	lockers := *s.waiting.Load()
 	if len(changed) == 0 {
-		for _, l := range lockers {
+		for _, l := range s.lockers {
 			l.unsure.Store(true)
 			l.wake()
 		}
@@ -115,18 +147,17 @@ func (s *lkSession) notify(changed []lockkeeper.Status) {
 		if changed[i].State != lockkeeper.Held {
 			continue
 		}
-		l := lockers[changed[i].Ref.ID&(1<<lockerBits-1)]
-		l.held.Store(changed[i].Ref.ID)
-		l.wake()
+		if l := s.claims.locker(changed[i].Ref.ID); l != nil {
+			l.held.Store(changed[i].Ref.ID)
+			l.wake()
+		}
 	}
 }
 
 // engineLocker locks by the calls of an engine, as a Client would, with nothing else.
 type engineLocker struct {
 	session *lkSession
-	number  uint64
-	count   uint64
-	ended   atomic.Uint64 // so many of its claims are over
+	id      uint64        // of its latest claim
 	held    atomic.Uint64 // the claim of which a hint said that it is held
 	unsure  atomic.Bool   // hints may have been missed
 	woken   chan struct{}
@@ -151,30 +182,21 @@ func wantOf(id uint64, path string) lockkeeper.Want {
 	}
 }
 
-// next is the id of its next claim.
-func (l *engineLocker) next() uint64 {
-	l.count++
-	return l.count<<lockerBits | l.number
-}
-
-// over notes that all its claims have ended.
-func (l *engineLocker) over() {
-	l.ended.Store(l.count)
-	if l.count%statesEvery == 0 {
-		l.session.state()
-	}
-}
-
 func (l *engineLocker) Acquire(ctx context.Context, path string) error {
-	w := wantOf(l.next(), path)
+	l.id = l.session.claims.begin(l)
+	defer l.session.claims.done(l.id)
+	w := wantOf(l.id, path)
 	for {
 		status, err := l.session.engine.Claim(ctx, l.session.by(), w)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case status.State == lockkeeper.Held:
+		}
+		l.session.claims.close(l.id)
+		switch status.State {
+		case lockkeeper.Held:
 			return nil
-		case status.State != lockkeeper.Waiting:
+		case lockkeeper.Waiting:
+		default:
 			return &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Reason: status.Reason}
 		}
 		if known, err := l.await(ctx, w.ID); known || err != nil {
@@ -202,8 +224,5 @@ func (l *engineLocker) await(ctx context.Context, id uint64) (known bool, err er
 }
 
 func (l *engineLocker) Release(ctx context.Context, _ string) error {
-	id := l.count<<lockerBits | l.number
-	err := l.session.engine.End(ctx, l.session.by(), lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
-	l.over()
-	return err
+	return l.session.engine.End(ctx, l.session.by(), lockkeeper.Ending{Kind: lockkeeper.Release, ID: l.id})
 }

@@ -21,9 +21,11 @@ type machine struct {
 	Go     string `json:"go"`
 }
 
+func now() string { return time.Now().UTC().Format("2006-01-02 15:04 UTC") }
+
 func thisMachine() machine {
 	m := machine{
-		Date:  time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		Date:  now(),
 		Cores: runtime.NumCPU(),
 		Go:    runtime.Version(),
 		CPU:   "unknown",

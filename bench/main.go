@@ -6,9 +6,10 @@
 // README.md says how to run and how to read it.
 package main
 
+//go:generate go run . -read run.json -document ../docs/performance.md
+
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -34,7 +34,10 @@ func main() {
 }
 
 // outputs are the files that a run is written to, beside the terminal.
-type outputs struct{ json, markdown, profile string }
+type outputs struct {
+	json, document, profile string
+	update                  bool // of json
+}
 
 func command(ctx context.Context, args []string) error {
 	p := &plan{log: io.Discard, progress: progress, sizes: ourSizes()}
@@ -42,6 +45,7 @@ func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	install := flags.Bool("setup", false, "install what is measured and missing (apt-get for Redis, Postgres and "+
 		"MariaDB, the Go proxy for etcd), and exit")
+	read := flags.String("read", "", "measure nothing: take the run that -json has written to this `file`")
 	list := flags.Bool("list", false, "list peers and workloads, and exit")
 	verbose := flags.Bool("v", false, "show what the servers print")
 	chosen := flags.String("peers", "", "measure only peers whose names match this `pattern`, and the references")
@@ -51,6 +55,7 @@ func command(ctx context.Context, args []string) error {
 	flags.DurationVar(&p.timing.Warm, "warm", 300*time.Millisecond, "how long it goes on before that")
 	flags.DurationVar(&p.timing.Keep, "keep", time.Millisecond, "for how long a holder keeps it in hand-off")
 	flags.IntVar(&p.timing.Batch, "batch", 32, "paths in a batch")
+	flags.DurationVar(&p.timing.Bench, "bench", 200*time.Millisecond, "how long a Go benchmark goes on in a round")
 	flags.IntVar(&p.claims, "claims", 100_000, "claims with which memory is measured")
 	flags.IntVar(&p.sizes.Claim, "claim", p.sizes.Claim, "`bytes` of the limits' request that acquires")
 	flags.IntVar(&p.sizes.Claimed, "claimed", p.sizes.Claimed, "`bytes` of its answer")
@@ -61,8 +66,10 @@ func command(ctx context.Context, args []string) error {
 	flags.BoolVar(&p.must, "must", false, "fail if a peer is not installed")
 	flags.StringVar(&out.profile, "profile", "",
 		"leave profiles of the processor time of the clients, and of the servers that are ours, in this `folder`")
-	flags.StringVar(&out.json, "json", "", "write every round and figure to this `file` too")
-	flags.StringVar(&out.markdown, "markdown", "", "write the tables to this `file` too, for documents")
+	flags.StringVar(&out.json, "json", "", "write every round to this `file` too")
+	flags.BoolVar(&out.update, "update", false, "keep what the file of -json has of workloads and peers that are not "+
+		"measured now")
+	flags.StringVar(&out.document, "document", "", "write the tables into the marked parts of this `file` too")
 	flags.Parse(args)
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected %q: all is said by flags, see -help", flags.Arg(0))
@@ -85,6 +92,12 @@ func command(ctx context.Context, args []string) error {
 		return setup(ctx)
 	case *list:
 		return p.list(os.Stdout)
+	case *read != "":
+		r, err := readRun(*read)
+		if err != nil {
+			return err
+		}
+		return r.write(out)
 	}
 	return p.report(ctx, out)
 }
@@ -99,7 +112,8 @@ func pattern(text string) (*regexp.Regexp, error) {
 
 // check refuses what can't be run.
 func (p *plan) check() error {
-	if p.rounds < 1 || p.timing.Run <= 0 || p.timing.Batch < 1 || p.claims < 1 || p.timing.Warm < 0 || p.timing.Keep < 0 {
+	if p.rounds < 1 || p.timing.Run <= 0 || p.timing.Batch < 1 || p.claims < 1 || p.timing.Bench <= 0 ||
+		p.timing.Warm < 0 || p.timing.Keep < 0 {
 		return fmt.Errorf("%d rounds of %s, batches of %d, %d claims: there must be some of each", p.rounds, p.timing.Run,
 			p.timing.Batch, p.claims)
 	}
@@ -122,7 +136,7 @@ func (p *plan) list(to io.Writer) error {
 			}
 		}
 	}
-	fmt.Fprintln(to, memoryName)
+	fmt.Fprintf(to, "%s\n%s\n%s\n", memoryName, benchmarksName, startsName)
 	for _, w := range workloads {
 		if _, err := fmt.Fprintf(to, "%-28s reference: %s\n", w.name(), w.Reference); err != nil {
 			return err
@@ -143,31 +157,48 @@ func (p *plan) report(ctx context.Context, out outputs) error {
 	if err := errors.Join(err, profiled()); err != nil {
 		return err
 	}
-	if err := r.printPlain(os.Stdout); err != nil {
+	if err := r.write(out); err != nil {
 		return err
-	}
-	if out.json != "" {
-		text, err := json.MarshalIndent(r, "", "\t")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(out.json, append(text, '\n'), 0o666); err != nil {
-			return err
-		}
-	}
-	if out.markdown != "" {
-		var text strings.Builder
-		if err := r.printMarkdown(&text); err != nil {
-			return err
-		}
-		if err := os.WriteFile(out.markdown, []byte(text.String()), 0o666); err != nil {
-			return err
-		}
 	}
 	if failures := r.failures(); failures != nil {
 		return fmt.Errorf("%d of the peers failed", len(failures))
 	}
 	return nil
+}
+
+// write prints the run and writes it to the files.
+func (r *result) write(out outputs) error {
+	if out.update {
+		old, err := readRun(out.json)
+		if err != nil {
+			return err
+		}
+		r.keep(old)
+	}
+	if err := r.printPlain(os.Stdout); err != nil {
+		return err
+	}
+	if out.json != "" {
+		text, err := r.encode()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(out.json, text, 0o666); err != nil {
+			return err
+		}
+	}
+	if out.document == "" {
+		return nil
+	}
+	text, err := os.ReadFile(out.document)
+	if err != nil {
+		return err
+	}
+	filled, err := fillDocument(string(text), r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", out.document, err)
+	}
+	return os.WriteFile(out.document, []byte(filled), 0o666)
 }
 
 // progress shows one line at a time, if somebody sits there to see it.

@@ -17,6 +17,7 @@ type timing struct {
 	Run   time.Duration `json:"run"`   // counted
 	Keep  time.Duration `json:"keep"`  // for how long a holder keeps it in hand-off
 	Batch int           `json:"batch"` // paths in a batch
+	Bench time.Duration `json:"bench"` // how long a Go benchmark goes on
 }
 
 // comeBack is how long workers may take to end after a round.
@@ -49,7 +50,7 @@ func measure(ctx context.Context, w workload, p peer, t timing) (sample, error) 
 	defer context.AfterFunc(bound, closed)() // a call that hangs ends with its connection
 	l := load.New(w.Clients)
 	l.Warm, l.Span, l.Grace = t.Warm, t.Run, comeBack
-	l.Work = workOf(w.Kind, t, opened)
+	l.Work = workOf(w.Kind, t, opened, p.server() == nil)
 	var looks []look
 	l.Edge = func() error {
 		now, err := lookAt(p.server())
@@ -76,8 +77,9 @@ func measure(ctx context.Context, w workload, p peer, t timing) (sample, error) 
 	return s, nil
 }
 
-// workOf returns what each worker does. Only contended paths are timed.
-func workOf(k kind, t timing, opened clients) func(*load.Worker) error {
+// workOf returns what each worker does. Only contended paths are timed. Holders of a peer without a
+// server yield.
+func workOf(k kind, t timing, opened clients, inProcess bool) func(*load.Worker) error {
 	switch k {
 	case distinct:
 		return func(w *load.Worker) error { return w.Turns(opened.locker(w.Number), pathsOf(w.Number, ownPaths)...) }
@@ -90,6 +92,7 @@ func workOf(k kind, t timing, opened clients) func(*load.Worker) error {
 	}
 	// The path is of this round alone: a worker that gives up may leave it locked.
 	c := load.NewContended(hotPath(), keep)
+	c.Yield = inProcess
 	return func(w *load.Worker) error { return c.Turns(w, opened.locker(w.Number)) }
 }
 

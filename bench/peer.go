@@ -69,16 +69,11 @@ func peers(s sizes) []peer {
 		&diskPeer{group: true},
 		&redisPeer{},
 		&redisPipePeer{},
-		&etcdPeer{},
-		&etcdPeer{each: true},
+		&etcdPeer{nodes: 1},
+		&etcdPeer{nodes: 1, each: true},
+		&etcdPeer{nodes: 3, each: true},
 	}
 	all = append(append(all, redisLockPeers()...), databasePeers()...)
 	all = append(all, &semaphorePeer{}, &memlockPeer{})
 	return append(append(all, lkPeers()...), httpPeers()...)
-}
-
-// missingFromHere are peers that have targets but no file here, and why.
-func missingFromHere() map[string]string {
-	const why = "the Go module proxy does not have it"
-	return map[string]string{"dflockd": why, "slock": why}
 }

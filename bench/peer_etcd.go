@@ -8,16 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 )
 
-// etcdPeer is the Mutex of etcd's own library, on one node.
+// etcdPeer is the Mutex of etcd's own library, on a cluster of its own.
 type etcdPeer struct {
-	process *process
+	nodes   int
 	each    bool // a session for each worker, as where each is a program of its own
+	running []*process
 }
 
 const (
@@ -26,19 +29,22 @@ const (
 )
 
 func (p *etcdPeer) about() about {
-	a := about{
-		name:  "etcd, one session",
-		kinds: []kind{distinct},
-		lacks: etcdMissing,
-		how:   "concurrency.Mutex, one node, one client, one session for all",
+	name := fmt.Sprintf("etcd, %d nodes", p.nodes)
+	if p.nodes == 1 {
+		name = etcdName
 	}
-	if p.each {
+	if !p.each {
 		// Mutexes of one session don't exclude each other: only with several
 		// sessions there is a contended path.
-		a.name, a.kinds = etcdName, []kind{distinct, contended, handoff}
-		a.how = "concurrency.Mutex, one node, one client, a session each"
+		return about{
+			name: name + ", one session", kinds: []kind{distinct}, lacks: etcdMissing,
+			how: "concurrency.Mutex, one client, one session for all",
+		}
 	}
-	return a
+	return about{
+		name: name, kinds: []kind{distinct, contended, handoff}, lacks: etcdMissing,
+		how: "concurrency.Mutex, one client that knows all nodes, a session each",
+	}
 }
 
 // etcdProgram is where -setup puts the server.
@@ -58,49 +64,78 @@ func etcdMissing() error {
 	return nil
 }
 
+// start starts all nodes, each of which knows the others from the beginning.
 func (p *etcdPeer) start(ctx context.Context, at place) error {
 	program, err := etcdProgram()
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(2 * p.nodes)
 	if err != nil {
 		return err
 	}
-	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	p.process, err = launch(exec.Command(program, "--name", "bench", "--data-dir", at.file("data"), "--log-level", "error",
-		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-		"--initial-cluster", "bench="+peer), at.log, false)
-	if err != nil {
-		return err
+	var cluster []string
+	for i := range p.nodes {
+		cluster = append(cluster, fmt.Sprintf("node%d=http://127.0.0.1:%s", i, ports[2*i]))
 	}
-	p.process.name = "etcd"
-	p.process.addr = net.JoinHostPort("127.0.0.1", ports[0])
-	return p.process.ready(ctx, func(ctx context.Context) error {
-		c, err := p.dial(ctx)
+	for i, member := range cluster {
+		name, peer, _ := strings.Cut(member, "=")
+		client := "http://127.0.0.1:" + ports[2*i+1]
+		node, err := launch(exec.Command(program, "--name", name, "--data-dir", at.file(name), "--log-level", "error",
+			"--listen-client-urls", client, "--advertise-client-urls", client,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+			"--initial-cluster", strings.Join(cluster, ",")), at.log, false)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		_, err = c.Get(ctx, "ready")
-		return err
-	})
+		node.name = "etcd, " + name
+		node.addr = net.JoinHostPort("127.0.0.1", ports[2*i+1])
+		p.running = append(p.running, node)
+	}
+	for _, node := range p.running {
+		if err := node.ready(ctx, func(ctx context.Context) error { return etcdAnswers(ctx, node.addr) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (p *etcdPeer) dial(ctx context.Context) (*clientv3.Client, error) {
+// etcdAnswers reads a key, which needs a leader.
+func etcdAnswers(ctx context.Context, addr string) error {
+	c, err := dialEtcd(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = c.Get(ctx, "ready")
+	return err
+}
+
+func dialEtcd(ctx context.Context, addrs ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints: []string{p.process.addr},
+		Endpoints: addrs,
 		Context:   context.WithoutCancel(ctx),
 		Logger:    zap.NewNop(),
 	})
 }
 
-func (p *etcdPeer) server() *process { return p.process }
-func (p *etcdPeer) stop()            { p.process.stop() }
+func (p *etcdPeer) server() *process { return &process{name: "etcd", parts: p.running} }
+
+func (p *etcdPeer) stop() {
+	for _, node := range p.running {
+		node.stop()
+	}
+	p.running = nil
+}
 
 func (p *etcdPeer) open(ctx context.Context, n int) (clients, error) {
-	client, err := p.dial(ctx)
+	var addrs []string
+	for _, node := range p.running {
+		addrs = append(addrs, node.addr)
+	}
+	client, err := dialEtcd(ctx, addrs...)
 	if err != nil {
 		return nil, err
 	}

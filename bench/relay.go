@@ -7,12 +7,21 @@ import (
 	"sync"
 )
 
-// Clients of the relay send frames as to the echo servers. The number of a frame
-// says which token it is about, and whether it is wanted or given back.
-const giveBack = 1 << 31
+// Clients of the relay send frames as to the echo servers. The number of a frame says which token
+// it is about. A hand-off takes five frames:
+//
+//	waiter -> relay   number               wants the token
+//	waiter <- relay   number|mustWait      somebody has it
+//	holder -> relay   number|giveBack
+//	waiter <- relay   number               has the token
+//	holder <- relay   number|giveBack      the token is back
+const (
+	giveBack = 1 << 31
+	mustWait = 1 << 30
+)
 
-// relay gives each token to those who want it, one after the other, in the order
-// of their requests. That is the least that a fair server must do.
+// relay gives each token to its waiters one after the other, in the order of their requests. That
+// is the least that a fair server must do.
 type relay struct {
 	mu     sync.Mutex
 	tokens map[uint32]*token
@@ -20,13 +29,20 @@ type relay struct {
 
 type token struct {
 	given bool
-	line  []waiter // its waiters
+	queue []waiter
 }
 
 // waiter is a request that is answered when its turn comes.
 type waiter struct {
-	conn   net.Conn
+	conn   *relayConn
 	answer []byte
+}
+
+// relayConn orders the frames that several goroutines write to one client. Its lock comes before
+// that of relay.
+type relayConn struct {
+	net.Conn
+	mu sync.Mutex
 }
 
 func serveRelay(l net.Listener) error {
@@ -38,12 +54,12 @@ func serveRelay(l net.Listener) error {
 		}
 		go func() {
 			defer conn.Close()
-			all.serve(conn) // ends when the client goes
+			all.serve(&relayConn{Conn: conn}) // ends when the client goes
 		}()
 	}
 }
 
-func (all *relay) serve(conn net.Conn) error {
+func (all *relay) serve(conn *relayConn) error {
 	in := bufio.NewReader(conn)
 	for {
 		head, err := in.Peek(echoHeader)
@@ -58,50 +74,68 @@ func (all *relay) serve(conn net.Conn) error {
 			return err
 		}
 		if number&giveBack == 0 {
-			all.want(number, me)
-			continue
+			err = all.want(number, me)
+		} else {
+			all.back(number &^ giveBack)
+			err = me.grant()
 		}
-		all.back(number &^ giveBack)
-		if _, err := conn.Write(me.answer); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// want gives the token to me, or puts me into its line.
-func (all *relay) want(number uint32, me waiter) {
+// want gives the token to the caller, or puts it into the queue and says so. It holds the lock of
+// the connection meanwhile, so that the grant comes after that answer.
+func (all *relay) want(number uint32, me waiter) error {
+	me.conn.mu.Lock()
+	defer me.conn.mu.Unlock()
+	frame := me.answer
+	if all.enqueue(number, me) {
+		frame = make([]byte, len(me.answer))
+		putFrame(frame, 0, number|mustWait)
+	}
+	_, err := me.conn.Write(frame)
+	return err
+}
+
+// enqueue reports whether the caller must wait. If not, it has the token.
+func (all *relay) enqueue(number uint32, me waiter) (waits bool) {
 	all.mu.Lock()
+	defer all.mu.Unlock()
 	t := all.tokens[number]
 	if t == nil {
 		t = &token{}
 		all.tokens[number] = t
 	}
-	waits := t.given
+	waits = t.given
 	t.given = true
 	if waits {
-		t.line = append(t.line, me)
+		t.queue = append(t.queue, me)
 	}
-	all.mu.Unlock()
-	if !waits {
-		me.turn()
-	}
+	return waits
 }
 
-// back gives the token to the next in line, or keeps it.
+// back gives the token to the first waiter. If a waiter is gone the token is lost with it: all
+// clients of a round go together.
 func (all *relay) back(number uint32) {
 	all.mu.Lock()
 	t := all.tokens[number]
-	if t == nil || len(t.line) == 0 {
+	if t == nil || len(t.queue) == 0 {
 		delete(all.tokens, number)
 		all.mu.Unlock()
 		return
 	}
-	next := t.line[0]
-	t.line = t.line[1:]
+	next := t.queue[0]
+	t.queue = t.queue[1:]
 	all.mu.Unlock()
-	next.turn()
+	_ = next.grant()
 }
 
-// turn tells a waiter that it has the token. If that one is gone the token is
-// lost with it: all clients of a round go together.
-func (w waiter) turn() { w.conn.Write(w.answer) }
+// grant writes the answer of the waiter.
+func (w waiter) grant() error {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	_, err := w.conn.Write(w.answer)
+	return err
+}

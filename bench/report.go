@@ -22,17 +22,43 @@ func (r *result) grids() []grid {
 	for _, t := range r.Tables {
 		all = append(all, t.grid())
 	}
-	if len(r.Memory) > 0 {
-		all = append(all, r.memoryGrid())
+	for _, g := range []grid{r.memoryGrid(), r.benchmarkGrid(""), r.startGrid()} {
+		if len(g.rows) > 1 {
+			all = append(all, g)
+		}
 	}
-	return append(all, targetGrid(r.Targets))
+	return append(all, targetGrid(judge(r)))
 }
 
 func (r *result) memoryGrid() grid {
-	g := grid{title: "memory in the server",
-		rows: [][]string{{"peer", "claims, owner and note included", "number", "bytes each, without the path's text"}}}
+	g := grid{
+		title: "memory in the server",
+		rows:  [][]string{{"peer", "claims, owner and note included", "number", "bytes each, without the path's text"}},
+	}
 	for _, o := range r.Memory {
 		g.rows = append(g.rows, []string{o.Peer, o.What, strconv.Itoa(o.Claims), fmt.Sprintf("%.0f", o.Bytes)})
+	}
+	return g
+}
+
+// benchmarkGrid has the benchmarks whose names begin so.
+func (r *result) benchmarkGrid(prefix string) grid {
+	g := grid{title: benchmarksName, rows: [][]string{{"benchmark", "ns", "min..max"}}}
+	for _, b := range r.Benchmarks {
+		if !strings.HasPrefix(b.Name, prefix) {
+			continue
+		}
+		s := spreadOf(b.Rounds)
+		g.rows = append(g.rows, []string{strings.TrimPrefix(b.Name, "Benchmark"), number(s.Median), span(s)})
+	}
+	return g
+}
+
+func (r *result) startGrid() grid {
+	g := grid{title: "start", rows: [][]string{{"program", "ms from its start to its end", "min..max"}}}
+	for _, one := range r.Starts {
+		s := spreadOf(one.Rounds)
+		g.rows = append(g.rows, []string{one.What, number(s.Median), span(s)})
 	}
 	return g
 }
@@ -43,29 +69,25 @@ func (r *result) notes() []string {
 	notes := []string{
 		fmt.Sprintf("%s, %d cores (%s), Linux %s, %s. Clients and servers share the cores.", m.Date, m.Cores, m.CPU, m.Kernel,
 			m.Go),
-		fmt.Sprintf("A pair is one acquire and one release. Figures are medians of interleaved rounds of %s, with the "+
-			"smallest and the largest; "+
-			"x is the ratio to the reference, round by round, and what counts. Batches are of %d. In hand-off a holder keeps "+
-			"it for %s.",
-			r.Timing.Run, r.Timing.Batch, r.Timing.Keep),
+		fmt.Sprintf("A pair is one acquire and one release. Figures are medians of interleaved rounds, with the "+
+			"smallest and the largest; x is the ratio to the reference, round by round, and what counts. Batches are of %d. In "+
+			"hand-off a holder keeps it for %s.", r.Timing.Batch, r.Timing.Keep),
 		fmt.Sprintf("Frames of the limits: claim %d bytes, answer %d, end %d, answer %d.", r.Sizes.Claim, r.Sizes.Claimed,
 			r.Sizes.End, r.Sizes.Ended),
-	}
-	if others := r.others(); others.Max > 0 {
-		notes = append(notes, fmt.Sprintf("Other processes used %.2f cores during half of the rounds, and up to %.2f: the "+
-			"less, the more the figures say.", others.Median, others.Max))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Missing)) {
 		notes = append(notes, fmt.Sprintf("Not measured: %s: %s.", name, r.Missing[name]))
 	}
-	for _, failure := range r.failures() {
+	for _, failure := range slices.Compact(r.failures()) {
 		notes = append(notes, "Failed: "+failure+".")
 	}
 	return notes
 }
 
 func (t *table) grid() grid {
-	g := grid{title: t.name() + " (reference: " + t.Reference + ")"}
+	others := t.others()
+	g := grid{title: fmt.Sprintf("%s (reference: %s; other processes used %.2f cores, at most %.2f)", t.name(),
+		t.Reference, others.Median, others.Max)}
 	head := []string{"peer"}
 	main := mainMetrics(t.Kind)
 	for _, m := range metricsOf(t.Kind) {
@@ -120,12 +142,12 @@ func cells(m metric, figures map[metric]figure, wide bool) []string {
 }
 
 func targetGrid(verdicts []verdict) grid {
-	g := grid{title: "targets", rows: [][]string{{"", "what", "target", "measured", "min..max", ""}}}
+	g := grid{title: "targets", rows: [][]string{{"", "what", "aim", "measured", "min..max", ""}}}
 	for _, v := range verdicts {
-		line := []string{v.ID, v.What, v.Target, "-", "-", v.Why}
-		if v.Measured != nil {
-			line[3], line[4], line[5] = ratio(v.Measured.Median), ratio(v.Measured.Min)+".."+ratio(v.Measured.Max), "missed"
-			if v.Met {
+		line := []string{v.id, v.what, v.aim, "-", "-", v.why}
+		if v.measured != nil {
+			line[3], line[4], line[5] = ratio(v.measured.Median), ratio(v.measured.Min)+".."+ratio(v.measured.Max), "missed"
+			if v.met {
 				line[5] = "met"
 			}
 		}
@@ -154,7 +176,7 @@ func number(v float64) string {
 func ratio(v float64) string {
 	switch {
 	case v < 0.0995:
-		return fmt.Sprintf("%.4f", v)
+		return fmt.Sprintf("%.3f", v)
 	case v >= 99.5:
 		return fmt.Sprintf("%.0f", v)
 	}
@@ -178,29 +200,6 @@ func (r *result) printPlain(to io.Writer) error {
 	}
 	for _, note := range r.notes() {
 		if _, err := fmt.Fprintln(to, note); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printMarkdown is for documents.
-func (r *result) printMarkdown(to io.Writer) error {
-	for _, note := range r.notes() {
-		fmt.Fprintf(to, "%s\n\n", note)
-	}
-	for _, g := range r.grids() {
-		fmt.Fprintf(to, "### %s\n\n", g.title)
-		for i, line := range g.rows {
-			fmt.Fprintf(to, "| %s |\n", strings.Join(line, " | "))
-			if i == 0 {
-				fmt.Fprintf(to, "|%s\n", strings.Repeat(" --- |", len(line)))
-			}
-		}
-		fmt.Fprintln(to)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.How)) {
-		if _, err := fmt.Fprintf(to, "- %s: %s\n", name, r.How[name]); err != nil {
 			return err
 		}
 	}

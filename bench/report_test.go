@@ -1,7 +1,11 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,79 +38,109 @@ func small() *result {
 	r := &result{
 		Tables:  []*table{t},
 		How:     map[string]string{muxName: "by hand"},
-		Missing: map[string]string{"slock": "it can't be fetched"},
+		Missing: map[string]string{"redsync": "it can't be fetched"},
+		Machine: machine{Cores: 2},
+		Memory:  []occupancy{{oursName, heldOccupation, 1000, 299}, {oursName, lineOccupation, 1000, 401}},
+		Benchmarks: []*goBenchmark{
+			{"BenchmarkOnePath/memlock", []float64{1000, 2000, 1500}},
+			{"BenchmarkOnePath/xsync", []float64{500, 1800, 1500}},
+			{"BenchmarkReleaseWithHolds/10", []float64{1000}},
+			{"BenchmarkReleaseWithHolds/1000000", []float64{1500}},
+			{slots("2/keys=1", "by key"), []float64{20}},
+			{slots("2/keys=1", "counters in a sync.Map"), []float64{15}},
+		},
+		Starts: []*start{{trueStart, []float64{1}}, {flockStart, []float64{2}}, {runStart, []float64{10}}},
+		Binary: 31_000_000,
 	}
-	r.Memory = []occupancy{{oursName, heldOccupation, 1000, 299}, {oursName, lineOccupation, 1000, 401}}
-	r.Targets = judge(r)
 	return r
 }
 
 func TestVerdicts(t *testing.T) {
+	verdictOf := func(r *result, what string) verdict {
+		t.Helper()
+		for _, v := range judge(r) {
+			if v.id+" "+v.what == what {
+				return v
+			}
+		}
+		t.Fatalf("there is no target %q", what)
+		return verdict{}
+	}
 	for _, c := range []struct {
-		over     string
-		measured float64
+		what     string
+		measured float64 // 0: not measured
 		met      bool
 		why      string
 	}{
-		{muxName, 0.9, true, ""},
-		{rueidisName, 1.5, false, ""},
-		{"slock", 0, false, "slock was not measured"},
-		{etcdName, 0, false, diskName + " was not measured"},
+		{"G5 128 callers on 2 connections beside mux echo", 0.9, true, ""},
+		{"G5 the same beside rueidis", 1.5, false, ""},
+		{"G15 beside etcd on one node", 0, false, diskName + " was not measured"},
+		{"G4 one request in flight beside bare TCP echo", 0, false, "the workload was not run"},
+		{"G16 memory of a claim, " + heldOccupation, 299, true, ""},
+		{"G16 " + lineOccupation, 401, false, ""},
+		{"G16 " + behindOccupation, 0, false, "memory was not measured"},
+		{"G3 Client on memlock beside x/sync: 128 goroutines, 1 path, each pair a hand-off", 0.9, true, ""},
+		{"G17 time of a release beside a million holds, beside one with ten", 1.5, false, ""},
+		{"G17 with 100,000 waiters, beside one with ten", 0, false, "BenchmarkReleaseWithWaiters/100000 was not run"},
+		{"G1 the same, 1 key, all cores", 0.75, true, ""},
+		{"G18 time of lk run -- true on SQLite beside flock f true", 5, true, ""},
+		{"G18 time of lk version beside an empty program with cobra", 0, false, "programs were not started"},
+		{"G18 size of lk without symbols", 31, false, ""},
+		{"G14 durable cluster of three beside etcd on three nodes: 16 and 128 clients", 0, false, "there is no cluster yet"},
 	} {
-		i := 0
-		for targets[i].over != c.over || targets[i].kind != distinct || targets[i].clients != 128 {
-			i++
-		}
-		v := targets[i].judge(small().Tables)
-		if (v.Measured != nil) != (c.measured != 0) || v.Measured != nil && v.Measured.Median != c.measured ||
-			v.Met != c.met || v.Why != c.why {
-			t.Errorf("beside %s: %+v %+v, want %+v", c.over, v, v.Measured, c)
+		v := verdictOf(small(), c.what)
+		if (v.measured != nil) != (c.measured != 0) || v.measured != nil && v.measured.Median != c.measured ||
+			v.met != c.met || v.why != c.why {
+			t.Errorf("%s: %+v %+v, want %+v", c.what, v, v.measured, c)
 		}
 	}
-	if v := targets[0].judge(nil); v.Met || v.Why != "the workload was not run" {
-		t.Errorf("without tables: %+v", v)
+	least := loaded{kind: distinct, clients: 128, peer: oursName, over: muxName, metric: pairsPerSecond}
+	if f, _ := least.figure(small()); atMost(0.8).metBy(f.Median) || atMost(0.8).String() != "at most 0.8x" {
+		t.Errorf("%v for %s", f, atMost(0.8))
 	}
-	least := target{
-		kind:    distinct,
-		clients: 128,
-		peer:    oursName,
-		over:    muxName,
-		metric:  pairsPerSecond,
-		bound:   0.8,
-		atMost:  true,
+}
+
+// Every aim has a target: a group that is lost is not missed by anybody.
+func TestAllAimsAreThere(t *testing.T) {
+	known := map[string]bool{}
+	for _, g := range targets {
+		known[g.id] = true
 	}
-	if v := least.judge(small().Tables); v.Met || v.Target != "at most 0.8x" {
-		t.Errorf("0.9 for at most 0.8: %+v", v)
+	for i := 1; i <= 20; i++ {
+		if id := fmt.Sprintf("G%d", i); !known[id] && id != "G13" {
+			t.Errorf("there is no target of %s", id)
+		}
+	}
+}
+
+// A peer that a target names and that does not exist would never be measured.
+func TestTargetsNamePeers(t *testing.T) {
+	known := map[string][]kind{"": {distinct, batches, contended, handoff}}
+	for _, p := range peers(sizes{}) {
+		known[p.about().name] = p.about().kinds
+	}
+	for _, g := range targets {
+		l, ok := g.from.(loaded)
+		if !ok {
+			continue
+		}
+		for _, name := range []string{l.peer, l.over} {
+			if !slices.Contains(known[name], l.kind) {
+				t.Errorf("%s, %s: %q does no %s", g.id, g.what, name, l.kind)
+			}
+		}
 	}
 }
 
 func TestPrinted(t *testing.T) {
-	r := small()
-	var plain, markdown strings.Builder
-	if err := r.printPlain(&plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.printMarkdown(&markdown); err != nil {
+	var plain strings.Builder
+	if err := small().printPlain(&plain); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"distinct paths, 128 clients", "0.90", etcdName + " (failed)", "it died",
-		"slock: it can't be fetched", "G15", "met", "missed"} {
+		"redsync: it can't be fetched", "G15", "met", "missed", "OnePath/memlock", runStart} {
 		if !strings.Contains(plain.String(), want) {
-			t.Errorf("the plain text lacks %q:\n%s", want, plain.String())
-		}
-		if !strings.Contains(markdown.String(), want) {
-			t.Errorf("the markdown lacks %q:\n%s", want, markdown.String())
-		}
-	}
-	cells := 0
-	for line := range strings.Lines(markdown.String()) {
-		switch n := strings.Count(line, "|"); {
-		case n == 0:
-			cells = 0
-		case cells == 0:
-			cells = n
-		case n != cells:
-			t.Errorf("a line of another number of cells: %s", line)
+			t.Errorf("the text lacks %q:\n%s", want, plain.String())
 		}
 	}
 }
@@ -128,18 +162,57 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What -json writes can be read again as it was.
-func TestJSON(t *testing.T) {
-	text, err := json.Marshal(small())
+// What -json writes can be read again as it was, and its figures follow.
+func TestRunIsReadAsItWasWritten(t *testing.T) {
+	text, err := small().encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read result
-	if err := json.Unmarshal(text, &read); err != nil {
+	file := filepath.Join(t.TempDir(), "run.json")
+	if err := os.WriteFile(file, text, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f := read.Tables[0].row(oursName).Figures[pairsPerSecond]
-	if f.Median != 900 || f.Ratio == nil || f.Ratio.Median != 0.9 || read.Tables[0].Kind != distinct {
-		t.Errorf("read again: %s", text)
+	read, err := readRun(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := small(); !reflect.DeepEqual(read, want) {
+		t.Errorf("read %+v, want %+v", read, want)
+	}
+	if lines := strings.Count(string(text), "\n"); lines < 16 {
+		t.Errorf("rows have no lines of their own:\n%s", text)
+	}
+	for _, bad := range []string{"", "{", `{"machine":{},"unknown":1}`} {
+		if err := os.WriteFile(file, []byte(bad), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readRun(file); err == nil || !strings.Contains(err.Error(), "run.json") {
+			t.Errorf("%q is read as a run: %v", bad, err)
+		}
+	}
+}
+
+// A run of some workloads and peers keeps what is there of the others.
+func TestKeptTables(t *testing.T) {
+	old, now := small(), small()
+	old.Tables = append(old.Tables, &table{workload: workload{distinct, 1, echoName}, Date: "yesterday"})
+	now.Memory = nil
+	now.keep(old)
+	if len(now.Tables) != 2 || now.Tables[0].Clients != 1 || len(now.Memory) != 2 {
+		t.Errorf("kept: %+v, %+v", now.Tables, now.Memory)
+	}
+	again := small()
+	again.Tables[0].Rows = again.Tables[0].Rows[:2] // without Redis
+	again.Tables[0].Rows[1].Rounds[0].Pairs = 800
+	again.Tables[0].workOut()
+	again.keep(now)
+	if len(again.Tables) != 3 || len(again.Tables[1].Rows) != 2 || len(again.Tables[2].Rows) != 4 {
+		t.Errorf("kept beside fewer peers: %+v", again.Tables)
+	}
+	for over, want := range map[string]float64{muxName: 0.8, rueidisName: 1.5} {
+		f, why := loaded{distinct, 128, oursName, over, pairsPerSecond}.figure(again)
+		if f == nil || f.Median != want {
+			t.Errorf("beside %s: %v, %s, want %v", over, f, why, want)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func (p *plan) run(ctx context.Context) (*result, error) {
 		Timing:  p.timing,
 		Sizes:   p.sizes,
 		How:     map[string]string{},
-		Missing: missingFromHere(),
+		Missing: map[string]string{},
 	}
 	installed, err := p.installed(r)
 	if err != nil {
@@ -49,14 +49,26 @@ func (p *plan) run(ctx context.Context) (*result, error) {
 	if r.Tables, err = p.runTables(ctx, dir, installed); err != nil {
 		return nil, err
 	}
-	if p.workloads == nil || p.workloads.MatchString(memoryName) {
+	if p.chosen(memoryName) {
 		if r.Memory, err = p.runMemory(ctx, dir, installed); err != nil {
 			return nil, err
 		}
 	}
-	r.Targets = judge(r)
+	if p.peers == nil && p.chosen(benchmarksName) {
+		if r.Benchmarks, err = p.runBenchmarks(ctx, dir, goBenchmarks); err != nil {
+			return nil, err
+		}
+	}
+	if p.peers == nil && p.chosen(startsName) {
+		if r.Starts, r.Binary, err = p.runStarts(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
+
+// chosen reports whether -workloads matches the name.
+func (p *plan) chosen(name string) bool { return p.workloads == nil || p.workloads.MatchString(name) }
 
 // installed are the chosen peers, but for those that are not installed, of which
 // the result tells.
@@ -119,7 +131,7 @@ func (p *plan) runTables(ctx context.Context, dir string, installed []peer) (tab
 // runWorkload goes round by round through the peers, beginning with another one
 // each time.
 func (p *plan) runWorkload(ctx context.Context, w workload, ready []peer) (*table, error) {
-	t := &table{workload: w}
+	t := &table{workload: w, Date: now()}
 	var able []peer
 	for _, peer := range ready {
 		if a := peer.about(); slices.Contains(a.kinds, w.Kind) {
@@ -152,7 +164,7 @@ func (p *plan) runWorkload(ctx context.Context, w workload, ready []peer) (*tabl
 
 func (p *plan) chosenWorkloads() (chosen []workload) {
 	for _, w := range workloads {
-		if p.workloads == nil || p.workloads.MatchString(w.name()) {
+		if p.chosen(w.name()) {
 			chosen = append(chosen, w)
 		}
 	}

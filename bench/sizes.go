@@ -15,7 +15,7 @@ func ourSizes() sizes {
 		number  = 100_000
 		call    = 1000<<20 | 3 // as engine/remote numbers calls
 	)
-	id := uint64(number<<lockerBits + 3)
+	id := uint64(number)
 	want := wantOf(id, pathsOf(1, 1)[0])
 	release := lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}
 	status := lockkeeper.Status{

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -41,6 +42,10 @@ func (w *Worker) Turns(l Locker, paths ...string) error {
 // release until another worker has the path, and fails if two workers have the path at once. A
 // worker that takes the path back before any other is no hand-off.
 type Contended struct {
+	// Yield makes each holder that keeps the path for no time let other goroutines run once. Within
+	// one process the others have got in line then, so that every pair is a hand-off.
+	Yield bool
+
 	path     string
 	keep     time.Duration
 	began    time.Time
@@ -80,13 +85,16 @@ func (c *Contended) hold(w *Worker) error {
 	if before := c.released.Load(); before != 0 && c.former.Load() != int32(w.Number)+1 {
 		w.Took(now - time.Duration(before))
 	}
-	if c.keep > 0 {
+	switch {
+	case c.keep > 0:
 		keep := time.NewTimer(c.keep)
 		select {
 		case <-keep.C:
 		case <-w.load.waiting.Done():
 			keep.Stop()
 		}
+	case c.Yield:
+		runtime.Gosched()
 	}
 	c.former.Store(int32(w.Number) + 1)
 	c.holder.Store(0)
