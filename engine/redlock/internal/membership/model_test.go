@@ -236,7 +236,7 @@ func (m *model) apply(p int) {
 	v := party.plan.Vector
 	switch step.Kind {
 	case Tag:
-		s.image = image{gen: NewGeneration(step.Count, m.r.Uint32()), recorded: s.runID(), durable: s.syncs}
+		s.image = image{gen: NewGeneration(step.Count, m.r.Uint32()), recorded: s.runID(), durable: !r.Loses}
 		m.logf("party %d tags server %d: %d", p, step.Server, s.gen)
 		if m.bug == noBarrier && step.Count > 1 {
 			all := v.with(step.Server, s.gen)
@@ -251,7 +251,7 @@ func (m *model) apply(p int) {
 		}
 	case Relabel:
 		if s.recorded == s.runID() || s.durable {
-			s.recorded, s.durable = s.runID(), s.syncs
+			s.recorded, s.durable = s.runID(), !r.Loses
 		}
 	case Commit:
 		if s.recorded == s.runID() && s.marker == "" {
@@ -430,13 +430,14 @@ func (m *model) lose(i int) {
 	m.loseSome(s, i)
 }
 
-// unnoticed reports whether the server stopped syncing, and its record does not say so yet. Operators
-// who change that back before any party looks are excluded: the protocol can't see it.
-func (s *modelServer) unnoticed() bool { return s.durable && !s.syncs }
+// Operators can do what no party can see: these are excluded. A server stops syncing, and
+//
+//   - it is set to sync again before a party has looked; see set,
+//   - it is restarted, set to sync, before the other servers know of its new life; see loseSome.
 
 // set has an operator change the settings of a server.
 func (m *model) set(s *modelServer, syncs bool) {
-	if s.unnoticed() {
+	if syncs && !s.syncs && s.durable {
 		return
 	}
 	if s.syncs {
@@ -447,15 +448,19 @@ func (m *model) set(s *modelServer, syncs bool) {
 
 // loseSome deletes all data of a server, or restarts it, perhaps with other settings.
 func (m *model) loseSome(s *modelServer, i int) {
-	if s.unnoticed() {
-		return
-	}
 	if m.r.IntN(4) == 0 {
 		s.image = image{}
 		m.logf("server %d is flushed", i)
 		return
 	}
-	m.set(s, m.r.IntN(3) > 0)
+	syncs := m.r.IntN(3) > 0
+	if syncs && !s.syncs && s.log.durable && m.known(i, s.log.gen) {
+		return
+	}
+	if s.syncs {
+		s.log = s.image
+	}
+	s.syncs = syncs
 	s.run += 1000
 	switch {
 	case s.syncs:
@@ -466,6 +471,16 @@ func (m *model) loseSome(s *modelServer, i int) {
 		s.image = s.disk
 	}
 	m.logf("server %d restarts, syncs %t: %+v", i, s.syncs, s.image)
+}
+
+// known reports whether a server states that generation for server i.
+func (m *model) known(i int, g Generation) bool {
+	for _, s := range m.servers {
+		if v, _ := ParseVector(s.marker); v.Set != "" && v.Generations[i] == g {
+			return true
+		}
+	}
+	return false
 }
 
 // check looks for two holders.
