@@ -20,49 +20,37 @@ func countFromReply(w *world, p *process, e *envelope) { e.sent = p.time(w) }
 func lateReplies(b bug) (*world, string) {
 	w := newWorld(simple(3, 2), b, func(int64) int64 { return 0 })
 	w.told = true
-	wrong := ""
-	do := func(moves ...move) {
-		for _, m := range moves {
-			if found := w.do(m); wrong == "" {
-				wrong = found
-			}
-		}
-	}
-	settle := func() {
-		for moves := w.prompt(); len(moves) > 0; moves = w.prompt() {
-			do(moves[0])
-		}
-	}
+	d := &directed{world: w}
 	holder, next := w.processes[0], w.processes[1]
-	settle()
+	d.settle()
 	w.claim(holder, waits(), "a")
-	settle()
+	d.settle()
 	w.claim(next, waits(), "a")
-	settle()
+	d.settle()
 	w.renew(holder)
 	w.flush(holder)
 	holder.frozen = true // what is on its way to it waits, its requests are executed
 	for end := w.now + micros(6*time.Second); w.now < end; {
-		settle()
-		do(move{kind: moveAdvance})
+		d.settle()
+		d.do(move{kind: moveAdvance})
 	}
 	holder.frozen = false
-	do(move{kind: moveClientTick, process: 0}) // the first call took too long
+	d.do(move{kind: moveClientTick, process: 0}) // the first call took too long
 	for moves := w.repliesTo(0); len(moves) > 0; moves = w.repliesTo(0) {
-		do(moves[0])
+		d.do(moves[0])
 	}
-	do(move{kind: moveFreeze, process: 0})
+	d.do(move{kind: moveFreeze, process: 0})
 	for i := range w.members {
-		do(move{kind: moveCut, process: 0, server: i})
+		d.do(move{kind: moveCut, process: 0, server: i})
 	}
 	for end := w.now + micros(8*time.Second); w.now < end; {
-		settle()
-		do(move{kind: moveAdvance})
+		d.settle()
+		d.do(move{kind: moveAdvance})
 	}
-	if wrong == "" && !next.client.claims[0].held {
-		wrong = "the next claim is not granted after the holder's TTL"
+	if d.wrong == "" && !next.client.claims[0].held {
+		return w, "the next claim is not granted after the holder's TTL"
 	}
-	return w, wrong
+	return w, d.wrong
 }
 
 // repliesTo returns the moves that deliver the next replies to a process.
