@@ -40,6 +40,13 @@ func TestBatchAndServerAgree(t *testing.T) {
 		}
 		apply(attachRequest("a"))
 		apply(attachRequest("b"))
+		if seed%4 < 2 { // counters as they are in use: 9 bytes, when they are packed
+			high := claimRequest("b", 1, "high")
+			high.Kind, high.Restore = quorum.Restore, quorum.RestoreRequest{TTL: 9_000_000, To: "party",
+				Claims: []quorum.RestoreClaim{{ID: 1, Want: high.Want, Fence: origin}}}
+			apply(high)
+			next["b"] = 2
+		}
 		if seed%3 == 0 {
 			apply(quorum.Request{Kind: quorum.List, Limit: 10, Ends: true}) // from now on somebody follows
 		}

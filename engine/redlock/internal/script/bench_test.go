@@ -21,6 +21,7 @@ func member(t testing.TB, w *wire) Set {
 		}
 	}
 	w.do("HSET", set.SetKey, "marker", set.Marker)
+	w.do("SET", set.Floor(), 1_700_000_000_000_000)
 	return set
 }
 
@@ -123,4 +124,52 @@ func fiftyPairs(id *uint64) (claims, ends []quorum.Request) {
 		})
 	}
 	return claims, ends
+}
+
+// BenchmarkHandOff measures what a release costs the server while 128 claims wait for the path, together
+// with the claim of the former holder, who gets in line again: server-µs/op.
+func BenchmarkHandOff(b *testing.B) {
+	w := dial(b, testdb.SharedRedis(b))
+	set, line := member(b, w), fmt.Sprint("line-", b.N) // this function runs several times
+	do := func(r quorum.Request) quorum.Reply {
+		w.c.Write(evalsha(b, set, r))
+		answer, err := w.read()
+		if err != nil {
+			b.Fatal(err)
+		}
+		reply, err := Decode(r.Kind, answer.([]any)[0])
+		if err != nil {
+			b.Fatal(err)
+		}
+		return reply
+	}
+	do(quorum.Request{
+		Kind: quorum.Attach, Session: line,
+		Attach: quorum.AttachRequest{NewEpoch: 1_700_000_000_000_000, Nonce: "n", TTL: 3_600_000_000, To: "party"},
+	})
+	claim := func(id, low uint64) quorum.Reply {
+		return do(quorum.Request{
+			Kind: quorum.Claim, Session: line, Epoch: 1_700_000_000_000_000, LowestOpen: low, ID: id,
+			Want: quorum.WantRecord{Paths: []string{line}, Ticket: 1_700_000_000_000_000 + id},
+		})
+	}
+	for id := range uint64(128) {
+		claim(id+1, 1)
+	}
+	before := cpu(b, w)
+	for n := range uint64(b.N) {
+		do(quorum.Request{
+			Kind: quorum.End, Session: line, Epoch: 1_700_000_000_000_000, LowestOpen: n + 1, ID: n + 1,
+			Reason: lockkeeper.Released,
+		})
+		if reply := claim(n+129, n+2); reply.Claims[0].Position != 127 {
+			b.Fatalf("%+v", reply)
+		}
+	}
+	b.ReportMetric((cpu(b, w)-before)/float64(b.N), "server-µs/op")
+	for id := range uint64(128) {
+		do(quorum.Request{
+			Kind: quorum.End, Session: line, Epoch: 1_700_000_000_000_000, ID: uint64(b.N) + id + 1, Reason: lockkeeper.Released,
+		})
+	}
 }

@@ -5,20 +5,43 @@
 local count = math.floor((#ARGV - 4) / 6)
 local batch -- what was read, with the changes since; nil if nothing was
 
--- heldClaim returns what an End needs of a claim with a vote for one path; nil for any other.
-local function heldClaim(text)
-  if not text or string.byte(text) ~= 156 then
+-- packedText returns the text that is packed at a place, and its end; nil if there is none.
+local function packedText(text, at)
+  local head, low, high = string.byte(text, at, at + 2)
+  local n, from = 0, at + 1
+  if not high then
+    return
+  elseif head >= 160 and head <= 191 then
+    n = head - 160
+  elseif head == 217 then
+    n, from = low, at + 2
+  elseif head == 218 then
+    n, from = low * 256 + high, at + 3
+  else
     return
   end
-  local some = cmsgpack.unpack_limit
-  local ok, end_, state, _, since, _, _, lapsed, _, _, _, _, asks, want = pcall(some, text, 12, 1)
-  if ok and end_ == -1 and state == HELD and lapsed == 0 and type(since) == 'number' and type(asks) == 'table' and
-      #asks == 0 and type(want) == 'string' and string.sub(want, 1, 3) == '\220\0\16' then
-    local known, _, revision, _, names = pcall(some, want, 3, 3)
-    if known and type(revision) == 'number' and type(names) == 'table' and #names == 1 and
-        type(names[1]) == 'string' then
-      return { since = since, revision = revision, want = want, name = names[1] }
-    end
+  return string.sub(text, from, from + n - 1), from + n - 1
+end
+
+-- heldClaim returns what an End needs of a claim with a vote for one path, as this part packs it; nil for
+-- any other. Its numbers stay packed, and are compared and copied as they are: to unpack them costs more
+-- than all the rest.
+local function heldClaim(text)
+  local tail = text and string.sub(text, 1, 4) == '\156\2\194\207' and string.byte(text, 13) == 207 and 22
+  if not tail or string.sub(text, tail, tail + 6) ~= '\0\0\0\0\160\0\144' then
+    return
+  end
+  local want, last = packedText(text, tail + 7)
+  if not want or last ~= #text or string.sub(want, 1, 3) ~= '\220\0\16' then
+    return
+  end
+  local revision, priority, paths = string.byte(want, 4, 6)
+  if not paths or revision > 127 or priority > 127 and priority < 224 or paths ~= 145 then
+    return
+  end
+  local name, stop = packedText(want, 7)
+  if name and stop < #want then
+    return { since = string.sub(text, 4, 12), revision = revision, want = string.sub(text, tail + 7), name = name }
   end
 end
 
@@ -76,7 +99,10 @@ local function pathOf(name)
   if not p then
     local text = batch.texts[name]
     p = { key = data .. 'p:' .. name, counter = batch.floor, holder = '', id = 0, unsure = 0 }
-    if text then
+    local free = text and #text == 14 and string.match(text, '^\149(\207........)\160%z%z\194$')
+    if free then
+      p.counter = cmsgpack.unpack(free)
+    elseif text then
       local ok, end_, waits
       ok, end_, p.counter, p.holder, p.id, p.unsure, waits = pcall(cmsgpack.unpack_limit, text, 5, 1)
       if not (ok and end_ == -1 and string.byte(text) == 149 and waits == false and type(p.counter) == 'number' and
@@ -133,25 +159,25 @@ end
 
 -- endMany executes an End of the batch; see endOne.
 local function endMany()
-  local n, c = tonumber(id), batch.held[id]
-  local p = c and pathOf(c.name)
-  if not p or p.holder ~= sid or p.id ~= n or batch.followed then
+  local n, b, c = tonumber(id), batch, batch.held[id]
+  local number = cmsgpack.pack(n)
+  local text, tail = c and not b.paths[c.name] and b.texts[c.name], sidPacked .. number .. '\0\194'
+  if not text or string.sub(text, 11) ~= tail or string.sub(text, 1, 2) ~= '\149\207' or b.followed then
     return
   end
-  local b, pack, reason = batch, cmsgpack.pack, tonumber(a1)
-  local since, counter = pack(c.since), pack(p.counter)
+  local counter, reason = string.sub(text, 2, 10), cmsgpack.pack(tonumber(a1))
   b.low, b.held[id] = math.max(b.low, mark), nil
   if n < b.low then -- nobody may ask for it any more
     b.drop[#b.drop + 1] = 'c' .. id
   else
     b.set[#b.set + 1] = 'c' .. id
-    b.set[#b.set + 1] = '\156\3\195' .. since .. '\0\0\0\0' .. pack(reason) .. '\160' .. counter ..
-      '\144' .. pack(c.want)
+    b.set[#b.set + 1] = '\156\3\195' .. c.since .. '\0\0\0\0' .. reason .. '\160' .. counter .. '\144' .. c.want
   end
-  p.holder, p.id, p.record = '', 0, '\149' .. counter .. '\160\0' .. pack(p.unsure) .. '\194'
+  local p = { key = data .. 'p:' .. c.name, record = '\149' .. counter .. '\160\0\0\194', holder = '', unsure = 0 }
+  b.texts[c.name] = p.record
   changePath(p)
-  return replyHead .. pack(n) .. '\3' .. pack(reason) .. '\160' .. pack(c.revision) .. '\0' .. counter .. '\0' ..
-    since .. '\194\0\144\194\0\0\144\144\144\194\160'
+  return replyHead .. number .. '\3' .. reason .. '\160' .. string.char(c.revision) .. '\0' .. counter .. '\0' ..
+    c.since .. '\194\0\144\194\0\0\144\144\144\194\160'
 end
 
 -- flush writes what the batch changed.
