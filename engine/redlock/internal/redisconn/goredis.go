@@ -95,13 +95,49 @@ func (g *goRedis) Pipeline(ctx context.Context, commands [][]any) ([]any, error)
 // the pool. After a failure it refuses all work.
 func (g *goRedis) Connect() Connection { return &sticky{conn: g.client.Conn()} }
 
-type sticky struct{ conn *redis.Conn }
+// sticky closes its Conn when no pipeline uses it: go-redis does not allow it before.
+type sticky struct {
+	conn *redis.Conn
+
+	mu     sync.Mutex // guards all below
+	using  int        // pipelines
+	closed bool
+}
 
 func (s *sticky) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.using++
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("%w: %w", ErrUnsent, redis.ErrClosed)
+	}
+	defer s.done()
 	return pipeline(ctx, s.conn.Pipeline(), commands)
 }
 
-func (s *sticky) Close() error { return s.conn.Close() }
+func (s *sticky) done() {
+	s.mu.Lock()
+	s.using--
+	last := s.closed && s.using == 0
+	s.mu.Unlock()
+	if last {
+		s.conn.Close()
+	}
+}
+
+func (s *sticky) Close() error {
+	s.mu.Lock()
+	last := !s.closed && s.using == 0
+	s.closed = true
+	s.mu.Unlock()
+	if last {
+		return s.conn.Close()
+	}
+	return nil
+}
 
 func pipeline(ctx context.Context, pipe redis.Pipeliner, commands [][]any) ([]any, error) {
 	sent := make([]*redis.Cmd, len(commands))
