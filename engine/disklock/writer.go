@@ -2,6 +2,7 @@ package disklock
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -32,6 +33,7 @@ func (j *journal) run() {
 		default:
 			select {
 			case <-j.wakeup:
+				runtime.Gosched() // commands that arrived with the first one share its commit
 			case <-j.quit:
 			}
 		}
