@@ -2,7 +2,6 @@ package disklock
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -33,7 +32,6 @@ func (j *journal) run() {
 		default:
 			select {
 			case <-j.wakeup:
-				runtime.Gosched() // commands that arrived with the first one share its commit
 			case <-j.quit:
 			}
 		}
