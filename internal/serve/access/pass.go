@@ -59,8 +59,8 @@ func (g *Gate) watch(a *admission) {
 
 // withdraw ends a. The caller holds g.mu.
 func (g *Gate) withdraw(a *admission) {
-	a.end() // first: the server sends no refusal to a client whose pass is withdrawn
-	a.rights.Store(nil)
+	a.rights.Store(nil) // first: who is woken by Done can do nothing more
+	a.end()
 	if a.timer != nil {
 		a.timer.Stop()
 	}
@@ -126,6 +126,10 @@ func (p *Pass) Engine() lockkeeper.Engine {
 // certificate has expired, or its identity was removed. From then on its engine refuses every call
 // with ErrDenied. All passes of one credential share the channel.
 func (p *Pass) Done() <-chan struct{} { return p.admission.life.Done() }
+
+// Withdrawn reports whether the pass is withdrawn. It is so as soon as a call can be refused for that,
+// which is a moment before Done is closed.
+func (p *Pass) Withdrawn() bool { return p.admission.rights.Load() == nil }
 
 // May returns nil if the identity may do v at the path; "" stands for all paths. Otherwise the
 // error is an ErrDenied that names the identity, the verb and the path, and Options.Acted is

@@ -89,15 +89,9 @@ func (c *conn) takeUnsent(unsent int) bool {
 	return true
 }
 
-// withdrawn reports whether the client's pass is withdrawn.
-func (c *conn) withdrawn() bool {
-	select {
-	case <-c.gone:
-		return true
-	default:
-		return false
-	}
-}
+// withdrawn reports whether the client's pass is withdrawn. Then a refusal is no answer: the client
+// repeats the call with a new token.
+func (c *conn) withdrawn() bool { return c.pass != nil && c.pass.Withdrawn() }
 
 // post sends a frame of its own, such as the welcome. It does not wait.
 func (c *conn) post(m *wire.ServerFrame) {
