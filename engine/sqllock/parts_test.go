@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/model"
@@ -197,6 +198,7 @@ func stillEngine(m *memory, name string, b bounds) *Engine {
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.cutting, e.cut = context.WithCancel(context.Background())
+	e.poller = watching.NewPoller(e.closing, e.watchersRead)
 	return e
 }
 
