@@ -47,6 +47,7 @@ type server struct {
 
 	// Of the goroutine that sends: the latest pipeline. Their memory is used again.
 	batch    []request
+	failed   bool // the server is up nevertheless
 	requests []quorum.Request
 
 	// Guarded by Engine.mu.
@@ -78,10 +79,21 @@ func (s *server) put(r request) {
 // Engine.mu.
 func (s *server) busy() bool { return s.sending || s.up && len(s.queue) > 0 }
 
+// failedPause is the pause after a pipeline that failed while the link stays up. The Party may send its
+// requests again at once.
+const failedPause = 10 * time.Millisecond
+
 // work sends pipelines until the engine is closed.
 func (s *server) work() {
 	for {
-		for s.sendNext() {
+		for s.engine.closing.Err() == nil && s.sendNext() {
+			if !s.failed {
+				continue
+			}
+			select {
+			case <-time.After(failedPause):
+			case <-s.engine.closing.Done():
+			}
 		}
 		select {
 		case <-s.wakeup:
@@ -124,6 +136,7 @@ func (s *server) sendNext() bool {
 		if err == nil && s.losses != losses {
 			err = link.ErrLost // the replies are older than the loss, which the Party knows already
 		}
+		s.failed = err != nil && s.up
 		for i, r := range batch {
 			s.finish(now, sent, r, replies, i, err)
 		}
