@@ -41,12 +41,14 @@ func (n names) in(session string) string {
 	return session
 }
 
-// out returns the identity's id of a session of the engine; in is its reverse.
+// out returns the identity's id of a session of the engine; in is its reverse. An id that contains the
+// separator, which a server without a policy accepts, keeps the prefix: else it would name a session of
+// another identity.
 func (n names) out(session string) string {
 	if n.prefix == "" || session == "" {
 		return session
 	}
-	if id, own := strings.CutPrefix(session, n.prefix); own {
+	if id, own := strings.CutPrefix(session, n.prefix); own && !strings.Contains(id, separator) {
 		return id
 	}
 	if strings.Index(session, separator) > 0 {

@@ -313,6 +313,7 @@ func TestNamesMapBackToSessions(t *testing.T) {
 func FuzzNames(f *testing.F) {
 	f.Add("ci", "ci:s")
 	f.Add("ci", ":x:y")
+	f.Add("ci", "ci:web:s")
 	f.Fuzz(func(t *testing.T, identity, session string) {
 		if access.IdentityName(identity) != nil || session == "" || session == identity+":" {
 			return
