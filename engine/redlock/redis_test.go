@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redisconn"
+	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/redislink"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
@@ -129,12 +131,21 @@ func TestUserNeedsNamedRightsAlone(t *testing.T) {
 		t.Errorf("a wrong password: %v, want ErrDenied", err)
 	}
 	rules := []any{"ACL", "SETUSER", "app", "on", ">secret"}
-	for rule := range strings.FieldsSeq(redisconn.Rights("lockkeeper:")) {
+	for rule := range strings.FieldsSeq(redislink.Rights("lockkeeper:")) {
 		rules = append(rules, rule)
 	}
 	ask(t, s, rules...)
 	if err := lockOnce(t, "redis://app:secret@"+s.Addr()); err != nil {
 		t.Error(err)
+	}
+	page, err := os.ReadFile("../../docs/engines/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stated, _ := strings.Cut(string(page), "user lockkeeper on >PASSWORD ")
+	stated, _, _ = strings.Cut(stated, "```")
+	if want := strings.Fields(redislink.Rights("lockkeeper:")); !slices.Equal(strings.Fields(stated), want) {
+		t.Errorf("the page has other rights than %s", strings.Join(want, " "))
 	}
 	t.Setenv(passwordVariable, "secret")
 	if err := lockOnce(t, "redis://app@"+s.Addr()); err != nil {

@@ -59,7 +59,7 @@ func (g *Gate) watch(a *admission) {
 
 // withdraw ends a. The caller holds g.mu.
 func (g *Gate) withdraw(a *admission) {
-	a.rights.Store(nil) // first: who is woken by Done can do nothing more
+	a.rights.Store(nil) // first: a call that Done wakes can do nothing more
 	a.end()
 	if a.timer != nil {
 		a.timer.Stop()

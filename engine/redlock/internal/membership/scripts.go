@@ -34,9 +34,16 @@ for i = 1, 4 do
 end
 `
 
-var (
+// Commands are the commands that the scripts execute: a user of an ACL needs them.
+func Commands() []string {
+	return []string{
+		"DEL", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PUBLISH", "SET", "TIME", "UNLINK",
+		"ZCARD", "ZREVRANGE",
+	}
+}
 
-	// Announce publishes ARGV[2] on channel ARGV[1], together with the run id of the process. So a
+var (
+	// announce publishes ARGV[2] on channel ARGV[1], together with the run id of the process. So a
 	// subscriber knows which process its connection leads to.
 	announce = newScript(runID + `return redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. run)`)
 

@@ -145,16 +145,3 @@ func Denied(err error) bool {
 	}
 	return false
 }
-
-// Rights returns the ACL rules that a user needs: the commands of the engine, on the keys and
-// channels that begin with prefix.
-func Rights(prefix string) string {
-	return "~" + prefix + "* &" + prefix + "* " + commands
-}
-
-// commands has the commands that the engine and its scripts use.
-const commands = "+evalsha +eval +script|load +subscribe +unsubscribe +ping +publish +info +time +config|get " +
-	"+select +hello +scan +unlink +del +exists +get +set +incrby +expire +pexpire +persist " +
-	"+hget +hset +hmget +hgetall +hdel +hexists +hincrby +hlen +hkeys +hvals " +
-	"+zadd +zrem +zscore +zrange +zrangebyscore +zrangebylex +zrevrange +zcard +zcount +zpopmin " +
-	"+zremrangebyrank +sadd +srem +smembers"

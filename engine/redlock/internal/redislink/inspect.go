@@ -54,7 +54,7 @@ func (g *Group) denied(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w; the rights of the user must include (ACL SETUSER): %s", ErrDenied, err,
-		redisconn.Rights(g.prefix))
+		Rights(g.prefix))
 }
 
 // Inspect asks all servers for their facts, and refuses servers that can't keep locks. It does not

@@ -245,7 +245,7 @@ func (l *redisLink) join(ctx context.Context, own process) error {
 		if s.plan.Err != nil {
 			l.down(s.plan.Err)
 		} else if r.Answered && s.plan.Members[l.index] && r.Vector.Equal(s.plan.Vector) {
-			if l.rise(own, s.plan.Vector, l.group.inspected(l.index)) {
+			if l.rise(own, s.plan.Vector) {
 				return nil
 			}
 		}
@@ -258,7 +258,7 @@ func (l *redisLink) join(ctx context.Context, own process) error {
 }
 
 // rise brings the link up, unless the vector has changed since.
-func (l *redisLink) rise(own process, v membership.Vector, facts redisconn.Facts) bool {
+func (l *redisLink) rise(own process, v membership.Vector) bool {
 	l.group.mu.Lock()
 	defer l.group.mu.Unlock()
 	if !l.group.vector.Equal(v) {
@@ -271,7 +271,7 @@ func (l *redisLink) rise(own process, v membership.Vector, facts redisconn.Facts
 	default:
 	}
 	l.up, l.lost, l.process, l.why = true, false, own, nil
-	l.emitUp(facts)
+	l.events.Up()
 	return true
 }
 
@@ -346,9 +346,4 @@ func load(ctx context.Context, conn redisconn.Connection) error {
 		}
 	}
 	return nil
-}
-
-// emitUp reports that the link is up. The caller holds mu.
-func (l *redisLink) emitUp(facts redisconn.Facts) {
-	l.events.Up()
 }

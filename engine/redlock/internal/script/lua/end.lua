@@ -1,6 +1,6 @@
 
 -- A frequent case: the end of a vote for one path, while nothing is due and nobody follows. Nobody waits
--- for the path, or the first in line, who wants nothing else, gets the vote. Everything else, errors too,
+-- for the path, or the first in line, which wants nothing else, gets the vote. Everything else, errors too,
 -- is for the general part: nothing is written before.
 
 -- successor returns the first in line for the path, and whether others wait too; nil if that is for
