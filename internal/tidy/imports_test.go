@@ -44,6 +44,7 @@ var house = []room{
 		"engine/redlock/internal/script engine/redlock/internal/membership engine/redlock/internal/redisconn", ""},
 	// servers in memory, for tests
 	{"engine/redlock/internal/memory", "engine/redlock/internal/link engine/redlock/internal/quorum", ""},
+	{"engine/quorumlock/internal/voters", "", ""}, // which nodes of a cluster vote, and which leads
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
