@@ -197,9 +197,12 @@
 //
 // Tickets are microseconds of a common time base: the party's clock, corrected by the median over
 // the servers of the differences between their clocks and its own, each measured with the shortest
-// round trip so far. So of two requests with one priority, the one that began to wait goes first if
-// the other was sent after it had been answered, as long as no clock is set. Requests nearer to
-// each other than a round trip may swap.
+// round trip so far. So a ticket is never below the servers' clocks, and above them by the way to the
+// servers, at most. A party answers that a claim waits only when the claim's ticket has passed on the
+// servers' clocks. It has passed when the replies arrive, unless the party has measured by slow
+// exchanges alone. So of two requests with one priority, the one that began to wait goes first if the
+// other was sent after it had been answered, as long as no clock is set. Of two requests that are on
+// their way at the same time, either may go first.
 //
 // A claim of several paths is one request to each server: it gets votes for all of them or for
 // none.

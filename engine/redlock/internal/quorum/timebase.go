@@ -11,12 +11,15 @@ import (
 //	offset = time of the server - sent on the boot clock
 //
 // at the exchange with the smallest round trip. So the estimate is never below the server's clock, and
-// above it by the way to the server, at most. Then of two requests, of which one is sent after the other
-// was answered, the later one has the higher ticket, unless the way to the server took longer in the
-// exchange with the smallest round trip than the whole first request:
+// above it by the way to the server, at most. Of two requests, of which one is sent after the other was
+// answered, the later one has the higher ticket, because a party answers that a claim waits only when
+// its ticket has passed on the servers' clocks (see passed):
 //
-//	ticket of the first <= time when it was sent + the way <= time of its answer
-//	                    <= time when the second is sent    <= ticket of the second
+//	ticket of the first <= time of its answer
+//	                    <= time when the second is sent <= ticket of the second
+//
+// As a rule the ticket has passed when the replies arrive. It has not if the way to the servers took
+// longer in the exchanges with the smallest round trips than the whole first request.
 //
 // The middle of sent and received, as NTP has it, would be nearer, but below the clock after a slow
 // answer. The common time is the boot clock plus the median of the offsets: one server with a wrong
@@ -66,12 +69,15 @@ func (b *timebase) forget(server int) {
 }
 
 // offset returns the median offset.
-func (b *timebase) offset() Micros {
+func (b *timebase) offset() Micros { return b.median(func(s *sample) Micros { return s.offset }) }
+
+// median returns the median of what of says of each server; 0 if no server is known.
+func (b *timebase) median(of func(*sample) Micros) Micros {
 	var buffer [7]Micros
 	known := buffer[:0]
 	for i := range b.samples {
-		if b.samples[i].known {
-			known = append(known, b.samples[i].offset)
+		if s := &b.samples[i]; s.known {
+			known = append(known, of(s))
 		}
 	}
 	if len(known) == 0 {
@@ -88,6 +94,28 @@ func (b *timebase) common(at time.Duration) Micros { return micros(at) + b.offse
 func (b *timebase) next(now time.Duration) uint64 {
 	b.last = max(b.last+1, uint64(max(b.common(now), 1)))
 	return b.last
+}
+
+// longestExchange bounds how far a ticket is ahead of the servers' clocks. A ticket that is farther
+// ahead was given before a clock was set.
+const longestExchange = 3 * time.Second
+
+// rounding is more than the errors of a ticket and of a server's clock by whole microseconds.
+const rounding = 2
+
+// passed returns when the servers' clocks certainly show more than the ticket: now or earlier if they
+// do already, or if the ticket is from before a clock was set. The clock of one server shows at least
+//
+//	time of the server in its reply + now - received = now + offset - round trip
+//
+// of which passed takes the median over the servers, as the ticket does.
+func (b *timebase) passed(ticket uint64, now time.Duration) time.Duration {
+	least := micros(now) + b.median(func(s *sample) Micros { return s.offset - micros(s.rtt) })
+	ahead := Micros(ticket) + rounding - least
+	if ahead > micros(longestExchange) {
+		return now
+	}
+	return now + time.Duration(ahead)*time.Microsecond
 }
 
 // ends returns a moment as an end that clients repeat: Lease.EndsAt and Asked.EndsAt.

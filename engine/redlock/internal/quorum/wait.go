@@ -12,6 +12,7 @@ type waitState struct {
 	pollAt   time.Duration // it repeats its question; never: not set
 	decideBy time.Duration // it waits no longer for slow servers before it is answered; never: not set, or passed
 	late     bool          // decideBy has passed
+	answerAt time.Duration // it is answered that it waits; never: not set, or passed
 	splitAt  time.Duration // it looks at its split vote
 }
 
@@ -70,13 +71,25 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 	}
 	w.decideBy, w.late = never, false
 	if !c.answered {
-		p.answerCallers(c, now)
+		p.answerWhenPassed(c, now)
 	}
 	p.shakes.follow(p, c, now)
 	if c.counted() > 0 && flying == 0 {
 		p.resolveSplit(c, now)
 	}
 	p.setPoll(c, now)
+}
+
+// answerWhenPassed answers that c waits, as soon as its ticket has passed on the servers' clocks. Then
+// every request that is sent after the answer goes behind it.
+func (p *Party) answerWhenPassed(c *claim, now time.Duration) {
+	at := p.base.passed(c.record.Ticket, now)
+	if at > now {
+		c.wait.answerAt = at
+		return
+	}
+	c.wait.answerAt = never
+	p.answerCallers(c, now)
 }
 
 // setPoll sets the time of the next question: the slow poll, or near the front of the queue when what
@@ -123,6 +136,9 @@ func (p *Party) wakeWait(c *claim, now time.Duration) {
 	w := &c.wait
 	if now >= w.decideBy {
 		w.decideBy, w.late = never, true
+	}
+	if now >= w.answerAt {
+		w.answerAt = never
 	}
 	if now >= w.pollAt {
 		w.pollAt = never
