@@ -135,6 +135,10 @@ func TestLegalHistories(t *testing.T) {
 			askAt(5, "b", x("db")).is("b", history.Waits).is("h", history.Release).is("h", history.Released).
 			granted("b", 2).is("b", history.Release).is("b", history.Released).granted("a", 3),
 		"a try finds it taken": line{}.ask("a", x("db")).granted("a", 1).try("b", x("db")).refused("b", lockkeeper.TimedOut),
+		"a try finds a claim that was granted unheard": line{}.ask("a", x("db")).is("a", history.Cancel).refused("a",
+			lockkeeper.Cancelled).try("b", x("db")).refused("b", lockkeeper.TimedOut),
+		"a permit that was granted unheard is in use": line{}.ask("a", one).is("a", history.Cancel).refused("a",
+			lockkeeper.Cancelled).ask("b", one).granted("b", 2, permitGrant(one, 2, 2)),
 		"an unknown outcome allows everything": line{}.ask("a", x("db")).is("a", history.Unknown).try("b",
 			x("db")).refused("b",
 			lockkeeper.TimedOut).

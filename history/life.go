@@ -183,6 +183,13 @@ func (l *life) wrongf(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
+// refusedAtOnce reports whether l was a try that the engine refused. Every other claim without a
+// known grant may have been granted and ended unheard: its client gave up, or its session ended,
+// while the answer was under way. Its end may reach the engine long after its client gave up.
+func (l *life) refusedAtOnce() bool {
+	return l.ask.Try && len(l.answers) > 0 && l.answers[0].Kind == Refused && l.answers[0].Reason == lockkeeper.TimedOut
+}
+
 func (l *life) grantedAt() time.Duration {
 	if l.grant == nil {
 		return never

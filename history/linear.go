@@ -105,11 +105,11 @@ func lockOperations(lives []*life, rules Rules) (operations []porcupine.Operatio
 		case l.grant != nil:
 			add(l, step{verb: take}, l.ask.At, l.grant.At)
 			l.addEnd(rules, func(s step, call, ret time.Duration) { add(l, s, call, ret) })
-		case len(l.answers) == 0 || l.answers[0].Kind == Unknown:
+		case l.refusedAtOnce():
+			add(l, step{verb: try}, l.ask.At, l.answers[0].At)
+		default:
 			add(l, step{verb: take, maybe: true}, l.ask.At, never)
 			add(l, step{verb: fall, maybe: true}, l.ask.At, never)
-		case l.ask.Try && l.answers[0].Reason == lockkeeper.TimedOut:
-			add(l, step{verb: try}, l.ask.At, l.answers[0].At)
 		}
 	}
 	return operations
@@ -145,7 +145,7 @@ func permitOperations(lives []*life, rules Rules) (operations []porcupine.Operat
 			}
 			add(s, l.ask.At, l.grant.At)
 			l.addEnd(rules, add)
-		case len(l.answers) == 0 || l.answers[0].Kind == Unknown:
+		case !l.refusedAtOnce():
 			add(step{verb: take, maybe: true}, l.ask.At, never)
 			add(step{verb: fall, maybe: true}, l.ask.At, never)
 		}
