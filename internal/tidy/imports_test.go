@@ -79,6 +79,7 @@ var house = []room{
 	{"internal/watching", ".", ""},
 	{"examples/transactions", ".", ""}, // runs on every engine
 	{"examples/priorities", ".", ""},   // measures starvation
+	{"examples/drain", ". engine/all", ""},
 
 	{"internal/model", ". table", ""},                   // the rules a second time, slow and obvious
 	{"internal/story", ". table internal/duration", ""}, // commands and tables as text
