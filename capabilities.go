@@ -51,6 +51,15 @@ type CommitReporter interface {
 // A decision is a status, a lease, or a refusal. Nobody may learn of it before its commit has ended,
 // because a crash can undo it until then. ctx has no effect after the method has returned.
 type GroupCommitter interface {
+	// BeginOpen opens a session together with its first claim: an Attach by which the session begins,
+	// and a Claim under the key of its lease. No other call comes between the two, and the claim
+	// acknowledges the lease, which showed no other claim. BeginOpen returns that lease, with the
+	// status of the claim added to Lease.Claims.
+	//
+	// A refusal leaves neither the claim nor the session. If the session is open, BeginOpen changes
+	// nothing and returns the ErrSession of an Attach without an epoch; s.Epoch has no effect. A crash
+	// before the commit has ended can leave the session without the claim; then it ends with its TTL.
+	BeginOpen(ctx context.Context, s Session, w Want, notify func([]Status)) (Lease, Commit, error)
 	BeginClaim(ctx context.Context, k Key, w Want) (Status, Commit, error)
 	BeginRenew(ctx context.Context, k Key) (Lease, Commit, error)
 	BeginEnd(ctx context.Context, k Key, e Ending) (Commit, error)

@@ -13,6 +13,58 @@ import (
 
 var _ lockkeeper.GroupCommitter = (*Keeper)(nil)
 
+// BeginOpen implements lockkeeper.GroupCommitter. It applies an Attach and a Claim, and a Leave if the
+// table refuses the claim, as separate entries of the log under one hold of the mutex. The commit is
+// that of the last entry, so it covers all.
+func (k *Keeper) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	err := s.Check(k.guarantees.NoExpiry)
+	if err == nil {
+		err = w.Check()
+	}
+	if err == nil {
+		err = k.guarantees.Refuse(&w)
+	}
+	if err == nil {
+		err = k.lock(ctx, true)
+	}
+	if err != nil {
+		return lockkeeper.Lease{}, nil, err
+	}
+	s.Epoch = 0
+	lease, attached, commit, err := k.stepAttach(s, notify)
+	var claimed *news
+	if err == nil {
+		lease.Claims, claimed, commit, err = k.stepFirstClaim(lease, w)
+	}
+	commit = k.unlockDecided(attached, commit, err)
+	claimed.deliver()
+	later, err := decided(commit, err)
+	if err != nil {
+		lease = lockkeeper.Lease{}
+	}
+	return lease, later, err
+}
+
+// stepFirstClaim applies the claim of BeginOpen, and ends the session if the table refuses it. The
+// caller holds the mutex.
+func (k *Keeper) stepFirstClaim(lease lockkeeper.Lease, w lockkeeper.Want) ([]lockkeeper.Status, *news, *Commit,
+	error) {
+	key := lease.Key
+	key.Acked = lease.Number
+	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
+	reply, err := k.table.Step(&k.command)
+	news, commit := k.gatherStep("", err)
+	if err == nil {
+		return append(lease.Claims, reply.Status), news, commit, nil
+	}
+	k.command.Op, k.command.Ending = table.End, lockkeeper.Ending{Kind: lockkeeper.Leave}
+	_, _ = k.table.Step(&k.command) // the key is of the session that has just begun
+	k.sessions.Remove(key.Session, key.Epoch)
+	_, commit = k.gatherStep(key.Session, nil)
+	return nil, news, commit, err
+}
+
 // BeginClaim implements lockkeeper.GroupCommitter.
 func (k *Keeper) BeginClaim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {

@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +138,82 @@ func TestBegunLeaveReturnsLastStatus(t *testing.T) {
 		l.sync(-1)
 		if !ended(commit) || commit.Settle() != nil {
 			t.Error("its commit has not ended")
+		}
+	})
+}
+
+// A session opens with its claim: nobody learns of either before both are safe, and what is safe
+// shows both.
+func TestBegunOpenIsSafeAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k, _ := begun(t)
+		lease, commit, err := k.BeginOpen(t.Context(), lockkeeper.Session{ID: "bob", TTL: time.Minute}, want(1, "db"), nil)
+		if err != nil || commit == nil || len(lease.Claims) != 1 || lease.Claims[0].State != lockkeeper.Held {
+			t.Fatalf("%+v, %v, %v", lease, commit, err)
+		}
+		l.sync(1)
+		if ended(commit) {
+			t.Error("its commit has ended before the claim is safe")
+		}
+		l.sync(-1)
+		if !ended(commit) || commit.Settle() != nil {
+			t.Error("its commit has not ended")
+		}
+		if st, found := l.safe.Status(lockkeeper.Ref{Session: "bob", ID: 1}); !found || st.Fence != lease.Claims[0].Fence {
+			t.Errorf("safe is %+v", st)
+		}
+		if again, _, err := k.BeginRenew(t.Context(), lease.Key); err != nil || again.Number != lease.Number+1 {
+			t.Errorf("the lease after number %d: %+v, %v", lease.Number, again, err)
+		}
+	})
+}
+
+// A session that is open does not open again: the refusal names its epoch, and waits for what it
+// relies on.
+func TestBegunOpenOfAnOpenSessionChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k, key := begun(t)
+		for _, epoch := range []uint64{0, key.Epoch} {
+			s := lockkeeper.Session{ID: "ann", TTL: time.Hour, Epoch: epoch}
+			_, commit, err := k.BeginOpen(t.Context(), s, want(1, "db"), nil)
+			var e *lockkeeper.Error
+			if !errors.As(err, &e) || e.Err != lockkeeper.ErrSession || e.Epoch != key.Epoch || commit != nil {
+				t.Errorf("with epoch %d it answers %v, %v", epoch, commit, err)
+			}
+		}
+		if lease, _, err := k.BeginRenew(t.Context(), key); err != nil || len(lease.Claims) > 0 || lease.TTL != time.Minute {
+			t.Errorf("the session is changed: %+v, %v", lease, err)
+		}
+		l.sync(-1)
+	})
+}
+
+// A claim that the table refuses takes its session with it, also in the log.
+func TestBegunOpenLeavesNoSessionWithoutItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k, _ := begun(t)
+		for n := 0; ; n++ { // until there are too many freezes
+			name, freeze := fmt.Sprint("s", n), lockkeeper.Want{ID: 1, Freeze: time.Minute}
+			for i := range lockkeeper.MaxTargets {
+				target := lockkeeper.Target{Path: lockkeeper.Path(fmt.Sprint(n, "/", i)), Mode: lockkeeper.ModeExclusive}
+				freeze.Targets = append(freeze.Targets, target)
+			}
+			s := lockkeeper.Session{ID: name, TTL: time.Hour}
+			lease, commit, err := k.BeginOpen(t.Context(), s, freeze, nil)
+			if err == nil {
+				continue
+			}
+			if commit == nil || len(lease.Claims) > 0 {
+				t.Fatalf("the refusal %v has the commit %v and the lease %+v", err, commit, lease)
+			}
+			l.sync(-1)
+			if err := commit.Settle(); err != nil {
+				t.Error(err)
+			}
+			if l.safe.Open(name) {
+				t.Errorf("session %s is open", name)
+			}
+			return
 		}
 	})
 }

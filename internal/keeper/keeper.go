@@ -77,6 +77,17 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 	if err := k.lock(ctx, true); err != nil {
 		return lockkeeper.Lease{}, err
 	}
+	lease, news, commit, err := k.stepAttach(s, notify)
+	commit = k.unlockDecided(news, commit, err)
+	if err = k.safely(ctx, commit, err); err != nil {
+		return lockkeeper.Lease{}, err
+	}
+	return lease, nil
+}
+
+// stepAttach applies an Attach. The caller holds the mutex.
+func (k *Keeper) stepAttach(s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, *news, *Commit,
+	error) {
 	k.command.Op, k.command.Session = table.Attach, k.table.DropUnknown(s)
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.gatherStep("", err) // before Put: the former owner is notified of its losses
@@ -85,11 +96,7 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 		k.sessions.Put(s.ID, &attached.Attachment[struct{}]{Epoch: reply.Lease.Key.Epoch, Notify: notify})
 		k.sessions.Sweep(func(id string, _ *attached.Attachment[struct{}]) bool { return !k.table.Open(id) })
 	}
-	commit = k.unlockDecided(news, commit, err)
-	if err = k.safely(ctx, commit, err); err != nil {
-		return lockkeeper.Lease{}, err
-	}
-	return reply.Lease, nil
+	return reply.Lease, news, commit, err
 }
 
 // Renew implements lockkeeper.Engine. With a log it returns at once, unless the lease shows a

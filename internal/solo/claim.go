@@ -51,6 +51,50 @@ func (s *Session) Obtain(ctx context.Context, ttl time.Duration, want lockkeeper
 	return o, sent, err
 }
 
+// OpenClaim opens the session with its claim by one call of the engine. ok is false if that is not
+// possible, and nothing has happened: if a key is in the cache, if the session is open, or if the
+// engine has no such call. With an error, the session and the claim may exist all the same if its key
+// is in the cache.
+func (s *Session) OpenClaim(ctx context.Context, ttl time.Duration, want lockkeeper.Want) (o Observation, ok bool,
+	err error) {
+	group, able := s.Engine.(lockkeeper.GroupCommitter)
+	if !able || s.cached().key.Epoch != 0 {
+		return o, false, nil
+	}
+	sent := time.Now()
+	lease, commit, err := group.BeginOpen(ctx, s.attachment(ttl, want.As, 0), want, nil)
+	if err == lockkeeper.ErrNotBegun || errors.Is(err, lockkeeper.ErrSession) {
+		return o, false, nil
+	}
+	if err == nil { // cached before it is safe, so that the caller can discard it in any case
+		o = s.observe(lease, sent)
+		s.Cache.update(s, func(e *entry) {
+			if e.number == lease.Number {
+				e.acked = lease.Number // as the claim has stated
+			}
+			if want.Revision >= e.want.Revision && want.Revision == o.Revision {
+				e.want = want
+			}
+		})
+	}
+	if failed := settled(ctx, commit); failed != nil {
+		err = failed
+	}
+	return o, true, err
+}
+
+// settled waits for a commit, which may be nil, until ctx ends, and settles it.
+func settled(ctx context.Context, commit lockkeeper.Commit) error {
+	if commit == nil {
+		return nil
+	}
+	select {
+	case <-commit.Done():
+	case <-ctx.Done():
+	}
+	return commit.Settle()
+}
+
 // Claim makes the claim or amends it, and caches want: see [Session.Wanted].
 func (s *Session) Claim(ctx context.Context, key lockkeeper.Key, want lockkeeper.Want) (lockkeeper.Status, error) {
 	if known := s.cached(); known.key.Epoch == key.Epoch {
@@ -145,14 +189,8 @@ func (s *Session) LeaveClaim(ctx context.Context) (st lockkeeper.Status, ok bool
 	if err == lockkeeper.ErrNotBegun || errors.Is(err, lockkeeper.ErrSession) {
 		return st, false, nil
 	}
-	if commit != nil {
-		select {
-		case <-commit.Done():
-		case <-ctx.Done():
-		}
-		if failed := commit.Settle(); failed != nil {
-			err = failed
-		}
+	if failed := settled(ctx, commit); failed != nil {
+		err = failed
 	}
 	if err == nil {
 		s.Cache.forget(s, known.key.Epoch)

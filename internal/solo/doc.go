@@ -14,7 +14,8 @@
 //		  └───────────────────┴───────────── gone ◀──────────────────────┘
 //
 //	  - absent: the engine has no session with this id.
-//	  - attached: the session is open and has no claim. It blocks nobody.
+//	  - attached: the session is open and has no claim. It blocks nobody. [Session.OpenClaim] makes a
+//	    session and its claim by one call of an engine that can.
 //	  - waiting, held: the session has its claim. Leave, or the end of the TTL, ends both.
 //	  - gone: the claim has ended. The session remembers the reason. Its claim id cannot be used again
 //	    (R16), so a caller that wants a new claim leaves the session first and starts from absent.
@@ -38,6 +39,8 @@
 //	                                         Attach learns the present epoch from the refusal.
 //	Claim               waiting or held      repeats it (R16), or ends it by Leave under the same key;
 //	                                         a Claim that arrives after that Leave is refused.
+//	OpenClaim                absent, waiting  discards the cached key, or repeats. The session ends
+//	                         or held          with its TTL at the latest.
 //	Renew               not renewed          relies only on the TTL of the last renewal that was
 //	                                         answered, counted from when it was sent (R12).
 //	Release, Leave      waiting or held      repeats it, or lets the TTL end the session.

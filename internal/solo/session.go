@@ -144,15 +144,20 @@ func (s *Session) Attach(ctx context.Context, ttl time.Duration, as string, epoc
 func (s *Session) attach(ctx context.Context, ttl time.Duration, as string, epoch uint64) (lockkeeper.Lease, time.Time,
 	error) {
 	sent := time.Now()
-	lease, err := s.Engine.Attach(ctx, lockkeeper.Session{
+	lease, err := s.Engine.Attach(ctx, s.attachment(ttl, as, epoch), nil)
+	return lease, sent, err
+}
+
+// attachment returns the session as this process attaches it.
+func (s *Session) attachment(ttl time.Duration, as string, epoch uint64) lockkeeper.Session {
+	return lockkeeper.Session{
 		ID:      s.ID,
 		TTL:     ttl,
 		Named:   []uint64{ClaimID},
 		Epoch:   epoch,
 		Outlive: true,
 		Label:   lockkeeper.Label{As: as},
-	}, nil)
-	return lease, sent, err
+	}
 }
 
 // presentEpoch returns the epoch that a refused Attach names; 0 if err is no such refusal.

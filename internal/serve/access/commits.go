@@ -14,6 +14,61 @@ type guardedGroup struct {
 	group lockkeeper.GroupCommitter
 }
 
+// BeginOpen implements lockkeeper.GroupCommitter. The pass must be allowed the claim before the session
+// begins. A session or a claim beyond a quota may exist already, so the plain methods look.
+func (e *guardedGroup) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	drain := &e.pass.admission.gate.drain
+	if w.Freeze > 0 || !drain.enter() {
+		return lockkeeper.Lease{}, nil, lockkeeper.ErrNotBegun
+	}
+	defer drain.leave() // a list shows a claim that has begun
+	own := s.ID
+	r, err := e.pass.enter()
+	if err == nil && !r.open {
+		if s.ID, err = e.session(r, &s); err == nil {
+			err = e.permits(r, lockkeeper.Key{Session: s.ID}, &w)
+		}
+	}
+	if err != nil {
+		return lockkeeper.Lease{}, nil, err
+	}
+	alone := s.Outlive
+	s.Outlive = true // the session must outlive this process, because its client does
+	if e.usage == nil {
+		lease, commit, err := e.group.BeginOpen(ctx, s, w, notify)
+		e.attached(&s, &lease, alone, err)
+		return lease, commit, err
+	}
+	o, err := e.usage.Opening(own, s.TTL, &w, &r.limits)
+	if err != nil {
+		return lockkeeper.Lease{}, nil, lockkeeper.ErrNotBegun
+	}
+	lease, commit, err := e.group.BeginOpen(ctx, s, w, e.notified(own, notify))
+	e.attached(&s, &lease, alone, err)
+	if commit == nil {
+		o.Opened(&lease, err)
+	} else {
+		commit = &openCommit{commit, o, lease, err}
+	}
+	return e.names.lease(lease), commit, e.names.err(err)
+}
+
+// openCommit counts the answer to BeginOpen.
+type openCommit struct {
+	lockkeeper.Commit
+	opening *limits.Opening
+	lease   lockkeeper.Lease
+	refused error // the decision, if it is a refusal
+}
+
+// Settle implements lockkeeper.Commit.
+func (c *openCommit) Settle() error {
+	err := c.Commit.Settle()
+	c.opening.Opened(&c.lease, either(err, c.refused))
+	return err
+}
+
 // BeginClaim implements lockkeeper.GroupCommitter.
 func (e *guardedGroup) BeginClaim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {

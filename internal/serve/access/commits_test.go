@@ -34,6 +34,12 @@ func (c *lateCommit) Done() <-chan struct{} { return c.done }
 
 func (c *lateCommit) Settle() error { return c.err }
 
+func (e lateCommits) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	lease, _, err := e.Engine.(lockkeeper.GroupCommitter).BeginOpen(ctx, s, w, notify)
+	return lease, newLateCommit(time.Millisecond, nil), err
+}
+
 func (e lateCommits) BeginClaim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {
 	st, err := e.Engine.Claim(ctx, k, w)
@@ -144,6 +150,17 @@ func decide[T any](l *lossy, do func() (T, error)) (answer T, commit lockkeeper.
 	}
 	answer, err = do()
 	return answer, newLateCommit(after, failed), err
+}
+
+func (l lossyGroup) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	return decide(l.lossy, func() (lockkeeper.Lease, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		defer l.checkQuota()
+		lease, _, err := l.Engine.(lockkeeper.GroupCommitter).BeginOpen(ctx, s, w, notify)
+		return lease, err
+	})
 }
 
 func (l lossyGroup) BeginClaim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,

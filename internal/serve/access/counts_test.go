@@ -81,6 +81,11 @@ func randomly(u, ops *user, session string, r *rand.Rand) {
 	path := func() string { return []string{"a", "a/1", "b", "c"}[r.IntN(4)] }
 	switch p := r.IntN(20); {
 	case p < 2 || u.key.Epoch == 0:
+		w := u.wants(path())
+		w.Wait = time.Duration(r.IntN(3)) * 3 * time.Second
+		if r.IntN(2) == 0 && u.opens(session, time.Duration(1+r.IntN(20))*time.Second, w) == nil {
+			return
+		}
 		var e *lockkeeper.Error
 		if err := u.attach(session, time.Duration(1+r.IntN(20))*time.Second, u.last,
 			u.last-min(u.last, 1)); errors.As(err, &e) && e.Epoch != 0 {
@@ -189,10 +194,14 @@ func (l *lossy) checkedClaim(ctx context.Context, k lockkeeper.Key, w lockkeeper
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st, err := l.Engine.Claim(ctx, k, w)
+	l.checkQuota()
+	return st, err
+}
+
+func (l *lossy) checkQuota() {
 	if claims, waiting, paths := l.site.kept(); claims > 6 || waiting > 3 || paths > 9 {
 		l.site.Errorf("the engine has %d claims, %d waiting, %d paths of ci", claims, waiting, paths)
 	}
-	return st, err
 }
 
 func (l *lossy) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {

@@ -49,15 +49,21 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	lease, err := e.engine.Attach(ctx, s, func(all []lockkeeper.Status) {
+	lease, err := e.engine.Attach(ctx, s, e.notified(own, notify))
+	session.Attached(&lease, s.TTL, first, err)
+	e.attached(&s, &lease, alone, err)
+	return e.names.lease(lease), e.names.err(err)
+}
+
+// notified returns a function that counts notifications of a session, which the identity calls own,
+// and passes them on to notify if that is not nil.
+func (e *guarded) notified(own string, notify func([]lockkeeper.Status)) func([]lockkeeper.Status) {
+	return func(all []lockkeeper.Status) {
 		e.usage.Notified(own, all)
 		if notify != nil {
 			notify(e.names.statuses(all))
 		}
-	})
-	session.Attached(&lease, s.TTL, first, err)
-	e.attached(&s, &lease, alone, err)
-	return e.names.lease(lease), e.names.err(err)
+	}
 }
 
 // attached records an attach that the engine may have done, for a session that lives by its TTL

@@ -91,6 +91,10 @@ func (s *claimSession) keyed() bool {
 // observation shows how far it came.
 func (s *claimSession) claim(ctx context.Context, want lockkeeper.Want) (o observation, err error) {
 	err = s.Do(ctx, func(ctx context.Context) error {
+		var ok bool
+		if o, ok, err = s.OpenClaim(ctx, s.ttl, want); ok {
+			return err
+		}
 		if o, err = s.Open(ctx, s.ttl, want.As); err != nil {
 			return err
 		}

@@ -221,6 +221,41 @@ func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, er
 	s.finishCall()
 }
 
+// An Opening is a call in flight that opens a session together with its first claim.
+type Opening struct {
+	session, claimed *Session // the same, unless the former session of this id has ended between the two
+	ttl              time.Duration
+	first            bool
+	id               uint64
+}
+
+// Opening counts a session before it is attached for ttl, and the claim that w describes. After an
+// error it has counted nothing.
+func (i *Identity) Opening(session string, ttl time.Duration, w *lockkeeper.Want, q *Quota) (*Opening, error) {
+	o := &Opening{ttl: ttl, id: w.ID}
+	var err error
+	if o.session, o.first, err = i.Attaching(session, ttl, q); err != nil {
+		return nil, err
+	}
+	if o.claimed, err = i.Claiming(lockkeeper.Key{Session: session}, w, q); err != nil {
+		o.session.Attached(&lockkeeper.Lease{}, ttl, o.first, err)
+		return nil, err
+	}
+	return o, nil
+}
+
+// Opened applies the answer, a lease with the status of the claim.
+func (o *Opening) Opened(lease *lockkeeper.Lease, err error) {
+	o.session.Attached(lease, o.ttl, o.first, err)
+	var st lockkeeper.Status
+	for n := range lease.Claims {
+		if lease.Claims[n].Ref.ID == o.id {
+			st = lease.Claims[n]
+		}
+	}
+	o.claimed.Claimed(lockkeeper.Key{Session: o.claimed.id, Epoch: lease.Key.Epoch}, o.id, &st, err)
+}
+
 // Ended applies the answer to an ending.
 func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, err error) {
 	s := i.find(session)

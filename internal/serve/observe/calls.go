@@ -17,6 +17,7 @@ type op int
 
 const (
 	opAttach op = iota
+	opOpen      // an attach and a claim
 	opRenew
 	opClaim
 	opEnd
@@ -24,7 +25,9 @@ const (
 	ops
 )
 
-var opNames = [ops]string{opAttach: "attach", opRenew: "renew", opClaim: "claim", opEnd: "end", opList: "list"}
+var opNames = [ops]string{
+	opAttach: "attach", opOpen: "open", opRenew: "renew", opClaim: "claim", opEnd: "end", opList: "list",
+}
 
 // One of sampled calls is timed at an engine that answers from memory: reading the clock twice
 // would cost a tenth of such a call.

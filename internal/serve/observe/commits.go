@@ -14,6 +14,14 @@ type countingGroup struct {
 	group lockkeeper.GroupCommitter
 }
 
+// BeginOpen implements lockkeeper.GroupCommitter.
+func (c *countingGroup) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	at := time.Now()
+	lease, commit, err := c.group.BeginOpen(ctx, s, w, notify)
+	return lease, c.begun(opOpen, at, commit, err), err
+}
+
 // BeginClaim implements lockkeeper.GroupCommitter.
 func (c *countingGroup) BeginClaim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {

@@ -18,6 +18,11 @@ type brokenCommit struct{}
 func (brokenCommit) Done() <-chan struct{} { return nil }
 func (brokenCommit) Settle() error         { return lockkeeper.ErrUnavailable }
 
+func (e brokenGroup) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	return e.Engine.(lockkeeper.GroupCommitter).BeginOpen(ctx, s, w, notify)
+}
+
 func (e brokenGroup) BeginClaim(_ context.Context, _ lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {
 	if w.Freeze > 0 {
@@ -65,8 +70,14 @@ func TestBegunCallsAreCounted(t *testing.T) {
 	if _, _, err := group.BeginRenew(ctx, key); !errors.Is(err, lockkeeper.ErrSession) {
 		t.Errorf("a renewal is answered by %v", err)
 	}
+	if _, _, err := group.BeginOpen(ctx, lockkeeper.Session{ID: "s"}, lockkeeper.Want{}, nil); !errors.Is(err,
+		lockkeeper.ErrInvalid) {
+		t.Errorf("a session without a claim is answered by %v", err)
+	}
 	expect(t, m, `
 		engine_calls_total claim: 1
+		engine_calls_total open: 1
+		engine_errors_total invalid: 1
 		engine_calls_total renew: 1
 		engine_errors_total unavailable: 1
 		engine_errors_total session: 1`)

@@ -106,6 +106,11 @@ func (e *grouped) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lockkee
 	return nil, e.Engine.End(ctx, k, ending)
 }
 
+func (e *grouped) BeginOpen(context.Context, lockkeeper.Session, lockkeeper.Want,
+	func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
+	panic("the server does not call it")
+}
+
 func (e *grouped) BeginLeave(context.Context, lockkeeper.Key, uint64) (lockkeeper.Status, lockkeeper.Commit, error) {
 	panic("the server does not call it")
 }
