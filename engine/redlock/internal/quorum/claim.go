@@ -378,6 +378,18 @@ func (p *Party) reportTimeout(c *claim, now time.Duration) {
 	}
 }
 
+// lateEvidence takes the blockers of a bounded wait from a server whose answer arrived after the bound,
+// if none came before. The end is not reported yet.
+func (p *Party) lateEvidence(c *claim, i int, e evidence, now time.Duration) {
+	if c.reportBy == 0 || len(c.refusals) > 0 || e.state.State != lockkeeper.Waiting {
+		return
+	}
+	b := &c.at[i]
+	b.state, b.now, b.stateSent = e.state, e.now, e.sent
+	c.refusals, c.position = p.blockers(c, now), p.position(c)
+	b.state = nil
+}
+
 // finish ends c for good, and sends its end to all servers that may have it. If the client of a hold
 // did not ask for the end, it may act until the end that it knows. Until then the servers keep their
 // votes, or end them by themselves, which leaves a later grant unconfirmed.

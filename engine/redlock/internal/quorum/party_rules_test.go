@@ -70,6 +70,20 @@ func TestAmendmentRaisesThePriority(t *testing.T) {
 	})
 }
 
+// A bound may be shorter than the way to the servers and back. Their answers arrive before they have
+// executed the end.
+func TestWaitShorterThanRoundTripNamesTheHolder(t *testing.T) {
+	each(t, 2, func(s *sim) {
+		u, v := s.user(0, "u"), s.user(1, "v")
+		u.claim(want("a", 0))
+		s.fastest = 20 * time.Millisecond
+		st := s.must(v.claim(want("a", time.Millisecond)), lockkeeper.Ended, lockkeeper.TimedOut)
+		if len(st.Blockers) == 0 || st.Blockers[0].Ref.Session != "u" || st.Position != 1 {
+			s.Errorf("position %d, blockers %+v, want u", st.Position, st.Blockers)
+		}
+	})
+}
+
 func TestHopelessWaitEndsAtOnce(t *testing.T) {
 	each(t, 2, func(s *sim) {
 		u, v := s.user(0, "u"), s.user(1, "v")

@@ -25,7 +25,8 @@ type sim struct {
 	parties []*Party
 	events  []event
 	order   int
-	slowest time.Duration
+	fastest time.Duration
+	slowest time.Duration // beyond fastest
 	lose    float64
 	answers map[*Party]map[CallID]Answer
 	notices map[*Party][]lockkeeper.Status
@@ -95,7 +96,7 @@ func (s *sim) deliver(p *Party, d time.Duration, do func()) {
 	})
 }
 
-func (s *sim) delay() time.Duration { return time.Duration(1 + s.random.Int64N(int64(s.slowest))) }
+func (s *sim) delay() time.Duration { return s.fastest + time.Duration(1+s.random.Int64N(int64(s.slowest))) }
 
 // collect takes the output of p, and puts it on its way.
 func (s *sim) collect(p *Party) {
