@@ -305,12 +305,13 @@ func (p *Party) notify(c *claim, now time.Duration) {
 	})
 }
 
-// decideHeld ends a hold that has lost its majority or is over, and follows its asks.
+// decideHeld ends a hold that has lost its majority or is over, and follows its asks. If a server has
+// ended the hold for a thief, the ask is over: no Restore brings the majority back.
 func (p *Party) decideHeld(c *claim, now time.Duration) {
 	n, why, text := c.endedAt()
-	forced := n > 0 && why == lockkeeper.Revoked
+	forced, stolen := n > 0 && why == lockkeeper.Revoked, n > 0 && why == lockkeeper.Stolen
 	switch {
-	case c.counted() < p.majority && !forced && p.mayComeBack(c, n) && now < c.session.limit():
+	case c.counted() < p.majority && !forced && !stolen && p.mayComeBack(c, n) && now < c.session.limit():
 		p.restoreLost(c, now)
 		return
 	case c.counted() < p.majority || forced:

@@ -364,3 +364,21 @@ func TestForcedEndReleasesNoOtherVotes(t *testing.T) {
 	}
 	s.must(next.claim(want("a", 0)), lockkeeper.Held, 0)
 }
+
+// The victim waits where the thief has the vote from the beginning, so it loses its majority with the
+// first vote that it loses.
+func TestVictimWithBareMajorityLearnsOfItsEnd(t *testing.T) {
+	s := newSim(t, 3, 2, 7)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	s.cut[link{u.p, 1}] = true
+	u.claim(want("a", 0))
+	w := want("a", lockkeeper.Forever)
+	w.Priority, w.Steal, w.After = 1, lockkeeper.Take, time.Second
+	s.must(v.claim(w), lockkeeper.Waiting, 0)
+	s.cut[link{u.p, 1}] = false
+	s.run(500 * time.Millisecond)
+	s.cut[link{v.p, 2}] = true // it settles only when somebody asks it
+	s.run(600 * time.Millisecond)
+	s.must(v.latest(1), lockkeeper.Held, 0)
+	s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Stolen)
+}
