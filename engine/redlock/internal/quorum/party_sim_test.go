@@ -96,7 +96,9 @@ func (s *sim) deliver(p *Party, d time.Duration, do func()) {
 	})
 }
 
-func (s *sim) delay() time.Duration { return s.fastest + time.Duration(1+s.random.Int64N(int64(s.slowest))) }
+func (s *sim) delay() time.Duration {
+	return s.fastest + time.Duration(1+s.random.Int64N(int64(s.slowest)))
+}
 
 // collect takes the output of p, and puts it on its way.
 func (s *sim) collect(p *Party) {

@@ -124,9 +124,8 @@ import (
 //     Force it ends as revoked, leaving unsure; else an operator's ask with end now + span is
 //     placed, unless there is one.
 //   - List: sessions by id, after After, at most Limit (0: all); Only: this one. With Ends: followed
-//     = now + FollowedFor, and if no session follows the reply has the entries that ends had before the
-//     request, of the session Only or of all, as far as they are not older than EndsShown. No other
-//     request looks at ends.
+//     = now + FollowedFor, and if no session follows the reply has the entries of ends, of the session
+//     Only or of all, as far as they are not older than EndsShown. No other request looks at ends.
 //
 // # Replies and messages
 //
@@ -207,7 +206,6 @@ type serverPath struct {
 // Apply executes r when the clock of the server shows now.
 func (s *Server) Apply(now Micros, r Request) (Reply, []Message) {
 	s.changed = map[*serverClaim]bool{}
-	ends := slices.Clone(s.ends)
 	s.setClock(now)
 	s.settle(nil)
 	reply, about := s.execute(&r)
@@ -223,7 +221,7 @@ func (s *Server) Apply(now Micros, r Request) (Reply, []Message) {
 	}
 	if r.Kind == List {
 		s.list(&r, &reply)
-		s.listEnds(&r, &reply, ends)
+		s.listEnds(&r, &reply)
 	}
 	return reply, s.messages()
 }

@@ -41,8 +41,9 @@ func compareEnds(a, b EndRecord) int {
 	)
 }
 
-// listEnds answers the part of a List that is for followers. ends are those before the request.
-func (s *Server) listEnds(r *Request, reply *Reply, ends []EndRecord) {
+// listEnds answers the part of a List that is for followers. A claim that ended in this request may be
+// forgotten already, so the reply has its end too.
+func (s *Server) listEnds(r *Request, reply *Reply) {
 	if !r.Ends {
 		return
 	}
@@ -50,7 +51,7 @@ func (s *Server) listEnds(r *Request, reply *Reply, ends []EndRecord) {
 	if reply.More {
 		return
 	}
-	for _, e := range ends {
+	for _, e := range s.ends {
 		if e.At >= s.last-EndsShown && (r.Only == "" || e.Ref.Session == r.Only) {
 			reply.Ends = append(reply.Ends, e)
 		}

@@ -46,6 +46,24 @@ func TestServerKeepsEndsForFollowersAlone(t *testing.T) {
 	}
 }
 
+// The client of a lapsed claim knows its end, so the server forgets the claim as soon as it ends. A List
+// may be the request in which that happens.
+func TestServerListsEndsOfItsOwnRequest(t *testing.T) {
+	b := newBench(t)
+	b.attach("a", 100)
+	b.ends()
+	b.claim("a", 1, WantRecord{}, "x")
+	b.do(Done, Request{Kind: Lapse, Session: "a", ID: 1, Reason: lockkeeper.Expired})
+	b.do(Done, Request{Kind: Renew, Session: "a", LowestOpen: 2})
+	b.now += 100
+	want := EndRecord{At: b.now, Ref: lockkeeper.Ref{Session: "a", ID: 1}, Reason: lockkeeper.Expired}
+	for range 2 {
+		if got := b.ends(); len(got) != 1 || got[0] != want {
+			t.Errorf("ends %v, want %v", got, want)
+		}
+	}
+}
+
 // A forced end leaves the grant unsure until the former holder knows of the end. If several former
 // holders are in doubt, none of them ends the doubt alone.
 func TestServerDoubtEndsWhenTheVictimKnows(t *testing.T) {

@@ -83,14 +83,36 @@ local function describeSession(s)
   return { s.id, s.epoch, s.ttl, s.ends, s.label[1], s.label[2], s.label[3], list }
 end
 
+-- latestEnds returns the ends that are shown, with those of this request, which are not written yet.
+local function latestEnds()
+  local all = read('ZRANGEBYLEX', data .. 'ends', '[' .. format('%016d', math.max(0, now - ENDS_SHOWN)), '+')
+  if not ends[1] then
+    return all
+  end
+  local known, latest = {}, {}
+  for _, m in ipairs(all) do
+    known[m] = true
+  end
+  for _, m in ipairs(ends) do
+    if not known[m] then
+      all[#all + 1], known[m] = m, true
+    end
+  end
+  table.sort(all, below)
+  for i = math.max(1, #all - MAX_ENDS + 1), #all do
+    latest[#latest + 1] = all[i]
+  end
+  return latest
+end
+
 -- listEnds answers the part of a List that is for followers.
 local function listEnds(only)
   write('SET', data .. 'followed', digits(now + FOLLOWED_FOR), 'PX', '60000')
   if reply[7] then
     return
   end
-  local all, some = read('ZRANGEBYLEX', data .. 'ends', '[' .. format('%016d', math.max(0, now - ENDS_SHOWN)), '+'), {}
-  for _, m in ipairs(all) do
+  local some = {}
+  for _, m in ipairs(latestEnds()) do
     if only == '' or sub(m, 17, 17 + #only) == only .. '\0' then
       some[#some + 1] = m
     end
