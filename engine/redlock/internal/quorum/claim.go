@@ -361,36 +361,6 @@ func (p *Party) restoreLost(c *claim, now time.Duration) {
 func (c *claim) overdueAt() time.Duration  { return c.since + c.record.MaxHold.duration() }
 func (c *claim) overdueEnd() time.Duration { return c.overdueAt() + c.record.Grace.duration() }
 
-// refuse ends a wait without a grant, with the blockers as evidence.
-func (p *Party) refuse(c *claim, why lockkeeper.Reason, text string, now time.Duration) {
-	c.refusals, c.position = p.blockers(c, now), p.position(c)
-	p.finish(c, why, text, now)
-}
-
-// timeoutPatience bounds how long the end of a bounded wait is kept back until a majority of the
-// servers has executed it. Until then the claim could still get votes, which a later try would find.
-const timeoutPatience = 200 * time.Millisecond
-
-// reportTimeout reports the end of a bounded wait when it is due.
-func (p *Party) reportTimeout(c *claim, now time.Duration) {
-	if c.reportBy != 0 && (now >= c.reportBy || c.endedAtMajority(p)) {
-		c.reportBy = 0
-		p.report(c, now)
-	}
-}
-
-// lateEvidence takes the blockers of a bounded wait from a server whose answer arrived after the bound,
-// if none came before. The end is not reported yet.
-func (p *Party) lateEvidence(c *claim, i int, e evidence, now time.Duration) {
-	if c.reportBy == 0 || len(c.refusals) > 0 || e.state.State != lockkeeper.Waiting {
-		return
-	}
-	b := &c.at[i]
-	b.state, b.now, b.stateSent = e.state, e.now, e.sent
-	c.refusals, c.position = p.blockers(c, now), p.position(c)
-	b.state = nil
-}
-
 // finish ends c for good, and sends its end to all servers that may have it. If the client of a hold
 // did not ask for the end, it may act until the end that it knows. Until then the servers keep their
 // votes, or end them by themselves, which leaves a later grant unconfirmed.

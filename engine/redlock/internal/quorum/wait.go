@@ -182,3 +182,33 @@ func (p *Party) hopeless(c *claim) bool {
 	}
 	return n >= p.majority
 }
+
+// refuse ends a wait without a grant, with the blockers as evidence.
+func (p *Party) refuse(c *claim, why lockkeeper.Reason, text string, now time.Duration) {
+	c.refusals, c.position = p.blockers(c, now), p.position(c)
+	p.finish(c, why, text, now)
+}
+
+// timeoutPatience bounds how long the end of a bounded wait is kept back until a majority of the
+// servers has executed it. Until then the claim could still get votes, which a later try would find.
+const timeoutPatience = 200 * time.Millisecond
+
+// reportTimeout reports the end of a bounded wait when it is due.
+func (p *Party) reportTimeout(c *claim, now time.Duration) {
+	if c.reportBy != 0 && (now >= c.reportBy || c.endedAtMajority(p)) {
+		c.reportBy = 0
+		p.report(c, now)
+	}
+}
+
+// lateEvidence takes the blockers of a bounded wait from a server whose answer arrived after the bound,
+// if none came before. The end is not reported yet.
+func (p *Party) lateEvidence(c *claim, i int, e evidence, now time.Duration) {
+	if c.reportBy == 0 || len(c.refusals) > 0 || e.state.State != lockkeeper.Waiting {
+		return
+	}
+	b := &c.at[i]
+	b.state, b.now, b.stateSent = e.state, e.now, e.sent
+	c.refusals, c.position = p.blockers(c, now), p.position(c)
+	b.state = nil
+}
