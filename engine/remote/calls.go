@@ -14,6 +14,7 @@ type call struct {
 	session string
 	want    lockkeeper.Want // of a claim
 	due     time.Time       // sweep ends the call then; zero: its context does
+	home    *sync.Pool      // of calls that are used again
 	answer
 }
 
@@ -25,14 +26,22 @@ type answer struct {
 	about  *wire.About
 }
 
-var callRoom = sync.Pool{New: func() any { return newCall() }}
-
 func newCall() *call { return &call{done: make(chan struct{}, 1)} }
+
+// newCall returns a call that free gives back.
+func (e *Engine) newCall() *call {
+	cl, ok := e.spare.Get().(*call)
+	if !ok {
+		cl = newCall()
+		cl.home = &e.spare
+	}
+	return cl
+}
 
 // free lets another caller use the call, whose answer has come.
 func (cl *call) free() {
 	cl.answer, cl.want, cl.session, cl.due = answer{}, lockkeeper.Want{}, "", time.Time{}
-	callRoom.Put(cl)
+	cl.home.Put(cl)
 }
 
 // take adds one reply to the answer. It returns an error if the reply is invalid.

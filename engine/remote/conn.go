@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -30,10 +29,11 @@ type conn struct {
 	*wire.Conn
 	engine     *Engine
 	net        net.Conn
-	in         *bufio.Reader
 	guarantees lockkeeper.Guarantees
 	over       chan struct{} // closed when the last frame is processed
 	draining   atomic.Pointer[string]
+
+	lead lead // who reads
 
 	// Guarded by the lock.
 	calls calls
@@ -43,8 +43,10 @@ type conn struct {
 }
 
 func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) *conn {
-	c := &conn{engine: e, net: nc, in: in, guarantees: g, over: make(chan struct{}),
-		calls: calls{slotBits: slotBits, generationBits: generationBits}}
+	c := &conn{engine: e, net: nc, guarantees: g, over: make(chan struct{}),
+		calls: calls{slotBits: slotBits, generationBits: generationBits},
+		lead:  lead{turn: make(chan struct{}, 1), frames: frames{in: in}},
+	}
 	c.Conn = wire.NewConn(nc, wire.ConnOptions{
 		WriteTime: writeTime,
 		Room:      func(unsent int) bool { return unsent <= maxUnsent },
@@ -87,7 +89,7 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	cl := callRoom.Get().(*call)
+	cl := e.newCall()
 	cl.session = m.Key.Session
 	switch m.Method {
 	case wire.MethodAttach:
@@ -95,30 +97,16 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	case wire.MethodClaim:
 		cl.want = *m.want // it completes the answer
 	}
-	var ended, closed <-chan struct{}
-	if own, ok := ctx.(*roundtrip.Context); ok {
-		ended, closed = own.Ends()
-		cl.due, _ = own.Deadline()
-	} else {
-		ended = ctx.Done()
-	}
+	var ends [2]context.Context
+	ends, cl.due = endsOf(ctx)
 	frames, sent := c.Frames(), time.Now()
-	if err := c.send(ctx, m, cl); err != nil {
+	reads, err := c.send(ctx, m, cl, sent)
+	if err != nil {
 		return nil, err
 	}
-	answered := false
-	select {
-	case <-cl.done:
-		answered = true
-	case <-ended:
-	case <-closed:
-	}
-	if !answered {
-		if c.forget(m.Number) {
-			c.suspect(ctx, frames, sent)
-			return nil, unavailable(ctx.Err())
-		}
-		<-cl.done // the answer came at this moment
+	if !(reads && c.read(cl, ends)) && !c.wait(cl, ends, m.Number) {
+		c.suspect(ctx, frames, sent)
+		return nil, unavailable(ctx.Err())
 	}
 	err = cl.err
 	if err == nil {
@@ -130,6 +118,26 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	}
 	cl.free()
 	return nil, err
+}
+
+// wait waits until a call is answered. It returns false if one of the contexts ends first.
+func (c *conn) wait(cl *call, ends [2]context.Context, number uint64) bool {
+	var ended, closed <-chan struct{}
+	ended = ends[0].Done()
+	if ends[1] != nil {
+		closed = ends[1].Done()
+	}
+	select {
+	case <-cl.done:
+		return true
+	case <-ended:
+	case <-closed:
+	}
+	if c.forget(number) {
+		return false
+	}
+	<-cl.done // the answer came at this moment
+	return true
 }
 
 // errDue marks a call that sweep ended.
@@ -148,13 +156,16 @@ func (c *conn) watch(cl *call) {
 	}
 }
 
-// expire ends the calls that are due. One timer serves all calls of the connection: most are answered
-// long before, and their deadlines are about equally far away, so it seldom has to move.
+// expire ends the calls that are due. One timer serves all calls of the connection: most are
+// answered long before, and their deadlines are about equally far away, so it seldom has to move.
 func (c *conn) expire() {
 	c.Lock()
 	due, next := c.calls.expire(time.Now())
 	if c.sweep = next; !next.IsZero() {
 		c.timer.Reset(time.Until(next))
+	}
+	if len(due) > 0 {
+		c.kick() // the caller that reads may be due
 	}
 	c.Unlock()
 	for _, cl := range due {
@@ -178,15 +189,15 @@ func (c *conn) suspect(ctx context.Context, frames int64, sent time.Time) {
 var errCalls = errors.New("too many calls are open")
 
 // send numbers the request of a call, makes it name its session, and sends it. It waits for room
-// until ctx ends.
-func (c *conn) send(ctx context.Context, m *request, cl *call) error {
+// until ctx ends. It reports whether the caller is to read.
+func (c *conn) send(ctx context.Context, m *request, cl *call, now time.Time) (reads bool, err error) {
 	if err := c.Begin(ctx); err != nil {
-		return unavailable(c.explain(err))
+		return false, unavailable(c.explain(err))
 	}
 	number, ok := c.calls.add(cl, nil)
 	if !ok {
 		c.End(false)
-		return unavailable(errCalls)
+		return false, unavailable(errCalls)
 	}
 	c.watch(cl)
 	m.Number = number
@@ -195,10 +206,11 @@ func (c *conn) send(ctx context.Context, m *request, cl *call) error {
 		c.names.unname(&m.Call)
 		c.calls.remove(number)
 		c.End(false)
-		return lockkeeper.Invalid("the request is larger than a server takes, which is %d bytes", wire.MaxFrame)
+		return false, lockkeeper.Invalid("the request is larger than a server takes, which is %d bytes", wire.MaxFrame)
 	}
+	reads = c.begun(m, now)
 	c.End(c.calls.open <= fewCalls)
-	return nil
+	return reads, nil
 }
 
 // forget closes a call whose caller has given up. It reports false if the call was answered before.
@@ -270,6 +282,7 @@ func (c *conn) failed(cause error) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	c.follow() // for the end of the stream
 	c.Unlock()
 	err := unavailable(c.explain(cause))
 	open.each(func(cl *call, l *list) {
@@ -283,31 +296,27 @@ func (c *conn) failed(cause error) {
 	c.engine.lost(c, cause)
 }
 
-// receive processes the frames of the server until the connection ends.
+// receive processes the frames of the server until the connection ends, except those that callers
+// process.
 func (c *conn) receive() {
 	defer close(c.over)
-	var room []byte
 	var hints []lockkeeper.Status
 	for {
-		message, err := readMessage(c.in, room)
+		message, err := c.await()
+		if err == nil {
+			hints, err = c.process(message, hints[:0])
+		} else if err == io.EOF {
+			err = errors.New("the server ended it")
+		}
 		if err != nil {
-			if err == io.EOF {
-				err = errors.New("the server ended it")
-			}
 			c.Fail(err)
 			return
 		}
-		c.Received()
-		if hints, err = c.process(message, hints[:0]); err != nil {
-			c.Fail(err)
-			return
-		}
-		room = message
 	}
 }
 
-// process delivers the replies of a frame as it reads them, and then its hints, which it appends to a
-// slice that it returns. An error ends the connection.
+// process delivers the replies of a frame as it reads them, and then its hints, which it appends to
+// a slice that it returns. An error ends the connection.
 func (c *conn) process(message []byte, hints []lockkeeper.Status) ([]lockkeeper.Status, error) {
 	var missed bool
 	var draining string
@@ -337,6 +346,13 @@ func (c *conn) process(message []byte, hints []lockkeeper.Status) ([]lockkeeper.
 	}
 	if e.Err() != nil {
 		return hints, e.Err()
+	}
+	if len(hints) > 0 {
+		c.Lock()
+		for i := range hints {
+			c.note(&hints[i])
+		}
+		c.Unlock()
 	}
 	c.engine.deliverHints(hints)
 	if missed {
@@ -379,6 +395,7 @@ func (c *conn) deliver(reply []byte) error {
 	}
 	c.Lock()
 	cl, l := c.calls.find(a.Call)
+	waits := len(c.lead.waiting) > 0
 	if !a.More {
 		c.calls.remove(a.Call)
 	}
@@ -391,6 +408,11 @@ func (c *conn) deliver(reply []byte) error {
 	case cl != nil:
 		if err = cl.take(&a); err != nil {
 			cl.err = unavailable(err)
+		}
+		if s := &cl.status; s.State == lockkeeper.Waiting || waits && s.State != 0 {
+			c.Lock()
+			c.note(s)
+			c.Unlock()
 		}
 		cl.done <- struct{}{}
 	case l != nil:

@@ -33,10 +33,36 @@
 //	only lists are open, and no frame came for silence/2                   → Ping, which is a call
 //	a write takes longer than writeTime                                    → failed
 //
+// # Reading
+//
+// Each connection has a goroutine that reads it, the receiver. It has to wake the caller that it
+// has an answer for. So while a single goroutine makes one call after the other, the receiver steps
+// aside, and each caller reads its own answer:
+//
+//	                     calls are brisk, none is open, and nothing else is expected
+//	receiver reads ──────────────────────────────────────────────────────────────→ nobody reads
+//	  ↑  ↑                                                                      call │  ↑
+//	  │  │  answered, but calls are not brisk any more, or others are open           │  │ answered
+//	  │  │  its context or client ends, or it is due (its read is interrupted)       │  │
+//	  │  │  a frame has a hint or anything else but answers, or the stream ends      ↓  │
+//	  │  └────────────────────────────────────────────────────────────────────── caller reads
+//	  │
+//	  └── nobody reads, and: no call within briskGap; a list begins; the connection fails
+//
+// Calls are brisk if the last briskCalls followed each other within briskGap, none while another
+// was open. Something else is expected while a list is open, a claim waits, or a part of a frame
+// has arrived. So the receiver takes part in every hand-over of a lock, and a hint that nobody
+// waits for, or the end of the connection, is noticed at once during a call, and up to 2*briskGap
+// after one.
+//
+// A caller only delivers answers, also those of others. It hands every other frame, and errors, to
+// the receiver, which alone calls notify and ends connections. Reading goes on where an interrupted
+// read stopped, so a caller that leaves loses no byte of a frame.
+//
 // # Deadlines
 //
-// The calls of a Client have no timers of their own (package roundtrip). One timer for each connection
-// ends the calls that are due.
+// The calls of a Client have no timers of their own (package roundtrip). One timer for each
+// connection ends the calls that are due.
 //
 // # Credentials
 //

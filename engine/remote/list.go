@@ -128,6 +128,7 @@ func (c *conn) begin(l *list, q *lockkeeper.Query, parent string) (number uint64
 	if !ok {
 		return 0, errCalls
 	}
+	c.follow() // its statuses come when they want
 	c.Out.PutRequest(&wire.Request{Call: number, List: wire.NewQuery(q, window), Traceparent: parent})
 	return number, nil
 }

@@ -32,6 +32,7 @@ type Engine struct {
 	life          context.Context // ends when the engine is closed: then it dials no more
 	end           context.CancelFunc
 	subscriptions subscriptions
+	spare         sync.Pool // calls that are used again
 }
 
 // Check returns an error if Open would refuse the URL, or if a file or an environment variable that

@@ -14,8 +14,7 @@ import (
 )
 
 // piped returns an engine with a connection to a server in this process, which sends what answer
-// returns for each frame. In a synctest bubble only its List may be used: the channels of calls
-// return to a pool that other tests share.
+// returns for each frame.
 func piped(t *testing.T, answer func(*wire.ClientFrame) *wire.ServerFrame) *Engine {
 	ours, theirs := net.Pipe()
 	e := &Engine{endpoint: &endpoint{addresses: []string{"pipe"}}}

@@ -38,9 +38,9 @@ func New(caller, life context.Context, due time.Time) *Context {
 	return &Context{caller: caller, life: life, due: due}
 }
 
-// Ends returns the channels of the caller and of the life, which may be nil. An engine that waits for
-// both, and for the deadline, needs no Done.
-func (c *Context) Ends() (caller, life <-chan struct{}) { return c.caller.Done(), c.life.Done() }
+// Ends returns the contexts of the caller and of the life. An engine that waits for the ends of both,
+// and for the deadline, needs no Done.
+func (c *Context) Ends() (caller, life context.Context) { return c.caller, c.life }
 
 // Deadline implements context.Context.
 func (c *Context) Deadline() (time.Time, bool) { return c.due, true }
