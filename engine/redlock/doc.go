@@ -178,6 +178,7 @@
 // Condition 3, nothing revives. Restore sets the record of a hold at a server that lacks it: only
 // if no other claim has the vote there, and the counter is not above the fence of the hold, in one
 // script. It is never sent after the party's own deadline. A release leaves the counter as it is.
+// An Attach lists all claims of the session: a vote that it does not list has ended.
 //
 // Condition 4, bounded memory. See "One server".
 //

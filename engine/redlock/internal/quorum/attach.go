@@ -372,12 +372,14 @@ func set(ids []uint64) map[uint64]bool {
 	return m
 }
 
-// join takes the answer Done of one server to the attach that made the session.
+// join takes the answer Done of one server to the attach that made the session. It lists all claims that
+// the server has of the session.
 func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Duration) {
 	seat := &s.seats[i]
 	if r.number < seat.since {
 		return // its votes were void after that
 	}
+	p.voidUnlisted(s, i, r.reply.Claims)
 	seat.renewed(r.sent, r.reply.Now, r.reply.Until)
 	for k := range r.reply.Claims {
 		st := &r.reply.Claims[k]
@@ -390,6 +392,24 @@ func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Dur
 			continue
 		}
 		p.apply(c, i, evidence{state: st, now: r.reply.Now, sent: r.sent, got: r.at, reply: true})
+	}
+}
+
+// voidUnlisted makes void what a server said of claims before the attach, if it does not list them: its
+// session had ended, and they with it. They may be restored there.
+func (p *Party) voidUnlisted(s *session, server int, states []ClaimState) {
+	listed := make(map[uint64]bool, len(states))
+	for k := range states {
+		listed[states[k].ID] = true
+	}
+	for id, c := range s.claims { // order does not matter: each claim is independent
+		b := &c.at[server]
+		if listed[id] || c.phase == ended || b.stateGot > s.opened {
+			continue
+		}
+		b.invalidate()
+		b.ended = b.ended && c.wantsTry()
+		b.sent = b.claiming
 	}
 }
 
@@ -445,6 +465,7 @@ func (p *Party) joinLate(a *attempt, i int, number uint64, sent time.Duration, r
 		a.replies[i] = attachReply{got: true, number: number, sent: sent, at: now, reply: r}
 		p.join(s, a, i, &a.replies[i], now)
 		p.endAdopted(a, now)
+		p.decideAfter(s, nil, nil, true, now)
 	case OtherEpoch:
 		if r.Epoch > s.epoch {
 			seat.other = r.Epoch
@@ -453,11 +474,6 @@ func (p *Party) joinLate(a *attempt, i int, number uint64, sent time.Duration, r
 		}
 	default:
 		seat.renew = true
-	}
-	for k := range r.Claims {
-		if c := s.claims[r.Claims[k].ID]; c != nil {
-			p.decide(c, now)
-		}
 	}
 	p.afterReply(s, now)
 }

@@ -62,6 +62,66 @@ func TestWaitGoesOnWhereItsSessionExpired(t *testing.T) {
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }
 
+// A session expires at one server, which says so, and the client attaches again. The claim that waits at
+// the others waits there again, too: it is granted although another server is away then.
+func TestAttachRestoresWaitThatExpiredAtOneServer(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	u.claim(want("a", 0))
+	s.must(v.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+	s.servers[0].sessions["v"].until = s.clock(0)
+	s.apply(0, Request{Kind: List, Only: "-"})
+	s.run(10 * time.Millisecond)
+	if b := &v.p.sessions["v"].claims[1].at[0]; !b.ended {
+		t.Fatalf("the party does not know that the claim expired at one server: %+v", b)
+	}
+	v.attach(1)
+	s.run(time.Second)
+	s.dead[1] = true
+	u.release(1)
+	s.run(3 * time.Second)
+	s.must(v.latest(1), lockkeeper.Held, 0)
+}
+
+// A hold has the votes of three servers. Its session expires at the first, which then votes for a rival,
+// and the party learns neither. Its client attaches again, and that is its last exchange with any server.
+// The promise that the first server gives with the Attach is not one for the hold.
+func TestAttachDoesNotCountVotesThatExpired(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	s.must(v.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+	s.cut[link{u.p, 0}] = true
+	for range 4 {
+		s.run(3 * time.Second)
+		u.renew()
+		v.renew()
+	}
+	s.cut[link{u.p, 2}] = true
+	s.run(3 * time.Second)
+	v.renew()
+	call := u.p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: u.ttl, Epoch: u.key.Epoch, Named: []uint64{1}})
+	sent := s.now
+	for _, send := range u.p.Output().Sends {
+		if send.Request.Kind == Attach && send.Server != 2 {
+			reply := s.apply(send.Server, send.Request)
+			u.p.Reply(s.now, send.Number, sent, reply)
+		}
+	}
+	s.cut[link{u.p, 1}] = true
+	lease := s.await(u.p, call).Lease
+	s.must(lease.Claims[0], lockkeeper.Held, 0)
+	for s.now < sent+lease.TTL {
+		if v.latest(1).State == lockkeeper.Held {
+			t.Fatalf("the rival holds %s before the lease of the holder ends", sent+lease.TTL-s.now)
+		}
+		v.renew()
+		s.run(100 * time.Millisecond)
+	}
+	s.run(3 * time.Second)
+	s.must(v.latest(1), lockkeeper.Held, 0)
+}
+
 // The answer of one server to the Attach is lost after a majority has accepted it. The session is
 // restored there all the same, if that server loses it.
 func TestServerIsRestoredAfterItsAttachFailed(t *testing.T) {
