@@ -178,7 +178,9 @@
 // Condition 3, nothing revives. Restore sets the record of a hold at a server that lacks it: only
 // if no other claim has the vote there, and the counter is not above the fence of the hold, in one
 // script. It is never sent after the party's own deadline. A release leaves the counter as it is.
-// An Attach lists all claims of the session: a vote that it does not list has ended.
+// Restore also sets the record of a claim that waits, for a Claim makes none below the session's
+// low-water mark (R16). So a server that was away when the claim began to wait takes part in its
+// grant. An Attach lists all claims of the session: a vote that it does not list has ended.
 //
 // Condition 4, bounded memory. See "One server".
 //
@@ -192,7 +194,8 @@
 //	Stamp     raises a counter, of one vote
 //	Return    gives back one vote, by its number
 //	End       leaves a mark also where the claim has not arrived yet
-//	Restore   above
+//	Restore   above; one of a waiting claim that comes after its end makes a record that nobody counts,
+//	          and that the next renewal of the session ends
 //
 // # Order
 //

@@ -421,11 +421,11 @@ func (p *Party) pushLive(c *claim, i int, now time.Duration) {
 	counts := b.counts()
 	switch {
 	case b.claiming || b.returning:
+	case !b.known && !b.sent && (c.phase == held || c.belowMark()):
+		c.retryAt = min(c.retryAt, p.restore(c.session, i, now))
 	case c.phase == waiting && !b.sent, b.known && b.revision < c.record.Revision:
 		b.sent, b.claiming, b.askedAt = true, true, p.number+1
 		p.send(i, c.session, c, Request{Kind: Claim, Want: c.record})
-	case c.phase == held && !b.known && !b.sent:
-		c.retryAt = min(c.retryAt, p.restore(c.session, i, now))
 	case c.phase == waiting && counts && c.aim > b.counter && b.vote <= c.aim && !b.stamping:
 		b.stamping = true
 		p.send(i, c.session, c, Request{Kind: Stamp, Vote: b.vote, Fence: c.aim})

@@ -62,6 +62,36 @@ func TestWaitGoesOnWhereItsSessionExpired(t *testing.T) {
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }
 
+// A server is away while a claim begins to wait, and the client states with its next call that the
+// claim is answered (R16). When the server is back, the claim waits there, too: it is granted although
+// another server is away then.
+func TestAnsweredWaitReachesServerThatWasAway(t *testing.T) {
+	for _, notices := range []bool{false, true} { // the party notices that the server is away
+		s := newSim(t, 3, 2, 9)
+		u, v := s.user(0, "u"), s.user(1, "v")
+		u.claim(want("a", 0))
+		s.dead[0] = true
+		if notices {
+			v.p.Down(s.now, 0)
+		}
+		s.must(v.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+		v.renew()
+		s.dead[0] = false
+		if notices {
+			v.p.Up(s.now, 0)
+		}
+		for range 2 {
+			s.run(3 * time.Second)
+			u.renew()
+			v.renew()
+		}
+		s.dead[1] = true
+		u.release(1)
+		s.run(3 * time.Second)
+		s.must(v.latest(1), lockkeeper.Held, 0)
+	}
+}
+
 // A session expires at one server, which says so, and the client attaches again. The claim that waits at
 // the others waits there again, too: it is granted although another server is away then.
 func TestAttachRestoresWaitThatExpiredAtOneServer(t *testing.T) {
@@ -118,6 +148,23 @@ func TestAttachDoesNotCountVotesThatExpired(t *testing.T) {
 		v.renew()
 		s.run(100 * time.Millisecond)
 	}
+	s.run(3 * time.Second)
+	s.must(v.latest(1), lockkeeper.Held, 0)
+}
+
+// The first answer of one server to a Claim is lost, and the claim never arrived there. The party asks
+// the server again when the client has stated that the claim is answered.
+func TestLostClaimIsMadeAfterItsAnswer(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	u.claim(want("a", 0))
+	s.cut[link{v.p, 0}] = true
+	s.must(v.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+	s.must(v.claim(want("b", 0)), lockkeeper.Held, 0)
+	s.cut[link{v.p, 0}] = false
+	s.run(3 * time.Second) // it polls
+	s.dead[1] = true
+	u.release(1)
 	s.run(3 * time.Second)
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }

@@ -235,6 +235,7 @@ func (u *user) claim(w lockkeeper.Want) lockkeeper.Status {
 	if a.Err != nil {
 		u.Fatalf("claim %s.%d: %v", u.key.Session, w.ID, a.Err)
 	}
+	u.key.LowestOpen = max(u.key.LowestOpen, w.ID+1) // every claim before it has its answer, too
 	return a.Status
 }
 

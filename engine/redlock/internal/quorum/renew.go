@@ -171,6 +171,10 @@ const (
 	restoreClaims = 128                    // in one request; the next one has the others
 )
 
+// belowMark reports whether c goes on below the session's low-water mark. A server that lacks it makes it for
+// a Restore alone: a Claim below the mark may be late (R16).
+func (c *claim) belowMark() bool { return c.id < c.session.lowestOpen && !c.wantsTry() }
+
 // restore sets the session at a server that lacks it, or its claims that the server lacks (condition
 // 3). It is never sent after the deadline that the client knows. restore returns when to try again;
 // never if it is on its way, or not possible.

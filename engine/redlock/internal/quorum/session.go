@@ -165,7 +165,7 @@ func (p *Party) takeReply(f flight, number uint64, sent time.Duration, r Reply, 
 		return p.takeClaims(f, number, sent, r, now)
 	case NotKnown, Differs, Full:
 		if f.kind == Claim && f.claim != nil {
-			p.refusedBy(f.claim, i, r)
+			p.refusedBy(f.claim, i, number, r)
 		} else {
 			p.takeClaims(f, number, sent, r, now)
 		}
@@ -184,10 +184,18 @@ func (p *Party) displacedAt(s *session, server int, epoch uint64) bool {
 	return true
 }
 
-// refusedBy records that a server does not take a claim.
-func (p *Party) refusedBy(c *claim, server int, r Reply) {
+// refusedBy records that a server does not take a claim. A server that does not know a claim below the
+// low-water mark lacks it: it was away when the claim was made. pushLive restores it there.
+func (p *Party) refusedBy(c *claim, server int, number uint64, r Reply) {
 	b := &c.at[server]
 	if c.phase == ended || b.counts() {
+		return
+	}
+	if r.Outcome == NotKnown && !c.wantsTry() {
+		if !b.known || number > b.knownAt {
+			b.invalidate()
+			b.sent = false
+		}
 		return
 	}
 	b.ended, b.reason, b.text = true, lockkeeper.Cancelled, r.Text
