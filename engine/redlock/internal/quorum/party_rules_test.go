@@ -49,6 +49,41 @@ func TestSplitVotesConverge(t *testing.T) {
 	}
 }
 
+// One of three servers is away. Two claims have the vote of one server each, for different paths, and
+// the claim that goes first in the queues wants a path of each, so it has no vote. It gets the votes.
+func TestSplitVotesConvergeOnAClaimWithoutVotes(t *testing.T) {
+	s := newSim(t, 3, 3, 9)
+	x, y, z := s.user(0, "x"), s.user(1, "y"), s.user(2, "z")
+	s.dead[2] = true
+	first := want("a b", lockkeeper.Forever)
+	first.Priority = 1
+	wants := []lockkeeper.Want{want("a", lockkeeper.Forever), want("b", lockkeeper.Forever), first}
+	sends := make([][]Send, 3)
+	for i, u := range []*user{x, y, z} {
+		wants[i].ID = 1
+		u.p.Claim(s.now, u.key, wants[i])
+		sends[i] = u.p.Output().Sends
+	}
+	for server, order := range [][]int{{0, 2, 1}, {1, 2, 0}} { // of the three claims at a server
+		for _, i := range order {
+			send := sends[i][server]
+			reply := s.apply(server, send.Request)
+			s.parties[i].Reply(s.now, send.Number, s.now, reply)
+		}
+	}
+	for i, p := range s.parties {
+		p.Down(s.now, 2)
+		p.Failed(s.now, sends[i][2].Number, false)
+		s.collect(p)
+	}
+	s.run(5 * time.Second)
+	s.must(z.latest(1), lockkeeper.Held, 0)
+	z.release(1)
+	s.run(3 * time.Second)
+	s.must(x.latest(1), lockkeeper.Held, 0)
+	s.must(y.latest(1), lockkeeper.Held, 0)
+}
+
 func TestAmendmentRaisesThePriority(t *testing.T) {
 	each(t, 3, func(s *sim) {
 		h, low, high := s.user(0, "h"), s.user(1, "low"), s.user(2, "high")

@@ -15,12 +15,13 @@ import (
 //	server 3   C        C too. A has all.
 //
 // A claim returns its votes in favour of a rival that has a majority, and else of the best of the
-// rivals that go before it. The best of all never returns its votes, so the votes converge. If the
+// rivals that go before it. That one may have no vote yet: it wants several paths, and other claims have
+// the votes for one or another of them. The best of all never returns its votes, so the votes converge. If the
 // favoured claim can't use the vote, because it is over or does not wait at that server, nobody else
 // gets it: a claim that came later would overtake. The one that returned it is given it back, keeps it
 // for favourPause, and then returns it without naming a rival.
 
-// A rival has votes of servers that c does not have.
+// A rival keeps c from the votes of servers: it has them, or it waits there ahead of c.
 type rival struct {
 	ref      lockkeeper.Ref
 	priority int
@@ -125,17 +126,17 @@ func (p *Party) bestRival(c *claim) *rival {
 		}
 		for k := range b.state.Blockers {
 			r := &b.state.Blockers[k]
-			if r.Waiting || r.Vote == 0 || slices.ContainsFunc(b.state.Blockers[:k], func(o Blocker) bool {
-				return o.Ref == r.Ref && !o.Waiting
-			}) {
-				continue
+			if r.Waiting && !p.usable(c.session, i) {
+				continue // it may be over
 			}
 			at := slices.IndexFunc(all, func(o rival) bool { return o.ref == r.Ref })
 			if at < 0 {
 				at = len(all)
 				all = append(all, rival{ref: r.Ref, priority: r.Priority, ticket: r.Ticket})
 			}
-			all[at].votes++
+			if !r.Waiting {
+				all[at].votes++
+			}
 		}
 	}
 	own := rival{ref: c.ref(), priority: c.record.Priority, ticket: c.record.Ticket}
