@@ -10,7 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -45,12 +45,13 @@ func Start(ctx context.Context, service, version string) (provider trace.TracerP
 	if !Wanted() {
 		return noop.NewTracerProvider(), func(context.Context) error { return nil }, nil
 	}
-	if p := protocol(); p != "" && p != "http/protobuf" {
-		return nil, nil, lockkeeper.Invalid("OTEL_EXPORTER_OTLP_PROTOCOL=%s: only http/protobuf is supported", p)
-	}
-	exporter, err := otlptracehttp.New(ctx)
+	s, err := fromEnvironment()
 	if err != nil {
-		return nil, nil, lockkeeper.Invalid("traces can't be sent as the OTEL_ variables say: %v", err)
+		return nil, nil, lockkeeper.Invalid("traces can't be sent as the environment says: %v", err)
+	}
+	exporter, err := otlptrace.New(ctx, newClient(s))
+	if err != nil {
+		return nil, nil, err
 	}
 	// The environment overrides the attributes of the program.
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service),
@@ -66,14 +67,6 @@ func Start(ctx context.Context, service, version string) (provider trace.TracerP
 // OnError sets the function that gets the errors of sending traces, instead of a line on stderr. It
 // applies to the whole process.
 func OnError(report func(error)) { otel.SetErrorHandler(otel.ErrorHandlerFunc(report)) }
-
-// protocol returns the protocol that the environment names.
-func protocol() string {
-	if p := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"); p != "" {
-		return p
-	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
-}
 
 // FromEnvironment returns a context within the span that TRACEPARENT names, if it names one.
 func FromEnvironment(ctx context.Context) context.Context {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,12 +20,14 @@ import (
 
 // environment sets the variables of OpenTelemetry, and no others of them.
 func environment(t *testing.T, values map[string]string) {
-	for _, name := range []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER",
-		"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_SERVICE_NAME", "OTEL_TRACES_SAMPLER",
-		ParentVariable,
-	} {
-		t.Setenv(name, values[name])
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "OTEL_") {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv(ParentVariable, "")
+	for name, value := range values {
+		t.Setenv(name, value)
 	}
 }
 

@@ -58,7 +58,7 @@ var house = []room{
 		"internal/solo", ""},
 	{"internal/serve/observe", ". internal/serve/access", "github.com/prometheus/client_golang"},
 	{"tracing", ".", "go.opentelemetry.io/otel"},
-	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel"},
+	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel go.opentelemetry.io/proto google.golang.org/protobuf"},
 	{"internal/listing", ".", ""},
 	{"semaphore", "", ""}, // the standard library alone
 

@@ -1,32 +1,16 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
-	"html/template"
+	"fmt"
+	"html"
 	"net/http"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
-//go:embed front.html
-var frontText string
-
-// frontPage is the page that a browser gets at the address of a server.
-var frontPage = template.Must(template.New("front").Parse(frontText))
-
 var frontRoutes = []route{{pattern: "GET /", handle: (*call).front}}
-
-// A front is the content of the page.
-type front struct {
-	Known         bool // the reader has authenticated, and may see the fields below
-	Version       string
-	Draining      string
-	Counted       bool
-	Held, Waiting any
-}
 
 // front is GET /: a page for browsers, and GET /v1/server for programs. To an
 // unauthenticated reader the page says only that the server requires credentials.
@@ -47,27 +31,52 @@ func (c *call) front() error {
 	if asksJSON {
 		return c.server()
 	}
-	page := front{Known: c.pass != nil}
-	if page.Known {
-		page.Version = c.api.options.Version
-		page.Draining, _ = c.api.gate.Draining()
-		if c.api.options.About != nil {
-			ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
-			defer cancel()
-			if about, err := c.api.options.About(ctx); err == nil { // the page can do without it
-				page.Held, page.Waiting = about["held"], about["waiting"]
-				page.Counted = page.Held != nil && page.Waiting != nil
-			}
-		}
-	}
-	var text bytes.Buffer
-	if err := frontPage.Execute(&text, page); err != nil {
-		return err
+	text := frontEmpty
+	if c.pass != nil {
+		text = c.frontText()
 	}
 	c.w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
-	return c.sendBytes(http.StatusOK, "text/html; charset=utf-8", text.Bytes())
+	return c.sendBytes(http.StatusOK, "text/html; charset=utf-8", []byte(text))
+}
+
+// The pages. They are no templates: package html/template makes the command lk a third larger (make size).
+const (
+	frontHead = `<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Lockkeeper</title>
+`
+	frontTail = `<p>For programs: <a href="/openapi.json">the API</a>, and
+<a href="https://github.com/lockkeeper/lockkeeper/blob/main/docs/http.md">how it is used</a>.</p>
+</html>
+`
+	frontEmpty = frontHead + `<h1>Lockkeeper</h1>
+<p>This server asks its clients for a token or a certificate.</p>
+` + frontTail
+)
+
+// frontText returns the page for a reader who may see the server.
+func (c *call) frontText() string {
+	text := frontHead + "<h1>Lockkeeper " + html.EscapeString(c.api.options.Version) + "</h1>\n"
+	if c.api.options.About != nil {
+		ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
+		defer cancel()
+		about, err := c.api.options.About(ctx)
+		held, waiting := about["held"], about["waiting"]
+		if err == nil && held != nil && waiting != nil { // the page can do without it
+			text += fmt.Sprintf("<p>%v held, %v waiting.</p>\n", held, waiting)
+		}
+	}
+	if draining, _ := c.api.gate.Draining(); draining != "" {
+		text += "<p>It takes no new claims: " + html.EscapeString(draining) + "</p>\n"
+	}
+	return text + `<ul>
+<li><a href="/v1/why">The holders, and what each claim waits for</a> (JSON)
+<li><a href="/v1/stats">Statistics</a> (JSON)
+</ul>
+` + frontTail
 }
 
 // hasCredentials reports whether a request has credentials.
