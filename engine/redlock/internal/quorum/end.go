@@ -93,18 +93,30 @@ func (p *Party) lapseClaim(c *claim, l lockkeeper.Lapse, now time.Duration) {
 		case l.Reason == lockkeeper.Overdue:
 			end = min(promised, c.overdueEnd())
 		case l.EndsAt > 0:
-			end = min(end, p.base.moment(l.EndsAt)) + lockkeeper.Margin(c.session.ttl)
+			end = min(end, p.base.moment(l.EndsAt)) + lockkeeper.Margin(c.session.ttl) + c.slowest()
 		default:
-			end += lockkeeper.Margin(c.session.ttl)
+			end += lockkeeper.Margin(c.session.ttl) + c.slowest()
 		}
-		// The servers end it at the end that they stated. What the party knows of that is a little
-		// early, so it comes behind them. It alone knows of a longest hold.
+		// The servers end it at the end that they stated. What the party knows of that is early by the
+		// time that their answers took, at most, so it comes behind them. It alone knows of a longest
+		// hold.
 		c.lapse, c.lapseEnd = l.Reason, max(end, 1)
 		if c.asked != nil && c.asked.reason == l.Reason {
 			c.text = (&lockkeeper.Asked{Label: c.asked.label}).Words()
 		}
 		p.touch(c, now)
 	}
+}
+
+// slowest returns how long the slowest of the exchanges took by which the party knows c's votes.
+func (c *claim) slowest() time.Duration {
+	longest := time.Duration(0)
+	for i := range c.at {
+		if b := &c.at[i]; b.counts() {
+			longest = max(longest, b.stateGot-b.stateSent)
+		}
+	}
+	return longest
 }
 
 // endExecuted records that a server has executed the End or the Lapse of c, or can't have the claim.

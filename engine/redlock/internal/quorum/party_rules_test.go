@@ -400,6 +400,41 @@ func TestForcedEndReleasesNoOtherVotes(t *testing.T) {
 	s.must(next.claim(want("a", 0)), lockkeeper.Held, 0)
 }
 
+// A party knows the end that servers stated a little early: by the way of the answer that had it.
+func TestLapsedHoldLastsAlsoAfterSlowAnswer(t *testing.T) {
+	each(t, 3, func(s *sim) {
+		u, op, next := s.user(0, "u"), s.user(1, "op"), s.user(2, "next")
+		ref := u.claim(want("a", 0)).Ref
+		s.must(next.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+		if a := s.await(op.p, op.p.End(s.now, op.key, lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: ref})); a.Err != nil {
+			s.Fatal(a.Err)
+		}
+		s.run(8 * time.Second)
+		next.renew()
+		s.fastest = 300 * time.Millisecond
+		asked := u.renew().Claims[0].Asked
+		s.fastest = 0
+		end := Micros(0) // of the ask at the first server that ends it, by the clock of the test
+		for i, server := range s.servers {
+			if at := server.find(ref).asks[0].End - s.clocks[i]; end == 0 || at < end {
+				end = at
+			}
+		}
+		s.run(end.duration() - s.now - 500*time.Millisecond)
+		lapse := lockkeeper.Lapse{ID: 1, Reason: lockkeeper.Revoked, EndsAt: asked.EndsAt}
+		if a := s.await(u.p, u.p.End(s.now, u.key, lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: lapse})); a.Err != nil {
+			s.Fatal(a.Err)
+		}
+		s.run(end.duration() - s.now - time.Millisecond)
+		if st := next.latest(1); st.State == lockkeeper.Held {
+			s.Fatal("granted before the end that the servers stated")
+		}
+		s.run(time.Second)
+		s.must(next.latest(1), lockkeeper.Held, 0)
+		s.must(u.latest(1), lockkeeper.Ended, lockkeeper.Revoked)
+	})
+}
+
 // The victim waits where the thief has the vote from the beginning, so it loses its majority with the
 // first vote that it loses.
 func TestVictimWithBareMajorityLearnsOfItsEnd(t *testing.T) {
