@@ -71,12 +71,12 @@ var clusterCases = []check{
 		w.ok(h.Close()) // no error, so that defer works
 	}},
 	{"T4/case T4.9 no duration, holder dead", 0, func(w *world) {
-		dead, next := w.peerFor("dead", shortTTL), w.peer("next")
+		dead, next := w.renewedPeer("dead", shortTTL), w.peer("next")
 		dead.hold(exclusive("db"))
 		next.queue(exclusive("db"))
-		dead.renew()
 		next.stays(next.last, lockkeeper.Waiting) // as long as the session lives
-		next.waitGranted(next.last)               // only the end of the session frees it
+		dead.dies()
+		next.waitGranted(next.last) // only the end of the session frees it
 	}},
 	{"T4/case T4.10 eight processes, one at a time, in order", fifo | lists, func(w *world) {
 		first := w.worker("first", nil)

@@ -54,7 +54,8 @@ var epochChecks = []check{
 		}
 		heir.notes.of = make(map[uint64]lockkeeper.Status)
 		heir.key.Epoch = heir.attachesLate(0, kept)
-		if heir.key.Epoch != p.key.Epoch {
+		// Of several servers, one that did not have the session yet may have taken the epoch of this attach.
+		if heir.key.Epoch < p.key.Epoch {
 			w.Errorf("the answer has epoch %d, the attach had %d", heir.key.Epoch, p.key.Epoch)
 		}
 		heir.attach(kept)

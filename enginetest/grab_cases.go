@@ -93,11 +93,12 @@ var grabCases = []check{
 // Flaws F3: known flaws of hierarchical locks with leases.
 var grabFlaws = []check{
 	{"F3/flaw F3.1 a claim expires as a whole", trees | fifo, func(w *world) {
-		a, dying, z, y := w.peer("W"), w.peerFor("X", shortTTL), w.peer("Z"), w.peer("Y")
+		a, dying, z, y := w.peer("W"), w.renewedPeer("X", shortTTL), w.peer("Z"), w.peer("Y")
 		a.hold(exclusive("a/w"))
 		dying.hold(exclusive("a/b"))
 		z.queue(exclusive("a"))
 		y.queue(exclusive("a/b"))
+		dying.dies()
 		w.sleep(shortTTL + 100*time.Millisecond)
 		dying.attach() // it comes back without claims
 		dying.queue(exclusive("a/b"))

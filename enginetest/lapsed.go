@@ -47,15 +47,16 @@ var lapseChecks = []check{
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"Lapsed/holds at most until the session expires", 0, func(w *world) {
-		victim, next := w.peerFor("victim", shortTTL), w.peer("next")
+		victim, next := w.renewedPeer("victim", shortTTL), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
 		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, victim.lease.EndsAt+time.Hour)))
-		victim.renewUntil(next.grantedNow(next.last))
+		next.waitGranted(next.last)
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"Lapsed/with the session, as the next attach says", 0, func(w *world) {
-		p, next := w.peerFor("lost", shortTTL), w.peer("next")
+		const ttl = 2 * shortTTL
+		p, next := w.peerFor("lost", ttl), w.peer("next")
 		sent := p.sent
 		held, queued := p.hold(exclusive("db")).Ref.ID, uint64(0)
 		next.queue(exclusive("db"))
@@ -68,8 +69,8 @@ var lapseChecks = []check{
 		p.session.Lapsed = nil
 		p.waitEnded(queued, lockkeeper.Expired)
 		p.renewUntil(next.grantedNow(next.last))
-		if took := w.now() - sent; took < shortTTL {
-			w.Errorf("granted %s after the session was attached for %s", took, shortTTL)
+		if took := w.now() - sent; took < ttl {
+			w.Errorf("granted %s after the session was attached for %s", took, ttl)
 		}
 		p.waitEnded(held, lockkeeper.Expired)
 	}},

@@ -257,10 +257,11 @@ var abandonChecks = []check{
 	}},
 	{"Abandonment/the first in line", fifo, func(w *world) {
 		holder, next := w.worker("holder", nil), w.worker("next", nil)
-		dead := w.peerFor("dead", shortTTL)
+		dead := w.renewedPeer("dead", shortTTL)
 		h, err := holder.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		dead.queue(exclusive("db"))
+		dead.dies()
 		var running sync.WaitGroup
 		ctx := w.ctx()
 		running.Go(func() {
@@ -278,10 +279,11 @@ var abandonChecks = []check{
 		dead.sessionGone()
 	}},
 	{"Abandonment/many holds and waits of one session", counts | many, func(w *world) {
-		dead := w.peerFor("dead", shortTTL)
+		dead := w.renewedPeer("dead", shortTTL)
 		dead.hold(exclusive("a"), exclusive("b"))
 		dead.hold(permits("k", 2, 2))
 		dead.queue(exclusive("a"))
+		dead.dies()
 		w.free(exclusive("a"), exclusive("b"), permits("k", 2, 2))
 		if w.claims(lists) {
 			if all := w.peer("looker").list(lockkeeper.Query{Session: dead.session.ID}); len(all) != 0 {

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ type peer struct {
 	wants   map[uint64]lockkeeper.Want
 	last    uint64 // id of the latest claim
 	sent    time.Duration
+	dies    func() // of a renewedPeer: ends the renewals
 
 	wakeup chan struct{} // receives after every notification
 	notes  struct {
@@ -39,6 +41,31 @@ func (w *world) peerFor(name string, ttl time.Duration) *peer {
 	p.notes.of = make(map[uint64]lockkeeper.Status)
 	p.session = lockkeeper.Session{ID: w.name(name), TTL: ttl, Label: lockkeeper.Label{As: name}}
 	p.attach()
+	return p
+}
+
+// renewedPeer attaches a session that a goroutine renews until p.dies is called or the check ends. So
+// the session lives for as long as the check needs it, however slow the machine is. The check does not
+// attach it again before p.dies.
+func (w *world) renewedPeer(name string, ttl time.Duration) *peer {
+	w.Helper()
+	p := w.peerFor(name, ttl)
+	key, stop, stopped := p.key, make(chan struct{}), make(chan struct{})
+	p.dies = sync.OnceFunc(func() { close(stop); <-stopped })
+	w.Cleanup(p.dies)
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-time.After(ttl / 4):
+			case <-stop:
+				return
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), ttl)
+			p.engine.Renew(ctx, key) // if it fails, the next one may succeed in time
+			cancel()
+		}
+	}()
 	return p
 }
 

@@ -99,7 +99,7 @@ var slotCases = []check{
 		s.acquire(2, 6)
 	}},
 	{"T0/case T0.8 a worker dies", counts, func(w *world) {
-		dying := &slots{peer: w.peerFor("dying", shortTTL), perResource: 5}
+		dying := &slots{peer: w.renewedPeer("dying", shortTTL), perResource: 5}
 		dying.acquire(1, 1)
 		workers := &slots{peer: w.peer("workers"), perResource: 5}
 		for i := range 4 {
@@ -107,6 +107,7 @@ var slotCases = []check{
 		}
 		workers.acquire(2, 6)
 		id := workers.queue(permits("k", 1, 6)) // until the worker's lease ends
+		dying.dies()
 		s := workers.waitGranted(id)
 		workers.inUse(s, 6, 1)
 		workers.release(id)
@@ -138,12 +139,13 @@ var slotCases = []check{
 		q.refused(permits("k", 1, 1))
 	}},
 	{"T0/case T0.11d holders of another view die", counts, func(w *world) {
-		dying := &slots{peer: w.peerFor("dying", shortTTL), perResource: 3}
+		dying := &slots{peer: w.renewedPeer("dying", shortTTL), perResource: 3}
 		for i := range 3 {
 			dying.acquire(1, i+1)
 		}
 		next := &slots{peer: w.peer("next"), perResource: 3}
 		next.acquire(1, full)
+		dying.dies()
 		all := w.peer("all")
 		all.waitGranted(all.queue(permits("k", 3, 3))) // all three are free
 		all.leave()

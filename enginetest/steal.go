@@ -71,7 +71,7 @@ var stealChecks = []check{
 	{"R10/taken after the bound", stealing, func(w *world) {
 		victim, t := w.peer("victim"), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
-		const after = 500 * time.Millisecond
+		const after = 2 * time.Second // time enough for the victim's acknowledgement
 		sent := w.now()
 		t.queueAs(taker(1, after, exclusive("db")))
 		if asked := victim.waitAsked(id); asked.Left > after || asked.Left <= 0 {
@@ -87,21 +87,22 @@ var stealChecks = []check{
 		t.stays(t.last, lockkeeper.Held)
 	}},
 	{"R10/never later than the victim's TTL", stealing, func(w *world) {
-		victim, t := w.peerFor("victim", shortTTL), w.peer("thief")
+		victim, t := w.renewedPeer("victim", shortTTL), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(taker(1, time.Hour, exclusive("db")))
 		if asked := victim.waitAsked(id); asked.Left > shortTTL {
 			w.Errorf("the victim has %s left, want at most its TTL", asked.Left)
 		}
-		victim.renewUntil(t.grantedNow(t.last))
+		t.waitGranted(t.last)
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"R10/taken after a part of the victim's TTL", stealing, func(w *world) {
-		victim, t := w.peerFor("victim", shortTTL), w.peer("thief")
+		const ttl = 2 * shortTTL
+		victim, t := w.renewedPeer("victim", ttl), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		want := taker(1, 0, exclusive("db"))
 		want.AfterTTL = 600
-		const after = shortTTL * 6 / 10
+		const after = ttl * 6 / 10
 		sent := w.now()
 		t.queueAs(want)
 		if asked := victim.waitAsked(id); asked.Left > after || asked.Left <= 0 {
@@ -120,7 +121,7 @@ var stealChecks = []check{
 			_, err := c.Lock(w.ctx(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfterTTL(factor))
 			w.is(err, lockkeeper.ErrInvalid)
 		}
-		victim := w.peerFor("victim", shortTTL)
+		victim := w.renewedPeer("victim", shortTTL)
 		victim.hold(exclusive("db"))
 		sent := w.now()
 		h, err := c.Lock(w.ctx(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfterTTL(0.5))
@@ -129,14 +130,16 @@ var stealChecks = []check{
 		w.ok(h.Release(w.ctx()))
 	}},
 	{"R10/taken after the whole TTL while nothing is measured", stealing | measured, func(w *world) {
-		victim, t := w.peerFor("victim", shortTTL), w.peer("thief")
+		victim, t := w.renewedPeer("victim", shortTTL), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		sent := w.now()
 		t.queueAs(taker(1, lockkeeper.AfterMeasured, exclusive("db")))
-		if asked := victim.waitAsked(id); asked.Left > shortTTL || asked.Left <= shortTTL/2 {
-			w.Errorf("the victim has %s left, want about its TTL", asked.Left)
+		asked := victim.waitAsked(id)
+		// Left counts from when the renewal was sent, which is after the thief asked.
+		if least := shortTTL - 2*(w.now()-sent) - 10*time.Millisecond; asked.Left > shortTTL || asked.Left < least {
+			w.Errorf("the victim has %s left, want its TTL", asked.Left)
 		}
-		victim.renewUntil(t.grantedNow(t.last))
+		t.waitGranted(t.last)
 		w.between("taken", w.now()-sent, shortTTL, shortTTL+shortTTL/20) // clocks may differ in rate
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},

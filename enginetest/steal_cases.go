@@ -151,7 +151,7 @@ var stealCases = []check{
 			l, t, m := w.three()
 			h, err := l.lockAs(0)
 			w.ok(err)
-			low := t.lockLater(1, lockkeeper.WithSteal(), lockkeeper.WithWait(2*time.Second))
+			low := t.lockLater(1, lockkeeper.WithSteal(), lockkeeper.WithWait(8*time.Second))
 			w.done(h.YieldAsked(), "asked to yield")
 			w.waiting(1)
 			high := m.lockLater(2, lockkeeper.WithSteal())

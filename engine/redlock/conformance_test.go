@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -89,14 +90,23 @@ func onRedis(t *testing.T, n int) enginetest.Harness {
 			room <- struct{}{}
 			t.Cleanup(func() { <-room })
 			own := fmt.Sprintf("%s?prefix=t%d:", url, number.Add(1))
-			return func() lockkeeper.Engine {
-				e, err := Open(context.Background(), own)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return e
-			}
+			return func() lockkeeper.Engine { return openPatiently(t, own) }
 		},
+	}
+}
+
+// openPatiently opens the engine as a program does that waits for its servers: on a busy machine one of
+// them may not answer within firstUseBound.
+func openPatiently(t *testing.T, url string) *Engine {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; {
+		e, err := Open(context.Background(), url)
+		if err == nil {
+			return e
+		}
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }
 
