@@ -63,7 +63,7 @@ func (s *Session) OpenClaim(ctx context.Context, ttl time.Duration, want lockkee
 	}
 	sent := time.Now()
 	lease, commit, err := group.BeginOpen(ctx, s.attachment(ttl, want.As, 0), want, nil)
-	if err == lockkeeper.ErrNotBegun || errors.Is(err, lockkeeper.ErrSession) {
+	if err == lockkeeper.ErrNotBegun {
 		return o, false, nil
 	}
 	if err == nil { // cached before it is safe, so that the caller can discard it in any case
@@ -77,8 +77,12 @@ func (s *Session) OpenClaim(ctx context.Context, ttl time.Duration, want lockkee
 			}
 		})
 	}
-	if failed := settled(ctx, commit); failed != nil {
-		err = failed
+	failed := settled(ctx, commit)
+	switch {
+	case failed != nil:
+		return o, true, failed
+	case errors.Is(err, lockkeeper.ErrSession):
+		return o, false, nil
 	}
 	return o, true, err
 }

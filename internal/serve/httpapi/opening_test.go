@@ -16,20 +16,23 @@ import (
 type opener struct {
 	lockkeeper.Engine
 	lockkeeper.GroupCommitter
-	calls  []string
-	held   chan struct{}
-	opened chan struct{}
+	calls   []string
+	settled int // number of decisions of BeginOpen that were settled
+	held    chan struct{}
+	opened  chan struct{}
 }
 
 func (o *opener) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
 	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
 	o.calls = append(o.calls, "open")
-	lease, commit, err := o.GroupCommitter.BeginOpen(ctx, s, w, notify)
+	lease, _, err := o.GroupCommitter.BeginOpen(ctx, s, w, notify)
 	if o.held != nil && err == nil {
-		commit = heldCommit(o.held)
 		o.opened <- struct{}{}
+		return lease, &heldCommit{o, o.held}, nil
 	}
-	return lease, commit, err
+	safe := make(chan struct{})
+	close(safe)
+	return lease, &heldCommit{o, safe}, err
 }
 
 func (o *opener) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
@@ -43,13 +46,17 @@ func (o *opener) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	return o.Engine.Claim(ctx, k, w)
 }
 
-type heldCommit chan struct{}
+type heldCommit struct {
+	of   *opener
+	safe chan struct{}
+}
 
-func (c heldCommit) Done() <-chan struct{} { return c }
+func (c *heldCommit) Done() <-chan struct{} { return c.safe }
 
-func (c heldCommit) Settle() error {
+func (c *heldCommit) Settle() error {
+	c.of.settled++
 	select {
-	case <-c:
+	case <-c.safe:
 		return nil
 	default:
 		return lockkeeper.ErrUnavailable
@@ -66,7 +73,7 @@ func newOpener(t *testing.T) (*opener, *API) {
 const onDB = `{"path":"db"}`
 
 // A POST of a new claim is one call of an engine that can open a session with its claim, and two of
-// another one. A repeat finds the claim at another server too.
+// another one. A repeat finds the claim at another server too. Each decision is settled.
 func TestNewClaimIsOneCall(t *testing.T) {
 	o, api := newOpener(t)
 	plain := New(access.New(struct{ lockkeeper.Engine }{o}, nil, access.Options{}), Options{})
@@ -90,6 +97,9 @@ func TestNewClaimIsOneCall(t *testing.T) {
 	if w := direct(t.Context(), api, "", "POST", "/v1/claims", `{"path":"db"}`); w.Code != http.StatusConflict ||
 		!slices.Equal(o.calls, []string{"open"}) {
 		t.Errorf("a claim that is taken: %d by %v", w.Code, o.calls)
+	}
+	if o.settled != 3 {
+		t.Errorf("%d of 3 decisions are settled", o.settled)
 	}
 	if n := len(open(t, o)); n != 2 {
 		t.Errorf("%d claims remain, want 2", n)
