@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -163,13 +164,15 @@ type object struct{ kind, name string }
 // versions is the table of versions.
 var versions = object{"TABLE", "migrations"}
 
-var createPattern = regexp.MustCompile(
-	`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
+var createPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(
+		`(?m)^CREATE (?:OR REPLACE )?(?:SQL SECURITY INVOKER )?(TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?\{(\w+)\}`)
+})
 
 // objectsOf returns all that the migrations of a flavour create.
 func objectsOf(f flavour) []object {
 	all := []object{versions}
-	for _, match := range createPattern.FindAllStringSubmatch(schemas[f].Text(), -1) {
+	for _, match := range createPattern().FindAllStringSubmatch(schemas[f].Text(), -1) {
 		all = append(all, object{match[1], match[2]})
 	}
 	return all

@@ -166,9 +166,11 @@ func (s *source) takeOwn(a *address) error {
 	return err
 }
 
-var (
-	schemaPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
-	prefixPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
+var namePattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+const (
+	maxSchema = 63 // bytes
+	maxPrefix = 40
 )
 
 // rename sets another schema (of Postgres) or prefix (of MySQL). Such names need no quotes in SQL,
@@ -179,11 +181,11 @@ func (n *naming) rename(f flavour, name string) error {
 		return lockkeeper.Invalid("schema=%s: the tables in MariaDB and MySQL have a prefix instead, prefix=NAME_", name)
 	case f == mysql && n.flavour == postgres:
 		return lockkeeper.Invalid("prefix=%s: the tables in Postgres have a schema of their own, schema=NAME", name)
-	case f == postgres && (!schemaPattern.MatchString(name) || strings.HasPrefix(name, "pg_") ||
+	case f == postgres && (!namePattern.MatchString(name) || len(name) > maxSchema || strings.HasPrefix(name, "pg_") ||
 		name == "information_schema"):
 		return lockkeeper.Invalid("schema=%s: a schema has up to 63 lower-case letters, digits and _, begins with no "+
 			"digit, and is not one of the system's", name)
-	case f == mysql && !prefixPattern.MatchString(name):
+	case f == mysql && (!namePattern.MatchString(name) || len(name) > maxPrefix):
 		return lockkeeper.Invalid("prefix=%s: a prefix has up to 40 lower-case letters, digits and _, and begins with no "+
 			"digit", name)
 	}

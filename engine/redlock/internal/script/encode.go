@@ -50,7 +50,7 @@ func Together(a, b *quorum.Request) bool {
 // with one entry for each, which Decode reads, or one error for all, which Refusal reads.
 func Encode(s Set, requests ...quorum.Request) (Call, error) {
 	first := &requests[0]
-	c := Call{Script: script, Keys: []string{s.SetKey, s.Data}, Args: make([]any, 0, 4+6*len(requests))}
+	c := Call{Script: script(), Keys: []string{s.SetKey, s.Data}, Args: make([]any, 0, 4+6*len(requests))}
 	var p packer
 	if first.Kind != quorum.List {
 		p.text("the session's id", first.Session, lockkeeper.MaxSessionID)

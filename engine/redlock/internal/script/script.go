@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/quorum"
@@ -21,9 +22,10 @@ type Script struct {
 //go:embed lua/*.lua
 var files embed.FS
 
-// script executes all requests. Frequent cases come first: they need few calls and no functions. The
-// rules for all requests are declared when one needs them.
-var script = newScript()
+// script returns the script that executes all requests. Frequent cases come first: they need few calls
+// and no functions. The rules for all requests are declared when one needs them. The script is put
+// together at the first call: most programs that link this package never need it.
+var script = sync.OnceValue(newScript)
 
 // Commands are the commands that the scripts execute: a user of an ACL needs them, and EVALSHA.
 func Commands() []string {
@@ -36,7 +38,7 @@ func Commands() []string {
 }
 
 // Scripts returns all scripts, for SCRIPT LOAD.
-func Scripts() []*Script { return []*Script{script} }
+func Scripts() []*Script { return []*Script{script()} }
 
 // The files of the script, in order.
 var (
