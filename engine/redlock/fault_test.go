@@ -63,6 +63,7 @@ type faulty struct {
 	random  *rand.Rand
 	servers []*faultyServer
 	load    *stress.Load
+	engines []*Engine      // of the clients, in their order
 	counts  map[string]int // of faults
 	longest time.Duration  // the longest time from the end of all faults until the next grant
 }
@@ -72,6 +73,7 @@ type faultyServer struct {
 	proxy      *badnet.Proxy
 	durable    bool   // it comes back with everything that it answered
 	generation string // as a member
+	fault      string // that lasts; "" for none
 }
 
 func newFaulty(t *testing.T, n int) *faulty {
@@ -97,15 +99,21 @@ func newFaulty(t *testing.T, n int) *faulty {
 	rules.FIFO, rules.Priority = false, false
 	f.load = stress.New(seed, rules)
 	f.load.Long = faultTTL
-	f.load.Add("client", e, 2, lockkeeper.SessionTTL(faultTTL))
+	f.add(e)
 	for range 3 {
-		f.load.Add("client", f.open(), 2, lockkeeper.SessionTTL(faultTTL))
+		f.add(f.open())
 	}
 	f.granted(20)
 	for _, s := range f.servers {
 		s.generation = f.field(s, "gen")
 	}
 	return f
+}
+
+// add adds a client of the load.
+func (f *faulty) add(e lockkeeper.Engine) {
+	f.engines = append(f.engines, e.(*Engine))
+	f.load.Add("client", e, 2, lockkeeper.SessionTTL(faultTTL))
 }
 
 func (f *faulty) open() lockkeeper.Engine {
@@ -130,7 +138,7 @@ func (f *faulty) granted(more int64) time.Duration {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-late:
-			f.Fatalf("not %d more grants within %s: %v; faults so far: %v", more, faultBusy, f.load, f.counts)
+			f.Fatalf("not %d more grants within %s: %v; faults so far: %v\n%s", more, faultBusy, f.load, f.counts, f.state())
 		}
 	}
 	return time.Since(began)
@@ -165,8 +173,12 @@ func (f *faulty) hurtMinority() {
 		kinds := f.faults(s)
 		kind := kinds[f.random.IntN(len(kinds))]
 		f.count(kind.name)
+		s.fault = kind.name
 		end, isLost := kind.begin(s)
-		ends = append(ends, end)
+		ends = append(ends, func() {
+			end()
+			s.fault = ""
+		})
 		if isLost {
 			lost = append(lost, i)
 		}
@@ -201,7 +213,8 @@ func (f *faulty) checkMember(needed int) {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-late:
-			f.Fatalf("server %d is no member within %s after it lost its data; faults so far: %v", needed, faultBusy, f.counts)
+			f.Fatalf("server %d is no member within %s after it lost its data; faults so far: %v\n%s", needed, faultBusy,
+				f.counts, f.state())
 		}
 	}
 	var paused []*faultyServer
@@ -211,12 +224,14 @@ func (f *faulty) checkMember(needed int) {
 		}
 	}
 	for _, s := range paused {
-		f.count("paused beside a server that came back")
+		s.fault = "paused beside a server that came back"
+		f.count(s.fault)
 		f.must(s.Freeze())
 	}
 	needing := f.granted(5)
 	for _, s := range paused {
 		f.must(s.Thaw())
+		s.fault = ""
 	}
 	f.Logf("five grants that need the server: %s; then five more: %s", needing, f.healed())
 }
@@ -225,7 +240,8 @@ func (f *faulty) checkMember(needed int) {
 func (f *faulty) hurtAll() {
 	if f.random.IntN(2) == 0 {
 		for _, s := range f.servers {
-			f.count("all paused")
+			s.fault = "all paused"
+			f.count(s.fault)
 			f.must(s.Freeze())
 		}
 		<-time.After(faultTTL / 2)
@@ -235,7 +251,8 @@ func (f *faulty) hurtAll() {
 		}
 	} else {
 		for _, s := range f.servers {
-			f.count("all cut off")
+			s.fault = "all cut off"
+			f.count(s.fault)
 			s.proxy.Set(f.cutOff())
 		}
 		<-time.After(faultTTL / 2)
@@ -243,6 +260,9 @@ func (f *faulty) hurtAll() {
 		for _, s := range f.servers {
 			s.proxy.Heal()
 		}
+	}
+	for _, s := range f.servers {
+		s.fault = ""
 	}
 	f.healed()
 }
@@ -318,19 +338,29 @@ func (f *faulty) field(s *faultyServer, name string) string {
 // ask sends a command to a server, not through its proxy, and returns the last line of the answer.
 func (f *faulty) ask(s *faultyServer, command string) string {
 	f.Helper()
-	conn, err := net.Dial("tcp", s.Addr())
+	line, err := s.ask(command, faultBusy)
 	f.must(err)
+	return line
+}
+
+func (s *faultyServer) ask(command string, within time.Duration) (string, error) {
+	conn, err := net.DialTimeout("tcp", s.Addr(), within)
+	if err != nil {
+		return "", err
+	}
 	defer conn.Close()
-	f.must(conn.SetDeadline(time.Now().Add(faultBusy)))
-	_, err = fmt.Fprintf(conn, "%s\r\n", command)
-	f.must(err)
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
+		return "", err
+	}
 	in := bufio.NewReader(conn)
 	line, err := in.ReadString('\n')
 	if err == nil && strings.HasPrefix(line, "$") && line != "$-1\r\n" {
 		line, err = in.ReadString('\n')
 	}
-	f.must(err)
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(line), err
 }
 
 // judge judges the history so far.
@@ -341,7 +371,7 @@ func (f *faulty) judge(free bool) {
 	}
 	if free && !f.Failed() {
 		if err := stress.CheckFree(f.open(), faultBusy); err != nil {
-			f.Error(err)
+			f.Errorf("%v\n%s", err, f.state())
 		}
 	}
 	f.load.Resume()
