@@ -135,11 +135,12 @@
 //
 // If several claims arrive at once, each may get the vote of some servers, and none a majority. A
 // party gives its votes to a rival that has a majority, or else to the rival that goes first in the
-// order of queues, after a random pause of at most 3 ms. A rival has a vote, or waits ahead. The claim that goes first
-// never gives up a vote, so one claim gets them all. If the rival can't use the vote, because it is
-// over or waits for another claim too, nobody else gets it: the claim that returned it has it back,
-// and returns it after a second without naming a rival. Return names the number of the vote, so a
-// Return that arrives late takes back no later vote.
+// order of queues, after a random pause of at most 3 ms. A rival has a vote, or waits ahead. A
+// server that has not answered for 50 ms is left out. The claim that goes first never gives up a
+// vote, so one claim gets them all. If the rival can't use the vote, because it is over or waits
+// for another claim too, nobody else gets it: the claim that returned it has it back, and returns
+// it after a second without naming a rival. Return names the number of the vote, so a Return that
+// arrives late takes back no later vote.
 //
 // # Four conditions
 //

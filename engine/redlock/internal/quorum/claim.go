@@ -60,7 +60,7 @@ type claim struct {
 func (p *Party) newClaim(s *session, id uint64, now time.Duration) *claim {
 	c := &claim{
 		session: s, id: id, at: make([]ballot, p.n), since: now, bound: never, retryAt: never, changed: now,
-		wait: waitState{pollAt: never, splitAt: never, decideBy: never, answerAt: never},
+		wait: newWaitState(),
 	}
 	for i := range c.at {
 		c.at[i].askEnd = never
@@ -246,7 +246,7 @@ func (p *Party) tryGrant(c *claim, now time.Duration) bool {
 	if took := p.shakes.granted(c, now); took > 0 {
 		p.out.Handshakes = append(p.out.Handshakes, took)
 	}
-	c.wait = waitState{pollAt: never, splitAt: never, decideBy: never, answerAt: never}
+	c.wait = newWaitState()
 	p.touch(c, now)
 	p.updateAsk(c, now)
 	p.report(c, now)

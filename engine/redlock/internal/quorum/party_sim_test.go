@@ -21,6 +21,7 @@ type sim struct {
 	servers []*Server
 	clocks  []Micros // of the servers, at boot time 0
 	dead    []bool
+	silent  []bool        // the server executes nothing, and its clients notice that after silence
 	cut     map[link]bool // the party and the server can't reach each other
 	parties []*Party
 	events  []event
@@ -47,10 +48,13 @@ type link struct {
 	server int
 }
 
+// silence is after how long a request to a silent server fails.
+const silence = 3 * time.Second
+
 func newSim(t *testing.T, servers, parties int, seed uint64) *sim {
 	s := &sim{
 		T: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Hour, slowest: 500 * time.Microsecond,
-		dead:    make([]bool, servers),
+		dead: make([]bool, servers), silent: make([]bool, servers),
 		answers: make(map[*Party]map[CallID]Answer), notices: make(map[*Party][]lockkeeper.Status),
 		cut:   make(map[link]bool),
 		sends: make(map[Kind]int), paused: make(map[*Party]time.Duration),
@@ -115,6 +119,10 @@ func (s *sim) collect(p *Party) {
 	for _, send := range out.Sends {
 		s.sends[send.Request.Kind]++
 		sent := s.now
+		if s.silent[send.Server] {
+			s.deliver(p, silence, func() { p.Failed(s.now, send.Number, false) })
+			continue
+		}
 		if s.random.Float64() < s.lose {
 			s.deliver(p, 20*time.Millisecond, func() { p.Failed(s.now, send.Number, false) })
 			if s.random.IntN(2) == 0 {

@@ -41,7 +41,7 @@ func (p *Party) resolveSplit(c *claim, now time.Duration) {
 	if c.wait.splitAt != never {
 		return
 	}
-	if !p.informed(c) {
+	if !p.informed(c, now) {
 		c.wait.splitAt = now + splitPause
 		return
 	}
@@ -56,8 +56,9 @@ func (p *Party) resolveSplit(c *claim, now time.Duration) {
 	c.wait.splitAt = now + time.Duration(p.random.Int64N(int64(splitPause)))
 }
 
-// informed reports whether all servers that have not voted for c were asked after the others voted.
-func (p *Party) informed(c *claim) bool {
+// informed reports whether all servers that have not voted for c were asked after the others voted, and have
+// answered or are silent.
+func (p *Party) informed(c *claim, now time.Duration) bool {
 	latest := time.Duration(0)
 	for i := range c.at {
 		if c.at[i].counts() {
@@ -66,7 +67,8 @@ func (p *Party) informed(c *claim) bool {
 	}
 	for i := range c.at {
 		b := &c.at[i]
-		if !b.counts() && !b.ended && p.usable(c.session, i) && b.stateSent+time.Millisecond < latest {
+		silent := b.claiming && now >= c.wait.silentBy
+		if !b.counts() && !b.ended && p.usable(c.session, i) && b.stateSent+time.Millisecond < latest && !silent {
 			return false
 		}
 	}
@@ -75,7 +77,8 @@ func (p *Party) informed(c *claim) bool {
 
 // returnVotes returns c's votes, after the pause.
 func (p *Party) returnVotes(c *claim, now time.Duration) {
-	if !p.informed(c) {
+	if !p.informed(c, now) {
+		c.wait.silentBy = now + slowServer
 		for i := range c.at {
 			if !c.at[i].counts() {
 				p.ask(c, i)

@@ -14,6 +14,11 @@ type waitState struct {
 	late     bool          // decideBy has passed
 	answerAt time.Duration // it is answered that it waits; never: not set, or passed
 	splitAt  time.Duration // it looks at its split vote
+	silentBy time.Duration // its split vote is resolved without servers that have not answered by then; never: not set
+}
+
+func newWaitState() waitState {
+	return waitState{pollAt: never, decideBy: never, splitAt: never, silentBy: never, answerAt: never}
 }
 
 // Pauses of waiting claims.
@@ -74,7 +79,14 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 		p.answerWhenPassed(c, now)
 	}
 	p.shakes.follow(p, c, now)
-	if c.counted() > 0 && flying == 0 {
+	switch {
+	case c.counted() == 0:
+	case flying == 0:
+		w.silentBy = never
+		p.resolveSplit(c, now)
+	case w.silentBy == never:
+		w.silentBy = now + slowServer
+	case now >= w.silentBy:
 		p.resolveSplit(c, now)
 	}
 	p.setPoll(c, now)
