@@ -45,6 +45,9 @@ var house = []room{
 	// servers in memory, for tests
 	{"engine/redlock/internal/memory", "engine/redlock/internal/link engine/redlock/internal/quorum", ""},
 	{"engine/quorumlock/internal/voters", "", ""}, // which nodes of a cluster vote, and which leads
+	// one node of a cluster: a table behind a Raft log
+	{"engine/quorumlock/internal/replica", ". table internal/record engine/quorumlock/internal/voters",
+		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},

@@ -1,0 +1,202 @@
+package replica
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/record"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A CallID names a call or a read of one Replica. It rises with every call.
+type CallID uint64
+
+// An Answer is the one answer to a call or a read. Err is the refusal of the table, or
+// [lockkeeper.ErrUnavailable] with one of the causes below. Reply is empty for a read: it says that
+// Replica.Table is current until the next input.
+type Answer struct {
+	Call  CallID
+	Reply table.Reply
+	Err   error
+}
+
+// The causes of ErrUnavailable beside ErrStopped.
+var (
+	// ErrNoLeader: the call was not made.
+	ErrNoLeader = errors.New("no node of the cluster leads now: too many nodes, or the network between them, are down")
+	// ErrBusy: the call was not made.
+	ErrBusy = errors.New("too many calls wait for the cluster")
+	// ErrUnknown: the call may have been made, or may still be made.
+	ErrUnknown = errors.New("the leader of the cluster did not answer in time, or changed: " +
+		"it is not known whether the call was made")
+)
+
+func unavailable(cause error) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+}
+
+// calls are the calls of this node without an answer. A call goes this way; each arrow to "answered"
+// happens at most once:
+//
+//	waiting ── sent to the leader ──> sent ── entry applied ──────────────> answered
+//	   ^  │                            │ ├── leader changed: ErrUnknown ──> answered
+//	   │  │                            │ └── deadline:       ErrUnknown ──> answered
+//	   └──┼── refused: not leading ────┘
+//	      └── deadline: ErrNoLeader ──────────────────────────────────────> answered
+type calls struct {
+	last    CallID
+	pending map[CallID]*call
+	order   []CallID // by id and so by deadline; has answered ones too
+	unsent  []CallID // waiting ones; has answered ones too
+	refused []CallID // waiting ones that go to unsent with the next tick
+}
+
+type call struct {
+	command  []byte // in the form of package record, without a time
+	deadline time.Duration
+	sentTo   uint64 // the leader that has it; 0: it waits for one
+	attempt  uint64 // rises each time it is sent
+}
+
+// Call is the input of a command of this node's callers: Attach, Renew, Claim or End. Command.At is
+// ignored. Its one answer comes with an Output, unless it is cancelled.
+func (r *Replica) Call(now time.Duration, c table.Command) CallID {
+	r.begin(now)
+	r.calls.last++
+	id := r.calls.last
+	err := r.settings.refuse(&c)
+	switch {
+	case err != nil:
+	case r.failed != nil:
+		err = unavailable(r.failed)
+	case len(r.calls.pending) >= r.settings.MaxQueued:
+		err = unavailable(ErrBusy)
+	}
+	if err != nil {
+		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: err})
+		return id
+	}
+	c.At = 0
+	r.calls.pending[id] = &call{command: record.AppendEntry(nil, &c), deadline: r.now + r.settings.CallTimeout}
+	r.calls.order = append(r.calls.order, id)
+	r.calls.unsent = append(r.calls.unsent, id)
+	r.settle()
+	return id
+}
+
+// Cancel is the input that nobody waits for a call or a read any more. It gets no answer, and is not
+// made if it has not been sent yet.
+func (r *Replica) Cancel(id CallID) {
+	delete(r.calls.pending, id)
+	r.cancelRead(id)
+}
+
+// refuse returns the error of a command that no table may get.
+func (s *Settings) refuse(c *table.Command) error {
+	switch c.Op {
+	case table.Attach:
+		return c.Session.Check(s.Guarantees.NoExpiry)
+	case table.Renew:
+		return nil
+	case table.Claim:
+		return s.Guarantees.Refuse(&c.Want)
+	case table.End:
+		return s.Guarantees.RefuseEnding(&c.Ending)
+	}
+	return lockkeeper.Invalid("a call can't be a %q", c.Op.String())
+}
+
+// sendWaiting sends the waiting calls to the leader.
+func (r *Replica) sendWaiting() {
+	if r.lead.leader == 0 {
+		return
+	}
+	unsent := r.calls.unsent
+	r.calls.unsent = nil
+	for _, id := range unsent {
+		c := r.calls.pending[id]
+		if c == nil {
+			continue
+		}
+		c.sentTo = r.lead.leader
+		c.attempt++
+		m := Message{
+			From:        r.settings.ID,
+			To:          r.lead.leader,
+			Kind:        kindCall,
+			Incarnation: r.settings.Incarnation,
+			Call:        id,
+			Attempt:     c.attempt,
+			Command:     c.command,
+		}
+		if m.To == m.From {
+			r.receiveCall(&m)
+		} else {
+			r.out.Sends = append(r.out.Sends, m)
+		}
+	}
+}
+
+// receiveRefusal puts a call back that a node did not make. If it did not lead, the call waits for
+// the next tick.
+func (r *Replica) receiveRefusal(m *Message) {
+	c := r.calls.pending[m.Call]
+	if c == nil || m.Incarnation != r.settings.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt {
+		return
+	}
+	switch m.Kind {
+	case kindNotLeading:
+		c.sentTo = 0
+		r.calls.refused = append(r.calls.refused, m.Call)
+	case kindBusy:
+		r.answer(m.Call, table.Reply{}, unavailable(ErrBusy))
+	case kindInvalid:
+		r.answer(m.Call, table.Reply{}, lockkeeper.Invalid("the leader refused the call: %s", m.Text))
+	}
+}
+
+// endSentCalls answers the calls that the former leader has: their outcome is unknown.
+func (r *Replica) endSentCalls() {
+	for _, id := range r.calls.order {
+		if c := r.calls.pending[id]; c != nil && c.sentTo != 0 {
+			r.answer(id, table.Reply{}, unavailable(ErrUnknown))
+		}
+	}
+}
+
+// expireCalls answers the calls whose deadline has passed, and lets waiting ones try again.
+func (r *Replica) expireCalls() {
+	order := r.calls.order
+	for len(order) > 0 {
+		c := r.calls.pending[order[0]]
+		if c != nil && c.deadline > r.now {
+			break
+		}
+		if c != nil {
+			cause := ErrNoLeader
+			if c.sentTo != 0 {
+				cause = ErrUnknown
+			}
+			r.answer(order[0], table.Reply{}, unavailable(cause))
+		}
+		order = order[1:]
+	}
+	r.calls.order = order
+	r.resendRefused()
+}
+
+// resendRefused lets refused calls go to the leader again.
+func (r *Replica) resendRefused() {
+	r.calls.unsent = append(r.calls.unsent, r.calls.refused...)
+	r.calls.refused = nil
+}
+
+// endAllCalls answers everything.
+func (r *Replica) endAllCalls(cause error) {
+	for _, id := range r.calls.order {
+		r.answer(id, table.Reply{}, unavailable(cause))
+	}
+	r.calls.order, r.calls.unsent, r.calls.refused = nil, nil, nil
+	r.endAllReads(cause)
+}

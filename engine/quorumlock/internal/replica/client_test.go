@@ -1,0 +1,322 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/history"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A client has one session and one claim at a time. It does what a lockkeeper.Client does: it repeats
+// calls whose outcome is unknown, at any machine; renews; and counts its holds as lost at its own
+// deadline. It records what it observes.
+//
+//	attach ─> ask ─> [wait] ─> hold ─> release ─> ask ...
+//	   ^        any of them: deadline passed, session ended, client gone      │
+//	   └──────────────────────────────────────────────────────────────────────┘
+type client struct {
+	*world
+	name     string
+	clock    clock
+	life     int // rises when the client begins a new session: what belongs to the former is dropped
+	at       int // number of the machine that it asks next
+	key      lockkeeper.Key
+	ttl      time.Duration
+	sentAt   time.Duration // own clock, when the last answered attach or renewal was sent
+	claim    *simClaim
+	claims   int
+	granted  int
+	holdsFor time.Duration // at most
+	waiting  time.Duration // true time since when it wants what it has not got
+}
+
+type simClaim struct {
+	id     uint64
+	name   string // in the history
+	asked  bool   // an answer said that it waits
+	held   bool
+	fence  uint64
+	cancel bool
+}
+
+func newClient(w *world, number int) *client {
+	c := &client{world: w, name: fmt.Sprintf("client%d", number), clock: newClock(w)}
+	c.clock.world = w
+	c.later(w.between(time.Second, 3*time.Second), c.begin)
+	return c
+}
+
+// later does something of this session after d.
+func (c *client) later(d time.Duration, do func()) {
+	life := c.life
+	c.after(d, func() {
+		if c.life == life {
+			do()
+		}
+	})
+}
+
+// call makes a call at any machine until the outcome is known. done gets the answer, and the own
+// clock of when the answered call was sent.
+func (c *client) call(cmd func() table.Command, done func(a Answer, sent time.Duration)) {
+	m := c.machines[c.at%len(c.machines)]
+	sent, answered, life := c.clock.read(), false, c.life
+	again := func() {
+		c.at = c.random.IntN(len(c.machines))
+		c.later(c.between(10*time.Millisecond, 200*time.Millisecond), func() { c.call(cmd, done) })
+	}
+	var id CallID
+	command := cmd()
+	m.input(c.between(0, usualDelay), func(r *Replica) {
+		if answered {
+			return
+		}
+		id = r.Call(m.clock.read(), command)
+		m.calls[id] = func(a Answer) {
+			c.after(c.between(0, usualDelay), func() {
+				if answered || c.life != life {
+					return
+				}
+				answered = true
+				if errors.Is(a.Err, lockkeeper.ErrUnavailable) {
+					c.saw("unavailable: " + cause(a.Err))
+					again()
+					return
+				}
+				c.judge.answered(a)
+				done(a, sent)
+			})
+		}
+	})
+	c.later(c.between(callTimeout/4, callTimeout*3/2), func() {
+		if !answered {
+			answered = true
+			c.saw("client timed out")
+			m.input(0, func(r *Replica) {
+				if m.calls[id] != nil {
+					delete(m.calls, id)
+					r.Cancel(id)
+				}
+			})
+			again()
+		}
+	})
+}
+
+func cause(err error) string {
+	for text, is := range map[string]error{
+		"no leader": ErrNoLeader, "unknown": ErrUnknown, "busy": ErrBusy, "stopped": ErrStopped,
+	} { // order does not matter: an error has one cause
+		if errors.Is(err, is) {
+			return text
+		}
+	}
+	return err.Error()
+}
+
+// begin begins a new session.
+func (c *client) begin() {
+	c.life++
+	c.key = lockkeeper.Key{Session: fmt.Sprintf("%s-%d", c.name, c.life)}
+	c.holdsFor = c.between(0, 2*time.Second)
+	c.ttl = c.between(2*time.Second, 6*time.Second)
+	c.claim = nil
+	c.attach(0)
+}
+
+func (c *client) attach(epoch uint64) {
+	c.call(func() table.Command {
+		return table.Command{Op: table.Attach, Session: lockkeeper.Session{ID: c.key.Session, TTL: c.ttl, Epoch: epoch}}
+	}, func(a Answer, sent time.Duration) {
+		var refused *lockkeeper.Error
+		switch {
+		case errors.As(a.Err, &refused) && refused.Epoch != 0:
+			c.attach(refused.Epoch) // the answer to an earlier attach was lost
+		case a.Err != nil:
+			c.faultf("%s can't attach: %v", c.name, a.Err)
+		default:
+			c.key, c.sentAt = a.Reply.Lease.Key, sent
+			c.renewLater()
+			c.watchDeadline()
+			c.askLater()
+		}
+	})
+}
+
+func (c *client) renewLater() {
+	c.later(c.clock.until(c.clock.read()+c.ttl/3), func() {
+		c.call(func() table.Command { return table.Command{Op: table.Renew, Key: c.key} },
+			func(a Answer, sent time.Duration) {
+				if a.Err != nil {
+					c.lose("session ended")
+					return
+				}
+				c.sentAt, c.key.Acked = sent, a.Reply.Lease.Number
+				c.renewLater()
+				for _, st := range a.Reply.Lease.Claims {
+					c.look(st)
+				}
+			})
+	})
+}
+
+func (c *client) deadline() time.Duration { return c.sentAt + c.ttl - lockkeeper.Margin(c.ttl) }
+
+// watchDeadline counts the session as over at the client's own deadline.
+func (c *client) watchDeadline() {
+	c.later(c.clock.until(c.deadline()), func() {
+		if c.clock.read() >= c.deadline() {
+			c.lose("deadline")
+			return
+		}
+		c.watchDeadline()
+	})
+}
+
+// lose ends the session, and begins a new one.
+func (c *client) lose(why string) {
+	c.saw("session lost: " + why)
+	c.tracef("%s loses its session: %s", c.name, why)
+	switch {
+	case c.claim == nil:
+	case c.claim.held:
+		c.record(history.Event{Kind: history.Lost, Claim: c.claim.name, Reason: lockkeeper.Expired})
+	default:
+		c.record(history.Event{Kind: history.Unknown, Claim: c.claim.name})
+	}
+	c.life++
+	c.later(c.between(0, time.Second), c.begin)
+}
+
+// vanish ends the client without a word; another one follows it.
+func (c *client) vanish() {
+	c.tracef("%s is gone", c.name)
+	c.record(history.Event{Kind: history.Gone})
+	c.life++
+	c.later(c.between(0, 5*time.Second), c.begin)
+}
+
+func (c *client) record(e history.Event) {
+	e.Client = c.name
+	c.tracef("%s: %s %s %d %s", c.name, e.Kind, e.Claim, e.Fence, e.Reason)
+	c.recorder.Add(e)
+}
+
+func (c *client) askLater() { c.later(c.between(0, 100*time.Millisecond), c.ask) }
+
+// targets are what clients ask for: few paths, so that they meet.
+func (c *client) targets() []lockkeeper.Target {
+	switch c.random.IntN(6) {
+	case 0:
+		return []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}
+	case 1:
+		return []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeShared}}
+	case 2:
+		return []lockkeeper.Target{{Path: "a/b", Mode: lockkeeper.ModeExclusive}}
+	case 3:
+		return []lockkeeper.Target{{Path: "p", Mode: lockkeeper.ModePermits, Units: 1 + c.random.IntN(2), Limit: 3}}
+	case 4:
+		return []lockkeeper.Target{
+			{Path: "a/b", Mode: lockkeeper.ModeShared}, {Path: "c", Mode: lockkeeper.ModeExclusive},
+		}
+	}
+	return []lockkeeper.Target{{Path: "c", Mode: lockkeeper.ModeExclusive}}
+}
+
+func (c *client) ask() {
+	c.claims++
+	c.claim = &simClaim{id: uint64(c.claims), name: fmt.Sprintf("%s.%d", c.name, c.claims)}
+	mine := c.claim
+	c.key.LowestOpen = mine.id // a copy of an earlier request that arrives now makes no claim (R16)
+	w := lockkeeper.Want{ID: mine.id, Targets: c.targets(), Wait: lockkeeper.Forever, Priority: c.random.IntN(2)}
+	if c.network.healed {
+		w.Priority = 0 // so that nobody starves
+	}
+	if c.chance(0.1) {
+		w.Wait = 0
+	}
+	c.waiting = c.now
+	c.record(history.Event{
+		Kind: history.Ask, Claim: mine.name, Targets: w.Targets, Priority: w.Priority, Try: w.Wait == 0,
+	})
+	c.call(func() table.Command { return table.Command{Op: table.Claim, Key: c.key, Want: w} },
+		func(a Answer, _ time.Duration) {
+			switch {
+			case mine != c.claim:
+			case a.Err != nil:
+				c.lose("session ended")
+			default:
+				c.look(a.Reply.Status)
+				if mine == c.claim && !mine.held && c.chance(0.2) {
+					c.later(c.between(0, 3*time.Second), func() { c.cancel(mine) })
+				}
+			}
+		})
+}
+
+// look sees what became of the claim.
+func (c *client) look(st lockkeeper.Status) {
+	mine := c.claim
+	if mine == nil || st.Ref.ID != mine.id || mine.cancel {
+		return
+	}
+	switch {
+	case st.State == lockkeeper.Held && !mine.held:
+		mine.held, mine.fence = true, st.Fence
+		c.granted++
+		c.waiting = 0
+		c.record(history.Event{
+			Kind: history.Granted, Claim: mine.name, Fence: st.Fence, Grants: st.Grants, Unconfirmed: st.Unconfirmed,
+		})
+		c.later(c.between(0, c.holdsFor), func() { c.release(mine) })
+	case st.State == lockkeeper.Waiting && !mine.asked:
+		mine.asked = true
+		c.record(history.Event{Kind: history.Waits, Claim: mine.name})
+	case st.State == lockkeeper.Ended && !mine.held:
+		c.record(history.Event{Kind: history.Refused, Claim: mine.name, Reason: st.Reason})
+		c.claim = nil
+		c.askLater()
+	case st.State == lockkeeper.Ended && mine.held:
+		c.record(history.Event{Kind: history.Lost, Claim: mine.name, Reason: st.Reason})
+		c.claim = nil
+		c.askLater()
+	}
+}
+
+func (c *client) end(mine *simClaim, done func()) {
+	e := lockkeeper.Ending{Kind: lockkeeper.Release, ID: mine.id}
+	c.call(func() table.Command { return table.Command{Op: table.End, Key: c.key, Ending: e} },
+		func(a Answer, _ time.Duration) {
+			if a.Err != nil {
+				c.lose("session ended")
+				return
+			}
+			done()
+			c.claim = nil
+			c.askLater()
+		})
+}
+
+func (c *client) release(mine *simClaim) {
+	if mine != c.claim || mine.cancel {
+		return
+	}
+	mine.cancel = true // what the engine says from now on does not count
+	c.record(history.Event{Kind: history.Release, Claim: mine.name})
+	c.end(mine, func() { c.record(history.Event{Kind: history.Released, Claim: mine.name}) })
+}
+
+// cancel gives up a wait.
+func (c *client) cancel(mine *simClaim) {
+	if mine != c.claim || mine.held || mine.cancel {
+		return
+	}
+	mine.cancel = true
+	c.record(history.Event{Kind: history.Cancel, Claim: mine.name})
+	c.end(mine, func() { // the claim may have been granted before its end arrived
+		c.record(history.Event{Kind: history.Unknown, Claim: mine.name})
+	})
+}

@@ -1,0 +1,67 @@
+// Package replica is one node of a cluster that keeps one table behind a Raft log: a step machine
+// over go.etcd.io/raft/v3 and package table. It has no clock, goroutine or I/O. Its caller brings
+// calls, messages, the boot clock of the machine and the news that a write is durable, and carries
+// out the [Output]. So a simulation can run whole clusters of it.
+//
+// # The way of a call
+//
+//	node that has the call      leader                        every node
+//	  Call ──── call ──────────>  queue
+//	                              stamp with its time
+//	                              propose a batch ── append ─>  persist
+//	                              committed by a majority ───>  apply to the table, in order
+//	  answer <───────────────── the node itself applied the entry
+//
+// A node applies an entry when it is committed, and answers a call when it has applied the call's
+// entry. So an answer never states what a majority may forget, and the terms of leaders do not
+// matter to it. Nodes forward calls, never proposals: only the leader stamps (R20).
+//
+// A call that has not been sent to a leader waits for one. If the leader changes after the call was
+// sent, its outcome is unknown: the answer is [lockkeeper.ErrUnavailable], and the client repeats the
+// call (R16). A call has a deadline too, so it gets exactly one answer, whatever is lost. A command
+// may be applied twice, or late, if messages are doubled or delayed. R16 and the epochs of sessions
+// make that harmless, also after the table has forgotten the claim, because the key states the lowest
+// open id.
+//
+// A node outside the configuration of the log has no replica. It passes calls on to a member as any
+// client does.
+//
+// # Time
+//
+// A leader stamps nothing before it has applied an entry of its own term. By then it has applied all
+// that earlier leaders committed, and its time goes on from there:
+//
+//	time = table.Now() at that moment + own boot clock since that moment
+//
+// No wall clock and no other node's clock is read. Between two leaders time stands still, which
+// only lengthens leases: an earlier leader stamped the last entry before the new one applied it. While
+// something falls due by time, the leader proposes a Pass for it, and at least one entry in each
+// [Settings.RecordEvery], so that time passes however often leaders change. A change of the leader
+// is no restart (R19): every answer is in the log, so no session has to resume.
+//
+// # Reads
+//
+// [Replica.Read] is answered when this node's table has everything that was answered anywhere before
+// the read began: the leader confirms its leadership by a majority (ReadIndex), and the node applies
+// all that was committed by then. There are no leader leases.
+//
+// # Writes
+//
+// Raft decides on messages that may leave only after a write is durable. These wait in the replica
+// until [Replica.Persisted] names the write; all others leave at once, so a slow disk of a leader
+// delays no follower. After a crash, the caller starts a new Replica with all that was durable. If
+// any durable write is missing, the node must never run under the same id again: it may have voted,
+// or stored an entry that a majority counts on. It gets a new id.
+//
+// # Equal tables
+//
+// At every multiple of [Settings.SnapshotEvery], each node makes a snapshot of its table, and the
+// leader states the hash of its own in the log. A node with another hash stops and says so. A
+// snapshot names its position in the log.
+//
+// # No quorum
+//
+// A node that receives nothing from a leader for an election timeout has no contact
+// ([Status.Contact]): its sessions may learn that no lease can be renewed now. Nothing is lost if the
+// contact returns before their deadlines.
+package replica

@@ -1,0 +1,201 @@
+package replica
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// maxInFlight is the number of entries that a leader proposes before the first of them is applied.
+// Calls that arrive meanwhile share the next entry.
+const maxInFlight = 4
+
+// leadership is what this node knows of the leader, and what it does if it leads:
+//
+//	another leads, or none ── won an election ──> leads ── applied its own entry ──> ready
+//	         ^                                      │                                 │
+//	         └──────────────── lost its leadership ─┴─────────────────────────────────┘
+type leadership struct {
+	leader  uint64 // 0: none that this node is in contact with
+	term    uint64
+	leading bool // this node leads
+	ready   bool // it has applied an entry of its own term: from now on it stamps
+
+	tableAt time.Duration // the time of the table when it became ready
+	bootAt  time.Duration // Replica.now then
+
+	queue    []queued      // calls that it has not proposed
+	inFlight int           // entries that it has proposed and not applied
+	stamped  time.Duration // the time of the last entry
+	blocked  bool          // raft takes no proposal until the next tick
+	changing bool          // a change of the configuration is in the log, and not applied
+}
+
+type queued struct {
+	origin  origin
+	attempt uint64
+	command table.Command
+}
+
+// time is the time that a ready leader stamps with.
+func (r *Replica) time() time.Duration { return r.lead.tableAt + (r.now - r.lead.bootAt) }
+
+// followLeader notices changes of the leader.
+func (r *Replica) followLeader() {
+	status := r.node.BasicStatus()
+	leader := status.Lead
+	if leader != r.settings.ID && r.contact.silentTicks >= r.settings.ElectionTicks {
+		leader = raft.None // only voters find this out themselves
+	}
+	if leader != r.lead.leader || status.GetTerm() != r.lead.term {
+		lost := r.lead.queue
+		r.lead = leadership{leader: leader, term: status.GetTerm(), leading: leader == r.settings.ID}
+		for i := range lost {
+			r.refuseQueued(&lost[i])
+		}
+		r.endSentCalls()
+		r.restartReads()
+		r.resendRefused()
+	}
+	r.sendWaiting()
+}
+
+// refuseQueued gives a call back that this node did not propose before it lost its leadership.
+func (r *Replica) refuseQueued(q *queued) {
+	m := Message{
+		From:        r.settings.ID,
+		To:          q.origin.node,
+		Kind:        kindNotLeading,
+		Incarnation: q.origin.incarnation,
+		Call:        q.origin.call,
+		Attempt:     q.attempt,
+	}
+	if m.To == m.From {
+		r.receiveRefusal(&m)
+	} else {
+		r.out.Sends = append(r.out.Sends, m)
+	}
+}
+
+// receiveCall queues a call of any node, or refuses it.
+func (r *Replica) receiveCall(m *Message) {
+	refusal := Message{
+		From: m.To, To: m.From, Incarnation: m.Incarnation, Call: m.Call, Attempt: m.Attempt,
+	}
+	command, rest, err := cutCommand(m.Command)
+	switch {
+	case !r.lead.leading:
+		refusal.Kind = kindNotLeading
+	case len(r.lead.queue) >= r.settings.MaxQueued:
+		refusal.Kind = kindBusy
+	case err != nil || len(rest) > 0:
+		refusal.Kind, refusal.Text = kindInvalid, "the bytes of the command are damaged, or of another version"
+	default:
+		if err = r.settings.refuse(&command); err != nil {
+			refusal.Kind, refusal.Text = kindInvalid, err.Error()
+		}
+	}
+	switch {
+	case refusal.Kind == 0:
+		r.lead.queue = append(r.lead.queue, queued{origin{m.From, m.Incarnation, m.Call}, m.Attempt, command})
+	case refusal.To == refusal.From:
+		r.receiveRefusal(&refusal)
+	default:
+		r.out.Sends = append(r.out.Sends, refusal)
+	}
+}
+
+// mayPropose reports whether this node is a ready leader that keeps up with its own proposals.
+func (r *Replica) mayPropose() bool {
+	l := &r.lead
+	return l.ready && !l.blocked && l.inFlight < maxInFlight && r.writes.bytes <= r.settings.MaxUnwritten
+}
+
+// propose proposes what is queued, and a Pass if time has to pass.
+func (r *Replica) propose() {
+	l := &r.lead
+	for r.mayPropose() {
+		at := r.time()
+		batch, taken := r.batch(at)
+		if len(batch) == 1 {
+			l.queue, taken = l.queue[taken:], 0 // nobody waits for these calls any more
+			due, passes := r.passAt()
+			if !passes || at < due {
+				return
+			}
+			batch = appendCall(batch, origin{}, &table.Command{At: at, Op: table.Pass})
+		}
+		if r.node.Propose(batch) != nil {
+			l.blocked = true // a transfer of the leadership is under way
+			return
+		}
+		l.queue = l.queue[taken:]
+		l.inFlight++
+		l.stamped = at
+	}
+}
+
+// batch returns the data of an entry with the first calls of the queue, and how many it has taken.
+// Calls of this node that were cancelled, or whose deadline has passed, are left out.
+func (r *Replica) batch(at time.Duration) (data []byte, taken int) {
+	data = []byte{entryBatch}
+	for i := range r.lead.queue {
+		q := &r.lead.queue[i]
+		if len(data) > r.settings.MaxEntry {
+			break
+		}
+		taken++
+		if q.origin.node == r.settings.ID && r.calls.pending[q.origin.call] == nil {
+			continue
+		}
+		q.command.At = at
+		data = appendCall(data, q.origin, &q.command)
+	}
+	return data, taken
+}
+
+// passAt returns the time at which the leader has to propose a Pass; false if it has not:
+//
+//	passAt = min(next instant of the table, time of the last entry + RecordEvery)
+func (r *Replica) passAt() (time.Duration, bool) {
+	due, falls := r.table.Next()
+	if !falls || r.lead.stamped >= due { // an entry on its way brings the table beyond due
+		return 0, false
+	}
+	return min(due, r.lead.stamped+r.settings.RecordEvery), true
+}
+
+// Next returns the boot time at which the caller must call Wake; false if no time is known: then
+// other inputs come first.
+func (r *Replica) Next() (time.Duration, bool) {
+	if r.failed != nil || !r.mayPropose() {
+		return 0, false
+	}
+	due, passes := r.passAt()
+	return r.lead.bootAt + (due - r.lead.tableAt) - r.back, passes
+}
+
+// appliedAsLeader notices that an entry of this leader was applied. The first one makes it ready.
+func (r *Replica) appliedAsLeader(e *pb.Entry) {
+	l := &r.lead
+	switch {
+	case !l.leading || e.GetTerm() != l.term:
+	case !l.ready:
+		l.ready, l.tableAt, l.bootAt, l.stamped = true, r.table.Now(), r.now, r.table.Now()
+	default:
+		l.inFlight--
+		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 { // raft empties a change that it refuses
+			l.changing = false
+		}
+	}
+}
+
+// stateHash makes the leader state the hash of its table.
+func (r *Replica) stateHash(index uint64, sum hash) {
+	if r.lead.ready && r.node.Propose(appendHash(nil, index, sum)) == nil {
+		r.lead.inFlight++
+	}
+}

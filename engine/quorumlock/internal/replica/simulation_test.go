@@ -1,0 +1,151 @@
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+)
+
+var usual = profile{machines: 5, voters: 3, clients: 6, faults: 40 * time.Second, quiet: 30 * time.Second}
+
+// simulate runs a world with faults, and then whole. It returns the world and what is wrong with it.
+func simulate(t *testing.T, p profile, seed uint64) (*world, []string) {
+	w := newWorld(t, p, seed)
+	w.readSometimes()
+	w.misbehave(w.now + p.faults)
+	w.run(p.faults)
+	w.heal()
+	const elections = 10 * time.Second // ten election timeouts: of two voters, both may ask for votes at once
+	w.run(elections)
+	if !w.leader().replica.Status().Ready {
+		w.faultf("nobody leads %s after the world is whole", elections)
+	}
+	w.run(p.quiet - elections)
+	w.judge.settled()
+	return w, w.judge.verdict()
+}
+
+// simulateMany runs worlds of a profile, and returns how often what happened in them.
+func simulateMany(t *testing.T, p profile, n int) map[string]int {
+	seen := make(map[string]int)
+	for seed := range testmode.Seeds(n) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w, faults := simulate(t, p, seed)
+			for what, n := range w.seen { // order does not matter: sums
+				seen[what] += n
+			}
+			if len(faults) == 0 {
+				return
+			}
+			for _, line := range w.trace[max(0, len(w.trace)-200):] {
+				t.Log(line)
+			}
+			t.Errorf("%d faults, the first ones: %q\nreplay: %s", len(faults), faults[:min(len(faults), 5)],
+				testmode.Replay(t, seed))
+		})
+		if t.Failed() {
+			break
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		t.Logf("%7d %s", seen[what], what)
+	}
+	return seen
+}
+
+// Three voters among five machines, with all faults but those of clocks. First nothing unsafe
+// happens; then the world is whole, and everybody is served.
+func TestSimulation(t *testing.T) {
+	seen := simulateMany(t, usual, testmode.Pick(20, 1000))
+	if !testmode.Long() {
+		return
+	}
+	for _, rare := range []string{
+		"batch with several calls", "leader changed", "leadership transferred", "writes lost", "disk lost", "disk full",
+		"snapshot installed", "hash stated", "voters: promote", "voters: remove", "read", "unavailable: unknown",
+		"unavailable: no leader", "session lost: deadline", "session lost: session ended", "message to a former id",
+	} {
+		if seen[rare] == 0 {
+			t.Errorf("%q never happened", rare)
+		}
+	}
+}
+
+// The report of a failure names a seed. It must show the same failure again.
+func TestSeedsReplay(t *testing.T) {
+	seed := testmode.Seed(t)
+	var traces [2][]string
+	for i := range traces {
+		t.Run("run", func(t *testing.T) {
+			w, _ := simulate(t, usual, seed)
+			traces[i] = w.trace
+		})
+	}
+	for i, line := range traces[0] {
+		if i >= len(traces[1]) || traces[1][i] != line {
+			t.Fatalf("line %d of %d and %d differs: %s", i, len(traces[0]), len(traces[1]), line)
+		}
+	}
+}
+
+func TestSimulationOfOtherSizes(t *testing.T) {
+	for name, p := range map[string]profile{
+		"1 of 1":                  {machines: 1, voters: 1, clients: 3},
+		"3 of 3":                  {machines: 3, voters: 3, clients: 4},
+		"5 of 7":                  {machines: 7, voters: 5, clients: 12},
+		"3 and 3 that only learn": {machines: 6, voters: 3, clients: 6, learners: true},
+	} {
+		p.faults, p.quiet = usual.faults, usual.quiet
+		t.Run(name, func(t *testing.T) {
+			simulateMany(t, p, testmode.Pick(5, 200))
+		})
+	}
+}
+
+// Clocks that jump, stop and run at wrong rates end leases early or late. Fences and the table are
+// right nevertheless.
+func TestSimulationWithBadClocks(t *testing.T) {
+	p := usual
+	p.badClocks = true
+	simulateMany(t, p, testmode.Pick(10, 500))
+}
+
+// A bug is planted into the surroundings of the replica. Package mutants plants bugs into its code.
+type bug int
+
+const (
+	noBug        bug = iota
+	lyingDisk        // it says that writes are durable before they are
+	oldID            // a machine that lost its disk goes on under its id
+	learnersVote     // a machine that starts counts learners as voters
+)
+
+// A simulation that finds no bug proves nothing.
+func TestPlantedBugsAreFound(t *testing.T) {
+	for planted, name := range map[bug]string{
+		lyingDisk: "the disk lies", oldID: "an id is used again", learnersVote: "learners vote",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := usual
+			p.bug, p.learners = planted, planted == learnersVote
+			for n := range uint64(200) {
+				if _, faults := simulate(t, p, n+1); len(faults) > 0 {
+					t.Logf("found by seed %d: %s", n+1, faults[0])
+					return
+				}
+			}
+			t.Error("200 worlds did not show it")
+		})
+	}
+}
+
+// countLearners makes the learners in the configuration on the disk voters.
+func (m *machine) countLearners() {
+	if conf := m.disk.state.Snapshot.GetMetadata().GetConfState(); conf != nil {
+		conf.Voters, conf.Learners = append(conf.Voters, conf.Learners...), nil
+	}
+}

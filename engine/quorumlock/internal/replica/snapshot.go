@@ -1,0 +1,185 @@
+package replica
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockkeeper/lockkeeper/internal/record"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A snapshot in bytes:
+//
+//	snapshot = index term table
+//	table    = length header, and for each record: length record
+//
+// All numbers are varints. Package record has the forms of header and records. The index and the term
+// are those of the last entry that the table has.
+
+type position struct{ index, term uint64 }
+
+func appendSnapshot(b []byte, t *table.Table, at position) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, at.index), at.term)
+	return appendTable(b, t)
+}
+
+func appendTable(b []byte, t *table.Table) []byte {
+	s := t.Snapshot()
+	part := record.AppendHeader(nil, &s)
+	b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
+	for i := range record.Records(&s) {
+		part = record.AppendRecord(part[:0], &s, i)
+		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
+	}
+	return b
+}
+
+// readSnapshot reads the data of a snapshot, and compares its position with the one that raft has.
+func readSnapshot(s *pb.Snapshot) (*table.Table, error) {
+	b := s.GetData()
+	index, b, err := cutNumber(b)
+	if err != nil {
+		return nil, err
+	}
+	term, b, err := cutNumber(b)
+	if err != nil {
+		return nil, err
+	}
+	if meta := s.GetMetadata(); index != meta.GetIndex() || term != meta.GetTerm() {
+		return nil, fmt.Errorf("the snapshot at entry %d of term %d has the table of entry %d of term %d", meta.GetIndex(),
+			meta.GetTerm(), index, term)
+	}
+	return readTable(b)
+}
+
+func readTable(b []byte) (*table.Table, error) {
+	part, b, err := cutBytes(b)
+	if err != nil {
+		return nil, err
+	}
+	header, err := record.DecodeHeader(part)
+	if err != nil {
+		return nil, err
+	}
+	if header.Rules > table.RulesVersion {
+		return nil, fmt.Errorf("the snapshot was made under rules %d, this program has rules %d: run a later version",
+			header.Rules, table.RulesVersion)
+	}
+	s := table.Snapshot{Counters: header.Counters}
+	for range header.Records {
+		if part, b, err = cutBytes(b); err != nil {
+			return nil, err
+		}
+		if err = record.AddRecord(&s, part); err != nil {
+			return nil, err
+		}
+	}
+	if len(b) > 0 {
+		return nil, fmt.Errorf("%d bytes follow the snapshot's records", len(b))
+	}
+	return table.Restore(s)
+}
+
+var errShort = errors.New("the data ends too early")
+
+func cutNumber(b []byte) (n uint64, rest []byte, err error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
+		return 0, nil, errShort
+	}
+	return n, b[size:], nil
+}
+
+func cutBytes(b []byte) (part, rest []byte, err error) {
+	n, b, err := cutNumber(b)
+	if err != nil || n > uint64(len(b)) {
+		return nil, nil, errShort
+	}
+	return b[:n], b[n:], nil
+}
+
+// install makes the table of a snapshot the table of this node. Calls of this node that the snapshot
+// has applied get no answer from it: their deadlines end them as unknown.
+func (r *Replica) install(s *pb.Snapshot) error {
+	t, err := readSnapshot(s)
+	if err != nil {
+		return fmt.Errorf("the snapshot at entry %d is damaged: %w", s.GetMetadata().GetIndex(), err)
+	}
+	r.table, r.applied, r.conf = t, s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
+	return nil
+}
+
+// A storage has the durable part of the log, for raft, in memory.
+type storage struct {
+	*raft.MemoryStorage
+	replica *Replica
+}
+
+// Snapshot returns a snapshot for a node that lacks entries that this node no longer has. It is
+// current, not the one on the disk: raft ignores a snapshot whose configuration does not have the
+// receiver, which may just have been added.
+func (s storage) Snapshot() (*pb.Snapshot, error) {
+	r := s.replica
+	if r.applying {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable // raft tries again with the next heartbeat
+	}
+	last, err := s.MemoryStorage.Snapshot()
+	if err != nil || last.GetMetadata().GetIndex() == r.applied {
+		return last, err
+	}
+	term, err := s.Term(r.applied)
+	if err != nil {
+		return nil, err
+	}
+	return s.CreateSnapshot(r.applied, r.conf, appendSnapshot(nil, r.table, position{r.applied, term}))
+}
+
+type hash [sha256.Size]byte
+
+// hashes are the hashes of this node's table at the latest snapshots.
+type hashes struct {
+	at   [4]uint64 // indexes; 0: none
+	sum  [4]hash
+	next int
+}
+
+func (h *hashes) add(index uint64, sum hash) {
+	h.at[h.next], h.sum[h.next] = index, sum
+	h.next = (h.next + 1) % len(h.at)
+}
+
+// compare returns an error if this node has another hash at that index.
+func (h *hashes) compare(index uint64, sum hash) error {
+	for i, at := range h.at {
+		if at == index && h.sum[i] != sum {
+			return fmt.Errorf("its table differs from the leader's since entry %d or before: hash %x, the leader has %x",
+				index, h.sum[i][:8], sum[:8])
+		}
+	}
+	return nil
+}
+
+// snapshot makes a snapshot of the table after the entry at that position, if one is due there.
+func (r *Replica) snapshot(at position) {
+	if at.index%r.settings.SnapshotEvery != 0 {
+		return
+	}
+	data := appendSnapshot(nil, r.table, at)
+	_, rest, _ := cutNumber(data)
+	_, rest, _ = cutNumber(rest)
+	sum := sha256.Sum256(rest)
+	r.hashes.add(at.index, sum)
+	s, err := r.storage.CreateSnapshot(at.index, r.conf, data)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	compactTo := at.index - min(at.index, r.settings.KeepEntries)
+	r.enqueue(Write{Snapshot: s}, openWrite{compactTo: compactTo})
+	r.stateHash(at.index, sum)
+}
