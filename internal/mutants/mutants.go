@@ -251,4 +251,129 @@ var mutants = []mutant{
 		`c.acked.Store(lease.Number + 1)`,
 		". TestUnacknowledgedEndIsUnconfirmed",
 	},
+	{
+		"a node of a cluster votes, and acknowledges entries, before its disk has them",
+		"engine/quorumlock/internal/replica/write.go",
+		`	r.enqueue(w, open)
+`,
+		`	r.enqueue(w, open)
+	for _, x := range m.GetResponses() {
+		if x.GetTo() != r.settings.ID {
+			r.sendRaft(x)
+		}
+	}
+`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"the leader of a cluster answers before a majority has the entry",
+		"engine/quorumlock/internal/replica/leader.go",
+		`		l.stamped = at
+`,
+		`		l.stamped = at
+		scratch, _ := table.Restore(r.table.Snapshot())
+		for o, c, rest, err := cutCall(batch[1:]); err == nil; o, c, rest, err = cutCall(rest) {
+			if reply, refused := scratch.Step(&c); o.node == r.settings.ID {
+				r.answer(o.call, reply, refused)
+			}
+		}
+`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a leader of a cluster that is not one any more renews leases", "engine/quorumlock/internal/replica/leader.go",
+		`	case refusal.Kind == 0:
+`,
+		`	case refusal.Kind == 0 && command.Op == table.Renew && r.lead.ready && m.From == m.To:
+		command.At = r.time()
+		scratch, _ := table.Restore(r.table.Snapshot())
+		reply, refused := scratch.Step(&command)
+		r.answer(m.Call, reply, refused)
+		fallthrough
+	case refusal.Kind == 0:
+`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a node of a cluster reads its own table without asking the leader",
+		"engine/quorumlock/internal/replica/reads.go",
+		`		r.node.ReadIndex(r.readContext(g.number))`,
+		`		r.resolveReads([]raft.ReadState{{Index: r.applied, RequestCtx: r.readContext(g.number)}})`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"leases of a cluster count by the leader's own clock", "engine/quorumlock/internal/replica/leader.go",
+		`return r.lead.tableAt + (r.now - r.lead.bootAt) }`,
+		`return r.now }`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a call is stamped by the clock of the node that it comes in by",
+		"engine/quorumlock/internal/replica/leader.go",
+		`q.command.At = at
+`,
+		`q.command.At = at + time.Duration(q.origin.node)*time.Second
+`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a change of the voters counts before it is committed, so that two can meet",
+		"engine/quorumlock/internal/replica/members.go",
+		`			r.lead.changing, err = true, nil
+`,
+		`			r.conf, err = r.node.ApplyConfChange(change), nil
+`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a node of a cluster forgets its vote when it restarts", "engine/quorumlock/internal/replica/write.go",
+		`Vote: new(state.HardState.GetVote())`,
+		`Vote: new(uint64(0))`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a node that installs a snapshot keeps its old table", "engine/quorumlock/internal/replica/snapshot.go",
+		`	r.table, r.applied, r.conf = t, s.`,
+		`	_, r.applied, r.conf = t, s.`,
+		"engine/quorumlock/internal/replica TestSimulation",
+	},
+	{
+		"a process of a cluster takes the answer to a call of the process before",
+		"engine/quorumlock/internal/replica/apply.go",
+		` && o.incarnation == r.settings.Incarnation {`,
+		` {`,
+		"engine/quorumlock/internal/replica TestAnswerGoesToTheProcess",
+	},
+	{
+		"a snapshot for a node that was just added does not have it", "engine/quorumlock/internal/replica/snapshot.go",
+		`	if err != nil || last.GetMetadata().GetIndex() == r.applied {`,
+		`	if err == nil || last.GetMetadata().GetIndex() == r.applied {`,
+		"engine/quorumlock/internal/replica TestAddedNodeGetsASnapshot",
+	},
+	{
+		"the only voter of a cluster reads before it knows what it has answered",
+		"engine/quorumlock/internal/replica/reads.go",
+		` && (r.lead.ready || !r.lead.leading) {`,
+		` {`,
+		"engine/quorumlock/internal/replica TestReadOfTheOnlyVoter",
+	},
+	{
+		"a node of a cluster makes calls that were cancelled", "engine/quorumlock/internal/replica/leader.go",
+		`		if q.origin.node == r.settings.ID && r.calls.pending[q.origin.call] == nil {`,
+		`		if false {`,
+		"engine/quorumlock/internal/replica TestCancelledCallIsNotMade",
+	},
+	{
+		"a node of a cluster takes proposals of others", "engine/quorumlock/internal/replica/message.go",
+		`		return errors.New("no node may send that: a proposal is the leader's own")`,
+		`		return nil`,
+		"engine/quorumlock/internal/replica TestMessagesThatNoNodeSends",
+	},
+	{
+		"a node of a cluster with another table than the leader's goes on",
+		"engine/quorumlock/internal/replica/apply.go",
+		`		return r.hashes.compare(index, sum)`,
+		`		return r.hashes.compare(index+1, sum)`,
+		"engine/quorumlock/internal/replica TestNodeWithAnotherTable",
+	},
 }
