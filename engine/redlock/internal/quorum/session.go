@@ -191,7 +191,7 @@ func (p *Party) refusedBy(c *claim, server int, number uint64, r Reply) {
 	if c.phase == ended || b.counts() {
 		return
 	}
-	if r.Outcome == NotKnown && !c.wantsTry() {
+	if r.Outcome == NotKnown && c.belowMark() {
 		if !b.known || number > b.knownAt {
 			b.invalidate()
 			b.sent = false
