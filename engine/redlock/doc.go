@@ -109,6 +109,10 @@
 // Only the party that attached a session last knows the votes of its claims, so only its key is
 // valid. A call through another party gets ErrSession. That party attaches first, following the
 // present epoch; servers then state the session's claims, and the former party loses the session.
+// An Attach that follows another epoch is refused by a majority, and changes nothing there. A server
+// that had missed the former Attach may have taken its epoch; the refusal states that one then, and
+// the Attach that follows it takes the session over.
+//
 // An Attach brings nothing back that ended: the claims that a minority still lists have expired if a
 // majority did not have the session. "lk serve" attaches for names, HTTP claims and clients that
 // come from another server, so several of them may share one set.
