@@ -21,9 +21,8 @@ var ackChecks = []check{
 	{"R12/known to have heard the end, so confirmed", stealing, func(w *world) {
 		victim, t := w.listener("victim"), w.peer("thief")
 		victim.hold(exclusive("db"))
-		t.queueAs(taker(1, time.Second, exclusive("db")))
-		victim.key.Acked = victim.renew().Number
-		victim.renew()
+		t.queueAs(taker(1, 2*time.Second, exclusive("db")))
+		victim.acknowledgeUntil(t.grantedNow(t.last))
 		if s := t.waitGranted(t.last); s.Unconfirmed {
 			w.Error("the victim has acknowledged its end, but the grant is unconfirmed")
 		}
@@ -38,6 +37,22 @@ var ackChecks = []check{
 			last = lease.Number
 		}
 	}},
+}
+
+// acknowledgeUntil renews and acknowledges every lease until c is closed.
+func (p *peer) acknowledgeUntil(c <-chan struct{}) {
+	p.Helper()
+	end := time.After(maxWait)
+	for {
+		p.key.Acked = p.renew().Number
+		select {
+		case <-c:
+			return
+		case <-time.After(20 * time.Millisecond):
+		case <-end:
+			p.Fatalf("nothing happened while %s was renewed", p.session.As)
+		}
+	}
 }
 
 // listener attaches a session that acknowledges leases. The check ends if leases have no numbers.
