@@ -145,10 +145,12 @@ func (j *journal) open(f folder, r *recovered) error {
 	if _, err := r.table.Step(&restart); err != nil {
 		return err
 	}
+	var entries record.Batch
+	entries.Append(&restart)
 	b := row{
 		seq:     j.seq + 1,
 		count:   1,
-		entries: record.AppendEntry(nil, &restart),
+		entries: entries.Bytes(),
 		after:   r.table.Counters(),
 	}
 	b.sum = b.seal(j.chain)

@@ -153,14 +153,17 @@ func (d *dumper) snapshot(ctx context.Context, s *store, h *header) error {
 func (d *dumper) rows(ctx context.Context, s *store, h *header) error {
 	return s.rows(ctx, h, func(r *row) error {
 		d.printf("row %d: entries=%d%s\n", r.seq, r.count, countersText(&r.after))
+		entries, err := record.ReadBatch(r.entries)
+		if err != nil {
+			return damagef("table journal, row %d: %v", r.seq, err)
+		}
 		n := 0
-		for rest := r.entries; len(rest) > 0; n++ {
-			e, behind, err := record.ReadEntry(rest)
+		for ; entries.More(); n++ {
+			c, err := entries.Next()
 			if err != nil {
 				return damagef("table journal, row %d, entry %d: %v", r.seq, n+1, err)
 			}
-			d.entry(&e)
-			rest = behind
+			d.entry(&c, entries.Rules())
 		}
 		if n != r.count {
 			return damagef("table journal, row %d has %d entries, it should have %d", r.seq, n, r.count)
@@ -177,13 +180,13 @@ func countersText(c *table.Counters) string {
 	return " " + story.Record(c)
 }
 
-func (d *dumper) entry(e *record.Entry) {
-	d.printf("  %s", story.Format(e.Command))
-	if e.Command.Op == table.Pass && e.Command.Key != (lockkeeper.Key{}) {
-		d.printf(" # stated: %s", story.Record(&e.Command.Key))
+func (d *dumper) entry(c *table.Command, rules uint64) {
+	d.printf("  %s", story.Format(*c))
+	if c.Op == table.Pass && c.Key != (lockkeeper.Key{}) {
+		d.printf(" # stated: %s", story.Record(&c.Key))
 	}
-	if e.Rules != table.RulesVersion {
-		d.printf(" # rules %d", e.Rules)
+	if rules != table.RulesVersion {
+		d.printf(" # rules %d", rules)
 	}
 	d.printf("\n")
 }

@@ -20,7 +20,7 @@ const (
 
 // A batch becomes one row of the journal.
 type batch struct {
-	entries []byte // see internal/record
+	entries record.Batch
 	count   int
 	after   table.Counters
 	commit  *keeper.Commit
@@ -123,11 +123,11 @@ func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := j.openBatch()
-	before := len(b.entries)
-	b.entries = record.AppendEntry(b.entries, c)
+	before := len(b.entries.Bytes())
+	b.entries.Append(c)
 	b.count++
 	b.after = after
-	j.backlog.Add(int64(len(b.entries) - before))
+	j.backlog.Add(int64(len(b.entries.Bytes()) - before))
 	if t := j.trouble.Load(); t != nil && !t.passing {
 		return failedCommit(t.err) // the writer has ended
 	}
@@ -153,10 +153,10 @@ func wake(wakeup chan struct{}) {
 
 // openBatch returns the batch for the next entry.
 func (j *journal) openBatch() *batch {
-	if n := len(j.batches); n > 0 && !j.sealed && len(j.batches[n-1].entries) < batchBytes {
+	if n := len(j.batches); n > 0 && !j.sealed && len(j.batches[n-1].entries.Bytes()) < batchBytes {
 		return j.batches[n-1]
 	}
-	b := &batch{entries: j.spare[:0], commit: keeper.NewCommit()}
+	b := &batch{entries: record.NewBatch(j.spare), commit: keeper.NewCommit()}
 	j.spare, j.sealed = nil, false
 	j.batches = append(j.batches, b)
 	return b
@@ -177,11 +177,12 @@ func (j *journal) next() *batch {
 
 // recycle keeps the memory of a safe batch for a later one.
 func (j *journal) recycle(b *batch) {
-	j.backlog.Add(-int64(len(b.entries)))
+	room := b.entries.Bytes()
+	j.backlog.Add(-int64(len(room)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if cap(b.entries) <= batchBytes {
-		j.spare = b.entries
+	if cap(room) <= batchBytes {
+		j.spare = room
 	}
 }
 

@@ -28,9 +28,13 @@ func (m *mark) waived() bool { return m != nil && m.waiver }
 
 var crcTable = crc64.MakeTable(crc64.ECMA)
 
-func (m mark) String() string {
-	text := fmt.Sprintf("lockkeeper mark 1\nseq %020d\nfences %020d\nboot %-36s\n", m.seq, m.fences, m.boot)
-	return fmt.Sprintf("%ssum %016x\n", text, crc64.Checksum([]byte(text), crcTable))
+func (m mark) String() string { return string(m.appendTo(nil)) }
+
+// appendTo appends the text of the mark. All marks have the same length.
+func (m mark) appendTo(b []byte) []byte {
+	from := len(b)
+	b = fmt.Appendf(b, "lockkeeper mark 1\nseq %020d\nfences %020d\nboot %-36s\n", m.seq, m.fences, m.boot)
+	return fmt.Appendf(b, "sum %016x\n", crc64.Checksum(b[from:], crcTable))
 }
 
 // parseMark reads what String writes.
@@ -74,6 +78,7 @@ func readMark(path string) (*mark, error) {
 type marker struct {
 	file *os.File
 	boot string
+	room []byte // memory for a mark
 }
 
 // openMarker opens the file for writing, and makes it durable with its first mark.
@@ -96,6 +101,7 @@ func openMarker(path string, m mark) (*marker, error) {
 
 // write overwrites the mark in the file, which has the same length.
 func (mk *marker) write(seq, fences uint64) error {
-	_, err := mk.file.WriteAt([]byte(mark{seq: seq, fences: fences, boot: mk.boot}.String()), 0)
+	mk.room = mark{seq: seq, fences: fences, boot: mk.boot}.appendTo(mk.room[:0])
+	_, err := mk.file.WriteAt(mk.room, 0)
 	return err
 }

@@ -202,21 +202,25 @@ func (s *store) rows(ctx context.Context, h *header, yield func(*row) error) err
 // apply replays one row. It returns damage if the table's counters then differ from those in the
 // row.
 func (r *recovered) apply(b *row) error {
+	where := fmt.Sprintf("table journal, row %d", b.seq)
+	entries, err := record.ReadBatch(b.entries)
+	switch {
+	case err != nil:
+		return r.unreadable(where, err)
+	case entries.Rules() != table.RulesVersion:
+		return r.otherRules(where, entries.Rules())
+	}
 	n := 0
-	for rest := b.entries; len(rest) > 0; n++ {
-		e, behind, err := record.ReadEntry(rest)
-		where := fmt.Sprintf("table journal, row %d, entry %d", b.seq, n+1)
-		switch {
-		case err != nil:
+	for ; entries.More(); n++ {
+		where := fmt.Sprintf("%s, entry %d", where, n+1)
+		c, err := entries.Next()
+		if err != nil {
 			return r.unreadable(where, err)
-		case e.Rules != table.RulesVersion:
-			return r.otherRules(where, e.Rules)
 		}
-		if _, err := r.table.Step(&e.Command); err != nil {
+		if _, err := r.table.Step(&c); err != nil {
 			return damagef("%s is refused (%v), though it was not when %s wrote it: was that a build of other sources with "+
 				"the same version of the rules?", where, err, r.writer)
 		}
-		rest = behind
 	}
 	if n != b.count {
 		return damagef("table journal, row %d has %d entries, it should have %d", b.seq, n, b.count)

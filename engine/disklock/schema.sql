@@ -11,13 +11,13 @@ CREATE TABLE meta (
 CREATE TABLE journal (
   seq     INTEGER PRIMARY KEY, -- without gaps
   count   INTEGER NOT NULL,    -- of entries
-  entries BLOB    NOT NULL,    -- one after the other; each has its own versions, see internal/record
+  entries BLOB    NOT NULL,    -- versions, and one entry after the other, see internal/record
   now_ns  INTEGER NOT NULL,    -- the engine's time after them
   fences  INTEGER NOT NULL,    -- the last one given
   tickets INTEGER NOT NULL,    -- the last one drawn
   epochs  INTEGER NOT NULL,    -- the last one given
   changes INTEGER NOT NULL,    -- the last change of a claim
-  sum     TEXT    NOT NULL     -- CRC-64
+  sum     TEXT    NOT NULL     -- CRC-64 of the sum before, the other columns (8 bytes each) and entries
 ) STRICT;
 
 -- A snapshot is complete when its row is here. It stands for all rows of the

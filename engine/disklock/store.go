@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc64"
@@ -24,7 +25,7 @@ var schema string
 
 const (
 	applicationID = 0x6c6b6a6e // "lkjn"
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // store is one connection to the database. One goroutine at a time uses it.
@@ -183,13 +184,12 @@ type row struct {
 
 // seal returns the row's sum, which includes chain, the sum of the previous row.
 func (r *row) seal(chain uint64) uint64 {
-	b := fmt.Appendf(nil, "%016x %d %d %s ", chain, r.seq, r.count, counters(r.after))
-	return crc64.Update(crc64.Checksum(b, crcTable), crcTable, r.entries)
-}
-
-// counters returns the text of c that seal includes in the sum.
-func counters(c table.Counters) string {
-	return fmt.Sprintf("%d %d %d %d %d", c.Now, c.Fences, c.Tickets, c.Epochs, c.Changes)
+	a := &r.after
+	var b [8 * 8]byte
+	for i, n := range [...]uint64{chain, r.seq, uint64(r.count), uint64(a.Now), a.Fences, a.Tickets, a.Epochs, a.Changes} {
+		binary.LittleEndian.PutUint64(b[8*i:], n)
+	}
+	return crc64.Update(crc64.Checksum(b[:], crcTable), crcTable, r.entries)
 }
 
 func (s *store) append(r *row) error {

@@ -29,7 +29,7 @@ func emptyStore(t *testing.T, f folder) *store {
 	return s
 }
 
-// The first two bytes of an entry and of a header are the versions of the form and of the rules.
+// The first two bytes of a batch and of a header are the versions of the form and of the rules.
 const (
 	formByte = iota
 	rulesByte
@@ -46,13 +46,13 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 		words  []string
 	}{
 		"entries of other rules": {false, func(b []byte) { b[rulesByte] = table.RulesVersion + 1 },
-			[]string{"row 1, entry 2", "lockkeeper v9.9.9 wrote it under " + laterRules, "end that cleanly"}},
+			[]string{"row 1:", "lockkeeper v9.9.9 wrote it under " + laterRules, "end that cleanly"}},
 		"entries of another form": {false, func(b []byte) { b[formByte] = record.Form + 1 },
-			[]string{"row 1, entry 2", "form 2", "use lockkeeper v9.9.9"}},
+			[]string{"row 1:", "form 3", "use lockkeeper v9.9.9"}},
 		"a snapshot of later rules": {true, func(b []byte) { b[rulesByte] = table.RulesVersion + 1 },
 			[]string{"number 1", "under " + laterRules, "use lockkeeper v9.9.9 or a later version"}},
 		"a snapshot of another form": {true, func(b []byte) { b[formByte] = record.Form + 1 },
-			[]string{"number 1", "form 2", "use lockkeeper v9.9.9"}},
+			[]string{"number 1", "form 3", "use lockkeeper v9.9.9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := emptyStore(t, folder{path: t.TempDir()})
@@ -60,15 +60,15 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			restart := table.Command{Op: table.Restart}
-			r := row{seq: 1, count: 2, entries: record.AppendEntry(nil, &restart)}
-			other := record.AppendEntry(nil, &restart)
+			var batch record.Batch
+			batch.Append(&restart)
+			r := row{seq: 1, count: 1, entries: batch.Bytes()}
 			h := header{number: 1, head: record.AppendHeader(nil, &table.Snapshot{})}
 			if c.header {
 				c.change(h.head)
 			} else {
-				c.change(other)
+				c.change(r.entries)
 			}
-			r.entries = append(r.entries, other...)
 			r.sum = r.seal(0)
 			if err := errors.Join(s.complete(&h), s.append(&r)); err != nil {
 				t.Fatal(err)

@@ -99,7 +99,7 @@ func (j *journal) write(b *batch) {
 	}()
 	var r *row
 	if b != nil {
-		r = &row{seq: j.seq + 1, count: b.count, entries: b.entries, after: b.after}
+		r = &row{seq: j.seq + 1, count: b.count, entries: b.entries.Bytes(), after: b.after}
 		r.sum = r.seal(j.chain)
 	}
 	if !j.commitRetrying(r) {

@@ -17,6 +17,8 @@ type coder struct {
 	b       []byte // the bytes written so far, or not yet read
 	reading bool
 	err     error // the first error; the coder reads nothing after it
+
+	previous *previous // for commands: what the one before in the batch has left
 }
 
 var (

@@ -3,7 +3,8 @@
 //
 // # Form
 //
-//	entry  = form rules command         one command of a log
+//	batch  = form rules command ...     commands of a log that became safe together
+//	entry  = form rules command         one command by itself
 //	header = form rules counters count  the beginning of a snapshot; count records follow
 //	record = kind fields                one session, claim, freeze or hold time of a snapshot
 //
@@ -22,13 +23,18 @@
 // bytes, the encoder writes the same bytes again. The decoder allocates at most a constant times
 // the length of its input.
 //
+// The commands of a batch follow each other closely, mostly of few sessions. So a command states its
+// time as the difference to the command before in the batch. If its key has the session and the
+// epoch of the key before, field 3 says so, and LowestOpen is a difference too. Differences are
+// signed and may wrap around.
+//
 // # Versions
 //
 // [Form] is the version of the encoding. It rises when a field is added or changes its meaning; the
 // numbers of modes, reasons and other enumerations are part of it.
 //
-// [table.RulesVersion] is the version of the rules. An entry states the rules under which the
-// engine applied its command, because other rules may make another table from the same commands.
-// Code that replays an entry must compare [Entry.Rules] with table.RulesVersion. A snapshot is
-// state, not commands, so a program with later rules can start from it.
+// [table.RulesVersion] is the version of the rules. A batch states the rules under which the engine
+// applied its commands, because other rules may make another table from the same commands. Code that
+// replays a batch must compare [BatchReader.Rules] with table.RulesVersion. A snapshot is state, not
+// commands, so a program with later rules can start from it.
 package record

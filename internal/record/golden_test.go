@@ -47,9 +47,13 @@ func TestGolden(t *testing.T) {
 		}
 		switch {
 		case err != nil:
-		case string(kind) == "entry":
-			e, _, _ := ReadEntry(b)
-			_, err = tb.Step(&e.Command)
+		case string(kind) == "batch":
+			_, all, _ := commandsOf(b)
+			for i := range all {
+				if _, refused := tb.Step(&all[i]); err == nil {
+					err = refused
+				}
+			}
 		case string(kind) == "header", string(kind) == "record":
 			written = append(written, b)
 			if string(kind) == "record" {
@@ -61,7 +65,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	if got := whole(tb); !reflect.DeepEqual(got, written) {
-		t.Errorf("the entries of %s lead to a snapshot that differs from the one in it%s", goldenFile, remedy)
+		t.Errorf("the batches of %s lead to a snapshot that differs from the one in it%s", goldenFile, remedy)
 	}
 	snap.Counters = tb.Counters()
 	restored, err := table.Restore(snap)
@@ -77,12 +81,12 @@ func TestGolden(t *testing.T) {
 func again(kind string, b []byte) error {
 	var got []byte
 	switch kind {
-	case "entry", "all-fields-entry":
-		e, rest, err := ReadEntry(b)
-		if err != nil || len(rest) > 0 || e.Rules != table.RulesVersion {
-			return fmt.Errorf("rules %d, %d bytes left, %w", e.Rules, len(rest), err)
+	case "batch", "all-fields-batch":
+		rules, all, err := commandsOf(b)
+		if err != nil || rules != table.RulesVersion {
+			return fmt.Errorf("rules %d, %w", rules, err)
 		}
-		got = AppendEntry(nil, &e.Command)
+		got = batchOf(all...)
 	case "record", "all-fields-record":
 		var s table.Snapshot
 		if err := AddRecord(&s, b); err != nil {
@@ -109,7 +113,7 @@ func whole(tb *table.Table) [][]byte {
 	return all
 }
 
-// writeGolden writes entries and a snapshot in which there is something of every rule, and entries
+// writeGolden writes batches and a snapshot in which there is something of every rule, and batches
 // and records with all fields.
 func writeGolden(t *testing.T) {
 	if _, err := os.Stat(goldenFile); !errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +122,7 @@ func writeGolden(t *testing.T) {
 	}
 	var out bytes.Buffer
 	for _, c := range fullCommands() {
-		fmt.Fprintf(&out, "all-fields-entry %x\n", AppendEntry(nil, &c))
+		fmt.Fprintf(&out, "all-fields-batch %x\n", batchOf(c, c))
 	}
 	full := fullSnapshot()
 	for i := range Records(&full) {
@@ -126,6 +130,7 @@ func writeGolden(t *testing.T) {
 	}
 	tb := table.New()
 	g := &user{Rand: rand.New(rand.NewPCG(1, 1)), epochs: map[string]uint64{}, last: map[string]uint64{}}
+	var batch []table.Command
 	for range 800 {
 		c := g.command(tb.Now())
 		reply, err := tb.Step(&c)
@@ -138,7 +143,10 @@ func writeGolden(t *testing.T) {
 		if c.Op == table.Attach && err == nil {
 			g.epochs[c.Session.ID] = reply.Lease.Key.Epoch
 		}
-		fmt.Fprintf(&out, "entry %x\n", AppendEntry(nil, &c))
+		if batch = append(batch, c); len(batch) == 8 {
+			fmt.Fprintf(&out, "batch %x\n", batchOf(batch...))
+			batch = nil
+		}
 	}
 	for i, b := range whole(tb) {
 		kind := "record"
@@ -229,11 +237,11 @@ func TestAllFieldsAreWritten(t *testing.T) {
 	}
 	var all table.Command
 	for _, c := range fullCommands() {
-		e, _, err := ReadEntry(AppendEntry(nil, &c))
+		_, got, err := commandsOf(batchOf(c))
 		if err != nil {
 			t.Fatal(err)
 		}
-		merge(reflect.ValueOf(&all).Elem(), reflect.ValueOf(e.Command))
+		merge(reflect.ValueOf(&all).Elem(), reflect.ValueOf(got[0]))
 	}
 	all.Alone = true // a journal has only whole tables
 	if missing := zeros(reflect.ValueOf(all), "Command"); len(missing) > 0 {

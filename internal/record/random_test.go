@@ -72,6 +72,25 @@ func (m maker) command() table.Command {
 	return c
 }
 
+// commands are those of a batch; some have the key of the one before, or nearly.
+func (m maker) commands() []table.Command {
+	all := []table.Command{m.command()}
+	for range m.IntN(4) {
+		c := m.command()
+		if c.Key.Session != "" && m.bool() {
+			c.Key = all[len(all)-1].Key
+			switch m.IntN(4) {
+			case 0:
+				c.Key.Epoch++
+			case 1:
+				c.Key.LowestOpen = m.number()
+			}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
 func (m maker) ending() lockkeeper.Ending {
 	e := lockkeeper.Ending{Kind: lockkeeper.EndingKind(1 + m.IntN(int(lockkeeper.Lapsed)))}
 	switch e.Kind {

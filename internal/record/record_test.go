@@ -9,27 +9,152 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-func TestEntriesRoundTrip(t *testing.T) {
+// batchOf encodes commands as one batch.
+func batchOf(commands ...table.Command) []byte {
+	var b Batch
+	for i := range commands {
+		b.Append(&commands[i])
+	}
+	return b.Bytes()
+}
+
+// commandsOf reads a whole batch.
+func commandsOf(b []byte) (rules uint64, all []table.Command, err error) {
+	r, err := ReadBatch(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	for r.More() {
+		c, err := r.Next()
+		if err != nil {
+			return r.Rules(), all, err
+		}
+		all = append(all, c)
+	}
+	return r.Rules(), all, nil
+}
+
+func TestBatchesRoundTrip(t *testing.T) {
 	m := maker{testmode.Rand(t)}
-	for range 5000 {
-		want := []table.Command{m.command(), m.command()}
-		b := AppendEntry(AppendEntry(nil, &want[0]), &want[1])
-		rest := b
+	for range 3000 {
+		want := m.commands()
+		b := batchOf(want...)
+		rules, got, err := commandsOf(b)
+		if err != nil || rules != table.RulesVersion || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%x\nis read as %+v (%v)\nit was %+v", b, got, err, want)
+		}
+	}
+}
+
+// TestEntryIsABatchOfOne: an entry by itself is a batch of one command, and does not depend on what
+// is around it.
+func TestEntryIsABatchOfOne(t *testing.T) {
+	m := maker{testmode.Rand(t)}
+	for range 2000 {
+		want := m.commands()
+		b := []byte("before")
+		for i := range want {
+			b = AppendEntry(b, &want[i])
+		}
+		b = b[len("before"):]
 		for _, c := range want {
-			e, after, err := ReadEntry(rest)
+			e, rest, err := ReadEntry(b)
 			if err != nil || e.Rules != table.RulesVersion || !reflect.DeepEqual(e.Command, c) {
 				t.Fatalf("%x\nis read as %+v (%v)\nit was %+v", b, e, err, c)
 			}
-			rest = after
+			if !bytes.Equal(b[:len(b)-len(rest)], batchOf(c)) {
+				t.Fatalf("%x is no batch of one, which is %x", b[:len(b)-len(rest)], batchOf(c))
+			}
+			b = rest
 		}
-		if len(rest) > 0 {
-			t.Fatalf("%x: %d bytes are left", b, len(rest))
+		if len(b) > 0 {
+			t.Fatalf("%x is left", b)
 		}
+	}
+}
+
+// TestCutBatchIsNoOtherBatch: a batch that ends early anywhere has fewer commands, the first ones, or
+// is refused.
+func TestCutBatchIsNoOtherBatch(t *testing.T) {
+	m := maker{testmode.Rand(t)}
+	for range 60 {
+		want := m.commands()
+		b := batchOf(want...)
+		for cut := range b {
+			_, got, _ := commandsOf(b[:cut])
+			if len(got) >= len(want) || len(got) > 0 && !reflect.DeepEqual(got, want[:len(got)]) {
+				t.Fatalf("%x, cut at %d, is read as %+v\nit was %+v", b, cut, got, want)
+			}
+		}
+	}
+}
+
+// TestChangedByteIsAnotherBatch: a batch with one other byte is refused, or is the encoding of other
+// commands, and of no others than those.
+func TestChangedByteIsAnotherBatch(t *testing.T) {
+	m := maker{testmode.Rand(t)}
+	refused, read := 0, 0
+	for range 60 {
+		want := m.commands()
+		b := batchOf(want...)
+		for i := range b {
+			changed := bytes.Clone(b)
+			changed[i] ^= byte(1 + m.IntN(255))
+			rules, got, err := commandsOf(changed)
+			if err != nil {
+				refused++
+				continue
+			}
+			read++
+			if rules == table.RulesVersion && (reflect.DeepEqual(got, want) || !bytes.Equal(batchOf(got...), changed)) {
+				t.Fatalf("%x, with byte %d changed from %d, is read as %+v\nit was %+v", changed, i, b[i], got, want)
+			}
+		}
+	}
+	if refused == 0 || read == 0 {
+		t.Errorf("%d refused, %d read: that proves nothing", refused, read)
+	}
+}
+
+// TestAppendKeepsNothingOfTheCommand: the caller may reuse the memory of a command's texts.
+func TestAppendKeepsNothingOfTheCommand(t *testing.T) {
+	id := []byte("session-1")
+	c := table.Command{Op: table.Renew, Key: lockkeeper.Key{Session: unsafe.String(&id[0], len(id)), Epoch: 1}}
+	var b Batch
+	b.Append(&c)
+	id[8] = '2'
+	b.Append(&c)
+	_, got, err := commandsOf(b.Bytes())
+	if err != nil || len(got) != 2 || got[0].Key.Session != "session-1" || got[1].Key.Session != "session-2" {
+		t.Errorf("it is read as %+v (%v)", got, err)
+	}
+}
+
+// TestCommandsOfOneSessionNameItOnce: the session and the epoch are written once, and again when
+// another session came between, or another epoch.
+func TestCommandsOfOneSessionNameItOnce(t *testing.T) {
+	var all []table.Command
+	for _, k := range []lockkeeper.Key{
+		{Session: "ann", Epoch: 1, LowestOpen: 9}, {Session: "ann", Epoch: 1, LowestOpen: 9}, {},
+		{Session: "ann", Epoch: 1, LowestOpen: 9}, {Session: "ann", Epoch: 1, LowestOpen: 7},
+		{Session: "ann", Epoch: 2, LowestOpen: 7}, {Session: "bob", Epoch: 2}, {Session: "bob", Epoch: 2},
+	} {
+		all = append(all, table.Command{Op: table.Renew, Key: k}, table.Command{Op: table.Restart})
+	}
+	b := batchOf(all...)
+	if ann, bob := bytes.Count(b, []byte("ann")), bytes.Count(b, []byte("bob")); ann != 3 || bob != 1 {
+		t.Errorf("%x names ann %d times and bob %d times, want 3 and 1", b, ann, bob)
+	}
+	if _, got, err := commandsOf(b); err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("it is read as %+v (%v), want %+v", got, err, all)
 	}
 }
 
@@ -62,7 +187,7 @@ func TestEncodingChangesNothing(t *testing.T) {
 			for i := range Records(&snap) {
 				AppendRecord(nil, &snap, i)
 			}
-			AppendEntry(nil, &table.Command{Op: table.Claim, Want: snap.Claims[0].Want})
+			batchOf(table.Command{Op: table.Claim, Want: snap.Claims[0].Want})
 		})
 	}
 	running.Wait()
@@ -74,8 +199,8 @@ func TestOtherFormsAreRefused(t *testing.T) {
 		b := binary.AppendUvarint(nil, form)
 		b = append(b, table.RulesVersion, 0)
 		var e *FormError
-		if _, _, err := ReadEntry(b); !errors.As(err, &e) || e.Form != form {
-			t.Errorf("an entry of form %d: %v, want a FormError", form, err)
+		if _, err := ReadBatch(b); !errors.As(err, &e) || e.Form != form {
+			t.Errorf("a batch of form %d: %v, want a FormError", form, err)
 		}
 		if _, err := DecodeHeader(b); !errors.As(err, &e) || e.Form != form {
 			t.Errorf("a header of form %d: %v, want a FormError", form, err)
@@ -83,12 +208,12 @@ func TestOtherFormsAreRefused(t *testing.T) {
 	}
 }
 
-// TestOtherRulesAreRead: the form alone says how to read an entry, so a dump shows entries of other rules.
+// TestOtherRulesAreRead: the form alone says how to read a batch, so a dump shows entries of other rules.
 func TestOtherRulesAreRead(t *testing.T) {
 	b := binary.AppendUvarint([]byte{Form}, 300)
-	e, rest, err := ReadEntry(append(b, 0))
-	if err != nil || len(rest) > 0 || e.Rules != 300 {
-		t.Errorf("rules 300: %+v, %d bytes left, %v", e, len(rest), err)
+	rules, all, err := commandsOf(append(b, 0))
+	if err != nil || len(all) != 1 || rules != 300 {
+		t.Errorf("rules 300: rules %d, %+v, %v", rules, all, err)
 	}
 }
 
@@ -96,6 +221,7 @@ func TestHostileBytesAreRefused(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"nothing":               {},
 		"no rules":              {Form},
+		"no command":            {Form, 1},
 		"rules 0":               {Form, 0, 0},
 		"no end":                {Form, 1, 2, byte(table.Restart)},
 		"unknown op":            {Form, 1, 2, 99, 0},
@@ -108,12 +234,16 @@ func TestHostileBytesAreRefused(t *testing.T) {
 		"a claim of nothing":    {Form, 1, 2, byte(table.Claim), 0},
 		"an end of no kind":     {Form, 1, 2, byte(table.End), 0},
 		"an end of kind 9":      {Form, 1, 2, byte(table.End), 40, 9, 0},
-		"an ask of another op":  {Form, 1, 2, byte(table.Restart), 3, 1, 'x', 0},
-		"text beyond the end":   {Form, 1, 2, byte(table.Renew), 3, 200, 1, 'x', 0},
+		"an ask of another op":  {Form, 1, 2, byte(table.Restart), 4, 1, 'x', 0},
+		"text beyond the end":   {Form, 1, 2, byte(table.Renew), 4, 200, 1, 'x', 0},
+		"no session before":     {Form, 1, 2, byte(table.Renew), 3, 0},
+		"no named one before":   {Form, 1, 2, byte(table.Renew), 5, 1, 0, 2, byte(table.Renew), 3, 0},
+		"a session twice":       {Form, 1, 2, byte(table.Renew), 4, 1, 'x', 0, 2, byte(table.Renew), 4, 1, 'x', 0},
+		"one that is named too": {Form, 1, 2, byte(table.Renew), 4, 1, 'x', 0, 2, byte(table.Renew), 3, 4, 1, 'y', 0},
 		"a list beyond the end": {Form, 1, 2, byte(table.Attach), 23, 255, 255, 255, 127, 1, 0},
 	} {
-		if e, _, err := ReadEntry(b); err == nil {
-			t.Errorf("%s: %x is read as %+v, want an error", name, b, e)
+		if _, all, err := commandsOf(b); err == nil {
+			t.Errorf("%s: %x is read as %+v, want an error", name, b, all)
 		}
 	}
 	for name, b := range map[string][]byte{
@@ -137,7 +267,7 @@ func TestHostileCountsAllocateLittle(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 1000 {
-		if _, _, err := ReadEntry(b); err == nil {
+		if _, _, err := commandsOf(b); err == nil {
 			t.Fatal("it is read")
 		}
 	}
@@ -147,22 +277,21 @@ func TestHostileCountsAllocateLittle(t *testing.T) {
 	}
 }
 
-// FuzzEntry: what ReadEntry accepts has that one encoding.
-func FuzzEntry(f *testing.F) {
+// FuzzBatch: what a BatchReader accepts has that one encoding.
+func FuzzBatch(f *testing.F) {
 	m := maker{rand.New(rand.NewPCG(1, 2))}
 	for range 50 {
-		c := m.command()
-		f.Add(AppendEntry(nil, &c))
+		f.Add(batchOf(m.commands()...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, rest, err := ReadEntry(b)
+		rules, all, err := commandsOf(b)
 		if err != nil {
 			return
 		}
-		versions := binary.AppendUvarint(binary.AppendUvarint(nil, Form), e.Rules)
-		again := append(versions, AppendEntry(nil, &e.Command)[len(appendVersions(nil)):]...)
-		if !bytes.Equal(again, b[:len(b)-len(rest)]) {
-			t.Errorf("%x is read as %+v, which is written as %x", b, e, again)
+		again := binary.AppendUvarint(binary.AppendUvarint(nil, Form), rules)
+		again = append(again, batchOf(all...)[len(appendVersions(nil)):]...)
+		if !bytes.Equal(again, b) {
+			t.Errorf("%x is read as %+v, which is written as %x", b, all, again)
 		}
 	})
 }
@@ -187,22 +316,39 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-func BenchmarkAppendEntry(b *testing.B) {
-	c := typicalClaim()
+// typicalPairs are claims and releases of one session.
+func typicalPairs() []table.Command {
+	var all []table.Command
+	for i := range 32 {
+		c := typicalClaim()
+		c.At, c.Want.ID = c.At+time.Duration(i)*10*time.Microsecond, c.Want.ID+uint64(i)
+		e := table.Command{At: c.At, Op: table.End, Key: c.Key,
+			Ending: lockkeeper.Ending{Kind: lockkeeper.Release, ID: c.Want.ID}}
+		all = append(all, c, e)
+	}
+	return all
+}
+
+// BenchmarkAppend is per batch of 32 claims and their releases.
+func BenchmarkAppend(b *testing.B) {
+	all := typicalPairs()
 	var room []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		room = AppendEntry(room[:0], &c)
+		batch := NewBatch(room)
+		for i := range all {
+			batch.Append(&all[i])
+		}
+		room = batch.Bytes()
 	}
-	b.ReportMetric(float64(len(room)), "bytes/entry")
+	b.ReportMetric(float64(len(room))/32, "bytes/pair")
 }
 
-func BenchmarkReadEntry(b *testing.B) {
-	c := typicalClaim()
-	text := AppendEntry(nil, &c)
+func BenchmarkRead(b *testing.B) {
+	text := batchOf(typicalPairs()...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := ReadEntry(text); err != nil {
+		if _, _, err := commandsOf(text); err != nil {
 			b.Fatal(err)
 		}
 	}
