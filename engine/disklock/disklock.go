@@ -31,7 +31,7 @@ type options struct {
 
 const (
 	entriesBetweenSnapshots = 100_000
-	pagesBetweenCheckpoints = 1000
+	pagesBetweenCheckpoints = 500
 )
 
 // Engine is one open directory. It is safe for concurrent use.

@@ -243,7 +243,7 @@ func TestCutLogLosesOnlyUnsafeRows(t *testing.T) {
 		log := i.files["journal.db-wal"]
 		end := int64(len(committedLog(t, i)))
 		i.files["mark"] = i.before
-		for cut := max(0, i.ended-3*4096) &^ 511; cut <= end; cut += 512 {
+		for cut := max(0, i.ended-3*pageSize) &^ 511; cut <= end; cut += 512 {
 			for _, torn := range []bool{false, true} {
 				short := slices.Clone(log[:cut])
 				if torn { // the room was there, but not what was written into it

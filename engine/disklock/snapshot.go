@@ -21,6 +21,7 @@ import (
 const (
 	pieceRecords = 100
 	pieceRows    = 64
+	piecePages   = 16 // about as many pages of SQLite's log; it has no contents of removed rows
 )
 
 // snapshot is a snapshot in progress. Only the writer uses it.

@@ -26,6 +26,10 @@ var schema string
 const (
 	applicationID = 0x6c6b6a6e // "lkjn"
 	schemaVersion = 2
+
+	// A commit of some dozens of entries writes half as many pages of 8 kB as of 4 kB, each by two
+	// system calls, and no more bytes.
+	pageSize = 8192
 )
 
 // store is one connection to the database. One goroutine at a time uses it.
@@ -111,6 +115,9 @@ func (s *store) query(statement string, to ...any) error {
 
 // create switches an empty file to a write-ahead log, and creates the tables in one transaction.
 func (s *store) create() error {
+	if err := s.exec(fmt.Sprintf("PRAGMA page_size = %d", pageSize)); err != nil {
+		return err
+	}
 	var mode string
 	if err := s.query("PRAGMA journal_mode = WAL", &mode); err != nil {
 		return err

@@ -213,7 +213,7 @@ func (j *journal) advance(r *row, sn snapshot) (next snapshot, finished bool, er
 
 // advanced records the progress of the snapshot after a commit.
 func (j *journal) advanced(next snapshot, finished bool) {
-	j.pages += 2 * pieceRows
+	j.pages += piecePages
 	if next.done && !j.snapshot.done {
 		j.header, j.entries = next.header, 0
 		next.content.Claims, next.content.Sessions = nil, nil
@@ -231,7 +231,7 @@ func (j *journal) committed(r *row) error {
 	}
 	j.seq, j.chain, j.after = r.seq, r.sum, r.after
 	j.entries += r.count
-	j.pages += len(r.entries)/4096 + 2
+	j.pages += len(r.entries)/pageSize + 2
 	j.stats.syncs.Add(1)
 	j.stats.entries.Add(int64(r.count))
 	j.stats.last.Store(time.Now().UnixNano())
