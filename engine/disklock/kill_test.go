@@ -62,6 +62,10 @@ func playWork(args []string) error {
 	var running sync.WaitGroup
 	for i := range workers {
 		running.Go(func() {
+			work := work
+			if i%3 == 0 {
+				work = workOpening
+			}
 			if err := work(e, "r"+round+"w"+strconv.Itoa(i), say); err != nil {
 				say("error", err)
 			}
@@ -83,12 +87,7 @@ func work(e *Engine, id string, say func(...any)) error {
 		}
 	})
 	for n := uint64(1); err == nil; n++ {
-		path := lockkeeper.Path("p" + strconv.Itoa(rand.IntN(workPaths)))
-		w := lockkeeper.Want{
-			ID:      n,
-			Wait:    lockkeeper.Forever,
-			Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
-		}
+		path, w := workWant(n)
 		var st lockkeeper.Status
 		if st, err = e.Claim(ctx, lease.Key, w); err != nil {
 			break
@@ -101,6 +100,46 @@ func work(e *Engine, id string, say func(...any)) error {
 		err = e.End(ctx, lease.Key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: n})
 	}
 	return err
+}
+
+// workOpening is work with a session for each claim, which one call opens and another one ends.
+func workOpening(e *Engine, id string, say func(...any)) error {
+	for n := 1; ; n++ {
+		granted := make(chan lockkeeper.Status, 1)
+		path, w := workWant(1)
+		s := lockkeeper.Session{ID: id + "s" + strconv.Itoa(n), TTL: time.Hour}
+		lease, commit, err := e.BeginOpen(context.Background(), s, w, func(all []lockkeeper.Status) {
+			if all[0].State == lockkeeper.Held {
+				granted <- all[0]
+			}
+		})
+		if err == nil && commit != nil {
+			<-commit.Done()
+			err = commit.Settle()
+		}
+		if err != nil {
+			return err
+		}
+		st := lease.Claims[0]
+		if st.State == lockkeeper.Waiting {
+			st = <-granted
+		}
+		say("granted", path, st.Ref, st.Fence)
+		say("releases", path, st.Ref, st.Fence)
+		if _, _, err = e.BeginLeave(context.Background(), lease.Key, 1); err != nil {
+			return err
+		}
+	}
+}
+
+// workWant returns an exclusive claim of a random path.
+func workWant(id uint64) (lockkeeper.Path, lockkeeper.Want) {
+	path := lockkeeper.Path("p" + strconv.Itoa(rand.IntN(workPaths)))
+	return path, lockkeeper.Want{
+		ID:      id,
+		Wait:    lockkeeper.Forever,
+		Targets: []lockkeeper.Target{{Path: path, Mode: lockkeeper.ModeExclusive}},
+	}
 }
 
 // TestKillLoop kills a process under load again and again, and checks what the next process
