@@ -70,11 +70,16 @@ func TestArrivalsDoNotCountALongQueue(t *testing.T) {
 					}
 				}()
 				synctest.Wait()
-				before := k.table.Counted()
+				counted := func() int {
+					k.mu.Lock()
+					defer k.mu.Unlock()
+					return k.table.Counted()
+				}
+				before := counted()
 				for id := range c.length {
 					ask(t, k, ann, id+2, c.paths...)
 				}
-				if looks := k.table.Counted() - before; looks > c.looks {
+				if looks := counted() - before; looks > c.looks {
 					t.Errorf("while %d claims came, %d were looked at to tell places, want %d at most", c.length, looks, c.looks)
 				}
 				if synctest.Wait(); (heard > 0) != (c.query.Sees == nil) {
