@@ -27,7 +27,6 @@ func (c *Client) acquire(ctx context.Context, cl *claim, more []Request) (*Hold,
 	cl.bound(ctx)
 	cl.begin(time.Now())
 	by := c.callerOf(ctx)
-	defer by.stop()
 	if err := c.start(by, cl); err != nil {
 		return nil, err
 	}
@@ -217,6 +216,9 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 			return nil, cl.endError()
 		case ended && final && ending != nil && cl.phase == inLine && cl.byContext && by.Err() == context.DeadlineExceeded:
 			ending = nil
+			if by.grace != nil {
+				by.grace.Begin()
+			}
 			timer := time.NewTimer(min(cl.slack, timeoutNews))
 			defer timer.Stop()
 			late = timer.C

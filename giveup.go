@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 // confirmBound bounds how long a caller that gives up waits for the engine to confirm the end of
@@ -20,24 +22,21 @@ const timeoutNews = confirmBound / 4
 // only if the engine has answered the claim.
 type caller struct {
 	context.Context
-	grace context.Context // ends confirmBound after the call's; nil if no request can hang
-	stop  func()
-	try   bool // the claim does not wait: the client repeats it only once at an engine that drains
+	grace *roundtrip.Grace // of requests in flight; nil if none can hang
+	try   bool             // the claim does not wait: the client repeats it only once at an engine that drains
 }
 
 func (c *Client) callerOf(ctx context.Context) caller {
 	if c.prompt || ctx.Done() == nil {
-		return caller{Context: ctx, stop: func() {}}
+		return caller{Context: ctx}
 	}
-	after, cancel := context.WithCancel(outliving(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(confirmBound, cancel) })
-	return caller{Context: ctx, grace: after, stop: func() { stop(); cancel() }}
+	return caller{Context: ctx, grace: roundtrip.NewGrace(confirmBound)}
 }
 
 // confirming returns the context for the requests that end the claim of a call that gave up.
 func (by caller) confirming() (context.Context, context.CancelFunc) {
 	if by.grace != nil && by.Err() != nil {
-		return by.grace, func() {}
+		return context.WithDeadline(outliving(by.Context), by.grace.Begin())
 	}
 	return context.WithTimeout(outliving(by.Context), confirmBound)
 }

@@ -31,7 +31,6 @@ func (c *Client) Enqueue(ctx context.Context, requests ...Request) (*Pending, er
 	cl.first.base, cl.first.exclusive = ctx, cl.needsExclusive()
 	cl.begin(time.Now())
 	by := c.callerOf(ctx)
-	defer by.stop()
 	if err := c.start(by, cl); err != nil {
 		return nil, err
 	}
@@ -54,7 +53,6 @@ func (p *Pending) Wait(ctx context.Context) (*Hold, error) {
 		return p.again, nil
 	}
 	by := p.claim.client.callerOf(ctx)
-	defer by.stop()
 	return p.claim.client.await(by, p.claim, false)
 }
 

@@ -213,7 +213,7 @@ func (c *Client) nextJob() (renew bool, unfinished *claim, wait time.Duration) {
 
 // renew renews the session, or attaches it if it is not attached.
 func (c *Client) renew() {
-	ctx, cancel := c.bounded(c.life, 0)
+	ctx, cancel := c.bounded(caller{Context: c.life}, 0)
 	defer cancel()
 	held := c.key.Load()
 	k, ok := c.currentKey()

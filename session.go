@@ -61,20 +61,15 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 
 // exchange does one try of call.
 func (c *Client) exchange(by caller, left time.Duration, do func(context.Context, Key) error) error {
-	ctx, cancel := c.bounded(by.Context, left)
-	defer cancel()
-	k, err := c.attached(ctx)
-	if err == nil && by.grace != nil {
-		var stop context.CancelFunc
-		ctx, stop = c.bounded(by.grace, left)
-		defer stop()
-	}
+	k, err := c.attachedFor(by.Context, left)
 	if err == nil {
+		ctx, cancel := c.bounded(by, left)
+		defer cancel()
 		err = do(ctx, k)
 	}
 	switch {
 	case err == nil:
-	case by.Err() != nil && (errors.Is(err, context.Cause(by)) || by.grace != nil && errors.Is(err, by.grace.Err())):
+	case by.Err() != nil && (errors.Is(err, context.Cause(by)) || by.grace != nil && errors.Is(err, context.Canceled)):
 		return unavailable(by.Err(), by) // the end of a context is no answer, even if its cause matches a sentinel
 	case errors.Is(err, ErrSession):
 		c.detach(k)
@@ -82,10 +77,21 @@ func (c *Client) exchange(by caller, left time.Duration, do func(context.Context
 	return err
 }
 
+// attachedFor is attached, bounded as a round trip is. Without a need to attach it costs nothing.
+func (c *Client) attachedFor(ctx context.Context, left time.Duration) (Key, error) {
+	if k, ok := c.currentKey(); ok {
+		return k, nil
+	}
+	ctx, cancel := c.bounded(caller{Context: ctx}, left)
+	defer cancel()
+	return c.attached(ctx)
+}
+
 // bounded gives one round trip its own deadline, so that the client notices a dead connection. An
 // engine in this process answers at once: there, no deadline ends a call, so that no outcome is
 // unknown. The context keeps its values, such as the span of a trace.
-func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
+func (c *Client) bounded(by caller, left time.Duration) (context.Context, context.CancelFunc) {
+	ctx := by.Context
 	if c.prompt {
 		if ctx == context.Background() {
 			return c.life, func() {}
@@ -96,7 +102,7 @@ func (c *Client) bounded(ctx context.Context, left time.Duration) (context.Conte
 	if left > 0 {
 		d = min(d, left)
 	}
-	bounded := roundtrip.New(ctx, c.life, time.Now().Add(d)) // it ends with c.life: Close waits for no call
+	bounded := roundtrip.New(ctx, c.life, time.Now().Add(d), by.grace) // it ends with c.life: Close waits for no call
 	return bounded, bounded.End
 }
 

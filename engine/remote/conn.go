@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !(reads && c.read(cl, ends)) && !c.wait(cl, ends, m.Number) {
+	if !(reads && c.read(cl, ends)) && !c.wait(ctx, cl, ends, m.Number) {
 		c.suspect(ctx, frames, sent)
 		return nil, unavailable(ctx.Err())
 	}
@@ -114,14 +115,14 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	}
 	if err == errDue {
 		c.suspect(ctx, frames, sent)
-		err = unavailable(context.DeadlineExceeded)
+		err = unavailable(cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
 	cl.free()
 	return nil, err
 }
 
 // wait waits until a call is answered. It returns false if one of the contexts ends first.
-func (c *conn) wait(cl *call, ends [2]context.Context, number uint64) bool {
+func (c *conn) wait(ctx context.Context, cl *call, ends [2]context.Context, number uint64) bool {
 	var ended, closed <-chan struct{}
 	ended = ends[0].Done()
 	if ends[1] != nil {
@@ -131,6 +132,13 @@ func (c *conn) wait(cl *call, ends [2]context.Context, number uint64) bool {
 	case <-cl.done:
 		return true
 	case <-ended:
+		if c.outlive(ctx, cl, number) {
+			select {
+			case <-cl.done:
+				return true
+			case <-closed:
+			}
+		}
 	case <-closed:
 	}
 	if c.forget(number) {

@@ -27,7 +27,7 @@ func TestCallsEndAtTheirDeadlines(t *testing.T) {
 	}
 	alive := make(chan error, 1)
 	go func() {
-		ctx := roundtrip.New(context.Background(), life, time.Now().Add(time.Hour))
+		ctx := roundtrip.New(context.Background(), life, time.Now().Add(time.Hour), nil)
 		defer ctx.End()
 		alive <- release(ctx)
 	}()
@@ -36,7 +36,7 @@ func TestCallsEndAtTheirDeadlines(t *testing.T) {
 	for i := range many {
 		go func() {
 			due := time.Duration(i*7%many) * 10 * time.Millisecond
-			ctx := roundtrip.New(t.Context(), life, time.Now().Add(due))
+			ctx := roundtrip.New(t.Context(), life, time.Now().Add(due), nil)
 			defer ctx.End()
 			ended <- release(ctx)
 		}()

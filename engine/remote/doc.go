@@ -64,6 +64,10 @@
 // The calls of a Client have no timers of their own (package roundtrip). One timer for each
 // connection ends the calls that are due.
 //
+// A call whose caller gives up goes on for the grace of that caller, if it has one: the connection
+// then makes it due at the end of the grace. An answer in that time says for certain what became of
+// it.
+//
 // # Credentials
 //
 // A client shows a token or a certificate, if it has one, and accepts a server whose certificate it

@@ -285,3 +285,22 @@ func endsOf(ctx context.Context) (ends [2]context.Context, due time.Time) {
 	due, _ = own.Deadline()
 	return ends, due
 }
+
+// outlive lets a call go on for the grace of its caller, whose context has ended. It reports false
+// if there is none.
+func (c *conn) outlive(ctx context.Context, cl *call, number uint64) bool {
+	own, ok := ctx.(*roundtrip.Context)
+	if !ok {
+		return false
+	}
+	until, ok := own.Outlive()
+	if ok {
+		c.Lock()
+		if open, _ := c.calls.find(number); open != nil {
+			cl.due = until
+			c.watch(cl)
+		}
+		c.Unlock()
+	}
+	return ok
+}

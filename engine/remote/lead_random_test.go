@@ -107,7 +107,7 @@ func callAtRandom(t *testing.T, e *Engine, r *rand.Rand) {
 		if r.IntN(6) == 0 {
 			time.AfterFunc(time.Duration(r.IntN(int(3*briskGap))), stop)
 		}
-		ctx := roundtrip.New(caller, life, time.Now().Add(bound))
+		ctx := roundtrip.New(caller, life, time.Now().Add(bound), nil)
 		id := r.Uint64()>>1 + 1
 		s, err := e.Claim(ctx, lockkeeper.Key{Session: "s", Epoch: 1}, lockkeeper.Want{
 			ID:      id,

@@ -140,15 +140,15 @@ func TestCallerLeavesInMiddleOfFrame(t *testing.T) {
 		"caller": func() (context.Context, func()) { return context.WithCancel(context.Background()) },
 		"caller of a Client": func() (context.Context, func()) {
 			ctx, end := context.WithCancel(context.Background())
-			return roundtrip.New(ctx, context.Background(), time.Now().Add(time.Hour)), end
+			return roundtrip.New(ctx, context.Background(), time.Now().Add(time.Hour), nil), end
 		},
 		"client": func() (context.Context, func()) {
 			life, end := context.WithCancel(context.Background())
-			return roundtrip.New(context.Background(), life, time.Now().Add(time.Hour)), end
+			return roundtrip.New(context.Background(), life, time.Now().Add(time.Hour), nil), end
 		},
 		"deadline": func() (context.Context, func()) {
 			const bound = farAway / 2
-			ctx := roundtrip.New(context.Background(), context.Background(), time.Now().Add(bound))
+			ctx := roundtrip.New(context.Background(), context.Background(), time.Now().Add(bound), nil)
 			return ctx, func() { time.Sleep(bound) }
 		},
 	} {
@@ -179,6 +179,33 @@ func TestCallerLeavesInMiddleOfFrame(t *testing.T) {
 	}
 }
 
+// A call with a grace goes on after the end of its context, is answered in that time, and ends
+// after it. A connection whose call was given up is not taken for a dead one.
+func TestCallGoesOnForGraceOfCaller(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		within(t, func(t *testing.T, p *puppet) {
+			ctx, end := context.WithCancel(t.Context())
+			number, left := p.start(roundtrip.New(ctx, context.Background(), time.Now().Add(time.Hour),
+				roundtrip.NewGrace(time.Second)))
+			p.is(caller)
+			end()
+			p.is(receiver)
+			began := time.Now()
+			if answered {
+				time.Sleep(time.Second / 2)
+				p.send(answerTo(number))
+			}
+			switch err := <-left; {
+			case answered && err != nil:
+				t.Errorf("answered in the grace: %v", err)
+			case !answered && (!errors.Is(err, context.Canceled) || time.Since(began) != time.Second):
+				t.Errorf("not answered: after %v it gets %v", time.Since(began), err)
+			}
+			p.hurry()
+		})
+	}
+}
+
 // A call whose context or client has ended already leaves at once.
 func TestEndedContextDoesNotRead(t *testing.T) {
 	within(t, func(t *testing.T, p *puppet) {
@@ -192,7 +219,7 @@ func TestEndedContextDoesNotRead(t *testing.T) {
 	})
 	within(t, func(t *testing.T, p *puppet) {
 		life, end := context.WithCancel(t.Context())
-		ctx := roundtrip.New(context.Background(), life, time.Now().Add(time.Hour))
+		ctx := roundtrip.New(context.Background(), life, time.Now().Add(time.Hour), nil)
 		number, answered := p.start(ctx) // it read, so the connection watches the life already
 		p.send(answerTo(number))
 		if err := <-answered; err != nil {

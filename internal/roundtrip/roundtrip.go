@@ -1,8 +1,8 @@
-// Package roundtrip has the context of one call of an engine. It ends with the context of a program's
-// call, with the life of a client, or at its own deadline, whichever comes first.
+// Package roundtrip has the context of one call of an engine. It ends with the context of a
+// program's call, with the life of a client, or at its own deadline, whichever comes first.
 //
-// A context of the standard library would need a timer and two registrations for that, at each call.
-// This one needs them only if Done is called:
+// A context of the standard library would need a timer and two registrations for that, at each
+// call. This one needs them only if Done is called:
 //
 //	            Done                    an end, or End
 //	plain ───────────────→ watched ──────────────────────→ over
@@ -10,6 +10,8 @@
 //	  └──────────────────────────── End ─────────────────────┘
 //
 // An engine that watches deadlines by itself, such as engine/remote, calls Ends in place of Done.
+//
+// With a Grace, a call that has begun goes on for a while after the end of its caller's context.
 package roundtrip
 
 import (
@@ -22,6 +24,7 @@ import (
 type Context struct {
 	caller, life context.Context
 	due          time.Time
+	grace        *Grace // may be nil
 
 	mu      sync.Mutex
 	watched context.Context // nil until Done is called
@@ -29,20 +32,54 @@ type Context struct {
 	over    bool            // End was called
 }
 
-// New returns a context that ends with caller, with life, or at the time due. Call End when the call is
-// over.
-func New(caller, life context.Context, due time.Time) *Context {
-	if at, bounded := caller.Deadline(); bounded && at.Before(due) {
-		due = at
-	}
-	return &Context{caller: caller, life: life, due: due}
+// A Grace is the time for which the calls of one caller go on after the end of its context. It
+// begins when the end is noticed first, by any of them. It is safe for concurrent use.
+type Grace struct {
+	bound time.Duration
+	mu    sync.Mutex
+	until time.Time // zero until it begins
 }
 
-// Ends returns the contexts of the caller and of the life. An engine that waits for the ends of both,
-// and for the deadline, needs no Done.
+// NewGrace returns a grace of that length.
+func NewGrace(bound time.Duration) *Grace { return &Grace{bound: bound} }
+
+// Begin begins the grace, unless it has begun, and returns its end.
+func (g *Grace) Begin() (until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.until.IsZero() {
+		g.until = time.Now().Add(g.bound)
+	}
+	return g.until
+}
+
+// New returns a context that ends with caller, with life, or at the time due. With a grace, which
+// may be nil, it ends with the grace of the caller in place of the caller. Call End when the call
+// is over.
+func New(caller, life context.Context, due time.Time, grace *Grace) *Context {
+	if at, bounded := caller.Deadline(); grace == nil && bounded && at.Before(due) {
+		due = at
+	}
+	return &Context{caller: caller, life: life, due: due, grace: grace}
+}
+
+// Ends returns the contexts of the caller and of the life. An engine that waits for the ends of
+// both, and for the deadline, needs no Done. After the end of the caller it calls Outlive.
 func (c *Context) Ends() (caller, life context.Context) { return c.caller, c.life }
 
-// Deadline implements context.Context.
+// Outlive reports until when the call goes on after the end of its caller; false if it does not.
+func (c *Context) Outlive() (until time.Time, ok bool) {
+	if c.grace == nil {
+		return time.Time{}, false
+	}
+	until = c.grace.Begin()
+	if c.due.Before(until) {
+		until = c.due
+	}
+	return until, true
+}
+
+// Deadline implements context.Context. It does not know of a grace.
 func (c *Context) Deadline() (time.Time, bool) { return c.due, true }
 
 // Done implements context.Context.
@@ -50,9 +87,16 @@ func (c *Context) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.watched == nil {
-		watched, cancel := context.WithDeadline(c.caller, c.due)
-		stop := context.AfterFunc(c.life, cancel)
-		c.watched, c.stop = watched, func() { stop(); cancel() }
+		caller := c.caller
+		if c.grace != nil {
+			caller = context.WithoutCancel(caller)
+		}
+		watched, cancel := context.WithDeadline(caller, c.due)
+		stop, stopGrace := context.AfterFunc(c.life, cancel), func() bool { return true }
+		if c.grace != nil {
+			stopGrace = context.AfterFunc(c.caller, func() { time.AfterFunc(time.Until(c.grace.Begin()), cancel) })
+		}
+		c.watched, c.stop = watched, func() { stop(); stopGrace(); cancel() }
 		if c.over {
 			c.stop()
 		}
@@ -68,7 +112,12 @@ func (c *Context) Err() error {
 		return c.watched.Err()
 	}
 	if err := c.caller.Err(); err != nil {
-		return err
+		if c.grace == nil {
+			return err
+		}
+		if until := c.grace.Begin(); !time.Now().Before(until) && !c.due.Before(until) {
+			return context.Canceled
+		}
 	}
 	switch {
 	case c.over || c.life.Err() != nil:
