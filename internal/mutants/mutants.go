@@ -323,13 +323,13 @@ var mutants = []mutant{
 `,
 		`			r.conf, err = r.node.ApplyConfChange(change), nil
 `,
-		"engine/quorumlock/internal/replica TestSimulation",
+		"engine/quorumlock/internal/replica TestChangesOfTheConfiguration",
 	},
 	{
 		"a node of a cluster forgets its vote when it restarts", "engine/quorumlock/internal/replica/write.go",
 		`Vote: new(state.HardState.GetVote())`,
 		`Vote: new(uint64(0))`,
-		"engine/quorumlock/internal/replica TestSimulation",
+		"engine/quorumlock/internal/replica TestVoteSurvivesARestart",
 	},
 	{
 		"a node that installs a snapshot keeps its old table", "engine/quorumlock/internal/replica/snapshot.go",

@@ -342,6 +342,9 @@ func TestChangesOfTheConfigurationComeOneAtATime(t *testing.T) {
 	if err := change(voters.Add, 3); !errors.Is(err, ErrChange) || !strings.Contains(err.Error(), "another change") {
 		t.Errorf("a second change before the first is applied: %v", err)
 	}
+	if learners := l.Status().Learners; len(learners) > 0 {
+		t.Errorf("the learners are %v before the change is committed", learners)
+	}
 	l.sync()
 	if err := change(voters.Add, 3); err != nil {
 		t.Errorf("a change after the first is applied: %v", err)
@@ -375,6 +378,43 @@ func TestNodeWithAnotherTableStops(t *testing.T) {
 	r.Call(r.now, attach("s"))
 	if out := r.Output(); len(out.Answers) != 1 || !errors.Is(out.Answers[0].Err, ErrStopped) || len(out.Sends) > 0 {
 		t.Errorf("a stopped node answers a call with %v", out)
+	}
+}
+
+func TestVoteSurvivesARestart(t *testing.T) {
+	l := newLone(t)
+	l.state = Found([]uint64{1, 2, 3})
+	votes := func(incarnation, candidate uint64) bool {
+		l.start(incarnation)
+		err := l.Receive(l.clock, Message{From: candidate, To: 1, Raft: &pb.Message{
+			Type: pb.MsgVote.Enum(), From: &candidate, To: new(uint64(1)), Term: new(uint64(5)), Index: new(uint64(1)),
+			LogTerm: new(uint64(1)),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := l.Output()
+		for _, w := range out.Writes {
+			l.state.apply(&w)
+			l.Persisted(l.clock, w.Number)
+			out.Sends = append(out.Sends, l.Output().Sends...)
+		}
+		for _, m := range out.Sends {
+			if m.Raft.GetType() == pb.MsgVoteResp {
+				return m.To == candidate && !m.Raft.GetReject()
+			}
+		}
+		t.Fatalf("candidate %d gets no answer", candidate)
+		return false
+	}
+	if !votes(1, 2) {
+		t.Fatal("it does not vote for the first candidate of the term")
+	}
+	if votes(2, 3) {
+		t.Error("after a restart it votes for another candidate of the same term")
+	}
+	if !votes(3, 2) {
+		t.Error("after a restart it does not repeat its vote")
 	}
 }
 
