@@ -263,7 +263,7 @@ var mutants = []mutant{
 		}
 	}
 `,
-		"engine/quorumlock/internal/replica TestSimulation",
+		"engine/quorumlock/internal/replica TestVoteIsDurable",
 	},
 	{
 		"the leader of a cluster answers before a majority has the entry",
@@ -329,7 +329,7 @@ var mutants = []mutant{
 		"a node of a cluster forgets its vote when it restarts", "engine/quorumlock/internal/replica/write.go",
 		`Vote: new(state.HardState.GetVote())`,
 		`Vote: new(uint64(0))`,
-		"engine/quorumlock/internal/replica TestVoteSurvivesARestart",
+		"engine/quorumlock/internal/replica TestVoteIsDurable",
 	},
 	{
 		"a node that installs a snapshot keeps its old table", "engine/quorumlock/internal/replica/snapshot.go",

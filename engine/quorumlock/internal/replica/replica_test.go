@@ -381,7 +381,7 @@ func TestNodeWithAnotherTableStops(t *testing.T) {
 	}
 }
 
-func TestVoteSurvivesARestart(t *testing.T) {
+func TestVoteIsDurableBeforeItIsSent(t *testing.T) {
 	l := newLone(t)
 	l.state = Found([]uint64{1, 2, 3})
 	votes := func(incarnation, candidate uint64) bool {
@@ -394,6 +394,9 @@ func TestVoteSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := l.Output()
+		if len(out.Sends) > 0 {
+			t.Error("it answers before its vote is durable")
+		}
 		for _, w := range out.Writes {
 			l.state.apply(&w)
 			l.Persisted(l.clock, w.Number)
