@@ -46,7 +46,7 @@ type conn struct {
 func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) *conn {
 	c := &conn{engine: e, net: nc, guarantees: g, over: make(chan struct{}),
 		calls: calls{slotBits: slotBits, generationBits: generationBits},
-		lead:  lead{turn: make(chan struct{}, 1), frames: frames{in: in}},
+		lead:  lead{turn: make(chan struct{}, 1), frames: frames{in: in}, enough: briskCalls},
 	}
 	c.Conn = wire.NewConn(nc, wire.ConnOptions{
 		WriteTime: writeTime,

@@ -22,7 +22,7 @@ const (
 
 const (
 	briskGap   = time.Millisecond // calls that follow each other within it are brisk
-	briskCalls = 8                // so many of them in a row let the receiver step aside
+	briskCalls = 64               // so many of them in a row let the receiver step aside
 	mostKnown  = 1024             // waiting claims that a connection remembers
 )
 
@@ -32,6 +32,7 @@ type lead struct {
 	kicked  bool                        // the read deadline has passed, so that a caller that reads leaves
 	streak  int                         // brisk calls in a row, each sent while no other call was open
 	sent    time.Time                   // when the latest call was sent
+	enough  int                         // the streak from which on the receiver steps aside
 	waiting map[lockkeeper.Ref]struct{} // claims that are known to wait for a hint
 
 	turn    chan struct{} // filled when the receiver becomes the reader again; room for one
@@ -101,7 +102,7 @@ func (c *conn) begun(m *request, sent time.Time) bool {
 // brisk reports whether the next caller is to read, because one goroutine makes one call after the
 // other, and nothing else is expected of the server. The lock is held.
 func (c *conn) brisk() bool {
-	return c.lead.streak >= briskCalls && c.calls.open == 0 && c.calls.lists == 0 && len(c.lead.waiting) == 0 &&
+	return c.lead.streak >= c.lead.enough && c.calls.open == 0 && c.calls.lists == 0 && len(c.lead.waiting) == 0 &&
 		!c.lead.frames.pending() && c.Err() == nil
 }
 
