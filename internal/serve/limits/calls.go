@@ -2,6 +2,7 @@ package limits
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -71,7 +72,7 @@ func (s *Session) adopt(lease *lockkeeper.Lease) {
 		s.updateOrAdd(st, lease.Key.Epoch, true)
 	}
 	for id, c := range s.claims {
-		if _, ok := listed[id]; !ok && c.epoch < lease.Key.Epoch {
+		if _, ok := listed[id]; !ok && c.epoch < lease.Key.Epoch && c.opening == 0 {
 			s.release(&c)
 			s.put(id, c)
 		}
@@ -117,11 +118,16 @@ func (i *Identity) Renewed(s *Session, session string, generation uint64, lease 
 // Claiming counts the claim that w describes before the engine call, unless it is counted already.
 // A nil quota refuses nothing.
 func (i *Identity) Claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota) (*Session, error) {
+	return i.claiming(k, w, q, 0)
+}
+
+// claiming is Claiming for a call that opens the session if opening is 1, and else 0.
+func (i *Identity) claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota, opening int) (*Session, error) {
 	for tried := false; ; tried = true {
 		s := i.session(k.Session)
 		c, known := s.claims[w.ID]
 		if !known || c.gone {
-			c = counted{began: s.leased, calls: c.calls}
+			c = counted{began: s.leased, calls: c.calls, opening: c.opening}
 		}
 		if err := s.take(&c, w, q); err != nil {
 			s.finishCall()
@@ -132,6 +138,7 @@ func (i *Identity) Claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota) (*Se
 			continue
 		}
 		c.calls++
+		c.opening += opening
 		c.epoch = max(c.epoch, k.Epoch)
 		s.claims[w.ID] = c
 		s.mu.Unlock()
@@ -237,7 +244,7 @@ func (i *Identity) Opening(session string, ttl time.Duration, w *lockkeeper.Want
 	if o.session, o.first, err = i.Attaching(session, ttl, q); err != nil {
 		return nil, err
 	}
-	if o.claimed, err = i.Claiming(lockkeeper.Key{Session: session}, w, q); err != nil {
+	if o.claimed, err = i.claiming(lockkeeper.Key{Session: session}, w, q, 1); err != nil {
 		o.session.Attached(&lockkeeper.Lease{}, ttl, o.first, err)
 		return nil, err
 	}
@@ -246,6 +253,7 @@ func (i *Identity) Opening(session string, ttl time.Duration, w *lockkeeper.Want
 
 // Opened applies the answer, a lease with the status of the claim.
 func (o *Opening) Opened(lease *lockkeeper.Lease, err error) {
+	o.claimed.opened(lease, o.id, err)
 	o.session.Attached(lease, o.ttl, o.first, err)
 	var st lockkeeper.Status
 	for n := range lease.Claims {
@@ -254,6 +262,27 @@ func (o *Opening) Opened(lease *lockkeeper.Lease, err error) {
 		}
 	}
 	o.claimed.Claimed(lockkeeper.Key{Session: o.claimed.id, Epoch: lease.Key.Epoch}, o.id, &st, err)
+}
+
+// opened states the epoch of a claim that a call has opened the session with. Until then no attach that
+// is answered late decides that the session does not have the claim.
+func (s *Session) opened(lease *lockkeeper.Lease, id uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.claims[id]
+	if !ok || s.over {
+		return
+	}
+	c.opening--
+	switch epoch := lease.Key.Epoch; {
+	case epoch == 0 && err != nil && uncertain(err):
+		c.epoch = math.MaxUint64 // unknown, so only a renewal or the end of the session shows that it is gone
+	case epoch < s.taken && epoch != 0 && c.change == 0 && c.opening == 0:
+		s.release(&c) // a later attach did not list it
+	default:
+		c.epoch = max(c.epoch, epoch)
+	}
+	s.claims[id] = c
 }
 
 // Ended applies the answer to an ending.

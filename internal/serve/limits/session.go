@@ -44,6 +44,7 @@ type counted struct {
 	demand  demand
 	queued  []lockkeeper.Path // paths at which it is counted as waiting
 	calls   int               // Claim calls in flight
+	opening int               // of these, calls that open the session too, so that their epoch is not known
 	gone    bool              // it has ended, and is no longer counted
 }
 
