@@ -46,6 +46,7 @@ func crash(t testing.TB, e *Engine) string {
 	t.Helper()
 	image := t.TempDir()
 	e.Keeper.Snapshot(func(table.Snapshot) { // so that nothing new comes
+		e.journal.StartCommit()
 		for e.journal.backlog.Load() > 0 {
 			runtime.Gosched()
 		}

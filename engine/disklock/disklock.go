@@ -23,6 +23,7 @@ type options struct {
 	snapshotEvery   int    // least number of entries between snapshots
 	checkpointPages int    // approximate number of pages in SQLite's log before a checkpoint
 	backlog         int64  // bytes that may wait for the disk
+	lingering       time.Duration
 
 	// committed, if set, runs in the writer when a row is safe and the mark names it, before the
 	// answers to callers.
@@ -84,6 +85,9 @@ func open(ctx context.Context, dir string, o options) (*Engine, error) {
 	if o.checkpointPages == 0 {
 		o.checkpointPages = pagesBetweenCheckpoints
 	}
+	if o.lingering == 0 {
+		o.lingering = lingering
+	}
 	if o.backlog == 0 {
 		o.backlog = backlogBytes
 	}
@@ -121,6 +125,8 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 		wakeup:  make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
 		safeRequests: make(chan chan<- safeTable),
 	}
+	j.linger = time.AfterFunc(o.lingering, j.lingered)
+	j.linger.Stop()
 	stuck := make(chan struct{})
 	j.stuck.Store(&stuck)
 	if err := j.open(f, r); err != nil {
@@ -199,6 +205,7 @@ func (e *Engine) Close() error {
 	e.once.Do(func() {
 		e.Keeper.Close()
 		close(e.journal.quit)
+		e.journal.linger.Stop()
 		<-e.journal.ended
 		e.closed = e.journal.result
 		e.journal.marker.file.Close()

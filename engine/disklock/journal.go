@@ -18,6 +18,11 @@ const (
 	backlogBytes = 64 << 20 // size of all batches; Admit refuses commands beyond it
 )
 
+// lingering is how long entries for which nobody waits stay in memory at most, before the writer
+// takes them: renewals, releases and departures, which are answered at once. So a release mostly
+// shares the commit of the next claim.
+const lingering = 5 * time.Millisecond
+
 // A batch becomes one row of the journal.
 type batch struct {
 	entries record.Batch
@@ -35,11 +40,13 @@ type journal struct {
 	mu      sync.Mutex
 	batches []*batch // oldest first; the last one is open unless it is sealed
 	sealed  bool
+	armed   bool   // linger will wake the writer
 	spare   []byte // memory for the next batch
 
 	backlog atomic.Int64 // bytes in batches, including the one that the writer commits
 	trouble atomic.Pointer[trouble]
-	wakeup  chan struct{} // filled when there is something to write
+	wakeup  chan struct{} // filled when the writer is to write what there is
+	linger  *time.Timer   // wakes the writer for entries for which nobody waits
 	quit    chan struct{} // closed to end the writer
 	ended   chan struct{} // closed by the writer
 	failed  chan struct{} // closed by the writer after an error that it can't retry
@@ -131,10 +138,24 @@ func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit 
 	if t := j.trouble.Load(); t != nil && !t.passing {
 		return failedCommit(t.err) // the writer has ended
 	}
-	if b.count == 1 {
-		wake(j.wakeup)
+	if b.count == 1 && !j.armed {
+		j.armed = true
+		j.linger.Reset(j.options.lingering)
 	}
 	return b.commit
+}
+
+// StartCommit implements keeper.Log.
+func (j *journal) StartCommit() { wake(j.wakeup) }
+
+// lingered wakes the writer if it has not taken all entries since linger was set.
+func (j *journal) lingered() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.armed = false
+	if len(j.batches) > 0 {
+		wake(j.wakeup)
+	}
 }
 
 // failedCommit returns a commit that has ended with err.

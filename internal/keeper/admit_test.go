@@ -28,6 +28,8 @@ func (l *oneCommit) Admit(bool) error {
 
 func (l *oneCommit) Failed() <-chan struct{} { return nil }
 
+func (l *oneCommit) StartCommit() {}
+
 func (l *oneCommit) Stuck() <-chan struct{} { return nil }
 
 func (l *oneCommit) Safe(context.Context) (*table.Table, error) {

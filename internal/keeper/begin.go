@@ -39,7 +39,7 @@ func (k *Keeper) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeep
 	}
 	commit = k.unlockDecided(attached, commit, err)
 	claimed.deliver()
-	later, err := decided(commit, err)
+	later, err := k.decided(commit, err)
 	if err != nil {
 		lease = lockkeeper.Lease{}
 	}
@@ -69,7 +69,7 @@ func (k *Keeper) stepFirstClaim(lease lockkeeper.Lease, w lockkeeper.Want) ([]lo
 func (k *Keeper) BeginClaim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {
 	st, commit, err := k.claim(ctx, key, w)
-	later, err := decided(commit, err)
+	later, err := k.decided(commit, err)
 	if err != nil {
 		st = lockkeeper.Status{}
 	}
@@ -79,7 +79,7 @@ func (k *Keeper) BeginClaim(ctx context.Context, key lockkeeper.Key, w lockkeepe
 // BeginRenew implements lockkeeper.GroupCommitter.
 func (k *Keeper) BeginRenew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Lease, lockkeeper.Commit, error) {
 	lease, commit, err := k.renew(ctx, key)
-	later, err := decided(commit, err)
+	later, err := k.decided(commit, err)
 	if err != nil {
 		lease = lockkeeper.Lease{}
 	}
@@ -89,7 +89,7 @@ func (k *Keeper) BeginRenew(ctx context.Context, key lockkeeper.Key) (lockkeeper
 // BeginEnd implements lockkeeper.GroupCommitter.
 func (k *Keeper) BeginEnd(ctx context.Context, key lockkeeper.Key, e lockkeeper.Ending) (lockkeeper.Commit, error) {
 	commit, err := k.end(ctx, key, e)
-	return decided(commit, err)
+	return k.decided(commit, err)
 }
 
 // BeginLeave implements lockkeeper.GroupCommitter.
@@ -122,13 +122,13 @@ func (k *Keeper) BeginLeave(ctx context.Context, key lockkeeper.Key, id uint64) 
 	case !unsafe:
 		commit = nil
 	}
-	later, err := decided(commit, nil)
+	later, err := k.decided(commit, nil)
 	return st, later, err
 }
 
 // decided returns the commit that a decision waits for, nil if that has ended. err is the decision
 // if it is a refusal; a commit that has failed takes its place.
-func decided(commit *Commit, err error) (lockkeeper.Commit, error) {
+func (k *Keeper) decided(commit *Commit, err error) (lockkeeper.Commit, error) {
 	if commit == nil {
 		return nil, err
 	}
@@ -139,6 +139,7 @@ func decided(commit *Commit, err error) (lockkeeper.Commit, error) {
 		}
 		return nil, err
 	default:
+		k.log.StartCommit()
 		return commit, err
 	}
 }

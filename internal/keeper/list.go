@@ -53,6 +53,7 @@ func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
 		case <-commit.done:
 			return commit.err
 		default:
+			k.log.StartCommit()
 		}
 		select {
 		case <-commit.done:

@@ -41,6 +41,11 @@ type Log interface {
 	// will be.
 	Append(c *table.Command, after table.Counters) *Commit
 
+	// StartCommit makes the log commit the entries so far as soon as it can, because somebody waits for
+	// them. Other entries may wait for more to share their commit, but only a bounded time. StartCommit is
+	// safe for concurrent use, and must not wait.
+	StartCommit()
+
 	// Failed is closed when the log can never make anything safe again. From then on Admit
 	// returns the reason for every command.
 	Failed() <-chan struct{}
@@ -167,7 +172,11 @@ func (k *Keeper) stage(own string, refused error, commit *Commit, changes uint64
 		last++
 	}
 	r.pending[last].changes = changes
-	k.gather(r.pending[last].news, own, refused)
+	n := r.pending[last].news
+	k.gather(n, own, refused)
+	if len(n.items) > 0 || len(n.changes) > 0 {
+		k.log.StartCommit()
+	}
 	select {
 	case r.wakeup <- struct{}{}:
 	default:
@@ -217,6 +226,7 @@ func (k *Keeper) waitSafe(ctx context.Context, commit *Commit) error {
 	select {
 	case <-commit.done:
 	default:
+		k.log.StartCommit()
 		select {
 		case <-commit.done:
 		case <-ctx.Done():

@@ -54,6 +54,8 @@ func (l *slowLog) Safe(context.Context) (*table.Table, error) {
 	return l.safe, nil
 }
 
+func (l *slowLog) StartCommit() {}
+
 func (l *slowLog) Failed() <-chan struct{} { return l.failed }
 
 func (l *slowLog) Admit(relies bool) error {
