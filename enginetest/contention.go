@@ -10,6 +10,9 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// manyTries is the check that one of several simultaneous tries of a free lock succeeds.
+const manyTries = "Contention/tries"
+
 // Contention: many clients at once, recorded and judged.
 var contentionChecks = []check{
 	{"Contention/one exclusive lock", 0, func(w *world) {
@@ -24,7 +27,7 @@ var contentionChecks = []check{
 			return first.sameClient()
 		}, func(int, int) demand { return demand{targets: []lockkeeper.Target{exclusive("db")}} })
 	}},
-	{"Contention/tries", 0, func(w *world) {
+	{manyTries, 0, func(w *world) {
 		w.manyClients(6, 20, nil, func(int, int) demand {
 			return demand{targets: []lockkeeper.Target{exclusive("db")}, try: true}
 		})

@@ -40,7 +40,7 @@ type Harness struct {
 	Calm func()
 
 	// Skip maps the full names of checks that no engine could pass in this environment to the
-	// reason.
+	// reason. Where Contention/tries is skipped, Stress does not judge why a try was refused.
 	Skip map[string]string
 
 	// Restart ends the engine as a crash does and opens the same state again. Nil means that the

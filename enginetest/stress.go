@@ -30,6 +30,7 @@ func Stress(t *testing.T, h Harness) {
 	}
 	h.run(t, func(w *world) {
 		w.rules.Forced = w.claims(steals) || w.claims(revokes)
+		w.rules.SplitVotes = h.Skip[manyTries] != ""
 		s := &stress{world: w, seed: seed, ops: ops}
 		s.run()
 	})

@@ -23,7 +23,10 @@ type Rules struct {
 	// Restarts: the engine restarted. While a session of a waiting claim had to resume, the engine
 	// may have granted later permits that fit beside that claim (R19).
 	Restarts bool
-	Running  bool // the history is incomplete: a request without an answer is no fault
+	// SplitVotes: requests that arrive at the same moment may refuse each other's tries, so the judge
+	// does not judge why a try was refused.
+	SplitVotes bool
+	Running    bool // the history is incomplete: a request without an answer is no fault
 }
 
 // RulesOf returns the rules for an engine with these guarantees.

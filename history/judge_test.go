@@ -286,6 +286,23 @@ func TestFencesOfEachPath(t *testing.T) {
 	}
 }
 
+// Simultaneous tries may refuse each other where votes can be split; a lock that is held is still held.
+func TestTriesUnderSplitVotes(t *testing.T) {
+	rules := history.Rules{SplitVotes: true}
+	refused := line{}.try("a", x("db")).try("b", x("db")).refused("a", lockkeeper.TimedOut).refused("b",
+		lockkeeper.TimedOut)
+	if wrong := history.Judge(refused, rules); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	if wrong := history.Judge(refused, history.Rules{}); len(wrong) == 0 {
+		t.Error("the tries are legal also where votes can't be split")
+	}
+	both := line{}.try("a", x("db")).try("b", x("db")).granted("a", 1).granted("b", 2)
+	if wrong := history.Judge(both, rules); len(wrong) == 0 {
+		t.Error("two tries may both be granted")
+	}
+}
+
 // Unclaimed rules are not judged.
 func TestOrderOnlyWhereClaimed(t *testing.T) {
 	overtaken := line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a", history.Waits).ask("b", x("db")).

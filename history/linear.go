@@ -106,7 +106,9 @@ func lockOperations(lives []*life, rules Rules) (operations []porcupine.Operatio
 			add(l, step{verb: take}, l.ask.At, l.grant.At)
 			l.addEnd(rules, func(s step, call, ret time.Duration) { add(l, s, call, ret) })
 		case l.refusedAtOnce():
-			add(l, step{verb: try}, l.ask.At, l.answers[0].At)
+			if !rules.SplitVotes {
+				add(l, step{verb: try}, l.ask.At, l.answers[0].At)
+			}
 		default:
 			add(l, step{verb: take, maybe: true}, l.ask.At, never)
 			add(l, step{verb: fall, maybe: true}, l.ask.At, never)

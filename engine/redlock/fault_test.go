@@ -97,6 +97,7 @@ func newFaulty(t *testing.T, n int) *faulty {
 	rules := history.RulesOf(e.Guarantees())
 	// A server that was away does not know claims that began to wait meanwhile, until they ask again.
 	rules.FIFO, rules.Priority = false, false
+	rules.SplitVotes = true
 	f.load = stress.New(seed, rules)
 	f.load.Long = faultTTL
 	f.add(e)

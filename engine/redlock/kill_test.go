@@ -135,6 +135,7 @@ func TestKilledAtEveryExchange(t *testing.T) {
 	}
 	rules := history.RulesOf(guarantees())
 	rules.FIFO, rules.Priority = false, false // a victim's requests reach some servers and others not
+	rules.SplitVotes = true
 	load := stress.New(seed, rules)
 	for range 2 {
 		load.Add("client", open(), 2, lockkeeper.SessionTTL(lockkeeper.MinTTL))
